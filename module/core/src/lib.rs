@@ -1,0 +1,1 @@
+//! The state machines of Allot.
