@@ -1,6 +1,7 @@
 #!lua name=allot
 
--- The seat search on plain sorted sets, for servers that allow no modules.
+-- The seat search on plain sorted sets, for servers that allow no modules: one set per tier and area, member = seat,
+-- score = row * 100000 + place. README.md beside this file says how to load and call it, and what its limits are.
 --
 --   FCALL seat_zmpop numkeys key [key ...] MIN|MAX [COUNT n] [ADJACENT [STRIDE s]]
 --
@@ -9,14 +10,23 @@
 -- multiple of the stride (100000) starts a new row, so no run goes past it; only integers between -2^53 and 2^53 count, and of equal
 -- scores the lowest member.
 --
--- A sorted set knows no runs, so the search walks it from the wanted end until it has met one: time grows with the members before
--- the first run, and this is what the module's SEAT.HOLD does not pay. README.md beside this file has the limits.
+--   FCALL seat_hold_adjacent numkeys holds deadlines key [key ...] token user ttl MIN|MAX [COUNT n] [STRIDE s]
+--   FCALL seat_confirm 2 holds deadlines token user
+--   FCALL seat_release 2 holds deadlines token user
+--
+-- The same search, but what it takes is held for a user and goes back where it came from when nobody confirms it within ttl
+-- milliseconds. A hold is [key, [[member, score], ...], deadline]; the other two reply with the number of seats.
+--
+-- A sorted set knows no runs, so the search walks it from the wanted end until it has met one: its time grows with the members before
+-- the first run.
 
 local STRIDE = 100000
 local EXACT = 2 ^ 53
 local MAX_INT64 = '9223372036854775807'
 local FIRST_PAGE, LAST_PAGE = 32, 1024
 local ZREM_AT_ONCE = 4000 -- what unpack() can put on Lua's stack is limited
+local DUE_AT_ONCE = 100 -- the rest waits for the next call
+local LONGEST_TTL = 10 ^ 12
 
 -- What ZMPOP takes as a count: digits alone, no sign, no leading zero, at most 64 bits.
 local function positive(text)
@@ -125,9 +135,117 @@ local function seat_zmpop(keys, args)
   return nil
 end
 
+-- Holds: in the hash `holds` token -> record, in the sorted set `deadlines` token -> when it ends.
+
+local function forget(book, token)
+  redis.call('HDEL', book.holds, token)
+  redis.call('ZREM', book.deadlines, token)
+end
+
+local function give_back(book, token, hold)
+  for _, seat in ipairs(hold.seats) do
+    redis.call('ZADD', hold.key, seat[2].double, seat[1])
+  end
+  forget(book, token)
+end
+
+-- The hold of this token; one that is past its deadline goes back first, and is none.
+local function live_hold(book, token)
+  local packed = redis.call('HGET', book.holds, token)
+  local hold = packed and cmsgpack.unpack(packed)
+  if hold and hold.deadline <= book.now then
+    give_back(book, token, hold)
+    hold = nil
+  end
+  return hold
+end
+
+local function open_book(keys)
+  local seconds, micros = unpack(redis.call('TIME'))
+  local book = { holds = keys[1], deadlines = keys[2], now = seconds * 1000 + math.floor(micros / 1000) }
+  for _, token in ipairs(redis.call('ZRANGE', book.deadlines, '-inf', book.now, 'BYSCORE', 'LIMIT', 0, DUE_AT_ONCE)) do
+    live_hold(book, token)
+  end
+  return book
+end
+
+-- A key in two roles would lose seats half way through a hold.
+local function repeats(keys)
+  local seen = {}
+  for _, key in ipairs(keys) do
+    if seen[key] then return true end
+    seen[key] = true
+  end
+end
+
+local function reply_of(hold)
+  return { hold.key, hold.seats, hold.deadline }
+end
+
+local function seat_hold_adjacent(keys, args)
+  local token, user, ttl = args[1], args[2], args[3] and positive(args[3])
+  if #keys < 3 or #args < 4 then return redis.error_reply('ERR wrong number of arguments') end
+  if not ttl or ttl > LONGEST_TTL then return redis.error_reply('ERR ttl is out of range') end
+  if repeats(keys) then return redis.error_reply('ERR a key is given twice') end
+  local want, refusal = parse { unpack(args, 4) }
+  if not want then return redis.error_reply(refusal) end
+
+  local book = open_book(keys)
+  local hold = live_hold(book, token)
+  if hold then
+    if hold.user ~= user then return redis.error_reply('EXISTS the token is in use') end
+    return reply_of(hold) -- asked again after a lost reply
+  end
+  for i = 3, #keys do
+    local low, failure = find_run(keys[i], want)
+    if failure then return failure end
+    if low then
+      hold = { key = keys[i], user = user, seats = take_run(keys[i], low, want), deadline = book.now + ttl }
+      redis.call('HSET', book.holds, token, cmsgpack.pack(hold))
+      redis.call('ZADD', book.deadlines, hold.deadline, token)
+      return reply_of(hold)
+    end
+  end
+  return nil
+end
+
+-- What ends a hold begins alike: two keys, the token and its user.
+local function ending(finish)
+  return function(keys, args)
+    if #keys ~= 2 or #args ~= 2 then return redis.error_reply('ERR wrong number of arguments') end
+    local token, user = unpack(args)
+    local book = open_book(keys)
+    local hold = live_hold(book, token)
+    if not hold then return redis.error_reply('NOTFOUND no such hold') end
+    if hold.user ~= user then return redis.error_reply('NOTOWNER the hold is of another user') end
+    finish(book, token, hold)
+    return #hold.seats
+  end
+end
+
 redis.register_function {
   function_name = 'seat_zmpop',
   callback = seat_zmpop,
   flags = { 'allow-oom' }, -- it only removes
   description = 'ZMPOP with ADJACENT: the best members with consecutive scores',
+}
+
+redis.register_function {
+  function_name = 'seat_hold_adjacent',
+  callback = seat_hold_adjacent,
+  description = 'Holds the best members with consecutive scores for a user until a deadline',
+}
+
+redis.register_function {
+  function_name = 'seat_confirm',
+  callback = ending(forget),
+  flags = { 'allow-oom' },
+  description = 'Sells the seats of a hold: they do not come back',
+}
+
+redis.register_function {
+  function_name = 'seat_release',
+  callback = ending(give_back),
+  flags = { 'allow-oom' },
+  description = 'Gives the seats of a hold back to the set they came from',
 }
