@@ -190,7 +190,8 @@ impl<'a> Arguments<'a> {
     /// The next argument as a whole number.
     pub(crate) fn integer(&mut self, what: &str) -> Result<i64, Refusal> {
         let argument = self.any()?;
-        integer(argument).ok_or_else(|| fault(format!("{what} must be a whole number, not {}", quoted(argument))))
+        integer(argument)
+            .ok_or_else(|| fault(format!("{what} must be a whole number, not {}", quoted(argument))))
     }
 
     /// The next option's word, if there are arguments left.
@@ -241,7 +242,11 @@ impl<'a> Arguments<'a> {
             return Err(fault(format!("{}: the number of words must be 1 or more", quoted(what))));
         };
         let Some(words) = left.get(..count) else {
-            return Err(fault(format!("{}: {count} words are announced and {} follow", quoted(what), left.len())));
+            return Err(fault(format!(
+                "{}: {count} words are announced and {} follow",
+                quoted(what),
+                left.len()
+            )));
         };
         self.next += count;
         Ok(words.to_vec())

@@ -52,7 +52,9 @@ pub(crate) fn set_defaults(arguments: &[&[u8]]) -> Result<(), String> {
         let value = std::str::from_utf8(value).ok().and_then(|value| value.parse::<i64>().ok());
         match value.filter(|value| (setting.min..=setting.max).contains(value)) {
             Some(value) => setting.set(value),
-            None => return Err(format!("'{bare}' takes a whole number from {} to {}", setting.min, setting.max)),
+            None => {
+                return Err(format!("'{bare}' takes a whole number from {} to {}", setting.min, setting.max));
+            }
         }
     }
     Ok(())

@@ -95,14 +95,19 @@ pub(crate) fn swapped(first: i32, second: i32) {
 pub(crate) fn run(ctx: Context<'_>) {
     let now = ctx.clock();
     let due = REGISTRY.with_borrow_mut(|registry| {
-        registry.timer = None;
-        let later = registry.entries.split_off(&Entry { due: now + 1, db: i32::MIN, name: Box::default(), work: 0 });
+        if let Some((_, timer)) = registry.timer.take() {
+            timer.rang();
+        }
+        let later =
+            registry.entries.split_off(&Entry { due: now + 1, db: i32::MIN, name: Box::default(), work: 0 });
         let mut due = std::mem::replace(&mut registry.entries, later);
         if let Some(beyond) = due.iter().nth(KEYS_PER_TICK).cloned() {
             registry.entries.append(&mut due.split_off(&beyond));
         }
         let works = registry.works.clone();
-        due.into_iter().filter_map(|entry| works.get(entry.work).map(|&work| (entry, work))).collect::<Vec<_>>()
+        due.into_iter()
+            .filter_map(|entry| works.get(entry.work).map(|&work| (entry, work)))
+            .collect::<Vec<_>>()
     });
     let waits = !ctx.is_master() || ctx.must_not_replicate();
     let slice = config::TIMER_SLICE.get() as usize;

@@ -215,7 +215,11 @@ pub(crate) fn change<F: Family, T>(
 }
 
 /// Makes a key by its first event.
-pub(crate) fn create<F: Family>(ctx: Context<'_>, name: KeyName<'_>, event: &F::Event) -> Result<(), Refusal> {
+pub(crate) fn create<F: Family>(
+    ctx: Context<'_>,
+    name: KeyName<'_>,
+    event: &F::Event,
+) -> Result<(), Refusal> {
     let key = ctx.open(name, Mode::Write);
     let now = ctx.clock();
     let Some(opened) = F::open(event, now) else {
@@ -266,7 +270,10 @@ pub(crate) fn put_off<F: Family>(ctx: Context<'_>, name: KeyName<'_>, due: i64, 
 /// The internal command: applies the events of a master or an AOF file, without a clock and without limits.
 pub(crate) fn obey<F: Family>(ctx: Context<'_>, name: KeyName<'_>, payload: &[u8]) -> Result<(), Refusal> {
     if !ctx.obeys() {
-        return Err(Refusal::new(Code::Err, "this command carries what a master decided; it is not for clients"));
+        return Err(Refusal::new(
+            Code::Err,
+            "this command carries what a master decided; it is not for clients",
+        ));
     }
     let damaged = |damaged: Damaged| {
         let name = allot_core::shared::text::quoted(name.as_bytes());

@@ -201,7 +201,9 @@ pub(super) fn pick(call: &Call<'_>) -> Done {
         return Err(Refusal::new(Code::Err, "SEATS is missing: name the seats to pick"));
     }
     check_count(pick.seats.len() as i64)?;
-    refused_or_done(change::<Show, _>(call.ctx, call.key()?, |step| grant(call.ctx, step, &Request::Pick(pick))))
+    refused_or_done(change::<Show, _>(call.ctx, call.key()?, |step| {
+        grant(call.ctx, step, &Request::Pick(pick))
+    }))
 }
 
 /// Decides a request for a hold, applies it and replies.
@@ -302,10 +304,13 @@ pub(super) fn apply(call: &Call<'_>) -> Done {
 fn time_to_live(ttl: Option<i64>) -> Result<i64, Refusal> {
     let longest = config::SEAT_MAX_TTL.get();
     match ttl {
-        None => Err(Refusal::new(Code::Err, "TTL is missing: say how long the hold shall live, in milliseconds")),
-        Some(ttl) if ttl > longest => {
-            Err(Refusal::new(Code::Err, format!("TTL must be 1 to {longest} ms (allot.seat-max-ttl), not {ttl}")))
+        None => {
+            Err(Refusal::new(Code::Err, "TTL is missing: say how long the hold shall live, in milliseconds"))
         }
+        Some(ttl) if ttl > longest => Err(Refusal::new(
+            Code::Err,
+            format!("TTL must be 1 to {longest} ms (allot.seat-max-ttl), not {ttl}"),
+        )),
         Some(ttl) => Ok(ttl),
     }
 }
@@ -391,7 +396,9 @@ pub(super) fn stat(call: &Call<'_>) -> Done {
         };
         let buckets = show.buckets().iter();
         let buckets: Vec<_> = buckets
-            .filter(|bucket| tier.is_none_or(|tier| bucket.tier == tier) && area.is_none_or(|area| bucket.area == area))
+            .filter(|bucket| {
+                tier.is_none_or(|tier| bucket.tier == tier) && area.is_none_or(|area| bucket.area == area)
+            })
             .collect();
         let ctx = call.ctx;
         ctx.reply_array(buckets.len());
@@ -528,4 +535,3 @@ fn reply_seat(ctx: Context<'_>, show: &Show, record: &SeatRecord) {
         ctx.reply_string(flag.as_bytes());
     }
 }
-

@@ -1,8 +1,9 @@
 //! The `SEAT.*` commands as the server registers and documents them.
 
 use redis_module::raw::{
-    REDISMODULE_CMD_KEY_ACCESS as ACCESS, REDISMODULE_CMD_KEY_DELETE as DELETE, REDISMODULE_CMD_KEY_INSERT as INSERT,
-    REDISMODULE_CMD_KEY_RO as RO, REDISMODULE_CMD_KEY_RW as RW, REDISMODULE_CMD_KEY_UPDATE as UPDATE,
+    REDISMODULE_CMD_KEY_ACCESS as ACCESS, REDISMODULE_CMD_KEY_DELETE as DELETE,
+    REDISMODULE_CMD_KEY_INSERT as INSERT, REDISMODULE_CMD_KEY_RO as RO, REDISMODULE_CMD_KEY_RW as RW,
+    REDISMODULE_CMD_KEY_UPDATE as UPDATE,
 };
 
 use super::{commands, zmpop};
@@ -65,7 +66,9 @@ pub(crate) static COMMANDS: &[Command] = &[
             Arg::new("count", Kind::Integer),
             TTL,
             TIER,
-            Arg::new("areas", Kind::Block(&[COUNT, Arg::new("area", Kind::String).many()])).after("AREAS").maybe(),
+            Arg::new("areas", Kind::Block(&[COUNT, Arg::new("area", Kind::String).many()]))
+                .after("AREAS")
+                .maybe(),
             Arg::new(
                 "adjacent",
                 Kind::OneOf(&[
@@ -87,7 +90,9 @@ pub(crate) static COMMANDS: &[Command] = &[
             )
             .after("ORPHANS")
             .maybe(),
-            Arg::new("flags", Kind::Block(&[COUNT, Arg::new("flag", Kind::String).many()])).after("FLAGS").maybe(),
+            Arg::new("flags", Kind::Block(&[COUNT, Arg::new("flag", Kind::String).many()]))
+                .after("FLAGS")
+                .maybe(),
             Arg::new(
                 "replace",
                 Kind::Block(&[

@@ -15,7 +15,11 @@ const NATURAL: usize = 16;
 
 /// The size to ask for, so that the block has the alignment: jemalloc aligns a power of two to itself.
 fn size(layout: Layout) -> usize {
-    if layout.align() <= NATURAL { layout.size() } else { layout.size().max(layout.align()).next_power_of_two() }
+    if layout.align() <= NATURAL {
+        layout.size()
+    } else {
+        layout.size().max(layout.align()).next_power_of_two()
+    }
 }
 
 // SAFETY: blocks come from RedisModule_Alloc and its kin, which behave as malloc; `size` sees to alignment.

@@ -35,7 +35,9 @@ impl<'a> Context<'a> {
     // Replies. What they return is always OK.
 
     pub(crate) fn reply_string(self, bytes: &[u8]) {
-        unsafe { api!(RedisModule_ReplyWithStringBuffer(self.raw, bytes.as_ptr().cast::<c_char>(), bytes.len())) };
+        unsafe {
+            api!(RedisModule_ReplyWithStringBuffer(self.raw, bytes.as_ptr().cast::<c_char>(), bytes.len()))
+        };
     }
 
     pub(crate) fn reply_integer(self, value: i64) {
@@ -121,7 +123,14 @@ impl<'a> Context<'a> {
     pub(crate) fn replicate_payload(self, command: &CStr, name: KeyName<'_>, payload: &[u8]) {
         unsafe {
             let payload: (*const c_char, usize) = (payload.as_ptr().cast(), payload.len());
-            api!(RedisModule_Replicate(self.raw, command.as_ptr(), c"sb".as_ptr(), name.raw, payload.0, payload.1));
+            api!(RedisModule_Replicate(
+                self.raw,
+                command.as_ptr(),
+                c"sb".as_ptr(),
+                name.raw,
+                payload.0,
+                payload.1
+            ));
         }
     }
 
@@ -131,7 +140,12 @@ impl<'a> Context<'a> {
     }
 
     /// Writes `command key member ...` into the replication stream and the AOF.
-    pub(super) fn replicate_members(self, command: &CStr, name: KeyName<'_>, members: &mut [*mut RedisModuleString]) {
+    pub(super) fn replicate_members(
+        self,
+        command: &CStr,
+        name: KeyName<'_>,
+        members: &mut [*mut RedisModuleString],
+    ) {
         unsafe {
             let (first, len) = (members.as_mut_ptr(), members.len());
             api!(RedisModule_Replicate(self.raw, command.as_ptr(), c"sv".as_ptr(), name.raw, first, len));

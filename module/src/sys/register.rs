@@ -2,9 +2,9 @@
 //! the guard through which every call from the server comes: no panic passes it.
 
 use redis_module::raw::{
-    self, RedisModuleCommandArg, RedisModuleCommandArgType, RedisModuleCommandInfo, RedisModuleCommandInfoVersion,
-    RedisModuleCommandKeySpec, RedisModuleCtx, RedisModuleEvent, RedisModuleInfoCtx, RedisModuleString,
-    RedisModuleTimerID,
+    self, RedisModuleCommandArg, RedisModuleCommandArgType, RedisModuleCommandInfo,
+    RedisModuleCommandInfoVersion, RedisModuleCommandKeySpec, RedisModuleCtx, RedisModuleEvent,
+    RedisModuleInfoCtx, RedisModuleString, RedisModuleTimerID,
 };
 use smallvec::SmallVec;
 use std::ffi::{CStr, CString};
@@ -49,10 +49,17 @@ impl Timer {
     }
 }
 
+impl Timer {
+    /// Forgets the timer that is ringing: the server frees it when its callback is over, and one that is
+    /// stopped meanwhile would be freed twice.
+    pub(crate) fn rang(self) {
+        std::mem::forget(self);
+    }
+}
+
 impl Drop for Timer {
     fn drop(&mut self) {
         let ctx = MODULE.load(Ordering::Relaxed);
-        // A timer that has rung is not there any more, which the server says and we know.
         unsafe { api!(RedisModule_StopTimer(ctx, self.id, null_mut())) };
     }
 }
@@ -72,10 +79,12 @@ pub(crate) unsafe fn run_command(
     handler: command::Handler,
 ) -> c_int {
     let ctx = unsafe { Context::lent(ctx) };
-    let strings: &[*mut RedisModuleString] = unsafe { std::slice::from_raw_parts(argv, argc.max(0) as usize) };
+    let strings: &[*mut RedisModuleString] =
+        unsafe { std::slice::from_raw_parts(argv, argc.max(0) as usize) };
     let outcome = catch_unwind(AssertUnwindSafe(|| {
-        let arguments: SmallVec<[&[u8]; 16]> = strings.iter().map(|&string| unsafe { bytes_of(string) }).collect();
-    
+        let arguments: SmallVec<[&[u8]; 16]> =
+            strings.iter().map(|&string| unsafe { bytes_of(string) }).collect();
+
         let names = strings.iter().map(|&string| unsafe { KeyName::lent(string) });
         handler(&Call::new(ctx, &arguments, &names.collect::<SmallVec<[KeyName<'_>; 16]>>()))
     }));
@@ -103,7 +112,9 @@ impl Registration {
     pub(crate) unsafe fn begin(ctx: *mut RedisModuleCtx, name: &CStr, version: c_int) -> Option<Self> {
         unsafe {
             let api_version = raw::REDISMODULE_APIVER_1 as c_int;
-            if raw::Export_RedisModule_Init(ctx, name.as_ptr(), version, api_version) != raw::REDISMODULE_OK as c_int {
+            if raw::Export_RedisModule_Init(ctx, name.as_ptr(), version, api_version)
+                != raw::REDISMODULE_OK as c_int
+            {
                 return None;
             }
             let (maps, documentation) = (raw::RedisModule_ReplyWithMap, raw::RedisModule_SetCommandInfo);
@@ -112,7 +123,8 @@ impl Registration {
                 return None;
             }
             MODULE.store(api!(RedisModule_GetDetachedThreadSafeContext(ctx)), Ordering::Relaxed);
-            let options = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED;
+            let options = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS
+                | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED;
             api!(RedisModule_SetModuleOptions(ctx, options as c_int));
             api!(RedisModule_RegisterInfoFunc(ctx, Some(write_info)));
         }
@@ -179,7 +191,15 @@ impl Registration {
             };
             let flags = CString::new(command.flags).ok()?;
             let name = command.name.as_ptr();
-            done(api!(RedisModule_CreateCommand(self.ctx, name, Some(command.entry), flags.as_ptr(), first, last, step)))?;
+            done(api!(RedisModule_CreateCommand(
+                self.ctx,
+                name,
+                Some(command.entry),
+                flags.as_ptr(),
+                first,
+                last,
+                step
+            )))?;
             let registered = api!(RedisModule_GetCommand(self.ctx, name));
             if let Some(set_categories) = raw::RedisModule_SetCommandACLCategories {
                 let categories = CString::new(command.categories).ok()?;

@@ -46,7 +46,11 @@ impl OwnedString {
     pub(crate) fn new(bytes: &[u8]) -> Self {
         // SAFETY: without a context nothing frees the string but our drop.
         let raw = unsafe {
-            api!(RedisModule_CreateString(null_mut::<RedisModuleCtx>(), bytes.as_ptr().cast::<c_char>(), bytes.len()))
+            api!(RedisModule_CreateString(
+                null_mut::<RedisModuleCtx>(),
+                bytes.as_ptr().cast::<c_char>(),
+                bytes.len()
+            ))
         };
         Self { raw }
     }

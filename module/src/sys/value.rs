@@ -162,7 +162,11 @@ unsafe extern "C" fn rdb_save<F: Family>(io: *mut RedisModuleIO, value: *mut c_v
 }
 
 /// Writes the one command that makes the value again: the family's internal one, with a snapshot.
-unsafe extern "C" fn aof_rewrite<F: Family>(io: *mut RedisModuleIO, name: *mut RedisModuleString, value: *mut c_void) {
+unsafe extern "C" fn aof_rewrite<F: Family>(
+    io: *mut RedisModuleIO,
+    name: *mut RedisModuleString,
+    value: *mut c_void,
+) {
     guard((), || unsafe {
         let payload = crate::family::snapshot_payload(&(*value.cast::<Value<F>>()).state);
         let (bytes, len): (*const c_char, usize) = (payload.as_ptr().cast(), payload.len());
@@ -193,7 +197,10 @@ unsafe extern "C" fn free_effort<F: Family>(_: *mut RedisModuleString, value: *c
     guard(1, || unsafe { (*value.cast::<Value<F>>()).state.free_effort() })
 }
 
-unsafe extern "C" fn copy<F: Family>(options: *mut RedisModuleKeyOptCtx, value: *const c_void) -> *mut c_void {
+unsafe extern "C" fn copy<F: Family>(
+    options: *mut RedisModuleKeyOptCtx,
+    value: *const c_void,
+) -> *mut c_void {
     guard(null_mut(), || unsafe {
         let mut value = Box::new(Value::new((*value.cast::<Value<F>>()).state.clone()));
         let name = api!(RedisModule_GetToKeyNameFromOptCtx(options));

@@ -68,7 +68,8 @@ impl Key<'_> {
 impl Context<'_> {
     /// Writes `ZREM key member ...` into the replication stream and the AOF.
     pub(crate) fn replicate_zrem(self, name: KeyName<'_>, members: &[Member]) {
-        let mut raw: Vec<*mut RedisModuleString> = members.iter().map(|member| member.name.name().raw).collect();
+        let mut raw: Vec<*mut RedisModuleString> =
+            members.iter().map(|member| member.name.name().raw).collect();
         self.replicate_members(c"ZREM", name, &mut raw);
     }
 
