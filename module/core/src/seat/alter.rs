@@ -1,0 +1,137 @@
+//! What `SEAT.ALTER` makes of a plan.
+
+use super::labels::parse_short_form;
+use super::plan::{PartRow, Plan, PlanPart, PlanRow, PlanSeat, PlanSeats, wrong};
+use super::state::{Owner, Show};
+use super::venue::Venue;
+use crate::shared::refusal::{Code, Refusal};
+use crate::shared::text::quoted;
+use std::collections::HashMap;
+
+/// The whole plan of `show` after `part`, in its normal form. O(seats of the show).
+///
+/// # Errors
+/// `NOTFOUND` for an area, row or seat that is not there; `ERR` for a part that makes no sense; `BADSTATE`
+/// where a held or sold seat would change its tier.
+pub fn altered_plan(show: &Show, part: &PlanPart) -> Result<Plan, Refusal> {
+    let mut plan = show.plan();
+    let limits = &mut plan.limits;
+    limits.seats_per_user = part.limits.seats_per_user.unwrap_or(limits.seats_per_user);
+    limits.holds_per_user = part.limits.holds_per_user.unwrap_or(limits.holds_per_user);
+    limits.max_hold_ms = part.limits.max_hold_ms.unwrap_or(limits.max_hold_ms);
+    plan.events = part.events.unwrap_or(plan.events);
+    let mut tiers_change = false;
+    for (number, change) in part.areas.iter().enumerate() {
+        let place = format!("areas[{number}]");
+        let Some(area) = plan.areas.iter_mut().find(|area| area.id == change.id) else {
+            return Err(Refusal::new(
+                Code::NotFound,
+                format!("{place}: this show has no area {}", quoted(&change.id)),
+            ));
+        };
+        area.name = change.name.clone().or(area.name.take());
+        area.priority = change.priority.unwrap_or(area.priority);
+        area.rule = change.rule.unwrap_or(area.rule);
+        for (number, change) in change.rows.iter().enumerate() {
+            let place = format!("{place}.rows[{number}]");
+            tiers_change = true;
+            change_row(&mut area.rows, change, &place)?;
+        }
+    }
+    // Building checks the names, and brings the rows into their normal form.
+    let venue = Venue::build(&plan)?;
+    if tiers_change {
+        check_tiers(show, &venue)?;
+    }
+    plan.areas = venue.areas_as_plan();
+    Ok(plan)
+}
+
+/// Gives the seats of all rows of that label, or those listed, their new tiers.
+fn change_row(rows: &mut [PlanRow], change: &PartRow, place: &str) -> Result<(), Refusal> {
+    let mut wanted = wanted_tiers(change, place)?;
+    let mut found = false;
+    for row in rows.iter_mut().filter(|row| row.label == change.label) {
+        found = true;
+        let mut seats = listed(row);
+        for seat in seats.iter_mut().flatten() {
+            match (&mut wanted, &change.tier) {
+                (Some(wanted), _) => {
+                    if let Some(tier) = wanted.remove(&seat.label) {
+                        seat.tier = Some(tier);
+                    }
+                }
+                (None, Some(tier)) => seat.tier = Some(tier.clone()),
+                (None, None) => return Err(wrong(place, "names neither a tier nor seats")),
+            }
+        }
+        row.tier = None;
+        row.seats = PlanSeats::List(seats);
+    }
+    let missing = |what: String| Err(Refusal::new(Code::NotFound, format!("{place}: {what}")));
+    if !found {
+        return missing(format!("this area has no row {}", quoted(&change.label)));
+    }
+    if let Some(label) = wanted.iter().flat_map(HashMap::keys).min() {
+        return missing(format!("row {} has no seat {}", quoted(&change.label), quoted(label)));
+    }
+    Ok(())
+}
+
+/// New tiers by seat label; `None` where the whole row changes.
+fn wanted_tiers(change: &PartRow, place: &str) -> Result<Option<HashMap<String, String>>, Refusal> {
+    let tier_of = |seat: &PlanSeat| {
+        if !seat.flags.is_empty() {
+            return Err(wrong(place, "flags cannot be changed while a show is open"));
+        }
+        seat.tier
+            .clone()
+            .or(change.tier.clone())
+            .ok_or_else(|| wrong(place, &format!("seat {} has no tier", quoted(&seat.label))))
+    };
+    let labels = match &change.seats {
+        None => return Ok(None),
+        Some(PlanSeats::List(seats)) => {
+            let named = seats.iter().flatten().map(|seat| Ok((seat.label.clone(), tier_of(seat)?)));
+            return named.collect::<Result<_, _>>().map(Some);
+        }
+        Some(PlanSeats::Short(text)) => parse_short_form(text).map_err(|what| wrong(place, &what))?,
+    };
+    let Some(tier) = &change.tier else { return Err(wrong(place, "names seats but no tier")) };
+    Ok(Some(labels.into_iter().flatten().map(|label| (label, tier.clone())).collect()))
+}
+
+/// The seats of a row in the long notation, each with its own tier.
+fn listed(row: &PlanRow) -> Vec<Option<PlanSeat>> {
+    match &row.seats {
+        PlanSeats::List(seats) => seats.clone(),
+        // The plan is one that was built, so its short forms are well-formed.
+        PlanSeats::Short(text) => parse_short_form(text)
+            .unwrap_or_default()
+            .into_iter()
+            .map(|label| label.map(|label| PlanSeat { label, tier: row.tier.clone(), flags: Vec::new() }))
+            .collect(),
+    }
+}
+
+/// Refuses a new tier for a seat that is held or sold.
+fn check_tiers(show: &Show, venue: &Venue) -> Result<(), Refusal> {
+    for row in venue.rows() {
+        let base = venue.base(row);
+        for seat in venue.seats_of(row) {
+            let tier = |venue: &Venue| {
+                let layout = venue.layout(row);
+                let slot = layout.tier_slot((seat - base) as usize)?;
+                layout.tiers.get(slot).map(|&(tier, _)| venue.tier_name(tier).to_owned())
+            };
+            if let Owner::Claim(_) = show.owner(seat)
+                && tier(show.venue()) != tier(venue)
+            {
+                let state = show.standing(seat).word();
+                let what = format!("seat {} is {state}; its tier cannot change", quoted(venue.id(seat)));
+                return Err(Refusal::new(Code::BadState, what));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,192 @@
+//! What an event does to a show. Cannot fail: whatever could be refused was refused by `decide`, and what comes
+//! from elsewhere (a master, an AOF file) is held against the show by `admits` first.
+
+use super::claims::{Seats, Stage};
+use super::event::{Event, Held, Turn};
+use super::plan::{self, Plan};
+use super::state::{Owner, Show, Standing};
+use super::venue::{Seat, Venue};
+use crate::shared::Millis;
+use crate::shared::codec::Damaged;
+use crate::shared::refusal::Refusal;
+
+impl Show {
+    /// The show that a `Created` event opens.
+    ///
+    /// # Errors
+    /// A plan that no show can have.
+    pub fn open(plan: &str, at: Millis) -> Result<Self, Refusal> {
+        Self::new(&plan::parse::<Plan>(plan.as_bytes())?, at)
+    }
+
+    /// Whether an event fits the show: what `decide` would not have let through is refused. O(seats named).
+    ///
+    /// # Errors
+    /// What does not fit.
+    pub fn admits(&self, event: &Event) -> Result<(), Damaged> {
+        let ensure = |fits: bool, what| if fits { Ok(()) } else { Err(Damaged(what)) };
+        let all = |seats: &[Seat], standing| {
+            seats.iter().all(|&seat| self.venue.is_seat(seat) && self.standing(seat) == standing)
+        };
+        let hold = |token: &[u8]| {
+            let id = self.claims.find(token).ok_or(Damaged("there is no such hold"))?;
+            ensure(matches!(self.claims.get(id).stage, Stage::Held { .. }), "the hold is sold")?;
+            Ok(id)
+        };
+        match event {
+            Event::Created { .. } => Err(Damaged("the show exists")),
+            Event::Altered { plan } => {
+                let plan: Plan =
+                    plan::parse(plan.as_bytes()).map_err(|_| Damaged("the plan is not well-formed"))?;
+                let venue = Venue::build(&plan).map_err(|_| Damaged("the plan breaks a rule"))?;
+                let shape = |venue: &Venue| {
+                    let rows =
+                        venue.rows().map(|row| (venue.area_of(row), venue.seats_of(row).collect::<Vec<_>>()));
+                    rows.collect::<Vec<_>>()
+                };
+                ensure(shape(&venue) == shape(&self.venue), "the plan is of another place")
+            }
+            Event::Held(held) => {
+                let replaced = held.replaced.as_ref().map(|token| hold(token)).transpose()?;
+                ensure(self.claims.find(&held.token).is_none(), "the token is in use")?;
+                let free = held.seats.iter().all(|&seat| {
+                    let owner = self.owner(seat);
+                    self.venue.is_seat(seat)
+                        && (owner == Owner::Free || replaced.is_some_and(|id| owner == Owner::Claim(id)))
+                });
+                ensure(free, "a seat is not free")?;
+                match held.turn {
+                    Turn::None => Ok(()),
+                    Turn::Area(area) => {
+                        ensure((area as usize) < self.venue.areas().len(), "there is no such area")
+                    }
+                    Turn::Bucket(bucket) => {
+                        ensure((bucket as usize) < self.buckets.len(), "there is no such bucket")
+                    }
+                }
+            }
+            Event::Extended { token, .. } | Event::Confirmed { token, .. } | Event::Expired { token } => {
+                hold(token).map(|_| ())
+            }
+            Event::Released { token, seats } => {
+                let id = hold(token)?;
+                ensure(
+                    seats.iter().all(|&seat| self.owner(seat) == Owner::Claim(id)),
+                    "a seat is not of the hold",
+                )
+            }
+            Event::Refunded { seats } => ensure(all(seats, Standing::Sold), "a seat is not sold"),
+            Event::Blocked { seats } => ensure(all(seats, Standing::Free), "a seat is not free"),
+            Event::Unblocked { seats } => ensure(all(seats, Standing::Blocked), "a seat is not blocked"),
+            Event::Flushed { count, .. } => {
+                ensure(*count as usize <= self.outbox.messages().len(), "there are not so many messages")
+            }
+        }
+    }
+
+    /// Applies an event at `at`. O(seats named · log rows); `Altered` O(seats of the show).
+    pub fn apply(&mut self, at: Millis, event: &Event) {
+        self.applied = self.applied.max(at);
+        if self.events > 0
+            && let Some(message) = self.message(event)
+        {
+            self.outbox.push(message);
+        }
+        match event {
+            // The state that this event makes is `open`'s.
+            Event::Created { .. } => {}
+            Event::Altered { plan } => self.alter(plan),
+            Event::Held(held) => self.hold(at, held),
+            Event::Extended { token, until } => {
+                if let Some(id) = self.claims.find(token) {
+                    self.claims.extend(id, *until);
+                }
+            }
+            Event::Confirmed { token, order } => {
+                if let Some(id) = self.claims.find(token) {
+                    self.claims.sell(id, order.as_deref());
+                    let seats = self.claims.get(id).seats.clone();
+                    self.recount(&seats, Standing::Held, Standing::Sold);
+                }
+            }
+            Event::Released { token, seats } => {
+                if let Some(id) = self.claims.find(token) {
+                    self.give_back(id, seats);
+                }
+            }
+            Event::Expired { token } => {
+                if let Some(id) = self.claims.find(token) {
+                    let seats = self.claims.remove(id);
+                    self.hand_over(&seats, Standing::Held, Standing::Free, Owner::Free);
+                }
+            }
+            Event::Refunded { seats } => {
+                for &seat in seats {
+                    if let Owner::Claim(id) = self.owner(seat) {
+                        self.claims.drop_seat(id, seat);
+                    }
+                }
+                self.hand_over(seats, Standing::Sold, Standing::Free, Owner::Free);
+            }
+            Event::Blocked { seats } => {
+                self.hand_over(seats, Standing::Free, Standing::Blocked, Owner::Blocked)
+            }
+            Event::Unblocked { seats } => {
+                self.hand_over(seats, Standing::Blocked, Standing::Free, Owner::Free)
+            }
+            Event::Flushed { count, last_id } => self.outbox.sent(*count as usize, *last_id),
+        }
+    }
+
+    fn hold(&mut self, at: Millis, held: &Held) {
+        if let Some(id) = held.replaced.as_ref().and_then(|token| self.claims.find(token)) {
+            let seats = self.claims.remove(id);
+            self.hand_over(&seats, Standing::Held, Standing::Free, Owner::Free);
+        }
+        let id = self.claims.hold(
+            held.token.clone(),
+            &held.user,
+            at,
+            held.until,
+            held.fingerprint,
+            held.seats.clone(),
+        );
+        self.hand_over(&held.seats, Standing::Free, Standing::Held, Owner::Claim(id));
+        match held.turn {
+            Turn::None => {}
+            Turn::Area(area) => {
+                self.turns += 1;
+                if let Some(turn) = self.area_turns.get_mut(area as usize) {
+                    *turn = self.turns;
+                }
+            }
+            Turn::Bucket(bucket) => {
+                self.turns += 1;
+                if let Some(bucket) = self.buckets.get_mut(bucket as usize) {
+                    bucket.turn = self.turns;
+                }
+            }
+        }
+    }
+
+    fn give_back(&mut self, id: u32, seats: &Seats) {
+        if *seats == self.claims.get(id).seats {
+            self.claims.remove(id);
+        } else {
+            seats.iter().for_each(|&seat| self.claims.drop_seat(id, seat));
+        }
+        self.hand_over(seats, Standing::Held, Standing::Free, Owner::Free);
+    }
+
+    /// Takes over a plan that differs in nothing that has a place.
+    fn alter(&mut self, plan: &str) {
+        // `decide` wrote this plan, or `admits` has read it.
+        let Ok(plan) = plan::parse::<Plan>(plan.as_bytes()) else { return };
+        let Ok(venue) = Venue::build(&plan) else { return };
+        let old = std::mem::replace(&mut self.venue, venue);
+        self.limits = plan.limits;
+        self.events = plan.events;
+        self.rename_tiers(&old);
+        self.build_buckets();
+    }
+}

@@ -1,0 +1,336 @@
+//! Who has what: holds and sales by token, the users and orders they belong to, and when holds end.
+
+#![allow(
+    clippy::indexing_slicing,
+    reason = "numbers of claims, users and orders come from the tables themselves"
+)]
+
+use super::venue::Seat;
+use crate::shared::deadlines::Deadlines;
+use crate::shared::table::Table;
+use crate::shared::{Bytes, Millis};
+use hashbrown::{DefaultHashBuilder, HashTable};
+use smallvec::SmallVec;
+use std::hash::BuildHasher;
+
+/// Seats of a claim, by number; four fit without an allocation.
+pub type Seats = SmallVec<[Seat; 4]>;
+
+/// Seats that one token stands for: held until a deadline, or sold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// The name under which its holder knows it.
+    pub token: Bytes,
+    /// Number of its user.
+    pub user: u32,
+    /// When it was made.
+    pub created: Millis,
+    /// Hash of the request that made it, 0 where the caller chose no token; a retry has the same.
+    pub fingerprint: u64,
+    /// Held or sold.
+    pub stage: Stage,
+    /// Its seats, rising. Never empty.
+    pub seats: Seats,
+    /// Its place in the list of its user's holds, or of its order's claims.
+    slot: u32,
+}
+
+/// How far a claim has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Held until then.
+    Held {
+        /// The deadline.
+        until: Millis,
+    },
+    /// Bought.
+    Sold {
+        /// Number of its order, if it was given one.
+        order: Option<u32>,
+        /// How many seats were bought, whatever was refunded since.
+        bought: u32,
+    },
+}
+
+/// A user with at least one claim.
+#[derive(Clone, Debug)]
+pub struct User {
+    /// As the caller gives it.
+    pub name: Bytes,
+    /// Seats held and sold.
+    pub seats: u32,
+    /// Claims, held and sold.
+    claims: u32,
+    /// Live holds.
+    holds: SmallVec<[u32; 2]>,
+}
+
+/// An order with at least one claim.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// As the caller gives it.
+    pub reference: Bytes,
+    claims: SmallVec<[u32; 2]>,
+}
+
+/// All claims of a show.
+#[derive(Clone, Debug, Default)]
+pub struct Claims {
+    table: Table<Claim>,
+    users: Table<User>,
+    orders: Table<Order>,
+    by_token: HashTable<u32>,
+    by_user: HashTable<u32>,
+    by_order: HashTable<u32>,
+    deadlines: Deadlines,
+    hasher: DefaultHashBuilder,
+}
+
+impl Claims {
+    /// The claim of that token.
+    pub fn find(&self, token: &[u8]) -> Option<u32> {
+        self.by_token.find(self.hasher.hash_one(token), |&id| &self.table[id].token[..] == token).copied()
+    }
+
+    /// The claim of that number, which is one of these.
+    pub fn get(&self, id: u32) -> &Claim {
+        &self.table[id]
+    }
+
+    /// The user of that name, if it has a claim.
+    pub fn user_called(&self, name: &[u8]) -> Option<u32> {
+        self.by_user.find(self.hasher.hash_one(name), |&id| &self.users[id].name[..] == name).copied()
+    }
+
+    /// The user of that number.
+    pub fn user(&self, id: u32) -> &User {
+        &self.users[id]
+    }
+
+    /// A user's live holds, in no order.
+    pub fn holds_of(&self, user: u32) -> &[u32] {
+        &self.users[user].holds
+    }
+
+    /// The order of that reference, if it has a claim.
+    pub fn order_called(&self, reference: &[u8]) -> Option<u32> {
+        self.by_order
+            .find(self.hasher.hash_one(reference), |&id| &self.orders[id].reference[..] == reference)
+            .copied()
+    }
+
+    /// The order of that number.
+    pub fn order(&self, id: u32) -> &Order {
+        &self.orders[id]
+    }
+
+    /// Claims of an order, in no order.
+    pub fn claims_of(&self, order: u32) -> &[u32] {
+        &self.orders[order].claims
+    }
+
+    /// All claims, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &Claim)> {
+        self.table.iter()
+    }
+
+    /// Number of live holds.
+    pub fn holds(&self) -> usize {
+        self.deadlines.len()
+    }
+
+    /// The earliest deadline of a hold.
+    pub fn earliest(&self) -> Option<Millis> {
+        self.deadlines.earliest()
+    }
+
+    /// Holds due at `now`, earliest first, at most `limit`.
+    pub fn due(&self, now: Millis, limit: usize) -> Vec<u32> {
+        self.deadlines.due(now, limit)
+    }
+
+    /// Adds a hold of these seats (rising, not empty) under a token that is not in use.
+    pub fn hold(
+        &mut self,
+        token: Bytes,
+        user: &[u8],
+        created: Millis,
+        until: Millis,
+        fingerprint: u64,
+        seats: Seats,
+    ) -> u32 {
+        let user = self.user_or_new(user);
+        let hash = self.hasher.hash_one(&token[..]);
+        let count = seats.len() as u32;
+        let id = self.table.insert(Claim {
+            token,
+            user,
+            created,
+            fingerprint,
+            stage: Stage::Held { until },
+            seats,
+            slot: 0,
+        });
+        let claims = &self.table;
+        let hasher = &self.hasher;
+        self.by_token.insert_unique(hash, id, |&id| hasher.hash_one(&claims[id].token[..]));
+        self.deadlines.set(id, until);
+        let info = &mut self.users[user];
+        info.seats += count;
+        info.claims += 1;
+        self.table[id].slot = info.holds.len() as u32;
+        info.holds.push(id);
+        id
+    }
+
+    /// Gives a hold another deadline.
+    pub fn extend(&mut self, id: u32, until: Millis) {
+        self.table[id].stage = Stage::Held { until };
+        self.deadlines.set(id, until);
+    }
+
+    /// A hold becomes a sale.
+    pub fn sell(&mut self, id: u32, order: Option<&[u8]>) {
+        self.deadlines.remove(id);
+        self.unlist_hold(id);
+        let order = order.map(|reference| self.order_or_new(reference));
+        let claim = &mut self.table[id];
+        claim.stage = Stage::Sold { order, bought: claim.seats.len() as u32 };
+        if let Some(order) = order {
+            claim.slot = self.orders[order].claims.len() as u32;
+            self.orders[order].claims.push(id);
+        }
+    }
+
+    /// Sets how many seats a sale had at first, which a snapshot knows and `sell` cannot.
+    pub fn set_bought(&mut self, id: u32, seats: u32) {
+        if let Stage::Sold { bought, .. } = &mut self.table[id].stage {
+            *bought = seats;
+        }
+    }
+
+    /// Takes a seat out of its claim; a claim without seats is gone.
+    pub fn drop_seat(&mut self, id: u32, seat: Seat) {
+        let claim = &mut self.table[id];
+        claim.seats.retain(|one| *one != seat);
+        let (user, empty) = (claim.user, claim.seats.is_empty());
+        self.users[user].seats -= 1;
+        if empty {
+            self.forget(id);
+        }
+    }
+
+    /// Removes a claim with all its seats; these are returned.
+    pub fn remove(&mut self, id: u32) -> Seats {
+        let claim = &mut self.table[id];
+        let seats = std::mem::take(&mut claim.seats);
+        let user = claim.user;
+        self.users[user].seats -= seats.len() as u32;
+        self.forget(id);
+        seats
+    }
+
+    /// Bytes allocated.
+    pub fn allocated(&self) -> usize {
+        let spilled = |bytes: &Bytes| if bytes.spilled() { bytes.capacity() } else { 0 };
+        let claim = |claim: &Claim| {
+            spilled(&claim.token)
+                + if claim.seats.spilled() { claim.seats.capacity() * size_of::<Seat>() } else { 0 }
+        };
+        let list = |list: &SmallVec<[u32; 2]>| if list.spilled() { list.capacity() * 4 } else { 0 };
+        self.table.allocated()
+            + self.users.allocated()
+            + self.orders.allocated()
+            + self.table.iter().map(|(_, one)| claim(one)).sum::<usize>()
+            + self.users.iter().map(|(_, user)| spilled(&user.name) + list(&user.holds)).sum::<usize>()
+            + self
+                .orders
+                .iter()
+                .map(|(_, order)| spilled(&order.reference) + list(&order.claims))
+                .sum::<usize>()
+            + self.by_token.allocation_size()
+            + self.by_user.allocation_size()
+            + self.by_order.allocation_size()
+            + self.deadlines.allocated()
+    }
+
+    fn user_or_new(&mut self, name: &[u8]) -> u32 {
+        if let Some(user) = self.user_called(name) {
+            return user;
+        }
+        let id = self.users.insert(User {
+            name: Bytes::from_slice(name),
+            seats: 0,
+            claims: 0,
+            holds: SmallVec::new(),
+        });
+        let (users, hasher) = (&self.users, &self.hasher);
+        self.by_user.insert_unique(hasher.hash_one(name), id, |&id| hasher.hash_one(&users[id].name[..]));
+        id
+    }
+
+    fn order_or_new(&mut self, reference: &[u8]) -> u32 {
+        if let Some(order) = self.order_called(reference) {
+            return order;
+        }
+        let id =
+            self.orders.insert(Order { reference: Bytes::from_slice(reference), claims: SmallVec::new() });
+        let (orders, hasher) = (&self.orders, &self.hasher);
+        self.by_order
+            .insert_unique(hasher.hash_one(reference), id, |&id| hasher.hash_one(&orders[id].reference[..]));
+        id
+    }
+
+    /// Takes a hold out of its user's list.
+    fn unlist_hold(&mut self, id: u32) {
+        let claim = &self.table[id];
+        let (user, slot) = (claim.user, claim.slot);
+        let holds = &mut self.users[user].holds;
+        holds.swap_remove(slot as usize);
+        if let Some(&moved) = holds.get(slot as usize) {
+            self.table[moved].slot = slot;
+        }
+    }
+
+    /// Takes a claim that has no seats any more out of everything.
+    fn forget(&mut self, id: u32) {
+        match self.table[id].stage {
+            Stage::Held { .. } => {
+                self.deadlines.remove(id);
+                self.unlist_hold(id);
+            }
+            Stage::Sold { order: Some(order), .. } => self.unlist_sale(id, order),
+            Stage::Sold { order: None, .. } => {}
+        }
+        let Some(claim) = self.table.remove(id) else { return };
+        if let Ok(entry) = self.by_token.find_entry(self.hasher.hash_one(&claim.token[..]), |&one| one == id)
+        {
+            entry.remove();
+        }
+        let user = &mut self.users[claim.user];
+        user.claims -= 1;
+        if user.claims == 0
+            && let Some(user) = self.users.remove(claim.user)
+            && let Ok(entry) =
+                self.by_user.find_entry(self.hasher.hash_one(&user.name[..]), |&one| one == claim.user)
+        {
+            entry.remove();
+        }
+    }
+
+    /// Takes a sale out of its order; an order without claims is gone.
+    fn unlist_sale(&mut self, id: u32, order: u32) {
+        let slot = self.table[id].slot;
+        let claims = &mut self.orders[order].claims;
+        claims.swap_remove(slot as usize);
+        if let Some(&moved) = claims.get(slot as usize) {
+            self.table[moved].slot = slot;
+        } else if claims.is_empty()
+            && let Some(gone) = self.orders.remove(order)
+            && let Ok(entry) =
+                self.by_order.find_entry(self.hasher.hash_one(&gone.reference[..]), |&one| one == order)
+        {
+            entry.remove();
+        }
+    }
+}

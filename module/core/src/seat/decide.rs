@@ -1,0 +1,447 @@
+//! What a request comes to: looks, searches, checks every limit, and changes nothing.
+
+use super::claims::{Seats, Stage};
+use super::event::{Event, Events, Held, Turn};
+use super::plan::PlanPart;
+use super::request::{Adjacent, Hold, Orphans, Pick, Request, TokenChoice};
+use super::search::{Found, Search, Wish};
+use super::state::{Owner, Show};
+use super::venue::Seat;
+use crate::shared::refusal::{Code, Refusal};
+use crate::shared::text::quoted;
+use crate::shared::{Bytes, MAX_IDENTIFIER, Millis};
+
+/// The most seats of one hold.
+pub const MAX_COUNT: i64 = 100;
+
+/// The longest life of a hold that is not limited by its show: ten years.
+pub const MAX_TTL: Millis = 10 * 366 * 24 * 3600 * 1000;
+
+/// What happens, and what the caller hears.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// To be applied in this order, all at the time of the decision.
+    pub events: Events,
+    /// True once they are applied.
+    pub reply: Reply,
+}
+
+/// What the caller hears.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// Done.
+    Ok,
+    /// Fewer seats are free than were wanted.
+    None,
+    /// A count, or a time.
+    Integer(i64),
+    /// A hold record.
+    Hold(HoldRecord),
+}
+
+/// A hold as its holder sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HoldRecord {
+    /// Its name.
+    pub token: Bytes,
+    /// Its user.
+    pub user: Bytes,
+    /// Its seats by area, row, position.
+    pub seats: Seats,
+    /// Its deadline.
+    pub until: Millis,
+}
+
+type Decided = Result<Decision, Refusal>;
+
+fn refuse<T>(code: Code, text: impl Into<String>) -> Result<T, Refusal> {
+    Err(Refusal::new(code, text))
+}
+
+fn decided(event: Event, reply: Reply) -> Decided {
+    Ok(Decision { events: smallvec::smallvec![event], reply })
+}
+
+fn unchanged(reply: Reply) -> Decided {
+    Ok(Decision { events: Events::new(), reply })
+}
+
+/// Decides a request at `now`, which is not before the last time applied. What is due by `now` was applied.
+///
+/// # Errors
+/// A refusal; the show stays as it is.
+pub fn decide(show: &Show, now: Millis, request: &Request<'_>) -> Decided {
+    match request {
+        Request::Hold(hold) => decide_hold(show, now, hold),
+        Request::Pick(pick) => decide_pick(show, now, pick),
+        Request::Extend { token, ttl } => decide_extend(show, now, token, *ttl),
+        Request::Confirm { token, user, order } => decide_confirm(show, token, *user, *order),
+        Request::Release { token, seats } => decide_release(show, token, seats.as_deref()),
+        Request::Refund { order, seats } => decide_refund(show, *order, seats),
+        Request::Block(seats) => {
+            let seats = named(show, seats)?;
+            all_are(show, &seats, Owner::Free, "free")?;
+            let count = seats.len() as i64;
+            decided(Event::Blocked { seats }, Reply::Integer(count))
+        }
+        Request::Unblock(seats) => {
+            let seats = named(show, seats)?;
+            all_are(show, &seats, Owner::Blocked, "blocked")?;
+            let count = seats.len() as i64;
+            decided(Event::Unblocked { seats }, Reply::Integer(count))
+        }
+        Request::Alter(part) => decide_alter(show, part),
+    }
+}
+
+/// Holds whose deadline has passed, as events, at most `limit`; more may be due.
+pub fn decide_due(show: &Show, now: Millis, limit: usize) -> Events {
+    let due = show.claims.due(now, limit);
+    due.into_iter().map(|id| Event::Expired { token: show.claims.get(id).token.clone() }).collect()
+}
+
+fn decide_hold(show: &Show, now: Millis, hold: &Hold<'_>) -> Decided {
+    let fingerprint = hold.fingerprint();
+    if let Some(record) = retried(show, hold.user, hold.token, fingerprint)? {
+        return unchanged(Reply::Hold(record));
+    }
+    if !(1..=MAX_COUNT).contains(&hold.count) {
+        return refuse(Code::Err, format!("count must be 1 to {MAX_COUNT}, not {}", hold.count));
+    }
+    if hold.adjacent == Adjacent::Ignore && hold.orphans == Orphans::Forbid {
+        return refuse(
+            Code::Err,
+            "ADJACENT IGNORE does not look at neighbours; it cannot go with ORPHANS FORBID",
+        );
+    }
+    let until = deadline(show, now, now, hold.ttl)?;
+    let replaced = match hold.replace {
+        Some(replace) => Some(live_hold(show, replace.token, Some(hold.user))?),
+        None => None,
+    };
+    check_user_limits(show, hold.user, hold.count as u32, replaced)?;
+    let wish = resolve(show, hold)?;
+    let lifted = replaced.map(|id| show.claims.get(id));
+    let again = hold.replace.is_some_and(|replace| !replace.other);
+    let seats = match Search::new(show, &wish, lifted.map_or(&[], |claim| &claim.seats), again).run() {
+        Found::TooFew => return unchanged(Reply::None),
+        Found::NotAdjacent => {
+            return refuse(Code::NoAdjacent, format!("no {} seats side by side are free", hold.count));
+        }
+        Found::Seats(seats) => seats,
+    };
+    let turn = turn_of(show, &wish, &seats);
+    let replaced = lifted.map(|claim| claim.token.clone());
+    decided_hold(hold.user, hold.token.token, until, fingerprint, seats, turn, replaced)
+}
+
+fn decide_pick(show: &Show, now: Millis, pick: &Pick<'_>) -> Decided {
+    let fingerprint = pick.fingerprint();
+    if let Some(record) = retried(show, pick.user, pick.token, fingerprint)? {
+        return unchanged(Reply::Hold(record));
+    }
+    if pick.seats.len() as i64 > MAX_COUNT {
+        return refuse(Code::Err, format!("a hold has at most {MAX_COUNT} seats, not {}", pick.seats.len()));
+    }
+    let until = deadline(show, now, now, pick.ttl)?;
+    let seats = named(show, &pick.seats)?;
+    check_user_limits(show, pick.user, seats.len() as u32, None)?;
+    all_are(show, &seats, Owner::Free, "free")?;
+    decided_hold(pick.user, pick.token.token, until, fingerprint, seats, Turn::None, None)
+}
+
+fn decided_hold(
+    user: &[u8],
+    token: &[u8],
+    until: Millis,
+    fingerprint: u64,
+    seats: Seats,
+    turn: Turn,
+    replaced: Option<Bytes>,
+) -> Decided {
+    let (token, user) = (Bytes::from_slice(token), Bytes::from_slice(user));
+    let record = HoldRecord { token: token.clone(), user: user.clone(), seats: seats.clone(), until };
+    decided(Event::Held(Held { token, user, until, fingerprint, seats, turn, replaced }), Reply::Hold(record))
+}
+
+/// The record of a hold that this very request made before, if it did.
+fn retried(
+    show: &Show,
+    user: &[u8],
+    token: TokenChoice<'_>,
+    fingerprint: u64,
+) -> Result<Option<HoldRecord>, Refusal> {
+    identifier("user", user)?;
+    identifier("token", token.token)?;
+    let Some(id) = show.claims.find(token.token) else { return Ok(None) };
+    let claim = show.claims.get(id);
+    match claim.stage {
+        Stage::Held { until } if token.chosen && claim.fingerprint == fingerprint => {
+            let user = show.claims.user(claim.user).name.clone();
+            Ok(Some(HoldRecord { token: claim.token.clone(), user, seats: claim.seats.clone(), until }))
+        }
+        Stage::Held { .. } => {
+            refuse(Code::Exists, format!("token {} is in use by another hold", quoted(token.token)))
+        }
+        Stage::Sold { .. } => {
+            refuse(Code::Exists, format!("token {} is in use: its seats are sold", quoted(token.token)))
+        }
+    }
+}
+
+fn decide_extend(show: &Show, now: Millis, token: &[u8], ttl: Millis) -> Decided {
+    let id = live_hold(show, token, None)?;
+    let until = deadline(show, now, show.claims.get(id).created, ttl)?;
+    decided(Event::Extended { token: Bytes::from_slice(token), until }, Reply::Integer(until))
+}
+
+fn decide_confirm(show: &Show, token: &[u8], user: Option<&[u8]>, order: Option<&[u8]>) -> Decided {
+    if let Some(order) = order {
+        identifier("order", order)?;
+    }
+    let Some(id) = show.claims.find(token) else { return no_hold(token) };
+    let claim = show.claims.get(id);
+    check_user(show, id, user)?;
+    match claim.stage {
+        Stage::Held { .. } => {
+            let event = Event::Confirmed { token: claim.token.clone(), order: order.map(Bytes::from_slice) };
+            decided(event, Reply::Integer(claim.seats.len() as i64))
+        }
+        Stage::Sold { order: filed, bought } => {
+            let filed = filed.map(|order| &show.claims.order(order).reference[..]);
+            if filed == order {
+                return unchanged(Reply::Integer(bought.into()));
+            }
+            let filed = filed.map_or_else(
+                || "without an order".to_owned(),
+                |filed| format!("under order {}", quoted(filed)),
+            );
+            refuse(Code::Exists, format!("token {} is sold already, {filed}", quoted(token)))
+        }
+    }
+}
+
+fn decide_release(show: &Show, token: &[u8], seats: Option<&[&[u8]]>) -> Decided {
+    let id = live_hold(show, token, None)?;
+    let claim = show.claims.get(id);
+    let seats = match seats {
+        None => claim.seats.clone(),
+        Some(ids) => {
+            let seats = named(show, ids)?;
+            if let Some(&seat) = seats.iter().find(|seat| !claim.seats.contains(seat)) {
+                return refuse(
+                    Code::NotOwner,
+                    format!("seat {} is not of hold {}", quoted(show.venue.id(seat)), quoted(token)),
+                );
+            }
+            seats
+        }
+    };
+    let count = seats.len() as i64;
+    decided(Event::Released { token: claim.token.clone(), seats }, Reply::Integer(count))
+}
+
+fn decide_refund(show: &Show, order: Option<&[u8]>, ids: &[&[u8]]) -> Decided {
+    let seats = named(show, ids)?;
+    for &seat in &seats {
+        let stage = match show.owner(seat) {
+            Owner::Claim(id) => Some(show.claims.get(id).stage),
+            Owner::Free | Owner::Blocked => None,
+        };
+        let Some(Stage::Sold { order: filed, .. }) = stage else {
+            return bad_seat(show, seat, "sold");
+        };
+        let filed = filed.map(|order| &show.claims.order(order).reference[..]);
+        if let Some(order) = order
+            && filed != Some(order)
+        {
+            return refuse(
+                Code::NotOwner,
+                format!("seat {} is not of order {}", quoted(show.venue.id(seat)), quoted(order)),
+            );
+        }
+    }
+    let count = seats.len() as i64;
+    decided(Event::Refunded { seats }, Reply::Integer(count))
+}
+
+fn decide_alter(show: &Show, part: &PlanPart) -> Decided {
+    let plan = super::alter::altered_plan(show, part)?;
+    if plan == show.plan() {
+        return unchanged(Reply::Ok);
+    }
+    // A plan is made of strings and numbers only, which always serialise.
+    let plan = serde_json::to_string(&plan).unwrap_or_default();
+    decided(Event::Altered { plan }, Reply::Ok)
+}
+
+/// A new deadline `ttl` from now, of a hold made at `created`.
+fn deadline(show: &Show, now: Millis, created: Millis, ttl: Millis) -> Result<Millis, Refusal> {
+    if !(1..=MAX_TTL).contains(&ttl) {
+        return refuse(Code::Err, format!("TTL must be 1 to {MAX_TTL} ms, not {ttl}"));
+    }
+    let until = now.saturating_add(ttl);
+    let longest = Millis::from(show.limits.max_hold_ms);
+    if longest > 0 && until > created.saturating_add(longest) {
+        let left = created.saturating_add(longest) - now;
+        return refuse(
+            Code::Limit,
+            format!("a hold lives at most {longest} ms in all; this one may have {left} more"),
+        );
+    }
+    Ok(until)
+}
+
+fn check_user_limits(show: &Show, user: &[u8], count: u32, replaced: Option<u32>) -> Result<(), Refusal> {
+    let limits = show.limits;
+    let Some(info) = show.claims.user_called(user) else {
+        if limits.seats_per_user > 0 && count > limits.seats_per_user {
+            return refuse(
+                Code::Limit,
+                format!("a user may have {} seats, not {count}", limits.seats_per_user),
+            );
+        }
+        return Ok(());
+    };
+    let holds = show.claims.holds_of(info);
+    let live = holds
+        .first()
+        .map_or_else(String::new, |&id| format!("; live hold: {}", quoted(&show.claims.get(id).token[..])));
+    let given_up = replaced.map_or(0, |id| show.claims.get(id).seats.len() as u32);
+    let kept_holds = holds.len() as u32 - u32::from(replaced.is_some());
+    if limits.holds_per_user > 0 && kept_holds >= limits.holds_per_user {
+        return refuse(
+            Code::Limit,
+            format!(
+                "user {} may have {} live holds and has {kept_holds}{live}",
+                quoted(user),
+                limits.holds_per_user
+            ),
+        );
+    }
+    let kept = show.claims.user(info).seats - given_up;
+    if limits.seats_per_user > 0 && kept.saturating_add(count) > limits.seats_per_user {
+        return refuse(
+            Code::Limit,
+            format!("user {} may have {} seats and has {kept}{live}", quoted(user), limits.seats_per_user),
+        );
+    }
+    Ok(())
+}
+
+/// Turns the names of a request into numbers.
+fn resolve(show: &Show, hold: &Hold<'_>) -> Result<Wish, Refusal> {
+    let tier = match hold.tier {
+        None => None,
+        Some(name) => match show.venue.tier_called(name) {
+            Some(tier) => Some(tier),
+            None => return refuse(Code::NotFound, format!("no seat of this show has tier {}", quoted(name))),
+        },
+    };
+    let mut areas = Vec::with_capacity(hold.areas.len());
+    for name in &hold.areas {
+        match show.venue.area_called(name) {
+            Some(area) => areas.push(area),
+            None => return refuse(Code::NotFound, format!("this show has no area {}", quoted(name))),
+        }
+    }
+    let flags = hold.flags.iter().fold(0, |all, name| all | show.venue.flag_bit(name));
+    Ok(Wish {
+        count: hold.count as usize,
+        tier,
+        areas,
+        adjacent: hold.adjacent,
+        orphans: hold.orphans,
+        flags,
+    })
+}
+
+/// Who takes a turn by these seats: their area, if they all lie in one.
+fn turn_of(show: &Show, wish: &Wish, seats: &[Seat]) -> Turn {
+    let area = |seat: &Seat| show.venue.area_of(show.venue.row_of(*seat));
+    let (Some(first), Some(last)) = (seats.first().map(area), seats.last().map(area)) else {
+        return Turn::None;
+    };
+    if first != last {
+        return Turn::None;
+    }
+    match wish.tier {
+        None => Turn::Area(first),
+        Some(_) => seats
+            .first()
+            .and_then(|&seat| show.strip_of(seat))
+            .map_or(Turn::None, |(bucket, _)| Turn::Bucket(bucket)),
+    }
+}
+
+/// The number of a live hold; with `user`, of that user's.
+fn live_hold(show: &Show, token: &[u8], user: Option<&[u8]>) -> Result<u32, Refusal> {
+    let Some(id) = show.claims.find(token) else { return no_hold(token) };
+    check_user(show, id, user)?;
+    match show.claims.get(id).stage {
+        Stage::Held { .. } => Ok(id),
+        Stage::Sold { .. } => refuse(Code::BadState, format!("token {} is sold, not held", quoted(token))),
+    }
+}
+
+fn check_user(show: &Show, id: u32, user: Option<&[u8]>) -> Result<(), Refusal> {
+    match user {
+        Some(user) if show.claims.user(show.claims.get(id).user).name[..] != *user => refuse(
+            Code::NotOwner,
+            format!("token {} is not of user {}", quoted(&show.claims.get(id).token[..]), quoted(user)),
+        ),
+        _ => Ok(()),
+    }
+}
+
+fn no_hold<T>(token: &[u8]) -> Result<T, Refusal> {
+    refuse(Code::NotFound, format!("there is no hold {}; it may have expired", quoted(token)))
+}
+
+/// Numbers of the seats of these ids, rising.
+fn named(show: &Show, ids: &[&[u8]]) -> Result<Seats, Refusal> {
+    if ids.is_empty() {
+        return refuse(Code::Err, "at least one seat must be named");
+    }
+    let mut seats = Seats::with_capacity(ids.len());
+    for id in ids {
+        match show.venue.find(id) {
+            Some(seat) => seats.push(seat),
+            None => return refuse(Code::NotFound, format!("seat {} is not in the show", quoted(id))),
+        }
+    }
+    seats.sort_unstable();
+    if let Some(&[seat, _]) = seats.windows(2).find(|pair| matches!(pair, [a, b] if a == b)) {
+        return refuse(Code::Err, format!("seat {} is named twice", quoted(show.venue.id(seat))));
+    }
+    Ok(seats)
+}
+
+fn all_are(show: &Show, seats: &[Seat], owner: Owner, state: &str) -> Result<(), Refusal> {
+    let wrong: Vec<Seat> = seats.iter().copied().filter(|&seat| show.owner(seat) != owner).collect();
+    match *wrong {
+        [] => Ok(()),
+        [seat] => bad_seat(show, seat, state),
+        _ => {
+            const SHOWN: usize = 20;
+            let mut list: Vec<String> =
+                wrong.iter().take(SHOWN).map(|&seat| quoted(show.venue.id(seat))).collect();
+            if wrong.len() > SHOWN {
+                list.push(format!("and {} more", wrong.len() - SHOWN));
+            }
+            refuse(Code::BadState, format!("seats {} are not {state}", list.join(", ")))
+        }
+    }
+}
+
+fn bad_seat<T>(show: &Show, seat: Seat, wanted: &str) -> Result<T, Refusal> {
+    let state = show.standing(seat).word();
+    refuse(Code::BadState, format!("seat {} is {state}, not {wanted}", quoted(show.venue.id(seat))))
+}
+
+fn identifier(what: &str, bytes: &[u8]) -> Result<(), Refusal> {
+    if (1..=MAX_IDENTIFIER).contains(&bytes.len()) {
+        return Ok(());
+    }
+    refuse(Code::Err, format!("{what} must have 1 to {MAX_IDENTIFIER} bytes, not {}", bytes.len()))
+}

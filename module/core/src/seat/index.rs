@@ -1,0 +1,209 @@
+//! Which row has a run that fits: a tree over the rows of a bucket.
+//!
+//! A node keeps which lengths of free runs exist below it, as bits of a 128-bit mask (bit n: a run of exactly
+//! n; bit 127: of 127 or more), and the longest. 'A run of n or more' and 'a run of n that strands nobody'
+//! (exactly n, or n + 2 and more) are then both one AND per node, and finding the first row that has one is a
+//! descent of O(log rows).
+
+use super::bits;
+
+const FANOUT: usize = 16;
+
+/// The runs of a row or of all rows below a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Runs {
+    /// Bit n: a run of exactly n; bit 127: a run of 127 or more. Bit 0 is never set.
+    pub lengths: u128,
+    /// The longest run.
+    pub longest: u16,
+}
+
+impl Runs {
+    /// The runs of one row. O(words + runs).
+    pub fn of(row: &[u64]) -> Self {
+        bits::runs(row).fold(Self::default(), |all, (_, len)| Self {
+            lengths: all.lengths | 1 << len.min(127),
+            longest: all.longest.max(len as u16),
+        })
+    }
+
+    #[cfg(test)]
+    fn and(self, other: Self) -> Self {
+        Self { lengths: self.lengths | other.lengths, longest: self.longest.max(other.longest) }
+    }
+}
+
+/// Lengths of runs that hold `n` people side by side, 1 <= n <= 100.
+pub const fn run_of(n: usize) -> u128 {
+    !0 << n
+}
+
+/// Lengths of runs that hold `n` people side by side with no single seat left beside them, 1 <= n <= 100.
+pub const fn clean_run_of(n: usize) -> u128 {
+    1 << n | !0 << (n + 2)
+}
+
+/// Exactly this length, 1 <= n <= 126.
+pub const fn exactly(n: usize) -> u128 {
+    1 << n
+}
+
+/// The tree, its leaves the rows of one bucket in seat order.
+#[derive(Clone, Debug)]
+pub struct RunIndex {
+    /// Level 0 has a node a row, each further level one for 16 nodes of the level below; the last has one.
+    levels: Vec<Level>,
+}
+
+#[derive(Clone, Debug)]
+struct Level {
+    lengths: Box<[u128]>,
+    longest: Box<[u16]>,
+}
+
+impl Level {
+    fn of(nodes: impl ExactSizeIterator<Item = Runs> + Clone) -> Self {
+        Self {
+            lengths: nodes.clone().map(|node| node.lengths).collect(),
+            longest: nodes.map(|node| node.longest).collect(),
+        }
+    }
+
+    fn get(&self, at: usize) -> Runs {
+        Runs {
+            lengths: self.lengths.get(at).copied().unwrap_or(0),
+            longest: self.longest.get(at).copied().unwrap_or(0),
+        }
+    }
+
+    fn put(&mut self, at: usize, runs: Runs) {
+        if let (Some(lengths), Some(longest)) = (self.lengths.get_mut(at), self.longest.get_mut(at)) {
+            (*lengths, *longest) = (runs.lengths, runs.longest);
+        }
+    }
+
+    /// All that stands below node `at` of the level above.
+    fn group(&self, at: usize) -> Runs {
+        let group = at * FANOUT..(at * FANOUT + FANOUT).min(self.lengths.len());
+        Runs {
+            lengths: self.lengths.get(group.clone()).unwrap_or(&[]).iter().fold(0, |all, one| all | one),
+            longest: self.longest.get(group).unwrap_or(&[]).iter().copied().max().unwrap_or(0),
+        }
+    }
+
+    /// The first node from `from` to the end of its group of siblings that has one of `wanted`.
+    fn find(&self, from: usize, wanted: u128) -> Option<usize> {
+        let end = ((from / FANOUT + 1) * FANOUT).min(self.lengths.len());
+        let nodes = self.lengths.get(from..end)?;
+        nodes.iter().position(|lengths| lengths & wanted != 0).map(|place| from + place)
+    }
+}
+
+impl RunIndex {
+    /// A tree over these rows. O(rows).
+    pub fn new(rows: &[Runs]) -> Self {
+        let mut levels = vec![Level::of(rows.iter().copied())];
+        while let Some(below) = levels.last().filter(|level| level.lengths.len() > 1) {
+            let nodes = (0..below.lengths.len().div_ceil(FANOUT)).map(|at| below.group(at));
+            levels.push(Level::of(nodes));
+        }
+        Self { levels }
+    }
+
+    /// The runs of all rows.
+    pub fn all(&self) -> Runs {
+        self.levels.last().map(|level| level.get(0)).unwrap_or_default()
+    }
+
+    /// Writes down the runs of a row. O(log rows).
+    pub fn set(&mut self, row: usize, runs: Runs) {
+        let mut at = row;
+        let mut runs = runs;
+        for level in 0..self.levels.len() {
+            let Some(nodes) = self.levels.get_mut(level) else { return };
+            if nodes.get(at) == runs {
+                return;
+            }
+            nodes.put(at, runs);
+            at /= FANOUT;
+            runs = nodes.group(at);
+        }
+    }
+
+    /// The first row from `from` on that has a run of one of the `wanted` lengths. O(log rows).
+    pub fn first(&self, from: usize, wanted: u128) -> Option<usize> {
+        if from == 0 {
+            return if self.all().lengths & wanted == 0 {
+                None
+            } else {
+                self.descend(self.levels.len() - 1, 0, wanted)
+            };
+        }
+        let mut at = from;
+        for (number, level) in self.levels.iter().enumerate() {
+            if at >= level.lengths.len() {
+                return None;
+            }
+            if let Some(found) = level.find(at, wanted) {
+                return self.descend(number, found, wanted);
+            }
+            at = at / FANOUT + 1;
+        }
+        None
+    }
+
+    /// Bytes allocated.
+    pub fn allocated(&self) -> usize {
+        self.levels.capacity() * size_of::<Level>()
+            + self.levels.iter().map(|level| level.lengths.len() * (size_of::<u128>() + 2)).sum::<usize>()
+    }
+
+    /// From a node that has what is wanted down to the first row that has it.
+    fn descend(&self, level: usize, node: usize, wanted: u128) -> Option<usize> {
+        self.levels.get(..level)?.iter().rev().try_fold(node, |at, level| level.find(at * FANOUT, wanted))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn runs(lengths: &[usize]) -> Runs {
+        lengths.iter().fold(Runs::default(), |all, &len| {
+            all.and(Runs { lengths: 1 << len.min(127), longest: len as u16 })
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn it_finds_the_first_row_that_a_loop_finds(
+            rows in prop::collection::vec(prop::collection::vec(1usize..200, 0..4), 1..700),
+            changes in prop::collection::vec((any::<prop::sample::Index>(), prop::collection::vec(1usize..200, 0..4)), 0..50),
+            wanted in prop_oneof![(1usize..=100).prop_map(run_of), (1usize..=100).prop_map(clean_run_of), (1usize..=126).prop_map(exactly)],
+            from in any::<prop::sample::Index>(),
+        ) {
+            let mut rows: Vec<Runs> = rows.iter().map(|row| runs(row)).collect();
+            let mut index = RunIndex::new(&rows);
+            for (row, lengths) in changes {
+                let row = row.index(rows.len());
+                rows[row] = runs(&lengths);
+                index.set(row, rows[row]);
+            }
+            let all = rows.iter().fold(Runs::default(), |all, row| all.and(*row));
+            prop_assert_eq!(index.all(), all);
+            for from in [0, from.index(rows.len()), rows.len()] {
+                let expected = (from..rows.len()).find(|&row| rows[row].lengths & wanted != 0);
+                prop_assert_eq!(index.first(from, wanted), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn a_run_that_strands_nobody_has_exactly_n_or_two_more() {
+        let row = |len: usize| Runs::of(&[(1u64 << len) - 1]).lengths;
+        assert_ne!(row(3) & clean_run_of(3), 0);
+        assert_eq!(row(4) & clean_run_of(3), 0);
+        assert_ne!(row(5) & clean_run_of(3), 0);
+    }
+}

@@ -1,0 +1,247 @@
+//! The plan of a show as people write it (docs/seats.md, Plan): JSON in, JSON out, errors that say where.
+
+use crate::shared::refusal::{Code, Refusal};
+use crate::shared::text::printable;
+use serde::de::{SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
+
+/// Limits of the format. A plan beyond one of them is refused.
+pub mod max {
+    /// Areas of a show.
+    pub const AREAS: usize = 4096;
+    /// Positions (seats and breaks) of a row.
+    pub const POSITIONS: usize = 4096;
+    /// Seats of a show.
+    pub const SEATS: usize = 2_000_000;
+    /// Positions of a show, which bounds its memory where rows are mostly breaks.
+    pub const ALL_POSITIONS: usize = 16_000_000;
+    /// Different flags of a show, which are kept as bits.
+    pub const FLAGS: usize = 64;
+    /// Different tiers of a show.
+    pub const TIERS: usize = 4096;
+}
+
+/// In which order an area's seats are taken within a row; the row nearest the stage always comes first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Rule {
+    /// Left to right.
+    #[default]
+    Ltr,
+    /// Right to left.
+    Rtl,
+    /// Nearest the middle of the row first, of two equally near the left one.
+    Center,
+}
+
+/// What the operator allows a user. 0 is 'no limit'.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    /// Seats a user may hold and have bought, together.
+    #[serde(default)]
+    pub seats_per_user: u32,
+    /// Live holds of a user.
+    #[serde(default = "one")]
+    pub holds_per_user: u32,
+    /// Longest life of a hold, extensions included, in milliseconds.
+    #[serde(default)]
+    pub max_hold_ms: u32,
+}
+
+fn one() -> u32 {
+    1
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { seats_per_user: 0, holds_per_user: 1, max_hold_ms: 0 }
+    }
+}
+
+/// A show: its areas, and what its users may do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// At least one.
+    pub areas: Vec<PlanArea>,
+    /// Limits of each user.
+    #[serde(default)]
+    pub limits: Limits,
+    /// How many events the stream `<key>:evt` keeps; 0 (the default) keeps no stream.
+    #[serde(default)]
+    pub events: u32,
+}
+
+/// An area: rows that share a priority and an order rule.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlanArea {
+    /// First part of its seats' ids.
+    pub id: String,
+    /// What people call it; the id where it is absent.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// 1 is best; areas may share one.
+    #[serde(default = "first")]
+    pub priority: i32,
+    /// Order within a row.
+    #[serde(default)]
+    pub rule: Rule,
+    /// At least one.
+    pub rows: Vec<PlanRow>,
+}
+
+fn first() -> i32 {
+    1
+}
+
+/// A row: its seats and breaks in physical order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlanRow {
+    /// Second part of its seats' ids.
+    pub label: String,
+    /// 1 is nearest the stage; of equal ranks the earlier in the plan comes first.
+    pub rank: i32,
+    /// The tier of those seats that name none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tier: Option<String>,
+    /// At least one seat.
+    pub seats: PlanSeats,
+}
+
+/// The seats of a row in either notation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PlanSeats {
+    /// `1-12,|,13-24`: ranges and single labels, `|` a break.
+    Short(String),
+    /// One entry a position, `None` a break.
+    List(Vec<Option<PlanSeat>>),
+}
+
+/// A seat of the long notation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlanSeat {
+    /// Last part of its id.
+    pub label: String,
+    /// Its tier, if it is not the row's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tier: Option<String>,
+    /// What sets it apart; a seat with a flag is sold only to those who name it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub flags: Vec<String>,
+}
+
+impl Serialize for PlanSeats {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Short(text) => serializer.serialize_str(text),
+            Self::List(seats) => seats.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for PlanSeats {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct EitherNotation;
+
+        impl<'de> Visitor<'de> for EitherNotation {
+            type Value = PlanSeats;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of seats and nulls, or a text like \"1-12,|,13-24\"")
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<PlanSeats, E> {
+                Ok(PlanSeats::Short(text.to_owned()))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<PlanSeats, A::Error> {
+                let mut seats = Vec::new();
+                while let Some(seat) = list.next_element()? {
+                    if seats.len() == max::POSITIONS {
+                        return Err(serde::de::Error::custom("the row has more than 4096 positions"));
+                    }
+                    seats.push(seat);
+                }
+                Ok(PlanSeats::List(seats))
+            }
+        }
+
+        deserializer.deserialize_any(EitherNotation)
+    }
+}
+
+/// What `SEAT.ALTER` changes: whatever is given, of the areas and rows that are named.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlanPart {
+    /// Areas by id.
+    #[serde(default)]
+    pub areas: Vec<PartArea>,
+    /// Limits to change.
+    #[serde(default)]
+    pub limits: PartLimits,
+    /// Length of the event stream, 0 switches it off.
+    #[serde(default)]
+    pub events: Option<u32>,
+}
+
+/// Limits to change; what is absent stays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs, reason = "the fields are those of Limits")]
+pub struct PartLimits {
+    pub seats_per_user: Option<u32>,
+    pub holds_per_user: Option<u32>,
+    pub max_hold_ms: Option<u32>,
+}
+
+/// Changes of one area; what is absent stays.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs, reason = "the fields are those of PlanArea")]
+pub struct PartArea {
+    pub id: String,
+    pub name: Option<String>,
+    pub priority: Option<i32>,
+    pub rule: Option<Rule>,
+    #[serde(default)]
+    pub rows: Vec<PartRow>,
+}
+
+/// A new tier for the rows of that label: for those of their seats that are listed, or for all.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PartRow {
+    /// Label of the row.
+    pub label: String,
+    /// Tier of the seats that name none.
+    pub tier: Option<String>,
+    /// The seats to change; absent: all.
+    pub seats: Option<PlanSeats>,
+}
+
+/// Reads a plan, or part of one. Nothing but its JSON shape is checked here; `Venue::build` looks at the rest.
+///
+/// # Errors
+/// `ERR plan: <place>: <what is wrong>`, the place as a path such as `areas[0].rows[3].seats[2].tier`.
+pub fn parse<T: serde::de::DeserializeOwned>(json: &[u8]) -> Result<T, Refusal> {
+    let mut reader = serde_json::Deserializer::from_slice(json);
+    let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        let path = error.path().to_string();
+        wrong(&path, &error.inner().to_string())
+    })?;
+    reader.end().map_err(|error| wrong(".", &error.to_string()))?;
+    Ok(value)
+}
+
+/// A refused plan: where, and what is wrong there. What came from the client in either is escaped.
+pub fn wrong(place: &str, what: &str) -> Refusal {
+    let place =
+        if place == "." || place.is_empty() { String::new() } else { format!("{}: ", printable(place)) };
+    Refusal::new(Code::Err, format!("plan: {place}{}", printable(what)))
+}

@@ -1,0 +1,172 @@
+//! What can be seen of a show: seats, holds, orders, totals, maps, and events as messages.
+
+use super::claims::{Seats, Stage};
+use super::decide::HoldRecord;
+use super::event::Event;
+use super::state::{Bucket, Owner, Show, Standing};
+use super::venue::{Area, Row, Seat};
+use crate::shared::outbox::Message;
+use crate::shared::{Bytes, Millis};
+
+/// A seat as `SEAT.GET` shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeatRecord {
+    /// Its number.
+    pub seat: Seat,
+    /// Where it stands.
+    pub standing: Standing,
+    /// Token of its hold or sale.
+    pub token: Option<Bytes>,
+    /// Whose it is.
+    pub user: Option<Bytes>,
+    /// Deadline of its hold.
+    pub until: Option<Millis>,
+    /// Order it was sold under.
+    pub order: Option<Bytes>,
+}
+
+impl Show {
+    /// A seat as it is at `now`: a hold that is due is over, whether that was applied or not.
+    pub fn seat_record(&self, seat: Seat, now: Millis) -> SeatRecord {
+        let mut record = SeatRecord {
+            seat,
+            standing: self.standing(seat),
+            token: None,
+            user: None,
+            until: None,
+            order: None,
+        };
+        let Owner::Claim(id) = self.owner(seat) else { return record };
+        let claim = self.claims.get(id);
+        match claim.stage {
+            Stage::Held { until } if until <= now => {
+                record.standing = Standing::Free;
+                return record;
+            }
+            Stage::Held { until } => record.until = Some(until),
+            Stage::Sold { order, .. } => {
+                record.order = order.map(|order| self.claims.order(order).reference.clone())
+            }
+        }
+        record.token = Some(claim.token.clone());
+        record.user = Some(self.claims.user(claim.user).name.clone());
+        record
+    }
+
+    /// The holds of a user that live at `now`, the earliest deadline first.
+    pub fn holds_of(&self, user: &[u8], now: Millis) -> Vec<HoldRecord> {
+        let Some(info) = self.claims.user_called(user) else { return Vec::new() };
+        let mut holds: Vec<HoldRecord> = self
+            .claims
+            .holds_of(info)
+            .iter()
+            .filter_map(|&id| {
+                let claim = self.claims.get(id);
+                let Stage::Held { until } = claim.stage else { return None };
+                let (token, user) = (claim.token.clone(), Bytes::from_slice(user));
+                (until > now).then(|| HoldRecord { token, user, seats: claim.seats.clone(), until })
+            })
+            .collect();
+        holds.sort_unstable_by(|a, b| (a.until, &a.token).cmp(&(b.until, &b.token)));
+        holds
+    }
+
+    /// The seats of an order, rising; `None` where there is no such order.
+    pub fn order_seats(&self, reference: &[u8]) -> Option<Seats> {
+        let order = self.claims.order_called(reference)?;
+        let claims = self.claims.claims_of(order).iter();
+        let mut seats: Seats = claims.flat_map(|&id| self.claims.get(id).seats.iter().copied()).collect();
+        seats.sort_unstable();
+        Some(seats)
+    }
+
+    /// How many groups of adjacent seats these (rising) are, and in how many areas.
+    pub fn groups_and_areas(&self, seats: &[Seat]) -> (usize, usize) {
+        let (mut groups, mut areas) = (0, 0);
+        let mut last: Option<(Seat, Row, Area)> = None;
+        for &seat in seats {
+            let row = self.venue.row_of(seat);
+            let area = self.venue.area_of(row);
+            if last.is_none_or(|(before, last_row, _)| before + 1 != seat || last_row != row) {
+                groups += 1;
+            }
+            if last.is_none_or(|(.., last_area)| last_area != area) {
+                areas += 1;
+            }
+            last = Some((seat, row, area));
+        }
+        (groups, areas)
+    }
+
+    /// The longest run of adjacent free seats of a bucket, whatever their flags.
+    pub fn longest_run(&self, bucket: &Bucket) -> u16 {
+        bucket.view(bucket.flags).map_or(0, |view| view.runs.all().longest)
+    }
+
+    /// Appends a row of the map: a character a position.
+    pub fn write_map_row(&self, row: Row, out: &mut String) {
+        let (layout, base) = (self.venue.layout(row), self.venue.base(row));
+        out.extend((0..layout.len).map(|position| match layout.tier_slot(usize::from(position)) {
+            Some(_) => self.standing(base + Seat::from(position)).glyph(),
+            None => ' ',
+        }));
+    }
+
+    /// An event as an entry of the stream `<key>:evt`: what happened, to which hold, whose, which seats. Called
+    /// before the event is applied.
+    pub(super) fn message(&self, event: &Event) -> Option<Message> {
+        let mut fields: Vec<(Vec<u8>, Vec<u8>)> = vec![(b"event".to_vec(), event.name().into())];
+        let mut put = |name: &str, value: &[u8]| fields.push((name.into(), value.to_vec()));
+        let claim = |token: &[u8]| self.claims.find(token).map(|id| self.claims.get(id));
+        let user = |token: &[u8]| {
+            claim(token).map(|claim| self.claims.user(claim.user).name.clone()).unwrap_or_default()
+        };
+        match event {
+            // What has been said need not be said again.
+            Event::Flushed { .. } | Event::Created { .. } => return None,
+            Event::Altered { .. } => {}
+            Event::Held(held) => {
+                put("token", &held.token);
+                put("user", &held.user);
+                put("seats", self.ids(&held.seats).as_bytes());
+                put("until", held.until.to_string().as_bytes());
+                if let Some(token) = &held.replaced {
+                    put("replaced", token);
+                }
+            }
+            Event::Extended { token, until } => {
+                put("token", token);
+                put("user", &user(token));
+                put("until", until.to_string().as_bytes());
+            }
+            Event::Confirmed { token, order } => {
+                put("token", token);
+                put("user", &user(token));
+                put("seats", self.ids(claim(token).map_or(&[], |claim| &claim.seats)).as_bytes());
+                if let Some(order) = order {
+                    put("order", order);
+                }
+            }
+            Event::Released { token, seats } => {
+                put("token", token);
+                put("user", &user(token));
+                put("seats", self.ids(seats).as_bytes());
+            }
+            Event::Expired { token } => {
+                put("token", token);
+                put("user", &user(token));
+                put("seats", self.ids(claim(token).map_or(&[], |claim| &claim.seats)).as_bytes());
+            }
+            Event::Refunded { seats } | Event::Blocked { seats } | Event::Unblocked { seats } => {
+                put("seats", self.ids(seats).as_bytes());
+            }
+        }
+        Some(Message { stream: b"evt".to_vec(), fields })
+    }
+
+    /// Ids of seats as a JSON list: ids are free text, so no separator would do.
+    fn ids(&self, seats: &[Seat]) -> String {
+        let ids: Vec<String> = seats.iter().map(|&seat| self.venue.id(seat)).collect();
+        serde_json::to_string(&ids).unwrap_or_default()
+    }
+}

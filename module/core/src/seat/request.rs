@@ -1,0 +1,179 @@
+//! What can be asked of a show (docs/seats.md, Commands), with every argument already parsed.
+
+use super::plan::PlanPart;
+use crate::shared::Millis;
+use crate::shared::codec::Writer;
+
+/// A request that may change a show. All byte strings are the caller's.
+#[derive(Clone, Debug)]
+pub enum Request<'a> {
+    /// `SEAT.HOLD`: the best seats.
+    Hold(Hold<'a>),
+    /// `SEAT.PICK`: just these seats.
+    Pick(Pick<'a>),
+    /// `SEAT.EXTEND`.
+    Extend {
+        /// The hold.
+        token: &'a [u8],
+        /// Its new life, from now.
+        ttl: Millis,
+    },
+    /// `SEAT.CONFIRM`.
+    Confirm {
+        /// The hold.
+        token: &'a [u8],
+        /// Whose it must be.
+        user: Option<&'a [u8]>,
+        /// What to file it under.
+        order: Option<&'a [u8]>,
+    },
+    /// `SEAT.RELEASE`.
+    Release {
+        /// The hold.
+        token: &'a [u8],
+        /// Which of its seats; all where absent.
+        seats: Option<Vec<&'a [u8]>>,
+    },
+    /// `SEAT.REFUND`.
+    Refund {
+        /// The order that all of the seats must be of.
+        order: Option<&'a [u8]>,
+        /// Sold seats.
+        seats: Vec<&'a [u8]>,
+    },
+    /// `SEAT.BLOCK`.
+    Block(Vec<&'a [u8]>),
+    /// `SEAT.UNBLOCK`.
+    Unblock(Vec<&'a [u8]>),
+    /// `SEAT.ALTER`.
+    Alter(PlanPart),
+}
+
+/// How a hold's token came about.
+#[derive(Clone, Copy, Debug)]
+pub struct TokenChoice<'a> {
+    /// The token.
+    pub token: &'a [u8],
+    /// Whether the caller chose it: then an equal request is a retry.
+    pub chosen: bool,
+}
+
+/// `SEAT.HOLD key user count TTL ms ...`
+#[derive(Clone, Debug)]
+pub struct Hold<'a> {
+    /// The buyer.
+    pub user: &'a [u8],
+    /// Seats wanted, 1 to 100.
+    pub count: i64,
+    /// Life of the hold.
+    pub ttl: Millis,
+    /// Only this tier.
+    pub tier: Option<&'a [u8]>,
+    /// Only these areas; all where empty.
+    pub areas: Vec<&'a [u8]>,
+    /// How much sitting together matters.
+    pub adjacent: Adjacent,
+    /// Whether a single seat may be left beside the group.
+    pub orphans: Orphans,
+    /// Flags whose seats may be taken too.
+    pub flags: Vec<&'a [u8]>,
+    /// A live hold of the user to swap for the new one.
+    pub replace: Option<Replace<'a>>,
+    /// The new hold's token.
+    pub token: TokenChoice<'a>,
+}
+
+/// `REPLACE token [OTHER]`
+#[derive(Clone, Copy, Debug)]
+pub struct Replace<'a> {
+    /// The hold to give up.
+    pub token: &'a [u8],
+    /// Its seats are not to be taken again.
+    pub other: bool,
+}
+
+/// `ADJACENT PREFER|REQUIRE|AREA|IGNORE`
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Adjacent {
+    /// Together where an area of any priority allows it, else scattered.
+    #[default]
+    Prefer,
+    /// Together or not at all.
+    Require,
+    /// The best area first, together if it allows it.
+    Area,
+    /// The first free seats.
+    Ignore,
+}
+
+/// `ORPHANS AVOID|ALLOW|FORBID`
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Orphans {
+    /// Strand a single seat only where the area has no other way.
+    #[default]
+    Avoid,
+    /// Do not look.
+    Allow,
+    /// Never strand one, never scatter.
+    Forbid,
+}
+
+/// `SEAT.PICK key user TTL ms [TOKEN token] SEATS n seat ...`
+#[derive(Clone, Debug)]
+pub struct Pick<'a> {
+    /// The buyer.
+    pub user: &'a [u8],
+    /// Life of the hold.
+    pub ttl: Millis,
+    /// The hold's token.
+    pub token: TokenChoice<'a>,
+    /// Ids of the seats.
+    pub seats: Vec<&'a [u8]>,
+}
+
+impl Hold<'_> {
+    /// A hash of all arguments but the time to live, by which a retry is known; 0 where the caller chose no
+    /// token. It is kept with the hold, so it must come out the same in every version.
+    pub fn fingerprint(&self) -> u64 {
+        if !self.token.chosen {
+            return 0;
+        }
+        let mut writer = Writer::default();
+        writer.unsigned(1);
+        writer.string(self.user);
+        writer.signed(self.count);
+        writer.optional(self.tier);
+        writer.unsigned(self.adjacent as u64);
+        writer.unsigned(self.orphans as u64);
+        for names in [&self.areas, &self.flags] {
+            let mut names = names.clone();
+            names.sort_unstable();
+            names.dedup();
+            writer.unsigned(names.len() as u64);
+            names.iter().for_each(|name| writer.string(name));
+        }
+        writer.optional(self.replace.map(|replace| replace.token));
+        writer.unsigned(self.replace.map_or(0, |replace| u64::from(replace.other)));
+        hash(&writer)
+    }
+}
+
+impl Pick<'_> {
+    /// As `Hold::fingerprint`.
+    pub fn fingerprint(&self) -> u64 {
+        if !self.token.chosen {
+            return 0;
+        }
+        let mut writer = Writer::default();
+        writer.unsigned(2);
+        writer.string(self.user);
+        let mut seats = self.seats.clone();
+        seats.sort_unstable();
+        seats.iter().for_each(|seat| writer.string(seat));
+        hash(&writer)
+    }
+}
+
+fn hash(writer: &Writer) -> u64 {
+    xxhash_rust::xxh3::xxh3_64(&writer.bytes).max(1)
+}

@@ -1,0 +1,485 @@
+//! Best seating (docs/seats.md, SEAT.HOLD exactly, steps 2 to 5): which seats a hold gets. Changes nothing.
+
+use super::bits::{self, Bits};
+use super::claims::Seats;
+use super::index::{clean_run_of, exactly, run_of};
+use super::request::{Adjacent, Orphans};
+use super::state::{Bucket, Show};
+use super::venue::{Area, Row, Seat, Tier};
+use std::borrow::Cow;
+
+/// What is wanted, with every name resolved.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    /// Seats wanted, 1 to 100.
+    pub count: usize,
+    /// Only this tier.
+    pub tier: Option<Tier>,
+    /// Only these areas; all where empty.
+    pub areas: Vec<Area>,
+    /// How much sitting together matters.
+    pub adjacent: Adjacent,
+    /// Whether a single seat may be left.
+    pub orphans: Orphans,
+    /// Flags named, as bits.
+    pub flags: u64,
+}
+
+/// What the search came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// These seats, rising.
+    Seats(Seats),
+    /// Fewer are free than were wanted.
+    TooFew,
+    /// Enough are free, but not side by side.
+    NotAdjacent,
+}
+
+/// A kind of row that is looked for.
+#[derive(Clone, Copy)]
+enum Need {
+    /// With this many side by side.
+    Run(usize),
+    /// The same, stranding nobody.
+    Clean(usize),
+    /// With a run of just this length.
+    Exactly(usize),
+}
+
+impl Need {
+    fn lengths(self) -> u128 {
+        match self {
+            Self::Run(n) => run_of(n),
+            Self::Clean(n) => clean_run_of(n),
+            Self::Exactly(n) => exactly(n),
+        }
+    }
+
+    fn is_met_by(self, seats: &StripSeats) -> bool {
+        match self {
+            Self::Run(n) => bits::count(&seats.windows(n, false)) > 0,
+            Self::Clean(n) => bits::count(&seats.windows(n, true)) > 0,
+            Self::Exactly(n) => bits::runs(&seats.takeable).any(|(_, len)| len == n),
+        }
+    }
+}
+
+/// The seats of a strip as the request sees them.
+struct StripSeats {
+    takeable: Bits,
+    /// As free as `takeable`, and the seats that are being given back but must not be taken again.
+    free: Bits,
+}
+
+impl StripSeats {
+    fn windows(&self, n: usize, clean: bool) -> Bits {
+        let all = bits::windows(&self.takeable, n);
+        if clean { bits::stranding_nobody(&all, &self.free, n) } else { all }
+    }
+}
+
+/// A strip that has seats of the hold being replaced, which count as free.
+struct Lifted {
+    bucket: u32,
+    strip: u32,
+    seats: StripSeats,
+}
+
+/// One search: the show, the request, and the seats that count as free though they are held.
+pub struct Search<'a> {
+    show: &'a Show,
+    wish: &'a Wish,
+    /// By bucket and strip.
+    lifted: Vec<Lifted>,
+    /// Whether the replaced hold's seats may be taken again.
+    again: bool,
+}
+
+impl<'a> Search<'a> {
+    /// A search over the show as it is, or as if the seats of `replaced` were free; `again`: to be taken again.
+    pub fn new(show: &'a Show, wish: &'a Wish, replaced: &[Seat], again: bool) -> Self {
+        let mut lifted: Vec<Lifted> = Vec::new();
+        for &seat in replaced {
+            let Some((bucket, strip)) = show.strip_of(seat) else { continue };
+            let at = lifted.iter().position(|one| one.bucket == bucket && one.strip == strip).unwrap_or_else(
+                || {
+                    let info = show.bucket_at(bucket).strips.get(strip as usize).copied();
+                    let seats = info.map_or_else(Bits::new, |info| show.takeable(info, wish.flags));
+                    let seats = StripSeats { takeable: seats.clone(), free: seats };
+                    lifted.push(Lifted { bucket, strip, seats });
+                    lifted.len() - 1
+                },
+            );
+            let row = show.venue.row_of(seat);
+            let position = (seat - show.venue.base(row)) as usize;
+            let named = show.venue.layout(row).flags_at(position) & !wish.flags == 0;
+            if let Some(one) = lifted.get_mut(at).filter(|_| named) {
+                bits::put(&mut one.seats.free, position, true);
+                bits::put(&mut one.seats.takeable, position, again);
+            }
+        }
+        lifted.sort_unstable_by_key(|one| (one.bucket, one.strip));
+        Self { show, wish, lifted, again }
+    }
+
+    /// The seats. O(count log rows + areas).
+    pub fn run(&self) -> Found {
+        let candidates = self.candidates();
+        let mut free = 0;
+        if !candidates.iter().any(|&bucket| {
+            free += self.free(bucket);
+            free >= self.wish.count
+        }) {
+            return Found::TooFew;
+        }
+        let seats = match (self.wish.adjacent, self.wish.orphans) {
+            (Adjacent::Ignore, _) => Some(self.in_seat_order(&candidates, self.wish.count)),
+            (Adjacent::Area, _) => self.best_area_first(&candidates),
+            (Adjacent::Prefer, orphans) if orphans != Orphans::Forbid => {
+                Some(self.together(&candidates).unwrap_or_else(|| self.scattered(&candidates)))
+            }
+            _ => self.together(&candidates),
+        };
+        seats.map_or(Found::NotAdjacent, |mut seats| {
+            seats.sort_unstable();
+            Found::Seats(seats)
+        })
+    }
+
+    /// Buckets of the tier and the areas asked for, by priority, then plan order.
+    fn candidates(&self) -> Cow<'a, [u32]> {
+        let all = self.show.candidates(self.wish.tier);
+        if self.wish.areas.is_empty() {
+            return Cow::Borrowed(all);
+        }
+        let mut some: Vec<u32> = self
+            .wish
+            .areas
+            .iter()
+            .flat_map(|&area| self.show.buckets_of(area))
+            .filter(|&bucket| self.wish.tier.is_none_or(|tier| self.show.bucket_at(bucket).tier == tier))
+            .collect();
+        some.sort_unstable_by_key(|&bucket| (self.priority(bucket), bucket));
+        some.dedup();
+        Cow::Owned(some)
+    }
+
+    /// Step 3, PREFER and REQUIRE: the best run in the best level that has one.
+    fn together(&self, candidates: &[u32]) -> Option<Seats> {
+        let need = self.need();
+        self.levels(candidates).find_map(|level| {
+            let area = self.whose_turn(level, |area| area.iter().any(|&bucket| self.has(bucket, need)))?;
+            self.best_run(area)
+        })
+    }
+
+    /// The kind of run that seats the group together.
+    fn need(&self) -> Need {
+        match self.wish.orphans {
+            Orphans::Forbid => Need::Clean(self.wish.count),
+            Orphans::Avoid | Orphans::Allow => Need::Run(self.wish.count),
+        }
+    }
+
+    /// Step 3, AREA: the best level in which an area has enough, and in it an area with a run if there is one.
+    fn best_area_first(&self, candidates: &[u32]) -> Option<Seats> {
+        let (count, need) = (self.wish.count, self.need());
+        let may_scatter = self.wish.orphans != Orphans::Forbid;
+        let Some(level) =
+            self.levels(candidates).find(|level| self.areas(level).any(|area| self.free_of(area) >= count))
+        else {
+            return may_scatter.then(|| self.over_areas(candidates));
+        };
+        if let Some(area) = self.whose_turn(level, |area| area.iter().any(|&bucket| self.has(bucket, need))) {
+            return self.best_run(area);
+        }
+        let area = self.whose_turn(level, |area| self.free_of(area) >= count).filter(|_| may_scatter)?;
+        Some(self.fewest_groups(area, count))
+    }
+
+    /// Step 5: in one area if one has enough, else over areas.
+    fn scattered(&self, candidates: &[u32]) -> Seats {
+        let count = self.wish.count;
+        let one = self
+            .levels(candidates)
+            .find_map(|level| self.whose_turn(level, |area| self.free_of(area) >= count));
+        one.map_or_else(|| self.over_areas(candidates), |area| self.fewest_groups(area, count))
+    }
+
+    /// Step 5, last: all free seats of each area, and in the last only what is missing.
+    fn over_areas(&self, candidates: &[u32]) -> Seats {
+        let mut seats = Seats::new();
+        for area in self.areas(candidates) {
+            let missing = self.wish.count - seats.len();
+            if missing == 0 {
+                break;
+            }
+            let free = self.free_of(area);
+            seats.extend(self.fewest_groups(area, missing.min(free)));
+        }
+        seats
+    }
+
+    /// Step 4: of the areas of a level that can serve the request, the one served longest ago.
+    fn whose_turn<'b>(&'b self, level: &'b [u32], can: impl Fn(&[u32]) -> bool) -> Option<&'b [u32]> {
+        self.areas(level).filter(|area| can(area)).min_by_key(|area| self.last_turn(area))
+    }
+
+    fn last_turn(&self, area: &[u32]) -> u64 {
+        let Some(bucket) = area.first().map(|&bucket| self.show.bucket_at(bucket)) else { return 0 };
+        match self.wish.tier {
+            Some(_) => bucket.turn,
+            None => self.show.area_turns.get(bucket.area as usize).copied().unwrap_or(0),
+        }
+    }
+
+    /// Step 4: the best run of an area, over all its candidate buckets.
+    fn best_run(&self, area: &[u32]) -> Option<Seats> {
+        let n = self.wish.count;
+        let needs: &[(Need, bool)] = match self.wish.orphans {
+            Orphans::Avoid => &[(Need::Clean(n), true), (Need::Run(n), false)],
+            Orphans::Allow => &[(Need::Run(n), false)],
+            Orphans::Forbid => &[(Need::Clean(n), true)],
+        };
+        needs.iter().find_map(|&(need, clean)| {
+            let mut best: Option<(Row, usize)> = None;
+            for &bucket in area {
+                let Some(strip) = self.first(bucket, 0, need) else { continue };
+                let row = self.row(bucket, strip);
+                if best.is_some_and(|(best, _)| best < row) {
+                    continue;
+                }
+                let (len, rule) = self.shape(row);
+                let starts = self.seats(bucket, strip).windows(n, clean);
+                let Some(start) = bits::best_window(&starts, n, len, rule) else { continue };
+                let better =
+                    |(other, at): (Row, usize)| row < other || bits::is_better(start, at, n, len, rule);
+                if best.is_none_or(better) {
+                    best = Some((row, start));
+                }
+            }
+            best.map(|(row, start)| self.window(row, start, n))
+        })
+    }
+
+    /// `count` seats of an area that has so many, in as few groups as possible: the longest runs first, of
+    /// equal ones the best by seat order.
+    fn fewest_groups(&self, area: &[u32], count: usize) -> Seats {
+        let mut seats = Seats::new();
+        let lengths = area.iter().fold(0, |all, &bucket| all | self.lengths(bucket));
+        for len in (1..=126).rev().filter(|len| lengths >> len & 1 == 1) {
+            let mut rows = self.rows(area, Need::Exactly(len));
+            while let Some((row, strips)) = rows.next_row() {
+                let (positions, rule) = self.shape(row);
+                let mut runs: Vec<usize> = strips
+                    .iter()
+                    .flat_map(|&(bucket, strip)| {
+                        let seats = self.seats(bucket, strip);
+                        bits::runs(&seats.takeable)
+                            .filter(|run| run.1 == len)
+                            .map(|run| run.0)
+                            .collect::<Vec<_>>()
+                    })
+                    .collect();
+                runs.sort_unstable_by(|&a, &b| match bits::is_better(a, b, len, positions, rule) {
+                    true => std::cmp::Ordering::Less,
+                    false if a == b => std::cmp::Ordering::Equal,
+                    false => std::cmp::Ordering::Greater,
+                });
+                for start in runs {
+                    let missing = count - seats.len();
+                    if missing == 0 {
+                        return seats;
+                    }
+                    let size = missing.min(len);
+                    let inside = (start..=start + len - size).reduce(|best, at| {
+                        if bits::is_better(at, best, size, positions, rule) { at } else { best }
+                    });
+                    seats.extend(self.window(row, inside.unwrap_or(start), size));
+                }
+            }
+        }
+        seats
+    }
+
+    /// Step 3, IGNORE: the first free seats, areas in priority order.
+    fn in_seat_order(&self, candidates: &[u32], count: usize) -> Seats {
+        let mut seats = Seats::new();
+        for area in self.areas(candidates) {
+            let mut rows = self.rows(area, Need::Run(1));
+            while seats.len() < count
+                && let Some((row, strips)) = rows.next_row()
+            {
+                let (positions, rule) = self.shape(row);
+                let mut free = Bits::new();
+                for (bucket, strip) in strips {
+                    let takeable = self.seats(bucket, strip).takeable;
+                    free.resize(takeable.len().max(free.len()), 0);
+                    free.iter_mut().zip(takeable).for_each(|(all, one)| *all |= one);
+                }
+                let base = self.show.venue.base(row);
+                let missing = count - seats.len();
+                let order = bits::in_order(&free, positions, rule);
+                seats.extend(order.into_iter().take(missing).map(|position| base + position as Seat));
+            }
+        }
+        seats
+    }
+
+    // What follows looks through the lifted seats at the show.
+
+    fn is_lifted(&self, bucket: u32, strip: u32) -> Option<&Lifted> {
+        self.lifted.iter().find(|one| one.bucket == bucket && one.strip == strip)
+    }
+
+    fn lifted_in(&self, bucket: u32) -> impl Iterator<Item = &Lifted> {
+        self.lifted.iter().filter(move |one| one.bucket == bucket)
+    }
+
+    fn seats(&self, bucket: u32, strip: u32) -> StripSeats {
+        if let Some(lifted) = self.is_lifted(bucket, strip) {
+            return StripSeats { takeable: lifted.seats.takeable.clone(), free: lifted.seats.free.clone() };
+        }
+        let info = self.show.bucket_at(bucket).strips.get(strip as usize).copied();
+        let seats = info.map_or_else(Bits::new, |info| self.show.takeable(info, self.wish.flags));
+        StripSeats { takeable: seats.clone(), free: seats }
+    }
+
+    /// Seats of a bucket that the request may take.
+    fn free(&self, bucket: u32) -> usize {
+        let info = self.show.bucket_at(bucket);
+        let free = match info.view(self.wish.flags) {
+            Some(view) => view.free as usize,
+            None => (0..info.strips.len() as u32).map(|strip| self.unlifted_count(bucket, strip)).sum(),
+        };
+        if !self.again {
+            return free;
+        }
+        let lifted =
+            |one: &Lifted| bits::count(&one.seats.takeable) as usize - self.unlifted_count(bucket, one.strip);
+        free + self.lifted_in(bucket).map(lifted).sum::<usize>()
+    }
+
+    fn unlifted_count(&self, bucket: u32, strip: u32) -> usize {
+        let info = self.show.bucket_at(bucket).strips.get(strip as usize).copied();
+        info.map_or(0, |info| bits::count(&self.show.takeable(info, self.wish.flags)) as usize)
+    }
+
+    fn free_of(&self, area: &[u32]) -> usize {
+        area.iter().map(|&bucket| self.free(bucket)).sum()
+    }
+
+    /// Lengths of runs that may exist in a bucket: all that do, and some that the lifted seats have joined.
+    fn lengths(&self, bucket: u32) -> u128 {
+        let info = self.show.bucket_at(bucket);
+        let indexed = info.view(self.wish.flags).map_or(!0, |view| view.runs.all().lengths);
+        let lifted = |one: &Lifted| super::index::Runs::of(&one.seats.takeable).lengths;
+        self.lifted_in(bucket).fold(indexed, |all, one| all | lifted(one))
+    }
+
+    /// Whether a bucket has such a row.
+    fn has(&self, bucket: u32, need: Need) -> bool {
+        match self.show.bucket_at(bucket).view(self.wish.flags) {
+            Some(view) if self.lifted.is_empty() => view.runs.all().lengths & need.lengths() != 0,
+            _ => self.first(bucket, 0, need).is_some(),
+        }
+    }
+
+    /// The first strip of a bucket from `from` on that has such a run. O(log rows + lifted).
+    fn first(&self, bucket: u32, from: u32, need: Need) -> Option<u32> {
+        let lifted = self
+            .lifted_in(bucket)
+            .filter(|one| one.strip >= from)
+            .find(|one| need.is_met_by(&one.seats))
+            .map(|one| one.strip);
+        let info = self.show.bucket_at(bucket);
+        let mut at = from;
+        let indexed = loop {
+            let found = match info.view(self.wish.flags) {
+                Some(view) => view.runs.first(at as usize, need.lengths()).map(|strip| strip as u32),
+                None => {
+                    (at..info.strips.len() as u32).find(|&strip| need.is_met_by(&self.seats(bucket, strip)))
+                }
+            };
+            match found {
+                // What the index knows of a lifted strip is not what the request sees.
+                Some(strip) if self.is_lifted(bucket, strip).is_some() => at = strip + 1,
+                found => break found,
+            }
+        };
+        match (lifted, indexed) {
+            (Some(lifted), Some(indexed)) => Some(lifted.min(indexed)),
+            (lifted, indexed) => lifted.or(indexed),
+        }
+    }
+
+    /// Rows of an area that have such a run in one of these buckets, in seat order.
+    fn rows<'b>(&'b self, area: &'b [u32], need: Need) -> Rows<'b, 'a> {
+        let next = area.iter().map(|&bucket| self.first(bucket, 0, need)).collect();
+        Rows { search: self, area, need, next }
+    }
+
+    fn levels<'b>(&'b self, candidates: &'b [u32]) -> impl Iterator<Item = &'b [u32]> {
+        candidates.chunk_by(|&a, &b| self.priority(a) == self.priority(b))
+    }
+
+    fn areas<'b>(&'b self, candidates: &'b [u32]) -> impl Iterator<Item = &'b [u32]> {
+        candidates.chunk_by(|&a, &b| self.show.bucket_at(a).area == self.show.bucket_at(b).area)
+    }
+
+    fn priority(&self, bucket: u32) -> i32 {
+        self.show.venue.area(self.show.bucket_at(bucket).area).priority
+    }
+
+    fn row(&self, bucket: u32, strip: u32) -> Row {
+        self.show.bucket_at(bucket).strips.get(strip as usize).map_or(0, |strip| strip.row)
+    }
+
+    /// Positions of a row, and the rule of its area.
+    fn shape(&self, row: Row) -> (usize, super::plan::Rule) {
+        let venue = &self.show.venue;
+        (usize::from(venue.layout(row).len), venue.area(venue.area_of(row)).rule)
+    }
+
+    fn window(&self, row: Row, start: usize, n: usize) -> Seats {
+        let first = self.show.venue.base(row) + start as Seat;
+        (first..first + n as Seat).collect()
+    }
+}
+
+/// Walks the rows of an area, merging its buckets.
+struct Rows<'b, 'a> {
+    search: &'b Search<'a>,
+    area: &'b [u32],
+    need: Need,
+    /// The next strip of each bucket.
+    next: Vec<Option<u32>>,
+}
+
+impl Rows<'_, '_> {
+    /// The next row and those of its strips (bucket, strip) that have what is needed.
+    fn next_row(&mut self) -> Option<(Row, Vec<(u32, u32)>)> {
+        let search = self.search;
+        let heads = || {
+            self.area.iter().zip(&self.next).filter_map(|(&bucket, next)| next.map(|strip| (bucket, strip)))
+        };
+        let row = heads().map(|(bucket, strip)| search.row(bucket, strip)).min()?;
+        let strips: Vec<(u32, u32)> =
+            heads().filter(|&(bucket, strip)| search.row(bucket, strip) == row).collect();
+        for (&bucket, next) in self.area.iter().zip(&mut self.next) {
+            if let Some(strip) = next.filter(|&strip| search.row(bucket, strip) == row) {
+                *next = search.first(bucket, strip + 1, self.need);
+            }
+        }
+        Some((row, strips))
+    }
+}
+
+impl Bucket {
+    /// The index for a request that names these flags, if there is one.
+    pub(super) fn view(&self, flags: u64) -> Option<&super::state::View> {
+        let allowed = flags & self.flags;
+        self.views.iter().find(|view| view.allowed == allowed)
+    }
+}

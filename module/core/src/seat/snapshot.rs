@@ -1,0 +1,147 @@
+//! A show as bytes: for RDB files, `DUMP`, AOF rewrites and digests.
+//!
+//! The encoding is canonical: equal shows have equal bytes, whatever way each came to be. Reading believes
+//! nothing: the plan is built as a client's would be, and every seat, count and reference is checked before it
+//! is used.
+
+use super::claims::{Claim, Seats, Stage};
+use super::plan::{self, Plan};
+use super::state::{Owner, Show, Standing};
+use super::venue::Seat;
+use crate::shared::Bytes;
+use crate::shared::codec::{Damaged, Reader, Writer};
+use crate::shared::outbox::Outbox;
+
+/// Version of the encoding; a payload of another one is refused.
+pub const VERSION: u64 = 1;
+
+impl Show {
+    /// The show as bytes. O(positions + claims log claims).
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Writer::default();
+        out.unsigned(VERSION);
+        out.signed(self.applied);
+        out.string(self.plan_json().as_bytes());
+        out.unsigned(self.turns);
+        let turns = || self.area_turns.iter().copied().chain(self.buckets.iter().map(|bucket| bucket.turn));
+        out.unsigned(turns().filter(|&turn| turn > 0).count() as u64);
+        for (place, turn) in turns().enumerate().filter(|&(_, turn)| turn > 0) {
+            out.unsigned(place as u64);
+            out.unsigned(turn);
+        }
+        let blocked: Seats =
+            (0..self.venue.position_count()).filter(|&seat| self.owner(seat) == Owner::Blocked).collect();
+        out.rising(&blocked);
+        let mut claims: Vec<&Claim> = self.claims.iter().map(|(_, claim)| claim).collect();
+        claims.sort_unstable_by(|a, b| a.token.cmp(&b.token));
+        out.unsigned(claims.len() as u64);
+        for claim in claims {
+            self.encode_claim(claim, &mut out);
+        }
+        self.outbox.encode(&mut out);
+        out.bytes
+    }
+
+    fn encode_claim(&self, claim: &Claim, out: &mut Writer) {
+        out.string(&claim.token);
+        out.string(&self.claims.user(claim.user).name);
+        out.signed(claim.created);
+        out.unsigned(claim.fingerprint);
+        out.rising(&claim.seats);
+        match claim.stage {
+            Stage::Held { until } => {
+                out.unsigned(0);
+                out.signed(until);
+            }
+            Stage::Sold { order, bought } => {
+                out.unsigned(1);
+                out.optional(order.map(|order| &self.claims.order(order).reference[..]));
+                out.unsigned(bought.into());
+            }
+        }
+    }
+
+    /// The show of these bytes.
+    ///
+    /// # Errors
+    /// Bytes that `encode` never writes.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
+        let mut reader = Reader::new(bytes);
+        if reader.unsigned()? != VERSION {
+            return Err(Damaged("the version of the encoding is unknown"));
+        }
+        let applied = reader.signed()?;
+        let plan: Plan = plan::parse(reader.string()?).map_err(|_| Damaged("the plan is not well-formed"))?;
+        let mut show = Self::new(&plan, applied).map_err(|_| Damaged("the plan breaks a rule"))?;
+        show.turns = reader.unsigned()?;
+        for _ in 0..reader.unsigned()? {
+            let place = reader.unsigned()? as usize;
+            let turn = reader.unsigned()?;
+            if turn > show.turns {
+                return Err(Damaged("a turn is yet to come"));
+            }
+            let areas = show.area_turns.len();
+            let slot = match place.checked_sub(areas) {
+                None => show.area_turns.get_mut(place),
+                Some(bucket) => show.buckets.get_mut(bucket).map(|bucket| &mut bucket.turn),
+            };
+            *slot.ok_or(Damaged("a turn is nobody's"))? = turn;
+        }
+        let blocked = reader.rising(Self::MAX_POSITIONS)?;
+        show.must_be_free(&blocked)?;
+        show.hand_over(&blocked, Standing::Free, Standing::Blocked, Owner::Blocked);
+        let claims = reader.unsigned()?;
+        let mut last = Bytes::new();
+        for _ in 0..claims {
+            let token = reader.identifier()?;
+            if token <= last {
+                return Err(Damaged("the claims are not in order"));
+            }
+            last.clone_from(&token);
+            show.decode_claim(token, &mut reader)?;
+        }
+        show.outbox = Outbox::decode(&mut reader)?;
+        reader.finish()?;
+        Ok(show)
+    }
+
+    fn decode_claim(&mut self, token: Bytes, reader: &mut Reader<'_>) -> Result<(), Damaged> {
+        let user = reader.identifier()?;
+        let created = reader.signed()?;
+        let fingerprint = reader.unsigned()?;
+        let seats = Seats::from_vec(reader.rising(Self::MAX_POSITIONS)?);
+        if seats.is_empty() {
+            return Err(Damaged("a claim has no seat"));
+        }
+        self.must_be_free(&seats)?;
+        let id = match reader.unsigned()? {
+            0 => {
+                let until = reader.signed()?;
+                self.claims.hold(token, &user, created, until, fingerprint, seats.clone())
+            }
+            1 => {
+                let order = reader.optional_identifier()?;
+                let bought = reader.number()?;
+                if (bought as usize) < seats.len() {
+                    return Err(Damaged("a sale has more seats than were bought"));
+                }
+                let id = self.claims.hold(token, &user, created, created, fingerprint, seats.clone());
+                self.claims.sell(id, order.as_deref());
+                self.claims.set_bought(id, bought);
+                id
+            }
+            _ => return Err(Damaged("a claim is neither held nor sold")),
+        };
+        let standing = match self.claims.get(id).stage {
+            Stage::Held { .. } => Standing::Held,
+            Stage::Sold { .. } => Standing::Sold,
+        };
+        self.hand_over(&seats, Standing::Free, standing, Owner::Claim(id));
+        Ok(())
+    }
+
+    fn must_be_free(&self, seats: &[Seat]) -> Result<(), Damaged> {
+        let free = |&seat: &Seat| self.venue.is_seat(seat) && self.owner(seat) == Owner::Free;
+        if seats.iter().all(free) { Ok(()) } else { Err(Damaged("a seat is not there, or has two owners")) }
+    }
+}

@@ -1,0 +1,548 @@
+//! A show: its venue, which seats are free, and who has the others.
+
+use super::bits::{self, Bits};
+use super::claims::{Claims, Stage};
+use super::index::{RunIndex, Runs};
+use super::plan::{Limits, Plan, max};
+use super::venue::{Area, Row, Seat, Tier, Venue};
+use crate::shared::Millis;
+use crate::shared::outbox::Outbox;
+use crate::shared::refusal::Refusal;
+use std::ops::Range;
+
+/// One performance: the state of one key.
+#[derive(Clone, Debug)]
+pub struct Show {
+    pub(super) venue: Venue,
+    pub(super) limits: Limits,
+    /// Length of the event stream, 0 = none.
+    pub(super) events: u32,
+    /// The last time applied; never goes back.
+    pub(super) applied: Millis,
+    pub(super) claims: Claims,
+    /// Who has each position: `FREE` (breaks too), `BLOCKED`, or the number of a claim.
+    owners: Box<[u32]>,
+    /// Free seats of all strips as bits.
+    words: Box<[u64]>,
+    /// By area, then tier: the order of `SEAT.STAT`, and of the snapshot.
+    pub(super) buckets: Vec<Bucket>,
+    /// Buckets of each area.
+    area_buckets: Box<[Range<u32>]>,
+    /// Buckets of each tier by priority, then plan order.
+    tier_buckets: Box<[Box<[u32]>]>,
+    /// All buckets by priority, then plan order.
+    all_buckets: Box<[u32]>,
+    /// The strips of all rows, and where those of each row begin.
+    row_strips: Box<[StripRef]>,
+    row_strips_at: Box<[u32]>,
+    /// When each area was last served without a tier, as a count of turns; 0 = never.
+    pub(super) area_turns: Box<[u64]>,
+    /// Turns taken so far.
+    pub(super) turns: u64,
+    pub(super) outbox: Outbox,
+}
+
+const FREE: u32 = u32::MAX;
+const BLOCKED: u32 = u32::MAX - 1;
+
+/// Who has a seat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// Nobody.
+    Free,
+    /// The house.
+    Blocked,
+    /// The claim of that number.
+    Claim(u32),
+}
+
+/// The seats of one tier in one area.
+#[derive(Clone, Debug)]
+pub struct Bucket {
+    /// Its area.
+    pub area: Area,
+    /// Its tier.
+    pub tier: Tier,
+    /// Its part of each row, in seat order.
+    pub(super) strips: Box<[Strip]>,
+    /// Every flag of one of its seats.
+    pub(super) flags: u64,
+    /// Seats by state.
+    pub counts: Counts,
+    /// The index for requests that name no flag, then the one for all flags (where there are any), then those
+    /// that requests asked for.
+    pub(super) views: Vec<View>,
+    /// When it was last served, as a count of turns; 0 = never.
+    pub(super) turn: u64,
+}
+
+/// Seats by state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// For sale.
+    pub free: u32,
+    /// Held by a token.
+    pub held: u32,
+    /// Sold.
+    pub sold: u32,
+    /// Kept by the house.
+    pub blocked: u32,
+}
+
+/// The seats of a bucket in one row.
+#[derive(Clone, Copy, Debug)]
+pub struct Strip {
+    pub(super) row: Row,
+    word: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct StripRef {
+    bucket: u32,
+    strip: u32,
+}
+
+/// What a request that names certain flags may take of a bucket.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// The flags named, of those that the bucket has.
+    pub(super) allowed: u64,
+    /// Free seats that it may take.
+    pub(super) free: u32,
+    pub(super) runs: RunIndex,
+}
+
+/// How many views that requests asked for a bucket keeps. A view is no part of the state: without one the
+/// search walks the rows and finds the same.
+const MAX_VIEWS: usize = 8;
+
+impl Show {
+    /// An empty show.
+    ///
+    /// # Errors
+    /// A plan that breaks a rule, with the place.
+    pub fn new(plan: &Plan, now: Millis) -> Result<Self, Refusal> {
+        let venue = Venue::build(plan)?;
+        let owners = vec![FREE; venue.position_count() as usize].into_boxed_slice();
+        let area_turns = vec![0; venue.areas().len()].into_boxed_slice();
+        let mut show = Self {
+            venue,
+            limits: plan.limits,
+            events: plan.events,
+            applied: now,
+            claims: Claims::default(),
+            owners,
+            words: Box::default(),
+            buckets: Vec::new(),
+            area_buckets: Box::default(),
+            tier_buckets: Box::default(),
+            all_buckets: Box::default(),
+            row_strips: Box::default(),
+            row_strips_at: Box::default(),
+            area_turns,
+            turns: 0,
+            outbox: Outbox::default(),
+        };
+        show.build_buckets();
+        Ok(show)
+    }
+
+    /// The plan in its normal form; two shows of equal plans have equal normal forms.
+    pub fn plan(&self) -> Plan {
+        Plan { areas: self.venue.areas_as_plan(), limits: self.limits, events: self.events }
+    }
+
+    /// The normal form as JSON.
+    pub fn plan_json(&self) -> String {
+        // A plan is made of strings and numbers only, which always serialise.
+        serde_json::to_string(&self.plan()).unwrap_or_default()
+    }
+
+    /// The place.
+    pub fn venue(&self) -> &Venue {
+        &self.venue
+    }
+
+    /// Limits of each user.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// Holds, sales, users and orders.
+    pub fn claims(&self) -> &Claims {
+        &self.claims
+    }
+
+    /// Buckets by area, then tier.
+    pub fn buckets(&self) -> &[Bucket] {
+        &self.buckets
+    }
+
+    /// Messages owed to the event stream.
+    pub fn outbox(&self) -> &Outbox {
+        &self.outbox
+    }
+
+    /// Length of the event stream, 0 = none.
+    pub fn event_stream_length(&self) -> u32 {
+        self.events
+    }
+
+    /// The time at which something is due that nobody asks for.
+    pub fn next_due(&self) -> Option<Millis> {
+        self.claims.earliest()
+    }
+
+    /// *Now* of this show: the greater of the clock and the last time applied.
+    pub fn now(&self, clock: Millis) -> Millis {
+        clock.max(self.applied)
+    }
+
+    /// Who has a seat.
+    pub fn owner(&self, seat: Seat) -> Owner {
+        match self.owners.get(seat as usize).copied().unwrap_or(BLOCKED) {
+            FREE => Owner::Free,
+            BLOCKED => Owner::Blocked,
+            claim => Owner::Claim(claim),
+        }
+    }
+
+    /// In which of its bucket's counts a seat stands.
+    pub fn standing(&self, seat: Seat) -> Standing {
+        match self.owner(seat) {
+            Owner::Free => Standing::Free,
+            Owner::Blocked => Standing::Blocked,
+            Owner::Claim(id) => match self.claims.get(id).stage {
+                Stage::Held { .. } => Standing::Held,
+                Stage::Sold { .. } => Standing::Sold,
+            },
+        }
+    }
+
+    /// Gives the buckets the numbers that their tiers have in the venue now, before they are built anew.
+    pub(super) fn rename_tiers(&mut self, old: &Venue) {
+        for bucket in &mut self.buckets {
+            bucket.tier = self.venue.tier_called(old.tier_name(bucket.tier).as_bytes()).unwrap_or(Tier::MAX);
+        }
+    }
+
+    /// Fills buckets, strips and indexes from venue and owners. O(seats).
+    pub(super) fn build_buckets(&mut self) {
+        let old = std::mem::take(&mut self.buckets);
+        let mut drafts: Vec<(Area, Tier, Vec<Strip>)> = Vec::new();
+        let (mut row_strips, mut row_strips_at) = (Vec::new(), Vec::with_capacity(self.venue.rows().len()));
+        let mut words = Vec::new();
+        let mut area_buckets = Vec::with_capacity(self.venue.areas().len());
+        for (area, info) in self.venue.areas().iter().enumerate() {
+            let area = area as Area;
+            let tiers =
+                info.rows.clone().flat_map(|row| self.venue.layout(row).tiers.iter().map(|&(tier, _)| tier));
+            let mut tiers: Vec<Tier> = tiers.collect();
+            tiers.sort_unstable();
+            tiers.dedup();
+            let first = drafts.len() as u32;
+            drafts.extend(tiers.iter().map(|&tier| (area, tier, Vec::new())));
+            area_buckets.push(first..drafts.len() as u32);
+            for row in info.rows.clone() {
+                row_strips_at.push(row_strips.len() as u32);
+                let (layout, base) = (self.venue.layout(row), self.venue.base(row));
+                for (tier, seats) in &layout.tiers {
+                    let bucket = first + tiers.partition_point(|other| other < tier) as u32;
+                    let Some((_, _, strips)) = drafts.get_mut(bucket as usize) else { continue };
+                    row_strips.push(StripRef { bucket, strip: strips.len() as u32 });
+                    strips.push(Strip { row, word: words.len() as u32 });
+                    let mut free = seats.clone();
+                    for position in bits::ones(seats) {
+                        let owner = self.owners.get(base as usize + position).copied();
+                        bits::put(&mut free, position, owner == Some(FREE));
+                    }
+                    words.extend_from_slice(&free);
+                }
+            }
+        }
+        self.words = words.into();
+        self.row_strips = row_strips.into();
+        self.row_strips_at = row_strips_at.into();
+        self.area_buckets = area_buckets.into();
+        self.buckets =
+            drafts.into_iter().map(|(area, tier, strips)| self.bucket(area, tier, strips, &old)).collect();
+        self.order_buckets();
+    }
+
+    fn bucket(&self, area: Area, tier: Tier, strips: Vec<Strip>, old: &[Bucket]) -> Bucket {
+        let mut counts = Counts::default();
+        let mut flags = 0;
+        for strip in &strips {
+            let (layout, base) = (self.venue.layout(strip.row), self.venue.base(strip.row));
+            let Some((_, seats)) = layout.tiers.iter().find(|(other, _)| *other == tier) else { continue };
+            for position in bits::ones(seats) {
+                flags |= layout.flags_at(position);
+                *counts.of(self.standing(base + position as Seat)) += 1;
+            }
+        }
+        let turn = old.iter().find(|old| old.area == area && old.tier == tier).map_or(0, |old| old.turn);
+        let mut bucket = Bucket { area, tier, strips: strips.into(), flags, counts, views: Vec::new(), turn };
+        bucket.views.push(self.view(&bucket, 0));
+        if flags != 0 {
+            bucket.views.push(self.view(&bucket, flags));
+        }
+        bucket
+    }
+
+    /// Sorts the buckets into the order in which they are tried.
+    pub(super) fn order_buckets(&mut self) {
+        let mut all: Vec<u32> = (0..self.buckets.len() as u32).collect();
+        all.sort_by_key(|&number| {
+            let bucket = self.buckets.get(number as usize);
+            bucket.map(|bucket| (self.venue.area(bucket.area).priority, number))
+        });
+        let mut tiers = vec![Vec::new(); self.venue.tiers().len()];
+        for &number in &all {
+            if let Some(bucket) = self.buckets.get(number as usize)
+                && let Some(tier) = tiers.get_mut(usize::from(bucket.tier))
+            {
+                tier.push(number);
+            }
+        }
+        self.tier_buckets = tiers.into_iter().map(Vec::into_boxed_slice).collect();
+        self.all_buckets = all.into();
+    }
+
+    fn view(&self, bucket: &Bucket, allowed: u64) -> View {
+        let mut free = 0;
+        let runs: Vec<Runs> = bucket
+            .strips
+            .iter()
+            .map(|strip| {
+                let seats = self.takeable(*strip, allowed);
+                free += bits::count(&seats);
+                Runs::of(&seats)
+            })
+            .collect();
+        View { allowed, free, runs: RunIndex::new(&runs) }
+    }
+
+    /// Makes sure that every bucket has the index for a request that names these flags. Called before such a
+    /// request is decided; it changes no answer, only how fast it comes.
+    pub fn prepare(&mut self, flags: u64) {
+        if flags == 0 {
+            return;
+        }
+        for number in 0..self.buckets.len() {
+            let Some(bucket) = self.buckets.get(number) else { continue };
+            let allowed = flags & bucket.flags;
+            if bucket.views.iter().any(|view| view.allowed == allowed) {
+                continue;
+            }
+            let view = self.view(bucket, allowed);
+            if let Some(bucket) = self.buckets.get_mut(number) {
+                if bucket.views.len() >= 2 + MAX_VIEWS {
+                    bucket.views.remove(2);
+                }
+                bucket.views.push(view);
+            }
+        }
+    }
+
+    /// Buckets of a tier, or all, by priority, then plan order.
+    pub(super) fn candidates(&self, tier: Option<Tier>) -> &[u32] {
+        match tier {
+            Some(tier) => self.tier_buckets.get(usize::from(tier)).map_or(&[], |buckets| buckets),
+            None => &self.all_buckets,
+        }
+    }
+
+    /// Numbers of an area's buckets.
+    pub(super) fn buckets_of(&self, area: Area) -> Range<u32> {
+        self.area_buckets.get(area as usize).cloned().unwrap_or(0..0)
+    }
+
+    #[allow(clippy::indexing_slicing, reason = "numbers of buckets come from the show")]
+    pub(super) fn bucket_at(&self, number: u32) -> &Bucket {
+        &self.buckets[number as usize]
+    }
+
+    /// Free seats of a strip, whatever their flags.
+    pub(super) fn free_seats(&self, strip: Strip) -> &[u64] {
+        let (at, words) = (strip.word as usize, usize::from(self.venue.layout(strip.row).len).div_ceil(64));
+        self.words.get(at..at + words).unwrap_or(&[])
+    }
+
+    /// Free seats of a strip that a request naming these flags may take.
+    pub(super) fn takeable(&self, strip: Strip, allowed: u64) -> Bits {
+        let mut seats = Bits::from_slice(self.free_seats(strip));
+        self.hide_flagged(strip.row, allowed, &mut seats);
+        seats
+    }
+
+    /// Clears the seats of a row that have a flag which is not named.
+    pub(super) fn hide_flagged(&self, row: Row, allowed: u64, seats: &mut [u64]) {
+        for &(position, set) in &self.venue.layout(row).flags {
+            if set & !allowed != 0 {
+                bits::put(seats, usize::from(position), false);
+            }
+        }
+    }
+
+    /// The bucket and the strip of a seat.
+    pub(super) fn strip_of(&self, seat: Seat) -> Option<(u32, u32)> {
+        let row = self.venue.row_of(seat);
+        let slot = self.venue.layout(row).tier_slot((seat - self.venue.base(row)) as usize)?;
+        let at = *self.row_strips_at.get(row as usize)? as usize + slot;
+        self.row_strips.get(at).map(|found| (found.bucket, found.strip))
+    }
+
+    /// Gives seats (rising) to another owner and keeps bits, counts and indexes in step. `from` and `to` say in
+    /// which count the seats stand before and after. O(seats log rows).
+    pub(super) fn hand_over(&mut self, seats: &[Seat], from: Standing, to: Standing, owner: Owner) {
+        let owner = match owner {
+            Owner::Free => FREE,
+            Owner::Blocked => BLOCKED,
+            Owner::Claim(claim) => claim,
+        };
+        let mut touched: Option<(u32, u32)> = None;
+        for &seat in seats {
+            if let Some(slot) = self.owners.get_mut(seat as usize) {
+                *slot = owner;
+            }
+            let Some((bucket, strip)) = self.strip_of(seat) else { continue };
+            if touched.is_some_and(|touched| touched != (bucket, strip)) {
+                self.reindex(touched);
+            }
+            touched = Some((bucket, strip));
+            self.put_free(bucket, strip, seat, to == Standing::Free);
+            if let Some(bucket) = self.buckets.get_mut(bucket as usize) {
+                *bucket.counts.of(from) -= 1;
+                *bucket.counts.of(to) += 1;
+            }
+        }
+        self.reindex(touched);
+    }
+
+    /// Moves seats between counts without a change of owner: a hold that becomes a sale.
+    pub(super) fn recount(&mut self, seats: &[Seat], from: Standing, to: Standing) {
+        for &seat in seats {
+            if let Some((bucket, _)) = self.strip_of(seat)
+                && let Some(bucket) = self.buckets.get_mut(bucket as usize)
+            {
+                *bucket.counts.of(from) -= 1;
+                *bucket.counts.of(to) += 1;
+            }
+        }
+    }
+
+    fn put_free(&mut self, bucket: u32, strip: u32, seat: Seat, free: bool) {
+        let Some(bucket) = self.buckets.get_mut(bucket as usize) else { return };
+        let Some(strip) = bucket.strips.get(strip as usize) else { return };
+        let position = (seat - self.venue.base(strip.row)) as usize;
+        let Some(words) = self.words.get_mut(strip.word as usize..) else { return };
+        if bits::is_set(words, position) == free {
+            return;
+        }
+        bits::put(words, position, free);
+        let flags = self.venue.layout(strip.row).flags_at(position);
+        for view in bucket.views.iter_mut().filter(|view| flags & !view.allowed == 0) {
+            if free { view.free += 1 } else { view.free -= 1 }
+        }
+    }
+
+    /// Brings the indexes of a strip up to its bits.
+    fn reindex(&mut self, touched: Option<(u32, u32)>) {
+        let Some((number, place)) = touched else { return };
+        let Some(strip) =
+            self.buckets.get(number as usize).and_then(|bucket| bucket.strips.get(place as usize)).copied()
+        else {
+            return;
+        };
+        let views = self.buckets.get(number as usize).map_or(0, |bucket| bucket.views.len());
+        for view in 0..views {
+            let allowed = self
+                .buckets
+                .get(number as usize)
+                .and_then(|bucket| bucket.views.get(view))
+                .map_or(0, |view| view.allowed);
+            let seats = self.takeable(strip, allowed);
+            if let Some(view) =
+                self.buckets.get_mut(number as usize).and_then(|bucket| bucket.views.get_mut(view))
+            {
+                view.runs.set(place as usize, Runs::of(&seats));
+            }
+        }
+    }
+
+    /// Bytes allocated by the whole value.
+    pub fn allocated(&self) -> usize {
+        let bucket = |bucket: &Bucket| {
+            bucket.strips.len() * size_of::<Strip>()
+                + bucket.views.capacity() * size_of::<View>()
+                + bucket.views.iter().map(|view| view.runs.allocated()).sum::<usize>()
+        };
+        size_of::<Self>()
+            + self.venue.allocated()
+            + self.claims.allocated()
+            + self.outbox.allocated()
+            + self.owners.len() * size_of::<u32>()
+            + self.words.len() * size_of::<u64>()
+            + self.buckets.capacity() * size_of::<Bucket>()
+            + self.buckets.iter().map(bucket).sum::<usize>()
+            + self.row_strips.len() * size_of::<StripRef>()
+            + self.row_strips_at.len() * size_of::<u32>()
+            + self.all_buckets.len() * 2 * size_of::<u32>()
+            + self.tier_buckets.len() * size_of::<Box<[u32]>>()
+            + self.area_turns.len() * size_of::<u64>()
+    }
+
+    /// A rough number of allocations, which tells whether freeing is worth a background thread.
+    pub fn free_effort(&self) -> usize {
+        1 + self.buckets.len() + self.owners.len() / 4096 + self.claims.holds()
+    }
+
+    /// The largest number of positions a show has.
+    pub const MAX_POSITIONS: usize = max::ALL_POSITIONS;
+}
+
+/// In which of a bucket's counts a seat stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// For sale.
+    Free,
+    /// Held.
+    Held,
+    /// Sold.
+    Sold,
+    /// Blocked.
+    Blocked,
+}
+
+impl Standing {
+    /// The state's name in replies.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Free => "free",
+            Self::Held => "held",
+            Self::Sold => "sold",
+            Self::Blocked => "blocked",
+        }
+    }
+
+    /// The state's character in `SEAT.MAP`.
+    pub fn glyph(self) -> char {
+        match self {
+            Self::Free => '.',
+            Self::Held => 'h',
+            Self::Sold => 's',
+            Self::Blocked => 'x',
+        }
+    }
+}
+
+impl Counts {
+    fn of(&mut self, standing: Standing) -> &mut u32 {
+        match standing {
+            Standing::Free => &mut self.free,
+            Standing::Held => &mut self.held,
+            Standing::Sold => &mut self.sold,
+            Standing::Blocked => &mut self.blocked,
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Bytes of events and snapshots: little numbers take little room, and nothing read is believed.
+
+use super::Bytes;
+
+/// What is wrong with bytes that were to be decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Damaged(
+    /// What was expected.
+    pub &'static str,
+);
+
+impl std::fmt::Display for Damaged {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "damaged payload: {}", self.0)
+    }
+}
+
+impl std::error::Error for Damaged {}
+
+/// Appends unsigned numbers (LEB128), signed ones (zigzag) and byte strings (length first).
+#[derive(Clone, Debug, Default)]
+pub struct Writer {
+    /// What was written so far.
+    pub bytes: Vec<u8>,
+}
+
+impl Writer {
+    /// An unsigned number, 1 to 10 bytes.
+    pub fn unsigned(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.bytes.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.bytes.push(value as u8);
+    }
+
+    /// A signed number, 1 to 10 bytes.
+    pub fn signed(&mut self, value: i64) {
+        self.unsigned(((value << 1) ^ (value >> 63)) as u64);
+    }
+
+    /// A byte string.
+    pub fn string(&mut self, value: &[u8]) {
+        self.unsigned(value.len() as u64);
+        self.bytes.extend_from_slice(value);
+    }
+
+    /// A byte string or none.
+    pub fn optional(&mut self, value: Option<&[u8]>) {
+        match value {
+            None => self.unsigned(0),
+            Some(value) => {
+                self.unsigned(1);
+                self.string(value);
+            }
+        }
+    }
+
+    /// A rising list of numbers, as differences.
+    pub fn rising(&mut self, values: &[u32]) {
+        self.unsigned(values.len() as u64);
+        let mut last = 0;
+        for &value in values {
+            self.unsigned(u64::from(value - last));
+            last = value;
+        }
+    }
+}
+
+/// Reads what `Writer` wrote, or says that it is damaged. No length is trusted before the bytes are there.
+#[derive(Clone, Copy, Debug)]
+pub struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    /// Reads from the start of `bytes`.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    /// One byte.
+    pub fn byte(&mut self) -> Result<u8, Damaged> {
+        let (&first, rest) = self.rest.split_first().ok_or(Damaged("it ends too early"))?;
+        self.rest = rest;
+        Ok(first)
+    }
+
+    /// An unsigned number.
+    pub fn unsigned(&mut self) -> Result<u64, Damaged> {
+        let mut value = 0u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            let bits = u64::from(byte & 0x7f);
+            if shift == 63 && bits > 1 {
+                return Err(Damaged("a number is too large"));
+            }
+            value |= bits << shift;
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err(Damaged("a number is too long"))
+    }
+
+    /// An unsigned number that fits 32 bits.
+    pub fn number(&mut self) -> Result<u32, Damaged> {
+        u32::try_from(self.unsigned()?).map_err(|_| Damaged("a number is out of range"))
+    }
+
+    /// A signed number.
+    pub fn signed(&mut self) -> Result<i64, Damaged> {
+        let value = self.unsigned()?;
+        Ok((value >> 1) as i64 ^ -((value & 1) as i64))
+    }
+
+    /// A byte string.
+    pub fn string(&mut self) -> Result<&'a [u8], Damaged> {
+        let len = usize::try_from(self.unsigned()?).map_err(|_| Damaged("a length is out of range"))?;
+        let (head, rest) = self.rest.split_at_checked(len).ok_or(Damaged("a string ends too early"))?;
+        self.rest = rest;
+        Ok(head)
+    }
+
+    /// An identifier: 1 to 256 bytes.
+    pub fn identifier(&mut self) -> Result<Bytes, Damaged> {
+        let bytes = self.string()?;
+        if bytes.is_empty() || bytes.len() > super::MAX_IDENTIFIER {
+            return Err(Damaged("an identifier has not 1 to 256 bytes"));
+        }
+        Ok(Bytes::from_slice(bytes))
+    }
+
+    /// An identifier or none.
+    pub fn optional_identifier(&mut self) -> Result<Option<Bytes>, Damaged> {
+        match self.unsigned()? {
+            0 => Ok(None),
+            1 => Ok(Some(self.identifier()?)),
+            _ => Err(Damaged("an option is neither there nor not")),
+        }
+    }
+
+    /// A strictly rising list of numbers (the first may be 0) that has at most `limit` entries.
+    pub fn rising(&mut self, limit: usize) -> Result<Vec<u32>, Damaged> {
+        let len = self.unsigned()? as usize;
+        // Each entry takes a byte at least, so a length beyond what is left is a lie.
+        if len > limit || len > self.rest.len() {
+            return Err(Damaged("a list is too long"));
+        }
+        let mut values = Vec::with_capacity(len);
+        let mut last = 0u32;
+        for place in 0..len {
+            let step = self.number()?;
+            if place > 0 && step == 0 {
+                return Err(Damaged("a list does not rise"));
+            }
+            last = last.checked_add(step).ok_or(Damaged("a number is out of range"))?;
+            values.push(last);
+        }
+        Ok(values)
+    }
+
+    /// Whether all has been read.
+    pub fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// Refuses bytes left over.
+    pub fn finish(self) -> Result<(), Damaged> {
+        if self.rest.is_empty() { Ok(()) } else { Err(Damaged("there are bytes left over")) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_was_written_is_read(a in any::<u64>(), b in any::<i64>(), c in any::<Vec<u8>>(), mut d in any::<Vec<u32>>()) {
+            d.sort_unstable();
+            d.dedup();
+            let mut writer = Writer::default();
+            writer.unsigned(a);
+            writer.signed(b);
+            writer.string(&c);
+            writer.rising(&d);
+            let mut reader = Reader::new(&writer.bytes);
+            prop_assert_eq!(reader.unsigned(), Ok(a));
+            prop_assert_eq!(reader.signed(), Ok(b));
+            prop_assert_eq!(reader.string(), Ok(&c[..]));
+            prop_assert_eq!(reader.rising(usize::MAX), Ok(d));
+            prop_assert_eq!(reader.finish(), Ok(()));
+        }
+
+        #[test]
+        fn garbage_is_refused_or_read_but_never_harmful(bytes in any::<Vec<u8>>()) {
+            let mut reader = Reader::new(&bytes);
+            while !reader.is_empty() {
+                if reader.rising(100).is_err() || reader.optional_identifier().is_err() {
+                    break;
+                }
+            }
+        }
+    }
+}

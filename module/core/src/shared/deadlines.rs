@@ -1,0 +1,175 @@
+//! Deadlines of numbered things, the earliest first.
+
+/// A 4-ary heap of (due, number) that knows where each number stands.
+///
+/// Deadlines mostly come in rising order (now + the same time to live), for which inserting is O(1); removing
+/// and changing are O(log n). A number has at most one deadline.
+#[derive(Clone, Debug, Default)]
+pub struct Deadlines {
+    heap: Vec<(i64, u32)>,
+    /// Place in `heap` by number; `NOWHERE` without a deadline.
+    place: Vec<u32>,
+}
+
+const ARITY: usize = 4;
+const NOWHERE: u32 = u32::MAX;
+
+impl Deadlines {
+    /// Sets the deadline of `id`, whether it had one or not.
+    pub fn set(&mut self, id: u32, due: i64) {
+        if self.place.len() <= id as usize {
+            self.place.resize(id as usize + 1, NOWHERE);
+        }
+        match self.place_of(id) {
+            Some(at) => {
+                if let Some(entry) = self.heap.get_mut(at) {
+                    entry.0 = due;
+                }
+                let at = self.rise(at);
+                self.sink(at);
+            }
+            None => {
+                self.heap.push((due, id));
+                let at = self.heap.len() - 1;
+                self.note(at);
+                self.rise(at);
+            }
+        }
+    }
+
+    /// Forgets the deadline of `id`.
+    pub fn remove(&mut self, id: u32) {
+        let Some(at) = self.place_of(id) else { return };
+        self.heap.swap_remove(at);
+        if let Some(place) = self.place.get_mut(id as usize) {
+            *place = NOWHERE;
+        }
+        if at < self.heap.len() {
+            self.note(at);
+            let at = self.rise(at);
+            self.sink(at);
+        }
+    }
+
+    /// The earliest deadline.
+    pub fn earliest(&self) -> Option<i64> {
+        self.heap.first().map(|entry| entry.0)
+    }
+
+    /// Numbers whose deadline is at or before `now`, earliest first, at most `limit`; O(found log found).
+    pub fn due(&self, now: i64, limit: usize) -> Vec<u32> {
+        let mut found = Vec::new();
+        if self.earliest().is_none_or(|due| due > now) {
+            return found;
+        }
+        // A child is never earlier than its parent, so the due ones form a tree at the top.
+        let mut front = std::collections::BinaryHeap::new();
+        let entry = |at: usize| self.heap.get(at).map(|&(due, id)| std::cmp::Reverse((due, at, id)));
+        front.extend(entry(0));
+        while let Some(std::cmp::Reverse((due, at, id))) = front.pop() {
+            if due > now || found.len() == limit {
+                break;
+            }
+            found.push(id);
+            front.extend((at * ARITY + 1..=at * ARITY + ARITY).filter_map(entry));
+        }
+        found
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.heap.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.heap.is_empty()
+    }
+
+    /// Bytes allocated.
+    pub fn allocated(&self) -> usize {
+        self.heap.capacity() * size_of::<(i64, u32)>() + self.place.capacity() * size_of::<u32>()
+    }
+
+    fn place_of(&self, id: u32) -> Option<usize> {
+        self.place.get(id as usize).copied().filter(|&at| at != NOWHERE).map(|at| at as usize)
+    }
+
+    fn due_at(&self, at: usize) -> i64 {
+        self.heap.get(at).map_or(i64::MAX, |entry| entry.0)
+    }
+
+    /// Writes down where the entry at `at` now stands.
+    fn note(&mut self, at: usize) {
+        if let Some(&(_, id)) = self.heap.get(at)
+            && let Some(place) = self.place.get_mut(id as usize)
+        {
+            *place = at as u32;
+        }
+    }
+
+    fn swap(&mut self, a: usize, b: usize) {
+        self.heap.swap(a, b);
+        self.note(a);
+        self.note(b);
+    }
+
+    fn rise(&mut self, mut at: usize) -> usize {
+        while at > 0 {
+            let parent = (at - 1) / ARITY;
+            if self.due_at(parent) <= self.due_at(at) {
+                break;
+            }
+            self.swap(at, parent);
+            at = parent;
+        }
+        at
+    }
+
+    fn sink(&mut self, mut at: usize) {
+        loop {
+            let first = at * ARITY + 1;
+            let last = (first + ARITY).min(self.heap.len());
+            let Some(child) = (first..last).min_by_key(|&child| self.due_at(child)) else { break };
+            if self.due_at(at) <= self.due_at(child) {
+                break;
+            }
+            self.swap(at, child);
+            at = child;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    proptest! {
+        #[test]
+        fn it_equals_a_sorted_map(steps in prop::collection::vec((0u32..40, prop::option::of(0i64..50)), 1..300)) {
+            let mut deadlines = Deadlines::default();
+            let mut model = BTreeMap::new();
+            for (id, due) in steps {
+                if let Some(due) = due {
+                    deadlines.set(id, due);
+                    model.insert(id, due);
+                } else {
+                    deadlines.remove(id);
+                    model.remove(&id);
+                }
+                prop_assert_eq!(deadlines.earliest(), model.values().min().copied());
+                prop_assert_eq!(deadlines.len(), model.len());
+                let found = deadlines.due(25, usize::MAX);
+                prop_assert!(found.windows(2).all(|pair| model[&pair[0]] <= model[&pair[1]]));
+                let mut found = found;
+                found.sort_unstable();
+                let expected: Vec<u32> =
+                    model.iter().filter(|(_, due)| **due <= 25).map(|(&id, _)| id).collect();
+                prop_assert_eq!(found, expected);
+                prop_assert!(deadlines.due(25, 3).len() <= 3);
+            }
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Why a request is refused: a code for programs, a sentence for people.
+
+use std::fmt;
+
+/// The first word of an error reply (docs/commands.md, Errors).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Code {
+    /// The call itself is malformed: syntax, range, limit of the format.
+    Err,
+    /// The key does not exist and this command does not create it.
+    NoKey,
+    /// What was to be created is there already, and differs.
+    Exists,
+    /// The thing named is not there.
+    NotFound,
+    /// The thing named is there, but its state does not allow this.
+    BadState,
+    /// The caller is not, or no longer, the owner or holder.
+    NotOwner,
+    /// The caller's epoch, sequence number or term is older than the one on record.
+    Stale,
+    /// A limit set by the operator would be broken.
+    Limit,
+    /// Enough is free, but not side by side, and the caller required it.
+    NoAdjacent,
+}
+
+impl Code {
+    /// The word as clients see it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Err => "ERR",
+            Self::NoKey => "NOKEY",
+            Self::Exists => "EXISTS",
+            Self::NotFound => "NOTFOUND",
+            Self::BadState => "BADSTATE",
+            Self::NotOwner => "NOTOWNER",
+            Self::Stale => "STALE",
+            Self::Limit => "LIMIT",
+            Self::NoAdjacent => "NOADJACENT",
+        }
+    }
+}
+
+/// A refused request. Whoever gets one knows that nothing has changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// For programs.
+    pub code: Code,
+    /// For people; printable ASCII or UTF-8 without control characters.
+    pub text: String,
+}
+
+impl Refusal {
+    /// A refusal with its sentence.
+    pub fn new(code: Code, text: impl Into<String>) -> Self {
+        Self { code, text: text.into() }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.code.word(), self.text)
+    }
+}
+
+impl std::error::Error for Refusal {}

@@ -1,0 +1,134 @@
+//! A growing table whose entries keep their number: claims, users, orders.
+
+use std::ops::{Index, IndexMut};
+
+const CHUNK: usize = 512;
+
+/// A slab: `insert` gives the lowest-cost free number, `remove` takes it back.
+///
+/// Entries live in chunks that never move, so a table that grows to a million entries under a rush never
+/// copies what it holds (one doubling of a plain vector would hold the server for tens of milliseconds).
+/// Numbers come from the table itself; indexing with another one is a broken invariant and panics.
+#[derive(Clone, Debug)]
+pub struct Table<T> {
+    chunks: Vec<Vec<Option<T>>>,
+    free: Vec<u32>,
+    len: usize,
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Self { chunks: Vec::new(), free: Vec::new(), len: 0 }
+    }
+}
+
+impl<T> Table<T> {
+    /// Adds an entry; O(1).
+    pub fn insert(&mut self, value: T) -> u32 {
+        self.len += 1;
+        if let Some(id) = self.free.pop() {
+            if let Some(slot) = self.slot_mut(id) {
+                *slot = Some(value);
+            }
+            return id;
+        }
+        if self.chunks.last().is_none_or(|chunk| chunk.len() == CHUNK) {
+            self.chunks.push(Vec::with_capacity(CHUNK));
+        }
+        let chunk_number = self.chunks.len() - 1;
+        let chunk = &mut self.chunks[chunk_number..];
+        let place = chunk.first().map_or(0, Vec::len);
+        if let Some(chunk) = chunk.first_mut() {
+            chunk.push(Some(value));
+        }
+        (chunk_number * CHUNK + place) as u32
+    }
+
+    /// Takes an entry out; O(1).
+    pub fn remove(&mut self, id: u32) -> Option<T> {
+        let value = self.slot_mut(id)?.take()?;
+        self.free.push(id);
+        self.len -= 1;
+        Some(value)
+    }
+
+    /// The entry of that number, if there is one.
+    pub fn get(&self, id: u32) -> Option<&T> {
+        self.chunks.get(id as usize / CHUNK)?.get(id as usize % CHUNK)?.as_ref()
+    }
+
+    /// The entry of that number, if there is one.
+    pub fn get_mut(&mut self, id: u32) -> Option<&mut T> {
+        self.slot_mut(id)?.as_mut()
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// All entries with their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+        self.chunks.iter().enumerate().flat_map(|(chunk_number, chunk)| {
+            chunk.iter().enumerate().filter_map(move |(place, slot)| {
+                slot.as_ref().map(|value| ((chunk_number * CHUNK + place) as u32, value))
+            })
+        })
+    }
+
+    /// Bytes allocated by the table itself, without what its entries point to.
+    pub fn allocated(&self) -> usize {
+        self.chunks.len() * CHUNK * size_of::<Option<T>>()
+            + self.chunks.capacity() * size_of::<Vec<Option<T>>>()
+            + self.free.capacity() * size_of::<u32>()
+    }
+
+    fn slot_mut(&mut self, id: u32) -> Option<&mut Option<T>> {
+        self.chunks.get_mut(id as usize / CHUNK)?.get_mut(id as usize % CHUNK)
+    }
+}
+
+impl<T> Index<u32> for Table<T> {
+    type Output = T;
+
+    #[allow(clippy::panic, reason = "a number that the table did not give out is a broken invariant")]
+    fn index(&self, id: u32) -> &T {
+        match self.get(id) {
+            Some(value) => value,
+            None => panic!("no entry {id} in this table"),
+        }
+    }
+}
+
+impl<T> IndexMut<u32> for Table<T> {
+    #[allow(clippy::panic, reason = "a number that the table did not give out is a broken invariant")]
+    fn index_mut(&mut self, id: u32) -> &mut T {
+        match self.get_mut(id) {
+            Some(value) => value,
+            None => panic!("no entry {id} in this table"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_kept_and_reused() {
+        let mut table = Table::default();
+        let ids: Vec<u32> = (0..1000).map(|value| table.insert(value)).collect();
+        assert_eq!(ids, (0..1000).collect::<Vec<u32>>());
+        assert_eq!(table.remove(700), Some(700));
+        assert_eq!(table.remove(700), None);
+        assert_eq!(table.len(), 999);
+        assert_eq!(table.insert(5), 700);
+        assert_eq!(table[700], 5);
+        assert_eq!(table.iter().count(), 1000);
+    }
+}
