@@ -14,6 +14,7 @@
 )]
 
 pub mod cluster;
+pub mod daemon;
 pub mod module;
 pub mod raw;
 pub mod redis_server;

@@ -130,5 +130,6 @@ mod tests {
         assert_eq!(aisles, text.lines().filter(|line| line.ends_with(",1")).count());
         let written = plan::write(&draft).unwrap();
         assert!(plan::write(&plan::read(&written).unwrap()).unwrap() == written);
+        assert_eq!(testdata::accepted(&written), 960);
     }
 }

@@ -240,6 +240,7 @@ fn write_short(row: &Row) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testdata;
     use super::*;
 
     const EXAMPLE: &str = r#"{ "areas": [
@@ -271,6 +272,7 @@ mod tests {
         assert!(text.contains(r#""tier":"gold","seats":[null,{"label":"1"}"#), "{text}");
         assert!(!text.contains("holds_per_user"), "{text}");
         assert_eq!(read(&text).unwrap(), draft);
+        assert_eq!(testdata::accepted(&text), 27);
     }
 
     #[test]

@@ -221,5 +221,6 @@ mod tests {
         );
         let written = plan::write(&draft).unwrap();
         assert!(plan::write(&plan::read(&written).unwrap()).unwrap() == written);
+        assert_eq!(testdata::accepted(&written), 738);
     }
 }

@@ -103,7 +103,7 @@ impl Side {
 
 #[cfg(test)]
 mod tests {
-    use super::super::plan;
+    use super::super::{plan, testdata};
     use super::*;
 
     const PLAN: &str =
@@ -125,6 +125,7 @@ mod tests {
         assert!(plan.contains(r#""name":"Arena","priority":3,"rule":"rtl""#), "{plan}");
         assert!(plan.contains(r#"[{"label":"1"},null,{"label":"2","tier":"u","flags":["wheelchair"]},{"label":"3"},{"label":"4"}]"#), "{plan}");
         assert!(plan.contains(r#""limits":{"seats_per_user":4}"#), "{plan}");
+        assert_eq!(testdata::accepted(&plan), 4);
     }
 
     #[test]
