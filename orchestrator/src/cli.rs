@@ -1,0 +1,113 @@
+//! The command line: what can be asked of `allotd`, and how an answer becomes an exit code.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Args, Parser, Subcommand};
+
+use crate::{seats, store, telemetry};
+
+/// Scarce things, handed out exactly once.
+#[derive(Debug, Parser)]
+#[command(
+    name = "allotd",
+    version,
+    after_help = "Exit codes: 0 done; 1 a check failed; 2 the command line is wrong; 3 the input is refused; \
+                  4 Redis is out of reach or refused the request."
+)]
+struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    family: Family,
+}
+
+/// Options of every command.
+#[derive(Debug, Args)]
+pub(crate) struct Global {
+    /// Address of the Redis server with the allot module.
+    #[arg(
+        long,
+        global = true,
+        env = "ALLOT_REDIS",
+        value_name = "URL",
+        default_value = "redis://127.0.0.1:6379"
+    )]
+    pub(crate) redis: String,
+    /// Say more about what is being done, on standard error; repeat for more.
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+}
+
+#[derive(Debug, Subcommand)]
+enum Family {
+    /// Shows: load a plan, look at it, sell it out under load.
+    #[command(subcommand)]
+    Seats(seats::Command),
+}
+
+/// How a command that ran to its end turned out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// As asked.
+    Done,
+    /// What was to be checked does not hold.
+    CheckFailed,
+    /// The input has problems, which were printed.
+    InputRefused,
+}
+
+/// Runs what the command line asks for.
+pub(crate) async fn main() -> ExitCode {
+    let cli = Cli::parse();
+    telemetry::init(cli.global.verbose);
+    let result = match cli.family {
+        Family::Seats(command) => seats::run(&cli.global, command).await,
+    };
+    if let Err(error) = &result {
+        eprintln!("allotd: {error:#}");
+    }
+    ExitCode::from(exit_code(&result))
+}
+
+fn exit_code(result: &Result<Outcome>) -> u8 {
+    match result {
+        Ok(Outcome::Done) => 0,
+        Ok(Outcome::CheckFailed) => 1,
+        Err(error) if error.chain().any(<dyn std::error::Error>::is::<store::Error>) => 4,
+        Ok(Outcome::InputRefused) | Err(_) => 3,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::{Context, anyhow};
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_outcome_has_its_exit_code() {
+        assert_eq!(exit_code(&Ok(Outcome::Done)), 0);
+        assert_eq!(exit_code(&Ok(Outcome::CheckFailed)), 1);
+        assert_eq!(exit_code(&Ok(Outcome::InputRefused)), 3);
+        assert_eq!(exit_code(&Err(anyhow!("no such file"))), 3);
+        let refused = store::Error::Shape("odd".into());
+        assert_eq!(exit_code(&Err(refused).context("while loading")), 4);
+    }
+
+    #[test]
+    fn a_rush_has_one_end_only() {
+        let parse = |line: &str| Cli::try_parse_from(line.split(' '));
+        assert!(parse("allotd seats rush k --buyers 3 --until-sold-out --duration 5").is_err());
+        assert!(parse("allotd seats rush k --buyers 3 --duration 5").is_ok());
+        assert!(parse("allotd seats load --key k").is_err());
+        assert!(parse("allotd seats load --key k --from-redis").is_ok());
+        assert!(parse("allotd seats load plan.json --key k --from-redis").is_err());
+    }
+}

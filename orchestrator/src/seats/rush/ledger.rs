@@ -1,0 +1,184 @@
+//! Who holds which seat, as far as the buyers can know it, to find a seat that has two holders.
+//!
+//! Why an alarm is never false. A buyer stands in the ledger for a seat only while the server must still
+//! count the seat as theirs:
+//! - entered after the reply to HOLD, so after the server granted it;
+//! - taken out before RELEASE is sent, so before the server can free it;
+//! - an entry counts until `lease end` = the moment HOLD was *sent* plus its TTL. The server counted the TTL
+//!   from a later moment, so its own deadline is not before that. A reply that arrives after its lease end
+//!   is not entered at all, as the server may have passed the seat on;
+//! - when CONFIRM is answered 'sold', the entry stays for ever. The lease may have run out in the ledger
+//!   (not on the server) between sending and reply; whoever got in meanwhile got a seat that was ours.
+//!
+//! So two entries at one time are two holders at one time (provided both clocks run at the same speed and
+//! nobody refunds). The converse does not hold: an overlap that is over before both replies have arrived
+//! goes unseen here, unless a seat is sold twice, and that shows here and in the books.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+/// Enough that buyers seldom wait for each other.
+const SHARDS: usize = 256;
+
+/// A seat with two holders.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Double {
+    pub(super) seat: String,
+    /// The purchase that has it by the ledger.
+    pub(super) holder: u64,
+    /// The purchase that was given it, too.
+    pub(super) other: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    holder: u64,
+    /// None: sold.
+    lease_end: Option<Instant>,
+}
+
+impl Entry {
+    fn counts_at(&self, now: Instant) -> bool {
+        self.lease_end.is_none_or(|end| now < end)
+    }
+}
+
+/// The ledger, shared by all buyers.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    hasher: RandomState,
+    shards: Vec<Mutex<HashMap<String, Entry>>>,
+}
+
+impl Ledger {
+    /// An empty one.
+    pub(super) fn new() -> Self {
+        Self { hasher: RandomState::new(), shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
+    }
+
+    /// Enters a purchase that was granted these seats; returns those that somebody else has.
+    pub(super) fn enter(
+        &self,
+        holder: u64,
+        seats: &[String],
+        lease_end: Instant,
+        now: Instant,
+    ) -> Vec<Double> {
+        if now >= lease_end {
+            return Vec::new();
+        }
+        let entry = Entry { holder, lease_end: Some(lease_end) };
+        seats.iter().filter_map(|seat| self.put(seat, entry, now)).collect()
+    }
+
+    /// Takes a purchase out, before its seats are given back.
+    pub(super) fn leave(&self, holder: u64, seats: &[String]) {
+        for seat in seats {
+            self.with(seat, |entries| {
+                if entries.get(seat).is_some_and(|entry| entry.holder == holder) {
+                    entries.remove(seat);
+                }
+            });
+        }
+    }
+
+    /// Makes a purchase's seats its own for good; returns those that somebody else has.
+    pub(super) fn sell(&self, holder: u64, seats: &[String]) -> Vec<Double> {
+        let entry = Entry { holder, lease_end: None };
+        let sell = |seat: &String| {
+            self.with(seat, |entries| {
+                // Whoever stands here came in after us, whether or not their lease has run out since.
+                let before = entries.insert(seat.clone(), entry)?;
+                (before.holder != holder).then(|| double(seat, before, entry))
+            })
+        };
+        seats.iter().filter_map(sell).collect()
+    }
+
+    fn put(&self, seat: &str, entry: Entry, now: Instant) -> Option<Double> {
+        self.with(seat, |entries| match entries.get(seat) {
+            Some(before) if before.counts_at(now) => Some(double(seat, *before, entry)),
+            _ => {
+                entries.insert(seat.to_owned(), entry);
+                None
+            }
+        })
+    }
+
+    fn with<T: Default>(&self, seat: &str, act: impl FnOnce(&mut HashMap<String, Entry>) -> T) -> T {
+        let shard = self.hasher.hash_one(seat) as usize % SHARDS;
+        let Some(shard) = self.shards.get(shard) else { return T::default() };
+        act(&mut shard.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn double(seat: &str, before: Entry, entry: Entry) -> Double {
+    Double { seat: seat.to_owned(), holder: before.holder, other: entry.holder }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn seats(ids: &[&str]) -> Vec<String> {
+        ids.iter().map(|id| (*id).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_seat_granted_twice_within_a_lease_is_an_alarm() {
+        let (ledger, now) = (Ledger::new(), Instant::now());
+        assert!(ledger.enter(1, &seats(&["a", "b"]), now + SECOND, now).is_empty());
+        assert_eq!(
+            ledger.enter(2, &seats(&["b", "c"]), now + SECOND, now),
+            [Double { seat: "b".into(), holder: 1, other: 2 }]
+        );
+    }
+
+    #[test]
+    fn a_seat_given_back_or_lapsed_may_go_to_another() {
+        let (ledger, now) = (Ledger::new(), Instant::now());
+        ledger.enter(1, &seats(&["a", "b"]), now + SECOND, now);
+        ledger.leave(1, &seats(&["a"]));
+        assert!(ledger.enter(2, &seats(&["a"]), now + SECOND, now).is_empty());
+        assert!(ledger.enter(3, &seats(&["b"]), now + 2 * SECOND, now + SECOND).is_empty());
+    }
+
+    #[test]
+    fn one_who_leaves_takes_nobody_else_out() {
+        let (ledger, now) = (Ledger::new(), Instant::now());
+        ledger.enter(1, &seats(&["a"]), now + SECOND, now);
+        ledger.enter(2, &seats(&["a"]), now + 3 * SECOND, now + SECOND);
+        ledger.leave(1, &seats(&["a"]));
+        assert_eq!(ledger.enter(3, &seats(&["a"]), now + 3 * SECOND, now + 2 * SECOND).len(), 1);
+    }
+
+    #[test]
+    fn a_reply_that_comes_after_its_lease_says_nothing() {
+        let (ledger, now) = (Ledger::new(), Instant::now());
+        ledger.enter(1, &seats(&["a"]), now + 3 * SECOND, now);
+        assert!(ledger.enter(2, &seats(&["a"]), now + SECOND, now + SECOND).is_empty());
+    }
+
+    #[test]
+    fn a_sold_seat_is_never_free_again() {
+        let (ledger, now) = (Ledger::new(), Instant::now());
+        ledger.enter(1, &seats(&["a"]), now + SECOND, now);
+        assert!(ledger.sell(1, &seats(&["a"])).is_empty());
+        assert_eq!(ledger.enter(2, &seats(&["a"]), now + 100 * SECOND, now + 99 * SECOND).len(), 1);
+        assert_eq!(ledger.sell(3, &seats(&["a"])).len(), 1);
+    }
+
+    #[test]
+    fn whoever_gets_in_while_a_sale_is_under_way_is_an_alarm() {
+        let (ledger, now) = (Ledger::new(), Instant::now());
+        ledger.enter(1, &seats(&["a"]), now + SECOND, now);
+        ledger.enter(2, &seats(&["a"]), now + 3 * SECOND, now + SECOND);
+        assert_eq!(ledger.sell(1, &seats(&["a"])), [Double { seat: "a".into(), holder: 2, other: 1 }]);
+    }
+}

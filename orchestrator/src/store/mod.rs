@@ -1,0 +1,55 @@
+//! The typed client of the module's commands: one connection, one error, one decoder of records.
+
+mod error;
+mod record;
+mod seats;
+
+use std::time::Duration;
+
+use redis::AsyncConnectionConfig;
+use redis::aio::MultiplexedConnection;
+
+pub(crate) use error::Error;
+pub(crate) use record::Record;
+pub(crate) use seats::{Bucket, Hold, MapRow, SeatStore};
+
+/// A large plan takes the server seconds to build.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Connects to the server at `url`; replies are understood in RESP2 and in RESP3 (`?protocol=resp3`).
+pub(crate) async fn connect(url: &str) -> Result<MultiplexedConnection, Error> {
+    let link = |source| Error::Link { what: format!("cannot connect to {}", without_password(url)), source };
+    let client = redis::Client::open(url).map_err(link)?;
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(CONNECTION_TIMEOUT))
+        .set_response_timeout(Some(RESPONSE_TIMEOUT));
+    client.get_multiplexed_async_connection_with_config(&config).await.map_err(link)
+}
+
+/// The address as it may be shown.
+fn without_password(url: &str) -> String {
+    match url.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?.1))) {
+        Some((scheme, host)) => format!("{scheme}://***@{host}"),
+        None => url.to_owned(),
+    }
+}
+
+/// Sends a command and sorts what can go wrong.
+pub(crate) async fn query<T: redis::FromRedisValue>(
+    connection: &mut MultiplexedConnection,
+    command: &redis::Cmd,
+) -> Result<T, Error> {
+    command.query_async(connection).await.map_err(|source| Error::of(command, source))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_never_shown() {
+        assert_eq!(without_password("redis://me:se@cret@host:1/0"), "redis://***@host:1/0");
+        assert_eq!(without_password("redis://host:1"), "redis://host:1");
+    }
+}

@@ -1,0 +1,164 @@
+//! The commands of a show, typed.
+
+use redis::aio::MultiplexedConnection;
+use redis::{Value, cmd};
+
+use super::{Error, Record, query};
+
+/// Places a user has for a while.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Hold {
+    /// Names the hold in later commands.
+    pub(crate) token: String,
+    /// Ids of its seats.
+    pub(crate) seats: Vec<String>,
+}
+
+/// The seats of one tier in one area, counted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Bucket {
+    /// Id of the area.
+    pub(crate) area: String,
+    /// The tier.
+    pub(crate) tier: String,
+    /// 1 is best.
+    pub(crate) priority: i64,
+    /// Seats to be had.
+    pub(crate) free: u64,
+    /// Seats in a hold.
+    pub(crate) held: u64,
+    /// Seats sold.
+    pub(crate) sold: u64,
+    /// House seats.
+    pub(crate) blocked: u64,
+    /// Longest run of adjacent free seats.
+    pub(crate) longest: u64,
+}
+
+impl Bucket {
+    /// All its seats.
+    pub(crate) fn all(&self) -> u64 {
+        self.free + self.held + self.sold + self.blocked
+    }
+}
+
+/// A row as `SEAT.MAP` draws it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct MapRow {
+    /// Its label.
+    pub(crate) label: String,
+    /// One character a position.
+    pub(crate) seats: String,
+}
+
+/// The client of one show. Clones share the connection.
+#[derive(Debug, Clone)]
+pub(crate) struct SeatStore {
+    connection: MultiplexedConnection,
+    key: String,
+}
+
+impl SeatStore {
+    /// Of the show at `key`.
+    pub(crate) fn new(connection: MultiplexedConnection, key: impl Into<String>) -> Self {
+        Self { connection, key: key.into() }
+    }
+
+    /// Creates the show.
+    pub(crate) async fn create(&self, plan: &str) -> Result<(), Error> {
+        self.ask(cmd("SEAT.CREATE").arg(&self.key).arg(plan)).await
+    }
+
+    /// Finds and holds `count` places; nothing when fewer are free.
+    pub(crate) async fn hold(
+        &self,
+        user: &str,
+        count: u32,
+        ttl_ms: u64,
+        tier: Option<&str>,
+    ) -> Result<Option<Hold>, Error> {
+        let mut command = cmd("SEAT.HOLD");
+        command.arg(&self.key).arg(user).arg(count).arg("TTL").arg(ttl_ms);
+        if let Some(tier) = tier {
+            command.arg("TIER").arg(tier);
+        }
+        let record = Record::read_nullable(self.ask(&command).await?)?;
+        record.map(|record| hold(&record)).transpose()
+    }
+
+    /// Holds exactly these seats.
+    pub(crate) async fn pick(&self, user: &str, ttl_ms: u64, seats: &[String]) -> Result<Hold, Error> {
+        let mut command = cmd("SEAT.PICK");
+        command.arg(&self.key).arg(user).arg("TTL").arg(ttl_ms);
+        command.arg("SEATS").arg(seats.len()).arg(seats);
+        hold(&Record::read(self.ask(&command).await?)?)
+    }
+
+    /// Sells the seats of a hold; how many.
+    pub(crate) async fn confirm(&self, token: &str, order: Option<&str>) -> Result<u64, Error> {
+        let mut command = cmd("SEAT.CONFIRM");
+        command.arg(&self.key).arg(token);
+        if let Some(order) = order {
+            command.arg("ORDER").arg(order);
+        }
+        self.ask(&command).await
+    }
+
+    /// Gives the seats of a hold back; how many.
+    pub(crate) async fn release(&self, token: &str) -> Result<u64, Error> {
+        self.ask(cmd("SEAT.RELEASE").arg(&self.key).arg(token)).await
+    }
+
+    /// The books of the show, one line a bucket.
+    pub(crate) async fn stat(&self, tier: Option<&str>, area: Option<&str>) -> Result<Vec<Bucket>, Error> {
+        let mut command = cmd("SEAT.STAT");
+        command.arg(&self.key);
+        if let Some(tier) = tier {
+            command.arg("TIER").arg(tier);
+        }
+        if let Some(area) = area {
+            command.arg("AREA").arg(area);
+        }
+        Record::read_list(self.ask(&command).await?)?.iter().map(bucket).collect()
+    }
+
+    /// The rows of an area, the one nearest the stage first.
+    pub(crate) async fn map(&self, area: &str) -> Result<Vec<MapRow>, Error> {
+        map_rows(self.ask(cmd("SEAT.MAP").arg(&self.key).arg(area)).await?)
+    }
+
+    async fn ask<T: redis::FromRedisValue>(&self, command: &redis::Cmd) -> Result<T, Error> {
+        // A clone is a handle to the same connection.
+        query(&mut self.connection.clone(), command).await
+    }
+}
+
+fn hold(record: &Record) -> Result<Hold, Error> {
+    Ok(Hold { token: record.get("token")?, seats: record.get("seats")? })
+}
+
+fn bucket(record: &Record) -> Result<Bucket, Error> {
+    Ok(Bucket {
+        area: record.get("area")?,
+        tier: record.get("tier")?,
+        priority: record.get("priority")?,
+        free: record.get("free")?,
+        held: record.get("held")?,
+        sold: record.get("sold")?,
+        blocked: record.get("blocked")?,
+        longest: record.get("longest")?,
+    })
+}
+
+/// Rows come as pairs of label and string, nested or, as records do, in a flat list or a map.
+fn map_rows(value: Value) -> Result<Vec<MapRow>, Error> {
+    let row = |(label, seats)| MapRow { label, seats };
+    if let Ok(pairs) = <Vec<(String, String)> as redis::FromRedisValue>::from_redis_value(value.clone()) {
+        return Ok(pairs.into_iter().map(row).collect());
+    }
+    let named = |record: &Record| {
+        let seats = record.get("seats").or_else(|_| record.get("map"))?;
+        Ok(MapRow { label: record.get("label")?, seats })
+    };
+    Record::read_list(value)?.iter().map(named).collect()
+}

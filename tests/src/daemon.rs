@@ -1,0 +1,64 @@
+//! Running `allotd` as people and scripts run it: arguments in; exit code and two streams of text out.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use crate::module::allotd;
+use crate::redis_server::RedisServer;
+
+/// How a run of `allotd` ended.
+#[derive(Debug)]
+pub struct Run {
+    /// Its exit code.
+    pub code: i32,
+    /// What it printed.
+    pub out: String,
+    /// What it said on standard error.
+    pub err: String,
+}
+
+#[allow(clippy::return_self_not_must_use, reason = "these are assertions, too")]
+impl Run {
+    /// The run, if it went well.
+    #[track_caller]
+    pub fn ok(self) -> Self {
+        self.ended(0)
+    }
+
+    /// The run, if it ended with this code.
+    #[track_caller]
+    pub fn ended(self, code: i32) -> Self {
+        assert_eq!(self.code, code, "allotd printed:\n{}\nand said:\n{}", self.out, self.err);
+        self
+    }
+}
+
+/// `allotd` with these arguments, against this server.
+pub fn command<A: AsRef<OsStr>>(server: &RedisServer, arguments: &[A]) -> Command {
+    let mut command = Command::new(allotd());
+    command.env("ALLOT_REDIS", server.url()).args(arguments).stdin(Stdio::null());
+    command
+}
+
+/// Runs `allotd` to its end.
+pub fn run<A: AsRef<OsStr>>(server: &RedisServer, arguments: &[A]) -> Run {
+    let output = command(server, arguments).output().expect("allotd runs");
+    Run {
+        code: output.status.code().expect("allotd ends by itself"),
+        out: String::from_utf8(output.stdout).expect("allotd prints text"),
+        err: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+/// A file of real data: from the folder `ALLOT_SHARED_DATA`, or from `../shared/data` beside the repository.
+/// Where the folder is absent this says so, and the test has nothing to test.
+pub fn shared_data(name: &str) -> Option<PathBuf> {
+    let beside = || crate::module::repository().join("../shared/data");
+    let folder = std::env::var_os("ALLOT_SHARED_DATA").map_or_else(beside, PathBuf::from);
+    if !folder.is_dir() {
+        eprintln!("SKIPPED: the folder {} is absent (ALLOT_SHARED_DATA names another)", folder.display());
+        return None;
+    }
+    Some(folder.join(name))
+}

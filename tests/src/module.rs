@@ -1,0 +1,79 @@
+//! Where the things under test are: builds the module and the daemon once per process and takes their
+//! paths from cargo's own report, so that a test can never run against a stale file.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+/// The module, `liballot.so`, built for release as it is shipped. `ALLOT_MODULE` names another file.
+pub fn liballot() -> PathBuf {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| {
+        given("ALLOT_MODULE").unwrap_or_else(|| build(&["--release", "-p", "allot-module"], &is_module))
+    })
+    .clone()
+}
+
+/// The daemon, `allotd`, built in the profile the tests themselves are built in: its dependencies are
+/// then compiled already. `ALLOT_ALLOTD` names another file.
+pub fn allotd() -> PathBuf {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| {
+        given("ALLOT_ALLOTD").unwrap_or_else(|| build(&["-p", "allot-orchestrator"], &is_allotd))
+    })
+    .clone()
+}
+
+/// The root of the repository.
+pub fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate has a parent folder")
+}
+
+fn given(variable: &str) -> Option<PathBuf> {
+    let path = PathBuf::from(env::var_os(variable)?);
+    assert!(path.is_file(), "{variable} names {}, which is not a file", path.display());
+    Some(path.canonicalize().expect("a file that exists has a canonical path"))
+}
+
+fn is_module(file: &Path) -> bool {
+    file.extension().is_some_and(|extension| extension == env::consts::DLL_EXTENSION)
+}
+
+fn is_allotd(file: &Path) -> bool {
+    file.file_stem().is_some_and(|stem| stem == "allotd") && file.extension().is_none_or(|e| e == "exe")
+}
+
+/// Runs cargo and returns the one file among the artifacts of the package that `wanted` recognises.
+fn build(arguments: &[&str], wanted: &dyn Fn(&Path) -> bool) -> PathBuf {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .current_dir(repository())
+        .arg("build")
+        .args(arguments)
+        .arg("--message-format=json-render-diagnostics")
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .output()
+        .expect("cargo runs");
+    assert!(
+        output.status.success(),
+        "cargo build {} failed:\n{}",
+        arguments.join(" "),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+        .filter(|message| message["reason"] == "compiler-artifact")
+        .filter(|message| {
+            // Dependencies with procedural macros have shared objects, too.
+            let id = message["package_id"].as_str().unwrap_or_default();
+            id.starts_with("path+file://") && message["target"]["kind"][0] != "proc-macro"
+        })
+        .filter_map(|message| message["filenames"].as_array().cloned())
+        .flatten()
+        .filter_map(|name| name.as_str().map(PathBuf::from))
+        .find(|file| wanted(file))
+        .unwrap_or_else(|| panic!("cargo build {} reported no such artifact", arguments.join(" ")))
+}

@@ -1,0 +1,402 @@
+//! A real redis-server of a test's own: on loopback, in a folder of its own, gone when it is dropped.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::fs::{self, File, OpenOptions};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use std::{env, thread};
+
+use redis::Value;
+use tempfile::TempDir;
+
+use crate::module::liballot;
+use crate::raw::{RawClient, read_reply};
+use crate::wait::{GENEROUS, eventually};
+
+/// How a server is to be started.
+#[derive(Debug, Clone)]
+pub struct Builder {
+    module: bool,
+    module_arguments: Vec<String>,
+    settings: Vec<(String, String)>,
+    cluster: bool,
+}
+
+impl Builder {
+    /// Whether the server loads the module; it does unless told otherwise.
+    #[must_use]
+    pub fn module(mut self, module: bool) -> Self {
+        self.module = module;
+        self
+    }
+
+    /// An argument of `loadmodule`.
+    #[must_use]
+    pub fn module_arg(mut self, argument: &str) -> Self {
+        self.module_arguments.push(argument.to_owned());
+        self
+    }
+
+    /// A line of redis.conf, the value written as it is written there; later ones override earlier ones
+    /// and the rig's own.
+    #[must_use]
+    pub fn arg(mut self, name: &str, value: &str) -> Self {
+        self.settings.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Makes it a node for a cluster.
+    #[must_use]
+    pub(crate) fn cluster_node(mut self) -> Self {
+        self.cluster = true;
+        self
+    }
+
+    /// Starts it and waits until it answers.
+    #[track_caller]
+    pub fn start(self) -> RedisServer {
+        let dir = tempfile::Builder::new().prefix("allot-redis-").tempdir().expect("a temporary folder");
+        for _ in 0..20 {
+            let port = free_port();
+            let bus_port = if self.cluster { Some(free_port()) } else { None };
+            self.write_config(dir.path(), port, bus_port);
+            let mut child = spawn(dir.path());
+            match wait_until_up(&mut child, port, dir.path()) {
+                Ok(()) => return RedisServer { child: Mutex::new(Some(child)), port, bus_port, dir },
+                // Somebody else took the port between our looking and the server's binding.
+                Err(Failure::PortTaken) => {}
+                Err(Failure::Other(why)) => panic!("redis-server did not start: {why}"),
+            }
+        }
+        panic!("redis-server found no free port in 20 attempts")
+    }
+
+    fn write_config(&self, dir: &Path, port: u16, bus_port: Option<u16>) {
+        let mut text = format!(
+            "port {port}\nbind 127.0.0.1\ndaemonize no\ndir {}\nsave \"\"\nenable-debug-command yes\n\
+             repl-diskless-sync-delay 0\nshutdown-timeout 0\n",
+            dir.display()
+        );
+        if let Some(bus_port) = bus_port {
+            // Without a port of its own the bus takes the port plus 10,000, which may not exist.
+            let _ = write!(
+                text,
+                "cluster-enabled yes\ncluster-config-file nodes.conf\ncluster-port {bus_port}\n\
+                 cluster-node-timeout 5000\n"
+            );
+        }
+        for (name, value) in &self.settings {
+            let value = if value.is_empty() { "\"\"" } else { value };
+            let _ = writeln!(text, "{name} {value}");
+        }
+        if self.module {
+            let _ = writeln!(text, "loadmodule {} {}", liballot().display(), self.module_arguments.join(" "));
+        }
+        fs::write(dir.join("redis.conf"), text).expect("the temporary folder is writable");
+    }
+}
+
+/// A running (or killed, or paused) redis-server.
+#[derive(Debug)]
+pub struct RedisServer {
+    child: Mutex<Option<Child>>,
+    port: u16,
+    bus_port: Option<u16>,
+    dir: TempDir,
+}
+
+impl RedisServer {
+    /// Settings to start from: the module loaded, no snapshots, no append-only file.
+    pub fn builder() -> Builder {
+        Builder { module: true, module_arguments: Vec::new(), settings: Vec::new(), cluster: false }
+    }
+
+    /// A server with the module and nothing else set.
+    #[track_caller]
+    pub fn start() -> Self {
+        Self::builder().start()
+    }
+
+    /// A connection in RESP2.
+    #[track_caller]
+    pub fn connection(&self) -> redis::Connection {
+        self.connect(&self.url())
+    }
+
+    /// A connection in RESP3.
+    #[track_caller]
+    pub fn connection_resp3(&self) -> redis::Connection {
+        self.connect(&format!("{}?protocol=resp3", self.url()))
+    }
+
+    #[track_caller]
+    fn connect(&self, url: &str) -> redis::Connection {
+        let client = redis::Client::open(url).expect("the rig's own address is well formed");
+        client.get_connection().unwrap_or_else(|error| {
+            panic!("no connection to redis-server on port {}: {error}\n{}", self.port, self.log())
+        })
+    }
+
+    /// A client for exact replies.
+    pub fn raw(&self) -> RawClient {
+        RawClient::connect(self.port)
+    }
+
+    /// Its address, as clients take it.
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/", self.port)
+    }
+
+    /// The port it listens on.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The port of its cluster bus.
+    pub(crate) fn bus_port(&self) -> Option<u16> {
+        self.bus_port
+    }
+
+    /// Its process id.
+    #[track_caller]
+    pub fn pid(&self) -> u32 {
+        self.child().as_ref().map(Child::id).expect("the server is running")
+    }
+
+    /// Its working folder: append-only files, snapshots, configuration.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// What it has logged since the test began.
+    pub fn log(&self) -> String {
+        read_log(self.dir())
+    }
+
+    /// Whether its process is alive.
+    pub fn is_running(&self) -> bool {
+        self.child().as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
+    }
+
+    /// Kills it as a power failure would: no word to it, nothing flushed.
+    pub fn kill9(&self) {
+        if let Some(mut child) = self.child().take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// Stops its process in its tracks; connections stay open and nothing is answered.
+    pub fn pause(&self) {
+        self.signal("STOP");
+    }
+
+    /// Lets it go on after [`pause`](Self::pause).
+    pub fn resume(&self) {
+        self.signal("CONT");
+    }
+
+    /// Ends it in an orderly way, saving if it is configured to.
+    pub fn shutdown(&self) {
+        let Some(mut child) = self.child().take() else { return };
+        RawClient::connect(self.port).send(&["SHUTDOWN"]);
+        eventually("redis-server to shut down", GENEROUS, || matches!(child.try_wait(), Ok(Some(_))));
+    }
+
+    /// Starts it again in the same folder, on the same port, with the same settings, and waits until it
+    /// has loaded its data. A server that still runs is killed first.
+    #[track_caller]
+    pub fn restart(&self) {
+        self.kill9();
+        let start = Instant::now();
+        loop {
+            let mut child = spawn(self.dir());
+            match wait_until_up(&mut child, self.port, self.dir()) {
+                Ok(()) => {
+                    *self.child() = Some(child);
+                    return;
+                }
+                // An outgoing connection of some process may hold the port for a moment.
+                Err(Failure::PortTaken) if start.elapsed() < GENEROUS => {
+                    thread::sleep(Duration::from_millis(50));
+                }
+                Err(Failure::PortTaken) => panic!("port {} was not free again", self.port),
+                Err(Failure::Other(why)) => panic!("redis-server did not start again: {why}"),
+            }
+        }
+    }
+
+    /// Sends one command, given as words between spaces, over a connection of its own.
+    #[track_caller]
+    pub fn command(&self, line: &str) -> Value {
+        let mut words = line.split_ascii_whitespace();
+        let mut command = redis::cmd(words.next().expect("a command has a name"));
+        words.for_each(|word| {
+            command.arg(word);
+        });
+        command.query(&mut self.connection()).unwrap_or_else(|error| panic!("{line}: {error}"))
+    }
+
+    /// A section of INFO, by field.
+    #[track_caller]
+    pub fn info(&self, section: &str) -> HashMap<String, String> {
+        let text: String =
+            redis::cmd("INFO").arg(section).query(&mut self.connection()).expect("INFO is answered");
+        text.lines()
+            .filter_map(|line| line.split_once(':'))
+            .map(|(name, value)| (name.to_owned(), value.trim_end().to_owned()))
+            .collect()
+    }
+
+    /// One field of INFO.
+    #[track_caller]
+    pub fn info_field(&self, section: &str, field: &str) -> String {
+        self.info(section).remove(field).unwrap_or_else(|| panic!("INFO {section} has no field {field}"))
+    }
+
+    /// Makes it a replica of another server and waits until it is in step.
+    #[track_caller]
+    pub fn replica_of(&self, master: &RedisServer) {
+        self.command(&format!("REPLICAOF 127.0.0.1 {}", master.port));
+        self.wait_replica_synced();
+        master.wait_offset_equal(self);
+    }
+
+    /// On a replica: waits until the first transfer is over and the link is up.
+    #[track_caller]
+    pub fn wait_replica_synced(&self) {
+        eventually("the replica's link to be up", GENEROUS, || {
+            self.info("replication").get("master_link_status").is_some_and(|status| status == "up")
+        });
+    }
+
+    /// On a master: waits until the replica has applied all that was written here before the call.
+    #[track_caller]
+    pub fn wait_offset_equal(&self, replica: &RedisServer) {
+        let offset = |server: &RedisServer, field: &str| {
+            server.info("replication").get(field).and_then(|value| value.parse::<u64>().ok())
+        };
+        let target = offset(self, "master_repl_offset");
+        eventually("the replica to reach the master's offset", GENEROUS, || {
+            target.is_some() && offset(replica, "slave_repl_offset") >= target
+        });
+    }
+
+    /// `DEBUG DIGEST`: equal on servers that hold the same data.
+    #[track_caller]
+    pub fn digest(&self) -> String {
+        redis::cmd("DEBUG").arg("DIGEST").query(&mut self.connection()).expect("DEBUG DIGEST is answered")
+    }
+
+    /// `DEBUG DIGEST-VALUE` of one key.
+    #[track_caller]
+    pub fn digest_value(&self, key: &str) -> String {
+        let digests: Vec<String> = redis::cmd("DEBUG")
+            .arg("DIGEST-VALUE")
+            .arg(key)
+            .query(&mut self.connection())
+            .expect("DEBUG DIGEST-VALUE is answered");
+        digests.into_iter().next().expect("one digest a key")
+    }
+
+    fn signal(&self, name: &str) {
+        let status = Command::new("kill").arg(format!("-{name}")).arg(self.pid().to_string()).status();
+        assert!(status.is_ok_and(|status| status.success()), "signal {name} could not be sent");
+    }
+
+    fn child(&self) -> MutexGuard<'_, Option<Child>> {
+        self.child.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        self.kill9();
+    }
+}
+
+enum Failure {
+    PortTaken,
+    Other(String),
+}
+
+/// The redis-server to test with: `ALLOT_REDIS_SERVER`, or the one in `PATH`.
+pub fn redis_server_binary() -> PathBuf {
+    if let Some(path) = env::var_os("ALLOT_REDIS_SERVER").map(PathBuf::from) {
+        assert!(path.is_file(), "ALLOT_REDIS_SERVER names {}, which is not a file", path.display());
+        return path;
+    }
+    env::split_paths(&env::var_os("PATH").unwrap_or_default())
+        .map(|folder| folder.join("redis-server"))
+        .find(|candidate| candidate.is_file())
+        .unwrap_or_else(|| {
+            panic!(
+                "no redis-server in PATH; the tests need one (7.0 or later): `make deps`, or `apt-get install \
+                 redis-server`, or name one by ALLOT_REDIS_SERVER=/path/to/redis-server"
+            )
+        })
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("loopback has a free port");
+    listener.local_addr().expect("a bound socket has an address").port()
+}
+
+fn spawn(dir: &Path) -> Child {
+    let log = || -> File {
+        OpenOptions::new().create(true).append(true).open(dir.join("server.log")).expect("the log opens")
+    };
+    Command::new(redis_server_binary())
+        .arg(dir.join("redis.conf"))
+        .stdin(Stdio::null())
+        .stdout(log())
+        .stderr(log())
+        .spawn()
+        .expect("redis-server runs")
+}
+
+fn wait_until_up(child: &mut Child, port: u16, dir: &Path) -> Result<(), Failure> {
+    let start = Instant::now();
+    let logged_before = dir.join("server.log").metadata().map_or(0, |file| file.len());
+    loop {
+        if let Ok(Some(status)) = child.try_wait() {
+            let log = read_log(dir);
+            let tail = log.rsplit("oO0OoO0OoO0Oo Redis is starting").next().unwrap_or_default();
+            if tail.contains("Address already in use") || tail.contains("Failed listening") {
+                return Err(Failure::PortTaken);
+            }
+            return Err(Failure::Other(format!("it ended with {status}\n{log}")));
+        }
+        if answers(port) {
+            return Ok(());
+        }
+        if start.elapsed() > GENEROUS {
+            let _ = child.kill();
+            let _ = child.wait();
+            let log = read_log(dir);
+            let news = log.get(logged_before as usize..).unwrap_or(&log);
+            return Err(Failure::Other(format!("no answer to PING in {GENEROUS:?}\n{news}")));
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Whether the server answers and has loaded its data.
+fn answers(port: u16) -> bool {
+    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
+    let _ = stream.set_read_timeout(Some(Duration::from_secs(5)));
+    std::io::Write::write_all(&mut stream, b"PING\r\n").is_ok()
+        && read_reply(&mut std::io::BufReader::new(stream))
+            .is_ok_and(|reply| !matches!(reply, crate::Reply::Error(text) if text.starts_with("LOADING")))
+}
+
+fn read_log(dir: &Path) -> String {
+    fs::read(dir.join("server.log")).map_or_else(
+        |error| format!("(no log: {error})"),
+        |bytes| String::from_utf8_lossy(&bytes).into_owned(),
+    )
+}

@@ -1,0 +1,115 @@
+//! What a master really tells its replicas: attaches as one, skips the snapshot and reads the commands.
+
+use std::io::{BufReader, Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::raw::{RawClient, Reply, read_line, read_reply};
+use crate::redis_server::RedisServer;
+use crate::wait::GENEROUS;
+
+/// A command as it was replicated, argument by argument.
+pub type Command = Vec<Vec<u8>>;
+
+/// The stream of a master, from the moment of attaching.
+#[derive(Debug)]
+pub struct ReplicationStream {
+    reader: BufReader<TcpStream>,
+    port: u16,
+}
+
+impl ReplicationStream {
+    /// Attaches to the server. Whatever is written after this returns is in the stream.
+    pub fn attach(server: &RedisServer) -> Self {
+        let port = server.port();
+        let stream = TcpStream::connect(("127.0.0.1", port))
+            .unwrap_or_else(|error| panic!("no connection to port {port}: {error}"));
+        stream.set_read_timeout(Some(GENEROUS)).expect("a fresh socket takes options");
+        let mut reader = BufReader::new(stream);
+        // The old handshake: a master neither expects acknowledgements from such a replica nor drops it
+        // for their absence.
+        reader.get_mut().write_all(b"SYNC\r\n").expect("the server takes what is sent");
+        skip_snapshot(&mut reader);
+        Self { reader, port }
+    }
+
+    /// The commands up to the one whose first argument is `marker`, which the test wrote; that one and
+    /// what only keeps the link alive (PING, SELECT, REPLCONF) are left out.
+    pub fn commands_until(&mut self, marker: &str) -> Vec<Command> {
+        let mut commands = Vec::new();
+        loop {
+            let command = self.next_command(&commands);
+            let name = command.first().map(|name| name.to_ascii_uppercase()).unwrap_or_default();
+            if command.get(1).is_some_and(|key| key == marker.as_bytes()) {
+                return commands;
+            }
+            if !matches!(name.as_slice(), b"PING" | b"SELECT" | b"REPLCONF") {
+                commands.push(command);
+            }
+        }
+    }
+
+    /// The commands of all that the server has been told before this call: writes a marker itself and
+    /// reads up to it.
+    pub fn drain(&mut self) -> Vec<Command> {
+        static MARKERS: AtomicU64 = AtomicU64::new(0);
+        let marker = format!("rig:marker:{}", MARKERS.fetch_add(1, Ordering::Relaxed));
+        let mut client = RawClient::connect(self.port);
+        let reply = client.call(&["SET", marker.as_str(), "1", "PX", "600000"]);
+        assert_eq!(reply, Reply::Simple("OK".into()), "the marker could not be written");
+        self.commands_until(&marker)
+    }
+
+    fn next_command(&mut self, so_far: &[Command]) -> Command {
+        let reply = read_reply(&mut self.reader)
+            .unwrap_or_else(|error| panic!("the stream ended ({error}) after {}", readable(so_far)));
+        match reply {
+            Reply::Array(items) => items
+                .into_iter()
+                .map(|item| match item {
+                    Reply::Bulk(bytes) => bytes,
+                    other => panic!("not an argument in the stream: {other:?}"),
+                })
+                .collect(),
+            other => panic!("not a command in the stream: {other:?}"),
+        }
+    }
+}
+
+/// Commands as text, one to a line, bytes escaped.
+pub fn readable(commands: &[Command]) -> String {
+    let line = |command: &Command| {
+        command.iter().map(|part| part.escape_ascii().to_string()).collect::<Vec<_>>().join(" ")
+    };
+    commands.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// Reads over the snapshot, whose end is told by a length or by a mark of forty bytes.
+fn skip_snapshot(reader: &mut BufReader<TcpStream>) {
+    let header = loop {
+        // While it prepares the snapshot, the master sends empty lines.
+        let line = read_line(reader).unwrap_or_else(|error| panic!("no snapshot came: {error}"));
+        if !line.is_empty() {
+            break line;
+        }
+    };
+    if let Some(mark) = header.strip_prefix("$EOF:") {
+        let mut tail = Vec::new();
+        for byte in reader.by_ref().bytes() {
+            tail.push(byte.expect("the snapshot comes whole"));
+            if tail.ends_with(mark.as_bytes()) {
+                return;
+            }
+            if tail.len() > 4096 {
+                tail.drain(..tail.len() - mark.len());
+            }
+        }
+        panic!("the snapshot ended without its mark");
+    }
+    let length: u64 = header
+        .strip_prefix('$')
+        .and_then(|digits| digits.parse().ok())
+        .unwrap_or_else(|| panic!("SYNC was answered {header}"));
+    let read = std::io::copy(&mut reader.by_ref().take(length), &mut std::io::sink());
+    assert_eq!(read.ok(), Some(length), "the snapshot came short");
+}
