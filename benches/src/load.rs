@@ -1,0 +1,154 @@
+//! A load generator that costs little beside the server it measures: 50 connections, 16 requests in flight on
+//! each, requests encoded before the clock starts, replies counted but not built.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use allot_tests::RedisServer;
+
+/// Connections of a run.
+pub const CONNECTIONS: usize = 50;
+/// Requests in flight on each.
+pub const PIPELINE: usize = 16;
+
+/// What a run took.
+#[derive(Clone, Copy, Debug)]
+pub struct Rate {
+    /// Requests a second.
+    pub per_second: f64,
+    /// Time of the server's processor a request, in microseconds.
+    pub cpu_us: f64,
+    /// Error replies, which spoil a run.
+    pub errors: usize,
+    /// Replies that were nothing.
+    pub nothing: usize,
+}
+
+/// A connection with what it sends, over and over.
+struct Client {
+    stream: TcpStream,
+    batches: Vec<Vec<u8>>,
+    next: usize,
+    buffer: Vec<u8>,
+    filled: usize,
+}
+
+/// Runs `requests` requests; `batches(c)` are connection c's, each of `PIPELINE` requests, sent by turns.
+pub fn run(server: &RedisServer, requests: usize, batches: impl Fn(usize) -> Vec<Vec<u8>>) -> Rate {
+    let mut clients: Vec<Client> = (0..CONNECTIONS)
+        .map(|number| {
+            let stream = TcpStream::connect(("127.0.0.1", server.port())).expect("the server takes connections");
+            stream.set_nodelay(true).expect("TCP_NODELAY");
+            stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a time-out");
+            Client { stream, batches: batches(number), next: 0, buffer: vec![0; 64 * 1024], filled: 0 }
+        })
+        .collect();
+    let rounds = (requests / CONNECTIONS / PIPELINE).max(1);
+    let (mut errors, mut nothing) = (0, 0);
+    let cpu = processor_time(server);
+    let start = Instant::now();
+    for client in &mut clients {
+        client.send();
+    }
+    for round in 0..rounds {
+        for client in &mut clients {
+            let (bad, null) = client.receive();
+            errors += bad;
+            nothing += null;
+            if round + 1 < rounds {
+                client.send();
+            }
+        }
+    }
+    let elapsed = start.elapsed();
+    let done = (rounds * CONNECTIONS * PIPELINE) as f64;
+    let cpu_us = (processor_time(server) - cpu) * 1e6 / done;
+    Rate { per_second: done / elapsed.as_secs_f64(), cpu_us, errors, nothing }
+}
+
+/// Seconds of processor time that the server has used.
+fn processor_time(server: &RedisServer) -> f64 {
+    let info = server.info("cpu");
+    let seconds = |field: &str| info.get(field).and_then(|value| value.parse::<f64>().ok()).unwrap_or(0.0);
+    seconds("used_cpu_user") + seconds("used_cpu_sys")
+}
+
+impl Client {
+    fn send(&mut self) {
+        let batch = &self.batches[self.next % self.batches.len()];
+        self.next += 1;
+        self.stream.write_all(batch).expect("the server reads");
+    }
+
+    /// Reads the replies of one batch: how many were errors, and how many nothing.
+    fn receive(&mut self) -> (usize, usize) {
+        let (mut at, mut pending, mut errors, mut nothing, mut replies) = (0, 0usize, 0, 0, 0);
+        loop {
+            while let Some((head, value, next)) = line(&self.buffer[..self.filled], at) {
+                let mut end = next;
+                match head {
+                    b'$' if value >= 0 => {
+                        end = next + value as usize + 2;
+                        if end > self.filled {
+                            break;
+                        }
+                    }
+                    b'*' | b'%' | b'$' if value < 0 => nothing += 1,
+                    b'*' => pending += value as usize,
+                    b'%' => pending += 2 * value as usize,
+                    b'_' => nothing += 1,
+                    b'-' => {
+                        if errors == 0 && replies == 0 {
+                            eprintln!("{}", String::from_utf8_lossy(&self.buffer[at..next]).trim());
+                        }
+                        errors += 1;
+                    }
+                    _ => {}
+                }
+                at = end;
+                if pending > 0 && !(matches!(head, b'*' | b'%') && value > 0) {
+                    pending -= 1;
+                } else if pending > 0 {
+                    // A list inside a list: itself was one of the pending.
+                    pending -= usize::from(self.nested(head, value, pending));
+                }
+                if pending == 0 {
+                    replies += 1;
+                    if replies == PIPELINE {
+                        self.filled = 0;
+                        return (errors, nothing);
+                    }
+                }
+            }
+            self.buffer.copy_within(at..self.filled, 0);
+            self.filled -= at;
+            at = 0;
+            if self.filled == self.buffer.len() {
+                self.buffer.resize(self.buffer.len() * 2, 0);
+            }
+            let read = self.stream.read(&mut self.buffer[self.filled..]).expect("the server replies");
+            assert!(read > 0, "the server closed the connection");
+            self.filled += read;
+        }
+    }
+
+    /// Whether a list that was just opened stands inside another.
+    fn nested(&self, head: u8, value: i64, pending: usize) -> bool {
+        let own = if head == b'%' { 2 * value as usize } else { value as usize };
+        pending > own
+    }
+}
+
+/// The line at `at`: its first byte, its number (0 where there is none), and where the next begins.
+fn line(buffer: &[u8], at: usize) -> Option<(u8, i64, usize)> {
+    let rest = buffer.get(at..)?;
+    let end = rest.windows(2).position(|pair| pair == b"\r\n")?;
+    let number = std::str::from_utf8(&rest[1..end]).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+    Some((rest[0], number, at + end + 2))
+}
+
+/// A request in the protocol.
+pub fn encode(words: &[&str]) -> Vec<u8> {
+    allot_tests::raw::encode(words)
+}
