@@ -1,1 +1,45 @@
-//! The Redis module.
+//! `liballot.so`: the Redis module.
+//!
+//! This file is registration only. `sys` holds all that is unsafe; `command` what a command is and how its
+//! arguments are read; `family` the steps that every family shares (find, apply what is due, decide, apply,
+//! replicate, publish); `deadlines`, `outbox`, `info` and `config` what they need for it. Each family is a
+//! folder: `mod.rs` ties its state machine (crate allot-core) to `family`, `commands.rs` reads arguments and
+//! replies, `docs.rs` says what `COMMAND DOCS` says.
+
+mod command;
+mod config;
+mod deadlines;
+mod family;
+mod info;
+mod outbox;
+mod seat;
+mod sys;
+mod token;
+
+use redis_module::raw::{RedisModuleCtx, RedisModuleString};
+use std::os::raw::c_int;
+use sys::register::Registration;
+
+/// Version as the server knows it: major * 10000 + minor * 100 + patch.
+const VERSION: c_int = 100;
+
+/// Called by the server at load.
+///
+/// # Safety
+/// The server hands over its context and the arguments of `loadmodule`.
+#[allow(unsafe_code, non_snake_case, reason = "the name and shape that the server looks for")]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn RedisModule_OnLoad(
+    ctx: *mut RedisModuleCtx,
+    argv: *mut *mut RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    let Some(server) = (unsafe { Registration::begin(ctx, c"allot", VERSION) }) else { return 1 };
+    let register = || {
+        server.family::<seat::Show>()?;
+        seat::COMMANDS.iter().try_for_each(|command| server.command(command))?;
+        server.server_events()?;
+        unsafe { server.settings(argv, argc) }
+    };
+    if register().is_some() { 0 } else { 1 }
+}

@@ -160,6 +160,11 @@ impl<'a> Reader<'a> {
         Ok(values)
     }
 
+    /// What has not been read yet.
+    pub fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
     /// Whether all has been read.
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()

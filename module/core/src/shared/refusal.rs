@@ -7,6 +7,8 @@ use std::fmt;
 pub enum Code {
     /// The call itself is malformed: syntax, range, limit of the format.
     Err,
+    /// The key holds another type; the text is Redis' own.
+    WrongType,
     /// The key does not exist and this command does not create it.
     NoKey,
     /// What was to be created is there already, and differs.
@@ -30,6 +32,7 @@ impl Code {
     pub const fn word(self) -> &'static str {
         match self {
             Self::Err => "ERR",
+            Self::WrongType => "WRONGTYPE",
             Self::NoKey => "NOKEY",
             Self::Exists => "EXISTS",
             Self::NotFound => "NOTFOUND",

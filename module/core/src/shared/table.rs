@@ -6,8 +6,9 @@ const CHUNK: usize = 512;
 
 /// A slab: `insert` gives the lowest-cost free number, `remove` takes it back.
 ///
-/// Entries live in chunks that never move, so a table that grows to a million entries under a rush never
-/// copies what it holds (one doubling of a plain vector would hold the server for tens of milliseconds).
+/// Entries live in chunks of 512, so a table that grows to a million entries under a rush never copies what it
+/// holds (one doubling of a plain vector would hold the server for tens of milliseconds), and one of a few
+/// entries is small.
 /// Numbers come from the table itself; indexing with another one is a broken invariant and panics.
 #[derive(Clone, Debug)]
 pub struct Table<T> {
@@ -32,16 +33,13 @@ impl<T> Table<T> {
             }
             return id;
         }
-        if self.chunks.last().is_none_or(|chunk| chunk.len() == CHUNK) {
-            self.chunks.push(Vec::with_capacity(CHUNK));
+        // Without a free number every slot is taken, so the new entry comes last.
+        let id = self.len - 1;
+        match self.chunks.last_mut() {
+            Some(chunk) if chunk.len() < CHUNK => chunk.push(Some(value)),
+            _ => self.chunks.push(vec![Some(value)]),
         }
-        let chunk_number = self.chunks.len() - 1;
-        let chunk = &mut self.chunks[chunk_number..];
-        let place = chunk.first().map_or(0, Vec::len);
-        if let Some(chunk) = chunk.first_mut() {
-            chunk.push(Some(value));
-        }
-        (chunk_number * CHUNK + place) as u32
+        id as u32
     }
 
     /// Takes an entry out; O(1).
@@ -83,7 +81,7 @@ impl<T> Table<T> {
 
     /// Bytes allocated by the table itself, without what its entries point to.
     pub fn allocated(&self) -> usize {
-        self.chunks.len() * CHUNK * size_of::<Option<T>>()
+        self.chunks.iter().map(Vec::capacity).sum::<usize>() * size_of::<Option<T>>()
             + self.chunks.capacity() * size_of::<Vec<Option<T>>>()
             + self.free.capacity() * size_of::<u32>()
     }

@@ -1,0 +1,278 @@
+#!/usr/bin/env python3
+"""Writes the example plans beside this file: a theatre, a stadium and a train, all of our own making.
+
+Needs nothing but Python's standard library, and writes the same bytes every time.
+"""
+
+import json
+import math
+import uuid
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+
+# The theatre, in the pretix seating-plan format: curved rows round the stage, the centre aisle a gap between positions.
+
+SPACING, AISLE, ROW_PITCH = 50, 110, 90  # units of the drawing, which are centimetres
+STAGE = (1600, 0)  # the centre of every row's circle
+ROW_LETTERS = "ABCDEFGHJKLMNOPQRSTUVWXYZ"  # no I: it reads as a 1
+CATEGORIES = {
+    "Premium": "#7B1E3A",
+    "Category 1": "#C0562B",
+    "Category 2": "#D9A441",
+    "Category 3": "#4F7F6B",
+    "Category 4": "#3C5A82",
+}
+
+
+def identity(name):
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"https://allot.invalid/theatre/{name}"))
+
+
+def point(x, y):
+    return {"x": round(x, 1), "y": round(y, 1)}
+
+
+def consecutive(left, right):
+    """1 2 3 | 4 5 6"""
+    return [str(n) for n in range(1, left + right + 1)]
+
+
+def odd_even(left, right):
+    """5 3 1 | 2 4 6: counted outwards from the centre aisle"""
+    return [str(2 * n - 1) for n in range(left, 0, -1)] + [str(2 * n) for n in range(1, right + 1)]
+
+
+def arc(radius, left, right):
+    """Where `left` and `right` seats stand to both sides of the aisle, from left to right, on a circle round the stage."""
+    steps = [-AISLE / 2 - SPACING * n for n in range(left - 1, -1, -1)] + [AISLE / 2 + SPACING * n for n in range(right)]
+    angles = [step / radius for step in steps]
+    return [(STAGE[0] + radius * math.sin(a), STAGE[1] + radius * math.cos(a)) for a in angles]
+
+
+def straight(x, y, count):
+    return [(x, y + SPACING * n) for n in range(count)]
+
+
+def theatre_row(zone, letter, numbers, places, category):
+    name = f"{zone}-{letter}"
+    x0, y0 = places[0]
+    seats = [
+        {
+            "seat_number": number,
+            "seat_guid": f"{name}-{number}",
+            "uuid": identity(f"{name}-{number}"),
+            "position": point(x - x0, y - y0),
+            "category": category(at, len(numbers)),
+        }
+        for at, (number, (x, y)) in enumerate(zip(numbers, places, strict=True))
+    ]
+    return {
+        "position": point(x0, y0),
+        "row_number": letter,
+        "row_number_position": "both" if len(seats) > 6 else "start",
+        "seats": seats,
+        "uuid": identity(name),
+    }
+
+
+def centre_of(better, other, share):
+    """The middle `share` of a row costs more than its sides."""
+    return lambda at, count: better if abs(at - (count - 1) / 2) < share * count / 2 else other
+
+
+def always(category):
+    return lambda at, count: category
+
+
+def stalls():
+    for n, letter in enumerate(ROW_LETTERS[:21]):
+        left = right = 12 + n // 4
+        category = always("Category 1") if n < 2 else centre_of("Premium", "Category 1", 0.6) if n < 12 else centre_of("Category 1", "Category 2", 0.7)
+        numbers = odd_even if n < 12 else consecutive
+        yield theatre_row("Stalls", letter, numbers(left, right), arc(900 + n * ROW_PITCH, left, right), category)
+
+
+def mezzanine():
+    for n, letter in enumerate(ROW_LETTERS[:10]):
+        left, right = 15 + n // 4, 15 + n // 3
+        category = always("Premium") if n < 2 else centre_of("Category 1", "Category 2", 0.5) if n < 6 else always("Category 2")
+        yield theatre_row("Mezzanine", letter, consecutive(left, right), arc(3000 + n * ROW_PITCH, left, right), category)
+
+
+def balcony():
+    for n, letter in enumerate(ROW_LETTERS[:8]):
+        left = right = 16 - n // 3
+        category = always("Category 3") if n < 4 else always("Category 4")
+        yield theatre_row("Balcony", letter, odd_even(left, right), arc(4100 + n * ROW_PITCH, left, right), category)
+
+
+def boxes():
+    for side, x in (("L", 300), ("R", 2900)):
+        for n in range(1, 7):
+            count = 4 if n < 5 else 5
+            category = always("Category 2" if n < 3 else "Category 1")
+            yield theatre_row("Boxes", f"{side}{n}", consecutive(count, 0), straight(x, 200 + n * 330, count), category)
+
+
+def theatre():
+    zones = [("Stalls", stalls), ("Mezzanine", mezzanine), ("Balcony", balcony), ("Boxes", boxes)]
+    return {
+        "name": "Example theatre",
+        "categories": [{"name": name, "color": color} for name, color in CATEGORIES.items()],
+        "zones": [
+            {
+                "name": name,
+                "position": {"x": 0, "y": 0},
+                "rows": list(rows()),
+                "areas": [],
+                "uuid": identity(name),
+                "zone_id": name,
+            }
+            for name, rows in zones
+        ],
+        "size": {"width": 3200, "height": 5000},
+    }
+
+
+# The stadium, in Allot's own plan format: three tiers of stands, each a ring of blocks that are counted from the north clockwise.
+
+SIDES = {"north": "end", "east": "long", "south": "end", "west": "long"}
+
+
+def flagged(label, flag):
+    return {"label": label, "flags": [flag]}
+
+
+def platform(pairs):
+    """A row for wheelchairs: each place with its companion's seat, and room to turn between the pairs."""
+    seats = []
+    for n in range(1, pairs + 1):
+        seats += [None, flagged(f"W{n}", "wheelchair"), flagged(f"C{n}", "companion")]
+    return seats[1:]
+
+
+def behind_pillars(count, pillars):
+    """A row some seats of which stand behind a pillar."""
+    return [flagged(str(n), "restricted-view") if n in pillars else {"label": str(n)} for n in range(1, count + 1)]
+
+
+def rows_of(tiers, seats):
+    return [{"label": str(n), "rank": n, "tier": tier, "seats": text} for n, (tier, text) in enumerate(zip(tiers, seats, strict=True), 1)]
+
+
+def with_aisle(count):
+    half = count // 2
+    return f"1-{half},|,{half + 1}-{count}"
+
+
+def rule_of(at, count):
+    """The seats towards the middle of the stand come first."""
+    middle = (count - 1) / 2
+    return "center" if abs(at - middle) < 1 else "rtl" if at < middle else "ltr"
+
+
+def lower(side, at, count):
+    centre = rule_of(at, count) == "center"
+    tiers = ["category-1" if SIDES[side] == "long" else "away" if side == "south" and at == 0 else "category-2"] * 24
+    if side == "north" and at == 0:
+        tiers = ["family"] * 12 + ["category-2"] * 12
+    rows = rows_of(tiers, [with_aisle(22 + n // 3 * 2) for n in range(24)])
+    if centre:
+        rows.append({"label": "P", "rank": 25, "tier": tiers[-1], "seats": platform(14 if SIDES[side] == "long" else 10)})
+    return rows, (1 if centre else 2) if SIDES[side] == "long" else 4
+
+
+def middle(side, at, count):
+    centre = rule_of(at, count) == "center"
+    if SIDES[side] == "long":
+        tiers = ["hospitality" if centre and side == "west" and n < 4 else "premium" for n in range(14)]
+    else:
+        tiers = ["category-1"] * 14
+    return rows_of(tiers, [f"1-{24 + n // 2}" for n in range(14)]), (1 if centre else 2) if SIDES[side] == "long" else 3
+
+
+def upper(side, at, count):
+    depth = 21 if SIDES[side] == "long" else 18 if side == "north" else 20  # the screen stands over the north
+    tiers = ["category-2" if SIDES[side] == "long" and n < 10 else "category-3" for n in range(depth)]
+    rows = rows_of(tiers, [f"1-{20 + n // 2}" for n in range(depth)])
+    if at in (0, count - 1):  # the masts of the roof stand at the ends
+        rows[0]["seats"] = behind_pillars(20, (5, 6, 15, 16))
+    return rows, 3 if SIDES[side] == "long" else 5
+
+
+BLOCKS = {"long": 13, "end": 6}
+STANDS = {"Lower": lower, "Middle": middle, "Upper": upper}
+
+
+def stadium():
+    areas = []
+    for stand, block in STANDS.items():
+        number = 0
+        for side, shape in SIDES.items():
+            count = BLOCKS[shape]
+            for at in range(count):
+                number += 1
+                rows, priority = block(side, at, count)
+                areas.append(
+                    {
+                        "id": f"{stand[0]}{number:02}",
+                        "name": f"{stand} {side}, block {number}",
+                        "priority": priority,
+                        "rule": rule_of(at, count),
+                        "rows": rows,
+                    }
+                )
+    return {"areas": areas, "limits": {"seats_per_user": 6, "holds_per_user": 1, "max_hold_ms": 1_800_000}}
+
+
+# The train, as CSV. A coach is an area; letters run across it, and the aisle is a break.
+
+
+def coach(tier, rows, seats, missing=()):
+    """`seats` as 'AB|CD'; `missing` names places taken by a door, a luggage rack or a table."""
+    for row in range(1, rows + 1):
+        sides = [[s for s in side if f"{row}{s}" not in missing] for side in seats.split("|")]
+        sides = [side for side in sides if side]
+        for side in sides:
+            for seat in side:
+                aisle = seat == side[-1] and side is not sides[-1]
+                yield str(row), seat, tier, "1" if aisle else ""
+
+
+def train():
+    first = [coach("first", 16, "A|CD") for _ in range(3)]
+    business = [coach("business", 6, "A|CD")]  # the other half of the coach is the bistro
+    accessible = [coach("standard", 16, "AB|CD", missing=("1A", "1B", "2A", "2B", "1C", "1D"))]
+    family = [coach("family", 16, "AB|CD", missing=("8C", "8D"))]
+    quiet = [coach("quiet", 18, "AB|CD") for _ in range(2)]
+    standard = [coach("standard", 18, "AB|CD", missing=("1A", "18D")) for _ in range(8)]
+    for number, places in enumerate(first + business + accessible + family + quiet + standard, 1):
+        for place in places:
+            yield (f"{number:02}", *place)
+
+
+# Writing: one seat or row a line, so that the files can be read and compared.
+
+
+def lines(value, depth):
+    """JSON with the outermost `depth` levels spread over lines and the rest compact."""
+    if depth == 0 or not isinstance(value, (dict, list)) or not value:
+        return json.dumps(value, separators=(",", ":"))
+    if isinstance(value, dict):
+        if not any(isinstance(v, (dict, list)) for v in value.values()):
+            return json.dumps(value, separators=(",", ":"))
+        return "{" + ",\n".join(f"{json.dumps(k)}:{lines(v, depth - 1)}" for k, v in value.items()) + "}"
+    return "[\n" + ",\n".join(lines(v, depth - 1) for v in value) + "]"
+
+
+def main():
+    (HERE / "theatre.pretix.json").write_text(lines(theatre(), 6) + "\n")
+    (HERE / "stadium.plan.json").write_text(lines(stadium(), 4) + "\n")
+    rows = ["area,row,seat,tier,break_after", *(",".join(place) for place in train())]
+    (HERE / "train-16-coaches.csv").write_text("\n".join(rows) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,380 @@
+//! A show as one would write it in an afternoon: every seat on its own, every search a loop. What the real one
+//! is held against.
+
+#![allow(unreachable_pub, reason = "one test program")]
+
+use allot_core::seat::plan::{Plan, PlanSeats, Rule};
+use allot_core::seat::request::{Adjacent, Orphans};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    Free,
+    Held(Vec<u8>),
+    Sold(Vec<u8>, Option<Vec<u8>>),
+    Blocked,
+}
+
+#[derive(Clone, Debug)]
+pub struct Seat {
+    pub id: String,
+    pub tier: String,
+    pub flags: Vec<String>,
+    pub state: State,
+}
+
+#[derive(Clone, Debug)]
+pub struct Area {
+    pub id: String,
+    pub priority: i32,
+    pub rule: Rule,
+    /// By rank; positions, `None` a break.
+    pub rows: Vec<Vec<Option<Seat>>>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Claim {
+    pub user: Vec<u8>,
+    pub created: i64,
+    pub until: i64,
+    pub sold: bool,
+    pub bought: usize,
+    pub order: Option<Vec<u8>>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Naive {
+    pub areas: Vec<Area>,
+    pub seats_per_user: usize,
+    pub holds_per_user: usize,
+    pub max_hold: i64,
+    pub claims: BTreeMap<Vec<u8>, Claim>,
+    turns: HashMap<(Option<String>, usize), u64>,
+    turn: u64,
+}
+
+/// Area, row, position.
+type Place = (usize, usize, usize);
+
+#[derive(Clone, Debug)]
+pub struct Wish {
+    pub count: usize,
+    pub tier: Option<String>,
+    pub areas: Vec<String>,
+    pub adjacent: Adjacent,
+    pub orphans: Orphans,
+    pub flags: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Seats(Vec<String>),
+    TooFew,
+    NotAdjacent,
+}
+
+impl Naive {
+    pub fn new(plan: &Plan) -> Self {
+        let areas = plan.areas.iter().map(|area| {
+            let mut rows: Vec<_> = area.rows.iter().collect();
+            rows.sort_by_key(|row| row.rank);
+            let rows = rows.into_iter().map(|row| {
+                let PlanSeats::List(seats) = &row.seats else { panic!("the generator writes lists") };
+                let seats = seats.iter().map(|seat| {
+                    seat.as_ref().map(|seat| Seat {
+                        id: format!("{}-{}-{}", area.id, row.label, seat.label),
+                        tier: seat.tier.clone().or(row.tier.clone()).unwrap(),
+                        flags: seat.flags.clone(),
+                        state: State::Free,
+                    })
+                });
+                seats.collect()
+            });
+            Area { id: area.id.clone(), priority: area.priority, rule: area.rule, rows: rows.collect() }
+        });
+        Self {
+            areas: areas.collect(),
+            seats_per_user: plan.limits.seats_per_user as usize,
+            holds_per_user: plan.limits.holds_per_user as usize,
+            max_hold: plan.limits.max_hold_ms.into(),
+            claims: BTreeMap::new(),
+            turns: HashMap::new(),
+            turn: 0,
+        }
+    }
+
+    pub fn places(&self) -> impl Iterator<Item = Place> {
+        self.areas.iter().enumerate().flat_map(|(a, area)| {
+            area.rows.iter().enumerate().flat_map(move |(r, row)| {
+                (0..row.len()).filter(move |&p| row[p].is_some()).map(move |p| (a, r, p))
+            })
+        })
+    }
+
+    pub fn seat(&self, (a, r, p): Place) -> &Seat {
+        self.areas[a].rows[r][p].as_ref().unwrap()
+    }
+
+    pub fn by_id(&mut self, id: &str) -> &mut Seat {
+        let place = self.places().find(|&place| self.seat(place).id == id).unwrap();
+        self.areas[place.0].rows[place.1][place.2].as_mut().unwrap()
+    }
+
+    pub fn ids(&self) -> Vec<String> {
+        self.places().map(|place| self.seat(place).id.clone()).collect()
+    }
+
+    pub fn seats_of(&self, token: &[u8]) -> Vec<String> {
+        let has = |seat: &Seat| matches!(&seat.state, State::Held(t) | State::Sold(t, _) if t == token);
+        self.places().map(|place| self.seat(place)).filter(|seat| has(seat)).map(|seat| seat.id.clone()).collect()
+    }
+
+    pub fn user_seats(&self, user: &[u8]) -> usize {
+        let tokens = self.claims.iter().filter(|(_, claim)| claim.user == user);
+        tokens.map(|(token, _)| self.seats_of(token).len()).sum()
+    }
+
+    pub fn user_holds(&self, user: &[u8]) -> usize {
+        self.claims.values().filter(|claim| claim.user == user && !claim.sold).count()
+    }
+
+    pub fn expire(&mut self, now: i64) {
+        let due: Vec<Vec<u8>> =
+            self.claims.iter().filter(|(_, c)| !c.sold && c.until <= now).map(|(token, _)| token.clone()).collect();
+        for token in due {
+            self.free_claim(&token);
+        }
+    }
+
+    pub fn free_claim(&mut self, token: &[u8]) {
+        for id in self.seats_of(token) {
+            self.by_id(&id).state = State::Free;
+        }
+        self.claims.remove(token);
+    }
+
+    pub fn forget_empty(&mut self) {
+        let empty: Vec<Vec<u8>> =
+            self.claims.keys().filter(|token| self.seats_of(token).is_empty()).cloned().collect();
+        for token in empty {
+            self.claims.remove(&token);
+        }
+    }
+
+    /// Grants a wish: seats change hands, and somebody's turn is over.
+    pub fn grant(&mut self, wish: &Wish, user: &[u8], token: &[u8], now: i64, until: i64, replace: Option<(&[u8], bool)>) -> Outcome {
+        let outcome = self.search(wish, replace);
+        if let Outcome::Seats(ids) = &outcome {
+            if let Some((old, _)) = replace {
+                self.free_claim(old);
+            }
+            self.take(ids, user, token, now, until);
+            let areas: BTreeSet<usize> =
+                self.places().filter(|&place| ids.contains(&self.seat(place).id)).map(|place| place.0).collect();
+            if areas.len() == 1 {
+                self.turn += 1;
+                self.turns.insert((wish.tier.clone(), *areas.first().unwrap()), self.turn);
+            }
+        }
+        outcome
+    }
+
+    pub fn take(&mut self, ids: &[String], user: &[u8], token: &[u8], now: i64, until: i64) {
+        for id in ids {
+            self.by_id(id).state = State::Held(token.to_vec());
+        }
+        let claim = Claim { user: user.to_vec(), created: now, until, sold: false, bought: 0, order: None };
+        self.claims.insert(token.to_vec(), claim);
+    }
+
+    fn search(&self, wish: &Wish, replace: Option<(&[u8], bool)>) -> Outcome {
+        let look = Look { show: self, wish, replace };
+        let all: usize = (0..self.areas.len()).map(|area| look.free_in(area)).sum();
+        if all < wish.count {
+            return Outcome::TooFew;
+        }
+        let seats = match wish.adjacent {
+            Adjacent::Ignore => Some(look.in_seat_order()),
+            Adjacent::Prefer if wish.orphans == Orphans::Forbid => look.together(),
+            Adjacent::Prefer => look.together().or_else(|| Some(look.scattered())),
+            Adjacent::Require => look.together(),
+            Adjacent::Area => look.area_first(),
+        };
+        match seats {
+            None => Outcome::NotAdjacent,
+            Some(mut places) => {
+                places.sort_unstable();
+                Outcome::Seats(places.into_iter().map(|place| self.seat(place).id.clone()).collect())
+            }
+        }
+    }
+}
+
+struct Look<'a> {
+    show: &'a Naive,
+    wish: &'a Wish,
+    replace: Option<(&'a [u8], bool)>,
+}
+
+impl Look<'_> {
+    fn wanted(&self, (a, r, p): Place) -> Option<&Seat> {
+        let seat = self.show.areas[a].rows[r].get(p)?.as_ref()?;
+        let tier = self.wish.tier.as_ref().is_none_or(|tier| *tier == seat.tier);
+        let area = self.wish.areas.is_empty() || self.wish.areas.contains(&self.show.areas[a].id);
+        let flags = seat.flags.iter().all(|flag| self.wish.flags.contains(flag));
+        (tier && area && flags).then_some(seat)
+    }
+
+    fn is_replaced(&self, seat: &Seat) -> bool {
+        self.replace.is_some_and(|(token, _)| seat.state == State::Held(token.to_vec()))
+    }
+
+    /// Free, or as if it were.
+    fn free(&self, place: Place) -> bool {
+        self.wanted(place).is_some_and(|seat| seat.state == State::Free || self.is_replaced(seat))
+    }
+
+    fn takeable(&self, place: Place) -> bool {
+        self.free(place)
+            && self.wanted(place).is_some_and(|seat| {
+                !self.is_replaced(seat) || self.replace.is_some_and(|(_, other)| !other)
+            })
+    }
+
+    fn free_in(&self, area: usize) -> usize {
+        self.show.places().filter(|&place| place.0 == area && self.takeable(place)).count()
+    }
+
+    fn tier(&self, place: Place) -> &str {
+        &self.show.seat(place).tier
+    }
+
+    fn is_window(&self, (a, r, s): Place, n: usize) -> bool {
+        (s..s + n).all(|p| self.takeable((a, r, p)) && self.tier((a, r, p)) == self.tier((a, r, s)))
+    }
+
+    fn strands(&self, (a, r, s): Place, n: usize) -> bool {
+        let tier = self.tier((a, r, s)).to_owned();
+        let same = |p: usize| self.free((a, r, p)) && self.tier((a, r, p)) == tier;
+        let left = (0..s).rev().take_while(|&p| same(p)).count();
+        let right = (s + n..).take_while(|&p| same(p)).count();
+        left == 1 || right == 1
+    }
+
+    fn key(&self, (a, r, s): Place, n: usize) -> (usize, usize) {
+        let row = self.show.areas[a].rows[r].len();
+        match self.show.areas[a].rule {
+            Rule::Ltr => (s, 0),
+            Rule::Rtl => (row - s, 0),
+            Rule::Center => ((2 * s + n).abs_diff(row), s),
+        }
+    }
+
+    fn best_run(&self, area: usize, clean: bool) -> Option<Vec<Place>> {
+        let n = self.wish.count;
+        (0..self.show.areas[area].rows.len()).find_map(|r| {
+            let row = self.show.areas[area].rows[r].len();
+            let windows = (0..row).map(|s| (area, r, s)).filter(|&w| self.is_window(w, n));
+            let best = windows.filter(|&w| !clean || !self.strands(w, n)).min_by_key(|&w| self.key(w, n))?;
+            Some((best.2..best.2 + n).map(|p| (area, r, p)).collect())
+        })
+    }
+
+    fn has_run(&self, area: usize) -> bool {
+        self.best_run(area, self.wish.orphans == Orphans::Forbid).is_some()
+    }
+
+    fn seat_area(&self, area: usize) -> Option<Vec<Place>> {
+        match self.wish.orphans {
+            Orphans::Avoid => self.best_run(area, true).or_else(|| self.best_run(area, false)),
+            Orphans::Allow => self.best_run(area, false),
+            Orphans::Forbid => self.best_run(area, true),
+        }
+    }
+
+    /// Areas by level, each level in plan order.
+    fn levels(&self) -> Vec<Vec<usize>> {
+        let mut levels: BTreeMap<i32, Vec<usize>> = BTreeMap::new();
+        for (number, area) in self.show.areas.iter().enumerate() {
+            levels.entry(area.priority).or_default().push(number);
+        }
+        levels.into_values().collect()
+    }
+
+    fn whose_turn(&self, level: &[usize], can: impl Fn(usize) -> bool) -> Option<usize> {
+        let last = |area: usize| self.show.turns.get(&(self.wish.tier.clone(), area)).copied().unwrap_or(0);
+        level.iter().copied().filter(|&area| can(area)).min_by_key(|&area| (last(area), area))
+    }
+
+    fn together(&self) -> Option<Vec<Place>> {
+        let level = self.levels().into_iter().find(|level| level.iter().any(|&area| self.has_run(area)))?;
+        self.seat_area(self.whose_turn(&level, |area| self.has_run(area))?)
+    }
+
+    fn area_first(&self) -> Option<Vec<Place>> {
+        let n = self.wish.count;
+        let scatter = self.wish.orphans != Orphans::Forbid;
+        let level = self.levels().into_iter().find(|level| level.iter().any(|&area| self.free_in(area) >= n));
+        let Some(level) = level else { return scatter.then(|| self.over_areas()) };
+        if let Some(area) = self.whose_turn(&level, |area| self.has_run(area)) {
+            return self.seat_area(area);
+        }
+        let area = self.whose_turn(&level, |area| self.free_in(area) >= n).unwrap();
+        scatter.then(|| self.fewest_groups(area, n))
+    }
+
+    fn scattered(&self) -> Vec<Place> {
+        let n = self.wish.count;
+        for level in self.levels() {
+            if let Some(area) = self.whose_turn(&level, |area| self.free_in(area) >= n) {
+                return self.fewest_groups(area, n);
+            }
+        }
+        self.over_areas()
+    }
+
+    fn over_areas(&self) -> Vec<Place> {
+        let mut seats = Vec::new();
+        for area in self.levels().into_iter().flatten() {
+            let missing = self.wish.count - seats.len();
+            let free = self.free_in(area);
+            seats.extend(self.fewest_groups(area, missing.min(free)));
+        }
+        seats
+    }
+
+    fn fewest_groups(&self, area: usize, count: usize) -> Vec<Place> {
+        let mut runs: Vec<(Place, usize)> = Vec::new();
+        for (r, row) in self.show.areas[area].rows.iter().enumerate() {
+            let mut s = 0;
+            while s < row.len() {
+                let n = (1..=row.len() - s).take_while(|&n| self.is_window((area, r, s), n)).last().unwrap_or(0);
+                if n > 0 {
+                    runs.push(((area, r, s), n));
+                }
+                s += n.max(1);
+            }
+        }
+        runs.sort_by_key(|&(run, n)| (std::cmp::Reverse(n), run.1, self.key(run, n)));
+        let mut seats = Vec::new();
+        for ((a, r, s), n) in runs {
+            let size = n.min(count - seats.len());
+            if size > 0 {
+                let best = (s..=s + n - size).map(|s| (a, r, s)).min_by_key(|&w| self.key(w, size)).unwrap();
+                seats.extend((best.2..best.2 + size).map(|p| (a, r, p)));
+            }
+        }
+        seats
+    }
+
+    fn in_seat_order(&self) -> Vec<Place> {
+        let mut places = Vec::new();
+        for area in self.levels().into_iter().flatten() {
+            let mut here: Vec<Place> = self.show.places().filter(|&p| p.0 == area && self.takeable(p)).collect();
+            here.sort_by_key(|&place| (place.1, self.key(place, 1)));
+            places.extend(here);
+        }
+        places.truncate(self.wish.count);
+        places
+    }
+}

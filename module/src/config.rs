@@ -1,0 +1,61 @@
+//! `CONFIG GET/SET allot.*`: limits and defaults of this server, also taken as `loadmodule` arguments.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+/// One number that the operator may set.
+pub(crate) struct Setting {
+    /// Its name behind `allot.`.
+    pub(crate) name: &'static std::ffi::CStr,
+    pub(crate) default: i64,
+    pub(crate) min: i64,
+    pub(crate) max: i64,
+    value: AtomicI64,
+}
+
+impl Setting {
+    const fn new(name: &'static std::ffi::CStr, default: i64, min: i64, max: i64) -> Self {
+        Self { name, default, min, max, value: AtomicI64::new(default) }
+    }
+
+    pub(crate) fn get(&self) -> i64 {
+        self.value.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set(&self, value: i64) {
+        self.value.store(value.clamp(self.min, self.max), Ordering::Relaxed);
+    }
+}
+
+/// The most seats that one `SEAT.HOLD` or `SEAT.PICK` may ask for.
+pub(crate) static SEAT_MAX_COUNT: Setting = Setting::new(c"seat-max-count", 100, 1, 100);
+/// The longest life that a hold may be given at once, whatever its show allows; in milliseconds.
+pub(crate) static SEAT_MAX_TTL: Setting =
+    Setting::new(c"seat-max-ttl", allot_core::seat::decide::MAX_TTL, 1, allot_core::seat::decide::MAX_TTL);
+/// How many due things of one key a run of the timer sees to before other clients have their turn.
+pub(crate) static TIMER_SLICE: Setting = Setting::new(c"timer-slice", 500, 1, 100_000);
+
+/// All settings, in the order of `CONFIG GET allot.*`.
+pub(crate) static SETTINGS: [&Setting; 3] = [&SEAT_MAX_COUNT, &SEAT_MAX_TTL, &TIMER_SLICE];
+
+/// Takes the arguments of `loadmodule`: name and value by turns.
+pub(crate) fn set_defaults(arguments: &[&[u8]]) -> Result<(), String> {
+    for pair in arguments.chunks(2) {
+        let (name, value) = match *pair {
+            [name, value] => (String::from_utf8_lossy(name), value),
+            _ => return Err("names and values come by turns, and the last value is missing".into()),
+        };
+        let bare = name.strip_prefix("allot.").unwrap_or(&name);
+        let Some(setting) = SETTINGS.iter().find(|setting| setting.name.to_bytes() == bare.as_bytes()) else {
+            let known: Vec<_> = SETTINGS.iter().map(|setting| setting.name.to_string_lossy()).collect();
+            return Err(format!("there is no setting '{bare}'; there are: {}", known.join(", ")));
+        };
+        let value = std::str::from_utf8(value).ok().and_then(|value| value.parse::<i64>().ok());
+        match value.filter(|value| (setting.min..=setting.max).contains(value)) {
+            Some(value) => setting.set(value),
+            None => {
+                return Err(format!("'{bare}' takes a whole number from {} to {}", setting.min, setting.max));
+            }
+        }
+    }
+    Ok(())
+}

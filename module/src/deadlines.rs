@@ -1,0 +1,141 @@
+//! The timer: what is due happens within 100 ms though nobody calls.
+//!
+//! A key's deadlines are part of its value. The timer knows only when to look at which name; it looks by name,
+//! checks what it finds, and forgets what is gone or was named anew. Nothing here is saved or replicated: it is
+//! filled again as keys are loaded, written, copied and renamed.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
+use crate::config;
+use crate::family::{self, Family};
+use crate::sys::register::Timer;
+use crate::sys::value::Value;
+use crate::sys::{Context, KeyName, OwnedString};
+
+/// How long a replica, or a server that must not replicate, waits before it looks again.
+const WAIT_MS: i64 = 25;
+
+/// The most keys that one run of the timer looks at; what is left comes with the next, a millisecond later.
+const KEYS_PER_TICK: usize = 64;
+
+/// What a family does for one of its keys.
+#[derive(Clone, Copy)]
+struct Work {
+    tick: fn(Context<'_>, KeyName<'_>, i64, usize) -> Option<i64>,
+    put_off: fn(Context<'_>, KeyName<'_>, i64, i64) -> Option<i64>,
+}
+
+/// A key that is to be looked at.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Entry {
+    due: i64,
+    db: i32,
+    name: Box<[u8]>,
+    /// Place in `works`.
+    work: usize,
+}
+
+#[derive(Default)]
+struct Registry {
+    entries: BTreeSet<Entry>,
+    works: Vec<Work>,
+    timer: Option<(i64, Timer)>,
+}
+
+thread_local! {
+    // The server's thread is the only one that touches it.
+    static REGISTRY: RefCell<Registry> = RefCell::default();
+}
+
+/// Registers a family with the timer; once, at load. Its number.
+fn work_of<F: Family>(registry: &mut Registry) -> usize {
+    let work = Work { tick: family::tick::<F>, put_off: family::put_off::<F> };
+    let known = registry.works.iter().position(|known| std::ptr::fn_addr_eq(known.tick, work.tick));
+    known.unwrap_or_else(|| {
+        registry.works.push(work);
+        registry.works.len() - 1
+    })
+}
+
+/// Has the timer look at a key when its next deadline comes.
+pub(crate) fn watch<F: Family>(value: &mut Value<F>, db: i32, name: &[u8]) {
+    let due = family::wake_at(&value.state);
+    if due >= value.watched {
+        return;
+    }
+    value.watched = due;
+    REGISTRY.with_borrow_mut(|registry| {
+        let work = work_of::<F>(registry);
+        registry.entries.insert(Entry { due, db, name: name.into(), work });
+        registry.arm();
+    });
+}
+
+/// Number of keys that wait for the timer.
+pub(crate) fn waiting() -> usize {
+    REGISTRY.with_borrow(|registry| registry.entries.len())
+}
+
+/// Two databases changed places, and their keys with them.
+pub(crate) fn swapped(first: i32, second: i32) {
+    REGISTRY.with_borrow_mut(|registry| {
+        for mut entry in std::mem::take(&mut registry.entries) {
+            if entry.db == first {
+                entry.db = second;
+            } else if entry.db == second {
+                entry.db = first;
+            }
+            registry.entries.insert(entry);
+        }
+    });
+}
+
+/// What the timer runs.
+pub(crate) fn run(ctx: Context<'_>) {
+    let now = ctx.clock();
+    let due = REGISTRY.with_borrow_mut(|registry| {
+        if let Some((_, timer)) = registry.timer.take() {
+            timer.rang();
+        }
+        let later =
+            registry.entries.split_off(&Entry { due: now + 1, db: i32::MIN, name: Box::default(), work: 0 });
+        let mut due = std::mem::replace(&mut registry.entries, later);
+        if let Some(beyond) = due.iter().nth(KEYS_PER_TICK).cloned() {
+            registry.entries.append(&mut due.split_off(&beyond));
+        }
+        let works = registry.works.clone();
+        due.into_iter()
+            .filter_map(|entry| works.get(entry.work).map(|&work| (entry, work)))
+            .collect::<Vec<_>>()
+    });
+    let waits = !ctx.is_master() || ctx.must_not_replicate();
+    let slice = config::TIMER_SLICE.get() as usize;
+    for (mut entry, work) in due {
+        if !ctx.select_db(entry.db) {
+            continue;
+        }
+        let name = OwnedString::new(&entry.name);
+        let next = if waits {
+            (work.put_off)(ctx, name.name(), entry.due, now + WAIT_MS)
+        } else {
+            (work.tick)(ctx, name.name(), entry.due, slice)
+        };
+        if let Some(next) = next {
+            entry.due = next;
+            REGISTRY.with_borrow_mut(|registry| registry.entries.insert(entry));
+        }
+    }
+    REGISTRY.with_borrow_mut(Registry::arm);
+}
+
+impl Registry {
+    /// Sets the server's timer to the earliest entry.
+    fn arm(&mut self) {
+        let Some(due) = self.entries.first().map(|entry| entry.due) else { return };
+        match &self.timer {
+            Some((at, _)) if *at <= due => {}
+            _ => self.timer = Some((due, Timer::at(due))),
+        }
+    }
+}

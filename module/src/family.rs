@@ -1,0 +1,321 @@
+//! What every family of commands is to the module: a deterministic state machine behind a key. The steps that
+//! all of them share are here, once: find the value, apply what is due, decide, apply, replicate, publish.
+
+use allot_core::shared::codec::{Damaged, Writer};
+use allot_core::shared::outbox::Outbox;
+use allot_core::shared::refusal::{Code, Refusal};
+use redis_module::raw::RedisModuleType;
+use smallvec::SmallVec;
+use std::cell::Cell;
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicI64, AtomicPtr};
+
+use crate::deadlines;
+use crate::outbox;
+use crate::sys::context::{Key, Mode};
+use crate::sys::value::{Found, Value};
+use crate::sys::{Context, KeyName};
+
+/// A deadline that never comes.
+pub(crate) const NEVER: i64 = i64::MAX;
+
+/// First byte of an internal command's payload that is a snapshot, and no list of events.
+const SNAPSHOT: u8 = 0;
+
+/// A family's state machine, as the shared parts see it.
+pub(crate) trait Family: Clone + Send + Sized + 'static {
+    /// What happens to a state.
+    type Event;
+    /// Name of the value type, nine characters.
+    const TYPE: &'static CStr;
+    /// Version of the encoding of a value.
+    const ENCODING: i32;
+    /// The internal command that carries events to replicas and the AOF.
+    const APPLY: &'static CStr;
+
+    fn type_slot() -> &'static AtomicPtr<RedisModuleType>;
+    /// Sum of `gauge` over all keys of this process.
+    fn gauge_sum() -> &'static AtomicI64;
+    /// What of this state is counted in `INFO`: its live holds, leases and the like.
+    fn gauge(&self) -> i64;
+
+    fn decode(bytes: &[u8]) -> Result<Self, Damaged>;
+    fn encode(&self) -> Vec<u8>;
+    fn allocated(&self) -> usize;
+    fn free_effort(&self) -> usize;
+
+    /// *Now* of this key: the greater of the clock and the last time applied.
+    fn now(&self, clock: i64) -> i64;
+    /// When something is due that nobody asks for.
+    fn next_due(&self) -> Option<i64>;
+    /// What is due, at most `limit` events.
+    fn due(&self, now: i64, limit: usize) -> SmallVec<[Self::Event; 1]>;
+
+    /// The state that the first event of a key makes; `None` for any other event.
+    fn open(event: &Self::Event, at: i64) -> Option<Result<Self, Refusal>>;
+    fn admits(&self, event: &Self::Event) -> Result<(), Damaged>;
+    fn apply(&mut self, at: i64, event: &Self::Event);
+
+    fn encode_event(event: &Self::Event, out: &mut Writer);
+    fn decode_events(payload: &[u8]) -> Result<SmallVec<[Self::Event; 1]>, Damaged>;
+    /// Counts the event in `INFO`; its notification, if it has one.
+    fn announce(event: &Self::Event) -> Option<&'static CStr>;
+
+    fn outbox(&self) -> &Outbox;
+    /// How many entries the stream beside the key keeps.
+    fn stream_length(&self, stream: &[u8]) -> u32;
+    /// The event that messages are in their streams.
+    fn flushed(count: u32, last_id: (u64, u64)) -> Self::Event;
+}
+
+/// When the timer must look at a key: for its earliest deadline, or to try its outbox again.
+pub(crate) fn wake_at<F: Family>(state: &F) -> i64 {
+    let due = state.next_due().unwrap_or(NEVER);
+    if state.outbox().is_empty() { due } else { due.min(state.now(0) + outbox::RETRY_MS) }
+}
+
+/// A refusal because the key holds something else.
+pub(crate) fn wrong_type() -> Refusal {
+    Refusal::new(Code::WrongType, "Operation against a key holding the wrong kind of value")
+}
+
+/// A refusal because there is no key.
+pub(crate) fn no_key(name: KeyName<'_>) -> Refusal {
+    let name = allot_core::shared::text::quoted(name.as_bytes());
+    Refusal::new(Code::NoKey, format!("there is no key {name}"))
+}
+
+/// The payload of an internal command that makes a whole state.
+pub(crate) fn snapshot_payload<F: Family>(state: &F) -> Vec<u8> {
+    let mut payload = vec![SNAPSHOT];
+    payload.extend_from_slice(&state.encode());
+    payload
+}
+
+/// Reads a state without changing it.
+pub(crate) fn read<F: Family, T>(
+    ctx: Context<'_>,
+    name: KeyName<'_>,
+    look: impl FnOnce(&F, i64) -> Result<T, Refusal>,
+) -> Result<T, Refusal> {
+    let key = ctx.open(name, Mode::Read);
+    match key.value::<F>() {
+        Found::Nothing => Err(no_key(name)),
+        Found::OtherType => Err(wrong_type()),
+        Found::Value(value) => {
+            // On a replica nothing is due before its master says so.
+            let now = value.state.now(if ctx.is_master() { ctx.clock() } else { 0 });
+            look(&value.state, now)
+        }
+    }
+}
+
+thread_local! {
+    /// The buffer in which payloads are written, kept from step to step.
+    static PAYLOAD: Cell<Writer> = const { Cell::new(Writer { bytes: Vec::new() }) };
+}
+
+/// One step of a state: events applied at one time, and then told to everybody at once.
+pub(crate) struct Step<'c, 'k, F: Family> {
+    ctx: Context<'c>,
+    name: KeyName<'k>,
+    value: &'k mut Value<F>,
+    now: i64,
+    payload: Writer,
+    notices: SmallVec<[&'static CStr; 4]>,
+}
+
+impl<'c, 'k, F: Family> Step<'c, 'k, F> {
+    fn begin(ctx: Context<'c>, name: KeyName<'k>, value: &'k mut Value<F>) -> Self {
+        let now = value.state.now(ctx.clock());
+        let mut payload = PAYLOAD.take();
+        payload.bytes.clear();
+        Self { ctx, name, value, now, payload, notices: SmallVec::new() }
+    }
+
+    /// The state as it stands in this step.
+    pub(crate) fn state(&self) -> &F {
+        &self.value.state
+    }
+
+    /// The state, for preparing what is no part of it.
+    pub(crate) fn state_mut(&mut self) -> &mut F {
+        &mut self.value.state
+    }
+
+    /// The time of this step.
+    pub(crate) fn now(&self) -> i64 {
+        self.now
+    }
+
+    /// Applies an event.
+    pub(crate) fn apply(&mut self, event: &F::Event) {
+        self.value.state.apply(self.now, event);
+        self.write(event);
+    }
+
+    /// Writes down an event that was applied.
+    fn write(&mut self, event: &F::Event) {
+        if self.payload.bytes.is_empty() {
+            self.payload.unsigned(1);
+            self.payload.signed(self.now);
+        }
+        F::encode_event(event, &mut self.payload);
+        self.notices.extend(F::announce(event));
+    }
+
+    /// Applies what is due, at most `limit` events.
+    fn apply_due(&mut self, limit: usize) {
+        for event in self.value.state.due(self.now, limit) {
+            self.apply(&event);
+        }
+    }
+
+    /// Replicates, notifies, sends the outbox, and sees to the next deadline.
+    fn finish(mut self) {
+        if !self.value.state.outbox().is_empty()
+            && let Some(flushed) = outbox::flush(self.ctx, self.name, &self.value.state, self.now)
+        {
+            self.apply(&flushed);
+        }
+        if !self.payload.bytes.is_empty() {
+            self.ctx.replicate_payload(F::APPLY, self.name, &self.payload.bytes);
+            self.ctx.signal_modified(self.name);
+            for notice in &self.notices {
+                self.ctx.notify(notice, self.name);
+            }
+            self.value.recount();
+        }
+        if wake_at(&self.value.state) < self.value.watched {
+            deadlines::watch(self.value, self.ctx.selected_db(), self.name.as_bytes());
+        }
+        PAYLOAD.set(self.payload);
+    }
+}
+
+/// Changes a state: applies what is due, then what `decide` does with the step. What was due stays done where
+/// `decide` refuses.
+pub(crate) fn change<F: Family, T>(
+    ctx: Context<'_>,
+    name: KeyName<'_>,
+    decide: impl FnOnce(&mut Step<'_, '_, F>) -> Result<T, Refusal>,
+) -> Result<T, Refusal> {
+    let key = ctx.open(name, Mode::Write);
+    match key.value::<F>() {
+        Found::Nothing => Err(no_key(name)),
+        Found::OtherType => Err(wrong_type()),
+        Found::Value(value) => {
+            let mut step = Step::begin(ctx, name, value);
+            step.apply_due(usize::MAX);
+            let decided = decide(&mut step);
+            step.finish();
+            decided
+        }
+    }
+}
+
+/// Makes a key by its first event.
+pub(crate) fn create<F: Family>(
+    ctx: Context<'_>,
+    name: KeyName<'_>,
+    event: &F::Event,
+) -> Result<(), Refusal> {
+    let key = ctx.open(name, Mode::Write);
+    let now = ctx.clock();
+    let Some(opened) = F::open(event, now) else {
+        return Err(Refusal::new(Code::Err, "internal: this event opens nothing"));
+    };
+    let state = opened?;
+    if !key.store(Value::new(state)) {
+        return Err(Refusal::new(Code::Err, "internal: the key could not be made"));
+    }
+    if let Found::Value(value) = key.value::<F>() {
+        let mut step = Step::begin(ctx, name, value);
+        step.write(event);
+        step.finish();
+    }
+    Ok(())
+}
+
+/// What the timer does for a key: applies at most `slice` of what is due. The next deadline, if there is one.
+pub(crate) fn tick<F: Family>(ctx: Context<'_>, name: KeyName<'_>, due: i64, slice: usize) -> Option<i64> {
+    let key = ctx.open(name, Mode::Write);
+    let Found::Value(value) = key.value::<F>() else { return None };
+    // The key was watched anew for another time, or is another key by now.
+    if value.watched != due {
+        return None;
+    }
+    value.watched = NEVER;
+    let mut step = Step::begin(ctx, name, value);
+    step.apply_due(slice);
+    // `finish` must not watch the key: its next deadline is what we return.
+    step.value.watched = i64::MIN;
+    step.finish();
+    let Found::Value(value) = key.value::<F>() else { return None };
+    value.watched = wake_at(&value.state);
+    (value.watched != NEVER).then_some(value.watched)
+}
+
+/// Puts off what the timer would do for a key, on a server that may not do it now.
+pub(crate) fn put_off<F: Family>(ctx: Context<'_>, name: KeyName<'_>, due: i64, until: i64) -> Option<i64> {
+    let key = ctx.open(name, Mode::Read);
+    let Found::Value(value) = key.value::<F>() else { return None };
+    if value.watched != due {
+        return None;
+    }
+    value.watched = until;
+    Some(until)
+}
+
+/// The internal command: applies the events of a master or an AOF file, without a clock and without limits.
+pub(crate) fn obey<F: Family>(ctx: Context<'_>, name: KeyName<'_>, payload: &[u8]) -> Result<(), Refusal> {
+    if !ctx.obeys() {
+        return Err(Refusal::new(
+            Code::Err,
+            "this command carries what a master decided; it is not for clients",
+        ));
+    }
+    let damaged = |damaged: Damaged| {
+        let name = allot_core::shared::text::quoted(name.as_bytes());
+        Refusal::new(Code::Err, format!("key {name} differs from its master's: {damaged}"))
+    };
+    let key = ctx.open(name, Mode::Write);
+    if let Some((&SNAPSHOT, snapshot)) = payload.split_first() {
+        let state = F::decode(snapshot).map_err(damaged)?;
+        if key.exists() {
+            key.delete();
+        }
+        key.store(Value::new(state));
+    } else {
+        obey_events::<F>(&key, payload).map_err(damaged)?;
+    }
+    if let Found::Value(value) = key.value::<F>() {
+        value.recount();
+        deadlines::watch(value, ctx.selected_db(), name.as_bytes());
+    }
+    ctx.replicate_verbatim();
+    Ok(())
+}
+
+fn obey_events<F: Family>(key: &Key<'_>, payload: &[u8]) -> Result<(), Damaged> {
+    let mut reader = allot_core::shared::codec::Reader::new(payload);
+    if reader.unsigned()? != 1 {
+        return Err(Damaged("the version of the payload is unknown"));
+    }
+    let at = reader.signed()?;
+    let mut events = F::decode_events(reader.rest())?.into_iter();
+    if !key.exists() {
+        let first = events.next().ok_or(Damaged("there is no event"))?;
+        let opened = F::open(&first, at).ok_or(Damaged("there is no such key"))?;
+        let state = opened.map_err(|_| Damaged("the first event opens nothing"))?;
+        key.store(Value::new(state));
+        F::announce(&first);
+    }
+    let Found::Value(value) = key.value::<F>() else { return Err(Damaged("the key holds another type")) };
+    for event in events {
+        value.state.admits(&event)?;
+        value.state.apply(at, &event);
+        F::announce(&event);
+    }
+    Ok(())
+}

@@ -1,0 +1,537 @@
+//! The `SEAT.*` commands: arguments in, the state machine asked, replies out.
+
+use allot_core::seat::plan::{self, Plan};
+use allot_core::seat::read::SeatRecord;
+use allot_core::seat::request::{Adjacent, Hold, Orphans, Pick, Replace, Request, TokenChoice};
+use allot_core::seat::venue::Seat;
+use allot_core::seat::{Event, HoldRecord, Reply, Show, decide};
+use allot_core::shared::refusal::{Code, Refusal};
+use allot_core::shared::text::quoted;
+
+use crate::command::{Call, is, not_one_of, unknown};
+use crate::family::{self, Step, change, read};
+use crate::sys::context::Mode;
+use crate::sys::value::Found;
+use crate::sys::{Context, KeyName};
+use crate::{config, info, token};
+
+type Done = Result<(), Refusal>;
+
+/// Decides a request and applies what comes of it; the reply is true then.
+fn request(ctx: Context<'_>, name: KeyName<'_>, request: &Request<'_>) -> Result<Reply, Refusal> {
+    let outcome = change::<Show, _>(ctx, name, |step| {
+        let decision = decide(step.state(), step.now(), request)?;
+        for event in &decision.events {
+            step.apply(event);
+        }
+        Ok(decision.reply)
+    });
+    if outcome.is_err() {
+        info::SEAT_REFUSED.add(1);
+    }
+    outcome
+}
+
+fn answer(call: &Call<'_>, request_: &Request<'_>) -> Done {
+    match request(call.ctx, call.key()?, request_)? {
+        Reply::Ok => call.ctx.reply_ok(),
+        Reply::None => call.ctx.reply_nothing(),
+        Reply::Integer(value) => call.ctx.reply_integer(value),
+        Reply::Hold(_) => {}
+    }
+    Ok(())
+}
+
+// Writing.
+
+/// `SEAT.CREATE key plan`
+pub(super) fn create(call: &Call<'_>) -> Done {
+    let mut arguments = call.arguments(2);
+    let json = arguments.any()?;
+    arguments.finish()?;
+    let plan: Plan = plan::parse(json)?;
+    // Built here to be checked and brought into its normal form, which is what is replicated.
+    let wanted = Show::new(&plan, 0)?;
+    let name = call.key()?;
+    check_stream(call.ctx, name, plan.events)?;
+    let normal = wanted.plan_json();
+    let existing = match call.ctx.open(name, Mode::Read).value::<Show>() {
+        Found::Nothing => None,
+        Found::OtherType => return Err(family::wrong_type()),
+        Found::Value(value) => Some(value.state.plan_json()),
+    };
+    match existing {
+        None => family::create::<Show>(call.ctx, name, &Event::Created { plan: normal })?,
+        Some(existing) if existing == normal => {}
+        Some(_) => {
+            let text = format!("there is a show with another plan at {}", quoted(name.as_bytes()));
+            return Err(Refusal::new(Code::Exists, text));
+        }
+    }
+    call.ctx.reply_ok();
+    Ok(())
+}
+
+/// `SEAT.ALTER key plan-part`
+pub(super) fn alter(call: &Call<'_>) -> Done {
+    let mut arguments = call.arguments(2);
+    let part: plan::PlanPart = plan::parse(arguments.any()?)?;
+    arguments.finish()?;
+    check_stream(call.ctx, call.key()?, part.events.unwrap_or(0))?;
+    answer(call, &Request::Alter(part))
+}
+
+/// In a cluster the stream beside a key belongs to its slot only by a hash tag.
+fn check_stream(ctx: Context<'_>, name: KeyName<'_>, events: u32) -> Done {
+    let stream = crate::outbox::stream_name(name.as_bytes(), b"evt");
+    if events > 0 && ctx.is_cluster() && ctx.slot_of(&stream) != ctx.slot_of(name.as_bytes()) {
+        let text = "plan: events: the event stream of a key in a cluster needs a hash tag in the key's name, as in '{show}:1'";
+        return Err(Refusal::new(Code::Err, text));
+    }
+    Ok(())
+}
+
+/// `SEAT.HOLD key user count TTL ms [option ...]`
+pub(super) fn hold(call: &Call<'_>) -> Done {
+    let mut arguments = call.arguments(2);
+    let made = token::make();
+    let mut hold = Hold {
+        user: arguments.identifier("user")?,
+        count: arguments.integer("count")?,
+        ttl: 0,
+        tier: None,
+        areas: Vec::new(),
+        adjacent: Adjacent::default(),
+        orphans: Orphans::default(),
+        flags: Vec::new(),
+        replace: None,
+        token: TokenChoice { token: &made, chosen: false },
+    };
+    let mut ttl = None;
+    while let Some(option) = arguments.option() {
+        if is(option, "TTL") {
+            arguments.once(0, option)?;
+            ttl = Some(arguments.integer_of(option)?);
+        } else if is(option, "TIER") {
+            arguments.once(1, option)?;
+            hold.tier = Some(arguments.identifier_of(option)?);
+        } else if is(option, "TOKEN") {
+            arguments.once(2, option)?;
+            hold.token = TokenChoice { token: arguments.identifier_of(option)?, chosen: true };
+        } else if is(option, "REPLACE") {
+            arguments.once(3, option)?;
+            let token = arguments.identifier_of(option)?;
+            hold.replace = Some(Replace { token, other: arguments.takes("OTHER") });
+        } else if is(option, "AREAS") {
+            arguments.once(4, option)?;
+            hold.areas = arguments.list(option)?;
+        } else if is(option, "FLAGS") {
+            arguments.once(5, option)?;
+            hold.flags = arguments.list(option)?;
+        } else if is(option, "ADJACENT") {
+            arguments.once(6, option)?;
+            hold.adjacent = adjacent(option, arguments.value(option)?)?;
+        } else if is(option, "ORPHANS") {
+            arguments.once(7, option)?;
+            hold.orphans = orphans(option, arguments.value(option)?)?;
+        } else {
+            return Err(unknown(option));
+        }
+    }
+    hold.ttl = time_to_live(ttl)?;
+    check_count(hold.count)?;
+    let flags = std::mem::take(&mut hold.flags);
+    let record = change::<Show, _>(call.ctx, call.key()?, |step| {
+        if !flags.is_empty() {
+            let bits = flags.iter().fold(0, |all, flag| all | step.state().venue().flag_bit(flag));
+            step.state_mut().prepare(bits);
+            hold.flags = flags;
+        }
+        grant(call.ctx, step, &Request::Hold(hold))
+    });
+    refused_or_done(record)
+}
+
+fn adjacent(option: &[u8], value: &[u8]) -> Result<Adjacent, Refusal> {
+    Ok(match value {
+        value if is(value, "PREFER") => Adjacent::Prefer,
+        value if is(value, "REQUIRE") => Adjacent::Require,
+        value if is(value, "AREA") => Adjacent::Area,
+        value if is(value, "IGNORE") => Adjacent::Ignore,
+        _ => return Err(not_one_of(option, value, "PREFER, REQUIRE, AREA or IGNORE")),
+    })
+}
+
+fn orphans(option: &[u8], value: &[u8]) -> Result<Orphans, Refusal> {
+    Ok(match value {
+        value if is(value, "AVOID") => Orphans::Avoid,
+        value if is(value, "ALLOW") => Orphans::Allow,
+        value if is(value, "FORBID") => Orphans::Forbid,
+        _ => return Err(not_one_of(option, value, "AVOID, ALLOW or FORBID")),
+    })
+}
+
+/// `SEAT.PICK key user TTL ms [TOKEN token] SEATS n seat ...`
+pub(super) fn pick(call: &Call<'_>) -> Done {
+    let mut arguments = call.arguments(2);
+    let made = token::make();
+    let mut pick = Pick {
+        user: arguments.identifier("user")?,
+        ttl: 0,
+        token: TokenChoice { token: &made, chosen: false },
+        seats: Vec::new(),
+    };
+    let mut ttl = None;
+    while let Some(option) = arguments.option() {
+        if is(option, "TTL") {
+            arguments.once(0, option)?;
+            ttl = Some(arguments.integer_of(option)?);
+        } else if is(option, "TOKEN") {
+            arguments.once(1, option)?;
+            pick.token = TokenChoice { token: arguments.identifier_of(option)?, chosen: true };
+        } else if is(option, "SEATS") {
+            arguments.once(2, option)?;
+            pick.seats = arguments.list(option)?;
+        } else {
+            return Err(unknown(option));
+        }
+    }
+    pick.ttl = time_to_live(ttl)?;
+    if pick.seats.is_empty() {
+        return Err(Refusal::new(Code::Err, "SEATS is missing: name the seats to pick"));
+    }
+    check_count(pick.seats.len() as i64)?;
+    refused_or_done(change::<Show, _>(call.ctx, call.key()?, |step| {
+        grant(call.ctx, step, &Request::Pick(pick))
+    }))
+}
+
+/// Decides a request for a hold, applies it and replies.
+fn grant(ctx: Context<'_>, step: &mut Step<'_, '_, Show>, request: &Request<'_>) -> Done {
+    let decision = decide(step.state(), step.now(), request)?;
+    for event in &decision.events {
+        step.apply(event);
+    }
+    if let Reply::Hold(record) = decision.reply {
+        reply_hold(ctx, step.state(), &record);
+    } else {
+        info::SEAT_SOLD_OUT.add(1);
+        ctx.reply_nothing();
+    }
+    Ok(())
+}
+
+fn refused_or_done(outcome: Done) -> Done {
+    if outcome.is_err() {
+        info::SEAT_REFUSED.add(1);
+    }
+    outcome
+}
+
+/// `SEAT.EXTEND key token TTL ms`
+pub(super) fn extend(call: &Call<'_>) -> Done {
+    let mut arguments = call.arguments(2);
+    let token = arguments.identifier("token")?;
+    let ttl = if arguments.takes("TTL") { Some(arguments.integer_of(b"TTL")?) } else { None };
+    arguments.finish()?;
+    let ttl = time_to_live(ttl)?;
+    answer(call, &Request::Extend { token, ttl })
+}
+
+/// `SEAT.CONFIRM key token [USER user] [ORDER ref]`
+pub(super) fn confirm(call: &Call<'_>) -> Done {
+    let mut arguments = call.arguments(2);
+    let token = arguments.identifier("token")?;
+    let (mut user, mut order) = (None, None);
+    while let Some(option) = arguments.option() {
+        if is(option, "USER") {
+            arguments.once(0, option)?;
+            user = Some(arguments.identifier_of(option)?);
+        } else if is(option, "ORDER") {
+            arguments.once(1, option)?;
+            order = Some(arguments.identifier_of(option)?);
+        } else {
+            return Err(unknown(option));
+        }
+    }
+    answer(call, &Request::Confirm { token, user, order })
+}
+
+/// `SEAT.RELEASE key token [SEATS n seat ...]`
+pub(super) fn release(call: &Call<'_>) -> Done {
+    let mut arguments = call.arguments(2);
+    let token = arguments.identifier("token")?;
+    let seats = if arguments.takes("SEATS") { Some(arguments.list(b"SEATS")?) } else { None };
+    arguments.finish()?;
+    answer(call, &Request::Release { token, seats })
+}
+
+/// `SEAT.REFUND key [ORDER ref] n seat ...`
+pub(super) fn refund(call: &Call<'_>) -> Done {
+    let mut arguments = call.arguments(2);
+    let order = if arguments.takes("ORDER") { Some(arguments.identifier_of(b"ORDER")?) } else { None };
+    let seats = arguments.list(b"n")?;
+    arguments.finish()?;
+    answer(call, &Request::Refund { order, seats })
+}
+
+/// `SEAT.BLOCK key n seat ...`
+pub(super) fn block(call: &Call<'_>) -> Done {
+    let mut arguments = call.arguments(2);
+    let seats = arguments.list(b"n")?;
+    arguments.finish()?;
+    answer(call, &Request::Block(seats))
+}
+
+/// `SEAT.UNBLOCK key n seat ...`
+pub(super) fn unblock(call: &Call<'_>) -> Done {
+    let mut arguments = call.arguments(2);
+    let seats = arguments.list(b"n")?;
+    arguments.finish()?;
+    answer(call, &Request::Unblock(seats))
+}
+
+/// `SEAT.APPLY key payload`: what a master decided.
+pub(super) fn apply(call: &Call<'_>) -> Done {
+    let mut arguments = call.arguments(2);
+    let payload = arguments.any()?;
+    arguments.finish()?;
+    family::obey::<Show>(call.ctx, call.key()?, payload)?;
+    call.ctx.reply_ok();
+    Ok(())
+}
+
+fn time_to_live(ttl: Option<i64>) -> Result<i64, Refusal> {
+    let longest = config::SEAT_MAX_TTL.get();
+    match ttl {
+        None => {
+            Err(Refusal::new(Code::Err, "TTL is missing: say how long the hold shall live, in milliseconds"))
+        }
+        Some(ttl) if ttl > longest => Err(Refusal::new(
+            Code::Err,
+            format!("TTL must be 1 to {longest} ms (allot.seat-max-ttl), not {ttl}"),
+        )),
+        Some(ttl) => Ok(ttl),
+    }
+}
+
+fn check_count(count: i64) -> Done {
+    let most = config::SEAT_MAX_COUNT.get();
+    if (1..=most).contains(&count) {
+        return Ok(());
+    }
+    Err(Refusal::new(Code::Err, format!("count must be 1 to {most} (allot.seat-max-count), not {count}")))
+}
+
+// Reading.
+
+/// `SEAT.GET key seat`
+pub(super) fn get(call: &Call<'_>) -> Done {
+    let mut arguments = call.arguments(2);
+    let id = arguments.identifier("seat")?;
+    arguments.finish()?;
+    read::<Show, _>(call.ctx, call.key()?, |show, now| {
+        let Some(seat) = show.venue().find(id) else {
+            return Err(Refusal::new(Code::NotFound, format!("seat {} is not in the show", quoted(id))));
+        };
+        reply_seat(call.ctx, show, &show.seat_record(seat, now));
+        Ok(())
+    })
+}
+
+/// `SEAT.HOLDS key user`
+pub(super) fn holds(call: &Call<'_>) -> Done {
+    let mut arguments = call.arguments(2);
+    let user = arguments.identifier("user")?;
+    arguments.finish()?;
+    read::<Show, _>(call.ctx, call.key()?, |show, now| {
+        let holds = show.holds_of(user, now);
+        call.ctx.reply_array(holds.len());
+        for record in &holds {
+            reply_hold(call.ctx, show, record);
+        }
+        Ok(())
+    })
+}
+
+/// `SEAT.ORDER key ref`
+pub(super) fn order(call: &Call<'_>) -> Done {
+    let mut arguments = call.arguments(2);
+    let reference = arguments.identifier("order")?;
+    arguments.finish()?;
+    read::<Show, _>(call.ctx, call.key()?, |show, _| {
+        let Some(seats) = show.order_seats(reference) else {
+            return Err(Refusal::new(Code::NotFound, format!("there is no order {}", quoted(reference))));
+        };
+        reply_seats(call.ctx, show, &seats);
+        Ok(())
+    })
+}
+
+/// `SEAT.STAT key [TIER tier] [AREA area]`
+pub(super) fn stat(call: &Call<'_>) -> Done {
+    let mut arguments = call.arguments(2);
+    let (mut tier, mut area) = (None, None);
+    while let Some(option) = arguments.option() {
+        if is(option, "TIER") {
+            arguments.once(0, option)?;
+            tier = Some(arguments.identifier_of(option)?);
+        } else if is(option, "AREA") {
+            arguments.once(1, option)?;
+            area = Some(arguments.identifier_of(option)?);
+        } else {
+            return Err(unknown(option));
+        }
+    }
+    read::<Show, _>(call.ctx, call.key()?, |show, _| {
+        let venue = show.venue();
+        let missing = |what: String| Err(Refusal::new(Code::NotFound, what));
+        let tier = match tier.map(|name| (name, venue.tier_called(name))) {
+            Some((name, None)) => return missing(format!("no seat of this show has tier {}", quoted(name))),
+            found => found.and_then(|(_, tier)| tier),
+        };
+        let area = match area.map(|name| (name, venue.area_called(name))) {
+            Some((name, None)) => return missing(format!("this show has no area {}", quoted(name))),
+            found => found.and_then(|(_, area)| area),
+        };
+        let buckets = show.buckets().iter();
+        let buckets: Vec<_> = buckets
+            .filter(|bucket| {
+                tier.is_none_or(|tier| bucket.tier == tier) && area.is_none_or(|area| bucket.area == area)
+            })
+            .collect();
+        let ctx = call.ctx;
+        ctx.reply_array(buckets.len());
+        for bucket in buckets {
+            let info = venue.area(bucket.area);
+            ctx.reply_map(8);
+            ctx.reply_string(b"area");
+            ctx.reply_string(info.id.as_bytes());
+            ctx.reply_string(b"tier");
+            ctx.reply_string(venue.tier_name(bucket.tier).as_bytes());
+            let numbers = [
+                ("priority", i64::from(info.priority)),
+                ("free", bucket.counts.free.into()),
+                ("held", bucket.counts.held.into()),
+                ("sold", bucket.counts.sold.into()),
+                ("blocked", bucket.counts.blocked.into()),
+                ("longest", show.longest_run(bucket).into()),
+            ];
+            for (name, value) in numbers {
+                ctx.reply_string(name.as_bytes());
+                ctx.reply_integer(value);
+            }
+        }
+        Ok(())
+    })
+}
+
+/// `SEAT.MAP key area`
+pub(super) fn map(call: &Call<'_>) -> Done {
+    let mut arguments = call.arguments(2);
+    let id = arguments.identifier("area")?;
+    arguments.finish()?;
+    read::<Show, _>(call.ctx, call.key()?, |show, _| {
+        let venue = show.venue();
+        let Some(area) = venue.area_called(id) else {
+            return Err(Refusal::new(Code::NotFound, format!("this show has no area {}", quoted(id))));
+        };
+        let rows = venue.area(area).rows.clone();
+        call.ctx.reply_array(rows.len());
+        let mut text = String::new();
+        for row in rows {
+            text.clear();
+            show.write_map_row(row, &mut text);
+            call.ctx.reply_array(2);
+            call.ctx.reply_string(venue.row_label(row).as_bytes());
+            call.ctx.reply_string(text.as_bytes());
+        }
+        Ok(())
+    })
+}
+
+/// `SEAT.PLAN key`
+pub(super) fn plan(call: &Call<'_>) -> Done {
+    call.arguments(2).finish()?;
+    read::<Show, _>(call.ctx, call.key()?, |show, _| {
+        call.ctx.reply_string(show.plan_json().as_bytes());
+        Ok(())
+    })
+}
+
+// Records.
+
+fn reply_hold(ctx: Context<'_>, show: &Show, record: &HoldRecord) {
+    let (groups, areas) = show.groups_and_areas(&record.seats);
+    ctx.reply_map(7);
+    ctx.reply_string(b"token");
+    ctx.reply_string(&record.token);
+    ctx.reply_string(b"user");
+    ctx.reply_string(&record.user);
+    ctx.reply_string(b"seats");
+    reply_seats(ctx, show, &record.seats);
+    let numbers = [
+        ("adjacent", i64::from(groups == 1)),
+        ("groups", groups as i64),
+        ("areas", areas as i64),
+        ("until", record.until),
+    ];
+    for (name, value) in numbers {
+        ctx.reply_string(name.as_bytes());
+        ctx.reply_integer(value);
+    }
+}
+
+fn reply_seats(ctx: Context<'_>, show: &Show, seats: &[Seat]) {
+    ctx.reply_array(seats.len());
+    let mut id = String::new();
+    for &seat in seats {
+        id.clear();
+        show.venue().write_id(seat, &mut id);
+        ctx.reply_string(id.as_bytes());
+    }
+}
+
+fn reply_seat(ctx: Context<'_>, show: &Show, record: &SeatRecord) {
+    let venue = show.venue();
+    let row = venue.row_of(record.seat);
+    let layout = venue.layout(row);
+    let position = (record.seat - venue.base(row)) as usize;
+    let tier = layout.tier_slot(position).and_then(|slot| layout.tiers.get(slot));
+    let mut label = String::new();
+    venue.write_label(record.seat, &mut label);
+    let maybe = |value: Option<&[u8]>| match value {
+        Some(value) => ctx.reply_string(value),
+        None => ctx.reply_null(),
+    };
+    ctx.reply_map(11);
+    let texts = [
+        ("id", venue.id(record.seat)),
+        ("area", venue.area(venue.area_of(row)).id.to_string()),
+        ("row", venue.row_label(row).to_owned()),
+        ("label", label),
+        ("tier", tier.map(|&(tier, _)| venue.tier_name(tier).to_owned()).unwrap_or_default()),
+        ("state", record.standing.word().to_owned()),
+    ];
+    for (name, value) in &texts {
+        ctx.reply_string(name.as_bytes());
+        ctx.reply_string(value.as_bytes());
+    }
+    ctx.reply_string(b"token");
+    maybe(record.token.as_deref());
+    ctx.reply_string(b"user");
+    maybe(record.user.as_deref());
+    ctx.reply_string(b"until");
+    match record.until {
+        Some(until) => ctx.reply_integer(until),
+        None => ctx.reply_null(),
+    }
+    ctx.reply_string(b"order");
+    maybe(record.order.as_deref());
+    ctx.reply_string(b"flags");
+    let flags: Vec<&str> = venue.flag_names(layout.flags_at(position)).collect();
+    ctx.reply_array(flags.len());
+    for flag in flags {
+        ctx.reply_string(flag.as_bytes());
+    }
+}

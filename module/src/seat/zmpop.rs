@@ -1,0 +1,168 @@
+//! `SEAT.ZMPOP`: `ZMPOP` on ordinary sorted sets, and N neighbours from them.
+//!
+//! Without `ADJACENT` every reply is `ZMPOP`'s own, so the error texts are too; it replicates and notifies as
+//! `ZMPOP` does. With it, members whose scores follow one another are neighbours, and a multiple of the stride
+//! begins a new row.
+
+use allot_core::shared::refusal::{Code, Refusal};
+
+use crate::command::{Call, integer};
+use crate::family::wrong_type;
+use crate::sys::context::{Key, Mode};
+use crate::sys::zset::{End, Member};
+
+/// Scores from here on are no whole numbers that a double can tell apart.
+const EXACT: f64 = 9_007_199_254_740_992.0;
+
+/// The scores of one row in existing systems.
+const STRIDE: i64 = 100_000;
+
+/// What the words after the keys say.
+struct Options {
+    end: End,
+    count: usize,
+    /// `None` without `ADJACENT`.
+    stride: Option<i64>,
+}
+
+/// `SEAT.ZMPOP numkeys key [key ...] MIN|MAX [COUNT n] [ADJACENT [STRIDE s]]`
+pub(super) fn zmpop(call: &Call<'_>) -> Result<(), Refusal> {
+    let mut arguments = call.arguments(1);
+    let keys = positive(arguments.any()?, "numkeys")?;
+    let place = keys.checked_add(2).filter(|&place| place < call.len()).ok_or_else(syntax)?;
+    let options = options(call, place)?;
+    for place in 2..place {
+        let name = call.name(place)?;
+        let key = call.ctx.open(name, Mode::Write);
+        if !key.exists() {
+            continue;
+        }
+        if !key.is_zset() {
+            return Err(wrong_type());
+        }
+        let members = match options.stride {
+            None => first(&key, &options),
+            Some(stride) => neighbours(&key, &options, stride),
+        };
+        if members.is_empty() {
+            continue;
+        }
+        let emptied = members.len() == key.zset_len();
+        key.zset_remove(&members);
+        call.ctx.signal_modified(name);
+        call.ctx.notify_popped(options.end, name, emptied);
+        if options.stride.is_some() {
+            call.ctx.replicate_zrem(name, &members);
+        } else {
+            call.ctx.replicate_pop(options.end, name, members.len());
+        }
+        reply(call, name.as_bytes(), &members);
+        return Ok(());
+    }
+    call.ctx.reply_nothing();
+    Ok(())
+}
+
+fn options(call: &Call<'_>, place: usize) -> Result<Options, Refusal> {
+    let mut arguments = call.arguments(place);
+    let end = match arguments.any()? {
+        word if is_word(word, b"MIN") => End::Min,
+        word if is_word(word, b"MAX") => End::Max,
+        _ => return Err(syntax()),
+    };
+    let (mut count, mut adjacent, mut stride) = (None, false, None);
+    while let Some(option) = arguments.option() {
+        if count.is_none() && is_word(option, b"COUNT") {
+            count = Some(positive(arguments.option().ok_or_else(syntax)?, "count")?);
+        } else if !adjacent && is_word(option, b"ADJACENT") {
+            adjacent = true;
+        } else if stride.is_none() && is_word(option, b"STRIDE") {
+            stride = Some(positive(arguments.option().ok_or_else(syntax)?, "stride")? as i64);
+        } else {
+            return Err(syntax());
+        }
+    }
+    if stride.is_some() && !adjacent {
+        return Err(syntax());
+    }
+    Ok(Options { end, count: count.unwrap_or(1), stride: adjacent.then(|| stride.unwrap_or(STRIDE)) })
+}
+
+/// The first members from the end asked for.
+fn first(key: &Key<'_>, options: &Options) -> Vec<Member> {
+    let mut members = Vec::with_capacity(options.count.min(key.zset_len()));
+    key.zset_walk(options.end, |member| {
+        members.push(member);
+        members.len() < options.count
+    });
+    members
+}
+
+/// The first run of so many neighbours from the end asked for, or nothing. Walks at most the whole set; what
+/// has no whole number as its score is passed over, of equal scores the lowest member counts.
+fn neighbours(key: &Key<'_>, options: &Options, stride: i64) -> Vec<Member> {
+    let mut run: Vec<Member> = Vec::new();
+    let mut last = None;
+    key.zset_walk(options.end, |member| {
+        let whole = member.score.fract() == 0.0 && member.score.abs() < EXACT;
+        if !whole {
+            return true;
+        }
+        let score = member.score as i64;
+        if last == Some(score) {
+            // Walking down, the lowest of equals comes last; walking up, it came first.
+            if options.end == End::Max
+                && let Some(end) = run.last_mut()
+            {
+                *end = member;
+            }
+            return true;
+        }
+        // A run is complete only where no lower member of its last score can follow.
+        if run.len() == options.count {
+            return false;
+        }
+        let (step, higher) = match options.end {
+            End::Min => (1, score),
+            End::Max => (-1, score + 1),
+        };
+        let follows = last.is_some_and(|last: i64| last + step == score) && higher.rem_euclid(stride) != 0;
+        if !follows {
+            run.clear();
+        }
+        run.push(member);
+        last = Some(score);
+        run.len() < options.count || options.end == End::Max
+    });
+    if run.len() < options.count {
+        run.clear();
+    }
+    run
+}
+
+fn reply(call: &Call<'_>, name: &[u8], members: &[Member]) {
+    call.ctx.reply_array(2);
+    call.ctx.reply_string(name);
+    call.ctx.reply_array(members.len());
+    for member in members {
+        call.ctx.reply_array(2);
+        call.ctx.reply_string(member.name.name().as_bytes());
+        call.ctx.reply_double(member.score);
+    }
+}
+
+fn syntax() -> Refusal {
+    Refusal::new(Code::Err, "syntax error")
+}
+
+fn positive(word: &[u8], what: &str) -> Result<usize, Refusal> {
+    let number = integer(word).filter(|&number| number > 0);
+    number
+        .map(|number| number as usize)
+        .ok_or_else(|| Refusal::new(Code::Err, format!("{what} should be greater than 0")))
+}
+
+/// Redis compares such words as C strings: what follows a NUL does not count.
+fn is_word(argument: &[u8], word: &[u8]) -> bool {
+    argument.split(|&byte| byte == 0).next().is_some_and(|argument| argument.eq_ignore_ascii_case(word))
+}

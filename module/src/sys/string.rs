@@ -1,0 +1,75 @@
+//! Strings of the server's.
+
+use redis_module::raw::{RedisModuleCtx, RedisModuleString};
+use std::marker::PhantomData;
+use std::os::raw::c_char;
+use std::ptr::null_mut;
+
+use super::api::api;
+
+/// A string that the server lends for the time of a call: an argument, mostly the name of a key.
+#[derive(Clone, Copy)]
+pub(crate) struct KeyName<'a> {
+    pub(super) raw: *mut RedisModuleString,
+    lent: PhantomData<&'a ()>,
+}
+
+impl<'a> KeyName<'a> {
+    /// # Safety
+    /// `raw` is a string that lives as long as `'a`.
+    pub(super) unsafe fn lent(raw: *mut RedisModuleString) -> Self {
+        Self { raw, lent: PhantomData }
+    }
+
+    pub(crate) fn as_bytes(self) -> &'a [u8] {
+        // SAFETY: the string outlives 'a, and the server does not change one that is lent.
+        unsafe { bytes_of(self.raw) }
+    }
+}
+
+/// # Safety
+/// `raw` is a live string, and stays one for `'a`.
+pub(super) unsafe fn bytes_of<'a>(raw: *const RedisModuleString) -> &'a [u8] {
+    let mut len = 0;
+    unsafe {
+        let bytes = api!(RedisModule_StringPtrLen(raw, &raw mut len));
+        if bytes.is_null() || len == 0 { &[] } else { std::slice::from_raw_parts(bytes.cast::<u8>(), len) }
+    }
+}
+
+/// A string that we made.
+pub(crate) struct OwnedString {
+    raw: *mut RedisModuleString,
+}
+
+impl OwnedString {
+    pub(crate) fn new(bytes: &[u8]) -> Self {
+        // SAFETY: without a context nothing frees the string but our drop.
+        let raw = unsafe {
+            api!(RedisModule_CreateString(
+                null_mut::<RedisModuleCtx>(),
+                bytes.as_ptr().cast::<c_char>(),
+                bytes.len()
+            ))
+        };
+        Self { raw }
+    }
+
+    /// # Safety
+    /// `raw` is a string whose reference was given to us.
+    pub(super) unsafe fn taken(raw: *mut RedisModuleString) -> Self {
+        Self { raw }
+    }
+
+    pub(crate) fn name(&self) -> KeyName<'_> {
+        // SAFETY: lent for as long as self is borrowed.
+        unsafe { KeyName::lent(self.raw) }
+    }
+}
+
+impl Drop for OwnedString {
+    fn drop(&mut self) {
+        // SAFETY: the reference is ours.
+        unsafe { api!(RedisModule_FreeString(null_mut::<RedisModuleCtx>(), self.raw)) }
+    }
+}

@@ -1,0 +1,96 @@
+//! Ordinary sorted sets.
+
+use redis_module::raw::{self, RedisModuleString};
+use std::os::raw::c_int;
+
+use super::api::api;
+use super::context::{Context, Key};
+use super::string::{KeyName, OwnedString};
+
+/// A member and its score.
+pub(crate) struct Member {
+    pub(crate) name: OwnedString,
+    pub(crate) score: f64,
+}
+
+/// From which end members come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    Min,
+    Max,
+}
+
+// SAFETY of what follows: the key is open and its type was looked at; a range iterator is stopped before
+// anything is removed.
+impl Key<'_> {
+    /// Whether the key, which exists, holds a sorted set.
+    pub(crate) fn is_zset(&self) -> bool {
+        unsafe { api!(RedisModule_KeyType(self.raw)) == raw::REDISMODULE_KEYTYPE_ZSET as c_int }
+    }
+
+    /// Number of members of a sorted set.
+    pub(crate) fn zset_len(&self) -> usize {
+        unsafe { api!(RedisModule_ValueLength(self.raw)) }
+    }
+
+    /// Hands the members of a sorted set to `visit`, from that end on, until it says to stop.
+    pub(crate) fn zset_walk(&self, end: End, mut visit: impl FnMut(Member) -> bool) {
+        unsafe {
+            let (low, high) = (f64::NEG_INFINITY, f64::INFINITY);
+            match end {
+                End::Min => api!(RedisModule_ZsetFirstInScoreRange(self.raw, low, high, 0, 0)),
+                End::Max => api!(RedisModule_ZsetLastInScoreRange(self.raw, low, high, 0, 0)),
+            };
+            while api!(RedisModule_ZsetRangeEndReached(self.raw)) == 0 {
+                let mut score = 0.0;
+                let name = api!(RedisModule_ZsetRangeCurrentElement(self.raw, &raw mut score));
+                if name.is_null() || !visit(Member { name: OwnedString::taken(name), score }) {
+                    break;
+                }
+                match end {
+                    End::Min => api!(RedisModule_ZsetRangeNext(self.raw)),
+                    End::Max => api!(RedisModule_ZsetRangePrev(self.raw)),
+                };
+            }
+            api!(RedisModule_ZsetRangeStop(self.raw));
+        }
+    }
+
+    /// Removes members, and the key with the last of them.
+    pub(crate) fn zset_remove(&self, members: &[Member]) {
+        for member in members {
+            let mut removed: c_int = 0;
+            unsafe { api!(RedisModule_ZsetRem(self.raw, member.name.name().raw, &raw mut removed)) };
+        }
+    }
+}
+
+impl Context<'_> {
+    /// Writes `ZREM key member ...` into the replication stream and the AOF.
+    pub(crate) fn replicate_zrem(self, name: KeyName<'_>, members: &[Member]) {
+        let mut raw: Vec<*mut RedisModuleString> =
+            members.iter().map(|member| member.name.name().raw).collect();
+        self.replicate_members(c"ZREM", name, &mut raw);
+    }
+
+    /// Writes `ZPOPMIN|ZPOPMAX key count` into the replication stream and the AOF, as `ZMPOP` does.
+    pub(crate) fn replicate_pop(self, end: End, name: KeyName<'_>, count: usize) {
+        let command = match end {
+            End::Min => c"ZPOPMIN",
+            End::Max => c"ZPOPMAX",
+        };
+        self.replicate_count(command, name, count);
+    }
+
+    /// The notifications of members popped from a sorted set, and of the key gone with the last.
+    pub(crate) fn notify_popped(self, end: End, name: KeyName<'_>, emptied: bool) {
+        let event = match end {
+            End::Min => c"zpopmin",
+            End::Max => c"zpopmax",
+        };
+        self.notify_class(raw::REDISMODULE_NOTIFY_ZSET, event, name);
+        if emptied {
+            self.notify_class(raw::REDISMODULE_NOTIFY_GENERIC, c"del", name);
+        }
+    }
+}
