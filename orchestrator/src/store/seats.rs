@@ -1,7 +1,7 @@
 //! The commands of a show, typed.
 
 use redis::aio::MultiplexedConnection;
-use redis::{Value, cmd};
+use redis::cmd;
 
 use super::{Error, Record, query};
 
@@ -124,7 +124,8 @@ impl SeatStore {
 
     /// The rows of an area, the one nearest the stage first.
     pub(crate) async fn map(&self, area: &str) -> Result<Vec<MapRow>, Error> {
-        map_rows(self.ask(cmd("SEAT.MAP").arg(&self.key).arg(area)).await?)
+        let rows: Vec<(String, String)> = self.ask(cmd("SEAT.MAP").arg(&self.key).arg(area)).await?;
+        Ok(rows.into_iter().map(|(label, seats)| MapRow { label, seats }).collect())
     }
 
     async fn ask<T: redis::FromRedisValue>(&self, command: &redis::Cmd) -> Result<T, Error> {
@@ -148,17 +149,4 @@ fn bucket(record: &Record) -> Result<Bucket, Error> {
         blocked: record.get("blocked")?,
         longest: record.get("longest")?,
     })
-}
-
-/// Rows come as pairs of label and string, nested or, as records do, in a flat list or a map.
-fn map_rows(value: Value) -> Result<Vec<MapRow>, Error> {
-    let row = |(label, seats)| MapRow { label, seats };
-    if let Ok(pairs) = <Vec<(String, String)> as redis::FromRedisValue>::from_redis_value(value.clone()) {
-        return Ok(pairs.into_iter().map(row).collect());
-    }
-    let named = |record: &Record| {
-        let seats = record.get("seats").or_else(|_| record.get("map"))?;
-        Ok(MapRow { label: record.get("label")?, seats })
-    };
-    Record::read_list(value)?.iter().map(named).collect()
 }

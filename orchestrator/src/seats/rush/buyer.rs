@@ -17,6 +17,9 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// The server counts in milliseconds.
 const TICK: Duration = Duration::from_millis(2);
+/// By how much less than its time to live a hold is surely ours: the server rounds its clock down, and may
+/// have read it before our request arrived.
+const MARGIN: Duration = Duration::from_millis(20);
 
 /// What all buyers share.
 #[derive(Debug)]
@@ -135,7 +138,7 @@ async fn find(market: &Market, show: &SeatStore, holder: u64, count: u32) -> Res
         if let Some(hold) = reply? {
             market.tally.granted(count, &hold);
             let over = Instant::now() + market.ttl + TICK;
-            return Ok(Found::Seats(hold, Lease { sure: sent + market.ttl, over }));
+            return Ok(Found::Seats(hold, Lease { sure: sent + market.ttl.saturating_sub(MARGIN), over }));
         }
     }
     Ok(Found::Nothing)

@@ -4,15 +4,17 @@
 //! count the seat as theirs:
 //! - entered after the reply to HOLD, so after the server granted it;
 //! - taken out before RELEASE is sent, so before the server can free it;
-//! - an entry counts until `lease end` = the moment HOLD was *sent* plus its TTL. The server counted the TTL
-//!   from a later moment, so its own deadline is not before that. A reply that arrives after its lease end
-//!   is not entered at all, as the server may have passed the seat on;
+//! - an entry counts until `lease end` = the moment HOLD was *sent* plus its TTL, less a margin. The server
+//!   counted the TTL from a later moment, but in whole milliseconds rounded down, and perhaps from a clock
+//!   it had read a little before; the margin is far more than both. A reply that arrives after its lease
+//!   end is not entered at all, as the server may have passed the seat on;
 //! - when CONFIRM is answered 'sold', the entry stays for ever. The lease may have run out in the ledger
 //!   (not on the server) between sending and reply; whoever got in meanwhile got a seat that was ours.
 //!
 //! So two entries at one time are two holders at one time (provided both clocks run at the same speed and
 //! nobody refunds). The converse does not hold: an overlap that is over before both replies have arrived
-//! goes unseen here, unless a seat is sold twice, and that shows here and in the books.
+//! goes unseen here, and so does one within the margin, unless a seat is sold twice, and that shows here
+//! and in the books.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};

@@ -106,11 +106,10 @@ pub(crate) async fn run(global: &Global, arguments: Arguments) -> Result<Outcome
         purchases: AtomicU64::new(0),
         broken: AtomicBool::new(false),
     });
-    let time = rush(&market, &shows, arguments.buyers).await;
+    rush(&market, &shows, arguments.buyers).await;
     let after = settle(&office, before, market.ttl).await?;
     let connections = usize::from(arguments.connections);
-    let report =
-        Report::new(&arguments.key, (arguments.buyers, connections), time, &market.tally, (before, after));
+    let report = Report::new(&arguments.key, (arguments.buyers, connections), &market.tally, (before, after));
     if arguments.json {
         println!("{}", serde_json::to_string_pretty(&report)?);
     } else {
@@ -138,7 +137,7 @@ fn ends(arguments: &Arguments) -> Result<Ends> {
 }
 
 /// Starts all buyers at once and waits for the last.
-async fn rush(market: &Arc<Market>, shows: &[SeatStore], buyers: u64) -> Duration {
+async fn rush(market: &Arc<Market>, shows: &[SeatStore], buyers: u64) {
     let (open, doors) = watch::channel(false);
     let mut crowd = JoinSet::new();
     for (number, show) in (0..buyers).zip(shows.iter().cycle()) {
@@ -149,14 +148,12 @@ async fn rush(market: &Arc<Market>, shows: &[SeatStore], buyers: u64) -> Duratio
             buyer::run(&market, &show, number).await;
         });
     }
-    let start = Instant::now();
     let _ = open.send(true);
     while let Some(ended) = crowd.join_next().await {
         if let Err(error) = ended {
             market.tally.error(&store::Error::Shape(format!("a buyer failed: {error}")));
         }
     }
-    start.elapsed()
 }
 
 /// The books when the last hold is over; of a show that others use, too, as they are then.

@@ -3,7 +3,6 @@
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use serde::Serialize;
 
@@ -106,14 +105,14 @@ impl Report {
     pub(super) fn new(
         key: &str,
         (buyers, connections): (u64, usize),
-        time: Duration,
         tally: &Tally,
         (before, after): (Books, Books),
     ) -> Self {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counts = &tally.counts;
         let (confirmed, unknown) = (count(&counts.seats_confirmed), count(&counts.seats_unknown));
-        let per_second = |number: u64| number as f64 / time.as_secs_f64().max(1e-6);
+        let seconds = tally.busy().as_secs_f64();
+        let per_second = |number: u64| number as f64 / seconds.max(1e-6);
         let latency = |(operation, name)| {
             let times = tally.latencies(operation).filter(|times| !times.is_empty())?;
             let at = |quantile| times.value_at_quantile(quantile);
@@ -124,7 +123,7 @@ impl Report {
             key: key.to_owned(),
             buyers,
             connections,
-            seconds: time.as_secs_f64(),
+            seconds,
             purchases_per_second: per_second(count(&counts.granted)),
             seats_per_second: per_second(count(&counts.seats_granted)),
             granted: count(&counts.granted),

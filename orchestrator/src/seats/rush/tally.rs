@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
@@ -12,6 +12,8 @@ use crate::store::{Error, Hold};
 
 /// Faults beyond this many are only counted.
 const KEPT: usize = 20;
+/// Replies later than this, in microseconds, count as this late: ten minutes.
+const LATEST: u64 = 600_000_000;
 
 /// What is timed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +51,12 @@ pub(super) struct Counts {
 pub(super) struct Tally {
     pub(super) counts: Counts,
     latencies: [Mutex<Histogram<u64>>; 3],
+    created: Instant,
+    /// When the first request was sent and the last reply came, in microseconds from `created`.
+    first_sent: AtomicU64,
+    last_reply: AtomicU64,
     faults: Mutex<Vec<String>>,
+    doubles: Mutex<HashSet<(String, u64, u64)>>,
     error: Mutex<Option<String>>,
 }
 
@@ -60,24 +67,38 @@ fn add(counter: &AtomicU64, amount: u64) {
 impl Tally {
     /// Nothing seen yet.
     pub(super) fn new() -> Self {
-        // Three digits cannot be refused.
-        let fresh =
-            || Mutex::new(Histogram::new(3).unwrap_or_else(|_| unreachable!("three digits are allowed")));
+        let histogram = || Histogram::new_with_bounds(1, LATEST, 3);
+        let fresh = || Mutex::new(histogram().unwrap_or_else(|_| unreachable!("these bounds are allowed")));
         Self {
             counts: Counts::default(),
             latencies: [fresh(), fresh(), fresh()],
+            created: Instant::now(),
+            first_sent: AtomicU64::new(u64::MAX),
+            last_reply: AtomicU64::new(0),
             faults: Mutex::default(),
+            doubles: Mutex::default(),
             error: Mutex::default(),
         }
     }
 
+    /// Notes that an operation was just answered, after this time.
     pub(super) fn took(&self, operation: Operation, time: Duration) {
+        let now = self.created.elapsed();
+        self.first_sent.fetch_min(now.saturating_sub(time).as_micros() as u64, Ordering::Relaxed);
+        self.last_reply.fetch_max(now.as_micros() as u64, Ordering::Relaxed);
         if let Some(histogram) = self.latencies.get(operation as usize) {
             histogram
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .saturating_record(time.as_micros() as u64);
         }
+    }
+
+    /// From the first request to the last reply; waiting for the last holds to lapse is no part of it.
+    pub(super) fn busy(&self) -> Duration {
+        let (first, last) =
+            (self.first_sent.load(Ordering::Relaxed), self.last_reply.load(Ordering::Relaxed));
+        Duration::from_micros(last.saturating_sub(first))
     }
 
     /// The latencies of an operation, in microseconds.
@@ -128,8 +149,13 @@ impl Tally {
     }
 
     pub(super) fn doubles(&self, doubles: Vec<Double>) {
-        add(&self.counts.doubles, doubles.len() as u64);
         for Double { seat, holder, other } in doubles {
+            // One that was seen when the seat was held is seen again when it is sold.
+            let pair = (seat.clone(), holder.min(other), holder.max(other));
+            if !self.doubles.lock().unwrap_or_else(PoisonError::into_inner).insert(pair) {
+                continue;
+            }
+            add(&self.counts.doubles, 1);
             self.fault(format!("seat {seat} is held by purchase {holder} and was given to purchase {other}"));
         }
     }
@@ -159,5 +185,43 @@ impl Tally {
         if faults.len() < KEPT {
             faults.push(what);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slow_replies_are_told_as_they_were() {
+        let tally = Tally::new();
+        tally.took(Operation::Hold, Duration::from_millis(1));
+        tally.took(Operation::Hold, Duration::from_secs(5));
+        let times = tally.latencies(Operation::Hold).unwrap();
+        assert!((4_990_000..5_010_000).contains(&times.max()), "{}", times.max());
+        assert!(tally.latencies(Operation::Release).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_double_seen_twice_counts_once() {
+        let tally = Tally::new();
+        let double = |holder, other| Double { seat: "a".into(), holder, other };
+        tally.doubles(vec![double(1, 2)]);
+        tally.doubles(vec![double(2, 1), double(1, 3)]);
+        assert_eq!((tally.counts.doubles.load(Ordering::Relaxed), tally.faults().len()), (2, 2));
+    }
+
+    #[test]
+    fn a_hold_of_other_seats_than_asked_for_is_a_breach() {
+        let tally = Tally::new();
+        let hold =
+            |seats: &[&str]| Hold { token: "t".into(), seats: seats.iter().map(|&s| s.into()).collect() };
+        tally.granted(2, &hold(&["a", "b"]));
+        assert!(tally.faults().is_empty());
+        tally.granted(2, &hold(&["a"]));
+        tally.granted(2, &hold(&["a", "a"]));
+        tally.confirmed(1, 2);
+        tally.came_too_late(true);
+        assert_eq!((tally.counts.breaches.load(Ordering::Relaxed), tally.faults().len()), (4, 4));
     }
 }
