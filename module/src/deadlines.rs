@@ -6,9 +6,10 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 use crate::config;
-use crate::family::{self, Family};
+use crate::family::{self, Family, NEVER};
 use crate::sys::register::Timer;
 use crate::sys::value::Value;
 use crate::sys::{Context, KeyName, OwnedString};
@@ -16,8 +17,12 @@ use crate::sys::{Context, KeyName, OwnedString};
 /// How long a replica, or a server that must not replicate, waits before it looks again.
 const WAIT_MS: i64 = 25;
 
-/// The most keys that one run of the timer looks at; what is left comes with the next, a millisecond later.
-const KEYS_PER_TICK: usize = 64;
+/// How long one run of the timer may keep other clients waiting; what is left comes with the next.
+const BUDGET: Duration = Duration::from_millis(4);
+
+/// No key is watched for a time further off: it is looked at and watched anew, and a key that is gone meanwhile is
+/// forgotten.
+const HORIZON_MS: i64 = 3_600_000;
 
 /// What a family does for one of its keys.
 #[derive(Clone, Copy)]
@@ -59,8 +64,8 @@ fn work_of<F: Family>(registry: &mut Registry) -> usize {
 }
 
 /// Has the timer look at a key when its next deadline comes.
-pub(crate) fn watch<F: Family>(value: &mut Value<F>, db: i32, name: &[u8]) {
-    let due = family::wake_at(&value.state);
+pub(crate) fn watch<F: Family>(value: &mut Value<F>, db: i32, name: &[u8], clock: i64) {
+    let due = capped(family::wake_at(&value.state, clock), clock);
     if due >= value.watched {
         return;
     }
@@ -70,6 +75,11 @@ pub(crate) fn watch<F: Family>(value: &mut Value<F>, db: i32, name: &[u8]) {
         registry.entries.insert(Entry { due, db, name: name.into(), work });
         registry.arm();
     });
+}
+
+/// A time at which to look at a key, brought near enough.
+pub(crate) fn capped(due: i64, clock: i64) -> i64 {
+    if due == NEVER { due } else { due.min(clock.saturating_add(HORIZON_MS)) }
 }
 
 /// Number of keys that wait for the timer.
@@ -91,27 +101,20 @@ pub(crate) fn swapped(first: i32, second: i32) {
     });
 }
 
-/// What the timer runs.
+/// What the timer runs: looks at the keys that are due, the earliest first, until its time is up.
 pub(crate) fn run(ctx: Context<'_>) {
     let now = ctx.clock();
-    let due = REGISTRY.with_borrow_mut(|registry| {
+    let waits = !ctx.is_master() || ctx.must_not_replicate();
+    let slice = config::TIMER_SLICE.get() as usize;
+    let start = Instant::now();
+    REGISTRY.with_borrow_mut(|registry| {
         if let Some((_, timer)) = registry.timer.take() {
             timer.rang();
         }
-        let later =
-            registry.entries.split_off(&Entry { due: now + 1, db: i32::MIN, name: Box::default(), work: 0 });
-        let mut due = std::mem::replace(&mut registry.entries, later);
-        if let Some(beyond) = due.iter().nth(KEYS_PER_TICK).cloned() {
-            registry.entries.append(&mut due.split_off(&beyond));
-        }
-        let works = registry.works.clone();
-        due.into_iter()
-            .filter_map(|entry| works.get(entry.work).map(|&work| (entry, work)))
-            .collect::<Vec<_>>()
     });
-    let waits = !ctx.is_master() || ctx.must_not_replicate();
-    let slice = config::TIMER_SLICE.get() as usize;
-    for (mut entry, work) in due {
+    while start.elapsed() < BUDGET
+        && let Some((mut entry, work)) = REGISTRY.with_borrow_mut(|registry| registry.take_due(now))
+    {
         if !ctx.select_db(entry.db) {
             continue;
         }
@@ -130,6 +133,13 @@ pub(crate) fn run(ctx: Context<'_>) {
 }
 
 impl Registry {
+    /// Takes out the earliest entry, if it is due.
+    fn take_due(&mut self, now: i64) -> Option<(Entry, Work)> {
+        let first = self.entries.first().filter(|entry| entry.due <= now)?;
+        let work = *self.works.get(first.work)?;
+        self.entries.pop_first().map(|entry| (entry, work))
+    }
+
     /// Sets the server's timer to the earliest entry.
     fn arm(&mut self) {
         let Some(due) = self.entries.first().map(|entry| entry.due) else { return };

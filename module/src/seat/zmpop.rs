@@ -30,6 +30,10 @@ pub(super) fn zmpop(call: &Call<'_>) -> Result<(), Refusal> {
     let mut arguments = call.arguments(1);
     let keys = positive(arguments.any()?, "numkeys")?;
     let place = keys.checked_add(2).filter(|&place| place < call.len()).ok_or_else(syntax)?;
+    if call.ctx.asks_for_keys() {
+        (2..place).for_each(|place| call.ctx.key_is_at(place));
+        return Ok(());
+    }
     let options = options(call, place)?;
     for place in 2..place {
         let name = call.name(place)?;
