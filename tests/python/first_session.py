@@ -23,6 +23,12 @@ if int(redis.__version__.split(".")[0]) < 5:
 
 RECORD = {"SEAT.HOLD", "SEAT.PICK", "SEAT.GET"}
 RECORDS = {"SEAT.HOLDS", "SEAT.STAT"}
+# The client gives a status line and a string alike.
+STATUS = {"SEAT.CREATE", "TYPE"}
+
+
+class Status(str):
+    """A status line, which redis-cli shows without quotes."""
 
 
 def session(text):
@@ -49,6 +55,8 @@ def ask(client, command, protocol):
         # The client takes the code ERR away, and leaves every other where it is.
         text = str(error)
         return redis.ResponseError(text if re.match(r"[A-Z]+ ", text) else f"ERR {text}")
+    if words[0] in STATUS:
+        return Status(reply)
     if protocol == 2 and reply is not None:
         if words[0] in RECORD:
             return record(reply)
@@ -65,8 +73,10 @@ def shown(reply, indent=0):
         return "(nil)"
     if isinstance(reply, int):
         return f"(integer) {reply}"
+    if isinstance(reply, Status):
+        return reply
     if isinstance(reply, str):
-        return reply if reply == "OK" else '"{}"'.format(reply.replace("\\", "\\\\").replace('"', '\\"'))
+        return '"{}"'.format(reply.replace("\\", "\\\\").replace('"', '\\"'))
     if not reply:
         return "(empty hash)" if isinstance(reply, dict) else "(empty array)"
     width = len(str(len(reply)))

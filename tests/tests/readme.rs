@@ -33,10 +33,9 @@ fn session(text: &str) -> Vec<Exchange> {
     for (number, line) in text.lines().enumerate() {
         if line.starts_with("```") {
             inside = line == "```redis-cli";
-        } else if !inside || line.trim().is_empty() {
-        } else if let Some(command) = line.strip_prefix("> ") {
+        } else if let Some(command) = line.strip_prefix("> ").filter(|_| inside) {
             exchanges.push(Exchange { line: number + 1, command: command.to_owned(), reply: Vec::new() });
-        } else {
+        } else if inside && !line.trim().is_empty() {
             let exchange = exchanges.last_mut().expect("a session begins with a command");
             exchange.reply.push(line.trim_end().to_owned());
         }
@@ -103,7 +102,11 @@ fn docs() -> Vec<PathBuf> {
 
 fn words(reply: &redis::Value, into: &mut Vec<String>) {
     match reply {
-        redis::Value::Array(items) => items.iter().for_each(|item| words(item, into)),
+        redis::Value::Array(items) => {
+            for item in items {
+                words(item, into);
+            }
+        }
         redis::Value::BulkString(bytes) => into.push(String::from_utf8_lossy(bytes).into_owned()),
         redis::Value::SimpleString(text) => into.push(text.clone()),
         _ => {}
@@ -150,7 +153,10 @@ fn the_first_session_goes_the_same_through_python_in_both_protocols() {
             .stdin(Stdio::null())
             .output()
             .unwrap_or_else(|error| {
-                panic!("{} does not run ({error}); `make deps` installs it, ALLOT_PYTHON names another", python().display())
+                panic!(
+                    "{} does not run ({error}); `make deps` installs it, ALLOT_PYTHON names another",
+                    python().display()
+                )
             });
         assert!(
             output.status.success(),
@@ -168,7 +174,8 @@ fn every_command_has_its_chapter() {
     let mut commands = Vec::new();
     words(&server.command("COMMAND LIST FILTERBY MODULE allot"), &mut commands);
     assert!(!commands.is_empty());
-    let (seats, replication) = (read(&repository().join("docs/seats.md")), read(&repository().join("docs/replication.md")));
+    let (seats, replication) =
+        (read(&repository().join("docs/seats.md")), read(&repository().join("docs/replication.md")));
     for command in commands.iter().map(|command| command.to_uppercase()) {
         let chapter = if command == "SEAT.APPLY" { &replication } else { &seats };
         assert!(chapter.lines().any(|line| line.starts_with('#') && line.contains(&command)), "{command}");
@@ -181,7 +188,8 @@ fn every_setting_and_every_counter_is_explained() {
     let operation = read(&repository().join("docs/operation.md"));
     let mut settings = Vec::new();
     words(&server.command("CONFIG GET allot.*"), &mut settings);
-    let names: Vec<String> = settings.into_iter().step_by(2).chain(server.info("allot").into_keys()).collect();
+    let names: Vec<String> =
+        settings.into_iter().step_by(2).chain(server.info("allot").into_keys()).collect();
     assert!(names.len() > 10, "{names:?}");
     for name in names {
         assert!(operation.contains(&format!("`{name}`")), "docs/operation.md says nothing of {name}");
