@@ -36,7 +36,7 @@ step() { printf '\n== %s\n' "$*"; }
 
 allotd() { "$allotd" --redis "redis://127.0.0.1:$PORT" seats "$@"; }
 
-# The files that cargo reports, so that a target folder elsewhere is found.
+# Builds a package and names its file.
 built() {
     local package=$1 name=$2
     cargo build --release -p "$package" >&2 || die "the build failed; if a tool is missing, make deps installs it"
@@ -121,8 +121,9 @@ END
 }
 
 check_what_is_needed
-module=${ALLOT_MODULE:-$(built allot-module liballot.so)}
-allotd=${ALLOT_ALLOTD:-$(built allot-orchestrator allotd)}
+# From the root on: the server looks for its module in its own folder.
+module=$(realpath "${ALLOT_MODULE:-$(built allot-module liballot.so)}")
+allotd=$(realpath "${ALLOT_ALLOTD:-$(built allot-orchestrator allotd)}")
 start_server
 if [ -n "$PLAN" ]; then own_plan; else examples; fi
 if [ "${RUN_ONCE:-}" = 1 ] || [ "${CI:-}" = true ]; then
