@@ -52,6 +52,11 @@ impl Storm {
         }
     }
 
+    /// Goes on over another connection: the server was restarted.
+    pub fn reconnect(&mut self, client: RawClient) {
+        self.client = client;
+    }
+
     /// So many random commands.
     pub fn run(&mut self, steps: usize) -> &mut Self {
         (0..steps).for_each(|_| self.step());
