@@ -1,1 +1,116 @@
-fn main(){}
+//! The core alone, without a server: what a decision and its event cost in shows of three sizes that are 95 %
+//! sold and fragmented.
+#![allow(
+    clippy::expect_used,
+    clippy::missing_panics_doc,
+    missing_docs,
+    reason = "a bench stops where it finds something wrong"
+)]
+
+use allot_core::seat::plan::{Limits, Plan, PlanArea, PlanRow, PlanSeats, Rule};
+use allot_core::seat::request::{Adjacent, Hold, Orphans, Pick, Request, TokenChoice};
+use allot_core::seat::{Reply, Show, decide};
+use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use std::hint::black_box;
+
+fn plan(seats: usize) -> Plan {
+    let rows = seats / 50;
+    let areas = rows.div_ceil(500).max(2);
+    let area = |number: usize| PlanArea {
+        id: format!("a{number}"),
+        name: None,
+        priority: number as i32,
+        rule: Rule::Center,
+        rows: (0..rows / areas)
+            .map(|row| PlanRow {
+                label: row.to_string(),
+                rank: row as i32,
+                tier: Some(if number < areas / 2 { "gold" } else { "silver" }.into()),
+                seats: PlanSeats::Short("1-50".into()),
+            })
+            .collect(),
+    };
+    let limits = Limits { holds_per_user: 0, ..Limits::default() };
+    Plan { areas: (0..areas).map(area).collect(), limits, events: 0 }
+}
+
+/// Asks and applies.
+fn ask(show: &mut Show, request: &Request<'_>) -> Reply {
+    let decision = decide(show, 1, request).expect("the request is granted");
+    for event in &decision.events {
+        show.apply(1, event);
+    }
+    decision.reply
+}
+
+/// Sells all but groups of one to four seats here and there, 5 % in all.
+fn sell_most(show: &mut Show) {
+    let mut random = 88_172_645_463_325_252_u64;
+    let mut below = |n: u64| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random % n
+    };
+    for row in show.venue().rows() {
+        let ids: Vec<String> = show.venue().seats_of(row).map(|seat| show.venue().id(seat)).collect();
+        let mut kept = 0;
+        for (number, id) in ids.iter().enumerate() {
+            if kept == 0 && below(50) == 0 {
+                kept = 1 + below(4);
+            }
+            if kept > 0 {
+                kept -= 1;
+                continue;
+            }
+            let token = format!("{row}-{number}");
+            let choice = TokenChoice { token: token.as_bytes(), chosen: false };
+            ask(
+                show,
+                &Request::Pick(Pick { user: b"house", ttl: 1000, token: choice, seats: vec![id.as_bytes()] }),
+            );
+            ask(show, &Request::Confirm { token: token.as_bytes(), user: None, order: None });
+        }
+    }
+}
+
+fn hold<'a>(user: &'a [u8], token: &'a [u8]) -> Request<'a> {
+    Request::Hold(Hold {
+        user,
+        count: 2,
+        ttl: 60_000,
+        tier: Some(b"gold"),
+        areas: vec![],
+        adjacent: Adjacent::Prefer,
+        orphans: Orphans::Avoid,
+        flags: vec![],
+        replace: None,
+        token: TokenChoice { token, chosen: false },
+    })
+}
+
+fn seats(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("seat");
+    for size in [1000, 100_000, 1_000_000] {
+        let mut show = Show::new(&plan(size), 0).expect("a plan");
+        sell_most(&mut show);
+        group.bench_with_input(BenchmarkId::new("decide hold of 2", size), &(), |bench, ()| {
+            bench.iter(|| decide(black_box(&show), 1, &hold(b"user", b"token")));
+        });
+        group.bench_with_input(BenchmarkId::new("hold 2 and release", size), &(), |bench, ()| {
+            bench.iter(|| {
+                ask(&mut show, &hold(b"user", b"token"));
+                ask(&mut show, &Request::Release { token: b"token", seats: None });
+            });
+        });
+    }
+    let show = Show::new(&plan(1_000_000), 0).expect("a plan");
+    group.sample_size(10);
+    group.bench_function("encode 1000000 seats", |bench| bench.iter(|| black_box(&show).encode()));
+    let bytes = show.encode();
+    group.bench_function("decode 1000000 seats", |bench| bench.iter(|| Show::decode(black_box(&bytes))));
+    group.finish();
+}
+
+criterion_group!(benches, seats);
+criterion_main!(benches);

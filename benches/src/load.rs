@@ -38,7 +38,8 @@ struct Client {
 pub fn run(server: &RedisServer, requests: usize, batches: impl Fn(usize) -> Vec<Vec<u8>>) -> Rate {
     let mut clients: Vec<Client> = (0..CONNECTIONS)
         .map(|number| {
-            let stream = TcpStream::connect(("127.0.0.1", server.port())).expect("the server takes connections");
+            let stream =
+                TcpStream::connect(("127.0.0.1", server.port())).expect("the server takes connections");
             stream.set_nodelay(true).expect("TCP_NODELAY");
             stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a time-out");
             Client { stream, batches: batches(number), next: 0, buffer: vec![0; 64 * 1024], filled: 0 }

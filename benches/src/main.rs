@@ -67,7 +67,18 @@ fn hold_and_release(connection: usize, key: &str) -> Vec<Vec<u8>> {
     let mut batch = Vec::new();
     for number in 0..PIPELINE / 2 {
         let (user, token) = (format!("u{connection}"), format!("t{connection}-{number}"));
-        batch.extend(encode(&["SEAT.HOLD", key, &user, "2", "TTL", "60000", "TIER", "gold", "TOKEN", &token]));
+        batch.extend(encode(&[
+            "SEAT.HOLD",
+            key,
+            &user,
+            "2",
+            "TTL",
+            "60000",
+            "TIER",
+            "gold",
+            "TOKEN",
+            &token,
+        ]));
         batch.extend(encode(&["SEAT.RELEASE", key, &token]));
     }
     vec![batch]
@@ -82,7 +93,8 @@ fn main() {
         let key = format!("show:{seats}");
         let plan = shows::plan(seats);
         let mut connection = server.connection();
-        let () = redis::cmd("SEAT.CREATE").arg(&key).arg(plan.to_string()).query(&mut connection).expect("a plan");
+        let () =
+            redis::cmd("SEAT.CREATE").arg(&key).arg(plan.to_string()).query(&mut connection).expect("a plan");
         let memory: usize =
             redis::cmd("MEMORY").arg("USAGE").arg(&key).query(&mut connection).expect("MEMORY USAGE");
         eprintln!("{seats} seats: {:.2} bytes a seat", memory as f64 / seats as f64);

@@ -46,7 +46,11 @@ pub fn sell_most(server: &RedisServer, key: &str, plan: &Value) {
                     kept -= 1;
                     continue;
                 }
-                taken.push(format!("{}-{}-{seat}", area["id"].as_str().unwrap_or(""), row["label"].as_str().unwrap_or("")));
+                taken.push(format!(
+                    "{}-{}-{seat}",
+                    area["id"].as_str().unwrap_or(""),
+                    row["label"].as_str().unwrap_or("")
+                ));
             }
         }
     }

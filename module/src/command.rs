@@ -7,6 +7,7 @@ use redis_module::raw;
 use std::ffi::CStr;
 use std::os::raw::c_int;
 
+use crate::sys::string::Names;
 use crate::sys::{Context, KeyName};
 
 /// What a command does. It replies itself, or refuses before it has replied or changed anything.
@@ -114,11 +115,11 @@ pub(crate) use entry;
 pub(crate) struct Call<'a> {
     pub(crate) ctx: Context<'a>,
     arguments: &'a [&'a [u8]],
-    names: &'a [KeyName<'a>],
+    names: Names<'a>,
 }
 
 impl<'a> Call<'a> {
-    pub(crate) fn new(ctx: Context<'a>, arguments: &'a [&'a [u8]], names: &'a [KeyName<'a>]) -> Self {
+    pub(crate) fn new(ctx: Context<'a>, arguments: &'a [&'a [u8]], names: Names<'a>) -> Self {
         Self { ctx, arguments, names }
     }
 
@@ -129,7 +130,7 @@ impl<'a> Call<'a> {
 
     /// The argument at that place as the name of a key.
     pub(crate) fn name(&self, place: usize) -> Result<KeyName<'a>, Refusal> {
-        self.names.get(place).copied().ok_or_else(|| self.wrong_number())
+        self.names.get(place).ok_or_else(|| self.wrong_number())
     }
 
     /// Number of arguments, the command's name included.
@@ -287,7 +288,6 @@ pub(crate) fn is(argument: &[u8], keyword: &str) -> bool {
 pub(crate) fn integer(argument: &[u8]) -> Option<i64> {
     let digits = argument.strip_prefix(b"-").unwrap_or(argument);
     let plain = match *digits {
-        [] => false,
         [b'0'] => argument.len() == 1,
         [b'1'..=b'9', ..] => digits.iter().all(u8::is_ascii_digit),
         _ => false,

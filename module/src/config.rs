@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicI64, Ordering};
 pub(crate) struct Setting {
     /// Its name behind `allot.`.
     pub(crate) name: &'static std::ffi::CStr,
-    pub(crate) default: i64,
     pub(crate) min: i64,
     pub(crate) max: i64,
     value: AtomicI64,
@@ -14,7 +13,7 @@ pub(crate) struct Setting {
 
 impl Setting {
     const fn new(name: &'static std::ffi::CStr, default: i64, min: i64, max: i64) -> Self {
-        Self { name, default, min, max, value: AtomicI64::new(default) }
+        Self { name, min, max, value: AtomicI64::new(default) }
     }
 
     pub(crate) fn get(&self) -> i64 {

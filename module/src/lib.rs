@@ -41,5 +41,5 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
         server.server_events()?;
         unsafe { server.settings(argv, argc) }
     };
-    if register().is_some() { 0 } else { 1 }
+    c_int::from(register().is_none())
 }

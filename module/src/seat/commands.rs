@@ -1,10 +1,13 @@
 //! The `SEAT.*` commands: arguments in, the state machine asked, replies out.
 
+use std::cell::OnceCell;
+
 use allot_core::seat::plan::{self, Plan};
 use allot_core::seat::read::SeatRecord;
 use allot_core::seat::request::{Adjacent, Hold, Orphans, Pick, Replace, Request, TokenChoice};
 use allot_core::seat::venue::Seat;
 use allot_core::seat::{Event, HoldRecord, Reply, Show, decide};
+use allot_core::shared::MAX_IDENTIFIER;
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
 
@@ -94,7 +97,7 @@ fn check_stream(ctx: Context<'_>, name: KeyName<'_>, events: u32) -> Done {
 /// `SEAT.HOLD key user count TTL ms [option ...]`
 pub(super) fn hold(call: &Call<'_>) -> Done {
     let mut arguments = call.arguments(2);
-    let made = token::make();
+    let made = OnceCell::new();
     let mut hold = Hold {
         user: arguments.identifier("user")?,
         count: arguments.integer("count")?,
@@ -105,7 +108,7 @@ pub(super) fn hold(call: &Call<'_>) -> Done {
         orphans: Orphans::default(),
         flags: Vec::new(),
         replace: None,
-        token: TokenChoice { token: &made, chosen: false },
+        token: TokenChoice { token: &[], chosen: false },
     };
     let mut ttl = None;
     while let Some(option) = arguments.option() {
@@ -137,6 +140,9 @@ pub(super) fn hold(call: &Call<'_>) -> Done {
         } else {
             return Err(unknown(option));
         }
+    }
+    if !hold.token.chosen {
+        hold.token.token = made.get_or_init(token::make);
     }
     hold.ttl = time_to_live(ttl)?;
     check_count(hold.count)?;
@@ -174,11 +180,11 @@ fn orphans(option: &[u8], value: &[u8]) -> Result<Orphans, Refusal> {
 /// `SEAT.PICK key user TTL ms [TOKEN token] SEATS n seat ...`
 pub(super) fn pick(call: &Call<'_>) -> Done {
     let mut arguments = call.arguments(2);
-    let made = token::make();
+    let made = OnceCell::new();
     let mut pick = Pick {
         user: arguments.identifier("user")?,
         ttl: 0,
-        token: TokenChoice { token: &made, chosen: false },
+        token: TokenChoice { token: &[], chosen: false },
         seats: Vec::new(),
     };
     let mut ttl = None;
@@ -195,6 +201,9 @@ pub(super) fn pick(call: &Call<'_>) -> Done {
         } else {
             return Err(unknown(option));
         }
+    }
+    if !pick.token.chosen {
+        pick.token.token = made.get_or_init(token::make);
     }
     pick.ttl = time_to_live(ttl)?;
     if pick.seats.is_empty() {
@@ -470,21 +479,19 @@ fn reply_hold(ctx: Context<'_>, show: &Show, record: &HoldRecord) {
     ctx.reply_string(&record.user);
     ctx.reply_string(b"seats");
     reply_seats(ctx, show, &record.seats);
-    let numbers = [
-        ("adjacent", i64::from(groups == 1)),
-        ("groups", groups as i64),
-        ("areas", areas as i64),
-        ("until", record.until),
-    ];
-    for (name, value) in numbers {
-        ctx.reply_string(name.as_bytes());
-        ctx.reply_integer(value);
-    }
+    ctx.reply_string(b"adjacent");
+    ctx.reply_integer(i64::from(groups == 1));
+    ctx.reply_string(b"groups");
+    ctx.reply_integer(groups as i64);
+    ctx.reply_string(b"areas");
+    ctx.reply_integer(areas as i64);
+    ctx.reply_string(b"until");
+    ctx.reply_integer(record.until);
 }
 
 fn reply_seats(ctx: Context<'_>, show: &Show, seats: &[Seat]) {
     ctx.reply_array(seats.len());
-    let mut id = String::new();
+    let mut id = String::with_capacity(MAX_IDENTIFIER);
     for &seat in seats {
         id.clear();
         show.venue().write_id(seat, &mut id);

@@ -25,6 +25,7 @@ pub(crate) enum Mode {
 
 // SAFETY of what follows: `raw` is a context of the server's that lives as long as `'a`, and we are on its
 // thread; every pointer handed over is alive for the call.
+#[allow(clippy::unused_self, reason = "what the server knows is asked of its context")]
 impl<'a> Context<'a> {
     /// # Safety
     /// `raw` is a live context for `'a`.
@@ -69,12 +70,6 @@ impl<'a> Context<'a> {
     /// Begins a map (a flat list in RESP2); `len` pairs of replies follow.
     pub(crate) fn reply_map(self, len: usize) {
         unsafe { api!(RedisModule_ReplyWithMap(self.raw, len as c_long)) };
-    }
-
-    /// A status line. `line` is what the caller made of printable text and protocol only; it ends at the first
-    /// NUL.
-    pub(crate) fn reply_status(self, line: &CStr) {
-        unsafe { api!(RedisModule_ReplyWithSimpleString(self.raw, line.as_ptr())) };
     }
 
     /// An error line, its code first.
@@ -203,9 +198,14 @@ impl<'a> Context<'a> {
         unsafe { api!(RedisModule_ClusterKeySlot(name.name().raw)) }
     }
 
-    /// Milliseconds since the epoch.
+    /// Milliseconds since the epoch; where the server tells it, as it read its clock when this command began.
     pub(crate) fn clock(self) -> i64 {
-        unsafe { api!(RedisModule_Milliseconds()) }
+        unsafe {
+            match raw::RedisModule_CachedMicroseconds {
+                Some(cached) => cached() / 1000,
+                None => api!(RedisModule_Milliseconds()),
+            }
+        }
     }
 
     /// Whether nothing may enter the replication stream just now (`CLIENT PAUSE`, a failover).

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::api::api;
 use super::context::Context;
-use super::string::{KeyName, bytes_of};
+use super::string::{Names, bytes_of};
 use crate::command::{Arg, Call, Command, Keys, Kind, Occurs};
 use crate::config::SETTINGS;
 use crate::family::Family;
@@ -85,8 +85,7 @@ pub(crate) unsafe fn run_command(
         let arguments: SmallVec<[&[u8]; 16]> =
             strings.iter().map(|&string| unsafe { bytes_of(string) }).collect();
 
-        let names = strings.iter().map(|&string| unsafe { KeyName::lent(string) });
-        handler(&Call::new(ctx, &arguments, &names.collect::<SmallVec<[KeyName<'_>; 16]>>()))
+        handler(&Call::new(ctx, &arguments, unsafe { Names::lent(strings) }))
     }));
     match outcome {
         Ok(Ok(())) => {}

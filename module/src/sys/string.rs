@@ -27,6 +27,26 @@ impl<'a> KeyName<'a> {
     }
 }
 
+/// The arguments of a call as strings of the server's.
+#[derive(Clone, Copy)]
+pub(crate) struct Names<'a> {
+    raw: &'a [*mut RedisModuleString],
+}
+
+impl<'a> Names<'a> {
+    /// # Safety
+    /// All of `raw` are strings that live as long as `'a`.
+    pub(super) unsafe fn lent(raw: &'a [*mut RedisModuleString]) -> Self {
+        Self { raw }
+    }
+
+    /// The argument at that place.
+    pub(crate) fn get(self, place: usize) -> Option<KeyName<'a>> {
+        // SAFETY: as for self.
+        self.raw.get(place).map(|&raw| unsafe { KeyName::lent(raw) })
+    }
+}
+
 /// # Safety
 /// `raw` is a live string, and stays one for `'a`.
 pub(super) unsafe fn bytes_of<'a>(raw: *const RedisModuleString) -> &'a [u8] {

@@ -9,7 +9,7 @@ use redis_module::raw::{
 };
 use std::ffi::CStr;
 use std::os::raw::{c_char, c_int, c_void};
-use std::ptr::{null, null_mut};
+use std::ptr::null_mut;
 use std::sync::atomic::Ordering;
 
 use super::alloc::usable_size;
@@ -229,7 +229,7 @@ unsafe extern "C" fn defrag<F: Family>(
 
 /// Opens the key of a name that a callback was given.
 pub(super) unsafe fn rewatch<F: Family>(ctx: Context<'_>, name: *mut RedisModuleString) {
-    if name == null::<RedisModuleString>().cast_mut() {
+    if name.is_null() {
         return;
     }
     let name = unsafe { KeyName::lent(name) };

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 /// # Errors
 /// `NOTFOUND` for an area, row or seat that is not there; `ERR` for a part that makes no sense; `BADSTATE`
 /// where a held or sold seat would change its tier.
-pub fn altered_plan(show: &Show, part: &PlanPart) -> Result<Plan, Refusal> {
+pub(super) fn altered_plan(show: &Show, part: &PlanPart) -> Result<Plan, Refusal> {
     let mut plan = show.plan();
     let limits = &mut plan.limits;
     limits.seats_per_user = part.limits.seats_per_user.unwrap_or(limits.seats_per_user);

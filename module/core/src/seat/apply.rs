@@ -129,10 +129,10 @@ impl Show {
                 self.hand_over(seats, Standing::Sold, Standing::Free, Owner::Free);
             }
             Event::Blocked { seats } => {
-                self.hand_over(seats, Standing::Free, Standing::Blocked, Owner::Blocked)
+                self.hand_over(seats, Standing::Free, Standing::Blocked, Owner::Blocked);
             }
             Event::Unblocked { seats } => {
-                self.hand_over(seats, Standing::Blocked, Standing::Free, Owner::Free)
+                self.hand_over(seats, Standing::Blocked, Standing::Free, Owner::Free);
             }
             Event::Flushed { count, last_id } => self.outbox.sent(*count as usize, *last_id),
         }

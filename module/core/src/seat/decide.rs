@@ -58,10 +58,12 @@ fn refuse<T>(code: Code, text: impl Into<String>) -> Result<T, Refusal> {
     Err(Refusal::new(code, text))
 }
 
+#[allow(clippy::unnecessary_wraps, reason = "the last word of functions that may refuse")]
 fn decided(event: Event, reply: Reply) -> Decided {
     Ok(Decision { events: smallvec::smallvec![event], reply })
 }
 
+#[allow(clippy::unnecessary_wraps, reason = "the last word of functions that may refuse")]
 fn unchanged(reply: Reply) -> Decided {
     Ok(Decision { events: Events::new(), reply })
 }

@@ -190,7 +190,7 @@ impl Labels {
                 (run.position..run.position + run.count).filter_map(|position| run.number(position));
             if run.count > 1 && step.abs() == 1 {
                 let mut ends = numbers.clone();
-                let (first, last) = (ends.next().unwrap_or(0), ends.last().unwrap_or(0));
+                let (first, last) = (ends.next().unwrap_or(0), ends.next_back().unwrap_or(0));
                 push_item(&mut out, &format!("{first}-{last}"));
             } else {
                 numbers.for_each(|number| push_item(&mut out, &number.to_string()));

@@ -45,7 +45,7 @@ impl Show {
             }
             Stage::Held { until } => record.until = Some(until),
             Stage::Sold { order, .. } => {
-                record.order = order.map(|order| self.claims.order(order).reference.clone())
+                record.order = order.map(|order| self.claims.order(order).reference.clone());
             }
         }
         record.token = Some(claim.token.clone());

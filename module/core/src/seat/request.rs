@@ -150,7 +150,9 @@ impl Hold<'_> {
             names.sort_unstable();
             names.dedup();
             writer.unsigned(names.len() as u64);
-            names.iter().for_each(|name| writer.string(name));
+            for name in names {
+                writer.string(name);
+            }
         }
         writer.optional(self.replace.map(|replace| replace.token));
         writer.unsigned(self.replace.map_or(0, |replace| u64::from(replace.other)));
@@ -169,7 +171,9 @@ impl Pick<'_> {
         writer.string(self.user);
         let mut seats = self.seats.clone();
         seats.sort_unstable();
-        seats.iter().for_each(|seat| writer.string(seat));
+        for seat in seats {
+            writer.string(seat);
+        }
         hash(&writer)
     }
 }

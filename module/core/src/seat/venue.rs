@@ -121,6 +121,9 @@ struct Draft<'a> {
     layout: u32,
 }
 
+/// A seat of a plan: its label, its own tier, its flags.
+type SeatParts<'p> = (&'p str, Option<&'p str>, &'p [String]);
+
 /// What is collected while the rows of a plan are read.
 #[derive(Default)]
 struct Drafting {
@@ -128,6 +131,8 @@ struct Drafting {
     flags: Names,
     layouts: Vec<Layout>,
     interned: HashMap<Layout, u32>,
+    /// Layouts of rows in the short form, by text and tier: most rows of a plan look like one before.
+    short_forms: HashMap<(String, String), u32>,
     seats: usize,
     positions: usize,
 }
@@ -528,8 +533,19 @@ impl Drafting {
                 format!("label {} makes seat ids longer than {MAX_IDENTIFIER} bytes", quoted(&row.label));
             return refuse(&what);
         }
+        let short_form = match (&row.seats, &row.tier) {
+            (PlanSeats::Short(text), Some(tier)) => Some((text.clone(), tier.clone())),
+            _ => None,
+        };
+        if let Some(&number) = short_form.as_ref().and_then(|form| self.short_forms.get(form)) {
+            let layout = self.layouts.get(number as usize);
+            let seats =
+                layout.map_or(0, |layout| layout.tiers.iter().map(|(_, seats)| bits::count(seats)).sum());
+            self.count(seats, layout.map_or(0, |layout| layout.len), place)?;
+            return Ok(number);
+        }
         let short;
-        let seats: Vec<Option<(&str, Option<&str>, &[String])>> = match &row.seats {
+        let seats: Vec<Option<SeatParts<'_>>> = match &row.seats {
             PlanSeats::Short(text) => {
                 short = parse_short_form(text).map_err(|what| wrong(&format!("{}.seats", place()), &what))?;
                 short.iter().map(|label| label.as_deref().map(|label| (label, None, &[][..]))).collect()
@@ -545,7 +561,7 @@ impl Drafting {
             return refuse(&format!("has {} positions, more than {}", seats.len(), max::POSITIONS));
         }
         let mut tiers: Vec<(Tier, Bits)> = Vec::new();
-        let mut flags = Vec::new();
+        let (mut flags, mut count) = (Vec::new(), 0);
         for (position, seat) in seats.iter().enumerate() {
             let Some((label, tier, seat_flags)) = seat else { continue };
             let seat_place = || format!("{}.seats[{position}]", place());
@@ -582,31 +598,41 @@ impl Drafting {
             if set != 0 {
                 flags.push((position as u16, set));
             }
-            self.seats += 1;
+            count += 1;
         }
         if tiers.is_empty() {
             return refuse("seats: has no seat");
         }
-        self.positions += seats.len();
-        if self.seats > max::SEATS {
-            return refuse(&format!("the plan has more than {} seats", max::SEATS));
-        }
-        if self.positions > max::ALL_POSITIONS {
-            return refuse(&format!("the plan has more than {} positions", max::ALL_POSITIONS));
-        }
+        self.count(count, seats.len() as u16, place)?;
         let layout = Layout {
             len: seats.len() as u16,
             tiers: tiers.into(),
             flags: flags.into(),
             labels: Labels::new(seats.iter().map(|seat| seat.map(|(label, _, _)| label))),
         };
-        if let Some(&number) = self.interned.get(&layout) {
-            return Ok(number);
+        let number = self.interned.get(&layout).copied().unwrap_or_else(|| {
+            let number = self.layouts.len() as u32;
+            self.layouts.push(layout.clone());
+            self.interned.insert(layout, number);
+            number
+        });
+        if let Some(form) = short_form {
+            self.short_forms.insert(form, number);
         }
-        let number = self.layouts.len() as u32;
-        self.layouts.push(layout.clone());
-        self.interned.insert(layout, number);
         Ok(number)
+    }
+
+    /// Adds a row to the totals.
+    fn count(&mut self, seats: u32, positions: u16, place: &dyn Fn() -> String) -> Result<(), Refusal> {
+        self.seats += seats as usize;
+        self.positions += usize::from(positions);
+        if self.seats > max::SEATS {
+            return Err(wrong(&place(), &format!("the plan has more than {} seats", max::SEATS)));
+        }
+        if self.positions > max::ALL_POSITIONS {
+            return Err(wrong(&place(), &format!("the plan has more than {} positions", max::ALL_POSITIONS)));
+        }
+        Ok(())
     }
 }
 

@@ -20,21 +20,15 @@ impl Deadlines {
         if self.place.len() <= id as usize {
             self.place.resize(id as usize + 1, NOWHERE);
         }
-        match self.place_of(id) {
-            Some(at) => {
-                if let Some(entry) = self.heap.get_mut(at) {
-                    entry.0 = due;
-                }
-                let at = self.rise(at);
-                self.sink(at);
-            }
-            None => {
-                self.heap.push((due, id));
-                let at = self.heap.len() - 1;
-                self.note(at);
-                self.rise(at);
-            }
+        let at = self.place_of(id).unwrap_or(self.heap.len());
+        if let Some(entry) = self.heap.get_mut(at) {
+            entry.0 = due;
+        } else {
+            self.heap.push((due, id));
+            self.note(at);
         }
+        let at = self.rise(at);
+        self.sink(at);
     }
 
     /// Forgets the deadline of `id`.

@@ -1,5 +1,13 @@
 //! The seat family against a naive model, and sentence by sentence against docs/seats.md.
 
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails where it finds something wrong"
+)]
+
 mod model;
 mod naive;
 mod spec;

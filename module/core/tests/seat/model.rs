@@ -48,14 +48,23 @@ fn random_plan(random: &mut Random) -> Plan {
             let mut seats: Vec<Option<PlanSeat>> = (0..len)
                 .map(|seat| {
                     let tier = if mixed && random.chance(30) { random.pick(&TIERS) } else { tier };
-                    let flags = FLAGS.iter().filter(|_| flagged && random.chance(10)).map(ToString::to_string);
-                    let seat =
-                        PlanSeat { label: seat.to_string(), tier: Some(tier.to_string()), flags: flags.collect() };
+                    let flags =
+                        FLAGS.iter().filter(|_| flagged && random.chance(10)).map(ToString::to_string);
+                    let seat = PlanSeat {
+                        label: seat.to_string(),
+                        tier: Some(tier.to_string()),
+                        flags: flags.collect(),
+                    };
                     (!random.chance(10)).then_some(seat)
                 })
                 .collect();
             seats[0].get_or_insert(PlanSeat { label: "0".into(), tier: Some(tier.into()), flags: vec![] });
-            PlanRow { label: row.to_string(), rank: random.below(3) as i32, tier: None, seats: PlanSeats::List(seats) }
+            PlanRow {
+                label: row.to_string(),
+                rank: random.below(3) as i32,
+                tier: None,
+                seats: PlanSeats::List(seats),
+            }
         });
         let rows = rows.collect();
         let rule = random.pick(&[Rule::Ltr, Rule::Rtl, Rule::Center]);
@@ -192,7 +201,13 @@ fn hold(bench: &mut Bench, random: &mut Random, token: &str, tokens: &[Vec<u8>])
         count: random.pick(&[1, 1, 2, 2, 3, 4, 6]),
         tier: random.chance(60).then(|| random.pick(&TIERS).to_owned()),
         areas: if random.chance(20) { (0..2).map(|_| random.pick(&areas)).collect() } else { vec![] },
-        adjacent: random.pick(&[Adjacent::Prefer, Adjacent::Prefer, Adjacent::Require, Adjacent::Area, Adjacent::Ignore]),
+        adjacent: random.pick(&[
+            Adjacent::Prefer,
+            Adjacent::Prefer,
+            Adjacent::Require,
+            Adjacent::Area,
+            Adjacent::Ignore,
+        ]),
         orphans: random.pick(&[Orphans::Avoid, Orphans::Avoid, Orphans::Allow, Orphans::Forbid]),
         flags: FLAGS.iter().filter(|_| random.chance(25)).map(ToString::to_string).collect(),
     };
@@ -224,7 +239,10 @@ fn hold(bench: &mut Bench, random: &mut Random, token: &str, tokens: &[Vec<u8>])
     assert_eq!(got, expected, "{wish:?} {replace:?}");
     if let Ok(Outcome::Seats(_)) = got {
         let again = bench.ask(&request).unwrap();
-        assert!(matches!(again, Reply::Hold(record) if record.until == bench.now + ttl), "a retry gets its hold");
+        assert!(
+            matches!(again, Reply::Hold(record) if record.until == bench.now + ttl),
+            "a retry gets its hold"
+        );
     }
 }
 

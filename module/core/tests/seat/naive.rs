@@ -126,7 +126,11 @@ impl Naive {
 
     pub fn seats_of(&self, token: &[u8]) -> Vec<String> {
         let has = |seat: &Seat| matches!(&seat.state, State::Held(t) | State::Sold(t, _) if t == token);
-        self.places().map(|place| self.seat(place)).filter(|seat| has(seat)).map(|seat| seat.id.clone()).collect()
+        self.places()
+            .map(|place| self.seat(place))
+            .filter(|seat| has(seat))
+            .map(|seat| seat.id.clone())
+            .collect()
     }
 
     pub fn user_seats(&self, user: &[u8]) -> usize {
@@ -139,8 +143,12 @@ impl Naive {
     }
 
     pub fn expire(&mut self, now: i64) {
-        let due: Vec<Vec<u8>> =
-            self.claims.iter().filter(|(_, c)| !c.sold && c.until <= now).map(|(token, _)| token.clone()).collect();
+        let due: Vec<Vec<u8>> = self
+            .claims
+            .iter()
+            .filter(|(_, c)| !c.sold && c.until <= now)
+            .map(|(token, _)| token.clone())
+            .collect();
         for token in due {
             self.free_claim(&token);
         }
@@ -162,15 +170,26 @@ impl Naive {
     }
 
     /// Grants a wish: seats change hands, and somebody's turn is over.
-    pub fn grant(&mut self, wish: &Wish, user: &[u8], token: &[u8], now: i64, until: i64, replace: Option<(&[u8], bool)>) -> Outcome {
+    pub fn grant(
+        &mut self,
+        wish: &Wish,
+        user: &[u8],
+        token: &[u8],
+        now: i64,
+        until: i64,
+        replace: Option<(&[u8], bool)>,
+    ) -> Outcome {
         let outcome = self.search(wish, replace);
         if let Outcome::Seats(ids) = &outcome {
             if let Some((old, _)) = replace {
                 self.free_claim(old);
             }
             self.take(ids, user, token, now, until);
-            let areas: BTreeSet<usize> =
-                self.places().filter(|&place| ids.contains(&self.seat(place).id)).map(|place| place.0).collect();
+            let areas: BTreeSet<usize> = self
+                .places()
+                .filter(|&place| ids.contains(&self.seat(place).id))
+                .map(|place| place.0)
+                .collect();
             if areas.len() == 1 {
                 self.turn += 1;
                 self.turns.insert((wish.tier.clone(), *areas.first().unwrap()), self.turn);
@@ -236,9 +255,9 @@ impl Look<'_> {
 
     fn takeable(&self, place: Place) -> bool {
         self.free(place)
-            && self.wanted(place).is_some_and(|seat| {
-                !self.is_replaced(seat) || self.replace.is_some_and(|(_, other)| !other)
-            })
+            && self
+                .wanted(place)
+                .is_some_and(|seat| !self.is_replaced(seat) || self.replace.is_some_and(|(_, other)| !other))
     }
 
     fn free_in(&self, area: usize) -> usize {
@@ -348,7 +367,8 @@ impl Look<'_> {
         for (r, row) in self.show.areas[area].rows.iter().enumerate() {
             let mut s = 0;
             while s < row.len() {
-                let n = (1..=row.len() - s).take_while(|&n| self.is_window((area, r, s), n)).last().unwrap_or(0);
+                let n =
+                    (1..=row.len() - s).take_while(|&n| self.is_window((area, r, s), n)).last().unwrap_or(0);
                 if n > 0 {
                     runs.push(((area, r, s), n));
                 }
@@ -370,7 +390,8 @@ impl Look<'_> {
     fn in_seat_order(&self) -> Vec<Place> {
         let mut places = Vec::new();
         for area in self.levels().into_iter().flatten() {
-            let mut here: Vec<Place> = self.show.places().filter(|&p| p.0 == area && self.takeable(p)).collect();
+            let mut here: Vec<Place> =
+                self.show.places().filter(|&p| p.0 == area && self.takeable(p)).collect();
             here.sort_by_key(|&place| (place.1, self.key(place, 1)));
             places.extend(here);
         }
