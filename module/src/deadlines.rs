@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use crate::config;
-use crate::family::{self, Family};
+use crate::family::{self, Family, NEVER};
 use crate::sys::register::Timer;
 use crate::sys::value::Value;
 use crate::sys::{Context, KeyName, OwnedString};
@@ -60,15 +60,39 @@ fn work_of<F: Family>(registry: &mut Registry) -> usize {
 
 /// Has the timer look at a key when its next deadline comes.
 pub(crate) fn watch<F: Family>(value: &mut Value<F>, db: i32, name: &[u8]) {
-    let due = family::wake_at(&value.state);
+    let due = family::wake_at(&value.state, value.state.now(0));
     if due >= value.watched {
         return;
     }
-    value.watched = due;
+    let before = std::mem::replace(&mut value.watched, due);
     REGISTRY.with_borrow_mut(|registry| {
         let work = work_of::<F>(registry);
-        registry.entries.insert(Entry { due, db, name: name.into(), work });
+        let mut entry = Entry { due: before, db, name: name.into(), work };
+        if before != NEVER {
+            registry.entries.remove(&entry);
+        }
+        entry.due = due;
+        registry.entries.insert(entry);
         registry.arm();
+    });
+}
+
+/// Forgets a key that goes: deleted, overwritten, or about to come under another name. Without this a name
+/// whose deadline is years away would be kept for years.
+pub(crate) fn forget<F: Family>(value: &Value<F>, db: i32, name: &[u8]) {
+    if value.watched == NEVER {
+        return;
+    }
+    REGISTRY.with_borrow_mut(|registry| {
+        let work = work_of::<F>(registry);
+        registry.entries.remove(&Entry { due: value.watched, db, name: name.into(), work });
+    });
+}
+
+/// Forgets all keys of a database that was emptied, or of all of them.
+pub(crate) fn flushed(db: Option<i32>) {
+    REGISTRY.with_borrow_mut(|registry| {
+        registry.entries.retain(|entry| db.is_some_and(|db| entry.db != db));
     });
 }
 

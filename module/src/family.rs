@@ -68,10 +68,10 @@ pub(crate) trait Family: Clone + Send + Sized + 'static {
     fn flushed(count: u32, last_id: (u64, u64)) -> Self::Event;
 }
 
-/// When the timer must look at a key: for its earliest deadline, or to try its outbox again.
-pub(crate) fn wake_at<F: Family>(state: &F) -> i64 {
+/// When the timer must look at a key: for its earliest deadline, or to try its outbox again a while after `now`.
+pub(crate) fn wake_at<F: Family>(state: &F, now: i64) -> i64 {
     let due = state.next_due().unwrap_or(NEVER);
-    if state.outbox().is_empty() { due } else { due.min(state.now(0) + outbox::RETRY_MS) }
+    if state.outbox().is_empty() { due } else { due.min(now + outbox::RETRY_MS) }
 }
 
 /// A refusal because the key holds something else.
@@ -186,7 +186,7 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
             }
             self.value.recount();
         }
-        if wake_at(&self.value.state) < self.value.watched {
+        if wake_at(&self.value.state, self.now) < self.value.watched {
             deadlines::watch(self.value, self.ctx.selected_db(), self.name.as_bytes());
         }
         PAYLOAD.set(self.payload);
@@ -247,12 +247,14 @@ pub(crate) fn tick<F: Family>(ctx: Context<'_>, name: KeyName<'_>, due: i64, sli
     }
     value.watched = NEVER;
     let mut step = Step::begin(ctx, name, value);
+    // An attempt at the outbox that fails applies nothing, so the next one counts from this time.
+    let now = step.now();
     step.apply_due(slice);
     // `finish` must not watch the key: its next deadline is what we return.
     step.value.watched = i64::MIN;
     step.finish();
     let Found::Value(value) = key.value::<F>() else { return None };
-    value.watched = wake_at(&value.state);
+    value.watched = wake_at(&value.state, now);
     (value.watched != NEVER).then_some(value.watched)
 }
 

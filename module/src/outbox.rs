@@ -6,6 +6,7 @@
 //! stay, that is counted, and the timer tries again.
 
 use allot_core::shared::outbox::Outbox;
+use allot_core::shared::slot::slot_of;
 
 use crate::family::Family;
 use crate::info;
@@ -21,7 +22,7 @@ pub(crate) fn flush<F: Family>(ctx: Context<'_>, name: KeyName<'_>, state: &F, n
     for message in outbox.messages() {
         let stream = stream_name(name.as_bytes(), &message.stream);
         // In a cluster a stream beside a key without a hash tag would belong to another slot.
-        if ctx.is_cluster() && ctx.slot_of(&stream) != ctx.slot_of(name.as_bytes()) {
+        if ctx.is_cluster() && slot_of(&stream) != slot_of(name.as_bytes()) {
             info::OUTBOX_FAILURES.add(1);
             break;
         }

@@ -9,6 +9,7 @@ use allot_core::seat::venue::Seat;
 use allot_core::seat::{Event, HoldRecord, Reply, Show, decide};
 use allot_core::shared::MAX_IDENTIFIER;
 use allot_core::shared::refusal::{Code, Refusal};
+use allot_core::shared::slot::slot_of;
 use allot_core::shared::text::quoted;
 
 use crate::command::{Call, is, not_one_of, unknown};
@@ -87,7 +88,7 @@ pub(super) fn alter(call: &Call<'_>) -> Done {
 /// In a cluster the stream beside a key belongs to its slot only by a hash tag.
 fn check_stream(ctx: Context<'_>, name: KeyName<'_>, events: u32) -> Done {
     let stream = crate::outbox::stream_name(name.as_bytes(), b"evt");
-    if events > 0 && ctx.is_cluster() && ctx.slot_of(&stream) != ctx.slot_of(name.as_bytes()) {
+    if events > 0 && ctx.is_cluster() && slot_of(&stream) != slot_of(name.as_bytes()) {
         let text = "plan: events: the event stream of a key in a cluster needs a hash tag in the key's name, as in '{show}:1'";
         return Err(Refusal::new(Code::Err, text));
     }

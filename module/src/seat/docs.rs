@@ -263,7 +263,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     Command {
         name: c"SEAT.ZMPOP",
         entry: entry!(zmpop::zmpop),
-        flags: "write",
+        flags: "write getkeys-api",
         categories: "write sortedset slow",
         arity: -4,
         keys: Keys::Counted,

@@ -192,10 +192,14 @@ impl<'a> Context<'a> {
         self.flags() & raw::REDISMODULE_CTX_FLAGS_CLUSTER != 0
     }
 
-    /// Slot of a key, by its name or its hash tag.
-    pub(crate) fn slot_of(self, name: &[u8]) -> u32 {
-        let name = OwnedString::new(name);
-        unsafe { api!(RedisModule_ClusterKeySlot(name.name().raw)) }
+    /// Whether the server only asks which of the arguments are keys; then nothing may be replied.
+    pub(crate) fn asks_for_keys(self) -> bool {
+        unsafe { api!(RedisModule_IsKeysPositionRequest(self.raw)) != 0 }
+    }
+
+    /// Tells the server that the argument at that place is a key.
+    pub(crate) fn key_is_at(self, place: usize) {
+        unsafe { api!(RedisModule_KeyAtPos(self.raw, place as c_int)) };
     }
 
     /// Milliseconds since the epoch; where the server tells it, as it read its clock when this command began.

@@ -1,9 +1,10 @@
-//! What the families have in common: refusals, printable text, codec, typed tables, deadlines, outbox.
+//! What the families have in common: refusals, printable text, codec, typed tables, deadlines, outbox, slots.
 
 pub mod codec;
 pub mod deadlines;
 pub mod outbox;
 pub mod refusal;
+pub mod slot;
 pub mod table;
 pub mod text;
 
