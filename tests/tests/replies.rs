@@ -27,7 +27,9 @@ fn nothing_available_is_a_null_of_the_protocol() {
     let server = RedisServer::start();
     create(&server, "show", THEATRE);
     let [mut resp2, mut resp3] = both(&server);
-    for (client, null, inner) in [(&mut resp2, Reply::NullArray, Reply::NullBulk), (&mut resp3, Reply::Null, Reply::Null)] {
+    for (client, null, inner) in
+        [(&mut resp2, Reply::NullArray, Reply::NullBulk), (&mut resp3, Reply::Null, Reply::Null)]
+    {
         assert_eq!(client.words("SEAT.HOLD show ann 50 TTL 1000 TIER gold"), null);
         assert_eq!(client.words("SEAT.ZMPOP 1 none MIN"), null);
         assert_eq!(client.words("SEAT.ZMPOP 1 none MIN ADJACENT"), null);
@@ -58,7 +60,10 @@ fn records_are_maps_or_flat_lists_with_all_fields_in_the_order_of_the_spec() {
         assert!(matches!(&seats[..], [Reply::Bulk(_), Reply::Bulk(_)]));
         assert_eq!((record.field("adjacent"), record.field("groups")), (Reply::Int(1), Reply::Int(1)));
         let holds = client.words("SEAT.HOLDS show ann");
-        assert!(holds.array().len() == 2 && holds.array().iter().all(|hold| same(hold) && fields(hold) == of_hold));
+        assert!(
+            holds.array().len() == 2
+                && holds.array().iter().all(|hold| same(hold) && fields(hold) == of_hold)
+        );
         let seat = client.call(&["SEAT.GET", "show", &seats[0].text()]);
         assert!(same(&seat));
         assert_eq!(fields(&seat), of_seat);
@@ -73,7 +78,10 @@ fn records_are_maps_or_flat_lists_with_all_fields_in_the_order_of_the_spec() {
         assert_eq!(client.words("SEAT.HOLDS show nobody"), Reply::Array(vec![]));
         assert_eq!(client.call(&["SEAT.CREATE", "show", THEATRE]), Reply::Simple("OK".into()));
     }
-    assert_eq!(resp2.words("SEAT.GET show left-B-2").field("flags"), Reply::Array(vec![Reply::bulk("wheelchair")]));
+    assert_eq!(
+        resp2.words("SEAT.GET show left-B-2").field("flags"),
+        Reply::Array(vec![Reply::bulk("wheelchair")])
+    );
 }
 
 #[test]
@@ -125,8 +133,14 @@ fn every_refusal_has_its_code() {
         ("SEAT.HOLD show u 0 TTL 5", "ERR count must be 1 to 100 (allot.seat-max-count), not 0"),
         ("SEAT.HOLD show u x TTL 5", "ERR count must be a whole number, not 'x'"),
         ("SEAT.HOLD show u 1 TTL 0", "ERR TTL must be 1 to 316224000000 ms, not 0"),
-        ("SEAT.HOLD show u 1 TIER t", "ERR TTL is missing: say how long the hold shall live, in milliseconds"),
-        ("SEAT.HOLD show u 1 TTL 5 ADJACENT NO", "ERR 'ADJACENT' takes PREFER, REQUIRE, AREA or IGNORE, not 'NO'"),
+        (
+            "SEAT.HOLD show u 1 TIER t",
+            "ERR TTL is missing: say how long the hold shall live, in milliseconds",
+        ),
+        (
+            "SEAT.HOLD show u 1 TTL 5 ADJACENT NO",
+            "ERR 'ADJACENT' takes PREFER, REQUIRE, AREA or IGNORE, not 'NO'",
+        ),
         ("SEAT.HOLD show u 1 TTL 5 AREAS 2 a", "ERR 'AREAS': 2 words are announced and 1 follow"),
         ("SEAT.HOLD show u 1 TTL 5 TIER x", "NOTFOUND no seat of this show has tier 'x'"),
         ("SEAT.HOLD show u 1 TTL 5 AREAS 1 x", "NOTFOUND this show has no area 'x'"),
@@ -135,7 +149,10 @@ fn every_refusal_has_its_code() {
         ("SEAT.HOLD show ann 1 TTL 5", "LIMIT user 'ann' may have 1 live holds and has 1; live hold: 'held'"),
         ("SEAT.HOLD show bob 3 TTL 5", "LIMIT user 'bob' may have 4 seats and has 2"),
         ("SEAT.HOLD show u 5 TTL 5", "LIMIT a user may have 4 seats, not 5"),
-        ("SEAT.HOLD show u 1 TTL 60001", "LIMIT a hold lives at most 60000 ms in all; this one may have 60000 more"),
+        (
+            "SEAT.HOLD show u 1 TTL 60001",
+            "LIMIT a hold lives at most 60000 ms in all; this one may have 60000 more",
+        ),
         ("SEAT.HOLD show u 1 TTL 5 REPLACE held", "NOTOWNER token 'held' is not of user 'u'"),
         ("SEAT.HOLD show u 1 TTL 5 REPLACE none", "NOTFOUND there is no hold 'none'; it may have expired"),
         ("SEAT.PICK show u TTL 5 SEATS 1 a-1-1", "BADSTATE seat 'a-1-1' is held, not free"),
@@ -145,7 +162,10 @@ fn every_refusal_has_its_code() {
         ("SEAT.PICK show u TTL 5 SEATS 0 x", "ERR 'SEATS': the number of words must be 1 or more"),
         // Then.
         ("SEAT.EXTEND show none TTL 5", "NOTFOUND there is no hold 'none'; it may have expired"),
-        ("SEAT.EXTEND show held TTL 120000", "LIMIT a hold lives at most 60000 ms in all; this one may have "),
+        (
+            "SEAT.EXTEND show held TTL 120000",
+            "LIMIT a hold lives at most 60000 ms in all; this one may have ",
+        ),
         ("SEAT.EXTEND show sold TTL 5", "BADSTATE token 'sold' is sold, not held"),
         ("SEAT.CONFIRM show none", "NOTFOUND there is no hold 'none'; it may have expired"),
         ("SEAT.CONFIRM show held USER bob", "NOTOWNER token 'held' is not of user 'bob'"),
@@ -210,7 +230,10 @@ fn identifiers_may_be_any_bytes() {
     let (user, token, order) = (&b"\0user\r\n\xff"[..], &b"\xf0 token\n"[..], &b"$-1\r\n"[..]);
     let record = client.call(&[&b"SEAT.HOLD"[..], b"show", user, b"2", b"TTL", b"60000", b"TOKEN", token]);
     assert_eq!((record.field("user"), record.field("token")), (Reply::bulk(user), Reply::bulk(token)));
-    assert_eq!(client.call(&[&b"SEAT.CONFIRM"[..], b"show", token, b"USER", user, b"ORDER", order]), Reply::Int(2));
+    assert_eq!(
+        client.call(&[&b"SEAT.CONFIRM"[..], b"show", token, b"USER", user, b"ORDER", order]),
+        Reply::Int(2)
+    );
     assert_eq!(client.call(&[&b"SEAT.ORDER"[..], b"show", order]), record.field("seats"));
     client.words("DEBUG RELOAD");
     assert_eq!(client.call(&[&b"SEAT.ORDER"[..], b"show", order]), record.field("seats"));
