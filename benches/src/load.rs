@@ -8,21 +8,21 @@ use std::time::{Duration, Instant};
 use allot_tests::RedisServer;
 
 /// Connections of a run.
-pub const CONNECTIONS: usize = 50;
+pub(crate) const CONNECTIONS: usize = 50;
 /// Requests in flight on each.
-pub const PIPELINE: usize = 16;
+pub(crate) const PIPELINE: usize = 16;
 
 /// What a run took.
 #[derive(Clone, Copy, Debug)]
-pub struct Rate {
+pub(crate) struct Rate {
     /// Requests a second.
-    pub per_second: f64,
+    pub(crate) per_second: f64,
     /// Time of the server's processor a request, in microseconds.
-    pub cpu_us: f64,
+    pub(crate) cpu_us: f64,
     /// Error replies, which spoil a run.
-    pub errors: usize,
+    pub(crate) errors: usize,
     /// Replies that were nothing.
-    pub nothing: usize,
+    pub(crate) nothing: usize,
 }
 
 /// A connection with what it sends, over and over.
@@ -35,7 +35,7 @@ struct Client {
 }
 
 /// Runs `requests` requests; `batches(c)` are connection c's, each of `PIPELINE` requests, sent by turns.
-pub fn run(server: &RedisServer, requests: usize, batches: impl Fn(usize) -> Vec<Vec<u8>>) -> Rate {
+pub(crate) fn run(server: &RedisServer, requests: usize, batches: impl Fn(usize) -> Vec<Vec<u8>>) -> Rate {
     let mut clients: Vec<Client> = (0..CONNECTIONS)
         .map(|number| {
             let stream =
@@ -150,6 +150,6 @@ fn line(buffer: &[u8], at: usize) -> Option<(u8, i64, usize)> {
 }
 
 /// A request in the protocol.
-pub fn encode(words: &[&str]) -> Vec<u8> {
+pub(crate) fn encode(words: &[&str]) -> Vec<u8> {
     allot_tests::raw::encode(words)
 }

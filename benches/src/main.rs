@@ -1,6 +1,8 @@
-//! `make bench`: live servers, every figure beside its baseline. Each is the median of several runs of 50
-//! connections with 16 requests in flight, and each run stands between two of PING in the same minute: what is
-//! said are ratios, since the machine is never twice the same.
+//! `make bench`: live servers, every figure beside its baseline. Each figure is the median of several runs of 50
+//! connections with 16 requests in flight, and each run stands between two of its baseline in the same minute:
+//! what counts are the ratios, since a machine is never twice the same.
+//!
+//! `allot-bench [WORD]` measures only what has the word in its name; `ALLOT_BENCH_RUNS=1` is a quick look.
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -10,27 +12,88 @@
 )]
 
 mod load;
+mod seats;
 mod shows;
 
 use allot_tests::RedisServer;
 use load::{CONNECTIONS, PIPELINE, Rate, encode};
 
-/// A measurement: what is asked, of which server, and how often.
-struct Case<'a> {
-    name: String,
-    server: &'a RedisServer,
-    requests: usize,
-    batches: Box<dyn Fn(usize) -> Vec<Vec<u8>> + 'a>,
+/// What is sent, and what must be so before.
+pub(crate) struct Case<'a> {
+    pub(crate) name: String,
+    pub(crate) requests: usize,
+    /// Called before each run, off the clock.
+    pub(crate) prepare: Box<dyn Fn() + 'a>,
+    /// What each connection sends, batch by batch.
+    pub(crate) batches: Box<dyn Fn(usize) -> Vec<Vec<u8>> + 'a>,
 }
 
-/// Runs of each measurement; `ALLOT_BENCH_RUNS` for a quick look.
-fn runs() -> usize {
-    std::env::var("ALLOT_BENCH_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(7)
+impl<'a> Case<'a> {
+    /// A case that needs no preparation.
+    pub(crate) fn new(name: &str, requests: usize, batches: impl Fn(usize) -> Vec<Vec<u8>> + 'a) -> Self {
+        Self { name: name.to_owned(), requests, prepare: Box::new(|| ()), batches: Box::new(batches) }
+    }
+
+    /// One request over and over.
+    pub(crate) fn repeated(name: &str, requests: usize, words: &'static [&'static str]) -> Self {
+        Self::new(name, requests, |_| vec![encode(words).repeat(PIPELINE)])
+    }
+
+    fn run(&self, server: &RedisServer) -> Rate {
+        (self.prepare)();
+        let rate = load::run(server, self.requests, &self.batches);
+        assert_eq!(rate.errors, 0, "{}: error replies", self.name);
+        assert_eq!(rate.nothing, 0, "{}: replies of nothing", self.name);
+        rate
+    }
 }
 
-fn ping(server: &RedisServer) -> Rate {
-    let batch = encode(&["PING"]).repeat(PIPELINE);
-    load::run(server, 400_000, |_| vec![batch.clone()])
+/// The figures of a case, all medians.
+pub(crate) struct Figures {
+    per_second: f64,
+    cpu_us: f64,
+    ratio: f64,
+    cpu_ratio: f64,
+}
+
+/// The bench: what to measure, and how often.
+pub(crate) struct Bench {
+    runs: usize,
+    only: Option<String>,
+}
+
+impl Bench {
+    /// Whether that was asked for.
+    pub(crate) fn wants(&self, name: &str) -> bool {
+        self.only.as_ref().is_none_or(|only| name.contains(only.as_str()))
+    }
+
+    /// Measures a case beside its baseline and prints its line.
+    pub(crate) fn measure(&self, server: &RedisServer, case: &Case<'_>, baseline: &Case<'_>) {
+        if !self.wants(&case.name) {
+            return;
+        }
+        let (mut rates, mut cpus, mut ratios, mut cpu_ratios) = (vec![], vec![], vec![], vec![]);
+        for _ in 0..self.runs {
+            let before = baseline.run(server);
+            let rate = case.run(server);
+            let after = baseline.run(server);
+            rates.push(rate.per_second);
+            cpus.push(rate.cpu_us);
+            ratios.push(rate.per_second * 2.0 / (before.per_second + after.per_second));
+            cpu_ratios.push((before.cpu_us + after.cpu_us) / 2.0 / rate.cpu_us);
+        }
+        let figures = Figures {
+            per_second: median(rates),
+            cpu_us: median(cpus),
+            ratio: median(ratios),
+            cpu_ratio: median(cpu_ratios),
+        };
+        println!(
+            "| {} | {:.2} | {:.2} x {} | {:.2} x | {:.0} |",
+            case.name, figures.cpu_us, figures.ratio, baseline.name, figures.cpu_ratio, figures.per_second
+        );
+    }
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -38,72 +101,14 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Measures a case against PING and prints its line.
-fn measure(case: &Case<'_>) {
-    let (mut ratios, mut cpu_ratios, mut rates, mut cpus) = (vec![], vec![], vec![], vec![]);
-    for _ in 0..runs() {
-        let before = ping(case.server);
-        let rate = load::run(case.server, case.requests, &case.batches);
-        let after = ping(case.server);
-        assert_eq!(rate.errors, 0, "{}: error replies", case.name);
-        assert_eq!(rate.nothing, 0, "{}: replies of nothing", case.name);
-        ratios.push(rate.per_second * 2.0 / (before.per_second + after.per_second));
-        cpu_ratios.push((before.cpu_us + after.cpu_us) / 2.0 / rate.cpu_us);
-        rates.push(rate.per_second);
-        cpus.push(rate.cpu_us);
-    }
-    println!(
-        "| {} | {:.2} | {:.2} | {:.0} | {:.2} |",
-        case.name,
-        median(ratios),
-        median(cpu_ratios),
-        median(rates),
-        median(cpus)
-    );
-}
-
-/// Batches that hold two seats and give them back, by turns.
-fn hold_and_release(connection: usize, key: &str) -> Vec<Vec<u8>> {
-    let mut batch = Vec::new();
-    for number in 0..PIPELINE / 2 {
-        let (user, token) = (format!("u{connection}"), format!("t{connection}-{number}"));
-        batch.extend(encode(&[
-            "SEAT.HOLD",
-            key,
-            &user,
-            "2",
-            "TTL",
-            "60000",
-            "TIER",
-            "gold",
-            "TOKEN",
-            &token,
-        ]));
-        batch.extend(encode(&["SEAT.RELEASE", key, &token]));
-    }
-    vec![batch]
-}
-
 fn main() {
-    println!("{CONNECTIONS} connections, {PIPELINE} in flight, median of {} runs\n", runs());
-    println!("| request | x PING | x PING (server CPU) | a second | server CPU us |");
+    let runs = std::env::var("ALLOT_BENCH_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(7);
+    let bench = Bench { runs, only: std::env::args().nth(1) };
+    println!("{CONNECTIONS} connections, {PIPELINE} requests in flight on each, median of {runs} runs\n");
+    println!(
+        "| request | server CPU, us a request | throughput | the same by server CPU | requests a second |"
+    );
     println!("|---|---|---|---|---|");
     let server = RedisServer::start();
-    for seats in [1000, 100_000, 1_000_000] {
-        let key = format!("show:{seats}");
-        let plan = shows::plan(seats);
-        let mut connection = server.connection();
-        let () =
-            redis::cmd("SEAT.CREATE").arg(&key).arg(plan.to_string()).query(&mut connection).expect("a plan");
-        let memory: usize =
-            redis::cmd("MEMORY").arg("USAGE").arg(&key).query(&mut connection).expect("MEMORY USAGE");
-        eprintln!("{seats} seats: {:.2} bytes a seat", memory as f64 / seats as f64);
-        shows::sell_most(&server, &key, &plan);
-        measure(&Case {
-            name: format!("HOLD + RELEASE, {seats} seats"),
-            server: &server,
-            requests: 400_000,
-            batches: Box::new(move |connection| hold_and_release(connection, &key)),
-        });
-    }
+    seats::measure(&bench, &server);
 }

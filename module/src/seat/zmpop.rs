@@ -9,7 +9,7 @@ use allot_core::shared::refusal::{Code, Refusal};
 use crate::command::{Call, integer};
 use crate::family::wrong_type;
 use crate::sys::context::{Key, Mode};
-use crate::sys::zset::{End, Member};
+use crate::sys::zset::{End, Member, Members};
 
 /// Scores from here on are no whole numbers that a double can tell apart.
 const EXACT: f64 = 9_007_199_254_740_992.0;
@@ -38,11 +38,10 @@ pub(super) fn zmpop(call: &Call<'_>) -> Result<(), Refusal> {
     for place in 2..place {
         let name = call.name(place)?;
         let key = call.ctx.open(name, Mode::Write);
-        if !key.exists() {
-            continue;
-        }
-        if !key.is_zset() {
-            return Err(wrong_type());
+        match key.is_zset() {
+            None => continue,
+            Some(false) => return Err(wrong_type()),
+            Some(true) => {}
         }
         let members = match options.stride {
             None => first(&key, &options),
@@ -102,8 +101,8 @@ fn options(call: &Call<'_>, place: usize) -> Result<Options, Refusal> {
 }
 
 /// The first members from the end asked for.
-fn first(key: &Key<'_>, options: &Options) -> Vec<Member> {
-    let mut members = Vec::with_capacity(options.count.min(key.zset_len()));
+fn first(key: &Key<'_>, options: &Options) -> Members {
+    let mut members = Members::new();
     key.zset_walk(options.end, |member| {
         members.push(member);
         members.len() < options.count
@@ -113,8 +112,8 @@ fn first(key: &Key<'_>, options: &Options) -> Vec<Member> {
 
 /// The first run of so many neighbours from the end asked for, or nothing. Walks at most the whole set; what
 /// has no whole number as its score is passed over, of equal scores the lowest member counts.
-fn neighbours(key: &Key<'_>, options: &Options, stride: i64) -> Vec<Member> {
-    let mut run: Vec<Member> = Vec::new();
+fn neighbours(key: &Key<'_>, options: &Options, stride: i64) -> Members {
+    let mut run = Members::new();
     let mut last = None;
     key.zset_walk(options.end, |member| {
         let whole = member.score.fract() == 0.0 && member.score.abs() < EXACT;

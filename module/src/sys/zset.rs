@@ -1,6 +1,7 @@
 //! Ordinary sorted sets.
 
 use redis_module::raw::{self, RedisModuleString};
+use smallvec::SmallVec;
 use std::os::raw::c_int;
 
 use super::api::api;
@@ -13,6 +14,9 @@ pub(crate) struct Member {
     pub(crate) score: f64,
 }
 
+/// Members popped together; few, mostly.
+pub(crate) type Members = SmallVec<[Member; 4]>;
+
 /// From which end members come.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
@@ -23,9 +27,14 @@ pub(crate) enum End {
 // SAFETY of what follows: the key is open and its type was looked at; a range iterator is stopped before
 // anything is removed.
 impl Key<'_> {
-    /// Whether the key, which exists, holds a sorted set.
-    pub(crate) fn is_zset(&self) -> bool {
-        unsafe { api!(RedisModule_KeyType(self.raw)) == raw::REDISMODULE_KEYTYPE_ZSET as c_int }
+    /// Whether the key holds a sorted set; `None` where there is no key.
+    pub(crate) fn is_zset(&self) -> Option<bool> {
+        if self.raw.is_null() {
+            return None;
+        }
+        let kind = unsafe { api!(RedisModule_KeyType(self.raw)) };
+        (kind != raw::REDISMODULE_KEYTYPE_EMPTY as c_int)
+            .then_some(kind == raw::REDISMODULE_KEYTYPE_ZSET as c_int)
     }
 
     /// Number of members of a sorted set.
@@ -68,7 +77,7 @@ impl Key<'_> {
 impl Context<'_> {
     /// Writes `ZREM key member ...` into the replication stream and the AOF.
     pub(crate) fn replicate_zrem(self, name: KeyName<'_>, members: &[Member]) {
-        let mut raw: Vec<*mut RedisModuleString> =
+        let mut raw: SmallVec<[*mut RedisModuleString; 8]> =
             members.iter().map(|member| member.name.name().raw).collect();
         self.replicate_members(c"ZREM", name, &mut raw);
     }
