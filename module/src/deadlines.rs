@@ -69,11 +69,34 @@ pub(crate) fn watch<F: Family>(value: &mut Value<F>, db: i32, name: &[u8], clock
     if due >= value.watched {
         return;
     }
-    value.watched = due;
+    let before = std::mem::replace(&mut value.watched, due);
     REGISTRY.with_borrow_mut(|registry| {
         let work = work_of::<F>(registry);
-        registry.entries.insert(Entry { due, db, name: name.into(), work });
+        let mut entry = Entry { due: before, db, name: name.into(), work };
+        if before != NEVER {
+            registry.entries.remove(&entry);
+        }
+        entry.due = due;
+        registry.entries.insert(entry);
         registry.arm();
+    });
+}
+
+/// Forgets a key that goes: deleted, overwritten, or about to come under another name.
+pub(crate) fn forget<F: Family>(value: &Value<F>, db: i32, name: &[u8]) {
+    if value.watched == NEVER {
+        return;
+    }
+    REGISTRY.with_borrow_mut(|registry| {
+        let work = work_of::<F>(registry);
+        registry.entries.remove(&Entry { due: value.watched, db, name: name.into(), work });
+    });
+}
+
+/// Forgets all keys of a database that was emptied, or of all of them.
+pub(crate) fn flushed(db: Option<i32>) {
+    REGISTRY.with_borrow_mut(|registry| {
+        registry.entries.retain(|entry| db.is_some_and(|db| entry.db != db));
     });
 }
 

@@ -3,6 +3,10 @@
 //!
 //! A rig that cannot do what a test asks of it fails that test on the spot, with the reason and the
 //! server's log, so nothing here returns a `Result`.
+//!
+//! Long runs are short by default: the whole suite stays well inside twenty minutes on two cores. With
+//! `ALLOT_SOAK=1` they are long: more steps, more hostile input, every byte of a file instead of some. A test
+//! that draws random numbers prints its seed; `ALLOT_SEED=n` draws others.
 #![warn(missing_docs)]
 #![allow(
     clippy::expect_used,
@@ -16,14 +20,24 @@
 pub mod cluster;
 pub mod daemon;
 pub mod module;
+pub mod random;
 pub mod raw;
 pub mod redis_server;
+pub mod shows;
+pub mod storm;
 pub mod stream;
 pub mod wait;
 
 pub use cluster::Cluster;
 pub use module::{allotd, liballot};
+pub use random::Random;
 pub use raw::{RawClient, Reply};
 pub use redis_server::RedisServer;
+pub use storm::Storm;
 pub use stream::ReplicationStream;
 pub use wait::eventually;
+
+/// The first number, or with `ALLOT_SOAK=1` the second.
+pub fn soak(short: usize, long: usize) -> usize {
+    if std::env::var_os("ALLOT_SOAK").is_some_and(|value| value != "0") { long } else { short }
+}

@@ -27,13 +27,13 @@ struct Options {
 
 /// `SEAT.ZMPOP numkeys key [key ...] MIN|MAX [COUNT n] [ADJACENT [STRIDE s]]`
 pub(super) fn zmpop(call: &Call<'_>) -> Result<(), Refusal> {
+    if call.ctx.asks_for_keys() {
+        tell_keys(call);
+        return Ok(());
+    }
     let mut arguments = call.arguments(1);
     let keys = positive(arguments.any()?, "numkeys")?;
     let place = keys.checked_add(2).filter(|&place| place < call.len()).ok_or_else(syntax)?;
-    if call.ctx.asks_for_keys() {
-        (2..place).for_each(|place| call.ctx.key_is_at(place));
-        return Ok(());
-    }
     let options = options(call, place)?;
     for place in 2..place {
         let name = call.name(place)?;
@@ -64,6 +64,15 @@ pub(super) fn zmpop(call: &Call<'_>) -> Result<(), Refusal> {
     }
     call.ctx.reply_nothing();
     Ok(())
+}
+
+/// Tells the server which arguments are keys: Redis 7.0 asks for that in a cluster, where it does not follow the
+/// documented key specification.
+fn tell_keys(call: &Call<'_>) {
+    let keys = call.arguments(1).any().ok().and_then(|word| positive(word, "numkeys").ok());
+    if let Some(end) = keys.and_then(|keys| keys.checked_add(2)).filter(|&end| end <= call.len()) {
+        (2..end).for_each(|place| call.ctx.key_is_at(place));
+    }
 }
 
 fn options(call: &Call<'_>, place: usize) -> Result<Options, Refusal> {

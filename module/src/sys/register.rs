@@ -149,7 +149,11 @@ impl Registration {
     /// Registers what follows keys about.
     pub(crate) fn server_events(&self) -> Option<()> {
         let swap = RedisModuleEvent { id: raw::REDISMODULE_EVENT_SWAPDB, dataver: 1 };
-        done(unsafe { api!(RedisModule_SubscribeToServerEvent(self.ctx, swap, Some(swapped))) })
+        let flush = RedisModuleEvent { id: raw::REDISMODULE_EVENT_FLUSHDB, dataver: 1 };
+        unsafe {
+            done(api!(RedisModule_SubscribeToServerEvent(self.ctx, swap, Some(swapped))))?;
+            done(api!(RedisModule_SubscribeToServerEvent(self.ctx, flush, Some(flushed))))
+        }
     }
 
     /// Registers settings; `arguments` of `loadmodule`, name and value by turns, set their defaults.
@@ -363,6 +367,17 @@ unsafe extern "C" fn swapped(_: *mut RedisModuleCtx, _: RedisModuleEvent, _: u64
     guard((), || unsafe {
         if let Some(swap) = data.cast::<raw::RedisModuleSwapDbInfo>().as_ref() {
             deadlines::swapped(swap.dbnum_first, swap.dbnum_second);
+        }
+    });
+}
+
+unsafe extern "C" fn flushed(_: *mut RedisModuleCtx, _: RedisModuleEvent, part: u64, data: *mut c_void) {
+    guard((), || unsafe {
+        // Told once before and once after; before, no key is loaded yet that belongs to what comes.
+        if part == u64::from(raw::REDISMODULE_SUBEVENT_FLUSHDB_START)
+            && let Some(flush) = data.cast::<raw::RedisModuleFlushInfo>().as_ref()
+        {
+            deadlines::flushed((flush.dbnum >= 0).then_some(flush.dbnum));
         }
     });
 }

@@ -111,7 +111,7 @@ pub(super) unsafe fn register_type<F: Family>(ctx: *mut RedisModuleCtx) -> bool 
         defrag: Some(defrag::<F>),
         mem_usage2: None,
         free_effort2: None,
-        unlink2: None,
+        unlink2: Some(unlink::<F>),
         copy2: Some(copy::<F>),
         aux_save2: None,
     };
@@ -195,6 +195,16 @@ unsafe extern "C" fn free<F: Family>(value: *mut c_void) {
 
 unsafe extern "C" fn free_effort<F: Family>(_: *mut RedisModuleString, value: *const c_void) -> usize {
     guard(1, || unsafe { (*value.cast::<Value<F>>()).state.free_effort() })
+}
+
+unsafe extern "C" fn unlink<F: Family>(options: *mut RedisModuleKeyOptCtx, value: *const c_void) {
+    guard((), || unsafe {
+        let name = api!(RedisModule_GetKeyNameFromOptCtx(options));
+        if !name.is_null() {
+            let db = api!(RedisModule_GetDbIdFromOptCtx(options));
+            deadlines::forget(&*value.cast::<Value<F>>(), db, bytes_of(name.cast_mut()));
+        }
+    });
 }
 
 unsafe extern "C" fn copy<F: Family>(

@@ -1,0 +1,142 @@
+//! A cluster of three masters: keys belong to slots, a slot moves with its live holds, and the stream beside a show
+//! stays beside it.
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test reports what is wrong by failing"
+)]
+
+use allot_tests::cluster::node_id;
+use allot_tests::shows::{
+    THEATRE, books, clock, create, hold, house, house_with, no_internal_errors, seats_of,
+};
+use allot_tests::storm::LONG;
+use allot_tests::wait::GENEROUS;
+use allot_tests::{Cluster, RedisServer, Reply, Storm, eventually};
+
+/// A master that does not serve the key.
+fn other<'c>(cluster: &'c Cluster, key: &str) -> &'c RedisServer {
+    let home = cluster.master_for(key).port();
+    cluster.masters().iter().find(|node| node.port() != home).unwrap()
+}
+
+/// Moves the slot of a key and all its keys, as `redis-cli --cluster reshard` does.
+fn migrate(cluster: &Cluster, key: &str) {
+    let (from, to) = (cluster.master_for(key), other(cluster, key));
+    let slot = from.raw().call(&["CLUSTER", "KEYSLOT", key]).int();
+    to.command(&format!("CLUSTER SETSLOT {slot} IMPORTING {}", node_id(from)));
+    from.command(&format!("CLUSTER SETSLOT {slot} MIGRATING {}", node_id(to)));
+    let keys = from.raw().words(&format!("CLUSTER GETKEYSINSLOT {slot} 100"));
+    for key in keys.array() {
+        let reply = from.raw().words(&format!("MIGRATE 127.0.0.1 {} {} 0 60000", to.port(), key.text()));
+        assert_eq!(reply, Reply::Simple("OK".into()));
+    }
+    let rest = cluster.masters().iter().filter(|node| node.port() != to.port());
+    for node in std::iter::once(to).chain(rest) {
+        node.command(&format!("CLUSTER SETSLOT {slot} NODE {}", node_id(to)));
+    }
+    eventually("all to know the slot's new home", GENEROUS, || {
+        cluster.masters().iter().all(|node| {
+            let reply = node.raw().words(&format!("EXISTS {key}"));
+            let moved = format!("MOVED {slot} 127.0.0.1:{}", to.port());
+            // A node that has not heard of the last move would claim the next one under the same epoch.
+            let epoch = |node: &RedisServer| {
+                let info = node.raw().words("CLUSTER INFO").text();
+                info.lines().find(|line| line.starts_with("cluster_current_epoch")).map(str::to_owned)
+            };
+            if epoch(node) != epoch(to) {
+                return false;
+            }
+            if node.port() == to.port() { reply == Reply::Int(1) } else { reply == Reply::Error(moved) }
+        })
+    });
+}
+
+#[test]
+fn keys_belong_to_slots_and_slots_move_with_their_live_holds() {
+    let cluster = Cluster::start(3, 0);
+    // On the wrong node, every command is sent on.
+    for key in ["a", "b", "c", "d"] {
+        let (home, wrong) = (cluster.master_for(key), other(&cluster, key));
+        create(home, key, &house(2, 10));
+        for line in [
+            &format!("SEAT.STAT {key}"),
+            &format!("SEAT.HOLD {key} u 1 TTL 1000"),
+            &format!("SEAT.ZMPOP 1 {key} MIN"),
+        ] {
+            assert!(wrong.raw().words(line).error().starts_with("MOVED "), "{line}");
+        }
+    }
+    let crossing = cluster.master_for("a").raw().words("SEAT.ZMPOP 4 a b c d MIN");
+    assert!(crossing.error().starts_with("CROSSSLOT "), "{crossing:?}");
+
+    // Two shows of one tag live on one node.
+    create(cluster.master_for("{gala}:1"), "{gala}:1", THEATRE);
+    create(cluster.master_for("{gala}:1"), "{gala}:2", &house_with(3, 10, r#""events":20"#));
+    let from = cluster.master_for("{gala}:1");
+    Storm::new(from.raw(), "{gala}:1", 60).run(150);
+    let kept = hold(&mut from.raw(), "{gala}:2", "ann", 2, LONG, "kept");
+    let short = hold(&mut from.raw(), "{gala}:2", "bob", 3, 2000, "short").field("until").int();
+    let lasting_from = |server: &RedisServer| books(&mut server.raw(), b"{gala}:1");
+    eventually("the short holds of the storm to expire", GENEROUS, || {
+        let before = from.digest_value("{gala}:1");
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        before == from.digest_value("{gala}:1")
+    });
+    let (before, counts) = (from.digest_value("{gala}:1"), lasting_from(from));
+    migrate(&cluster, "{gala}:1");
+    let to = cluster.master_for("{gala}:1");
+    assert_ne!(to.port(), from.port());
+    assert_eq!(to.digest_value("{gala}:1"), before);
+    assert_eq!(lasting_from(to), counts);
+    let mut client = to.raw();
+    assert_eq!(client.words("SEAT.HOLDS {gala}:2 ann"), Reply::Array(vec![kept.clone()]));
+    assert_eq!(client.words("SEAT.CONFIRM {gala}:2 kept ORDER o"), Reply::Int(2));
+    eventually("the short hold to expire on the new node", GENEROUS, || {
+        books(&mut client, b"{gala}:2").held == 0
+    });
+    assert!(clock(&mut client) >= short, "it expired early");
+    assert!(from.raw().words("SEAT.STAT {gala}:2").error().starts_with("MOVED "));
+    let order = client.words("SEAT.ORDER {gala}:2 o");
+    assert_eq!(order.array().len(), seats_of(&kept).len());
+    // The stream went along, and goes on: two holds, a sale, an expiry.
+    let events = client.words("XRANGE {gala}:2:evt - +");
+    let names: Vec<String> = events.array().iter().map(|entry| entry.array()[1].array()[1].text()).collect();
+    assert_eq!(names, ["held", "held", "confirmed", "expired"]);
+
+    // Back again, with holds that fall due meanwhile.
+    for number in 0..10 {
+        hold(&mut client, "{gala}:2", &format!("u{number}"), 1, 1 + number * 20, &format!("m{number}"));
+    }
+    for _ in 0..4 {
+        migrate(&cluster, "{gala}:2");
+    }
+    let mut home = cluster.master_for("{gala}:2").raw();
+    eventually("all to expire", GENEROUS, || books(&mut home, b"{gala}:2").held == 0);
+    cluster.nodes().for_each(no_internal_errors);
+}
+
+#[test]
+fn a_stream_of_events_needs_a_hash_tag_in_a_cluster() {
+    let cluster = Cluster::start(3, 0);
+    let node = cluster.master_for("show");
+    let refused = "ERR plan: events: the event stream of a key in a cluster needs a hash tag in the key's name, as in '{show}:1'";
+    let with_events = house_with(2, 5, r#""events":10"#);
+    assert_eq!(node.raw().call(&["SEAT.CREATE", "show", &with_events]).error(), refused);
+    create(node, "show", &house(2, 5));
+    assert_eq!(node.raw().call(&["SEAT.ALTER", "show", r#"{"events":3}"#]).error(), refused);
+    let tagged = cluster.master_for("{show}");
+    create(tagged, "{show}", &with_events);
+    let mut client = tagged.raw();
+    assert_eq!(client.words("SEAT.BLOCK {show} 1 a-1-1"), Reply::Int(1));
+    assert_eq!(client.words("XLEN {show}:evt"), Reply::Int(1));
+    // Named anew without a tag, it keeps its messages and fails nothing.
+    if cluster.master_for("{show}").port() == cluster.master_for("show").port() {
+        assert_eq!(client.words("DEL show"), Reply::Int(1));
+        assert_eq!(client.words("RENAME {show} show"), Reply::Simple("OK".into()));
+        assert_eq!(client.words("SEAT.UNBLOCK show 1 a-1-1"), Reply::Int(1));
+    }
+    no_internal_errors(tagged);
+}
