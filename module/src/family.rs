@@ -110,6 +110,9 @@ pub(crate) fn read<F: Family, T>(
     }
 }
 
+/// The largest payload whose buffer is kept for the next one.
+const KEPT_BUFFER: usize = 16 * 1024;
+
 thread_local! {
     /// The buffer in which payloads are written, kept from step to step.
     static PAYLOAD: Cell<Writer> = const { Cell::new(Writer { bytes: Vec::new() }) };
@@ -217,7 +220,10 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
             }
         }
         self.bomb = None;
-        PAYLOAD.set(std::mem::take(&mut self.payload));
+        // A plan may take megabytes; they are not kept for the small payloads that come after it.
+        if self.payload.bytes.capacity() <= KEPT_BUFFER {
+            PAYLOAD.set(std::mem::take(&mut self.payload));
+        }
     }
 }
 

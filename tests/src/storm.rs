@@ -69,10 +69,10 @@ impl Storm {
         match self.random.below(20) {
             0..=6 => self.hold(),
             7..=8 => self.pick(),
-            9..=10 => self.extend(),
-            11..=13 => self.confirm(),
-            14..=16 => self.release(),
-            17 => self.refund(),
+            9 => self.extend(),
+            10..=11 => self.confirm(),
+            12..=14 => self.release(),
+            15..=17 => self.refund(),
             18 => self.block(),
             _ => self.alter(),
         }
@@ -89,9 +89,9 @@ impl Storm {
         reply
     }
 
-    /// Short lives are common, so that much expires.
+    /// Short lives are common, and short enough for much to expire while the run lasts.
     fn life(&mut self) -> String {
-        if self.random.once_in(2) { LONG.to_string() } else { self.random.within(1, 150).to_string() }
+        if self.random.once_in(2) { LONG.to_string() } else { self.random.within(1, 12).to_string() }
     }
 
     fn granted(&mut self, record: &Reply, replaced: Option<&str>) {
@@ -223,10 +223,16 @@ impl Storm {
         if self.sold.is_empty() {
             return;
         }
-        let place = self.random.below(self.sold.len());
-        let seat = self.sold.swap_remove(place);
-        assert_eq!(self.call("SEAT.REFUND", &["1", &seat]), Reply::Int(1));
-        self.done.push(format!("refunded {seat}"));
+        let mut seats = Vec::new();
+        for _ in 0..self.random.within(1, 5).min(self.sold.len()) {
+            let place = self.random.below(self.sold.len());
+            seats.push(self.sold.swap_remove(place));
+        }
+        let count = seats.len().to_string();
+        let words: Vec<&str> = std::iter::once(&*count).chain(seats.iter().map(String::as_str)).collect();
+        assert_eq!(self.call("SEAT.REFUND", &words), Reply::Int(seats.len() as i64));
+        seats.sort_by_key(|seat| self.seats.iter().position(|known| known == seat));
+        self.done.push(format!("refunded {}", seats.join(" ")));
     }
 
     fn block(&mut self) {

@@ -146,7 +146,7 @@ fn the_stream_carries_results_and_nothing_else() {
     let run = storm(&server, "show", 8, soak(1500, 20_000));
     let commands = stream.drain();
     let mut show: Option<Show> = None;
-    let (mut heard, mut deadlines, mut last) = (Vec::new(), BTreeMap::new(), 0);
+    let (mut heard, mut deadlines, mut expired, mut last) = (Vec::new(), BTreeMap::new(), 0, 0);
     for command in &commands {
         match &command[0][..] {
             b"MULTI" | b"EXEC" => continue,
@@ -176,6 +176,7 @@ fn the_stream_carries_results_and_nothing_else() {
                 Event::Expired { token } => {
                     let until = deadlines.remove(token).expect("a hold expires once");
                     assert!(until <= at, "{token:?} expired early");
+                    expired += 1;
                 }
                 Event::Confirmed { token, .. } => drop(deadlines.remove(token)),
                 Event::Released { token, seats } => {
@@ -189,6 +190,8 @@ fn the_stream_carries_results_and_nothing_else() {
             show.apply(at, event);
         }
     }
+    eprintln!("{} events and {expired} expiries", heard.len());
+    assert!(heard.len() > 500 && expired > 5, "little happened");
     assert_eq!(heard, run.done, "what was replicated, and what the replies said");
     let lasting: Vec<&[u8]> = run.lasting().map(|(token, _)| token.as_bytes()).collect();
     assert_eq!(deadlines.keys().map(|token| &token[..]).collect::<Vec<_>>(), lasting);

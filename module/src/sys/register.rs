@@ -374,7 +374,7 @@ unsafe extern "C" fn swapped(_: *mut RedisModuleCtx, _: RedisModuleEvent, _: u64
 unsafe extern "C" fn flushed(_: *mut RedisModuleCtx, _: RedisModuleEvent, part: u64, data: *mut c_void) {
     guard((), || unsafe {
         // Told once before and once after; before, no key is loaded yet that belongs to what comes.
-        if part == u64::from(raw::REDISMODULE_SUBEVENT_FLUSHDB_START)
+        if part == raw::REDISMODULE_SUBEVENT_FLUSHDB_START
             && let Some(flush) = data.cast::<raw::RedisModuleFlushInfo>().as_ref()
         {
             deadlines::flushed((flush.dbnum >= 0).then_some(flush.dbnum));
