@@ -41,6 +41,27 @@ const SCORES: &[&str] = &[
     "123456789.125",
 ];
 
+/// Words that do not belong where they are put.
+const BAD: &[&str] = &[
+    "0",
+    "-1",
+    "3",
+    "99999999999999999999",
+    "9223372036854775807",
+    "4611686018427387904",
+    "+1",
+    "1.0",
+    "x",
+    "",
+    " 1",
+    "01",
+    "COUNT",
+    "MIN",
+    "MINUTE",
+    "MIN\0x",
+    "COUNT\0",
+];
+
 /// Fills a sorted set at random, in either of the server's encodings; `dense` makes runs.
 fn fill(client: &mut RawClient, random: &mut Random, key: &str, dense: bool) {
     client.call(&["DEL", key]);
@@ -113,25 +134,6 @@ fn without_adjacent_every_reply_is_that_of_zmpop() {
         }
         if random.once_in(2) {
             odd += 1;
-            const BAD: &[&str] = &[
-                "0",
-                "-1",
-                "3",
-                "99999999999999999999",
-                "9223372036854775807",
-                "4611686018427387904",
-                "+1",
-                "1.0",
-                "x",
-                "",
-                " 1",
-                "01",
-                "COUNT",
-                "MIN",
-                "MINUTE",
-                "MIN\0x",
-                "COUNT\0",
-            ];
             let at = random.below(words.len());
             match random.below(4) {
                 0 => words[at] = (*random.of(BAD)).to_owned(),
