@@ -112,7 +112,7 @@ impl Client {
                     pending -= 1;
                 } else if pending > 0 {
                     // A list inside a list: itself was one of the pending.
-                    pending -= usize::from(self.nested(head, value, pending));
+                    pending -= usize::from(nested(head, value, pending));
                 }
                 if pending == 0 {
                     replies += 1;
@@ -133,12 +133,12 @@ impl Client {
             self.filled += read;
         }
     }
+}
 
-    /// Whether a list that was just opened stands inside another.
-    fn nested(&self, head: u8, value: i64, pending: usize) -> bool {
-        let own = if head == b'%' { 2 * value as usize } else { value as usize };
-        pending > own
-    }
+/// Whether a list that was just opened stands inside another.
+fn nested(head: u8, value: i64, pending: usize) -> bool {
+    let own = if head == b'%' { 2 * value as usize } else { value as usize };
+    pending > own
 }
 
 /// The line at `at`: its first byte, its number (0 where there is none), and where the next begins.

@@ -80,8 +80,8 @@ impl Bench {
             let after = baseline.run(server);
             rates.push(rate.per_second);
             cpus.push(rate.cpu_us);
-            ratios.push(rate.per_second * 2.0 / (before.per_second + after.per_second));
-            cpu_ratios.push((before.cpu_us + after.cpu_us) / 2.0 / rate.cpu_us);
+            ratios.push(rate.per_second / f64::midpoint(before.per_second, after.per_second));
+            cpu_ratios.push(f64::midpoint(before.cpu_us, after.cpu_us) / rate.cpu_us);
         }
         let figures = Figures {
             per_second: median(rates),

@@ -249,6 +249,13 @@ impl<'a> Arguments<'a> {
                 left.len()
             )));
         };
+        if let Some(word) = words.iter().find(|word| !(1..=MAX_IDENTIFIER).contains(&word.len())) {
+            let what = quoted(what);
+            return Err(fault(format!(
+                "{what}: each word must have 1 to {MAX_IDENTIFIER} bytes, not {}",
+                word.len()
+            )));
+        }
         self.next += count;
         Ok(words.to_vec())
     }

@@ -6,6 +6,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 use crate::config;
 use crate::family::{self, Family, NEVER};
@@ -16,8 +17,12 @@ use crate::sys::{Context, KeyName, OwnedString};
 /// How long a replica, or a server that must not replicate, waits before it looks again.
 const WAIT_MS: i64 = 25;
 
-/// The most keys that one run of the timer looks at; what is left comes with the next, a millisecond later.
-const KEYS_PER_TICK: usize = 64;
+/// How long one run of the timer may keep other clients waiting; what is left comes with the next.
+const BUDGET: Duration = Duration::from_millis(4);
+
+/// No key is watched for a time further off: it is looked at and watched anew, and a key that is gone meanwhile is
+/// forgotten.
+const HORIZON_MS: i64 = 3_600_000;
 
 /// What a family does for one of its keys.
 #[derive(Clone, Copy)]
@@ -59,8 +64,8 @@ fn work_of<F: Family>(registry: &mut Registry) -> usize {
 }
 
 /// Has the timer look at a key when its next deadline comes.
-pub(crate) fn watch<F: Family>(value: &mut Value<F>, db: i32, name: &[u8]) {
-    let due = family::wake_at(&value.state, value.state.now(0));
+pub(crate) fn watch<F: Family>(value: &mut Value<F>, db: i32, name: &[u8], clock: i64) {
+    let due = capped(family::wake_at(&value.state, clock), clock);
     if due >= value.watched {
         return;
     }
@@ -77,8 +82,7 @@ pub(crate) fn watch<F: Family>(value: &mut Value<F>, db: i32, name: &[u8]) {
     });
 }
 
-/// Forgets a key that goes: deleted, overwritten, or about to come under another name. Without this a name
-/// whose deadline is years away would be kept for years.
+/// Forgets a key that goes: deleted, overwritten, or about to come under another name.
 pub(crate) fn forget<F: Family>(value: &Value<F>, db: i32, name: &[u8]) {
     if value.watched == NEVER {
         return;
@@ -94,6 +98,11 @@ pub(crate) fn flushed(db: Option<i32>) {
     REGISTRY.with_borrow_mut(|registry| {
         registry.entries.retain(|entry| db.is_some_and(|db| entry.db != db));
     });
+}
+
+/// A time at which to look at a key, brought near enough.
+pub(crate) fn capped(due: i64, clock: i64) -> i64 {
+    if due == NEVER { due } else { due.min(clock.saturating_add(HORIZON_MS)) }
 }
 
 /// Number of keys that wait for the timer.
@@ -115,27 +124,20 @@ pub(crate) fn swapped(first: i32, second: i32) {
     });
 }
 
-/// What the timer runs.
+/// What the timer runs: looks at the keys that are due, the earliest first, until its time is up.
 pub(crate) fn run(ctx: Context<'_>) {
     let now = ctx.clock();
-    let due = REGISTRY.with_borrow_mut(|registry| {
+    let waits = !ctx.is_master() || ctx.must_not_replicate();
+    let slice = config::TIMER_SLICE.get() as usize;
+    let start = Instant::now();
+    REGISTRY.with_borrow_mut(|registry| {
         if let Some((_, timer)) = registry.timer.take() {
             timer.rang();
         }
-        let later =
-            registry.entries.split_off(&Entry { due: now + 1, db: i32::MIN, name: Box::default(), work: 0 });
-        let mut due = std::mem::replace(&mut registry.entries, later);
-        if let Some(beyond) = due.iter().nth(KEYS_PER_TICK).cloned() {
-            registry.entries.append(&mut due.split_off(&beyond));
-        }
-        let works = registry.works.clone();
-        due.into_iter()
-            .filter_map(|entry| works.get(entry.work).map(|&work| (entry, work)))
-            .collect::<Vec<_>>()
     });
-    let waits = !ctx.is_master() || ctx.must_not_replicate();
-    let slice = config::TIMER_SLICE.get() as usize;
-    for (mut entry, work) in due {
+    while start.elapsed() < BUDGET
+        && let Some((mut entry, work)) = REGISTRY.with_borrow_mut(|registry| registry.take_due(now))
+    {
         if !ctx.select_db(entry.db) {
             continue;
         }
@@ -154,6 +156,13 @@ pub(crate) fn run(ctx: Context<'_>) {
 }
 
 impl Registry {
+    /// Takes out the earliest entry, if it is due.
+    fn take_due(&mut self, now: i64) -> Option<(Entry, Work)> {
+        let first = self.entries.first().filter(|entry| entry.due <= now)?;
+        let work = *self.works.get(first.work)?;
+        self.entries.pop_first().map(|entry| (entry, work))
+    }
+
     /// Sets the server's timer to the earliest entry.
     fn arm(&mut self) {
         let Some(due) = self.entries.first().map(|entry| entry.due) else { return };

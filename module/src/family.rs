@@ -68,10 +68,10 @@ pub(crate) trait Family: Clone + Send + Sized + 'static {
     fn flushed(count: u32, last_id: (u64, u64)) -> Self::Event;
 }
 
-/// When the timer must look at a key: for its earliest deadline, or to try its outbox again a while after `now`.
-pub(crate) fn wake_at<F: Family>(state: &F, now: i64) -> i64 {
+/// When the timer must look at a key: for its earliest deadline, or to try its outbox again.
+pub(crate) fn wake_at<F: Family>(state: &F, clock: i64) -> i64 {
     let due = state.next_due().unwrap_or(NEVER);
-    if state.outbox().is_empty() { due } else { due.min(now + outbox::RETRY_MS) }
+    if state.outbox().is_empty() { due } else { due.min(clock.saturating_add(outbox::RETRY_MS)) }
 }
 
 /// A refusal because the key holds something else.
@@ -98,7 +98,7 @@ pub(crate) fn read<F: Family, T>(
     name: KeyName<'_>,
     look: impl FnOnce(&F, i64) -> Result<T, Refusal>,
 ) -> Result<T, Refusal> {
-    let key = ctx.open(name, Mode::Read);
+    let mut key = ctx.open(name, Mode::Read);
     match key.value::<F>() {
         Found::Nothing => Err(no_key(name)),
         Found::OtherType => Err(wrong_type()),
@@ -126,14 +126,31 @@ pub(crate) struct Step<'c, 'k, F: Family> {
     now: i64,
     payload: Writer,
     notices: SmallVec<[&'static CStr; 4]>,
+    /// Set from the first event applied until all of them are told.
+    bomb: Option<Bomb>,
+}
+
+/// Ends the process when a panic unwinds through a step that has begun to change its state: half a change, told
+/// to no replica, must not live on. The server writes its crash report, and a replica or the AOF takes over.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!(
+                "allot: a bug struck while a change was being applied; the server stops rather than serve half of it"
+            );
+            std::process::abort();
+        }
+    }
 }
 
 impl<'c, 'k, F: Family> Step<'c, 'k, F> {
-    fn begin(ctx: Context<'c>, name: KeyName<'k>, value: &'k mut Value<F>) -> Self {
-        let now = value.state.now(ctx.clock());
+    fn begin(ctx: Context<'c>, name: KeyName<'k>, value: &'k mut Value<F>, clock: i64) -> Self {
+        let now = value.state.now(clock);
         let mut payload = PAYLOAD.take();
         payload.bytes.clear();
-        Self { ctx, name, value, now, payload, notices: SmallVec::new() }
+        Self { ctx, name, value, now, payload, notices: SmallVec::new(), bomb: None }
     }
 
     /// The state as it stands in this step.
@@ -153,8 +170,23 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
 
     /// Applies an event.
     pub(crate) fn apply(&mut self, event: &F::Event) {
+        self.bomb = Some(Bomb);
         self.value.state.apply(self.now, event);
         self.write(event);
+        // A step of thousands of events must not overfill the outbox.
+        if self.value.state.outbox().messages().len() >= outbox::FLUSH_AT {
+            self.flush();
+        }
+    }
+
+    /// Sends what the outbox holds, if its streams can be written.
+    fn flush(&mut self) {
+        if !self.value.state.outbox().is_empty()
+            && let Some(flushed) = outbox::flush(self.ctx, self.name, &self.value.state, self.now)
+        {
+            self.value.state.apply(self.now, &flushed);
+            self.write(&flushed);
+        }
     }
 
     /// Writes down an event that was applied.
@@ -176,25 +208,21 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
 
     /// Replicates, notifies, sends the outbox, and sees to the next deadline.
     fn finish(mut self) {
-        if !self.value.state.outbox().is_empty()
-            && let Some(flushed) = outbox::flush(self.ctx, self.name, &self.value.state, self.now)
-        {
-            self.apply(&flushed);
-        }
+        self.flush();
+        deadlines::watch(self.value, self.ctx.selected_db(), self.name.as_bytes(), self.now);
         if !self.payload.bytes.is_empty() {
+            self.value.recount();
             self.ctx.replicate_payload(F::APPLY, self.name, &self.payload.bytes);
             self.ctx.signal_modified(self.name);
+            // Last, since whoever listens may call back.
             for notice in &self.notices {
                 self.ctx.notify(notice, self.name);
             }
-            self.value.recount();
         }
-        if wake_at(&self.value.state, self.now) < self.value.watched {
-            deadlines::watch(self.value, self.ctx.selected_db(), self.name.as_bytes());
-        }
+        self.bomb = None;
         // A plan may take megabytes; they are not kept for the small payloads that come after it.
         if self.payload.bytes.capacity() <= KEPT_BUFFER {
-            PAYLOAD.set(self.payload);
+            PAYLOAD.set(std::mem::take(&mut self.payload));
         }
     }
 }
@@ -206,12 +234,12 @@ pub(crate) fn change<F: Family, T>(
     name: KeyName<'_>,
     decide: impl FnOnce(&mut Step<'_, '_, F>) -> Result<T, Refusal>,
 ) -> Result<T, Refusal> {
-    let key = ctx.open(name, Mode::Write);
+    let mut key = ctx.open(name, Mode::Write);
     match key.value::<F>() {
         Found::Nothing => Err(no_key(name)),
         Found::OtherType => Err(wrong_type()),
         Found::Value(value) => {
-            let mut step = Step::begin(ctx, name, value);
+            let mut step = Step::begin(ctx, name, value, ctx.clock());
             step.apply_due(usize::MAX);
             let decided = decide(&mut step);
             step.finish();
@@ -226,7 +254,7 @@ pub(crate) fn create<F: Family>(
     name: KeyName<'_>,
     event: &F::Event,
 ) -> Result<(), Refusal> {
-    let key = ctx.open(name, Mode::Write);
+    let mut key = ctx.open(name, Mode::Write);
     let now = ctx.clock();
     let Some(opened) = F::open(event, now) else {
         return Err(Refusal::new(Code::Err, "internal: this event opens nothing"));
@@ -236,7 +264,8 @@ pub(crate) fn create<F: Family>(
         return Err(Refusal::new(Code::Err, "internal: the key could not be made"));
     }
     if let Found::Value(value) = key.value::<F>() {
-        let mut step = Step::begin(ctx, name, value);
+        // At the very time at which the state was opened.
+        let mut step = Step::begin(ctx, name, value, now);
         step.write(event);
         step.finish();
     }
@@ -245,34 +274,32 @@ pub(crate) fn create<F: Family>(
 
 /// What the timer does for a key: applies at most `slice` of what is due. The next deadline, if there is one.
 pub(crate) fn tick<F: Family>(ctx: Context<'_>, name: KeyName<'_>, due: i64, slice: usize) -> Option<i64> {
-    let key = ctx.open(name, Mode::Write);
+    let mut key = ctx.open(name, Mode::Write);
     let Found::Value(value) = key.value::<F>() else { return None };
     // The key was watched anew for another time, or is another key by now.
     if value.watched != due {
         return None;
     }
-    value.watched = NEVER;
-    let mut step = Step::begin(ctx, name, value);
-    // An attempt at the outbox that fails applies nothing, so the next one counts from this time.
-    let now = step.now();
-    step.apply_due(slice);
+    let now = ctx.clock();
+    let mut step = Step::begin(ctx, name, value, now);
     // `finish` must not watch the key: its next deadline is what we return.
     step.value.watched = i64::MIN;
+    step.apply_due(slice);
     step.finish();
     let Found::Value(value) = key.value::<F>() else { return None };
-    value.watched = wake_at(&value.state, now);
+    value.watched = deadlines::capped(wake_at(&value.state, now), now);
     (value.watched != NEVER).then_some(value.watched)
 }
 
 /// Puts off what the timer would do for a key, on a server that may not do it now.
 pub(crate) fn put_off<F: Family>(ctx: Context<'_>, name: KeyName<'_>, due: i64, until: i64) -> Option<i64> {
-    let key = ctx.open(name, Mode::Read);
+    let mut key = ctx.open(name, Mode::Read);
     let Found::Value(value) = key.value::<F>() else { return None };
     if value.watched != due {
         return None;
     }
-    value.watched = until;
-    Some(until)
+    value.watched = deadlines::capped(wake_at(&value.state, until), until).max(until);
+    (value.watched != NEVER).then_some(value.watched)
 }
 
 /// The internal command: applies the events of a master or an AOF file, without a clock and without limits.
@@ -287,7 +314,8 @@ pub(crate) fn obey<F: Family>(ctx: Context<'_>, name: KeyName<'_>, payload: &[u8
         let name = allot_core::shared::text::quoted(name.as_bytes());
         Refusal::new(Code::Err, format!("key {name} differs from its master's: {damaged}"))
     };
-    let key = ctx.open(name, Mode::Write);
+    let mut key = ctx.open(name, Mode::Write);
+    let mut notices = SmallVec::new();
     if let Some((&SNAPSHOT, snapshot)) = payload.split_first() {
         let state = F::decode(snapshot).map_err(damaged)?;
         if key.exists() {
@@ -295,35 +323,44 @@ pub(crate) fn obey<F: Family>(ctx: Context<'_>, name: KeyName<'_>, payload: &[u8
         }
         key.store(Value::new(state));
     } else {
-        obey_events::<F>(&key, payload).map_err(damaged)?;
+        notices = obey_events::<F>(&mut key, payload).map_err(damaged)?;
     }
     if let Found::Value(value) = key.value::<F>() {
         value.recount();
-        deadlines::watch(value, ctx.selected_db(), name.as_bytes());
+        deadlines::watch(value, ctx.selected_db(), name.as_bytes(), ctx.clock());
     }
     ctx.replicate_verbatim();
+    ctx.signal_modified(name);
+    for notice in notices {
+        ctx.notify(notice, name);
+    }
     Ok(())
 }
 
-fn obey_events<F: Family>(key: &Key<'_>, payload: &[u8]) -> Result<(), Damaged> {
+/// Applies a list of events; their notifications.
+fn obey_events<F: Family>(
+    key: &mut Key<'_>,
+    payload: &[u8],
+) -> Result<SmallVec<[&'static CStr; 4]>, Damaged> {
     let mut reader = allot_core::shared::codec::Reader::new(payload);
     if reader.unsigned()? != 1 {
         return Err(Damaged("the version of the payload is unknown"));
     }
-    let at = reader.signed()?;
+    let at = reader.time()?;
+    let mut notices = SmallVec::new();
     let mut events = F::decode_events(reader.rest())?.into_iter();
     if !key.exists() {
         let first = events.next().ok_or(Damaged("there is no event"))?;
         let opened = F::open(&first, at).ok_or(Damaged("there is no such key"))?;
         let state = opened.map_err(|_| Damaged("the first event opens nothing"))?;
         key.store(Value::new(state));
-        F::announce(&first);
+        notices.extend(F::announce(&first));
     }
     let Found::Value(value) = key.value::<F>() else { return Err(Damaged("the key holds another type")) };
     for event in events {
         value.state.admits(&event)?;
         value.state.apply(at, &event);
-        F::announce(&event);
+        notices.extend(F::announce(&event));
     }
-    Ok(())
+    Ok(notices)
 }

@@ -6,11 +6,13 @@
 //! stay, that is counted, and the timer tries again.
 
 use allot_core::shared::outbox::Outbox;
-use allot_core::shared::slot::slot_of;
 
 use crate::family::Family;
 use crate::info;
 use crate::sys::{Context, KeyName};
+
+/// How many messages a step may gather before it sends them.
+pub(crate) const FLUSH_AT: usize = allot_core::shared::outbox::CAPACITY / 4;
 
 /// How long a message waits before its stream is tried again.
 pub(crate) const RETRY_MS: i64 = 1000;
@@ -21,8 +23,7 @@ pub(crate) fn flush<F: Family>(ctx: Context<'_>, name: KeyName<'_>, state: &F, n
     let (mut sent, mut last) = (0, outbox.last_id);
     for message in outbox.messages() {
         let stream = stream_name(name.as_bytes(), &message.stream);
-        // In a cluster a stream beside a key without a hash tag would belong to another slot.
-        if ctx.is_cluster() && slot_of(&stream) != slot_of(name.as_bytes()) {
+        if ctx.is_cluster() && !has_hash_tag(name.as_bytes()) {
             info::OUTBOX_FAILURES.add(1);
             break;
         }
@@ -44,7 +45,14 @@ pub(crate) fn flush<F: Family>(ctx: Context<'_>, name: KeyName<'_>, state: &F, n
     (sent > 0).then(|| F::flushed(sent, last))
 }
 
+/// Whether a key's slot in a cluster follows from a tag in its name, as in `{show}:1`; a stream beside a key
+/// without one would belong to another slot.
+pub(crate) fn has_hash_tag(key: &[u8]) -> bool {
+    let Some(open) = key.iter().position(|&byte| byte == b'{') else { return false };
+    key.get(open + 1..).unwrap_or_default().iter().position(|&byte| byte == b'}').is_some_and(|len| len > 0)
+}
+
 /// The stream beside a key: `<key>:<stream>`.
-pub(crate) fn stream_name(key: &[u8], stream: &[u8]) -> Vec<u8> {
+fn stream_name(key: &[u8], stream: &[u8]) -> Vec<u8> {
     [key, b":", stream].concat()
 }

@@ -60,14 +60,15 @@ fn every_event_is_told_once_with_all_its_fields() {
         texts(&mut client, "show:evt").last().is_some_and(|text| text.starts_with("event=expired"))
     });
     let expected = [
+        "event=created".to_owned(),
         format!(r#"event=held token=t1 user=ann seats=["a-1-1","a-1-2"] until={first}"#),
         format!(r#"event=held token=t2 user=ann seats=["a-1-1"] until={second} replaced=t1"#),
-        format!("event=extended token=t2 user=ann until={extended}"),
+        format!(r#"event=extended token=t2 user=ann seats=["a-1-1"] until={extended}"#),
         r#"event=confirmed token=t2 user=ann seats=["a-1-1"] order=o1"#.to_owned(),
         format!(r#"event=held token=t3 user=bob seats=["a-2-1","a-2-2"] until={picked}"#),
         r#"event=released token=t3 user=bob seats=["a-2-1"]"#.to_owned(),
         r#"event=confirmed token=t3 user=bob seats=["a-2-2"]"#.to_owned(),
-        r#"event=refunded seats=["a-2-2"]"#.to_owned(),
+        r#"event=refunded token=t3 user=bob seats=["a-2-2"]"#.to_owned(),
         r#"event=blocked seats=["a-4-1","a-4-2"]"#.to_owned(),
         r#"event=unblocked seats=["a-4-2"]"#.to_owned(),
         "event=altered".to_owned(),
@@ -139,7 +140,11 @@ fn a_replica_and_a_restarted_server_have_the_same_stream_and_each_entry_goes_out
         .collect();
     assert!(ids.windows(2).all(|pair| pair[0] < pair[1]), "ids grow");
     let expired = allot_info(&server, "seat_expired") as usize;
-    assert_eq!(ids.len(), storm.done.len() + expired, "one entry for each event");
+    assert_eq!(
+        ids.len(),
+        1 + storm.done.len() + expired,
+        "one entry for each event, and one for the opening"
+    );
     server.wait_offset_equal(&replica);
     let expected = entries(&mut server.raw(), "show:evt");
     assert_eq!(entries(&mut replica.raw(), "show:evt"), expected);
@@ -173,6 +178,7 @@ fn where_the_stream_cannot_be_written_nothing_fails_and_the_messages_come_later(
     assert_eq!(client.words("GET show:evt"), Reply::bulk("in-the-way"));
     client.words("DEL show:evt");
     let expected = [
+        "event=created".to_owned(),
         format!(r#"event=held token=t1 user=ann seats=["a-1-1"] until={until}"#),
         r#"event=confirmed token=t1 user=ann seats=["a-1-1"]"#.to_owned(),
         r#"event=blocked seats=["a-4-1"]"#.to_owned(),

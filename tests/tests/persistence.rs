@@ -76,14 +76,16 @@ fn a_show_of_a_hundred_thousand_seats_with_its_holds_and_sales_comes_back() {
 fn a_kill_under_fsync_always_keeps_all_that_was_answered() {
     let server = RedisServer::builder().arg("appendonly", "yes").arg("appendfsync", "always").start();
     create(&server, "show", THEATRE);
+    // A show of its own for the last word before each kill: the storm's may be sold out by then.
+    create(&server, "quiet", THEATRE);
     let mut storm = Storm::new(server.raw(), "show", 20);
     for _ in 0..soak(5, 50) {
         storm.run(60);
-        let last = hold(&mut server.raw(), "show", "last", 1, LONG, "last");
+        let last = hold(&mut server.raw(), "quiet", "last", 1, LONG, "last");
         server.kill9();
         server.restart();
-        assert_eq!(server.raw().words("SEAT.HOLDS show last"), Reply::Array(vec![last]));
-        assert_eq!(server.raw().words("SEAT.RELEASE show last"), Reply::Int(1));
+        assert_eq!(server.raw().words("SEAT.HOLDS quiet last"), Reply::Array(vec![last]));
+        assert_eq!(server.raw().words("SEAT.RELEASE quiet last"), Reply::Int(1));
         for (token, seats) in storm.lasting() {
             let record = server.raw().call(&["SEAT.GET", "show", &seats[0]]);
             assert_eq!(record.field("token"), Reply::bulk(token));

@@ -156,7 +156,10 @@ fn every_refusal_has_its_code() {
         ("SEAT.HOLD show u 1 TTL 5 REPLACE held", "NOTOWNER token 'held' is not of user 'u'"),
         ("SEAT.HOLD show u 1 TTL 5 REPLACE none", "NOTFOUND there is no hold 'none'; it may have expired"),
         ("SEAT.PICK show u TTL 5 SEATS 1 a-1-1", "BADSTATE seat 'a-1-1' is held, not free"),
-        ("SEAT.PICK show u TTL 5 SEATS 2 a-1-1 a-2-1", "BADSTATE seats 'a-1-1', 'a-2-1' are not free"),
+        (
+            "SEAT.PICK show u TTL 5 SEATS 2 a-1-1 a-2-1",
+            "BADSTATE seats 'a-1-1' (held), 'a-2-1' (blocked) are not free",
+        ),
         ("SEAT.PICK show u TTL 5 SEATS 2 a-2-3 a-2-3", "ERR seat 'a-2-3' is named twice"),
         ("SEAT.PICK show u TTL 5 SEATS 1 x", "NOTFOUND seat 'x' is not in the show"),
         ("SEAT.PICK show u TTL 5 SEATS 0 x", "ERR 'SEATS': the number of words must be 1 or more"),

@@ -14,6 +14,27 @@ use allot_tests::shows::{create, house, no_internal_errors};
 use allot_tests::stream::readable;
 use allot_tests::{Random, RedisServer, ReplicationStream, Reply, soak};
 
+/// Words that are wrong in most places.
+const BAD: &[&str] = &[
+    "0",
+    "-1",
+    "3",
+    "99999999999999999999",
+    "9223372036854775807",
+    "4611686018427387904",
+    "+1",
+    "1.0",
+    "x",
+    "",
+    " 1",
+    "01",
+    "COUNT",
+    "MIN",
+    "MINUTE",
+    "MIN\0x",
+    "COUNT\0",
+];
+
 const SCORES: &[&str] = &[
     "0.1",
     "1e300",

@@ -9,7 +9,6 @@ use allot_core::seat::venue::Seat;
 use allot_core::seat::{Event, HoldRecord, Reply, Show, decide};
 use allot_core::shared::MAX_IDENTIFIER;
 use allot_core::shared::refusal::{Code, Refusal};
-use allot_core::shared::slot::slot_of;
 use allot_core::shared::text::quoted;
 
 use crate::command::{Call, is, not_one_of, unknown};
@@ -17,7 +16,7 @@ use crate::family::{self, Step, change, read};
 use crate::sys::context::Mode;
 use crate::sys::value::Found;
 use crate::sys::{Context, KeyName};
-use crate::{config, info, token};
+use crate::{config, info, outbox, token};
 
 type Done = Result<(), Refusal>;
 
@@ -59,11 +58,13 @@ pub(super) fn create(call: &Call<'_>) -> Done {
     let name = call.key()?;
     check_stream(call.ctx, name, plan.events)?;
     let normal = wanted.plan_json();
-    let existing = match call.ctx.open(name, Mode::Read).value::<Show>() {
+    let mut key = call.ctx.open(name, Mode::Read);
+    let existing = match key.value::<Show>() {
         Found::Nothing => None,
         Found::OtherType => return Err(family::wrong_type()),
         Found::Value(value) => Some(value.state.plan_json()),
     };
+    drop(key);
     match existing {
         None => family::create::<Show>(call.ctx, name, &Event::Created { plan: normal })?,
         Some(existing) if existing == normal => {}
@@ -87,8 +88,7 @@ pub(super) fn alter(call: &Call<'_>) -> Done {
 
 /// In a cluster the stream beside a key belongs to its slot only by a hash tag.
 fn check_stream(ctx: Context<'_>, name: KeyName<'_>, events: u32) -> Done {
-    let stream = crate::outbox::stream_name(name.as_bytes(), b"evt");
-    if events > 0 && ctx.is_cluster() && slot_of(&stream) != slot_of(name.as_bytes()) {
+    if events > 0 && ctx.is_cluster() && !outbox::has_hash_tag(name.as_bytes()) {
         let text = "plan: events: the event stream of a key in a cluster needs a hash tag in the key's name, as in '{show}:1'";
         return Err(Refusal::new(Code::Err, text));
     }

@@ -101,7 +101,7 @@ impl Family for State {
     fn announce(event: &Event) -> Option<&'static CStr> {
         let (counter, notice) = match event {
             Event::Created { .. } => (None, c"allot.seat.created"),
-            Event::Altered { .. } => (None, c"allot.seat.altered"),
+            Event::Altered { .. } | Event::Limited { .. } => (None, c"allot.seat.altered"),
             Event::Held(_) => (Some(&info::SEAT_HELD), c"allot.seat.held"),
             Event::Extended { .. } => (None, c"allot.seat.extended"),
             Event::Confirmed { .. } => (Some(&info::SEAT_CONFIRMED), c"allot.seat.confirmed"),

@@ -1,6 +1,5 @@
 //! Redis' allocator as Rust's, so that `used_memory`, `maxmemory` and defragmentation see all of ours.
 
-use redis_module::raw;
 use std::alloc::{GlobalAlloc, Layout};
 
 use super::api::api;
@@ -46,5 +45,3 @@ unsafe impl GlobalAlloc for RedisAllocator {
 pub(crate) fn usable_size<T>(block: *const T) -> usize {
     unsafe { api!(RedisModule_MallocSize(block.cast_mut().cast())) }
 }
-
-const _: () = assert!(raw::REDISMODULE_OK == 0);

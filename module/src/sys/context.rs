@@ -112,6 +112,16 @@ impl<'a> Context<'a> {
         unsafe { api!(RedisModule_NotifyKeyspaceEvent(self.raw, class, event.as_ptr(), name.raw)) };
     }
 
+    /// Whether the server asks for the places of the command's keys, and not for the command.
+    pub(crate) fn asks_for_keys(self) -> bool {
+        unsafe { api!(RedisModule_IsKeysPositionRequest(self.raw)) != 0 }
+    }
+
+    /// Tells the server that the argument at that place is a key.
+    pub(crate) fn key_is_at(self, place: usize) {
+        unsafe { api!(RedisModule_KeyAtPos(self.raw, place as c_int)) }
+    }
+
     // Replication.
 
     /// Writes `command key payload` into the replication stream and the AOF.
@@ -192,24 +202,9 @@ impl<'a> Context<'a> {
         self.flags() & raw::REDISMODULE_CTX_FLAGS_CLUSTER != 0
     }
 
-    /// Whether the server only asks which of the arguments are keys; then nothing may be replied.
-    pub(crate) fn asks_for_keys(self) -> bool {
-        unsafe { api!(RedisModule_IsKeysPositionRequest(self.raw)) != 0 }
-    }
-
-    /// Tells the server that the argument at that place is a key.
-    pub(crate) fn key_is_at(self, place: usize) {
-        unsafe { api!(RedisModule_KeyAtPos(self.raw, place as c_int)) };
-    }
-
-    /// Milliseconds since the epoch; where the server tells it, as it read its clock when this command began.
+    /// Milliseconds since the epoch.
     pub(crate) fn clock(self) -> i64 {
-        unsafe {
-            match raw::RedisModule_CachedMicroseconds {
-                Some(cached) => cached() / 1000,
-                None => api!(RedisModule_Milliseconds()),
-            }
-        }
+        clock()
     }
 
     /// Whether nothing may enter the replication stream just now (`CLIENT PAUSE`, a failover).
@@ -224,6 +219,17 @@ impl<'a> Context<'a> {
         unsafe {
             let text: *const c_char = line.as_ptr().cast();
             api!(RedisModule_Log(self.raw, level.as_ptr(), c"%s".as_ptr(), text));
+        }
+    }
+}
+
+/// Milliseconds since the epoch; where the server tells it, as it read its clock when the running command began.
+pub(crate) fn clock() -> i64 {
+    // SAFETY: neither function takes anything.
+    unsafe {
+        match raw::RedisModule_CachedMicroseconds {
+            Some(cached) => cached() / 1000,
+            None => api!(RedisModule_Milliseconds()),
         }
     }
 }

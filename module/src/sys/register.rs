@@ -24,6 +24,9 @@ use crate::{command, config, deadlines, info};
 /// The context of timers that are set outside of any call.
 static MODULE: AtomicPtr<RedisModuleCtx> = AtomicPtr::new(null_mut());
 
+/// The longest time for which a timer is set.
+const LONGEST_WAIT_MS: i64 = 3_600_000;
+
 /// Runs what the server called; a panic ends here, is counted, and gives `otherwise`.
 pub(super) fn guard<T>(otherwise: T, work: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
@@ -43,7 +46,8 @@ impl Timer {
         let ctx = MODULE.load(Ordering::Relaxed);
         // SAFETY: the module's context lives as long as the module.
         unsafe {
-            let wait = (due - api!(RedisModule_Milliseconds())).max(1);
+            // The server counts in ints; a ring that comes early does no harm.
+            let wait = due.saturating_sub(api!(RedisModule_Milliseconds())).clamp(1, LONGEST_WAIT_MS);
             Self { id: api!(RedisModule_CreateTimer(ctx, wait, Some(ring), null_mut())) }
         }
     }
@@ -89,6 +93,8 @@ pub(crate) unsafe fn run_command(
     }));
     match outcome {
         Ok(Ok(())) => {}
+        // Whoever asks for keys only takes no reply; without keys the call is refused.
+        Ok(Err(_)) if ctx.asks_for_keys() => {}
         Ok(Err(refusal)) => ctx.reply_error(&refusal.to_string()),
         Err(_) => {
             info::INTERNAL_ERRORS.add(1);
@@ -368,7 +374,7 @@ unsafe extern "C" fn swapped(_: *mut RedisModuleCtx, _: RedisModuleEvent, _: u64
 unsafe extern "C" fn flushed(_: *mut RedisModuleCtx, _: RedisModuleEvent, part: u64, data: *mut c_void) {
     guard((), || unsafe {
         // Told once before and once after; before, no key is loaded yet that belongs to what comes.
-        if part == u64::from(raw::REDISMODULE_SUBEVENT_FLUSHDB_START)
+        if part == raw::REDISMODULE_SUBEVENT_FLUSHDB_START
             && let Some(flush) = data.cast::<raw::RedisModuleFlushInfo>().as_ref()
         {
             deadlines::flushed((flush.dbnum >= 0).then_some(flush.dbnum));

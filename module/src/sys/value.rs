@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 
 use super::alloc::usable_size;
 use super::api::api;
-use super::context::{Context, Key, Mode};
+use super::context::{Context, Key, Mode, clock};
 use super::register::guard;
 use super::string::{KeyName, bytes_of};
 use crate::deadlines;
@@ -63,7 +63,7 @@ pub(crate) enum Found<'k, F: Family> {
 // server calls back on its own thread and hands over what it was given.
 impl Key<'_> {
     /// The value of this family under the key.
-    pub(crate) fn value<F: Family>(&self) -> Found<'_, F> {
+    pub(crate) fn value<F: Family>(&mut self) -> Found<'_, F> {
         if self.raw.is_null() {
             return Found::Nothing;
         }
@@ -146,7 +146,7 @@ unsafe extern "C" fn rdb_load<F: Family>(io: *mut RedisModuleIO, encoding: c_int
                 let name = api!(RedisModule_GetKeyNameFromIO(io));
                 if !name.is_null() {
                     let db = api!(RedisModule_GetDbIdFromIO(io));
-                    deadlines::watch(&mut value, db, bytes_of(name));
+                    deadlines::watch(&mut value, db, bytes_of(name), clock());
                 }
                 Box::into_raw(value).cast()
             }
@@ -216,7 +216,7 @@ unsafe extern "C" fn copy<F: Family>(
         let name = api!(RedisModule_GetToKeyNameFromOptCtx(options));
         if !name.is_null() {
             let db = api!(RedisModule_GetToDbIdFromOptCtx(options));
-            deadlines::watch(&mut value, db, bytes_of(name));
+            deadlines::watch(&mut value, db, bytes_of(name), clock());
         }
         Box::into_raw(value).cast()
     })
@@ -243,10 +243,10 @@ pub(super) unsafe fn rewatch<F: Family>(ctx: Context<'_>, name: *mut RedisModule
         return;
     }
     let name = unsafe { KeyName::lent(name) };
-    let key = ctx.open(name, Mode::Read);
+    let mut key = ctx.open(name, Mode::Read);
     if let Found::Value(value) = key.value::<F>() {
         value.watched = NEVER;
-        deadlines::watch(value, ctx.selected_db(), name.as_bytes());
+        deadlines::watch(value, ctx.selected_db(), name.as_bytes(), clock());
     }
 }
 

@@ -59,7 +59,7 @@ enum Format {
     Plan,
     /// A seating plan of pretix, JSON.
     Pretix,
-    /// A table area,row,seat,tier[,break_after].
+    /// A table: area,row,seat,tier and perhaps break_after.
     Csv,
 }
 

@@ -1,7 +1,7 @@
 //! What `SEAT.ALTER` makes of a plan.
 
 use super::labels::parse_short_form;
-use super::plan::{PartRow, Plan, PlanPart, PlanRow, PlanSeat, PlanSeats, wrong};
+use super::plan::{Limits, PartRow, Plan, PlanPart, PlanRow, PlanSeat, PlanSeats, wrong};
 use super::state::{Owner, Show};
 use super::venue::Venue;
 use crate::shared::refusal::{Code, Refusal};
@@ -15,10 +15,8 @@ use std::collections::HashMap;
 /// where a held or sold seat would change its tier.
 pub(super) fn altered_plan(show: &Show, part: &PlanPart) -> Result<Plan, Refusal> {
     let mut plan = show.plan();
-    let limits = &mut plan.limits;
-    limits.seats_per_user = part.limits.seats_per_user.unwrap_or(limits.seats_per_user);
-    limits.holds_per_user = part.limits.holds_per_user.unwrap_or(limits.holds_per_user);
-    limits.max_hold_ms = part.limits.max_hold_ms.unwrap_or(limits.max_hold_ms);
+    plan.limits = altered_limits(plan.limits, part);
+    super::decide::check_limits(plan.limits)?;
     plan.events = part.events.unwrap_or(plan.events);
     let mut tiers_change = false;
     for (number, change) in part.areas.iter().enumerate() {
@@ -45,6 +43,15 @@ pub(super) fn altered_plan(show: &Show, part: &PlanPart) -> Result<Plan, Refusal
     }
     plan.areas = venue.areas_as_plan();
     Ok(plan)
+}
+
+/// The limits after `part`.
+pub(super) fn altered_limits(limits: Limits, part: &PlanPart) -> Limits {
+    Limits {
+        seats_per_user: part.limits.seats_per_user.unwrap_or(limits.seats_per_user),
+        holds_per_user: part.limits.holds_per_user.unwrap_or(limits.holds_per_user),
+        max_hold_ms: part.limits.max_hold_ms.unwrap_or(limits.max_hold_ms),
+    }
 }
 
 /// Gives the seats of all rows of that label, or those listed, their new tiers.

@@ -16,7 +16,14 @@ impl Show {
     /// # Errors
     /// A plan that no show can have.
     pub fn open(plan: &str, at: Millis) -> Result<Self, Refusal> {
-        Self::new(&plan::parse::<Plan>(plan.as_bytes())?, at)
+        let mut show = Self::new(&plan::parse::<Plan>(plan.as_bytes())?, at)?;
+        if show.events > 0 {
+            let created = Event::Created { plan: String::new() };
+            for message in show.messages(&created) {
+                show.outbox.push(message);
+            }
+        }
+        Ok(show)
     }
 
     /// Whether an event fits the show: what `decide` would not have let through is refused. O(seats named).
@@ -45,6 +52,9 @@ impl Show {
                     rows.collect::<Vec<_>>()
                 };
                 ensure(shape(&venue) == shape(&self.venue), "the plan is of another place")
+            }
+            Event::Limited { limits, .. } => {
+                super::decide::check_limits(*limits).map_err(|_| Damaged("a limit is out of range"))
             }
             Event::Held(held) => {
                 let replaced = held.replaced.as_ref().map(|token| hold(token)).transpose()?;
@@ -87,15 +97,19 @@ impl Show {
     /// Applies an event at `at`. O(seats named · log rows); `Altered` O(seats of the show).
     pub fn apply(&mut self, at: Millis, event: &Event) {
         self.applied = self.applied.max(at);
-        if self.events > 0
-            && let Some(message) = self.message(event)
-        {
-            self.outbox.push(message);
+        if self.events > 0 {
+            for message in self.messages(event) {
+                self.outbox.push(message);
+            }
         }
         match event {
             // The state that this event makes is `open`'s.
             Event::Created { .. } => {}
             Event::Altered { plan } => self.alter(plan),
+            Event::Limited { limits, events } => {
+                self.limits = *limits;
+                self.events = *events;
+            }
             Event::Held(held) => self.hold(at, held),
             Event::Extended { token, until } => {
                 if let Some(id) = self.claims.find(token) {

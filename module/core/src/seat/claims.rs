@@ -7,11 +7,10 @@
 
 use super::venue::Seat;
 use crate::shared::deadlines::Deadlines;
+use crate::shared::names::NameIndex;
 use crate::shared::table::Table;
 use crate::shared::{Bytes, Millis};
-use hashbrown::{DefaultHashBuilder, HashTable};
 use smallvec::SmallVec;
-use std::hash::BuildHasher;
 
 /// Seats of a claim, by number; four fit without an allocation.
 pub type Seats = SmallVec<[Seat; 4]>;
@@ -79,17 +78,16 @@ pub struct Claims {
     table: Table<Claim>,
     users: Table<User>,
     orders: Table<Order>,
-    by_token: HashTable<u32>,
-    by_user: HashTable<u32>,
-    by_order: HashTable<u32>,
+    by_token: NameIndex,
+    by_user: NameIndex,
+    by_order: NameIndex,
     deadlines: Deadlines,
-    hasher: DefaultHashBuilder,
 }
 
 impl Claims {
     /// The claim of that token.
     pub fn find(&self, token: &[u8]) -> Option<u32> {
-        self.by_token.find(self.hasher.hash_one(token), |&id| &self.table[id].token[..] == token).copied()
+        self.by_token.find(token, |id| &self.table[id].token[..] == token)
     }
 
     /// The claim of that number, which is one of these.
@@ -99,7 +97,7 @@ impl Claims {
 
     /// The user of that name, if it has a claim.
     pub fn user_called(&self, name: &[u8]) -> Option<u32> {
-        self.by_user.find(self.hasher.hash_one(name), |&id| &self.users[id].name[..] == name).copied()
+        self.by_user.find(name, |id| &self.users[id].name[..] == name)
     }
 
     /// The user of that number.
@@ -114,9 +112,7 @@ impl Claims {
 
     /// The order of that reference, if it has a claim.
     pub fn order_called(&self, reference: &[u8]) -> Option<u32> {
-        self.by_order
-            .find(self.hasher.hash_one(reference), |&id| &self.orders[id].reference[..] == reference)
-            .copied()
+        self.by_order.find(reference, |id| &self.orders[id].reference[..] == reference)
     }
 
     /// The order of that number.
@@ -160,7 +156,6 @@ impl Claims {
         seats: Seats,
     ) -> u32 {
         let user = self.user_or_new(user);
-        let hash = self.hasher.hash_one(&token[..]);
         let count = seats.len() as u32;
         let id = self.table.insert(Claim {
             token,
@@ -171,9 +166,7 @@ impl Claims {
             seats,
             slot: 0,
         });
-        let claims = &self.table;
-        let hasher = &self.hasher;
-        self.by_token.insert_unique(hash, id, |&id| hasher.hash_one(&claims[id].token[..]));
+        self.by_token.insert(&self.table[id].token, id);
         self.deadlines.set(id, until);
         let info = &mut self.users[user];
         info.seats += count;
@@ -248,9 +241,9 @@ impl Claims {
                 .iter()
                 .map(|(_, order)| spilled(&order.reference) + list(&order.claims))
                 .sum::<usize>()
-            + self.by_token.allocation_size()
-            + self.by_user.allocation_size()
-            + self.by_order.allocation_size()
+            + self.by_token.allocated()
+            + self.by_user.allocated()
+            + self.by_order.allocated()
             + self.deadlines.allocated()
     }
 
@@ -264,8 +257,7 @@ impl Claims {
             claims: 0,
             holds: SmallVec::new(),
         });
-        let (users, hasher) = (&self.users, &self.hasher);
-        self.by_user.insert_unique(hasher.hash_one(name), id, |&id| hasher.hash_one(&users[id].name[..]));
+        self.by_user.insert(name, id);
         id
     }
 
@@ -275,9 +267,7 @@ impl Claims {
         }
         let id =
             self.orders.insert(Order { reference: Bytes::from_slice(reference), claims: SmallVec::new() });
-        let (orders, hasher) = (&self.orders, &self.hasher);
-        self.by_order
-            .insert_unique(hasher.hash_one(reference), id, |&id| hasher.hash_one(&orders[id].reference[..]));
+        self.by_order.insert(reference, id);
         id
     }
 
@@ -303,18 +293,13 @@ impl Claims {
             Stage::Sold { order: None, .. } => {}
         }
         let Some(claim) = self.table.remove(id) else { return };
-        if let Ok(entry) = self.by_token.find_entry(self.hasher.hash_one(&claim.token[..]), |&one| one == id)
-        {
-            entry.remove();
-        }
+        self.by_token.remove(&claim.token, id);
         let user = &mut self.users[claim.user];
         user.claims -= 1;
         if user.claims == 0
             && let Some(user) = self.users.remove(claim.user)
-            && let Ok(entry) =
-                self.by_user.find_entry(self.hasher.hash_one(&user.name[..]), |&one| one == claim.user)
         {
-            entry.remove();
+            self.by_user.remove(&user.name, claim.user);
         }
     }
 
@@ -327,10 +312,8 @@ impl Claims {
             self.table[moved].slot = slot;
         } else if claims.is_empty()
             && let Some(gone) = self.orders.remove(order)
-            && let Ok(entry) =
-                self.by_order.find_entry(self.hasher.hash_one(&gone.reference[..]), |&one| one == order)
         {
-            entry.remove();
+            self.by_order.remove(&gone.reference, order);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::claims::{Seats, Stage};
 use super::event::{Event, Events, Held, Turn};
-use super::plan::PlanPart;
+use super::plan::{Limits, PlanPart, wrong};
 use super::request::{Adjacent, Hold, Orphans, Pick, Request, TokenChoice};
 use super::search::{Found, Search, Wish};
 use super::state::{Owner, Show};
@@ -16,6 +16,17 @@ pub const MAX_COUNT: i64 = 100;
 
 /// The longest life of a hold that is not limited by its show: ten years.
 pub const MAX_TTL: Millis = 10 * 366 * 24 * 3600 * 1000;
+
+/// Refuses limits that no show can have.
+///
+/// # Errors
+/// `ERR plan: limits.max_hold_ms: ...` for more than ten years.
+pub(super) fn check_limits(limits: Limits) -> Result<(), Refusal> {
+    if limits.max_hold_ms <= MAX_TTL as u64 {
+        return Ok(());
+    }
+    Err(wrong("limits.max_hold_ms", &format!("is more than {MAX_TTL} ms, which are ten years")))
+}
 
 /// What happens, and what the caller hears.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -268,6 +279,15 @@ fn decide_refund(show: &Show, order: Option<&[u8]>, ids: &[&[u8]]) -> Decided {
 }
 
 fn decide_alter(show: &Show, part: &PlanPart) -> Decided {
+    if part.areas.is_empty() {
+        let limits = super::alter::altered_limits(show.limits, part);
+        check_limits(limits)?;
+        let events = part.events.unwrap_or(show.events);
+        if limits == show.limits && events == show.events {
+            return unchanged(Reply::Ok);
+        }
+        return decided(Event::Limited { limits, events }, Reply::Ok);
+    }
     let plan = super::alter::altered_plan(show, part)?;
     if plan == show.plan() {
         return unchanged(Reply::Ok);
@@ -283,9 +303,9 @@ fn deadline(show: &Show, now: Millis, created: Millis, ttl: Millis) -> Result<Mi
         return refuse(Code::Err, format!("TTL must be 1 to {MAX_TTL} ms, not {ttl}"));
     }
     let until = now.saturating_add(ttl);
-    let longest = Millis::from(show.limits.max_hold_ms);
+    let longest = show.limits.max_hold_ms as Millis;
     if longest > 0 && until > created.saturating_add(longest) {
-        let left = created.saturating_add(longest) - now;
+        let left = (created.saturating_add(longest) - now).max(0);
         return refuse(
             Code::Limit,
             format!("a hold lives at most {longest} ms in all; this one may have {left} more"),
@@ -426,8 +446,9 @@ fn all_are(show: &Show, seats: &[Seat], owner: Owner, state: &str) -> Result<(),
         [seat] => bad_seat(show, seat, state),
         _ => {
             const SHOWN: usize = 20;
-            let mut list: Vec<String> =
-                wrong.iter().take(SHOWN).map(|&seat| quoted(show.venue.id(seat))).collect();
+            let named =
+                |&seat: &Seat| format!("{} ({})", quoted(show.venue.id(seat)), show.standing(seat).word());
+            let mut list: Vec<String> = wrong.iter().take(SHOWN).map(named).collect();
             if wrong.len() > SHOWN {
                 list.push(format!("and {} more", wrong.len() - SHOWN));
             }

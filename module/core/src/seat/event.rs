@@ -2,6 +2,7 @@
 //! written to the AOF, published and replayed.
 
 use super::claims::Seats;
+use super::plan::Limits;
 use crate::shared::codec::{Damaged, Reader, Writer};
 use crate::shared::{Bytes, Millis};
 use smallvec::SmallVec;
@@ -24,6 +25,13 @@ pub enum Event {
     Altered {
         /// The whole new plan in its normal form, as JSON.
         plan: String,
+    },
+    /// Nothing changed but the limits of users, or the length of the event stream.
+    Limited {
+        /// The new limits, all of them.
+        limits: Limits,
+        /// Length of the event stream, 0 = none.
+        events: u32,
     },
     /// A user holds seats.
     Held(Held),
@@ -112,7 +120,7 @@ impl Event {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Created { .. } => "created",
-            Self::Altered { .. } => "altered",
+            Self::Altered { .. } | Self::Limited { .. } => "altered",
             Self::Held(_) => "held",
             Self::Extended { .. } => "extended",
             Self::Confirmed { .. } => "confirmed",
@@ -178,6 +186,13 @@ impl Event {
             Self::Refunded { seats } => seat_event(out, 8, seats),
             Self::Blocked { seats } => seat_event(out, 9, seats),
             Self::Unblocked { seats } => seat_event(out, 10, seats),
+            Self::Limited { limits, events } => {
+                out.unsigned(12);
+                out.unsigned(limits.seats_per_user.into());
+                out.unsigned(limits.holds_per_user.into());
+                out.unsigned(limits.max_hold_ms);
+                out.unsigned((*events).into());
+            }
             Self::Flushed { count, last_id } => {
                 out.unsigned(11);
                 out.unsigned((*count).into());
@@ -200,7 +215,7 @@ impl Event {
             3 => Self::Held(Held {
                 token: reader.identifier()?,
                 user: reader.identifier()?,
-                until: reader.signed()?,
+                until: reader.time()?,
                 fingerprint: reader.unsigned()?,
                 seats: seats(reader)?,
                 turn: match reader.unsigned()? {
@@ -211,25 +226,24 @@ impl Event {
                 },
                 replaced: reader.optional_identifier()?,
             }),
-            4 => Self::Extended { token: reader.identifier()?, until: reader.signed()? },
+            4 => Self::Extended { token: reader.identifier()?, until: reader.time()? },
             5 => Self::Confirmed { token: reader.identifier()?, order: reader.optional_identifier()? },
             6 => Self::Released { token: reader.identifier()?, seats: seats(reader)? },
             7 => Self::Expired { token: reader.identifier()? },
             8 => Self::Refunded { seats: seats(reader)? },
             9 => Self::Blocked { seats: seats(reader)? },
             10 => Self::Unblocked { seats: seats(reader)? },
-            11 => {
-                Self::Flushed { count: reader.number()?, last_id: (reader.unsigned()?, reader.unsigned()?) }
-            }
+            11 => Self::Flushed { count: reader.number()?, last_id: (reader.count()?, reader.count()?) },
+            12 => Self::Limited {
+                limits: Limits {
+                    seats_per_user: reader.number()?,
+                    holds_per_user: reader.number()?,
+                    max_hold_ms: reader.count()?,
+                },
+                events: reader.number()?,
+            },
             _ => return Err(Damaged("the kind of event is unknown; was it written by a newer version?")),
         })
-    }
-
-    /// Events of one step as the payload of `SEAT.APPLY`.
-    pub fn encode_all(events: &[Self], out: &mut Writer) {
-        for event in events {
-            event.encode(out);
-        }
     }
 
     /// Reads the payload of `SEAT.APPLY`.

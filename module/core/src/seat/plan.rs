@@ -45,9 +45,9 @@ pub struct Limits {
     /// Live holds of a user.
     #[serde(default = "one")]
     pub holds_per_user: u32,
-    /// Longest life of a hold, extensions included, in milliseconds.
+    /// Longest life of a hold, extensions included, in milliseconds; at most ten years.
     #[serde(default)]
-    pub max_hold_ms: u32,
+    pub max_hold_ms: u64,
 }
 
 fn one() -> u32 {
@@ -197,7 +197,7 @@ pub struct PlanPart {
 pub struct PartLimits {
     pub seats_per_user: Option<u32>,
     pub holds_per_user: Option<u32>,
-    pub max_hold_ms: Option<u32>,
+    pub max_hold_ms: Option<u64>,
 }
 
 /// Changes of one area; what is absent stays.

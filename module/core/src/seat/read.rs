@@ -112,56 +112,59 @@ impl Show {
         }));
     }
 
-    /// An event as an entry of the stream `<key>:evt`: what happened, to which hold, whose, which seats. Called
-    /// before the event is applied.
-    pub(super) fn message(&self, event: &Event) -> Option<Message> {
-        let mut fields: Vec<(Vec<u8>, Vec<u8>)> = vec![(b"event".to_vec(), event.name().into())];
-        let mut put = |name: &str, value: &[u8]| fields.push((name.into(), value.to_vec()));
-        let claim = |token: &[u8]| self.claims.find(token).map(|id| self.claims.get(id));
-        let user = |token: &[u8]| {
-            claim(token).map(|claim| self.claims.user(claim.user).name.clone()).unwrap_or_default()
-        };
+    /// An event as entries of the stream `<key>:evt`: what happened, to which hold, whose, which seats. A refund is
+    /// one entry for each sale that it takes seats of. Called before the event is applied.
+    pub(super) fn messages(&self, event: &Event) -> Vec<Message> {
+        let all = |token: &[u8]| self.claims.find(token).map_or(&[][..], |id| &self.claims.get(id).seats);
         match event {
-            // What has been said need not be said again.
-            Event::Flushed { .. } | Event::Created { .. } => return None,
-            Event::Altered { .. } => {}
+            // That something was said need not be said.
+            Event::Flushed { .. } => vec![],
+            Event::Created { .. } | Event::Altered { .. } | Event::Limited { .. } => {
+                vec![self.entry(event, None, &[])]
+            }
             Event::Held(held) => {
-                put("token", &held.token);
-                put("user", &held.user);
-                put("seats", self.ids(&held.seats).as_bytes());
-                put("until", held.until.to_string().as_bytes());
-                if let Some(token) = &held.replaced {
-                    put("replaced", token);
-                }
+                let entry = self.entry(event, None, &[]).with("token", &held.token).with("user", &held.user);
+                let entry = entry.with("seats", self.ids(&held.seats).as_bytes());
+                let entry = entry.with("until", held.until.to_string().as_bytes());
+                vec![entry.with_some("replaced", held.replaced.as_deref())]
             }
             Event::Extended { token, until } => {
-                put("token", token);
-                put("user", &user(token));
-                put("until", until.to_string().as_bytes());
+                vec![self.entry(event, Some(token), all(token)).with("until", until.to_string().as_bytes())]
             }
             Event::Confirmed { token, order } => {
-                put("token", token);
-                put("user", &user(token));
-                put("seats", self.ids(claim(token).map_or(&[], |claim| &claim.seats)).as_bytes());
-                if let Some(order) = order {
-                    put("order", order);
+                vec![self.entry(event, Some(token), all(token)).with_some("order", order.as_deref())]
+            }
+            Event::Released { token, seats } => vec![self.entry(event, Some(token), seats)],
+            Event::Expired { token } => vec![self.entry(event, Some(token), all(token))],
+            Event::Refunded { seats } => {
+                let mut sales: Vec<(u32, Vec<Seat>)> = Vec::new();
+                for &seat in seats {
+                    let Owner::Claim(id) = self.owner(seat) else { continue };
+                    match sales.iter_mut().find(|(sale, _)| *sale == id) {
+                        Some((_, seats)) => seats.push(seat),
+                        None => sales.push((id, vec![seat])),
+                    }
                 }
+                let entry = |(id, seats): &(u32, Vec<Seat>)| {
+                    self.entry(event, Some(&self.claims.get(*id).token), seats)
+                };
+                sales.iter().map(entry).collect()
             }
-            Event::Released { token, seats } => {
-                put("token", token);
-                put("user", &user(token));
-                put("seats", self.ids(seats).as_bytes());
-            }
-            Event::Expired { token } => {
-                put("token", token);
-                put("user", &user(token));
-                put("seats", self.ids(claim(token).map_or(&[], |claim| &claim.seats)).as_bytes());
-            }
-            Event::Refunded { seats } | Event::Blocked { seats } | Event::Unblocked { seats } => {
-                put("seats", self.ids(seats).as_bytes());
+            Event::Blocked { seats } | Event::Unblocked { seats } => vec![self.entry(event, None, seats)],
+        }
+    }
+
+    /// The entry of an event, with the hold or sale of that token and those seats.
+    fn entry(&self, event: &Event, token: Option<&[u8]>, seats: &[Seat]) -> Message {
+        let mut entry = Message::new("evt").with("event", event.name().as_bytes());
+        if let Some(claim) = token.and_then(|token| self.claims.find(token)).map(|id| self.claims.get(id)) {
+            entry = entry.with("token", &claim.token).with("user", &self.claims.user(claim.user).name);
+            if let Stage::Sold { order: Some(order), .. } = claim.stage {
+                entry = entry.with("order", &self.claims.order(order).reference);
             }
         }
-        Some(Message { stream: b"evt".to_vec(), fields })
+        let ids = (!seats.is_empty()).then(|| self.ids(seats));
+        entry.with_some("seats", ids.as_deref().map(str::as_bytes))
     }
 
     /// Ids of seats as a JSON list: ids are free text, so no separator would do.

@@ -92,30 +92,30 @@ pub struct Replace<'a> {
     pub other: bool,
 }
 
-/// `ADJACENT PREFER|REQUIRE|AREA|IGNORE`
+/// `ADJACENT PREFER|REQUIRE|AREA|IGNORE`. The numbers are part of a hold's fingerprint and never change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Adjacent {
     /// Together where an area of any priority allows it, else scattered.
     #[default]
-    Prefer,
+    Prefer = 0,
     /// Together or not at all.
-    Require,
+    Require = 1,
     /// The best area first, together if it allows it.
-    Area,
+    Area = 2,
     /// The first free seats.
-    Ignore,
+    Ignore = 3,
 }
 
-/// `ORPHANS AVOID|ALLOW|FORBID`
+/// `ORPHANS AVOID|ALLOW|FORBID`. The numbers are part of a hold's fingerprint and never change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Orphans {
     /// Strand a single seat only where the area has no other way.
     #[default]
-    Avoid,
+    Avoid = 0,
     /// Do not look.
-    Allow,
+    Allow = 1,
     /// Never strand one, never scatter.
-    Forbid,
+    Forbid = 2,
 }
 
 /// `SEAT.PICK key user TTL ms [TOKEN token] SEATS n seat ...`

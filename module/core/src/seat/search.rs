@@ -307,6 +307,9 @@ impl<'a> Search<'a> {
     fn in_seat_order(&self, candidates: &[u32], count: usize) -> Seats {
         let mut seats = Seats::new();
         for area in self.areas(candidates) {
+            if seats.len() == count {
+                break;
+            }
             let mut rows = self.rows(area, Need::Run(1));
             while seats.len() < count
                 && let Some((row, strips)) = rows.next_row()

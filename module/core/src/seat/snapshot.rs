@@ -5,6 +5,7 @@
 //! is used.
 
 use super::claims::{Claim, Seats, Stage};
+use super::decide::MAX_COUNT;
 use super::plan::{self, Plan};
 use super::state::{Owner, Show, Standing};
 use super::venue::Seat;
@@ -70,14 +71,14 @@ impl Show {
         if reader.unsigned()? != VERSION {
             return Err(Damaged("the version of the encoding is unknown"));
         }
-        let applied = reader.signed()?;
+        let applied = reader.time()?;
         let plan: Plan = plan::parse(reader.string()?).map_err(|_| Damaged("the plan is not well-formed"))?;
         let mut show = Self::new(&plan, applied).map_err(|_| Damaged("the plan breaks a rule"))?;
-        show.turns = reader.unsigned()?;
+        show.turns = reader.count()?;
         for _ in 0..reader.unsigned()? {
             let place = reader.unsigned()? as usize;
             let turn = reader.unsigned()?;
-            if turn > show.turns {
+            if turn == 0 || turn > show.turns {
                 return Err(Damaged("a turn is yet to come"));
             }
             let areas = show.area_turns.len();
@@ -85,7 +86,10 @@ impl Show {
                 None => show.area_turns.get_mut(place),
                 Some(bucket) => show.buckets.get_mut(bucket).map(|bucket| &mut bucket.turn),
             };
-            *slot.ok_or(Damaged("a turn is nobody's"))? = turn;
+            let slot = slot.ok_or(Damaged("a turn is nobody's"))?;
+            if std::mem::replace(slot, turn) != 0 {
+                return Err(Damaged("a turn is given twice"));
+            }
         }
         let blocked = reader.rising(Self::MAX_POSITIONS)?;
         show.must_be_free(&blocked)?;
@@ -100,30 +104,30 @@ impl Show {
             last.clone_from(&token);
             show.decode_claim(token, &mut reader)?;
         }
-        show.outbox = Outbox::decode(&mut reader)?;
+        show.outbox = Outbox::decode(&mut reader, &[b"evt"])?;
         reader.finish()?;
         Ok(show)
     }
 
     fn decode_claim(&mut self, token: Bytes, reader: &mut Reader<'_>) -> Result<(), Damaged> {
         let user = reader.identifier()?;
-        let created = reader.signed()?;
+        let created = reader.time()?;
         let fingerprint = reader.unsigned()?;
-        let seats = Seats::from_vec(reader.rising(Self::MAX_POSITIONS)?);
+        let seats = Seats::from_vec(reader.rising(MAX_COUNT as usize)?);
         if seats.is_empty() {
             return Err(Damaged("a claim has no seat"));
         }
         self.must_be_free(&seats)?;
         let id = match reader.unsigned()? {
             0 => {
-                let until = reader.signed()?;
+                let until = reader.time()?;
                 self.claims.hold(token, &user, created, until, fingerprint, seats.clone())
             }
             1 => {
                 let order = reader.optional_identifier()?;
                 let bought = reader.number()?;
-                if (bought as usize) < seats.len() {
-                    return Err(Damaged("a sale has more seats than were bought"));
+                if !(seats.len()..=MAX_COUNT as usize).contains(&(bought as usize)) {
+                    return Err(Damaged("a sale has not the seats that were bought"));
                 }
                 let id = self.claims.hold(token, &user, created, created, fingerprint, seats.clone());
                 self.claims.sell(id, order.as_deref());

@@ -8,6 +8,7 @@ use super::venue::{Area, Row, Seat, Tier, Venue};
 use crate::shared::Millis;
 use crate::shared::outbox::Outbox;
 use crate::shared::refusal::Refusal;
+use hashbrown::HashMap;
 use std::ops::Range;
 
 /// One performance: the state of one key.
@@ -122,6 +123,7 @@ impl Show {
     /// # Errors
     /// A plan that breaks a rule, with the place.
     pub fn new(plan: &Plan, now: Millis) -> Result<Self, Refusal> {
+        super::decide::check_limits(plan.limits)?;
         let venue = Venue::build(plan)?;
         let owners = vec![FREE; venue.position_count() as usize].into_boxed_slice();
         let area_turns = vec![0; venue.areas().len()].into_boxed_slice();
@@ -228,7 +230,8 @@ impl Show {
 
     /// Fills buckets, strips and indexes from venue and owners. O(seats).
     pub(super) fn build_buckets(&mut self) {
-        let old = std::mem::take(&mut self.buckets);
+        let turns: HashMap<(Area, Tier), u64> =
+            std::mem::take(&mut self.buckets).iter().map(|old| ((old.area, old.tier), old.turn)).collect();
         let mut drafts: Vec<(Area, Tier, Vec<Strip>)> = Vec::new();
         let (mut row_strips, mut row_strips_at) = (Vec::new(), Vec::with_capacity(self.venue.rows().len()));
         let mut words = Vec::new();
@@ -265,11 +268,17 @@ impl Show {
         self.row_strips_at = row_strips_at.into();
         self.area_buckets = area_buckets.into();
         self.buckets =
-            drafts.into_iter().map(|(area, tier, strips)| self.bucket(area, tier, strips, &old)).collect();
+            drafts.into_iter().map(|(area, tier, strips)| self.bucket(area, tier, strips, &turns)).collect();
         self.order_buckets();
     }
 
-    fn bucket(&self, area: Area, tier: Tier, strips: Vec<Strip>, old: &[Bucket]) -> Bucket {
+    fn bucket(
+        &self,
+        area: Area,
+        tier: Tier,
+        strips: Vec<Strip>,
+        turns: &HashMap<(Area, Tier), u64>,
+    ) -> Bucket {
         let mut counts = Counts::default();
         let mut flags = 0;
         for strip in &strips {
@@ -280,7 +289,7 @@ impl Show {
                 *counts.of(self.standing(base + position as Seat)) += 1;
             }
         }
-        let turn = old.iter().find(|old| old.area == area && old.tier == tier).map_or(0, |old| old.turn);
+        let turn = turns.get(&(area, tier)).copied().unwrap_or(0);
         let mut bucket = Bucket { area, tier, strips: strips.into(), flags, counts, views: Vec::new(), turn };
         bucket.views.push(self.view(&bucket, 0));
         if flags != 0 {

@@ -67,6 +67,9 @@ impl Writer {
     }
 }
 
+/// No time and no count is as great: what is added to one never overflows.
+const LATEST: i64 = 1 << 53;
+
 /// Reads what `Writer` wrote, or says that it is damaged. No length is trusted before the bytes are there.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {
@@ -112,6 +115,18 @@ impl<'a> Reader<'a> {
     pub fn signed(&mut self) -> Result<i64, Damaged> {
         let value = self.unsigned()?;
         Ok((value >> 1) as i64 ^ -((value & 1) as i64))
+    }
+
+    /// A time: milliseconds since the epoch, below 2^53.
+    pub fn time(&mut self) -> Result<i64, Damaged> {
+        let time = self.signed()?;
+        if (0..LATEST).contains(&time) { Ok(time) } else { Err(Damaged("a time is out of range")) }
+    }
+
+    /// A count that only grows, below 2^53.
+    pub fn count(&mut self) -> Result<u64, Damaged> {
+        let count = self.unsigned()?;
+        if count < LATEST as u64 { Ok(count) } else { Err(Damaged("a count is out of range")) }
     }
 
     /// A byte string.

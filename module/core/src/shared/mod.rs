@@ -1,10 +1,10 @@
-//! What the families have in common: refusals, printable text, codec, typed tables, deadlines, outbox, slots.
+//! What the families have in common: refusals, printable text, codec, tables, names, deadlines, outbox.
 
 pub mod codec;
 pub mod deadlines;
+pub mod names;
 pub mod outbox;
 pub mod refusal;
-pub mod slot;
 pub mod table;
 pub mod text;
 

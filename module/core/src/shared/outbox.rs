@@ -16,9 +16,35 @@ pub struct Message {
     pub fields: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
+impl Message {
+    /// A message without fields.
+    pub fn new(stream: &str) -> Self {
+        Self { stream: stream.into(), fields: Vec::new() }
+    }
+
+    /// The message with one field more.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: &[u8]) -> Self {
+        self.fields.push((name.into(), value.to_vec()));
+        self
+    }
+
+    /// The message with one field more, if there is a value.
+    #[must_use]
+    pub fn with_some(self, name: &str, value: Option<&[u8]>) -> Self {
+        match value {
+            Some(value) => self.with(name, value),
+            None => self,
+        }
+    }
+}
+
 /// How many unsent messages are kept; beyond that the oldest goes. A stream that cannot be written for so long
 /// has readers who must read the state anew anyway, and memory has an end.
 pub const CAPACITY: usize = 1024;
+
+/// The most fields of a message.
+const MAX_FIELDS: u64 = 32;
 
 /// The unsent messages of one key, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -91,10 +117,10 @@ impl Outbox {
         }
     }
 
-    /// Reads an outbox from a snapshot.
-    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
-        let dropped = reader.unsigned()?;
-        let last_id = (reader.unsigned()?, reader.unsigned()?);
+    /// Reads an outbox from a snapshot, whose messages must be for one of these streams.
+    pub fn decode(reader: &mut Reader<'_>, streams: &[&[u8]]) -> Result<Self, Damaged> {
+        let dropped = reader.count()?;
+        let last_id = (reader.count()?, reader.count()?);
         let len = reader.unsigned()? as usize;
         if len > CAPACITY {
             return Err(Damaged("the outbox is too long"));
@@ -102,8 +128,15 @@ impl Outbox {
         let mut messages = VecDeque::new();
         for _ in 0..len {
             let stream = reader.string()?.to_vec();
+            if !streams.contains(&&stream[..]) {
+                return Err(Damaged("a message is for a stream that the family has not"));
+            }
             let mut fields = Vec::new();
-            for _ in 0..reader.unsigned()? {
+            let count = reader.unsigned()?;
+            if !(1..=MAX_FIELDS).contains(&count) {
+                return Err(Damaged("a message has no fields, or too many"));
+            }
+            for _ in 0..count {
                 fields.push((reader.string()?.to_vec(), reader.string()?.to_vec()));
             }
             messages.push_back(Message { stream, fields });
@@ -146,6 +179,6 @@ mod tests {
         outbox.sent(1, (7, 1));
         let mut writer = Writer::default();
         outbox.encode(&mut writer);
-        assert_eq!(Outbox::decode(&mut Reader::new(&writer.bytes)), Ok(outbox));
+        assert_eq!(Outbox::decode(&mut Reader::new(&writer.bytes), &[b"evt"]), Ok(outbox));
     }
 }

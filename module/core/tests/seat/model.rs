@@ -41,8 +41,8 @@ fn random_plan(random: &mut Random) -> Plan {
     let mixed = random.chance(40);
     let flagged = random.chance(50);
     let long = random.chance(15);
-    let areas = (0..1 + random.below(4)).map(|area| {
-        let rows = (0..1 + random.below(5)).map(|row| {
+    let areas = (0..=random.below(4)).map(|area| {
+        let rows = (0..=random.below(5)).map(|row| {
             let len = if long { 60 + random.below(90) } else { 1 + random.below(14) };
             let tier = random.pick(&TIERS);
             let mut seats: Vec<Option<PlanSeat>> = (0..len)
@@ -289,7 +289,7 @@ fn expect_hold(
 }
 
 fn some_ids(random: &mut Random, ids: &[String]) -> Vec<String> {
-    let mut some: Vec<String> = (0..1 + random.below(3)).map(|_| random.pick(ids)).collect();
+    let mut some: Vec<String> = (0..=random.below(3)).map(|_| random.pick(ids)).collect();
     some.sort();
     some.dedup();
     some

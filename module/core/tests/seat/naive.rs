@@ -96,7 +96,7 @@ impl Naive {
             areas: areas.collect(),
             seats_per_user: plan.limits.seats_per_user as usize,
             holds_per_user: plan.limits.holds_per_user as usize,
-            max_hold: plan.limits.max_hold_ms.into(),
+            max_hold: plan.limits.max_hold_ms as i64,
             claims: BTreeMap::new(),
             turns: HashMap::new(),
             turn: 0,
@@ -276,7 +276,7 @@ impl Look<'_> {
         let tier = self.tier((a, r, s)).to_owned();
         let same = |p: usize| self.free((a, r, p)) && self.tier((a, r, p)) == tier;
         let left = (0..s).rev().take_while(|&p| same(p)).count();
-        let right = (s + n..).take_while(|&p| same(p)).count();
+        let right = (s + n..s + n + 2).take_while(|&p| same(p)).count();
         left == 1 || right == 1
     }
 

@@ -31,8 +31,7 @@ fn wish(user: &str, count: i64) -> Hold<'_> {
 
 impl House {
     fn new(plan: &Value) -> Self {
-        let plan: Plan = plan::parse(plan.to_string().as_bytes()).unwrap();
-        Self { show: Show::new(&plan, 0).unwrap(), now: 1, next: 0 }
+        Self { show: Show::open(&plan.to_string(), 0).unwrap(), now: 1, next: 0 }
     }
 
     /// One area `a` with these rows; `.` a seat, a space a break. No user limits.
@@ -437,7 +436,7 @@ fn pick_names_those_not_free_and_refuses_a_seat_named_twice() {
     let mut show = House::rows("ltr", &["...."]);
     show.block(&["a-1-1", "a-1-3"]);
     let refusal = show.pick("u", "t", &["a-1-1", "a-1-2", "a-1-3"]).unwrap_err();
-    assert_eq!(refusal.to_string(), "BADSTATE seats 'a-1-1', 'a-1-3' are not free");
+    assert_eq!(refusal.to_string(), "BADSTATE seats 'a-1-1' (blocked), 'a-1-3' (blocked) are not free");
     assert_eq!(code(show.pick("u", "t", &["a-1-2", "a-1-2"])), Code::Err);
     assert_eq!(code(show.pick("u", "t", &["a-1-9"])), Code::NotFound);
 }
@@ -561,7 +560,7 @@ fn every_event_is_in_the_stream_where_it_is_switched_on() {
         });
         found.collect::<Vec<_>>()
     };
-    assert_eq!(fields("event"), ["held", "expired", "blocked"]);
-    assert_eq!(fields("user"), ["u", "u", ""]);
-    assert_eq!(fields("seats"), [r#"["a-1-1","a-1-2"]"#, r#"["a-1-1","a-1-2"]"#, r#"["a-1-4"]"#]);
+    assert_eq!(fields("event"), ["created", "held", "expired", "blocked"]);
+    assert_eq!(fields("user"), ["", "u", "u", ""]);
+    assert_eq!(fields("seats"), ["", r#"["a-1-1","a-1-2"]"#, r#"["a-1-1","a-1-2"]"#, r#"["a-1-4"]"#]);
 }

@@ -1,0 +1,45 @@
+# What people do with this repository. `make` alone lists it.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help deps build run test check soak bench clean
+
+help: ## List what can be made
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+
+deps: ## Install what is missing: redis-server, clang, a C compiler, Python's redis
+	@scripts/deps.sh
+
+# One package a call: the tests build the module alone as well, and cargo would choose other features for
+# shared dependencies where both are built at once, and so build them twice.
+build: deps ## Build the module and allotd, as they are shipped
+	cargo build --release -p allot-module
+	cargo build --release -p allot-orchestrator
+
+run: deps ## Start a server with the module, load shows, sell them: [PLAN=FILE] [LOAD=OPTIONS] [PORT=N]
+	@PLAN='$(PLAN)' LOAD='$(LOAD)' PORT='$(PORT)' scripts/run.sh
+
+# Tests are built in the development profile, which links twenty binaries in the time that the release profile
+# links one; the module itself is always tested as it is shipped. It and allotd are built first, lest the
+# first test wait for the compiler.
+test: deps ## Build and run all tests
+	cargo build --release -p allot-module
+	cargo build -p allot-orchestrator
+	cargo test --workspace --no-fail-fast
+
+check: deps ## Formatting, lints and documentation, all warnings as errors
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --document-private-items
+
+soak: deps ## The tests with many more random cases; takes long
+	cargo build --release -p allot-module
+	ALLOT_SOAK=1 ALLOT_MODEL_CASES=50000 cargo test --workspace --no-fail-fast
+
+bench: deps ## Measure: live servers beside PING, then the core
+	cargo run --release -p allot-benches --bin allot-bench
+	cargo bench -p allot-benches --bench core
+
+clean: ## Remove what was built, and the demonstration's folder
+	cargo clean
+	rm -rf .run

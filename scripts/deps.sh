@@ -1,0 +1,109 @@
+#!/usr/bin/env bash
+# Installs what Allot is built and tested with, where it is missing. On Debian and Ubuntu by apt-get, with
+# sudo where we are not root; elsewhere it says what is missing. When all is there it does nothing.
+#
+# Never installed by this script: Rust itself (https://rustup.rs).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+RUST=1.88
+REDIS=7.0
+# The first release of Python's client that speaks RESP3.
+PYTHON_REDIS=5
+VENV=target/venv
+
+die() {
+    printf 'deps: %s\n' "$@" >&2
+    exit 1
+}
+
+# Whether version $1 is at least $2.
+at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
+
+has() { command -v "$1" >/dev/null 2>&1; }
+
+has_redis_server() {
+    local server=${ALLOT_REDIS_SERVER:-redis-server} version
+    has "$server" || return 1
+    version=$("$server" --version | sed -nE 's/.* v=([0-9.]+).*/\1/p')
+    [ -n "$version" ] && at_least "$version" "$REDIS"
+}
+
+has_libclang() {
+    [ -n "${LIBCLANG_PATH:-}" ] || compgen -G '/usr/lib/llvm*/lib/libclang*.so*' >/dev/null ||
+        compgen -G '/usr/lib/*/libclang*.so*' >/dev/null || compgen -G '/usr/lib*/libclang*.so*' >/dev/null ||
+        compgen -G '/opt/homebrew/opt/llvm/lib/libclang.dylib' >/dev/null
+}
+
+python() {
+    if [ -n "${ALLOT_PYTHON:-}" ]; then echo "$ALLOT_PYTHON"
+    elif [ -x "$VENV/bin/python" ]; then echo "$VENV/bin/python"
+    else echo python3
+    fi
+}
+
+has_python_redis() {
+    "$(python)" -c "import redis, sys; sys.exit(int(redis.__version__.split('.')[0]) < $PYTHON_REDIS)" 2>/dev/null
+}
+
+check_rust() {
+    has cargo || die "there is no cargo. Install Rust $RUST or newer from https://rustup.rs, then try again."
+    local version
+    version=$(cargo --version | cut -d ' ' -f 2)
+    at_least "$version" "$RUST" || die "cargo is $version; Allot needs $RUST or newer: rustup update"
+    if has rustup && ! { cargo fmt --version && cargo clippy --version; } >/dev/null 2>&1; then
+        echo "deps: rustup component add rustfmt clippy"
+        rustup component add rustfmt clippy
+    fi
+}
+
+# The packages whose programs are missing, by their names on Debian.
+missing_packages() {
+    has_redis_server || echo redis-server
+    has redis-cli || echo redis-tools
+    has make || echo make
+    has cc || echo build-essential
+    has clang || echo clang
+    has_libclang || echo libclang-dev
+    has python3 || [ -n "${ALLOT_PYTHON:-}" ] || echo python3
+    # Only for a Python whose own redis is absent or too old; see below.
+    if ! has_python_redis && ! python3 -c 'import ensurepip' 2>/dev/null; then echo python3-venv; fi
+}
+
+install_packages() {
+    local packages sudo=()
+    mapfile -t packages < <(missing_packages)
+    [ ${#packages[@]} -eq 0 ] && return
+    has apt-get || die "missing: ${packages[*]} (names of Debian's packages)." \
+        "This script knows apt-get only; install them with your system's package manager, then try again."
+    if [ "$(id -u)" -ne 0 ]; then
+        has sudo || die "missing: ${packages[*]}. As root: apt-get install ${packages[*]}"
+        sudo=(sudo)
+    fi
+    echo "deps: installing ${packages[*]} by ${sudo[*]:+sudo }apt-get"
+    "${sudo[@]}" apt-get update -q ||
+        echo "deps: apt-get update failed; trying with the lists of packages that are there" >&2
+    "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${packages[@]}" \
+        </dev/null || die "apt-get could not install ${packages[*]}; its messages above say why."
+    mapfile -t packages < <(missing_packages)
+    [ ${#packages[@]} -eq 0 ] || die "apt-get is done, and this is still missing or too old: ${packages[*]}" \
+        "Needed are Redis $REDIS or newer and libclang with its headers. ALLOT_REDIS_SERVER=/path/to/redis-server" \
+        "and LIBCLANG_PATH=/folder/of/libclang name ones that are elsewhere."
+}
+
+# Debian 12's python3-redis is 4.3 and knows RESP2 only, so a new enough one goes into a folder of our own.
+install_python_redis() {
+    has_python_redis && return
+    [ -z "${ALLOT_PYTHON:-}" ] ||
+        die "ALLOT_PYTHON=$ALLOT_PYTHON has no redis $PYTHON_REDIS or newer: $ALLOT_PYTHON -m pip install 'redis>=$PYTHON_REDIS'"
+    echo "deps: Python's redis $PYTHON_REDIS or newer into $VENV"
+    mkdir -p target
+    python3 -m venv --clear "$VENV" && "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check \
+        "redis>=$PYTHON_REDIS" </dev/null ||
+        die "Python's redis could not be installed into $VENV." \
+            "Where there is no way to pypi.org, install it by hand and name that Python: ALLOT_PYTHON=/path/to/python3"
+}
+
+check_rust
+install_packages
+install_python_redis
