@@ -139,12 +139,15 @@ fn a_replica_and_a_restarted_server_have_the_same_stream_and_each_entry_goes_out
         })
         .collect();
     assert!(ids.windows(2).all(|pair| pair[0] < pair[1]), "ids grow");
+    // A refund has an entry for each sale it takes seats of; everything else has one, and so has the opening.
+    let refunds = |commands: &[Vec<Vec<u8>>]| {
+        let refund = |command: &&Vec<Vec<u8>>| command.iter().any(|part| part == b"refunded");
+        commands.iter().filter(|command| command[0] == b"XADD").filter(refund).count()
+    };
+    let refunds_done = storm.done.iter().filter(|line| line.starts_with("refunded ")).count();
     let expired = allot_info(&server, "seat_expired") as usize;
-    assert_eq!(
-        ids.len(),
-        1 + storm.done.len() + expired,
-        "one entry for each event, and one for the opening"
-    );
+    assert!(refunds(&commands) >= refunds_done && refunds_done > 0);
+    assert_eq!(ids.len() - refunds(&commands), 1 + storm.done.len() - refunds_done + expired);
     server.wait_offset_equal(&replica);
     let expected = entries(&mut server.raw(), "show:evt");
     assert_eq!(entries(&mut replica.raw(), "show:evt"), expected);
@@ -178,7 +181,6 @@ fn where_the_stream_cannot_be_written_nothing_fails_and_the_messages_come_later(
     assert_eq!(client.words("GET show:evt"), Reply::bulk("in-the-way"));
     client.words("DEL show:evt");
     let expected = [
-        "event=created".to_owned(),
         format!(r#"event=held token=t1 user=ann seats=["a-1-1"] until={until}"#),
         r#"event=confirmed token=t1 user=ann seats=["a-1-1"]"#.to_owned(),
         r#"event=blocked seats=["a-4-1"]"#.to_owned(),

@@ -62,27 +62,6 @@ const SCORES: &[&str] = &[
     "123456789.125",
 ];
 
-/// Words that do not belong where they are put.
-const BAD: &[&str] = &[
-    "0",
-    "-1",
-    "3",
-    "99999999999999999999",
-    "9223372036854775807",
-    "4611686018427387904",
-    "+1",
-    "1.0",
-    "x",
-    "",
-    " 1",
-    "01",
-    "COUNT",
-    "MIN",
-    "MINUTE",
-    "MIN\0x",
-    "COUNT\0",
-];
-
 /// Fills a sorted set at random, in either of the server's encodings; `dense` makes runs.
 fn fill(client: &mut RawClient, random: &mut Random, key: &str, dense: bool) {
     client.call(&["DEL", key]);
