@@ -62,9 +62,13 @@ fn memory_usage_of_small_shows_is_true_within_a_fifth() {
     fill(&mut client, "warm", 100);
     let before = used(&server);
     let keys: Vec<String> = (0..200).map(|number| format!("show{number}")).collect();
-    keys.iter().for_each(|key| create(&server, key, &house(20, 50)));
+    for key in &keys {
+        create(&server, key, &house(20, 50));
+    }
     usage_is_true(&server, before, &keys);
-    keys.iter().for_each(|key| fill(&mut client, key, 200));
+    for key in &keys {
+        fill(&mut client, key, 200);
+    }
     usage_is_true(&server, before, &keys);
 }
 

@@ -50,16 +50,20 @@ impl Key<'_> {
                 End::Min => api!(RedisModule_ZsetFirstInScoreRange(self.raw, low, high, 0, 0)),
                 End::Max => api!(RedisModule_ZsetLastInScoreRange(self.raw, low, high, 0, 0)),
             };
-            while api!(RedisModule_ZsetRangeEndReached(self.raw)) == 0 {
+            loop {
                 let mut score = 0.0;
+                // Null behind the last.
                 let name = api!(RedisModule_ZsetRangeCurrentElement(self.raw, &raw mut score));
                 if name.is_null() || !visit(Member { name: OwnedString::taken(name), score }) {
                     break;
                 }
-                match end {
+                let more = match end {
                     End::Min => api!(RedisModule_ZsetRangeNext(self.raw)),
                     End::Max => api!(RedisModule_ZsetRangePrev(self.raw)),
                 };
+                if more == 0 {
+                    break;
+                }
             }
             api!(RedisModule_ZsetRangeStop(self.raw));
         }
