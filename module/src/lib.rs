@@ -3,8 +3,8 @@
 //! This file is registration only. `sys` holds all that is unsafe; `command` what a command is and how its
 //! arguments are read; `family` the steps that every family shares (find, apply what is due, decide, apply,
 //! replicate, publish); `deadlines`, `outbox`, `info` and `config` what they need for it. Each family is a
-//! folder: `mod.rs` ties its state machine (crate allot-core) to `family`, `commands.rs` reads arguments and
-//! replies, `docs.rs` says what `COMMAND DOCS` says.
+//! folder: `mod.rs` ties its state machine (crate allot-core) to `family`, `writes.rs` and `reads.rs` are its commands,
+//! `records.rs` their replies, `docs.rs` what `COMMAND DOCS` says.
 
 mod command;
 mod config;

@@ -143,7 +143,7 @@ fn a_damaged_payload_under_a_right_checksum_is_refused_or_works() {
         must_work(&mut client, b"x");
     }
     let (mut random, mut let_in, mut refused) = (Random::new(31), 0, 0);
-    for _ in 0..soak(20_000, 100_000) {
+    for _ in 0..soak(100_000, 1_000_000) {
         let dump = random.of(&dumps);
         let mut value = dump.value.clone();
         // The plan takes most of the room; what follows it is what deserves most of the damage.
@@ -404,7 +404,7 @@ fn random_commands_of_random_words_do_no_harm() {
         "INVALIDOBJ",
     ];
     let (mut fine, mut refused) = (0, 0);
-    for step in 0..soak(20_000, 100_000) {
+    for step in 0..soak(100_000, 1_000_000) {
         let client = &mut clients[step % 2];
         if step % 500 == 0 {
             client.words("DEL k");

@@ -6,7 +6,7 @@ use redis_module::raw::{
     REDISMODULE_CMD_KEY_UPDATE as UPDATE,
 };
 
-use super::{commands, zmpop};
+use super::{reads, writes, zmpop};
 use crate::command::{Arg, Command, Keys, Kind, entry};
 
 const KEY: Arg = Arg::new("key", Kind::Key);
@@ -28,7 +28,7 @@ const FREE: &str = "write";
 pub(crate) static COMMANDS: &[Command] = &[
     Command {
         name: c"SEAT.CREATE",
-        entry: entry!(commands::create),
+        entry: entry!(writes::create),
         flags: WRITE,
         categories: "write slow",
         arity: 3,
@@ -40,7 +40,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     },
     Command {
         name: c"SEAT.ALTER",
-        entry: entry!(commands::alter),
+        entry: entry!(writes::alter),
         flags: WRITE,
         categories: "write slow",
         arity: 3,
@@ -52,7 +52,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     },
     Command {
         name: c"SEAT.HOLD",
-        entry: entry!(commands::hold),
+        entry: entry!(writes::hold),
         flags: "write deny-oom fast",
         categories: "write fast",
         arity: -6,
@@ -106,7 +106,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     },
     Command {
         name: c"SEAT.PICK",
-        entry: entry!(commands::pick),
+        entry: entry!(writes::pick),
         flags: "write deny-oom fast",
         categories: "write fast",
         arity: -8,
@@ -118,7 +118,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     },
     Command {
         name: c"SEAT.EXTEND",
-        entry: entry!(commands::extend),
+        entry: entry!(writes::extend),
         flags: "write fast",
         categories: "write fast",
         arity: 5,
@@ -130,7 +130,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     },
     Command {
         name: c"SEAT.CONFIRM",
-        entry: entry!(commands::confirm),
+        entry: entry!(writes::confirm),
         flags: "write fast",
         categories: "write fast",
         arity: -3,
@@ -142,7 +142,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     },
     Command {
         name: c"SEAT.RELEASE",
-        entry: entry!(commands::release),
+        entry: entry!(writes::release),
         flags: "write fast",
         categories: "write fast",
         arity: -3,
@@ -154,7 +154,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     },
     Command {
         name: c"SEAT.REFUND",
-        entry: entry!(commands::refund),
+        entry: entry!(writes::refund),
         flags: FREE,
         categories: "write slow",
         arity: -4,
@@ -166,7 +166,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     },
     Command {
         name: c"SEAT.BLOCK",
-        entry: entry!(commands::block),
+        entry: entry!(writes::block),
         flags: WRITE,
         categories: "write slow",
         arity: -4,
@@ -178,7 +178,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     },
     Command {
         name: c"SEAT.UNBLOCK",
-        entry: entry!(commands::unblock),
+        entry: entry!(writes::unblock),
         flags: FREE,
         categories: "write slow",
         arity: -4,
@@ -190,7 +190,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     },
     Command {
         name: c"SEAT.GET",
-        entry: entry!(commands::get),
+        entry: entry!(reads::get),
         flags: "readonly fast",
         categories: "read fast",
         arity: 3,
@@ -202,7 +202,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     },
     Command {
         name: c"SEAT.HOLDS",
-        entry: entry!(commands::holds),
+        entry: entry!(reads::holds),
         flags: "readonly fast",
         categories: "read fast",
         arity: 3,
@@ -214,7 +214,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     },
     Command {
         name: c"SEAT.ORDER",
-        entry: entry!(commands::order),
+        entry: entry!(reads::order),
         flags: "readonly fast",
         categories: "read fast",
         arity: 3,
@@ -226,7 +226,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     },
     Command {
         name: c"SEAT.STAT",
-        entry: entry!(commands::stat),
+        entry: entry!(reads::stat),
         flags: READ,
         categories: "read slow",
         arity: -2,
@@ -238,7 +238,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     },
     Command {
         name: c"SEAT.MAP",
-        entry: entry!(commands::map),
+        entry: entry!(reads::map),
         flags: READ,
         categories: "read slow",
         arity: 3,
@@ -250,7 +250,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     },
     Command {
         name: c"SEAT.PLAN",
-        entry: entry!(commands::plan),
+        entry: entry!(reads::plan),
         flags: READ,
         categories: "read slow",
         arity: 2,
@@ -287,7 +287,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     },
     Command {
         name: c"SEAT.APPLY",
-        entry: entry!(commands::apply),
+        entry: entry!(writes::apply),
         flags: FREE,
         categories: "write slow dangerous",
         arity: 3,

@@ -1,7 +1,9 @@
 //! `SEAT.*`: the seat family's state machine, as a family of the module.
 
-mod commands;
 mod docs;
+mod reads;
+mod records;
+mod writes;
 mod zmpop;
 
 use allot_core::seat::event::Event;

@@ -139,7 +139,12 @@ fn decide_hold(show: &Show, now: Millis, hold: &Hold<'_>) -> Decided {
     let seats = match Search::new(show, &wish, lifted.map_or(&[], |claim| &claim.seats), again).run() {
         Found::TooFew => return unchanged(Reply::None),
         Found::NotAdjacent => {
-            return refuse(Code::NoAdjacent, format!("no {} seats side by side are free", hold.count));
+            let alone = if hold.orphans == Orphans::Forbid {
+                " without leaving a single one beside them"
+            } else {
+                ""
+            };
+            return refuse(Code::NoAdjacent, format!("no {} seats side by side are free{alone}", hold.count));
         }
         Found::Seats(seats) => seats,
     };

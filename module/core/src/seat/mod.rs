@@ -2,13 +2,14 @@
 //!
 //! One show is one state. The way of a request: `request` (what was asked) -> `decide` (with `search` for best
 //! seating, `alter` for changes of the plan) -> `event` (what happens) -> `apply`. The state is `state` (which
-//! seats are free, by bucket) over `venue` (where they are) and `claims` (who has the others); `bits` and
-//! `index` make finding a run of seats a matter of a few words. `plan` and `labels` read and write plans,
-//! `snapshot` the whole state, `read` answers questions.
+//! seats are free, by bucket) over `venue` (where they are; `building` makes one of a plan) and `claims` (who has
+//! the others); `bits` and `index` make finding a run of seats a matter of a few words. `plan` and `labels` read
+//! and write plans, `snapshot` the whole state, `read` answers questions.
 
 mod alter;
 mod apply;
 pub mod bits;
+mod building;
 pub mod claims;
 pub mod decide;
 pub mod event;

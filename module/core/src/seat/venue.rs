@@ -5,12 +5,10 @@
 //! order and rows in rank order. Breaks have a number too, so neighbours in a row are neighbours in number.
 
 use super::bits::{self, Bits};
-use super::labels::{Labels, parse_short_form};
-use super::plan::{Plan, PlanArea, PlanRow, PlanSeat, PlanSeats, Rule, max, wrong};
+use super::labels::Labels;
+use super::plan::{PlanArea, PlanRow, PlanSeat, PlanSeats, Rule};
 use crate::shared::MAX_IDENTIFIER;
-use crate::shared::refusal::Refusal;
-use crate::shared::text::quoted;
-use hashbrown::{DefaultHashBuilder, HashMap, HashSet, HashTable};
+use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 use std::hash::BuildHasher;
 use std::ops::Range;
 
@@ -26,19 +24,19 @@ pub type Tier = u16;
 /// All that is fixed about a show.
 #[derive(Clone, Debug)]
 pub struct Venue {
-    areas: Vec<AreaInfo>,
-    rows: Vec<RowInfo>,
-    layouts: Vec<Layout>,
-    row_labels: Box<str>,
-    tiers: Names,
-    flags: Names,
-    seats: u32,
-    positions: u32,
-    area_by_id: HashMap<Box<[u8]>, Area>,
-    rows_by_label: HashTable<Row>,
-    hasher: DefaultHashBuilder,
+    pub(super) areas: Vec<AreaInfo>,
+    pub(super) rows: Vec<RowInfo>,
+    pub(super) layouts: Vec<Layout>,
+    pub(super) row_labels: Box<str>,
+    pub(super) tiers: Names,
+    pub(super) flags: Names,
+    pub(super) seats: u32,
+    pub(super) positions: u32,
+    pub(super) area_by_id: HashMap<Box<[u8]>, Area>,
+    pub(super) rows_by_label: HashTable<Row>,
+    pub(super) hasher: DefaultHashBuilder,
     /// The row of the first position of each block of 64.
-    row_of_block: Vec<Row>,
+    pub(super) row_of_block: Vec<Row>,
 }
 
 /// One area.
@@ -57,13 +55,13 @@ pub struct AreaInfo {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct RowInfo {
-    base: Seat,
-    layout: u32,
-    rank: i32,
-    label_at: u32,
-    label_len: u16,
-    area: u16,
+pub(super) struct RowInfo {
+    pub(super) base: Seat,
+    pub(super) layout: u32,
+    pub(super) rank: i32,
+    pub(super) label_at: u32,
+    pub(super) label_len: u16,
+    pub(super) area: u16,
 }
 
 /// What a row looks like.
@@ -97,13 +95,13 @@ impl Layout {
 
 /// Collects names and gives them numbers in order of appearance.
 #[derive(Clone, Debug, Default)]
-struct Names {
-    names: Vec<Box<str>>,
-    numbers: HashMap<Box<[u8]>, u16>,
+pub(super) struct Names {
+    pub(super) names: Vec<Box<str>>,
+    pub(super) numbers: HashMap<Box<[u8]>, u16>,
 }
 
 impl Names {
-    fn number(&mut self, name: &str) -> u16 {
+    pub(super) fn number(&mut self, name: &str) -> u16 {
         if let Some(&number) = self.numbers.get(name.as_bytes()) {
             return number;
         }
@@ -114,178 +112,7 @@ impl Names {
     }
 }
 
-/// A plan row in preparation: its place in the plan, for messages, and its layout.
-struct Draft<'a> {
-    plan: &'a PlanRow,
-    place: usize,
-    layout: u32,
-}
-
-/// A seat of a plan: its label, its own tier, its flags.
-type SeatParts<'p> = (&'p str, Option<&'p str>, &'p [String]);
-
-/// What is collected while the rows of a plan are read.
-#[derive(Default)]
-struct Drafting {
-    tiers: Names,
-    flags: Names,
-    layouts: Vec<Layout>,
-    interned: HashMap<Layout, u32>,
-    /// Layouts of rows in the short form, by text and tier: most rows of a plan look like one before.
-    short_forms: HashMap<(String, String), u32>,
-    seats: usize,
-    positions: usize,
-}
-
 impl Venue {
-    /// Builds the venue of a plan, checking everything that the plan's shape leaves open. O(seats).
-    ///
-    /// # Errors
-    /// `ERR plan: <place>: <what>` for the first fault found.
-    pub fn build(plan: &Plan) -> Result<Self, Refusal> {
-        if plan.areas.is_empty() {
-            return Err(wrong("areas", "is empty"));
-        }
-        if plan.areas.len() > max::AREAS {
-            return Err(wrong("areas", &format!("has {} areas, more than {}", plan.areas.len(), max::AREAS)));
-        }
-        let mut drafting = Drafting::default();
-        let hasher = DefaultHashBuilder::default();
-        let mut venue = Self {
-            areas: Vec::with_capacity(plan.areas.len()),
-            rows: Vec::with_capacity(plan.areas.iter().map(|area| area.rows.len()).sum()),
-            layouts: Vec::new(),
-            row_labels: Box::default(),
-            tiers: Names::default(),
-            flags: Names::default(),
-            seats: 0,
-            positions: 0,
-            area_by_id: HashMap::new(),
-            rows_by_label: HashTable::new(),
-            hasher,
-            row_of_block: Vec::new(),
-        };
-        let mut row_labels = String::new();
-        let mut all_drafts = Vec::new();
-        for (number, area) in plan.areas.iter().enumerate() {
-            let place = format!("areas[{number}]");
-            identifier(&format!("{place}.id"), &area.id)?;
-            if venue.area_by_id.insert(area.id.as_bytes().into(), number as Area).is_some() {
-                return Err(wrong(&place, &format!("area id {} occurs twice", quoted(&area.id))));
-            }
-            if let Some(name) = &area.name {
-                identifier(&format!("{place}.name"), name)?;
-            }
-            if area.rows.is_empty() {
-                return Err(wrong(&place, "rows: is empty"));
-            }
-            // By rank from the start: the numbers that tiers and flags get then follow from the normal form of
-            // the plan, and are the same on a server that was sent a snapshot.
-            let mut rows: Vec<(usize, &PlanRow)> = area.rows.iter().enumerate().collect();
-            rows.sort_by_key(|(_, row)| row.rank);
-            let mut drafts = Vec::with_capacity(rows.len());
-            for (row_place, row) in rows {
-                let place = || format!("{place}.rows[{row_place}]");
-                drafts.push(Draft { plan: row, place: row_place, layout: drafting.row(row, area, &place)? });
-            }
-            let first = venue.rows.len() as Row;
-            for draft in &drafts {
-                let label_at = row_labels.len() as u32;
-                row_labels.push_str(&draft.plan.label);
-                venue.rows.push(RowInfo {
-                    base: venue.positions,
-                    layout: draft.layout,
-                    rank: draft.plan.rank,
-                    label_at,
-                    label_len: draft.plan.label.len() as u16,
-                    area: number as u16,
-                });
-                venue.positions +=
-                    drafting.layouts.get(draft.layout as usize).map_or(0, |layout| u32::from(layout.len));
-            }
-            venue.areas.push(AreaInfo {
-                id: area.id.as_str().into(),
-                name: area.name.as_deref().unwrap_or(&area.id).into(),
-                priority: area.priority,
-                rule: area.rule,
-                rows: first..venue.rows.len() as Row,
-            });
-            all_drafts.push(drafts);
-        }
-        venue.seats = drafting.seats as u32;
-        venue.layouts = drafting.layouts;
-        venue.layouts.shrink_to_fit();
-        venue.tiers = drafting.tiers;
-        venue.flags = drafting.flags;
-        venue.row_labels = row_labels.into();
-        venue.index_rows();
-        venue.check_ids(&all_drafts)?;
-        Ok(venue)
-    }
-
-    /// Fills what finds rows: by label, and by position.
-    fn index_rows(&mut self) {
-        let mut table = HashTable::with_capacity(self.rows.len());
-        let hash = |&row: &Row| self.label_hash(self.area_of(row), self.row_label(row).as_bytes());
-        for row in self.rows() {
-            // Rows of one label stand side by side in the table, each on its own.
-            table.insert_unique(hash(&row), row, hash);
-        }
-        self.rows_by_label = table;
-        let mut row = 0;
-        self.row_of_block = (0..self.positions)
-            .step_by(64)
-            .map(|position| {
-                while self.rows.get(row as usize + 1).is_some_and(|next| next.base <= position) {
-                    row += 1;
-                }
-                row
-            })
-            .collect();
-    }
-
-    /// Refuses two seats of one id. Only rows that can collide are looked at seat by seat: those that share a
-    /// label, those that repeat one within, and all of them where a dash makes ids ambiguous.
-    fn check_ids(&self, areas: &[Vec<Draft<'_>>]) -> Result<(), Refusal> {
-        let duplicated: Vec<bool> =
-            self.layouts.iter().map(|layout| layout.labels.has_duplicates()).collect();
-        let dashes =
-            self.row_labels.contains('-') || self.layouts.iter().any(|layout| layout.labels.has_dash());
-        let mut seen = HashSet::new();
-        let mut id = String::new();
-        for (area, drafts) in areas.iter().enumerate() {
-            let Some(info) = self.areas.get(area) else { continue };
-            // In the order of the plan, so that the message names the later of two.
-            let mut rows: Vec<(&Draft<'_>, Row)> = drafts.iter().zip(info.rows.clone()).collect();
-            rows.sort_unstable_by_key(|(draft, _)| draft.place);
-            for (draft, row) in rows {
-                let label = self.row_label(row);
-                let shared = self.rows_labelled(area as Area, label.as_bytes()).nth(1).is_some();
-                let layout = self.layout(row);
-                let longest = info.id.len() + label.len() + layout.labels.longest() + 2;
-                let suspicious = dashes
-                    || shared
-                    || duplicated.get(draft.layout as usize).is_some_and(|&duplicated| duplicated);
-                if !suspicious && longest <= MAX_IDENTIFIER {
-                    continue;
-                }
-                let place = format!("areas[{area}].rows[{}]", draft.place);
-                for seat in self.seats_of(row) {
-                    id.clear();
-                    self.write_id(seat, &mut id);
-                    if id.len() > MAX_IDENTIFIER {
-                        let what = format!("seat id {} is longer than {MAX_IDENTIFIER} bytes", quoted(&id));
-                        return Err(wrong(&place, &what));
-                    }
-                    if suspicious && !seen.insert(xxhash_rust::xxh3::xxh3_128(id.as_bytes())) {
-                        return Err(wrong(&place, &format!("seat id {} occurs twice", quoted(&id))));
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// The plan from which an equal venue can be built, in its normal form: rows by rank, the short form
     /// wherever it can say all.
     pub fn areas_as_plan(&self) -> Vec<PlanArea> {
@@ -516,131 +343,7 @@ impl Venue {
             + self.row_of_block.capacity() * size_of::<Row>()
     }
 
-    fn label_hash(&self, area: Area, label: &[u8]) -> u64 {
+    pub(super) fn label_hash(&self, area: Area, label: &[u8]) -> u64 {
         self.hasher.hash_one((area, label))
-    }
-}
-
-impl Drafting {
-    /// Reads one row: gives the number of its layout.
-    fn row(&mut self, row: &PlanRow, area: &PlanArea, place: &dyn Fn() -> String) -> Result<u32, Refusal> {
-        let refuse = |what: &str| Err(wrong(&place(), what));
-        if row.label.is_empty() {
-            return refuse("label: is empty");
-        }
-        if area.id.len() + row.label.len() + 3 > MAX_IDENTIFIER {
-            let what =
-                format!("label {} makes seat ids longer than {MAX_IDENTIFIER} bytes", quoted(&row.label));
-            return refuse(&what);
-        }
-        let short_form = match (&row.seats, &row.tier) {
-            (PlanSeats::Short(text), Some(tier)) => Some((text.clone(), tier.clone())),
-            _ => None,
-        };
-        if let Some(&number) = short_form.as_ref().and_then(|form| self.short_forms.get(form)) {
-            let layout = self.layouts.get(number as usize);
-            let seats =
-                layout.map_or(0, |layout| layout.tiers.iter().map(|(_, seats)| bits::count(seats)).sum());
-            self.count(seats, layout.map_or(0, |layout| layout.len), place)?;
-            return Ok(number);
-        }
-        let short;
-        let seats: Vec<Option<SeatParts<'_>>> = match &row.seats {
-            PlanSeats::Short(text) => {
-                short = parse_short_form(text).map_err(|what| wrong(&format!("{}.seats", place()), &what))?;
-                short.iter().map(|label| label.as_deref().map(|label| (label, None, &[][..]))).collect()
-            }
-            PlanSeats::List(list) => list
-                .iter()
-                .map(|seat| {
-                    seat.as_ref().map(|seat| (seat.label.as_str(), seat.tier.as_deref(), &seat.flags[..]))
-                })
-                .collect(),
-        };
-        if seats.len() > max::POSITIONS {
-            return refuse(&format!("has {} positions, more than {}", seats.len(), max::POSITIONS));
-        }
-        let mut tiers: Vec<(Tier, Bits)> = Vec::new();
-        let (mut flags, mut count) = (Vec::new(), 0);
-        for (position, seat) in seats.iter().enumerate() {
-            let Some((label, tier, seat_flags)) = seat else { continue };
-            let seat_place = || format!("{}.seats[{position}]", place());
-            identifier(&format!("{}.label", seat_place()), label)?;
-            let Some(tier) = tier.or(row.tier.as_deref()) else {
-                return Err(wrong(&seat_place(), "has no tier, and its row has none"));
-            };
-            if !self.tiers.numbers.contains_key(tier.as_bytes()) {
-                identifier(&format!("{}.tier", seat_place()), tier)?;
-            }
-            let tier = self.tiers.number(tier);
-            if usize::from(tier) >= max::TIERS {
-                return Err(wrong(&seat_place(), &format!("the plan has more than {} tiers", max::TIERS)));
-            }
-            let slot = tiers.iter().position(|(number, _)| *number == tier).unwrap_or_else(|| {
-                tiers.push((tier, smallvec::smallvec![0; seats.len().div_ceil(64)]));
-                tiers.len() - 1
-            });
-            if let Some((_, bits)) = tiers.get_mut(slot) {
-                bits::put(bits, position, true);
-            }
-            let mut set = 0;
-            for flag in *seat_flags {
-                identifier(&format!("{}.flags", seat_place()), flag)?;
-                let number = self.flags.number(flag);
-                if usize::from(number) >= max::FLAGS {
-                    return Err(wrong(
-                        &seat_place(),
-                        &format!("the plan has more than {} flags", max::FLAGS),
-                    ));
-                }
-                set |= 1 << number;
-            }
-            if set != 0 {
-                flags.push((position as u16, set));
-            }
-            count += 1;
-        }
-        if tiers.is_empty() {
-            return refuse("seats: has no seat");
-        }
-        self.count(count, seats.len() as u16, place)?;
-        let layout = Layout {
-            len: seats.len() as u16,
-            tiers: tiers.into(),
-            flags: flags.into(),
-            labels: Labels::new(seats.iter().map(|seat| seat.map(|(label, _, _)| label))),
-        };
-        let number = self.interned.get(&layout).copied().unwrap_or_else(|| {
-            let number = self.layouts.len() as u32;
-            self.layouts.push(layout.clone());
-            self.interned.insert(layout, number);
-            number
-        });
-        if let Some(form) = short_form {
-            self.short_forms.insert(form, number);
-        }
-        Ok(number)
-    }
-
-    /// Adds a row to the totals.
-    fn count(&mut self, seats: u32, positions: u16, place: &dyn Fn() -> String) -> Result<(), Refusal> {
-        self.seats += seats as usize;
-        self.positions += usize::from(positions);
-        if self.seats > max::SEATS {
-            return Err(wrong(&place(), &format!("the plan has more than {} seats", max::SEATS)));
-        }
-        if self.positions > max::ALL_POSITIONS {
-            return Err(wrong(&place(), &format!("the plan has more than {} positions", max::ALL_POSITIONS)));
-        }
-        Ok(())
-    }
-}
-
-/// Refuses a name that has not 1 to 256 bytes.
-fn identifier(place: &str, name: &str) -> Result<(), Refusal> {
-    match name.len() {
-        0 => Err(wrong(place, "is empty")),
-        1..=MAX_IDENTIFIER => Ok(()),
-        len => Err(wrong(place, &format!("has {len} bytes, more than {MAX_IDENTIFIER}"))),
     }
 }

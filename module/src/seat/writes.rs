@@ -1,18 +1,16 @@
-//! The `SEAT.*` commands: arguments in, the state machine asked, replies out.
+//! The `SEAT.*` commands that change a show: arguments in, the state machine asked, replies out.
 
 use std::cell::OnceCell;
 
 use allot_core::seat::plan::{self, Plan};
-use allot_core::seat::read::SeatRecord;
 use allot_core::seat::request::{Adjacent, Hold, Orphans, Pick, Replace, Request, TokenChoice};
-use allot_core::seat::venue::Seat;
-use allot_core::seat::{Event, HoldRecord, Reply, Show, decide};
-use allot_core::shared::MAX_IDENTIFIER;
+use allot_core::seat::{Event, Reply, Show, decide};
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
 
+use super::records::reply_hold;
 use crate::command::{Call, is, not_one_of, unknown};
-use crate::family::{self, Step, change, read};
+use crate::family::{self, Step, change};
 use crate::sys::context::Mode;
 use crate::sys::value::Found;
 use crate::sys::{Context, KeyName};
@@ -44,8 +42,6 @@ fn answer(call: &Call<'_>, request_: &Request<'_>) -> Done {
     }
     Ok(())
 }
-
-// Writing.
 
 /// `SEAT.CREATE key plan`
 pub(super) fn create(call: &Call<'_>) -> Done {
@@ -331,215 +327,4 @@ fn check_count(count: i64) -> Done {
         return Ok(());
     }
     Err(Refusal::new(Code::Err, format!("count must be 1 to {most} (allot.seat-max-count), not {count}")))
-}
-
-// Reading.
-
-/// `SEAT.GET key seat`
-pub(super) fn get(call: &Call<'_>) -> Done {
-    let mut arguments = call.arguments(2);
-    let id = arguments.identifier("seat")?;
-    arguments.finish()?;
-    read::<Show, _>(call.ctx, call.key()?, |show, now| {
-        let Some(seat) = show.venue().find(id) else {
-            return Err(Refusal::new(Code::NotFound, format!("seat {} is not in the show", quoted(id))));
-        };
-        reply_seat(call.ctx, show, &show.seat_record(seat, now));
-        Ok(())
-    })
-}
-
-/// `SEAT.HOLDS key user`
-pub(super) fn holds(call: &Call<'_>) -> Done {
-    let mut arguments = call.arguments(2);
-    let user = arguments.identifier("user")?;
-    arguments.finish()?;
-    read::<Show, _>(call.ctx, call.key()?, |show, now| {
-        let holds = show.holds_of(user, now);
-        call.ctx.reply_array(holds.len());
-        for record in &holds {
-            reply_hold(call.ctx, show, record);
-        }
-        Ok(())
-    })
-}
-
-/// `SEAT.ORDER key ref`
-pub(super) fn order(call: &Call<'_>) -> Done {
-    let mut arguments = call.arguments(2);
-    let reference = arguments.identifier("order")?;
-    arguments.finish()?;
-    read::<Show, _>(call.ctx, call.key()?, |show, _| {
-        let Some(seats) = show.order_seats(reference) else {
-            return Err(Refusal::new(Code::NotFound, format!("there is no order {}", quoted(reference))));
-        };
-        reply_seats(call.ctx, show, &seats);
-        Ok(())
-    })
-}
-
-/// `SEAT.STAT key [TIER tier] [AREA area]`
-pub(super) fn stat(call: &Call<'_>) -> Done {
-    let mut arguments = call.arguments(2);
-    let (mut tier, mut area) = (None, None);
-    while let Some(option) = arguments.option() {
-        if is(option, "TIER") {
-            arguments.once(0, option)?;
-            tier = Some(arguments.identifier_of(option)?);
-        } else if is(option, "AREA") {
-            arguments.once(1, option)?;
-            area = Some(arguments.identifier_of(option)?);
-        } else {
-            return Err(unknown(option));
-        }
-    }
-    read::<Show, _>(call.ctx, call.key()?, |show, _| {
-        let venue = show.venue();
-        let missing = |what: String| Err(Refusal::new(Code::NotFound, what));
-        let tier = match tier.map(|name| (name, venue.tier_called(name))) {
-            Some((name, None)) => return missing(format!("no seat of this show has tier {}", quoted(name))),
-            found => found.and_then(|(_, tier)| tier),
-        };
-        let area = match area.map(|name| (name, venue.area_called(name))) {
-            Some((name, None)) => return missing(format!("this show has no area {}", quoted(name))),
-            found => found.and_then(|(_, area)| area),
-        };
-        let buckets = show.buckets().iter();
-        let buckets: Vec<_> = buckets
-            .filter(|bucket| {
-                tier.is_none_or(|tier| bucket.tier == tier) && area.is_none_or(|area| bucket.area == area)
-            })
-            .collect();
-        let ctx = call.ctx;
-        ctx.reply_array(buckets.len());
-        for bucket in buckets {
-            let info = venue.area(bucket.area);
-            ctx.reply_map(8);
-            ctx.reply_string(b"area");
-            ctx.reply_string(info.id.as_bytes());
-            ctx.reply_string(b"tier");
-            ctx.reply_string(venue.tier_name(bucket.tier).as_bytes());
-            let numbers = [
-                ("priority", i64::from(info.priority)),
-                ("free", bucket.counts.free.into()),
-                ("held", bucket.counts.held.into()),
-                ("sold", bucket.counts.sold.into()),
-                ("blocked", bucket.counts.blocked.into()),
-                ("longest", show.longest_run(bucket).into()),
-            ];
-            for (name, value) in numbers {
-                ctx.reply_string(name.as_bytes());
-                ctx.reply_integer(value);
-            }
-        }
-        Ok(())
-    })
-}
-
-/// `SEAT.MAP key area`
-pub(super) fn map(call: &Call<'_>) -> Done {
-    let mut arguments = call.arguments(2);
-    let id = arguments.identifier("area")?;
-    arguments.finish()?;
-    read::<Show, _>(call.ctx, call.key()?, |show, _| {
-        let venue = show.venue();
-        let Some(area) = venue.area_called(id) else {
-            return Err(Refusal::new(Code::NotFound, format!("this show has no area {}", quoted(id))));
-        };
-        let rows = venue.area(area).rows.clone();
-        call.ctx.reply_array(rows.len());
-        let mut text = String::new();
-        for row in rows {
-            text.clear();
-            show.write_map_row(row, &mut text);
-            call.ctx.reply_array(2);
-            call.ctx.reply_string(venue.row_label(row).as_bytes());
-            call.ctx.reply_string(text.as_bytes());
-        }
-        Ok(())
-    })
-}
-
-/// `SEAT.PLAN key`
-pub(super) fn plan(call: &Call<'_>) -> Done {
-    call.arguments(2).finish()?;
-    read::<Show, _>(call.ctx, call.key()?, |show, _| {
-        call.ctx.reply_string(show.plan_json().as_bytes());
-        Ok(())
-    })
-}
-
-// Records.
-
-fn reply_hold(ctx: Context<'_>, show: &Show, record: &HoldRecord) {
-    let (groups, areas) = show.groups_and_areas(&record.seats);
-    ctx.reply_map(7);
-    ctx.reply_string(b"token");
-    ctx.reply_string(&record.token);
-    ctx.reply_string(b"user");
-    ctx.reply_string(&record.user);
-    ctx.reply_string(b"seats");
-    reply_seats(ctx, show, &record.seats);
-    ctx.reply_string(b"adjacent");
-    ctx.reply_integer(i64::from(groups == 1));
-    ctx.reply_string(b"groups");
-    ctx.reply_integer(groups as i64);
-    ctx.reply_string(b"areas");
-    ctx.reply_integer(areas as i64);
-    ctx.reply_string(b"until");
-    ctx.reply_integer(record.until);
-}
-
-fn reply_seats(ctx: Context<'_>, show: &Show, seats: &[Seat]) {
-    ctx.reply_array(seats.len());
-    let mut id = String::with_capacity(MAX_IDENTIFIER);
-    for &seat in seats {
-        id.clear();
-        show.venue().write_id(seat, &mut id);
-        ctx.reply_string(id.as_bytes());
-    }
-}
-
-fn reply_seat(ctx: Context<'_>, show: &Show, record: &SeatRecord) {
-    let venue = show.venue();
-    let row = venue.row_of(record.seat);
-    let layout = venue.layout(row);
-    let position = (record.seat - venue.base(row)) as usize;
-    let tier = layout.tier_slot(position).and_then(|slot| layout.tiers.get(slot));
-    let mut label = String::new();
-    venue.write_label(record.seat, &mut label);
-    let maybe = |value: Option<&[u8]>| match value {
-        Some(value) => ctx.reply_string(value),
-        None => ctx.reply_null(),
-    };
-    ctx.reply_map(11);
-    let texts = [
-        ("id", venue.id(record.seat)),
-        ("area", venue.area(venue.area_of(row)).id.to_string()),
-        ("row", venue.row_label(row).to_owned()),
-        ("label", label),
-        ("tier", tier.map(|&(tier, _)| venue.tier_name(tier).to_owned()).unwrap_or_default()),
-        ("state", record.standing.word().to_owned()),
-    ];
-    for (name, value) in &texts {
-        ctx.reply_string(name.as_bytes());
-        ctx.reply_string(value.as_bytes());
-    }
-    ctx.reply_string(b"token");
-    maybe(record.token.as_deref());
-    ctx.reply_string(b"user");
-    maybe(record.user.as_deref());
-    ctx.reply_string(b"until");
-    match record.until {
-        Some(until) => ctx.reply_integer(until),
-        None => ctx.reply_null(),
-    }
-    ctx.reply_string(b"order");
-    maybe(record.order.as_deref());
-    ctx.reply_string(b"flags");
-    let flags: Vec<&str> = venue.flag_names(layout.flags_at(position)).collect();
-    ctx.reply_array(flags.len());
-    for flag in flags {
-        ctx.reply_string(flag.as_bytes());
-    }
 }

@@ -1,0 +1,145 @@
+//! The `SEAT.*` commands that only look.
+
+use allot_core::seat::Show;
+use allot_core::shared::refusal::{Code, Refusal};
+use allot_core::shared::text::quoted;
+
+use super::records::{reply_hold, reply_seat, reply_seats};
+use crate::command::{Call, is, unknown};
+use crate::family::read;
+
+type Done = Result<(), Refusal>;
+
+/// `SEAT.GET key seat`
+pub(super) fn get(call: &Call<'_>) -> Done {
+    let mut arguments = call.arguments(2);
+    let id = arguments.identifier("seat")?;
+    arguments.finish()?;
+    read::<Show, _>(call.ctx, call.key()?, |show, now| {
+        let Some(seat) = show.venue().find(id) else {
+            return Err(Refusal::new(Code::NotFound, format!("seat {} is not in the show", quoted(id))));
+        };
+        reply_seat(call.ctx, show, &show.seat_record(seat, now));
+        Ok(())
+    })
+}
+
+/// `SEAT.HOLDS key user`
+pub(super) fn holds(call: &Call<'_>) -> Done {
+    let mut arguments = call.arguments(2);
+    let user = arguments.identifier("user")?;
+    arguments.finish()?;
+    read::<Show, _>(call.ctx, call.key()?, |show, now| {
+        let holds = show.holds_of(user, now);
+        call.ctx.reply_array(holds.len());
+        for record in &holds {
+            reply_hold(call.ctx, show, record);
+        }
+        Ok(())
+    })
+}
+
+/// `SEAT.ORDER key ref`
+pub(super) fn order(call: &Call<'_>) -> Done {
+    let mut arguments = call.arguments(2);
+    let reference = arguments.identifier("order")?;
+    arguments.finish()?;
+    read::<Show, _>(call.ctx, call.key()?, |show, _| {
+        let Some(seats) = show.order_seats(reference) else {
+            return Err(Refusal::new(Code::NotFound, format!("there is no order {}", quoted(reference))));
+        };
+        reply_seats(call.ctx, show, &seats);
+        Ok(())
+    })
+}
+
+/// `SEAT.STAT key [TIER tier] [AREA area]`
+pub(super) fn stat(call: &Call<'_>) -> Done {
+    let mut arguments = call.arguments(2);
+    let (mut tier, mut area) = (None, None);
+    while let Some(option) = arguments.option() {
+        if is(option, "TIER") {
+            arguments.once(0, option)?;
+            tier = Some(arguments.identifier_of(option)?);
+        } else if is(option, "AREA") {
+            arguments.once(1, option)?;
+            area = Some(arguments.identifier_of(option)?);
+        } else {
+            return Err(unknown(option));
+        }
+    }
+    read::<Show, _>(call.ctx, call.key()?, |show, _| {
+        let venue = show.venue();
+        let missing = |what: String| Err(Refusal::new(Code::NotFound, what));
+        let tier = match tier.map(|name| (name, venue.tier_called(name))) {
+            Some((name, None)) => return missing(format!("no seat of this show has tier {}", quoted(name))),
+            found => found.and_then(|(_, tier)| tier),
+        };
+        let area = match area.map(|name| (name, venue.area_called(name))) {
+            Some((name, None)) => return missing(format!("this show has no area {}", quoted(name))),
+            found => found.and_then(|(_, area)| area),
+        };
+        let buckets = show.buckets().iter();
+        let buckets: Vec<_> = buckets
+            .filter(|bucket| {
+                tier.is_none_or(|tier| bucket.tier == tier) && area.is_none_or(|area| bucket.area == area)
+            })
+            .collect();
+        let ctx = call.ctx;
+        ctx.reply_array(buckets.len());
+        for bucket in buckets {
+            let info = venue.area(bucket.area);
+            ctx.reply_map(8);
+            ctx.reply_string(b"area");
+            ctx.reply_string(info.id.as_bytes());
+            ctx.reply_string(b"tier");
+            ctx.reply_string(venue.tier_name(bucket.tier).as_bytes());
+            let numbers = [
+                ("priority", i64::from(info.priority)),
+                ("free", bucket.counts.free.into()),
+                ("held", bucket.counts.held.into()),
+                ("sold", bucket.counts.sold.into()),
+                ("blocked", bucket.counts.blocked.into()),
+                ("longest", show.longest_run(bucket).into()),
+            ];
+            for (name, value) in numbers {
+                ctx.reply_string(name.as_bytes());
+                ctx.reply_integer(value);
+            }
+        }
+        Ok(())
+    })
+}
+
+/// `SEAT.MAP key area`
+pub(super) fn map(call: &Call<'_>) -> Done {
+    let mut arguments = call.arguments(2);
+    let id = arguments.identifier("area")?;
+    arguments.finish()?;
+    read::<Show, _>(call.ctx, call.key()?, |show, _| {
+        let venue = show.venue();
+        let Some(area) = venue.area_called(id) else {
+            return Err(Refusal::new(Code::NotFound, format!("this show has no area {}", quoted(id))));
+        };
+        let rows = venue.area(area).rows.clone();
+        call.ctx.reply_array(rows.len());
+        let mut text = String::new();
+        for row in rows {
+            text.clear();
+            show.write_map_row(row, &mut text);
+            call.ctx.reply_array(2);
+            call.ctx.reply_string(venue.row_label(row).as_bytes());
+            call.ctx.reply_string(text.as_bytes());
+        }
+        Ok(())
+    })
+}
+
+/// `SEAT.PLAN key`
+pub(super) fn plan(call: &Call<'_>) -> Done {
+    call.arguments(2).finish()?;
+    read::<Show, _>(call.ctx, call.key()?, |show, _| {
+        call.ctx.reply_string(show.plan_json().as_bytes());
+        Ok(())
+    })
+}
