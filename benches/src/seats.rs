@@ -12,6 +12,13 @@ pub(crate) fn measure(bench: &Bench, server: &RedisServer) {
     let ping = Case::repeated("PING", 400_000, &["PING"]);
     let hset = Case::repeated("HSET of 3 fields", 400_000, &["HSET", "hash", "a", "1", "b", "2", "c", "3"]);
     bench.measure(server, &hset, &ping);
+    // A reply of as many parts as a hold's.
+    let mut hgetall = Case::repeated("HGETALL of 7 fields", 400_000, &["HGETALL", "record"]);
+    hgetall.prepare = Box::new(|| {
+        let fields: Vec<(&str, i32)> = ["a", "b", "c", "d", "e", "f", "g"].map(|field| (field, 1)).to_vec();
+        let () = redis::cmd("HSET").arg("record").arg(fields).query(&mut server.connection()).expect("HSET");
+    });
+    bench.measure(server, &hgetall, &ping);
     for seats in [1000, 100_000, 1_000_000] {
         let names = [format!("HOLD + RELEASE, {seats} seats"), format!("Functions library, {seats} seats")];
         if !names.iter().any(|name| bench.wants(name)) {

@@ -223,15 +223,10 @@ impl<'a> Context<'a> {
     }
 }
 
-/// Milliseconds since the epoch; where the server tells it, as it read its clock when the running command began.
+/// Milliseconds since the epoch.
 pub(crate) fn clock() -> i64 {
-    // SAFETY: neither function takes anything.
-    unsafe {
-        match raw::RedisModule_CachedMicroseconds {
-            Some(cached) => cached() / 1000,
-            None => api!(RedisModule_Milliseconds()),
-        }
-    }
+    // SAFETY: the function takes nothing.
+    unsafe { api!(RedisModule_Milliseconds()) }
 }
 
 /// An open key; closed when dropped.
