@@ -90,10 +90,20 @@ impl Bench {
             cpu_ratio: median(cpu_ratios),
         };
         println!(
-            "| {} | {:.2} | {:.2} x {} | {:.2} x | {:.0} |",
-            case.name, figures.cpu_us, figures.ratio, baseline.name, figures.cpu_ratio, figures.per_second
+            "| {} | {:.2} | {} x {} | {} x | {:.0} |",
+            case.name,
+            figures.cpu_us,
+            ratio(figures.ratio),
+            baseline.name,
+            ratio(figures.cpu_ratio),
+            figures.per_second
         );
     }
+}
+
+/// A ratio with as many places as it needs to be one.
+fn ratio(value: f64) -> String {
+    if value < 0.1 { format!("{value:.4}") } else { format!("{value:.2}") }
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
