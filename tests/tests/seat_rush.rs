@@ -245,7 +245,9 @@ fn buy_until_the_end(
 #[test]
 fn nothing_acknowledged_is_lost_by_a_kill_in_the_middle_of_a_rush() {
     let server = RedisServer::builder().arg("appendonly", "yes").arg("appendfsync", "always").start();
-    create(&server, "show", &house(60, 100));
+    // Large enough not to be sold out by all of the rounds.
+    let rows = soak(60, 600);
+    create(&server, "show", &house(rows, 100));
     let mut all: Vec<(String, Vec<String>, Known)> = Vec::new();
     for round in 0..soak(3, 15) {
         let acknowledged = AtomicUsize::new(0);
@@ -264,12 +266,12 @@ fn nothing_acknowledged_is_lost_by_a_kill_in_the_middle_of_a_rush() {
         });
         server.restart();
         all.extend(known);
-        check_what_is_known(&server, &all);
+        check_what_is_known(&server, rows, &all);
     }
     no_internal_errors(&server);
 }
 
-fn check_what_is_known(server: &RedisServer, all: &[(String, Vec<String>, Known)]) {
+fn check_what_is_known(server: &RedisServer, rows: usize, all: &[(String, Vec<String>, Known)]) {
     let mut client = server.raw();
     let (mut held, mut sold, mut unsure) = (0, 0, 0);
     let mut owned = HashSet::new();
@@ -293,8 +295,8 @@ fn check_what_is_known(server: &RedisServer, all: &[(String, Vec<String>, Known)
         }
     }
     let all = books(&mut client, b"show");
-    assert_eq!(all.all(), 6000);
+    assert_eq!(all.all(), rows as i64 * 100);
     let between = |count: i64, known: usize| (known as i64..=(known + unsure) as i64).contains(&count);
     assert!(between(all.held, held) && between(all.sold, sold), "{all:?}: {held} held, {sold} sold");
-    assert_eq!(state_of(&mut client, "show", "a-60-100"), "free");
+    assert_eq!(state_of(&mut client, "show", &format!("a-{rows}-100")), "free");
 }
