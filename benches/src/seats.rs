@@ -12,7 +12,7 @@ pub(crate) fn measure(bench: &Bench, server: &RedisServer) {
     let ping = Case::repeated("PING", 400_000, &["PING"]);
     let hset = Case::repeated("HSET of 3 fields", 400_000, &["HSET", "hash", "a", "1", "b", "2", "c", "3"]);
     bench.measure(server, &hset, &ping);
-    // A reply of as many parts as a hold's.
+    // A reply nearly as long as a hold's: fourteen parts, where a hold has seventeen.
     let mut hgetall = Case::repeated("HGETALL of 7 fields", 400_000, &["HGETALL", "record"]);
     hgetall.prepare = Box::new(|| {
         let fields: Vec<(&str, i32)> = ["a", "b", "c", "d", "e", "f", "g"].map(|field| (field, 1)).to_vec();
