@@ -253,6 +253,14 @@ def train():
             yield (f"{number:02}", *place)
 
 
+# Numbers: a range that is set aside for drama and belongs to nobody.
+
+
+def numbers():
+    for number in range(1000):
+        yield ("north" if number < 500 else "south", f"+44 20 7946 {number:04}")
+
+
 # Writing: one seat or row a line, so that the files can be read and compared.
 
 
@@ -272,6 +280,8 @@ def main():
     (HERE / "stadium.plan.json").write_text(lines(stadium(), 4) + "\n")
     rows = ["area,row,seat,tier,break_after", *(",".join(place) for place in train())]
     (HERE / "train-16-coaches.csv").write_text("\n".join(rows) + "\n")
+    rows = ["site,number", *(",".join(row) for row in numbers())]
+    (HERE / "numbers.csv").write_text("\n".join(rows) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
 #!lua name=allot
 
--- The seat search on plain sorted sets, for servers that allow no modules: one set per tier and area, member = seat,
--- score = row * 100000 + place. README.md beside this file says how to load and call it, and what its limits are.
+-- Seats and numbers on plain Redis types, for servers that allow no modules. README.md beside this file says how to load and call it,
+-- and what its limits are.
+--
+-- Seats are sorted sets, one per tier and area: member = seat, score = row * 100000 + place.
 --
 --   FCALL seat_zmpop numkeys key [key ...] MIN|MAX [COUNT n] [ADJACENT [STRIDE s]]
 --
@@ -19,6 +21,24 @@
 --
 -- A sorted set knows no runs, so the search walks it from the wanted end until it has met one: its time grows with the members before
 -- the first run.
+--
+-- A pool of numbers is a list of those that are idle and up, idle longest first, and a hash number -> {"callstate":0|1,"regstate":0|1}:
+-- 0 idle, 1 busy; 0 down, 1 up.
+--
+--   FCALL numpool_add 2 {pool}:idle:up {pool}:numstate number [number ...]
+--   FCALL numpool_del 2 {pool}:idle:up {pool}:numstate number [number ...]
+--   FCALL numpool_reg 2 {pool}:idle:up {pool}:numstate number [number ...]
+--   FCALL numpool_unreg 2 {pool}:idle:up {pool}:numstate number [number ...]
+--   FCALL numpool_call 2 {pool}:idle:up {pool}:numstate [number]
+--   FCALL numpool_hangup 2 {pool}:idle:up {pool}:numstate number
+--   FCALL_RO numpool_get 2 {pool}:idle:up {pool}:numstate number
+--   FCALL_RO numpool_info 2 {pool}:idle:up {pool}:numstate
+--
+-- The first four reply with how many numbers were new, were there, came up, went down; call with the number that the caller now has, or
+-- null where none is free; hangup with 1. A list cannot be left from its middle without a walk: what takes a number out of it that is not
+-- near an end (del, unreg, call of a certain number) has a time that grows with the pool.
+
+-- Seats: what is asked for.
 
 local STRIDE = 100000
 local EXACT = 2 ^ 53
@@ -135,7 +155,7 @@ local function seat_zmpop(keys, args)
   return nil
 end
 
--- Holds: in the hash `holds` token -> record, in the sorted set `deadlines` token -> when it ends.
+-- Seats: holds. In the hash `holds` token -> record, in the sorted set `deadlines` token -> when it ends.
 
 local function forget(book, token)
   redis.call('HDEL', book.holds, token)
@@ -223,6 +243,288 @@ local function ending(finish)
   end
 end
 
+-- Numbers: what an event does to a number in each state, as the next state or a refusal. Who becomes idle+up joins the queue at its
+-- tail, who is idle+up no more leaves it; nothing else moves the queue, but that a call drops what should not be in it.
+
+local CELLS = {
+  nodata = { ADD = 'idle+down', DEL = 'nodata', REG = 'NOTFOUND', UNREG = 'NOTFOUND', CALL = 'NOTFOUND', HANGUP = 'NOTFOUND' },
+  ['idle+up'] = { ADD = 'idle+up', DEL = 'nodata', REG = 'idle+up', UNREG = 'idle+down', CALL = 'busy+up', HANGUP = 'BADSTATE' },
+  ['idle+down'] = { ADD = 'idle+down', DEL = 'nodata', REG = 'idle+up', UNREG = 'idle+down', CALL = 'BADSTATE', HANGUP = 'BADSTATE' },
+  ['busy+up'] = { ADD = 'busy+up', DEL = 'nodata', REG = 'busy+up', UNREG = 'busy+down', CALL = 'BADSTATE', HANGUP = 'idle+up' },
+  ['busy+down'] = { ADD = 'busy+down', DEL = 'nodata', REG = 'busy+up', UNREG = 'busy+down', CALL = 'BADSTATE', HANGUP = 'idle+down' },
+
+  -- Beyond the thirty: a record that cannot be read may mean anything, a running call too, so it can only be deleted.
+  unreadable = { ADD = 'unreadable', DEL = 'nodata', REG = 'BADSTATE', UNREG = 'BADSTATE', CALL = 'BADSTATE', HANGUP = 'BADSTATE' },
+}
+
+local WANTED = { CALL = 'idle+up', HANGUP = 'busy' } -- what a refusal says instead of the state
+
+-- Records to the letter as existing systems write them.
+local RECORDS = {
+  ['idle+up'] = '{"callstate":0,"regstate":1}',
+  ['idle+down'] = '{"callstate":0,"regstate":0}',
+  ['busy+up'] = '{"callstate":1,"regstate":1}',
+  ['busy+down'] = '{"callstate":1,"regstate":0}',
+}
+local STATES = {
+  [RECORDS['idle+up']] = 'idle+up',
+  [RECORDS['idle+down']] = 'idle+down',
+  [RECORDS['busy+up']] = 'busy+up',
+  [RECORDS['busy+down']] = 'busy+down',
+}
+local BITS = { [0] = 0, [1] = 1, ['0'] = 0, ['1'] = 1, [false] = 0, [true] = 1 }
+local NAMES = { [0] = { [0] = 'idle+down', [1] = 'idle+up' }, [1] = { [0] = 'busy+down', [1] = 'busy+up' } }
+
+local LONGEST_NUMBER = 32
+local NUMBERS_AT_ONCE = 4000 -- as ZREM_AT_ONCE
+local NEAR = 64 -- how far from the queue's tail a look costs nothing beside a walk from its head
+local SWEEP_FROM = 32 -- so many walks through the queue cost more than to write it anew
+local STALE_AT_ONCE = 10000 -- the rest waits for the next call
+
+local function is_number(text)
+  return #text <= LONGEST_NUMBER and text:find('^[0-9+*#]+$')
+end
+
+-- A client's bytes as a message shows them.
+local function quoted(bytes)
+  local shown = bytes:sub(1, 80):gsub('[^\32-\126]', function(byte)
+    return ('\\x%02x'):format(byte:byte())
+  end)
+  return "'" .. shown .. (#bytes > 80 and "...'" or "'")
+end
+
+-- The state that a record tells, and the record's fields if it is not ours to the letter.
+local function read(record)
+  if not record then return 'nodata' end
+  if STATES[record] then return STATES[record] end
+  local sound, fields = pcall(cjson.decode, record)
+  if not sound or type(fields) ~= 'table' then return 'unreadable' end
+  local call, reg = BITS[fields.callstate], BITS[fields.regstate]
+  return call and reg and NAMES[call][reg] or 'unreadable', fields
+end
+
+-- The record of the next state. What others keep in it beside the two fields stays to the letter: only the digits are replaced, and
+-- where that cannot be done (a text inside looks like a field) the record is written as ours.
+local function rewritten(record, to)
+  if not record or STATES[record] then return RECORDS[to] end
+  local _, fields = read(record)
+  local ours = cjson.decode(RECORDS[to])
+  local foreign = false
+  for name in pairs(fields) do
+    foreign = foreign or ours[name] == nil
+  end
+  if not foreign then return RECORDS[to] end
+  for name, bit in pairs(ours) do
+    if BITS[fields[name]] ~= bit then
+      record = record:gsub('("' .. name .. '"%s*:%s*)[^,}%s]+', '%1' .. bit, 1)
+    end
+  end
+  return read(record) == to and record or RECORDS[to]
+end
+
+-- Calls a command with a long list of arguments, as many at once as fit.
+local function in_parts(command, key, list)
+  for i = 1, #list, NUMBERS_AT_ONCE do
+    redis.call(command, key, unpack(list, i, math.min(i + NUMBERS_AT_ONCE - 1, #list)))
+  end
+end
+
+local function records_of(pool, numbers)
+  if #numbers == 1 then return { redis.call('HGET', pool.numstate, numbers[1]) } end
+  local records = {}
+  for i = 1, #numbers, NUMBERS_AT_ONCE do
+    local last = math.min(i + NUMBERS_AT_ONCE - 1, #numbers)
+    for j, record in ipairs(redis.call('HMGET', pool.numstate, unpack(numbers, i, last))) do
+      records[i + j - 1] = record
+    end
+  end
+  return records
+end
+
+-- A number that has just come up or hung up is near the tail; every other one costs a walk from the head.
+local function leave_queue(pool, number)
+  local near_tail = redis.call('LPOS', pool.queue, number, 'RANK', -1, 'MAXLEN', NEAR)
+  redis.call('LREM', pool.queue, near_tail and -1 or 1, number)
+end
+
+-- Turns the queue once, without these.
+local function sweep_queue(pool, numbers)
+  local leaving = {}
+  for _, number in ipairs(numbers) do
+    leaving[number] = true
+  end
+  local left = redis.call('LLEN', pool.queue)
+  while left > 0 do
+    local page = redis.call('LPOP', pool.queue, math.min(left, NUMBERS_AT_ONCE))
+    local staying = {}
+    for _, number in ipairs(page) do
+      if not leaving[number] then staying[#staying + 1] = number end
+    end
+    in_parts('RPUSH', pool.queue, staying)
+    left = left - #page
+  end
+end
+
+-- The queue first, here and below: where its key holds another type, nothing has been changed yet.
+local function apply_one(pool, change)
+  local number, to = change.number, change.to
+  if change.from == 'idle+up' then leave_queue(pool, number) end
+  if to == 'idle+up' then redis.call('RPUSH', pool.queue, number) end
+  if to == 'nodata' then
+    redis.call('HDEL', pool.numstate, number)
+  else
+    redis.call('HSET', pool.numstate, number, rewritten(change.record, to))
+  end
+end
+
+local function apply_many(pool, changes)
+  local leaving, joining, gone, stored = {}, {}, {}, {}
+  for _, change in ipairs(changes) do
+    local number, to = change.number, change.to
+    if change.from == 'idle+up' then leaving[#leaving + 1] = number end
+    if to == 'idle+up' then joining[#joining + 1] = number end
+    if to == 'nodata' then
+      gone[#gone + 1] = number
+    else
+      stored[#stored + 1] = number
+      stored[#stored + 1] = rewritten(change.record, to)
+    end
+  end
+  if #leaving >= SWEEP_FROM then
+    sweep_queue(pool, leaving)
+  else
+    for _, number in ipairs(leaving) do
+      leave_queue(pool, number)
+    end
+  end
+  in_parts('RPUSH', pool.queue, joining)
+  in_parts('HDEL', pool.numstate, gone)
+  in_parts('HSET', pool.numstate, stored)
+end
+
+local function refusal_of(event, number, state, record)
+  local text
+  if state == 'nodata' then
+    text = ('NOTFOUND number %s is not in the pool'):format(number)
+  elseif state == 'unreadable' then
+    text = ('BADSTATE number %s has an unreadable state, %s'):format(number, quoted(record))
+  else
+    text = ('BADSTATE number %s is %s, not %s'):format(number, state, WANTED[event])
+  end
+  return redis.error_reply(text)
+end
+
+-- What an event changes; or a refusal, of the first number that has one, as the second value. A number given twice counts once.
+local function decide(pool, event, numbers)
+  local changes, seen = {}, {}
+  local records = records_of(pool, numbers)
+  for i, number in ipairs(numbers) do
+    local record = records[i]
+    local from = read(record)
+    local to = CELLS[from][event]
+    if not CELLS[to] then return nil, refusal_of(event, number, from, record) end
+    if to ~= from and not seen[number] then
+      seen[number] = true
+      changes[#changes + 1] = { number = number, from = from, to = to, record = record }
+    end
+  end
+  return changes
+end
+
+-- The pool, or what is wrong with the call.
+local function open_pool(keys, args, least, most)
+  if #keys ~= 2 or #args < least or #args > (most or #args) then return nil, redis.error_reply('ERR wrong number of arguments') end
+  if keys[1] == keys[2] then return nil, redis.error_reply('ERR a key is given twice') end
+  for _, number in ipairs(args) do
+    if not is_number(number) then
+      return nil, redis.error_reply('ERR number ' .. quoted(number) .. ' is not 1 to 32 characters of 0-9 + * #')
+    end
+  end
+  return { queue = keys[1], numstate = keys[2] }
+end
+
+-- The function of an event: what it replies is made of the numbers given and how many of them changed.
+local function on(event, most, reply)
+  return function(keys, args)
+    local pool, wrong = open_pool(keys, args, 1, most)
+    if not pool then return wrong end
+    local changes, refusal = decide(pool, event, args)
+    if not changes then return refusal end
+    if #changes == 1 then
+      apply_one(pool, changes[1])
+    else
+      apply_many(pool, changes)
+    end
+    return reply(args, #changes)
+  end
+end
+
+local function how_many(_, changed)
+  return changed
+end
+
+local call_number = on('CALL', 1, function(numbers)
+  return numbers[1]
+end)
+
+-- Takes the number that is idle longest. The queue is not believed: entries that are not idle+up, left there by other scripts, are
+-- dropped on the way. A queue full of them is cleaned over several calls.
+local function call_head(keys)
+  local pool, wrong = open_pool(keys, {}, 0, 0)
+  if not pool then return wrong end
+  for _ = 1, STALE_AT_ONCE do
+    local number = redis.call('LPOP', pool.queue)
+    if not number then return nil end
+    local record = redis.pcall('HGET', pool.numstate, number)
+    if type(record) == 'table' then -- the key holds another type
+      redis.call('LPUSH', pool.queue, number)
+      return record
+    end
+    if read(record) == 'idle+up' and is_number(number) then
+      redis.call('HSET', pool.numstate, number, rewritten(record, CELLS['idle+up'].CALL))
+      return number
+    end
+  end
+  local text = 'BADSTATE the queue began with %d entries that are not idle+up; they are dropped, call again'
+  return redis.error_reply(text:format(STALE_AT_ONCE))
+end
+
+local function numpool_call(keys, args)
+  return (#args == 0 and call_head or call_number)(keys, args)
+end
+
+local function numpool_get(keys, args)
+  local pool, wrong = open_pool(keys, args, 1, 1)
+  if not pool then return wrong end
+  local record = redis.call('HGET', pool.numstate, args[1])
+  local state = read(record)
+  if not RECORDS[state] then return refusal_of('GET', args[1], state, record) end
+  return state
+end
+
+local function numpool_info(keys, args)
+  local pool, wrong = open_pool(keys, args, 0, 0)
+  if not pool then return wrong end
+  local found = { ['idle+up'] = 0, ['idle+down'] = 0, ['busy+up'] = 0, ['busy+down'] = 0, unreadable = 0 }
+  local cursor = '0'
+  repeat
+    local page
+    cursor, page = unpack(redis.call('HSCAN', pool.numstate, cursor, 'COUNT', NUMBERS_AT_ONCE))
+    for i = 2, #page, 2 do
+      local state = read(page[i])
+      found[state] = found[state] + 1
+    end
+  until cursor == '0'
+  -- What is unreadable is in the total alone.
+  local counts = { total = redis.call('HLEN', pool.numstate) }
+  for _, state in ipairs { 'idle+up', 'idle+down', 'busy+up', 'busy+down' } do
+    counts[(state:gsub('%+', '_'))] = found[state]
+  end
+  return { map = counts }
+end
+
+-- What FCALL finds.
+
 redis.register_function {
   function_name = 'seat_zmpop',
   callback = seat_zmpop,
@@ -248,4 +550,59 @@ redis.register_function {
   callback = ending(give_back),
   flags = { 'allow-oom' },
   description = 'Gives the seats of a hold back to the set they came from',
+}
+
+redis.register_function {
+  function_name = 'numpool_add',
+  callback = on('ADD', nil, how_many),
+  description = 'Adds numbers to a pool, idle and down',
+}
+
+redis.register_function {
+  function_name = 'numpool_del',
+  callback = on('DEL', nil, how_many),
+  flags = { 'allow-oom' }, -- it frees
+  description = 'Removes numbers from a pool, whatever their state',
+}
+
+redis.register_function {
+  function_name = 'numpool_reg',
+  callback = on('REG', nil, how_many),
+  description = 'Numbers come up: all of those given, or none',
+}
+
+redis.register_function {
+  function_name = 'numpool_unreg',
+  callback = on('UNREG', nil, how_many),
+  flags = { 'allow-oom' },
+  description = 'Numbers go down: all of those given, or none',
+}
+
+redis.register_function {
+  function_name = 'numpool_call',
+  callback = numpool_call,
+  description = 'Takes a number for a call: the one given, or the one that is idle longest',
+}
+
+redis.register_function {
+  function_name = 'numpool_hangup',
+  callback = on('HANGUP', 1, function()
+    return 1
+  end),
+  flags = { 'allow-oom' },
+  description = 'Gives a number back when its call has ended',
+}
+
+redis.register_function {
+  function_name = 'numpool_get',
+  callback = numpool_get,
+  flags = { 'no-writes' },
+  description = 'The state of a number',
+}
+
+redis.register_function {
+  function_name = 'numpool_info',
+  callback = numpool_info,
+  flags = { 'no-writes' },
+  description = 'How many numbers a pool has in each state; reads all of them',
 }

@@ -29,6 +29,10 @@ has_redis_server() {
     [ -n "$version" ] && at_least "$version" "$REDIS"
 }
 
+# The classes only: the tests start servers of their own, and Debian's package of that name starts none (that is
+# zookeeperd).
+has_zookeeper() { [ -n "${ALLOT_ZOOKEEPER_CLASSPATH:-}" ] || [ -e /usr/share/java/zookeeper.jar ]; }
+
 has_libclang() {
     [ -n "${LIBCLANG_PATH:-}" ] || compgen -G '/usr/lib/llvm*/lib/libclang*.so*' >/dev/null ||
         compgen -G '/usr/lib/*/libclang*.so*' >/dev/null || compgen -G '/usr/lib*/libclang*.so*' >/dev/null ||
@@ -66,6 +70,8 @@ missing_packages() {
     has clang || echo clang
     has_libclang || echo libclang-dev
     has python3 || [ -n "${ALLOT_PYTHON:-}" ] || echo python3
+    has_zookeeper || echo zookeeper
+    has java || [ -x "${JAVA_HOME:-/nonexistent}/bin/java" ] || echo default-jre-headless
     # Only for a Python whose own redis is absent or too old; see below.
     if ! has_python_redis && ! python3 -c 'import ensurepip' 2>/dev/null; then echo python3-venv; fi
 }
@@ -87,8 +93,9 @@ install_packages() {
         </dev/null || die "apt-get could not install ${packages[*]}; its messages above say why."
     mapfile -t packages < <(missing_packages)
     [ ${#packages[@]} -eq 0 ] || die "apt-get is done, and this is still missing or too old: ${packages[*]}" \
-        "Needed are Redis $REDIS or newer and libclang with its headers. ALLOT_REDIS_SERVER=/path/to/redis-server" \
-        "and LIBCLANG_PATH=/folder/of/libclang name ones that are elsewhere."
+        "Needed are Redis $REDIS or newer, libclang with its headers, ZooKeeper and Java. Ones that are elsewhere" \
+        "are named by ALLOT_REDIS_SERVER=/path/to/redis-server, LIBCLANG_PATH=/folder/of/libclang," \
+        "ALLOT_ZOOKEEPER_CLASSPATH='/opt/zookeeper/lib/*' and JAVA_HOME=/folder/of/java."
 }
 
 # Debian 12's python3-redis is 4.3 and knows RESP2 only, so a new enough one goes into a folder of our own.

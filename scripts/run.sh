@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `make run`: a redis-server with the module on loopback, shows loaded into it, a ticket rush on each, and the
-# server left up for you. Ctrl-C stops it. Nothing is saved, and nothing outside of .run/ is written.
+# `make run`: a redis-server with the module on loopback, shows loaded into it and a ticket rush on each, a pool of
+# telephone numbers and a few calls, and the server left up for you. Ctrl-C stops it. Nothing is saved, and nothing outside of .run/ is written.
 #
 #   PLAN=FILE      load this seating plan (Allot's, pretix or CSV) and no example
 #   LOAD=OPTIONS   options for loading it, e.g. --disambiguate
@@ -34,7 +34,8 @@ trap 'exit 143' TERM
 
 step() { printf '\n== %s\n' "$*"; }
 
-allotd() { "$allotd" --redis "redis://127.0.0.1:$PORT" seats "$@"; }
+allotd() { "$allotd" --redis "redis://127.0.0.1:$PORT" "$@"; }
+redis() { redis-cli -3 -p "$PORT" "$@"; }
 
 # Builds a package and names its file.
 built() {
@@ -77,31 +78,44 @@ own_plan() {
     local options
     read -ra options <<<"$LOAD"
     step "loading $PLAN as show:mine"
-    allotd load "$PLAN" --key show:mine "${options[@]}" ||
+    allotd seats load "$PLAN" --key show:mine "${options[@]}" ||
         die "the plan was not loaded; LOAD passes options on, e.g. make run PLAN=$PLAN LOAD=--disambiguate"
     step "200 buyers for 3 seconds"
-    allotd rush show:mine --buyers 200 --duration 3
+    allotd seats rush show:mine --buyers 200 --duration 3
     step "what is left"
-    allotd show show:mine
+    allotd seats show show:mine
     show=show:mine
 }
 
 examples() {
     step "a theatre of 1,208 seats, from a pretix seating plan"
-    allotd load examples/theatre.pretix.json --key show:theatre
+    allotd seats load examples/theatre.pretix.json --key show:theatre
     step "a stadium of 60,000 seats, from a plan of our own; the last of its 114 blocks"
-    allotd load examples/stadium.plan.json --key show:stadium | tail -n 4
+    allotd seats load examples/stadium.plan.json --key show:stadium | tail -n 4
     step "a train of 16 coaches, from a table"
-    allotd load examples/train-16-coaches.csv --key show:train | tail -n 4
+    allotd seats load examples/train-16-coaches.csv --key show:train | tail -n 4
     step "the theatre: 250 buyers in the same instant, one purchase each; those not confirmed come back"
-    allotd rush show:theatre --buyers 250
+    allotd seats rush show:theatre --buyers 250
     step "the train: 100 families of 4"
-    allotd rush show:train --buyers 100 --seats 4
+    allotd seats rush show:train --buyers 100 --seats 4
     step "the stadium: 1,000 buyers for 3 seconds"
-    allotd rush show:stadium --buyers 1000 --duration 3
+    allotd seats rush show:stadium --buyers 1000 --duration 3
     step "the theatre's stalls afterwards"
-    allotd show show:theatre --area stalls
+    allotd seats show show:theatre --area stalls
     show=show:theatre
+}
+
+numbers() {
+    step "a call centre's 1,000 numbers, from a table with spaces in them; switch east registers them all"
+    allotd numbers load examples/numbers.csv --key {sales}:pool --strip --register --switch east
+    step "a call gets the number that is free longest; its hangup comes twice and does nothing the second time"
+    redis NUMPOOL.CALL {sales}:pool LEASE call-1 TTL 60000 PEER +493012345678
+    redis NUMPOOL.HANGUP {sales}:pool +442079460000 LEASE call-1
+    redis NUMPOOL.HANGUP {sales}:pool +442079460000 LEASE call-1
+    step "the same customer again: the number that she saw the last time"
+    redis NUMPOOL.CALL {sales}:pool LEASE call-2 TTL 60000 PEER +493012345678 PICK STICKY
+    step "the pool"
+    allotd numbers show {sales}:pool
 }
 
 hint() {
@@ -115,8 +129,9 @@ The server is up on 127.0.0.1:$PORT; Ctrl-C stops it, and nothing is kept. In an
   SEAT.CONFIRM $show mine USER you ORDER order-1
   SEAT.ORDER $show order-1
   COMMAND DOCS SEAT.HOLD
+  NUMPOOL.CALL {sales}:pool TTL 60000 PREFIX +44
 
-README.md has a first session from an empty show on; docs/seats.md has every command.
+README.md has a first session from an empty show on; docs/seats.md and docs/numbers.md have every command.
 END
 }
 
@@ -125,7 +140,10 @@ check_what_is_needed
 module=$(realpath "${ALLOT_MODULE:-$(built allot-module liballot.so)}")
 allotd=$(realpath "${ALLOT_ALLOTD:-$(built allot-orchestrator allotd)}")
 start_server
-if [ -n "$PLAN" ]; then own_plan; else examples; fi
+if [ -n "$PLAN" ]; then own_plan; else
+    examples
+    numbers
+fi
 if [ "${RUN_ONCE:-}" = 1 ] || [ "${CI:-}" = true ]; then
     step "done"
     exit 0

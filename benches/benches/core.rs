@@ -8,8 +8,9 @@
 )]
 
 use allot_core::seat::plan::{Limits, Plan, PlanArea, PlanRow, PlanSeats, Rule};
-use allot_core::seat::request::{Adjacent, Hold, Orphans, Pick, Request, TokenChoice};
+use allot_core::seat::request::{Adjacent, Hold, Orphans, Pick, Request};
 use allot_core::seat::{Reply, Show, decide};
+use allot_core::shared::token::TokenChoice;
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use std::hint::black_box;
 

@@ -32,6 +32,8 @@ struct Client {
     next: usize,
     buffer: Vec<u8>,
     filled: usize,
+    /// Whether it has shown an error reply.
+    complained: bool,
 }
 
 /// Runs `requests` requests; `batches(c)` are connection c's, each of `PIPELINE` requests, sent by turns.
@@ -42,7 +44,14 @@ pub(crate) fn run(server: &RedisServer, requests: usize, batches: impl Fn(usize)
                 TcpStream::connect(("127.0.0.1", server.port())).expect("the server takes connections");
             stream.set_nodelay(true).expect("TCP_NODELAY");
             stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a time-out");
-            Client { stream, batches: batches(number), next: 0, buffer: vec![0; 64 * 1024], filled: 0 }
+            Client {
+                stream,
+                batches: batches(number),
+                next: 0,
+                buffer: vec![0; 64 * 1024],
+                filled: 0,
+                complained: false,
+            }
         })
         .collect();
     let rounds = (requests / CONNECTIONS / PIPELINE).max(1);
@@ -95,12 +104,13 @@ impl Client {
                             break;
                         }
                     }
-                    b'*' | b'%' | b'$' if value < 0 => nothing += 1,
+                    // Inside a record a null is a field without a value.
+                    b'*' | b'%' | b'$' if value < 0 => nothing += usize::from(pending == 0),
                     b'*' => pending += value as usize,
                     b'%' => pending += 2 * value as usize,
-                    b'_' => nothing += 1,
+                    b'_' => nothing += usize::from(pending == 0),
                     b'-' => {
-                        if errors == 0 && replies == 0 {
+                        if !std::mem::replace(&mut self.complained, true) {
                             eprintln!("{}", String::from_utf8_lossy(&self.buffer[at..next]).trim());
                         }
                         errors += 1;

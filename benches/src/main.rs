@@ -11,7 +11,9 @@
     reason = "a bench reports what is wrong by stopping"
 )]
 
+mod conferences;
 mod load;
+mod numpool;
 mod seats;
 mod shows;
 
@@ -26,12 +28,20 @@ pub(crate) struct Case<'a> {
     pub(crate) prepare: Box<dyn Fn() + 'a>,
     /// What each connection sends, batch by batch.
     pub(crate) batches: Box<dyn Fn(usize) -> Vec<Vec<u8>> + 'a>,
+    /// How often it is run, where that is not as often as the others.
+    pub(crate) runs: Option<usize>,
 }
 
 impl<'a> Case<'a> {
     /// A case that needs no preparation.
     pub(crate) fn new(name: &str, requests: usize, batches: impl Fn(usize) -> Vec<Vec<u8>> + 'a) -> Self {
-        Self { name: name.to_owned(), requests, prepare: Box::new(|| ()), batches: Box::new(batches) }
+        Self {
+            name: name.to_owned(),
+            requests,
+            prepare: Box::new(|| ()),
+            batches: Box::new(batches),
+            runs: None,
+        }
     }
 
     /// One request over and over.
@@ -68,13 +78,18 @@ impl Bench {
         self.only.as_ref().is_none_or(|only| name.contains(only.as_str()))
     }
 
+    /// How often each thing is measured.
+    pub(crate) fn runs(&self) -> usize {
+        self.runs
+    }
+
     /// Measures a case beside its baseline and prints its line.
     pub(crate) fn measure(&self, server: &RedisServer, case: &Case<'_>, baseline: &Case<'_>) {
         if !self.wants(&case.name) {
             return;
         }
         let (mut rates, mut cpus, mut ratios, mut cpu_ratios) = (vec![], vec![], vec![], vec![]);
-        for _ in 0..self.runs {
+        for _ in 0..case.runs.unwrap_or(self.runs) {
             let before = baseline.run(server);
             let rate = case.run(server);
             let after = baseline.run(server);
@@ -106,7 +121,7 @@ fn ratio(value: f64) -> String {
     if value < 0.1 { format!("{value:.4}") } else { format!("{value:.2}") }
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }
@@ -121,4 +136,6 @@ fn main() {
     println!("|---|---|---|---|---|");
     let server = RedisServer::start();
     seats::measure(&bench, &server);
+    numpool::measure(&bench, &server);
+    conferences::measure(&bench, &server);
 }

@@ -70,6 +70,8 @@ pub(crate) enum Occurs {
     Once,
     Maybe,
     Many,
+    /// Any number of times, or never.
+    Any,
 }
 
 impl Arg {
@@ -91,7 +93,8 @@ impl Arg {
     }
 
     pub(crate) const fn many(self) -> Self {
-        Self { occurs: Occurs::Many, ..self }
+        let occurs = if matches!(self.occurs, Occurs::Maybe) { Occurs::Any } else { Occurs::Many };
+        Self { occurs, ..self }
     }
 }
 
@@ -260,11 +263,23 @@ impl<'a> Arguments<'a> {
         Ok(words.to_vec())
     }
 
+    /// Whether there is a next argument of that kind.
+    pub(crate) fn next_is(&self, kind: impl FnOnce(&[u8]) -> bool) -> bool {
+        self.all.get(self.next).is_some_and(|next| kind(next))
+    }
+
     /// Whether the next argument is that word; then it is taken.
     pub(crate) fn takes(&mut self, word: &str) -> bool {
         let found = self.all.get(self.next).is_some_and(|next| is(next, word));
         self.next += usize::from(found);
         found
+    }
+
+    /// All arguments left over, which are taken.
+    pub(crate) fn rest(&mut self) -> &'a [&'a [u8]] {
+        let rest = self.all.get(self.next..).unwrap_or_default();
+        self.next = self.all.len();
+        rest
     }
 
     /// Refuses arguments left over.

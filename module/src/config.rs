@@ -1,5 +1,7 @@
 //! `CONFIG GET/SET allot.*`: limits and defaults of this server, also taken as `loadmodule` arguments.
 
+use allot_core::shared::refusal::{Code, Refusal};
+use allot_core::shared::token::MAX_TTL;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 /// One number that the operator may set.
@@ -28,13 +30,27 @@ impl Setting {
 /// The most seats that one `SEAT.HOLD` or `SEAT.PICK` may ask for.
 pub(crate) static SEAT_MAX_COUNT: Setting = Setting::new(c"seat-max-count", 100, 1, 100);
 /// The longest life that a hold may be given at once, whatever its show allows; in milliseconds.
-pub(crate) static SEAT_MAX_TTL: Setting =
-    Setting::new(c"seat-max-ttl", allot_core::seat::decide::MAX_TTL, 1, allot_core::seat::decide::MAX_TTL);
+pub(crate) static SEAT_MAX_TTL: Setting = Setting::new(c"seat-max-ttl", MAX_TTL, 1, MAX_TTL);
+/// The longest life that a lease or a registration of a number may be given at once; in milliseconds.
+pub(crate) static NUMPOOL_MAX_TTL: Setting = Setting::new(c"numpool-max-ttl", MAX_TTL, 1, MAX_TTL);
 /// How many due things of one key a run of the timer sees to before other clients have their turn.
 pub(crate) static TIMER_SLICE: Setting = Setting::new(c"timer-slice", 500, 1, 100_000);
 
+/// How old entries of a realm's streams become, unless a group of readers has still to read them; in milliseconds.
+pub(crate) static CONF_STREAM_AGE: Setting = Setting::new(c"conf-stream-age", 600_000, 1000, 3_600_000);
+
 /// All settings, in the order of `CONFIG GET allot.*`.
-pub(crate) static SETTINGS: [&Setting; 3] = [&SEAT_MAX_COUNT, &SEAT_MAX_TTL, &TIMER_SLICE];
+pub(crate) static SETTINGS: [&Setting; 5] =
+    [&SEAT_MAX_COUNT, &SEAT_MAX_TTL, &NUMPOOL_MAX_TTL, &CONF_STREAM_AGE, &TIMER_SLICE];
+
+/// A time to live that the operator allows; one below 1 is for the state machine to judge.
+pub(crate) fn check_ttl(longest: &Setting, what: &str, ttl: i64) -> Result<i64, Refusal> {
+    if ttl <= longest.get() {
+        return Ok(ttl);
+    }
+    let (longest, name) = (longest.get(), longest.name.to_string_lossy());
+    Err(Refusal::new(Code::Err, format!("{what} must be 1 to {longest} ms (allot.{name}), not {ttl}")))
+}
 
 /// Takes the arguments of `loadmodule`: name and value by turns.
 pub(crate) fn set_defaults(arguments: &[&[u8]]) -> Result<(), String> {

@@ -28,7 +28,6 @@ const HORIZON_MS: i64 = 3_600_000;
 #[derive(Clone, Copy)]
 struct Work {
     tick: fn(Context<'_>, KeyName<'_>, i64, usize) -> Option<i64>,
-    put_off: fn(Context<'_>, KeyName<'_>, i64, i64) -> Option<i64>,
 }
 
 /// A key that is to be looked at.
@@ -46,6 +45,8 @@ struct Registry {
     entries: BTreeSet<Entry>,
     works: Vec<Work>,
     timer: Option<(i64, Timer)>,
+    /// A server that may not do what is due looks again then, and not before.
+    not_before: i64,
 }
 
 thread_local! {
@@ -55,7 +56,7 @@ thread_local! {
 
 /// Registers a family with the timer; once, at load. Its number.
 fn work_of<F: Family>(registry: &mut Registry) -> usize {
-    let work = Work { tick: family::tick::<F>, put_off: family::put_off::<F> };
+    let work = Work { tick: family::tick::<F> };
     let known = registry.works.iter().position(|known| std::ptr::fn_addr_eq(known.tick, work.tick));
     known.unwrap_or_else(|| {
         registry.works.push(work);
@@ -65,7 +66,7 @@ fn work_of<F: Family>(registry: &mut Registry) -> usize {
 
 /// Has the timer look at a key when its next deadline comes.
 pub(crate) fn watch<F: Family>(value: &mut Value<F>, db: i32, name: &[u8], clock: i64) {
-    let due = capped(family::wake_at(&value.state, clock), clock);
+    let due = capped(family::wake_at(value, clock), clock);
     if due >= value.watched {
         return;
     }
@@ -134,20 +135,18 @@ pub(crate) fn run(ctx: Context<'_>) {
         if let Some((_, timer)) = registry.timer.take() {
             timer.rang();
         }
+        // Keys wait as they are: there may be many, and all that can be done is to look again.
+        registry.not_before = if waits { now + WAIT_MS } else { 0 };
     });
-    while start.elapsed() < BUDGET
+    while !waits
+        && start.elapsed() < BUDGET
         && let Some((mut entry, work)) = REGISTRY.with_borrow_mut(|registry| registry.take_due(now))
     {
         if !ctx.select_db(entry.db) {
             continue;
         }
         let name = OwnedString::new(&entry.name);
-        let next = if waits {
-            (work.put_off)(ctx, name.name(), entry.due, now + WAIT_MS)
-        } else {
-            (work.tick)(ctx, name.name(), entry.due, slice)
-        };
-        if let Some(next) = next {
+        if let Some(next) = (work.tick)(ctx, name.name(), entry.due, slice) {
             entry.due = next;
             REGISTRY.with_borrow_mut(|registry| registry.entries.insert(entry));
         }
@@ -165,7 +164,7 @@ impl Registry {
 
     /// Sets the server's timer to the earliest entry.
     fn arm(&mut self) {
-        let Some(due) = self.entries.first().map(|entry| entry.due) else { return };
+        let Some(due) = self.entries.first().map(|entry| entry.due.max(self.not_before)) else { return };
         match &self.timer {
             Some((at, _)) if *at <= due => {}
             _ => self.timer = Some((due, Timer::at(due))),

@@ -32,6 +32,12 @@ pub(crate) trait Family: Clone + Send + Sized + 'static {
     const ENCODING: i32;
     /// The internal command that carries events to replicas and the AOF.
     const APPLY: &'static CStr;
+    /// How many messages a step may send; what is left is sent by the timer.
+    const SENT_AT_ONCE: usize = usize::MAX;
+    /// How many due events a request applies before it is decided; what is left is applied by the timer.
+    const DUE_AT_ONCE: usize = usize::MAX;
+    /// When a key is first seen to beside its deadlines (`upkeep`).
+    const UPKEEP_FROM: i64 = NEVER;
 
     fn type_slot() -> &'static AtomicPtr<RedisModuleType>;
     /// Sum of `gauge` over all keys of this process.
@@ -64,14 +70,33 @@ pub(crate) trait Family: Clone + Send + Sized + 'static {
     fn outbox(&self) -> &Outbox;
     /// How many entries the stream beside the key keeps.
     fn stream_length(&self, stream: &[u8]) -> u32;
-    /// The event that messages are in their streams.
-    fn flushed(count: u32, last_id: (u64, u64)) -> Self::Event;
+    /// The event that messages are in their streams: how many of each stream, in order.
+    fn flushed(sent: Vec<(Vec<u8>, u32)>, last_id: (u64, u64)) -> Self::Event;
+
+    /// What the master sees to now and then beside the state, and comes of it; when it wants to do so again.
+    /// `place` is kept from one time to the next.
+    fn upkeep(
+        &self,
+        _ctx: Context<'_>,
+        _name: KeyName<'_>,
+        _now: i64,
+        _place: &mut usize,
+    ) -> (SmallVec<[Self::Event; 1]>, i64) {
+        (SmallVec::new(), NEVER)
+    }
 }
 
-/// When the timer must look at a key: for its earliest deadline, or to try its outbox again.
-pub(crate) fn wake_at<F: Family>(state: &F, clock: i64) -> i64 {
-    let due = state.next_due().unwrap_or(NEVER);
-    if state.outbox().is_empty() { due } else { due.min(clock.saturating_add(outbox::RETRY_MS)) }
+/// When the timer must look at a key: for its earliest deadline, to send the rest of its outbox, to try it again, or
+/// for its upkeep.
+pub(crate) fn wake_at<F: Family>(value: &Value<F>, clock: i64) -> i64 {
+    let due = value.state.next_due().unwrap_or(NEVER).min(value.upkeep_at);
+    if value.state.outbox().is_empty() {
+        due
+    } else if value.unsent {
+        due.min(clock)
+    } else {
+        due.min(clock.saturating_add(outbox::RETRY_MS))
+    }
 }
 
 /// A refusal because the key holds something else.
@@ -126,6 +151,8 @@ pub(crate) struct Step<'c, 'k, F: Family> {
     now: i64,
     payload: Writer,
     notices: SmallVec<[&'static CStr; 4]>,
+    /// How many messages may still be sent.
+    to_send: usize,
     /// Set from the first event applied until all of them are told.
     bomb: Option<Bomb>,
 }
@@ -150,7 +177,16 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
         let now = value.state.now(clock);
         let mut payload = PAYLOAD.take();
         payload.bytes.clear();
-        Self { ctx, name, value, now, payload, notices: SmallVec::new(), bomb: None }
+        Self {
+            ctx,
+            name,
+            value,
+            now,
+            payload,
+            notices: SmallVec::new(),
+            to_send: F::SENT_AT_ONCE,
+            bomb: None,
+        }
     }
 
     /// The state as it stands in this step.
@@ -174,16 +210,19 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
         self.value.state.apply(self.now, event);
         self.write(event);
         // A step of thousands of events must not overfill the outbox.
-        if self.value.state.outbox().messages().len() >= outbox::FLUSH_AT {
+        if self.value.state.outbox().len() >= outbox::FLUSH_AT {
             self.flush();
         }
     }
 
     /// Sends what the outbox holds, if its streams can be written.
     fn flush(&mut self) {
-        if !self.value.state.outbox().is_empty()
-            && let Some(flushed) = outbox::flush(self.ctx, self.name, &self.value.state, self.now)
-        {
+        if self.value.state.outbox().is_empty() || self.to_send == 0 {
+            return;
+        }
+        let sent = outbox::flush(self.ctx, self.name, &self.value.state, self.now, self.to_send);
+        self.to_send -= sent.messages.min(self.to_send);
+        if let Some(flushed) = sent.event {
             self.value.state.apply(self.now, &flushed);
             self.write(&flushed);
         }
@@ -206,9 +245,23 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
         }
     }
 
+    /// Does what is to be done now and then beside the state.
+    fn see_to_upkeep(&mut self) {
+        if self.value.upkeep_at > self.now {
+            return;
+        }
+        let mut place = self.value.upkeep_place;
+        let (events, next) = self.value.state.upkeep(self.ctx, self.name, self.now, &mut place);
+        (self.value.upkeep_place, self.value.upkeep_at) = (place, next);
+        for event in events {
+            self.apply(&event);
+        }
+    }
+
     /// Replicates, notifies, sends the outbox, and sees to the next deadline.
     fn finish(mut self) {
         self.flush();
+        self.value.unsent = self.to_send == 0;
         deadlines::watch(self.value, self.ctx.selected_db(), self.name.as_bytes(), self.now);
         if !self.payload.bytes.is_empty() {
             self.value.recount();
@@ -240,7 +293,7 @@ pub(crate) fn change<F: Family, T>(
         Found::OtherType => Err(wrong_type()),
         Found::Value(value) => {
             let mut step = Step::begin(ctx, name, value, ctx.clock());
-            step.apply_due(usize::MAX);
+            step.apply_due(F::DUE_AT_ONCE);
             let decided = decide(&mut step);
             step.finish();
             decided
@@ -254,22 +307,42 @@ pub(crate) fn create<F: Family>(
     name: KeyName<'_>,
     event: &F::Event,
 ) -> Result<(), Refusal> {
+    change_or_create::<F, ()>(ctx, name, event, |_| Ok(()))
+}
+
+/// As `change`; a key that is not there is made by `first` in the same step, unless `decide` refuses.
+pub(crate) fn change_or_create<F: Family, T>(
+    ctx: Context<'_>,
+    name: KeyName<'_>,
+    first: &F::Event,
+    decide: impl FnOnce(&mut Step<'_, '_, F>) -> Result<T, Refusal>,
+) -> Result<T, Refusal> {
     let mut key = ctx.open(name, Mode::Write);
+    if key.exists() {
+        return change(ctx, name, decide);
+    }
     let now = ctx.clock();
-    let Some(opened) = F::open(event, now) else {
+    let Some(opened) = F::open(first, now) else {
         return Err(Refusal::new(Code::Err, "internal: this event opens nothing"));
     };
-    let state = opened?;
-    if !key.store(Value::new(state)) {
+    if !key.store(Value::new(opened?)) {
         return Err(Refusal::new(Code::Err, "internal: the key could not be made"));
     }
-    if let Found::Value(value) = key.value::<F>() {
-        // At the very time at which the state was opened.
-        let mut step = Step::begin(ctx, name, value, now);
-        step.write(event);
-        step.finish();
+    let Found::Value(value) = key.value::<F>() else { return Err(wrong_type()) };
+    // At the very time at which the state was opened.
+    let mut step = Step::begin(ctx, name, value, now);
+    step.write(first);
+    match decide(&mut step) {
+        Ok(done) => {
+            step.finish();
+            Ok(done)
+        }
+        Err(refusal) => {
+            drop(step);
+            key.delete();
+            Err(refusal)
+        }
     }
-    Ok(())
 }
 
 /// What the timer does for a key: applies at most `slice` of what is due. The next deadline, if there is one.
@@ -285,20 +358,11 @@ pub(crate) fn tick<F: Family>(ctx: Context<'_>, name: KeyName<'_>, due: i64, sli
     // `finish` must not watch the key: its next deadline is what we return.
     step.value.watched = i64::MIN;
     step.apply_due(slice);
+    step.see_to_upkeep();
     step.finish();
     let Found::Value(value) = key.value::<F>() else { return None };
-    value.watched = deadlines::capped(wake_at(&value.state, now), now);
-    (value.watched != NEVER).then_some(value.watched)
-}
-
-/// Puts off what the timer would do for a key, on a server that may not do it now.
-pub(crate) fn put_off<F: Family>(ctx: Context<'_>, name: KeyName<'_>, due: i64, until: i64) -> Option<i64> {
-    let mut key = ctx.open(name, Mode::Read);
-    let Found::Value(value) = key.value::<F>() else { return None };
-    if value.watched != due {
-        return None;
-    }
-    value.watched = deadlines::capped(wake_at(&value.state, until), until).max(until);
+    // What is left of this key waits its turn behind all that was due before now.
+    value.watched = deadlines::capped(wake_at(value, now), now).max(now);
     (value.watched != NEVER).then_some(value.watched)
 }
 
@@ -346,7 +410,7 @@ fn obey_events<F: Family>(
     if reader.unsigned()? != 1 {
         return Err(Damaged("the version of the payload is unknown"));
     }
-    let at = reader.time()?;
+    let at = reader.reached()?;
     let mut notices = SmallVec::new();
     let mut events = F::decode_events(reader.rest())?.into_iter();
     if !key.exists() {

@@ -7,10 +7,12 @@
 //! `records.rs` their replies, `docs.rs` what `COMMAND DOCS` says.
 
 mod command;
+mod conf;
 mod config;
 mod deadlines;
 mod family;
 mod info;
+mod numpool;
 mod outbox;
 mod seat;
 mod sys;
@@ -37,7 +39,10 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     let Some(server) = (unsafe { Registration::begin(ctx, c"allot", VERSION) }) else { return 1 };
     let register = || {
         server.family::<seat::Show>()?;
-        seat::COMMANDS.iter().try_for_each(|command| server.command(command))?;
+        server.family::<numpool::Pool>()?;
+        server.family::<conf::Realm>()?;
+        let commands = [seat::COMMANDS, numpool::COMMANDS].into_iter().flatten().chain(conf::commands());
+        commands.into_iter().try_for_each(|command| server.command(command))?;
         server.server_events()?;
         unsafe { server.settings(argv, argc) }
     };

@@ -5,7 +5,8 @@
 //! cannot be written (its key holds another type, or is away in a slot migration) fails nothing: the messages
 //! stay, that is counted, and the timer tries again.
 
-use allot_core::shared::outbox::Outbox;
+use allot_core::shared::outbox::{Message, Outbox};
+use allot_core::shared::refusal::{Code, Refusal};
 
 use crate::family::Family;
 use crate::info;
@@ -17,32 +18,75 @@ pub(crate) const FLUSH_AT: usize = allot_core::shared::outbox::CAPACITY / 4;
 /// How long a message waits before its stream is tried again.
 pub(crate) const RETRY_MS: i64 = 1000;
 
-/// Sends what can be sent: the event that says so, or none.
-pub(crate) fn flush<F: Family>(ctx: Context<'_>, name: KeyName<'_>, state: &F, now: i64) -> Option<F::Event> {
+/// What came of sending.
+pub(crate) struct Sent<E> {
+    /// The event that says what is in its stream now, if anything is.
+    pub(crate) event: Option<E>,
+    /// How many messages were sent.
+    pub(crate) messages: usize,
+}
+
+/// Sends what can be sent, at most `limit` messages. A stream that cannot be written keeps no other waiting.
+pub(crate) fn flush<F: Family>(
+    ctx: Context<'_>,
+    name: KeyName<'_>,
+    state: &F,
+    now: i64,
+    limit: usize,
+) -> Sent<F::Event> {
     let outbox = state.outbox();
-    let (mut sent, mut last) = (0, outbox.last_id);
-    for message in outbox.messages() {
-        let stream = stream_name(name.as_bytes(), &message.stream);
-        if ctx.is_cluster() && !has_hash_tag(name.as_bytes()) {
+    let (mut sent, mut messages, mut last) = (Vec::new(), 0, outbox.last_id);
+    let away = ctx.is_cluster() && !has_hash_tag(name.as_bytes());
+    for (lane, waiting) in outbox.lanes() {
+        if away {
             info::OUTBOX_FAILURES.add(1);
             break;
         }
-        let id = Outbox::next_id(last, now);
-        let id_text = format!("{}-{}", id.0, id.1);
-        let length = state.stream_length(&message.stream).to_string();
-        let mut arguments: Vec<&[u8]> = vec![&stream];
-        if length != "0" {
-            arguments.extend([&b"MAXLEN"[..], b"=", length.as_bytes()]);
+        let stream = stream_name(name.as_bytes(), lane);
+        let length = state.stream_length(lane).to_string();
+        let mut count = 0;
+        for message in waiting.take(limit - messages) {
+            let id = Outbox::next_id(last, now);
+            if !send(ctx, &stream, message, &length, id) {
+                info::OUTBOX_FAILURES.add(1);
+                break;
+            }
+            (count, last) = (count + 1, id);
         }
-        arguments.push(id_text.as_bytes());
-        arguments.extend(message.fields.iter().flat_map(|(field, value)| [&field[..], &value[..]]));
-        if !ctx.call_and_replicate(c"XADD", &arguments) {
-            info::OUTBOX_FAILURES.add(1);
+        if count > 0 {
+            messages += count as usize;
+            sent.push((lane.to_vec(), count));
+        }
+        if messages >= limit {
             break;
         }
-        (sent, last) = (sent + 1, id);
     }
-    (sent > 0).then(|| F::flushed(sent, last))
+    Sent { event: (messages > 0).then(|| F::flushed(sent, last)), messages }
+}
+
+/// Puts one message into its stream; one without fields is the end of the stream.
+fn send(ctx: Context<'_>, stream: &[u8], message: &Message, length: &str, id: (u64, u64)) -> bool {
+    if message.fields.is_empty() {
+        return ctx.call_and_replicate(c"UNLINK", &[stream]);
+    }
+    let id = format!("{}-{}", id.0, id.1);
+    let mut arguments: Vec<&[u8]> = vec![stream];
+    if length != "0" {
+        arguments.extend([&b"MAXLEN"[..], b"=", length.as_bytes()]);
+    }
+    arguments.push(id.as_bytes());
+    arguments.extend(message.fields.iter().flat_map(|(field, value)| [&field[..], &value[..]]));
+    ctx.call_and_replicate(c"XADD", &arguments)
+}
+
+/// Refuses a stream beside a key of a cluster that is not bound to the key's slot by a hash tag.
+pub(crate) fn check_stream(ctx: Context<'_>, name: KeyName<'_>, what: &str) -> Result<(), Refusal> {
+    if ctx.is_cluster() && !has_hash_tag(name.as_bytes()) {
+        let why =
+            "the event stream of a key in a cluster needs a hash tag in the key's name, as in '{name}:1'";
+        return Err(Refusal::new(Code::Err, format!("{what}: {why}")));
+    }
+    Ok(())
 }
 
 /// Whether a key's slot in a cluster follows from a tag in its name, as in `{show}:1`; a stream beside a key
@@ -53,6 +97,6 @@ pub(crate) fn has_hash_tag(key: &[u8]) -> bool {
 }
 
 /// The stream beside a key: `<key>:<stream>`.
-fn stream_name(key: &[u8], stream: &[u8]) -> Vec<u8> {
+pub(crate) fn stream_name(key: &[u8], stream: &[u8]) -> Vec<u8> {
     [key, b":", stream].concat()
 }

@@ -1,4 +1,4 @@
-//! Tokens of our making: for holds whose caller chose none.
+//! Tokens of our making, for holds and leases whose caller chose none, and other choices of the master's.
 
 use rand::rngs::StdRng;
 use rand::{RngCore, SeedableRng};
@@ -10,6 +10,11 @@ const ALPHABET: [u8; 32] = *b"0123456789abcdefghjkmnpqrstvwxyz";
 thread_local! {
     // Seeded by the system once; the generator is cryptographic, so that one token tells nothing of the next.
     static RANDOM: RefCell<StdRng> = RefCell::new(StdRng::from_os_rng());
+}
+
+/// A random number.
+pub(crate) fn random() -> u64 {
+    RANDOM.with_borrow_mut(RngCore::next_u64)
 }
 
 /// A new token.

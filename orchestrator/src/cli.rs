@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
 
-use crate::{seats, store, telemetry};
+use crate::{numbers, seats, store, telemetry};
 
 /// Scarce things, handed out exactly once.
 #[derive(Debug, Parser)]
@@ -44,6 +44,9 @@ enum Family {
     /// Shows: load a plan, look at it, sell it out under load.
     #[command(subcommand)]
     Seats(seats::Command),
+    /// Number pools: fill one from a file, look at it, take one over from a list and a hash.
+    #[command(subcommand)]
+    Numbers(numbers::Command),
 }
 
 /// How a command that ran to its end turned out.
@@ -58,11 +61,12 @@ pub(crate) enum Outcome {
 }
 
 /// Runs what the command line asks for.
-pub(crate) async fn main() -> ExitCode {
+pub async fn main() -> ExitCode {
     let cli = Cli::parse();
     telemetry::init(cli.global.verbose);
     let result = match cli.family {
         Family::Seats(command) => seats::run(&cli.global, command).await,
+        Family::Numbers(command) => numbers::run(&cli.global, command).await,
     };
     if let Err(error) = &result {
         eprintln!("allotd: {error:#}");

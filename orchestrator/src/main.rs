@@ -1,14 +1,9 @@
-//! `allotd`, the daemon and command line of Allot: reads the command line and hands over.
+//! `allotd`: hands the command line over to the library.
 #![warn(missing_docs)]
-
-mod cli;
-mod seats;
-mod store;
-mod telemetry;
 
 use std::process::ExitCode;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    cli::main().await
+    allot_orchestrator::main().await
 }

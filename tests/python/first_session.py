@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the first session of README.md through Python's redis client and compares every reply.
+"""Runs the first sessions of README.md through Python's redis client and compares every reply.
 
     first_session.py --port 6380 --protocol 2|3 [FILE]
 
@@ -21,7 +21,7 @@ except ImportError:
 if int(redis.__version__.split(".")[0]) < 5:
     sys.exit(f"Python's redis is {redis.__version__} and speaks no RESP3: make deps, or pip install 'redis>=5'")
 
-RECORD = {"SEAT.HOLD", "SEAT.PICK", "SEAT.GET"}
+RECORD = {"SEAT.HOLD", "SEAT.PICK", "SEAT.GET", "NUMPOOL.CALL", "NUMPOOL.RECONCILE"}
 RECORDS = {"SEAT.HOLDS", "SEAT.STAT"}
 # The client gives a status line and a string alike.
 STATUS = {"SEAT.CREATE", "TYPE"}

@@ -19,14 +19,18 @@
 
 pub mod cluster;
 pub mod daemon;
+pub mod damage;
 pub mod module;
+pub mod pools;
 pub mod random;
 pub mod raw;
+pub mod realms;
 pub mod redis_server;
 pub mod shows;
 pub mod storm;
 pub mod stream;
 pub mod wait;
+pub mod zookeeper;
 
 pub use cluster::Cluster;
 pub use module::{allotd, liballot};
@@ -36,6 +40,7 @@ pub use redis_server::RedisServer;
 pub use storm::Storm;
 pub use stream::ReplicationStream;
 pub use wait::eventually;
+pub use zookeeper::{Ensemble, ZooKeeperServer};
 
 /// The first number, or with `ALLOT_SOAK=1` the second.
 pub fn soak(short: usize, long: usize) -> usize {

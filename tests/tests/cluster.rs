@@ -122,7 +122,7 @@ fn keys_belong_to_slots_and_slots_move_with_their_live_holds() {
 fn a_stream_of_events_needs_a_hash_tag_in_a_cluster() {
     let cluster = Cluster::start(3, 0);
     let node = cluster.master_for("show");
-    let refused = "ERR plan: events: the event stream of a key in a cluster needs a hash tag in the key's name, as in '{show}:1'";
+    let refused = "ERR plan: events: the event stream of a key in a cluster needs a hash tag in the key's name, as in '{name}:1'";
     let with_events = house_with(2, 5, r#""events":10"#);
     assert_eq!(node.raw().call(&["SEAT.CREATE", "show", &with_events]).error(), refused);
     create(node, "show", &house(2, 5));

@@ -8,92 +8,16 @@
     reason = "a test reports what is wrong by failing"
 )]
 
+use allot_tests::damage::{Dump, crc64, mutate, sealed};
 use allot_tests::raw::RawClient;
 use allot_tests::shows::{THEATRE, books, create, hold, house, no_internal_errors};
 use allot_tests::storm::LONG;
 use allot_tests::wait::GENEROUS;
 use allot_tests::{Random, RedisServer, Reply, Storm, eventually, soak};
 
-/// The checksum of `DUMP` payloads: CRC-64 of Jones, reflected.
-fn crc64(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0, |crc, &byte| {
-        (0..8).fold(crc ^ u64::from(byte), |crc, _| {
-            if crc & 1 == 1 { crc >> 1 ^ 0x95ac_9329_ac4b_c9b5 } else { crc >> 1 }
-        })
-    })
-}
-
 #[test]
 fn the_checksum_is_that_of_redis() {
     assert_eq!(crc64(b"123456789"), 0xe9c6_d914_c4b8_d9ca);
-}
-
-/// A `DUMP` taken apart: type and module id, the value, and the version of the format.
-struct Dump {
-    head: Vec<u8>,
-    value: Vec<u8>,
-    version: Vec<u8>,
-}
-
-impl Dump {
-    fn of(client: &mut RawClient, key: &str) -> Self {
-        let Reply::Bulk(mut bytes) = client.call(&["DUMP", key]) else { panic!("no dump of {key}") };
-        let sum = bytes.split_off(bytes.len() - 8);
-        assert_eq!(crc64(&bytes).to_le_bytes(), sum[..], "the checksum of a real dump");
-        let version = bytes.split_off(bytes.len() - 2);
-        // Type, the module's id in nine bytes, the kind 'string', its length, the string, the end.
-        let head = bytes[..11].to_vec();
-        assert_eq!((head[0], head[10], bytes.pop()), (7, 5, Some(0)), "{:?}", head.escape_ascii());
-        let (len, from) = match (bytes[11] >> 6, bytes[11] & 0x3f) {
-            (0, small) => (usize::from(small), 12),
-            (1, high) => (usize::from(high) << 8 | usize::from(bytes[12]), 13),
-            _ => (u32::from_be_bytes(bytes[12..16].try_into().unwrap()) as usize, 16),
-        };
-        assert_eq!(bytes.len() - from, len);
-        Self { head, value: bytes[from..].to_vec(), version }
-    }
-
-    /// A payload of another value, lengths and checksum right.
-    fn with(&self, value: &[u8]) -> Vec<u8> {
-        let len = value.len() as u32;
-        let parts = [&self.head[..], &[0x80], &len.to_be_bytes(), value, &[0], &self.version];
-        sealed(parts.concat())
-    }
-}
-
-/// Bytes with their checksum behind them.
-fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
-    let sum = crc64(&bytes);
-    bytes.extend(sum.to_le_bytes());
-    bytes
-}
-
-fn mutate(random: &mut Random, bytes: &mut Vec<u8>) {
-    for _ in 0..random.within(1, 3) {
-        if bytes.is_empty() {
-            return;
-        }
-        let at = random.below(bytes.len());
-        let (len, value) = (random.within(1, 8), random.bits() as u8);
-        match random.below(9) {
-            0 => bytes[at] ^= 1 << random.below(8),
-            1 => bytes[at] = value,
-            2 => bytes[at] = *random.of(&[0, 1, 0x7f, 0x80, 0xff]),
-            3 => bytes.insert(at, value),
-            4 => drop(bytes.remove(at)),
-            5 => bytes.truncate(at),
-            6 => drop(bytes.splice(at..at, vec![0xff; len])),
-            7 => {
-                let part = bytes[at..(at + len).min(bytes.len())].to_vec();
-                let to = random.below(bytes.len());
-                bytes.splice(to..to, part);
-            }
-            _ => {
-                let with = random.below(bytes.len());
-                bytes.swap(at, with);
-            }
-        }
-    }
 }
 
 /// A value's payload, and that of the value restored from it.
@@ -228,6 +152,20 @@ const COMMANDS: &[&str] = &[
     "SEAT.PLAN",
     "SEAT.ZMPOP",
     "SEAT.APPLY",
+    "NUMPOOL.ADD",
+    "NUMPOOL.DEL",
+    "NUMPOOL.REG",
+    "NUMPOOL.UNREG",
+    "NUMPOOL.CALL",
+    "NUMPOOL.HANGUP",
+    "NUMPOOL.RENEW",
+    "NUMPOOL.RECONCILE",
+    "NUMPOOL.LEASES",
+    "NUMPOOL.GET",
+    "NUMPOOL.INFO",
+    "NUMPOOL.SCAN",
+    "NUMPOOL.CONFIG",
+    "NUMPOOL.APPLY",
 ];
 
 /// Calls that make sense, from which those that make none are made.
@@ -256,6 +194,24 @@ const TEMPLATES: &[&str] = &[
     r#"SEAT.ALTER k {"events":3,"limits":{"holds_per_user":2}}"#,
     r#"SEAT.ALTER k {"areas":[{"id":"back","rows":[{"label":"1","tier":"gold"}]}]}"#,
     "SEAT.APPLY k payload",
+    "NUMPOOL.ADD p 138 139 +49170",
+    "NUMPOOL.DEL p 138 139 DRAIN",
+    "NUMPOOL.REG p 138 +49170 TTL 5000 SWITCH sw",
+    "NUMPOOL.UNREG p 138",
+    "NUMPOOL.UNREG p SWITCH sw",
+    "NUMPOOL.CALL p TTL 50 LEASE t SWITCH sw PEER bob PREFIX 13 PICK STICKY",
+    "NUMPOOL.CALL p 138 LEASE t2",
+    "NUMPOOL.CALL p PICK RANDOM",
+    "NUMPOOL.HANGUP p 138 LEASE t COOLDOWN 20",
+    "NUMPOOL.HANGUP p 139",
+    "NUMPOOL.RENEW p 138 LEASE t TTL 100",
+    "NUMPOOL.RECONCILE p SWITCH sw BEFORE 1700000000000 LEASE t t2",
+    "NUMPOOL.LEASES p SWITCH sw CURSOR 0 COUNT 5",
+    "NUMPOOL.GET p 138",
+    "NUMPOOL.INFO p",
+    "NUMPOOL.SCAN p 0 STATE idle+up COUNT 3",
+    "NUMPOOL.CONFIG p LEASE 100 COOLDOWN 10 REGTTL 1000 PICK LEASTUSED EVENTS 2",
+    "NUMPOOL.APPLY p payload",
     "ZADD z 1 a 2 b 3 c 100 d 101 e",
     "COPY k k2 REPLACE",
     "RENAME k2 k3",

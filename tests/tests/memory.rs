@@ -156,7 +156,16 @@ fn settings_are_read_and_set_and_hold_for_the_next_command() {
     let all = client.words("CONFIG GET allot.*");
     let mut names: Vec<String> = all.array().chunks(2).map(|pair| pair[0].text()).collect();
     names.sort_unstable();
-    assert_eq!(names, ["allot.seat-max-count", "allot.seat-max-ttl", "allot.timer-slice"]);
+    assert_eq!(
+        names,
+        [
+            "allot.conf-stream-age",
+            "allot.numpool-max-ttl",
+            "allot.seat-max-count",
+            "allot.seat-max-ttl",
+            "allot.timer-slice"
+        ]
+    );
     assert_eq!(setting(&mut client, "allot.seat-max-count"), "100");
     assert_eq!(
         client.words("CONFIG SET allot.seat-max-count 3 allot.seat-max-ttl 1000"),
@@ -188,7 +197,11 @@ fn arguments_of_loadmodule_set_the_same_settings_and_bad_ones_refuse_to_load() {
     assert_eq!(setting(&mut client, "allot.seat-max-count"), "7");
     assert_eq!(setting(&mut client, "allot.timer-slice"), "9");
     for (argument, why) in [
-        ("colour 3", "there is no setting 'colour'; there are: seat-max-count, seat-max-ttl, timer-slice"),
+        (
+            "colour 3",
+            "there is no setting 'colour'; there are: seat-max-count, seat-max-ttl, numpool-max-ttl, conf-stream-age, \
+             timer-slice",
+        ),
         ("seat-max-count 0", "'seat-max-count' takes a whole number from 1 to 100"),
         ("seat-max-count many", "'seat-max-count' takes a whole number from 1 to 100"),
         ("seat-max-count", "names and values come by turns, and the last value is missing"),

@@ -72,9 +72,13 @@ fn type_in(server: &RedisServer, command: &str) -> Vec<String> {
 
 /// Types a document's sessions on a server of their own.
 fn check(document: &Path) {
-    let server = RedisServer::start();
+    check_on(&RedisServer::start(), document);
+}
+
+/// As `check`, on a server that was prepared for it.
+fn check_on(server: &RedisServer, document: &Path) {
     for Exchange { line, command, reply } in session(&read(document)) {
-        let came = type_in(&server, &command);
+        let came = type_in(server, &command);
         assert!(
             came.len() == reply.len() && reply.iter().zip(&came).all(|(written, line)| agrees(written, line)),
             "{}:{line}: {command}\n\nwritten:\n{}\n\ncame:\n{}\n",
@@ -130,10 +134,22 @@ fn the_first_session_goes_as_the_readme_says() {
 fn the_examples_of_the_documentation_go_as_written() {
     let with_examples = docs().into_iter().filter(|document| !session(&read(document)).is_empty());
     let with_examples: Vec<PathBuf> = with_examples.collect();
-    assert!(with_examples.iter().any(|document| document.ends_with("seats.md")), "{with_examples:?}");
+    for chapter in ["seats.md", "numbers.md"] {
+        assert!(with_examples.iter().any(|document| document.ends_with(chapter)), "{with_examples:?}");
+    }
     for document in with_examples {
         check(&document);
     }
+}
+
+#[test]
+fn the_session_of_the_functions_library_goes_as_written_on_a_server_without_the_module() {
+    let server = RedisServer::builder().module(false).start();
+    let library = read(&repository().join("lua/allot.lua"));
+    assert_eq!(server.raw().call(&["FUNCTION", "LOAD", &library]), allot_tests::Reply::bulk("allot"));
+    let document = repository().join("lua/README.md");
+    assert!(session(&read(&document)).len() > 10, "lua/README.md has lost its session");
+    check_on(&server, &document);
 }
 
 /// The Python to test with: `ALLOT_PYTHON`, the one that `make deps` made, or the one in `PATH`.
@@ -174,10 +190,16 @@ fn every_command_has_its_chapter() {
     let mut commands = Vec::new();
     words(&server.command("COMMAND LIST FILTERBY MODULE allot"), &mut commands);
     assert!(!commands.is_empty());
-    let (seats, replication) =
-        (read(&repository().join("docs/seats.md")), read(&repository().join("docs/replication.md")));
+    let chapters = ["seats", "numbers", "conferences", "replication"];
+    let [seats, numbers, conferences, replication] =
+        chapters.map(|chapter| read(&repository().join(format!("docs/{chapter}.md"))));
     for command in commands.iter().map(|command| command.to_uppercase()) {
-        let chapter = if command == "SEAT.APPLY" { &replication } else { &seats };
+        let chapter = match command.split_once('.') {
+            Some((_, "APPLY")) => &replication,
+            Some(("NUMPOOL", _)) => &numbers,
+            Some(("CONF" | "CMU", _)) => &conferences,
+            _ => &seats,
+        };
         assert!(chapter.lines().any(|line| line.starts_with('#') && line.contains(&command)), "{command}");
     }
 }
@@ -228,4 +250,5 @@ fn make_run_sells_the_examples_and_ends_when_told_to_run_once() {
     assert!(output.status.success(), "{text}{errors}");
     assert_eq!(text.matches("the books balance").count(), 3, "{text}{errors}");
     assert_eq!(text.matches("double holders: 0").count(), 3, "{text}{errors}");
+    assert!(text.contains("{sales}:pool: 1000 numbers"), "{text}{errors}");
 }

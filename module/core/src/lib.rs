@@ -7,5 +7,7 @@
 //!
 //! `shared` holds what the families have in common.
 
+pub mod conf;
+pub mod numpool;
 pub mod seat;
 pub mod shared;

@@ -128,7 +128,8 @@ impl Family for State {
         self.event_stream_length()
     }
 
-    fn flushed(count: u32, last_id: (u64, u64)) -> Event {
-        Event::Flushed { count, last_id }
+    fn flushed(sent: Vec<(Vec<u8>, u32)>, last_id: (u64, u64)) -> Event {
+        // A show has one stream.
+        Event::Flushed { count: sent.iter().map(|(_, count)| count).sum(), last_id }
     }
 }

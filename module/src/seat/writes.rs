@@ -3,10 +3,11 @@
 use std::cell::OnceCell;
 
 use allot_core::seat::plan::{self, Plan};
-use allot_core::seat::request::{Adjacent, Hold, Orphans, Pick, Replace, Request, TokenChoice};
+use allot_core::seat::request::{Adjacent, Hold, Orphans, Pick, Replace, Request};
 use allot_core::seat::{Event, Reply, Show, decide};
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
+use allot_core::shared::token::TokenChoice;
 
 use super::records::reply_hold;
 use crate::command::{Call, is, not_one_of, unknown};
@@ -52,7 +53,9 @@ pub(super) fn create(call: &Call<'_>) -> Done {
     // Built here to be checked and brought into its normal form, which is what is replicated.
     let wanted = Show::new(&plan, 0)?;
     let name = call.key()?;
-    check_stream(call.ctx, name, plan.events)?;
+    if plan.events > 0 {
+        outbox::check_stream(call.ctx, name, "plan: events")?;
+    }
     let normal = wanted.plan_json();
     let mut key = call.ctx.open(name, Mode::Read);
     let existing = match key.value::<Show>() {
@@ -78,17 +81,10 @@ pub(super) fn alter(call: &Call<'_>) -> Done {
     let mut arguments = call.arguments(2);
     let part: plan::PlanPart = plan::parse(arguments.any()?)?;
     arguments.finish()?;
-    check_stream(call.ctx, call.key()?, part.events.unwrap_or(0))?;
-    answer(call, &Request::Alter(part))
-}
-
-/// In a cluster the stream beside a key belongs to its slot only by a hash tag.
-fn check_stream(ctx: Context<'_>, name: KeyName<'_>, events: u32) -> Done {
-    if events > 0 && ctx.is_cluster() && !outbox::has_hash_tag(name.as_bytes()) {
-        let text = "plan: events: the event stream of a key in a cluster needs a hash tag in the key's name, as in '{show}:1'";
-        return Err(Refusal::new(Code::Err, text));
+    if part.events.is_some_and(|events| events > 0) {
+        outbox::check_stream(call.ctx, call.key()?, "plan: events")?;
     }
-    Ok(())
+    answer(call, &Request::Alter(part))
 }
 
 /// `SEAT.HOLD key user count TTL ms [option ...]`
@@ -308,17 +304,8 @@ pub(super) fn apply(call: &Call<'_>) -> Done {
 }
 
 fn time_to_live(ttl: Option<i64>) -> Result<i64, Refusal> {
-    let longest = config::SEAT_MAX_TTL.get();
-    match ttl {
-        None => {
-            Err(Refusal::new(Code::Err, "TTL is missing: say how long the hold shall live, in milliseconds"))
-        }
-        Some(ttl) if ttl > longest => Err(Refusal::new(
-            Code::Err,
-            format!("TTL must be 1 to {longest} ms (allot.seat-max-ttl), not {ttl}"),
-        )),
-        Some(ttl) => Ok(ttl),
-    }
+    let missing = "TTL is missing: say how long the hold shall live, in milliseconds";
+    config::check_ttl(&config::SEAT_MAX_TTL, "TTL", ttl.ok_or_else(|| Refusal::new(Code::Err, missing))?)
 }
 
 fn check_count(count: i64) -> Done {

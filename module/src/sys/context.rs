@@ -182,6 +182,23 @@ impl<'a> Context<'a> {
         }
     }
 
+    /// Runs an ordinary command that only looks; its reply, as far as it is text, numbers and lists.
+    pub(crate) fn ask(self, command: &CStr, arguments: &[&[u8]]) -> Answer {
+        let strings: Vec<OwnedString> = arguments.iter().map(|argument| OwnedString::new(argument)).collect();
+        let mut raw: Vec<*mut RedisModuleString> = strings.iter().map(|string| string.name().raw).collect();
+        unsafe {
+            let (first, len) = (raw.as_mut_ptr(), raw.len());
+            let reply: *mut RedisModuleCallReply =
+                api!(RedisModule_Call(self.raw, command.as_ptr(), c"v".as_ptr(), first, len));
+            if reply.is_null() {
+                return Answer::Nothing;
+            }
+            let answer = Answer::of(reply);
+            api!(RedisModule_FreeCallReply(reply));
+            answer
+        }
+    }
+
     // The server.
 
     fn flags(self) -> u32 {
@@ -227,6 +244,60 @@ impl<'a> Context<'a> {
 pub(crate) fn clock() -> i64 {
     // SAFETY: the function takes nothing.
     unsafe { api!(RedisModule_Milliseconds()) }
+}
+
+/// The reply of an ordinary command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Nothing,
+    Number(i64),
+    Text(Vec<u8>),
+    List(Vec<Answer>),
+}
+
+impl Answer {
+    /// # Safety
+    /// `reply` is a live reply of a call.
+    unsafe fn of(reply: *mut RedisModuleCallReply) -> Self {
+        unsafe {
+            match api!(RedisModule_CallReplyType(reply)) as isize {
+                raw::REDISMODULE_REPLY_STRING => {
+                    let mut len = 0;
+                    let text = api!(RedisModule_CallReplyStringPtr(reply, &raw mut len));
+                    if text.is_null() || len == 0 {
+                        return Self::Text(Vec::new());
+                    }
+                    Self::Text(std::slice::from_raw_parts(text.cast::<u8>(), len).to_vec())
+                }
+                raw::REDISMODULE_REPLY_INTEGER => Self::Number(api!(RedisModule_CallReplyInteger(reply))),
+                raw::REDISMODULE_REPLY_ARRAY => {
+                    let len = api!(RedisModule_CallReplyLength(reply));
+                    let part = |at| {
+                        let part = api!(RedisModule_CallReplyArrayElement(reply, at));
+                        if part.is_null() { Self::Nothing } else { Self::of(part) }
+                    };
+                    Self::List((0..len).map(part).collect())
+                }
+                _ => Self::Nothing,
+            }
+        }
+    }
+
+    /// The parts of a list; none of anything else.
+    pub(crate) fn list(&self) -> &[Self] {
+        match self {
+            Self::List(parts) => parts,
+            _ => &[],
+        }
+    }
+
+    /// A field of a flat list of names and values.
+    pub(crate) fn field(&self, name: &[u8]) -> Option<&Self> {
+        self.list().chunks_exact(2).find_map(|pair| match pair {
+            [Self::Text(field), value] if field == name => Some(value),
+            _ => None,
+        })
+    }
 }
 
 /// An open key; closed when dropped.

@@ -268,6 +268,7 @@ impl Texts {
                 Occurs::Once => raw::REDISMODULE_CMD_ARG_NONE,
                 Occurs::Maybe => raw::REDISMODULE_CMD_ARG_OPTIONAL,
                 Occurs::Many => raw::REDISMODULE_CMD_ARG_MULTIPLE,
+                Occurs::Any => raw::REDISMODULE_CMD_ARG_OPTIONAL | raw::REDISMODULE_CMD_ARG_MULTIPLE,
             } as c_int;
             if let Kind::Block(inner) | Kind::OneOf(inner) = argument.kind {
                 raw.subargs = self.arguments(inner);

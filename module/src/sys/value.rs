@@ -25,13 +25,25 @@ pub(crate) struct Value<F: Family> {
     pub(crate) state: F,
     /// The deadline for which the timer knows this key; `NEVER` where it does not.
     pub(crate) watched: i64,
+    /// Whether there is more to send than one step may.
+    pub(crate) unsent: bool,
+    /// When the master sees to the key beside its deadlines, and how far it came the last time.
+    pub(crate) upkeep_at: i64,
+    pub(crate) upkeep_place: usize,
     /// What of it is counted in the family's gauge.
     gauge: i64,
 }
 
 impl<F: Family> Value<F> {
     pub(crate) fn new(state: F) -> Self {
-        let mut value = Self { state, watched: NEVER, gauge: 0 };
+        let mut value = Self {
+            state,
+            watched: NEVER,
+            unsent: false,
+            upkeep_at: F::UPKEEP_FROM,
+            upkeep_place: 0,
+            gauge: 0,
+        };
         value.recount();
         value
     }

@@ -1,6 +1,7 @@
 //! The typed client of the module's commands: one connection, one error, one decoder of records.
 
 mod error;
+mod numbers;
 mod record;
 mod seats;
 
@@ -10,6 +11,7 @@ use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
 
 pub(crate) use error::Error;
+pub(crate) use numbers::{NumberStore, PoolInfo};
 pub(crate) use record::Record;
 pub(crate) use seats::{Bucket, Hold, MapRow, SeatStore};
 

@@ -89,7 +89,7 @@ impl Show {
             Event::Blocked { seats } => ensure(all(seats, Standing::Free), "a seat is not free"),
             Event::Unblocked { seats } => ensure(all(seats, Standing::Blocked), "a seat is not blocked"),
             Event::Flushed { count, .. } => {
-                ensure(*count as usize <= self.outbox.messages().len(), "there are not so many messages")
+                ensure(*count as usize <= self.outbox.len(), "there are not so many messages")
             }
         }
     }

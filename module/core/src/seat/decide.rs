@@ -3,19 +3,17 @@
 use super::claims::{Seats, Stage};
 use super::event::{Event, Events, Held, Turn};
 use super::plan::{Limits, PlanPart, wrong};
-use super::request::{Adjacent, Hold, Orphans, Pick, Request, TokenChoice};
+use super::request::{Adjacent, Hold, Orphans, Pick, Request};
 use super::search::{Found, Search, Wish};
 use super::state::{Owner, Show};
 use super::venue::Seat;
 use crate::shared::refusal::{Code, Refusal};
 use crate::shared::text::quoted;
-use crate::shared::{Bytes, MAX_IDENTIFIER, Millis};
+use crate::shared::token::{MAX_TTL, TokenChoice, check_identifier, check_ttl};
+use crate::shared::{Bytes, Millis};
 
 /// The most seats of one hold.
 pub const MAX_COUNT: i64 = 100;
-
-/// The longest life of a hold that is not limited by its show: ten years.
-pub const MAX_TTL: Millis = 10 * 366 * 24 * 3600 * 1000;
 
 /// Refuses limits that no show can have.
 ///
@@ -189,8 +187,8 @@ fn retried(
     token: TokenChoice<'_>,
     fingerprint: u64,
 ) -> Result<Option<HoldRecord>, Refusal> {
-    identifier("user", user)?;
-    identifier("token", token.token)?;
+    check_identifier("user", user)?;
+    check_identifier("token", token.token)?;
     let Some(id) = show.claims.find(token.token) else { return Ok(None) };
     let claim = show.claims.get(id);
     match claim.stage {
@@ -215,7 +213,7 @@ fn decide_extend(show: &Show, now: Millis, token: &[u8], ttl: Millis) -> Decided
 
 fn decide_confirm(show: &Show, token: &[u8], user: Option<&[u8]>, order: Option<&[u8]>) -> Decided {
     if let Some(order) = order {
-        identifier("order", order)?;
+        check_identifier("order", order)?;
     }
     let Some(id) = show.claims.find(token) else { return no_hold(token) };
     let claim = show.claims.get(id);
@@ -304,9 +302,7 @@ fn decide_alter(show: &Show, part: &PlanPart) -> Decided {
 
 /// A new deadline `ttl` from now, of a hold made at `created`.
 fn deadline(show: &Show, now: Millis, created: Millis, ttl: Millis) -> Result<Millis, Refusal> {
-    if !(1..=MAX_TTL).contains(&ttl) {
-        return refuse(Code::Err, format!("TTL must be 1 to {MAX_TTL} ms, not {ttl}"));
-    }
+    check_ttl(ttl)?;
     let until = now.saturating_add(ttl);
     let longest = show.limits.max_hold_ms as Millis;
     if longest > 0 && until > created.saturating_add(longest) {
@@ -465,11 +461,4 @@ fn all_are(show: &Show, seats: &[Seat], owner: Owner, state: &str) -> Result<(),
 fn bad_seat<T>(show: &Show, seat: Seat, wanted: &str) -> Result<T, Refusal> {
     let state = show.standing(seat).word();
     refuse(Code::BadState, format!("seat {} is {state}, not {wanted}", quoted(show.venue.id(seat))))
-}
-
-fn identifier(what: &str, bytes: &[u8]) -> Result<(), Refusal> {
-    if (1..=MAX_IDENTIFIER).contains(&bytes.len()) {
-        return Ok(());
-    }
-    refuse(Code::Err, format!("{what} must have 1 to {MAX_IDENTIFIER} bytes, not {}", bytes.len()))
 }

@@ -3,6 +3,7 @@
 use super::plan::PlanPart;
 use crate::shared::Millis;
 use crate::shared::codec::Writer;
+use crate::shared::token::TokenChoice;
 
 /// A request that may change a show. All byte strings are the caller's.
 #[derive(Clone, Debug)]
@@ -47,15 +48,6 @@ pub enum Request<'a> {
     Unblock(Vec<&'a [u8]>),
     /// `SEAT.ALTER`.
     Alter(PlanPart),
-}
-
-/// How a hold's token came about.
-#[derive(Clone, Copy, Debug)]
-pub struct TokenChoice<'a> {
-    /// The token.
-    pub token: &'a [u8],
-    /// Whether the caller chose it: then an equal request is a retry.
-    pub chosen: bool,
 }
 
 /// `SEAT.HOLD key user count TTL ms ...`

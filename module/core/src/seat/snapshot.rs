@@ -71,7 +71,7 @@ impl Show {
         if reader.unsigned()? != VERSION {
             return Err(Damaged("the version of the encoding is unknown"));
         }
-        let applied = reader.time()?;
+        let applied = reader.reached()?;
         let plan: Plan = plan::parse(reader.string()?).map_err(|_| Damaged("the plan is not well-formed"))?;
         let mut show = Self::new(&plan, applied).map_err(|_| Damaged("the plan breaks a rule"))?;
         show.turns = reader.count()?;

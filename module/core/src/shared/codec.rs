@@ -123,6 +123,12 @@ impl<'a> Reader<'a> {
         if (0..LATEST).contains(&time) { Ok(time) } else { Err(Damaged("a time is out of range")) }
     }
 
+    /// A time that a state has reached: early enough that every deadline counted from it still is a time.
+    pub fn reached(&mut self) -> Result<i64, Damaged> {
+        let time = self.time()?;
+        if time < LATEST / 2 { Ok(time) } else { Err(Damaged("a time is out of range")) }
+    }
+
     /// A count that only grows, below 2^53.
     pub fn count(&mut self) -> Result<u64, Damaged> {
         let count = self.unsigned()?;

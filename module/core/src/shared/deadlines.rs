@@ -6,8 +6,10 @@
 /// and changing are O(log n). A number has at most one deadline.
 #[derive(Clone, Debug, Default)]
 pub struct Deadlines {
-    heap: Vec<(i64, u32)>,
-    /// Place in `heap` by number; `NOWHERE` without a deadline.
+    /// The heap's deadlines, and the numbers they belong to: two lists, since pairs would be padded to 16 bytes.
+    dues: Vec<i64>,
+    ids: Vec<u32>,
+    /// Place in the heap by number; `NOWHERE` without a deadline.
     place: Vec<u32>,
 }
 
@@ -20,11 +22,12 @@ impl Deadlines {
         if self.place.len() <= id as usize {
             self.place.resize(id as usize + 1, NOWHERE);
         }
-        let at = self.place_of(id).unwrap_or(self.heap.len());
-        if let Some(entry) = self.heap.get_mut(at) {
-            entry.0 = due;
+        let at = self.place_of(id).unwrap_or(self.dues.len());
+        if let Some(entry) = self.dues.get_mut(at) {
+            *entry = due;
         } else {
-            self.heap.push((due, id));
+            self.dues.push(due);
+            self.ids.push(id);
             self.note(at);
         }
         let at = self.rise(at);
@@ -34,11 +37,12 @@ impl Deadlines {
     /// Forgets the deadline of `id`.
     pub fn remove(&mut self, id: u32) {
         let Some(at) = self.place_of(id) else { return };
-        self.heap.swap_remove(at);
+        self.dues.swap_remove(at);
+        self.ids.swap_remove(at);
         if let Some(place) = self.place.get_mut(id as usize) {
             *place = NOWHERE;
         }
-        if at < self.heap.len() {
+        if at < self.dues.len() {
             self.note(at);
             let at = self.rise(at);
             self.sink(at);
@@ -47,7 +51,12 @@ impl Deadlines {
 
     /// The earliest deadline.
     pub fn earliest(&self) -> Option<i64> {
-        self.heap.first().map(|entry| entry.0)
+        self.dues.first().copied()
+    }
+
+    /// The deadline of `id`, if it has one. O(1).
+    pub fn get(&self, id: u32) -> Option<i64> {
+        self.dues.get(self.place_of(id)?).copied()
     }
 
     /// Numbers whose deadline is at or before `now`, earliest first, at most `limit`; O(found log found).
@@ -58,7 +67,7 @@ impl Deadlines {
         }
         // A child is never earlier than its parent, so the due ones form a tree at the top.
         let mut front = std::collections::BinaryHeap::new();
-        let entry = |at: usize| self.heap.get(at).map(|&(due, id)| std::cmp::Reverse((due, at, id)));
+        let entry = |at: usize| Some(std::cmp::Reverse((*self.dues.get(at)?, at, *self.ids.get(at)?)));
         front.extend(entry(0));
         while let Some(std::cmp::Reverse((due, at, id))) = front.pop() {
             if due > now || found.len() == limit {
@@ -72,17 +81,18 @@ impl Deadlines {
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.heap.len()
+        self.dues.len()
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.heap.is_empty()
+        self.dues.is_empty()
     }
 
     /// Bytes allocated.
     pub fn allocated(&self) -> usize {
-        self.heap.capacity() * size_of::<(i64, u32)>() + self.place.capacity() * size_of::<u32>()
+        self.dues.capacity() * size_of::<i64>()
+            + (self.ids.capacity() + self.place.capacity()) * size_of::<u32>()
     }
 
     fn place_of(&self, id: u32) -> Option<usize> {
@@ -90,12 +100,12 @@ impl Deadlines {
     }
 
     fn due_at(&self, at: usize) -> i64 {
-        self.heap.get(at).map_or(i64::MAX, |entry| entry.0)
+        self.dues.get(at).copied().unwrap_or(i64::MAX)
     }
 
     /// Writes down where the entry at `at` now stands.
     fn note(&mut self, at: usize) {
-        if let Some(&(_, id)) = self.heap.get(at)
+        if let Some(&id) = self.ids.get(at)
             && let Some(place) = self.place.get_mut(id as usize)
         {
             *place = at as u32;
@@ -103,7 +113,8 @@ impl Deadlines {
     }
 
     fn swap(&mut self, a: usize, b: usize) {
-        self.heap.swap(a, b);
+        self.dues.swap(a, b);
+        self.ids.swap(a, b);
         self.note(a);
         self.note(b);
     }
@@ -123,7 +134,7 @@ impl Deadlines {
     fn sink(&mut self, mut at: usize) {
         loop {
             let first = at * ARITY + 1;
-            let last = (first + ARITY).min(self.heap.len());
+            let last = (first + ARITY).min(self.dues.len());
             let Some(child) = (first..last).min_by_key(|&child| self.due_at(child)) else { break };
             if self.due_at(at) <= self.due_at(child) {
                 break;
@@ -155,6 +166,7 @@ mod tests {
                 }
                 prop_assert_eq!(deadlines.earliest(), model.values().min().copied());
                 prop_assert_eq!(deadlines.len(), model.len());
+                prop_assert_eq!(deadlines.get(id), model.get(&id).copied());
                 let found = deadlines.due(25, usize::MAX);
                 prop_assert!(found.windows(2).all(|pair| model[&pair[0]] <= model[&pair[1]]));
                 let mut found = found;

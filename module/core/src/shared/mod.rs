@@ -1,12 +1,16 @@
-//! What the families have in common: refusals, printable text, codec, tables, names, deadlines, outbox.
+//! What the families have in common: refusals, printable text, codec, tables, columns, lists, names,
+//! tokens, deadlines, outbox.
 
 pub mod codec;
+pub mod column;
 pub mod deadlines;
+pub mod list;
 pub mod names;
 pub mod outbox;
 pub mod refusal;
 pub mod table;
 pub mod text;
+pub mod token;
 
 /// A byte string of a client's making: a user, a token, an order reference. 24 bytes fit without an
 /// allocation, which is what tokens and user ids mostly are.

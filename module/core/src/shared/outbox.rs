@@ -5,9 +5,10 @@
 //! stream's key is away during a slot migration, or of another type) stays and is tried again.
 
 use super::codec::{Damaged, Reader, Writer};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
-/// One entry of a stream, its fields in order.
+/// One entry of a stream, its fields in order. One without fields stands for the end of its stream: whoever
+/// flushes the outbox deletes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     /// What comes behind the key's name in the name of the stream, e.g. `evt`.
@@ -19,7 +20,12 @@ pub struct Message {
 impl Message {
     /// A message without fields.
     pub fn new(stream: &str) -> Self {
-        Self { stream: stream.into(), fields: Vec::new() }
+        Self::to(stream.as_bytes())
+    }
+
+    /// A message without fields, to a stream whose name may be any bytes.
+    pub fn to(stream: &[u8]) -> Self {
+        Self { stream: stream.to_vec(), fields: Vec::new() }
     }
 
     /// The message with one field more.
@@ -37,43 +43,121 @@ impl Message {
             None => self,
         }
     }
+
+    /// How many messages were lost where this one stands, if it stands for such.
+    fn stands_for(&self) -> u64 {
+        match &self.fields[..] {
+            [(name, value), (_, lost), ..] if name == RESYNC_FIELD && value == RESYNC => {
+                std::str::from_utf8(lost).ok().and_then(|lost| lost.parse().ok()).unwrap_or(0)
+            }
+            _ => 0,
+        }
+    }
 }
 
-/// How many unsent messages are kept; beyond that the oldest goes. A stream that cannot be written for so long
-/// has readers who must read the state anew anyway, and memory has an end.
+/// How many unsent messages are kept for a stream whose readers can do without: beyond that the oldest goes. A
+/// stream that cannot be written for so long has readers who must read the state anew anyway, and memory has an
+/// end.
 pub const CAPACITY: usize = 1024;
+
+/// How many unsent messages are kept for a stream whose readers must know what they missed.
+pub const LONG_CAPACITY: usize = 65_536;
+
+/// The first field of a message that stands where others were lost, and its value.
+const RESYNC_FIELD: &[u8] = b"event";
+const RESYNC: &[u8] = b"RESYNC";
 
 /// The most fields of a message.
 const MAX_FIELDS: u64 = 32;
 
-/// The unsent messages of one key, oldest first.
+/// The unsent messages of one key, oldest first for each stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outbox {
-    messages: VecDeque<Message>,
-    /// Messages dropped because the outbox was full, since the key was made.
+    /// Never an empty one. One stream that cannot be written keeps no other waiting.
+    lanes: BTreeMap<Vec<u8>, VecDeque<Message>>,
+    len: usize,
+    /// Messages dropped because there was no room, since the key was made.
     pub dropped: u64,
     /// Greatest entry id given out so far (milliseconds, sequence).
     pub last_id: (u64, u64),
 }
 
 impl Outbox {
-    /// Adds a message; drops the oldest where there is no room.
+    /// Adds a message; drops the oldest of its stream where there is no room. O(log streams).
     pub fn push(&mut self, message: Message) {
-        if self.messages.len() == CAPACITY {
-            self.messages.pop_front();
+        let lane = Self::lane(&mut self.lanes, &message);
+        if lane.len() >= CAPACITY {
+            lane.pop_front();
             self.dropped += 1;
+            self.len -= 1;
         }
-        self.messages.push_back(message);
+        lane.push_back(message);
+        self.len += 1;
     }
 
-    /// Unsent messages, oldest first.
-    pub fn messages(&self) -> impl ExactSizeIterator<Item = &Message> {
-        self.messages.iter()
+    /// Adds a message to a stream whose readers must know what they missed: where there is no room, the oldest
+    /// ones give way to one `RESYNC` in their place, which says how many they were. O(log streams).
+    pub fn push_or_resync(&mut self, message: Message) {
+        let lane = Self::lane(&mut self.lanes, &message);
+        if lane.len() >= LONG_CAPACITY {
+            let mut lost = 0;
+            // The first is gone, or it is the RESYNC, and then the one behind it is gone as well.
+            for _ in 0..2 {
+                lost += lane.pop_front().map_or(0, |message| message.stands_for().max(1));
+                self.len -= 1;
+            }
+            let mark = Message::to(&message.stream).with("event", RESYNC);
+            lane.push_front(mark.with("lost", lost.to_string().as_bytes()));
+            self.dropped += 1;
+            self.len += 1;
+        }
+        lane.push_back(message);
+        self.len += 1;
+    }
+
+    fn lane<'a>(
+        lanes: &'a mut BTreeMap<Vec<u8>, VecDeque<Message>>,
+        message: &Message,
+    ) -> &'a mut VecDeque<Message> {
+        if !lanes.contains_key(&message.stream) {
+            lanes.insert(message.stream.clone(), VecDeque::new());
+        }
+        lanes.entry(message.stream.clone()).or_default()
+    }
+
+    /// Drops what waits for a stream.
+    pub fn forget(&mut self, stream: &[u8]) {
+        self.len -= self.lanes.remove(stream).map_or(0, |lane| lane.len());
+    }
+
+    /// Unsent messages, oldest first for each stream.
+    pub fn messages(&self) -> impl Iterator<Item = &Message> {
+        self.lanes.values().flatten()
+    }
+
+    /// Unsent messages, stream by stream.
+    pub fn lanes(&self) -> impl Iterator<Item = (&[u8], impl ExactSizeIterator<Item = &Message>)> {
+        self.lanes.iter().map(|(stream, lane)| (&stream[..], lane.iter()))
+    }
+
+    /// How many messages are unsent.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// How many messages to that stream are unsent.
+    pub fn len_of(&self, stream: &[u8]) -> usize {
+        self.lanes.get(stream).map_or(0, VecDeque::len)
+    }
+
+    /// The latest unsent message to that stream.
+    pub fn last_of(&self, stream: &[u8]) -> Option<&Message> {
+        self.lanes.get(stream).and_then(VecDeque::back)
     }
 
     /// Whether everything was sent.
     pub fn is_empty(&self) -> bool {
-        self.messages.is_empty()
+        self.len == 0
     }
 
     /// The id of the next entry at `now`: `max(last + 1, now)`, so that ids grow over failovers and clocks.
@@ -82,10 +166,22 @@ impl Outbox {
         if now > last.0 { (now, 0) } else { (last.0, last.1.saturating_add(1)) }
     }
 
-    /// The `sent` oldest messages are in their streams, the last of them under `last_id`.
+    /// The `sent` oldest messages of a family with one stream are in it, the last of them under `last_id`.
     pub fn sent(&mut self, sent: usize, last_id: (u64, u64)) {
-        self.messages.drain(..sent.min(self.messages.len()));
+        let stream = self.lanes.keys().next().cloned().unwrap_or_default();
+        self.sent_to(&stream, sent, last_id);
+    }
+
+    /// The `sent` oldest messages to that stream are in it, none of them above `last_id`.
+    pub fn sent_to(&mut self, stream: &[u8], sent: usize, last_id: (u64, u64)) {
         self.last_id = self.last_id.max(last_id);
+        let Some(lane) = self.lanes.get_mut(stream) else { return };
+        let sent = sent.min(lane.len());
+        lane.drain(..sent);
+        self.len -= sent;
+        if lane.is_empty() {
+            self.lanes.remove(stream);
+        }
     }
 
     /// Bytes allocated.
@@ -98,7 +194,10 @@ impl Outbox {
                     .map(|(name, value)| name.capacity() + value.capacity() + 48)
                     .sum::<usize>()
         };
-        self.messages.capacity() * size_of::<Message>() + self.messages.iter().map(text).sum::<usize>()
+        let lane = |(stream, lane): (&Vec<u8>, &VecDeque<Message>)| {
+            stream.capacity() + lane.capacity() * size_of::<Message>() + lane.iter().map(text).sum::<usize>()
+        };
+        self.lanes.iter().map(lane).sum()
     }
 
     /// Appends the outbox to a snapshot.
@@ -106,8 +205,8 @@ impl Outbox {
         writer.unsigned(self.dropped);
         writer.unsigned(self.last_id.0);
         writer.unsigned(self.last_id.1);
-        writer.unsigned(self.messages.len() as u64);
-        for message in &self.messages {
+        writer.unsigned(self.len as u64);
+        for message in self.messages() {
             writer.string(&message.stream);
             writer.unsigned(message.fields.len() as u64);
             for (name, value) in &message.fields {
@@ -119,29 +218,48 @@ impl Outbox {
 
     /// Reads an outbox from a snapshot, whose messages must be for one of these streams.
     pub fn decode(reader: &mut Reader<'_>, streams: &[&[u8]]) -> Result<Self, Damaged> {
+        let outbox = Self::decode_lanes(reader, CAPACITY, |stream| streams.contains(&stream))?;
+        let whole = outbox.messages().all(|message| !message.fields.is_empty());
+        if whole { Ok(outbox) } else { Err(Damaged("a message has no fields")) }
+    }
+
+    /// Reads an outbox from a snapshot: at most `capacity` messages for each stream, whose name must pass.
+    pub fn decode_lanes(
+        reader: &mut Reader<'_>,
+        capacity: usize,
+        is_stream: impl Fn(&[u8]) -> bool,
+    ) -> Result<Self, Damaged> {
         let dropped = reader.count()?;
         let last_id = (reader.count()?, reader.count()?);
-        let len = reader.unsigned()? as usize;
-        if len > CAPACITY {
-            return Err(Damaged("the outbox is too long"));
-        }
-        let mut messages = VecDeque::new();
+        let len = reader.unsigned()?;
+        let mut outbox = Self { dropped, last_id, ..Self::default() };
+        let mut last = Vec::new();
         for _ in 0..len {
             let stream = reader.string()?.to_vec();
-            if !streams.contains(&&stream[..]) {
+            if stream < last {
+                return Err(Damaged("the streams of the outbox are not in order"));
+            }
+            if !is_stream(&stream) {
                 return Err(Damaged("a message is for a stream that the family has not"));
             }
             let mut fields = Vec::new();
             let count = reader.unsigned()?;
-            if !(1..=MAX_FIELDS).contains(&count) {
-                return Err(Damaged("a message has no fields, or too many"));
+            if count > MAX_FIELDS {
+                return Err(Damaged("a message has too many fields"));
             }
             for _ in 0..count {
                 fields.push((reader.string()?.to_vec(), reader.string()?.to_vec()));
             }
-            messages.push_back(Message { stream, fields });
+            last.clone_from(&stream);
+            let message = Message { stream, fields };
+            let lane = Self::lane(&mut outbox.lanes, &message);
+            if lane.len() == capacity {
+                return Err(Damaged("the outbox is too long"));
+            }
+            lane.push_back(message);
+            outbox.len += 1;
         }
-        Ok(Self { messages, dropped, last_id })
+        Ok(outbox)
     }
 }
 
@@ -159,7 +277,7 @@ mod tests {
         for number in 0..=CAPACITY {
             outbox.push(message(&number.to_string()));
         }
-        assert_eq!(outbox.messages().len(), CAPACITY);
+        assert_eq!((outbox.len(), outbox.messages().count()), (CAPACITY, CAPACITY));
         assert_eq!(outbox.messages().next(), Some(&message("1")));
         assert_eq!(outbox.dropped, 1);
     }
@@ -180,5 +298,31 @@ mod tests {
         let mut writer = Writer::default();
         outbox.encode(&mut writer);
         assert_eq!(Outbox::decode(&mut Reader::new(&writer.bytes), &[b"evt"]), Ok(outbox));
+    }
+
+    #[test]
+    fn where_messages_are_lost_a_resync_says_how_many() {
+        let mut outbox = Outbox::default();
+        for number in 0..LONG_CAPACITY + 3 {
+            outbox.push_or_resync(message(&number.to_string()));
+        }
+        assert_eq!((outbox.len(), outbox.messages().count()), (LONG_CAPACITY, LONG_CAPACITY));
+        let first: Vec<_> = outbox.messages().take(2).cloned().collect();
+        assert_eq!(first, [Message::new("evt").with("event", b"RESYNC").with("lost", b"4"), message("4")]);
+    }
+
+    #[test]
+    fn a_stream_that_cannot_be_written_keeps_no_other_waiting() {
+        let mut outbox = Outbox::default();
+        for stream in ["a", "b", "a", "c"] {
+            outbox.push(Message::new(stream).with("event", b"x"));
+        }
+        let lanes = |outbox: &Outbox| -> Vec<(Vec<u8>, usize)> {
+            outbox.lanes().map(|(stream, lane)| (stream.to_vec(), lane.len())).collect()
+        };
+        outbox.sent_to(b"b", 1, (5, 0));
+        assert_eq!(lanes(&outbox), [(b"a".to_vec(), 2), (b"c".to_vec(), 1)]);
+        outbox.forget(b"a");
+        assert_eq!((lanes(&outbox), outbox.len()), (vec![(b"c".to_vec(), 1)], 1));
     }
 }

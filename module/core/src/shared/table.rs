@@ -50,6 +50,40 @@ impl<T> Table<T> {
         Some(value)
     }
 
+    /// A table as `slots` and `free` described it: entries by number, and the numbers without one in the order in
+    /// which they were given back. `None` where the two do not fit. What gives out the same numbers in the same
+    /// order on every server makes them fit to be part of a state, and a cursor over them good for longer than a
+    /// process.
+    pub fn restore(slots: impl Iterator<Item = Option<T>>, free: Vec<u32>) -> Option<Self> {
+        let mut table = Self::default();
+        for slot in slots {
+            table.len += usize::from(slot.is_some());
+            match table.chunks.last_mut() {
+                Some(chunk) if chunk.len() < CHUNK => chunk.push(slot),
+                _ => table.chunks.push(vec![slot]),
+            }
+        }
+        let mut seen = vec![false; table.slots() as usize];
+        for &id in &free {
+            let taken = table.get(id).is_some();
+            if std::mem::replace(seen.get_mut(id as usize)?, true) || taken {
+                return None;
+            }
+        }
+        table.free = free;
+        (table.len + table.free.len() == table.slots() as usize).then_some(table)
+    }
+
+    /// Numbers given out so far, whether they have an entry now or not: all are below this.
+    pub fn slots(&self) -> u32 {
+        self.chunks.last().map_or(0, |last| ((self.chunks.len() - 1) * CHUNK + last.len()) as u32)
+    }
+
+    /// Numbers without an entry, in the order in which they were given back.
+    pub fn free(&self) -> &[u32] {
+        &self.free
+    }
+
     /// The entry of that number, if there is one.
     pub fn get(&self, id: u32) -> Option<&T> {
         self.chunks.get(id as usize / CHUNK)?.get(id as usize % CHUNK)?.as_ref()
@@ -128,5 +162,15 @@ mod tests {
         assert_eq!(table.insert(5), 700);
         assert_eq!(table[700], 5);
         assert_eq!(table.iter().count(), 1000);
+        table.remove(3);
+        table.remove(900);
+        let slots: Vec<Option<i32>> = (0..table.slots()).map(|id| table.get(id).copied()).collect();
+        let mut again = Table::restore(slots.iter().copied(), table.free().to_vec()).unwrap();
+        assert_eq!(again.insert(1), table.insert(1));
+        assert_eq!(again.insert(1), table.insert(1));
+        assert_eq!(again.insert(1), table.insert(1));
+        for free in [vec![3], vec![3, 900, 900], vec![3, 901], vec![3, 1000]] {
+            assert!(Table::restore(slots.iter().copied(), free).is_none());
+        }
     }
 }

@@ -3,11 +3,12 @@
 
 use super::naive::{Naive, Outcome, State, Wish};
 use allot_core::seat::plan::{Limits, Plan, PlanArea, PlanRow, PlanSeat, PlanSeats, Rule};
-use allot_core::seat::request::{Adjacent, Hold, Orphans, Pick, Replace, Request, TokenChoice};
+use allot_core::seat::request::{Adjacent, Hold, Orphans, Pick, Replace, Request};
 use allot_core::seat::state::Standing;
 use allot_core::seat::{Event, Reply, Show, decide, decide_due};
 use allot_core::shared::codec::Writer;
 use allot_core::shared::refusal::Code;
+use allot_core::shared::token::TokenChoice;
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng};
 

@@ -1,9 +1,10 @@
 //! docs/seats.md, sentence by sentence.
 
 use allot_core::seat::plan::{self, Plan, PlanPart};
-use allot_core::seat::request::{Adjacent, Hold, Orphans, Pick, Replace, Request, TokenChoice};
+use allot_core::seat::request::{Adjacent, Hold, Orphans, Pick, Replace, Request};
 use allot_core::seat::{Reply, Show, decide, decide_due};
 use allot_core::shared::refusal::{Code, Refusal};
+use allot_core::shared::token::TokenChoice;
 use serde_json::{Value, json};
 
 /// A show and its clock.

@@ -1,0 +1,395 @@
+//! What an event does to a realm. It cannot fail: `decide` made the event for this state, or `admit` has checked it.
+//!
+//! Whatever an event does to a conference begins with taking it out of all indexes and ends with putting it back
+//! (`change`), so that room, licences, queues and deadlines follow the record by themselves.
+
+use super::conference::{Assignment, Cause, Conference, Detail, How, Moving, State};
+use super::encoding::fields;
+use super::event::{Created, Event};
+use super::rows::Row;
+use super::state::Realm;
+use super::unit::{Name, Standing, Unit};
+use crate::shared::{Bytes, Millis};
+
+impl Realm {
+    /// Applies an event at its time. O(log conferences), or for what a whole unit goes through O(its conferences log
+    /// conferences); `Set`: O(fields log details).
+    pub fn apply(&mut self, at: Millis, event: &Event) {
+        self.applied = self.applied.max(at);
+        match event {
+            Event::Opened { .. } => {}
+            Event::Set { e164, seq, fields } => self.set_details(e164, *seq, fields),
+            Event::Flushed { sent, last_id } => {
+                for (stream, count) in sent {
+                    self.outbox.sent_to(stream, *count as usize, *last_id);
+                }
+            }
+            Event::Configured { settings } => self.configure(*settings),
+            Event::Claimed { term, leader } => {
+                (self.term, self.leader) = (*term, Some(leader.clone()));
+                for number in self.unit_names.values().copied().collect::<Vec<_>>() {
+                    self.renew(number, at);
+                }
+                self.publish_unit("claimed", leader, &term.to_string());
+            }
+            Event::Joined { cmu, capacity, zone, lease } => {
+                self.join(at, cmu, *capacity, zone.clone(), *lease);
+            }
+            Event::Beat { cmu, load } => {
+                let Some(number) = self.find_unit(cmu) else { return };
+                if let Some(unit) = self.units.get_mut(number)
+                    && load.is_some()
+                {
+                    unit.load = *load;
+                }
+                self.renew(number, at);
+            }
+            Event::Lapsed { cmu, to } => {
+                let Some(number) = self.find_unit(cmu) else { return };
+                if let Some(unit) = self.units.get_mut(number) {
+                    unit.standing = *to;
+                }
+                self.relink_unit(number);
+                self.publish_unit(to.word(), cmu, to.word());
+            }
+            Event::Reported { cmu, highest } => {
+                let Some(number) = self.find_unit(cmu) else { return };
+                if let Some(unit) = self.units.get_mut(number) {
+                    (unit.reported, unit.highest) = (true, unit.highest.max(*highest));
+                }
+                self.renew(number, at);
+                self.relink_unit(number);
+            }
+            Event::Asked { cmu: Some(cmu), details } => self.tell_report(cmu, *details),
+            Event::Asked { cmu: None, details } => {
+                let up = |unit: &&Unit| unit.standing != Standing::Down;
+                for cmu in self.units().filter(up).map(|unit| unit.cmu.clone()).collect::<Vec<_>>() {
+                    self.tell_report(&cmu, *details);
+                }
+            }
+            Event::Drained { cmu, on } => {
+                let Some(number) = self.find_unit(cmu) else { return };
+                if let Some(unit) = self.units.get_mut(number) {
+                    unit.draining = *on;
+                }
+                self.relink_unit(number);
+                let word = self.units.get(number).map_or("", Unit::word);
+                self.publish_unit(if *on { "draining" } else { "undrained" }, cmu, word);
+            }
+            Event::Down { cmu } => self.lose_unit(at, cmu, Row::Lost, Cause::Down),
+            Event::Forgotten { cmu } => {
+                if let Some(number) = self.find_unit(cmu) {
+                    self.end_stream(cmu);
+                    self.remove_unit(number);
+                    self.publish_unit("forgotten", cmu, "");
+                }
+            }
+            Event::Restarted { gone } => self.restart(at, gone),
+            Event::Missed { stream } => self.tell_resync(stream),
+            Event::Refused { e164, cmu, epoch, reason } => self.publish_refusal(e164, cmu, *epoch, reason),
+            Event::Created(created) => self.create(at, created),
+            _ => self.apply_to_conference(at, event),
+        }
+    }
+
+    fn apply_to_conference(&mut self, at: Millis, event: &Event) {
+        let Some(id) = event.e164().and_then(|e164| self.find(e164)) else {
+            if let Event::Disowned { e164, cmu, epoch } = event {
+                self.tell_release(cmu, e164, *epoch);
+            }
+            return;
+        };
+        match event {
+            Event::Acked { .. } => {
+                self.change(id, |one| one.opens(at));
+                self.publish("opened", id, None);
+            }
+            Event::Granted { cmu, epoch, .. } => {
+                let Some(unit) = self.find_unit(cmu) else { return };
+                let entry = self.assignment(unit, *epoch, *epoch, at);
+                self.take_epoch(*epoch);
+                self.change(id, |one| {
+                    one.attempts += 1;
+                    // No other was left.
+                    if one.tried.contains(cmu) {
+                        one.tried.clear();
+                    }
+                    one.grants(unit, entry, at);
+                });
+                self.tell_create(id, unit, *epoch);
+                self.publish("granted", id, Some(Cause::Recovery));
+            }
+            Event::Failed { cause, release, next_retry, all_tried, .. } => {
+                self.release_if(*release, id);
+                self.change(id, |one| {
+                    one.close(at, How::Failed);
+                    let unit = one.last_unit().cloned();
+                    one.tried.extend(unit);
+                    if *all_tried {
+                        one.tried.clear();
+                    }
+                    one.waits_for_recovery(at, *next_retry, *cause);
+                });
+                self.publish("failed", id, Some(*cause));
+            }
+            Event::Pending { cause, .. } => self.lose(at, id, Row::Lost, *cause),
+            Event::Ending { cause, .. } => {
+                self.release_if(true, id);
+                self.change(id, |one| {
+                    (one.moving, one.ending, one.cause) = (None, Some(at), *cause);
+                });
+                self.publish("ending", id, Some(*cause));
+            }
+            Event::Ended { cause, release, .. } => {
+                self.release_if(*release, id);
+                self.end(at, id, *cause);
+            }
+            Event::Adopted { cmu, old, epoch, .. } => {
+                let Some(unit) = self.find_unit(cmu) else { return };
+                let copy_epoch = self.conferences.get(id).and_then(|one| one.assignment(cmu, *old));
+                let copy_epoch = copy_epoch.map_or(*old, |entry| entry.copy_epoch);
+                let entry = self.assignment(unit, *epoch, copy_epoch, at);
+                self.take_epoch(*epoch);
+                self.release_if(true, id);
+                self.change(id, |one| {
+                    one.close(at, How::Released);
+                    one.moving = None;
+                    one.grants(unit, entry, at);
+                    one.opens(at);
+                    one.cause = Cause::Adopted;
+                });
+                if let Some(e164) = event.e164() {
+                    self.tell_epoch(cmu, e164, *old, *epoch);
+                }
+                self.publish("adopted", id, Some(Cause::Adopted));
+            }
+            Event::Moving { to, epoch, .. } => {
+                let Some(unit) = self.find_unit(to) else { return };
+                self.take_epoch(*epoch);
+                self.change(id, |one| one.moving = Some(Moving { to: unit, epoch: *epoch, since: at }));
+                self.tell_create(id, unit, *epoch);
+                self.publish_move("moving", id, unit, *epoch, None);
+            }
+            Event::Moved { .. } => {
+                let Some(one) = self.conferences.get(id) else { return };
+                let (Some(moving), Some(owner)) = (one.moving, one.owner) else { return };
+                let (e164, epoch, source) = (one.e164.clone(), one.epoch, self.name_of(owner));
+                let mut entry = self.assignment(moving.to, moving.epoch, moving.epoch, at);
+                entry.from = moving.since;
+                self.tell_release(&source, &e164, epoch);
+                self.change(id, |one| {
+                    one.close(at, How::Moved);
+                    one.moving = None;
+                    one.grants(moving.to, entry, at);
+                    one.opens(at);
+                    one.cause = Cause::Manager;
+                });
+                self.publish("moved", id, None);
+            }
+            Event::MoveFailed { cause, release, .. } => self.cancel_move(id, *cause, *release),
+            Event::EpochAgain { old, .. } => {
+                let Some(one) = self.conferences.get(id) else { return };
+                if let Some(owner) = one.owner {
+                    let (e164, epoch, cmu) = (one.e164.clone(), one.epoch, self.name_of(owner));
+                    self.tell_epoch(&cmu, &e164, *old, epoch);
+                }
+            }
+            Event::Disowned { e164, cmu, epoch } => self.tell_release(cmu, e164, *epoch),
+            Event::AskedAgain { .. } => {
+                self.change(id, |one| one.since = at);
+                let owner = self.conferences.get(id).and_then(|one| one.owner);
+                if let Some(owner) = owner {
+                    let cmu = self.name_of(owner);
+                    self.ask_once(&cmu);
+                }
+            }
+            Event::Extended { end, .. } => {
+                self.change(id, |one| one.end = Some(*end));
+                self.publish("extended", id, None);
+            }
+            Event::Removed { .. } => self.remove(id),
+            _ => {}
+        }
+    }
+
+    /// Changes a conference with all indexes in step.
+    pub(super) fn change(&mut self, id: u32, change: impl FnOnce(&mut Conference)) {
+        self.link(id, false);
+        if let Some(one) = self.conferences.get_mut(id) {
+            change(one);
+        }
+        self.link(id, true);
+    }
+
+    fn take_epoch(&mut self, epoch: u64) {
+        self.last_epoch = self.last_epoch.max(epoch);
+    }
+
+    /// RELEASE to whoever has a conference: its owner, and the unit that it moves to.
+    pub(super) fn release_if(&mut self, release: bool, id: u32) {
+        let Some(one) = self.conferences.get(id).filter(|_| release) else { return };
+        let (e164, owner, epoch, moving) = (one.e164.clone(), one.owner, one.epoch, one.moving);
+        if let Some(owner) = owner {
+            let cmu = self.name_of(owner);
+            self.tell_release(&cmu, &e164, epoch);
+        }
+        if let Some(moving) = moving {
+            let cmu = self.name_of(moving.to);
+            self.tell_release(&cmu, &e164, moving.epoch);
+        }
+    }
+
+    /// Asks a unit for its list, unless it is about to be asked anyway.
+    fn ask_once(&mut self, cmu: &Name) {
+        let stream = super::mail::command_stream(cmu);
+        let asks = |message: &crate::shared::outbox::Message| {
+            message.fields.iter().any(|(name, value)| name == b"what" && value == b"LIST")
+        };
+        let asked = self.outbox.last_of(&stream).is_some_and(asks);
+        if !asked {
+            self.tell_report(cmu, false);
+        }
+    }
+
+    pub(super) fn end(&mut self, at: Millis, id: u32, cause: Cause) {
+        self.change(id, |one| one.ends(at, cause));
+        self.publish("ended", id, Some(cause));
+    }
+
+    pub(super) fn cancel_move(&mut self, id: u32, cause: Cause, release: bool) {
+        let Some(one) = self.conferences.get(id) else { return };
+        let (Some(moving), e164) = (one.moving, one.e164.clone()) else { return };
+        if release {
+            let cmu = self.name_of(moving.to);
+            self.tell_release(&cmu, &e164, moving.epoch);
+        }
+        self.change(id, |one| one.moving = None);
+        self.publish_move("move-failed", id, moving.to, moving.epoch, Some(cause));
+    }
+
+    fn create(&mut self, at: Millis, created: &Created) {
+        if let Some(tombstone) = self.find(&created.e164) {
+            self.remove(tombstone);
+        }
+        let Some(unit) = self.find_unit(&created.cmu) else { return };
+        let epoch = created.epoch;
+        self.take_epoch(epoch);
+        let id = self.enter(Conference {
+            e164: created.e164.clone(),
+            state: State::Creating,
+            owner: Some(unit),
+            epoch,
+            origin_epoch: epoch,
+            copy_epoch: epoch,
+            created: at,
+            opened: None,
+            end: created.end,
+            since: at,
+            ended: None,
+            pending_since: None,
+            attempts: 0,
+            next_retry: None,
+            tried: Vec::new(),
+            moving: None,
+            ending: None,
+            recovering: false,
+            recoverable: created.recoverable,
+            priority: created.priority,
+            size: created.size,
+            licences: created.licences,
+            zone: created.zone.as_ref().map(|zone| self.zone_name(zone)),
+            request: created.request.clone(),
+            cause: Cause::Manager,
+            history: vec![self.assignment(unit, epoch, epoch, at)],
+            details: Vec::new(),
+        });
+        self.tell_create(id, unit, epoch);
+        self.publish("created", id, None);
+    }
+
+    fn configure(&mut self, settings: super::state::Settings) {
+        self.settings = settings;
+        // Deadlines follow from settings.
+        for (id, one) in self.conferences.iter() {
+            match one.next_due(&self.settings) {
+                Some(due) => self.conference_due.set(id, due),
+                None => self.conference_due.remove(id),
+            }
+        }
+        for (number, unit) in self.units.iter() {
+            Self::watch_unit(&mut self.unit_due, &self.settings, &self.lost, number, unit);
+        }
+    }
+
+    /// The hot path: no index knows of details.
+    fn set_details(&mut self, e164: &[u8], seq: u64, bytes: &[u8]) {
+        let Some(one) = self.find(e164).and_then(|id| self.conferences.get_mut(id)) else { return };
+        for (field, value) in fields(bytes) {
+            match one.place_of(field) {
+                Ok(at) => {
+                    if let Some(detail) = one.details.get_mut(at) {
+                        detail.seq = seq;
+                        detail.value.clear();
+                        detail.value.extend_from_slice(value);
+                    }
+                }
+                Err(at) => {
+                    let detail = Detail { field: Bytes::from_slice(field), seq, value: value.to_vec() };
+                    one.details.insert(at, detail);
+                }
+            }
+        }
+    }
+}
+
+impl Conference {
+    /// It has an owner by a new assignment, which is to create it.
+    pub(super) fn grants(&mut self, unit: u32, entry: Assignment, since: Millis) {
+        self.state = State::Creating;
+        self.owner = Some(unit);
+        self.since = since;
+        self.next_retry = None;
+        self.recovering = true;
+        self.cause = Cause::Recovery;
+        // What the last unit said is over; the new one says everything anew.
+        self.details = Vec::new();
+        self.assign(entry);
+    }
+
+    /// Its owner has it.
+    fn opens(&mut self, at: Millis) {
+        self.state = State::Open;
+        self.since = at;
+        self.opened.get_or_insert(at);
+        if let Some(entry) = self.history.last_mut() {
+            entry.opened.get_or_insert(at);
+        }
+        (self.recovering, self.attempts, self.pending_since) = (false, 0, None);
+        self.tried = Vec::new();
+    }
+
+    pub(super) fn waits_for_recovery(&mut self, at: Millis, next_retry: Millis, cause: Cause) {
+        self.state = State::Pending;
+        self.owner = None;
+        self.since = at;
+        self.recovering = true;
+        self.pending_since.get_or_insert(at);
+        self.next_retry = Some(next_retry);
+        self.cause = cause;
+    }
+
+    fn ends(&mut self, at: Millis, cause: Cause) {
+        // One that is never recovered ends at its last moment of service.
+        let served = match self.state {
+            State::Pending => self.last_lost().and_then(|entry| entry.ended).map(|(to, _)| to),
+            _ => None,
+        };
+        self.close(at, if self.opened.is_none() && self.ending.is_none() { How::Failed } else { How::Ended });
+        self.ended = Some(served.unwrap_or(at));
+        self.state = State::Ended;
+        self.since = at;
+        (self.owner, self.moving, self.ending, self.next_retry) = (None, None, None, None);
+        (self.recovering, self.tried) = (false, Vec::new());
+        self.cause = cause;
+    }
+}

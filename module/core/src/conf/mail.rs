@@ -1,0 +1,125 @@
+//! What is told to others: commands to units (`cmd:<cmu>`) and transitions to whoever watches (`evt`). Every
+//! message carries `e164`, `cmu` and `epoch`; one that has none of its own carries an empty one, or 0.
+
+use super::conference::{Cause, Epoch};
+use super::state::Realm;
+use crate::shared::outbox::Message;
+
+/// The stream of transitions.
+pub const EVENTS: &[u8] = b"evt";
+/// The stream from units to data proxies, which units write.
+pub const INFO: &[u8] = b"info";
+
+/// The stream of a unit's commands.
+pub fn command_stream(cmu: &[u8]) -> Vec<u8> {
+    [b"cmd:", cmu].concat()
+}
+
+/// Whether a stream is the realm's own.
+pub(super) fn is_stream(stream: &[u8]) -> bool {
+    let unit = stream.strip_prefix(b"cmd:");
+    stream == EVENTS
+        || stream == INFO
+        || unit.is_some_and(|cmu| (1..=crate::shared::MAX_IDENTIFIER).contains(&cmu.len()))
+}
+
+fn message(stream: &[u8], event: &str, e164: &[u8], cmu: &[u8], epoch: Epoch) -> Message {
+    let message = Message::to(stream).with("event", event.as_bytes()).with("e164", e164);
+    message.with("cmu", cmu).with("epoch", epoch.to_string().as_bytes())
+}
+
+impl Realm {
+    fn command(&mut self, cmu: &[u8], event: &str, e164: &[u8], epoch: Epoch, more: &[(&str, &[u8])]) {
+        let mut message = message(&command_stream(cmu), event, e164, cmu, epoch);
+        for (name, value) in more {
+            message = message.with(name, value);
+        }
+        self.outbox.push_or_resync(message);
+    }
+
+    /// CREATE to the unit of a conference's latest assignment, or to the one that it moves to.
+    pub(super) fn tell_create(&mut self, id: u32, unit: u32, epoch: Epoch) {
+        let Some(one) = self.conferences.get(id) else { return };
+        let (e164, cmu) = (one.e164.clone(), self.name_of(unit));
+        let end = one.end.map_or_else(String::new, |end| end.to_string());
+        let (size, priority) = (one.size.to_string(), one.priority.to_string());
+        let request = one.request.clone().unwrap_or_default();
+        let flag = |set: bool| if set { &b"1"[..] } else { b"0" };
+        let more: [(&str, &[u8]); 6] = [
+            ("end", end.as_bytes()),
+            ("size", size.as_bytes()),
+            ("priority", priority.as_bytes()),
+            ("request", &request),
+            ("recovering", flag(one.recovering)),
+            ("moving", flag(one.moving.is_some())),
+        ];
+        self.command(&cmu, "CREATE", &e164, epoch, &more);
+    }
+
+    /// RELEASE: the unit ends its copy of that epoch.
+    pub(super) fn tell_release(&mut self, cmu: &[u8], e164: &[u8], epoch: Epoch) {
+        self.command(cmu, "RELEASE", e164, epoch, &[]);
+    }
+
+    /// EPOCH: the unit's copy has another epoch from now on.
+    pub(super) fn tell_epoch(&mut self, cmu: &[u8], e164: &[u8], old: Epoch, epoch: Epoch) {
+        self.command(cmu, "EPOCH", e164, epoch, &[("old", old.to_string().as_bytes())]);
+    }
+
+    /// REPORT: the unit sends its list, or all details anew.
+    pub(super) fn tell_report(&mut self, cmu: &[u8], details: bool) {
+        let what: &[u8] = if details { b"DETAILS" } else { b"LIST" };
+        self.command(cmu, "REPORT", b"", 0, &[("what", what)]);
+    }
+
+    /// A unit's stream is to be deleted, with what it has still to be told.
+    pub(super) fn end_stream(&mut self, cmu: &[u8]) {
+        let stream = command_stream(cmu);
+        self.outbox.forget(&stream);
+        self.outbox.push_or_resync(Message::to(&stream));
+    }
+
+    /// A transition of a conference, as it stands after it.
+    pub(super) fn publish(&mut self, event: &str, id: u32, cause: Option<Cause>) {
+        let Some(one) = self.conferences.get(id) else { return };
+        let cmu = one.last_unit().map_or(&b""[..], |cmu| cmu);
+        let entry =
+            message(EVENTS, event, &one.e164, cmu, one.epoch).with("state", one.state.word().as_bytes());
+        let entry = entry.with_some("cause", cause.map(|cause| cause.word().as_bytes()));
+        self.outbox.push_or_resync(entry);
+    }
+
+    /// A transition of a move, which has a unit and an epoch of its own.
+    pub(super) fn publish_move(
+        &mut self,
+        event: &str,
+        id: u32,
+        unit: u32,
+        epoch: Epoch,
+        cause: Option<Cause>,
+    ) {
+        let Some(one) = self.conferences.get(id) else { return };
+        let cmu = self.name_of(unit);
+        let entry = message(EVENTS, event, &one.e164, &cmu, epoch).with("state", one.state.word().as_bytes());
+        let entry = entry.with_some("cause", cause.map(|cause| cause.word().as_bytes()));
+        self.outbox.push_or_resync(entry);
+    }
+
+    /// Why a unit cannot create a conference.
+    pub(super) fn publish_refusal(&mut self, e164: &[u8], cmu: &[u8], epoch: Epoch, reason: &[u8]) {
+        let entry = message(EVENTS, "refused", e164, cmu, epoch).with("reason", reason);
+        self.outbox.push_or_resync(entry);
+    }
+
+    /// RESYNC: readers of a stream have missed something, and must ask or read the state anew.
+    pub(super) fn tell_resync(&mut self, stream: &[u8]) {
+        let cmu = stream.strip_prefix(b"cmd:").unwrap_or_default();
+        self.outbox.push_or_resync(message(stream, "RESYNC", b"", cmu, 0));
+    }
+
+    /// A transition of a unit, or of the realm.
+    pub(super) fn publish_unit(&mut self, event: &str, cmu: &[u8], state: &str) {
+        let entry = message(EVENTS, event, b"", cmu, 0).with("state", state.as_bytes());
+        self.outbox.push_or_resync(entry);
+    }
+}

@@ -1,0 +1,83 @@
+//! What can be seen of a realm: listings, totals, details.
+
+use super::conference::{Conference, Epoch, State};
+use super::state::Realm;
+use super::unit::Standing;
+
+/// Totals of a realm, as `CONF.STAT` shows them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "as in the record")]
+pub struct Totals {
+    /// Conferences by state, in the order of `State::ALL`.
+    pub states: [usize; 5],
+    /// Units by standing, in the order of `Standing::ALL`.
+    pub units: [usize; 4],
+    pub draining: usize,
+    /// Capacity of the units that are not down, and what of it is used.
+    pub capacity: u64,
+    pub used: u64,
+}
+
+impl Realm {
+    /// Totals. O(units).
+    pub fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        for (total, state) in totals.states.iter_mut().zip(State::ALL) {
+            *total = self.count(state);
+        }
+        for unit in self.units() {
+            if let Some(count) = totals.units.get_mut(unit.standing as usize) {
+                *count += 1;
+            }
+            totals.draining += usize::from(unit.draining);
+            if unit.standing != Standing::Down {
+                totals.capacity += u64::from(unit.capacity);
+                totals.used += unit.used;
+            }
+        }
+        totals
+    }
+
+    /// At most `count` conferences behind a cursor, of one state or all that are not over, of one unit or all; and
+    /// the cursor behind them, 0 at the end. Whatever is there all the time is listed once. With a unit the cursor
+    /// is an epoch of assignment, else one of creation. O(states log conferences + looked at).
+    pub fn list(
+        &self,
+        state: Option<State>,
+        unit: Option<u32>,
+        cursor: Epoch,
+        count: usize,
+    ) -> (Vec<&Conference>, Epoch) {
+        let begin = cursor.saturating_add(1);
+        let mut found: Vec<(Epoch, &Conference)> = Vec::new();
+        let more = count.saturating_add(1);
+        if let Some(unit) = unit {
+            let Some(unit) = self.unit(unit) else { return (Vec::new(), 0) };
+            let own =
+                unit.owned.range((begin, 0)..).filter_map(|&(epoch, id)| Some((epoch, self.conference(id)?)));
+            found.extend(own.filter(|(_, one)| state.is_none_or(|state| one.state == state)).take(more));
+        } else {
+            let states = State::ALL.into_iter().filter(|&one| match state {
+                None => one != State::Ended,
+                Some(state) => one == state,
+            });
+            for state in states {
+                let Some(index) = self.by_state.get(state as usize) else { continue };
+                let all =
+                    index.range(begin..).filter_map(|(&epoch, &id)| Some((epoch, self.conference(id)?)));
+                found.extend(all.take(more));
+            }
+            found.sort_unstable_by_key(|&(epoch, _)| epoch);
+        }
+        let next = if found.len() > count { found.get(count.saturating_sub(1)) } else { None };
+        let next = next.map_or(0, |&(epoch, _)| epoch);
+        found.truncate(count);
+        (found.into_iter().map(|(_, one)| one).collect(), next)
+    }
+
+    /// The value of a conference's detail.
+    pub fn detail<'a>(&self, one: &'a Conference, field: &[u8]) -> Option<&'a [u8]> {
+        let at = one.place_of(field).ok()?;
+        one.details.get(at).map(|detail| &detail.value[..])
+    }
+}

@@ -1,0 +1,368 @@
+//! A realm as bytes: for RDB files, `DUMP`, AOF rewrites and digests.
+//!
+//! The encoding is canonical: equal realms have equal bytes, whatever way each came to be. Reading believes nothing:
+//! every number, name and cross-reference is checked before it is used, and whatever follows from other fields
+//! (indexes, room and licences in use) is not in the bytes but built anew.
+
+use super::conference::{
+    Assignment, Cause, Conference, Detail, Epoch, How, MAX_DETAILS, MAX_HISTORY, MAX_VALUE, Moving, State,
+};
+use super::decide::{MAX_ROOM, MAX_TIME};
+use super::encoding::{
+    flag, name, numbered, optional_name, optional_number, optional_signed, optional_time, priority,
+};
+use super::state::{LAST_EPOCH, Realm, Settings};
+use super::unit::{Host, MAX_REPLACED, Name, Standing, Unit, host_of};
+use crate::shared::codec::{Damaged, Reader, Writer};
+use crate::shared::outbox::{LONG_CAPACITY, Outbox};
+use crate::shared::token::MAX_TTL;
+use crate::shared::{Bytes, Millis};
+use std::collections::{BTreeSet, VecDeque};
+
+/// Version of the encoding; a payload of another one is refused.
+pub const VERSION: u64 = 1;
+
+/// The most units that failed a conference.
+const MAX_TRIED: u64 = 100_000;
+
+fn ensure(holds: bool, otherwise: &'static str) -> Result<(), Damaged> {
+    if holds { Ok(()) } else { Err(Damaged(otherwise)) }
+}
+
+impl Realm {
+    /// The realm as bytes. O(all log conferences).
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Writer::default();
+        out.unsigned(VERSION);
+        out.signed(self.applied);
+        self.settings.encode(&mut out);
+        out.unsigned(self.term);
+        out.optional(self.leader.as_deref());
+        out.unsigned(self.last_epoch);
+        out.unsigned(self.units.len() as u64);
+        for unit in self.units() {
+            unit.encode(&mut out);
+        }
+        let replaced = || self.hosts.iter().filter(|(_, host)| !host.replaced.is_empty());
+        out.unsigned(replaced().count() as u64);
+        for (host, Host { replaced, .. }) in replaced() {
+            out.string(host);
+            out.unsigned(replaced.len() as u64);
+            replaced.iter().for_each(|cmu| out.string(cmu));
+        }
+        let mut all: Vec<&Conference> = self.conferences.iter().map(|(_, one)| one).collect();
+        all.sort_unstable_by(|one, other| one.e164.cmp(&other.e164));
+        out.unsigned(all.len() as u64);
+        for one in all {
+            self.encode_conference(one, &mut out);
+        }
+        self.outbox.encode(&mut out);
+        out.bytes
+    }
+
+    fn encode_conference(&self, one: &Conference, out: &mut Writer) {
+        out.string(&one.e164);
+        out.unsigned(one.state as u64);
+        out.unsigned(one.origin_epoch);
+        out.signed(one.created);
+        optional_number(one.opened, out);
+        optional_number(one.end, out);
+        out.signed(one.since);
+        optional_number(one.ended, out);
+        optional_number(one.pending_since, out);
+        out.unsigned(one.attempts.into());
+        optional_number(one.next_retry, out);
+        out.unsigned(one.tried.len() as u64);
+        one.tried.iter().for_each(|cmu| out.string(cmu));
+        match one.moving {
+            None => out.unsigned(0),
+            Some(moving) => {
+                out.unsigned(1);
+                out.string(&self.name_of(moving.to));
+                out.unsigned(moving.epoch);
+                out.signed(moving.since);
+            }
+        }
+        optional_number(one.ending, out);
+        out.unsigned(u64::from(one.recovering) | u64::from(one.recoverable) << 1);
+        out.signed(one.priority.into());
+        out.unsigned(one.size.into());
+        out.unsigned(one.licences.into());
+        out.optional(one.zone.as_deref());
+        out.optional(one.request.as_deref());
+        out.unsigned(one.cause as u64);
+        out.unsigned(one.history.len() as u64);
+        for entry in &one.history {
+            out.unsigned(entry.epoch);
+            out.unsigned(entry.copy_epoch);
+            out.string(&entry.cmu);
+            out.signed(entry.from);
+            optional_number(entry.opened, out);
+            match entry.ended {
+                None => out.unsigned(0),
+                Some((to, how)) => {
+                    out.unsigned(1 + how as u64);
+                    out.signed(to);
+                }
+            }
+        }
+        out.unsigned(one.details.len() as u64);
+        for detail in &one.details {
+            out.string(&detail.field);
+            out.unsigned(detail.seq);
+            out.string(&detail.value);
+        }
+    }
+
+    /// The realm of these bytes.
+    ///
+    /// # Errors
+    /// Bytes that `encode` never writes.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
+        let mut reader = Reader::new(bytes);
+        ensure(reader.unsigned()? == VERSION, "the version of the encoding is unknown")?;
+        let applied = reader.reached()?;
+        let mut realm = Self::open(Settings::decode(&mut reader)?, applied);
+        realm.term = reader.count()?;
+        realm.leader = reader.optional_identifier()?;
+        realm.last_epoch = reader.count()?;
+        ensure(realm.last_epoch <= LAST_EPOCH, "an epoch is out of range")?;
+        let mut last: Option<Name> = None;
+        for _ in 0..reader.unsigned()? {
+            let unit = Unit::decode(&mut reader)?;
+            ensure(last.is_none_or(|last| last < unit.cmu), "the units are not in order")?;
+            ensure(!realm.hosts.contains_key(host_of(&unit.cmu)), "a host runs two units")?;
+            last = Some(unit.cmu.clone());
+            realm.enter_unit(unit);
+        }
+        realm.decode_replaced(&mut reader)?;
+        let mut last = Bytes::new();
+        for _ in 0..reader.unsigned()? {
+            let one = realm.decode_conference(&mut reader)?;
+            ensure(one.e164 > last, "the conferences are not in order")?;
+            last.clone_from(&one.e164);
+            let twice = realm.by_state.iter().any(|index| index.contains_key(&one.origin_epoch));
+            ensure(!twice, "an epoch was given out twice")?;
+            realm.enter(one);
+        }
+        realm.outbox = Outbox::decode_lanes(&mut reader, LONG_CAPACITY, super::mail::is_stream)?;
+        reader.finish()?;
+        Ok(realm)
+    }
+
+    fn decode_replaced(&mut self, reader: &mut Reader<'_>) -> Result<(), Damaged> {
+        let mut last: Vec<u8> = Vec::new();
+        for _ in 0..reader.unsigned()? {
+            let host = reader.string()?;
+            ensure(last.is_empty() || *host > last[..], "the hosts are not in order")?;
+            last = host.to_vec();
+            let count = reader.unsigned()?;
+            ensure((1..=MAX_REPLACED as u64).contains(&count), "a host has too many identities, or none")?;
+            let mut replaced = VecDeque::new();
+            for _ in 0..count {
+                let cmu = name(reader)?;
+                ensure(host_of(&cmu) == host, "an identity is of another host")?;
+                let twice = replaced.contains(&cmu) || self.find_unit(&cmu).is_some();
+                ensure(!twice, "an identity is replaced and is not")?;
+                replaced.push_back(cmu);
+            }
+            let known = self.hosts.get_mut(host).ok_or(Damaged("a host runs no unit"))?;
+            known.replaced = replaced;
+        }
+        Ok(())
+    }
+
+    fn decode_conference(&self, reader: &mut Reader<'_>) -> Result<Conference, Damaged> {
+        let e164 = reader.identifier()?;
+        let state = numbered(&State::ALL, reader)?;
+        let origin_epoch = reader.count()?;
+        let created = reader.time()?;
+        let opened = optional_time(reader)?;
+        let end = optional_time(reader)?;
+        ensure(end.is_none_or(|end| end <= MAX_TIME), "an end time is out of range")?;
+        let since = reader.time()?;
+        let ended = optional_time(reader)?;
+        let pending_since = optional_time(reader)?;
+        let attempts = reader.number()?;
+        let next_retry = optional_time(reader)?;
+        let tried_count = reader.unsigned()?;
+        ensure(tried_count <= MAX_TRIED, "too many units were tried")?;
+        let mut tried = Vec::new();
+        for _ in 0..tried_count {
+            tried.push(self.shared_name(reader)?);
+        }
+        let moving = if flag(reader)? {
+            let cmu = name(reader)?;
+            let to = self.find_unit(&cmu).ok_or(Damaged("a conference moves to no unit"))?;
+            Some(Moving { to, epoch: reader.count()?, since: reader.time()? })
+        } else {
+            None
+        };
+        let ending = optional_time(reader)?;
+        let flags = reader.unsigned()?;
+        ensure(flags < 4, "a flag is unknown")?;
+        let priority = priority(reader)?;
+        let (size, licences) = (reader.number()?, reader.number()?);
+        ensure((1..=MAX_ROOM).contains(&size.into()), "a size is out of range")?;
+        ensure(i64::from(licences) <= MAX_ROOM, "a number of licences is out of range")?;
+        let zone = optional_name(reader)?.map(|zone| self.zone_name(&zone));
+        let request = reader.optional_identifier()?;
+        let cause = numbered(&Cause::ALL, reader)?;
+        let history = self.decode_history(reader, origin_epoch)?;
+        let details = decode_details(reader)?;
+        let Some(entry) = history.last() else { return Err(Damaged("a conference has no assignment")) };
+        let (epoch, copy_epoch) = (entry.epoch, entry.copy_epoch);
+        let owner = match entry.ended {
+            None => Some(self.find_unit(&entry.cmu).ok_or(Damaged("a conference is on no unit"))?),
+            Some(_) => None,
+        };
+        let one = Conference {
+            e164,
+            state,
+            owner,
+            epoch,
+            origin_epoch,
+            copy_epoch,
+            created,
+            opened,
+            end,
+            since,
+            ended,
+            pending_since,
+            attempts,
+            next_retry,
+            tried,
+            moving,
+            ending,
+            recovering: flags & 1 != 0,
+            recoverable: flags & 2 != 0,
+            priority,
+            size,
+            licences,
+            zone,
+            request,
+            cause,
+            history,
+            details,
+        };
+        self.check(&one)?;
+        Ok(one)
+    }
+
+    /// Whether a conference's fields agree with each other and with the units.
+    fn check(&self, one: &Conference) -> Result<(), Damaged> {
+        let owned = matches!(one.state, State::Waiting | State::Creating | State::Open);
+        ensure(owned == one.owner.is_some(), "a conference's state and owner disagree")?;
+        let alive = |unit: u32| self.unit(unit).is_some_and(|unit| unit.standing != Standing::Down);
+        ensure(one.owner.is_none_or(alive), "a conference is on a unit that is down")?;
+        let pending = one.state == State::Pending;
+        ensure(pending == one.next_retry.is_some(), "a conference waits for nothing")?;
+        ensure(!pending || one.pending_since.is_some(), "a conference waits since never")?;
+        ensure(
+            !pending || one.recoverable && one.ending.is_none(),
+            "a conference waits that cannot be recovered",
+        )?;
+        ensure((one.state == State::Ended) == one.ended.is_some(), "a conference is over, or is not")?;
+        ensure(one.ending.is_none() || owned, "an ending conference has no owner")?;
+        ensure(one.tried.is_empty() || one.is_live(), "an ended conference is recovered")?;
+        if let Some(moving) = one.moving {
+            let may = matches!(one.state, State::Waiting | State::Open) && one.ending.is_none();
+            ensure(
+                may && one.owner != Some(moving.to) && alive(moving.to),
+                "a conference moves that cannot",
+            )?;
+            ensure(one.epoch < moving.epoch && moving.epoch <= self.last_epoch, "an epoch is yet to come")?;
+        }
+        Ok(())
+    }
+
+    fn decode_history(&self, reader: &mut Reader<'_>, origin: Epoch) -> Result<Vec<Assignment>, Damaged> {
+        let count = reader.unsigned()?;
+        ensure(count <= MAX_HISTORY as u64, "a history is too long")?;
+        let mut history: Vec<Assignment> = Vec::new();
+        for place in 0..count {
+            let (epoch, copy_epoch) = (reader.count()?, reader.count()?);
+            let cmu = self.shared_name(reader)?;
+            let rises = history.last().map_or(origin <= epoch, |last| last.epoch < epoch);
+            ensure(rises && epoch <= self.last_epoch, "the epochs of a history do not rise")?;
+            ensure(
+                (origin..=epoch).contains(&copy_epoch),
+                "a copy is older than its conference, or yet to come",
+            )?;
+            let (from, opened) = (reader.time()?, optional_time(reader)?);
+            let ended = match reader.unsigned()? {
+                0 => None,
+                how => {
+                    let how = usize::try_from(how - 1).ok().and_then(|how| How::ALL.get(how)).copied();
+                    Some((reader.time()?, how.ok_or(Damaged("an assignment ended in no known way"))?))
+                }
+            };
+            ensure(ended.is_some() || place + 1 == count, "an assignment goes on beside a later one")?;
+            history.push(Assignment { epoch, copy_epoch, cmu, from, opened, ended });
+        }
+        Ok(history)
+    }
+
+    /// A unit's name, shared with its record if it has one.
+    fn shared_name(&self, reader: &mut Reader<'_>) -> Result<Name, Damaged> {
+        let name = name(reader)?;
+        Ok(self.find_unit(&name).map_or(name, |unit| self.name_of(unit)))
+    }
+}
+
+fn decode_details(reader: &mut Reader<'_>) -> Result<Vec<Detail>, Damaged> {
+    let count = reader.unsigned()?;
+    ensure(count <= MAX_DETAILS as u64, "a conference has too many details")?;
+    let mut details: Vec<Detail> = Vec::new();
+    for _ in 0..count {
+        let field = reader.identifier()?;
+        ensure(details.last().is_none_or(|last| last.field < field), "the details are not in order")?;
+        let (seq, value) = (reader.count()?, reader.string()?.to_vec());
+        ensure(value.len() <= MAX_VALUE, "a detail is too long")?;
+        details.push(Detail { field, seq, value });
+    }
+    Ok(details)
+}
+
+impl Unit {
+    fn encode(&self, out: &mut Writer) {
+        out.string(&self.cmu);
+        out.optional(self.zone.as_deref());
+        out.unsigned(self.capacity.into());
+        out.unsigned(self.standing as u64);
+        out.unsigned(u64::from(self.draining) | u64::from(self.reported) << 1);
+        out.signed(self.lease);
+        out.signed(self.renewed);
+        out.signed(self.joined);
+        out.signed(self.down_since);
+        optional_number(self.load, out);
+        out.unsigned(self.highest);
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
+        let (cmu, zone, capacity) = (name(reader)?, optional_name(reader)?, reader.number()?);
+        ensure(i64::from(capacity) <= MAX_ROOM, "a unit has too much room")?;
+        let standing = numbered(&Standing::ALL, reader)?;
+        let flags = reader.unsigned()?;
+        ensure(flags < 4, "a flag is unknown")?;
+        let lease: Millis = reader.time()?;
+        ensure((1..=MAX_TTL).contains(&lease), "a lease is out of range")?;
+        Ok(Self {
+            cmu,
+            zone,
+            capacity,
+            used: 0,
+            standing,
+            draining: flags & 1 != 0,
+            reported: flags & 2 != 0,
+            lease,
+            renewed: reader.time()?,
+            joined: reader.time()?,
+            down_since: reader.time()?,
+            load: optional_signed(reader)?,
+            highest: reader.count()?,
+            owned: BTreeSet::new(),
+            targets: BTreeSet::new(),
+        })
+    }
+}

@@ -1,0 +1,181 @@
+//! What a unit goes through, and its conferences with it: it joins, takes another's place, is heard again, goes down,
+//! or is met by a new scheduler. One event may cover thousands of conferences: they are taken by epoch, and units by
+//! name, so that every server tells the same messages in the same order.
+
+use super::conference::{Cause, How, State};
+use super::rows::{Cell, Row, cell};
+use super::state::Realm;
+use super::unit::{MAX_REPLACED, Name, Standing, Unit, host_of};
+use crate::shared::Millis;
+use std::collections::BTreeSet;
+
+impl Realm {
+    /// A unit's lease begins anew; it is up unless it is down.
+    pub(super) fn renew(&mut self, number: u32, at: Millis) {
+        let Some(unit) = self.units.get_mut(number) else { return };
+        unit.renewed = at;
+        let back = matches!(unit.standing, Standing::Suspect | Standing::Unreachable);
+        if back {
+            unit.standing = Standing::Up;
+            let (cmu, word) = (unit.cmu.clone(), unit.word());
+            self.relink_unit(number);
+            self.publish_unit("up", &cmu, word);
+        } else {
+            Self::watch_unit(&mut self.unit_due, &self.settings, &self.lost, number, unit);
+        }
+    }
+
+    pub(super) fn join(&mut self, at: Millis, cmu: &Name, capacity: u32, zone: Option<Name>, lease: Millis) {
+        let zone = zone.map(|zone| self.zone_name(&zone));
+        if let Some(number) = self.find_unit(cmu) {
+            self.board.remove(number);
+            let Some(unit) = self.units.get_mut(number) else { return };
+            (unit.capacity, unit.zone, unit.lease, unit.renewed) = (capacity, zone, lease, at);
+            let was = unit.standing;
+            if was == Standing::Down {
+                // Nothing is placed on it before it has said what it has.
+                (unit.reported, unit.joined, unit.highest) = (false, at, 0);
+            }
+            unit.standing = Standing::Up;
+            let word = unit.word();
+            self.relink_unit(number);
+            if was != Standing::Up {
+                self.publish_unit(if was == Standing::Down { "joined" } else { "up" }, cmu, word);
+            }
+            return;
+        }
+        let before = self.hosts.get(host_of(cmu)).map(|host| host.current);
+        if let Some(before) = before {
+            self.replace(at, before);
+        }
+        self.enter_unit(Unit {
+            cmu: cmu.clone(),
+            zone,
+            capacity,
+            used: 0,
+            standing: Standing::Up,
+            draining: false,
+            reported: true,
+            lease,
+            renewed: at,
+            joined: at,
+            down_since: 0,
+            load: None,
+            highest: 0,
+            owned: BTreeSet::new(),
+            targets: BTreeSet::new(),
+        });
+        self.publish_unit("joined", cmu, "up");
+    }
+
+    /// Another incarnation takes a unit's place.
+    fn replace(&mut self, at: Millis, number: u32) {
+        let cmu = self.name_of(number);
+        self.lose_unit(at, &cmu, Row::Lost, Cause::Replaced);
+        self.board.remove(number);
+        self.unit_due.remove(number);
+        self.units.remove(number);
+        self.unit_names.remove(&cmu);
+        if let Some(host) = self.hosts.get_mut(host_of(&cmu)) {
+            if host.replaced.len() >= MAX_REPLACED {
+                host.replaced.pop_front();
+            }
+            host.replaced.push_back(cmu.clone());
+        }
+        self.end_stream(&cmu);
+        self.publish_unit("replaced", &cmu, "replaced");
+    }
+
+    /// A unit is gone: what it had is pending, or what the table says; what moved to it stays where it is.
+    pub(super) fn lose_unit(&mut self, at: Millis, cmu: &Name, row: Row, cause: Cause) {
+        let Some(number) = self.find_unit(cmu) else { return };
+        // First of all off the board, which then need not follow every conference.
+        self.board.remove(number);
+        let Some(unit) = self.units.get_mut(number) else { return };
+        let first = unit.standing != Standing::Down;
+        unit.standing = Standing::Down;
+        if first {
+            unit.down_since = at;
+        }
+        let (owned, targets) = (unit.owned.clone(), unit.targets.clone());
+        if first && cause != Cause::Replaced {
+            self.publish_unit("down", cmu, "down");
+        }
+        for (_, id) in targets {
+            self.cancel_move(id, cause, false);
+        }
+        for (_, id) in owned {
+            self.lose(at, id, row, cause);
+        }
+        self.relink_unit(number);
+    }
+
+    pub(super) fn lose(&mut self, at: Millis, id: u32, row: Row, cause: Cause) {
+        let Some(one) = self.conferences.get(id) else { return };
+        let ending = one.ending.is_some();
+        match Self::outcome(one, cell(row, Some(one.state))) {
+            // The unit that it moves to goes on.
+            _ if one.moving.is_some() && !ending => {
+                let Some(moving) = one.moving else { return };
+                let mut entry = self.assignment(moving.to, moving.epoch, moving.epoch, at);
+                entry.from = moving.since;
+                self.change(id, |one| {
+                    one.close(at, How::Lost);
+                    one.moving = None;
+                    one.grants(moving.to, entry, moving.since);
+                    one.cause = cause;
+                });
+                self.publish("lost", id, Some(cause));
+            }
+            Cell::Pending => {
+                self.change(id, |one| {
+                    one.close(at, How::Lost);
+                    one.waits_for_recovery(at, at, cause);
+                });
+                self.publish("lost", id, Some(cause));
+            }
+            Cell::Ended => {
+                // Should it be heard again, it is told.
+                self.release_if(cause != Cause::Replaced, id);
+                self.change(id, |one| one.close(at, How::Lost));
+                let cause =
+                    if ending { self.conferences.get(id).map_or(cause, |one| one.cause) } else { cause };
+                self.end(at, id, cause);
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn restart(&mut self, at: Millis, gone: &[Name]) {
+        for cmu in gone {
+            self.lose_unit(at, cmu, Row::RestartGone, Cause::Restart);
+        }
+        let all: Vec<u32> = self.unit_names.values().copied().collect();
+        for number in all {
+            let Some(unit) = self.units.get(number).filter(|unit| !unit.owned.is_empty()) else { continue };
+            let (cmu, owned) = (unit.cmu.clone(), unit.owned.clone());
+            let mut asked = false;
+            for (_, id) in owned {
+                let Some(one) = self.conferences.get(id) else { continue };
+                match Self::outcome(one, cell(Row::RestartAlive, Some(one.state))) {
+                    Cell::Waiting => {
+                        self.change(id, |one| {
+                            (one.state, one.since, one.cause) = (State::Waiting, at, Cause::Restart);
+                        });
+                        asked = true;
+                        self.publish("waiting", id, Some(Cause::Restart));
+                    }
+                    Cell::Ended => {
+                        let cause = one.cause;
+                        self.release_if(true, id);
+                        self.end(at, id, cause);
+                    }
+                    _ => {}
+                }
+            }
+            if asked {
+                self.tell_report(&cmu, false);
+            }
+        }
+    }
+}

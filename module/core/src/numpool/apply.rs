@@ -1,0 +1,212 @@
+//! What an event does to a pool. Cannot fail: whatever could be refused was refused by `decide`, and what comes
+//! from elsewhere (a master, an AOF file) is held against the pool by `admits` first.
+
+use super::cells::{Cell, Trigger, cell};
+use super::directory::MAX_NUMBERS;
+use super::event::{Cause, Event, Numbers};
+use super::number::Number;
+use super::record::Place;
+use super::state::{How, Pool};
+use crate::shared::Millis;
+use crate::shared::codec::Damaged;
+
+/// From how many numbers on a change may be one of most of a pool.
+const MANY: usize = 1000;
+
+fn ensure(fits: bool, what: &'static str) -> Result<(), Damaged> {
+    if fits { Ok(()) } else { Err(Damaged(what)) }
+}
+
+impl Pool {
+    /// The pool that a `Created` event makes.
+    pub fn open(event: &Event, at: Millis) -> Option<Self> {
+        let Event::Created(settings) = event else { return None };
+        let mut pool = Self::new(*settings, at);
+        if settings.events > 0 {
+            pool.tell(event);
+        }
+        Some(pool)
+    }
+
+    /// Whether an event fits the pool: what `decide` would not have let through is refused. O(numbers named).
+    ///
+    /// # Errors
+    /// What does not fit.
+    pub fn admits(&self, event: &Event) -> Result<(), Damaged> {
+        match event {
+            Event::Created(_) => Err(Damaged("the pool exists")),
+            Event::Configured(_) => Ok(()),
+            Event::Added(numbers) => {
+                distinct(numbers)?;
+                let room = (MAX_NUMBERS - self.len()) as usize;
+                ensure(numbers.len() <= room, "there is no room for so many numbers")?;
+                let fits =
+                    |number: &Number| self.directory.find(*number).is_none_or(|id| self.is_draining(id));
+                ensure(numbers.iter().all(fits), "a number is in the pool")
+            }
+            Event::Deleted(numbers) => {
+                distinct(numbers)?;
+                self.all(numbers, Trigger::Del)
+            }
+            Event::Registered { numbers, .. } => {
+                let known = |number: &Number| self.directory.find(*number).is_some();
+                ensure(numbers.iter().all(known), "there is no such number")
+            }
+            Event::Unregistered(numbers) | Event::Lapsed(numbers) => {
+                distinct(numbers)?;
+                self.all(numbers, Trigger::Unreg)
+            }
+            Event::Left { switch } => ensure(self.switches.find(switch).is_some(), "there is no such switch"),
+            Event::Called(called) => {
+                ensure(self.leases.find(&called.token).is_none(), "the lease exists")?;
+                let id = self.directory.find(called.number).ok_or(Damaged("there is no such number"))?;
+                ensure(self.directory.get(id).is_queued(), "the number is not free")
+            }
+            Event::Draining(numbers) | Event::Ended { numbers, .. } => {
+                distinct(numbers)?;
+                self.all(numbers, Trigger::HangUp)
+            }
+            Event::Renewed { number, .. } => self.all(&[*number], Trigger::HangUp),
+            Event::Cooled(numbers) => {
+                distinct(numbers)?;
+                let rests = |number: &Number| {
+                    self.directory.find(*number).is_some_and(|id| self.cool_until(id).is_some())
+                };
+                ensure(numbers.iter().all(rests), "a number does not rest")
+            }
+            Event::Flushed { count, .. } => {
+                ensure(*count as usize <= self.outbox.len(), "there are not so many messages")
+            }
+        }
+    }
+
+    /// Whether all of the numbers are in a state from which the event leads to another.
+    fn all(&self, numbers: &[Number], trigger: Trigger) -> Result<(), Damaged> {
+        let moves = |number: &Number| matches!(cell(self.state_of(*number), trigger), Cell::To(..));
+        ensure(numbers.iter().all(moves), "the state of a number does not allow the event")
+    }
+
+    /// Applies an event at `at`. O(numbers named), times O(log n) for those with deadlines, and for all once the
+    /// pool was prepared.
+    pub fn apply(&mut self, at: Millis, event: &Event) {
+        self.applied = self.applied.max(at);
+        if self.settings.events > 0 {
+            self.tell(event);
+        }
+        let how = How::at(at);
+        match event {
+            // The state that this event makes is `open`'s.
+            Event::Created(_) => {}
+            Event::Configured(settings) => self.settings = *settings,
+            Event::Added(numbers) => numbers.iter().for_each(|&number| self.add(number, at)),
+            Event::Deleted(numbers) => self.each(numbers, |pool, id| pool.happen(id, Trigger::Del, how)),
+            Event::Draining(numbers) => self.each(numbers, Self::drain),
+            Event::Registered { numbers, until, switch } => self.each(numbers, |pool, id| {
+                pool.happen(id, Trigger::Reg, how);
+                match until {
+                    Some(until) => pool.registrations.set(id, *until),
+                    None => pool.registrations.remove(id),
+                }
+                pool.registered_by(id, switch.as_deref());
+            }),
+            Event::Unregistered(numbers) | Event::Lapsed(numbers) => {
+                self.each(numbers, |pool, id| pool.unregister(id, how));
+            }
+            Event::Left { switch } => {
+                let Some(switch) = self.switches.find(switch) else { return };
+                let registered: Vec<u32> = self.switches.listed(switch).collect();
+                self.mind_orders(registered.len());
+                registered.into_iter().for_each(|id| self.unregister(id, how));
+            }
+            Event::Called(called) => {
+                if let Some(id) = self.directory.find(called.number) {
+                    self.happen(id, Trigger::Call, How { called: Some(called), ..how });
+                }
+            }
+            Event::Ended { numbers, cool_until, cause } => self.each(numbers, |pool, id| {
+                let record = pool.directory.get(id);
+                let last = record.place == Place::LastCall;
+                let trigger = if last { Trigger::Del } else { Trigger::HangUp };
+                let cool_until = cool_until.filter(|_| !last);
+                // A lease that ran out was over at its deadline, whenever that was noticed.
+                let until = pool.leases.until(record.lease()).filter(|_| *cause == Cause::Expired);
+                let at = until.unwrap_or(at);
+                pool.happen(id, trigger, How { at, cool_until, called: None });
+            }),
+            Event::Renewed { number, until } => {
+                if let Some(id) = self.directory.find(*number) {
+                    self.leases.renew(self.directory.get(id).lease(), *until);
+                }
+            }
+            Event::Cooled(numbers) => self.each(numbers, Self::cool),
+            Event::Flushed { count, last_id } => self.outbox.sent(*count as usize, *last_id),
+        }
+    }
+
+    fn each(&mut self, numbers: &Numbers, mut change: impl FnMut(&mut Self, u32)) {
+        self.mind_orders(numbers.len());
+        for &number in numbers {
+            if let Some(id) = self.directory.find(number) {
+                change(self, id);
+            }
+        }
+    }
+
+    /// Drops the orders before so many numbers change that to make them anew is less work than to keep them.
+    fn mind_orders(&mut self, changes: usize) {
+        if changes > MANY && changes > self.queue.len() as usize / 8 {
+            (self.by_digits, self.by_peer) = (None, None);
+        }
+    }
+
+    /// A new number, or one that was to go and now stays.
+    fn add(&mut self, number: Number, at: Millis) {
+        match self.directory.find(number) {
+            None => {
+                self.store(number, at);
+            }
+            Some(id) => {
+                let record = self.directory.at(id);
+                if record.place == Place::LastCall {
+                    record.place = Place::Call;
+                    self.draining -= 1;
+                }
+            }
+        }
+    }
+
+    pub(super) fn drain(&mut self, id: u32) {
+        let record = self.directory.at(id);
+        if record.place == Place::Call {
+            record.place = Place::LastCall;
+            self.draining += 1;
+        }
+    }
+
+    /// Notes who registered a number; mostly it was the same as before.
+    pub(super) fn registered_by(&mut self, id: u32, switch: Option<&[u8]>) {
+        if self.switches.name(self.switches.of(id)) != switch {
+            self.switches.unlist(id);
+            self.switches.assign(id, switch);
+            self.switches.list(id);
+        }
+    }
+
+    /// Owes the event stream its messages about an event that is about to be applied.
+    fn tell(&mut self, event: &Event) {
+        for message in self.messages(event) {
+            self.outbox.push(message);
+        }
+    }
+}
+
+/// Refuses a number named twice.
+fn distinct(numbers: &Numbers) -> Result<(), Damaged> {
+    if numbers.len() == 1 {
+        return Ok(());
+    }
+    let mut sorted = numbers.to_vec();
+    sorted.sort_unstable();
+    sorted.dedup();
+    ensure(sorted.len() == numbers.len(), "a number is named twice")
+}

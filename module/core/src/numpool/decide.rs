@@ -1,0 +1,514 @@
+//! What a request comes to: looks, picks, checks every limit, and changes nothing.
+
+use super::cells::{Cell, State, Trigger, cell};
+use super::directory::MAX_NUMBERS;
+use super::event::{Called, Cause, Event, Events, Numbers};
+use super::number::Number;
+use super::pick::Wish;
+use super::record::Place;
+use super::request::{Call, Changes, Request};
+use super::state::{Pool, Settings};
+use crate::shared::list::NONE;
+use crate::shared::refusal::{Code, Refusal};
+use crate::shared::text::quoted;
+use crate::shared::token::{MAX_TTL, check_identifier, check_ttl};
+use crate::shared::{Bytes, Millis};
+use hashbrown::HashSet;
+use smallvec::smallvec;
+
+/// What happens, and what the caller hears.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// To be applied in this order, all at the time of the decision.
+    pub events: Events,
+    /// True once they are applied.
+    pub reply: Reply,
+}
+
+/// What the caller hears.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// Done.
+    Ok,
+    /// No number is free.
+    None,
+    /// A count, or a time.
+    Integer(i64),
+    /// A number for a call.
+    Lease(LeaseRecord),
+    /// What became of a switch's leases.
+    Reconciled(Reconciled),
+}
+
+/// A lease as its holder sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseRecord {
+    /// Its number.
+    pub number: Number,
+    /// Its name.
+    pub token: Bytes,
+    /// When it ends by itself, if it does.
+    pub until: Option<Millis>,
+}
+
+/// What became of a switch's leases.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reconciled {
+    /// Leases that go on.
+    pub kept: u64,
+    /// Leases that were ended.
+    pub freed: u64,
+    /// Tokens that are no live lease of this switch.
+    pub unknown: Vec<Bytes>,
+}
+
+type Decided = Result<Decision, Refusal>;
+
+fn refuse<T>(code: Code, text: impl Into<String>) -> Result<T, Refusal> {
+    Err(Refusal::new(code, text))
+}
+
+#[allow(clippy::unnecessary_wraps, reason = "the last word of functions that may refuse")]
+fn decided(event: Event, reply: Reply) -> Decided {
+    Ok(Decision { events: smallvec![event], reply })
+}
+
+#[allow(clippy::unnecessary_wraps, reason = "the last word of functions that may refuse")]
+fn unchanged(reply: Reply) -> Decided {
+    Ok(Decision { events: Events::new(), reply })
+}
+
+/// Events of these numbers, and their count.
+#[allow(clippy::unnecessary_wraps, reason = "the last word of functions that may refuse")]
+fn counted(numbers: Numbers, event: impl Fn(Numbers) -> Event) -> Decided {
+    let reply = Reply::Integer(numbers.len() as i64);
+    Ok(Decision { events: each_some(numbers, event), reply })
+}
+
+/// How many numbers an event has at most that owes a message for each of them: the server sends messages between
+/// two events, and keeps only so many at a time.
+const TOLD_AT_ONCE: usize = crate::shared::outbox::CAPACITY / 4;
+
+/// Events of a part of the numbers each.
+fn each_some(numbers: Numbers, event: impl Fn(Numbers) -> Event) -> Events {
+    if numbers.len() <= TOLD_AT_ONCE {
+        return if numbers.is_empty() { Events::new() } else { smallvec![event(numbers)] };
+    }
+    numbers.chunks(TOLD_AT_ONCE).map(|numbers| event(Numbers::from_slice(numbers))).collect()
+}
+
+/// Decides a request at `now`, which is not before the last time applied. What is due by `now` was applied.
+///
+/// # Errors
+/// A refusal; the pool stays as it is.
+pub fn decide(pool: &Pool, now: Millis, request: &Request<'_>) -> Decided {
+    match request {
+        Request::Add(numbers) => decide_add(pool, numbers),
+        Request::Del { numbers, drain } => decide_del(pool, numbers, *drain),
+        Request::Reg { numbers, ttl, switch } => decide_reg(pool, now, numbers, *ttl, *switch),
+        Request::Unreg(numbers) => decide_unreg(pool, numbers),
+        Request::UnregSwitch(switch) => decide_unreg_switch(pool, switch),
+        Request::Call(call) => decide_call(pool, now, call),
+        Request::HangUp { number, lease, cooldown } => decide_hangup(pool, now, *number, *lease, *cooldown),
+        Request::Renew { number, lease, ttl } => decide_renew(pool, now, *number, lease, *ttl),
+        Request::Reconcile { switch, before, leases } => decide_reconcile(pool, now, switch, *before, leases),
+        Request::Configure(changes) => {
+            let settings = configured(pool.settings, changes)?;
+            if settings == pool.settings {
+                return unchanged(Reply::Ok);
+            }
+            decided(Event::Configured(settings), Reply::Ok)
+        }
+    }
+}
+
+/// Settings with changes.
+///
+/// # Errors
+/// `ERR` for a time of more than ten years.
+pub fn configured(settings: Settings, changes: &Changes) -> Result<Settings, Refusal> {
+    let times = [("LEASE", changes.lease), ("COOLDOWN", changes.cooldown), ("REGTTL", changes.regttl)];
+    for (what, time) in times {
+        time.map_or(Ok(()), |time| check_span(what, time))?;
+    }
+    Ok(Settings {
+        lease: changes.lease.unwrap_or(settings.lease),
+        cooldown: changes.cooldown.unwrap_or(settings.cooldown),
+        regttl: changes.regttl.unwrap_or(settings.regttl),
+        pick: changes.pick.unwrap_or(settings.pick),
+        events: changes.events.unwrap_or(settings.events),
+    })
+}
+
+/// A time that may be 0.
+fn check_span(what: &str, time: Millis) -> Result<(), Refusal> {
+    if (0..=MAX_TTL).contains(&time) {
+        return Ok(());
+    }
+    refuse(Code::Err, format!("{what} must be 0 to {MAX_TTL} ms, not {time}"))
+}
+
+/// The numbers of a request that `keep` keeps, each once, in their order.
+fn each_once(numbers: &[Number], mut keep: impl FnMut(Number) -> bool) -> Numbers {
+    if let [number] = *numbers {
+        return if keep(number) { smallvec![number] } else { Numbers::new() };
+    }
+    let mut seen = HashSet::with_capacity(numbers.len());
+    numbers.iter().copied().filter(|&number| seen.insert(number) && keep(number)).collect()
+}
+
+fn decide_add(pool: &Pool, numbers: &[Number]) -> Decided {
+    let mut fresh = 0;
+    let added = each_once(numbers, |number| match pool.directory.find(number) {
+        None => {
+            fresh += 1;
+            true
+        }
+        Some(id) => pool.is_draining(id),
+    });
+    if fresh > MAX_NUMBERS - pool.len() {
+        return refuse(
+            Code::Limit,
+            format!(
+                "a pool has at most {MAX_NUMBERS} numbers; this one has {} and would get {fresh} more",
+                pool.len()
+            ),
+        );
+    }
+    counted(added, Event::Added)
+}
+
+fn decide_del(pool: &Pool, numbers: &[Number], drain: bool) -> Decided {
+    if !drain {
+        return counted(each_once(numbers, |number| pool.directory.find(number).is_some()), Event::Deleted);
+    }
+    let mut draining = Numbers::new();
+    let deleted = each_once(numbers, |number| {
+        let Some(id) = pool.directory.find(number) else { return false };
+        let record = pool.directory.get(id);
+        if record.place == Place::Call {
+            draining.push(number);
+        }
+        !record.state().is_busy()
+    });
+    let count = deleted.len() + draining.len();
+    let mut events = each_some(deleted, Event::Deleted);
+    if !draining.is_empty() {
+        events.push(Event::Draining(draining));
+    }
+    Ok(Decision { events, reply: Reply::Integer(count as i64) })
+}
+
+fn decide_reg(
+    pool: &Pool,
+    now: Millis,
+    numbers: &[Number],
+    ttl: Option<Millis>,
+    switch: Option<&[u8]>,
+) -> Decided {
+    ttl.map_or(Ok(()), check_ttl)?;
+    switch.map_or(Ok(()), |switch| check_identifier("SWITCH", switch))?;
+    let until = deadline(now, ttl, pool.settings.regttl);
+    let mut came_up = 0;
+    let mut missing = None;
+    let changed = each_once(numbers, |number| {
+        let Some(id) = pool.directory.find(number) else {
+            missing = missing.or(Some(number));
+            return false;
+        };
+        if pool.directory.get(id).state().is_up() {
+            // The same again changes nothing.
+            let same =
+                pool.registrations.get(id) == until && pool.switches.name(pool.switches.of(id)) == switch;
+            return !same;
+        }
+        came_up += 1;
+        true
+    });
+    if let Some(number) = missing {
+        return not_found(number);
+    }
+    let reply = Reply::Integer(came_up);
+    if changed.is_empty() {
+        return unchanged(reply);
+    }
+    let switch = switch.map(Bytes::from_slice);
+    decided(Event::Registered { numbers: changed, until, switch }, reply)
+}
+
+fn decide_unreg(pool: &Pool, numbers: &[Number]) -> Decided {
+    let mut missing = None;
+    let down = each_once(numbers, |number| match pool.state_of(number) {
+        State::NoData => {
+            missing = missing.or(Some(number));
+            false
+        }
+        state => state.is_up(),
+    });
+    match missing {
+        Some(number) => not_found(number),
+        None => counted(down, Event::Unregistered),
+    }
+}
+
+fn decide_unreg_switch(pool: &Pool, switch: &[u8]) -> Decided {
+    check_identifier("SWITCH", switch)?;
+    let group = pool.switches.find(switch).and_then(|group| pool.switches.get(group));
+    match group.map_or(0, |group| group.members.len()) {
+        0 => unchanged(Reply::Integer(0)),
+        count => decided(Event::Left { switch: Bytes::from_slice(switch) }, Reply::Integer(count.into())),
+    }
+}
+
+fn decide_call(pool: &Pool, now: Millis, call: &Call<'_>) -> Decided {
+    check_identifier("LEASE", call.lease.token)?;
+    call.switch.map_or(Ok(()), |switch| check_identifier("SWITCH", switch))?;
+    call.peer.map_or(Ok(()), |peer| check_identifier("PEER", peer))?;
+    call.ttl.map_or(Ok(()), check_ttl)?;
+    if call.number.is_some() && (call.prefix.is_some() || call.pick.is_some()) {
+        return refuse(Code::Err, "PREFIX and PICK choose a number; they cannot go with one that is named");
+    }
+    if let Some(lease) = pool.leases.find(call.lease.token) {
+        return decide_repeated_call(pool, call, lease);
+    }
+    let id = if let Some(number) = call.number {
+        callable(pool, number)?
+    } else {
+        let policy = call.pick.unwrap_or(pool.settings.pick);
+        let wish = Wish { policy, prefix: call.prefix, peer: call.peer, random: call.random };
+        match pool.pick(&wish) {
+            Some(id) => id,
+            None => return unchanged(Reply::None),
+        }
+    };
+    let number = pool.number(id);
+    let until = deadline(now, call.ttl, pool.settings.lease);
+    let token = Bytes::from_slice(call.lease.token);
+    let switch = call.switch.or_else(|| pool.switches.name(pool.switches.of(id))).map(Bytes::from_slice);
+    let peer = call.peer.map(Bytes::from_slice);
+    let record = LeaseRecord { number, token: token.clone(), until };
+    decided(Event::Called(Called { number, token, until, switch, peer }), Reply::Lease(record))
+}
+
+/// The same record again, for a caller who lost the first reply.
+fn decide_repeated_call(pool: &Pool, call: &Call<'_>, id: u32) -> Decided {
+    let Some(lease) = pool.leases.get(id) else { return unchanged(Reply::None) };
+    let number = pool.number(lease.number);
+    if call.number.is_some_and(|wanted| wanted != number) || !call.lease.chosen {
+        return refuse(Code::Exists, format!("lease {} is live on number {number}", quoted(&lease.token)));
+    }
+    let token = lease.token.clone();
+    unchanged(Reply::Lease(LeaseRecord { number, token, until: pool.leases.until(id) }))
+}
+
+/// The id of a number that can be called.
+fn callable(pool: &Pool, number: Number) -> Result<u32, Refusal> {
+    let Some(id) = pool.directory.find(number) else { return not_found(number) };
+    allowed(pool, number, Trigger::Call)?;
+    match pool.cool_until(id) {
+        Some(until) => {
+            refuse(Code::BadState, format!("number {number} is idle+up but cools down until {until}"))
+        }
+        None => Ok(id),
+    }
+}
+
+fn decide_hangup(
+    pool: &Pool,
+    now: Millis,
+    number: Number,
+    token: Option<&[u8]>,
+    cooldown: Option<Millis>,
+) -> Decided {
+    cooldown.map_or(Ok(()), |cooldown| check_span("COOLDOWN", cooldown))?;
+    if let Some(token) = token {
+        check_identifier("LEASE", token)?;
+        let id = pool.directory.find(number).unwrap_or(NONE);
+        let live = pool.leases.get(pool.directory.get(id).lease());
+        if live.is_none_or(|lease| lease.token[..] != *token) {
+            return unchanged(Reply::Integer(0));
+        }
+    }
+    allowed(pool, number, Trigger::HangUp)?;
+    let cool_until = deadline(
+        now,
+        cooldown.filter(|&cooldown| cooldown > 0),
+        match cooldown {
+            Some(_) => 0,
+            None => pool.settings.cooldown,
+        },
+    );
+    let event = Event::Ended { numbers: smallvec![number], cool_until, cause: Cause::HungUp };
+    decided(event, Reply::Integer(1))
+}
+
+fn decide_renew(pool: &Pool, now: Millis, number: Number, token: &[u8], ttl: Millis) -> Decided {
+    check_identifier("LEASE", token)?;
+    check_ttl(ttl)?;
+    let Some(id) = pool.directory.find(number) else { return not_found(number) };
+    let live = pool.leases.get(pool.directory.get(id).lease());
+    if live.is_none_or(|lease| lease.token[..] != *token) {
+        let text = format!("lease {} is not the live one of number {number}", quoted(token));
+        return refuse(Code::NotOwner, text);
+    }
+    let until = now.saturating_add(ttl);
+    decided(Event::Renewed { number, until }, Reply::Integer(until))
+}
+
+fn decide_reconcile(
+    pool: &Pool,
+    now: Millis,
+    switch: &[u8],
+    before: Option<Millis>,
+    carried: &[&[u8]],
+) -> Decided {
+    check_identifier("SWITCH", switch)?;
+    let group = pool.switches.find(switch).unwrap_or(NONE);
+    let mut outcome = Reconciled::default();
+    let mut kept = HashSet::with_capacity(carried.len());
+    for token in carried {
+        check_identifier("LEASE", token)?;
+        match pool.leases.find(token) {
+            // `NONE` would be the switch of leases that have none.
+            Some(id) if group != NONE && pool.leases.get(id).is_some_and(|lease| lease.switch == group) => {
+                kept.insert(id);
+            }
+            _ => outcome.unknown.push(Bytes::from_slice(token)),
+        }
+    }
+    let mut freed: Vec<(Millis, Number)> = Vec::new();
+    for id in pool.leases.carried_by(group) {
+        let Some(lease) = pool.leases.get(id) else { continue };
+        if kept.contains(&id) || before.is_some_and(|before| lease.since >= before) {
+            outcome.kept += 1;
+        } else {
+            freed.push((lease.since, pool.number(lease.number)));
+        }
+    }
+    outcome.freed = freed.len() as u64;
+    freed.sort_unstable();
+    let numbers: Numbers = freed.into_iter().map(|(_, number)| number).collect();
+    let cool_until = deadline(now, None, pool.settings.cooldown);
+    let ended = |numbers| Event::Ended { numbers, cool_until, cause: Cause::Reconciled };
+    Ok(Decision { events: each_some(numbers, ended), reply: Reply::Reconciled(outcome) })
+}
+
+/// When a time to live ends that a request gave, or else the pool's, of which 0 is none.
+fn deadline(now: Millis, ttl: Option<Millis>, usual: Millis) -> Option<Millis> {
+    let ttl = ttl.or((usual > 0).then_some(usual));
+    ttl.map(|ttl| now.saturating_add(ttl))
+}
+
+/// Refuses an event that the table refuses.
+fn allowed(pool: &Pool, number: Number, trigger: Trigger) -> Result<(), Refusal> {
+    let state = pool.state_of(number);
+    match cell(state, trigger) {
+        Cell::To(..) | Cell::Same => Ok(()),
+        Cell::NotFound => not_found(number),
+        Cell::BadState => {
+            let wanted = if trigger == Trigger::Call { "idle+up" } else { "busy" };
+            refuse(Code::BadState, format!("number {number} is {}, not {wanted}", state.word()))
+        }
+    }
+}
+
+fn not_found<T>(number: Number) -> Result<T, Refusal> {
+    refuse(Code::NotFound, format!("number {number} is not in the pool"))
+}
+
+/// What is due by `now`, in the order of its times, at most `limit` numbers; more may be due.
+pub fn decide_due(pool: &Pool, now: Millis, limit: usize) -> Events {
+    let mut due: Vec<Due> = Vec::new();
+    if pool.next_due().is_none_or(|earliest| earliest > now) {
+        return Events::new();
+    }
+    for id in pool.leases.deadlines().due(now, limit) {
+        let (Some(lease), Some(until)) = (pool.leases.get(id), pool.leases.until(id)) else { continue };
+        let last = pool.is_draining(lease.number);
+        // Where its rest is over as well, the number joins the queue in the turn of that.
+        match deadline(until, None, pool.settings.cooldown) {
+            Some(rested) if rested <= now && !last => {
+                due.push(Due { at: rested, what: What::ExpiredAndCooled, number: pool.number(lease.number) });
+            }
+            _ => due.push(Due { at: until, what: What::Expired, number: pool.number(lease.number) }),
+        }
+    }
+    for id in pool.cool_downs.due(now, limit) {
+        if let (Some(&number), Some(until)) = (pool.cooling.get(id), pool.cool_downs.get(id)) {
+            due.push(Due { at: until, what: What::Cooled, number: pool.number(number) });
+        }
+    }
+    for id in pool.registrations.due(now, limit) {
+        if let Some(until) = pool.registrations.get(id) {
+            due.push(Due { at: until, what: What::Lapsed, number: pool.number(id) });
+        }
+    }
+    due.sort_unstable_by_key(|due| (due.at, due.what.rank(), due.number));
+    due.truncate(limit);
+    due_events(pool, due)
+}
+
+/// Something that is due.
+struct Due {
+    at: Millis,
+    what: What,
+    number: Number,
+}
+
+/// What can be due.
+#[derive(Clone, Copy)]
+enum What {
+    Expired,
+    /// Expired, and what rest followed is over as well.
+    ExpiredAndCooled,
+    Cooled,
+    Lapsed,
+}
+
+impl What {
+    /// The order of what is due at one time: as if each had been seen to in its turn.
+    fn rank(self) -> u8 {
+        match self {
+            Self::Expired => 0,
+            Self::ExpiredAndCooled | Self::Cooled => 1,
+            Self::Lapsed => 2,
+        }
+    }
+}
+
+fn due_events(pool: &Pool, due: Vec<Due>) -> Events {
+    let mut events = Events::new();
+    let mut gone = HashSet::new();
+    for Due { at, what, number } in due {
+        // Its lease was over before, and with that the number went.
+        if gone.contains(&number) {
+            continue;
+        }
+        let next = match what {
+            What::Expired => {
+                if pool.directory.find(number).is_some_and(|id| pool.is_draining(id)) {
+                    gone.insert(number);
+                }
+                // It rests from the time at which the lease was over, whenever that is noticed.
+                let cool_until = deadline(at, None, pool.settings.cooldown);
+                Event::Ended { numbers: smallvec![number], cool_until, cause: Cause::Expired }
+            }
+            What::ExpiredAndCooled => {
+                Event::Ended { numbers: smallvec![number], cool_until: None, cause: Cause::Expired }
+            }
+            What::Cooled => Event::Cooled(smallvec![number]),
+            What::Lapsed => Event::Lapsed(smallvec![number]),
+        };
+        match (events.last_mut(), &next) {
+            (Some(Event::Cooled(numbers)), Event::Cooled(_))
+            | (Some(Event::Lapsed(numbers)), Event::Lapsed(_)) => numbers.push(number),
+            (Some(Event::Ended { numbers, cool_until: last, .. }), Event::Ended { cool_until, .. })
+                if last == cool_until && numbers.len() < TOLD_AT_ONCE =>
+            {
+                numbers.push(number);
+            }
+            _ => events.push(next),
+        }
+    }
+    events
+}

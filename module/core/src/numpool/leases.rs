@@ -1,0 +1,176 @@
+//! Live calls: by token, by the switch that carries them, and when they end by themselves.
+
+use super::groups::Groups;
+use crate::shared::column::Column;
+use crate::shared::deadlines::Deadlines;
+use crate::shared::list::{Links, List, NONE};
+use crate::shared::names::NameIndex;
+use crate::shared::table::Table;
+use crate::shared::{Bytes, Millis};
+
+/// The right to a number for the time of one call.
+#[derive(Clone, Debug)]
+pub struct Lease {
+    /// The name under which its holder knows it.
+    pub token: Bytes,
+    /// Id of its number.
+    pub number: u32,
+    /// The switch that carries the call, or `NONE`.
+    pub switch: u32,
+    /// When it was granted.
+    pub since: Millis,
+    /// Whether the caller named the peer; it is the number's then.
+    pub has_peer: bool,
+    links: [u32; 2],
+}
+
+impl Links for Table<Lease> {
+    fn links(&self, id: u32) -> [u32; 2] {
+        self.get(id).map_or([NONE; 2], |lease| lease.links)
+    }
+
+    fn set_links(&mut self, id: u32, links: [u32; 2]) {
+        if let Some(lease) = self.get_mut(id) {
+            lease.links = links;
+        }
+    }
+}
+
+/// All live leases of a pool. Their ids are part of the state, as those of numbers are.
+#[derive(Clone, Debug, Default)]
+pub struct Leases {
+    table: Table<Lease>,
+    by_token: NameIndex,
+    by_switch: Column<List>,
+    deadlines: Deadlines,
+}
+
+impl Leases {
+    /// The lease of that token. O(1).
+    pub fn find(&self, token: &[u8]) -> Option<u32> {
+        self.by_token.find(token, |id| self.table.get(id).is_some_and(|lease| lease.token[..] == *token))
+    }
+
+    /// The lease of that id.
+    pub fn get(&self, id: u32) -> Option<&Lease> {
+        self.table.get(id)
+    }
+
+    /// When a lease ends by itself, if it does. O(1).
+    pub fn until(&self, id: u32) -> Option<Millis> {
+        self.deadlines.get(id)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.table.is_empty()
+    }
+
+    /// Their table, whose numbers are their ids.
+    pub fn table(&self) -> &Table<Lease> {
+        &self.table
+    }
+
+    /// Their deadlines.
+    pub fn deadlines(&self) -> &Deadlines {
+        &self.deadlines
+    }
+
+    /// Leases that a switch carries, in no order.
+    pub fn carried_by(&self, switch: u32) -> impl Iterator<Item = u32> + '_ {
+        self.by_switch.get(switch).iter(&self.table)
+    }
+
+    /// Adds a lease under a token that is not in use; `switch` was referred to for it. O(1), O(log n) with a
+    /// deadline.
+    pub fn grant(
+        &mut self,
+        token: Bytes,
+        number: u32,
+        switch: u32,
+        since: Millis,
+        until: Option<Millis>,
+        has_peer: bool,
+    ) -> u32 {
+        let id = self.table.insert(Lease { token, number, switch, since, has_peer, links: [NONE; 2] });
+        self.enter(id);
+        if let Some(until) = until {
+            self.deadlines.set(id, until);
+        }
+        id
+    }
+
+    /// Gives a lease another deadline. O(log n).
+    pub fn renew(&mut self, id: u32, until: Millis) {
+        self.deadlines.set(id, until);
+    }
+
+    /// Takes a lease out; its switch is to be released. O(1), O(log n) with a deadline.
+    pub fn end(&mut self, id: u32) -> Option<Lease> {
+        let switch = self.table.get(id)?.switch;
+        if switch != NONE {
+            self.by_switch.at(switch).leave(&mut self.table, id);
+        }
+        self.deadlines.remove(id);
+        let lease = self.table.remove(id)?;
+        self.by_token.remove(&lease.token, id);
+        Some(lease)
+    }
+
+    /// The leases of a snapshot: by id, with their deadlines, and free ids. `None`
+    /// where that cannot be. Switches are referred to here.
+    pub fn restore(slots: Vec<Option<(Lease, Option<Millis>)>>, free: Vec<u32>) -> Option<Self> {
+        let dues: Vec<Option<Millis>> =
+            slots.iter().map(|slot| slot.as_ref().and_then(|(_, until)| *until)).collect();
+        let table = Table::restore(slots.into_iter().map(|slot| slot.map(|(lease, _)| lease)), free)?;
+        let mut leases = Self { table, ..Self::default() };
+        let ids: Vec<u32> = leases.table.iter().map(|(id, _)| id).collect();
+        for id in ids {
+            if leases.find(&leases.table.get(id)?.token).is_some() {
+                return None;
+            }
+            leases.enter(id);
+            if let Some(until) = *dues.get(id as usize)? {
+                leases.deadlines.set(id, until);
+            }
+        }
+        Some(leases)
+    }
+
+    /// Bytes allocated.
+    pub fn allocated(&self) -> usize {
+        let spilled = |lease: &Lease| if lease.token.spilled() { lease.token.capacity() } else { 0 };
+        self.table.allocated()
+            + self.table.iter().map(|(_, lease)| spilled(lease)).sum::<usize>()
+            + self.by_token.allocated()
+            + self.by_switch.allocated()
+            + self.deadlines.allocated()
+    }
+
+    fn enter(&mut self, id: u32) {
+        let Some(lease) = self.table.get(id) else { return };
+        let switch = lease.switch;
+        self.by_token.insert(&lease.token, id);
+        if switch != NONE {
+            self.by_switch.at(switch).join(&mut self.table, id);
+        }
+    }
+}
+
+/// A lease of a snapshot, not yet among the others.
+pub(super) fn lease(
+    token: Bytes,
+    number: u32,
+    switch: Option<&[u8]>,
+    since: Millis,
+    has_peer: bool,
+    switches: &mut Groups,
+) -> Lease {
+    let switch = switch.map_or(NONE, |name| switches.refer(name));
+    Lease { token, number, switch, since, has_peer, links: [NONE; 2] }
+}

@@ -1,0 +1,379 @@
+//! The free numbers in the order of their digits, for those who pick by prefix or by use: a search tree that knows
+//! for every part of itself who waits longest and who was used least.
+//!
+//! A pool has none until somebody picks so (`Pool::prepare`), and then keeps it: from there on every event costs
+//! O(log n). Which tree it is makes no difference to what is picked, so it is no part of the state: a replica has
+//! none, and a snapshot has none.
+
+use super::number::Number;
+use crate::shared::column::Column;
+use crate::shared::list::NONE;
+use hashbrown::DefaultHashBuilder;
+use std::hash::BuildHasher;
+
+/// Where a number stands in a tree: first by peer, which is 0 in the tree of all; then by its digits.
+pub(super) type Key = (u32, Number);
+
+/// What the tree does not keep itself of the numbers in it. None of it may change while a number is in the tree.
+pub(super) trait Look {
+    /// Where a number stands.
+    fn key(&self, id: u32) -> Key;
+    /// Calls that it was given for.
+    fn uses(&self, id: u32) -> u32;
+}
+
+/// A part of the tree: a number, what stands below it, and the best of all of them.
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    left: u32,
+    right: u32,
+    /// Who joined first.
+    oldest: u32,
+    /// Who was used least; of equals, who joined first.
+    least: u32,
+    count: u32,
+    /// When it joined the queue, in the order of joining.
+    joined: u32,
+}
+
+impl Default for Node {
+    fn default() -> Self {
+        Self { left: NONE, right: NONE, oldest: NONE, least: NONE, count: 0, joined: u32::MAX }
+    }
+}
+
+/// The best of some numbers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Best {
+    /// Who joined first, or `NONE`.
+    pub(super) oldest: u32,
+    /// Who was used least, or `NONE`.
+    pub(super) least: u32,
+    /// How many they are.
+    pub(super) count: u32,
+}
+
+/// A treap: a search tree whose shape hangs on a hash of each id, which keeps it at O(log n) whatever comes. It
+/// takes 24 bytes a number.
+#[derive(Clone, Debug)]
+pub(super) struct Tree {
+    nodes: Column<Node>,
+    root: u32,
+    joins: u32,
+    hasher: DefaultHashBuilder,
+}
+
+impl Default for Tree {
+    fn default() -> Self {
+        Self { nodes: Column::default(), root: NONE, joins: 0, hasher: DefaultHashBuilder::default() }
+    }
+}
+
+impl Tree {
+    /// A tree of these numbers, who joined first first. O(n log n).
+    pub(super) fn of(ids: impl Iterator<Item = u32>, look: &impl Look) -> Self {
+        let mut tree = Self::default();
+        let mut sorted: Vec<(Key, u32)> = Vec::new();
+        for id in ids {
+            tree.joins += 1;
+            tree.nodes.set(id, Node { joined: tree.joins, ..Node::default() });
+            sorted.push((look.key(id), id));
+        }
+        sorted.sort_unstable();
+        // The way down the right side of the tree so far; each next number hangs itself in where it weighs less.
+        let mut spine: Vec<u32> = Vec::new();
+        for (_, id) in sorted {
+            let mut below = NONE;
+            while let Some(&top) = spine.last()
+                && tree.weight(top) <= tree.weight(id)
+            {
+                tree.sum_up(top, look);
+                below = top;
+                spine.pop();
+            }
+            tree.nodes.at(id).left = below;
+            if let Some(&top) = spine.last() {
+                tree.nodes.at(top).right = id;
+            }
+            spine.push(id);
+        }
+        tree.root = spine.first().copied().unwrap_or(NONE);
+        spine.into_iter().rev().for_each(|id| tree.sum_up(id, look));
+        tree
+    }
+
+    /// A number that is not in the tree joins, behind all that joined before. O(log n).
+    pub(super) fn join(&mut self, id: u32, look: &impl Look) {
+        if self.joins == u32::MAX {
+            self.renumber();
+        }
+        self.joins += 1;
+        let joined = self.joins;
+        self.nodes.set(id, Node { oldest: id, least: id, count: 1, joined, ..Node::default() });
+        let (before, behind) = self.split(self.root, look.key(id), look);
+        let left = self.merge(before, id, look);
+        self.root = self.merge(left, behind, look);
+    }
+
+    /// A number that is in the tree leaves it. O(log n).
+    pub(super) fn leave(&mut self, id: u32, look: &impl Look) {
+        self.root = self.without(self.root, id, look.key(id), look);
+    }
+
+    /// The best of the numbers from `least` to `greatest`. O(log n).
+    pub(super) fn best(&self, least: Key, greatest: Key, look: &impl Look) -> Best {
+        let mut best = Best { oldest: NONE, least: NONE, count: 0 };
+        self.gather(self.root, [least, greatest], [false, false], &mut best, look);
+        best
+    }
+
+    /// The number at a place, counted from 0, among those from `least` on. O(log n).
+    pub(super) fn at(&self, least: Key, place: u32, look: &impl Look) -> u32 {
+        let mut place = place + self.before(least, look);
+        let mut at = self.root;
+        while at != NONE {
+            let node = self.nodes.get(at);
+            let left = self.count(node.left);
+            if place == left {
+                return at;
+            }
+            if place < left {
+                at = node.left;
+            } else {
+                place -= left + 1;
+                at = node.right;
+            }
+        }
+        NONE
+    }
+
+    /// Bytes allocated.
+    pub(super) fn allocated(&self) -> usize {
+        self.nodes.allocated()
+    }
+
+    fn count(&self, at: u32) -> u32 {
+        if at == NONE { 0 } else { self.nodes.get(at).count }
+    }
+
+    /// How many stand before a key.
+    fn before(&self, key: Key, look: &impl Look) -> u32 {
+        let (mut at, mut count) = (self.root, 0);
+        while at != NONE {
+            let node = self.nodes.get(at);
+            if look.key(at) < key {
+                count += self.count(node.left) + 1;
+                at = node.right;
+            } else {
+                at = node.left;
+            }
+        }
+        count
+    }
+
+    /// Adds what stands below `at` between two keys; `inside` tells which of the two it is known to keep to.
+    fn gather(&self, at: u32, keys: [Key; 2], inside: [bool; 2], best: &mut Best, look: &impl Look) {
+        if at == NONE {
+            return;
+        }
+        let node = self.nodes.get(at);
+        if inside == [true, true] {
+            best.oldest = self.older(best.oldest, node.oldest);
+            best.least = self.less_used(best.least, node.least, look);
+            best.count += node.count;
+            return;
+        }
+        let [least, greatest] = keys;
+        let key = look.key(at);
+        let (above, below) = (key >= least, key <= greatest);
+        let [keeps_above, keeps_below] = inside;
+        if above {
+            self.gather(node.left, keys, [keeps_above, keeps_below || below], best, look);
+        }
+        if above && below {
+            best.oldest = self.older(best.oldest, at);
+            best.least = self.less_used(best.least, at, look);
+            best.count += 1;
+        }
+        if below {
+            self.gather(node.right, keys, [keeps_above || above, keeps_below], best, look);
+        }
+    }
+
+    fn joined(&self, id: u32) -> u32 {
+        if id == NONE { u32::MAX } else { self.nodes.get(id).joined }
+    }
+
+    fn older(&self, a: u32, b: u32) -> u32 {
+        if self.joined(b) < self.joined(a) { b } else { a }
+    }
+
+    fn less_used(&self, a: u32, b: u32, look: &impl Look) -> u32 {
+        let rank = |id: u32| (id == NONE, if id == NONE { 0 } else { look.uses(id) }, self.joined(id));
+        if rank(b) < rank(a) { b } else { a }
+    }
+
+    /// Who stands above another: the heavier. O(1).
+    fn weight(&self, id: u32) -> u64 {
+        self.hasher.hash_one(id)
+    }
+
+    /// Sums up a node anew from itself and its children.
+    fn sum_up(&mut self, at: u32, look: &impl Look) {
+        let mut node = self.nodes.get(at);
+        (node.oldest, node.least, node.count) = (at, at, 1);
+        for child in [node.left, node.right] {
+            if child != NONE {
+                let below = self.nodes.get(child);
+                node.oldest = self.older(node.oldest, below.oldest);
+                node.least = self.less_used(node.least, below.least, look);
+                node.count += below.count;
+            }
+        }
+        self.nodes.set(at, node);
+    }
+
+    /// Splits a tree into what stands before `key` and the rest.
+    fn split(&mut self, at: u32, key: Key, look: &impl Look) -> (u32, u32) {
+        if at == NONE {
+            return (NONE, NONE);
+        }
+        let node = self.nodes.get(at);
+        if look.key(at) < key {
+            let (before, behind) = self.split(node.right, key, look);
+            self.nodes.at(at).right = before;
+            self.sum_up(at, look);
+            (at, behind)
+        } else {
+            let (before, behind) = self.split(node.left, key, look);
+            self.nodes.at(at).left = behind;
+            self.sum_up(at, look);
+            (before, at)
+        }
+    }
+
+    /// Joins two trees, all of the first before all of the second.
+    fn merge(&mut self, a: u32, b: u32, look: &impl Look) -> u32 {
+        if a == NONE {
+            return b;
+        }
+        if b == NONE {
+            return a;
+        }
+        if self.weight(a) > self.weight(b) {
+            let right = self.merge(self.nodes.get(a).right, b, look);
+            self.nodes.at(a).right = right;
+            self.sum_up(a, look);
+            a
+        } else {
+            let left = self.merge(a, self.nodes.get(b).left, look);
+            self.nodes.at(b).left = left;
+            self.sum_up(b, look);
+            b
+        }
+    }
+
+    fn without(&mut self, at: u32, id: u32, key: Key, look: &impl Look) -> u32 {
+        if at == NONE {
+            return NONE;
+        }
+        let node = self.nodes.get(at);
+        if at == id {
+            return self.merge(node.left, node.right, look);
+        }
+        if key < look.key(at) {
+            let left = self.without(node.left, id, key, look);
+            self.nodes.at(at).left = left;
+        } else {
+            let right = self.without(node.right, id, key, look);
+            self.nodes.at(at).right = right;
+        }
+        self.sum_up(at, look);
+        at
+    }
+
+    /// Counts joins from 1 again; once in four thousand million. O(n log n).
+    #[cold]
+    fn renumber(&mut self) {
+        let (mut ids, mut open) = (Vec::new(), vec![self.root]);
+        while let Some(id) = open.pop() {
+            if id != NONE {
+                let node = self.nodes.get(id);
+                ids.push((node.joined, id));
+                open.extend([node.left, node.right]);
+            }
+        }
+        ids.sort_unstable();
+        self.joins = 0;
+        for (_, id) in ids {
+            self.joins += 1;
+            self.nodes.at(id).joined = self.joins;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Numbers by id, and calls by id.
+    struct Numbers([u32; 40]);
+
+    fn number(id: u32) -> Number {
+        Number::parse((id * 37 % 101).to_string().as_bytes()).unwrap()
+    }
+
+    impl Look for Numbers {
+        fn key(&self, id: u32) -> Key {
+            (0, number(id))
+        }
+
+        fn uses(&self, id: u32) -> u32 {
+            self.0[id as usize]
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn it_equals_a_loop(
+            steps in prop::collection::vec((0u32..40, 0u32..3), 1..250),
+            range in (0u32..50, 0u32..50),
+            odd in any::<bool>(),
+        ) {
+            let mut look = Numbers([0; 40]);
+            let mut tree = Tree::default();
+            let mut model: Vec<u32> = Vec::new();
+            for (id, uses) in steps {
+                if let Some(at) = model.iter().position(|&other| other == id) {
+                    model.remove(at);
+                    tree.leave(id, &look);
+                } else {
+                    model.push(id);
+                    look.0[id as usize] = uses;
+                    tree.join(id, &look);
+                }
+                if odd && uses == 0 {
+                    // However it came about, it is the same tree to all who ask.
+                    tree = Tree::of(model.iter().copied(), &look);
+                    tree.joins += 7;
+                    tree.renumber();
+                }
+                let (a, b) = (number(range.0), number(range.1));
+                let (least, greatest) = (a.min(b), a.max(b));
+                let inside: Vec<u32> =
+                    model.iter().copied().filter(|&id| (least..=greatest).contains(&number(id))).collect();
+                let best = tree.best((0, least), (0, greatest), &look);
+                prop_assert_eq!(best.oldest, inside.first().copied().unwrap_or(NONE));
+                let least_used = inside.iter().copied().min_by_key(|&id| look.uses(id));
+                prop_assert_eq!(best.least, least_used.unwrap_or(NONE));
+                prop_assert_eq!(best.count as usize, inside.len());
+                let mut sorted = inside;
+                sorted.sort_by_key(|&id| number(id));
+                for (place, &id) in sorted.iter().enumerate() {
+                    prop_assert_eq!(tree.at((0, least), place as u32, &look), id);
+                }
+            }
+        }
+    }
+}

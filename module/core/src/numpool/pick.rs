@@ -1,0 +1,125 @@
+//! Which of the free numbers a call gets.
+
+use super::number::Number;
+use super::request::Policy;
+use super::state::{ByDigits, ByPeer, Pool};
+use crate::shared::list::NONE;
+
+/// What is wanted of a number.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wish<'a> {
+    pub(super) policy: Policy,
+    pub(super) prefix: Option<Number>,
+    pub(super) peer: Option<&'a [u8]>,
+    pub(super) random: u64,
+}
+
+impl Pool {
+    /// The id of the number that a wish gets, if any is free. O(1); by prefix or by use O(log n) in a pool that was
+    /// prepared for it, else a walk along the queue.
+    pub(super) fn pick(&self, wish: &Wish<'_>) -> Option<u32> {
+        let id = match wish.policy {
+            Policy::Longest => self.oldest(wish.prefix),
+            Policy::Random => self.random(wish.prefix, wish.random),
+            Policy::LeastUsed => self.least_used(wish.prefix),
+            Policy::Sticky => match self.oldest_of_peer(wish.peer, wish.prefix) {
+                NONE => self.oldest(wish.prefix),
+                id => id,
+            },
+        };
+        (id != NONE).then_some(id)
+    }
+
+    /// Free numbers with a prefix, the longest waiting first, without any help.
+    fn walk(&self, prefix: Option<Number>) -> impl Iterator<Item = u32> + '_ {
+        let fits = move |id: &u32| prefix.is_none_or(|prefix| self.number(*id).begins_with(prefix));
+        self.queue.iter(&self.directory).filter(fits)
+    }
+
+    fn oldest(&self, prefix: Option<Number>) -> u32 {
+        let Some(prefix) = prefix else { return self.queue.head };
+        match &self.by_digits {
+            Some(tree) => {
+                let (least, greatest) = prefix.beginning_with();
+                tree.best((0, least), (0, greatest), &ByDigits(&self.directory)).oldest
+            }
+            None => self.walk(Some(prefix)).next().unwrap_or(NONE),
+        }
+    }
+
+    fn least_used(&self, prefix: Option<Number>) -> u32 {
+        let Some(tree) = &self.by_digits else {
+            let uses = |id: &u32| self.directory.get(*id).uses;
+            return self.walk(prefix).min_by_key(uses).unwrap_or(NONE);
+        };
+        let (least, greatest) = prefix.map_or((Number::LEAST, Number::GREATEST), Number::beginning_with);
+        tree.best((0, least), (0, greatest), &ByDigits(&self.directory)).least
+    }
+
+    /// Who waits longest of those whose last peer this is, or `NONE`.
+    fn oldest_of_peer(&self, peer: Option<&[u8]>, prefix: Option<Number>) -> u32 {
+        let Some(peer) = peer.and_then(|peer| self.peers.find(peer)) else { return NONE };
+        let Some(prefix) = prefix else {
+            return self.peers.get(peer).map_or(NONE, |group| group.members.head);
+        };
+        if let Some(tree) = &self.by_peer {
+            let (least, greatest) = prefix.beginning_with();
+            tree.best((peer, least), (peer, greatest), &ByPeer(&self.directory, &self.peers)).oldest
+        } else {
+            let fits = |id: &u32| self.number(*id).begins_with(prefix);
+            self.peers.listed(peer).find(fits).unwrap_or(NONE)
+        }
+    }
+
+    fn random(&self, prefix: Option<Number>, random: u64) -> u32 {
+        let Some(prefix) = prefix else { return self.random_of_all(random) };
+        if let Some(tree) = &self.by_digits {
+            let (least, greatest) = prefix.beginning_with();
+            let look = ByDigits(&self.directory);
+            match tree.best((0, least), (0, greatest), &look).count {
+                0 => NONE,
+                count => tree.at((0, least), below(random, count), &look),
+            }
+        } else {
+            let count = self.walk(Some(prefix)).count() as u32;
+            if count == 0 {
+                return NONE;
+            }
+            self.walk(Some(prefix)).nth(below(random, count) as usize).unwrap_or(NONE)
+        }
+    }
+
+    /// Any free number. Ids are drawn until one is free, which takes a try or two while a good part of the pool
+    /// is; where hardly any is, a walk of a random length along the queue is shorter. O(1) while a fixed share of
+    /// the numbers is free, O(sqrt(n)) at worst.
+    fn random_of_all(&self, mut random: u64) -> u32 {
+        let (slots, free) = (self.directory.slots(), self.queue.len());
+        if free == 0 {
+            return NONE;
+        }
+        // Tries are some slots / free; steps some free / 2.
+        if u64::from(slots) > u64::from(free) * u64::from(free) {
+            return self.walk(None).nth(below(random, free) as usize).unwrap_or(NONE);
+        }
+        loop {
+            let id = below(random, slots);
+            if self.directory.get(id).is_queued() {
+                return id;
+            }
+            random = next(random);
+        }
+    }
+}
+
+/// A number below `n` from a random one.
+fn below(random: u64, n: u32) -> u32 {
+    ((u128::from(random) * u128::from(n)) >> 64) as u32
+}
+
+/// The random number after another (SplitMix64, <https://prng.di.unimi.it/splitmix64.c>).
+fn next(random: u64) -> u64 {
+    let random = random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mixed = (random ^ (random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}

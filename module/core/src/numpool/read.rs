@@ -1,0 +1,263 @@
+//! What can be seen of a pool: numbers, leases, totals, and events as messages.
+
+use super::cells::State;
+use super::event::{Called, Event};
+use super::number::Number;
+use super::record::Place;
+use super::state::Pool;
+use crate::shared::list::NONE;
+use crate::shared::outbox::Message;
+use crate::shared::{Bytes, Millis};
+
+/// A number as `NUMPOOL.GET` shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NumberRecord {
+    /// Which.
+    pub number: Number,
+    /// Where it stands.
+    pub state: State,
+    /// Its live lease.
+    pub lease: Option<Bytes>,
+    /// When that ends by itself.
+    pub until: Option<Millis>,
+    /// Who registered it.
+    pub reg_switch: Option<Bytes>,
+    /// Who carries its call.
+    pub call_switch: Option<Bytes>,
+    /// Whom it called last, of those that were named.
+    pub peer: Option<Bytes>,
+    /// Calls that it was given for.
+    pub uses: u32,
+    /// Since when it carries no call.
+    pub idle_since: Option<Millis>,
+    /// Until when it rests.
+    pub cool_until: Option<Millis>,
+}
+
+/// A live lease as `NUMPOOL.LEASES` shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveLease {
+    /// Its name.
+    pub token: Bytes,
+    /// Its number.
+    pub number: Number,
+    /// Who carries the call.
+    pub call_switch: Option<Bytes>,
+    /// Who is called, if the caller said so.
+    pub peer: Option<Bytes>,
+    /// When it was granted.
+    pub since: Millis,
+    /// When it ends by itself.
+    pub until: Option<Millis>,
+}
+
+/// A pool in numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Numbers in the pool.
+    pub total: u32,
+    /// Of these, in each state.
+    pub idle_up: u32,
+    /// As above.
+    pub idle_down: u32,
+    /// As above.
+    pub busy_up: u32,
+    /// As above.
+    pub busy_down: u32,
+    /// Numbers that rest after a call; they are among the idle.
+    pub cooling: u32,
+    /// Live leases.
+    pub leases: u32,
+    /// Numbers that go when their call ends; they are among the busy.
+    pub draining: u32,
+}
+
+impl Pool {
+    /// A number as it is at `now`: what is due has happened, whether it was applied or not. `None` for one that is
+    /// not there, or not any more by then. O(1).
+    pub fn number_record(&self, number: Number, now: Millis) -> Option<NumberRecord> {
+        let id = self.directory.find(number)?;
+        let record = self.directory.get(id);
+        let named = |name: Option<&[u8]>| name.map(Bytes::from_slice);
+        let lapsed = self.registrations.get(id).is_some_and(|until| until <= now);
+        let lease = self.leases.get(record.lease());
+        let until = self.leases.until(record.lease());
+        let expired = until.is_some_and(|until| until <= now);
+        if expired && record.place == Place::LastCall {
+            return None;
+        }
+        let busy = record.state().is_busy() && !expired;
+        let up = record.state().is_up() && !lapsed;
+        let state = match (busy, up) {
+            (true, true) => State::BusyUp,
+            (true, false) => State::BusyDown,
+            (false, true) => State::IdleUp,
+            (false, false) => State::IdleDown,
+        };
+        let rests_until = match until {
+            Some(until) if expired && self.settings.cooldown > 0 => {
+                Some(until.saturating_add(self.settings.cooldown))
+            }
+            _ => self.cool_until(id),
+        };
+        let lease = lease.filter(|_| busy);
+        Some(NumberRecord {
+            number,
+            state,
+            lease: lease.map(|lease| lease.token.clone()),
+            until: until.filter(|_| busy),
+            reg_switch: named(self.switches.name(self.switches.of(id)).filter(|_| up)),
+            call_switch: named(lease.and_then(|lease| self.switches.name(lease.switch))),
+            peer: named(self.peers.name(self.peers.of(id))),
+            uses: record.uses,
+            idle_since: match until {
+                _ if busy => None,
+                Some(until) => Some(until),
+                None => Some(record.since()),
+            },
+            cool_until: rests_until.filter(|&until| until > now),
+        })
+    }
+
+    /// The pool in numbers, as last applied. O(1).
+    pub fn totals(&self) -> Totals {
+        let [_, idle_up, idle_down, busy_up, busy_down] = self.counts;
+        Totals {
+            total: self.len(),
+            idle_up,
+            idle_down,
+            busy_up,
+            busy_down,
+            cooling: self.cooling.len() as u32,
+            leases: self.leases.len() as u32,
+            draining: self.draining,
+        }
+    }
+
+    /// Numbers from a cursor on: `count` places are looked at, and those in `state` shown as of `now`. The next
+    /// cursor is 0 at the end. A number that stays keeps its place, so it is shown at least once. O(count).
+    pub fn scan(&self, cursor: u32, count: u32, state: Option<State>, now: Millis) -> (u32, Vec<Number>) {
+        let end = cursor.saturating_add(count).min(self.directory.slots());
+        let shown = (cursor..end).filter_map(|id| {
+            let number = self.directory.name(id)?;
+            let record = self.number_record(number, now)?;
+            state.is_none_or(|state| record.state == state).then_some(number)
+        });
+        let shown = shown.collect();
+        (if end == self.directory.slots() { 0 } else { end }, shown)
+    }
+
+    /// Leases that live at `now`, from a cursor on, as `scan`; with `switch` only those that it carries. O(count).
+    pub fn lease_scan(
+        &self,
+        cursor: u32,
+        count: u32,
+        switch: Option<&[u8]>,
+        now: Millis,
+    ) -> (u32, Vec<LiveLease>) {
+        let table = self.leases.table();
+        let end = cursor.saturating_add(count).min(table.slots());
+        let named = |name: Option<&[u8]>| name.map(Bytes::from_slice);
+        let shown = (cursor..end).filter_map(|id| {
+            let lease = table.get(id)?;
+            let call_switch = self.switches.name(lease.switch);
+            let until = self.leases.until(id);
+            if switch.is_some() && switch != call_switch || until.is_some_and(|until| until <= now) {
+                return None;
+            }
+            let peer = self.peers.name(self.peers.of(lease.number)).filter(|_| lease.has_peer);
+            Some(LiveLease {
+                token: lease.token.clone(),
+                number: self.number(lease.number),
+                call_switch: named(call_switch),
+                peer: named(peer),
+                since: lease.since,
+                until,
+            })
+        });
+        let shown = shown.collect();
+        (if end == table.slots() { 0 } else { end }, shown)
+    }
+
+    /// What an event that is about to be applied tells the event stream (docs/numbers.md, The event stream).
+    pub fn messages(&self, event: &Event) -> Vec<Message> {
+        let message = || Message::new("evt").with("event", event.name().as_bytes());
+        let listed = |numbers: &[Number]| message().with("numbers", json(numbers).as_bytes());
+        match event {
+            Event::Flushed { .. } => Vec::new(),
+            Event::Created(_) | Event::Configured(_) => vec![message()],
+            Event::Added(numbers)
+            | Event::Draining(numbers)
+            | Event::Unregistered(numbers)
+            | Event::Lapsed(numbers)
+            | Event::Cooled(numbers) => vec![listed(numbers)],
+            Event::Deleted(numbers) => {
+                let leases = numbers.iter().filter_map(|&number| self.lease_message(message(), number));
+                let leases: Vec<Message> = leases.collect();
+                let others: Vec<Number> =
+                    numbers.iter().copied().filter(|&number| !self.state_of(number).is_busy()).collect();
+                let others = (!others.is_empty()).then(|| listed(&others));
+                leases.into_iter().chain(others).collect()
+            }
+            Event::Registered { numbers, until, switch } => {
+                let message = listed(numbers).with_some("switch", switch.as_deref());
+                vec![with_time(message, "until", *until)]
+            }
+            Event::Left { switch } => {
+                let group = self.switches.find(switch).unwrap_or(NONE);
+                let mut numbers: Vec<Number> =
+                    self.switches.listed(group).map(|id| self.number(id)).collect();
+                // In no order that a snapshot would not know.
+                numbers.sort_unstable();
+                vec![listed(&numbers).with("switch", switch)]
+            }
+            Event::Called(Called { number, token, until, switch, peer }) => {
+                let message = message()
+                    .with("number", &number.text())
+                    .with("lease", token)
+                    .with_some("switch", switch.as_deref())
+                    .with_some("peer", peer.as_deref());
+                vec![with_time(message, "until", *until)]
+            }
+            Event::Ended { numbers, cool_until, .. } => {
+                let ended = numbers.iter().filter_map(|&number| {
+                    let message = self.lease_message(message(), number)?;
+                    let last = self.directory.find(number).is_some_and(|id| self.is_draining(id));
+                    Some(with_time(message, "cool_until", cool_until.filter(|_| !last)))
+                });
+                ended.collect()
+            }
+            Event::Renewed { number, until } => {
+                let message = self.lease_message(message(), *number);
+                message.map(|message| with_time(message, "until", Some(*until))).into_iter().collect()
+            }
+        }
+    }
+
+    /// A message about a number that carries a call, and about that.
+    fn lease_message(&self, message: Message, number: Number) -> Option<Message> {
+        let id = self.directory.find(number)?;
+        let lease = self.leases.get(self.directory.get(id).lease())?;
+        let peer = self.peers.name(self.peers.of(id)).filter(|_| lease.has_peer);
+        Some(
+            message
+                .with("number", &number.text())
+                .with("lease", &lease.token)
+                .with_some("switch", self.switches.name(lease.switch))
+                .with_some("peer", peer),
+        )
+    }
+}
+
+fn with_time(message: Message, name: &str, time: Option<Millis>) -> Message {
+    match time {
+        Some(time) => message.with(name, time.to_string().as_bytes()),
+        None => message,
+    }
+}
+
+/// Numbers as a JSON list; their characters need no escape.
+fn json(numbers: &[Number]) -> String {
+    let quoted: Vec<String> = numbers.iter().map(|number| format!("\"{number}\"")).collect();
+    format!("[{}]", quoted.join(","))
+}

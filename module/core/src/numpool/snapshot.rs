@@ -1,0 +1,317 @@
+//! A pool as bytes: for RDB files, `DUMP`, AOF rewrites and digests.
+//!
+//! Pools that came from equal events have equal bytes. Ids of numbers and leases are kept, so cursors live on.
+//! Reading believes nothing: every number, place and reference is checked before it is used.
+
+use super::cells::State;
+use super::directory::MAX_NUMBERS;
+use super::event::{read_number, read_time, write_number, write_time};
+use super::groups::Groups;
+use super::leases::{Lease, Leases, lease};
+use super::number::Number;
+use super::record::{LATEST, Place, Record};
+use super::state::{Pool, Settings};
+use crate::shared::codec::{Damaged, Reader, Writer};
+use crate::shared::list::NONE;
+use crate::shared::outbox::Outbox;
+use crate::shared::{Bytes, Millis};
+use hashbrown::HashMap;
+
+/// Version of the encoding; a payload of another one is refused.
+pub const VERSION: u64 = 1;
+
+/// What a number's flags say beside its state, which is in the lowest three bits.
+const DRAINING: u64 = 1 << 3;
+const LAPSES: u64 = 1 << 4;
+const RESTS: u64 = 1 << 5;
+const HAS_SWITCH: u64 = 1 << 6;
+const HAS_PEER: u64 = 1 << 7;
+const ALL_FLAGS: u64 = (1 << 8) - 1;
+
+/// Names of groups, written once and then told by their place.
+struct Names {
+    sorted: Vec<Bytes>,
+    places: HashMap<u32, u64>,
+}
+
+impl Names {
+    fn of(groups: &Groups) -> Self {
+        let mut named: Vec<(Bytes, u32)> =
+            groups.iter().map(|(id, group)| (group.name.clone(), id)).collect();
+        named.sort_unstable();
+        let places = named.iter().enumerate().map(|(place, &(_, id))| (id, place as u64)).collect();
+        Self { sorted: named.into_iter().map(|(name, _)| name).collect(), places }
+    }
+
+    fn write(&self, out: &mut Writer) {
+        out.unsigned(self.sorted.len() as u64);
+        self.sorted.iter().for_each(|name| out.string(name));
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Vec<Bytes>, Damaged> {
+        let mut names: Vec<Bytes> = Vec::new();
+        for _ in 0..reader.unsigned()? {
+            let name = reader.identifier()?;
+            if names.last().is_some_and(|last| *last >= name) {
+                return Err(Damaged("names are not in order"));
+            }
+            names.push(name);
+        }
+        Ok(names)
+    }
+
+    fn place(&self, group: u32) -> u64 {
+        self.places.get(&group).copied().unwrap_or(0)
+    }
+}
+
+/// The name at a place that was read.
+fn name_at(names: &[Bytes], place: u64) -> Result<&[u8], Damaged> {
+    names.get(place as usize).map(|name| &name[..]).ok_or(Damaged("a name is not there"))
+}
+
+fn ensure(fits: bool, what: &'static str) -> Result<(), Damaged> {
+    if fits { Ok(()) } else { Err(Damaged(what)) }
+}
+
+impl Pool {
+    /// The pool as bytes. O(numbers + leases + names log names).
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Writer::default();
+        out.bytes.reserve(self.directory.slots() as usize * 16);
+        out.unsigned(VERSION);
+        out.signed(self.applied);
+        self.settings.encode(&mut out);
+        let (switches, peers) = (Names::of(&self.switches), Names::of(&self.peers));
+        switches.write(&mut out);
+        peers.write(&mut out);
+        out.unsigned(self.directory.slots().into());
+        let mut since = 0;
+        for id in 0..self.directory.slots() {
+            match self.directory.name(id) {
+                None => out.unsigned(0),
+                Some(number) => self.encode_number(id, number, &mut since, &switches, &peers, &mut out),
+            }
+        }
+        write_ids(&mut out, self.directory.free().iter().copied());
+        write_ids(&mut out, self.queue.iter(&self.directory));
+        let table = self.leases.table();
+        out.unsigned(table.slots().into());
+        for id in 0..table.slots() {
+            match table.get(id) {
+                None => out.unsigned(0),
+                Some(lease) => {
+                    out.unsigned(1);
+                    out.string(&lease.token);
+                    out.unsigned(lease.number.into());
+                    out.unsigned(if lease.switch == NONE { 0 } else { switches.place(lease.switch) + 1 });
+                    out.signed(lease.since);
+                    write_time(&mut out, self.leases.until(id));
+                    out.unsigned(lease.has_peer.into());
+                }
+            }
+        }
+        write_ids(&mut out, table.free().iter().copied());
+        self.outbox.encode(&mut out);
+        out.bytes
+    }
+
+    fn encode_number(
+        &self,
+        id: u32,
+        number: Number,
+        since: &mut Millis,
+        switches: &Names,
+        peers: &Names,
+        out: &mut Writer,
+    ) {
+        let record = self.directory.get(id);
+        let (lapses, rests) = (self.registrations.get(id), self.cool_until(id));
+        let (switch, peer) = (self.switches.of(id), self.peers.of(id));
+        let flag = |flag: u64, set: bool| if set { flag } else { 0 };
+        out.unsigned(
+            record.state() as u64
+                | flag(DRAINING, record.place == Place::LastCall)
+                | flag(LAPSES, lapses.is_some())
+                | flag(RESTS, rests.is_some())
+                | flag(HAS_SWITCH, switch != NONE)
+                | flag(HAS_PEER, peer != NONE),
+        );
+        write_number(out, number);
+        out.signed(record.since() - *since);
+        *since = record.since();
+        out.unsigned(record.uses.into());
+        lapses.into_iter().for_each(|until| out.signed(until));
+        rests.into_iter().for_each(|until| out.signed(until));
+        if switch != NONE {
+            out.unsigned(switches.place(switch));
+        }
+        if peer != NONE {
+            out.unsigned(peers.place(peer));
+        }
+    }
+
+    /// The pool of these bytes.
+    ///
+    /// # Errors
+    /// Bytes that `encode` never writes.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
+        let mut reader = Reader::new(bytes);
+        if reader.unsigned()? != VERSION {
+            return Err(Damaged("the version of the encoding is unknown"));
+        }
+        let applied = reader.reached()?;
+        let mut pool = Self::new(Settings::decode(&mut reader)?, applied);
+        let (switches, peers) = (Names::read(&mut reader)?, Names::read(&mut reader)?);
+        let slots = reader.number()?;
+        ensure(slots <= MAX_NUMBERS, "the pool has too many numbers")?;
+        let mut names = Vec::new();
+        let mut since = 0;
+        for id in 0..slots {
+            names.push(match reader.unsigned()? {
+                0 => None,
+                flags => Some(pool.decode_number(id, flags, &mut since, &switches, &peers, &mut reader)?),
+            });
+        }
+        let free = read_ids(&mut reader)?;
+        pool.directory.name_all(&names, free).ok_or(Damaged("the numbers do not fit their places"))?;
+        pool.decode_queue(&mut reader)?;
+        pool.decode_leases(&switches, &mut reader)?;
+        ensure(pool.switches.iter().count() == switches.len(), "a switch is named for nothing")?;
+        ensure(pool.peers.iter().count() == peers.len(), "a peer is named for nothing")?;
+        pool.outbox = Outbox::decode(&mut reader, &[b"evt"])?;
+        reader.finish()?;
+        Ok(pool)
+    }
+
+    fn decode_number(
+        &mut self,
+        id: u32,
+        flags: u64,
+        since: &mut Millis,
+        switches: &[Bytes],
+        peers: &[Bytes],
+        reader: &mut Reader<'_>,
+    ) -> Result<Number, Damaged> {
+        let state = State::ALL.into_iter().skip(1).find(|state| *state as u64 == flags & 7);
+        let state = state.ok_or(Damaged("a state is unknown"))?;
+        ensure(flags <= ALL_FLAGS, "a flag is unknown")?;
+        let has = |flag: u64| flags & flag != 0;
+        ensure(state.is_busy() || !has(DRAINING), "a number without a call is to go at its end")?;
+        ensure(!state.is_busy() || !has(RESTS), "a number rests and carries a call")?;
+        ensure(state.is_up() || !has(LAPSES | HAS_SWITCH), "a number is registered and is not")?;
+        let number = read_number(reader)?;
+        *since = since.saturating_add(reader.signed()?);
+        ensure((0..=LATEST).contains(since), "a time is out of range")?;
+        let mut record = Record::new(*since);
+        record.set_state(state);
+        record.uses = reader.number()?;
+        if has(DRAINING) {
+            record.put(Place::LastCall, NONE);
+            self.draining += 1;
+        } else if state.is_busy() {
+            record.put(Place::Call, NONE);
+        }
+        *self.directory.at(id) = record;
+        if let Some(count) = self.counts.get_mut(state as usize) {
+            *count += 1;
+        }
+        if has(LAPSES) {
+            self.registrations.set(id, reader.time()?);
+        }
+        if has(RESTS) {
+            let until = reader.time()?;
+            self.rest(id, until);
+        }
+        if has(HAS_SWITCH) {
+            self.switches.assign(id, Some(name_at(switches, reader.unsigned()?)?));
+            self.switches.list(id);
+        }
+        if has(HAS_PEER) {
+            self.peers.assign(id, Some(name_at(peers, reader.unsigned()?)?));
+        }
+        Ok(number)
+    }
+
+    fn decode_queue(&mut self, reader: &mut Reader<'_>) -> Result<(), Damaged> {
+        for id in read_ids(reader)? {
+            let record = self.directory.get(id);
+            let waits = record.state() == State::IdleUp && record.place == Place::Nowhere;
+            ensure(waits, "a number is in the queue that cannot be there")?;
+            self.join(id);
+        }
+        let [_, idle_up, ..] = self.counts;
+        let resting = self.cooling.iter().filter(|(_, id)| self.directory.get(**id).state() == State::IdleUp);
+        ensure(
+            self.queue.len() as usize + resting.count() == idle_up as usize,
+            "a free number is not in the queue",
+        )
+    }
+
+    fn decode_leases(&mut self, switches: &[Bytes], reader: &mut Reader<'_>) -> Result<(), Damaged> {
+        let count = reader.number()?;
+        let mut slots: Vec<Option<(Lease, Option<Millis>)>> = Vec::new();
+        for id in 0..count {
+            slots.push(match reader.unsigned()? {
+                0 => None,
+                1 => Some(self.decode_lease(id, switches, reader)?),
+                _ => return Err(Damaged("a lease is neither there nor not")),
+            });
+        }
+        let free = read_ids(reader)?;
+        self.leases = Leases::restore(slots, free).ok_or(Damaged("the leases do not fit their places"))?;
+        let [.., busy_up, busy_down] = self.counts;
+        ensure(self.leases.len() == (busy_up + busy_down) as usize, "a number carries a call without a lease")
+    }
+
+    fn decode_lease(
+        &mut self,
+        id: u32,
+        switches: &[Bytes],
+        reader: &mut Reader<'_>,
+    ) -> Result<(Lease, Option<Millis>), Damaged> {
+        let token = reader.identifier()?;
+        let number = reader.number()?;
+        let record = self.directory.get(number);
+        ensure(
+            record.state().is_busy() && record.lease() == NONE,
+            "a lease is of a number that is not called",
+        )?;
+        self.directory.at(number).put(record.place, id);
+        let switch = match reader.unsigned()?.checked_sub(1) {
+            None => None,
+            Some(place) => Some(name_at(switches, place)?),
+        };
+        let since = reader.time()?;
+        let until = read_time(reader)?;
+        let has_peer = match reader.unsigned()? {
+            0 => false,
+            1 if self.peers.of(number) != NONE => true,
+            _ => return Err(Damaged("a lease has a peer that its number has not")),
+        };
+        Ok((lease(token, number, switch, since, has_peer, &mut self.switches), until))
+    }
+}
+
+/// A list of ids, each as its distance from the one before.
+fn write_ids(out: &mut Writer, ids: impl Iterator<Item = u32> + Clone) {
+    out.unsigned(ids.clone().count() as u64);
+    let mut last = 0;
+    for id in ids {
+        out.signed(i64::from(id) - last);
+        last = id.into();
+    }
+}
+
+fn read_ids(reader: &mut Reader<'_>) -> Result<Vec<u32>, Damaged> {
+    let count = reader.unsigned()?;
+    // Each takes a byte at least, so a length beyond what is left is a lie.
+    ensure(count <= reader.rest().len() as u64, "a list is too long")?;
+    let mut ids = Vec::with_capacity(count as usize);
+    let mut last = 0i64;
+    for _ in 0..count {
+        last = last.saturating_add(reader.signed()?);
+        ids.push(u32::try_from(last).map_err(|_| Damaged("a place is out of range"))?);
+    }
+    Ok(ids)
+}

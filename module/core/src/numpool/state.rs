@@ -1,0 +1,351 @@
+//! A pool: its numbers, who waits in the queue, and what moves a number from state to state.
+
+use super::cells::{Action, Cell, State, Trigger, cell};
+use super::directory::Directory;
+use super::event::Called;
+use super::groups::Groups;
+use super::leases::Leases;
+use super::number::Number;
+use super::order::{Key, Look, Tree};
+use super::record::{Place, Record};
+use super::request::Policy;
+use crate::shared::Millis;
+use crate::shared::deadlines::Deadlines;
+use crate::shared::list::{List, NONE};
+use crate::shared::outbox::Outbox;
+use crate::shared::table::Table;
+
+/// What a pool does where a request does not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// Life of a lease; 0 = it has no end.
+    pub lease: Millis,
+    /// Rest after a call; 0 = none.
+    pub cooldown: Millis,
+    /// Life of a registration; 0 = it has no end.
+    pub regttl: Millis,
+    /// How a call picks.
+    pub pick: Policy,
+    /// Length of the event stream; 0 = there is none.
+    pub events: u32,
+}
+
+/// A pool of numbers.
+///
+/// A number is in the queue exactly while it is idle, registered and has cooled down; it has a lease exactly while
+/// it is busy; it is listed with a switch exactly while that has registered it, and with a peer while it is in the
+/// queue and called that one last.
+#[derive(Clone, Debug, Default)]
+pub struct Pool {
+    pub(super) applied: Millis,
+    pub(super) settings: Settings,
+    pub(super) directory: Directory<Record>,
+    pub(super) counts: [u32; 5],
+    pub(super) draining: u32,
+    pub(super) queue: List,
+    /// By number: when its registration lapses.
+    pub(super) registrations: Deadlines,
+    /// Numbers that rest, and by their place here until when.
+    pub(super) cooling: Table<u32>,
+    pub(super) cool_downs: Deadlines,
+    pub(super) leases: Leases,
+    pub(super) switches: Groups,
+    pub(super) peers: Groups,
+    pub(super) by_digits: Option<Box<Tree>>,
+    pub(super) by_peer: Option<Box<Tree>>,
+    pub(super) outbox: Outbox,
+}
+
+/// Free numbers by their digits.
+pub(super) struct ByDigits<'a>(pub(super) &'a Directory<Record>);
+
+/// Free numbers by the peer that they called last, and then by their digits.
+pub(super) struct ByPeer<'a>(pub(super) &'a Directory<Record>, pub(super) &'a Groups);
+
+impl Look for ByDigits<'_> {
+    fn key(&self, id: u32) -> Key {
+        (0, self.0.name(id).unwrap_or(Number::LEAST))
+    }
+
+    fn uses(&self, id: u32) -> u32 {
+        self.0.get(id).uses
+    }
+}
+
+impl Look for ByPeer<'_> {
+    fn key(&self, id: u32) -> Key {
+        (self.1.of(id), self.0.name(id).unwrap_or(Number::LEAST))
+    }
+
+    fn uses(&self, id: u32) -> u32 {
+        self.0.get(id).uses
+    }
+}
+
+/// What a transition needs to know besides.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct How<'a> {
+    pub(super) at: Millis,
+    /// Until when a number rests whose call ends.
+    pub(super) cool_until: Option<Millis>,
+    /// The lease that begins.
+    pub(super) called: Option<&'a Called>,
+}
+
+impl How<'_> {
+    pub(super) fn at(at: Millis) -> Self {
+        Self { at, cool_until: None, called: None }
+    }
+}
+
+impl Pool {
+    /// A pool without numbers.
+    pub fn new(settings: Settings, at: Millis) -> Self {
+        Self { applied: at, settings, ..Self::default() }
+    }
+
+    /// What the pool does where a request does not say.
+    pub fn settings(&self) -> Settings {
+        self.settings
+    }
+
+    /// *Now* of this pool: the greater of the clock and the last time applied.
+    pub fn now(&self, clock: Millis) -> Millis {
+        self.applied.max(clock)
+    }
+
+    /// When something is due that nobody asks for.
+    pub fn next_due(&self) -> Option<Millis> {
+        let leases = self.leases.deadlines();
+        [leases.earliest(), self.registrations.earliest(), self.cool_downs.earliest()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Unsent messages.
+    pub fn outbox(&self) -> &Outbox {
+        &self.outbox
+    }
+
+    /// How many numbers there are.
+    pub fn len(&self) -> u32 {
+        self.directory.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.directory.is_empty()
+    }
+
+    /// How many live leases there are.
+    pub fn live_leases(&self) -> usize {
+        self.leases.len()
+    }
+
+    /// Where a number stands. O(1).
+    pub fn state_of(&self, number: Number) -> State {
+        self.directory.find(number).map_or(State::NoData, |id| self.directory.get(id).state())
+    }
+
+    /// Bytes allocated.
+    pub fn allocated(&self) -> usize {
+        let trees = self.by_digits.iter().chain(&self.by_peer);
+        self.directory.allocated()
+            + self.registrations.allocated()
+            + self.cooling.allocated()
+            + self.cool_downs.allocated()
+            + self.leases.allocated()
+            + self.switches.allocated()
+            + self.peers.allocated()
+            + trees.map(|tree| size_of::<Tree>() + tree.allocated()).sum::<usize>()
+            + self.outbox.allocated()
+    }
+
+    /// How much work it is to free the pool, in allocations.
+    pub fn free_effort(&self) -> usize {
+        1 + self.directory.slots() as usize / 1024 + self.leases.len()
+    }
+
+    /// Makes the order that a call with this way of picking needs, if there is none yet. The first time O(n log n);
+    /// from then on every event costs O(log n).
+    pub fn prepare(&mut self, pick: Option<Policy>, prefix: Option<Number>) {
+        let pick = pick.unwrap_or(self.settings.pick);
+        if self.by_digits.is_none() && (prefix.is_some() || pick == Policy::LeastUsed) {
+            let tree = Tree::of(self.queue.iter(&self.directory), &ByDigits(&self.directory));
+            self.by_digits = Some(Box::new(tree));
+        }
+        if self.by_peer.is_none() && prefix.is_some() && pick == Policy::Sticky {
+            let tree = Tree::of(self.queue.iter(&self.directory), &ByPeer(&self.directory, &self.peers));
+            self.by_peer = Some(Box::new(tree));
+        }
+    }
+
+    /// The number of an id that has one.
+    pub(super) fn number(&self, id: u32) -> Number {
+        // Ids come from the pool itself; no number begins with this one.
+        self.directory.name(id).unwrap_or(Number::of_bits(0))
+    }
+
+    /// The numbers that wait, who waits longest first.
+    pub fn waiting(&self) -> impl Iterator<Item = Number> + '_ {
+        self.queue.iter(&self.directory).map(|id| self.number(id))
+    }
+
+    /// Puts a new number into the pool: the cell of `nodata` and ADD.
+    pub(super) fn store(&mut self, number: Number, at: Millis) -> u32 {
+        let id = self.directory.insert(number);
+        *self.directory.at(id) = Record::new(at);
+        *self.count(State::IdleDown) += 1;
+        id
+    }
+
+    /// What an event does to a number: as its cell of the table says.
+    pub(super) fn happen(&mut self, id: u32, trigger: Trigger, how: How<'_>) {
+        let state = self.directory.get(id).state();
+        let Cell::To(next, actions) = cell(state, trigger) else { return };
+        *self.count(state) -= 1;
+        *self.count(next) += 1;
+        self.directory.at(id).set_state(next);
+        for action in actions {
+            match action {
+                Action::Join => self.join(id),
+                Action::Leave => self.leave(id),
+                Action::Lease => self.begin_lease(id, how),
+                Action::Drop => self.drop_lease(id, how),
+                Action::Forget => self.forget(id),
+            }
+        }
+    }
+
+    /// The number's registration ends: lists and deadlines that go with it.
+    pub(super) fn unregister(&mut self, id: u32, how: How<'_>) {
+        self.happen(id, Trigger::Unreg, how);
+        self.registrations.remove(id);
+        self.switches.unlist(id);
+        self.switches.assign(id, None);
+    }
+
+    /// Ends a number's rest; it joins the queue if it is registered.
+    pub(super) fn cool(&mut self, id: u32) {
+        self.stop_resting(id);
+        if self.directory.get(id).state() == State::IdleUp {
+            self.join(id);
+        }
+    }
+
+    /// A number that is in no queue rests until then.
+    pub(super) fn rest(&mut self, id: u32, until: Millis) {
+        let cool_down = self.cooling.insert(id);
+        self.cool_downs.set(cool_down, until);
+        self.directory.at(id).put(Place::Cooling, cool_down);
+    }
+
+    /// Whether a number goes when its call ends.
+    pub(super) fn is_draining(&self, id: u32) -> bool {
+        self.directory.get(id).place == Place::LastCall
+    }
+
+    /// Until when a number rests, if it does.
+    pub(super) fn cool_until(&self, id: u32) -> Option<Millis> {
+        self.cool_downs.get(self.directory.get(id).cool_down())
+    }
+
+    fn count(&mut self, state: State) -> &mut u32 {
+        #[allow(clippy::indexing_slicing, reason = "there are as many counts as states")]
+        &mut self.counts[state as usize]
+    }
+
+    /// Joins the queue at its tail, unless it rests: then it joins when that is over.
+    pub(super) fn join(&mut self, id: u32) {
+        let record = self.directory.at(id);
+        if record.place != Place::Nowhere {
+            return;
+        }
+        record.place = Place::Queue;
+        self.queue.join(&mut self.directory, id);
+        self.peers.list(id);
+        if let Some(tree) = &mut self.by_digits {
+            tree.join(id, &ByDigits(&self.directory));
+        }
+        if let Some(tree) = &mut self.by_peer {
+            tree.join(id, &ByPeer(&self.directory, &self.peers));
+        }
+    }
+
+    /// Leaves the queue, if it is there.
+    fn leave(&mut self, id: u32) {
+        if !self.directory.get(id).is_queued() {
+            return;
+        }
+        self.queue.leave(&mut self.directory, id);
+        self.directory.at(id).put(Place::Nowhere, NONE);
+        self.peers.unlist(id);
+        if let Some(tree) = &mut self.by_digits {
+            tree.leave(id, &ByDigits(&self.directory));
+        }
+        if let Some(tree) = &mut self.by_peer {
+            tree.leave(id, &ByPeer(&self.directory, &self.peers));
+        }
+    }
+
+    fn begin_lease(&mut self, id: u32, how: How<'_>) {
+        let Some(called) = how.called else { return };
+        let switch = called.switch.as_ref().map_or(NONE, |name| self.switches.refer(name));
+        if let Some(peer) = &called.peer {
+            self.peers.assign(id, Some(peer));
+        }
+        let has_peer = called.peer.is_some();
+        let lease = self.leases.grant(called.token.clone(), id, switch, how.at, called.until, has_peer);
+        let record = self.directory.at(id);
+        record.put(Place::Call, lease);
+        record.uses = record.uses.saturating_add(1);
+    }
+
+    fn drop_lease(&mut self, id: u32, how: How<'_>) {
+        let record = self.directory.at(id);
+        let lease = record.lease();
+        self.draining -= u32::from(record.place == Place::LastCall);
+        record.put(Place::Nowhere, NONE);
+        record.set_since(how.at);
+        if let Some(lease) = self.leases.end(lease) {
+            self.switches.release(lease.switch);
+        }
+        if let Some(until) = how.cool_until {
+            self.rest(id, until);
+        }
+    }
+
+    /// Forgets a number that is in no queue and has no lease.
+    fn forget(&mut self, id: u32) {
+        self.stop_resting(id);
+        self.registrations.remove(id);
+        self.switches.unlist(id);
+        self.switches.assign(id, None);
+        self.peers.assign(id, None);
+        self.directory.remove(self.number(id));
+        if self.is_empty() {
+            self.give_back_memory();
+        }
+    }
+
+    /// An empty pool takes no more room than a new one.
+    fn give_back_memory(&mut self) {
+        self.registrations = Deadlines::default();
+        self.cooling = Table::default();
+        self.cool_downs = Deadlines::default();
+        self.leases = Leases::default();
+        self.switches = Groups::default();
+        self.peers = Groups::default();
+        (self.by_digits, self.by_peer) = (None, None);
+    }
+
+    fn stop_resting(&mut self, id: u32) {
+        let cool_down = self.directory.get(id).cool_down();
+        if cool_down != NONE {
+            self.cooling.remove(cool_down);
+            self.cool_downs.remove(cool_down);
+            self.directory.at(id).put(Place::Nowhere, NONE);
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! A value for each numbered thing, in columns that exist only where they are used.
+
+/// Values of one chunk. Chunks are never moved, so growing to a million values copies nothing.
+const CHUNK: usize = 4096;
+
+/// A value by number; what was never set has the default. All O(1).
+#[derive(Clone, Debug)]
+pub struct Column<T> {
+    chunks: Vec<Vec<T>>,
+}
+
+impl<T> Default for Column<T> {
+    fn default() -> Self {
+        Self { chunks: Vec::new() }
+    }
+}
+
+impl<T: Copy + Default> Column<T> {
+    /// The value of that number.
+    #[inline]
+    pub fn get(&self, id: u32) -> T {
+        let slot = self.chunks.get(id as usize / CHUNK).and_then(|chunk| chunk.get(id as usize % CHUNK));
+        slot.copied().unwrap_or_default()
+    }
+
+    /// Sets the value of that number.
+    #[inline]
+    pub fn set(&mut self, id: u32, value: T) {
+        *self.at(id) = value;
+    }
+
+    /// The value of that number, to be changed.
+    #[allow(clippy::indexing_slicing, reason = "grown to hold the place just before")]
+    pub fn at(&mut self, id: u32) -> &mut T {
+        let (chunk, place) = (id as usize / CHUNK, id as usize % CHUNK);
+        if self.chunks.get(chunk).is_none_or(|chunk| chunk.len() <= place) {
+            self.grow(chunk, place);
+        }
+        &mut self.chunks[chunk][place]
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.chunks = Vec::new();
+    }
+
+    /// Bytes allocated.
+    pub fn allocated(&self) -> usize {
+        self.chunks.iter().map(Vec::capacity).sum::<usize>() * size_of::<T>()
+            + self.chunks.capacity() * size_of::<Vec<T>>()
+    }
+
+    #[cold]
+    fn grow(&mut self, chunk: usize, place: usize) {
+        while self.chunks.len() <= chunk {
+            if let Some(last) = self.chunks.last_mut() {
+                last.resize(CHUNK, T::default());
+            }
+            self.chunks.push(Vec::new());
+        }
+        if let Some(chunk) = self.chunks.get_mut(chunk)
+            && chunk.len() <= place
+        {
+            chunk.resize(place + 1, T::default());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_stay_where_they_were_put() {
+        let mut column = Column::default();
+        for id in [9000u32, 0, 4095, 4096, 70_000] {
+            column.set(id, id + 1);
+        }
+        for id in [9000u32, 0, 4095, 4096, 70_000] {
+            assert_eq!(column.get(id), id + 1);
+        }
+        assert_eq!(column.get(1), 0);
+        assert_eq!(column.get(1_000_000), 0);
+        *column.at(5) += 7;
+        assert_eq!(column.get(5), 7);
+    }
+}

@@ -1,0 +1,18 @@
+//! The conference family: its table of transitions cell by cell, the specification's list, every reachable state of
+//! a small realm, and random runs on big ones.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails where it finds something wrong"
+)]
+
+mod check;
+mod model;
+mod random;
+mod rig;
+mod sentences;
+mod spec;
+mod table;

@@ -1,0 +1,555 @@
+//! A small realm with everything that can be out of step with it: one number that conferences use one after the
+//! other, two hosts with two incarnations of their unit each, copies of conferences on them, and commands and words
+//! under way. The realm is the real one: every step goes through its `decide`, `decide_due` and `apply`.
+//!
+//! What is under way is kept as sets that only grow: a command or a word may be handled at once, late, twice, out of
+//! order, or never. A unit may report at any time what was so at any earlier time. Time stands still: deadlines are
+//! tried one by one, in any order, since who is late is what matters, and not by how much.
+//!
+//! So the number of states is finite, and `check` visits all of them. What can make no difference any more is left
+//! out of a state (`settle`, `essence`): words that can find nothing but 'stale', since epochs are given out once and
+//! an assignment that ended stays ended. RELEASE needs no place in the model: people may end any copy at any time,
+//! and a unit that was told to does the same.
+
+use allot_core::conf::conference::{Cause, How, State};
+use allot_core::conf::event::Created;
+use allot_core::conf::request::{Create, Report, Request, Word};
+use allot_core::conf::state::Settings;
+use allot_core::conf::unit::{Name, Standing};
+use allot_core::conf::{Event, Realm, decide, decide_due};
+use allot_core::shared::Bytes;
+
+/// Who runs what: host a, then host b, two incarnations each.
+pub(crate) const UNITS: [&str; 4] = ["a:1:1", "a:1:2", "b:1:1", "b:1:2"];
+const E164: &[u8] = b"7";
+const NOW: i64 = 1;
+
+/// The epoch before the first: the clock that gives them out is far behind, so they count one by one.
+pub(crate) const BASE: u64 = 1_000_000;
+
+/// An epoch as the model counts it.
+pub(crate) fn small(epoch: u64) -> u8 {
+    u8::try_from(epoch - BASE).expect("an epoch of the model")
+}
+
+/// Durations, told apart so that each deadline can be tried by itself.
+const CREATE: i64 = 10;
+const RELEASE: i64 = 20;
+const WAIT: i64 = 40;
+const WINDOW: i64 = 80;
+const TOMBSTONE: i64 = 160;
+const LEASE: i64 = 320;
+const END: i64 = 640;
+
+/// A set of epochs.
+type Epochs = u8;
+
+/// A copy of an assignment that is over: by which one makes no difference.
+const ZOMBIE: u8 = 7;
+
+/// A unit as it is, whatever the realm believes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Local {
+    /// Its copy of the conference, by the epoch that it knows; 0 without one.
+    pub(crate) copy: u8,
+    /// The highest epoch whose CREATE or EPOCH it handled.
+    highest: u8,
+    /// Whether it ever was told to create the conference.
+    involved: bool,
+    /// Epochs of its copies so far: at any of them a write may still be under way.
+    pub(crate) had: Epochs,
+    // Commands to it.
+    create: Epochs,
+    epoch: Epochs,
+    // Its words.
+    acks: Epochs,
+    nacks: Epochs,
+    ends: Epochs,
+    /// Reports that have the conference, by epoch.
+    has: Epochs,
+    /// Reports that lack it, by the highest epoch handled.
+    lacks: Epochs,
+}
+
+/// The realm and what is around it.
+#[derive(Clone, Debug)]
+pub(crate) struct World {
+    pub(crate) realm: Realm,
+    pub(crate) locals: [Local; 4],
+    /// The highest epoch of a write that was accepted.
+    pub(crate) accepted: u8,
+    /// Conferences that ended, by the epoch of their creation.
+    pub(crate) ended: Epochs,
+    /// Schedulers that were there: the one with the highest term leads, others are deposed.
+    terms: u8,
+}
+
+/// What may happen, and how much of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// The highest epoch.
+    pub(crate) epochs: u8,
+    /// Incarnations of each host's unit.
+    pub(crate) incarnations: usize,
+    /// Whether conferences move.
+    pub(crate) moves: bool,
+    /// Whether leases run out, units are forgotten, and end times come.
+    pub(crate) leases: bool,
+    /// Schedulers, one after the other; each but the last is deposed and does not know it.
+    pub(crate) schedulers: u8,
+}
+
+fn bits(set: Epochs) -> impl Iterator<Item = u8> {
+    (1..8).filter(move |bit| set >> bit & 1 == 1)
+}
+
+impl World {
+    pub(crate) fn new(policy: allot_core::conf::state::Policy) -> Self {
+        let settings = Settings {
+            licences: 1,
+            retry: 1,
+            create_timeout: CREATE,
+            release_timeout: RELEASE,
+            wait_timeout: WAIT,
+            window: WINDOW,
+            tombstone: TOMBSTONE,
+            policy,
+        };
+        let mut world = Self {
+            realm: Realm::open(settings, NOW),
+            locals: [Local::default(); 4],
+            accepted: 0,
+            ended: 0,
+            terms: 0,
+        };
+        world.start_epochs();
+        for unit in [0, 2] {
+            world = world.ask(&join(unit)).expect("a unit joins");
+        }
+        world
+    }
+
+    /// A conference of another number was there before, and is gone.
+    fn start_epochs(&mut self) {
+        let cmu = Name::from(&b"z:1:1"[..]);
+        let e164: Bytes = b"1"[..].into();
+        let created = Created {
+            e164: e164.clone(),
+            cmu: cmu.clone(),
+            epoch: BASE,
+            end: None,
+            size: 1,
+            licences: 1,
+            priority: 0,
+            zone: None,
+            recoverable: true,
+            request: None,
+        };
+        for event in [
+            Event::Joined { cmu: cmu.clone(), capacity: 1, zone: None, lease: LEASE },
+            Event::Created(Box::new(created)),
+            Event::Ended { e164: e164.clone(), cause: Cause::Unit, release: false },
+            Event::Removed { e164 },
+            Event::Down { cmu: cmu.clone() },
+            Event::Forgotten { cmu },
+        ] {
+            self.realm.admits(&event).unwrap();
+            self.realm.apply(NOW, &event);
+        }
+        let sent =
+            self.realm.outbox().lanes().map(|(stream, lane)| (stream.to_vec(), lane.len() as u32)).collect();
+        self.realm.apply(NOW, &Event::Flushed { sent, last_id: (0, 0) });
+        assert_eq!(self.realm.last_epoch(), BASE);
+    }
+
+    pub(crate) fn conference(&self) -> Option<&allot_core::conf::conference::Conference> {
+        self.realm.conference_called(E164)
+    }
+
+    /// Whether the realm takes a write of details by that unit at that epoch.
+    pub(crate) fn takes(&self, unit: usize, epoch: u8) -> bool {
+        self.realm.may_write(E164, UNITS[unit].as_bytes(), BASE + u64::from(epoch)).is_ok()
+    }
+
+    /// Whether it would, if it only asked who the owner is.
+    pub(crate) fn is_owner(&self, unit: usize) -> bool {
+        let one = self.conference().filter(|one| one.is_live());
+        let owner = one.and_then(|one| one.owner).and_then(|owner| self.realm.unit(owner));
+        owner.is_some_and(|owner| *owner.cmu == *UNITS[unit].as_bytes())
+    }
+
+    fn ask(&self, request: &Request<'_>) -> Option<Self> {
+        let decision = decide(&self.realm, NOW, request).ok()?;
+        (!decision.events.is_empty()).then(|| self.after(&decision.events))
+    }
+
+    fn after(&self, events: &[Event]) -> Self {
+        let mut world = self.clone();
+        for event in events {
+            if let Err(damaged) = world.realm.admits(event) {
+                panic!("{event:?} is not admitted: {damaged} in {self:?}");
+            }
+            world.realm.apply(NOW, event);
+        }
+        world.deliver();
+        world.settle();
+        world
+    }
+
+    /// Forgets what can make no difference any more.
+    fn settle(&mut self) {
+        let one = self.conference();
+        let state = one.map(|one| (one.state, one.origin_epoch));
+        let relevant: Vec<[Epochs; 3]> = UNITS.iter().map(|name| self.relevant(name.as_bytes())).collect();
+        self.ended = match state {
+            None => 0,
+            Some((State::Ended, origin)) => 1 << small(origin),
+            Some((_, origin)) => self.ended & 1 << small(origin),
+        };
+        for (local, [now, lost, same]) in self.locals.iter_mut().zip(relevant) {
+            if local.copy != 0 && (now | lost | same) >> local.copy & 1 == 0 {
+                local.copy = ZOMBIE;
+            }
+            if local.copy == 0 {
+                local.lacks |= 1 << local.highest;
+            } else {
+                local.has |= 1 << local.copy;
+            }
+            local.acks &= now;
+            local.nacks &= now;
+            local.ends &= now | lost;
+            local.has &= now | lost | same;
+            let news = !((1u16 << (local.highest + 1)) - 1) as u8;
+            (local.create, local.epoch) = (local.create & news, local.epoch & news);
+            // What a list lacks are these; between two of them the highest epoch handled is the same.
+            let floor = |highest: u8| bits(now | lost).filter(|&epoch| epoch <= highest).max().unwrap_or(0);
+            local.lacks =
+                (0..8).filter(|&bit| local.lacks >> bit & 1 == 1).fold(1, |set, bit| set | 1 << floor(bit));
+            local.highest = floor(local.highest);
+        }
+    }
+
+    /// Epochs at which a unit's words may still be heard: the one by which it owns the conference or is to, those that
+    /// it lost, and older ones of the owner's very copy.
+    fn relevant(&self, cmu: &[u8]) -> [Epochs; 3] {
+        let Some(one) = self.conference().filter(|one| one.is_live()) else { return [0; 3] };
+        if self.realm.is_replaced(cmu) {
+            return [0; 3];
+        }
+        let unit = self.realm.find_unit(cmu);
+        let (mut now, mut lost, mut same) = (0, 0, 0);
+        if unit.is_some() && one.owner == unit {
+            now |= 1u8 << small(one.epoch);
+        }
+        if let Some(moving) = one.moving.filter(|moving| Some(moving.to) == unit) {
+            now |= 1u8 << small(moving.epoch);
+        }
+        for entry in one.history.iter().filter(|entry| *entry.cmu == *cmu) {
+            if matches!(entry.ended, Some((_, How::Lost))) {
+                lost |= 1u8 << small(entry.epoch);
+            }
+            if one.owner == unit && entry.copy_epoch == one.copy_epoch {
+                same |= 1u8 << small(entry.epoch);
+            }
+        }
+        [now, lost, same]
+    }
+
+    /// Takes commands out of the outbox; they are under way from now on.
+    fn deliver(&mut self) {
+        let mut sent = Vec::new();
+        for (stream, lane) in self.realm.outbox().lanes() {
+            sent.push((stream.to_vec(), lane.len() as u32));
+            let Some(cmu) = stream.strip_prefix(b"cmd:") else { continue };
+            let unit = UNITS.iter().position(|name| name.as_bytes() == cmu).expect("one of the units");
+            for message in lane {
+                let field = |name: &str| {
+                    let field = message.fields.iter().find(|(field, _)| field == name.as_bytes());
+                    field.map(|(_, value)| String::from_utf8_lossy(value).into_owned()).unwrap_or_default()
+                };
+                let bit = 1u8 << small(field("epoch").parse::<u64>().unwrap_or(0).max(BASE));
+                let local = &mut self.locals[unit];
+                match &field("event")[..] {
+                    "CREATE" => (local.create, local.involved) = (local.create | bit, true),
+                    "EPOCH" => local.epoch |= bit,
+                    _ => {}
+                }
+            }
+        }
+        self.realm.apply(NOW, &Event::Flushed { sent, last_id: (0, 0) });
+    }
+
+    /// Everything that can happen next. A unit follows its protocol (docs/conferences.md, Units).
+    pub(crate) fn next(&self, bounds: Bounds, mut found: impl FnMut(Self)) {
+        let full = small(self.realm.last_epoch()) >= bounds.epochs;
+        for (unit, cmu) in UNITS.iter().map(|cmu| cmu.as_bytes()).enumerate() {
+            self.unit_acts(unit, &mut found);
+            self.words_arrive(unit, full, &mut found);
+            // A unit that never had anything to do with the conference goes on as it is: nothing tells it from
+            // one that went and came back.
+            if self.locals[unit & !1].involved && unit % 2 < bounds.incarnations {
+                self.ask(&join(unit)).map(&mut found);
+            }
+            if self.locals[unit].involved {
+                self.ask(&Request::Down { cmu, term: None }).map(&mut found);
+            }
+        }
+        self.ask(&Request::Release { e164: E164 }).map(&mut found);
+        if !full {
+            for request in [&b"1"[..], b"2"] {
+                self.ask(&Request::Create(create(request))).map(&mut found);
+            }
+            self.recovers(bounds, &mut found);
+        }
+        self.restarts(bounds, &mut found);
+        self.time_passes(bounds, &mut found);
+    }
+
+    fn recovers(&self, bounds: Bounds, found: &mut impl FnMut(Self)) {
+        // Who is no leader any more may try; only one that claimed the realm is heard.
+        for term in 0..=u64::from(self.terms) {
+            let request = Request::Recover { count: 1, term: Some(term) };
+            // By now every retry time has come.
+            let later = decide(&self.realm, NOW + 1, &request);
+            if let Ok(decision) = later
+                && !decision.events.is_empty()
+            {
+                assert_eq!(term, self.realm.leader().0, "a deposed scheduler is heard");
+                found(self.after(&decision.events));
+            }
+            if bounds.moves {
+                self.ask(&Request::Move { e164: E164, to: None, term: Some(term) }).map(&mut *found);
+            }
+        }
+    }
+
+    fn restarts(&self, bounds: Bounds, found: &mut impl FnMut(Self)) {
+        if self.terms < bounds.schedulers {
+            let leader = [b'0' + self.terms];
+            let claim = Request::Claim { term: u64::from(self.terms) + 1, leader: &leader, force: false };
+            if let Some(mut world) = self.ask(&claim) {
+                world.terms += 1;
+                found(world);
+            }
+        }
+        if self.terms == 0 {
+            return;
+        }
+        // It finds every unit, or only those of one host; leases of the others decide.
+        for live in [&UNITS[..], &UNITS[..2], &UNITS[2..]] {
+            let live = live.iter().map(|unit| unit.as_bytes()).collect();
+            self.ask(&Request::Restart { live, term: Some(self.terms.into()) }).map(&mut *found);
+        }
+    }
+
+    /// One thing that is due, of any kind, as if its time had come before that of any other.
+    fn time_passes(&self, bounds: Bounds, found: &mut impl FnMut(Self)) {
+        for now in [CREATE, RELEASE, WAIT, WINDOW, TOMBSTONE, LEASE, END] {
+            if now >= LEASE && !bounds.leases {
+                continue;
+            }
+            for event in decide_due(&self.realm, NOW + now, usize::MAX) {
+                // Who is silent for longer than its lease is not merely suspect.
+                let suspect = matches!(event, Event::Lapsed { to: Standing::Suspect, .. });
+                let forgotten = matches!(event, Event::Forgotten { .. });
+                let idle = matches!(&event, Event::Lapsed { cmu, .. } if !self.is_involved(cmu));
+                if !(suspect || idle || forgotten && !bounds.leases) {
+                    found(self.after(&[event]));
+                }
+            }
+        }
+    }
+
+    fn is_involved(&self, cmu: &[u8]) -> bool {
+        let unit = UNITS.iter().position(|name| name.as_bytes() == cmu);
+        unit.is_some_and(|unit| self.locals[unit].involved)
+    }
+
+    fn with(&self, unit: usize, change: impl FnOnce(&mut Local)) -> Self {
+        let mut world = self.clone();
+        change(&mut world.locals[unit]);
+        world.settle();
+        world
+    }
+
+    /// What a unit does: it handles a command, people end its conference, it makes a report.
+    fn unit_acts(&self, unit: usize, found: &mut impl FnMut(Self)) {
+        let local = self.locals[unit];
+        let news = |set: Epochs| bits(set).filter(move |&epoch| epoch > local.highest);
+        for epoch in news(local.create) {
+            found(self.with(unit, |local| {
+                (local.copy, local.highest) = (epoch, epoch);
+                local.had |= 1 << epoch;
+                local.acks |= 1 << epoch;
+            }));
+            found(self.with(unit, |local| {
+                // It has no room, or its media fails; an older copy would be ended as well.
+                (local.copy, local.highest) = (0, epoch);
+                local.nacks |= 1 << epoch;
+            }));
+        }
+        for epoch in news(local.epoch) {
+            found(self.with(unit, |local| {
+                local.highest = epoch;
+                if local.copy == 0 {
+                    local.ends |= 1 << epoch;
+                } else {
+                    local.copy = epoch;
+                    local.had |= 1 << epoch;
+                }
+            }));
+        }
+        if local.copy != 0 {
+            found(self.with(unit, |local| {
+                local.ends |= 1 << local.copy;
+                local.copy = 0;
+            }));
+        }
+    }
+
+    /// What a unit once said reaches the realm.
+    fn words_arrive(&self, unit: usize, full: bool, found: &mut impl FnMut(Self)) {
+        let local = self.locals[unit];
+        let cmu = UNITS[unit].as_bytes();
+        let word = |epoch: u8| Word { e164: E164, cmu, epoch: BASE + u64::from(epoch) };
+        for epoch in bits(local.acks) {
+            self.ask(&Request::Ack(word(epoch))).map(&mut *found);
+        }
+        for epoch in bits(local.nacks) {
+            self.ask(&Request::Nack(word(epoch), None)).map(&mut *found);
+        }
+        for epoch in bits(local.ends) {
+            self.ask(&Request::Ended(word(epoch))).map(&mut *found);
+        }
+        for copy in bits(local.has) {
+            let report =
+                Report { cmu, highest: BASE + u64::from(copy), list: vec![(E164, BASE + u64::from(copy))] };
+            // A report may adopt; beyond the last epoch that is cut off.
+            let after = self.ask(&Request::Report(report));
+            after
+                .filter(|world| !full || world.realm.last_epoch() == self.realm.last_epoch())
+                .map(&mut *found);
+        }
+        for highest in (0..8u8).filter(|bit| local.lacks >> bit & 1 == 1) {
+            self.ask(&Request::Report(Report { cmu, highest: BASE + u64::from(highest), list: vec![] }))
+                .map(&mut *found);
+        }
+    }
+
+    /// What of the world makes a difference to what can happen next, as bytes.
+    pub(crate) fn essence(&self, out: &mut Vec<u8>) {
+        out.clear();
+        for local in &self.locals {
+            out.extend([local.copy, local.highest, local.involved.into(), local.create, local.epoch]);
+            out.extend([local.acks, local.nacks, local.ends, local.has, local.lacks]);
+        }
+        out.extend([self.accepted, self.ended, self.terms, self.realm.leader().0 as u8]);
+        out.push(small(self.realm.last_epoch()));
+        for name in UNITS {
+            out.push(match self.realm.unit_called(name.as_bytes()) {
+                None => 255 - u8::from(self.realm.is_replaced(name.as_bytes())),
+                Some(unit) => unit.standing as u8 | u8::from(unit.reported) << 4,
+            });
+        }
+        let place = |cmu: &[u8]| UNITS.iter().position(|name| name.as_bytes() == cmu).unwrap_or(9) as u8;
+        let number = |unit: Option<u32>| {
+            unit.and_then(|unit| self.realm.unit(unit)).map_or(9, |unit| place(&unit.cmu))
+        };
+        let Some(one) = self.conference() else { return };
+        out.push(one.state as u8);
+        out.push(one.request.as_ref().map_or(0, |request| request[0]));
+        if one.state == State::Ended {
+            return;
+        }
+        let flags = [one.recovering, one.ending.is_some(), one.opened.is_some(), one.pending_since.is_some()];
+        out.push(number(one.owner));
+        out.extend(flags.map(u8::from));
+        out.push(one.next_retry.map_or(0, |retry| retry as u8));
+        out.push(one.moving.map_or(0, |moving| small(moving.epoch)));
+        out.push(number(one.moving.map(|moving| moving.to)));
+        out.push(one.tried.iter().fold(0, |set, cmu| set | 1 << place(cmu)));
+        let last = one.last_lost().map(|entry| entry.epoch);
+        for entry in &one.history {
+            // Of the assignments that ended, those that were lost may come back, and the last that was open tells
+            // who may end a pending conference.
+            let lost = matches!(entry.ended, Some((_, How::Lost))) && !self.realm.is_replaced(&entry.cmu);
+            let same = entry.copy_epoch == one.copy_epoch && one.owner.is_some();
+            if lost || same || last == Some(entry.epoch) {
+                let marks = u8::from(lost) << 1 | u8::from(last == Some(entry.epoch)) << 2;
+                let opened = u8::from(entry.ended.is_none() && entry.opened.is_some());
+                out.extend([small(entry.epoch), small(entry.copy_epoch), place(&entry.cmu), marks | opened]);
+            }
+        }
+    }
+
+    /// The world as bytes, from which [`World::decode`] makes it again.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.clear();
+        for local in &self.locals {
+            out.extend([local.copy, local.highest, local.involved.into(), local.had, local.create]);
+            out.extend([local.epoch, local.acks, local.nacks, local.ends, local.has, local.lacks]);
+        }
+        out.extend([self.accepted, self.ended, self.terms]);
+        out.extend(self.realm.encode());
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Self {
+        let local = |at: usize| {
+            let bytes: [u8; 11] = bytes[11 * at..11 * (at + 1)].try_into().unwrap();
+            let [copy, highest, involved, had, create, epoch, acks, nacks, ends, has, lacks] = bytes;
+            let involved = involved == 1;
+            Local { copy, highest, involved, had, create, epoch, acks, nacks, ends, has, lacks }
+        };
+        let rest = &bytes[44..];
+        Self {
+            locals: [local(0), local(1), local(2), local(3)],
+            accepted: rest[0],
+            ended: rest[1],
+            terms: rest[2],
+            realm: Realm::decode(&rest[3..]).expect("what was encoded is decoded"),
+        }
+    }
+
+    /// Whether whoever has it, or does not, the conference can be brought to its end and be forgotten: its manager
+    /// releases it, and time passes.
+    pub(crate) fn can_end(&self) -> bool {
+        let mut realm = self.realm.clone();
+        let mut now = NOW;
+        if let Ok(decision) = decide(&realm, now, &Request::Release { e164: E164 }) {
+            decision.events.iter().for_each(|event| realm.apply(now, event));
+        }
+        for _ in 0..4 {
+            now += 1000;
+            for event in decide_due(&realm, now, usize::MAX) {
+                realm.apply(now, &event);
+            }
+        }
+        realm.conference_called(E164).is_none() && realm.licences_used() == 0
+    }
+
+    /// Whether time alone ends the present state, unless that is open, which may last.
+    pub(crate) fn time_goes_on(&self) -> bool {
+        let Some(one) = self.conference() else { return true };
+        if one.state == State::Open && one.moving.is_none() && one.ending.is_none() {
+            return true;
+        }
+        decide_due(&self.realm, NOW + 1000, usize::MAX).iter().any(|event| event.e164().is_some())
+    }
+}
+
+fn join(unit: usize) -> Request<'static> {
+    Request::Join { cmu: UNITS[unit].as_bytes(), capacity: 1, zone: None, lease: LEASE }
+}
+
+fn create(request: &[u8]) -> Create<'_> {
+    Create {
+        e164: E164,
+        end: Some(NOW + END),
+        size: 1,
+        licences: 1,
+        priority: 0,
+        zone: None,
+        recoverable: true,
+        request: Some(request),
+    }
+}

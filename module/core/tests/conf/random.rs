@@ -1,0 +1,265 @@
+//! Random runs on many conferences and units: a replica that gets the events as bytes and a snapshot agree after
+//! every step, room and licences are what the records say, and epochs only grow.
+
+use super::rig::{MINUTE, Rig};
+use allot_core::conf::Reply;
+use allot_core::conf::conference::State;
+use allot_core::conf::request::{Create, Report, Request, Set, Word};
+use allot_core::conf::state::{Policy, Settings};
+use proptest::prelude::*;
+use proptest::test_runner::{RngAlgorithm, TestRng};
+use std::collections::BTreeMap;
+
+struct Random(TestRng);
+
+impl Random {
+    fn new(seed: u64) -> Self {
+        let mut bytes = [0; 32];
+        bytes[..8].copy_from_slice(&seed.to_le_bytes());
+        Self(TestRng::from_seed(RngAlgorithm::ChaCha, &bytes))
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        (self.0.next_u64() % n.max(1) as u64) as usize
+    }
+
+    fn chance(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+
+    fn of<T: Clone>(&mut self, list: &[T]) -> T {
+        list[self.below(list.len())].clone()
+    }
+}
+
+const ZONES: [Option<&[u8]>; 3] = [None, Some(b"east"), Some(b"west")];
+
+/// The realm, and which epoch of a number last wrote.
+struct Run {
+    rig: Rig,
+    random: Random,
+    numbers: Vec<String>,
+    units: Vec<String>,
+    written: BTreeMap<String, u64>,
+    last_epoch: u64,
+    /// Whether the limit of licences held from the start.
+    limited: bool,
+}
+
+impl Run {
+    fn new(seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let settings = Settings {
+            licences: random.of(&[0, 0, 12]),
+            policy: random.of(&[Policy::Earliest, Policy::Earliest, Policy::Keep]),
+            retry: random.of(&[1, 3000]),
+            window: random.of(&[2000, 60_000]),
+            tombstone: random.of(&[1, 5000]),
+            ..Settings::default()
+        };
+        let numbers = (0..12).map(|number| format!("49{number}")).collect();
+        let units = (0..6).flat_map(|host| (1..3).map(move |start| format!("h{host}:1:{start}"))).collect();
+        let rig = Rig::with(settings, &[]);
+        Self { rig, random, numbers, units, written: BTreeMap::new(), last_epoch: 0, limited: true }
+    }
+
+    /// An assignment: mostly one of the conference's own, present or past.
+    fn assignment(&mut self, e164: &str) -> (String, u64) {
+        let one = self.rig.realm.conference_called(e164.as_bytes());
+        let mut known: Vec<(String, u64)> = one
+            .iter()
+            .flat_map(|one| &one.history)
+            .map(|entry| (String::from_utf8_lossy(&entry.cmu).into_owned(), entry.epoch))
+            .collect();
+        if let Some(moving) = one.and_then(|one| one.moving) {
+            let to = self.rig.realm.unit(moving.to).unwrap();
+            known.push((String::from_utf8_lossy(&to.cmu).into_owned(), moving.epoch));
+        }
+        if known.is_empty() || self.random.chance(5) {
+            return (self.random.of(&self.units), self.random.below(2000) as u64);
+        }
+        let at = if self.random.chance(70) { known.len() - 1 } else { self.random.below(known.len()) };
+        known[at].clone()
+    }
+
+    fn step(&mut self) {
+        let by = self.random.of(&[0, 0, 1, 700, 6000]);
+        self.rig.pass(by);
+        let e164 = self.random.of(&self.numbers);
+        let cmu = self.random.of(&self.units);
+        match self.random.below(22) {
+            0..=3 => self.create(&e164),
+            4..=6 => {
+                let (cmu, epoch) = self.assignment(&e164);
+                self.word(&e164, &cmu, epoch);
+            }
+            7..=9 => self.write(&e164),
+            10 => drop(self.rig.code(&Request::Release { e164: e164.as_bytes() })),
+            11 => {
+                let end = self.rig.now + 5000;
+                self.rig.code(&Request::Extend { e164: e164.as_bytes(), end });
+            }
+            12..=14 => {
+                let zone = self.random.of(&ZONES);
+                let capacity = self.random.below(8) as i64;
+                let lease = self.random.of(&[2000, MINUTE]);
+                self.rig.code(&Request::Join { cmu: cmu.as_bytes(), capacity, zone, lease });
+            }
+            15 => drop(self.rig.beat(&cmu)),
+            16 | 17 => self.report(&cmu),
+            18 => drop(self.rig.code(&Request::Down { cmu: cmu.as_bytes(), term: None })),
+            19 => {
+                let count = 1 + self.random.below(6) as i64;
+                self.rig.code(&Request::Recover { count, term: None });
+            }
+            20 => {
+                let to = self.random.chance(50).then_some(cmu.as_bytes());
+                self.rig.code(&Request::Move { e164: e164.as_bytes(), to, term: None });
+            }
+            _ => match self.random.below(3) {
+                0 => {
+                    let live = self.units.iter().filter(|_| self.random.chance(50));
+                    let live: Vec<&[u8]> = live.map(String::as_bytes).collect();
+                    self.rig.code(&Request::Restart { live, term: None });
+                }
+                1 => {
+                    let (on, moves) = (self.random.chance(60), self.random.chance(50));
+                    self.rig.code(&Request::Drain {
+                        cmu: cmu.as_bytes(),
+                        on,
+                        moves: on && moves,
+                        term: None,
+                    });
+                }
+                _ => {
+                    let term = self.rig.realm.leader().0 + 1;
+                    self.rig.code(&Request::Claim { term, leader: b"css", force: false });
+                }
+            },
+        }
+        self.check();
+    }
+
+    fn create(&mut self, e164: &str) {
+        let request = self.random.of(&[None, Some(&b"r1"[..]), Some(b"r2")]);
+        let end = self.random.chance(50).then(|| self.rig.now + self.random.of(&[1000, 20_000]));
+        let create = Create {
+            e164: e164.as_bytes(),
+            end,
+            size: self.random.of(&[1, 1, 2, 5]),
+            licences: self.random.of(&[0, 1, 2]),
+            priority: self.random.of(&[0, 0, 3]),
+            zone: self.random.of(&ZONES),
+            recoverable: self.random.chance(85),
+            request,
+        };
+        self.rig.code(&Request::Create(create));
+    }
+
+    fn word(&mut self, e164: &str, cmu: &str, epoch: u64) {
+        let word = Word { e164: e164.as_bytes(), cmu: cmu.as_bytes(), epoch };
+        let request = match self.random.below(5) {
+            0 => Request::Nack(word, Some(b"no media")),
+            1 => Request::Ended(word),
+            _ => Request::Ack(word),
+        };
+        self.rig.code(&request);
+    }
+
+    fn write(&mut self, e164: &str) {
+        let (cmu, epoch) = self.assignment(e164);
+        let seq = self.random.below(20) as u64;
+        let fields: &[&[u8]] = &[b"members", b"3", b"speaker", b"ann"];
+        let fields = &fields[..self.random.of(&[2, 4])];
+        let reply = self.rig.ask(&Request::Set(Set {
+            e164: e164.as_bytes(),
+            cmu: cmu.as_bytes(),
+            epoch,
+            seq,
+            fields,
+        }));
+        if matches!(reply, Ok(Reply::Integer(_))) {
+            let before = self.written.insert(e164.to_owned(), epoch).unwrap_or(0);
+            assert!(before <= epoch, "an older assignment of {e164} wrote after a newer one");
+        }
+    }
+
+    fn report(&mut self, cmu: &str) {
+        let mut list = Vec::new();
+        for e164 in self.numbers.clone() {
+            let (owner, epoch) = self.assignment(&e164);
+            if owner == cmu && self.random.chance(80) {
+                list.push((e164, epoch));
+            }
+        }
+        let highest = if self.random.chance(80) { self.rig.realm.last_epoch() } else { 0 };
+        let list = list.iter().map(|(e164, epoch)| (e164.as_bytes(), *epoch)).collect();
+        self.rig.code(&Request::Report(Report { cmu: cmu.as_bytes(), highest, list }));
+    }
+
+    fn check(&mut self) {
+        self.rig.check();
+        let realm = &self.rig.realm;
+        assert!(realm.last_epoch() >= self.last_epoch, "epochs went back");
+        self.last_epoch = realm.last_epoch();
+        let (mut licences, mut used) = (0, BTreeMap::new());
+        let mut listed = realm.list(None, None, 0, usize::MAX).0;
+        listed.extend(realm.list(Some(State::Ended), None, 0, usize::MAX).0);
+        for one in listed {
+            if one.is_live() {
+                licences += u64::from(one.licences);
+            }
+            for unit in one.owner.into_iter().chain(one.moving.map(|moving| moving.to)) {
+                *used.entry(unit).or_insert(0) += u64::from(one.size);
+            }
+        }
+        assert_eq!(realm.licences_used(), licences);
+        for unit in realm.units() {
+            let number = realm.find_unit(&unit.cmu).unwrap();
+            assert_eq!(unit.used, used.get(&number).copied().unwrap_or(0));
+        }
+        let limit = realm.settings().licences;
+        assert!(limit == 0 || licences <= limit || !self.limited);
+    }
+}
+
+/// How many random runs: few by default, many in a soak.
+fn cases() -> u32 {
+    std::env::var("ALLOT_MODEL_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(400)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_happens_replica_snapshot_and_sums_agree(seed in any::<u64>()) {
+        let mut run = Run::new(seed);
+        for _ in 0..120 {
+            run.step();
+        }
+    }
+
+    #[test]
+    fn damaged_bytes_are_refused_or_make_a_realm_that_works(seed in any::<u64>(), hits in 1usize..4) {
+        let mut run = Run::new(seed);
+        for _ in 0..40 {
+            run.step();
+        }
+        let mut bytes = run.rig.realm.encode();
+        for _ in 0..hits {
+            let at = run.random.below(bytes.len());
+            bytes[at] ^= 1 << run.random.below(8);
+        }
+        if let Ok(realm) = allot_core::conf::Realm::decode(&bytes) {
+            run.rig.replica = realm.clone();
+            run.rig.now = realm.now(run.rig.now);
+            run.rig.realm = realm;
+            run.written.clear();
+            run.last_epoch = 0;
+            run.limited = false;
+            for _ in 0..20 {
+                run.step();
+            }
+        }
+    }
+}

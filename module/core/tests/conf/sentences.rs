@@ -1,0 +1,321 @@
+//! docs/conferences.md besides the specification's list: epochs, identities, leases, terms, moves, queues, details.
+
+use super::rig::{MINUTE, Rig, wish};
+use allot_core::conf::conference::State;
+use allot_core::conf::request::{Changes, Create, Request};
+
+const A: &str = "a:1:1";
+const B: &str = "b:1:1";
+
+#[test]
+fn epochs_grow_with_the_clock_and_without_it() {
+    let mut rig = Rig::new(&[A]);
+    let first = rig.create("1");
+    assert_eq!(first, 1_000_000);
+    assert_eq!(rig.create("2"), 1_000_001);
+    rig.now = 500_000;
+    assert_eq!(rig.create("3"), 500_000_000);
+    rig.check();
+}
+
+#[test]
+fn an_identity_that_was_replaced_is_heard_no_more() {
+    let mut rig = Rig::new(&[A]);
+    let epoch = rig.open("1");
+    rig.join("a:1:2", 10);
+    assert_eq!(rig.beat(A), "STALE");
+    assert_eq!(rig.code(&Request::Join { cmu: A.as_bytes(), capacity: 1, zone: None, lease: 1 }), "STALE");
+    let report = allot_core::conf::request::Report { cmu: A.as_bytes(), highest: epoch, list: vec![] };
+    assert_eq!(rig.code(&Request::Report(report)), "STALE");
+    assert_eq!(rig.set("1", A, epoch, 1, &["a", "b"]), "NOTOWNER");
+    // Its stream is deleted: a message without fields.
+    assert!(rig.told.iter().any(|line| line == &format!("cmd:{A}")), "{:?}", rig.told);
+}
+
+#[test]
+fn a_down_unit_is_given_nothing_before_it_has_reported_and_is_forgotten_after_a_while() {
+    let mut rig = Rig::new(&[A]);
+    rig.down(A);
+    assert_eq!(rig.beat(A), "NOTFOUND");
+    rig.join(A, 10);
+    assert_eq!(rig.code(&Request::Create(wish("1"))), "LIMIT");
+    rig.report(A, 0, &[]);
+    rig.create("1");
+    let epoch = rig.epoch("1");
+    rig.ack("1", A, epoch);
+    rig.down(A);
+    // As long as a conference remembers it, it is remembered.
+    rig.pass(20 * MINUTE);
+    assert!(rig.realm.unit_called(A.as_bytes()).is_some());
+    rig.release("1");
+    rig.due();
+    assert!(rig.realm.unit_called(A.as_bytes()).is_none());
+    rig.check();
+}
+
+#[test]
+fn leases_make_a_unit_suspect_and_unreachable_and_never_down() {
+    let mut rig = Rig::new(&[]);
+    rig.ask(&Request::Join { cmu: A.as_bytes(), capacity: 10, zone: None, lease: 5000 }).unwrap();
+    let word = |rig: &Rig| rig.realm.unit_called(A.as_bytes()).unwrap().word();
+    rig.pass(2999);
+    assert_eq!(word(&rig), "up");
+    rig.pass(1);
+    assert_eq!((word(&rig), rig.code(&Request::Create(wish("1")))), ("suspect", "LIMIT".into()));
+    rig.pass(2000);
+    assert_eq!(word(&rig), "unreachable");
+    rig.pass(600_000);
+    assert_eq!(word(&rig), "unreachable");
+    rig.ask(&Request::Claim { term: 1, leader: b"css", force: false }).unwrap();
+    assert_eq!(word(&rig), "up", "a claim starts all leases anew");
+    rig.pass(5000);
+    rig.beat(A);
+    assert_eq!(word(&rig), "up");
+}
+
+#[test]
+fn a_deposed_scheduler_is_refused() {
+    let mut rig = Rig::new(&[A]);
+    let claim = |term, leader: &'static str, force| Request::Claim { term, leader: leader.as_bytes(), force };
+    assert_eq!(rig.code(&claim(2, "one", false)), "Realm");
+    assert_eq!(rig.code(&claim(2, "one", false)), "Realm");
+    assert_eq!(rig.code(&claim(2, "two", false)), "STALE");
+    assert_eq!(rig.code(&claim(1, "one", false)), "STALE");
+    assert_eq!(rig.code(&claim(3, "two", false)), "Realm");
+    for term in [2, 4] {
+        let term = Some(term);
+        assert_eq!(rig.code(&Request::Recover { count: 1, term }), "STALE");
+        assert_eq!(rig.code(&Request::Restart { live: vec![], term }), "STALE");
+        assert_eq!(rig.code(&Request::Down { cmu: A.as_bytes(), term }), "STALE");
+        assert_eq!(rig.code(&Request::Drain { cmu: A.as_bytes(), on: true, moves: false, term }), "STALE");
+        assert_eq!(rig.code(&Request::Move { e164: b"1", to: None, term }), "STALE");
+    }
+    assert_eq!(rig.code(&Request::Recover { count: 1, term: Some(3) }), "Grants([])");
+    assert_eq!(rig.code(&claim(1, "three", true)), "Realm");
+}
+
+type Act = fn(&mut Rig, u64);
+
+#[test]
+fn a_move_reserves_room_and_is_cancelled_or_done_or_outlives_its_source() {
+    let start = || {
+        let mut rig = Rig::new(&[A, B]);
+        let epoch = rig.open("1");
+        let moving = rig.move_to("1", B);
+        assert_eq!(rig.realm.unit_called(B.as_bytes()).unwrap().used, 1);
+        rig.check();
+        (rig, epoch, moving)
+    };
+    let (mut rig, epoch, moving) = start();
+    assert_eq!(rig.set("1", A, epoch, 1, &["a", "1"]), "Integer(1)");
+    assert_eq!(rig.set("1", B, moving, 1, &["a", "2"]), "NOTOWNER");
+    rig.ack("1", B, moving);
+    assert_eq!((rig.owner("1").as_str(), rig.epoch("1"), rig.state("1")), (B, moving, State::Open));
+    assert_eq!(rig.set("1", A, epoch, 2, &["a", "1"]), "NOTOWNER");
+    assert_eq!(rig.verbs(A), "CREATE RELEASE");
+    assert_eq!(rig.realm.unit_called(A.as_bytes()).unwrap().used, 0);
+    let cancelled: [(Act, &str); 4] = [
+        (|rig, moving| drop(rig.nack("1", B, moving)), "CREATE"),
+        (|rig, _| rig.pass(10_000), "CREATE RELEASE"),
+        (|rig, _| rig.down(B), "CREATE"),
+        (|rig, moving| drop(rig.report(B, moving, &[])), "CREATE"),
+    ];
+    for (act, told) in cancelled {
+        let (mut rig, epoch, moving) = start();
+        act(&mut rig, moving);
+        assert_eq!((rig.owner("1").as_str(), rig.epoch("1"), rig.one("1").moving), (A, epoch, None));
+        assert_eq!(rig.realm.unit_called(B.as_bytes()).unwrap().used, 0);
+        assert_eq!(rig.verbs(B), told);
+        rig.check();
+    }
+    let (mut rig, _, moving) = start();
+    rig.down(A);
+    assert_eq!((rig.owner("1").as_str(), rig.state("1"), rig.epoch("1")), (B, State::Creating, moving));
+    rig.ack("1", B, moving);
+    assert_eq!(rig.state("1"), State::Open);
+    rig.check();
+    let (mut rig, ..) = start();
+    rig.release("1");
+    assert_eq!((rig.verbs(A), rig.verbs(B)), ("CREATE RELEASE".into(), "CREATE RELEASE".into()));
+    assert_eq!(rig.realm.unit_called(B.as_bytes()).unwrap().used, 0);
+}
+
+#[test]
+fn what_finds_no_room_blocks_nobody_else() {
+    let mut rig = Rig::new(&[A]);
+    for (e164, size, zone, priority) in
+        [("big", 6, None, 9), ("far", 1, Some(&b"moon"[..]), 9), ("small", 1, None, 0), ("tiny", 1, None, 0)]
+    {
+        // Created where there is room for it, and lost there.
+        let cmu = format!("{e164}:1:1");
+        rig.ask(&Request::Join { cmu: cmu.as_bytes(), capacity: 60, zone, lease: 3_600_000_000 }).unwrap();
+        rig.ask(&Request::Create(Create { size, zone, priority, ..wish(e164) })).unwrap();
+        let (owner, epoch) = (rig.owner(e164), rig.epoch(e164));
+        rig.ack(e164, &owner, epoch);
+        rig.down(&owner);
+        if owner != cmu {
+            rig.down(&cmu);
+        }
+    }
+    rig.join("z:1:1", 2);
+    let waits = |rig: &Rig| -> Vec<(String, &str)> {
+        let plan = rig.realm.plan_pending(rig.now);
+        plan.iter()
+            .map(|&(id, why)| {
+                (String::from_utf8_lossy(&rig.realm.conference(id).unwrap().e164).into_owned(), why)
+            })
+            .collect()
+    };
+    if rig.realm.pending() == 4 {
+        let plan = waits(&rig);
+        assert_eq!(
+            plan.iter().map(|(_, why)| *why).collect::<Vec<_>>(),
+            ["no room", "no room", "due", "due"]
+        );
+    }
+    rig.recover();
+    assert_eq!((rig.owner("small").as_str(), rig.owner("tiny").as_str()), ("z:1:1", "z:1:1"));
+    assert_eq!((rig.word("big"), rig.word("far")), ("pending", "pending"));
+}
+
+#[test]
+fn a_burst_is_spread_over_the_units_by_their_share() {
+    let mut rig = Rig::new(&[A, B]);
+    rig.join("big:1:1", 20);
+    for number in 0..20 {
+        rig.create(&number.to_string());
+    }
+    let used = |rig: &Rig| -> Vec<u64> { rig.realm.units().map(|unit| unit.used).collect() };
+    assert_eq!(used(&rig), [5, 5, 10]);
+    let plan = rig.realm.plan_down(rig.realm.find_unit(b"big:1:1").unwrap());
+    assert_eq!(plan.iter().filter(|(_, to)| to.is_ok()).count(), 10);
+    rig.join(B, 6);
+    let plan = rig.realm.plan_down(rig.realm.find_unit(b"big:1:1").unwrap());
+    assert_eq!(plan.iter().filter(|(_, to)| *to == Err("no room")).count(), 4);
+    rig.down("big:1:1");
+    assert_eq!(rig.recover(), 6);
+    assert_eq!(used(&rig), [10, 6, 0]);
+    rig.check();
+}
+
+#[test]
+fn details_are_written_by_the_owner_and_newer_ones_stay() {
+    let mut rig = Rig::new(&[A, B]);
+    let epoch = rig.create("1");
+    assert_eq!(rig.set("1", A, epoch, 5, &["a", "1", "b", "2"]), "Integer(2)");
+    assert_eq!(rig.set("1", A, epoch, 4, &["a", "0", "c", "3"]), "Integer(1)");
+    assert_eq!(rig.set("1", A, epoch, 5, &["a", "0", "b", "0"]), "STALE");
+    assert_eq!(rig.set("1", A, epoch, 6, &["b", "4"]), "Integer(1)");
+    assert_eq!(rig.set("1", A, epoch, 6, &["b"]), "ERR");
+    assert_eq!(rig.set("1", B, epoch, 7, &["b", "5"]), "NOTOWNER");
+    assert_eq!(rig.set("1", A, epoch + 1, 7, &["b", "5"]), "STALE");
+    assert_eq!(rig.set("2", A, epoch, 7, &["b", "5"]), "NOTFOUND");
+    let details = |rig: &Rig| -> Vec<String> {
+        rig.one("1").details.iter().map(|one| String::from_utf8_lossy(&one.value).into_owned()).collect()
+    };
+    assert_eq!(details(&rig), ["1", "4", "3"]);
+    rig.check();
+    rig.ack("1", A, epoch);
+    rig.down(A);
+    // While it is pending they still show the last, and nobody may write.
+    assert_eq!((details(&rig).len(), rig.set("1", A, epoch, 9, &["a", "x"])), (3, "NOTOWNER".into()));
+    rig.recover();
+    assert_eq!(details(&rig).len(), 0);
+    let epoch = rig.epoch("1");
+    rig.ack("1", B, epoch);
+    rig.ended("1", B, epoch);
+    assert_eq!(rig.set("1", B, epoch, 9, &["a", "x"]), "BADSTATE");
+}
+
+#[test]
+fn draining_moves_what_there_is_and_takes_nothing_new() {
+    let mut rig = Rig::new(&[A, B]);
+    for number in 0..6 {
+        rig.open(&number.to_string());
+    }
+    let drain = |on, moves| Request::Drain { cmu: A.as_bytes(), on, moves, term: None };
+    assert_eq!(rig.code(&drain(true, true)), "Moves(3, 0)");
+    rig.create("x");
+    assert_eq!(rig.owner("x"), B);
+    assert_eq!(rig.realm.unit_called(A.as_bytes()).unwrap().word(), "draining");
+    rig.ask(&drain(false, false)).unwrap();
+    assert_eq!(rig.realm.unit_called(A.as_bytes()).unwrap().word(), "up");
+    rig.check();
+}
+
+#[test]
+fn settings_change_while_the_realm_lives() {
+    let mut rig = Rig::new(&[A]);
+    rig.open("1");
+    rig.down(A);
+    let changes = Changes { window: Some(1000), ..Changes::default() };
+    assert_eq!(rig.code(&Request::Configure(changes)), "Realm");
+    rig.pass(1000);
+    assert_eq!(rig.word("1"), "ended");
+    let changes = Changes { window: Some(0), ..Changes::default() };
+    assert_eq!(rig.code(&Request::Configure(changes)), "ERR");
+    rig.check();
+}
+
+#[test]
+fn a_unit_that_failed_it_is_tried_again_once_no_other_is_left() {
+    let mut rig = Rig::new(&["c:1:1"]);
+    rig.open("1");
+    rig.join(A, 10);
+    rig.join(B, 0);
+    rig.down("c:1:1");
+    assert_eq!(rig.recover(), 1);
+    let epoch = rig.epoch("1");
+    rig.nack("1", A, epoch);
+    assert_eq!(rig.recover(), 0, "the other unit is full, and untried");
+    rig.down(B);
+    assert_eq!(rig.recover(), 1);
+    assert_eq!(rig.owner("1"), A);
+    assert!(rig.one("1").tried.is_empty());
+    rig.check();
+}
+
+#[test]
+fn what_a_unit_refused_blocks_nobody_behind_it() {
+    let mut rig = Rig::new(&["c:1:1"]);
+    for number in 0..10 {
+        rig.open(&number.to_string());
+    }
+    rig.join(A, 100);
+    rig.join(B, 0);
+    rig.down("c:1:1");
+    let refused: Vec<String> = (0..9).map(|number: i32| number.to_string()).collect();
+    let one = Request::Recover { count: 9, term: None };
+    rig.ask(&one).unwrap();
+    for e164 in &refused {
+        let epoch = rig.epoch(e164);
+        rig.nack(e164, A, epoch);
+    }
+    // Nine that A will not have wait for B, which is full; the tenth goes to A.
+    let one = Request::Recover { count: 1, term: None };
+    rig.ask(&one).unwrap();
+    assert_eq!(rig.owner("9"), A);
+    rig.check();
+}
+
+#[test]
+fn a_long_history_keeps_the_last_loss_and_forgets_failed_tries_first() {
+    let mut rig = Rig::new(&[A]);
+    let first = rig.open("1");
+    rig.down(A);
+    rig.join(B, 10);
+    for _ in 0..100 {
+        rig.pass(5 * MINUTE / 100);
+        rig.pass(5 * MINUTE);
+        if rig.word("1") == "ended" {
+            break;
+        }
+        if rig.recover() == 1 {
+            let epoch = rig.epoch("1");
+            rig.nack("1", B, epoch);
+        }
+    }
+    let one = rig.one("1");
+    assert_eq!(one.last_lost().map(|entry| entry.epoch), Some(first));
+    rig.check();
+}

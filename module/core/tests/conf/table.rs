@@ -1,0 +1,380 @@
+//! The table of transitions of docs/conferences.md, row by row and cell by cell: each is driven through `decide`,
+//! `decide_due` and `apply` from a conference in the column's state. A cell says where the conference stands
+//! afterwards, and after a colon what its unit `a:1:1` (or whoever spoke) was told.
+
+use super::rig::{MINUTE, Rig, wish};
+use allot_core::conf::request::Request;
+
+const A: &str = "a:1:1";
+const B: &str = "b:1:1";
+
+/// The columns. `recovering` is a creation that recovers a conference, on B; `lost` is pending, and A had it last.
+const COLUMNS: [&str; 7] = ["none", "ended", "waiting", "creating", "recovering", "open", "lost"];
+
+/// The conference `7` in that state. Its unit is A, but B where it is being recovered; both are up.
+fn world(column: &str) -> Rig {
+    let mut rig = Rig::new(&[A, B]);
+    if column != "none" {
+        let end = Some(rig.now + 20 * MINUTE);
+        rig.ask(&Request::Create(allot_core::conf::request::Create {
+            end,
+            request: Some(b"r"),
+            ..wish("7")
+        }))
+        .unwrap();
+        assert_eq!(rig.owner("7"), A);
+    }
+    if !matches!(column, "none" | "creating") {
+        let epoch = rig.epoch("7");
+        rig.ack("7", A, epoch);
+    }
+    match column {
+        "waiting" => rig.restart(&[A, B]),
+        "ended" => drop(rig.ended("7", A, rig.epoch("7"))),
+        "lost" | "recovering" => {
+            rig.down(A);
+            rig.join(A, 10);
+        }
+        _ => {}
+    }
+    if column == "recovering" {
+        rig.recover();
+        assert_eq!(rig.owner("7"), B);
+    }
+    let expected = match column {
+        "lost" => "pending",
+        "recovering" => "creating",
+        other => other,
+    };
+    assert_eq!(rig.word("7"), expected);
+    rig.told.clear();
+    rig
+}
+
+type Act = fn(&mut Rig);
+
+/// The unit and epoch of the latest assignment.
+fn last(rig: &Rig) -> (String, u64) {
+    let Some(one) = rig.realm.conference_called(b"7") else { return (A.into(), 17) };
+    (String::from_utf8_lossy(one.last_unit().unwrap()).into_owned(), one.epoch)
+}
+
+fn row(event: &str, cells: [&str; 7], act: impl Fn(&mut Rig) -> String) {
+    for (column, cell) in COLUMNS.into_iter().zip(cells) {
+        // Cannot be: there is nobody who could say so.
+        if cell == "-" {
+            continue;
+        }
+        let mut rig = world(column);
+        let (unit, _) = last(&rig);
+        let before = rig.word("7");
+        let reply = act(&mut rig);
+        let after = if rig.word("7") == before { "same" } else { rig.word("7") };
+        let told = rig.verbs(&unit);
+        let refused = matches!(&reply[..], "STALE" | "NOTOWNER" | "NOTFOUND" | "EXISTS" | "BADSTATE");
+        let outcome = match (refused, told.is_empty()) {
+            (true, _) => reply,
+            (false, true) => after.to_owned(),
+            (false, false) => format!("{after}:{told}"),
+        };
+        assert_eq!(outcome, cell, "{event}, {column}");
+        rig.check();
+    }
+}
+
+#[test]
+fn create() {
+    // none, ended, waiting, creating, recovering, open, pending
+    row(
+        "create",
+        ["creating:CREATE", "creating:CREATE", "EXISTS", "EXISTS", "EXISTS", "EXISTS", "EXISTS"],
+        |rig| rig.code(&Request::Create(wish("7"))),
+    );
+    row("the same again", ["creating:CREATE", "same", "same", "same", "same", "same", "same"], |rig| {
+        rig.code(&Request::Create(allot_core::conf::request::Create { request: Some(b"r"), ..wish("7") }))
+    });
+}
+
+#[test]
+fn ack() {
+    row("ack, match", ["-", "-", "open", "open", "open", "same", "-"], |rig| {
+        let (unit, epoch) = last(rig);
+        rig.ack("7", &unit, epoch)
+    });
+    let stale =
+        ["same:RELEASE", "same:RELEASE", "same:RELEASE", "same:RELEASE", "same:RELEASE", "same:RELEASE"];
+    let all = [stale[0], stale[1], stale[2], stale[3], stale[4], stale[5], "same:RELEASE"];
+    row("ack, of another epoch", all, |rig| {
+        let (unit, epoch) = last(rig);
+        rig.ack("7", &unit, epoch + 1)
+    });
+    row("ack, of another unit", ["same", "same", "same", "same", "same", "same", "same"], |rig| {
+        let (unit, epoch) = last(rig);
+        let other = if unit == A { B } else { A };
+        let reply = rig.ack("7", other, epoch);
+        assert_eq!(rig.commands(other), [format!("RELEASE 7 {other} {epoch}")]);
+        reply
+    });
+}
+
+#[test]
+fn nack_and_create_timeout() {
+    row("nack", ["NOTFOUND", "STALE", "ended", "ended", "pending", "BADSTATE", "NOTOWNER"], |rig| {
+        let (unit, epoch) = last(rig);
+        rig.nack("7", &unit, epoch)
+    });
+    row("create timeout", ["-", "-", "-", "ended:RELEASE", "pending:RELEASE", "same", "-"], |rig| {
+        rig.pass(10_000);
+        String::new()
+    });
+}
+
+#[test]
+fn unit_down_or_replaced() {
+    row("down", ["-", "same", "pending", "pending", "pending", "pending", "same"], |rig| {
+        let (unit, _) = last(rig);
+        rig.down(&unit);
+        String::new()
+    });
+    row("replaced", ["-", "same", "pending", "pending", "pending", "pending", "same"], |rig| {
+        let (unit, _) = last(rig);
+        rig.join(&unit.replace(":1:1", ":1:2"), 10);
+        String::new()
+    });
+}
+
+#[test]
+fn report_has_it() {
+    row("has it, match", ["-", "-", "open", "open", "open", "same", "-"], |rig| {
+        let (unit, epoch) = last(rig);
+        rig.report(&unit, epoch, &[("7", epoch)]);
+        String::new()
+    });
+    row(
+        "has it, otherwise",
+        [
+            "same:RELEASE",
+            "same:RELEASE",
+            "same:RELEASE",
+            "same:RELEASE",
+            "same:RELEASE",
+            "same:RELEASE",
+            "same:RELEASE",
+        ],
+        |rig| {
+            let (unit, epoch) = last(rig);
+            rig.report(&unit, epoch + 5, &[("7", epoch + 5)]);
+            String::new()
+        },
+    );
+    row("adoption", ["-", "-", "-", "-", "open:RELEASE", "-", "open:EPOCH"], |rig| {
+        // It had been on A before it was lost.
+        let lost = rig.one("7").history[0].clone();
+        rig.report(A, lost.epoch, &[("7", lost.epoch)]);
+        assert_eq!(rig.owner("7"), A);
+        assert!(rig.epoch("7") > lost.epoch && rig.one("7").copy_epoch == lost.copy_epoch);
+        String::new()
+    });
+}
+
+#[test]
+fn report_has_it_at_an_older_epoch_of_its_own() {
+    // A's copy is adopted; before it heard of its new epoch it reports the old one.
+    for state in ["open", "waiting"] {
+        let mut rig = world("lost");
+        let old = rig.epoch("7");
+        rig.report(A, old, &[("7", old)]);
+        let epoch = rig.epoch("7");
+        if state == "waiting" {
+            rig.restart(&[A, B]);
+        }
+        rig.told.clear();
+        rig.report(A, old, &[("7", old)]);
+        assert_eq!((rig.word("7"), rig.epoch("7")), (state, epoch));
+        assert_eq!(rig.commands(A), [format!("EPOCH 7 {A} {epoch} {old}")]);
+    }
+}
+
+#[test]
+fn report_lacks_it() {
+    row("lacks it, epoch > HIGHEST", ["-", "-", "same", "same", "same", "same", "same"], |rig| {
+        let (unit, epoch) = last(rig);
+        rig.report(&unit, epoch - 1, &[]);
+        String::new()
+    });
+    row("lacks it, epoch <= HIGHEST", ["-", "-", "ended", "ended", "pending", "ended", "ended"], |rig| {
+        let (unit, epoch) = last(rig);
+        rig.report(&unit, epoch, &[]);
+        String::new()
+    });
+}
+
+#[test]
+fn ended_by_its_unit() {
+    row("ended, match", ["NOTFOUND", "same", "ended", "ended", "ended", "ended", "ended"], |rig| {
+        let (unit, epoch) = last(rig);
+        rig.ended("7", &unit, epoch)
+    });
+    row("ended, other epoch", ["NOTFOUND", "STALE", "STALE", "STALE", "STALE", "STALE", "NOTOWNER"], |rig| {
+        let (unit, epoch) = last(rig);
+        rig.ended("7", &unit, epoch + 1)
+    });
+    // From who had it before it was lost, while another creates it.
+    let mut rig = world("recovering");
+    let lost = rig.one("7").history[0].epoch;
+    assert_eq!(rig.ended("7", A, lost), "NOTOWNER");
+    // And while it is pending again: it is A's last word that counts, not B's, which never had it open.
+    let epoch = rig.epoch("7");
+    rig.nack("7", B, epoch);
+    assert_eq!(rig.ended("7", B, epoch), "NOTOWNER");
+    assert_eq!((rig.ended("7", A, lost), rig.word("7")), ("Ok".into(), "ended"));
+}
+
+#[test]
+fn recovery() {
+    row("recover", ["same", "same", "same", "same", "same", "same", "creating"], |rig| {
+        rig.recover();
+        String::new()
+    });
+}
+
+#[test]
+fn end_time_and_window() {
+    row(
+        "end time",
+        ["-", "-", "ending:RELEASE", "ending:RELEASE", "ending:RELEASE", "ending:RELEASE", "ended"],
+        |rig| {
+            rig.now += 20 * MINUTE;
+            rig.due();
+            String::new()
+        },
+    );
+    row("window", ["-", "-", "-", "-", "-", "-", "ended"], |rig| {
+        let e164 = b"7";
+        let end = rig.now + 50 * MINUTE;
+        rig.ask(&Request::Extend { e164, end }).unwrap();
+        rig.pass(30 * MINUTE - 1);
+        assert_eq!(rig.word("7"), "pending");
+        rig.pass(1);
+        String::new()
+    });
+}
+
+#[test]
+fn release() {
+    row(
+        "release",
+        ["NOTFOUND", "same", "ending:RELEASE", "ending:RELEASE", "ending:RELEASE", "ending:RELEASE", "ended"],
+        |rig| rig.release("7"),
+    );
+    for column in ["waiting", "creating", "recovering", "open"] {
+        let mut rig = world(column);
+        rig.release("7");
+        assert_eq!(rig.release("7"), "Conference([55])");
+        rig.pass(4999);
+        assert_eq!(rig.word("7"), "ending");
+        rig.pass(1);
+        assert_eq!(rig.word("7"), "ended", "{column}");
+    }
+}
+
+#[test]
+fn scheduler_restart() {
+    row("restart, unit found", ["same", "same", "same", "same", "same", "waiting:REPORT", "same"], |rig| {
+        rig.restart(&[A, B]);
+        String::new()
+    });
+    row("restart, lease good", ["same", "same", "same", "same", "same", "waiting:REPORT", "same"], |rig| {
+        rig.restart(&[]);
+        String::new()
+    });
+    row("restart, neither", ["same", "same", "pending", "pending", "pending", "pending", "same"], |rig| {
+        // Both lose their leases; nothing else is due meanwhile.
+        for cmu in [A, B] {
+            let join = Request::Join { cmu: cmu.as_bytes(), capacity: 10, zone: None, lease: 100 };
+            rig.ask(&join).unwrap();
+        }
+        rig.pass(100);
+        rig.told.clear();
+        rig.restart(&[]);
+        String::new()
+    });
+}
+
+#[test]
+fn wait_timeout() {
+    row("wait timeout, lease good", ["-", "-", "same:REPORT", "-", "-", "-", "-"], |rig| {
+        rig.pass(30_000);
+        String::new()
+    });
+    row("wait timeout, lease over", ["-", "-", "pending", "-", "-", "-", "-"], |rig| {
+        let join = Request::Join { cmu: A.as_bytes(), capacity: 10, zone: None, lease: 100 };
+        rig.ask(&join).unwrap();
+        rig.pass(30_000);
+        String::new()
+    });
+}
+
+#[test]
+fn while_it_is_ending_every_way_to_pending_waiting_and_adoption_is_the_end() {
+    for column in ["waiting", "creating", "recovering", "open"] {
+        let acts: [(&str, Act); 4] = [
+            ("down", |rig| {
+                let unit = rig.owner("7");
+                rig.down(&unit);
+            }),
+            ("nack", |rig| {
+                let (unit, epoch) = last(rig);
+                rig.nack("7", &unit, epoch);
+            }),
+            ("restart", |rig| rig.restart(&[A, B])),
+            ("adoption", |rig| {
+                let lost = rig.one("7").history[0].epoch;
+                rig.report(A, lost, &[("7", lost)]);
+            }),
+        ];
+        for (name, act) in acts {
+            // Cells that go elsewhere: an open one is nacked, or restarted before it is open; a first one is adopted.
+            let other = match name {
+                "nack" => column == "open",
+                "restart" => column != "open",
+                "adoption" => column != "recovering",
+                _ => false,
+            };
+            if other {
+                continue;
+            }
+            let mut rig = world(column);
+            let (unit, _) = last(&rig);
+            rig.release("7");
+            rig.told.clear();
+            act(&mut rig);
+            assert_eq!(rig.word("7"), "ended", "{column}, {name}");
+            assert_eq!(rig.verbs(&unit), "RELEASE", "{column}, {name}");
+            rig.check();
+        }
+    }
+}
+
+#[test]
+fn one_that_cannot_be_recovered_ends_wherever_another_would_wait() {
+    for (name, lose) in [
+        ("down", (|rig: &mut Rig| rig.down(A)) as Act),
+        ("replaced", |rig| rig.join("a:1:2", 10)),
+        ("restart", |rig| {
+            rig.ask(&Request::Join { cmu: A.as_bytes(), capacity: 10, zone: None, lease: 100 }).unwrap();
+            rig.pass(100);
+            rig.restart(&[]);
+        }),
+    ] {
+        let mut rig = Rig::new(&[A, B]);
+        let create = allot_core::conf::request::Create { recoverable: false, ..wish("7") };
+        rig.ask(&Request::Create(create)).unwrap();
+        let epoch = rig.epoch("7");
+        rig.ack("7", A, epoch);
+        lose(&mut rig);
+        assert_eq!(rig.word("7"), "ended", "{name}");
+        assert_eq!(rig.realm.licences_used(), 0);
+        rig.check();
+    }
+}

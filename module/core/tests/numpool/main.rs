@@ -1,0 +1,14 @@
+//! The number pools against a naive model, cell by cell, and sentence by sentence against docs/numbers.md.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails where it finds something wrong"
+)]
+
+mod cells;
+mod model;
+mod naive;
+mod spec;

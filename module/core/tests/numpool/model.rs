@@ -1,0 +1,383 @@
+//! Ten million random events: the real pool, a naive one, a replica that gets the events as bytes, and a snapshot
+//! must agree.
+
+use super::naive::{Naive, Wish};
+use allot_core::numpool::request::{Call, Changes, Policy, Request};
+use allot_core::numpool::{Event, Number, Pool, Reply, Settings, decide, decide_due};
+use allot_core::shared::codec::Writer;
+use allot_core::shared::refusal::Code;
+use allot_core::shared::token::TokenChoice;
+use proptest::prelude::*;
+use proptest::test_runner::{RngAlgorithm, TestRng};
+
+struct Random(TestRng);
+
+impl Random {
+    fn new(seed: u64) -> Self {
+        let mut bytes = [0; 32];
+        bytes[..8].copy_from_slice(&seed.to_le_bytes());
+        Self(TestRng::from_seed(RngAlgorithm::ChaCha, &bytes))
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0.next_u64()
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        (self.next() % n.max(1) as u64) as usize
+    }
+
+    fn chance(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+
+    fn pick<T: Copy>(&mut self, list: &[T]) -> T {
+        list[self.below(list.len())]
+    }
+}
+
+const SWITCHES: [&[u8]; 3] = [b"sw1", b"sw2", b"a switch whose name is too long to lie in its place"];
+const PEERS: [&[u8]; 3] = [b"100", b"200", b"300"];
+const SPANS: [i64; 4] = [0, 5, 20, 100];
+
+struct Bench {
+    random: Random,
+    pool: Pool,
+    replica: Pool,
+    naive: Naive,
+    now: i64,
+    numbers: Vec<Number>,
+    next_token: u64,
+    /// Tokens that were used, live and not.
+    tokens: Vec<Vec<u8>>,
+}
+
+impl Bench {
+    fn new(seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let count = 2 + random.below(12);
+        let numbers = (0..count).map(|n| {
+            let prefix = random.pick(&["1", "13", "138", "+49", "*", "0000000000000000000000"]);
+            Number::parse(format!("{prefix}{n}").as_bytes()).unwrap()
+        });
+        let numbers = numbers.collect();
+        let settings = Settings {
+            lease: random.pick(&SPANS),
+            cooldown: random.pick(&SPANS),
+            regttl: random.pick(&SPANS),
+            pick: random.pick(&Policy::ALL),
+            events: random.pick(&[0, 0, 0, 100]),
+        };
+        let pool = Pool::new(settings, 0);
+        let naive = Naive { settings, ..Naive::default() };
+        Self { random, replica: pool.clone(), pool, naive, now: 1000, numbers, next_token: 0, tokens: vec![] }
+    }
+
+    fn apply(&mut self, event: &Event) {
+        self.pool.apply(self.now, event);
+        let mut bytes = Writer::default();
+        event.encode(&mut bytes);
+        for event in Event::decode_all(&bytes.bytes).unwrap() {
+            self.replica.admits(&event).unwrap_or_else(|damaged| panic!("{damaged}: {event:?}"));
+            self.replica.apply(self.now, &event);
+        }
+    }
+
+    fn advance(&mut self) {
+        self.now += self.random.pick(&[0, 0, 0, 1, 3, 17, 60]);
+        let limit = self.random.pick(&[usize::MAX, usize::MAX, 1000]);
+        loop {
+            let events = decide_due(&self.pool, self.now, limit);
+            if events.is_empty() {
+                break;
+            }
+            events.iter().for_each(|event| self.apply(event));
+        }
+        self.naive.advance(self.now);
+        if self.pool.outbox().len() > 500 {
+            let count = self.pool.outbox().len() as u32;
+            self.apply(&Event::Flushed { count, last_id: (self.now as u64, 0) });
+        }
+    }
+
+    fn ask(&mut self, request: &Request<'_>) -> Result<Reply, Code> {
+        match decide(&self.pool, self.now, request) {
+            Ok(decision) => {
+                for event in &decision.events {
+                    self.apply(event);
+                }
+                Ok(decision.reply)
+            }
+            Err(refusal) => Err(refusal.code),
+        }
+    }
+
+    fn count(&mut self, request: &Request<'_>, expected: Result<i64, Code>) {
+        let got = self.ask(request);
+        assert_eq!(got, expected.map(Reply::Integer), "{request:?}");
+    }
+
+    fn some_numbers(&mut self) -> Vec<Number> {
+        let many = if self.random.chance(15) { 4 } else { 1 };
+        (0..many).map(|_| self.random.pick(&self.numbers)).collect()
+    }
+
+    fn step(&mut self) {
+        self.advance();
+        let now = self.now;
+        match self.random.below(100) {
+            0..=9 => {
+                let numbers = self.some_numbers();
+                let expected = self.naive.add(&numbers, now);
+                self.count(&Request::Add(&numbers), Ok(expected));
+            }
+            10..=15 => {
+                let (numbers, drain) = (self.some_numbers(), self.random.chance(50));
+                let expected = self.naive.del(&numbers, drain);
+                self.count(&Request::Del { numbers: &numbers, drain }, Ok(expected));
+            }
+            16..=33 => {
+                let numbers = self.some_numbers();
+                let ttl = self.random.pick(&[None, None, Some(30), Some(200)]);
+                let switch = if self.random.chance(70) { Some(self.random.pick(&SWITCHES)) } else { None };
+                let expected = self.naive.reg(&numbers, ttl, switch, now);
+                self.count(&Request::Reg { numbers: &numbers, ttl, switch }, expected);
+            }
+            34..=39 => {
+                let numbers = self.some_numbers();
+                let expected = self.naive.unreg(&numbers);
+                self.count(&Request::Unreg(&numbers), expected);
+            }
+            40 => {
+                let switch = self.random.pick(&SWITCHES);
+                let expected = self.naive.unreg_switch(switch);
+                self.count(&Request::UnregSwitch(switch), Ok(expected));
+            }
+            41..=70 => self.call(),
+            71..=91 => self.hang_up(),
+            92..=95 => {
+                let (number, token) = (self.random.pick(&self.numbers), self.some_token());
+                let expected = self.naive.renew(number, &token, 40, now);
+                self.count(&Request::Renew { number, lease: &token, ttl: 40 }, expected);
+            }
+            96..=97 => self.reconcile(),
+            _ => self.configure(),
+        }
+    }
+
+    fn some_token(&mut self) -> Vec<u8> {
+        if self.tokens.is_empty() || self.random.chance(10) {
+            return b"nobody's".to_vec();
+        }
+        // Mostly a late one, which is live as often as not.
+        let recent = self.tokens.len().saturating_sub(6);
+        let at = recent + self.random.below(self.tokens.len() - recent);
+        self.tokens[at].clone()
+    }
+
+    fn call(&mut self) {
+        let chosen = self.random.chance(50);
+        let token = if chosen && self.random.chance(20) {
+            self.some_token()
+        } else {
+            self.next_token += 1;
+            format!("t{}", self.next_token).into_bytes()
+        };
+        let prefix = self.random.pick(&["1", "13", "138", "+", "+49", "0", "7", "00000000000000000000000"]);
+        let prefix = Number::parse(prefix.as_bytes()).unwrap();
+        let wish = Wish {
+            number: self.random.chance(15).then(|| self.numbers[0]),
+            ttl: self.random.pick(&[None, None, Some(10), Some(70)]),
+            token: &token,
+            switch: if self.random.chance(50) { Some(self.random.pick(&SWITCHES)) } else { None },
+            peer: if self.random.chance(60) { Some(self.random.pick(&PEERS)) } else { None },
+            prefix: self.random.chance(20).then_some(prefix),
+            pick: if self.random.chance(40) { Some(self.random.pick(&Policy::ALL)) } else { None },
+        };
+        let random = self.random.next();
+        if self.random.chance(5) {
+            self.pool.prepare(wish.pick, wish.prefix);
+        }
+        let call = Call {
+            number: wish.number,
+            ttl: wish.ttl,
+            lease: TokenChoice { token: &token, chosen },
+            switch: wish.switch,
+            peer: wish.peer,
+            prefix: wish.prefix,
+            pick: wish.pick,
+            random,
+        };
+        let malformed = wish.number.is_some() && (wish.prefix.is_some() || wish.pick.is_some());
+        let live = self
+            .naive
+            .by_token(&token)
+            .filter(|_| !malformed)
+            .map(|entry| (entry.number, entry.lease.as_ref().and_then(|lease| lease.until)));
+        let got = self.ask(&Request::Call(call));
+        if let Some((number, until)) = live {
+            let expected = if wish.number.is_some_and(|wanted| wanted != number) || !chosen {
+                Err(Code::Exists)
+            } else {
+                Ok((number, until))
+            };
+            assert_eq!(got.map(lease), expected);
+            return;
+        }
+        match self.naive.candidates(&wish) {
+            Err(code) => assert_eq!(got, Err(code)),
+            Ok(candidates) if candidates.is_empty() => assert_eq!(got, Ok(Reply::None)),
+            Ok(candidates) => {
+                let (number, until) = lease(got.unwrap());
+                assert!(candidates.contains(&number), "{number} is none of {candidates:?}: {call:?}");
+                self.naive.grant(number, &wish, self.now);
+                assert_eq!(until, self.naive.get(number).unwrap().lease.as_ref().unwrap().until);
+                self.tokens.push(token);
+            }
+        }
+    }
+
+    fn hang_up(&mut self) {
+        // Mostly on a number that carries a call, and mostly with that call's token.
+        let busy: Vec<Number> = self
+            .naive
+            .entries
+            .iter()
+            .filter(|entry| entry.lease.is_some())
+            .map(|entry| entry.number)
+            .collect();
+        let number = if busy.is_empty() || self.random.chance(20) {
+            self.random.pick(&self.numbers)
+        } else {
+            self.random.pick(&busy)
+        };
+        let own = self.naive.get(number).and_then(|entry| Some(entry.lease.as_ref()?.token.clone()));
+        let token = match self.random.below(3) {
+            0 => None,
+            1 => own,
+            _ => Some(self.some_token()),
+        };
+        let cooldown = self.random.pick(&[None, None, Some(0), Some(25)]);
+        let expected = self.naive.hangup(number, token.as_deref(), cooldown, self.now);
+        self.count(&Request::HangUp { number, lease: token.as_deref(), cooldown }, expected);
+    }
+
+    fn reconcile(&mut self) {
+        let switch = self.random.pick(&SWITCHES);
+        let tokens: Vec<Vec<u8>> = (0..self.random.below(4)).map(|_| self.some_token()).collect();
+        let tokens: Vec<&[u8]> = tokens.iter().map(|token| &token[..]).collect();
+        let before =
+            if self.random.chance(50) { Some(self.now - self.random.pick(&[-1, 0, 10])) } else { None };
+        let (kept, freed, unknown) = self.naive.reconcile(switch, before, &tokens, self.now);
+        let Ok(Reply::Reconciled(got)) = self.ask(&Request::Reconcile { switch, before, leases: &tokens })
+        else {
+            panic!("RECONCILE was refused");
+        };
+        assert_eq!((got.kept, got.freed), (kept, freed));
+        assert!(got.unknown.iter().map(|token| &token[..]).eq(unknown.iter().map(|token| &token[..])));
+    }
+
+    fn configure(&mut self) {
+        let mut span = || if self.random.chance(40) { Some(self.random.pick(&SPANS)) } else { None };
+        let changes = Changes { lease: span(), cooldown: span(), regttl: span(), pick: None, events: None };
+        let settings = &mut self.naive.settings;
+        settings.lease = changes.lease.unwrap_or(settings.lease);
+        settings.cooldown = changes.cooldown.unwrap_or(settings.cooldown);
+        settings.regttl = changes.regttl.unwrap_or(settings.regttl);
+        assert_eq!(self.ask(&Request::Configure(changes)), Ok(Reply::Ok));
+    }
+
+    /// Everything that can be seen is the same everywhere, now and as of a later time.
+    fn check(&self) {
+        assert!(self.pool.waiting().eq(self.naive.queue.iter().copied()), "the queues differ");
+        let later = self.now + 35;
+        let mut then = self.naive.clone();
+        then.advance(later);
+        for (naive, now) in [(&self.naive, self.now), (&then, later)] {
+            for &number in &self.numbers {
+                self.check_number(naive, number, now);
+            }
+        }
+        let totals = self.pool.totals();
+        let count = |test: &dyn Fn(&super::naive::Entry) -> bool| {
+            self.naive.entries.iter().filter(|entry| test(entry)).count() as u32
+        };
+        assert_eq!(totals.total, count(&|_| true));
+        assert_eq!(totals.idle_up, count(&|entry| entry.up && entry.lease.is_none()));
+        assert_eq!(totals.idle_down, count(&|entry| !entry.up && entry.lease.is_none()));
+        assert_eq!(totals.busy_up, count(&|entry| entry.up && entry.lease.is_some()));
+        assert_eq!(totals.busy_down, count(&|entry| !entry.up && entry.lease.is_some()));
+        assert_eq!(totals.cooling, count(&|entry| entry.cool_until.is_some()));
+        assert_eq!(totals.leases, count(&|entry| entry.lease.is_some()));
+        assert_eq!(totals.draining, count(&|entry| entry.draining));
+        let (end, leases) = self.pool.lease_scan(0, 1000, None, self.now);
+        assert_eq!((end, leases.len() as u32), (0, totals.leases));
+        for lease in leases {
+            let entry = self.naive.get(lease.number).unwrap();
+            let naive = entry.lease.as_ref().unwrap();
+            assert_eq!(lease.token[..], naive.token[..]);
+            assert_eq!(lease.call_switch.as_deref(), naive.switch.as_deref());
+            assert_eq!(lease.peer.as_deref(), naive.peer.as_deref());
+            assert_eq!((lease.since, lease.until), (naive.since, naive.until));
+        }
+        let bytes = self.pool.encode();
+        assert_eq!(self.replica.encode(), bytes, "the replica differs");
+        assert_eq!(Pool::decode(&bytes).unwrap().encode(), bytes, "the snapshot differs");
+    }
+
+    fn check_number(&self, naive: &Naive, number: Number, now: i64) {
+        let (record, entry) = (self.pool.number_record(number, now), naive.get(number));
+        let (Some(record), Some(entry)) = (&record, entry) else {
+            assert!(record.is_none() && entry.is_none(), "{number}: {record:?} is not {entry:?}");
+            return;
+        };
+        let lease = entry.lease.as_ref();
+        assert_eq!(record.state, naive.state(number), "{number}");
+        assert_eq!(record.lease.as_deref(), lease.map(|lease| &lease.token[..]));
+        assert_eq!(record.until, lease.and_then(|lease| lease.until));
+        assert_eq!(record.reg_switch.as_deref(), entry.reg_switch.as_deref());
+        assert_eq!(record.call_switch.as_deref(), lease.and_then(|lease| lease.switch.as_deref()));
+        assert_eq!(record.peer.as_deref(), entry.peer.as_deref());
+        assert_eq!(record.uses, entry.uses);
+        assert_eq!(record.idle_since, lease.is_none().then_some(entry.since));
+        assert_eq!(record.cool_until, entry.cool_until);
+    }
+}
+
+fn lease(reply: Reply) -> (Number, Option<i64>) {
+    match reply {
+        Reply::Lease(record) => (record.number, record.until),
+        other => panic!("{other:?} is no lease"),
+    }
+}
+
+/// How many pools, each of 10,000 events: 10 million events by default, more in a soak.
+fn pools() -> u64 {
+    let cases = std::env::var("ALLOT_MODEL_CASES").ok().and_then(|cases| cases.parse().ok());
+    cases.map_or(1000, |cases: u64| cases * 2 / 3)
+}
+
+fn run(seeds: impl Iterator<Item = u64>) {
+    for seed in seeds {
+        let outcome = std::panic::catch_unwind(|| {
+            let mut bench = Bench::new(seed);
+            for step in 0..10_000 {
+                bench.step();
+                if step % 50 == 0 {
+                    bench.check();
+                }
+            }
+        });
+        assert!(outcome.is_ok(), "the pool of seed {seed} differs");
+    }
+}
+
+#[test]
+fn it_equals_the_naive_model() {
+    run(0..pools() / 2);
+}
+
+#[test]
+fn it_equals_the_naive_model_too() {
+    run(pools() / 2..pools());
+}

@@ -1,0 +1,190 @@
+//! The `CONF.*` and `CMU.*` commands that only look.
+
+use allot_core::conf::Realm;
+use allot_core::conf::conference::{Conference, State};
+use allot_core::shared::refusal::{Code, Refusal};
+use allot_core::shared::text::quoted;
+
+use super::arguments::natural;
+use super::records::{Field, reply_conference, reply_history, reply_record, reply_unit};
+use super::writes::Done;
+use crate::command::{Call, is, not_one_of, unknown};
+use crate::family::read;
+
+/// The most conferences that one `CONF.LIST` gives.
+const MAX_LIST: i64 = 10_000;
+
+fn known<'a>(realm: &'a Realm, e164: &[u8]) -> Result<&'a Conference, Refusal> {
+    realm
+        .conference_called(e164)
+        .ok_or_else(|| Refusal::new(Code::NotFound, format!("there is no conference {}", quoted(e164))))
+}
+
+fn known_unit(realm: &Realm, cmu: &[u8]) -> Result<u32, Refusal> {
+    realm
+        .find_unit(cmu)
+        .ok_or_else(|| Refusal::new(Code::NotFound, format!("unit {} has not joined", quoted(cmu))))
+}
+
+/// `CONF.GET key e164 [field ...]`
+pub(super) fn get(call: &Call<'_>) -> Done {
+    let mut arguments = call.arguments(2);
+    let e164 = arguments.identifier("e164")?;
+    let fields = arguments.rest();
+    read::<Realm, _>(call.ctx, call.key()?, |realm, _| {
+        let one = known(realm, e164)?;
+        if fields.is_empty() {
+            call.ctx.reply_map(one.details.len());
+            for detail in &one.details {
+                call.ctx.reply_string(&detail.field);
+                call.ctx.reply_string(&detail.value);
+            }
+            return Ok(());
+        }
+        call.ctx.reply_array(fields.len());
+        for field in fields {
+            match realm.detail(one, field) {
+                Some(value) => call.ctx.reply_string(value),
+                None => call.ctx.reply_null(),
+            }
+        }
+        Ok(())
+    })
+}
+
+/// `CONF.INFO key e164`
+pub(super) fn info(call: &Call<'_>) -> Done {
+    let mut arguments = call.arguments(2);
+    let e164 = arguments.identifier("e164")?;
+    arguments.finish()?;
+    read::<Realm, _>(call.ctx, call.key()?, |realm, _| {
+        reply_conference(call.ctx, realm, known(realm, e164)?);
+        Ok(())
+    })
+}
+
+/// `CONF.HISTORY key e164`
+pub(super) fn history(call: &Call<'_>) -> Done {
+    let mut arguments = call.arguments(2);
+    let e164 = arguments.identifier("e164")?;
+    arguments.finish()?;
+    read::<Realm, _>(call.ctx, call.key()?, |realm, _| {
+        reply_history(call.ctx, known(realm, e164)?);
+        Ok(())
+    })
+}
+
+/// `CONF.LIST key [STATE s] [CMU c] [CURSOR c] [COUNT n]`
+pub(super) fn list(call: &Call<'_>) -> Done {
+    let mut arguments = call.arguments(2);
+    let (mut state, mut cmu, mut cursor, mut count) = (None, None, 0, 100);
+    while let Some(option) = arguments.option() {
+        if is(option, "STATE") {
+            arguments.once(0, option)?;
+            let word = arguments.value(option)?;
+            let found = State::ALL.into_iter().find(|state| is(word, state.word()));
+            let words = "waiting, creating, open, pending or ended";
+            state = Some(found.ok_or_else(|| not_one_of(option, word, words))?);
+        } else if is(option, "CMU") {
+            arguments.once(1, option)?;
+            cmu = Some(arguments.identifier_of(option)?);
+        } else if is(option, "CURSOR") {
+            arguments.once(2, option)?;
+            cursor = natural("CURSOR", arguments.value(option)?)?;
+        } else if is(option, "COUNT") {
+            arguments.once(3, option)?;
+            count = arguments.integer_of(option)?;
+        } else {
+            return Err(unknown(option));
+        }
+    }
+    if !(1..=MAX_LIST).contains(&count) {
+        return Err(Refusal::new(Code::Err, format!("COUNT must be 1 to {MAX_LIST}, not {count}")));
+    }
+    read::<Realm, _>(call.ctx, call.key()?, |realm, _| {
+        let unit = cmu.map(|cmu| known_unit(realm, cmu)).transpose()?;
+        let (found, next) = realm.list(state, unit, cursor, count as usize);
+        call.ctx.reply_array(2);
+        call.ctx.reply_integer(next as i64);
+        call.ctx.reply_array(found.len());
+        for one in found {
+            reply_conference(call.ctx, realm, one);
+        }
+        Ok(())
+    })
+}
+
+/// `CONF.STAT key`
+pub(super) fn stat(call: &Call<'_>) -> Done {
+    call.arguments(2).finish()?;
+    read::<Realm, _>(call.ctx, call.key()?, |realm, _| {
+        let totals = realm.totals();
+        let [waiting, creating, open, pending, ended] =
+            totals.states.map(|count| Field::Number(count as i64));
+        let [up, suspect, unreachable, down] = totals.units.map(|count| Field::Number(count as i64));
+        let fields = [
+            ("waiting", waiting),
+            ("creating", creating),
+            ("open", open),
+            ("pending", pending),
+            ("ended", ended),
+            ("up", up),
+            ("suspect", suspect),
+            ("unreachable", unreachable),
+            ("down", down),
+            ("draining", Field::Number(totals.draining as i64)),
+            ("capacity", Field::Number(totals.capacity as i64)),
+            ("used", Field::Number(totals.used as i64)),
+            ("licences", Field::Number(realm.settings().licences as i64)),
+            ("licences_used", Field::Number(realm.licences_used() as i64)),
+            ("unsent", Field::Number(realm.outbox().len() as i64)),
+            ("dropped", Field::Number(realm.outbox().dropped as i64)),
+        ];
+        reply_record(call.ctx, &fields);
+        Ok(())
+    })
+}
+
+/// `CONF.PLAN key [DOWN cmu]`
+pub(super) fn plan(call: &Call<'_>) -> Done {
+    let mut arguments = call.arguments(2);
+    let down = if arguments.takes("DOWN") { Some(arguments.identifier_of(b"DOWN")?) } else { None };
+    arguments.finish()?;
+    read::<Realm, _>(call.ctx, call.key()?, |realm, now| {
+        let line = |id: u32, cmu: Option<&[u8]>, why: Option<&str>| {
+            let Some(one) = realm.conference(id) else { return call.ctx.reply_null() };
+            let fields = [
+                ("e164", Field::Text(&one.e164)),
+                ("cmu", Field::maybe(cmu)),
+                ("why", Field::maybe(why.map(str::as_bytes))),
+                ("next_retry", Field::number(one.next_retry)),
+            ];
+            reply_record(call.ctx, &fields);
+        };
+        match down {
+            None => {
+                let plan = realm.plan_pending(now);
+                call.ctx.reply_array(plan.len());
+                plan.iter().for_each(|&(id, why)| line(id, None, Some(why)));
+            }
+            Some(cmu) => {
+                let plan = realm.plan_down(known_unit(realm, cmu)?);
+                call.ctx.reply_array(plan.len());
+                for (id, goes) in &plan {
+                    line(*id, goes.as_ref().ok().map(|cmu| &cmu[..]), goes.as_ref().err().copied());
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+/// `CMU.LIST key`
+pub(super) fn units(call: &Call<'_>) -> Done {
+    call.arguments(2).finish()?;
+    read::<Realm, _>(call.ctx, call.key()?, |realm, _| {
+        call.ctx.reply_array(realm.unit_counts().0);
+        realm.units().for_each(|unit| reply_unit(call.ctx, unit));
+        Ok(())
+    })
+}

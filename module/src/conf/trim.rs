@@ -1,0 +1,95 @@
+//! The streams of a realm are kept as long as somebody may want them: entries go by age, but nothing that a live group
+//! of readers has still to read, up to a limit. Beyond that RESYNC stands in its place.
+
+use allot_core::conf::mail::{EVENTS, INFO, command_stream};
+use allot_core::conf::{Event, Realm};
+use smallvec::SmallVec;
+
+use crate::config;
+use crate::outbox::stream_name;
+use crate::sys::context::Answer;
+use crate::sys::{Context, KeyName};
+
+/// How often a realm's streams are looked at.
+const EVERY_MS: i64 = 5_000;
+/// How soon the next part of them is, where there are many.
+const NEXT_MS: i64 = 10;
+/// How many streams are looked at in one go.
+const AT_ONCE: usize = 32;
+/// A group is live if one of its consumers was seen within this time.
+const LIVE_MS: i64 = 300_000;
+/// Nothing is kept longer.
+const LONGEST_MS: i64 = 3_600_000;
+
+/// Looks at the next streams of a realm; what readers missed, and when to look again.
+pub(super) fn run(
+    realm: &Realm,
+    ctx: Context<'_>,
+    name: KeyName<'_>,
+    now: i64,
+    place: &mut usize,
+) -> (SmallVec<[Event; 1]>, i64) {
+    let units = realm.units().map(|unit| command_stream(&unit.cmu));
+    let all = [EVENTS.to_vec(), INFO.to_vec()].into_iter().chain(units);
+    let part: Vec<Vec<u8>> = all.skip(*place).take(AT_ONCE).collect();
+    let mut events = SmallVec::new();
+    for stream in &part {
+        if trim(ctx, &stream_name(name.as_bytes(), stream), now) {
+            events.push(Event::Missed { stream: stream.clone() });
+        }
+    }
+    if part.len() == AT_ONCE {
+        *place += AT_ONCE;
+        return (events, now + NEXT_MS);
+    }
+    *place = 0;
+    (events, now + EVERY_MS)
+}
+
+/// Trims a stream by age; whether a live group missed something by it.
+fn trim(ctx: Context<'_>, stream: &[u8], now: i64) -> bool {
+    let oldest = ctx.ask(c"XRANGE", &[stream, b"-", b"+", b"COUNT", b"1"]);
+    let Some(oldest) = oldest.list().first().and_then(|entry| entry.list().first()).and_then(id) else {
+        return false;
+    };
+    let (aged, limit) = (now - config::CONF_STREAM_AGE.get(), now - LONGEST_MS);
+    if oldest.0 >= aged {
+        return false;
+    }
+    let needed = needed(ctx, stream);
+    let keep = needed.map_or((aged, 0), |needed| needed.min((aged, 0)));
+    let missed = keep < (limit, 0);
+    let keep = keep.max((limit, 0));
+    if oldest >= keep {
+        return false;
+    }
+    let from = format!("{}-{}", keep.0, keep.1);
+    ctx.call_and_replicate(c"XTRIM", &[stream, b"MINID", b"=", from.as_bytes()]);
+    missed
+}
+
+/// The first entry that a live group has still to read, or has read and not acknowledged; `None` without such a group.
+fn needed(ctx: Context<'_>, stream: &[u8]) -> Option<(i64, i64)> {
+    let groups = ctx.ask(c"XINFO", &[b"GROUPS", stream]);
+    groups.list().iter().filter_map(|group| needed_by(ctx, stream, group)).min()
+}
+
+fn needed_by(ctx: Context<'_>, stream: &[u8], group: &Answer) -> Option<(i64, i64)> {
+    let Some(Answer::Text(name)) = group.field(b"name") else { return None };
+    let consumers = ctx.ask(c"XINFO", &[b"CONSUMERS", stream, name]);
+    let seen =
+        |consumer: &&Answer| matches!(consumer.field(b"idle"), Some(Answer::Number(idle)) if *idle < LIVE_MS);
+    consumers.list().iter().find(seen)?;
+    let (time, sequence) = group.field(b"last-delivered-id").and_then(id)?;
+    // What comes behind the last one delivered.
+    let unread = (time, sequence + 1);
+    let pending = ctx.ask(c"XPENDING", &[stream, name]);
+    let pending = pending.list().get(1).and_then(id);
+    Some(pending.map_or(unread, |pending| pending.min(unread)))
+}
+
+fn id(answer: &Answer) -> Option<(i64, i64)> {
+    let Answer::Text(text) = answer else { return None };
+    let (time, sequence) = std::str::from_utf8(text).ok()?.split_once('-')?;
+    Some((time.parse().ok()?, sequence.parse().ok()?))
+}

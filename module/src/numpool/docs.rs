@@ -1,0 +1,231 @@
+//! The `NUMPOOL.*` commands as the server registers and documents them.
+
+use redis_module::raw::{
+    REDISMODULE_CMD_KEY_ACCESS as ACCESS, REDISMODULE_CMD_KEY_INSERT as INSERT, REDISMODULE_CMD_KEY_RO as RO,
+    REDISMODULE_CMD_KEY_RW as RW, REDISMODULE_CMD_KEY_UPDATE as UPDATE,
+};
+
+use super::{reads, writes};
+use crate::command::{Arg, Command, Keys, Kind, entry};
+
+const KEY: Arg = Arg::new("key", Kind::Key);
+const NUMBER: Arg = Arg::new("number", Kind::String);
+const NUMBERS: Arg = Arg::new("number", Kind::String).many();
+const TTL: Arg = Arg::new("milliseconds", Kind::Integer).after("TTL");
+const LEASE: Arg = Arg::new("token", Kind::String).after("LEASE");
+const SWITCH: Arg = Arg::new("switch", Kind::String).after("SWITCH");
+const COOLDOWN: Arg = Arg::new("milliseconds", Kind::Integer).after("COOLDOWN").maybe();
+const COUNT: Arg = Arg::new("n", Kind::Integer).after("COUNT").maybe();
+const PICK: Arg = Arg::new(
+    "policy",
+    Kind::OneOf(&[
+        Arg::word("longest", "LONGEST"),
+        Arg::word("random", "RANDOM"),
+        Arg::word("leastused", "LEASTUSED"),
+        Arg::word("sticky", "STICKY"),
+    ]),
+)
+.after("PICK")
+.maybe();
+
+/// Every command of the family.
+pub(crate) static COMMANDS: &[Command] = &[
+    Command {
+        name: c"NUMPOOL.ADD",
+        entry: entry!(writes::add),
+        flags: "write deny-oom fast",
+        categories: "write fast",
+        arity: -3,
+        keys: Keys::First,
+        key_flags: RW | INSERT,
+        summary: "Puts numbers into a pool, which it makes if there is none",
+        complexity: "O(N) with N numbers named",
+        arguments: &[KEY, NUMBERS],
+    },
+    Command {
+        name: c"NUMPOOL.DEL",
+        entry: entry!(writes::del),
+        flags: "write fast",
+        categories: "write fast",
+        arity: -3,
+        keys: Keys::First,
+        key_flags: RW | ACCESS | UPDATE,
+        summary: "Takes numbers out of a pool; with DRAIN those that carry a call when it ends",
+        complexity: "O(N) with N numbers named",
+        arguments: &[KEY, NUMBERS, Arg::word("drain", "DRAIN").maybe()],
+    },
+    Command {
+        name: c"NUMPOOL.REG",
+        entry: entry!(writes::reg),
+        flags: "write fast",
+        categories: "write fast",
+        arity: -3,
+        keys: Keys::First,
+        key_flags: RW | ACCESS | UPDATE,
+        summary: "Registers numbers, so that they can be called; again before the time-out to keep them so",
+        complexity: "O(N) with N numbers named; O(N * log(M)) with M registrations that time out",
+        arguments: &[KEY, NUMBERS, TTL.maybe(), SWITCH.maybe()],
+    },
+    Command {
+        name: c"NUMPOOL.UNREG",
+        entry: entry!(writes::unreg),
+        flags: "write fast",
+        categories: "write fast",
+        arity: -3,
+        keys: Keys::First,
+        key_flags: RW | ACCESS | UPDATE,
+        summary: "Ends registrations: of these numbers, or of all that a switch registered",
+        complexity: "O(N) with N numbers named or registered",
+        arguments: &[KEY, Arg::new("which", Kind::OneOf(&[NUMBERS, SWITCH]))],
+    },
+    Command {
+        name: c"NUMPOOL.CALL",
+        entry: entry!(writes::call),
+        flags: "write deny-oom fast",
+        categories: "write fast",
+        arity: -2,
+        keys: Keys::First,
+        key_flags: RW | ACCESS | UPDATE,
+        summary: "Gives a free number for a call, until it is hung up or its lease ends",
+        complexity: "O(1); O(log(N)) with N numbers in pools that ever picked by prefix or use; their first time O(N * log(N))",
+        arguments: &[
+            KEY,
+            NUMBER.maybe(),
+            TTL.maybe(),
+            LEASE.maybe(),
+            SWITCH.maybe(),
+            Arg::new("callee", Kind::String).after("PEER").maybe(),
+            Arg::new("prefix", Kind::String).after("PREFIX").maybe(),
+            PICK,
+        ],
+    },
+    Command {
+        name: c"NUMPOOL.HANGUP",
+        entry: entry!(writes::hangup),
+        flags: "write fast",
+        categories: "write fast",
+        arity: -3,
+        keys: Keys::First,
+        key_flags: RW | ACCESS | UPDATE,
+        summary: "Ends the call of a number; with LEASE only that call, however late it comes",
+        complexity: "O(1); O(log(N)) with N deadlines",
+        arguments: &[KEY, NUMBER, LEASE.maybe(), COOLDOWN],
+    },
+    Command {
+        name: c"NUMPOOL.RENEW",
+        entry: entry!(writes::renew),
+        flags: "write fast",
+        categories: "write fast",
+        arity: 7,
+        keys: Keys::First,
+        key_flags: RW | ACCESS | UPDATE,
+        summary: "Gives a live lease another deadline, counted from now",
+        complexity: "O(log(N)) with N deadlines",
+        arguments: &[KEY, NUMBER, LEASE, TTL],
+    },
+    Command {
+        name: c"NUMPOOL.RECONCILE",
+        entry: entry!(writes::reconcile),
+        flags: "write",
+        categories: "write slow",
+        arity: -4,
+        keys: Keys::First,
+        key_flags: RW | ACCESS | UPDATE,
+        summary: "Ends the leases of a switch that it does not carry any more",
+        complexity: "O(N) with N leases of the switch and tokens named",
+        arguments: &[
+            KEY,
+            SWITCH,
+            Arg::new("time", Kind::Integer).after("BEFORE").maybe(),
+            Arg::new(
+                "leases",
+                Kind::Block(&[Arg::word("lease", "LEASE"), Arg::new("token", Kind::String).many()]),
+            )
+            .maybe(),
+        ],
+    },
+    Command {
+        name: c"NUMPOOL.LEASES",
+        entry: entry!(reads::leases),
+        flags: "readonly",
+        categories: "read slow",
+        arity: -2,
+        keys: Keys::First,
+        key_flags: RO | ACCESS,
+        summary: "Lists live leases, a part at a time",
+        complexity: "O(N) with N the COUNT",
+        arguments: &[KEY, SWITCH.maybe(), Arg::new("cursor", Kind::Integer).after("CURSOR").maybe(), COUNT],
+    },
+    Command {
+        name: c"NUMPOOL.GET",
+        entry: entry!(reads::get),
+        flags: "readonly fast",
+        categories: "read fast",
+        arity: 3,
+        keys: Keys::First,
+        key_flags: RO | ACCESS,
+        summary: "Shows one number",
+        complexity: "O(1)",
+        arguments: &[KEY, NUMBER],
+    },
+    Command {
+        name: c"NUMPOOL.INFO",
+        entry: entry!(reads::info),
+        flags: "readonly fast",
+        categories: "read fast",
+        arity: 2,
+        keys: Keys::First,
+        key_flags: RO | ACCESS,
+        summary: "Counts the numbers of a pool by state, and shows its settings",
+        complexity: "O(1)",
+        arguments: &[KEY],
+    },
+    Command {
+        name: c"NUMPOOL.SCAN",
+        entry: entry!(reads::scan),
+        flags: "readonly",
+        categories: "read slow",
+        arity: -3,
+        keys: Keys::First,
+        key_flags: RO | ACCESS,
+        summary: "Lists numbers, a part at a time",
+        complexity: "O(N) with N the COUNT",
+        arguments: &[
+            KEY,
+            Arg::new("cursor", Kind::Integer),
+            Arg::new("state", Kind::String).after("STATE").maybe(),
+            COUNT,
+        ],
+    },
+    Command {
+        name: c"NUMPOOL.CONFIG",
+        entry: entry!(writes::configure),
+        flags: "write deny-oom",
+        categories: "write slow",
+        arity: -2,
+        keys: Keys::First,
+        key_flags: RW | UPDATE,
+        summary: "Sets what a pool does where a command does not say; makes the pool if there is none",
+        complexity: "O(1)",
+        arguments: &[
+            KEY,
+            Arg::new("milliseconds", Kind::Integer).after("LEASE").maybe(),
+            COOLDOWN,
+            Arg::new("milliseconds", Kind::Integer).after("REGTTL").maybe(),
+            PICK,
+            Arg::new("n", Kind::Integer).after("EVENTS").maybe(),
+        ],
+    },
+    Command {
+        name: c"NUMPOOL.APPLY",
+        entry: entry!(writes::apply),
+        flags: "write",
+        categories: "write slow dangerous",
+        arity: 3,
+        keys: Keys::First,
+        key_flags: RW | UPDATE,
+        summary: "Internal: carries what a master decided to replicas and the AOF",
+        complexity: "O(N) with N numbers of the events",
+        arguments: &[KEY, Arg::new("payload", Kind::String)],
+    },
+];

@@ -1,0 +1,205 @@
+//! The tree in this process, for one machine and for development: the same versions, epochs, sequences and
+//! ephemeral nodes, gone when the process is. For tests, and for trying out what a role does, it can be frozen,
+//! and sessions can be ended.
+
+mod server;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio::sync::{oneshot, watch};
+
+use self::server::Server;
+use super::error::Error;
+use super::node::{Kind, Node, Op, Version};
+use super::session::{Answer, Changed, Connector, Link, LinkState, Session};
+
+/// A tree of this process, shared by all clones and all coordinators that are started on it.
+#[derive(Clone)]
+pub struct InProcess {
+    server: Arc<Mutex<Server>>,
+    /// Whether it is not frozen, to be waited on.
+    open: Arc<watch::Sender<bool>>,
+    session_timeout: Duration,
+}
+
+impl InProcess {
+    /// An empty tree. The session timeout says how long a freeze may last before sessions end by it.
+    pub fn new(session_timeout: Duration) -> Self {
+        let server = Arc::new(Mutex::new(Server::default()));
+        Self { server, open: Arc::new(watch::Sender::new(true)), session_timeout }
+    }
+
+    /// Stops answering, as an ensemble does that hangs. Sessions are cut off after 0.4 timeouts, and end after
+    /// 1.4, as they do with ZooKeeper. What is asked meanwhile waits.
+    pub fn freeze(&self) {
+        self.with(Server::freeze);
+        if !self.open.send_replace(false) {
+            return;
+        }
+        let (mut open, frozen) = (self.open.subscribe(), self.clone());
+        tokio::spawn(async move {
+            let short = frozen.session_timeout * 2 / 5;
+            if tokio::time::timeout(short, open.wait_for(|open| *open)).await.is_ok() {
+                return;
+            }
+            frozen.with(|server| server.link_all(Link::Down));
+            if tokio::time::timeout(frozen.session_timeout, open.wait_for(|open| *open)).await.is_err() {
+                frozen.with(Server::end_all);
+            }
+        });
+    }
+
+    /// Answers again, what has waited first.
+    pub fn thaw(&self) {
+        self.with(|server| {
+            server.thaw();
+            server.link_all(Link::Up);
+        });
+        self.open.send_replace(true);
+    }
+
+    /// Ends a session, as a service does that has not heard from it for too long.
+    pub fn expire(&self, session: i64) {
+        self.with(|server| server.end(session));
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut Server) -> T) -> T {
+        act(&mut self.server.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Connector for InProcess {
+    fn connect(&self) -> Answer<Arc<dyn Session>> {
+        let this = self.clone();
+        let mut open = self.open.subscribe();
+        async move {
+            open.wait_for(|open| *open).await.map_err(|_| Error::Closed)?;
+            let (id, link) = this.with(Server::begin);
+            Ok(Arc::new(InProcessSession { id, link, tree: this }) as Arc<dyn Session>)
+        }
+        .boxed()
+    }
+
+    fn describe(&self) -> String {
+        "this process".to_owned()
+    }
+
+    fn session_timeout(&self) -> Duration {
+        self.session_timeout
+    }
+}
+
+struct InProcessSession {
+    id: i64,
+    link: watch::Receiver<LinkState>,
+    tree: InProcess,
+}
+
+impl InProcessSession {
+    /// Has the server act, now or, where it is frozen, in turn when it goes on. It acts whether or not somebody
+    /// still waits; an answer that comes after a cut is lost.
+    fn ask<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&mut Server, i64) -> Result<T, Error> + Send + 'static,
+    ) -> Answer<T> {
+        let id = self.id;
+        let asked = self.tree.with(|server| {
+            if !server.is_frozen() {
+                return Asked::Answered(server.ask(id, act));
+            }
+            let (sender, answer) = oneshot::channel();
+            let link = self.link.clone();
+            server.later(Box::new(move |server| {
+                let answer = server.ask(id, act);
+                let is_up = link.borrow().link == Link::Up;
+                let lost = || Err(Error::Unanswered("cut off meanwhile".to_owned()));
+                // Nobody may be waiting any more.
+                let _ = sender.send(if is_up { answer } else { lost() });
+            }));
+            Asked::Waiting(answer)
+        });
+        match asked {
+            Asked::Answered(answer) => std::future::ready(answer).boxed(),
+            Asked::Waiting(answer) => async move {
+                answer.await.unwrap_or_else(|_| Err(Error::Unanswered("it was ended".to_owned())))
+            }
+            .boxed(),
+        }
+    }
+}
+
+enum Asked<T> {
+    Answered(Result<T, Error>),
+    Waiting(oneshot::Receiver<Result<T, Error>>),
+}
+
+impl Drop for InProcessSession {
+    fn drop(&mut self) {
+        self.tree.expire(self.id);
+    }
+}
+
+impl Session for InProcessSession {
+    fn id(&self) -> i64 {
+        self.id
+    }
+
+    fn timeout(&self) -> Duration {
+        self.tree.session_timeout
+    }
+
+    fn link(&self) -> watch::Receiver<LinkState> {
+        self.link.clone()
+    }
+
+    fn create(&self, path: &str, data: &[u8], kind: Kind, sequential: bool) -> Answer<String> {
+        let (path, data) = (path.to_owned(), data.to_vec());
+        self.ask(move |server, session| server.create(session, &path, data, kind, sequential))
+    }
+
+    fn get(&self, path: &str) -> Answer<Option<Node>> {
+        let path = path.to_owned();
+        self.ask(move |server, _| Ok(server.get(&path)))
+    }
+
+    fn set(&self, path: &str, data: &[u8], version: Version) -> Answer<Version> {
+        let (path, data) = (path.to_owned(), data.to_vec());
+        self.ask(move |server, _| server.set(&path, data, version))
+    }
+
+    fn delete(&self, path: &str, version: Version) -> Answer<()> {
+        let path = path.to_owned();
+        self.ask(move |server, _| server.delete(&path, Some(version)))
+    }
+
+    fn children(&self, path: &str) -> Answer<Vec<String>> {
+        let path = path.to_owned();
+        self.ask(move |server, _| server.children(&path))
+    }
+
+    fn watch_children(&self, path: &str) -> Answer<(Vec<String>, Changed)> {
+        let path = path.to_owned();
+        self.ask(move |server, session| {
+            let names = server.children(&path)?;
+            let fired = server.watch(session, &path);
+            Ok((names, fired.map(drop).boxed()))
+        })
+    }
+
+    fn multi(&self, ops: &[Op]) -> Answer<()> {
+        let ops = ops.to_vec();
+        self.ask(move |server, session| server.multi(session, ops))
+    }
+
+    fn sync(&self) -> Answer<()> {
+        self.ask(|_, _| Ok(()))
+    }
+
+    fn close(&self) -> BoxFuture<'static, ()> {
+        self.tree.expire(self.id);
+        std::future::ready(()).boxed()
+    }
+}

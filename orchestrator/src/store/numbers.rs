@@ -1,0 +1,111 @@
+//! The commands of a number pool, typed.
+
+use redis::aio::MultiplexedConnection;
+use redis::{Value, cmd};
+
+use super::{Error, Record, query};
+
+/// A pool in numbers, and its settings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PoolInfo {
+    /// Numbers in the pool.
+    pub(crate) total: u64,
+    /// Of these, in each state.
+    pub(crate) idle_up: u64,
+    pub(crate) idle_down: u64,
+    pub(crate) busy_up: u64,
+    pub(crate) busy_down: u64,
+    /// Numbers that rest after a call.
+    pub(crate) cooling: u64,
+    /// Live calls.
+    pub(crate) leases: u64,
+    /// Numbers that go when their call ends.
+    pub(crate) draining: u64,
+    /// Life of a lease, in milliseconds; 0 = no end.
+    pub(crate) lease: i64,
+    /// Rest after a call, in milliseconds.
+    pub(crate) cooldown: i64,
+    /// Life of a registration, in milliseconds; 0 = no end.
+    pub(crate) regttl: i64,
+    /// How a call picks.
+    pub(crate) pick: String,
+}
+
+/// A live call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LiveLease {
+    /// Who carries it.
+    pub(crate) switch: Option<String>,
+    /// Since when, in milliseconds since the epoch.
+    pub(crate) since: i64,
+}
+
+/// The client of one pool. Clones share the connection.
+#[derive(Debug, Clone)]
+pub(crate) struct NumberStore {
+    connection: MultiplexedConnection,
+    key: String,
+}
+
+impl NumberStore {
+    /// Of the pool at `key`.
+    pub(crate) fn new(connection: MultiplexedConnection, key: impl Into<String>) -> Self {
+        Self { connection, key: key.into() }
+    }
+
+    /// Puts numbers into the pool; how many were new.
+    pub(crate) async fn add(&self, numbers: &[String]) -> Result<u64, Error> {
+        self.ask(cmd("NUMPOOL.ADD").arg(&self.key).arg(numbers)).await
+    }
+
+    /// Registers numbers; how many came up.
+    pub(crate) async fn register(&self, numbers: &[String], switch: Option<&str>) -> Result<u64, Error> {
+        let mut command = cmd("NUMPOOL.REG");
+        command.arg(&self.key).arg(numbers);
+        if let Some(switch) = switch {
+            command.arg("SWITCH").arg(switch);
+        }
+        self.ask(&command).await
+    }
+
+    /// The pool in numbers.
+    pub(crate) async fn info(&self) -> Result<PoolInfo, Error> {
+        let record = Record::read(self.ask(cmd("NUMPOOL.INFO").arg(&self.key)).await?)?;
+        Ok(PoolInfo {
+            total: record.get("total")?,
+            idle_up: record.get("idle_up")?,
+            idle_down: record.get("idle_down")?,
+            busy_up: record.get("busy_up")?,
+            busy_down: record.get("busy_down")?,
+            cooling: record.get("cooling")?,
+            leases: record.get("leases")?,
+            draining: record.get("draining")?,
+            lease: record.get("lease")?,
+            cooldown: record.get("cooldown")?,
+            regttl: record.get("regttl")?,
+            pick: record.get("pick")?,
+        })
+    }
+
+    /// Live calls from a cursor on, and the next cursor, 0 at the end.
+    pub(crate) async fn leases(&self, cursor: u32, count: u32) -> Result<(u32, Vec<LiveLease>), Error> {
+        let mut command = cmd("NUMPOOL.LEASES");
+        command.arg(&self.key).arg("CURSOR").arg(cursor).arg("COUNT").arg(count);
+        let (next, leases): (u32, Value) = self.ask(&command).await?;
+        let lease = |record: &Record| {
+            Ok(LiveLease { switch: record.get("call_switch")?, since: record.get("since")? })
+        };
+        Ok((next, Record::read_list(leases)?.iter().map(lease).collect::<Result<_, Error>>()?))
+    }
+
+    /// The server's clock, in milliseconds since the epoch.
+    pub(crate) async fn clock(&self) -> Result<i64, Error> {
+        let (seconds, microseconds): (i64, i64) = self.ask(&cmd("TIME")).await?;
+        Ok(seconds * 1000 + microseconds / 1000)
+    }
+
+    async fn ask<T: redis::FromRedisValue>(&self, command: &redis::Cmd) -> Result<T, Error> {
+        // A clone is a handle to the same connection.
+        query(&mut self.connection.clone(), command).await
+    }
+}

@@ -1,0 +1,263 @@
+//! Real ZooKeeper servers of a test's own, one or an ensemble: on loopback, in folders of their own, killed,
+//! stopped and started by their process ids, gone when they are dropped.
+
+use std::env;
+use std::fmt::Write as _;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::redis_server::free_port;
+use crate::wait::{GENEROUS, eventually};
+
+/// The ensemble's unit of time. Sessions may be as short as twice this.
+pub const TICK: Duration = Duration::from_millis(500);
+
+/// Where Debian's package puts the server.
+const DEBIAN_JAR: &str = "/usr/share/java/zookeeper.jar";
+
+/// One ZooKeeper server.
+#[derive(Debug)]
+pub struct ZooKeeperServer {
+    child: Mutex<Option<Child>>,
+    port: u16,
+    dir: TempDir,
+}
+
+impl ZooKeeperServer {
+    /// A server that stands alone, ready.
+    #[track_caller]
+    pub fn start() -> Self {
+        for _ in 0..20 {
+            let server = Self::configure(1, free_port(), "");
+            server.spawn();
+            match server.wait_until_ready() {
+                Ok(()) => return server,
+                // Somebody else took the port between our looking and the server's binding.
+                Err(why) if why.contains("Address already in use") => {}
+                Err(why) => panic!("ZooKeeper did not start: {why}"),
+            }
+        }
+        panic!("ZooKeeper found no free port in 20 attempts")
+    }
+
+    /// Its address, as clients take it.
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// Its process id.
+    #[track_caller]
+    pub fn pid(&self) -> u32 {
+        self.child().as_ref().map(Child::id).expect("the server is running")
+    }
+
+    /// `standalone`, `leader` or `follower`, if it serves.
+    pub fn mode(&self) -> Option<String> {
+        self.ask("srvr")?.lines().find_map(|line| line.strip_prefix("Mode: ")).map(str::to_owned)
+    }
+
+    /// The answer to a word of four letters.
+    pub fn ask(&self, word: &str) -> Option<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).ok()?;
+        stream.set_read_timeout(Some(Duration::from_secs(2))).ok()?;
+        stream.write_all(word.as_bytes()).ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        Some(answer)
+    }
+
+    /// Kills it as a power failure would.
+    pub fn kill9(&self) {
+        if let Some(mut child) = self.child().take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// Stops its process in its tracks; connections stay open and nothing is answered.
+    pub fn pause(&self) {
+        self.signal("STOP");
+    }
+
+    /// Lets it go on after [`pause`](Self::pause).
+    pub fn resume(&self) {
+        self.signal("CONT");
+    }
+
+    /// Starts it again on its port, with its data, without waiting until it serves: one of an ensemble may
+    /// need another for that.
+    #[track_caller]
+    pub fn restart(&self) {
+        self.kill9();
+        self.spawn();
+    }
+
+    /// What it has logged since the test began.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.dir.path().join("server.log")).unwrap_or_default()
+    }
+
+    fn configure(id: usize, port: u16, ensemble: &str) -> Self {
+        let dir = tempfile::Builder::new().prefix("allot-zookeeper-").tempdir().expect("a temporary folder");
+        let path = dir.path();
+        fs::create_dir(path.join("data")).expect("the temporary folder is writable");
+        fs::write(path.join("data/myid"), id.to_string()).expect("the temporary folder is writable");
+        let text = format!(
+            "tickTime={}\ndataDir={}/data\nclientPort={port}\nclientPortAddress=127.0.0.1\n\
+             admin.enableServer=false\n4lw.commands.whitelist=*\nmaxClientCnxns=0\n{ensemble}",
+            TICK.as_millis(),
+            path.display()
+        );
+        fs::write(path.join("zoo.cfg"), text).expect("the temporary folder is writable");
+        Self { child: Mutex::new(None), port, dir }
+    }
+
+    fn spawn(&self) {
+        let path = self.dir.path();
+        let log = || -> File {
+            OpenOptions::new().create(true).append(true).open(path.join("server.log")).expect("the log opens")
+        };
+        let child = Command::new(java())
+            .arg("-Xmx512m")
+            .arg("-cp")
+            .arg(format!("{}:{}", path.display(), classpath()))
+            .arg("org.apache.zookeeper.server.quorum.QuorumPeerMain")
+            .arg(path.join("zoo.cfg"))
+            .stdin(Stdio::null())
+            .stdout(log())
+            .stderr(log())
+            .spawn()
+            .expect("java runs");
+        *self.child() = Some(child);
+    }
+
+    /// Waits until it serves.
+    fn wait_until_ready(&self) -> Result<(), String> {
+        let start = Instant::now();
+        while self.mode().is_none() {
+            let ended = self.child().as_mut().and_then(|child| child.try_wait().ok().flatten());
+            if let Some(status) = ended {
+                return Err(format!("it ended with {status}\n{}", self.log()));
+            }
+            if start.elapsed() > GENEROUS {
+                return Err(format!("no answer to srvr in {GENEROUS:?}\n{}", self.log()));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
+    fn signal(&self, name: &str) {
+        let status = Command::new("kill").arg(format!("-{name}")).arg(self.pid().to_string()).status();
+        assert!(status.is_ok_and(|status| status.success()), "signal {name} could not be sent");
+    }
+
+    fn child(&self) -> MutexGuard<'_, Option<Child>> {
+        self.child.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for ZooKeeperServer {
+    fn drop(&mut self) {
+        self.kill9();
+    }
+}
+
+/// Three ZooKeeper servers that follow one of them.
+#[derive(Debug)]
+pub struct Ensemble {
+    servers: Vec<ZooKeeperServer>,
+}
+
+impl Ensemble {
+    /// Three servers, ready.
+    #[track_caller]
+    pub fn start() -> Self {
+        let mut last = String::new();
+        for _ in 0..10 {
+            let mut text = "initLimit=10\nsyncLimit=5\nstandaloneEnabled=false\n".to_owned();
+            for id in 1..=3 {
+                let _ = writeln!(text, "server.{id}=127.0.0.1:{}:{}", free_port(), free_port());
+            }
+            let servers: Vec<_> =
+                (1..=3).map(|id| ZooKeeperServer::configure(id, free_port(), &text)).collect();
+            servers.iter().for_each(ZooKeeperServer::spawn);
+            match servers.iter().try_for_each(ZooKeeperServer::wait_until_ready) {
+                Ok(()) => return Self { servers },
+                // A port may be taken between our looking and a server's binding; other ports, then.
+                Err(why) => last = why,
+            }
+        }
+        panic!("no ensemble of ZooKeeper servers in 10 attempts: {last}")
+    }
+
+    /// The addresses, as clients take them.
+    pub fn address(&self) -> String {
+        self.servers.iter().map(ZooKeeperServer::address).collect::<Vec<_>>().join(",")
+    }
+
+    /// All servers.
+    pub fn servers(&self) -> &[ZooKeeperServer] {
+        &self.servers
+    }
+
+    /// The one that leads.
+    #[track_caller]
+    pub fn leader(&self) -> &ZooKeeperServer {
+        self.with_mode("leader")
+    }
+
+    /// One that follows.
+    #[track_caller]
+    pub fn follower(&self) -> &ZooKeeperServer {
+        self.with_mode("follower")
+    }
+
+    #[track_caller]
+    fn with_mode(&self, mode: &str) -> &ZooKeeperServer {
+        let mut found = None;
+        eventually(&format!("a ZooKeeper server that is {mode}"), GENEROUS, || {
+            found = self.servers.iter().find(|server| server.mode().as_deref() == Some(mode));
+            found.is_some()
+        });
+        found.expect("it was waited for")
+    }
+}
+
+/// What the server's classes are in: `ALLOT_ZOOKEEPER_CLASSPATH`, or Debian's package.
+fn classpath() -> String {
+    if let Ok(given) = env::var("ALLOT_ZOOKEEPER_CLASSPATH") {
+        return given;
+    }
+    assert!(
+        Path::new(DEBIAN_JAR).is_file(),
+        "there is no {DEBIAN_JAR}; the tests need a ZooKeeper server (3.6 or later): `make deps`, or `apt-get \
+         install zookeeper`, or name its classes by ALLOT_ZOOKEEPER_CLASSPATH='/opt/zookeeper/lib/*'"
+    );
+    DEBIAN_JAR.to_owned()
+}
+
+fn java() -> PathBuf {
+    if let Some(home) = env::var_os("JAVA_HOME") {
+        let java = Path::new(&home).join("bin/java");
+        if java.is_file() {
+            return java;
+        }
+    }
+    env::split_paths(&env::var_os("PATH").unwrap_or_default())
+        .map(|folder| folder.join("java"))
+        .find(|candidate| candidate.is_file())
+        .unwrap_or_else(|| {
+            panic!(
+                "no java in PATH or JAVA_HOME; the tests need one to run ZooKeeper: `make deps`, or `apt-get \
+                 install default-jre-headless`"
+            )
+        })
+}

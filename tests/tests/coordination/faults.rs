@@ -1,0 +1,111 @@
+//! Faults of a real ensemble of three.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use allot_orchestrator::coordination::session::Connector;
+use allot_orchestrator::coordination::zookeeper::ZooKeeper;
+use allot_orchestrator::coordination::{Election, Kind, Link, Settings, Standing};
+use allot_tests::wait::GENEROUS;
+use allot_tests::{Ensemble, ZooKeeperServer, eventually};
+
+use crate::party::Party;
+
+fn join(ensemble: &Ensemble, session: Duration) -> Party {
+    let connector: Arc<dyn Connector> = Arc::new(ZooKeeper::new(&ensemble.address(), session));
+    Party::new(connector, &Settings::default())
+}
+
+#[test]
+fn leadership_outlives_the_ensembles_own_leader_and_a_follower() {
+    let ensemble = Ensemble::start();
+    let (a, b) = (join(&ensemble, Duration::from_secs(10)), join(&ensemble, Duration::from_secs(10)));
+    let mut election = a.run(async |coordinator| coordinator.campaign("/el", "a"));
+    let lead = a.run(async |_| election.elected().await.unwrap());
+    let other = b.run(async |coordinator| coordinator.campaign("/el", "b"));
+    let mut members = b.run(async |coordinator| coordinator.members("/units"));
+    let mut membership = a.run(async |coordinator| coordinator.join("/units", "a", b"a:1"));
+    a.run(async |_| membership.present().await.unwrap());
+
+    for which in ["leader", "follower"] {
+        let server = if which == "leader" { ensemble.leader() } else { ensemble.follower() };
+        let before = a.coordinator().status();
+        let killed = Instant::now();
+        server.kill9();
+        let path = format!("/after-{which}");
+        a.run(async |_| {
+            // A fenced write of the same term goes through as soon as there is a leader again.
+            let tree = lead.tree().unwrap();
+            while tree.create(&path, b"", Kind::Persistent).await.is_err() {
+                assert_ne!(lead.now(), Standing::Over, "the lead was lost");
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        });
+        println!("written in the same term {:?} after the ensemble's {which} was killed", killed.elapsed());
+        assert_eq!(lead.check(), Ok(lead.term()));
+        assert_eq!(a.coordinator().status().generation, before.generation);
+        server.restart();
+        eventually("the ensemble to be whole again", GENEROUS, || {
+            ensemble.servers().iter().all(|server| server.mode().is_some())
+        });
+    }
+    assert!(other.lead().is_none());
+    // Watches still bring word after all these reconnects.
+    b.run(async |_| members.wait_for(|seen| seen.current && seen.members.contains_key("a")).await.unwrap());
+    a.run(async |_| membership.leave().await);
+    b.run(async |_| members.wait_for(|seen| seen.current && seen.members.is_empty()).await.unwrap());
+}
+
+#[test]
+fn leadership_is_given_up_while_the_ensemble_hangs() {
+    let ensemble = Ensemble::start();
+    let session = Duration::from_secs(8);
+    let party = join(&ensemble, session);
+    let mut election = party.run(async |coordinator| coordinator.campaign("/el", "a"));
+    let lead = party.run(async |_| election.elected().await.unwrap());
+    let paused = Instant::now();
+    ensemble.servers().iter().for_each(ZooKeeperServer::pause);
+    eventually("leadership not to hold", GENEROUS, || lead.check().is_err());
+    let held = paused.elapsed();
+    println!("leadership held for {held:?} after the ensemble hung, session timeout {session:?}");
+    assert!(held < session, "somebody else could have led: {held:?}");
+    eventually("the stint to be over", GENEROUS, || lead.now() == Standing::Over);
+    let over = paused.elapsed();
+    println!("over after {over:?}");
+    assert!(over < session, "it could have gone on in the time of another: {over:?}");
+    ensemble.servers().iter().for_each(ZooKeeperServer::resume);
+    let again = party.run(async |_| election.elected().await.unwrap());
+    assert!(again.term() > lead.term());
+    assert!(lead.check().is_err());
+}
+
+#[test]
+fn all_servers_away_longer_than_the_session_end_in_a_new_leader_with_a_higher_term() {
+    let ensemble = Ensemble::start();
+    let session = Duration::from_secs(4);
+    let parties = [join(&ensemble, session), join(&ensemble, session)];
+    let mut elections: Vec<_> =
+        parties.iter().map(|party| party.run(async |coordinator| coordinator.campaign("/el", "x"))).collect();
+    let first = loop {
+        if let Some(lead) = elections.iter().find_map(Election::lead) {
+            break lead;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    ensemble.servers().iter().for_each(ZooKeeperServer::kill9);
+    eventually("all sessions to be over", GENEROUS, || {
+        parties.iter().all(|party| party.coordinator().status().link == Link::Over)
+    });
+    assert_eq!(first.now(), Standing::Over);
+    let back = Instant::now();
+    ensemble.servers().iter().for_each(ZooKeeperServer::restart);
+    let (left, right) = elections.split_at_mut(1);
+    let second = parties[0].run(async |_| {
+        tokio::select! { lead = left[0].elected() => lead.unwrap(), lead = right[0].elected() => lead.unwrap() }
+    });
+    println!("led again {:?} after all servers were started again", back.elapsed());
+    assert!(second.term() > first.term());
+    let late = first.tree().unwrap();
+    let refused = parties[0].run(async |_| late.create("/late", b"", Kind::Persistent).await);
+    assert!(refused.is_err());
+}
