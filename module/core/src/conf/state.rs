@@ -68,7 +68,11 @@ impl Default for Settings {
     }
 }
 
-/// The last epoch that follows from a clock, or is believed of a snapshot: far from the greatest that has an encoding.
+/// The last epoch that follows from a clock: 2112, in microseconds. However far ahead a clock, or a snapshot's time, is,
+/// as many epochs follow as anybody can grant.
+const LAST_OF_CLOCK: Epoch = 1 << 52;
+
+/// The last epoch that is believed of a snapshot: far from the greatest that has an encoding.
 pub(super) const LAST_EPOCH: Epoch = (1 << 53) - (1 << 40);
 
 /// Conferences that units lost, by unit.
@@ -173,7 +177,7 @@ impl Realm {
     /// failover to a replica that had not heard of the last ones. In milliseconds a burst of grants would run ahead of
     /// the clock, and a new master could give some of them out again.
     pub(super) fn next_epoch(&self, now: Millis) -> Epoch {
-        let now = (now.max(0) as u64).saturating_mul(1000).min(LAST_EPOCH);
+        let now = (now.max(0) as u64).saturating_mul(1000).min(LAST_OF_CLOCK);
         (self.last_epoch + 1).max(now)
     }
 

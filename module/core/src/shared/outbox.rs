@@ -314,6 +314,20 @@ mod tests {
     }
 
     #[test]
+    fn what_a_snapshot_may_hold_it_may_still_hold_after_it_has_grown() {
+        for last_id in [(7, (1 << 53) - 1), ((1 << 53) - 1, u64::MAX), (u64::MAX, u64::MAX)] {
+            let mut outbox = Outbox { dropped: u64::MAX, last_id, ..Outbox::default() };
+            for number in 0..=CAPACITY {
+                outbox.push(message(&number.to_string()));
+            }
+            outbox.sent(1, Outbox::next_id(last_id, 5));
+            let mut writer = Writer::default();
+            outbox.encode(&mut writer);
+            assert_eq!(Outbox::decode(&mut Reader::new(&writer.bytes), &[b"evt"]), Ok(outbox));
+        }
+    }
+
+    #[test]
     fn where_messages_are_lost_a_resync_says_how_many() {
         let mut outbox = Outbox::default();
         for number in 0..LONG_CAPACITY + 3 {
