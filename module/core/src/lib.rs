@@ -7,6 +7,7 @@
 //!
 //! `shared` holds what the families have in common.
 
+pub mod account;
 pub mod conf;
 pub mod numpool;
 pub mod seat;

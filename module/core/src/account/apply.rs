@@ -1,0 +1,260 @@
+//! What an event does to a book. It cannot fail: `decide` made the event for this state, or `admit` has checked it.
+//!
+//! Whatever an event does to an account goes through `change`, so that shares, levels and totals follow the record by
+//! themselves. What follows from the end of a login of an account that is revoked happens here as well (`settle`): it
+//! depends on nothing but the state.
+
+use super::event::Event;
+use super::place::{Instance, Module, Presence};
+use super::record::{Account, Goal, Login, Name, Standing, Stay};
+use super::state::Book;
+use crate::shared::list::NONE;
+use crate::shared::{Bytes, Millis};
+
+/// A day, in milliseconds.
+pub(super) const DAY: Millis = 24 * super::place::HOUR;
+
+/// The day of an instant.
+pub(super) fn day_of(at: Millis) -> i32 {
+    i32::try_from(at / DAY).unwrap_or(i32::MAX)
+}
+
+impl Book {
+    /// Applies an event at its time. O(log accounts) for each account that it names.
+    pub fn apply(&mut self, at: Millis, event: &Event) {
+        self.applied = self.applied.max(at);
+        match event {
+            Event::Opened(_) => {}
+            Event::Configured(settings) => self.settings = settings.clone(),
+            Event::Claimed { term, leader } => (self.term, self.leader) = (*term, Some(leader.clone())),
+            Event::Defined { module, department, places, weight, reserve } => {
+                let department = self.department_name(department);
+                let id = self.find_module(module).unwrap_or_else(|| self.enter_module(module, &department));
+                if let Some(module) = self.modules.get_mut(id) {
+                    module.department = department;
+                    (module.places, module.weight, module.reserve) = (*places, *weight, *reserve);
+                }
+                self.look_at(id);
+            }
+            Event::Added { module, tariff, accounts } => {
+                let Some(module) = self.find_module(module) else { return };
+                let tariff = self.shared_tariff(tariff.clone());
+                for name in accounts {
+                    self.enter(Account::new(name.clone(), module, tariff.clone(), self.month, at));
+                }
+            }
+            Event::MonthTurned => {
+                let at = if self.settings.turns.is_empty() { at } else { self.settings.turns.remove(0) };
+                self.turn_month(at);
+            }
+            Event::LoggedIn { account, terminal, until } => self.log_in(at, account, terminal, *until),
+            Event::Renewed { account, until } => {
+                let Some(id) = self.find(account) else { return };
+                if let Some(login) = self.accounts.get_mut(id).and_then(|one| one.login.as_mut()) {
+                    login.until = *until;
+                    self.logins.set(id, *until);
+                }
+            }
+            Event::LoggedOut { account, .. } => {
+                if let Some(id) = self.find(account) {
+                    self.log_out(id);
+                    self.settle(at, id);
+                }
+            }
+            Event::Used { account, count } => self.count(at, account, *count),
+            _ => self.apply_to_deal(at, event),
+        }
+    }
+
+    fn apply_to_deal(&mut self, at: Millis, event: &Event) {
+        match event {
+            Event::Deleted { accounts } => self.each(at, accounts, Goal::Delete),
+            Event::Rehomed { module, accounts } => {
+                if let Some(module) = self.find_module(module) {
+                    self.each(at, accounts, Goal::Module(module));
+                }
+            }
+            Event::Withdrawn { accounts } => self.each(at, accounts, Goal::Deal),
+            Event::Dealt { module, instance, accounts } | Event::Recalled { module, instance, accounts } => {
+                if let Some(place) = self.find_place(module, instance) {
+                    self.each(at, accounts, Goal::Place(place));
+                }
+            }
+            Event::Shifted { account, module, instance } => {
+                let (Some(place), Some(id)) = (self.find_place(module, instance), self.find(account)) else {
+                    return;
+                };
+                let from = self.accounts.get(id).map_or(NONE, |one| one.instance);
+                if let Some(one) = self.accounts.get_mut(id) {
+                    one.moved = (day_of(at), one.moves_on(day_of(at)) + 1);
+                }
+                self.with_instance(from, |from| from.offset -= 1);
+                self.with_instance(place, |place| place.offset += 1);
+                self.go_on(at, id, Goal::Place(place));
+            }
+            Event::Frozen { account } => {
+                let Some(id) = self.find(account) else { return };
+                self.log_out(id);
+                // Nobody is logged in any more, so that it gets where it was to go, if it was.
+                self.settle(at, id);
+                self.change(id, |one| {
+                    one.end_stay(at);
+                    (one.standing, one.instance, one.goal, one.since) = (Standing::Frozen, NONE, None, at);
+                });
+            }
+            Event::Thawed { account } => {
+                if let Some(id) = self.find(account) {
+                    self.change(id, |one| (one.standing, one.since) = (Standing::Free, at));
+                }
+            }
+            Event::Attached { module, instance, active } => self.attach(at, module, instance, *active),
+            Event::Placed { module, instance, active } => {
+                let presence = if *active { Presence::Active } else { Presence::Standby };
+                self.set_presence(module, instance, presence, None);
+            }
+            Event::Away { module, instance, until } => {
+                self.set_presence(module, instance, Presence::Away, Some(*until));
+            }
+            Event::Detached { module, instance } => {
+                self.set_presence(module, instance, Presence::Leaving, None);
+            }
+            _ => {}
+        }
+    }
+
+    fn enter_module(&mut self, name: &Name, department: &Name) -> u32 {
+        let id = self.modules.insert(Module::new(name.clone(), department.clone()));
+        self.module_names.insert(name.clone(), id);
+        id
+    }
+
+    /// The number of an instance by its names.
+    pub(super) fn find_place(&self, module: &[u8], instance: &[u8]) -> Option<u32> {
+        self.find_module(module).and_then(|module| self.find_instance(module, instance))
+    }
+
+    fn attach(&mut self, at: Millis, module: &[u8], name: &Name, active: bool) {
+        let Some(module) = self.find_module(module) else { return };
+        let presence = if active { Presence::Active } else { Presence::Standby };
+        if let Some(id) = self.find_instance(module, name) {
+            self.away.remove(id);
+            self.with_instance(id, |instance| (instance.presence, instance.away_until) = (presence, None));
+        } else {
+            self.arrivals += 1;
+            let (arrived, month) = (self.arrivals, self.month);
+            self.enter_instance(Instance::new(name.clone(), module, presence, arrived, at, month));
+        }
+        self.look_at(module);
+    }
+
+    fn set_presence(&mut self, module: &[u8], name: &[u8], presence: Presence, until: Option<Millis>) {
+        let Some(id) = self.find_place(module, name) else { return };
+        match until {
+            Some(until) => self.away.set(id, until),
+            None => self.away.remove(id),
+        }
+        self.with_instance(id, |instance| {
+            (instance.presence, instance.away_until) = (presence, until);
+            // What rebalancing gave it goes with its place.
+            if !instance.has_place() {
+                instance.offset = 0;
+            }
+        });
+        self.forget_if_empty(id);
+        if let Some(module) = self.find_module(module) {
+            self.look_at(module);
+        }
+    }
+
+    /// Sends accounts on their way.
+    fn each(&mut self, at: Millis, accounts: &[Bytes], goal: Goal) {
+        for name in accounts {
+            if let Some(id) = self.find(name) {
+                self.go_on(at, id, goal);
+            }
+        }
+    }
+
+    /// Sends an account on its way: at once where nobody is logged in with it, else as soon as nobody is.
+    fn go_on(&mut self, at: Millis, id: u32, goal: Goal) {
+        let Some(one) = self.accounts.get(id) else { return };
+        if one.login.is_some() {
+            self.change(id, |one| (one.standing, one.goal) = (Standing::Revoking, Some(goal)));
+        } else {
+            self.arrive(at, id, goal);
+        }
+    }
+
+    /// An account whose login is over goes on, if it is to.
+    fn settle(&mut self, at: Millis, id: u32) {
+        let goal = self.accounts.get(id).filter(|one| one.standing == Standing::Revoking);
+        if let Some(goal) = goal.and_then(|one| one.goal) {
+            self.arrive(at, id, goal);
+        }
+    }
+
+    /// An account that nobody is logged in with gets where it is to go.
+    fn arrive(&mut self, at: Millis, id: u32, goal: Goal) {
+        let place = Self::place_of(Some(goal));
+        let place = place
+            .filter(|&place| self.instances.get(place).is_some_and(|one| one.presence == Presence::Active));
+        match (goal, place) {
+            (Goal::Delete, _) => self.remove(id),
+            (_, Some(place)) => self.deal(at, id, place),
+            (goal, None) => self.change(id, |one| {
+                one.end_stay(at);
+                if let Goal::Module(module) = goal {
+                    one.module = module;
+                }
+                // A frozen one stays so wherever it goes.
+                if one.standing != Standing::Frozen {
+                    (one.standing, one.since) = (Standing::Free, at);
+                }
+                (one.instance, one.goal) = (NONE, None);
+            }),
+        }
+    }
+
+    /// An account begins a stay.
+    fn deal(&mut self, at: Millis, id: u32, place: u32) {
+        let Some(instance) = self.instances.get(place) else { return };
+        let (module, name) = (instance.module, instance.name.clone());
+        let epoch = self.take_epoch(at);
+        let stay = Stay { epoch, module: self.module_name(module), instance: name, from: at, to: None };
+        self.change(id, |one| {
+            one.begin_stay(stay);
+            (one.module, one.standing, one.instance, one.goal) = (module, Standing::Dealt, place, None);
+            (one.epoch, one.since) = (epoch, at);
+        });
+    }
+
+    fn log_in(&mut self, at: Millis, account: &[u8], terminal: &Bytes, until: Millis) {
+        let Some(id) = self.find(account) else { return };
+        let epoch = self.take_epoch(at);
+        self.set_ready(id, false);
+        if let Some(one) = self.accounts.get_mut(id) {
+            one.login = Some(Box::new(Login { terminal: terminal.clone(), epoch, until }));
+        }
+        self.logins.set(id, until);
+    }
+
+    fn log_out(&mut self, id: u32) {
+        self.logins.remove(id);
+        if self.accounts.get_mut(id).and_then(|one| one.login.take()).is_some() {
+            self.set_ready(id, true);
+        }
+    }
+
+    fn count(&mut self, at: Millis, account: &[u8], count: u64) {
+        let Some(id) = self.find(account) else { return };
+        self.set_ready(id, false);
+        let month = self.month;
+        let Some(one) = self.accounts.get_mut(id) else { return };
+        one.count(month, count);
+        let instance = one.instance;
+        self.set_ready(id, true);
+        if let Some(instance) = self.instances.get_mut(instance) {
+            instance.pace.count(at, count);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Questions to a book. None of them changes anything.
+
+use std::collections::BTreeMap;
+
+use super::place::Instance;
+use super::record::{Account, Name, Standing};
+use super::state::Book;
+use super::tariff::Amount;
+use crate::shared::{Bytes, Millis};
+
+/// What `ACCOUNT.USE` tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Used {
+    /// Instructions of this month, those just counted among them.
+    pub used: u64,
+    /// What is left at the flat price.
+    pub left: u64,
+    /// The step of the last one; 0 at the flat price.
+    pub step: usize,
+    /// What the month costs so far beyond the flat price.
+    pub cost: Amount,
+}
+
+impl Used {
+    pub(super) fn of(one: &Account, used: u64) -> Self {
+        let tariff = &one.tariff;
+        Self { used, left: tariff.left(used), step: tariff.step(used), cost: tariff.cost(used) }
+    }
+}
+
+/// Use and cost of some accounts in a month.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// How many accounts.
+    pub accounts: usize,
+    /// Instructions that the flat price covers.
+    pub quota: u128,
+    /// Instructions sent.
+    pub used: u128,
+    /// What is left of each at the flat price, in sum.
+    pub left: u128,
+    /// Cost beyond the flat price.
+    pub cost: Amount,
+}
+
+impl Usage {
+    fn add(&mut self, one: &Account, month: u32) {
+        self.accounts += 1;
+        self.quota += u128::from(one.tariff.quota);
+        self.used += u128::from(one.used_in(month));
+        self.left += u128::from(one.left(month));
+        self.cost.0 = self.cost.0.saturating_add(one.cost_in(month).0);
+    }
+}
+
+impl Book {
+    /// An instance's accounts that nobody is logged in with, those with most left at the flat price first. O(count), or
+    /// O(accounts of the instance) for its first time in a month.
+    pub fn pick(&self, instance: &Instance, count: usize) -> Vec<&Account> {
+        let account = |&(_, id): &(u64, u32)| self.accounts.get(id);
+        if instance.ready_month == self.month {
+            return instance.ready.iter().rev().take(count).filter_map(account).collect();
+        }
+        let mut all: Vec<(u64, u32)> = instance
+            .ready
+            .iter()
+            .filter_map(|&(_, id)| self.accounts.get(id).map(|one| (one.left(self.month), id)))
+            .collect();
+        all.sort_unstable();
+        all.iter().rev().take(count).filter_map(account).collect()
+    }
+
+    /// Accounts after a cursor, at most `count`, and the cursor of the next ones; 0 at the end. Of a module, of an
+    /// instance, in a standing. O(accounts passed over).
+    pub fn list(
+        &self,
+        module: Option<u32>,
+        instance: Option<u32>,
+        standing: Option<Standing>,
+        cursor: u64,
+        count: usize,
+    ) -> (Vec<&Account>, u64) {
+        let from = u32::try_from(cursor).unwrap_or(u32::MAX);
+        let all: Box<dyn Iterator<Item = u32> + '_> = match (instance, module) {
+            (Some(instance), _) => match self.instances.get(instance) {
+                Some(instance) => Box::new(instance.accounts.range(from..).copied()),
+                None => Box::new(std::iter::empty()),
+            },
+            (None, Some(module)) => match self.modules.get(module) {
+                Some(module) => Box::new(module.accounts.range(from..).copied()),
+                None => Box::new(std::iter::empty()),
+            },
+            (None, None) => Box::new(from..self.accounts.slots()),
+        };
+        let mut found = Vec::new();
+        for id in all {
+            let Some(one) = self.accounts.get(id) else { continue };
+            let fits = module.is_none_or(|module| one.module == module)
+                && standing.is_none_or(|standing| one.standing == standing);
+            if !fits {
+                continue;
+            }
+            if found.len() == count {
+                return (found, u64::from(id));
+            }
+            found.push(one);
+        }
+        (found, 0)
+    }
+
+    /// Use and cost by module in a month, with the module's department. O(accounts).
+    pub fn usage_by_module(&self, month: u32) -> BTreeMap<Name, (Name, Usage)> {
+        let mut sums = BTreeMap::new();
+        for module in self.modules() {
+            let mut usage = Usage::default();
+            for one in module.accounts.iter().filter_map(|&id| self.accounts.get(id)) {
+                usage.add(one, month);
+            }
+            sums.insert(module.name.clone(), (module.department.clone(), usage));
+        }
+        sums
+    }
+
+    /// Use and cost by department in a month. O(accounts).
+    pub fn usage_by_department(&self, month: u32) -> BTreeMap<Name, Usage> {
+        let mut sums: BTreeMap<Name, Usage> = BTreeMap::new();
+        for (department, usage) in self.usage_by_module(month).into_values() {
+            let sum = sums.entry(department).or_default();
+            sum.accounts += usage.accounts;
+            sum.quota += usage.quota;
+            sum.used += usage.used;
+            sum.left += usage.left;
+            sum.cost.0 = sum.cost.0.saturating_add(usage.cost.0);
+        }
+        sums
+    }
+
+    /// Use and cost of one account in a month.
+    pub fn usage_of(&self, one: &Account, month: u32) -> Usage {
+        let mut usage = Usage::default();
+        usage.add(one, month);
+        usage
+    }
+
+    /// How many more instructions a module will send this month at the pace of its instances.
+    pub fn projected_of(&self, module: u32, now: Millis) -> u64 {
+        let instances = self.modules.get(module).into_iter().flat_map(super::place::Module::instances);
+        instances.map(|id| self.projected(id, now)).fold(0, u64::saturating_add)
+    }
+
+    /// Names of the accounts of an instance that it may work with.
+    pub fn dealt_to<'a>(&'a self, instance: &'a Instance) -> impl Iterator<Item = &'a Bytes> + 'a {
+        let dealt = |&id: &u32| self.accounts.get(id).filter(|one| one.standing == Standing::Dealt);
+        instance.accounts.iter().filter_map(dealt).map(|one| &one.name)
+    }
+}

@@ -1,0 +1,346 @@
+//! A book as bytes: for RDB files, `DUMP`, AOF rewrites and digests.
+//!
+//! The encoding is canonical: equal books have equal bytes, whatever way each came to be. Reading believes nothing: every
+//! name, count and reference is checked before it is used. Indexes are not written; they follow from the rest.
+
+use super::encoding::{ensure, name};
+use super::place::{Instance, MAX_PLACES, Module, Pace, Presence, WINDOW};
+use super::record::{Account, Goal, Login, MAX_HISTORY, MONTHS, Name, Standing, Stay};
+use super::state::{Book, Settings};
+use super::tariff::{MAX_COUNT, Tariff};
+use crate::shared::Millis;
+use crate::shared::codec::{Damaged, Reader, Writer};
+use crate::shared::list::NONE;
+
+/// Version of the encoding; a payload of another one is refused.
+pub const VERSION: u64 = 1;
+/// The last epoch that is believed: far from the greatest that has an encoding.
+const LAST_EPOCH: u64 = (1 << 53) - (1 << 40);
+/// No offset is as great.
+const MAX_OFFSET: i64 = 1 << 40;
+
+impl Book {
+    /// The book as bytes. O(accounts log accounts).
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Writer::default();
+        out.unsigned(VERSION);
+        out.signed(self.applied);
+        self.settings.encode(&mut out);
+        out.unsigned(self.term);
+        out.optional(self.leader.as_deref());
+        out.unsigned(self.last_epoch);
+        out.unsigned(self.month.into());
+        out.unsigned(self.month_starts.len() as u64);
+        self.month_starts.iter().for_each(|&start| out.signed(start));
+        out.unsigned(self.arrivals);
+        out.unsigned(self.modules.len() as u64);
+        for module in self.modules() {
+            out.string(&module.name);
+            out.string(&module.department);
+            for number in [module.places, module.weight, module.reserve] {
+                out.unsigned(number.into());
+            }
+            out.unsigned(module.instances.len() as u64);
+            for instance in module.instances().filter_map(|id| self.instances.get(id)) {
+                encode_instance(instance, &mut out);
+            }
+        }
+        let tariffs: Vec<&Tariff> = self.tariffs_in_use();
+        out.unsigned(tariffs.len() as u64);
+        tariffs.iter().for_each(|tariff| tariff.encode(&mut out));
+        let mut accounts: Vec<&Account> = self.accounts.iter().map(|(_, one)| one).collect();
+        accounts.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        out.unsigned(accounts.len() as u64);
+        for one in accounts {
+            let tariff = tariffs.binary_search(&&*one.tariff).unwrap_or_default();
+            self.encode_account(one, tariff, &mut out);
+        }
+        out.bytes
+    }
+
+    /// Tariffs that some account has, in order.
+    fn tariffs_in_use(&self) -> Vec<&Tariff> {
+        let mut tariffs: Vec<&Tariff> = self.accounts.iter().map(|(_, one)| &*one.tariff).collect();
+        tariffs.sort_unstable();
+        tariffs.dedup();
+        tariffs
+    }
+
+    fn encode_place(&self, instance: u32, out: &mut Writer) {
+        match self.instances.get(instance) {
+            None => out.unsigned(0),
+            Some(instance) => {
+                out.unsigned(1);
+                out.string(&self.module_name(instance.module));
+                out.string(&instance.name);
+            }
+        }
+    }
+
+    fn encode_account(&self, one: &Account, tariff: usize, out: &mut Writer) {
+        out.string(&one.name);
+        out.string(&self.module_name(one.module));
+        out.unsigned(tariff as u64);
+        out.unsigned(one.standing as u64);
+        self.encode_place(one.instance, out);
+        match one.goal {
+            None => out.unsigned(0),
+            Some(Goal::Deal) => out.unsigned(1),
+            Some(Goal::Place(place)) => {
+                out.unsigned(2);
+                self.encode_place(place, out);
+            }
+            Some(Goal::Module(module)) => {
+                out.unsigned(3);
+                out.string(&self.module_name(module));
+            }
+            Some(Goal::Delete) => out.unsigned(4),
+        }
+        out.unsigned(one.epoch);
+        out.signed(one.since);
+        match &one.login {
+            None => out.unsigned(0),
+            Some(login) => {
+                out.unsigned(1);
+                out.string(&login.terminal);
+                out.unsigned(login.epoch);
+                out.signed(login.until);
+            }
+        }
+        out.unsigned(one.month.into());
+        out.unsigned(one.used);
+        out.unsigned(one.past.len() as u64);
+        for &(month, used) in &one.past {
+            out.unsigned(month.into());
+            out.unsigned(used);
+        }
+        out.signed(one.moved.0.into());
+        out.unsigned(one.moved.1.into());
+        out.unsigned(one.history.len() as u64);
+        for stay in &one.history {
+            out.unsigned(stay.epoch);
+            out.string(&stay.module);
+            out.string(&stay.instance);
+            out.signed(stay.from);
+            out.unsigned(stay.to.is_some().into());
+            stay.to.into_iter().for_each(|to| out.signed(to));
+        }
+    }
+
+    /// The book of these bytes.
+    ///
+    /// # Errors
+    /// Bytes that `encode` never writes.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
+        let mut reader = Reader::new(bytes);
+        ensure(reader.unsigned()? == VERSION, "the version of the encoding is unknown")?;
+        let applied = reader.reached()?;
+        let mut book = Self::open(Settings::decode(&mut reader)?, applied);
+        book.term = reader.count()?;
+        book.leader = reader.optional_identifier()?;
+        book.last_epoch = reader.count()?;
+        ensure(book.last_epoch <= LAST_EPOCH, "an epoch is out of range")?;
+        book.month = reader.number()?;
+        // Each month of the future needs a number, too.
+        ensure(book.month < u32::MAX / 2, "a month is out of range")?;
+        let starts = reader.unsigned()?;
+        let fits = starts <= (MONTHS + 1) as u64 && starts <= u64::from(book.month) + 1;
+        ensure(starts > 0 && fits, "there are too many months, or none")?;
+        book.month_starts.clear();
+        for _ in 0..starts {
+            book.month_starts.push(reader.time()?);
+        }
+        book.arrivals = reader.unsigned()?;
+        ensure(book.arrivals < 1 << 52, "a count is out of range")?;
+        for _ in 0..reader.unsigned()? {
+            book.decode_module(&mut reader)?;
+        }
+        let mut tariffs: Vec<Tariff> = Vec::new();
+        for _ in 0..reader.unsigned()? {
+            let tariff = Tariff::decode(&mut reader)?;
+            ensure(tariffs.last().is_none_or(|last| *last < tariff), "the tariffs are not in order")?;
+            tariffs.push(tariff);
+        }
+        let mut last: Option<Vec<u8>> = None;
+        for _ in 0..reader.unsigned()? {
+            let one = book.decode_account(&mut reader, &tariffs)?;
+            ensure(last.is_none_or(|last| *last < one.name[..]), "the accounts are not in order")?;
+            last = Some(one.name.to_vec());
+            let login = one.login.as_ref().map(|login| login.until);
+            let id = book.enter(one);
+            login.into_iter().for_each(|until| book.logins.set(id, until));
+        }
+        reader.finish()?;
+        ensure(book.tariffs.len() == tariffs.len(), "a tariff is nobody's")?;
+        let empty = |one: &Instance| {
+            one.presence == Presence::Leaving && one.accounts.is_empty() && one.incoming == 0
+        };
+        ensure(!book.instances.iter().any(|(_, one)| empty(one)), "an instance that is gone has nothing")?;
+        Ok(book)
+    }
+
+    fn decode_module(&mut self, reader: &mut Reader<'_>) -> Result<(), Damaged> {
+        let (module, department) = (name(reader)?, name(reader)?);
+        let rises = self.module_names.last_key_value().is_none_or(|(last, _)| *last < module);
+        ensure(rises, "the modules are not in order")?;
+        let department = self.department_name(&department);
+        let mut one = Module::new(module.clone(), department);
+        (one.places, one.weight, one.reserve) = (reader.number()?, reader.number()?, reader.number()?);
+        let fits = [one.places, one.weight, one.reserve].into_iter().all(|n| i64::from(n) <= MAX_PLACES);
+        ensure(fits, "a module's number is out of range")?;
+        let id = self.modules.insert(one);
+        self.module_names.insert(module, id);
+        let mut last = 0;
+        for _ in 0..reader.unsigned()? {
+            let instance = decode_instance(reader, id, self.month)?;
+            let rises = instance.arrived > last && instance.arrived <= self.arrivals;
+            ensure(rises, "the instances are not in order")?;
+            last = instance.arrived;
+            ensure(self.find_instance(id, &instance.name).is_none(), "an instance is there twice")?;
+            let until = instance.away_until;
+            let instance = self.enter_instance(instance);
+            until.into_iter().for_each(|until| self.away.set(instance, until));
+        }
+        Ok(())
+    }
+
+    fn decode_place(&self, reader: &mut Reader<'_>) -> Result<u32, Damaged> {
+        if reader.unsigned()? == 0 {
+            return Ok(NONE);
+        }
+        let (module, instance) = (reader.identifier()?, reader.identifier()?);
+        self.find_place(&module, &instance).ok_or(Damaged("an instance is not there"))
+    }
+
+    fn decode_known_module(&self, reader: &mut Reader<'_>) -> Result<u32, Damaged> {
+        self.find_module(&reader.identifier()?).ok_or(Damaged("a module is not there"))
+    }
+
+    fn decode_account(&mut self, reader: &mut Reader<'_>, tariffs: &[Tariff]) -> Result<Account, Damaged> {
+        let account = reader.identifier()?;
+        let module = self.decode_known_module(reader)?;
+        let tariff = tariffs.get(reader.unsigned()? as usize).ok_or(Damaged("a tariff is not there"))?;
+        let tariff = self.shared_tariff(tariff.clone());
+        let mut one = Account::new(account, module, tariff, self.month, 0);
+        let standing = reader.unsigned()?;
+        one.standing = Standing::ALL
+            .into_iter()
+            .find(|known| *known as u64 == standing)
+            .ok_or(Damaged("a standing is unknown"))?;
+        one.instance = self.decode_place(reader)?;
+        one.goal = match reader.unsigned()? {
+            0 => None,
+            1 => Some(Goal::Deal),
+            2 => Some(Goal::Place(self.decode_place(reader)?)),
+            3 => Some(Goal::Module(self.decode_known_module(reader)?)),
+            4 => Some(Goal::Delete),
+            _ => return Err(Damaged("a goal is unknown")),
+        };
+        one.epoch = reader.count()?;
+        one.since = reader.time()?;
+        if reader.unsigned()? != 0 {
+            let terminal = reader.identifier()?;
+            let login = Login { terminal, epoch: reader.count()?, until: reader.time()? };
+            ensure(login.epoch <= self.last_epoch, "an epoch is yet to come")?;
+            one.login = Some(Box::new(login));
+        }
+        self.decode_use(reader, &mut one)?;
+        one.moved =
+            (reader.signed()?.try_into().map_err(|_| Damaged("a day is out of range"))?, reader.number()?);
+        self.decode_history(reader, &mut one)?;
+        self.check_account(&one)?;
+        Ok(one)
+    }
+
+    fn decode_use(&self, reader: &mut Reader<'_>, one: &mut Account) -> Result<(), Damaged> {
+        one.month = reader.number()?;
+        one.used = reader.unsigned()?;
+        let past = reader.unsigned()?;
+        ensure(one.month <= self.month && past <= MONTHS as u64, "a month is yet to come")?;
+        for _ in 0..past {
+            let (month, used) = (reader.number()?, reader.unsigned()?);
+            let rises = one.past.last().is_none_or(|&(last, _)| last < month) && month < one.month;
+            ensure(rises && used <= MAX_COUNT, "the months of an account are not in order")?;
+            one.past.push((month, used));
+        }
+        ensure(one.used <= MAX_COUNT, "a count is out of range")
+    }
+
+    fn decode_history(&self, reader: &mut Reader<'_>, one: &mut Account) -> Result<(), Damaged> {
+        let stays = reader.unsigned()?;
+        ensure(stays <= MAX_HISTORY as u64, "an account has too long a history")?;
+        for place in 0..stays {
+            let epoch = reader.count()?;
+            let known = |name: Name, same: Option<Name>| same.filter(|same| *same == name).unwrap_or(name);
+            let module = name(reader)?;
+            let module_id = self.find_module(&module);
+            let module = known(module, module_id.map(|id| self.module_name(id)));
+            let instance = name(reader)?;
+            let shared = module_id.and_then(|id| self.find_instance(id, &instance));
+            let instance = known(instance, shared.map(|id| self.instance_name(id)));
+            let from = reader.time()?;
+            let to = if reader.unsigned()? == 0 { None } else { Some(reader.time()?) };
+            let rises = one.history.last().is_none_or(|last| last.epoch < epoch) && epoch <= self.last_epoch;
+            ensure(rises, "the epochs of a history do not rise")?;
+            ensure(to.is_some() || place + 1 == stays, "a stay lasts that is followed by another")?;
+            one.history.push(Stay { epoch, module, instance, from, to });
+        }
+        Ok(())
+    }
+
+    /// Whether an account's fields agree with each other and with the instances.
+    fn check_account(&self, one: &Account) -> Result<(), Damaged> {
+        let placed = matches!(one.standing, Standing::Dealt | Standing::Revoking);
+        ensure(placed == (one.instance != NONE), "an account's standing and its instance disagree")?;
+        ensure((one.standing == Standing::Revoking) == one.goal.is_some(), "an account goes nowhere")?;
+        ensure(one.login.is_none() || placed, "somebody works with an account that nobody has")?;
+        ensure(one.login.is_some() || one.standing != Standing::Revoking, "an account waits for nobody")?;
+        let ours = self.instances.get(one.instance).is_none_or(|place| place.module == one.module);
+        ensure(ours, "an account is with an instance of another module")?;
+        let to = Self::place_of(one.goal);
+        ensure(to.is_none_or(|to| self.instances.get(to).is_some()), "an account goes nowhere")?;
+        ensure(one.epoch <= self.last_epoch, "an epoch is yet to come")?;
+        let lasts = one.history.last().is_some_and(|stay| stay.to.is_none());
+        let stays = one.history.last().is_some_and(|stay| stay.epoch == one.epoch);
+        ensure(lasts == placed && (!placed || stays), "an account's stay and its instance disagree")
+    }
+}
+
+fn encode_instance(instance: &Instance, out: &mut Writer) {
+    out.unsigned(instance.arrived);
+    out.string(&instance.name);
+    out.unsigned(instance.presence as u64);
+    if let Some(until) = instance.away_until {
+        out.signed(until);
+    }
+    out.signed(instance.since);
+    out.signed(instance.offset);
+    out.signed(instance.pace.hour);
+    out.signed(instance.pace.first);
+    instance.pace.buckets.iter().for_each(|&count| out.unsigned(count));
+}
+
+fn decode_instance(reader: &mut Reader<'_>, module: u32, month: u32) -> Result<Instance, Damaged> {
+    let arrived = reader.unsigned()?;
+    let name = name(reader)?;
+    let presence = reader.unsigned()?;
+    let presence = Presence::ALL.into_iter().find(|known| *known as u64 == presence);
+    let presence = presence.ok_or(Damaged("a presence is unknown"))?;
+    let away_until: Option<Millis> = if presence == Presence::Away { Some(reader.time()?) } else { None };
+    let (since, offset) = (reader.time()?, reader.signed()?);
+    ensure((-MAX_OFFSET..=MAX_OFFSET).contains(&offset), "an offset is out of range")?;
+    ensure(
+        offset == 0 || matches!(presence, Presence::Active | Presence::Away),
+        "a place is pinned that is none",
+    )?;
+    let (hour, first) = (reader.time()?, reader.time()?);
+    ensure(first <= hour, "an instance worked before it came")?;
+    let mut buckets = [0; WINDOW];
+    for bucket in &mut buckets {
+        *bucket = reader.unsigned()?;
+    }
+    let mut instance = Instance::new(name, module, presence, arrived, since, month);
+    (instance.away_until, instance.offset) = (away_until, offset);
+    instance.pace = Pace { hour, first, buckets };
+    Ok(instance)
+}

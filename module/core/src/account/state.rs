@@ -1,0 +1,445 @@
+//! A book: modules, instances, accounts, and the indexes by which they are found.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::place::{HOUR, Instance, Module, Presence};
+use super::record::{Account, Epoch, Goal, MONTHS, Name, Standing};
+use super::tariff::Tariff;
+use crate::shared::deadlines::Deadlines;
+use crate::shared::list::NONE;
+use crate::shared::names::NameIndex;
+use crate::shared::table::Table;
+use crate::shared::{Bytes, Millis};
+
+/// How far ahead use is projected where no turn of the month is known.
+const MONTH: Millis = 30 * 24 * HOUR;
+
+/// What the operator set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The most instructions of an account in a month; 0 = no limit.
+    pub cap: u64,
+    /// How long an account stays with an instance at least before rebalancing moves it.
+    pub dwell: Millis,
+    /// The most moves by rebalancing of an account in a day.
+    pub max_moves: u32,
+    /// The next instants at which the month turns, rising.
+    pub turns: Vec<Millis>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { cap: 0, dwell: 30 * 60_000, max_moves: 2, turns: Vec::new() }
+    }
+}
+
+/// A book.
+#[derive(Clone, Debug)]
+pub struct Book {
+    pub(super) settings: Settings,
+    /// The last time applied.
+    pub(super) applied: Millis,
+    pub(super) term: u64,
+    pub(super) leader: Option<Bytes>,
+    pub(super) last_epoch: Epoch,
+    /// The running month, counted from 0, and when each of the kept months began.
+    pub(super) month: u32,
+    pub(super) month_starts: Vec<Millis>,
+    pub(super) arrivals: u64,
+    pub(super) modules: Table<Module>,
+    pub(super) module_names: BTreeMap<Name, u32>,
+    pub(super) instances: Table<Instance>,
+    pub(super) instance_names: BTreeMap<(u32, Name), u32>,
+    pub(super) accounts: Table<Account>,
+    pub(super) names: NameIndex,
+    pub(super) tariffs: BTreeSet<Arc<Tariff>>,
+    /// Live logins, by when they are over.
+    pub(super) logins: Deadlines,
+    /// Instances that are away, by when their place is given up.
+    pub(super) away: Deadlines,
+    /// Instances without a place that have accounts to give back.
+    pub(super) draining: BTreeSet<u32>,
+    /// Modules whose deal is not even.
+    pub(super) uneven: BTreeSet<u32>,
+    /// Numbers of accounts by standing.
+    pub(super) totals: [usize; 4],
+}
+
+impl Book {
+    /// A book of nothing, opened at that time.
+    pub fn open(settings: Settings, at: Millis) -> Self {
+        Self {
+            settings,
+            applied: at,
+            term: 0,
+            leader: None,
+            last_epoch: 0,
+            month: 0,
+            month_starts: vec![at],
+            arrivals: 0,
+            modules: Table::default(),
+            module_names: BTreeMap::new(),
+            instances: Table::default(),
+            instance_names: BTreeMap::new(),
+            accounts: Table::default(),
+            names: NameIndex::default(),
+            tariffs: BTreeSet::new(),
+            logins: Deadlines::default(),
+            away: Deadlines::default(),
+            draining: BTreeSet::new(),
+            uneven: BTreeSet::new(),
+            totals: [0; 4],
+        }
+    }
+
+    /// What the operator set.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The term of the leader that claimed the book, and its name.
+    pub fn leader(&self) -> (u64, Option<&[u8]>) {
+        (self.term, self.leader.as_deref())
+    }
+
+    /// The latest epoch given out.
+    pub fn last_epoch(&self) -> Epoch {
+        self.last_epoch
+    }
+
+    /// The running month, counted from 0.
+    pub fn month(&self) -> u32 {
+        self.month
+    }
+
+    /// When a month began, if it is kept.
+    pub fn month_start(&self, month: u32) -> Option<Millis> {
+        let age = self.month.checked_sub(month)? as usize;
+        let place = self.month_starts.len().checked_sub(age + 1)?;
+        self.month_starts.get(place).copied()
+    }
+
+    /// When the running month ends.
+    pub fn month_end(&self) -> Millis {
+        let start = self.month_starts.last().copied().unwrap_or_default();
+        self.settings.turns.first().copied().unwrap_or(start + MONTH)
+    }
+
+    /// *Now* of this book: the greater of the clock and the last time applied.
+    pub fn now(&self, clock: Millis) -> Millis {
+        clock.max(self.applied)
+    }
+
+    /// The time at which something is due that nobody asks for.
+    pub fn next_due(&self) -> Option<Millis> {
+        if !self.uneven.is_empty() || !self.draining.is_empty() {
+            return Some(self.applied);
+        }
+        let times = [self.settings.turns.first().copied(), self.logins.earliest(), self.away.earliest()];
+        times.into_iter().flatten().min()
+    }
+
+    /// How many logins are live.
+    pub fn live_logins(&self) -> usize {
+        self.logins.len()
+    }
+
+    /// How many accounts there are by standing, and how many instances and modules.
+    pub fn totals(&self) -> ([usize; 4], usize, usize) {
+        (self.totals, self.instances.len(), self.modules.len())
+    }
+
+    /// The number of an account. O(1).
+    pub fn find(&self, name: &[u8]) -> Option<u32> {
+        self.names.find(name, |id| self.accounts.get(id).is_some_and(|one| *one.name == *name))
+    }
+
+    /// An account by its number.
+    pub fn account(&self, id: u32) -> Option<&Account> {
+        self.accounts.get(id)
+    }
+
+    /// An account by its name. O(1).
+    pub fn account_called(&self, name: &[u8]) -> Option<&Account> {
+        self.find(name).and_then(|id| self.accounts.get(id))
+    }
+
+    /// The number of a module. O(log modules).
+    pub fn find_module(&self, name: &[u8]) -> Option<u32> {
+        self.module_names.get(name).copied()
+    }
+
+    /// A module by its number.
+    pub fn module(&self, id: u32) -> Option<&Module> {
+        self.modules.get(id)
+    }
+
+    /// All modules, by name.
+    pub fn modules(&self) -> impl Iterator<Item = &Module> {
+        self.module_names.values().filter_map(|&id| self.modules.get(id))
+    }
+
+    /// The number of an instance. O(log instances).
+    pub fn find_instance(&self, module: u32, name: &[u8]) -> Option<u32> {
+        self.instance_names.get(&(module, Name::from(name))).copied()
+    }
+
+    /// An instance by its number.
+    pub fn instance(&self, id: u32) -> Option<&Instance> {
+        self.instances.get(id)
+    }
+
+    /// A module's name.
+    pub fn module_name(&self, id: u32) -> Name {
+        self.modules.get(id).map_or_else(|| Name::from(&b""[..]), |module| module.name.clone())
+    }
+
+    /// An instance's name; empty for none.
+    pub fn instance_name(&self, id: u32) -> Name {
+        self.instances.get(id).map_or_else(|| Name::from(&b""[..]), |instance| instance.name.clone())
+    }
+
+    /// Bytes allocated. O(modules + instances), of the accounts a sample.
+    pub fn allocated(&self) -> usize {
+        let sampled = self.accounts.iter().take(64).map(|(_, one)| one.allocated());
+        let (count, bytes) = sampled.fold((0usize, 0usize), |(count, sum), bytes| (count + 1, sum + bytes));
+        // A set takes some 12 bytes an entry, and each account is in three of them.
+        self.accounts.allocated()
+            + self.accounts.len() * 36
+            + bytes.checked_div(count).map_or(0, |each| each * self.accounts.len())
+            + self.names.allocated()
+            + self.logins.allocated()
+            + self.instances.allocated()
+            + self.modules.allocated()
+    }
+
+    /// How much there is to free.
+    pub fn free_effort(&self) -> usize {
+        self.accounts.len()
+    }
+
+    // What follows keeps the indexes in step.
+
+    /// A name that others have already, if others have it.
+    pub(super) fn department_name(&self, name: &[u8]) -> Name {
+        let same = self.modules().find(|module| *module.department == *name);
+        same.map_or_else(|| Name::from(name), |module| module.department.clone())
+    }
+
+    /// The one tariff that is equal to this.
+    pub(super) fn shared_tariff(&mut self, tariff: Tariff) -> Arc<Tariff> {
+        if let Some(known) = self.tariffs.get(&tariff) {
+            return known.clone();
+        }
+        let tariff = Arc::new(tariff);
+        self.tariffs.insert(tariff.clone());
+        tariff
+    }
+
+    /// The next epoch: `max(last + 1, now)`, *now* in microseconds, so that epochs still grow after a failover to a
+    /// replica that had not heard of the last ones.
+    pub(super) fn take_epoch(&mut self, at: Millis) -> Epoch {
+        /// Year 2112: however far ahead a clock is, as many epochs follow as anybody can give.
+        const LAST_OF_CLOCK: u64 = 1 << 52;
+        let now = at.max(0).unsigned_abs().saturating_mul(1000).min(LAST_OF_CLOCK);
+        self.last_epoch = (self.last_epoch + 1).max(now);
+        self.last_epoch
+    }
+
+    /// Changes an instance with its module's levels in step.
+    pub(super) fn with_instance(&mut self, id: u32, change: impl FnOnce(&mut Instance)) {
+        let Some(instance) = self.instances.get_mut(id) else { return };
+        let before = (instance.presence == Presence::Active).then(|| instance.level());
+        change(instance);
+        let after = (instance.presence == Presence::Active).then(|| instance.level());
+        let module = instance.module;
+        if !instance.has_place() && instance.dealt > 0 {
+            self.draining.insert(id);
+        } else {
+            self.draining.remove(&id);
+        }
+        if before == after {
+            return;
+        }
+        if let Some(module) = self.modules.get_mut(module) {
+            if let Some(level) = before {
+                module.levels.remove(&(level, id));
+            }
+            if let Some(level) = after {
+                module.levels.insert((level, id));
+            }
+        }
+    }
+
+    /// Brings the order of an instance's ready accounts to the running month.
+    fn refresh(&mut self, instance: u32) {
+        let month = self.month;
+        let stale = self.instances.get(instance).is_some_and(|instance| instance.ready_month != month);
+        if !stale {
+            return;
+        }
+        let Some(instance) = self.instances.get_mut(instance) else { return };
+        let ready = |&id: &u32| {
+            let one = self.accounts.get(id)?;
+            (one.standing == Standing::Dealt && one.login.is_none()).then(|| (one.left(month), id))
+        };
+        instance.ready = instance.accounts.iter().filter_map(ready).collect();
+        instance.ready_month = month;
+    }
+
+    /// Enters an account among those that can be picked, or takes it out.
+    pub(super) fn set_ready(&mut self, id: u32, on: bool) {
+        let Some(one) = self.accounts.get(id) else { return };
+        if one.standing != Standing::Dealt || one.login.is_some() {
+            return;
+        }
+        let (instance, key) = (one.instance, (one.left(self.month), id));
+        self.refresh(instance);
+        let Some(instance) = self.instances.get_mut(instance) else { return };
+        if on {
+            instance.ready.insert(key);
+        } else {
+            instance.ready.remove(&key);
+        }
+    }
+
+    /// Enters an account in all indexes that depend on where it stands, or takes it out. Its module stays.
+    fn link(&mut self, id: u32, on: bool) {
+        let Some(one) = self.accounts.get(id) else { return };
+        let (standing, instance, goal, module) = (one.standing, one.instance, one.goal, one.module);
+        let step = |count: u32| if on { count.saturating_add(1) } else { count.saturating_sub(1) };
+        if let Some(total) = self.totals.get_mut(standing as usize) {
+            *total = if on { *total + 1 } else { total.saturating_sub(1) };
+        }
+        if let Some(module) = self.modules.get_mut(module)
+            && standing == Standing::Free
+        {
+            if on {
+                module.free.insert(id)
+            } else {
+                module.free.remove(&id)
+            };
+        }
+        self.set_ready(id, on);
+        self.with_instance(instance, |instance| {
+            if on {
+                instance.accounts.insert(id)
+            } else {
+                instance.accounts.remove(&id)
+            };
+            if standing == Standing::Dealt {
+                instance.dealt = step(instance.dealt);
+            }
+        });
+        if let Some(Goal::Place(place)) = goal {
+            self.with_instance(place, |place| place.incoming = step(place.incoming));
+        }
+    }
+
+    /// Changes an account with all indexes in step.
+    pub(super) fn change(&mut self, id: u32, change: impl FnOnce(&mut Account)) {
+        let Some(one) = self.accounts.get(id) else { return };
+        let (before, left) = (one.module, one.instance);
+        let passed = Self::place_of(one.goal).unwrap_or(NONE);
+        self.link(id, false);
+        let Some(one) = self.accounts.get_mut(id) else { return };
+        change(one);
+        let after = one.module;
+        if before != after {
+            if let Some(module) = self.modules.get_mut(before) {
+                module.accounts.remove(&id);
+            }
+            if let Some(module) = self.modules.get_mut(after) {
+                module.accounts.insert(id);
+            }
+            self.look_at(before);
+        }
+        self.link(id, true);
+        self.look_at(after);
+        self.forget_if_empty(left);
+        self.forget_if_empty(passed);
+    }
+
+    /// Enters a new account.
+    pub(super) fn enter(&mut self, account: Account) -> u32 {
+        let (name, module) = (account.name.clone(), account.module);
+        let id = self.accounts.insert(account);
+        self.names.insert(&name, id);
+        if let Some(module) = self.modules.get_mut(module) {
+            module.accounts.insert(id);
+        }
+        self.link(id, true);
+        self.look_at(module);
+        id
+    }
+
+    /// Forgets an account.
+    pub(super) fn remove(&mut self, id: u32) {
+        self.link(id, false);
+        self.logins.remove(id);
+        let Some(one) = self.accounts.remove(id) else { return };
+        self.names.remove(&one.name, id);
+        if let Some(module) = self.modules.get_mut(one.module) {
+            module.accounts.remove(&id);
+        }
+        self.look_at(one.module);
+        // The set has one of them, and this account the other.
+        if Arc::strong_count(&one.tariff) == 2 {
+            self.tariffs.remove(&one.tariff);
+        }
+        self.forget_if_empty(one.instance);
+    }
+
+    /// Forgets an instance that is gone, once it has nothing and nothing is on its way to it.
+    pub(super) fn forget_if_empty(&mut self, id: u32) {
+        let gone = |one: &Instance| {
+            one.presence == Presence::Leaving && one.accounts.is_empty() && one.incoming == 0
+        };
+        if self.instances.get(id).is_some_and(gone) {
+            self.remove_instance(id);
+        }
+    }
+
+    /// Notes whether a module's deal is even.
+    pub(super) fn look_at(&mut self, module: u32) {
+        if self.is_uneven(module) {
+            self.uneven.insert(module);
+        } else {
+            self.uneven.remove(&module);
+        }
+    }
+
+    /// A new month begins.
+    pub(super) fn turn_month(&mut self, at: Millis) {
+        self.month += 1;
+        self.month_starts.push(at);
+        let kept = self.month_starts.len().saturating_sub(MONTHS + 1);
+        self.month_starts.drain(..kept);
+    }
+
+    /// Enters an instance, which has no accounts yet.
+    pub(super) fn enter_instance(&mut self, instance: Instance) -> u32 {
+        let (module, name, arrived) = (instance.module, instance.name.clone(), instance.arrived);
+        let presence = instance.presence;
+        // Its place among the levels comes with the change below.
+        let id = self.instances.insert(Instance { presence: Presence::Standby, ..instance });
+        self.instance_names.insert((module, name), id);
+        if let Some(module) = self.modules.get_mut(module) {
+            module.instances.insert((arrived, id));
+        }
+        self.with_instance(id, |instance| instance.presence = presence);
+        id
+    }
+
+    /// Forgets an instance that has no accounts and no place.
+    fn remove_instance(&mut self, id: u32) {
+        self.away.remove(id);
+        self.draining.remove(&id);
+        let Some(instance) = self.instances.remove(id) else { return };
+        self.instance_names.remove(&(instance.module, instance.name));
+        if let Some(module) = self.modules.get_mut(instance.module) {
+            module.instances.remove(&(instance.arrived, id));
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! Accounts: the specification sentence by sentence, random runs against a witness of their own, and how good a deal is.
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test reports what is wrong by failing"
+)]
+
+mod quality;
+mod random;
+mod rig;
+mod spec;

@@ -1,0 +1,184 @@
+//! How good dealing and rebalancing are, on books of real size.
+
+use super::rig::{HOUR, name};
+use allot_core::account::quality::{imbalance, least_moves};
+use allot_core::account::request::{ModuleWish, Request};
+use allot_core::account::tariff::{Amount, Step, Tariff};
+use allot_core::account::{Book, Event, Reply, Settings, decide, decide_due};
+
+/// A book that is changed without a replica: large ones take long enough.
+struct Plain {
+    book: Book,
+    now: i64,
+}
+
+impl Plain {
+    fn ask(&mut self, request: &Request<'_>) -> Reply {
+        let decision = decide(&self.book, self.now, request).unwrap();
+        decision.events.iter().for_each(|event| self.book.apply(self.now, event));
+        decision.reply
+    }
+
+    /// Does what is due; how many accounts were dealt.
+    fn settle(&mut self) -> usize {
+        let mut dealt = 0;
+        loop {
+            let due = decide_due(&self.book, self.now, usize::MAX);
+            if due.is_empty() {
+                return dealt;
+            }
+            for event in due {
+                if let Event::Dealt { accounts, .. } = &event {
+                    dealt += accounts.len();
+                }
+                self.book.apply(self.now, &event);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_hundred_thousand_accounts_over_a_thousand_instances_are_even_and_a_join_moves_the_fewest() {
+    let mut plain = Plain { book: Book::open(Settings::default(), 1000), now: 1000 };
+    let wish = ModuleWish {
+        module: b"m",
+        department: b"d",
+        instances: 2000,
+        weight: None,
+        reserve: None,
+        term: None,
+    };
+    plain.ask(&Request::Module(wish));
+    for batch in 0..10 {
+        let names: Vec<String> = (batch * 10_000..(batch + 1) * 10_000).map(name).collect();
+        let accounts = names.iter().map(String::as_bytes).collect();
+        let tariff = Tariff { quota: 100, steps: vec![] };
+        plain.ask(&Request::Add { module: Some(b"m"), tariff, accounts, term: None });
+    }
+    for instance in 0..1000 {
+        let instance = format!("i{instance}");
+        plain.ask(&Request::Attach { module: b"m", instance: instance.as_bytes(), term: None });
+    }
+    assert_eq!(plain.settle(), 100_000);
+    let shares = |book: &Book| -> Vec<usize> {
+        let module = book.module(book.find_module(b"m").unwrap()).unwrap();
+        module.instances().map(|id| book.instance(id).unwrap().dealt as usize).collect()
+    };
+    assert_eq!(imbalance(&shares(&plain.book)), 0);
+    let mut before = shares(&plain.book);
+    before.push(0);
+    plain.ask(&Request::Attach { module: b"m", instance: b"late", term: None });
+    assert_eq!(plain.settle(), least_moves(&before));
+    assert!(imbalance(&shares(&plain.book)) <= 1);
+}
+
+/// A generator of uneven and shifting demand, repeatable by its seed: each instance works at a pace of its own, by day
+/// and night, and twice in the month a third of them change theirs.
+struct Demand {
+    state: u64,
+    paces: Vec<f64>,
+}
+
+impl Demand {
+    fn new(instances: usize, seed: u64) -> Self {
+        let mut demand = Self { state: seed, paces: Vec::new() };
+        demand.paces = (0..instances).map(|_| demand.pace()).collect();
+        demand
+    }
+
+    fn unit(&mut self) -> f64 {
+        self.state =
+            self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.state >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Instructions a day: most work little, some much.
+    fn pace(&mut self) -> f64 {
+        let unit = self.unit();
+        if unit < 0.2 { 900.0 + 500.0 * self.unit() } else { 50.0 + 250.0 * self.unit() }
+    }
+
+    /// What an instance asks for in an hour.
+    fn at(&mut self, instance: usize, hour: usize) -> u64 {
+        if hour % 240 == 239 && self.unit() < 0.33 {
+            self.paces[instance] = self.pace();
+        }
+        let day = 1.0 + 0.8 * (std::f64::consts::TAU * (hour % 24) as f64 / 24.0).sin();
+        let asked = self.paces[instance] / 24.0 * day * (0.7 + 0.6 * self.unit());
+        asked.round() as u64
+    }
+}
+
+/// A month of 1,000 accounts over 20 modules of three instances each; what it cost beyond the flat price, and how many
+/// moves it took.
+fn month(rebalanced: bool) -> (Amount, usize) {
+    let settings = Settings { turns: vec![720 * HOUR + 1000], ..Settings::default() };
+    let mut plain = Plain { book: Book::open(settings, 1000), now: 1000 };
+    let step = |upto, price: &str| Step { upto, price: Amount::parse_price(price.as_bytes()).unwrap() };
+    let tariff = Tariff { quota: 1000, steps: vec![step(1500, "0.05"), step(100_000, "0.1")] };
+    let mut places = Vec::new();
+    for module in 0..20 {
+        let (name, department) = (format!("m{module}"), format!("d{}", module % 4));
+        plain.ask(&Request::Module(ModuleWish {
+            module: name.as_bytes(),
+            department: department.as_bytes(),
+            instances: 3,
+            weight: None,
+            reserve: None,
+            term: None,
+        }));
+        for instance in 0..3 {
+            let instance = format!("m{module}i{instance}");
+            let attach =
+                Request::Attach { module: name.as_bytes(), instance: instance.as_bytes(), term: None };
+            plain.ask(&attach);
+            places.push((name.clone(), instance));
+        }
+    }
+    let names: Vec<String> = (0..1000).map(name).collect();
+    let accounts = names.iter().map(String::as_bytes).collect();
+    plain.ask(&Request::Add { module: None, tariff, accounts, term: None });
+    plain.settle();
+    let mut demand = Demand::new(places.len(), 11);
+    let mut moves = 0;
+    let mut last_moves = std::collections::BTreeMap::new();
+    for hour in 0..720 {
+        plain.now = 1000 + hour as i64 * HOUR;
+        plain.settle();
+        for (place, (module, instance)) in places.iter().enumerate() {
+            let mut wanted = demand.at(place, hour);
+            // In parts, each with the account that has most left.
+            while wanted > 0 {
+                let part = wanted.min(20);
+                let id = plain.book.find_module(module.as_bytes()).unwrap();
+                let id = plain.book.find_instance(id, instance.as_bytes()).unwrap();
+                let picked = plain.book.pick(plain.book.instance(id).unwrap(), 1);
+                let Some(one) = picked.first() else { break };
+                let (account, epoch) = (one.name.clone(), one.epoch);
+                plain.ask(&Request::Use { account: &account, epoch, count: part as i64 });
+                wanted -= part;
+            }
+        }
+        if rebalanced {
+            let reply = plain.ask(&Request::Rebalance { dry_run: false, max_moves: 1000, term: None });
+            let Reply::Moves(shifts) = reply else { panic!() };
+            for shift in &shifts {
+                let last = last_moves.insert(shift.account.clone(), plain.now);
+                let dwell = plain.book.settings().dwell;
+                assert!(last.is_none_or(|last| plain.now - last >= dwell), "it moves within its dwell time");
+            }
+            moves += shifts.len();
+        }
+    }
+    let costs = plain.book.usage_by_department(0);
+    (Amount(costs.values().map(|usage| usage.cost.0).sum()), moves)
+}
+
+#[test]
+fn rebalancing_each_hour_pays_at_most_a_tenth_of_what_a_static_even_deal_pays() {
+    let (fixed, _) = month(false);
+    let (rebalanced, moves) = month(true);
+    println!("a static even deal pays {fixed} extra, a rebalanced one {rebalanced}, with {moves} moves");
+    assert!(fixed.0 > 0);
+    assert!(rebalanced.0 * 10 <= fixed.0, "{rebalanced} against {fixed}");
+}

@@ -1,0 +1,251 @@
+//! Random requests on a small book, against a witness that keeps its own locks: no account is ever at two places, no two
+//! logins live at once, whatever comes and goes; and once it is quiet every deal is even.
+
+use std::collections::BTreeMap;
+
+use super::rig::{HOUR, Rig, login, name, tariff, usage};
+use allot_core::account::place::Presence;
+use allot_core::account::request::{Changes, ModuleWish, Request};
+use allot_core::account::{Book, Settings};
+use proptest::prelude::*;
+
+/// A generator that needs no crate and repeats itself.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 >> 33
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        self.next() as usize % end
+    }
+
+    fn chance(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+
+    fn of<T: Clone>(&mut self, all: &[T]) -> T {
+        all[self.below(all.len())].clone()
+    }
+}
+
+const MODULES: [&str; 3] = ["m", "n", "o"];
+const INSTANCES: [&str; 5] = ["a", "b", "c", "d", "e"];
+
+struct Run {
+    rig: Rig,
+    random: Random,
+    /// Who is logged in, by the word of the book: epoch, and until when.
+    locks: BTreeMap<String, (u64, i64)>,
+    /// Where, by account.
+    terminals: BTreeMap<String, &'static str>,
+    /// The epochs given for each account.
+    epochs: BTreeMap<String, u64>,
+    sound: bool,
+}
+
+impl Run {
+    fn new(seed: u64) -> Self {
+        let settings = Settings { turns: vec![5 * HOUR, 9 * HOUR], ..Settings::default() };
+        Self {
+            rig: Rig::new(settings),
+            random: Random(seed),
+            locks: BTreeMap::new(),
+            terminals: BTreeMap::new(),
+            epochs: BTreeMap::new(),
+            sound: true,
+        }
+    }
+
+    fn accounts(&mut self, most: usize) -> Vec<String> {
+        (0..=self.random.below(most)).map(|_| name(self.random.below(30))).collect()
+    }
+
+    fn step(&mut self) {
+        let by = self.random.of(&[0, 0, 1, 500, 60_000, HOUR / 2]);
+        self.rig.now += by;
+        if self.random.chance(70) {
+            self.rig.settle();
+        }
+        match self.random.below(20) {
+            0..=2 => self.inventory(),
+            3..=5 => {
+                let (module, instance) = (self.random.of(&MODULES), self.random.of(&INSTANCES));
+                let (module, instance) = (module.as_bytes(), instance.as_bytes());
+                self.rig.code(&Request::Attach { module, instance, term: None });
+            }
+            6 => {
+                let (module, instance) = (self.random.of(&MODULES), self.random.of(&INSTANCES));
+                let grace = self.random.of(&[0, 1000, HOUR]);
+                let (module, instance) = (module.as_bytes(), instance.as_bytes());
+                self.rig.code(&Request::Detach { module, instance, grace, term: None });
+            }
+            7..=12 => self.log_in(),
+            13..=15 => self.word(),
+            16 | 17 => self.work(),
+            18 => {
+                let dry_run = self.random.chance(30);
+                self.rig.code(&Request::Rebalance { dry_run, max_moves: 5, term: None });
+            }
+            _ => {
+                let dwell = Some(self.random.of(&[0, 1000, HOUR]));
+                self.rig.code(&Request::Configure(Changes { dwell, ..Changes::default() }));
+            }
+        }
+        self.rig.check();
+    }
+
+    fn inventory(&mut self) {
+        let module = self.random.of(&MODULES);
+        let names = self.accounts(8);
+        let accounts: Vec<&[u8]> = names.iter().map(String::as_bytes).collect();
+        let request = match self.random.below(6) {
+            0 => Request::Module(ModuleWish {
+                module: module.as_bytes(),
+                department: self.random.of(&[&b"d"[..], b"d2"]),
+                instances: self.random.below(5) as i64,
+                weight: self.random.of(&[None, Some(0), Some(2)]),
+                reserve: self.random.of(&[None, Some(0), Some(3)]),
+                term: None,
+            }),
+            1 | 2 => {
+                let module = self.random.chance(80).then_some(module.as_bytes());
+                Request::Add { module, tariff: tariff(), accounts, term: None }
+            }
+            3 => Request::Del { accounts, term: None },
+            4 => Request::Move { module: module.as_bytes(), accounts, term: None },
+            _ => Request::Freeze { account: accounts[0], on: self.random.chance(60), term: None },
+        };
+        let frozen = matches!(request, Request::Freeze { on: true, .. });
+        if self.rig.code(&request) == "OK" && frozen {
+            // The platform itself has ended it.
+            self.locks.remove(&names[0]);
+        }
+    }
+
+    fn log_in(&mut self) {
+        let account = name(self.random.below(30));
+        let instance = self.random.of(&INSTANCES);
+        let terminal = self.random.of(&["t1", "t2"]);
+        let ttl = self.random.of(&[1000, HOUR]);
+        if self.rig.code(&login(&account, instance, terminal, ttl)) != "OK" {
+            return;
+        }
+        let live = self.rig.account(&account).login.clone().unwrap();
+        let now = self.rig.now;
+        let before = self.locks.insert(account.clone(), (live.epoch, live.until));
+        if let Some((_, until)) = before
+            && until > now
+            && self.sound
+        {
+            // Only the same terminal may do that.
+            let same = self.terminals.get(&account).is_some_and(|known| *known == terminal);
+            assert!(same, "{account} is logged in twice");
+        }
+        self.terminals.insert(account.clone(), terminal);
+        let last = self.epochs.insert(account.clone(), live.epoch).unwrap_or(0);
+        assert!(live.epoch > last || !self.sound, "epochs of {account} do not grow");
+    }
+
+    fn epoch(&mut self, account: &str) -> u64 {
+        let deal = self.rig.book.account_called(account.as_bytes()).map_or(1, |one| one.epoch);
+        let login = self.locks.get(account).map_or(0, |&(epoch, _)| epoch);
+        self.random.of(&[login, login, login, deal, 7])
+    }
+
+    fn word(&mut self) {
+        let account = name(self.random.below(30));
+        let epoch = self.epoch(&account);
+        let bytes = account.as_bytes();
+        if self.random.chance(50) {
+            let renewed = self.rig.code(&Request::Renew { account: bytes, epoch, ttl: HOUR }) == "OK";
+            if renewed {
+                let lock = self.locks.entry(account.clone()).or_insert((epoch, i64::MAX));
+                assert!(lock.1 > self.rig.now && lock.0 == epoch || !self.sound, "a login lives again");
+                lock.1 = self.rig.now + HOUR;
+            }
+        } else if self.rig.ask(&Request::Logout { account: bytes, epoch })
+            == Ok(allot_core::account::Reply::Integer(1))
+        {
+            self.locks.remove(&account);
+        }
+    }
+
+    fn work(&mut self) {
+        let account = name(self.random.below(30));
+        let epoch = self.epoch(&account);
+        let before = self.rig.book.account_called(account.as_bytes()).map(|one| one.epoch);
+        if self.rig.code(&usage(&account, epoch, 7)) == "OK" && self.sound {
+            let live =
+                self.locks.get(&account).is_some_and(|&(own, until)| own == epoch && until > self.rig.now);
+            assert!(
+                live || before == Some(epoch),
+                "{account} is used by {epoch}, which is neither login nor deal"
+            );
+        }
+    }
+
+    /// Everybody logs out, and what is due happens: then all deals are even.
+    fn quiet(&mut self) {
+        self.rig.pass(3 * HOUR);
+        for module in self.rig.book.modules() {
+            let shares: Vec<i64> = module
+                .instances()
+                .filter_map(|id| self.rig.book.instance(id))
+                .filter(|one| one.presence == Presence::Active)
+                .map(allot_core::account::place::Instance::level)
+                .collect();
+            if let (Some(most), Some(least)) = (shares.iter().max(), shares.iter().min()) {
+                let id = self.rig.book.find_module(&module.name).unwrap();
+                assert_eq!(self.rig.book.spread(id), most - least);
+                let empty =
+                    module.instances().filter_map(|id| self.rig.book.instance(id)).any(|one| one.dealt == 0);
+                assert!(most - least <= 1 || empty, "{shares:?}");
+            }
+        }
+        self.rig.check();
+    }
+}
+
+/// How many random runs: few by default, many in a soak.
+fn cases() -> u32 {
+    std::env::var("ALLOT_MODEL_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(300)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_happens_nobody_is_logged_in_twice_and_replica_and_snapshot_agree(seed in any::<u64>()) {
+        let mut run = Run::new(seed);
+        for _ in 0..150 {
+            run.step();
+        }
+        run.quiet();
+    }
+
+    #[test]
+    fn damaged_bytes_are_refused_or_make_a_book_that_works(seed in any::<u64>(), hits in 1usize..4) {
+        let mut run = Run::new(seed);
+        for _ in 0..60 {
+            run.step();
+        }
+        let mut bytes = run.rig.book.encode();
+        for _ in 0..hits {
+            let at = run.random.below(bytes.len());
+            bytes[at] ^= 1 << run.random.below(8);
+        }
+        if let Ok(book) = Book::decode(&bytes) {
+            run.rig.replica = book.clone();
+            run.rig.now = book.now(run.rig.now);
+            run.rig.book = book;
+            run.locks.clear();
+            run.sound = false;
+            for _ in 0..20 {
+                run.step();
+            }
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! A book, its clock, and a replica that gets every event as bytes.
+
+use std::collections::BTreeMap;
+
+use allot_core::account::decide::Decision;
+use allot_core::account::place::Presence;
+use allot_core::account::record::{Account, Goal, Standing};
+use allot_core::account::request::{ModuleWish, Request};
+use allot_core::account::tariff::{Amount, Step, Tariff};
+use allot_core::account::{Book, Event, Reply, Settings, decide, decide_due};
+use allot_core::shared::codec::Writer;
+use allot_core::shared::refusal::Refusal;
+
+pub(crate) const HOUR: i64 = 3_600_000;
+
+pub(crate) struct Rig {
+    pub(crate) book: Book,
+    pub(crate) replica: Book,
+    pub(crate) now: i64,
+    /// Events applied since it was last looked at.
+    pub(crate) seen: Vec<Event>,
+}
+
+impl Rig {
+    pub(crate) fn new(settings: Settings) -> Self {
+        let book = Book::open(settings, 1000);
+        Self { replica: book.clone(), book, now: 1000, seen: Vec::new() }
+    }
+
+    /// A book with one module of so many places and accounts, everything dealt that can be.
+    pub(crate) fn with(places: i64, accounts: usize, instances: &[&str]) -> Self {
+        let mut rig = Self::new(Settings::default());
+        rig.module("m", places, 0);
+        for instance in instances {
+            rig.attach("m", instance);
+        }
+        rig.add("m", 0..accounts);
+        rig.settle();
+        rig
+    }
+
+    pub(crate) fn apply(&mut self, event: &Event) {
+        self.book.admits(event).unwrap_or_else(|damaged| panic!("{event:?}: {damaged}"));
+        self.book.apply(self.now, event);
+        let mut bytes = Writer::default();
+        event.encode(&mut bytes);
+        for event in Event::decode_all(&bytes.bytes).unwrap() {
+            self.replica.admits(&event).unwrap();
+            self.replica.apply(self.now, &event);
+        }
+        self.seen.push(event.clone());
+    }
+
+    /// Asks, as the server does: what is due first.
+    pub(crate) fn ask(&mut self, request: &Request<'_>) -> Result<Reply, Refusal> {
+        for event in decide_due(&self.book, self.now, usize::MAX) {
+            self.apply(&event);
+        }
+        let Decision { events, reply } = decide(&self.book, self.now, request)?;
+        events.iter().for_each(|event| self.apply(event));
+        Ok(reply)
+    }
+
+    /// As `ask`; the code of the refusal, or `OK`.
+    pub(crate) fn code(&mut self, request: &Request<'_>) -> &'static str {
+        self.ask(request).map_or_else(|refusal| refusal.code.word(), |_| "OK")
+    }
+
+    /// Does what is due until nothing is.
+    pub(crate) fn settle(&mut self) {
+        for _ in 0..10_000 {
+            let due = decide_due(&self.book, self.now, usize::MAX);
+            if due.is_empty() {
+                return;
+            }
+            due.iter().for_each(|event| self.apply(event));
+        }
+        panic!("there is no end of what is due");
+    }
+
+    pub(crate) fn pass(&mut self, by: i64) {
+        self.now += by;
+        self.settle();
+    }
+
+    pub(crate) fn module(&mut self, module: &str, instances: i64, reserve: i64) {
+        let wish = ModuleWish {
+            module: module.as_bytes(),
+            department: b"d",
+            instances,
+            weight: None,
+            reserve: Some(reserve),
+            term: None,
+        };
+        self.ask(&Request::Module(wish)).unwrap();
+    }
+
+    pub(crate) fn add(&mut self, module: &str, numbers: std::ops::Range<usize>) {
+        let names: Vec<String> = numbers.map(name).collect();
+        let accounts = names.iter().map(String::as_bytes).collect();
+        let request =
+            Request::Add { module: Some(module.as_bytes()), tariff: tariff(), accounts, term: None };
+        self.ask(&request).unwrap();
+    }
+
+    pub(crate) fn attach(&mut self, module: &str, instance: &str) {
+        let (module, instance) = (module.as_bytes(), instance.as_bytes());
+        self.ask(&Request::Attach { module, instance, term: None }).unwrap();
+        self.settle();
+    }
+
+    pub(crate) fn detach(&mut self, module: &str, instance: &str, grace: i64) {
+        let (module, instance) = (module.as_bytes(), instance.as_bytes());
+        self.ask(&Request::Detach { module, instance, grace, term: None }).unwrap();
+        self.settle();
+    }
+
+    pub(crate) fn login(&mut self, account: &str, instance: &str, ttl: i64) -> u64 {
+        self.ask(&login(account, instance, "t", ttl)).unwrap();
+        self.account(account).login.as_ref().unwrap().epoch
+    }
+
+    pub(crate) fn logout(&mut self, account: &str, epoch: u64) -> Reply {
+        let reply = self.ask(&Request::Logout { account: account.as_bytes(), epoch }).unwrap();
+        self.settle();
+        reply
+    }
+
+    pub(crate) fn account(&self, account: &str) -> &Account {
+        self.book.account_called(account.as_bytes()).unwrap()
+    }
+
+    pub(crate) fn standing(&self, account: &str) -> Standing {
+        self.account(account).standing
+    }
+
+    /// The instance that has an account; empty for none.
+    pub(crate) fn holder(&self, account: &str) -> String {
+        String::from_utf8_lossy(&self.book.instance_name(self.account(account).instance)).into_owned()
+    }
+
+    /// How many accounts are dealt to each instance of a module, in the order of their arrival.
+    pub(crate) fn shares(&self, module: &str) -> Vec<usize> {
+        let module = self.book.find_module(module.as_bytes()).unwrap();
+        let instances = self.book.module(module).unwrap().instances();
+        instances.map(|id| self.book.instance(id).unwrap().dealt as usize).collect()
+    }
+
+    pub(crate) fn presence(&self, module: &str, instance: &str) -> Option<Presence> {
+        let module = self.book.find_module(module.as_bytes())?;
+        let id = self.book.find_instance(module, instance.as_bytes())?;
+        Some(self.book.instance(id)?.presence)
+    }
+
+    /// What must be so in every state: replica and snapshot agree, and what is kept as an index is what a scan finds.
+    pub(crate) fn check(&self) {
+        let bytes = self.book.encode();
+        assert_eq!(self.replica.encode(), bytes, "the replica differs");
+        let restored = Book::decode(&bytes).unwrap();
+        assert_eq!(restored.encode(), bytes, "the snapshot differs");
+        for book in [&self.book, &restored] {
+            check_indexes(book);
+        }
+        assert_eq!(restored.next_due(), self.book.next_due());
+    }
+}
+
+fn check_indexes(book: &Book) {
+    let all = book.list(None, None, None, 0, usize::MAX).0;
+    let mut totals = [0; 4];
+    let (mut dealt, mut incoming, mut held) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    let (mut ready, mut modules) = (BTreeMap::<u32, Vec<u64>>::new(), BTreeMap::new());
+    for one in &all {
+        totals[one.standing as usize] += 1;
+        let module = modules.entry(one.module).or_insert((0, 0));
+        module.0 += 1;
+        module.1 += usize::from(one.standing == Standing::Free);
+        *held.entry(one.instance).or_insert(0) += 1;
+        if one.standing == Standing::Dealt {
+            *dealt.entry(one.instance).or_insert(0) += 1;
+            if one.login.is_none() {
+                ready.entry(one.instance).or_default().push(one.left(book.month()));
+            }
+        }
+        if let Some(Goal::Place(place)) = one.goal {
+            *incoming.entry(place).or_insert(0) += 1;
+        }
+    }
+    assert_eq!(book.totals().0, totals);
+    assert_eq!(book.live_logins(), all.iter().filter(|one| one.login.is_some()).count());
+    for (id, (accounts, free)) in modules {
+        assert_eq!(book.module(id).unwrap().counts(), (accounts, free));
+    }
+    for module in book.modules() {
+        for id in module.instances() {
+            let instance = book.instance(id).unwrap();
+            assert_eq!(instance.dealt, dealt.get(&id).copied().unwrap_or(0));
+            assert_eq!(instance.incoming, incoming.get(&id).copied().unwrap_or(0));
+            assert_eq!(instance.accounts.len(), held.get(&id).copied().unwrap_or(0));
+            let picked: Vec<u64> =
+                book.pick(instance, usize::MAX).iter().map(|one| one.left(book.month())).collect();
+            let mut scanned = ready.remove(&id).unwrap_or_default();
+            scanned.sort_unstable_by(|one, other| other.cmp(one));
+            assert_eq!(picked, scanned, "who can be picked, most left first");
+        }
+    }
+}
+
+pub(crate) fn name(number: usize) -> String {
+    format!("pid{number:06}")
+}
+
+/// 100 at the flat price, 50 at 0.1, more at 0.5.
+pub(crate) fn tariff() -> Tariff {
+    let step = |upto, price: &str| Step { upto, price: Amount::parse_price(price.as_bytes()).unwrap() };
+    Tariff { quota: 100, steps: vec![step(150, "0.1"), step(1000, "0.5")] }
+}
+
+pub(crate) fn login<'a>(account: &'a str, instance: &'a str, terminal: &'a str, ttl: i64) -> Request<'a> {
+    Request::Login {
+        account: account.as_bytes(),
+        instance: instance.as_bytes(),
+        terminal: terminal.as_bytes(),
+        ttl,
+    }
+}
+
+pub(crate) fn usage(account: &str, epoch: u64, count: i64) -> Request<'_> {
+    Request::Use { account: account.as_bytes(), epoch, count }
+}

@@ -1,0 +1,340 @@
+//! The specification, sentence by sentence.
+
+use super::rig::{HOUR, Rig, login, name, tariff, usage};
+use allot_core::account::place::Presence;
+use allot_core::account::quality::{imbalance, least_moves};
+use allot_core::account::record::Standing;
+use allot_core::account::request::{Changes, ModuleWish, Request};
+use allot_core::account::{Event, Reply, Settings};
+
+const MINUTE: i64 = 60_000;
+
+#[test]
+fn a_deal_is_even_to_within_one_and_a_join_moves_the_fewest() {
+    let mut rig = Rig::with(100, 100, &["a", "b", "c"]);
+    assert_eq!(rig.shares("m"), [34, 33, 33]);
+    for (joins, instance) in ["d", "e", "f", "g"].into_iter().enumerate() {
+        let mut before = rig.shares("m");
+        before.push(0);
+        rig.seen.clear();
+        rig.attach("m", instance);
+        let moved: usize = rig
+            .seen
+            .iter()
+            .map(|e| if let Event::Dealt { accounts, .. } = e { accounts.len() } else { 0 })
+            .sum();
+        assert_eq!((moved, imbalance(&rig.shares("m")) <= 1), (least_moves(&before), true), "join {joins}");
+    }
+    rig.check();
+}
+
+#[test]
+fn a_leaver_s_accounts_go_to_the_others_and_no_other_moves() {
+    let mut rig = Rig::with(100, 90, &["a", "b", "c"]);
+    let kept: Vec<String> = (0..90).map(name).filter(|account| rig.holder(account) != "b").collect();
+    let holders: Vec<String> = kept.iter().map(|account| rig.holder(account)).collect();
+    rig.detach("m", "b", 0);
+    assert_eq!(rig.shares("m"), [45, 45]);
+    assert_eq!(kept.iter().map(|account| rig.holder(account)).collect::<Vec<_>>(), holders);
+    assert_eq!(rig.presence("m", "b"), None);
+    rig.check();
+}
+
+#[test]
+fn beyond_its_places_a_module_s_instances_stand_by_and_are_promoted_in_turn() {
+    let mut rig = Rig::with(2, 10, &["a", "b", "c", "d"]);
+    assert_eq!(rig.shares("m"), [5, 5, 0, 0]);
+    assert_eq!(rig.presence("m", "c"), Some(Presence::Standby));
+    rig.detach("m", "a", 0);
+    assert_eq!(rig.presence("m", "c"), Some(Presence::Active));
+    assert_eq!(rig.shares("m"), [5, 5, 0]);
+    // More places promote, fewer send away who came last.
+    rig.module("m", 3, 0);
+    rig.settle();
+    assert!(imbalance(&rig.shares("m")) <= 1);
+    rig.module("m", 1, 0);
+    rig.settle();
+    assert_eq!(rig.shares("m"), [10, 0, 0]);
+    rig.check();
+}
+
+#[test]
+fn for_the_time_of_its_grace_an_instance_s_accounts_wait_for_it() {
+    let mut rig = Rig::with(10, 10, &["a", "b"]);
+    rig.detach("m", "a", 5000);
+    assert_eq!((rig.presence("m", "a"), rig.shares("m")), (Some(Presence::Away), vec![5, 5]));
+    rig.pass(4999);
+    rig.attach("m", "a");
+    assert_eq!((rig.presence("m", "a"), rig.shares("m")), (Some(Presence::Active), vec![5, 5]));
+    rig.detach("m", "a", 5000);
+    rig.pass(5000);
+    assert_eq!((rig.presence("m", "a"), rig.shares("m")), (None, vec![10]));
+    rig.check();
+}
+
+#[test]
+fn a_login_is_exclusive_and_the_same_terminal_gets_a_new_epoch() {
+    let mut rig = Rig::with(10, 4, &["a", "b"]);
+    let account = name(0);
+    let holder = rig.holder(&account);
+    let other = if holder == "a" { "b" } else { "a" };
+    assert_eq!(rig.code(&login(&account, other, "t", MINUTE)), "NOTOWNER");
+    let first = rig.login(&account, &holder, MINUTE);
+    assert_eq!(rig.code(&login(&account, &holder, "elsewhere", MINUTE)), "NOTOWNER");
+    let second = rig.login(&account, &holder, MINUTE);
+    assert!(second > first);
+    assert_eq!(rig.code(&usage(&account, first, 1)), "STALE");
+    assert_eq!(rig.logout(&account, first), Reply::Integer(0), "a late logout cannot end the next login");
+    assert_eq!(rig.code(&usage(&account, second, 1)), "OK");
+    // Its deadline ends it.
+    rig.pass(MINUTE);
+    assert_eq!(rig.code(&usage(&account, second, 1)), "STALE");
+    let ttl = MINUTE;
+    assert_eq!(rig.code(&Request::Renew { account: account.as_bytes(), epoch: second, ttl }), "STALE");
+    assert_eq!(rig.code(&login(&account, &holder, "elsewhere", MINUTE)), "OK");
+    rig.check();
+}
+
+#[test]
+fn an_account_that_moves_is_revoking_until_its_login_is_over() {
+    let mut rig = Rig::with(10, 2, &["a"]);
+    let (first, second) = (name(0), name(1));
+    let epochs = [&first, &second].map(|account| rig.login(account, "a", MINUTE));
+    rig.attach("m", "b");
+    let moving = [&first, &second].into_iter().find(|one| rig.standing(one) == Standing::Revoking).unwrap();
+    let epoch = if *moving == first { epochs[0] } else { epochs[1] };
+    assert_eq!(rig.shares("m"), [1, 0], "only one of them, and not before it is free");
+    let renew = Request::Renew { account: moving.as_bytes(), epoch, ttl: MINUTE };
+    assert_eq!(rig.code(&renew), "BADSTATE");
+    assert_eq!(rig.code(&login(moving, "a", "t", MINUTE)), "BADSTATE");
+    assert_eq!(rig.code(&login(moving, "b", "t", MINUTE)), "BADSTATE");
+    assert_eq!(rig.code(&usage(moving, epoch, 1)), "OK", "what is sent is counted");
+    rig.check();
+    assert_eq!(rig.logout(moving, epoch), Reply::Integer(1));
+    assert_eq!((rig.holder(moving).as_str(), rig.shares("m")), ("b", vec![1, 1]));
+    // Or its deadline passes; or the old instance acknowledges by the deal.
+    let mut rig = Rig::with(10, 2, &["a"]);
+    for account in [&first, &second] {
+        rig.login(account, "a", MINUTE);
+    }
+    rig.attach("m", "b");
+    rig.pass(MINUTE);
+    assert_eq!(rig.shares("m"), [1, 1]);
+    let mut rig = Rig::with(10, 2, &["a"]);
+    for account in [&first, &second] {
+        rig.login(account, "a", MINUTE);
+    }
+    rig.attach("m", "b");
+    let moving = [&first, &second].into_iter().find(|one| rig.standing(one) == Standing::Revoking).unwrap();
+    let deal = rig.account(moving).epoch;
+    assert_eq!(rig.logout(moving, deal), Reply::Integer(1));
+    assert_eq!(rig.holder(moving), "b");
+    rig.check();
+}
+
+#[test]
+fn what_is_in_use_is_deleted_or_moved_when_it_is_free() {
+    let mut rig = Rig::with(10, 3, &["a"]);
+    rig.module("n", 1, 0);
+    rig.attach("n", "x");
+    let [used, moved, idle] = [0, 1, 2].map(name);
+    let epoch = rig.login(&used, "a", MINUTE);
+    rig.login(&moved, "a", MINUTE);
+    let accounts = vec![used.as_bytes(), idle.as_bytes()];
+    assert_eq!(rig.ask(&Request::Del { accounts, term: None }), Ok(Reply::Integer(2)));
+    let accounts = vec![moved.as_bytes()];
+    assert_eq!(rig.ask(&Request::Move { module: b"n", accounts, term: None }), Ok(Reply::Integer(1)));
+    assert!(rig.book.account_called(idle.as_bytes()).is_none());
+    assert_eq!([&used, &moved].map(|one| rig.standing(one)), [Standing::Revoking; 2]);
+    rig.check();
+    rig.logout(&used, epoch);
+    assert!(rig.book.account_called(used.as_bytes()).is_none());
+    rig.pass(MINUTE);
+    assert_eq!(rig.holder(&moved), "x");
+    rig.check();
+}
+
+#[test]
+fn a_frozen_account_is_replaced_from_the_reserve_at_once() {
+    let mut rig = Rig::new(Settings::default());
+    rig.module("m", 2, 3);
+    rig.attach("m", "a");
+    rig.attach("m", "b");
+    rig.add("m", 0..13);
+    rig.settle();
+    assert_eq!(rig.shares("m"), [5, 5]);
+    let account = (0..13).map(name).find(|account| rig.holder(account) == "a").unwrap();
+    let epoch = rig.login(&account, "a", MINUTE);
+    let freeze = |on| Request::Freeze { account: account.as_bytes(), on, term: None };
+    rig.ask(&freeze(true)).unwrap();
+    assert_eq!((rig.standing(&account), rig.shares("m")), (Standing::Frozen, vec![5, 5]));
+    assert_eq!(rig.code(&usage(&account, epoch, 1)), "BADSTATE");
+    assert_eq!(rig.code(&login(&account, "a", "t", MINUTE)), "BADSTATE");
+    rig.settle();
+    rig.check();
+    let free = |rig: &Rig| rig.book.totals().0[Standing::Free as usize];
+    assert_eq!(free(&rig), 2);
+    rig.ask(&freeze(false)).unwrap();
+    rig.settle();
+    assert_eq!((rig.standing(&account), free(&rig)), (Standing::Free, 3), "it fills the reserve again");
+    rig.check();
+}
+
+#[test]
+fn use_is_counted_by_steps_and_the_cap_refuses_before_it_counts() {
+    let mut rig = Rig::with(1, 1, &["a"]);
+    rig.ask(&Request::Configure(Changes { cap: Some(160), ..Changes::default() })).unwrap();
+    let account = name(0);
+    let epoch = rig.login(&account, "a", HOUR);
+    let mut told = Vec::new();
+    for count in [100, 1, 49, 10] {
+        let Ok(Reply::Used(used)) = rig.ask(&usage(&account, epoch, count)) else { panic!() };
+        told.push((used.used, used.left, used.step, used.cost.to_string()));
+    }
+    let expected = [(100, 0, 0, "0"), (101, 0, 1, "0.1"), (150, 0, 1, "5"), (160, 0, 2, "10")];
+    assert_eq!(told, expected.map(|(used, left, step, cost)| (used, left, step, cost.to_owned())));
+    assert_eq!(rig.code(&usage(&account, epoch, 1)), "LIMIT");
+    assert_eq!(rig.account(&account).used_in(0), 160);
+    // By the deal, for whoever does not log in.
+    rig.logout(&account, epoch);
+    let deal = rig.account(&account).epoch;
+    assert_eq!(rig.code(&usage(&account, deal, 1)), "LIMIT");
+    assert_eq!(rig.code(&usage(&account, epoch, 1)), "STALE");
+    rig.check();
+}
+
+#[test]
+fn a_month_turns_at_its_instant_and_twelve_are_kept() {
+    let turns: Vec<i64> = (1..=14).map(|month| month * 100 * HOUR).collect();
+    let mut rig = Rig::with(1, 1, &["a"]);
+    rig.ask(&Request::Configure(Changes { turns: Some(turns.clone()), ..Changes::default() })).unwrap();
+    let account = name(0);
+    for month in 0..15u64 {
+        let epoch = rig.login(&account, "a", HOUR);
+        assert_eq!(rig.code(&usage(&account, epoch, 100 + month as i64)), "OK");
+        assert_eq!(u64::from(rig.book.month()), month);
+        let ahead = turns.get(month as usize).map_or(0, |turn| turn - rig.now);
+        if ahead > 0 {
+            rig.now += ahead - 1;
+            rig.settle();
+            assert_eq!(
+                rig.account(&account).used_in(rig.book.month()),
+                100 + month,
+                "a millisecond before it"
+            );
+            rig.pass(1);
+        }
+    }
+    let one = rig.account(&account);
+    assert_eq!(one.used_in(14), 114);
+    assert_eq!((one.used_in(2), one.used_in(13)), (102, 113), "twelve past months");
+    assert_eq!(one.used_in(1), 0, "the thirteenth is gone");
+    assert_eq!(one.cost_in(13).to_string(), "1.3");
+    rig.check();
+}
+
+#[test]
+fn pick_gives_what_has_most_left_and_is_not_logged_in() {
+    let mut rig = Rig::with(1, 3, &["a"]);
+    for (number, used) in [(0, 50), (1, 10), (2, 90)] {
+        let account = name(number);
+        let epoch = rig.login(&account, "a", HOUR);
+        rig.ask(&usage(&account, epoch, used)).unwrap();
+        rig.logout(&account, epoch);
+    }
+    let pick = |rig: &Rig| {
+        let module = rig.book.find_module(b"m").unwrap();
+        let instance = rig.book.instance(rig.book.find_instance(module, b"a").unwrap()).unwrap();
+        let names = rig.book.pick(instance, 2);
+        names.iter().map(|one| String::from_utf8_lossy(&one.name).into_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(pick(&rig), [name(1), name(0)]);
+    rig.login(&name(1), "a", HOUR);
+    assert_eq!(pick(&rig), [name(0), name(2)]);
+    rig.check();
+}
+
+#[test]
+fn accounts_without_a_module_are_distributed_by_weight() {
+    let mut rig = Rig::new(Settings::default());
+    for (module, weight) in [("heavy", 3), ("light", 1), ("none", 0)] {
+        let wish = ModuleWish {
+            module: module.as_bytes(),
+            department: b"d",
+            instances: 1,
+            weight: Some(weight),
+            reserve: None,
+            term: None,
+        };
+        rig.ask(&Request::Module(wish)).unwrap();
+    }
+    let names: Vec<String> = (0..100).map(name).collect();
+    let accounts: Vec<&[u8]> = names.iter().map(String::as_bytes).collect();
+    let add = Request::Add { module: None, tariff: tariff(), accounts, term: None };
+    rig.ask(&add).unwrap();
+    let count =
+        |module: &str| rig.book.module(rig.book.find_module(module.as_bytes()).unwrap()).unwrap().counts().0;
+    assert_eq!(["heavy", "light", "none"].map(count), [75, 25, 0]);
+    assert_eq!(rig.code(&add), "EXISTS");
+    rig.check();
+}
+
+#[test]
+fn only_the_claimed_term_changes_the_deal() {
+    let mut rig = Rig::with(10, 4, &["a"]);
+    let claim = |term, leader: &'static [u8], force| Request::Claim { term, leader, force };
+    assert_eq!(rig.code(&claim(5, b"one", false)), "OK");
+    assert_eq!(rig.code(&claim(5, b"one", false)), "OK");
+    assert_eq!(rig.code(&claim(5, b"two", false)), "STALE");
+    assert_eq!(rig.code(&claim(4, b"two", false)), "STALE");
+    let attach = |term| Request::Attach { module: b"m", instance: b"b", term };
+    assert_eq!((rig.code(&attach(Some(4))), rig.code(&attach(Some(6)))), ("STALE", "STALE"));
+    assert_eq!((rig.code(&attach(Some(5))), rig.code(&attach(None))), ("OK", "OK"));
+    assert_eq!(rig.code(&claim(1, b"two", true)), "OK");
+    rig.check();
+}
+
+#[test]
+fn rebalancing_keeps_the_dwell_time_and_two_moves_a_day_and_a_deal_does_not_undo_it() {
+    let mut rig = Rig::with(2, 10, &["a", "b"]);
+    let turns = Some(vec![rig.now + 10 * 24 * HOUR]);
+    rig.ask(&Request::Configure(Changes { turns, ..Changes::default() })).unwrap();
+    let rebalance = Request::Rebalance { dry_run: false, max_moves: 100, term: None };
+    // `a` works hard.
+    let work = |rig: &mut Rig, count: i64| {
+        for account in (0..10).map(name).filter(|one| rig.holder(one) == "a").collect::<Vec<_>>() {
+            let epoch = rig.login(&account, "a", HOUR);
+            rig.ask(&usage(&account, epoch, count)).unwrap();
+            rig.logout(&account, epoch);
+        }
+    };
+    work(&mut rig, 60);
+    assert_eq!(rig.ask(&rebalance), Ok(Reply::Moves(vec![])), "nobody has been there long enough");
+    rig.pass(HOUR);
+    work(&mut rig, 30);
+    let dry = Request::Rebalance { dry_run: true, max_moves: 2, term: None };
+    let Ok(Reply::Moves(dry)) = rig.ask(&dry) else { panic!() };
+    assert_eq!((dry.len(), rig.shares("m")), (2, vec![5, 5]));
+    assert!(dry.iter().all(|shift| &*shift.from.1 == b"b" && &*shift.to.1 == b"a" && shift.avoided.0 > 0));
+    let Ok(Reply::Moves(moves)) = rig.ask(&rebalance) else { panic!() };
+    assert!(moves.len() >= 4, "{moves:?}");
+    let shares = rig.shares("m");
+    assert_eq!(shares, [5 + moves.len(), 5 - moves.len()]);
+    rig.settle();
+    assert_eq!(rig.shares("m"), shares, "a deal keeps what rebalancing gave");
+    assert_eq!(rig.ask(&rebalance), Ok(Reply::Moves(vec![])), "they have just come");
+    rig.check();
+}
+
+#[test]
+fn who_held_an_account_is_on_record() {
+    let mut rig = Rig::with(2, 1, &["a"]);
+    rig.detach("m", "a", 0);
+    rig.now += 10;
+    rig.attach("m", "b");
+    let history = &rig.account(&name(0)).history;
+    let stays: Vec<(&[u8], bool)> = history.iter().map(|stay| (&*stay.instance, stay.to.is_some())).collect();
+    assert_eq!(stays, [(&b"a"[..], true), (b"b", false)]);
+    assert!(history[0].epoch < history[1].epoch);
+    rig.check();
+}
