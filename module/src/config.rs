@@ -33,6 +33,8 @@ pub(crate) static SEAT_MAX_COUNT: Setting = Setting::new(c"seat-max-count", 100,
 pub(crate) static SEAT_MAX_TTL: Setting = Setting::new(c"seat-max-ttl", MAX_TTL, 1, MAX_TTL);
 /// The longest life that a lease or a registration of a number may be given at once; in milliseconds.
 pub(crate) static NUMPOOL_MAX_TTL: Setting = Setting::new(c"numpool-max-ttl", MAX_TTL, 1, MAX_TTL);
+/// The longest life that a login may be given at once; in milliseconds.
+pub(crate) static ACCOUNT_MAX_TTL: Setting = Setting::new(c"account-max-ttl", MAX_TTL, 1, MAX_TTL);
 /// How many due things of one key a run of the timer sees to before other clients have their turn.
 pub(crate) static TIMER_SLICE: Setting = Setting::new(c"timer-slice", 500, 1, 100_000);
 
@@ -40,8 +42,8 @@ pub(crate) static TIMER_SLICE: Setting = Setting::new(c"timer-slice", 500, 1, 10
 pub(crate) static CONF_STREAM_AGE: Setting = Setting::new(c"conf-stream-age", 600_000, 1000, 3_600_000);
 
 /// All settings, in the order of `CONFIG GET allot.*`.
-pub(crate) static SETTINGS: [&Setting; 5] =
-    [&SEAT_MAX_COUNT, &SEAT_MAX_TTL, &NUMPOOL_MAX_TTL, &CONF_STREAM_AGE, &TIMER_SLICE];
+pub(crate) static SETTINGS: [&Setting; 6] =
+    [&SEAT_MAX_COUNT, &SEAT_MAX_TTL, &NUMPOOL_MAX_TTL, &ACCOUNT_MAX_TTL, &CONF_STREAM_AGE, &TIMER_SLICE];
 
 /// A time to live that the operator allows; one below 1 is for the state machine to judge.
 pub(crate) fn check_ttl(longest: &Setting, what: &str, ttl: i64) -> Result<i64, Refusal> {

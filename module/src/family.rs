@@ -67,11 +67,18 @@ pub(crate) trait Family: Clone + Send + Sized + 'static {
     /// Counts the event in `INFO`; its notification, if it has one.
     fn announce(event: &Self::Event) -> Option<&'static CStr>;
 
-    fn outbox(&self) -> &Outbox;
+    /// Messages owed to streams; `None` for a family that tells by notifications alone.
+    fn outbox(&self) -> Option<&Outbox> {
+        None
+    }
     /// How many entries the stream beside the key keeps.
-    fn stream_length(&self, stream: &[u8]) -> u32;
+    fn stream_length(&self, _stream: &[u8]) -> u32 {
+        0
+    }
     /// The event that messages are in their streams: how many of each stream, in order.
-    fn flushed(sent: Vec<(Vec<u8>, u32)>, last_id: (u64, u64)) -> Self::Event;
+    fn flushed(_sent: Vec<(Vec<u8>, u32)>, _last_id: (u64, u64)) -> Option<Self::Event> {
+        None
+    }
 
     /// Delivers a message that is for no stream; whether that is done for good. `None` for all others.
     fn deliver(_ctx: Context<'_>, _lane: &[u8], _message: &Message) -> Option<bool> {
@@ -95,7 +102,7 @@ pub(crate) trait Family: Clone + Send + Sized + 'static {
 /// for its upkeep.
 pub(crate) fn wake_at<F: Family>(value: &Value<F>, clock: i64) -> i64 {
     let due = value.state.next_due().unwrap_or(NEVER).min(value.upkeep_at);
-    if value.state.outbox().is_empty() {
+    if value.state.outbox().is_none_or(Outbox::is_empty) {
         due
     } else if value.unsent {
         due.min(clock)
@@ -215,17 +222,18 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
         self.value.state.apply(self.now, event);
         self.write(event);
         // A step of thousands of events must not overfill the outbox.
-        if self.value.state.outbox().len() >= outbox::FLUSH_AT {
+        if self.value.state.outbox().is_some_and(|outbox| outbox.len() >= outbox::FLUSH_AT) {
             self.flush();
         }
     }
 
     /// Sends what the outbox holds, if its streams can be written.
     fn flush(&mut self) {
-        if self.value.state.outbox().is_empty() || self.to_send == 0 {
+        let Some(waiting) = self.value.state.outbox() else { return };
+        if waiting.is_empty() || self.to_send == 0 {
             return;
         }
-        let sent = outbox::flush(self.ctx, self.name, &self.value.state, self.now, self.to_send);
+        let sent = outbox::flush(self.ctx, self.name, &self.value.state, waiting, self.now, self.to_send);
         self.to_send -= sent.messages.min(self.to_send);
         if let Some(flushed) = sent.event {
             self.value.state.apply(self.now, &flushed);

@@ -118,6 +118,22 @@ counters! {
     OUTBOX_FAILURES = c"outbox_failures";
     /// Bugs: calls that were answered `ERR internal`.
     INTERNAL_ERRORS = c"internal_errors";
+    /// Accounts dealt to instances.
+    ACCOUNT_DEALT = c"account_dealt";
+    /// Moves by rebalancing.
+    ACCOUNT_SHIFTED = c"account_shifted";
+    /// Logins granted.
+    ACCOUNT_LOGINS = c"account_logins";
+    /// Logins whose deadline passed.
+    ACCOUNT_LAPSED = c"account_lapsed";
+    /// Instructions counted.
+    ACCOUNT_USED = c"account_used";
+    /// Instructions refused since they would have broken the cap.
+    ACCOUNT_CAPPED = c"account_capped";
+    /// Words of logins that are over, refused.
+    ACCOUNT_STALE = c"account_stale";
+    /// Requests of the family refused with an error, those of the two lines above among them.
+    ACCOUNT_REFUSED = c"account_refused";
 }
 
 /// A conference is open again so long after it lost its unit.
@@ -147,8 +163,9 @@ pub(crate) fn write_refused(code: Code, was_owner: bool) {
 }
 
 /// What this process keeps at the moment.
-pub(crate) fn gauges() -> [(&'static std::ffi::CStr, i64); 4] {
+pub(crate) fn gauges() -> [(&'static std::ffi::CStr, i64); 5] {
     [
+        (c"account_live_logins", crate::account::live_logins()),
         (c"conf_pending", crate::conf::pending()),
         (c"seat_live_holds", crate::seat::live_holds()),
         (c"numpool_live_leases", crate::numpool::live_leases()),

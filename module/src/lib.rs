@@ -6,14 +6,17 @@
 //! folder: `mod.rs` ties its state machine (crate allot-core) to `family`, `writes.rs` and `reads.rs` are its commands,
 //! `records.rs` their replies, `docs.rs` what `COMMAND DOCS` says.
 
+mod account;
 mod command;
 mod conf;
 mod config;
 mod deadlines;
 mod family;
 mod info;
+mod numbers;
 mod numpool;
 mod outbox;
+mod record;
 mod seat;
 mod sys;
 mod token;
@@ -41,8 +44,13 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
         server.family::<seat::Show>()?;
         server.family::<numpool::Pool>()?;
         server.family::<conf::Realm>()?;
-        let commands = [seat::COMMANDS, numpool::COMMANDS].into_iter().flatten().chain(conf::commands());
-        commands.into_iter().try_for_each(|command| server.command(command))?;
+        server.family::<account::Book>()?;
+        let commands = [seat::COMMANDS, numpool::COMMANDS, account::COMMANDS];
+        commands
+            .into_iter()
+            .flatten()
+            .chain(conf::commands())
+            .try_for_each(|command| server.command(command))?;
         server.server_events()?;
         unsafe { server.settings(argv, argc) }
     };

@@ -32,10 +32,10 @@ pub(crate) fn flush<F: Family>(
     ctx: Context<'_>,
     name: KeyName<'_>,
     state: &F,
+    outbox: &Outbox,
     now: i64,
     limit: usize,
 ) -> Sent<F::Event> {
-    let outbox = state.outbox();
     let (mut sent, mut messages, mut last) = (Vec::new(), 0, outbox.last_id);
     let away = ctx.is_cluster() && !has_hash_tag(name.as_bytes());
     for (lane, waiting) in outbox.lanes() {
@@ -62,7 +62,8 @@ pub(crate) fn flush<F: Family>(
             break;
         }
     }
-    Sent { event: (messages > 0).then(|| F::flushed(sent, last)), messages }
+    let event = if messages > 0 { F::flushed(sent, last) } else { None };
+    Sent { event, messages }
 }
 
 /// Puts one message into its stream; one without fields is the end of the stream.

@@ -1,6 +1,5 @@
 //! `CONF.*` and `CMU.*`: the conference family's state machine, as a family of the module.
 
-mod arguments;
 mod docs;
 mod reads;
 mod records;
@@ -161,8 +160,8 @@ impl Family for RealmState {
         Some(notice)
     }
 
-    fn outbox(&self) -> &Outbox {
-        self.outbox()
+    fn outbox(&self) -> Option<&Outbox> {
+        Some(self.outbox())
     }
 
     fn stream_length(&self, _: &[u8]) -> u32 {
@@ -170,8 +169,8 @@ impl Family for RealmState {
         0
     }
 
-    fn flushed(sent: Vec<(Vec<u8>, u32)>, last_id: (u64, u64)) -> Event {
-        Event::Flushed { sent, last_id }
+    fn flushed(sent: Vec<(Vec<u8>, u32)>, last_id: (u64, u64)) -> Option<Event> {
+        Some(Event::Flushed { sent, last_id })
     }
 
     fn deliver(ctx: Context<'_>, lane: &[u8], message: &Message) -> Option<bool> {

@@ -5,11 +5,12 @@ use allot_core::conf::conference::{Conference, State};
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
 
-use super::arguments::natural;
-use super::records::{Field, reply_conference, reply_history, reply_record, reply_unit};
+use super::records::{reply_conference, reply_history, reply_unit};
 use super::writes::Done;
 use crate::command::{Call, is, not_one_of, unknown};
 use crate::family::read;
+use crate::numbers::natural;
+use crate::record::{Field, reply_record};
 
 /// The most conferences that one `CONF.LIST` gives.
 const MAX_LIST: i64 = 10_000;

@@ -4,40 +4,8 @@ use allot_core::conf::Realm;
 use allot_core::conf::conference::Conference;
 use allot_core::conf::unit::Unit;
 
+use crate::record::{Field, reply_field, reply_record};
 use crate::sys::Context;
-
-/// A value of a record.
-pub(super) enum Field<'a> {
-    Text(&'a [u8]),
-    Number(i64),
-    Null,
-}
-
-impl<'a> Field<'a> {
-    pub(super) fn maybe(text: Option<&'a [u8]>) -> Self {
-        text.map_or(Self::Null, Self::Text)
-    }
-
-    pub(super) fn number(value: Option<i64>) -> Self {
-        value.map_or(Self::Null, Self::Number)
-    }
-}
-
-pub(super) fn reply_field(ctx: Context<'_>, field: &Field<'_>) {
-    match field {
-        Field::Text(text) => ctx.reply_string(text),
-        Field::Number(value) => ctx.reply_integer(*value),
-        Field::Null => ctx.reply_null(),
-    }
-}
-
-pub(super) fn reply_record(ctx: Context<'_>, fields: &[(&str, Field<'_>)]) {
-    ctx.reply_map(fields.len());
-    for (name, field) in fields {
-        ctx.reply_string(name.as_bytes());
-        reply_field(ctx, field);
-    }
-}
 
 pub(super) fn reply_realm(ctx: Context<'_>, realm: &Realm) {
     let settings = realm.settings();

@@ -4,9 +4,9 @@ use allot_core::conf::reports::Reported;
 use allot_core::conf::request::{Report, Request, Word};
 use allot_core::shared::refusal::{Code, Refusal};
 
-use super::arguments::{number, term};
 use super::writes::{Done, answer, epoch};
 use crate::command::{Arguments, Call, is, not_one_of, unknown};
+use crate::numbers::{number, term};
 use crate::sys::Context;
 
 /// The lease of a unit that asks for none.

@@ -7,10 +7,11 @@ use allot_core::conf::state::{Policy, Settings};
 use allot_core::conf::{Event, Realm, Reply, decide};
 use allot_core::shared::refusal::{Code, Refusal};
 
-use super::arguments::{natural, number, term};
-use super::records::{Field, reply_conference, reply_realm, reply_record, reply_unit};
+use super::records::{reply_conference, reply_realm, reply_unit};
 use crate::command::{Arguments, Call, is, not_one_of, unknown};
 use crate::family::{self, Step, change};
+use crate::numbers::{natural, number, term};
+use crate::record::{Field, reply_record};
 use crate::sys::context::Mode;
 use crate::sys::value::Found;
 use crate::sys::{Context, KeyName};

@@ -120,16 +120,16 @@ impl Family for State {
         Some(notice)
     }
 
-    fn outbox(&self) -> &Outbox {
-        self.outbox()
+    fn outbox(&self) -> Option<&Outbox> {
+        Some(self.outbox())
     }
 
     fn stream_length(&self, _: &[u8]) -> u32 {
         self.event_stream_length()
     }
 
-    fn flushed(sent: Vec<(Vec<u8>, u32)>, last_id: (u64, u64)) -> Event {
+    fn flushed(sent: Vec<(Vec<u8>, u32)>, last_id: (u64, u64)) -> Option<Event> {
         // A show has one stream.
-        Event::Flushed { count: sent.iter().map(|(_, count)| count).sum(), last_id }
+        Some(Event::Flushed { count: sent.iter().map(|(_, count)| count).sum(), last_id })
     }
 }

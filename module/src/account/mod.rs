@@ -1,0 +1,143 @@
+//! `ACCOUNT.*`: the state machine of books of accounts, as a family of the module.
+
+mod docs;
+mod inventory;
+mod reads;
+mod records;
+mod writes;
+
+use allot_core::account::{Book as State, Event, decide_due};
+use allot_core::shared::codec::{Damaged, Writer};
+use allot_core::shared::refusal::Refusal;
+use redis_module::raw::RedisModuleType;
+use smallvec::SmallVec;
+use std::ffi::CStr;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicI64, AtomicPtr, Ordering};
+
+use crate::family::Family;
+use crate::info;
+
+pub(crate) use allot_core::account::Book;
+pub(crate) use docs::COMMANDS;
+
+static TYPE: AtomicPtr<RedisModuleType> = AtomicPtr::new(null_mut());
+static LIVE_LOGINS: AtomicI64 = AtomicI64::new(0);
+
+/// Live logins of all books.
+pub(crate) fn live_logins() -> i64 {
+    LIVE_LOGINS.load(Ordering::Relaxed)
+}
+
+impl Family for State {
+    type Event = Event;
+    const TYPE: &'static CStr = c"allotacct";
+    const ENCODING: i32 = 1;
+    const APPLY: &'static CStr = c"ACCOUNT.APPLY";
+    const DUE_AT_ONCE: usize = 1000;
+
+    fn type_slot() -> &'static AtomicPtr<RedisModuleType> {
+        &TYPE
+    }
+
+    fn gauge_sum() -> &'static AtomicI64 {
+        &LIVE_LOGINS
+    }
+
+    fn gauge(&self) -> i64 {
+        self.live_logins() as i64
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
+        Self::decode(bytes)
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        self.encode()
+    }
+
+    fn allocated(&self) -> usize {
+        self.allocated()
+    }
+
+    fn free_effort(&self) -> usize {
+        self.free_effort()
+    }
+
+    fn now(&self, clock: i64) -> i64 {
+        self.now(clock)
+    }
+
+    fn next_due(&self) -> Option<i64> {
+        self.next_due()
+    }
+
+    fn due(&self, now: i64, limit: usize) -> SmallVec<[Event; 1]> {
+        decide_due(self, now, limit)
+    }
+
+    fn open(event: &Event, at: i64) -> Option<Result<Self, Refusal>> {
+        match event {
+            Event::Opened(settings) => Some(Ok(Self::open(settings.clone(), at))),
+            _ => None,
+        }
+    }
+
+    fn admits(&self, event: &Event) -> Result<(), Damaged> {
+        self.admits(event)
+    }
+
+    fn apply(&mut self, at: i64, event: &Event) {
+        self.apply(at, event);
+    }
+
+    fn encode_event(event: &Event, out: &mut Writer) {
+        event.encode(out);
+    }
+
+    fn decode_events(payload: &[u8]) -> Result<SmallVec<[Event; 1]>, Damaged> {
+        Event::decode_all(payload)
+    }
+
+    fn announce(event: &Event) -> Option<&'static CStr> {
+        Some(match event {
+            Event::Opened(_) => c"allot.account.book-opened",
+            Event::Configured(_) => c"allot.account.book-configured",
+            Event::Claimed { .. } => c"allot.account.claimed",
+            Event::Defined { .. } => c"allot.account.module-defined",
+            Event::Added { .. } => c"allot.account.added",
+            Event::Deleted { .. } => c"allot.account.deleted",
+            Event::Rehomed { .. } => c"allot.account.moved",
+            Event::Frozen { .. } => c"allot.account.frozen",
+            Event::Thawed { .. } => c"allot.account.thawed",
+            Event::Attached { .. } => c"allot.account.attached",
+            Event::Placed { active: true, .. } => c"allot.account.promoted",
+            Event::Placed { .. } => c"allot.account.demoted",
+            Event::Away { .. } => c"allot.account.away",
+            Event::Detached { .. } => c"allot.account.detached",
+            Event::Withdrawn { .. } | Event::Recalled { .. } => c"allot.account.revoked",
+            Event::Dealt { accounts, .. } => {
+                info::ACCOUNT_DEALT.add(accounts.len() as u64);
+                c"allot.account.dealt"
+            }
+            Event::Shifted { .. } => {
+                info::ACCOUNT_SHIFTED.add(1);
+                c"allot.account.shifted"
+            }
+            Event::LoggedIn { .. } => {
+                info::ACCOUNT_LOGINS.add(1);
+                c"allot.account.login"
+            }
+            Event::Renewed { .. } => c"allot.account.renewed",
+            Event::LoggedOut { lapsed, .. } => {
+                info::ACCOUNT_LAPSED.add(u64::from(*lapsed));
+                if *lapsed { c"allot.account.lapsed" } else { c"allot.account.logout" }
+            }
+            Event::Used { count, .. } => {
+                info::ACCOUNT_USED.add(*count);
+                c"allot.account.used"
+            }
+            Event::MonthTurned => c"allot.account.month-turned",
+        })
+    }
+}
