@@ -17,9 +17,11 @@
     reason = "a rig reports what is wrong by failing the test"
 )]
 
+pub mod books;
 pub mod cluster;
 pub mod daemon;
 pub mod damage;
+pub mod garbage;
 pub mod module;
 pub mod pools;
 pub mod random;

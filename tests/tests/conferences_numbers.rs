@@ -150,7 +150,7 @@ fn a_pool_that_is_gone_is_counted_and_no_error() {
     let server = RedisServer::start();
     let mut realm = start(&server, 4);
     let calls: Vec<(String, i64)> = (0..4).map(|_| call(&mut realm, "")).collect();
-    let mut end = |realm: &mut Realm, (e164, epoch): &(String, i64)| {
+    let end = |realm: &mut Realm, (e164, epoch): &(String, i64)| {
         realm.ok(&format!("CONF.ENDED {e164} a:1:1 {epoch}"));
         assert_eq!(realm.place(e164).2, "ended");
     };

@@ -159,6 +159,7 @@ fn settings_are_read_and_set_and_hold_for_the_next_command() {
     assert_eq!(
         names,
         [
+            "allot.account-max-ttl",
             "allot.conf-stream-age",
             "allot.numpool-max-ttl",
             "allot.seat-max-count",
@@ -199,8 +200,8 @@ fn arguments_of_loadmodule_set_the_same_settings_and_bad_ones_refuse_to_load() {
     for (argument, why) in [
         (
             "colour 3",
-            "there is no setting 'colour'; there are: seat-max-count, seat-max-ttl, numpool-max-ttl, conf-stream-age, \
-             timer-slice",
+            "there is no setting 'colour'; there are: seat-max-count, seat-max-ttl, numpool-max-ttl, account-max-ttl, \
+             conf-stream-age, timer-slice",
         ),
         ("seat-max-count 0", "'seat-max-count' takes a whole number from 1 to 100"),
         ("seat-max-count many", "'seat-max-count' takes a whole number from 1 to 100"),

@@ -190,14 +190,15 @@ fn every_command_has_its_chapter() {
     let mut commands = Vec::new();
     words(&server.command("COMMAND LIST FILTERBY MODULE allot"), &mut commands);
     assert!(!commands.is_empty());
-    let chapters = ["seats", "numbers", "conferences", "replication"];
-    let [seats, numbers, conferences, replication] =
+    let chapters = ["seats", "numbers", "conferences", "accounts", "replication"];
+    let [seats, numbers, conferences, accounts, replication] =
         chapters.map(|chapter| read(&repository().join(format!("docs/{chapter}.md"))));
     for command in commands.iter().map(|command| command.to_uppercase()) {
         let chapter = match command.split_once('.') {
             Some((_, "APPLY")) => &replication,
             Some(("NUMPOOL", _)) => &numbers,
             Some(("CONF" | "CMU", _)) => &conferences,
+            Some(("ACCOUNT", _)) => &accounts,
             _ => &seats,
         };
         assert!(chapter.lines().any(|line| line.starts_with('#') && line.contains(&command)), "{command}");
