@@ -280,4 +280,15 @@ pub(crate) static COMMANDS: &[Command] = &[
         arguments: &[KEY, ACCOUNT],
         ..READ
     },
+    Command {
+        name: c"ACCOUNT.APPLY",
+        entry: entry!(writes::apply),
+        categories: "write slow dangerous",
+        arity: 3,
+        key_flags: RW | UPDATE,
+        summary: "Internal: carries what a master decided to replicas and the AOF",
+        complexity: "O(N log M) with N accounts of the events and M in the book",
+        arguments: &[KEY, Arg::new("payload", Kind::String)],
+        ..COMMON
+    },
 ];

@@ -9,7 +9,7 @@ use super::records::{
     reply_account, reply_book, reply_instance, reply_login, reply_module, reply_shifts, reply_used,
 };
 use crate::command::{Arguments, Call, is, unknown};
-use crate::family::change;
+use crate::family::{self, change};
 use crate::numbers::{number, term};
 use crate::sys::Context;
 use crate::{config, info};
@@ -179,4 +179,14 @@ pub(super) fn rebalance(call: &Call<'_>) -> Done {
         }
     }
     answer(call, &Request::Rebalance { dry_run, max_moves, term: claimed })
+}
+
+/// `ACCOUNT.APPLY key payload`
+pub(super) fn apply(call: &Call<'_>) -> Done {
+    let mut arguments = call.arguments(2);
+    let payload = arguments.any()?;
+    arguments.finish()?;
+    family::obey::<Book>(call.ctx, call.key()?, payload)?;
+    call.ctx.reply_ok();
+    Ok(())
 }
