@@ -28,6 +28,9 @@ const BATCH: usize = 256;
 /// How often a drain is looked at.
 const DRAIN: Duration = Duration::from_millis(200);
 
+/// The field of demonstrations.
+const CHATTER: &str = "chatter";
+
 /// Why a unit ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
@@ -370,9 +373,8 @@ impl<'a> Unit<'a> {
 
     fn chat(&mut self) {
         self.chatted += 1;
-        for (e164, epoch) in self.copies.list() {
-            let value = format!("{} {epoch} {} {}", self.cmu, self.chatted, now_ms());
-            self.details.set(&e164, "chatter", value);
+        for (e164, _) in self.copies.list() {
+            self.details.set(&e164, CHATTER, format!("{} {}", self.chatted, now_ms()));
         }
     }
 
@@ -386,6 +388,8 @@ impl<'a> Unit<'a> {
             message.arg(&stream).arg("*").arg("event").arg(SET).arg("e164").arg(&e164);
             message.arg("cmu").arg(&self.cmu).arg("epoch").arg(epoch).arg("seq").arg(seq);
             for (field, value) in fields {
+                // Names its assignment, so that whoever looks can tell whose write was accepted.
+                let value = if field == CHATTER { format!("{} {epoch} {value}", self.cmu) } else { value };
                 message.arg(field).arg(value);
             }
             messages.push(message);

@@ -143,6 +143,9 @@ impl<'a> Stint<'a> {
             if looked.elapsed() >= LOOK {
                 looked = Instant::now();
                 session.look().await?;
+                if let Some(refusal) = self.look_at_claim(&store).await? {
+                    return Ok(End::Refused(refusal));
+                }
                 self.measure(&store).await?;
             }
             let tick = if paced { PACED.min(self.config.tick) } else { self.config.tick };
@@ -309,6 +312,21 @@ impl<'a> Stint<'a> {
             Lifted::Operator => warn!(silent = look.silent.len(), "the brake is lifted by the operator"),
         }
         Ok(())
+    }
+
+    /// A scheduler with nothing to do would not hear from the realm that another has claimed it.
+    async fn look_at_claim(&self, store: &RealmStore) -> Result<Option<Error>, Error> {
+        let realm = store.realm().await?;
+        let (claimed, ours): (u64, _) = (realm.get("term")?, self.lead.term().0);
+        let refusal = || Error::Refused {
+            command: "CONF.REALM".to_owned(),
+            code: "STALE".to_owned(),
+            message: format!(
+                "the realm is claimed by {} for term {claimed}, and ours is {ours}",
+                realm.text("leader")
+            ),
+        };
+        Ok((claimed != ours).then(refusal))
     }
 
     async fn measure(&self, store: &RealmStore) -> Result<(), Error> {
