@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::process::Process;
 use crate::raw::{RawClient, Reply};
@@ -233,7 +233,8 @@ impl System {
         let start = Instant::now();
         let mut last = String::new();
         let limit = Instant::now() + GENEROUS;
-        while let Err(why) = self.look() {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970").as_millis();
+        while let Err(why) = self.look(since) {
             last.clone_from(&why);
             assert!(Instant::now() < limit, "waited in vain for {what}: {last}");
             std::thread::sleep(Duration::from_millis(50));
@@ -243,8 +244,8 @@ impl System {
         took
     }
 
-    /// What is not as it should be.
-    fn look(&self) -> Result<(), String> {
+    /// What is not as it should be; each must have written since.
+    fn look(&self, since: u128) -> Result<(), String> {
         let mut client = RawClient::try_connect(self.master().port()).ok_or("no connection")?;
         let numbers: Vec<&String> = self.roster.keys().collect();
         let mut by_unit: BTreeMap<String, usize> = BTreeMap::new();
@@ -254,7 +255,7 @@ impl System {
                 return Err(format!("{e164} is {} on {}", row.state, row.cmu));
             }
             if lives {
-                if row.written != format!("{} {}", row.cmu, row.epoch) {
+                if row.written != format!("{} {}", row.cmu, row.epoch) || row.at < since {
                     return Err(format!("{e164} has not written: {row:?}"));
                 }
                 *by_unit.entry(row.cmu.clone()).or_default() += 1;
@@ -319,6 +320,8 @@ struct Row {
     last: String,
     /// Unit and epoch that its last write names.
     written: String,
+    /// When that was written, in milliseconds since 1970.
+    at: u128,
 }
 
 const AUDIT: &str = "local rows = {}
@@ -348,8 +351,9 @@ fn audit(client: &mut RawClient, numbers: &[&String]) -> Option<Vec<Row>> {
             (Some(cmu), Some(epoch)) => format!("{cmu} {epoch}"),
             _ => String::new(),
         };
+        let at = words.nth(1).and_then(|at| at.parse().ok()).unwrap_or(0);
         let epoch = text(epoch).parse().unwrap_or(0);
-        Row { state: text(state), cmu: text(cmu), epoch, last: text(last), written }
+        Row { state: text(state), cmu: text(cmu), epoch, last: text(last), written, at }
     };
     Some(rows.iter().map(row).collect())
 }

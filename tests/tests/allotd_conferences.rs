@@ -180,10 +180,13 @@ fn stores_that_fail_or_go_away_cost_no_conference() {
     system.zookeeper.leader().kill9();
     healthy(&mut system, "the ZooKeeper leader killed");
     system.zookeeper.restore();
-    let hanging = system.zookeeper.leader();
-    hanging.pause();
-    healthy_within(&system, "the ZooKeeper leader stopped");
-    system.zookeeper.servers().iter().for_each(ZooKeeperServer::resume);
+    system.zookeeper.leader().pause();
+    system.units[0].kill9();
+    healthy(&mut system, "the ZooKeeper leader stopped, and a unit killed");
+    system.zookeeper.restore();
+    system.units[0].start();
+    system.until("the killed unit to be up again", |realm| realm.stat("up") == 5);
+    healthy(&mut system, "both back");
 
     // All of it away, longer than the sessions live: nobody is given up, then or afterwards.
     let before = system.places();

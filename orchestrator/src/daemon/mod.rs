@@ -29,6 +29,8 @@ pub(crate) use health::Health;
 
 /// The session timeout of coordination within the process.
 const IN_PROCESS: Duration = Duration::from_secs(4);
+/// The name of the session with the coordination service in probes.
+const COORDINATION: &str = "coordination";
 /// How long roles are given to hand over, besides what a unit needs to be drained.
 const FAREWELL: Duration = Duration::from_secs(10);
 
@@ -132,6 +134,9 @@ pub(crate) async fn run(config: Config) -> Result<Outcome> {
         bail!("no role: name some in allotd.roles of the file, or by --roles conference,data-proxy,cmu");
     }
     let health = Health::default();
+    for part in config.roles.iter().map(|role| role.word()).chain([COORDINATION]) {
+        health.lacks(part, "beginning");
+    }
     if let Some(address) = config.http {
         http::serve(address, health.clone()).await?;
     }
@@ -224,9 +229,9 @@ async fn watch_coordination(context: Context) {
     let mut status = context.coordinator.subscribe();
     loop {
         if status.borrow_and_update().is_up() {
-            context.health.ready("coordination");
+            context.health.ready(COORDINATION);
         } else {
-            context.health.lacks("coordination", "no session with ZooKeeper");
+            context.health.lacks(COORDINATION, "no session with ZooKeeper");
         }
         if status.changed().await.is_err() {
             return;
