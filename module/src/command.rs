@@ -42,6 +42,8 @@ pub(crate) enum Keys {
     First,
     /// The first argument says how many, then they follow.
     Counted,
+    /// The first argument, and another one behind a word.
+    FirstAndBehind(&'static CStr),
 }
 
 /// An argument in the documentation.
@@ -219,6 +221,11 @@ impl<'a> Arguments<'a> {
         let value = self.all.get(self.next).copied();
         self.next += 1;
         value.ok_or_else(|| fault(format!("option {} has no value", quoted(option))))
+    }
+
+    /// The place of the last argument read.
+    pub(crate) fn place(&self) -> usize {
+        self.next.saturating_sub(1)
     }
 
     /// The value of an option as an identifier.

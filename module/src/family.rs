@@ -2,7 +2,7 @@
 //! all of them share are here, once: find the value, apply what is due, decide, apply, replicate, publish.
 
 use allot_core::shared::codec::{Damaged, Writer};
-use allot_core::shared::outbox::Outbox;
+use allot_core::shared::outbox::{Message, Outbox};
 use allot_core::shared::refusal::{Code, Refusal};
 use redis_module::raw::RedisModuleType;
 use smallvec::SmallVec;
@@ -72,6 +72,11 @@ pub(crate) trait Family: Clone + Send + Sized + 'static {
     fn stream_length(&self, stream: &[u8]) -> u32;
     /// The event that messages are in their streams: how many of each stream, in order.
     fn flushed(sent: Vec<(Vec<u8>, u32)>, last_id: (u64, u64)) -> Self::Event;
+
+    /// Delivers a message that is for no stream; whether that is done for good. `None` for all others.
+    fn deliver(_ctx: Context<'_>, _lane: &[u8], _message: &Message) -> Option<bool> {
+        None
+    }
 
     /// What the master sees to now and then beside the state, and comes of it; when it wants to do so again.
     /// `place` is kept from one time to the next.

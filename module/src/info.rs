@@ -90,6 +90,8 @@ counters! {
     CONF_WRITES_STALE_SEQ = c"conf_writes_stale_seq";
     /// Writes refused: the conference is over, or not on record.
     CONF_WRITES_ENDED = c"conf_writes_ended";
+    /// Conferences whose pool of numbers was gone when they ended.
+    CONF_POOLS_GONE = c"conf_pools_gone";
     /// Requests of the family refused with an error, writes of details aside.
     CONF_REFUSED = c"conf_refused";
     /// Conferences open again after they had lost their unit.

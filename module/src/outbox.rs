@@ -10,6 +10,7 @@ use allot_core::shared::refusal::{Code, Refusal};
 
 use crate::family::Family;
 use crate::info;
+use crate::sys::context::Outcome;
 use crate::sys::{Context, KeyName};
 
 /// How many messages a step may gather before it sends them.
@@ -47,7 +48,7 @@ pub(crate) fn flush<F: Family>(
         let mut count = 0;
         for message in waiting.take(limit - messages) {
             let id = Outbox::next_id(last, now);
-            if !send(ctx, &stream, message, &length, id) {
+            if !F::deliver(ctx, lane, message).unwrap_or_else(|| send(ctx, &stream, message, &length, id)) {
                 info::OUTBOX_FAILURES.add(1);
                 break;
             }
@@ -67,7 +68,7 @@ pub(crate) fn flush<F: Family>(
 /// Puts one message into its stream; one without fields is the end of the stream.
 fn send(ctx: Context<'_>, stream: &[u8], message: &Message, length: &str, id: (u64, u64)) -> bool {
     if message.fields.is_empty() {
-        return ctx.call_and_replicate(c"UNLINK", &[stream]);
+        return matches!(ctx.call_and_replicate(c"UNLINK", &[stream]), Outcome::Done);
     }
     let id = format!("{}-{}", id.0, id.1);
     let mut arguments: Vec<&[u8]> = vec![stream];
@@ -76,7 +77,7 @@ fn send(ctx: Context<'_>, stream: &[u8], message: &Message, length: &str, id: (u
     }
     arguments.push(id.as_bytes());
     arguments.extend(message.fields.iter().flat_map(|(field, value)| [&field[..], &value[..]]));
-    ctx.call_and_replicate(c"XADD", &arguments)
+    matches!(ctx.call_and_replicate(c"XADD", &arguments), Outcome::Done)
 }
 
 /// Refuses a stream beside a key of a cluster that is not bound to the key's slot by a hash tag.

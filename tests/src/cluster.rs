@@ -2,6 +2,7 @@
 
 use redis::Value;
 
+use crate::raw::Reply;
 use crate::redis_server::{Builder, RedisServer};
 use crate::wait::{GENEROUS, eventually};
 
@@ -98,6 +99,24 @@ impl Cluster {
         });
     }
 
+    /// A master that does not serve the key.
+    #[track_caller]
+    pub fn other_than_for(&self, key: &str) -> &RedisServer {
+        let home = self.master_for(key).port();
+        self.masters.iter().find(|node| node.port() != home).expect("a cluster has two masters")
+    }
+
+    /// Begins to move the slot of a key to another master, as `redis-cli --cluster reshard` does.
+    #[track_caller]
+    pub fn begin_move(&self, key: &str) -> SlotMove<'_> {
+        let (from, to) = (self.master_for(key), self.other_than_for(key));
+        let slot = redis::cmd("CLUSTER").arg("KEYSLOT").arg(key).query(&mut from.connection());
+        let slot: i64 = slot.expect("a slot");
+        to.command(&format!("CLUSTER SETSLOT {slot} IMPORTING {}", node_id(from)));
+        from.command(&format!("CLUSTER SETSLOT {slot} MIGRATING {}", node_id(to)));
+        SlotMove { cluster: self, slot, from, to }
+    }
+
     fn share_slots(&self) {
         let count = self.masters.len() as u32;
         for (master, index) in self.masters.iter().zip(0..) {
@@ -124,6 +143,61 @@ impl Cluster {
             })
         });
     }
+}
+
+/// A slot on its way from one master to another.
+#[derive(Debug)]
+pub struct SlotMove<'c> {
+    cluster: &'c Cluster,
+    slot: i64,
+    /// Where it was.
+    pub from: &'c RedisServer,
+    /// Where it will be.
+    pub to: &'c RedisServer,
+}
+
+impl SlotMove<'_> {
+    /// Moves one key of the slot.
+    #[track_caller]
+    pub fn key(&self, key: &str) {
+        let reply = self.from.raw().words(&format!("MIGRATE 127.0.0.1 {} {key} 0 60000", self.to.port()));
+        assert_eq!(reply, Reply::Simple("OK".into()));
+    }
+
+    /// Moves the keys that are left, and waits until all nodes know the slot's new home.
+    #[track_caller]
+    pub fn finish(self) {
+        let Self { cluster, slot, from, to } = self;
+        let keys = from.raw().words(&format!("CLUSTER GETKEYSINSLOT {slot} 100"));
+        for key in keys.array() {
+            self.key(&key.text());
+        }
+        let rest = cluster.masters().iter().filter(|node| node.port() != to.port());
+        for node in std::iter::once(to).chain(rest) {
+            node.command(&format!("CLUSTER SETSLOT {slot} NODE {}", node_id(to)));
+        }
+        let home = format!("127.0.0.1:{}@", to.port());
+        eventually("all to know the slot's new home", GENEROUS, || {
+            cluster.masters().iter().all(|node| {
+                // A node that has not heard of the last move would claim the next one under the same epoch.
+                let epoch = |node: &RedisServer| {
+                    let info = node.raw().words("CLUSTER INFO").text();
+                    info.lines().find(|line| line.starts_with("cluster_current_epoch")).map(str::to_owned)
+                };
+                let nodes = node.raw().words("CLUSTER NODES").text();
+                let owner = nodes.lines().find(|line| line.contains(&home));
+                epoch(node) == epoch(to) && owner.is_some_and(|line| has_slot(line, slot))
+            })
+        });
+    }
+}
+
+/// Whether a line of `CLUSTER NODES` gives its node a slot.
+fn has_slot(line: &str, slot: i64) -> bool {
+    line.split(' ').skip(8).any(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        matches!((first.parse::<i64>(), last.parse::<i64>()), (Ok(first), Ok(last)) if (first..=last).contains(&slot))
+    })
 }
 
 /// The name a node has in its cluster.

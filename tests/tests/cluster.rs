@@ -8,7 +8,6 @@
     reason = "a test reports what is wrong by failing"
 )]
 
-use allot_tests::cluster::node_id;
 use allot_tests::shows::{
     THEATRE, books, clock, create, hold, house, house_with, no_internal_errors, seats_of,
 };
@@ -16,42 +15,9 @@ use allot_tests::storm::LONG;
 use allot_tests::wait::GENEROUS;
 use allot_tests::{Cluster, RedisServer, Reply, Storm, eventually};
 
-/// A master that does not serve the key.
-fn other<'c>(cluster: &'c Cluster, key: &str) -> &'c RedisServer {
-    let home = cluster.master_for(key).port();
-    cluster.masters().iter().find(|node| node.port() != home).unwrap()
-}
-
-/// Moves the slot of a key and all its keys, as `redis-cli --cluster reshard` does.
+/// Moves the slot of a key and all its keys.
 fn migrate(cluster: &Cluster, key: &str) {
-    let (from, to) = (cluster.master_for(key), other(cluster, key));
-    let slot = from.raw().call(&["CLUSTER", "KEYSLOT", key]).int();
-    to.command(&format!("CLUSTER SETSLOT {slot} IMPORTING {}", node_id(from)));
-    from.command(&format!("CLUSTER SETSLOT {slot} MIGRATING {}", node_id(to)));
-    let keys = from.raw().words(&format!("CLUSTER GETKEYSINSLOT {slot} 100"));
-    for key in keys.array() {
-        let reply = from.raw().words(&format!("MIGRATE 127.0.0.1 {} {} 0 60000", to.port(), key.text()));
-        assert_eq!(reply, Reply::Simple("OK".into()));
-    }
-    let rest = cluster.masters().iter().filter(|node| node.port() != to.port());
-    for node in std::iter::once(to).chain(rest) {
-        node.command(&format!("CLUSTER SETSLOT {slot} NODE {}", node_id(to)));
-    }
-    eventually("all to know the slot's new home", GENEROUS, || {
-        cluster.masters().iter().all(|node| {
-            let reply = node.raw().words(&format!("EXISTS {key}"));
-            let moved = format!("MOVED {slot} 127.0.0.1:{}", to.port());
-            // A node that has not heard of the last move would claim the next one under the same epoch.
-            let epoch = |node: &RedisServer| {
-                let info = node.raw().words("CLUSTER INFO").text();
-                info.lines().find(|line| line.starts_with("cluster_current_epoch")).map(str::to_owned)
-            };
-            if epoch(node) != epoch(to) {
-                return false;
-            }
-            if node.port() == to.port() { reply == Reply::Int(1) } else { reply == Reply::Error(moved) }
-        })
-    });
+    cluster.begin_move(key).finish();
 }
 
 #[test]
@@ -59,7 +25,7 @@ fn keys_belong_to_slots_and_slots_move_with_their_live_holds() {
     let cluster = Cluster::start(3, 0);
     // On the wrong node, every command is sent on.
     for key in ["a", "b", "c", "d"] {
-        let (home, wrong) = (cluster.master_for(key), other(&cluster, key));
+        let (home, wrong) = (cluster.master_for(key), cluster.other_than_for(key));
         create(home, key, &house(2, 10));
         for line in [
             &format!("SEAT.STAT {key}"),

@@ -260,7 +260,7 @@ fn records_have_all_their_fields_in_both_protocols() {
         }
         let conference = "e164 state cmu epoch origin_epoch copy_epoch created opened end ended cause pending_since \
                           attempts next_retry moving_to moving_epoch ending recovering recoverable priority size \
-                          licences zone request tried";
+                          licences zone request pool tried";
         assert_eq!(names(&realm.ok("CONF.INFO 7")), conference);
         let list = realm.ok("CONF.LIST STATE open COUNT 1");
         assert_eq!(names(&list.array()[1].array()[0]), conference);

@@ -56,6 +56,10 @@ fn must_work(client: &mut RawClient, key: &str) {
     // In one step: else the timer may change one of the two first.
     let again: [&[u8]; 5] = [b"EVAL", DUMP_TWICE, b"2", key.as_bytes(), b"again"];
     let dumps = client.call(&again);
+    if let Reply::Error(text) = &dumps {
+        let value = Dump::of(client, key).value;
+        panic!("{text}: {:?} of {}", allot_core::conf::Realm::decode(&value).err(), value.escape_ascii());
+    }
     assert_eq!(dumps.array()[0], dumps.array()[1]);
     client.words(&format!("DEL {key} again"));
 }

@@ -42,6 +42,10 @@ fn must_work(client: &mut RawClient, key: &[u8]) {
     // In one step: else the timer may free what is overdue in one of the two first, and at another time.
     let again: [&[u8]; 5] = [b"EVAL", DUMP_TWICE, b"2", key, b"again"];
     let dumps = client.call(&again);
+    if let Reply::Error(text) = &dumps {
+        let value = Dump::of(client, std::str::from_utf8(key).unwrap()).value;
+        panic!("{text}: {:?} of {}", allot_core::seat::Show::decode(&value).err(), value.escape_ascii());
+    }
     assert_eq!(dumps.array()[0], dumps.array()[1]);
     client.call(&[b"DEL", key, b"again", b"empty"]);
 }

@@ -74,10 +74,10 @@ static CONF: &[Command] = &[
         flags: "write deny-oom fast",
         categories: "write fast",
         arity: -3,
-        keys: Keys::First,
+        keys: Keys::FirstAndBehind(c"FROM"),
         key_flags: RW | ACCESS | UPDATE,
-        summary: "Creates a conference: chooses a unit, reserves room and licences, and tells the unit",
-        complexity: "O(log(N) + U) with N conferences and U units passed over",
+        summary: "Creates a conference: chooses a unit, reserves room and licences, and tells the unit; its number may be called from a pool",
+        complexity: "O(log(N) + U) with N conferences and U units passed over; calling a number as `NUMPOOL.CALL`",
         arguments: &[
             KEY,
             E164,
@@ -88,6 +88,7 @@ static CONF: &[Command] = &[
             ZONE,
             Arg::word("norecover", "NORECOVER").maybe(),
             Arg::new("request", Kind::String).after("REQUEST").maybe(),
+            Arg::new("pool", Kind::Key).after("FROM").maybe(),
         ],
     },
     Command {

@@ -9,10 +9,11 @@ mod units;
 mod writes;
 
 use allot_core::conf::conference::State;
+use allot_core::conf::mail::HANG_UPS;
 use allot_core::conf::{Event, Realm as RealmState, decide_due};
 use allot_core::shared::codec::{Damaged, Writer};
-use allot_core::shared::outbox::Outbox;
-use allot_core::shared::refusal::Refusal;
+use allot_core::shared::outbox::{Message, Outbox};
+use allot_core::shared::refusal::{Code, Refusal};
 use redis_module::raw::RedisModuleType;
 use smallvec::SmallVec;
 use std::ffi::CStr;
@@ -21,6 +22,7 @@ use std::sync::atomic::{AtomicI64, AtomicPtr, Ordering};
 
 use crate::family::Family;
 use crate::info;
+use crate::sys::context::Outcome;
 use crate::sys::{Context, KeyName};
 
 pub(crate) use allot_core::conf::Realm;
@@ -172,6 +174,10 @@ impl Family for RealmState {
         Event::Flushed { sent, last_id }
     }
 
+    fn deliver(ctx: Context<'_>, lane: &[u8], message: &Message) -> Option<bool> {
+        (lane == HANG_UPS).then(|| hang_up(ctx, message))
+    }
+
     fn upkeep(
         &self,
         ctx: Context<'_>,
@@ -180,5 +186,27 @@ impl Family for RealmState {
         place: &mut usize,
     ) -> (SmallVec<[Event; 1]>, i64) {
         trim::run(self, ctx, name, now, place)
+    }
+}
+
+/// Hangs up a number that was called for a conference; whether it need not be tried again. A pool that is gone has
+/// nothing to be given back to.
+fn hang_up(ctx: Context<'_>, message: &Message) -> bool {
+    let value = |name: &str| {
+        let field = message.fields.iter().find(|(field, _)| field == name.as_bytes());
+        field.map_or(&b""[..], |(_, value)| value)
+    };
+    let arguments = [value("pool"), value("number"), b"LEASE", value("lease")];
+    match ctx.call_and_replicate(c"NUMPOOL.HANGUP", &arguments) {
+        Outcome::Done => true,
+        Outcome::NotRun => false,
+        Outcome::Refused(why) => {
+            let gone = [Code::NoKey, Code::NotFound, Code::WrongType];
+            let gone = gone.iter().any(|code| why.starts_with(code.word().as_bytes()));
+            if gone {
+                info::CONF_POOLS_GONE.add(1);
+            }
+            gone
+        }
     }
 }

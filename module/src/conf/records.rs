@@ -104,6 +104,7 @@ pub(super) fn reply_conference(ctx: Context<'_>, realm: &Realm, one: &Conference
         ("licences", Field::Number(one.licences.into())),
         ("zone", Field::maybe(one.zone.as_deref())),
         ("request", Field::maybe(one.request.as_deref())),
+        ("pool", Field::maybe(one.called_from.as_ref().map(|from| &from.pool[..]))),
     ];
     // One more than above: the units that failed it are a list.
     ctx.reply_map(fields.len() + 1);

@@ -1,6 +1,7 @@
 //! The `CONF.*` commands that change a realm: arguments in, the state machine asked, replies out. `units` has the
 //! words of units and `CMU.*`.
 
+use allot_core::conf::decide::Decided;
 use allot_core::conf::request::{Changes, Create, Request, Set};
 use allot_core::conf::state::{Policy, Settings};
 use allot_core::conf::{Event, Realm, Reply, decide};
@@ -9,18 +10,23 @@ use allot_core::shared::refusal::{Code, Refusal};
 use super::arguments::{natural, number, term};
 use super::records::{Field, reply_conference, reply_realm, reply_record, reply_unit};
 use crate::command::{Arguments, Call, is, not_one_of, unknown};
-use crate::family::{self, change};
+use crate::family::{self, Step, change};
 use crate::sys::context::Mode;
 use crate::sys::value::Found;
 use crate::sys::{Context, KeyName};
-use crate::{info, outbox};
+use crate::{info, numpool, outbox, token};
 
 pub(super) type Done = Result<(), Refusal>;
 
 /// Decides a request, applies what comes of it and replies.
 pub(super) fn answer(call: &Call<'_>, request: &Request<'_>) -> Done {
+    answer_with(call, |step| decide(step.state(), step.now(), request))
+}
+
+/// As `answer`, with a decision that takes more than the realm.
+fn answer_with(call: &Call<'_>, decide: impl FnOnce(&Step<'_, '_, Realm>) -> Decided) -> Done {
     let done = change::<Realm, _>(call.ctx, call.key()?, |step| {
-        let decision = decide(step.state(), step.now(), request)?;
+        let decision = decide(step)?;
         for event in &decision.events {
             step.apply(event);
         }
@@ -139,7 +145,7 @@ pub(super) fn claim(call: &Call<'_>) -> Done {
     answer(call, &Request::Claim { term, leader, force })
 }
 
-/// `CONF.CREATE key e164 [END ms] [SIZE n] ...`
+/// `CONF.CREATE key e164 [END ms] [SIZE n] ...` or `CONF.CREATE key * FROM pool ...`
 pub(super) fn create(call: &Call<'_>) -> Done {
     let mut arguments = call.arguments(2);
     let mut create = Create {
@@ -151,7 +157,9 @@ pub(super) fn create(call: &Call<'_>) -> Done {
         zone: None,
         recoverable: true,
         request: None,
+        called_from: None,
     };
+    let mut pool = None;
     while let Some(option) = arguments.option() {
         if is(option, "END") {
             arguments.once(0, option)?;
@@ -174,11 +182,41 @@ pub(super) fn create(call: &Call<'_>) -> Done {
         } else if is(option, "REQUEST") {
             arguments.once(6, option)?;
             create.request = Some(arguments.identifier_of(option)?);
+        } else if is(option, "FROM") {
+            arguments.once(7, option)?;
+            arguments.value(option)?;
+            pool = Some(call.name(arguments.place())?);
         } else {
             return Err(unknown(option));
         }
     }
-    answer(call, &Request::Create(create))
+    match (create.e164 == b"*", pool) {
+        (false, None) => answer(call, &Request::Create(create)),
+        (true, Some(pool)) => create_from(call, &create, pool),
+        (true, None) => {
+            Err(Refusal::new(Code::Err, "* stands for a number that is called: say FROM which pool"))
+        }
+        (false, Some(_)) => {
+            Err(Refusal::new(Code::Err, "FROM calls any number of the pool, so * must stand for the e164"))
+        }
+    }
+}
+
+/// Creates a conference on a number of a pool: the number is called and the conference created, or neither.
+fn create_from(call: &Call<'_>, create: &Create<'_>, pool: KeyName<'_>) -> Done {
+    let lease = token::make();
+    let mut create = *create;
+    create.called_from = Some((pool.as_bytes(), &lease));
+    answer_with(call, |step| {
+        // Before a number is called: a retry gets the answer that was lost.
+        if let Some(one) = create.request.and_then(|request| step.state().asked_for(request)) {
+            return Ok(Reply::Conference(one.e164.clone()).into());
+        }
+        numpool::call_for(call.ctx, pool, &lease, |number| {
+            let number = number.to_string();
+            decide(step.state(), step.now(), &Request::Create(Create { e164: number.as_bytes(), ..create }))
+        })
+    })
 }
 
 /// `CONF.RELEASE key e164`

@@ -21,6 +21,7 @@ use crate::info;
 
 pub(crate) use allot_core::numpool::Pool;
 pub(crate) use docs::COMMANDS;
+pub(crate) use writes::call_for;
 
 static TYPE: AtomicPtr<RedisModuleType> = AtomicPtr::new(null_mut());
 static LIVE_LEASES: AtomicI64 = AtomicI64::new(0);

@@ -14,6 +14,7 @@ use smallvec::smallvec;
 use super::records::{reply_lease, reply_reconciled};
 use crate::command::{Arguments, Call, is, not_one_of, unknown};
 use crate::family::{self, Step, change, change_or_create};
+use crate::sys::{Context, KeyName};
 use crate::{config, info, outbox, token};
 
 type Done = Result<(), Refusal>;
@@ -119,6 +120,7 @@ pub(super) fn call(call: &Call<'_>) -> Done {
     let mut wish = request::Call {
         number: if arguments.next_is(Number::is_like) { Some(number(arguments.any()?)?) } else { None },
         ttl: None,
+        endless: false,
         lease: TokenChoice { token: &[], chosen: false },
         switch: None,
         peer: None,
@@ -153,16 +155,53 @@ pub(super) fn call(call: &Call<'_>) -> Done {
         wish.lease.token = made.get_or_init(token::make);
     }
     let outcome = change::<Pool, _>(call.ctx, call.key()?, |step| {
-        if wish.pick.unwrap_or(step.state().settings().pick) == Policy::Random {
-            wish.random = token::random();
-        }
-        if wish.number.is_none() {
-            step.state_mut().prepare(wish.pick, wish.prefix);
-        }
-        let decision = decide(step.state(), step.now(), &Request::Call(wish))?;
+        let decision = decide_call(step, &mut wish)?;
         Ok(settle(step, decision))
     });
     reply(call, outcome)
+}
+
+/// Decides a call, with what the pool needs for it at hand.
+fn decide_call(step: &mut Step<'_, '_, Pool>, wish: &mut request::Call<'_>) -> Result<Decision, Refusal> {
+    if wish.pick.unwrap_or(step.state().settings().pick) == Policy::Random {
+        wish.random = token::random();
+    }
+    if wish.number.is_none() {
+        step.state_mut().prepare(wish.pick, wish.prefix);
+    }
+    decide(step.state(), step.now(), &Request::Call(*wish))
+}
+
+/// Calls a number of a pool for something that will hang it up, unless `take` refuses that number: both happen, or
+/// neither does. The lease never falls due by itself.
+pub(crate) fn call_for<T>(
+    ctx: Context<'_>,
+    pool: KeyName<'_>,
+    lease: &[u8],
+    take: impl FnOnce(Number) -> Result<T, Refusal>,
+) -> Result<T, Refusal> {
+    let mut wish = request::Call {
+        number: None,
+        ttl: None,
+        endless: true,
+        lease: TokenChoice { token: lease, chosen: false },
+        switch: None,
+        peer: None,
+        prefix: None,
+        pick: None,
+        random: 0,
+    };
+    change::<Pool, _>(ctx, pool, |step| {
+        let decision = decide_call(step, &mut wish)?;
+        let Reply::Lease(record) = &decision.reply else {
+            info::NUMPOOL_NONE_FREE.add(1);
+            let name = allot_core::shared::text::quoted(pool.as_bytes());
+            return Err(Refusal::new(Code::Limit, format!("no number of the pool {name} can be called now")));
+        };
+        let taken = take(record.number)?;
+        settle(step, decision);
+        Ok(taken)
+    })
 }
 
 /// `NUMPOOL.HANGUP key number [LEASE token] [COOLDOWN ms]`

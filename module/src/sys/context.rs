@@ -165,8 +165,8 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Runs an ordinary command and replicates it; whether it went well.
-    pub(crate) fn call_and_replicate(self, command: &CStr, arguments: &[&[u8]]) -> bool {
+    /// Runs an ordinary command and replicates it. A command of a module replicates what comes of it itself.
+    pub(crate) fn call_and_replicate(self, command: &CStr, arguments: &[&[u8]]) -> Outcome {
         let strings: Vec<OwnedString> = arguments.iter().map(|argument| OwnedString::new(argument)).collect();
         let mut raw: Vec<*mut RedisModuleString> = strings.iter().map(|string| string.name().raw).collect();
         unsafe {
@@ -174,11 +174,14 @@ impl<'a> Context<'a> {
             let reply: *mut RedisModuleCallReply =
                 api!(RedisModule_Call(self.raw, command.as_ptr(), c"!v".as_ptr(), first, len));
             if reply.is_null() {
-                return false;
+                return Outcome::NotRun;
             }
-            let kind = api!(RedisModule_CallReplyType(reply));
+            let outcome = match api!(RedisModule_CallReplyType(reply)) as isize {
+                raw::REDISMODULE_REPLY_ERROR => Outcome::Refused(text_of(reply)),
+                _ => Outcome::Done,
+            };
             api!(RedisModule_FreeCallReply(reply));
-            kind != raw::REDISMODULE_REPLY_ERROR as c_int
+            outcome
         }
     }
 
@@ -246,6 +249,15 @@ pub(crate) fn clock() -> i64 {
     unsafe { api!(RedisModule_Milliseconds()) }
 }
 
+/// What came of a command that was called.
+pub(crate) enum Outcome {
+    Done,
+    /// Its error.
+    Refused(Vec<u8>),
+    /// The server did not run it: its key is away while a slot migrates, for one.
+    NotRun,
+}
+
 /// The reply of an ordinary command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
@@ -255,20 +267,28 @@ pub(crate) enum Answer {
     List(Vec<Answer>),
 }
 
+/// The text of a string or an error.
+///
+/// # Safety
+/// `reply` is a live reply of a call.
+unsafe fn text_of(reply: *mut RedisModuleCallReply) -> Vec<u8> {
+    let mut len = 0;
+    unsafe {
+        let text = api!(RedisModule_CallReplyStringPtr(reply, &raw mut len));
+        if text.is_null() || len == 0 {
+            return Vec::new();
+        }
+        std::slice::from_raw_parts(text.cast::<u8>(), len).to_vec()
+    }
+}
+
 impl Answer {
     /// # Safety
     /// `reply` is a live reply of a call.
     unsafe fn of(reply: *mut RedisModuleCallReply) -> Self {
         unsafe {
             match api!(RedisModule_CallReplyType(reply)) as isize {
-                raw::REDISMODULE_REPLY_STRING => {
-                    let mut len = 0;
-                    let text = api!(RedisModule_CallReplyStringPtr(reply, &raw mut len));
-                    if text.is_null() || len == 0 {
-                        return Self::Text(Vec::new());
-                    }
-                    Self::Text(std::slice::from_raw_parts(text.cast::<u8>(), len).to_vec())
-                }
+                raw::REDISMODULE_REPLY_STRING => Self::Text(text_of(reply)),
                 raw::REDISMODULE_REPLY_INTEGER => Self::Number(api!(RedisModule_CallReplyInteger(reply))),
                 raw::REDISMODULE_REPLY_ARRAY => {
                     let len = api!(RedisModule_CallReplyLength(reply));

@@ -195,7 +195,7 @@ impl Registration {
     pub(crate) fn command(&self, command: &Command) -> Option<()> {
         unsafe {
             let (first, last, step) = match command.keys {
-                Keys::First => (1, 1, 1),
+                Keys::First | Keys::FirstAndBehind(_) => (1, 1, 1),
                 Keys::Counted => (0, 0, 0),
             };
             let flags = CString::new(command.flags).ok()?;
@@ -215,7 +215,7 @@ impl Registration {
                 done(set_categories(registered, categories.as_ptr()))?;
             }
             let mut texts = Texts::default();
-            let mut specs = [key_spec(command), std::mem::zeroed()];
+            let mut specs = [key_spec(command), second_key_spec(command), std::mem::zeroed()];
             let version = RedisModuleCommandInfoVersion {
                 version: 1,
                 sizeof_historyentry: size_of::<raw::RedisModuleCommandHistoryEntry>(),
@@ -262,7 +262,11 @@ impl Texts {
             let mut raw: RedisModuleCommandArg = unsafe { std::mem::zeroed() };
             raw.name = self.text(argument.name);
             raw.type_ = kind(argument.kind);
-            raw.key_spec_index = if matches!(argument.kind, Kind::Key) { 0 } else { -1 };
+            raw.key_spec_index = match argument.kind {
+                Kind::Key if argument.token.is_some() => 1,
+                Kind::Key => 0,
+                _ => -1,
+            };
             raw.token = argument.token.map_or(null(), |token| self.text(token));
             raw.flags = match argument.occurs {
                 Occurs::Once => raw::REDISMODULE_CMD_ARG_NONE,
@@ -302,7 +306,7 @@ fn key_spec(command: &Command) -> RedisModuleCommandKeySpec {
     spec.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
     spec.bs.index.pos = 1;
     match command.keys {
-        Keys::First => {
+        Keys::First | Keys::FirstAndBehind(_) => {
             spec.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
             spec.fk.range.lastkey = 0;
             spec.fk.range.keystep = 1;
@@ -314,6 +318,24 @@ fn key_spec(command: &Command) -> RedisModuleCommandKeySpec {
             spec.fk.keynum.firstkey = 1;
             spec.fk.keynum.keystep = 1;
         }
+    }
+    spec
+}
+
+/// The key behind a word, if the command has one; all zero ends the list.
+fn second_key_spec(command: &Command) -> RedisModuleCommandKeySpec {
+    // SAFETY: as above.
+    let mut spec: RedisModuleCommandKeySpec = unsafe { std::mem::zeroed() };
+    if let Keys::FirstAndBehind(word) = command.keys {
+        spec.flags = u64::from(command.key_flags);
+        spec.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_KEYWORD;
+        spec.bs.keyword.keyword = word.as_ptr();
+        // Options begin behind the key and what it names.
+        spec.bs.keyword.startfrom = 3;
+        spec.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
+        spec.fk.range.lastkey = 0;
+        spec.fk.range.keystep = 1;
+        spec.fk.range.limit = 0;
     }
     spec
 }

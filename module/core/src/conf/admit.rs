@@ -56,6 +56,9 @@ impl Realm {
                 ensure(one.is_none_or(|one| !one.is_live()), "a conference is created twice")?;
                 self.unit_is(&created.cmu, |standing| standing != Standing::Down)?;
                 self.is_new(created.epoch)?;
+                let request = created.called_from.as_ref().and(created.request.as_deref());
+                let known = request.and_then(|request| self.asked_for(request));
+                ensure(known.is_none_or(|one| one.e164 == created.e164), "a request is answered twice")?;
                 let size = (1..=MAX_ROOM).contains(&created.size.into());
                 ensure(size && i64::from(created.licences) <= MAX_ROOM, "a size is out of range")
             }

@@ -6,6 +6,7 @@
 use super::conference::{Assignment, Cause, Conference, Detail, How, Moving, State};
 use super::encoding::fields;
 use super::event::{Created, Event};
+use super::mail::hang_up;
 use super::rows::Row;
 use super::state::Realm;
 use super::unit::{Name, Standing, Unit};
@@ -212,11 +213,18 @@ impl Realm {
         }
     }
 
-    /// Changes a conference with all indexes in step.
+    /// Changes a conference with all indexes in step. One that ends by it hangs up its number.
     pub(super) fn change(&mut self, id: u32, change: impl FnOnce(&mut Conference)) {
         self.link(id, false);
         if let Some(one) = self.conferences.get_mut(id) {
+            let was_live = one.is_live();
             change(one);
+            if was_live
+                && !one.is_live()
+                && let Some(from) = &one.called_from
+            {
+                self.outbox.push_always(hang_up(from, &one.e164));
+            }
         }
         self.link(id, true);
     }
@@ -299,6 +307,7 @@ impl Realm {
             licences: created.licences,
             zone: created.zone.as_ref().map(|zone| self.zone_name(zone)),
             request: created.request.clone(),
+            called_from: created.called_from.clone().map(Box::new),
             cause: Cause::Manager,
             history: vec![self.assignment(unit, epoch, epoch, at)],
             details: Vec::new(),

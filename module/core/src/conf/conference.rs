@@ -179,6 +179,15 @@ pub struct Detail {
     pub value: Vec<u8>,
 }
 
+/// Where a conference's number was called, which hangs up when the conference ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CalledFrom {
+    /// Key of the pool of numbers.
+    pub pool: Bytes,
+    /// Token of the call.
+    pub lease: Bytes,
+}
+
 /// A conference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conference {
@@ -230,6 +239,8 @@ pub struct Conference {
     pub zone: Option<Name>,
     /// The creation's id, by which a repeated one is known.
     pub request: Option<Bytes>,
+    /// Where its number comes from, if it was called for it.
+    pub called_from: Option<Box<CalledFrom>>,
     /// Why it is in its present state.
     pub cause: Cause,
     /// Every assignment, oldest first; epochs rise.
@@ -242,6 +253,11 @@ impl Conference {
     /// Whether it is not over.
     pub fn is_live(&self) -> bool {
         self.state != State::Ended
+    }
+
+    /// The request by which a conference on a called number is known, for want of the number.
+    pub fn asked_for(&self) -> Option<&[u8]> {
+        self.called_from.as_ref().and(self.request.as_deref())
     }
 
     /// Whether the unit with this number owns it, by this very assignment: what the specification calls a match.
@@ -305,6 +321,10 @@ impl Conference {
         let spilled = |bytes: &Bytes| if bytes.spilled() { bytes.capacity() } else { 0 };
         spilled(&self.e164)
             + self.request.as_ref().map_or(0, spilled)
+            + self
+                .called_from
+                .as_ref()
+                .map_or(0, |from| size_of::<CalledFrom>() + spilled(&from.pool) + spilled(&from.lease))
             + self.tried.capacity() * size_of::<Name>()
             + self.history.capacity() * size_of::<Assignment>()
             + self.details.capacity() * size_of::<Detail>()

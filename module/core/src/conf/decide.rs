@@ -31,6 +31,13 @@ pub struct Decision {
     pub reply: Reply,
 }
 
+impl From<Reply> for Decision {
+    /// Nothing happens.
+    fn from(reply: Reply) -> Self {
+        Self { events: Events::new(), reply }
+    }
+}
+
 /// What the caller hears.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
@@ -54,7 +61,8 @@ pub enum Reply {
     Moves(i64, i64),
 }
 
-pub(super) type Decided = Result<Decision, Refusal>;
+/// A decision, or why there is none.
+pub type Decided = Result<Decision, Refusal>;
 
 pub(super) fn refuse<T>(code: Code, text: impl Into<String>) -> Result<T, Refusal> {
     Err(Refusal::new(code, text))
@@ -67,7 +75,7 @@ pub(super) fn decided(event: Event, reply: Reply) -> Decided {
 
 #[allow(clippy::unnecessary_wraps, reason = "the last word of functions that may refuse")]
 pub(super) fn unchanged(reply: Reply) -> Decided {
-    Ok(Decision { events: Events::new(), reply })
+    Ok(reply.into())
 }
 
 /// Decides a request at `now`, which is not before the last time applied. What is due by `now` was applied.

@@ -1,6 +1,6 @@
 //! Events as bytes (docs/replication.md). The first is the kind, which never changes meaning.
 
-use super::conference::Cause;
+use super::conference::{CalledFrom, Cause};
 use super::event::{Created, Event, Events};
 use super::state::{Policy, Settings};
 use super::unit::{Name, Standing};
@@ -148,6 +148,7 @@ impl Event {
                 out.optional(created.zone.as_deref());
                 out.unsigned(created.recoverable.into());
                 out.optional(created.request.as_deref());
+                encode_called_from(created.called_from.as_ref(), out);
             }
             Self::Granted { e164, cmu, epoch } => {
                 named(out, 14, e164);
@@ -268,6 +269,7 @@ impl Event {
                 zone: optional_name(reader)?,
                 recoverable: flag(reader)?,
                 request: reader.optional_identifier()?,
+                called_from: decode_called_from(reader)?,
             })),
             14 => Self::Granted { e164: reader.identifier()?, cmu: name(reader)?, epoch: reader.count()? },
             15 => Self::Acked { e164: reader.identifier()? },
@@ -308,7 +310,7 @@ impl Event {
                 for _ in 0..count {
                     sent.push((reader.string()?.to_vec(), reader.number()?));
                 }
-                Self::Flushed { sent, last_id: (reader.count()?, reader.count()?) }
+                Self::Flushed { sent, last_id: (reader.unsigned()?, reader.unsigned()?) }
             }
             31 => Self::Refused {
                 e164: reader.identifier()?,
@@ -359,4 +361,18 @@ pub(super) fn check_fields(bytes: &[u8]) -> Result<(), Damaged> {
         }
     }
     Ok(())
+}
+
+/// Appends where a number was called.
+pub(super) fn encode_called_from(from: Option<&CalledFrom>, out: &mut Writer) {
+    out.optional(from.map(|from| &from.pool[..]));
+    if let Some(from) = from {
+        out.string(&from.lease);
+    }
+}
+
+/// Reads where a number was called.
+pub(super) fn decode_called_from(reader: &mut Reader<'_>) -> Result<Option<CalledFrom>, Damaged> {
+    let Some(pool) = reader.optional_identifier()? else { return Ok(None) };
+    Ok(Some(CalledFrom { pool, lease: reader.identifier()? }))
 }

@@ -1,7 +1,7 @@
 //! What happens to a realm: results, not wishes. The only thing that ever changes one, and what is replicated,
 //! written to the AOF, published and replayed. `encoding` has their bytes.
 
-use super::conference::{Cause, Epoch};
+use super::conference::{CalledFrom, Cause, Epoch};
 use super::state::Settings;
 use super::unit::{Name, Standing};
 use crate::shared::{Bytes, Millis};
@@ -267,6 +267,8 @@ pub struct Created {
     pub recoverable: bool,
     /// The creation's id.
     pub request: Option<Bytes>,
+    /// Where its number comes from, if it was called for it.
+    pub called_from: Option<CalledFrom>,
 }
 
 impl Event {

@@ -1,14 +1,28 @@
 //! What is told to others: commands to units (`cmd:<cmu>`) and transitions to whoever watches (`evt`). Every
 //! message carries `e164`, `cmu` and `epoch`; one that has none of its own carries an empty one, or 0.
 
-use super::conference::{Cause, Epoch};
+use super::conference::{CalledFrom, Cause, Epoch};
 use super::state::Realm;
-use crate::shared::outbox::Message;
+use crate::shared::outbox::{LONG_CAPACITY, Message};
 
 /// The stream of transitions.
 pub const EVENTS: &[u8] = b"evt";
 /// The stream from units to data proxies, which units write.
 pub const INFO: &[u8] = b"info";
+
+/// No stream, but what pools of numbers are to be told: calls that are over.
+pub const HANG_UPS: &[u8] = b"hangup";
+
+/// That the call is over by which a conference had its number. It waits until the pool has been told: a number is
+/// given back once, and never forgotten.
+pub(super) fn hang_up(from: &CalledFrom, e164: &[u8]) -> Message {
+    Message::to(HANG_UPS).with("pool", &from.pool).with("number", e164).with("lease", &from.lease)
+}
+
+/// How many messages wait for a stream at most; `None` for one that is not the realm's own.
+pub(super) fn capacity(stream: &[u8]) -> Option<usize> {
+    if stream == HANG_UPS { Some(usize::MAX) } else { is_stream(stream).then_some(LONG_CAPACITY) }
+}
 
 /// The stream of a unit's commands.
 pub fn command_stream(cmu: &[u8]) -> Vec<u8> {

@@ -1,6 +1,6 @@
 //! What managers, operators and schedulers ask for: conferences that begin and end, claims, drains, recovery, moves.
 
-use super::conference::{Cause, Conference, State};
+use super::conference::{CalledFrom, Cause, Conference, State};
 use super::decide::{
     Decided, Decision, MAX_ROOM, MAX_STEP, MAX_TIME, Reply, check_term, decided, known_unit, no_conference,
     refuse, unchanged,
@@ -113,7 +113,9 @@ fn decide_claim(realm: &Realm, term: u64, leader: &[u8], force: bool) -> Decided
 
 fn decide_create(realm: &Realm, now: Millis, create: &Create<'_>) -> Decided {
     check_identifier("e164", create.e164)?;
-    for (name, value) in [("ZONE", create.zone), ("REQUEST", create.request)] {
+    let (pool, lease) = create.called_from.unzip();
+    let names = [("ZONE", create.zone), ("REQUEST", create.request), ("FROM", pool), ("lease", lease)];
+    for (name, value) in names {
         value.map_or(Ok(()), |value| check_identifier(name, value))?;
     }
     for (name, value, least) in [("SIZE", create.size, 1), ("LICENCES", create.licences, 0)] {
@@ -125,6 +127,10 @@ fn decide_create(realm: &Realm, now: Millis, create: &Create<'_>) -> Decided {
         return refuse(Code::Err, format!("PRIORITY must fit 32 bits, and {} does not", create.priority));
     };
     let e164 = Bytes::from_slice(create.e164);
+    let asked = create.called_from.and(create.request).and_then(|request| realm.asked_for(request));
+    if let Some(one) = asked {
+        return unchanged(Reply::Conference(one.e164.clone()));
+    }
     let one = realm.conference_called(create.e164);
     // Before anything that depends on the time: a retry gets the answer that was lost.
     if let Some(one) = one
@@ -164,6 +170,10 @@ fn decide_create(realm: &Realm, now: Millis, create: &Create<'_>) -> Decided {
         zone,
         recoverable: create.recoverable,
         request: create.request.map(Bytes::from_slice),
+        called_from: create.called_from.map(|(pool, lease)| CalledFrom {
+            pool: Bytes::from_slice(pool),
+            lease: Bytes::from_slice(lease),
+        }),
     };
     decided(Event::Created(Box::new(created)), Reply::Conference(e164))
 }

@@ -166,6 +166,8 @@ pub struct Create<'a> {
     pub recoverable: bool,
     /// The creation's id.
     pub request: Option<&'a [u8]>,
+    /// The pool in which its number is being called, and the token of that call.
+    pub called_from: Option<(&'a [u8], &'a [u8])>,
 }
 
 /// `CONF.SET key e164 cmu epoch seq field value ...`

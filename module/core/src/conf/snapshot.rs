@@ -9,12 +9,13 @@ use super::conference::{
 };
 use super::decide::{MAX_ROOM, MAX_TIME};
 use super::encoding::{
-    flag, name, numbered, optional_name, optional_number, optional_signed, optional_time, priority,
+    decode_called_from, encode_called_from, flag, name, numbered, optional_name, optional_number,
+    optional_signed, optional_time, priority,
 };
 use super::state::{LAST_EPOCH, Realm, Settings};
 use super::unit::{Host, MAX_REPLACED, Name, Standing, Unit, host_of};
 use crate::shared::codec::{Damaged, Reader, Writer};
-use crate::shared::outbox::{LONG_CAPACITY, Outbox};
+use crate::shared::outbox::Outbox;
 use crate::shared::token::MAX_TTL;
 use crate::shared::{Bytes, Millis};
 use std::collections::{BTreeSet, VecDeque};
@@ -90,6 +91,7 @@ impl Realm {
         out.unsigned(one.licences.into());
         out.optional(one.zone.as_deref());
         out.optional(one.request.as_deref());
+        encode_called_from(one.called_from.as_deref(), out);
         out.unsigned(one.cause as u64);
         out.unsigned(one.history.len() as u64);
         for entry in &one.history {
@@ -143,9 +145,11 @@ impl Realm {
             last.clone_from(&one.e164);
             let twice = realm.by_state.iter().any(|index| index.contains_key(&one.origin_epoch));
             ensure(!twice, "an epoch was given out twice")?;
+            let known = one.asked_for().is_some_and(|request| realm.requests.contains_key(request));
+            ensure(!known, "two conferences were asked for by one request")?;
             realm.enter(one);
         }
-        realm.outbox = Outbox::decode_lanes(&mut reader, LONG_CAPACITY, super::mail::is_stream)?;
+        realm.outbox = Outbox::decode_lanes(&mut reader, super::mail::capacity)?;
         reader.finish()?;
         Ok(realm)
     }
@@ -207,6 +211,7 @@ impl Realm {
         ensure(i64::from(licences) <= MAX_ROOM, "a number of licences is out of range")?;
         let zone = optional_name(reader)?.map(|zone| self.zone_name(&zone));
         let request = reader.optional_identifier()?;
+        let called_from = decode_called_from(reader)?.map(Box::new);
         let cause = numbered(&Cause::ALL, reader)?;
         let history = self.decode_history(reader, origin_epoch)?;
         let details = decode_details(reader)?;
@@ -241,6 +246,7 @@ impl Realm {
             licences,
             zone,
             request,
+            called_from,
             cause,
             history,
             details,

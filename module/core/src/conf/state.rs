@@ -68,7 +68,11 @@ impl Default for Settings {
     }
 }
 
-/// The last epoch that follows from a clock, or is believed of a snapshot: far from the greatest that has an encoding.
+/// The last epoch that follows from a clock: 2112, in microseconds. However far ahead a clock, or a snapshot's time, is,
+/// as many epochs follow as anybody can grant.
+const LAST_OF_CLOCK: Epoch = 1 << 52;
+
+/// The last epoch that is believed of a snapshot: far from the greatest that has an encoding.
 pub(super) const LAST_EPOCH: Epoch = (1 << 53) - (1 << 40);
 
 /// Conferences that units lost, by unit.
@@ -90,6 +94,9 @@ pub struct Realm {
     pub(super) hosts: BTreeMap<Box<[u8]>, Host>,
     pub(super) conferences: Table<Conference>,
     pub(super) names: NameIndex,
+    /// Conferences whose numbers were called for them, by the request that asked for each: who repeats it knows no
+    /// number.
+    pub(super) requests: BTreeMap<Bytes, u32>,
     pub(super) board: Board,
     pub(super) queues: Queues,
     /// Numbers of conferences by the epoch of their creation, for each state.
@@ -117,6 +124,7 @@ impl Realm {
             hosts: BTreeMap::new(),
             conferences: Table::default(),
             names: NameIndex::default(),
+            requests: BTreeMap::new(),
             board: Board::default(),
             queues: Queues::default(),
             by_state: Default::default(),
@@ -169,7 +177,7 @@ impl Realm {
     /// failover to a replica that had not heard of the last ones. In milliseconds a burst of grants would run ahead of
     /// the clock, and a new master could give some of them out again.
     pub(super) fn next_epoch(&self, now: Millis) -> Epoch {
-        let now = (now.max(0) as u64).saturating_mul(1000).min(LAST_EPOCH);
+        let now = (now.max(0) as u64).saturating_mul(1000).min(LAST_OF_CLOCK);
         (self.last_epoch + 1).max(now)
     }
 
@@ -186,6 +194,11 @@ impl Realm {
     /// A conference, live or ended, by its E.164 number. O(1).
     pub fn conference_called(&self, e164: &[u8]) -> Option<&Conference> {
         self.find(e164).and_then(|id| self.conferences.get(id))
+    }
+
+    /// The conference on a called number that was asked for by that request, live or ended. O(log conferences).
+    pub fn asked_for(&self, request: &[u8]) -> Option<&Conference> {
+        self.requests.get(request).and_then(|&id| self.conferences.get(id))
     }
 
     /// The number of a unit. O(log units).
@@ -317,7 +330,11 @@ impl Realm {
     /// Enters a conference.
     pub(super) fn enter(&mut self, conference: Conference) -> u32 {
         let e164 = conference.e164.clone();
+        let request = conference.asked_for().map(Bytes::from_slice);
         let id = self.conferences.insert(conference);
+        if let Some(request) = request {
+            self.requests.insert(request, id);
+        }
         self.names.insert(&e164, id);
         self.link(id, true);
         id
@@ -329,6 +346,9 @@ impl Realm {
         self.conference_due.remove(id);
         if let Some(one) = self.conferences.remove(id) {
             self.names.remove(&one.e164, id);
+            if let Some(request) = one.asked_for() {
+                self.requests.remove(request);
+            }
         }
     }
 

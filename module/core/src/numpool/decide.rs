@@ -282,7 +282,8 @@ fn decide_call(pool: &Pool, now: Millis, call: &Call<'_>) -> Decided {
         }
     };
     let number = pool.number(id);
-    let until = deadline(now, call.ttl, pool.settings.lease);
+    let usual = if call.endless { 0 } else { pool.settings.lease };
+    let until = deadline(now, call.ttl, usual);
     let token = Bytes::from_slice(call.lease.token);
     let switch = call.switch.or_else(|| pool.switches.name(pool.switches.of(id))).map(Bytes::from_slice);
     let peer = call.peer.map(Bytes::from_slice);

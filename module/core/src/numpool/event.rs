@@ -213,7 +213,9 @@ impl Event {
             },
             12 => Self::Renewed { number: read_number(reader)?, until: reader.time()? },
             13 => Self::Cooled(read_numbers(reader)?),
-            14 => Self::Flushed { count: reader.number()?, last_id: (reader.count()?, reader.count()?) },
+            14 => {
+                Self::Flushed { count: reader.number()?, last_id: (reader.unsigned()?, reader.unsigned()?) }
+            }
             _ => return Err(Damaged("the kind of event is unknown; was it written by a newer version?")),
         })
     }

@@ -69,6 +69,8 @@ pub struct Call<'a> {
     pub number: Option<Number>,
     /// Life of the lease; the pool's own where absent.
     pub ttl: Option<Millis>,
+    /// Whether the lease never falls due, whatever the pool's own life is: something else will end the call.
+    pub endless: bool,
     /// Name of the lease.
     pub lease: TokenChoice<'a>,
     /// Who carries the call; who registered the number where absent.

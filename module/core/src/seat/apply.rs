@@ -169,13 +169,13 @@ impl Show {
         match held.turn {
             Turn::None => {}
             Turn::Area(area) => {
-                self.turns += 1;
+                self.turns = self.turns.saturating_add(1);
                 if let Some(turn) = self.area_turns.get_mut(area as usize) {
                     *turn = self.turns;
                 }
             }
             Turn::Bucket(bucket) => {
-                self.turns += 1;
+                self.turns = self.turns.saturating_add(1);
                 if let Some(bucket) = self.buckets.get_mut(bucket as usize) {
                     bucket.turn = self.turns;
                 }

@@ -233,7 +233,9 @@ impl Event {
             8 => Self::Refunded { seats: seats(reader)? },
             9 => Self::Blocked { seats: seats(reader)? },
             10 => Self::Unblocked { seats: seats(reader)? },
-            11 => Self::Flushed { count: reader.number()?, last_id: (reader.count()?, reader.count()?) },
+            11 => {
+                Self::Flushed { count: reader.number()?, last_id: (reader.unsigned()?, reader.unsigned()?) }
+            }
             12 => Self::Limited {
                 limits: Limits {
                     seats_per_user: reader.number()?,

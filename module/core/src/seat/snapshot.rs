@@ -74,7 +74,7 @@ impl Show {
         let applied = reader.reached()?;
         let plan: Plan = plan::parse(reader.string()?).map_err(|_| Damaged("the plan is not well-formed"))?;
         let mut show = Self::new(&plan, applied).map_err(|_| Damaged("the plan breaks a rule"))?;
-        show.turns = reader.count()?;
+        show.turns = reader.unsigned()?;
         for _ in 0..reader.unsigned()? {
             let place = reader.unsigned()? as usize;
             let turn = reader.unsigned()?;

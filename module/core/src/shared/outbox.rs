@@ -88,7 +88,7 @@ impl Outbox {
         let lane = Self::lane(&mut self.lanes, &message);
         if lane.len() >= CAPACITY {
             lane.pop_front();
-            self.dropped += 1;
+            self.dropped = self.dropped.saturating_add(1);
             self.len -= 1;
         }
         lane.push_back(message);
@@ -100,18 +100,26 @@ impl Outbox {
     pub fn push_or_resync(&mut self, message: Message) {
         let lane = Self::lane(&mut self.lanes, &message);
         if lane.len() >= LONG_CAPACITY {
-            let mut lost = 0;
+            let mut lost = 0u64;
             // The first is gone, or it is the RESYNC, and then the one behind it is gone as well.
             for _ in 0..2 {
-                lost += lane.pop_front().map_or(0, |message| message.stands_for().max(1));
+                let went = lane.pop_front().map_or(0, |message| message.stands_for().max(1));
+                lost = went.saturating_add(lost);
                 self.len -= 1;
             }
             let mark = Message::to(&message.stream).with("event", RESYNC);
             lane.push_front(mark.with("lost", lost.to_string().as_bytes()));
-            self.dropped += 1;
+            self.dropped = self.dropped.saturating_add(1);
             self.len += 1;
         }
         lane.push_back(message);
+        self.len += 1;
+    }
+
+    /// Adds a message that nothing else may push out: what it says must be done once, and there are never more of
+    /// them than things that they are about. O(log streams).
+    pub fn push_always(&mut self, message: Message) {
+        Self::lane(&mut self.lanes, &message).push_back(message);
         self.len += 1;
     }
 
@@ -163,7 +171,11 @@ impl Outbox {
     /// The id of the next entry at `now`: `max(last + 1, now)`, so that ids grow over failovers and clocks.
     pub fn next_id(last: (u64, u64), now: i64) -> (u64, u64) {
         let now = now.max(0) as u64;
-        if now > last.0 { (now, 0) } else { (last.0, last.1.saturating_add(1)) }
+        match last.1.checked_add(1) {
+            _ if now > last.0 => (now, 0),
+            Some(next) => (last.0, next),
+            None => (last.0.saturating_add(1), 0),
+        }
     }
 
     /// The `sent` oldest messages of a family with one stream are in it, the last of them under `last_id`.
@@ -218,19 +230,20 @@ impl Outbox {
 
     /// Reads an outbox from a snapshot, whose messages must be for one of these streams.
     pub fn decode(reader: &mut Reader<'_>, streams: &[&[u8]]) -> Result<Self, Damaged> {
-        let outbox = Self::decode_lanes(reader, CAPACITY, |stream| streams.contains(&stream))?;
+        let capacity = |stream: &[u8]| streams.contains(&stream).then_some(CAPACITY);
+        let outbox = Self::decode_lanes(reader, capacity)?;
         let whole = outbox.messages().all(|message| !message.fields.is_empty());
         if whole { Ok(outbox) } else { Err(Damaged("a message has no fields")) }
     }
 
-    /// Reads an outbox from a snapshot: at most `capacity` messages for each stream, whose name must pass.
+    /// Reads an outbox from a snapshot. `capacity_of` says how many messages may wait for a stream; `None` for one
+    /// that the family has not.
     pub fn decode_lanes(
         reader: &mut Reader<'_>,
-        capacity: usize,
-        is_stream: impl Fn(&[u8]) -> bool,
+        capacity_of: impl Fn(&[u8]) -> Option<usize>,
     ) -> Result<Self, Damaged> {
-        let dropped = reader.count()?;
-        let last_id = (reader.count()?, reader.count()?);
+        let dropped = reader.unsigned()?;
+        let last_id = (reader.unsigned()?, reader.unsigned()?);
         let len = reader.unsigned()?;
         let mut outbox = Self { dropped, last_id, ..Self::default() };
         let mut last = Vec::new();
@@ -239,9 +252,9 @@ impl Outbox {
             if stream < last {
                 return Err(Damaged("the streams of the outbox are not in order"));
             }
-            if !is_stream(&stream) {
+            let Some(capacity) = capacity_of(&stream) else {
                 return Err(Damaged("a message is for a stream that the family has not"));
-            }
+            };
             let mut fields = Vec::new();
             let count = reader.unsigned()?;
             if count > MAX_FIELDS {
@@ -298,6 +311,20 @@ mod tests {
         let mut writer = Writer::default();
         outbox.encode(&mut writer);
         assert_eq!(Outbox::decode(&mut Reader::new(&writer.bytes), &[b"evt"]), Ok(outbox));
+    }
+
+    #[test]
+    fn what_a_snapshot_may_hold_it_may_still_hold_after_it_has_grown() {
+        for last_id in [(7, (1 << 53) - 1), ((1 << 53) - 1, u64::MAX), (u64::MAX, u64::MAX)] {
+            let mut outbox = Outbox { dropped: u64::MAX, last_id, ..Outbox::default() };
+            for number in 0..=CAPACITY {
+                outbox.push(message(&number.to_string()));
+            }
+            outbox.sent(1, Outbox::next_id(last_id, 5));
+            let mut writer = Writer::default();
+            outbox.encode(&mut writer);
+            assert_eq!(Outbox::decode(&mut Reader::new(&writer.bytes), &[b"evt"]), Ok(outbox));
+        }
     }
 
     #[test]

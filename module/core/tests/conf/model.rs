@@ -144,6 +144,7 @@ impl World {
             zone: None,
             recoverable: true,
             request: None,
+            called_from: None,
         };
         for event in [
             Event::Joined { cmu: cmu.clone(), capacity: 1, zone: None, lease: LEASE },
@@ -551,5 +552,6 @@ fn create(request: &[u8]) -> Create<'_> {
         zone: None,
         recoverable: true,
         request: Some(request),
+        called_from: None,
     }
 }

@@ -8,7 +8,7 @@ use allot_core::conf::request::{Create, Report, Request, Set, Word};
 use allot_core::conf::state::{Policy, Settings};
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 struct Random(TestRng);
 
@@ -42,6 +42,8 @@ struct Run {
     units: Vec<String>,
     written: BTreeMap<String, u64>,
     last_epoch: u64,
+    /// Tokens of the calls that are not hung up.
+    called: BTreeSet<String>,
     /// Whether the limit of licences held from the start.
     limited: bool,
 }
@@ -60,7 +62,16 @@ impl Run {
         let numbers = (0..12).map(|number| format!("49{number}")).collect();
         let units = (0..6).flat_map(|host| (1..3).map(move |start| format!("h{host}:1:{start}"))).collect();
         let rig = Rig::with(settings, &[]);
-        Self { rig, random, numbers, units, written: BTreeMap::new(), last_epoch: 0, limited: true }
+        Self {
+            rig,
+            random,
+            numbers,
+            units,
+            written: BTreeMap::new(),
+            last_epoch: 0,
+            called: BTreeSet::new(),
+            limited: true,
+        }
     }
 
     /// An assignment: mostly one of the conference's own, present or past.
@@ -143,6 +154,7 @@ impl Run {
     fn create(&mut self, e164: &str) {
         let request = self.random.of(&[None, Some(&b"r1"[..]), Some(b"r2")]);
         let end = self.random.chance(50).then(|| self.rig.now + self.random.of(&[1000, 20_000]));
+        let lease = self.random.chance(50).then(|| format!("l{}", self.random.below(usize::MAX)));
         let create = Create {
             e164: e164.as_bytes(),
             end,
@@ -152,8 +164,15 @@ impl Run {
             zone: self.random.of(&ZONES),
             recoverable: self.random.chance(85),
             request,
+            called_from: lease.as_deref().map(|lease| (&b"pool"[..], lease.as_bytes())),
         };
+        let before = self.rig.realm.last_epoch();
         self.rig.code(&Request::Create(create));
+        if let Some(lease) = lease
+            && self.rig.realm.last_epoch() > before
+        {
+            self.called.insert(lease);
+        }
     }
 
     fn word(&mut self, e164: &str, cmu: &str, epoch: u64) {
@@ -202,11 +221,22 @@ impl Run {
         let realm = &self.rig.realm;
         assert!(realm.last_epoch() >= self.last_epoch, "epochs went back");
         self.last_epoch = realm.last_epoch();
+        // A number is called from the step of its creation to the step of its end.
+        for told in std::mem::take(&mut self.rig.told) {
+            if let Some(words) = told.strip_prefix("hangup pool ") {
+                let (_, lease) = words.split_once(' ').unwrap();
+                assert!(self.called.remove(lease) || !self.limited, "{lease} is hung up and was not called");
+            }
+        }
+        let mut called = BTreeSet::new();
         let (mut licences, mut used) = (0, BTreeMap::new());
         let mut listed = realm.list(None, None, 0, usize::MAX).0;
         listed.extend(realm.list(Some(State::Ended), None, 0, usize::MAX).0);
         for one in listed {
             if one.is_live() {
+                let lease =
+                    one.called_from.as_ref().map(|from| String::from_utf8_lossy(&from.lease).into_owned());
+                called.extend(lease);
                 licences += u64::from(one.licences);
             }
             for unit in one.owner.into_iter().chain(one.moving.map(|moving| moving.to)) {
@@ -214,6 +244,7 @@ impl Run {
             }
         }
         assert_eq!(realm.licences_used(), licences);
+        assert!(called == self.called || !self.limited, "{called:?} live, {:?} called", self.called);
         for unit in realm.units() {
             let number = realm.find_unit(&unit.cmu).unwrap();
             assert_eq!(unit.used, used.get(&number).copied().unwrap_or(0));

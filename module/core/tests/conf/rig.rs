@@ -248,5 +248,6 @@ pub(crate) fn wish(e164: &str) -> Create<'_> {
         zone: None,
         recoverable: true,
         request: None,
+        called_from: None,
     }
 }

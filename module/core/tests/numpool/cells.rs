@@ -38,8 +38,10 @@ fn call(pool: &mut Pool) -> Outcome {
     let token = format!("call-{}", pool.live_leases());
     let lease = TokenChoice { token: token.as_bytes(), chosen: true };
     let (number, ttl, switch, peer, prefix, pick) = (Some(number()), None, None, None, None, None);
-    let outcome =
-        ask(pool, &Request::Call(Call { number, ttl, lease, switch, peer, prefix, pick, random: 0 }))?;
+    let outcome = ask(
+        pool,
+        &Request::Call(Call { number, ttl, endless: false, lease, switch, peer, prefix, pick, random: 0 }),
+    )?;
     // What matters here is that there is one.
     assert!(matches!(outcome, Reply::Lease(_)));
     Ok(Reply::Ok)

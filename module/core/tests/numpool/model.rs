@@ -201,6 +201,7 @@ impl Bench {
         let call = Call {
             number: wish.number,
             ttl: wish.ttl,
+            endless: false,
             lease: TokenChoice { token: &token, chosen },
             switch: wish.switch,
             peer: wish.peer,

@@ -19,6 +19,7 @@ fn any(token: &str) -> Call<'_> {
     Call {
         number: None,
         ttl: None,
+        endless: false,
         lease: TokenChoice { token: token.as_bytes(), chosen: true },
         switch: None,
         peer: None,
