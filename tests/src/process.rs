@@ -89,6 +89,11 @@ impl Process {
         self
     }
 
+    /// Whether it is `allotd`, which tells of itself by HTTP.
+    pub fn is_ours(&self) -> bool {
+        self.http != 0
+    }
+
     /// Starts it; one that runs is killed first.
     pub fn start(&self) {
         self.kill9();

@@ -62,6 +62,21 @@ impl Plan {
     }
 }
 
+impl Plan {
+    /// Starts a process of this role.
+    fn process(&self, role: &str, number: usize, (redis, zookeeper): &(u16, String)) -> Process {
+        let name = format!("{role}-{number}");
+        let (host, capacity) = (format!("127.0.0.1/{name}"), self.capacity.to_string());
+        let who = ["--roles", role, "--name", &name, "--realm", REALM];
+        let room = ["--cmu-host", &host, "--cmu-capacity", &capacity];
+        let process = Process::new(&name, &[&who[..], &room[..]].concat());
+        let process = process.behind_redis(*redis).behind_zookeeper(zookeeper);
+        let process = self.settings.iter().fold(process, |process, (name, value)| process.with(name, value));
+        process.start();
+        process
+    }
+}
+
 /// A system at work.
 #[derive(Debug)]
 pub struct System {
@@ -91,32 +106,10 @@ impl System {
         let redis = [RedisServer::start(), RedisServer::start()];
         Realm::create(&redis[0], &[]);
         redis[1].replica_of(&redis[0]);
-        let process = |role: &str, number: usize| {
-            let name = format!("{role}-{number}");
-            let host = format!("127.0.0.1/{name}");
-            let capacity = plan.capacity.to_string();
-            let arguments = [
-                "--roles",
-                role,
-                "--name",
-                &name,
-                "--realm",
-                REALM,
-                "--cmu-host",
-                &host,
-                "--cmu-capacity",
-                &capacity,
-            ];
-            let process = Process::new(&name, &arguments)
-                .behind_redis(redis[0].port())
-                .behind_zookeeper(&zookeeper.address());
-            let process =
-                plan.settings.iter().fold(process, |process, (name, value)| process.with(name, value));
-            process.start();
-            process
+        let ports = (redis[0].port(), zookeeper.address());
+        let all = |role: &str, count: usize| {
+            (0..count).map(|number| plan.process(role, number, &ports)).collect::<Vec<_>>()
         };
-        let all =
-            |role: &str, count: usize| (0..count).map(|number| process(role, number)).collect::<Vec<_>>();
         let (schedulers, proxies, units) =
             (all("conference", plan.schedulers), all("data-proxy", plan.proxies), all("cmu", plan.units));
         let auditor = Auditor::begin(redis[0].port());
@@ -183,11 +176,12 @@ impl System {
         *lives = false;
         let e164 = e164.clone();
         // Where the master is away the manager tries again.
-        eventually("a conference to be ended", GENEROUS, || {
-            let Some(mut client) = RawClient::try_connect(self.master().port()) else { return false };
-            let reply = client.try_call(&["CONF.RELEASE", REALM, &e164]);
-            reply.is_some_and(|reply| !matches!(reply, Reply::Error(_)))
-        });
+        let (limit, mut last) = (Instant::now() + GENEROUS, None);
+        while !matches!(&last, Some(Reply::Array(_))) {
+            assert!(Instant::now() < limit, "{e164} could not be ended: {last:?}");
+            let client = RawClient::try_connect(self.master().port());
+            last = client.and_then(|mut client| client.try_call(&["CONF.RELEASE", REALM, &e164]));
+        }
     }
 
     /// Kills the master and makes the replica one; all wires lead to it then. The old one comes back as its replica.
@@ -266,6 +260,10 @@ impl System {
             let pid = format!(":{}:", unit.pid());
             let owned: usize =
                 by_unit.iter().filter(|(cmu, _)| cmu.contains(&pid)).map(|(_, count)| count).sum();
+            if !unit.is_ours() {
+                by_unit.retain(|cmu, _| !cmu.contains(&pid));
+                continue;
+            }
             let has =
                 unit.metric("allot_unit_conferences").ok_or_else(|| format!("{} is silent", unit.name))?;
             if has as usize != owned {
@@ -284,17 +282,14 @@ impl System {
         rows.into_iter().map(|row| (row.cmu, row.epoch)).collect()
     }
 
-    /// Waits until as many conferences as live are open, and no longer; nothing else is looked at.
+    /// Starts so many units more, and waits until they are up.
     #[track_caller]
-    pub fn until_open(&self, elsewhere_than: u32, limit: Duration) {
-        let lives = self.roster.values().filter(|lives| **lives).count();
-        let numbers: Vec<&String> = self.roster.keys().collect();
-        let mut client = RawClient::connect(self.master().port());
-        let pid = format!(":{elsewhere_than}:");
-        eventually("all conferences to be open again", limit, || {
-            let rows = audit(&mut client, &numbers).expect("the master answers");
-            rows.iter().filter(|row| row.state == "open" && !row.cmu.contains(&pid)).count() == lives
-        });
+    pub fn add_units(&mut self, plan: &Plan, count: usize) {
+        let ports = (self.master().port(), self.zookeeper.address());
+        let first = self.units.len();
+        self.units.extend((first..first + count).map(|number| plan.process("cmu", number, &ports)));
+        let all = self.units.len() as i64;
+        self.until("all units to be up", |realm| realm.stat("up") == all);
     }
 
     /// Waits until a condition of the realm holds.

@@ -12,6 +12,9 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use allot_tests::module::{python, repository};
+use allot_tests::proxy::Proxy;
+use allot_tests::realms::REALM;
 use allot_tests::wait::GENEROUS;
 use allot_tests::{Plan, Process, Random, System, ZooKeeperServer, eventually, soak};
 
@@ -76,7 +79,7 @@ fn units_that_die_hang_or_are_cut_off_lose_their_conferences_and_come_back() {
     let before = system.places();
     system.units[3].cut_zookeeper();
     system.until("its node to be gone", |_| {
-        let path = format!("/allot/{}/units", allot_tests::realms::REALM);
+        let path = format!("/allot/{REALM}/units");
         system.zookeeper.children(&path).iter().filter(|name| name.contains("cmu-3")).count() == 0
     });
     sleep(Duration::from_secs(4));
@@ -235,8 +238,7 @@ fn when_many_units_vanish_at_once_the_brake_holds_until_it_is_lifted() {
     });
     sleep(Duration::from_secs(3));
     assert_eq!(system.places(), before, "conferences moved although the brake held");
-    let units =
-        allot_tests::daemon::run(system.master(), &["units", "--realm", allot_tests::realms::REALM]).ok();
+    let units = allot_tests::daemon::run(system.master(), &["units", "--realm", REALM]).ok();
     assert!(units.out.contains("The brake holds") && units.out.contains("unreachable"), "{}", units.out);
     // Both stores are well, so it lifts itself in the end.
     healthy(&mut system, "two of five units killed, the brake lifted by itself");
@@ -252,17 +254,9 @@ fn when_many_units_vanish_at_once_the_brake_holds_until_it_is_lifted() {
     eventually("the brake to hold again", GENEROUS, || {
         system.schedulers[leader].metric("allot_scheduler_brake") == Some(1.0)
     });
-    allot_tests::daemon::run(
-        system.master(),
-        &["units", "--realm", allot_tests::realms::REALM, "release-brake"],
-    )
-    .ok();
+    allot_tests::daemon::run(system.master(), &["units", "--realm", REALM, "release-brake"]).ok();
     healthy(&mut system, "two more killed, the brake lifted by the operator");
-    allot_tests::daemon::run(
-        system.master(),
-        &["units", "--realm", allot_tests::realms::REALM, "release-brake"],
-    )
-    .ended(1);
+    allot_tests::daemon::run(system.master(), &["units", "--realm", REALM, "release-brake"]).ended(1);
 
     // Units that were only silent come back, and keep what they had.
     system.units[2].start();
@@ -283,6 +277,61 @@ fn when_many_units_vanish_at_once_the_brake_holds_until_it_is_lifted() {
     });
     assert_eq!(system.places(), before, "conferences moved although their units were only silent");
     healthy_within(&system, "two units silent for a while");
+}
+
+#[test]
+fn a_unit_in_another_language_takes_part_beside_ours() {
+    let mut system = System::start(&Plan { schedulers: 1, proxies: 1, units: 1, ..Plan::default() });
+    let script = repository().join("tests/python/unit.py");
+    let wire = Proxy::to(system.master().port());
+    let redis = format!("redis://127.0.0.1:{}", wire.port());
+    let zookeeper = system.zookeeper.address();
+    let unit = Process::other(
+        "python",
+        python(),
+        &[
+            script.to_str().unwrap(),
+            "--redis",
+            &redis,
+            "--zookeeper",
+            &zookeeper,
+            "--realm",
+            REALM,
+            "--host",
+            "127.0.0.1/python",
+            "--lease",
+            "3000",
+        ],
+    );
+    unit.start();
+    system.units.push(unit);
+    system.until("both units to be up", |realm| realm.stat("up") == 2);
+    system.create(40);
+    let of =
+        |system: &System, name: &str| system.places().iter().filter(|(cmu, _)| cmu.contains(name)).count();
+    assert_eq!((of(&system, "cmu-0"), of(&system, "python")), (20, 20));
+
+    system.units[1].kill9();
+    healthy(&mut system, "the unit in Python killed");
+    system.units[1].start();
+    system.until("both units to be up", |realm| realm.stat("up") == 2);
+    system.units[0].kill9();
+    healthy(&mut system, "ours killed");
+    assert_eq!(of(&system, "python"), of(&system, ":"), "all that live are there");
+    system.units[0].start();
+    system.until("both units to be up", |realm| realm.stat("up") == 2);
+
+    // Cut off, given up and back: its copies are the older ones, and it gets them all back by EPOCH.
+    wire.cut();
+    given_up(&system, 1);
+    system.until("all to be open elsewhere", |realm| realm.stat("pending") + realm.stat("creating") == 0);
+    assert!(of(&system, "cmu-0") > 0);
+    wire.heal();
+    healthy(&mut system, "the unit in Python cut off Redis, and back");
+    assert_eq!(of(&system, "cmu-0"), 0, "an older copy is the owner again");
+
+    assert!(system.units[1].terminate().success());
+    healthy(&mut system, "the unit in Python asked to end");
 }
 
 /// Faults at random, several at a time, then all is repaired and must be well.

@@ -15,7 +15,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use allot_tests::module::repository;
+use allot_tests::module::{python, repository};
 use allot_tests::redis_server::redis_server_binary;
 use allot_tests::{RedisServer, allotd, liballot};
 
@@ -150,13 +150,6 @@ fn the_session_of_the_functions_library_goes_as_written_on_a_server_without_the_
     let document = repository().join("lua/README.md");
     assert!(session(&read(&document)).len() > 10, "lua/README.md has lost its session");
     check_on(&server, &document);
-}
-
-/// The Python to test with: `ALLOT_PYTHON`, the one that `make deps` made, or the one in `PATH`.
-fn python() -> PathBuf {
-    let made = repository().join("target/venv/bin/python");
-    let found = if made.is_file() { made } else { "python3".into() };
-    std::env::var_os("ALLOT_PYTHON").map_or(found, PathBuf::from)
 }
 
 #[test]

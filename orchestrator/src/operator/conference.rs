@@ -54,8 +54,11 @@ pub(crate) struct One {
 /// A conference to be.
 #[derive(Debug, Args)]
 pub(crate) struct Create {
-    /// Its number.
+    /// Its number; `*` with --from.
     e164: String,
+    /// Call a number for it from the pool at this key.
+    #[arg(long, value_name = "POOL")]
+    from: Option<String>,
     /// When it ends: a time (2026-11-21T18:00:00Z) or a length from now (90m).
     #[arg(long, value_parser = end)]
     end: Option<u64>,
@@ -198,7 +201,8 @@ async fn create(global: &Global, arguments: Create) -> Result<Outcome> {
             command.arg(word).arg(number);
         }
     }
-    for (word, text) in [("ZONE", &arguments.zone), ("REQUEST", &arguments.request)] {
+    let texts = [("FROM", &arguments.from), ("ZONE", &arguments.zone), ("REQUEST", &arguments.request)];
+    for (word, text) in texts {
         if let Some(text) = text {
             command.arg(word).arg(text);
         }
