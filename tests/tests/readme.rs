@@ -225,7 +225,7 @@ fn every_link_leads_to_a_file() {
 }
 
 #[test]
-fn make_run_sells_the_examples_and_ends_when_told_to_run_once() {
+fn make_run_sells_the_examples_kills_a_unit_and_ends_when_told_to_run_once() {
     let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
     let output = Command::new(repository().join("scripts/run.sh"))
         .env("RUN_ONCE", "1")
@@ -244,4 +244,5 @@ fn make_run_sells_the_examples_and_ends_when_told_to_run_once() {
     assert_eq!(text.matches("the books balance").count(), 3, "{text}{errors}");
     assert_eq!(text.matches("double holders: 0").count(), 3, "{text}{errors}");
     assert!(text.contains("{sales}:pool: 1000 numbers"), "{text}{errors}");
+    assert!(text.contains("its conferences are open again on the others"), "{text}{errors}");
 }
