@@ -7,7 +7,7 @@ SHELL := /bin/bash
 help: ## List what can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
 
-deps: ## Install what is missing: redis-server, clang, a C compiler, Python's redis, ZooKeeper and Java
+deps: ## Install what is missing: redis-server, clang, a C compiler, Python's redis and kazoo, ZooKeeper and Java
 	@scripts/deps.sh
 
 # One package a call: the tests build the module alone as well, and cargo would choose other features for
@@ -16,7 +16,7 @@ build: deps ## Build the module and allotd, as they are shipped
 	cargo build --release -p allot-module
 	cargo build --release -p allot-orchestrator
 
-run: deps ## Start a server with the module, load shows and numbers, use them: [PLAN=FILE] [LOAD=OPTIONS] [PORT=N]
+run: deps ## Start a server and a conference system, load shows and numbers, use them, kill a unit: [PLAN=FILE] [LOAD=OPTIONS] [PORT=N]
 	@PLAN='$(PLAN)' LOAD='$(LOAD)' PORT='$(PORT)' scripts/run.sh
 
 # Tests are built in the development profile, which links twenty binaries in the time that the release profile

@@ -46,8 +46,8 @@ python() {
     fi
 }
 
-has_python_redis() {
-    "$(python)" -c "import redis, sys; sys.exit(int(redis.__version__.split('.')[0]) < $PYTHON_REDIS)" 2>/dev/null
+has_python_clients() {
+    "$(python)" -c "import kazoo, redis, sys; sys.exit(int(redis.__version__.split('.')[0]) < $PYTHON_REDIS)" 2>/dev/null
 }
 
 check_rust() {
@@ -72,8 +72,8 @@ missing_packages() {
     has python3 || [ -n "${ALLOT_PYTHON:-}" ] || echo python3
     has_zookeeper || echo zookeeper
     has java || [ -x "${JAVA_HOME:-/nonexistent}/bin/java" ] || echo default-jre-headless
-    # Only for a Python whose own redis is absent or too old; see below.
-    if ! has_python_redis && ! python3 -c 'import ensurepip' 2>/dev/null; then echo python3-venv; fi
+    # Only for a Python whose own clients are absent or too old; see below.
+    if ! has_python_clients && ! python3 -c 'import ensurepip' 2>/dev/null; then echo python3-venv; fi
 }
 
 install_packages() {
@@ -99,18 +99,19 @@ install_packages() {
 }
 
 # Debian 12's python3-redis is 4.3 and knows RESP2 only, so a new enough one goes into a folder of our own.
-install_python_redis() {
-    has_python_redis && return
+install_python_clients() {
+    has_python_clients && return
     [ -z "${ALLOT_PYTHON:-}" ] ||
-        die "ALLOT_PYTHON=$ALLOT_PYTHON has no redis $PYTHON_REDIS or newer: $ALLOT_PYTHON -m pip install 'redis>=$PYTHON_REDIS'"
-    echo "deps: Python's redis $PYTHON_REDIS or newer into $VENV"
+        die "ALLOT_PYTHON=$ALLOT_PYTHON lacks redis $PYTHON_REDIS or newer, or kazoo:" \
+            "$ALLOT_PYTHON -m pip install 'redis>=$PYTHON_REDIS' kazoo"
+    echo "deps: Python's redis $PYTHON_REDIS or newer and kazoo into $VENV"
     mkdir -p target
     python3 -m venv --clear "$VENV" && "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check \
-        "redis>=$PYTHON_REDIS" </dev/null ||
-        die "Python's redis could not be installed into $VENV." \
-            "Where there is no way to pypi.org, install it by hand and name that Python: ALLOT_PYTHON=/path/to/python3"
+        "redis>=$PYTHON_REDIS" kazoo </dev/null ||
+        die "Python's redis and kazoo could not be installed into $VENV." \
+            "Where there is no way to pypi.org, install them by hand and name that Python: ALLOT_PYTHON=/path/to/python3"
 }
 
 check_rust
 install_packages
-install_python_redis
+install_python_clients

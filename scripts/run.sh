@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
 # `make run`: a redis-server with the module on loopback, shows loaded into it and a ticket rush on each, a pool of
-# telephone numbers and a few calls, and the server left up for you. Ctrl-C stops it. Nothing is saved, and nothing outside of .run/ is written.
+# telephone numbers and a few calls; a ZooKeeper, a scheduler and three media units, one of which is killed while its
+# conferences go on elsewhere; and all of it left up for you. Ctrl-C stops it. Nothing is saved, and nothing outside of
+# .run/ is written.
 #
 #   PLAN=FILE      load this seating plan (Allot's, pretix or CSV) and no example
 #   LOAD=OPTIONS   options for loading it, e.g. --disambiguate
 #   PORT=N         another port than 6380
 #   RUN_ONCE=1     end after the demonstration; CI=true does the same
-#   ALLOT_MODULE, ALLOT_ALLOTD, ALLOT_REDIS_SERVER   use these files instead of building and searching
+#   ALLOT_MODULE, ALLOT_ALLOTD, ALLOT_REDIS_SERVER, ALLOT_ZOOKEEPER_CLASSPATH   use these instead of building and
+#                  searching
 set -euo pipefail
 invoked_in=$PWD
 cd "$(dirname "$0")/.."
@@ -15,7 +18,11 @@ PORT=${PORT:-6380}
 PLAN=${PLAN:-}
 LOAD=${LOAD:-}
 server=${ALLOT_REDIS_SERVER:-redis-server}
+zookeeper=${ALLOT_ZOOKEEPER_CLASSPATH:-/usr/share/java/zookeeper.jar}
+java=${JAVA_HOME:+$JAVA_HOME/bin/}java
 pid=
+# What runs besides the server, by name.
+declare -A others=()
 
 die() {
     printf 'run: %s\n' "$@" >&2
@@ -23,6 +30,10 @@ die() {
 }
 
 stop() {
+    local name
+    for name in "${!others[@]}"; do kill "${others[$name]}" 2>/dev/null || true; done
+    for name in "${!others[@]}"; do wait "${others[$name]}" 2>/dev/null || true; done
+    others=()
     [ -n "$pid" ] || return 0
     kill "$pid" 2>/dev/null || true
     wait "$pid" 2>/dev/null || true
@@ -46,7 +57,7 @@ built() {
 
 check_what_is_needed() {
     local tool
-    for tool in "$server" redis-cli; do
+    for tool in "$server" redis-cli "$java"; do
         command -v "$tool" >/dev/null || die "there is no $tool; make deps installs it"
     done
     case $PORT in '' | *[!0-9]*) die "PORT=$PORT is no port; write a number, e.g. PORT=7000" ;; esac
@@ -72,6 +83,92 @@ start_server() {
     done
     tail -n 20 "$log" >&2
     die "redis-server did not start; its log is $log. Allot needs Redis 7.0 or newer."
+}
+
+# A port that nobody listens on.
+free_port() {
+    local port
+    for port in $(seq $((PORT + 1)) $((PORT + 200))); do
+        (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || { echo "$port"; return; }
+    done
+    die "there is no free port above $PORT"
+}
+
+# Starts a program in the background, with its output in .run/NAME.log.
+background() {
+    local name=$1
+    shift
+    "$@" >".run/$name-$PORT.log" 2>&1 </dev/null &
+    others[$name]=$!
+}
+
+# Waits, at most 30 seconds, until a command says so.
+until_true() {
+    local what=$1
+    shift
+    for _ in $(seq 300); do
+        "$@" && return
+        sleep 0.1
+    done
+    die "waited in vain for $what; the logs are in .run/"
+}
+
+# A server that has only just begun may take a question and never answer it.
+zookeeper_is_up() {
+    timeout 2 bash -c 'exec 3<>"/dev/tcp/127.0.0.1/$1" && echo srvr >&3 && grep -q ^Mode: <&3' - "$zookeeper_port" \
+        2>/dev/null
+}
+
+start_zookeeper() {
+    local folder=.run/zookeeper-$PORT
+    rm -rf "$folder"
+    mkdir -p "$folder"
+    zookeeper_port=$(free_port)
+    printf '%s\n' tickTime=500 "dataDir=$PWD/$folder" "clientPort=$zookeeper_port" clientPortAddress=127.0.0.1 \
+        admin.enableServer=false '4lw.commands.whitelist=srvr' maxClientCnxns=0 >"$folder/zoo.cfg"
+    background zookeeper "$java" -Xmx256m -cp "$folder:$zookeeper" \
+        org.apache.zookeeper.server.quorum.QuorumPeerMain "$folder/zoo.cfg"
+    until_true "ZooKeeper" zookeeper_is_up
+}
+
+# Starts a process of the conference system.
+part() {
+    local name=$1
+    shift
+    background "$name" "$allotd" run --redis-url "redis://127.0.0.1:$PORT" --zookeeper-servers "127.0.0.1:$zookeeper_port" \
+        --name "$name" --cmu-host "127.0.0.1/$name" "$@"
+}
+
+conferences_are() { [ "$(allotd conference list --state open | tail -n +2 | wc -l)" = "$1" ]; }
+unit_b_is_down() { allotd units 2>/dev/null | grep -q 'unit-b:.* down '; }
+units_are() { [ "$(allotd units 2>/dev/null | grep -c ' up ')" = "$1" ]; }
+
+conferences() {
+    step "a ZooKeeper, a scheduler with a data proxy, and three media units"
+    start_zookeeper
+    redis CONF.REALM {allot}:conf LICENCES 100 >/dev/null
+    part scheduler --roles conference,data-proxy
+    local unit
+    for unit in a b c; do part "unit-$unit" --roles cmu --cmu-chatter 1s; done
+    until_true "three units" units_are 3
+    step "twelve conferences of an hour; each goes to the unit that has most room"
+    local number
+    for number in $(seq -w 12); do
+        allotd conference create "49301$number" --end 1h >/dev/null
+    done
+    until_true "twelve conferences" conferences_are 12
+    allotd units
+    step "unit b is killed, without a word to anybody"
+    local began=$SECONDS
+    kill -9 "${others[unit-b]}"
+    wait "${others[unit-b]}" 2>/dev/null || true
+    unset 'others[unit-b]'
+    until_true "unit b to be given up" unit_b_is_down
+    until_true "its conferences" conferences_are 12
+    echo "its conferences are open again on the others, about $((SECONDS - began)) seconds later"
+    allotd units
+    step "a conference that was on it, with its assignments"
+    allotd conference history 4930102
 }
 
 own_plan() {
@@ -131,7 +228,15 @@ The server is up on 127.0.0.1:$PORT; Ctrl-C stops it, and nothing is kept. In an
   COMMAND DOCS SEAT.HOLD
   NUMPOOL.CALL {sales}:pool TTL 60000 PREFIX +44
 
-README.md has a first session from an empty show on; docs/seats.md and docs/numbers.md have every command.
+README.md has a first session from an empty show on; docs/ has every command.
+END
+    [ ${#others[@]} -eq 0 ] || cat <<END
+
+The conference system is up as well; kill another unit and look:
+
+  export ALLOT_REDIS=redis://127.0.0.1:$PORT
+  $allotd units
+  $allotd conference show 4930101
 END
 }
 
@@ -143,6 +248,7 @@ start_server
 if [ -n "$PLAN" ]; then own_plan; else
     examples
     numbers
+    conferences
 fi
 if [ "${RUN_ONCE:-}" = 1 ] || [ "${CI:-}" = true ]; then
     step "done"

@@ -5,7 +5,11 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
 
-use crate::{numbers, seats, store, telemetry};
+use crate::config::LogFormat;
+use crate::{config, daemon, numbers, operator, seats, store, telemetry};
+
+/// Where Redis is if nobody says otherwise.
+pub(crate) const DEFAULT_REDIS: &str = "redis://127.0.0.1:6379";
 
 /// Scarce things, handed out exactly once.
 #[derive(Debug, Parser)]
@@ -25,22 +29,33 @@ struct Cli {
 /// Options of every command.
 #[derive(Debug, Args)]
 pub(crate) struct Global {
-    /// Address of the Redis server with the allot module.
-    #[arg(
-        long,
-        global = true,
-        env = "ALLOT_REDIS",
-        value_name = "URL",
-        default_value = "redis://127.0.0.1:6379"
-    )]
-    pub(crate) redis: String,
+    /// Address of the Redis server with the allot module [default: redis://127.0.0.1:6379]
+    #[arg(long, global = true, env = "ALLOT_REDIS", value_name = "URL")]
+    pub(crate) redis: Option<String>,
     /// Say more about what is being done, on standard error; repeat for more.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
 }
 
+impl Global {
+    /// Address of the Redis server.
+    pub(crate) fn redis(&self) -> &str {
+        self.redis.as_deref().unwrap_or(DEFAULT_REDIS)
+    }
+}
+
 #[derive(Debug, Subcommand)]
 enum Family {
+    /// Be a scheduler of conferences, a data proxy, a media unit, or several of these.
+    Run(Box<config::Source>),
+    /// Settings of `run`.
+    #[command(subcommand)]
+    Config(config::Command),
+    /// Conferences: create and end them, look at them, move them.
+    #[command(subcommand)]
+    Conference(operator::ConferenceCommand),
+    /// Media units: list them, drain them.
+    Units(operator::UnitsArguments),
     /// Shows: load a plan, look at it, sell it out under load.
     #[command(subcommand)]
     Seats(seats::Command),
@@ -63,8 +78,14 @@ pub(crate) enum Outcome {
 /// Runs what the command line asks for.
 pub async fn main() -> ExitCode {
     let cli = Cli::parse();
-    telemetry::init(cli.global.verbose);
+    if !matches!(cli.family, Family::Run(_)) {
+        telemetry::init(cli.global.verbose, "warn", LogFormat::Text);
+    }
     let result = match cli.family {
+        Family::Run(source) => run(&cli.global, *source).await,
+        Family::Config(command) => config::run(&command),
+        Family::Conference(command) => operator::conference(&cli.global, command).await,
+        Family::Units(arguments) => operator::units(&cli.global, arguments).await,
         Family::Seats(command) => seats::run(&cli.global, command).await,
         Family::Numbers(command) => numbers::run(&cli.global, command).await,
     };
@@ -72,6 +93,12 @@ pub async fn main() -> ExitCode {
         eprintln!("allotd: {error:#}");
     }
     ExitCode::from(exit_code(&result))
+}
+
+async fn run(global: &Global, source: config::Source) -> Result<Outcome> {
+    let config = source.config(global)?;
+    telemetry::init(global.verbose, "info", config.log);
+    daemon::run(config).await
 }
 
 fn exit_code(result: &Result<Outcome>) -> u8 {

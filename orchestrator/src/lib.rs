@@ -3,10 +3,17 @@
 #![warn(missing_docs)]
 
 mod cli;
+mod cmu;
+mod conference;
+mod config;
 pub mod coordination;
+mod daemon;
+mod data_proxy;
 mod numbers;
+mod operator;
 mod seats;
 mod store;
 mod telemetry;
+mod transport;
 
 pub use cli::main;

@@ -24,6 +24,8 @@ pub mod damage;
 pub mod garbage;
 pub mod module;
 pub mod pools;
+pub mod process;
+pub mod proxy;
 pub mod random;
 pub mod raw;
 pub mod realms;
@@ -31,16 +33,19 @@ pub mod redis_server;
 pub mod shows;
 pub mod storm;
 pub mod stream;
+pub mod system;
 pub mod wait;
 pub mod zookeeper;
 
 pub use cluster::Cluster;
 pub use module::{allotd, liballot};
+pub use process::Process;
 pub use random::Random;
 pub use raw::{RawClient, Reply};
 pub use redis_server::RedisServer;
 pub use storm::Storm;
 pub use stream::ReplicationStream;
+pub use system::{Plan, System};
 pub use wait::eventually;
 pub use zookeeper::{Ensemble, ZooKeeperServer};
 

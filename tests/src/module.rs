@@ -30,6 +30,13 @@ pub fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate has a parent folder")
 }
 
+/// The Python to test with: `ALLOT_PYTHON`, the one that `make deps` made, or the one in `PATH`.
+pub fn python() -> PathBuf {
+    let made = repository().join("target/venv/bin/python");
+    let found = if made.exists() { made } else { PathBuf::from("python3") };
+    env::var_os("ALLOT_PYTHON").map_or(found, PathBuf::from)
+}
+
 fn given(variable: &str) -> Option<PathBuf> {
     let path = PathBuf::from(env::var_os(variable)?);
     assert!(path.is_file(), "{variable} names {}, which is not a file", path.display());

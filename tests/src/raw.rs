@@ -152,6 +152,20 @@ impl RawClient {
         Self { reader: BufReader::new(stream) }
     }
 
+    /// Connects, if somebody listens there; replies may take 3 seconds.
+    pub fn try_connect(port: u16) -> Option<Self> {
+        let stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+        stream.set_nodelay(true).ok()?;
+        stream.set_read_timeout(Some(std::time::Duration::from_secs(3))).ok()?;
+        Some(Self { reader: BufReader::new(stream) })
+    }
+
+    /// Sends one command and reads its reply, if one comes.
+    pub fn try_call<A: AsRef<[u8]>>(&mut self, arguments: &[A]) -> Option<Reply> {
+        self.reader.get_mut().write_all(&encode(arguments)).ok()?;
+        read_reply(&mut self.reader).ok()
+    }
+
     /// Switches to RESP3 and returns the server's greeting.
     pub fn hello3(&mut self) -> Reply {
         let greeting = self.call(&["HELLO", "3"]);

@@ -341,7 +341,8 @@ pub fn redis_server_binary() -> PathBuf {
         })
 }
 
-pub(crate) fn free_port() -> u16 {
+/// A port that nobody listens on just now.
+pub fn free_port() -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("loopback has a free port");
     listener.local_addr().expect("a bound socket has an address").port()
 }

@@ -8,8 +8,11 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use allot_orchestrator::coordination::session::Connector;
+use allot_orchestrator::coordination::{Coordinator, Settings};
 
 use tempfile::TempDir;
 
@@ -97,6 +100,11 @@ impl ZooKeeperServer {
     pub fn restart(&self) {
         self.kill9();
         self.spawn();
+    }
+
+    /// Whether its process is alive.
+    pub fn is_running(&self) -> bool {
+        self.child().as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
     }
 
     /// What it has logged since the test began.
@@ -218,6 +226,37 @@ impl Ensemble {
     #[track_caller]
     pub fn follower(&self) -> &ZooKeeperServer {
         self.with_mode("follower")
+    }
+
+    /// All servers run and follow one of them; those that were killed or stopped come back.
+    #[track_caller]
+    pub fn restore(&self) {
+        for server in &self.servers {
+            if server.is_running() {
+                server.resume();
+            } else {
+                server.restart();
+            }
+        }
+        eventually("the ensemble to be whole", GENEROUS, || {
+            self.servers.iter().all(|server| server.mode().is_some())
+        });
+    }
+
+    /// The names of a node's children, as some server has them.
+    #[track_caller]
+    pub fn children(&self, path: &str) -> Vec<String> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            let connector =
+                allot_orchestrator::coordination::zookeeper::ZooKeeper::new(&self.address(), GENEROUS);
+            let connector: Arc<dyn Connector> = Arc::new(connector);
+            let coordinator = Coordinator::start(connector, &Settings::default());
+            coordinator.up().await.expect("the ensemble is up");
+            let children = coordinator.tree().children(path).await.unwrap_or_default();
+            coordinator.close().await;
+            children
+        })
     }
 
     #[track_caller]

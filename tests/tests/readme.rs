@@ -15,7 +15,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use allot_tests::module::repository;
+use allot_tests::module::{python, repository};
 use allot_tests::redis_server::redis_server_binary;
 use allot_tests::{RedisServer, allotd, liballot};
 
@@ -152,13 +152,6 @@ fn the_session_of_the_functions_library_goes_as_written_on_a_server_without_the_
     check_on(&server, &document);
 }
 
-/// The Python to test with: `ALLOT_PYTHON`, the one that `make deps` made, or the one in `PATH`.
-fn python() -> PathBuf {
-    let made = repository().join("target/venv/bin/python");
-    let found = if made.is_file() { made } else { "python3".into() };
-    std::env::var_os("ALLOT_PYTHON").map_or(found, PathBuf::from)
-}
-
 #[test]
 fn the_first_session_goes_the_same_through_python_in_both_protocols() {
     for protocol in ["2", "3"] {
@@ -233,7 +226,7 @@ fn every_link_leads_to_a_file() {
 }
 
 #[test]
-fn make_run_sells_the_examples_and_ends_when_told_to_run_once() {
+fn make_run_sells_the_examples_kills_a_unit_and_ends_when_told_to_run_once() {
     let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
     let output = Command::new(repository().join("scripts/run.sh"))
         .env("RUN_ONCE", "1")
@@ -252,4 +245,5 @@ fn make_run_sells_the_examples_and_ends_when_told_to_run_once() {
     assert_eq!(text.matches("the books balance").count(), 3, "{text}{errors}");
     assert_eq!(text.matches("double holders: 0").count(), 3, "{text}{errors}");
     assert!(text.contains("{sales}:pool: 1000 numbers"), "{text}{errors}");
+    assert!(text.contains("its conferences are open again on the others"), "{text}{errors}");
 }

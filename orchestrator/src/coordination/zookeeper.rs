@@ -24,29 +24,41 @@ use super::session::{Answer, Changed, Connector, Link, LinkState, Session};
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// A ZooKeeper ensemble.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct ZooKeeper {
     servers: String,
     session_timeout: Duration,
+    /// `user:password` of digest authentication.
+    digest: Option<String>,
 }
 
 impl ZooKeeper {
     /// The ensemble at these addresses, `host:port` separated by commas, and the session timeout to ask for.
     pub fn new(servers: &str, session_timeout: Duration) -> Self {
-        Self { servers: servers.to_owned(), session_timeout }
+        Self { servers: servers.to_owned(), session_timeout, digest: None }
+    }
+
+    /// As this user, by digest authentication: whatever is created from now on is his alone.
+    #[must_use]
+    pub fn with_digest(mut self, user: &str, password: &str) -> Self {
+        self.digest = Some(format!("{user}:{password}"));
+        self
     }
 }
 
 impl Connector for ZooKeeper {
     fn connect(&self) -> Answer<Arc<dyn Session>> {
-        let connecting = zk::Client::connector()
-            .with_session_timeout(self.session_timeout)
-            .connect_owned(self.servers.clone());
+        let mut connector = zk::Client::connector().with_session_timeout(self.session_timeout);
+        if let Some(digest) = &self.digest {
+            connector = connector.with_auth("digest", digest.as_bytes());
+        }
+        let access = if self.digest.is_some() { zk::Acls::creator_all() } else { zk::Acls::anyone_all() };
+        let connecting = connector.connect_owned(self.servers.clone());
         async move {
             let client = connecting
                 .await
                 .map_err(|error| Error::Refused { what: "a session".to_owned(), why: error.to_string() })?;
-            Ok(Arc::new(ZooKeeperSession::new(client)) as Arc<dyn Session>)
+            Ok(Arc::new(ZooKeeperSession::new(client, access)) as Arc<dyn Session>)
         }
         .boxed()
     }
@@ -78,10 +90,12 @@ struct ZooKeeperSession {
     client: Mutex<Option<zk::Client>>,
     link: watch::Receiver<LinkState>,
     translator: AbortHandle,
+    /// Who may do what with nodes that we create.
+    access: zk::Acls<'static>,
 }
 
 impl ZooKeeperSession {
-    fn new(client: zk::Client) -> Self {
+    fn new(client: zk::Client, access: zk::Acls<'static>) -> Self {
         let mut states = client.state_watcher();
         let (sender, link) = watch::channel(LinkState { link: Link::Up, attached: 1 });
         let translator = tokio::spawn(async move {
@@ -107,7 +121,7 @@ impl ZooKeeperSession {
         })
         .abort_handle();
         let (id, timeout) = (client.session_id().0, client.session_timeout());
-        Self { id, timeout, client: Mutex::new(Some(client)), link, translator }
+        Self { id, timeout, client: Mutex::new(Some(client)), link, translator, access }
     }
 
     /// A request of the client, sent at the first poll.
@@ -144,10 +158,10 @@ impl Session for ZooKeeperSession {
     }
 
     fn create(&self, path: &str, data: &[u8], kind: Kind, sequential: bool) -> Answer<String> {
-        let (path, data) = (path.to_owned(), data.to_vec());
+        let (path, data, access) = (path.to_owned(), data.to_vec(), self.access);
         self.ask(|client| async move {
             let (_, number) = client
-                .create(&path, &data, &mode(kind, sequential).with_acls(zk::Acls::anyone_all()))
+                .create(&path, &data, &mode(kind, sequential).with_acls(access))
                 .await
                 .map_err(|error| sort(&path, &error))?;
             Ok(if sequential { format!("{path}{number}") } else { path })
@@ -206,11 +220,11 @@ impl Session for ZooKeeperSession {
     }
 
     fn multi(&self, ops: &[Op]) -> Answer<()> {
-        let ops = ops.to_vec();
+        let (ops, access) = (ops.to_vec(), self.access);
         self.ask(|client| async move {
             let mut writer = client.new_multi_writer();
             for op in &ops {
-                add(&mut writer, op).map_err(|error| sort(op.path(), &error))?;
+                add(&mut writer, op, access).map_err(|error| sort(op.path(), &error))?;
             }
             match writer.commit().await {
                 Ok(_) => Ok(()),
@@ -245,13 +259,13 @@ fn mode(kind: Kind, sequential: bool) -> zk::CreateMode {
     }
 }
 
-fn add(writer: &mut zk::MultiWriter<'_>, op: &Op) -> Result<(), zk::Error> {
+fn add(writer: &mut zk::MultiWriter<'_>, op: &Op, access: zk::Acls<'static>) -> Result<(), zk::Error> {
     match op {
         Op::Check { path, version } => {
             writer.add_check_version(path, version.map_or(-1, |version| version.0))
         }
         Op::Create { path, data, kind } => {
-            writer.add_create(path, data, &mode(*kind, false).with_acls(zk::Acls::anyone_all()))
+            writer.add_create(path, data, &mode(*kind, false).with_acls(access))
         }
         Op::Set { path, data, version } => writer.add_set_data(path, data, Some(version.0)),
         Op::Delete { path, version } => writer.add_delete(path, version.map(|version| version.0)),

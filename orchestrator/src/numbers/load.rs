@@ -68,7 +68,7 @@ pub(crate) async fn run(global: &Global, arguments: Arguments) -> Result<Outcome
         println!("dry run: nothing was changed");
         return Ok(Outcome::Done);
     }
-    let pool = NumberStore::new(store::connect(&global.redis).await?, &arguments.key);
+    let pool = NumberStore::new(store::connect(global.redis()).await?, &arguments.key);
     let style =
         ProgressStyle::with_template("{msg} {bar:40} {pos}/{len}").unwrap_or(ProgressStyle::default_bar());
     let bar = ProgressBar::new(found.numbers.len() as u64).with_style(style).with_message("loading");

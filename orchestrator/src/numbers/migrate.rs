@@ -66,7 +66,7 @@ pub(crate) async fn run(global: &Global, arguments: Arguments) -> Result<Outcome
         key.clone().unwrap_or_else(|| format!("{{{}}}:{part}", arguments.from.as_deref().unwrap_or_default()))
     };
     let (list, hash) = (named(&arguments.list, "idle:up"), named(&arguments.hash, "numstate"));
-    let mut connection = store::connect(&global.redis).await?;
+    let mut connection = store::connect(global.redis()).await?;
     let mut command = cmd("EVAL");
     command.arg(SCRIPT).arg(3).arg(&list).arg(&hash).arg(&arguments.key);
     command.arg(u8::from(!arguments.dry_run)).arg(u8::from(arguments.keep));

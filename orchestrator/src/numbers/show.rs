@@ -22,7 +22,7 @@ pub(crate) struct Arguments {
 
 /// Prints it.
 pub(crate) async fn run(global: &Global, arguments: Arguments) -> Result<Outcome> {
-    let pool = NumberStore::new(store::connect(&global.redis).await?, &arguments.key);
+    let pool = NumberStore::new(store::connect(global.redis()).await?, &arguments.key);
     let info = pool.info().await?;
     // By switch: live calls, and since when the oldest of them.
     let mut carried: BTreeMap<Option<String>, (u64, i64)> = BTreeMap::new();

@@ -88,7 +88,7 @@ pub(crate) async fn run(global: &Global, arguments: Arguments) -> Result<Outcome
         return Ok(Outcome::Done);
     }
     let text = plan::write(&draft)?;
-    let connection = store::connect(&global.redis).await?;
+    let connection = store::connect(global.redis()).await?;
     let sold = draft.sold();
     if sold.is_empty() {
         SeatStore::new(connection, &arguments.key).create(&text).await?;
@@ -103,7 +103,7 @@ pub(crate) async fn run(global: &Global, arguments: Arguments) -> Result<Outcome
 
 async fn read(global: &Global, arguments: &Arguments) -> Result<Draft> {
     if let Some(url) = &arguments.from_redis {
-        let url = if url.is_empty() { &global.redis } else { url };
+        let url = if url.is_empty() { global.redis() } else { url };
         return caches::read(&mut store::connect(url).await?, &arguments.caches).await;
     }
     let Some(path) = &arguments.file else { bail!("name a file, or --from-redis") };

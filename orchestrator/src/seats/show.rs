@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
 
 /// Prints it.
 pub(crate) async fn run(global: &Global, arguments: Arguments) -> Result<Outcome> {
-    let show = SeatStore::new(store::connect(&global.redis).await?, &arguments.key);
+    let show = SeatStore::new(store::connect(global.redis()).await?, &arguments.key);
     let buckets = show.stat(None, arguments.area.as_deref()).await?;
     if buckets.is_empty() {
         bail!("the show '{}' has no seats", arguments.key);

@@ -25,6 +25,8 @@ pub(crate) enum Error {
     },
     /// The reply does not look as specified.
     Shape(String),
+    /// No server could be found that is the master.
+    NoMaster(String),
     /// A run of many requests ended early, for this reason.
     Stopped(String),
 }
@@ -58,6 +60,36 @@ impl Error {
     }
 }
 
+/// Refusals that are about the server and not about what was asked of it: it is no master, or no longer, or is
+/// not ready, or will not take a write that no replica would have.
+const SERVER_CODES: [&str; 13] = [
+    "READONLY",
+    "LOADING",
+    "MASTERDOWN",
+    "CLUSTERDOWN",
+    "MOVED",
+    "ASK",
+    "TRYAGAIN",
+    "NOREPLICAS",
+    "UNBLOCKED",
+    "NOAUTH",
+    "BUSY",
+    "MISCONF",
+    "OOM",
+];
+
+impl Error {
+    /// Whether the session is over: nothing more can be had of this server, and what was asked may or may not
+    /// have been done.
+    pub(crate) fn ends_session(&self) -> bool {
+        match self {
+            Self::Link { .. } | Self::NoMaster(_) => true,
+            Self::Refused { code, .. } => SERVER_CODES.contains(&code.as_str()),
+            Self::Shape(_) | Self::Stopped(_) => false,
+        }
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -70,6 +102,9 @@ impl fmt::Display for Error {
                 Ok(())
             }
             Self::Stopped(why) => write!(f, "stopped early: {why}"),
+            Self::NoMaster(what) => {
+                write!(f, "{what} is not a master, or none is known there; a failover may be under way")
+            }
             Self::Shape(what) => write!(f, "the server's reply is not as specified: {what}"),
         }
     }

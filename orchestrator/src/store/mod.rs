@@ -1,19 +1,23 @@
 //! The typed client of the module's commands: one connection, one error, one decoder of records.
 
+mod conferences;
 mod error;
 mod numbers;
 mod record;
 mod seats;
+mod servers;
 
 use std::time::Duration;
 
 use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
 
+pub(crate) use conferences::{Grant, RealmStore, UnitRow};
 pub(crate) use error::Error;
 pub(crate) use numbers::{NumberStore, PoolInfo};
 pub(crate) use record::Record;
 pub(crate) use seats::{Bucket, Hold, MapRow, SeatStore};
+pub(crate) use servers::{Place, Secret, Servers, Session};
 
 /// A large plan takes the server seconds to build.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);

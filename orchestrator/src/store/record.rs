@@ -46,6 +46,40 @@ impl Record {
         let value = value.ok_or_else(|| Error::Shape(format!("a record without the field '{field}'")))?;
         T::from_redis_value(value).map_err(|error| Error::Shape(format!("field '{field}': {error}")))
     }
+
+    /// The record as JSON.
+    pub(crate) fn json(&self) -> serde_json::Value {
+        self.0
+            .iter()
+            .map(|(name, value)| (name.clone(), json(value)))
+            .collect::<serde_json::Map<_, _>>()
+            .into()
+    }
+
+    /// A field as people read it; `-` where it is null or absent.
+    pub(crate) fn text(&self, field: &str) -> String {
+        match self.0.iter().find(|(name, _)| name == field).map(|(_, value)| json(value)) {
+            None | Some(serde_json::Value::Null) => "-".to_owned(),
+            Some(serde_json::Value::String(text)) => text,
+            Some(serde_json::Value::Array(items)) if items.is_empty() => "-".to_owned(),
+            Some(other) => other.to_string(),
+        }
+    }
+
+    /// The fields' names, in their order.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(name, _)| name.as_str())
+    }
+}
+
+fn json(value: &Value) -> serde_json::Value {
+    match value {
+        Value::Int(number) => (*number).into(),
+        Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned().into(),
+        Value::SimpleString(text) => text.clone().into(),
+        Value::Array(items) => items.iter().map(json).collect::<Vec<_>>().into(),
+        _ => serde_json::Value::Null,
+    }
 }
 
 fn text(value: Value) -> Result<String, Error> {

@@ -86,7 +86,7 @@ pub(crate) async fn run(global: &Global, arguments: Arguments) -> Result<Outcome
     let ends = ends(&arguments)?;
     let mut shows = Vec::new();
     for _ in 0..arguments.connections {
-        shows.push(SeatStore::new(store::connect(&global.redis).await?, &arguments.key));
+        shows.push(SeatStore::new(store::connect(global.redis()).await?, &arguments.key));
     }
     let office = shows.first().cloned().context("there is one connection at least")?;
     // Books of all tiers: a seat of another tier that changes hands is a fault, too.

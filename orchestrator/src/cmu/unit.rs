@@ -1,0 +1,422 @@
+//! One incarnation of a unit. Sessions with Redis come and go; what it has stays, and at the beginning of each session
+//! it joins, reports its list and tells every detail anew. When Redis was not heard for `self_stop`, it ends.
+
+use std::time::{Duration, Instant};
+
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, Value, cmd};
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+use tokio::time::{MissedTickBehavior, interval, sleep};
+use tracing::{debug, info, warn};
+
+use super::PART;
+use super::copies::{Act, Command, Copies};
+use super::details::Details;
+use super::media::{Media, News, Program};
+use crate::config::CmuConfig;
+use crate::coordination::Membership;
+use crate::daemon::{Context, node_name, now_ms};
+use crate::data_proxy::SET;
+use crate::store::{Error, RealmStore, Session, query};
+use crate::transport::{Entry, read_reply};
+
+/// How long the unit waits for commands before it asks again.
+const BLOCK: Duration = Duration::from_millis(500);
+/// Commands taken at once.
+const BATCH: usize = 256;
+/// How often a drain is looked at.
+const DRAIN: Duration = Duration::from_millis(200);
+
+/// The field of demonstrations.
+const CHATTER: &str = "chatter";
+
+/// Why a unit ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// The process shall end.
+    Asked,
+    /// Another incarnation took its place.
+    Replaced,
+    /// Redis was not heard for too long.
+    CutOff,
+}
+
+/// An incarnation.
+pub(super) struct Unit<'a> {
+    context: &'a Context,
+    config: &'a CmuConfig,
+    cmu: String,
+    copies: Copies,
+    details: Details,
+    media: Media,
+    news: mpsc::Receiver<News>,
+    /// When the last beat was sent that was answered.
+    heard: Instant,
+    chatted: u64,
+}
+
+/// Commands as they come, read by a task of their own: the wait for them takes a connection for itself.
+struct Commands {
+    entries: mpsc::Receiver<Result<Vec<Entry>, Error>>,
+    task: AbortHandle,
+}
+
+impl Drop for Commands {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl<'a> Unit<'a> {
+    pub(super) fn new(context: &'a Context, cmu: String) -> Self {
+        let config = &context.config.cmu;
+        let (sender, news) = mpsc::channel(1024);
+        let program = Program { words: config.program.clone(), stop_limit: config.stop_limit };
+        Self {
+            context,
+            config,
+            cmu,
+            copies: Copies::default(),
+            details: Details::default(),
+            media: Media::new(program, sender),
+            news,
+            heard: Instant::now(),
+            chatted: 0,
+        }
+    }
+
+    /// From the first join to the end.
+    pub(super) async fn run(mut self) -> End {
+        let data = serde_json::json!({ "cmu": self.cmu, "capacity": self.config.capacity }).to_string();
+        let dir = self.context.units_dir();
+        let membership = self.context.coordinator.join(&dir, &node_name(&self.cmu), data.as_bytes());
+        let end = self.live().await;
+        info!(cmu = self.cmu, ?end, conferences = self.copies.len(), "unit ends");
+        self.media.stop_all().await;
+        if end == End::Asked {
+            self.say_goodbye().await;
+        }
+        leave(membership).await;
+        end
+    }
+
+    async fn live(&mut self) -> End {
+        loop {
+            let session = match self.away().await {
+                Ok(session) => session,
+                Err(end) => return end,
+            };
+            match self.serve(session).await {
+                Ok(end) => return end,
+                Err(error) if error.code() == Some("STALE") => return End::Replaced,
+                Err(error) => {
+                    self.context.lost(PART, &error);
+                    if !error.ends_session() && error.code() != Some("NOTFOUND") {
+                        sleep(BLOCK).await;
+                    }
+                }
+            }
+        }
+    }
+
+    /// When media must be ended.
+    fn deadline(&self) -> Option<Duration> {
+        self.config.self_stop.map(|limit| limit.saturating_sub(self.heard.elapsed()))
+    }
+
+    /// Without a session: media goes on, but not for ever.
+    async fn away(&mut self) -> Result<Session, End> {
+        let context = self.context;
+        let connecting = context.connect(PART);
+        tokio::pin!(connecting);
+        loop {
+            // Nothing runs that could be too much.
+            let limit = self.deadline().filter(|_| self.copies.len() > 0);
+            if limit == Some(Duration::ZERO) {
+                return Err(End::CutOff);
+            }
+            tokio::select! {
+                session = &mut connecting => return session.ok_or(End::Asked),
+                Some(news) = self.news.recv() => drop(self.hear(news)),
+                () = sleep(limit.unwrap_or(BLOCK)) => {}
+            }
+        }
+    }
+
+    /// One session; ends well only with the unit.
+    async fn serve(&mut self, session: Session) -> Result<End, Error> {
+        let store = RealmStore::new(session.connection.clone(), &self.context.config.realm);
+        let sent = Instant::now();
+        self.join(&store).await?;
+        self.heard = sent;
+        self.report(&store).await?;
+        self.details.renew_all();
+        self.tell(&store).await?;
+        let mut commands = self.commands(&store, session.another(BLOCK).await?);
+        self.context.health.ready(PART);
+        info!(cmu = self.cmu, server = %session.node, conferences = self.copies.len(), "joined");
+        let mut beat = ticks(self.config.beat);
+        let mut chatter = ticks(self.config.chatter.unwrap_or(Duration::from_secs(3600)));
+        let mut stop = self.context.stop.clone();
+        let mut draining: Option<Instant> = None;
+        let mut drain = ticks(DRAIN);
+        loop {
+            if self.deadline() == Some(Duration::ZERO) && self.copies.len() > 0 {
+                return Ok(End::CutOff);
+            }
+            tokio::select! {
+                _ = beat.tick() => self.beat(&store).await?,
+                entries = commands.entries.recv() => {
+                    // The task ends with an error only.
+                    let Some(entries) = entries else { return Ok(End::Asked) };
+                    self.obey(&store, entries?).await?;
+                }
+                Some(news) = self.news.recv() => {
+                    if let Some(ended) = self.hear(news) {
+                        self.say(&store, vec![ended]).await?;
+                    }
+                    while let Ok(news) = self.news.try_recv() {
+                        if let Some(ended) = self.hear(news) {
+                            self.say(&store, vec![ended]).await?;
+                        }
+                    }
+                    self.tell(&store).await?;
+                }
+                _ = chatter.tick(), if self.config.chatter.is_some() => {
+                    self.chat();
+                    self.tell(&store).await?;
+                }
+                () = stop.asked(), if draining.is_none() => {
+                    if !self.config.drain {
+                        return Ok(End::Asked);
+                    }
+                    info!(cmu = self.cmu, conferences = self.copies.len(), "draining");
+                    draining = Some(Instant::now());
+                }
+                _ = drain.tick(), if draining.is_some() => {
+                    let left = store.drain(&self.cmu).await?;
+                    let late = draining.is_some_and(|since| since.elapsed() >= self.config.drain_limit);
+                    if left == 0 && self.copies.len() == 0 || late {
+                        return Ok(End::Asked);
+                    }
+                }
+            }
+        }
+    }
+
+    async fn join(&self, store: &RealmStore) -> Result<(), Error> {
+        let lease = self.config.lease.as_millis() as u64;
+        let zone = self.config.zone.as_deref();
+        match store.join(&self.cmu, self.config.capacity, zone, lease).await {
+            // No realm yet: its defaults will do until an operator says otherwise.
+            Err(error) if error.code() == Some("NOKEY") => {
+                store.realm().await?;
+                store.join(&self.cmu, self.config.capacity, zone, lease).await
+            }
+            result => result,
+        }
+    }
+
+    async fn beat(&mut self, store: &RealmStore) -> Result<(), Error> {
+        let sent = Instant::now();
+        match store.beat(&self.cmu, self.copies.len()).await {
+            // Down, or unknown to a server that took over: it joins and reports.
+            Err(error) if matches!(error.code(), Some("NOTFOUND" | "NOKEY")) => {
+                warn!(cmu = self.cmu, "the unit was taken for dead, or is unknown; joining again");
+                self.join(store).await?;
+                self.heard = sent;
+                self.report(store).await?;
+                self.details.renew_all();
+                return self.tell(store).await;
+            }
+            result => result?,
+        }
+        self.heard = sent;
+        metrics::gauge!("allot_unit_conferences").set(self.copies.len() as f64);
+        Ok(())
+    }
+
+    /// Says what it has. What follows comes as commands, in their turn.
+    async fn report(&self, store: &RealmStore) -> Result<(), Error> {
+        let reported = store.report(&self.cmu, self.copies.highest(), &self.copies.list()).await?;
+        metrics::counter!("allot_unit_reports_total").increment(1);
+        debug!(cmu = self.cmu, ?reported, "reported");
+        Ok(())
+    }
+
+    /// From the stream's first entry on, in each session anew: the ids of a server that took over may begin below what
+    /// was read from the one before, and what was handled already is handled no second time.
+    fn commands(&self, store: &RealmStore, mut connection: MultiplexedConnection) -> Commands {
+        let stream = store.stream(&format!("cmd:{}", self.cmu));
+        let mut position = "0-0".to_owned();
+        let (sender, entries) = mpsc::channel(1);
+        let task = tokio::spawn(async move {
+            loop {
+                let mut command = cmd("XREAD");
+                command.arg("COUNT").arg(BATCH).arg("BLOCK").arg(BLOCK.as_millis() as u64);
+                command.arg("STREAMS").arg(&stream).arg(&position);
+                let read = match query::<Value>(&mut connection, &command).await {
+                    Ok(reply) => read_reply(reply),
+                    Err(error) => Err(error),
+                };
+                match &read {
+                    Ok(entries) if entries.is_empty() => continue,
+                    Ok(entries) => {
+                        if let Some(last) = entries.last() {
+                            position.clone_from(&last.id);
+                        }
+                    }
+                    Err(_) => {}
+                }
+                let failed = read.is_err();
+                if sender.send(read).await.is_err() || failed {
+                    return;
+                }
+            }
+        });
+        Commands { entries, task: task.abort_handle() }
+    }
+
+    /// Does what it is told, then answers.
+    async fn obey(&mut self, store: &RealmStore, entries: Vec<Entry>) -> Result<(), Error> {
+        let mut words = Vec::new();
+        let mut report = false;
+        for entry in &entries {
+            let command = Command::read(entry);
+            metrics::counter!("allot_unit_commands_total", "event" => entry.text("event")).increment(1);
+            for act in self.copies.handle(command) {
+                match act {
+                    Act::Report => report = true,
+                    act => words.extend(self.act(store, act)),
+                }
+            }
+        }
+        self.say(store, words).await?;
+        if report {
+            self.report(store).await?;
+        }
+        self.tell(store).await
+    }
+
+    /// Carries out an act; the answer that belongs to it.
+    fn act(&mut self, store: &RealmStore, act: Act) -> Option<Cmd> {
+        match act {
+            Act::Stop { e164 } => {
+                self.media.stop(&e164);
+                self.details.forget(&e164);
+                None
+            }
+            Act::Start { e164, epoch, facts } => match self.media.start(&self.cmu, &e164, epoch, &facts) {
+                Ok(()) => {
+                    debug!(e164, epoch, "open");
+                    Some(self.word(store, "CONF.ACK", &e164, epoch))
+                }
+                Err(reason) => {
+                    warn!(e164, epoch, reason, "a conference cannot be created");
+                    self.copies.forget(&e164);
+                    let mut word = self.word(store, "CONF.NACK", &e164, epoch);
+                    word.arg(reason.chars().take(100).collect::<String>());
+                    Some(word)
+                }
+            },
+            Act::Ended { e164, epoch } => Some(self.word(store, "CONF.ENDED", &e164, epoch)),
+            Act::Tell { e164 } => {
+                self.details.renew(&e164);
+                None
+            }
+            Act::TellAll => {
+                self.details.renew_all();
+                None
+            }
+            Act::Report => None,
+        }
+    }
+
+    fn word(&self, store: &RealmStore, command: &str, e164: &str, epoch: u64) -> Cmd {
+        let mut word = store.begin(command);
+        word.arg(e164).arg(&self.cmu).arg(epoch);
+        word
+    }
+
+    /// Sends words; what the realm has against one of them comes as a command.
+    async fn say(&self, store: &RealmStore, words: Vec<Cmd>) -> Result<(), Error> {
+        for result in store.ask_all(words).await? {
+            match result {
+                Err(error) if error.ends_session() => return Err(error),
+                Err(error) => debug!(%error, "a word was refused"),
+                Ok(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Word from a program. What must be said to the realm, if anything; while we are away the next report says it.
+    fn hear(&mut self, news: News) -> Option<Cmd> {
+        match news {
+            News::Detail { e164, start, field, value } if self.media.is_current(&e164, start) => {
+                self.details.set(&e164, &field, value);
+                None
+            }
+            News::Ended { e164, start } if self.media.is_current(&e164, start) => {
+                self.media.stop(&e164);
+                self.details.forget(&e164);
+                let epoch = self.copies.forget(&e164)?;
+                info!(e164, epoch, "ended by people");
+                let mut word = cmd("CONF.ENDED");
+                word.arg(&self.context.config.realm).arg(&e164).arg(&self.cmu).arg(epoch);
+                Some(word)
+            }
+            News::Detail { .. } | News::Ended { .. } => None,
+        }
+    }
+
+    fn chat(&mut self) {
+        self.chatted += 1;
+        for (e164, _) in self.copies.list() {
+            self.details.set(&e164, CHATTER, format!("{} {}", self.chatted, now_ms()));
+        }
+    }
+
+    /// Tells what is new.
+    async fn tell(&mut self, store: &RealmStore) -> Result<(), Error> {
+        let stream = store.stream("info");
+        let mut messages = Vec::new();
+        for (e164, seq, fields) in self.details.take() {
+            let Some(epoch) = self.copies.epoch(&e164) else { continue };
+            let mut message = cmd("XADD");
+            message.arg(&stream).arg("*").arg("event").arg(SET).arg("e164").arg(&e164);
+            message.arg("cmu").arg(&self.cmu).arg("epoch").arg(epoch).arg("seq").arg(seq);
+            for (field, value) in fields {
+                // Names its assignment, so that whoever looks can tell whose write was accepted.
+                let value = if field == CHATTER { format!("{} {epoch} {value}", self.cmu) } else { value };
+                message.arg(field).arg(value);
+            }
+            messages.push(message);
+        }
+        for result in store.ask_all(messages).await? {
+            result?;
+        }
+        Ok(())
+    }
+
+    /// It goes, and says so: what it had need not wait until its lease is over.
+    async fn say_goodbye(&self) {
+        let Ok(session) = self.context.config.servers.session().await else { return };
+        let store = RealmStore::new(session.connection, &self.context.config.realm);
+        if let Err(error) = store.down(&self.cmu, None).await {
+            debug!(%error, "nobody heard that the unit goes");
+        }
+    }
+}
+
+/// Takes our node away, if the coordination service can be asked.
+async fn leave(membership: Membership) {
+    let _ = tokio::time::timeout(Duration::from_secs(2), membership.leave()).await;
+}
+
+fn ticks(every: Duration) -> tokio::time::Interval {
+    let mut ticks = interval(every);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
+}

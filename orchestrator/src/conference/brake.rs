@@ -1,0 +1,223 @@
+//! The brake: where too many units would go down at once, more likely than their deaths is a fault of what they are
+//! seen through, and to move all their conferences would be the worst answer. No clock, no I/O.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use super::verdicts::Look;
+
+/// When the brake holds, and how long.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// More than this share of the units, in percent,
+    pub(crate) percent: u32,
+    /// and at least so many,
+    pub(crate) least: u32,
+    /// within this time.
+    pub(crate) window: Duration,
+    /// It is lifted after both stores were well for so long.
+    pub(crate) lift: Duration,
+}
+
+/// What the brake says to a look.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Word {
+    /// These are to be declared down; recovery goes on.
+    Go(Vec<String>),
+    /// Nobody is declared down and nothing is recovered.
+    Hold {
+        /// Whether it has just begun to hold.
+        begun: bool,
+    },
+}
+
+/// Why it was lifted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lifted {
+    /// Both stores were well for long enough.
+    Health,
+    /// The operator said so.
+    Operator,
+    /// The units are back.
+    Returned,
+}
+
+/// The brake of one scheduler.
+#[derive(Debug)]
+pub(crate) struct Brake {
+    limits: Limits,
+    /// Units that were declared down lately, and when.
+    recent: BTreeMap<String, Instant>,
+    /// While it holds: since when both stores were well.
+    holding: Option<Instant>,
+    /// Units for which it was lifted: they are declared down, however many they are.
+    excused: BTreeSet<String>,
+}
+
+impl Brake {
+    /// A brake that does not hold.
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self { limits, recent: BTreeMap::new(), holding: None, excused: BTreeSet::new() }
+    }
+
+    /// Whether it holds.
+    pub(crate) fn holds(&self) -> bool {
+        self.holding.is_some()
+    }
+
+    /// A store was not well: the time until it is lifted begins anew.
+    pub(crate) fn unwell(&mut self, now: Instant) {
+        if let Some(since) = &mut self.holding {
+            *since = now;
+        }
+    }
+
+    /// What to do about a look; what it lets go is noted as down.
+    pub(crate) fn judge(&mut self, look: &Look, now: Instant) -> Word {
+        if self.holding.is_some() {
+            return Word::Hold { begun: false };
+        }
+        let window = self.limits.window;
+        self.recent.retain(|_, at| now.saturating_duration_since(*at) < window);
+        self.excused.retain(|cmu| look.silent.contains(cmu));
+        // Those that are silent now would go down within the window, too.
+        let fresh = look.silent.iter().filter(|cmu| !self.excused.contains(*cmu)).count();
+        let gone = fresh + self.recent.len();
+        let all = look.alive + self.recent.len();
+        let too_many = gone >= self.limits.least as usize && gone * 100 > all * self.limits.percent as usize;
+        let news = look.down.iter().any(|cmu| !self.excused.contains(cmu));
+        if news && too_many {
+            self.holding = Some(now);
+            return Word::Hold { begun: true };
+        }
+        for cmu in look.down.iter().filter(|cmu| !self.excused.contains(*cmu)) {
+            self.recent.insert(cmu.clone(), now);
+        }
+        Word::Go(look.down.clone())
+    }
+
+    /// Whether it is lifted now, and why; who is silent is then declared down without more ado.
+    pub(crate) fn lift(&mut self, look: &Look, operator: bool, now: Instant) -> Option<Lifted> {
+        let since = self.holding?;
+        let lifted = if operator {
+            Lifted::Operator
+        } else if now.saturating_duration_since(since) >= self.limits.lift {
+            Lifted::Health
+        } else if look.silent.is_empty() && self.recent.is_empty() {
+            Lifted::Returned
+        } else {
+            return None;
+        };
+        self.holding = None;
+        self.recent.clear();
+        self.excused.clone_from(&look.silent);
+        Some(lifted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const LIMITS: Limits =
+        Limits { percent: 30, least: 2, window: Duration::from_secs(10), lift: Duration::from_secs(60) };
+
+    /// A look at `alive` units, of which the first `silent` are silent, and of these the first `down` down.
+    fn look(alive: usize, silent: usize, down: usize) -> Look {
+        let name = |number: usize| format!("u{number:03}");
+        Look { down: (0..down).map(name).collect(), silent: (0..silent).map(name).collect(), alive }
+    }
+
+    fn goes(word: &Word) -> usize {
+        match word {
+            Word::Go(down) => down.len(),
+            Word::Hold { .. } => panic!("it holds"),
+        }
+    }
+
+    #[test]
+    fn one_unit_of_few_may_always_go() {
+        for alive in 1..5 {
+            assert_eq!(goes(&Brake::new(LIMITS).judge(&look(alive, 1, 1), Instant::now())), 1);
+        }
+    }
+
+    #[test]
+    fn two_of_five_hold_and_three_of_ten_do_not() {
+        let now = Instant::now();
+        assert_eq!(Brake::new(LIMITS).judge(&look(5, 2, 2), now), Word::Hold { begun: true });
+        assert_eq!(goes(&Brake::new(LIMITS).judge(&look(10, 3, 3), now)), 3);
+        assert_eq!(Brake::new(LIMITS).judge(&look(10, 4, 1), now), Word::Hold { begun: true });
+    }
+
+    #[test]
+    fn silence_alone_does_not_hold() {
+        let mut brake = Brake::new(LIMITS);
+        assert_eq!(goes(&brake.judge(&look(5, 4, 0), Instant::now())), 0);
+        assert!(!brake.holds());
+    }
+
+    #[test]
+    fn one_after_another_within_the_window_counts_together() {
+        let start = Instant::now();
+        let mut brake = Brake::new(LIMITS);
+        assert_eq!(goes(&brake.judge(&look(5, 1, 1), start)), 1);
+        let second = Look { down: vec!["x".into()], silent: BTreeSet::from(["x".into()]), alive: 4 };
+        assert_eq!(brake.judge(&second, start + Duration::from_secs(9)), Word::Hold { begun: true });
+        let mut brake = Brake::new(LIMITS);
+        assert_eq!(goes(&brake.judge(&look(5, 1, 1), start)), 1);
+        assert_eq!(goes(&brake.judge(&second, start + Duration::from_secs(10))), 1);
+    }
+
+    #[test]
+    fn health_for_a_minute_lifts_it_and_trouble_begins_the_minute_anew() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut brake = Brake::new(LIMITS);
+        let many = look(5, 2, 2);
+        brake.judge(&many, start);
+        assert_eq!(brake.lift(&many, false, at(59)), None);
+        brake.unwell(at(59));
+        assert_eq!(brake.lift(&many, false, at(118)), None);
+        assert_eq!(brake.judge(&many, at(118)), Word::Hold { begun: false });
+        assert_eq!(brake.lift(&many, false, at(119)), Some(Lifted::Health));
+        assert_eq!(goes(&brake.judge(&many, at(119))), 2);
+        // One more that falls silent later is news.
+        assert_eq!(goes(&brake.judge(&look(5, 3, 3), at(120))), 3);
+    }
+
+    #[test]
+    fn the_operators_word_lifts_it_at_once_and_the_units_return_as_well() {
+        let now = Instant::now();
+        let mut brake = Brake::new(LIMITS);
+        brake.judge(&look(5, 2, 2), now);
+        assert_eq!(brake.lift(&look(5, 2, 2), true, now), Some(Lifted::Operator));
+        assert_eq!(brake.lift(&look(5, 2, 2), true, now), None);
+        brake.judge(&look(5, 5, 5), now);
+        assert_eq!(brake.lift(&look(5, 0, 0), false, now), Some(Lifted::Returned));
+    }
+
+    proptest! {
+        /// Without a lift, never do more than the limit go down within one window.
+        #[test]
+        fn within_a_window_no_more_than_the_limit_go(steps in prop::collection::vec((0usize..4, 0u64..6000), 1..40)) {
+            let (start, mut brake) = (Instant::now(), Brake::new(LIMITS));
+            let (mut at, mut alive, mut number) = (0u64, 20usize, 0usize);
+            let mut gone: Vec<u64> = Vec::new();
+            for (count, pause) in steps {
+                at += pause;
+                let count = count.min(alive);
+                let down: Vec<String> = (0..count).map(|more| format!("u{}", number + more)).collect();
+                number += count;
+                let look = Look { silent: down.iter().cloned().collect(), down, alive };
+                let Word::Go(let_go) = brake.judge(&look, start + Duration::from_millis(at)) else { break };
+                alive -= let_go.len();
+                gone.extend(let_go.iter().map(|_| at));
+                let within = gone.iter().filter(|then| at - **then < 10_000).count();
+                prop_assert!(within < 2 || within * 100 <= (alive + within) * 30);
+            }
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! A stint of leadership: claims the realm, learns who is alive, and then keeps time, tick by tick, in sessions with
+//! Redis of which each begins with a claim. What is read in a session is acted upon in that session only, and only
+//! while the lead holds; besides, every command carries the term.
+
+use std::time::{Duration, Instant};
+
+use rand::Rng as _;
+use tokio::time::sleep;
+use tracing::{debug, error, info, warn};
+
+use super::brake::{Brake, Lifted, Limits, Word};
+use super::nodes::Nodes;
+use super::pace::Pace;
+use super::verdicts::{Evidence, Judge, Look};
+use super::{LIFT, PART};
+use crate::config::ConferenceConfig;
+use crate::coordination::{Lead, Standing};
+use crate::daemon::{Context, now_ms};
+use crate::store::{Error, RealmStore, Session, UnitRow};
+
+/// How soon the next look is while conferences wait for their unit's pace.
+const PACED: Duration = Duration::from_millis(50);
+/// How often it is looked whether the server is still the master, and the totals are measured.
+const LOOK: Duration = Duration::from_secs(1);
+/// How often a realm that is refused to us is tried.
+const REFUSED: Duration = Duration::from_secs(1);
+/// How long nodes have to come back after a break, where the session timeout does not say.
+const SETTLE: Duration = Duration::from_secs(4);
+/// How long the state of a brake outlives a scheduler that was not able to take it back.
+const BRAKE_TTL_S: u64 = 3600;
+
+/// One stint.
+pub(super) struct Stint<'a> {
+    context: &'a Context,
+    config: &'a ConferenceConfig,
+    nodes: &'a mut Nodes,
+    lead: Lead,
+    judge: Judge,
+    brake: Brake,
+    pace: Pace,
+    /// Whether this term has begun: the realm was told who is alive.
+    begun: bool,
+    /// Whether more conferences wait for nothing but their units' pace.
+    paced: bool,
+}
+
+/// How a session ended that Redis did not end.
+enum End {
+    /// The lead is over, or the process shall end.
+    Over,
+    /// The realm refuses our term.
+    Refused(Error),
+}
+
+impl<'a> Stint<'a> {
+    pub(super) fn new(context: &'a Context, nodes: &'a mut Nodes, lead: Lead) -> Self {
+        let config = &context.config.conference;
+        let settle = context.config.zookeeper.as_ref().map_or(SETTLE, |zookeeper| zookeeper.session);
+        let limits = Limits {
+            percent: config.brake_percent,
+            least: config.brake_least,
+            window: config.brake_window,
+            lift: config.brake_lift,
+        };
+        Self {
+            context,
+            config,
+            nodes,
+            lead,
+            judge: Judge::new(config.grace, settle),
+            brake: Brake::new(limits),
+            pace: Pace::new(config.pace, config.burst),
+            begun: false,
+            paced: false,
+        }
+    }
+
+    /// Leads until it is over.
+    pub(super) async fn run(mut self) {
+        loop {
+            let (lead, context) = (self.lead.clone(), self.context);
+            let session = tokio::select! {
+                session = context.connect(PART) => session,
+                () = lead.over() => return,
+            };
+            let Some(session) = session else { return };
+            match self.serve(session).await {
+                Ok(End::Over) => return,
+                Ok(End::Refused(refusal)) => {
+                    error!(
+                        term = %self.lead.term(), %refusal,
+                        "the realm has a later scheduler. If ZooKeeper was set up anew and none is left, \
+                         `allotd conference unclaim` lets us in"
+                    );
+                    context.health.lacks(PART, format!("the realm refuses our term: {refusal}"));
+                    tokio::select! { () = sleep(REFUSED) => {}, () = lead.over() => return }
+                }
+                Err(error) => {
+                    context.lost(PART, &error);
+                    self.brake.unwell(Instant::now());
+                    // A reply that nobody understands comes again at once.
+                    if !error.ends_session() {
+                        sleep(REFUSED).await;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether we may act now; waits while the lead is suspended.
+    async fn may_act(&self) -> bool {
+        loop {
+            if self.context.stop.is_asked() {
+                return false;
+            }
+            match self.lead.now() {
+                Standing::Leading => return true,
+                Standing::Over => return false,
+                Standing::Suspended => sleep(Duration::from_millis(20)).await,
+            }
+        }
+    }
+
+    /// One session with Redis.
+    async fn serve(&mut self, mut session: Session) -> Result<End, Error> {
+        let store = RealmStore::new(session.connection.clone(), &self.context.config.realm);
+        if !self.may_act().await {
+            return Ok(End::Over);
+        }
+        if let Some(end) = self.begin(&store).await? {
+            return Ok(end);
+        }
+        self.context.health.ready(PART);
+        let mut looked = Instant::now();
+        loop {
+            if !self.may_act().await {
+                return Ok(End::Over);
+            }
+            let paced = match self.tick(&store, &mut session).await {
+                Err(error) if error.code() == Some("STALE") => return Ok(End::Refused(error)),
+                result => result?,
+            };
+            if looked.elapsed() >= LOOK {
+                looked = Instant::now();
+                session.look().await?;
+                if let Some(refusal) = self.look_at_claim(&store).await? {
+                    return Ok(End::Refused(refusal));
+                }
+                self.measure(&store).await?;
+            }
+            let tick = if paced { PACED.min(self.config.tick) } else { self.config.tick };
+            // Spread, lest many realms' schedulers tick in the same instant.
+            let tick = tick.mul_f64(rand::rng().random_range(0.8..1.2));
+            let mut stop = self.context.stop.clone();
+            tokio::select! {
+                () = sleep(tick) => {}
+                () = self.nodes.changed() => {}
+                () = self.lead.over() => return Ok(End::Over),
+                () = stop.asked() => return Ok(End::Over),
+            }
+        }
+    }
+
+    /// Claims the realm, and has every unit report. All leases begin anew: what was not heard while the server was
+    /// away was not said to anybody. A new term also says who is alive.
+    async fn begin(&mut self, store: &RealmStore) -> Result<Option<End>, Error> {
+        let term = self.lead.term().0;
+        store.realm().await?;
+        match store.claim(term, &self.context.name).await {
+            Err(error) if error.code() == Some("STALE") => return Ok(Some(End::Refused(error))),
+            result => result?,
+        }
+        self.judge.forget();
+        if !self.begun {
+            let lead = self.lead.clone();
+            let live = tokio::select! {
+                live = self.nodes.current(&self.context.coordinator) => live,
+                () = lead.over() => return Ok(Some(End::Over)),
+            };
+            let Ok(live) = live else { return Ok(Some(End::Over)) };
+            let live: Vec<String> = live.into_iter().collect();
+            store.restart(&live, term).await?;
+            store.ask::<u64>(&redis::Cmd::del(store.stream("brake"))).await?;
+            self.begun = true;
+            info!(term, live = live.len(), "the realm is claimed");
+        } else {
+            info!(term, "the realm is claimed again, on a new connection");
+        }
+        store.ask_units(None, "LIST").await?;
+        Ok(None)
+    }
+
+    /// Looks, judges and acts; whether conferences wait for nothing but their units' pace.
+    async fn tick(&mut self, store: &RealmStore, session: &mut Session) -> Result<bool, Error> {
+        let units = store.units().await?;
+        let (present, followed_since) = self.nodes.look(&self.context.coordinator);
+        let now = Instant::now();
+        if followed_since.is_none() {
+            self.brake.unwell(now);
+        }
+        let look = self.judge.look(&Evidence { now, units: &units, present: &present, followed_since });
+        self.lift(store, &look, now).await?;
+        match self.brake.judge(&look, now) {
+            Word::Hold { begun } => {
+                if begun {
+                    self.hold(store, &look).await?;
+                }
+                metrics::gauge!("allot_scheduler_brake").set(1.0);
+                Ok(false)
+            }
+            Word::Go(down) => {
+                metrics::gauge!("allot_scheduler_brake").set(0.0);
+                for cmu in &down {
+                    self.declare(store, cmu, present.contains(cmu)).await?;
+                }
+                self.recover(store, session, &units, &down).await
+            }
+        }
+    }
+
+    async fn declare(&self, store: &RealmStore, cmu: &str, node: bool) -> Result<(), Error> {
+        if self.lead.check().is_err() {
+            return Ok(());
+        }
+        match store.down(cmu, Some(self.lead.term().0)).await {
+            Ok(()) => {
+                warn!(cmu, node, "unit is down: its lease is over");
+                metrics::counter!("allot_scheduler_downs_total").increment(1);
+                Ok(())
+            }
+            // Forgotten or replaced since we looked.
+            Err(error) if error.code() == Some("NOTFOUND") => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Has conferences placed, as many as the units' pace allows; whether more wait for that alone.
+    async fn recover(
+        &mut self,
+        store: &RealmStore,
+        session: &mut Session,
+        units: &[UnitRow],
+        down: &[String],
+    ) -> Result<bool, Error> {
+        let takes = units.iter().filter(|unit| unit.state == "up" && !down.contains(&unit.cmu));
+        self.pace.fill(takes.map(|unit| unit.cmu.as_str()), Instant::now());
+        let mut placed = 0;
+        while self.lead.check().is_ok() {
+            let room = self.pace.room().min(1000);
+            if room == 0 {
+                break;
+            }
+            let grants = store.recover(room, self.lead.term().0).await?;
+            for grant in &grants {
+                debug!(e164 = grant.e164, cmu = grant.cmu, epoch = grant.epoch, "placed");
+            }
+            self.pace.take(&grants);
+            placed += grants.len();
+            self.paced = grants.len() == room as usize;
+            if !self.paced {
+                break;
+            }
+        }
+        if placed > 0 {
+            metrics::counter!("allot_scheduler_grants_total").increment(placed as u64);
+            info!(placed, more = self.paced, "conferences are placed anew");
+            self.confirm(session).await?;
+        }
+        Ok(self.paced)
+    }
+
+    /// Has replicas confirm what changed owner. What they do not confirm stands all the same; after a failover it would
+    /// be placed once more, at another epoch.
+    async fn confirm(&self, session: &mut Session) -> Result<(), Error> {
+        if !session.wait(self.config.wait_replicas, self.config.wait).await? {
+            warn!(replicas = session.replicas, "no replica confirmed the last changes of owner in time");
+            metrics::counter!("allot_scheduler_unconfirmed_total").increment(1);
+        }
+        Ok(())
+    }
+
+    /// The brake begins to hold: says so, to people and in the realm's `brake`.
+    async fn hold(&self, store: &RealmStore, look: &Look) -> Result<(), Error> {
+        let silent: Vec<&str> = look.silent.iter().map(String::as_str).collect();
+        error!(
+            silent = silent.len(),
+            alive = look.alive,
+            units = silent.join(" "),
+            "the brake holds: too many units would go down at once. Nothing is declared down or recovered until both \
+             stores were well for {:?}, the units are back, or `allotd units release-brake` says so",
+            self.config.brake_lift
+        );
+        let key = store.stream("brake");
+        let mut command = redis::cmd("HSET");
+        command.arg(&key).arg("since").arg(now_ms()).arg("leader").arg(&self.context.name);
+        command.arg("units").arg(silent.join(" "));
+        store.ask::<u64>(&command).await?;
+        store.ask::<u64>(redis::cmd("EXPIRE").arg(&key).arg(BRAKE_TTL_S)).await.map(drop)
+    }
+
+    async fn lift(&mut self, store: &RealmStore, look: &Look, now: Instant) -> Result<(), Error> {
+        if !self.brake.holds() {
+            return Ok(());
+        }
+        let key = store.stream("brake");
+        let word: Option<String> = store.ask(redis::cmd("HGET").arg(&key).arg(LIFT)).await?;
+        let Some(why) = self.brake.lift(look, word.is_some(), now) else { return Ok(()) };
+        store.ask::<u64>(&redis::Cmd::del(key)).await?;
+        match why {
+            Lifted::Returned => info!("the brake is lifted: the units are back"),
+            Lifted::Health => warn!(silent = look.silent.len(), "the brake is lifted: both stores are well"),
+            Lifted::Operator => warn!(silent = look.silent.len(), "the brake is lifted by the operator"),
+        }
+        Ok(())
+    }
+
+    /// A scheduler with nothing to do would not hear from the realm that another has claimed it.
+    async fn look_at_claim(&self, store: &RealmStore) -> Result<Option<Error>, Error> {
+        let realm = store.realm().await?;
+        let (claimed, ours): (u64, _) = (realm.get("term")?, self.lead.term().0);
+        let refusal = || Error::Refused {
+            command: "CONF.REALM".to_owned(),
+            code: "STALE".to_owned(),
+            message: format!(
+                "the realm is claimed by {} for term {claimed}, and ours is {ours}",
+                realm.text("leader")
+            ),
+        };
+        Ok((claimed != ours).then(refusal))
+    }
+
+    async fn measure(&self, store: &RealmStore) -> Result<(), Error> {
+        let stat = store.stat().await?;
+        for state in ["waiting", "creating", "open", "pending"] {
+            if let Ok(count) = stat.get::<f64>(state) {
+                metrics::gauge!("allot_scheduler_conferences", "state" => state).set(count);
+            }
+        }
+        for state in ["up", "draining", "suspect", "unreachable", "down"] {
+            if let Ok(count) = stat.get::<f64>(state) {
+                metrics::gauge!("allot_scheduler_units", "state" => state).set(count);
+            }
+        }
+        Ok(())
+    }
+}

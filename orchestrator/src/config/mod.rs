@@ -1,0 +1,235 @@
+//! The settings of `allotd run`: a file, over it the environment, over that flags; and `allotd config check`.
+
+mod resolve;
+mod sections;
+mod span;
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow};
+use clap::{Args, Subcommand};
+
+use crate::cli::{Global, Outcome};
+
+pub(crate) use resolve::{CmuConfig, ConferenceConfig, Config};
+pub(crate) use sections::{Given, LogFormat, Realm, Redis, Role};
+
+/// A file of settings, and settings that override it.
+#[derive(Debug, Args)]
+pub(crate) struct Source {
+    /// File of settings (TOML); examples/allot.toml has all of them.
+    #[arg(long, env = "ALLOT_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    given: Given,
+}
+
+impl Source {
+    /// What holds.
+    pub(crate) fn config(self, global: &Global) -> Result<Config> {
+        let mut given = self.given;
+        with_global(&mut given.redis, global);
+        load(given, self.config.as_deref())
+    }
+}
+
+/// Where a realm is: what commands that look at one, or change it, must know.
+#[derive(Debug, Args)]
+pub(crate) struct RealmSource {
+    /// File of settings (TOML), of which Redis and the realm matter here.
+    #[arg(long, env = "ALLOT_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    redis: Redis,
+    #[command(flatten)]
+    realm: Realm,
+}
+
+impl RealmSource {
+    /// What holds.
+    pub(crate) fn config(&self, global: &Global) -> Result<Config> {
+        let mut given = Given { redis: self.redis.clone(), realm: self.realm.clone(), ..Given::default() };
+        with_global(&mut given.redis, global);
+        load(given, self.config.as_deref())
+    }
+}
+
+/// `--redis` is an address like `redis.url`, unless there is another way to the server.
+fn with_global(redis: &mut Redis, global: &Global) {
+    if redis.url.is_none() && redis.sentinels.is_none() && redis.cluster.is_none() {
+        redis.url.clone_from(&global.redis);
+    }
+}
+
+fn load(mut given: Given, file: Option<&Path>) -> Result<Config> {
+    if let Some(path) = file {
+        let mut under = read(path)?;
+        // One way to the server takes the place of another, also where the file has a third.
+        if given.redis.url.is_some() || given.redis.sentinels.is_some() || given.redis.cluster.is_some() {
+            (under.redis.url, under.redis.sentinels, under.redis.cluster) = (None, None, None);
+        }
+        given = given.over(under);
+    }
+    Config::resolve(given)
+}
+
+/// Reads a file.
+pub(crate) fn read(path: &Path) -> Result<Given> {
+    let text = fs::read_to_string(path).with_context(|| format!("{}", path.display()))?;
+    parse(&text).map_err(|error| anyhow!("{}: {}", path.display(), error.to_string().trim_end()))
+}
+
+fn parse(text: &str) -> Result<Given, toml::de::Error> {
+    toml::from_str(text)
+}
+
+/// What can be done with settings.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Check a file of settings, and say what it makes of a process.
+    Check {
+        /// The file.
+        file: PathBuf,
+    },
+}
+
+/// Does it.
+pub(crate) fn run(command: &Command) -> Result<Outcome> {
+    let Command::Check { file } = command;
+    match read(file).and_then(Config::resolve) {
+        Ok(config) => {
+            print!("{}", describe(&config));
+            Ok(Outcome::Done)
+        }
+        Err(error) => {
+            eprintln!("allotd: {error:#}");
+            Ok(Outcome::InputRefused)
+        }
+    }
+}
+
+/// What a process with these settings is.
+pub(crate) fn describe(config: &Config) -> String {
+    let mut text = String::new();
+    let roles: Vec<&str> = config.roles.iter().map(|role| role.word()).collect();
+    let roles =
+        if roles.is_empty() { "none: name some in allotd.roles".to_owned() } else { roles.join(", ") };
+    let _ = writeln!(text, "roles: {roles}");
+    let _ = writeln!(text, "redis: {}", config.servers);
+    let _ = writeln!(text, "realm: {}", config.realm);
+    let _ = match &config.zookeeper {
+        Some(zookeeper) => writeln!(
+            text,
+            "zookeeper: {} under {}, session {}{}",
+            zookeeper.servers,
+            config.root,
+            span::Span(zookeeper.session),
+            zookeeper.digest.as_ref().map_or(String::new(), |(user, _)| format!(", as {user}"))
+        ),
+        None => writeln!(text, "zookeeper: none, coordination is within the process"),
+    };
+    let _ = match config.http {
+        Some(address) => writeln!(text, "http: {address}"),
+        None => writeln!(text, "http: none, so no metrics and no probes"),
+    };
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        given: Given,
+    }
+
+    fn flags(line: &str) -> Given {
+        Cli::try_parse_from(line.split(' ')).unwrap().given
+    }
+
+    fn refused(text: &str) -> String {
+        match parse(text) {
+            Err(error) => error.to_string(),
+            Ok(given) => format!("{:#}", Config::resolve(given).unwrap_err()),
+        }
+    }
+
+    #[test]
+    fn a_flag_stands_over_the_file() {
+        let file = parse("[cmu]\ncapacity = 5\nlease = \"8s\"\n[allotd]\nroles = [\"cmu\"]").unwrap();
+        let given = flags("allotd --cmu-capacity 7 --roles conference,data-proxy").over(file);
+        let config = Config::resolve(given).unwrap();
+        assert_eq!(config.cmu.capacity, 7);
+        assert_eq!(config.cmu.lease.as_secs(), 8);
+        assert_eq!(config.roles.into_iter().collect::<Vec<_>>(), [Role::Conference, Role::DataProxy]);
+    }
+
+    #[test]
+    fn the_example_names_every_setting_and_holds() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/allot.toml");
+        let text = fs::read_to_string(&path).unwrap();
+        Config::resolve(parse(&text).unwrap()).unwrap();
+        // Also what is commented out is spelt as it must be.
+        let mut section = String::new();
+        let mut all = Vec::new();
+        for line in text.lines() {
+            let line = line.trim_start_matches("#:").trim();
+            if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.split(']').next()) {
+                name.clone_into(&mut section);
+            } else if let Some((name, _)) = line.split_once(" = ").filter(|_| !line.starts_with('#')) {
+                all.push(format!("{section}.{name}"));
+            }
+        }
+        for (section, field, flag, variable) in Given::names() {
+            let name = format!("{section}.{}", field.replace('_', "-"));
+            assert!(all.contains(&name), "the example lacks {name}");
+            assert!(variable.starts_with("ALLOT_"), "{flag}");
+        }
+        let everything: String =
+            text.lines().map(|line| format!("{}\n", line.strip_prefix("#:").unwrap_or(line))).collect();
+        parse(&everything).unwrap();
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_its_place_and_a_way_out() {
+        let cases = [
+            ("[cmu]\ncapcity = 5", "line 2"),
+            ("[cmu]\nlease = 5", "string"),
+            ("[cmu]\nlease = \"5\"", "e.g. 500ms"),
+            ("[allotd]\nroles = [\"king\"]", "data-proxy"),
+            ("[redis]\nurl = \"redis://a\"\ncluster = [\"a:1\"]", "give one of them"),
+            ("[redis]\nsentinels = [\"a:1\"]", "redis.master"),
+            ("[redis]\nurl = \"http://a\"", "redis.url"),
+            ("[redis]\nurl = \"redis://u:secret@a\"", "password"),
+            ("[redis]\ntimeout = \"4s\"", "2s at most"),
+            ("[cmu]\nbeat = \"4s\"", "half of the lease"),
+            ("[cmu]\nself-stop = \"1s\"", "two beats"),
+            ("[cmu]\nhost = \"a b\"", "without spaces"),
+            ("[zookeeper]\nservers = \"a:1\"\nuser = \"u\"", "ALLOT_ZOOKEEPER_PASSWORD"),
+            ("[zookeeper]\nroot = \"allot\"", "/allot"),
+            ("[redis]\npassword-file = \"/nowhere/at/all\"", "/nowhere/at/all"),
+            ("[data-proxy]\nbatch = 0", "1 to 10000"),
+        ];
+        for (text, part) in cases {
+            let refused = refused(text);
+            assert!(refused.contains(part), "{text}\n{refused}");
+        }
+    }
+
+    #[test]
+    fn a_secret_is_never_shown() {
+        let dir = std::env::temp_dir().join(format!("allot-secret-{}", std::process::id()));
+        fs::write(&dir, "wonder\n").unwrap();
+        let text = format!("[redis]\nuser = \"u\"\npassword-file = \"{}\"", dir.display());
+        let config = Config::resolve(parse(&text).unwrap()).unwrap();
+        fs::remove_file(dir).unwrap();
+        assert!(!format!("{config:?}{}", describe(&config)).contains("wonder"));
+        assert!(describe(&config).contains("as u"));
+    }
+}

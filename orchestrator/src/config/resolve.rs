@@ -1,0 +1,285 @@
+//! From what was given to what holds: defaults, files of secrets, and whether it all fits together.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::sections::{Given, LogFormat, Role};
+use super::span::Span;
+use crate::store::{Place, Secret, Servers};
+
+/// What holds for a process. Spans are settings as given, with their defaults.
+#[derive(Debug, Clone)]
+pub(crate) struct Config {
+    pub(crate) name: Option<String>,
+    pub(crate) roles: BTreeSet<Role>,
+    pub(crate) servers: Servers,
+    pub(crate) zookeeper: Option<ZooKeeperConfig>,
+    /// Key of the realm.
+    pub(crate) realm: String,
+    pub(crate) conference: ConferenceConfig,
+    pub(crate) data_proxy: DataProxyConfig,
+    pub(crate) cmu: CmuConfig,
+    pub(crate) http: Option<SocketAddr>,
+    pub(crate) log: LogFormat,
+    /// Path of our nodes in the coordination service.
+    pub(crate) root: String,
+}
+
+/// A ZooKeeper ensemble.
+#[derive(Debug, Clone)]
+pub(crate) struct ZooKeeperConfig {
+    pub(crate) servers: String,
+    pub(crate) session: Duration,
+    pub(crate) digest: Option<(String, Secret)>,
+}
+
+/// The scheduler's settings.
+#[derive(Debug, Clone)]
+pub(crate) struct ConferenceConfig {
+    pub(crate) tick: Duration,
+    pub(crate) grace: Duration,
+    pub(crate) pace: u32,
+    pub(crate) burst: u32,
+    pub(crate) brake_percent: u32,
+    pub(crate) brake_least: u32,
+    pub(crate) brake_window: Duration,
+    pub(crate) brake_lift: Duration,
+    pub(crate) wait_replicas: u32,
+    pub(crate) wait: Duration,
+}
+
+/// The data proxy's settings.
+#[derive(Debug, Clone)]
+pub(crate) struct DataProxyConfig {
+    pub(crate) group: String,
+    pub(crate) batch: u32,
+    pub(crate) claim_after: Duration,
+}
+
+/// The unit's settings.
+#[derive(Debug, Clone)]
+pub(crate) struct CmuConfig {
+    pub(crate) host: Option<String>,
+    pub(crate) capacity: u32,
+    pub(crate) zone: Option<String>,
+    pub(crate) lease: Duration,
+    pub(crate) beat: Duration,
+    pub(crate) self_stop: Option<Duration>,
+    pub(crate) program: Vec<String>,
+    pub(crate) stop_limit: Duration,
+    pub(crate) drain: bool,
+    pub(crate) drain_limit: Duration,
+    pub(crate) chatter: Option<Duration>,
+}
+
+impl Config {
+    /// What holds where this was given.
+    pub(crate) fn resolve(given: Given) -> Result<Self> {
+        let servers = servers(&given)?;
+        let cmu = cmu(&given)?;
+        let config = Self {
+            name: given.process.name.clone(),
+            roles: given.process.roles.clone().unwrap_or_default().into_iter().collect(),
+            zookeeper: zookeeper(&given)?,
+            realm: realm(&given)?,
+            conference: conference(&given)?,
+            data_proxy: data_proxy(&given)?,
+            http: given.http.listen,
+            log: given.log.format.unwrap_or(LogFormat::Text),
+            root: root(&given)?,
+            servers,
+            cmu,
+        };
+        config.check_times()?;
+        Ok(config)
+    }
+
+    /// A server that is slow to answer must not look like units that are silent.
+    fn check_times(&self) -> Result<()> {
+        let cmu = &self.cmu;
+        ensure!(
+            cmu.beat * 2 <= cmu.lease,
+            "cmu.beat is {}, and cmu.lease {}: a unit must be able to miss a beat, so at most half of the lease",
+            Span(cmu.beat),
+            Span(cmu.lease)
+        );
+        let most = (cmu.lease - cmu.beat) / 2;
+        ensure!(
+            self.servers.timeout <= most,
+            "redis.timeout is {}: with cmu.lease {} and cmu.beat {} it may be {} at most, or a slow server would \
+             look like silent units",
+            Span(self.servers.timeout),
+            Span(cmu.lease),
+            Span(cmu.beat),
+            Span(most)
+        );
+        if let Some(self_stop) = cmu.self_stop {
+            ensure!(
+                self_stop >= cmu.beat * 2,
+                "cmu.self-stop is {}: less than two beats would end media at the first lost one",
+                Span(self_stop)
+            );
+        }
+        Ok(())
+    }
+}
+
+fn servers(given: &Given) -> Result<Servers> {
+    let redis = &given.redis;
+    let sentinels = redis.sentinels.clone().unwrap_or_default();
+    let cluster = redis.cluster.clone().unwrap_or_default();
+    let ways = usize::from(redis.url.is_some())
+        + usize::from(!sentinels.is_empty())
+        + usize::from(!cluster.is_empty());
+    ensure!(
+        ways <= 1,
+        "redis.url, redis.sentinels and redis.cluster are three ways to one server; give one of them"
+    );
+    let tls = redis.tls.unwrap_or(false);
+    let place = if !sentinels.is_empty() {
+        let Some(master) = redis.master.clone() else {
+            bail!("redis.sentinels are given without redis.master, the name by which they know the master")
+        };
+        Place::Sentinels { sentinels, master, tls }
+    } else if !cluster.is_empty() {
+        Place::Cluster { nodes: cluster, tls }
+    } else {
+        let url = redis.url.clone().unwrap_or_else(|| crate::cli::DEFAULT_REDIS.to_owned());
+        Place::url(&url).with_context(|| "redis.url".to_owned())?
+    };
+    let ca = match &redis.ca_file {
+        Some(path) => Some(fs::read(path).with_context(|| format!("redis.ca-file {}", path.display()))?),
+        None => None,
+    };
+    Ok(Servers {
+        place,
+        user: redis.user.clone(),
+        password: secret(redis.password_file.as_deref(), "redis.password-file", "ALLOT_REDIS_PASSWORD")?,
+        sentinel_password: secret(
+            redis.sentinel_password_file.as_deref(),
+            "redis.sentinel-password-file",
+            "ALLOT_SENTINEL_PASSWORD",
+        )?,
+        ca,
+        timeout: positive(redis.timeout, Span::ms(1500), "redis.timeout")?,
+        realm: realm(given)?,
+    })
+}
+
+fn zookeeper(given: &Given) -> Result<Option<ZooKeeperConfig>> {
+    let zookeeper = &given.zookeeper;
+    let Some(servers) = zookeeper.servers.clone().filter(|servers| !servers.trim().is_empty()) else {
+        return Ok(None);
+    };
+    let password =
+        secret(zookeeper.password_file.as_deref(), "zookeeper.password-file", "ALLOT_ZOOKEEPER_PASSWORD")?;
+    let digest = match (zookeeper.user.clone(), password) {
+        (Some(user), Some(password)) => Some((user, password)),
+        (Some(_), None) => bail!(
+            "zookeeper.user is given without a password: name a file by zookeeper.password-file, or set \
+             ALLOT_ZOOKEEPER_PASSWORD"
+        ),
+        (None, _) => None,
+    };
+    let session = positive(zookeeper.session, Span::ms(4000), "zookeeper.session")?;
+    Ok(Some(ZooKeeperConfig { servers, session, digest }))
+}
+
+fn root(given: &Given) -> Result<String> {
+    let root = given.zookeeper.root.clone().unwrap_or_else(|| "/allot".to_owned());
+    let parts = root.strip_prefix('/').unwrap_or_default();
+    ensure!(
+        !parts.is_empty() && parts.split('/').all(|part| !matches!(part, "" | "." | "..")),
+        "zookeeper.root is '{root}'; write a path as /allot"
+    );
+    Ok(root)
+}
+
+fn realm(given: &Given) -> Result<String> {
+    let key = given.realm.key.clone().unwrap_or_else(|| "{allot}:conf".to_owned());
+    ensure!(!key.is_empty(), "realm.key is empty");
+    Ok(key)
+}
+
+fn conference(given: &Given) -> Result<ConferenceConfig> {
+    let conference = &given.conference;
+    let pace = conference.pace.unwrap_or(50);
+    let burst = conference.burst.unwrap_or(10);
+    ensure!(pace > 0 && burst > 0, "conference.pace and conference.burst must be 1 at least");
+    Ok(ConferenceConfig {
+        tick: positive(conference.tick, Span::ms(250), "conference.tick")?,
+        grace: positive(conference.grace, Span::ms(10_000), "conference.grace")?,
+        pace,
+        burst,
+        brake_percent: conference.brake_percent.unwrap_or(30),
+        brake_least: conference.brake_least.unwrap_or(2).max(1),
+        brake_window: positive(conference.brake_window, Span::ms(10_000), "conference.brake-window")?,
+        brake_lift: positive(conference.brake_lift, Span::ms(60_000), "conference.brake-lift")?,
+        wait_replicas: conference.wait_replicas.unwrap_or(1),
+        wait: positive(conference.wait, Span::ms(100), "conference.wait")?,
+    })
+}
+
+fn data_proxy(given: &Given) -> Result<DataProxyConfig> {
+    let proxy = &given.data_proxy;
+    let batch = proxy.batch.unwrap_or(512);
+    ensure!((1..=10_000).contains(&batch), "data-proxy.batch is {batch}; it may be 1 to 10000");
+    Ok(DataProxyConfig {
+        group: proxy.group.clone().unwrap_or_else(|| "proxies".to_owned()),
+        batch,
+        claim_after: positive(proxy.claim_after, Span::ms(30_000), "data-proxy.claim-after")?,
+    })
+}
+
+fn cmu(given: &Given) -> Result<CmuConfig> {
+    let cmu = &given.cmu;
+    let capacity = cmu.capacity.unwrap_or(100);
+    ensure!(capacity > 0, "cmu.capacity is 0");
+    if let Some(host) = &cmu.host {
+        let sound = !host.is_empty() && host.len() <= 200 && !host.contains(char::is_whitespace);
+        ensure!(
+            sound,
+            "cmu.host is '{host}'; write an address or a name without spaces, of 200 bytes at most"
+        );
+    }
+    Ok(CmuConfig {
+        host: cmu.host.clone(),
+        capacity,
+        zone: cmu.zone.clone(),
+        lease: positive(cmu.lease, Span::ms(5000), "cmu.lease")?,
+        beat: positive(cmu.beat, Span::ms(1000), "cmu.beat")?,
+        self_stop: cmu.self_stop.map(|span| span.0),
+        program: cmu.program.clone().unwrap_or_default(),
+        stop_limit: positive(cmu.stop_limit, Span::ms(5000), "cmu.stop-limit")?,
+        drain: cmu.drain.unwrap_or(false),
+        drain_limit: positive(cmu.drain_limit, Span::ms(60_000), "cmu.drain-limit")?,
+        chatter: cmu.chatter.map(|span| span.0.max(Duration::from_millis(1))),
+    })
+}
+
+fn positive(given: Option<Span>, default: Span, name: &str) -> Result<Duration> {
+    let span = given.unwrap_or(default).0;
+    ensure!(!span.is_zero(), "{name} is 0");
+    Ok(span)
+}
+
+/// A secret from the first line of a file, or from the environment. Neither shows in a list of processes.
+fn secret(file: Option<&Path>, name: &str, variable: &str) -> Result<Option<Secret>> {
+    let text = match file {
+        Some(path) => {
+            let text = fs::read_to_string(path).with_context(|| format!("{name} {}", path.display()))?;
+            text.lines().next().unwrap_or_default().to_owned()
+        }
+        None => match std::env::var(variable) {
+            Ok(text) => text,
+            Err(_) => return Ok(None),
+        },
+    };
+    ensure!(!text.is_empty(), "the password of {name} is empty");
+    Ok(Some(Secret::new(text)))
+}

@@ -1,0 +1,253 @@
+//! `allotd run`: the process around the roles. It knows how to begin, what all roles share, and how to end: at
+//! SIGTERM or SIGINT each role hands over, and a second signal ends it at once.
+
+mod health;
+mod http;
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, Result, bail};
+use futures_util::future::BoxFuture;
+use rand::Rng as _;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tracing::{debug, error, info, warn};
+
+use crate::cli::Outcome;
+use crate::config::{Config, Role, describe};
+use crate::coordination::in_process::InProcess;
+use crate::coordination::session::Connector;
+use crate::coordination::zookeeper::ZooKeeper;
+use crate::coordination::{Coordinator, Settings};
+use crate::store::{self, Session};
+use crate::{cmu, conference, data_proxy};
+
+pub(crate) use health::Health;
+
+/// The session timeout of coordination within the process.
+const IN_PROCESS: Duration = Duration::from_secs(4);
+/// The name of the session with the coordination service in probes.
+const COORDINATION: &str = "coordination";
+/// How long roles are given to hand over, besides what a unit needs to be drained.
+const FAREWELL: Duration = Duration::from_secs(10);
+
+/// What all roles of a process share.
+#[derive(Clone)]
+pub(crate) struct Context {
+    pub(crate) config: Arc<Config>,
+    /// The process among its like.
+    pub(crate) name: String,
+    pub(crate) coordinator: Coordinator,
+    /// Whether coordination is within the process.
+    pub(crate) alone: bool,
+    pub(crate) health: Health,
+    pub(crate) stop: Stop,
+}
+
+/// The word that the process shall end.
+#[derive(Debug, Clone)]
+pub(crate) struct Stop(watch::Receiver<bool>);
+
+impl Stop {
+    /// Whether it was said.
+    pub(crate) fn is_asked(&self) -> bool {
+        *self.0.borrow()
+    }
+
+    /// Waits until it is said.
+    pub(crate) async fn asked(&mut self) {
+        let _ = self.0.wait_for(|asked| *asked).await;
+    }
+}
+
+impl Context {
+    /// A session with the realm's master; tries until there is one. `None` when the process shall end.
+    pub(crate) async fn connect(&self, part: &'static str) -> Option<Session> {
+        const SHORTEST: Duration = Duration::from_millis(25);
+        const LONGEST: Duration = Duration::from_millis(500);
+        let mut stop = self.stop.clone();
+        let mut pause = SHORTEST;
+        loop {
+            if stop.is_asked() {
+                return None;
+            }
+            let error = tokio::select! {
+                session = self.config.servers.session() => match session {
+                    Ok(session) => {
+                        debug!(part, server = %session.node, replicas = session.replicas, "connected to Redis");
+                        return Some(session);
+                    }
+                    Err(error) => error,
+                },
+                () = stop.asked() => return None,
+            };
+            if pause == SHORTEST {
+                warn!(part, %error, "no session with Redis; trying on");
+            }
+            self.health.lacks(part, format!("no session with Redis: {error}"));
+            // Spread, lest all come in the same instant.
+            let share = rand::rng().random_range(0.5..1.0);
+            tokio::select! { () = sleep(pause.mul_f64(share)) => {}, () = stop.asked() => {} }
+            pause = (pause * 2).min(LONGEST);
+        }
+    }
+
+    /// A session ended by a fault; says so.
+    pub(crate) fn lost(&self, part: &'static str, error: &store::Error) {
+        metrics::counter!("allot_store_faults_total", "part" => part).increment(1);
+        warn!(part, %error, "the session with Redis is over");
+        self.health.lacks(part, format!("the session with Redis is over: {error}"));
+    }
+
+    /// The realm's directory in the coordination service.
+    pub(crate) fn dir(&self) -> String {
+        format!("{}/{}", self.config.root, node_name(&self.config.realm))
+    }
+
+    /// The directory of units.
+    pub(crate) fn units_dir(&self) -> String {
+        format!("{}/units", self.dir())
+    }
+}
+
+/// A name as it may stand in a path of the coordination service: `%` and `/` are written as their codes.
+pub(crate) fn node_name(name: &str) -> String {
+    name.replace('%', "%25").replace('/', "%2F")
+}
+
+/// The name that a node was made of.
+pub(crate) fn name_of_node(node: &str) -> String {
+    node.replace("%2F", "/").replace("%25", "%")
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
+}
+
+/// Plays the roles until a signal or a fault ends it.
+pub(crate) async fn run(config: Config) -> Result<Outcome> {
+    if config.roles.is_empty() {
+        bail!("no role: name some in allotd.roles of the file, or by --roles conference,data-proxy,cmu");
+    }
+    let health = Health::default();
+    for part in config.roles.iter().map(|role| role.word()).chain([COORDINATION]) {
+        health.lacks(part, "beginning");
+    }
+    if let Some(address) = config.http {
+        http::serve(address, health.clone()).await?;
+    }
+    for line in describe(&config).lines() {
+        info!("{line}");
+    }
+    let (asked, stop) = watch::channel(false);
+    let coordinator = coordinator(&config);
+    let host = config.cmu.host.clone().unwrap_or_else(|| config.servers.own_address());
+    let name = config.name.clone().unwrap_or_else(|| format!("{host}:{}:{}", std::process::id(), now_ms()));
+    let context = Context {
+        name,
+        coordinator: coordinator.clone(),
+        alone: config.zookeeper.is_none(),
+        health: health.clone(),
+        stop: Stop(stop),
+        config: Arc::new(config),
+    };
+    let watching = tokio::spawn(watch_coordination(context.clone()));
+    let mut roles = JoinSet::new();
+    for role in context.config.roles.clone() {
+        roles.spawn(play(role, context.clone()));
+    }
+    let mut signals = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let ended = tokio::select! {
+        ended = roles.join_next() => Some(ended),
+        _ = signals.0.recv() => None,
+        _ = signals.1.recv() => None,
+    };
+    let mut result = Ok(Outcome::Done);
+    match ended {
+        None => info!("asked to end; handing over"),
+        Some(Some(Ok((role, Err(fault))))) => {
+            error!(role = role.word(), error = format!("{fault:#}"), "a role has ended");
+            result = Err(fault);
+        }
+        Some(ended) => warn!(?ended, "a role has ended"),
+    }
+    asked.send_replace(true);
+    let limit =
+        FAREWELL + if context.config.cmu.drain { context.config.cmu.drain_limit } else { Duration::ZERO };
+    tokio::select! {
+        done = timeout(limit, async { while roles.join_next().await.is_some() {} }) => if done.is_err() {
+            warn!("not all was handed over in time");
+        },
+        _ = signals.0.recv() => warn!("asked again; ending at once"),
+        _ = signals.1.recv() => warn!("asked again; ending at once"),
+    }
+    roles.abort_all();
+    watching.abort();
+    let _ = timeout(Duration::from_secs(2), coordinator.close()).await;
+    info!("ended");
+    result
+}
+
+fn play(role: Role, context: Context) -> BoxFuture<'static, (Role, Result<()>)> {
+    Box::pin(async move {
+        info!(role = role.word(), name = context.name, "role begins");
+        let result = match role {
+            Role::Conference => conference::run(context).await,
+            Role::DataProxy => data_proxy::run(context).await,
+            Role::Cmu => cmu::run(context).await,
+        };
+        (role, result.with_context(|| format!("role {}", role.word())))
+    })
+}
+
+fn coordinator(config: &Config) -> Coordinator {
+    let connector: Arc<dyn Connector> = match &config.zookeeper {
+        Some(zookeeper) => {
+            let ensemble = ZooKeeper::new(&zookeeper.servers, zookeeper.session);
+            Arc::new(match &zookeeper.digest {
+                Some((user, password)) => ensemble.with_digest(user, password.reveal()),
+                None => ensemble,
+            })
+        }
+        None => {
+            warn!(
+                "no ZooKeeper is configured: coordination is within this process, and units of other processes are \
+                 judged by their leases alone. Set zookeeper.servers for more than one machine"
+            );
+            Arc::new(InProcess::new(IN_PROCESS))
+        }
+    };
+    Coordinator::start(connector, &Settings::default())
+}
+
+/// Tells the probes of the session with the coordination service.
+async fn watch_coordination(context: Context) {
+    let mut status = context.coordinator.subscribe();
+    loop {
+        if status.borrow_and_update().is_up() {
+            context.health.ready(COORDINATION);
+        } else {
+            context.health.lacks(COORDINATION, "no session with ZooKeeper");
+        }
+        if status.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_name_stands_in_a_path_and_comes_back() {
+        for name in ["10.0.0.1/b:1:2", "100%", "%2F", "a/%25/b", "{r}:conf"] {
+            assert!(!node_name(name).contains('/'), "{name}");
+            assert_eq!(name_of_node(&node_name(name)), name);
+        }
+    }
+}

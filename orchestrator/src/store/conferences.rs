@@ -1,0 +1,207 @@
+//! The commands of a realm of conferences, typed. Records that people look at stay records.
+
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, Value, cmd};
+
+use super::{Error, Record, query};
+
+/// A unit as `CMU.LIST` shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct UnitRow {
+    /// Its identity.
+    pub(crate) cmu: String,
+    /// `up`, `draining`, `suspect`, `unreachable` or `down`.
+    pub(crate) state: String,
+    /// Conferences that it owns.
+    pub(crate) conferences: u64,
+}
+
+/// A conference placed on a unit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Grant {
+    /// Which conference.
+    pub(crate) e164: String,
+    /// On which unit.
+    pub(crate) cmu: String,
+    /// By which assignment.
+    pub(crate) epoch: u64,
+}
+
+/// What came of a unit's report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Reported {
+    /// How many conferences are its own.
+    pub(crate) kept: u64,
+    /// How many became its own again.
+    pub(crate) adopted: usize,
+    /// How many it must end.
+    pub(crate) released: usize,
+    /// How many ended since it has them no more.
+    pub(crate) ended: usize,
+}
+
+/// The client of one realm. Clones share the connection.
+#[derive(Debug, Clone)]
+pub(crate) struct RealmStore {
+    connection: MultiplexedConnection,
+    key: String,
+}
+
+impl RealmStore {
+    /// Of the realm at `key`.
+    pub(crate) fn new(connection: MultiplexedConnection, key: &str) -> Self {
+        Self { connection, key: key.to_owned() }
+    }
+
+    /// The name of one of the realm's streams.
+    pub(crate) fn stream(&self, name: &str) -> String {
+        format!("{}:{name}", self.key)
+    }
+
+    /// `command key`, to be gone on with.
+    pub(crate) fn begin(&self, command: &str) -> Cmd {
+        let mut begun = cmd(command);
+        begun.arg(&self.key);
+        begun
+    }
+
+    /// Sends a command.
+    pub(crate) async fn ask<T: redis::FromRedisValue>(&self, command: &Cmd) -> Result<T, Error> {
+        // A clone is a handle to the same connection.
+        query(&mut self.connection.clone(), command).await
+    }
+
+    /// Sends many commands at once; each has its own result.
+    pub(crate) async fn ask_all(&self, commands: Vec<Cmd>) -> Result<Vec<Result<Value, Error>>, Error> {
+        if commands.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut pipe = redis::pipe();
+        for command in &commands {
+            pipe.add_command(command.clone());
+        }
+        let results: Vec<redis::RedisResult<Value>> = pipe
+            .ignore_errors()
+            .query_async(&mut self.connection.clone())
+            .await
+            .map_err(|source| Error::Link { what: "the requests got no answer".to_owned(), source })?;
+        let sorted = results.into_iter().zip(&commands);
+        Ok(sorted.map(|(result, command)| result.map_err(|error| Error::of(command, error))).collect())
+    }
+
+    /// The realm's record; a realm that is not there is made, with its defaults.
+    pub(crate) async fn realm(&self) -> Result<Record, Error> {
+        Record::read(self.ask(&self.begin("CONF.REALM")).await?)
+    }
+
+    /// The elected scheduler claims the realm.
+    pub(crate) async fn claim(&self, term: u64, leader: &str) -> Result<(), Error> {
+        self.ask::<Value>(self.begin("CONF.TERM").arg(term).arg(leader)).await.map(drop)
+    }
+
+    /// A new scheduler found these units alive.
+    pub(crate) async fn restart(&self, live: &[String], term: u64) -> Result<(), Error> {
+        let mut command = self.begin("CONF.RESTART");
+        command.arg("LIVE").arg(live.len()).arg(live).arg("TERM").arg(term);
+        self.ask::<Value>(&command).await.map(drop)
+    }
+
+    /// Asks a unit, or all, for the list, or for all details anew.
+    pub(crate) async fn ask_units(&self, cmu: Option<&str>, what: &str) -> Result<(), Error> {
+        let mut command = self.begin("CMU.ASK");
+        if let Some(cmu) = cmu {
+            command.arg(cmu);
+        }
+        self.ask::<Value>(command.arg(what)).await.map(drop)
+    }
+
+    /// All units.
+    pub(crate) async fn units(&self) -> Result<Vec<UnitRow>, Error> {
+        self.unit_records().await?.iter().map(unit).collect()
+    }
+
+    /// The records of all units.
+    pub(crate) async fn unit_records(&self) -> Result<Vec<Record>, Error> {
+        Record::read_list(self.ask(&self.begin("CMU.LIST")).await?)
+    }
+
+    /// A unit is down, by a scheduler's verdict or by its own word.
+    pub(crate) async fn down(&self, cmu: &str, term: Option<u64>) -> Result<(), Error> {
+        let mut command = self.begin("CMU.DOWN");
+        command.arg(cmu);
+        if let Some(term) = term {
+            command.arg("TERM").arg(term);
+        }
+        self.ask::<Value>(&command).await.map(drop)
+    }
+
+    /// Places up to `count` conferences whose time has come.
+    pub(crate) async fn recover(&self, count: u32, term: u64) -> Result<Vec<Grant>, Error> {
+        let mut command = self.begin("CONF.RECOVER");
+        command.arg("COUNT").arg(count).arg("TERM").arg(term);
+        let grants: Vec<(String, String, u64)> = self.ask(&command).await?;
+        Ok(grants.into_iter().map(|(e164, cmu, epoch)| Grant { e164, cmu, epoch }).collect())
+    }
+
+    /// A unit comes up, or renews its lease.
+    pub(crate) async fn join(
+        &self,
+        cmu: &str,
+        capacity: u32,
+        zone: Option<&str>,
+        lease_ms: u64,
+    ) -> Result<(), Error> {
+        let mut command = self.begin("CMU.JOIN");
+        command.arg(cmu).arg("CAPACITY").arg(capacity).arg("LEASE").arg(lease_ms);
+        if let Some(zone) = zone {
+            command.arg("ZONE").arg(zone);
+        }
+        self.ask::<Value>(&command).await.map(drop)
+    }
+
+    /// Renews a unit's lease.
+    pub(crate) async fn beat(&self, cmu: &str, load: usize) -> Result<(), Error> {
+        self.ask::<Value>(self.begin("CMU.BEAT").arg(cmu).arg("LOAD").arg(load)).await.map(drop)
+    }
+
+    /// A unit's whole list.
+    pub(crate) async fn report(
+        &self,
+        cmu: &str,
+        highest: u64,
+        list: &[(String, u64)],
+    ) -> Result<Reported, Error> {
+        let mut command = self.begin("CMU.REPORT");
+        command.arg(cmu).arg("HIGHEST").arg(highest);
+        for (e164, epoch) in list {
+            command.arg(e164).arg(epoch);
+        }
+        let record = Record::read(self.ask(&command).await?)?;
+        let count = |field: &str| record.get::<Vec<Value>>(field).map(|list| list.len());
+        Ok(Reported {
+            kept: record.get("kept")?,
+            adopted: count("adopted")?,
+            released: count("released")?,
+            ended: count("ended")?,
+        })
+    }
+
+    /// Moves a unit's conferences away; how many stay for now.
+    pub(crate) async fn drain(&self, cmu: &str) -> Result<u64, Error> {
+        let record = Record::read(self.ask(self.begin("CMU.DRAIN").arg(cmu).arg("MOVE")).await?)?;
+        record.get("left")
+    }
+
+    /// Totals.
+    pub(crate) async fn stat(&self) -> Result<Record, Error> {
+        Record::read(self.ask(&self.begin("CONF.STAT")).await?)
+    }
+}
+
+fn unit(record: &Record) -> Result<UnitRow, Error> {
+    Ok(UnitRow {
+        cmu: record.get("cmu")?,
+        state: record.get("state")?,
+        conferences: record.get("conferences")?,
+    })
+}

@@ -1,0 +1,354 @@
+//! Where the master is, and a session with it: found by its address, by Sentinels or by the nodes of a cluster,
+//! over TCP or TLS, as an ACL user.
+//!
+//! A session is one server, looked at and found to be the master. It is never repaired: at the first fault it is
+//! over and another is made, which looks again. So what was read in a session can only be acted upon in the same
+//! one, on the same server, and no decision crosses a failover.
+
+use std::fmt;
+use std::net::UdpSocket;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use redis::aio::MultiplexedConnection;
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo,
+    TlsCertificates, Value, cmd,
+};
+
+use super::{Error, query};
+
+/// A secret, which nothing prints.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Secret(String);
+
+impl Secret {
+    /// Keeps it.
+    pub(crate) fn new(text: String) -> Self {
+        Self(text)
+    }
+
+    /// The secret itself, for the one that asks for it.
+    pub(crate) fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+/// How the master is found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// It is at this address.
+    Address(Node),
+    /// Sentinels know, by the master's name.
+    Sentinels {
+        /// Their addresses, `host:port`.
+        sentinels: Vec<String>,
+        /// The name.
+        master: String,
+        /// Whether they and the master speak TLS.
+        tls: bool,
+    },
+    /// The nodes of a cluster know, by the realm's slot.
+    Cluster {
+        /// Some addresses, `host:port`.
+        nodes: Vec<String>,
+        /// Whether they speak TLS.
+        tls: bool,
+    },
+}
+
+/// A server's address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Node {
+    host: String,
+    port: u16,
+    tls: bool,
+    database: i64,
+}
+
+impl fmt::Display for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.tls { "rediss" } else { "redis" };
+        write!(f, "{scheme}://{}:{}", self.host, self.port)?;
+        if self.database == 0 { Ok(()) } else { write!(f, "/{}", self.database) }
+    }
+}
+
+impl Place {
+    /// The server at `redis://host:port[/database]` or `rediss://...`.
+    pub(crate) fn url(url: &str) -> Result<Self> {
+        let info = match url.into_connection_info() {
+            Ok(info) => info,
+            Err(error) => bail!("'{}': {error}", super::without_password(url)),
+        };
+        if info.redis_settings().password().is_some() {
+            bail!(
+                "'{}' has a password in it, which others could see; name a file by redis.password-file, or set \
+                 ALLOT_REDIS_PASSWORD",
+                super::without_password(url)
+            );
+        }
+        let database = info.redis_settings().db();
+        match info.addr() {
+            ConnectionAddr::Tcp(host, port) => {
+                Ok(Self::Address(Node { host: host.clone(), port: *port, tls: false, database }))
+            }
+            ConnectionAddr::TcpTls { host, port, .. } => {
+                Ok(Self::Address(Node { host: host.clone(), port: *port, tls: true, database }))
+            }
+            _ => bail!("'{url}' is no address of the form redis://HOST:PORT or rediss://HOST:PORT"),
+        }
+    }
+}
+
+/// The way to the realm's master.
+#[derive(Debug, Clone)]
+pub(crate) struct Servers {
+    /// How it is found.
+    pub(crate) place: Place,
+    /// ACL user.
+    pub(crate) user: Option<String>,
+    /// Its password.
+    pub(crate) password: Option<Secret>,
+    /// The password of Sentinels.
+    pub(crate) sentinel_password: Option<Secret>,
+    /// Certificates (PEM) that a server's must be signed by, where not the system's.
+    pub(crate) ca: Option<Vec<u8>>,
+    /// How long an answer may take.
+    pub(crate) timeout: Duration,
+    /// Key of the realm, which decides on the slot in a cluster.
+    pub(crate) realm: String,
+}
+
+impl fmt::Display for Servers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.place {
+            Place::Address(node) => node.fmt(f)?,
+            Place::Sentinels { sentinels, master, .. } => {
+                write!(f, "master '{master}' by Sentinels {}", sentinels.join(", "))?;
+            }
+            Place::Cluster { nodes, .. } => write!(f, "cluster at {}", nodes.join(", "))?,
+        }
+        self.user.as_ref().map_or(Ok(()), |user| write!(f, " as {user}"))
+    }
+}
+
+/// A master at work. Clones share the connection.
+#[derive(Debug, Clone)]
+pub(crate) struct Session {
+    /// For commands that are answered at once.
+    pub(crate) connection: MultiplexedConnection,
+    /// Which server it is.
+    pub(crate) node: Node,
+    /// How many replicas were attached to it.
+    pub(crate) replicas: usize,
+    servers: Servers,
+}
+
+impl Servers {
+    /// Finds the master and connects to it; a server that is not, or does not say so, is refused.
+    pub(crate) async fn session(&self) -> Result<Session, Error> {
+        let node = self.find().await?;
+        let mut connection = self.connect(&node, self.timeout).await?;
+        let replicas = role(&mut connection).await?.ok_or_else(|| Error::NoMaster(node.to_string()))?;
+        Ok(Session { connection, node, replicas, servers: self.clone() })
+    }
+
+    /// Our own address as the servers see it; nothing is sent to find it out.
+    pub(crate) fn own_address(&self) -> String {
+        let towards = match &self.place {
+            Place::Address(node) => format!("{}:{}", node.host, node.port),
+            Place::Sentinels { sentinels: some, .. } | Place::Cluster { nodes: some, .. } => {
+                some.first().cloned().unwrap_or_default()
+            }
+        };
+        let found = UdpSocket::bind("0.0.0.0:0").and_then(|socket| {
+            socket.connect(towards.as_str())?;
+            socket.local_addr()
+        });
+        found.map_or_else(|_| "127.0.0.1".to_owned(), |address| address.ip().to_string())
+    }
+
+    async fn find(&self) -> Result<Node, Error> {
+        match &self.place {
+            Place::Address(node) => Ok(node.clone()),
+            Place::Sentinels { sentinels, master, tls } => {
+                let mut last = Error::NoMaster(self.to_string());
+                for sentinel in sentinels {
+                    match self.ask_sentinel(sentinel, master, *tls).await {
+                        Ok(node) => return Ok(node),
+                        Err(error) => last = error,
+                    }
+                }
+                Err(last)
+            }
+            Place::Cluster { nodes, tls } => {
+                let mut last = Error::NoMaster(self.to_string());
+                for node in nodes {
+                    match self.ask_node(node, *tls).await {
+                        Ok(node) => return Ok(node),
+                        Err(error) => last = error,
+                    }
+                }
+                Err(last)
+            }
+        }
+    }
+
+    async fn ask_sentinel(&self, sentinel: &str, master: &str, tls: bool) -> Result<Node, Error> {
+        let login = (None, self.sentinel_password.as_ref());
+        let mut connection = self.connect_as(&node_at(sentinel, tls)?, self.timeout, login).await?;
+        let command = cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(master).clone();
+        let found: Option<(String, u16)> = query(&mut connection, &command).await?;
+        let (host, port) = found.ok_or_else(|| Error::NoMaster(self.to_string()))?;
+        Ok(Node { host, port, tls, database: 0 })
+    }
+
+    /// Asks a node of a cluster who has the realm's slot.
+    async fn ask_node(&self, node: &str, tls: bool) -> Result<Node, Error> {
+        let asked = node_at(node, tls)?;
+        let mut connection = self.connect(&asked, self.timeout).await?;
+        let slot: i64 = query(&mut connection, cmd("CLUSTER").arg("KEYSLOT").arg(&self.realm)).await?;
+        let slots: Value = query(&mut connection, cmd("CLUSTER").arg("SLOTS")).await?;
+        let (host, port) = master_of(&slots, slot).ok_or_else(|| Error::NoMaster(self.to_string()))?;
+        let host = if host.is_empty() { asked.host } else { host };
+        Ok(Node { host, port, tls, database: 0 })
+    }
+
+    async fn connect(&self, node: &Node, timeout: Duration) -> Result<MultiplexedConnection, Error> {
+        self.connect_as(node, timeout, (self.user.as_ref(), self.password.as_ref())).await
+    }
+
+    async fn connect_as(
+        &self,
+        node: &Node,
+        timeout: Duration,
+        (user, password): (Option<&String>, Option<&Secret>),
+    ) -> Result<MultiplexedConnection, Error> {
+        let link = |source| Error::Link { what: format!("cannot connect to {node}"), source };
+        let mut login = RedisConnectionInfo::default().set_db(node.database);
+        if let Some(user) = user {
+            login = login.set_username(user);
+        }
+        if let Some(password) = password {
+            login = login.set_password(password.reveal());
+        }
+        let client = self.client(node, login).map_err(link)?;
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(self.timeout))
+            .set_response_timeout(Some(timeout));
+        client.get_multiplexed_async_connection_with_config(&config).await.map_err(link)
+    }
+
+    fn client(&self, node: &Node, login: RedisConnectionInfo) -> redis::RedisResult<Client> {
+        let (host, port) = (node.host.clone(), node.port);
+        if !node.tls {
+            let info = ConnectionAddr::Tcp(host, port).into_connection_info()?;
+            return Client::open(info.set_redis_settings(login));
+        }
+        // The second time it is there already, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let address = ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None };
+        let info: ConnectionInfo = address.into_connection_info()?.set_redis_settings(login);
+        Client::build_with_tls(info, TlsCertificates { client_tls: None, root_cert: self.ca.clone() })
+    }
+}
+
+impl Session {
+    /// Another connection to the same server, whose answers may take this much longer.
+    pub(crate) async fn another(&self, longer: Duration) -> Result<MultiplexedConnection, Error> {
+        self.servers.connect(&self.node, self.servers.timeout + longer).await
+    }
+
+    /// Looks again whether it is the master, and how many replicas it has.
+    pub(crate) async fn look(&mut self) -> Result<(), Error> {
+        let replicas = role(&mut self.connection).await?;
+        self.replicas = replicas.ok_or_else(|| Error::NoMaster(self.node.to_string()))?;
+        Ok(())
+    }
+
+    /// Has replicas confirm what was written in this session; whether `count` did in time. Where no replica was
+    /// attached nobody is asked.
+    pub(crate) async fn wait(&mut self, count: u32, limit: Duration) -> Result<bool, Error> {
+        if self.replicas == 0 || count == 0 {
+            return Ok(true);
+        }
+        let confirmed: u32 =
+            query(&mut self.connection, cmd("WAIT").arg(count).arg(limit.as_millis() as u64)).await?;
+        Ok(confirmed >= count)
+    }
+}
+
+/// How many replicas a master has; nothing of a server that is none.
+async fn role(connection: &mut MultiplexedConnection) -> Result<Option<usize>, Error> {
+    let role: Vec<Value> = query(connection, &cmd("ROLE")).await?;
+    let is_master = matches!(role.first(), Some(Value::BulkString(word)) if word == b"master");
+    let replicas = match role.get(2) {
+        Some(Value::Array(replicas)) => replicas.len(),
+        _ => 0,
+    };
+    Ok(is_master.then_some(replicas))
+}
+
+fn node_at(address: &str, tls: bool) -> Result<Node, Error> {
+    let parts = address.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
+    let (host, port) = parts
+        .filter(|(host, _)| !host.is_empty())
+        .ok_or_else(|| Error::Shape(format!("'{address}' is no address of the form HOST:PORT")))?;
+    Ok(Node { host: host.trim_matches(['[', ']']).to_owned(), port, tls, database: 0 })
+}
+
+/// The master of a slot by `CLUSTER SLOTS`.
+fn master_of(slots: &Value, slot: i64) -> Option<(String, u16)> {
+    let Value::Array(ranges) = slots else { return None };
+    ranges.iter().find_map(|range| {
+        let Value::Array(range) = range else { return None };
+        let [Value::Int(from), Value::Int(to), Value::Array(master), ..] = range.as_slice() else {
+            return None;
+        };
+        let [host, Value::Int(port), ..] = master.as_slice() else { return None };
+        let host = match host {
+            Value::BulkString(host) => String::from_utf8_lossy(host).into_owned(),
+            // The node's own address is the one that it was asked at.
+            _ => String::new(),
+        };
+        (*from..=*to).contains(&slot).then_some((host, u16::try_from(*port).ok()?))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_master_of_a_slot_is_found() {
+        let node = |host: &str, port| Value::Array(vec![Value::BulkString(host.into()), Value::Int(port)]);
+        let slots = Value::Array(vec![
+            Value::Array(vec![Value::Int(0), Value::Int(99), node("a", 1), node("replica", 2)]),
+            Value::Array(vec![Value::Int(100), Value::Int(16383), node("b", 3)]),
+        ]);
+        assert_eq!(master_of(&slots, 99), Some(("a".into(), 1)));
+        assert_eq!(master_of(&slots, 100), Some(("b".into(), 3)));
+        assert_eq!(master_of(&slots, 16384), None);
+        assert_eq!(master_of(&Value::Nil, 0), None);
+    }
+
+    #[test]
+    fn addresses_are_of_a_host_and_a_port() {
+        assert_eq!(node_at("h:26379", true).unwrap().to_string(), "rediss://h:26379");
+        assert_eq!(node_at("[::1]:1", false).unwrap().host, "::1");
+        for odd in ["h", "h:x", ":1"] {
+            assert!(node_at(odd, false).is_err(), "{odd}");
+        }
+        let Ok(Place::Address(node)) = Place::url("redis://h:7/3") else { panic!("an address") };
+        assert_eq!(node.to_string(), "redis://h:7/3");
+        let refused = Place::url("redis://:secret@h").unwrap_err().to_string();
+        assert!(!refused.contains("secret") && refused.contains("password-file"), "{refused}");
+    }
+}

@@ -1,0 +1,8 @@
+//! How messages travel: streams beside the realm's key. Commands to a unit are read in order by that unit alone;
+//! what units tell is read by a group of data proxies, and acknowledged when it is written.
+
+mod entry;
+mod group;
+
+pub(crate) use entry::{Entry, read_reply};
+pub(crate) use group::Group;

@@ -1,0 +1,172 @@
+"""A media unit in Python, with nothing but redis and kazoo: what docs/allotd.md says under 'Any language'.
+
+    unit.py --redis redis://127.0.0.1:6379 --zookeeper 127.0.0.1:2181 --realm '{allot}:conf' --host 10.0.0.1/py
+
+It has no media; each conference tells a detail every half second.
+"""
+
+import argparse
+import os
+import signal
+import sys
+import time
+
+import redis
+from kazoo.client import KazooClient
+from kazoo.exceptions import NodeExistsError
+
+BEAT = 0.5
+
+
+def node_name(name):
+    return name.replace("%", "%25").replace("/", "%2F")
+
+
+class Replaced(Exception):
+    """Another unit took our place."""
+
+
+class Unit:
+    def __init__(self, arguments):
+        self.key = arguments.realm
+        self.url = arguments.redis
+        self.lease = arguments.lease
+        self.cmu = f"{arguments.host}:{os.getpid()}:{int(time.time() * 1000)}"
+        self.path = f"{arguments.root}/{node_name(self.key)}/units/{node_name(self.cmu)}"
+        self.zookeeper = KazooClient(hosts=arguments.zookeeper, timeout=4.0)
+        self.copies = {}  # number -> epoch
+        self.highest = 0
+        self.seq = 0
+        self.told = 0
+        self.ending = False
+
+    # --- the node, which lives with the session; a new session needs a new one
+
+    def be_present(self):
+        if self.zookeeper.connected and not self.zookeeper.exists(self.path):
+            try:
+                self.zookeeper.create(self.path, self.cmu.encode(), ephemeral=True, makepath=True)
+            except NodeExistsError:
+                pass
+
+    # --- Redis
+
+    def ask(self, command, *words):
+        return self.client.execute_command(command, self.key, *words)
+
+    def join(self):
+        self.ask("CMU.JOIN", self.cmu, "CAPACITY", 1000, "LEASE", self.lease)
+        self.report()
+        self.tell()
+
+    def report(self):
+        words = [word for copy in self.copies.items() for word in copy]
+        self.ask("CMU.REPORT", self.cmu, "HIGHEST", self.highest, *words)
+
+    def tell(self):
+        """All details anew."""
+        self.told += 1
+        for e164, epoch in self.copies.items():
+            now = int(time.time() * 1000)
+            self.seq = max(self.seq + 1, now * 1000)
+            head = {"event": "SET", "e164": e164, "cmu": self.cmu, "epoch": epoch, "seq": self.seq}
+            head["chatter"] = f"{self.cmu} {epoch} {self.told} {now}"
+            self.client.xadd(f"{self.key}:info", head)
+
+    def say(self, word, e164, epoch):
+        try:
+            self.ask(f"CONF.{word}", e164, self.cmu, epoch)
+        except redis.ResponseError:
+            pass  # refused: what is to be done comes as a command
+
+    def obey(self, entry):
+        event, e164, epoch = entry["event"], entry["e164"], int(entry["epoch"])
+        if event in ("CREATE", "EPOCH"):
+            if epoch <= self.highest:
+                return
+            self.highest = epoch
+        if event == "CREATE":
+            self.copies[e164] = epoch
+            self.say("ACK", e164, epoch)
+        elif event == "RELEASE" and self.copies.get(e164) == epoch:
+            del self.copies[e164]
+            self.say("ENDED", e164, epoch)
+        elif event == "EPOCH" and e164 in self.copies:
+            self.copies[e164] = epoch
+            self.tell()
+        elif event == "EPOCH":
+            self.say("ENDED", e164, epoch)
+        elif event == "RESYNC" or (event == "REPORT" and entry.get("what") == "LIST"):
+            self.report()
+        elif event == "REPORT":
+            self.tell()
+
+    def beat(self):
+        try:
+            self.ask("CMU.BEAT", self.cmu, "LOAD", len(self.copies))
+        except redis.ResponseError as error:
+            if "NOTFOUND" not in str(error):
+                raise
+            self.join()
+
+    def serve(self):
+        """One session: from the join to the first fault."""
+        self.client = redis.Redis.from_url(self.url, decode_responses=True, socket_timeout=1.5)
+        if self.client.execute_command("ROLE")[0] not in ("master", b"master"):
+            raise redis.ConnectionError("not a master")
+        self.join()
+        position, beaten = "0", time.monotonic()
+        while not self.ending:
+            streams = self.client.xread({f"{self.key}:cmd:{self.cmu}": position}, count=256, block=200) or []
+            for entry in (entry for _, entries in streams for entry in entries):
+                position = entry[0]
+                self.obey(entry[1])
+            if time.monotonic() - beaten >= BEAT:
+                beaten = time.monotonic()
+                self.beat()
+                self.tell()
+                self.be_present()
+
+    def run(self):
+        self.zookeeper.start()
+        self.be_present()
+        while not self.ending:
+            try:
+                self.serve()
+            except redis.ResponseError as error:
+                if "STALE" in str(error):
+                    raise Replaced(self.cmu) from error
+                print(f"unit: {error}", file=sys.stderr)
+                time.sleep(0.2)
+            except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
+                print(f"unit: {error}", file=sys.stderr)
+                time.sleep(0.2)
+        self.copies.clear()
+        try:
+            self.ask("CMU.DOWN", self.cmu)
+        except redis.RedisError as error:
+            print(f"unit: nobody heard that it goes: {error}", file=sys.stderr)
+        self.zookeeper.stop()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--redis", required=True)
+    parser.add_argument("--zookeeper", required=True)
+    parser.add_argument("--realm", required=True)
+    parser.add_argument("--host", required=True)
+    parser.add_argument("--root", default="/allot")
+    parser.add_argument("--lease", type=int, default=5000)
+    unit = Unit(parser.parse_args())
+
+    def end(*_):
+        unit.ending = True
+
+    signal.signal(signal.SIGTERM, end)
+    try:
+        unit.run()
+    except Replaced as replaced:
+        sys.exit(f"unit: {replaced} was replaced")
+
+
+main()

@@ -1,0 +1,228 @@
+//! `allotd run` as a process of a test's own, behind wires of its own, with its log in a file.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::module::allotd;
+use crate::proxy::Proxy;
+use crate::redis_server::free_port;
+use crate::wait::{GENEROUS, eventually};
+
+/// A daemon.
+#[derive(Debug)]
+pub struct Process {
+    /// What the test calls it.
+    pub name: String,
+    /// Its wire to Redis.
+    pub redis: Option<Proxy>,
+    /// Its wires to the ZooKeeper servers.
+    pub zookeeper: Vec<Proxy>,
+    program: PathBuf,
+    arguments: Vec<String>,
+    variables: Vec<(String, String)>,
+    child: Mutex<Option<Child>>,
+    http: u16,
+    dir: TempDir,
+}
+
+impl Process {
+    /// `allotd run` with these arguments, not yet running.
+    pub fn new(name: &str, arguments: &[&str]) -> Self {
+        let http = free_port();
+        let listen = format!("127.0.0.1:{http}");
+        let mut all = vec!["run", "--http-listen", &listen];
+        all.extend(arguments);
+        Self::of(name, allotd(), &all, http)
+    }
+
+    /// Any program with these arguments, not yet running.
+    pub fn other(name: &str, program: PathBuf, arguments: &[&str]) -> Self {
+        Self::of(name, program, arguments, 0)
+    }
+
+    fn of(name: &str, program: PathBuf, arguments: &[&str], http: u16) -> Self {
+        Self {
+            name: name.to_owned(),
+            redis: None,
+            zookeeper: Vec::new(),
+            program,
+            arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
+            variables: Vec::new(),
+            child: Mutex::new(None),
+            http,
+            dir: tempfile::Builder::new().prefix("allot-process-").tempdir().expect("a temporary folder"),
+        }
+    }
+
+    /// With this variable in its environment.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: &str) -> Self {
+        self.variables.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Behind a wire to Redis at this port.
+    #[must_use]
+    pub fn behind_redis(mut self, port: u16) -> Self {
+        let proxy = Proxy::to(port);
+        self.variables.push(("ALLOT_REDIS_URL".into(), format!("redis://127.0.0.1:{}", proxy.port())));
+        self.redis = Some(proxy);
+        self
+    }
+
+    /// Behind wires to ZooKeeper servers at these addresses.
+    #[must_use]
+    pub fn behind_zookeeper(mut self, addresses: &str) -> Self {
+        let port = |address: &str| address.rsplit(':').next().and_then(|port| port.parse().ok());
+        self.zookeeper =
+            addresses.split(',').map(|address| Proxy::to(port(address).expect("a port"))).collect();
+        let all: Vec<String> =
+            self.zookeeper.iter().map(|proxy| format!("127.0.0.1:{}", proxy.port())).collect();
+        self.variables.push(("ALLOT_ZOOKEEPER".into(), all.join(",")));
+        self
+    }
+
+    /// Whether it is `allotd`, which tells of itself by HTTP.
+    pub fn is_ours(&self) -> bool {
+        self.http != 0
+    }
+
+    /// Starts it; one that runs is killed first.
+    pub fn start(&self) {
+        self.kill9();
+        let log = || -> File {
+            let path = self.dir.path().join("log");
+            OpenOptions::new().create(true).append(true).open(path).expect("the log opens")
+        };
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments).stdin(Stdio::null()).stdout(log()).stderr(log());
+        // What the tester's own environment says is not meant here.
+        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("ALLOT_")) {
+            command.env_remove(name);
+        }
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        let child = command.spawn().unwrap_or_else(|error| panic!("{} does not run: {error}", self.name));
+        *self.child() = Some(child);
+    }
+
+    /// Its process id.
+    #[track_caller]
+    pub fn pid(&self) -> u32 {
+        self.child().as_ref().map(Child::id).unwrap_or_else(|| panic!("{} does not run", self.name))
+    }
+
+    /// Whether it runs.
+    pub fn is_running(&self) -> bool {
+        self.child().as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
+    }
+
+    /// Kills it without a word.
+    pub fn kill9(&self) {
+        if let Some(mut child) = self.child().take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// Stops it in its tracks.
+    pub fn pause(&self) {
+        self.signal("STOP");
+    }
+
+    /// Lets it go on.
+    pub fn resume(&self) {
+        self.signal("CONT");
+    }
+
+    /// Asks it to end, and waits until it has.
+    #[track_caller]
+    pub fn terminate(&self) -> ExitStatus {
+        self.signal("TERM");
+        self.ended()
+    }
+
+    /// Waits until it has ended.
+    #[track_caller]
+    pub fn ended(&self) -> ExitStatus {
+        let mut status = None;
+        eventually(&format!("{} to end", self.name), GENEROUS, || {
+            status = self.child().as_mut().and_then(|child| child.try_wait().ok().flatten());
+            status.is_some()
+        });
+        *self.child() = None;
+        status.expect("it was waited for")
+    }
+
+    /// Sends it a signal.
+    #[track_caller]
+    pub fn signal(&self, name: &str) {
+        let status = Command::new("kill").arg(format!("-{name}")).arg(self.pid().to_string()).status();
+        assert!(status.is_ok_and(|status| status.success()), "signal {name} could not be sent");
+    }
+
+    /// Cuts it off Redis.
+    pub fn cut_redis(&self) {
+        self.redis.iter().for_each(Proxy::cut);
+    }
+
+    /// Cuts it off ZooKeeper.
+    pub fn cut_zookeeper(&self) {
+        self.zookeeper.iter().for_each(Proxy::cut);
+    }
+
+    /// All its wires are whole again.
+    pub fn heal(&self) {
+        self.redis.iter().chain(&self.zookeeper).for_each(Proxy::heal);
+    }
+
+    /// What it has logged since the test began.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
+    }
+
+    /// Status and body of an answer of its HTTP port.
+    pub fn http(&self, path: &str) -> Option<(u16, String)> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.http)).ok()?;
+        stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        let (head, body) = answer.split_once("\r\n\r\n")?;
+        let status = head.split(' ').nth(1)?.parse().ok()?;
+        Some((status, body.to_owned()))
+    }
+
+    /// A metric, by its name with labels as they are written.
+    pub fn metric(&self, name: &str) -> Option<f64> {
+        let (_, body) = self.http("/metrics")?;
+        body.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
+    }
+
+    /// Whether it says that it is ready.
+    pub fn is_ready(&self) -> bool {
+        self.http("/readyz").is_some_and(|(status, _)| status == 200)
+    }
+
+    fn child(&self) -> MutexGuard<'_, Option<Child>> {
+        self.child.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill9();
+        if std::thread::panicking() {
+            let log = self.log();
+            let lines: Vec<&str> = log.lines().collect();
+            let tail = lines.get(lines.len().saturating_sub(40)..).unwrap_or(&lines);
+            eprintln!("---- the last of what {} said\n{}", self.name, tail.join("\n"));
+        }
+    }
+}

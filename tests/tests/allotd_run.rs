@@ -1,0 +1,264 @@
+//! allotd as a daemon and as a tool for conferences: settings, probes, signals, programs, commands.
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test reports what is wrong by failing"
+)]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::{Duration, Instant};
+
+use allot_tests::daemon::run;
+use allot_tests::module::repository;
+use allot_tests::realms::{REALM, Realm};
+use allot_tests::wait::GENEROUS;
+use allot_tests::{Process, RedisServer, ZooKeeperServer, eventually};
+
+/// A daemon of these roles on this server, without a ZooKeeper.
+fn daemon(server: &RedisServer, name: &str, roles: &str, more: &[&str]) -> Process {
+    let host = format!("127.0.0.1/{name}");
+    let url = server.url();
+    let arguments =
+        ["--roles", roles, "--name", name, "--realm", REALM, "--cmu-host", &host, "--redis-url", &url];
+    let process = Process::new(name, &[&arguments[..], more].concat());
+    process.start();
+    eventually(&format!("{name} to be ready"), GENEROUS, || process.is_ready());
+    process
+}
+
+#[test]
+fn settings_are_checked_before_anything_begins() {
+    let server = RedisServer::start();
+    let example = repository().join("examples/allot.toml");
+    let checked = run(&server, &["config", "check", example.to_str().unwrap()]).ok();
+    assert!(checked.out.contains("roles: conference, data-proxy, cmu\n"), "{}", checked.out);
+    assert!(checked.out.contains("coordination is within the process"), "{}", checked.out);
+    let wrong = server.dir().join("wrong.toml");
+    fs::write(&wrong, "[cmu]\ncapcity = 5\n").unwrap();
+    let refused = run(&server, &["config", "check", wrong.to_str().unwrap()]).ended(3);
+    assert!(refused.err.contains("wrong.toml") && refused.err.contains("line 2"), "{}", refused.err);
+    assert!(refused.err.contains("expected") && refused.err.contains("capacity"), "{}", refused.err);
+    let refused = run(&server, &["run", "--config", wrong.to_str().unwrap()]).ended(3);
+    assert!(refused.err.contains("capcity"), "{}", refused.err);
+    assert!(run(&server, &["run"]).ended(3).err.contains("--roles"));
+}
+
+#[test]
+fn one_process_plays_all_roles_without_a_zookeeper_and_says_so() {
+    let server = RedisServer::start();
+    let all = daemon(&server, "all", "conference,data-proxy,cmu", &["--cmu-chatter", "100ms"]);
+    assert!(all.log().contains("no ZooKeeper is configured"), "{}", all.log());
+    let realm = ["--realm", REALM];
+    let created = run(
+        &server,
+        &[&["conference", "create", "4930", "--end", "1h", "--request", "r"], &realm[..]].concat(),
+    );
+    assert!(created.ok().out.contains("state          creating"));
+    let mut client = Realm::of(&server);
+    eventually("the conference to tell", GENEROUS, || {
+        !client.ok("CONF.GET 4930 chatter").array()[0].is_null()
+    });
+    let shown = run(&server, &[&["conference", "show", "4930"], &realm[..]].concat()).ok();
+    for part in ["state          open", "\ndetails\nchatter  127.0.0.1/all:", "\nassignments\nepoch"] {
+        assert!(shown.out.contains(part), "no {part:?} in\n{}", shown.out);
+    }
+    let shown = run(&server, &[&["conference", "show", "4930", "--json"], &realm[..]].concat()).ok();
+    let shown: serde_json::Value = serde_json::from_str(&shown.out).unwrap();
+    assert_eq!(shown["conference"]["state"], "open");
+    assert!(shown["details"]["chatter"].is_string() && shown["history"][0]["how"].is_null());
+    let listed = run(&server, &[&["conference", "list", "--state", "open"], &realm[..]].concat()).ok();
+    assert_eq!(listed.out.lines().count(), 2, "{}", listed.out);
+    let units = run(&server, &[&["units", "--json"], &realm[..]].concat()).ok();
+    let units: serde_json::Value = serde_json::from_str(&units.out).unwrap();
+    assert_eq!((&units[0]["state"], &units[0]["conferences"]), (&"up".into(), &1.into()));
+    let cmu = units[0]["cmu"].as_str().unwrap();
+    let plan = run(&server, &[&["conference", "plan", "--down", cmu], &realm[..]].concat()).ok();
+    assert!(plan.out.contains("no room"), "{}", plan.out);
+    let refused = run(&server, &[&["conference", "move", "4930"], &realm[..]].concat()).ended(4);
+    assert!(refused.err.contains("CONF.MOVE was refused"), "{}", refused.err);
+    let history = run(&server, &[&["conference", "history", "4930"], &realm[..]].concat()).ok();
+    assert_eq!(history.out.lines().count(), 2, "{}", history.out);
+    run(&server, &[&["conference", "release", "4930"], &realm[..]].concat()).ok();
+    eventually("the conference to be over", GENEROUS, || client.place("4930").2 == "ended");
+    run(&server, &[&["conference", "show", "4931"], &realm[..]].concat()).ended(4);
+    assert!(all.terminate().success());
+}
+
+#[test]
+fn a_later_process_without_a_zookeeper_takes_the_realm_over() {
+    let server = RedisServer::start();
+    let first = daemon(&server, "first", "conference", &[]);
+    eventually("the first to lead", GENEROUS, || first.metric("allot_scheduler_leading") == Some(1.0));
+    first.kill9();
+    let second = daemon(&server, "second", "conference", &[]);
+    let mut client = Realm::of(&server);
+    eventually("the second to have claimed the realm", GENEROUS, || {
+        client.ok("CONF.REALM").field("leader") == allot_tests::Reply::bulk("second")
+    });
+    assert_eq!(client.ok("CONF.REALM").field("term").int(), 2);
+    // A claim by somebody later shuts it out, until an operator lets it in again.
+    client.ok("CONF.TERM 9 other");
+    eventually("the second to be shut out", GENEROUS, || !second.is_ready());
+    assert!(second.http("/readyz").is_some_and(|(status, body)| status == 503 && body.contains("STALE")));
+    assert!(second.log().contains("conference unclaim"), "{}", second.log());
+    run(&server, &["conference", "unclaim", "--realm", REALM]).ok();
+    eventually("the second to be ready again", GENEROUS, || second.is_ready());
+    assert_eq!(client.ok("CONF.REALM").field("term").int(), 2);
+}
+
+#[test]
+fn not_ready_is_not_dead() {
+    let server = RedisServer::start();
+    let all = daemon(&server, "all", "conference,data-proxy,cmu", &[]);
+    server.kill9();
+    eventually("the process not to be ready", GENEROUS, || !all.is_ready());
+    let (status, body) = all.http("/readyz").unwrap();
+    assert!(status == 503 && body.contains("no session with Redis"), "{body}");
+    assert_eq!(all.http("/healthz").unwrap().0, 200);
+    server.restart();
+    eventually("the process to be ready again", GENEROUS, || all.is_ready());
+    assert_eq!(Realm::of(&server).stat("up"), 1);
+}
+
+#[test]
+fn a_scheduler_that_is_asked_to_end_hands_over_at_once() {
+    let (server, zookeeper) = (RedisServer::start(), ZooKeeperServer::start());
+    let address = zookeeper.address();
+    let start = |name| daemon(&server, name, "conference", &["--zookeeper-servers", &address]);
+    let (first, second) = (start("first"), start("second"));
+    let mut schedulers = [first, second];
+    if schedulers[1].metric("allot_scheduler_leading") == Some(1.0) {
+        schedulers.reverse();
+    }
+    let mut client = Realm::of(&server);
+    let other = allot_tests::Reply::bulk(&schedulers[1].name);
+    let leader = allot_tests::Reply::bulk(&schedulers[0].name);
+    eventually("one to lead", GENEROUS, || client.ok("CONF.REALM").field("leader") == leader);
+    let asked = Instant::now();
+    schedulers[0].signal("TERM");
+    while client.ok("CONF.REALM").field("leader") != other {
+        assert!(asked.elapsed() < GENEROUS, "nobody took over");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    println!("another claimed the realm {:.0?} after SIGTERM", asked.elapsed());
+    assert!(schedulers[0].ended().success());
+}
+
+#[test]
+fn a_unit_that_is_asked_to_end_has_its_conferences_moved_away_first() {
+    let server = RedisServer::start();
+    let _scheduler = daemon(&server, "scheduler", "conference", &[]);
+    let leaving = daemon(&server, "leaving", "cmu", &["--cmu-drain", "true"]);
+    let mut client = Realm::of(&server);
+    for number in 0..20 {
+        client.begin(&format!("49{number}"), "");
+    }
+    eventually("all to be open", GENEROUS, || client.stat("open") == 20);
+    let staying = daemon(&server, "staying", "cmu", &[]);
+    eventually("the other unit to be up", GENEROUS, || client.stat("up") == 2);
+    assert!(leaving.terminate().success());
+    assert_eq!(client.stat("open"), 20);
+    for number in 0..20 {
+        let (cmu, _, state) = client.place(&format!("49{number}"));
+        assert!(cmu.contains("staying") && state == "open", "{cmu} {state}");
+        let history = client.ok(&format!("CONF.HISTORY 49{number}"));
+        assert_eq!(history.array()[0].field("how").text(), "moved");
+    }
+    eventually("it to have them all", GENEROUS, || staying.metric("allot_unit_conferences") == Some(20.0));
+}
+
+/// A program that tells what it was told, and ends when the test says so.
+fn program(server: &RedisServer) -> String {
+    let path = server.dir().join("media");
+    let text = "#!/bin/sh\necho \"started=$ALLOT_E164 $ALLOT_EPOCH\"\necho $$ > \"$1/$ALLOT_E164.pid\"\n\
+                trap 'echo bye > \"$0.$ALLOT_E164.bye\"; exit 0' TERM\n\
+                while [ ! -e \"$1/$ALLOT_E164.over\" ]; do sleep 0.05; done\nread code < \"$1/$ALLOT_E164.over\"\n\
+                rm \"$1/$ALLOT_E164.over\"\nexit $code\n";
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    format!("{} {}", path.display(), server.dir().display())
+}
+
+#[test]
+fn a_program_is_started_for_each_conference_and_ended_with_it() {
+    let server = RedisServer::start();
+    let media = program(&server);
+    let all = daemon(&server, "all", "conference,data-proxy,cmu", &["--cmu-program", &media]);
+    let mut client = Realm::of(&server);
+    let over = |e164: &str, code: &str| fs::write(server.dir().join(format!("{e164}.over")), code).unwrap();
+    let pid = |e164: &str| fs::read_to_string(server.dir().join(format!("{e164}.pid"))).unwrap_or_default();
+    for e164 in ["1", "2", "3"] {
+        let (_, epoch) = client.begin(e164, "");
+        let told = format!("{e164} {epoch}");
+        eventually("its details to be written", GENEROUS, || {
+            client.ok(&format!("CONF.GET {e164} started")).array()[0] == allot_tests::Reply::bulk(&told)
+        });
+    }
+    // People end one, another fails and goes on, a third is released.
+    over("1", "0\n");
+    eventually("the first to be over", GENEROUS, || client.place("1").2 == "ended");
+    assert_eq!(client.ok("CONF.INFO 1").field("cause").text(), "unit");
+    let before = pid("2");
+    over("2", "7\n");
+    eventually("the second to be started again", GENEROUS, || !pid("2").is_empty() && pid("2") != before);
+    assert_eq!(client.place("2").2, "open");
+    client.ok("CONF.RELEASE 3");
+    eventually("the third to be over", GENEROUS, || client.place("3").2 == "ended");
+    eventually("it to be ended in an orderly way", GENEROUS, || server.dir().join("media.3.bye").exists());
+    assert!(all.terminate().success());
+    assert!(server.dir().join("media.2.bye").exists());
+    // What cannot be started is refused, and the manager hears why.
+    let none = daemon(&server, "none", "conference,cmu", &["--cmu-program", "/nowhere/media"]);
+    client.begin("4", "");
+    eventually("the fourth to have failed", GENEROUS, || client.place("4").2 == "ended");
+    assert!(
+        client.entries("evt").iter().any(|entry| entry.contains("refused 4") && entry.contains("/nowhere"))
+    );
+    drop(none);
+}
+
+#[test]
+fn a_unit_that_stops_itself_ends_its_media_and_comes_back_as_another() {
+    let server = RedisServer::start();
+    let media = program(&server);
+    let scheduler = daemon(&server, "scheduler", "conference", &[]);
+    let host = "127.0.0.1/unit";
+    let unit = Process::new("unit", &["--roles", "cmu", "--realm", REALM, "--cmu-host", host])
+        .behind_redis(server.port())
+        .with("ALLOT_CMU_PROGRAM", &media)
+        .with("ALLOT_CMU_SELF_STOP", "2s");
+    unit.start();
+    let mut client = Realm::of(&server);
+    eventually("the unit to be up", GENEROUS, || client.stat("up") == 1);
+    let (first, _) = client.begin("1", "");
+    eventually("the conference to be open", GENEROUS, || client.place("1").2 == "open");
+    unit.cut_redis();
+    eventually("its media to be ended", GENEROUS, || server.dir().join("media.1.bye").exists());
+    unit.heal();
+    eventually("it to be open on the unit that came back", GENEROUS, || {
+        let (cmu, _, state) = client.place("1");
+        cmu != first && cmu.starts_with(host) && state == "open"
+    });
+    let history = client.ok("CONF.HISTORY 1");
+    assert_eq!(history.array()[0].field("how").text(), "lost");
+    drop(scheduler);
+}
+
+#[test]
+fn a_unit_whose_place_another_takes_ends() {
+    let server = RedisServer::start();
+    let _scheduler = daemon(&server, "scheduler", "conference", &[]);
+    let first = daemon(&server, "unit", "cmu", &[]);
+    let mut client = Realm::of(&server);
+    client.begin("1", "");
+    eventually("the conference to be open", GENEROUS, || client.place("1").2 == "open");
+    let second = daemon(&server, "unit", "cmu", &[]);
+    assert_eq!(first.ended().code(), Some(3));
+    assert!(first.log().contains("was replaced") && first.log().contains("cmu.host"), "{}", first.log());
+    eventually("the other to have its conference", GENEROUS, || {
+        second.metric("allot_unit_conferences") == Some(1.0) && client.place("1").2 == "open"
+    });
+}
