@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
 
 use crate::config::LogFormat;
-use crate::{config, daemon, numbers, operator, seats, store, telemetry};
+use crate::{compaction, config, coordination, daemon, numbers, operator, seats, store, telemetry};
 
 /// Where Redis is if nobody says otherwise.
 pub(crate) const DEFAULT_REDIS: &str = "redis://127.0.0.1:6379";
@@ -17,7 +17,7 @@ pub(crate) const DEFAULT_REDIS: &str = "redis://127.0.0.1:6379";
     name = "allotd",
     version,
     after_help = "Exit codes: 0 done; 1 a check failed; 2 the command line is wrong; 3 the input is refused; \
-                  4 Redis is out of reach or refused the request."
+                  4 Redis or ZooKeeper is out of reach or refused the request."
 )]
 struct Cli {
     #[command(flatten)]
@@ -46,7 +46,7 @@ impl Global {
 
 #[derive(Debug, Subcommand)]
 enum Family {
-    /// Be a scheduler of conferences, a data proxy, a media unit, or several of these.
+    /// Be a scheduler of conferences, a data proxy, a media unit, a unit of compaction, or several of these.
     Run(Box<config::Source>),
     /// Settings of `run`.
     #[command(subcommand)]
@@ -56,6 +56,12 @@ enum Family {
     Conference(operator::ConferenceCommand),
     /// Media units: list them, drain them.
     Units(operator::UnitsArguments),
+    /// Compaction: submit tasks, look at them, stop them.
+    #[command(subcommand)]
+    Compaction(compaction::Command),
+    /// The guard of a runner; `allotd` starts it itself.
+    #[command(hide = true)]
+    CompactionGuard(compaction::guard::Arguments),
     /// Shows: load a plan, look at it, sell it out under load.
     #[command(subcommand)]
     Seats(seats::Command),
@@ -86,6 +92,8 @@ pub async fn main() -> ExitCode {
         Family::Config(command) => config::run(&command),
         Family::Conference(command) => operator::conference(&cli.global, command).await,
         Family::Units(arguments) => operator::units(&cli.global, arguments).await,
+        Family::Compaction(command) => compaction::command(&cli.global, command).await,
+        Family::CompactionGuard(arguments) => compaction::guard::run(arguments).await,
         Family::Seats(command) => seats::run(&cli.global, command).await,
         Family::Numbers(command) => numbers::run(&cli.global, command).await,
     };
@@ -105,9 +113,13 @@ fn exit_code(result: &Result<Outcome>) -> u8 {
     match result {
         Ok(Outcome::Done) => 0,
         Ok(Outcome::CheckFailed) => 1,
-        Err(error) if error.chain().any(<dyn std::error::Error>::is::<store::Error>) => 4,
+        Err(error) if error.chain().any(|cause| is_of_a_store(cause)) => 4,
         Ok(Outcome::InputRefused) | Err(_) => 3,
     }
+}
+
+fn is_of_a_store(cause: &(dyn std::error::Error + 'static)) -> bool {
+    cause.is::<store::Error>() || cause.is::<coordination::Error>() || cause.is::<compaction::Fault>()
 }
 
 #[cfg(test)]

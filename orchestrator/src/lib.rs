@@ -4,6 +4,7 @@
 
 mod cli;
 mod cmu;
+mod compaction;
 mod conference;
 mod config;
 pub mod coordination;

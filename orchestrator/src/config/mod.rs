@@ -13,8 +13,9 @@ use clap::{Args, Subcommand};
 
 use crate::cli::{Global, Outcome};
 
-pub(crate) use resolve::{CmuConfig, ConferenceConfig, Config};
-pub(crate) use sections::{Given, LogFormat, Realm, Redis, Role};
+pub(crate) use resolve::{CmuConfig, CompactionConfig, ConferenceConfig, Config};
+pub(crate) use sections::{Compaction, Given, LogFormat, Realm, Redis, Role, ZooKeeper};
+pub(crate) use span::Span;
 
 /// A file of settings, and settings that override it.
 #[derive(Debug, Args)]
@@ -52,6 +53,28 @@ impl RealmSource {
     pub(crate) fn config(&self, global: &Global) -> Result<Config> {
         let mut given = Given { redis: self.redis.clone(), realm: self.realm.clone(), ..Given::default() };
         with_global(&mut given.redis, global);
+        load(given, self.config.as_deref())
+    }
+}
+
+/// Where tasks of compaction are: what commands that look at them, or change them, must know.
+#[derive(Debug, Args)]
+pub(crate) struct TreeSource {
+    /// File of settings (TOML), of which ZooKeeper and compaction matter here.
+    #[arg(long, env = "ALLOT_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    zookeeper: ZooKeeper,
+    /// Path of compaction's nodes in ZooKeeper [default: /cluster.compact/Compaction_v2]
+    #[arg(long = "compaction-root", env = "ALLOT_COMPACTION_ROOT")]
+    root: Option<String>,
+}
+
+impl TreeSource {
+    /// What holds.
+    pub(crate) fn config(&self) -> Result<Config> {
+        let compaction = Compaction { root: self.root.clone(), ..Compaction::default() };
+        let given = Given { zookeeper: self.zookeeper.clone(), compaction, ..Given::default() };
         load(given, self.config.as_deref())
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -24,6 +24,7 @@ pub(crate) struct Config {
     pub(crate) conference: ConferenceConfig,
     pub(crate) data_proxy: DataProxyConfig,
     pub(crate) cmu: CmuConfig,
+    pub(crate) compaction: CompactionConfig,
     pub(crate) http: Option<SocketAddr>,
     pub(crate) log: LogFormat,
     /// Path of our nodes in the coordination service.
@@ -77,6 +78,29 @@ pub(crate) struct CmuConfig {
     pub(crate) chatter: Option<Duration>,
 }
 
+/// The settings of a unit of compaction.
+#[derive(Debug, Clone)]
+pub(crate) struct CompactionConfig {
+    pub(crate) node: Option<String>,
+    pub(crate) pc: String,
+    pub(crate) slots: u32,
+    pub(crate) runner: Vec<String>,
+    pub(crate) partitions: Vec<String>,
+    pub(crate) partitions_dir: Option<String>,
+    pub(crate) timeout: Duration,
+    pub(crate) stop_limit: Duration,
+    pub(crate) retries: u32,
+    /// `None` for one session of ZooKeeper.
+    pub(crate) grace: Option<Duration>,
+    pub(crate) every: Duration,
+    pub(crate) wave: u32,
+    pub(crate) compress_after: Duration,
+    pub(crate) delete_after: Duration,
+    pub(crate) output_dir: PathBuf,
+    /// Path of compaction's nodes, which are not under `Config::root`.
+    pub(crate) root: String,
+}
+
 impl Config {
     /// What holds where this was given.
     pub(crate) fn resolve(given: Given) -> Result<Self> {
@@ -89,6 +113,7 @@ impl Config {
             realm: realm(&given)?,
             conference: conference(&given)?,
             data_proxy: data_proxy(&given)?,
+            compaction: compaction(&given)?,
             http: given.http.listen,
             log: given.log.format.unwrap_or(LogFormat::Text),
             root: root(&given)?,
@@ -191,13 +216,17 @@ fn zookeeper(given: &Given) -> Result<Option<ZooKeeperConfig>> {
 }
 
 fn root(given: &Given) -> Result<String> {
-    let root = given.zookeeper.root.clone().unwrap_or_else(|| "/allot".to_owned());
-    let parts = root.strip_prefix('/').unwrap_or_default();
+    path(given.zookeeper.root.as_deref().unwrap_or("/allot"), "zookeeper.root", "/allot")
+}
+
+/// A path in the coordination service.
+fn path(given: &str, name: &str, example: &str) -> Result<String> {
+    let parts = given.strip_prefix('/').unwrap_or_default();
     ensure!(
         !parts.is_empty() && parts.split('/').all(|part| !matches!(part, "" | "." | "..")),
-        "zookeeper.root is '{root}'; write a path as /allot"
+        "{name} is '{given}'; write a path as {example}"
     );
-    Ok(root)
+    Ok(given.to_owned())
 }
 
 fn realm(given: &Given) -> Result<String> {
@@ -259,6 +288,52 @@ fn cmu(given: &Given) -> Result<CmuConfig> {
         drain: cmu.drain.unwrap_or(false),
         drain_limit: positive(cmu.drain_limit, Span::ms(60_000), "cmu.drain-limit")?,
         chatter: cmu.chatter.map(|span| span.0.max(Duration::from_millis(1))),
+    })
+}
+
+fn compaction(given: &Given) -> Result<CompactionConfig> {
+    const ROOT: &str = "/cluster.compact/Compaction_v2";
+    const DAY: u64 = 24 * 3600 * 1000;
+    let compaction = &given.compaction;
+    let (slots, wave) = (compaction.slots.unwrap_or(2), compaction.wave.unwrap_or(1000));
+    ensure!((1..=10_000).contains(&slots), "compaction.slots is {slots}; it may be 1 to 10000");
+    ensure!((1..=100_000).contains(&wave), "compaction.wave is {wave}; it may be 1 to 100000");
+    ensure!(
+        compaction.partitions.is_none() || compaction.partitions_dir.is_none(),
+        "compaction.partitions and compaction.partitions-dir are two ways to list partitions; give one of them"
+    );
+    for (name, word) in [("node", &compaction.node), ("pc", &compaction.pc)] {
+        let sound =
+            |word: &String| !word.is_empty() && word.len() <= 200 && !word.contains(char::is_whitespace);
+        ensure!(
+            word.as_ref().is_none_or(sound),
+            "compaction.{name} is '{}'; write a name without spaces, of 200 bytes at most",
+            word.as_deref().unwrap_or_default()
+        );
+    }
+    let node = compaction.node.clone();
+    let output_dir = compaction.output_dir.clone().unwrap_or_else(|| {
+        std::env::temp_dir()
+            .join("allot-compaction")
+            .join(node.as_deref().unwrap_or("unit").replace('/', "_"))
+    });
+    Ok(CompactionConfig {
+        node,
+        pc: compaction.pc.clone().unwrap_or_else(|| "default".to_owned()),
+        slots,
+        runner: compaction.runner.clone().unwrap_or_default(),
+        partitions: compaction.partitions.clone().unwrap_or_default(),
+        partitions_dir: compaction.partitions_dir.clone(),
+        timeout: positive(compaction.timeout, Span::ms(3_600_000), "compaction.timeout")?,
+        stop_limit: positive(compaction.stop_limit, Span::ms(10_000), "compaction.stop-limit")?,
+        retries: compaction.retries.unwrap_or(1),
+        grace: compaction.grace.map(|span| span.0),
+        every: positive(compaction.every, Span::ms(3_600_000), "compaction.every")?,
+        wave,
+        compress_after: positive(compaction.compress_after, Span::ms(DAY), "compaction.compress-after")?,
+        delete_after: positive(compaction.delete_after, Span::ms(30 * DAY), "compaction.delete-after")?,
+        output_dir,
+        root: path(compaction.root.as_deref().unwrap_or(ROOT), "compaction.root", ROOT)?,
     })
 }
 

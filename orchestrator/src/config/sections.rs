@@ -19,6 +19,8 @@ pub(crate) enum Role {
     DataProxy,
     /// A media unit.
     Cmu,
+    /// A unit of compaction.
+    Compaction,
 }
 
 impl Role {
@@ -28,6 +30,7 @@ impl Role {
             Self::Conference => "conference",
             Self::DataProxy => "data-proxy",
             Self::Cmu => "cmu",
+            Self::Compaction => "compaction",
         }
     }
 }
@@ -200,6 +203,46 @@ section! {
 }
 
 section! {
+    /// The unit of compaction.
+    Compaction {
+        /// Its name, HOST_PORT; each unit needs its own
+        node: String = "compaction-node", "ALLOT_COMPACTION_NODE";
+        /// Its processing cluster; tasks stay within theirs [default: default]
+        pc: String = "compaction-pc", "ALLOT_COMPACTION_PC";
+        /// Subtasks that it runs at once [default: 2]
+        slots: u32 = "compaction-slots", "ALLOT_COMPACTION_SLOTS";
+        /// Program, and its arguments, that compacts a partition
+        #[arg(value_delimiter = ' ')]
+        runner: Vec<String> = "compaction-runner", "ALLOT_COMPACTION_RUNNER";
+        /// Program, and its arguments, that prints the partitions of a table, a line each
+        #[arg(value_delimiter = ' ')]
+        partitions: Vec<String> = "compaction-partitions", "ALLOT_COMPACTION_PARTITIONS";
+        /// Directory whose files are the partitions, in place of a program; {db}, {schema} and {table} stand for the task's
+        partitions_dir: String = "compaction-partitions-dir", "ALLOT_COMPACTION_PARTITIONS_DIR";
+        /// How long a runner may run [default: 1h]
+        timeout: Span = "compaction-timeout", "ALLOT_COMPACTION_TIMEOUT";
+        /// How long it may take to end after SIGTERM, before SIGKILL [default: 10s]
+        stop_limit: Span = "compaction-stop-limit", "ALLOT_COMPACTION_STOP_LIMIT";
+        /// How often a subtask whose worker was lost is begun again, where its task does not say [default: 1]
+        retries: u32 = "compaction-retries", "ALLOT_COMPACTION_RETRIES";
+        /// How long a manager is away before its tasks are moved [default: one ZooKeeper session]
+        grace: Span = "compaction-grace", "ALLOT_COMPACTION_GRACE";
+        /// How often the monitor looks at everything, and packs history [default: 1h]
+        every: Span = "compaction-every", "ALLOT_COMPACTION_EVERY";
+        /// Subtasks of one task that are assigned and not over, at most [default: 1000]
+        wave: u32 = "compaction-wave", "ALLOT_COMPACTION_WAVE";
+        /// How long after its end a task is packed into history [default: 1day]
+        compress_after: Span = "compaction-compress-after", "ALLOT_COMPACTION_COMPRESS_AFTER";
+        /// How long packed history is kept [default: 30days]
+        delete_after: Span = "compaction-delete-after", "ALLOT_COMPACTION_DELETE_AFTER";
+        /// Directory for the last output of runners [default: allot-compaction/NODE among temporary files]
+        output_dir: PathBuf = "compaction-output-dir", "ALLOT_COMPACTION_OUTPUT_DIR";
+        /// Path of compaction's nodes in ZooKeeper [default: /cluster.compact/Compaction_v2]
+        root: String = "compaction-root", "ALLOT_COMPACTION_ROOT";
+    }
+}
+
+section! {
     /// The HTTP port of metrics and probes.
     Http {
         /// Address and port to listen on; none, no port [default: none]
@@ -236,6 +279,8 @@ pub(crate) struct Given {
     #[command(flatten)]
     pub(crate) cmu: Cmu,
     #[command(flatten)]
+    pub(crate) compaction: Compaction,
+    #[command(flatten)]
     pub(crate) http: Http,
     #[command(flatten)]
     pub(crate) log: Log,
@@ -252,6 +297,7 @@ impl Given {
             conference: self.conference.over(under.conference),
             data_proxy: self.data_proxy.over(under.data_proxy),
             cmu: self.cmu.over(under.cmu),
+            compaction: self.compaction.over(under.compaction),
             http: self.http.over(under.http),
             log: self.log.over(under.log),
         }
@@ -268,6 +314,7 @@ impl Given {
             ("conference", Conference::NAMES),
             ("data-proxy", DataProxy::NAMES),
             ("cmu", Cmu::NAMES),
+            ("compaction", Compaction::NAMES),
             ("http", Http::NAMES),
             ("log", Log::NAMES),
         ];

@@ -192,11 +192,22 @@ impl Coordinator {
         lock(&self.shared.session).as_ref().map(|session| session.id())
     }
 
+    /// How long the session outlives its last sign of life, as agreed with the service, where there is one.
+    pub fn session_timeout(&self) -> Option<Duration> {
+        lock(&self.shared.session).as_ref().map(|session| session.timeout())
+    }
+
     /// Whether the service was heard so lately (0.6 session timeouts) that nobody can have taken our session
     /// for dead. Who works on something that must not run twice stops when this is false.
     pub fn is_trusted(&self) -> bool {
         let Ok(session) = self.shared.connected() else { return false };
         self.shared.trusted_until(session.as_ref()).is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Until when nobody can have taken our session for dead, by the answers so far, connected or not; `None` before
+    /// the first. For those who must have stopped by then.
+    pub fn trusted_until(&self) -> Option<Instant> {
+        self.shared.trusted_session()
     }
 
     /// The tree, without a fence.

@@ -46,6 +46,11 @@ impl Coordinator {
         let task = tokio::spawn(candidate.run());
         Election { lead, stop: Some(stop), task: Some(task), tree: self.tree(), dir: dir.to_owned() }
     }
+
+    /// The name of the candidate whose turn it is under `dir` by the tree, for those who do not stand themselves.
+    pub async fn leader(&self, dir: &str) -> Result<Option<String>, Error> {
+        leader(&self.tree(), dir).await
+    }
 }
 
 impl Election {
@@ -71,15 +76,7 @@ impl Election {
 
     /// The name of the candidate whose turn it is by the tree, here or elsewhere.
     pub async fn leader(&self) -> Result<Option<String>, Error> {
-        let latches = format!("{}/latches", self.dir);
-        let mut names = match self.tree.children(&latches).await {
-            Err(Error::NoNode(_)) => return Ok(None),
-            names => names?,
-        };
-        names.sort_by(|a, b| sequence(a).cmp(sequence(b)));
-        let Some(first) = names.first() else { return Ok(None) };
-        let node = self.tree.get(&format!("{latches}/{first}")).await?;
-        Ok(node.map(|node| String::from_utf8_lossy(&node.data).into_owned()))
+        leader(&self.tree, &self.dir).await
     }
 
     /// Withdraws: the stint is over and the lock is free when this returns.
@@ -89,6 +86,18 @@ impl Election {
             let _ = task.await;
         }
     }
+}
+
+async fn leader(tree: &Tree, dir: &str) -> Result<Option<String>, Error> {
+    let latches = format!("{dir}/latches");
+    let mut names = match tree.children(&latches).await {
+        Err(Error::NoNode(_)) => return Ok(None),
+        names => names?,
+    };
+    names.sort_by(|a, b| sequence(a).cmp(sequence(b)));
+    let Some(first) = names.first() else { return Ok(None) };
+    let node = tree.get(&format!("{latches}/{first}")).await?;
+    Ok(node.map(|node| String::from_utf8_lossy(&node.data).into_owned()))
 }
 
 /// 128 random bits in the form of a UUID, as Curator writes them.

@@ -73,6 +73,8 @@ fn describe() {
     describe_counter!("allot_store_faults_total", "Sessions with Redis that ended by a fault");
     describe_counter!("allot_proxy_messages_total", "Messages by outcome: written, refused, odd");
     describe_counter!("allot_proxy_claimed_total", "Messages taken over from other consumers");
+    describe_gauge!("allot_compaction_running", "Subtasks that this unit runs");
+    describe_gauge!("allot_compaction_monitor", "1 in the unit that is the monitor");
     describe_gauge!("allot_unit_conferences", "Conferences of this unit");
     describe_counter!("allot_unit_commands_total", "Commands to this unit by event");
     describe_counter!("allot_unit_reports_total", "Reports of this unit");

@@ -23,7 +23,7 @@ use crate::coordination::session::Connector;
 use crate::coordination::zookeeper::ZooKeeper;
 use crate::coordination::{Coordinator, Settings};
 use crate::store::{self, Session};
-use crate::{cmu, conference, data_proxy};
+use crate::{cmu, compaction, conference, data_proxy};
 
 pub(crate) use health::Health;
 
@@ -131,7 +131,9 @@ pub(crate) fn now_ms() -> u64 {
 /// Plays the roles until a signal or a fault ends it.
 pub(crate) async fn run(config: Config) -> Result<Outcome> {
     if config.roles.is_empty() {
-        bail!("no role: name some in allotd.roles of the file, or by --roles conference,data-proxy,cmu");
+        bail!(
+            "no role: name some in allotd.roles of the file, or by --roles conference,data-proxy,cmu,compaction"
+        );
     }
     let health = Health::default();
     for part in config.roles.iter().map(|role| role.word()).chain([COORDINATION]) {
@@ -199,12 +201,14 @@ fn play(role: Role, context: Context) -> BoxFuture<'static, (Role, Result<()>)> 
             Role::Conference => conference::run(context).await,
             Role::DataProxy => data_proxy::run(context).await,
             Role::Cmu => cmu::run(context).await,
+            Role::Compaction => compaction::run(context).await,
         };
         (role, result.with_context(|| format!("role {}", role.word())))
     })
 }
 
-fn coordinator(config: &Config) -> Coordinator {
+/// The way to the coordination service that these settings name.
+pub(crate) fn coordinator(config: &Config) -> Coordinator {
     let connector: Arc<dyn Connector> = match &config.zookeeper {
         Some(zookeeper) => {
             let ensemble = ZooKeeper::new(&zookeeper.servers, zookeeper.session);

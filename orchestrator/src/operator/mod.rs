@@ -1,7 +1,7 @@
 //! `allotd conference` and `allotd units`: what managers and operators ask of a realm by hand or by script.
 
 mod conference;
-mod table;
+pub(crate) mod table;
 mod units;
 
 pub(crate) use conference::{Command as ConferenceCommand, run as conference};

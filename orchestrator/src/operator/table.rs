@@ -27,7 +27,7 @@ pub(super) fn print_one(record: &Record, json: bool) -> Result<()> {
 }
 
 /// Writes to standard output; whoever reads only the first lines has seen what they wanted.
-pub(super) fn write(text: &str) -> Result<()> {
+pub(crate) fn write(text: &str) -> Result<()> {
     match io::stdout().lock().write_all(text.as_bytes()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         result => result.context("standard output"),
@@ -39,10 +39,15 @@ fn draw(records: &[Record], columns: &[(&str, &str)]) -> String {
     rows.extend(records.iter().map(|record| {
         columns.iter().map(|(field, _)| readable(field, &record.text(field))).collect::<Vec<_>>()
     }));
+    lay(&rows)
+}
+
+/// Rows as columns, as wide as their widest.
+pub(crate) fn lay(rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
         rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
     };
-    let widths: Vec<usize> = (0..columns.len()).map(width).collect();
+    let widths: Vec<usize> = (0..rows.first().map_or(0, Vec::len)).map(width).collect();
     let line = |row: &Vec<String>| {
         let cells: Vec<String> =
             row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:<width$}")).collect();

@@ -1,0 +1,536 @@
+//! The tasks in the tree: reading them, and each change of theirs as one multi at their version. Whoever comes late
+//! changes nothing.
+
+use std::fmt;
+
+use futures_util::StreamExt as _;
+
+use super::ids::TaskId;
+use super::paths::{self, Paths};
+use super::task::{Ended, Listing, MainTask, State, SubState, SubTask, read, write};
+use crate::coordination::{Error, Kind, Op, Tree, Version};
+use crate::daemon::now_ms;
+
+/// Bytes of a multi, and of a chunk, that we fill; the limits stand above.
+const FILL: usize = 200 * 1024;
+/// Reads on their way at once.
+const READS: usize = 32;
+/// How often a change is tried again that another was faster than.
+const ATTEMPTS: usize = 50;
+
+/// What people read of a subtask that may not be begun again.
+const LOST: &str = "its worker was lost while it ran";
+
+/// Why something was not done to a task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The coordination service, or somebody who was faster.
+    Tree(Error),
+    /// What stands in the tree is not as it must be.
+    Odd(String),
+    /// It cannot be, for a reason that people understand.
+    Refused(String),
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tree(error) => error.fmt(f),
+            Self::Odd(why) | Self::Refused(why) => f.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for Fault {}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        Self::Tree(error)
+    }
+}
+
+impl Fault {
+    /// Whether somebody else was faster: read again.
+    pub(crate) fn is_race(&self) -> bool {
+        use Error::{BadVersion, Exists, NoNode, NotEmpty};
+        matches!(self, Self::Tree(BadVersion(_) | NoNode(_) | Exists(_) | NotEmpty(_)))
+    }
+
+    /// Whether it may be otherwise in a moment.
+    pub(crate) fn is_passing(&self) -> bool {
+        self.is_race() || matches!(self, Self::Tree(error) if error.is_transient())
+    }
+}
+
+/// A task as it was read.
+#[derive(Debug, Clone)]
+pub(crate) struct Found<T> {
+    pub(crate) id: TaskId,
+    pub(crate) task: T,
+    /// Its directory.
+    pub(crate) dir: String,
+    /// Its info node.
+    pub(crate) info: String,
+    /// That node's version.
+    pub(crate) version: Version,
+}
+
+impl<T> Found<T> {
+    fn status(&self, state: impl fmt::Display) -> String {
+        format!("{}/{}", self.dir, paths::status(state))
+    }
+
+    fn check(&self) -> Op {
+        Op::Check { path: self.info.clone(), version: Some(self.version) }
+    }
+
+    fn gone(&self, state: impl fmt::Display) -> [Op; 3] {
+        [
+            Op::Delete { path: self.info.clone(), version: Some(self.version) },
+            delete(self.status(state)),
+            delete(self.dir.clone()),
+        ]
+    }
+}
+
+fn delete(path: String) -> Op {
+    Op::Delete { path, version: None }
+}
+
+fn create(path: String, data: Vec<u8>) -> Op {
+    Op::Create { path, data, kind: Kind::Persistent }
+}
+
+/// The tasks in the tree.
+#[derive(Clone)]
+pub(crate) struct Board {
+    pub(crate) tree: Tree,
+    pub(crate) paths: Paths,
+}
+
+impl Board {
+    /// Under this root.
+    pub(crate) fn new(tree: Tree, root: &str) -> Self {
+        Self { tree, paths: Paths::new(root) }
+    }
+
+    /// Makes what all tasks stand under.
+    pub(crate) async fn prepare(&self) -> Result<(), Fault> {
+        for path in [
+            self.paths.scheduler(),
+            self.paths.compress(),
+            self.paths.assigned(),
+            self.paths.nodes(),
+            self.paths.locks(),
+        ] {
+            self.tree.ensure(&path).await?;
+        }
+        Ok(())
+    }
+
+    /// A node's children; none where it is not there.
+    pub(crate) async fn children(&self, path: &str) -> Result<Vec<String>, Fault> {
+        match self.tree.children(path).await {
+            Err(Error::NoNode(_)) => Ok(Vec::new()),
+            names => Ok(names?),
+        }
+    }
+
+    async fn found<T: for<'a> serde::Deserialize<'a>>(
+        &self,
+        id: TaskId,
+        dir: String,
+    ) -> Result<Option<Found<T>>, Fault> {
+        let names = self.children(&dir).await?;
+        let Some(name) = names.iter().find(|name| paths::is_info(name)) else { return Ok(None) };
+        let info = format!("{dir}/{name}");
+        let Some(node) = self.tree.get(&info).await? else { return Ok(None) };
+        Ok(Some(Found { id, task: read(&info, &node.data)?, dir, info, version: node.version }))
+    }
+
+    /// A main task, if it is there.
+    pub(crate) async fn main(&self, id: TaskId) -> Result<Option<Found<MainTask>>, Fault> {
+        self.found(id, self.paths.main(id)).await
+    }
+
+    /// A subtask at this worker, if it is there.
+    pub(crate) async fn sub(&self, worker: &str, id: TaskId) -> Result<Option<Found<SubTask>>, Fault> {
+        self.found(id, self.paths.at(worker, id)).await
+    }
+
+    /// Those of these subtasks that are at this worker.
+    pub(crate) async fn subs(&self, worker: &str, ids: &[TaskId]) -> Result<Vec<Found<SubTask>>, Fault> {
+        let reads: Vec<_> = ids
+            .iter()
+            .map(|&id| {
+                let (board, worker) = (self.clone(), worker.to_owned());
+                async move { board.sub(&worker, id).await }
+            })
+            .collect();
+        let mut reads = futures_util::stream::iter(reads).buffered(READS);
+        let mut found = Vec::new();
+        while let Some(read) = reads.next().await {
+            found.extend(read?);
+        }
+        Ok(found)
+    }
+
+    /// All main tasks, packed ones left out, from old to new. One that does not read is left out, too, and logged.
+    pub(crate) async fn mains(&self) -> Result<Vec<Found<MainTask>>, Fault> {
+        let names = self.children(&self.paths.scheduler()).await?;
+        let ids: Vec<TaskId> = names.iter().filter_map(|name| name.parse().ok()).collect();
+        let reads: Vec<_> = ids
+            .into_iter()
+            .map(|id| {
+                let board = self.clone();
+                async move { board.main(id).await }
+            })
+            .collect();
+        let mut reads = futures_util::stream::iter(reads).buffer_unordered(READS);
+        let mut found = Vec::new();
+        while let Some(read) = reads.next().await {
+            match read {
+                Ok(main) => found.extend(main),
+                Err(Fault::Odd(why)) => tracing::warn!(why, "a task is passed over"),
+                Err(fault) => return Err(fault),
+            }
+        }
+        found.sort_by_key(|main| main.id);
+        Ok(found)
+    }
+
+    /// The subtasks of a main task, or of all, at this worker, by their names.
+    pub(crate) async fn at(&self, worker: &str, of: Option<TaskId>) -> Result<Vec<TaskId>, Fault> {
+        let names = self.children(&self.paths.inbox(worker)).await?;
+        let ids = names.iter().filter_map(|name| name.parse::<TaskId>().ok());
+        let mut ids: Vec<TaskId> =
+            ids.filter(|id| !id.is_main() && of.is_none_or(|of| id.of_main() == of)).collect();
+        ids.sort_unstable();
+        Ok(ids)
+    }
+
+    /// Submits a task, with a notice to its manager; which must be there. Two for one table cannot both be: what
+    /// is submitted is submitted at a version of the directory of all tasks.
+    pub(crate) async fn submit(&self, id: TaskId, task: &MainTask) -> Result<(), Fault> {
+        let scheduler = self.paths.scheduler();
+        for _ in 0..ATTEMPTS {
+            let Some(node) = self.tree.get(&scheduler).await? else {
+                return Err(Fault::Refused(
+                    "no unit was ever here: start one, allotd run --roles compaction".into(),
+                ));
+            };
+            let mains = self.mains().await?;
+            let same =
+                mains.iter().find(|main| !main.task.state.is_over() && main.task.table() == task.table());
+            if let Some(same) = same {
+                return Err(Fault::Refused(format!("task {} on this table is not over", same.id)));
+            }
+            let dir = self.paths.main(id);
+            let at = self.paths.node(&task.manager);
+            let ops = vec![
+                Op::Set { path: scheduler.clone(), data: id.to_string().into_bytes(), version: node.version },
+                Op::Check { path: at.clone(), version: None },
+                create(dir.clone(), Vec::new()),
+                create(format!("{dir}/{}", paths::status(State::Init)), Vec::new()),
+                create(format!("{dir}/{}", paths::info(&task.pc, &task.db_name)), write(task)),
+                create(self.paths.partitions(id), Vec::new()),
+                create(self.paths.finished(id), Vec::new()),
+                create(self.paths.at(&task.manager, id), Vec::new()),
+            ];
+            match self.tree.multi(ops).await {
+                Err(Error::BadVersion(_)) => {}
+                Err(Error::NoNode(path)) if path == at => {
+                    return Err(Fault::Refused(format!("unit {} is not there", task.manager)));
+                }
+                done => return Ok(done?),
+            }
+        }
+        Err(Fault::Refused("others submit all the time; try again".into()))
+    }
+
+    /// Writes a main task, in the state that it was read in or in another.
+    async fn write(&self, main: &mut Found<MainTask>, new: MainTask, mut ops: Vec<Op>) -> Result<(), Fault> {
+        let set = Op::Set { path: main.info.clone(), data: write(&new), version: main.version };
+        ops.insert(0, set);
+        if new.state != main.task.state {
+            ops.push(delete(main.status(main.task.state)));
+            ops.push(create(main.status(new.state), Vec::new()));
+        }
+        self.tree.multi(ops).await?;
+        main.version = main.version.next();
+        main.task = new;
+        Ok(())
+    }
+
+    /// Begins a round of these partitions.
+    pub(crate) async fn open_round(
+        &self,
+        main: &mut Found<MainTask>,
+        partitions: &[String],
+    ) -> Result<(), Fault> {
+        let tag = format!("{:08x}", rand::random::<u32>());
+        let mut listing = Listing { tag, chunks: 0, count: partitions.len() as u64 };
+        let dir = self.paths.partitions(main.id);
+        let mut rest = partitions;
+        while !rest.is_empty() {
+            let mut size = 0;
+            let fits = rest.iter().take_while(|name| {
+                size += name.len() * 2 + 3;
+                size <= FILL
+            });
+            let (chunk, more) = rest.split_at(fits.count().max(1).min(rest.len()));
+            rest = more;
+            let path = format!("{dir}/{}", listing.chunk(listing.chunks));
+            self.tree.multi(vec![main.check(), create(path, write(&chunk))]).await?;
+            listing.chunks += 1;
+        }
+        let mut new = main.task.clone();
+        new.open_round(listing, now_ms());
+        self.write(main, new, Vec::new()).await
+    }
+
+    /// The partitions of the running round, in order.
+    pub(crate) async fn partitions(&self, main: &Found<MainTask>) -> Result<Vec<String>, Fault> {
+        let Some(listing) = &main.task.listing else { return Ok(Vec::new()) };
+        let dir = self.paths.partitions(main.id);
+        let mut all: Vec<String> = Vec::new();
+        for number in 0..listing.chunks {
+            let path = format!("{dir}/{}", listing.chunk(number));
+            let Some(node) = self.tree.get(&path).await? else { return Err(Error::NoNode(path).into()) };
+            all.extend(read::<Vec<String>>(&path, &node.data)?);
+        }
+        Ok(all)
+    }
+
+    /// Assigns as many of these (partition, worker) as one multi takes, from the cursor on.
+    pub(crate) async fn assign(
+        &self,
+        main: &mut Found<MainTask>,
+        wave: &[(&str, &str)],
+    ) -> Result<(), Fault> {
+        let mut new = main.task.clone();
+        new.state = State::Assigned;
+        let mut ops: Vec<Op> = Vec::new();
+        let mut size = write(&new).len() + 1024;
+        let mut workers = std::collections::BTreeSet::new();
+        for &(partition, worker) in wave {
+            let id = main.id.subtask(new.first + new.cursor + 1);
+            let sub = SubTask::of(&new, id, partition, worker);
+            let mut part = self.place(id, &sub).to_vec();
+            if workers.insert(worker) {
+                part.push(Op::Check { path: self.paths.node(worker), version: None });
+            }
+            size += part.iter().map(Op::size).sum::<usize>();
+            if size > FILL {
+                break;
+            }
+            ops.append(&mut part);
+            new.cursor += 1;
+        }
+        self.write(main, new, ops).await
+    }
+
+    /// A subtask at its worker, waiting.
+    fn place(&self, id: TaskId, sub: &SubTask) -> [Op; 3] {
+        let dir = self.paths.at(&sub.worker, id);
+        [
+            create(dir.clone(), Vec::new()),
+            create(format!("{dir}/{}", paths::status(SubState::Init)), Vec::new()),
+            create(format!("{dir}/{}", paths::info(&sub.pc, &sub.db_name)), write(sub)),
+        ]
+    }
+
+    /// Counts what workers have finished, as much as one multi takes. Returns how many.
+    pub(crate) async fn count(&self, main: &mut Found<MainTask>, names: &[String]) -> Result<usize, Fault> {
+        const BATCH: usize = 500;
+        let dir = self.paths.finished(main.id);
+        let batch: Vec<String> = names.iter().take(BATCH).cloned().collect();
+        let mut new = main.task.clone();
+        let mut ops = Vec::new();
+        for (name, node) in self.tree.get_many(&dir, batch).await? {
+            let path = format!("{dir}/{name}");
+            let id = name.parse().map_err(Fault::Odd)?;
+            new.take(id, &read::<Ended>(&path, &node.data)?);
+            ops.push(delete(path));
+        }
+        let count = ops.len();
+        if count > 0 {
+            self.write(main, new, ops).await?;
+        }
+        Ok(count)
+    }
+
+    /// Ends the round, when all of it is counted.
+    pub(crate) async fn close_round(&self, main: &mut Found<MainTask>) -> Result<(), Fault> {
+        let mut new = main.task.clone();
+        new.close_round(now_ms());
+        let ops = self.chunks(main).await?;
+        self.write(main, new, ops).await
+    }
+
+    /// Ends the task before its time, when nothing of it is left.
+    pub(crate) async fn cancel(&self, main: &mut Found<MainTask>, why: &str) -> Result<(), Fault> {
+        let mut new = main.task.clone();
+        new.state = State::Cancel;
+        new.finished = now_ms();
+        new.listing = None;
+        why.clone_into(&mut new.error);
+        let ops = self.chunks(main).await?;
+        self.write(main, new, ops).await
+    }
+
+    /// Notes why the task does not go on.
+    pub(crate) async fn note(&self, main: &mut Found<MainTask>, why: &str) -> Result<(), Fault> {
+        let new = MainTask { error: why.to_owned(), ..main.task.clone() };
+        self.write(main, new, Vec::new()).await
+    }
+
+    async fn chunks(&self, main: &Found<MainTask>) -> Result<Vec<Op>, Fault> {
+        let dir = self.paths.partitions(main.id);
+        let names = self.children(&dir).await?;
+        Ok(names.into_iter().map(|name| delete(format!("{dir}/{name}"))).collect())
+    }
+
+    /// From waiting to running, under the partition's lock. Returns the fencing token.
+    pub(crate) async fn start(&self, sub: &mut Found<SubTask>) -> Result<i64, Fault> {
+        let mut new = sub.task.clone();
+        new.state = SubState::Running;
+        new.started = now_ms();
+        let lock = self.lock(&sub.task);
+        let ops = vec![
+            Op::Set { path: sub.info.clone(), data: write(&new), version: sub.version },
+            Op::Create { path: lock.clone(), data: sub.id.to_string().into_bytes(), kind: Kind::Ephemeral },
+            delete(sub.status(SubState::Init)),
+            create(sub.status(SubState::Running), Vec::new()),
+        ];
+        self.tree.multi(ops).await?;
+        sub.version = sub.version.next();
+        sub.task = new;
+        let node = self.tree.get(&lock).await?;
+        Ok(node.ok_or(Error::NoNode(lock))?.created)
+    }
+
+    /// From its worker into its main task's hands. One that ran must still have its lock.
+    pub(crate) async fn finish(&self, sub: &Found<SubTask>, ended: &Ended) -> Result<(), Fault> {
+        let path = format!("{}/{}", self.paths.finished(sub.id.of_main()), sub.id);
+        let mut ops = vec![create(path, write(ended))];
+        if sub.task.state == SubState::Running {
+            ops.push(delete(self.lock(&sub.task)));
+        }
+        ops.extend(sub.gone(sub.task.state));
+        Ok(self.tree.multi(ops).await?)
+    }
+
+    /// A subtask whose runner was ended before its time waits again, or is failed where it may not be begun again.
+    /// With `lock`, its lock is still ours and goes; `counted` says whether this uses up a retry.
+    pub(crate) async fn requeue(&self, sub: &Found<SubTask>, lock: bool, counted: bool) -> Result<(), Fault> {
+        let mut ops = Vec::new();
+        match sub.task.again(&sub.task.worker, counted) {
+            Some(new) => ops.extend([
+                Op::Set { path: sub.info.clone(), data: write(&new), version: sub.version },
+                delete(sub.status(SubState::Running)),
+                create(sub.status(SubState::Init), Vec::new()),
+            ]),
+            None => {
+                let ended = sub.task.ended(SubState::Failed, LOST);
+                let path = format!("{}/{}", self.paths.finished(sub.id.of_main()), sub.id);
+                ops.push(create(path, write(&ended)));
+                ops.extend(sub.gone(sub.task.state));
+            }
+        }
+        if lock {
+            ops.push(delete(self.lock(&sub.task)));
+        }
+        Ok(self.tree.multi(ops).await?)
+    }
+
+    /// Where the lock of a subtask's partition stands.
+    pub(crate) fn lock(&self, sub: &SubTask) -> String {
+        self.paths.lock(sub.table(), &sub.partition_name)
+    }
+
+    /// What a lost worker, or one that is to be relieved, had of this task: moved to `to`, or failed where it may not
+    /// be begun again or nobody is there, or stopped with the task.
+    pub(crate) async fn relieve(
+        &self,
+        main: &mut Found<MainTask>,
+        subs: &[(Found<SubTask>, Option<String>)],
+    ) -> Result<(), Fault> {
+        let mut new = main.task.clone();
+        let mut ops = Vec::new();
+        for (sub, to) in subs {
+            ops.extend(sub.gone(sub.task.state));
+            if new.cancelling {
+                new.take(sub.id, &sub.task.ended(SubState::Stopped, "its task was stopped"));
+            } else if let Some((to, again)) = to.as_ref().and_then(|to| Some((to, sub.task.again(to, true)?)))
+            {
+                ops.push(Op::Check { path: self.paths.node(to), version: None });
+                ops.extend(self.place(sub.id, &again));
+            } else {
+                new.take(sub.id, &sub.task.ended(SubState::Failed, LOST));
+            }
+        }
+        self.write(main, new, ops).await
+    }
+
+    /// Changes a live main task as somebody outside asks, and wakes its manager and its workers.
+    async fn change(
+        &self,
+        id: TaskId,
+        mut change: impl FnMut(&mut MainTask) -> Vec<Op>,
+    ) -> Result<MainTask, Fault> {
+        for _ in 0..ATTEMPTS {
+            let Some(mut main) = self.main(id).await? else {
+                return Err(Fault::Refused(format!("task {id} is not there, or packed into history")));
+            };
+            if main.task.state.is_over() {
+                return Err(Fault::Refused(format!("task {id} is over: {}", main.task.state)));
+            }
+            let mut new = main.task.clone();
+            let mut ops = change(&mut new);
+            let status = main.status(main.task.state);
+            // Children are watched, not data: so this is what they hear.
+            ops.extend([delete(status.clone()), create(status, Vec::new())]);
+            match self.write(&mut main, new, ops).await {
+                Err(fault) if matches!(fault, Fault::Tree(Error::BadVersion(_))) => {}
+                done => return done.map(|()| main.task),
+            }
+        }
+        Err(Fault::Refused(format!("task {id} changes all the time; try again")))
+    }
+
+    /// Asks for the end of a task.
+    pub(crate) async fn stop(&self, id: TaskId) -> Result<MainTask, Fault> {
+        self.change(id, |task| {
+            task.cancelling = true;
+            Vec::new()
+        })
+        .await
+    }
+
+    /// Gives a task another manager, which must be there, if it still has this one (or any, where none is given).
+    pub(crate) async fn reassign(&self, id: TaskId, from: Option<&str>, to: &str) -> Result<MainTask, Fault> {
+        let notice = self.paths.at(to, id);
+        let has_notice = self.tree.get(&notice).await?.is_some();
+        self.change(id, |task| {
+            if from.is_some_and(|from| from != task.manager) {
+                return Vec::new();
+            }
+            to.clone_into(&mut task.manager);
+            let mut ops = vec![Op::Check { path: self.paths.node(to), version: None }];
+            if !has_notice {
+                ops.push(create(notice.clone(), Vec::new()));
+            }
+            ops
+        })
+        .await
+    }
+
+    /// A manager has read a notice.
+    pub(crate) async fn noticed(&self, unit: &str, id: TaskId) -> Result<(), Fault> {
+        match self.tree.delete(&self.paths.at(unit, id), Version::FIRST).await {
+            Ok(()) | Err(Error::NoNode(_)) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! The guard: a small process around each runner, which does not let it outlive its permission. It ends the runner's
+//! whole group when `allotd` is gone (their pipe closes), when `allotd` has had no word from the coordination service
+//! for too long or hangs (no beat comes), when the time is up, and when it is told to.
+
+use std::collections::VecDeque;
+use std::io::Write as _;
+use std::os::fd::AsFd as _;
+use std::os::unix::process::CommandExt as _;
+use std::process::Stdio;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use rustix::process::{Pid, Signal, getppid, kill_process_group, set_parent_process_death_signal};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Lines};
+use tokio::net::unix::pipe;
+use tokio::process::{Child, Command};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::cli::Outcome;
+
+/// Bytes of output that are kept on disk.
+const ON_DISK: usize = 64 * 1024;
+/// Bytes of output that go into the tree.
+const IN_TREE: usize = 1024;
+/// How long output is waited for after the runner has ended.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// What the guard is told first, as a line of JSON.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Spec {
+    /// The runner and its arguments.
+    pub(crate) program: Vec<String>,
+    /// Its environment, beside ours.
+    pub(crate) environment: Vec<(String, String)>,
+    /// Its standard input.
+    pub(crate) input: String,
+    /// How long it may run; milliseconds.
+    pub(crate) timeout: u64,
+    /// How long it may take to end after SIGTERM; milliseconds.
+    pub(crate) stop_limit: u64,
+    /// How long it may run without a beat; milliseconds.
+    pub(crate) trust: u64,
+    /// Where the last of its output is to be written, if anywhere.
+    pub(crate) log: Option<String>,
+}
+
+/// A line of `allotd` to its guard.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Word {
+    /// Nobody can have taken us for dead for so many milliseconds from now.
+    Beat(u64),
+    /// End the runner.
+    Stop,
+}
+
+/// A line of the guard.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Say {
+    /// It runs, as this process and group.
+    Runs(i32),
+    /// It could not be started.
+    Refused(String),
+    /// It has ended.
+    Ended(Report),
+}
+
+/// How a runner ended.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Report {
+    pub(crate) why: Why,
+    pub(crate) exit: Option<i32>,
+    /// The last KiB of output.
+    pub(crate) output: String,
+    /// The last line of standard output, where that is a JSON object.
+    pub(crate) result: Option<Map<String, Value>>,
+}
+
+/// What ended a runner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Why {
+    /// It did itself, or somebody else's signal.
+    Itself,
+    /// Its time was up.
+    Timeout,
+    /// It was told to.
+    Stopped,
+    /// No beat came.
+    CutOff,
+    /// `allotd` is gone.
+    Abandoned,
+}
+
+/// The hidden command. With words it becomes the runner; without, it is the guard.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Process that must be our parent.
+    #[arg(long)]
+    parent: Option<i32>,
+    /// The runner.
+    #[arg(last = true)]
+    words: Vec<String>,
+}
+
+/// Is it.
+pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
+    match arguments.words.split_first() {
+        None => guard().await,
+        Some((program, words)) => become_runner(arguments.parent, program, words),
+    }
+}
+
+/// Becomes the runner, and dies with the guard: also a guard can be killed.
+fn become_runner(parent: Option<i32>, program: &str, words: &[String]) -> Result<Outcome> {
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .context("asking for the signal of a parent's death")?;
+    if getppid().map(Pid::as_raw_pid) != parent {
+        bail!("the guard is gone");
+    }
+    let error = std::process::Command::new(program).args(words).exec();
+    eprintln!("the runner {program} does not start: {error}");
+    // As a shell says it.
+    std::process::exit(127)
+}
+
+async fn guard() -> Result<Outcome> {
+    let input = std::io::stdin().as_fd().try_clone_to_owned().context("standard input")?;
+    let input = pipe::Receiver::from_owned_fd(input).context("standard input is no pipe")?;
+    let mut control = BufReader::new(input).lines();
+    let Some(line) = control.next_line().await? else { return Ok(Outcome::Done) };
+    let spec: Spec = serde_json::from_str(&line).context("what the guard is told")?;
+    match start(&spec) {
+        Ok((child, group)) => {
+            say(&Say::Runs(group.as_raw_pid()));
+            let report = attend(&spec, child, group, control).await;
+            say(&Say::Ended(report));
+        }
+        Err(error) => say(&Say::Refused(format!("{error:#}"))),
+    }
+    Ok(Outcome::Done)
+}
+
+/// Nobody may listen any more.
+fn say(word: &Say) {
+    let line = serde_json::to_string(word).unwrap_or_default();
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
+
+fn start(spec: &Spec) -> Result<(Child, Pid)> {
+    let own = std::env::current_exe().context("where allotd is")?;
+    let mut command = Command::new(own);
+    command.arg("compaction-guard").arg("--parent").arg(std::process::id().to_string()).arg("--");
+    command.args(&spec.program).process_group(0);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.envs(spec.environment.iter().map(|(name, value)| (name, value)));
+    for secret in ["ALLOT_REDIS_PASSWORD", "ALLOT_SENTINEL_PASSWORD", "ALLOT_ZOOKEEPER_PASSWORD"] {
+        command.env_remove(secret);
+    }
+    let child = command.spawn().context("starting the runner")?;
+    let group = child.id().and_then(|id| Pid::from_raw(id as i32)).context("the runner's process")?;
+    Ok((child, group))
+}
+
+/// What was said last, of at most so many bytes.
+#[derive(Default)]
+struct Tail(VecDeque<u8>);
+
+impl Tail {
+    fn add(&mut self, bytes: &[u8]) {
+        self.0.extend(bytes);
+        let over = self.0.len().saturating_sub(ON_DISK);
+        self.0.drain(..over);
+    }
+
+    fn last(&self, count: usize) -> Vec<u8> {
+        self.0.iter().skip(self.0.len().saturating_sub(count)).copied().collect()
+    }
+}
+
+type Shared = Arc<Mutex<Tail>>;
+
+fn with<T>(tail: &Shared, act: impl FnOnce(&mut Tail) -> T) -> T {
+    act(&mut tail.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Reads one of the runner's outputs to its end.
+async fn listen(stream: Option<impl AsyncRead + Unpin>, tails: Vec<Shared>) {
+    let Some(mut stream) = stream else { return };
+    let mut buffer = vec![0; 8192];
+    while let Ok(count @ 1..) = stream.read(&mut buffer).await {
+        let bytes = buffer.get(..count).unwrap_or_default();
+        tails.iter().for_each(|tail| with(tail, |tail| tail.add(bytes)));
+    }
+}
+
+async fn attend(
+    spec: &Spec,
+    mut child: Child,
+    group: Pid,
+    mut control: Lines<BufReader<pipe::Receiver>>,
+) -> Report {
+    let (all, said) = (Shared::default(), Shared::default());
+    let mut listening = tokio::spawn({
+        let (out, err) = (child.stdout.take(), child.stderr.take());
+        let (all, said) = (all.clone(), said.clone());
+        async move {
+            tokio::join!(listen(out, vec![all.clone(), said]), listen(err, vec![all]));
+        }
+    });
+    if let Some(mut stdin) = child.stdin.take() {
+        let input = spec.input.clone();
+        tokio::spawn(async move {
+            let _ = stdin.write_all(input.as_bytes()).await;
+        });
+    }
+    let (why, exit) = hold(spec, &mut child, group, &mut control).await;
+    // Whatever it has left behind.
+    let _ = kill_process_group(group, Signal::KILL);
+    let _ = timeout(LAST_WORDS, &mut listening).await;
+    if let Some(log) = &spec.log {
+        // It is a help, not the outcome.
+        let _ = std::fs::write(log, with(&all, |tail| tail.last(ON_DISK)));
+    }
+    let text = String::from_utf8_lossy(&with(&said, |tail| tail.last(ON_DISK))).into_owned();
+    let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    let mut output = String::from_utf8_lossy(&with(&all, |tail| tail.last(IN_TREE))).into_owned();
+    while output.len() > IN_TREE {
+        output.remove(0);
+    }
+    let result = serde_json::from_str(last).ok().filter(|_| last.len() <= IN_TREE);
+    Report { why, exit, output, result }
+}
+
+/// Waits for the runner's end, or brings it about.
+async fn hold(
+    spec: &Spec,
+    child: &mut Child,
+    group: Pid,
+    control: &mut Lines<BufReader<pipe::Receiver>>,
+) -> (Why, Option<i32>) {
+    let time_up = Instant::now() + Duration::from_millis(spec.timeout);
+    let mut trusted = Instant::now() + Duration::from_millis(spec.trust);
+    let mut why = Why::Itself;
+    let mut kill_at = None;
+    let mut attached = true;
+    loop {
+        let end = tokio::select! {
+            status = child.wait() => {
+                return (why, status.ok().and_then(|status| status.code()));
+            }
+            line = control.next_line(), if attached => {
+                match line.ok().flatten().map(|line| serde_json::from_str(&line)) {
+                    Some(Ok(Word::Beat(ms))) => {
+                        trusted = Instant::now() + Duration::from_millis(ms);
+                        continue;
+                    }
+                    Some(Ok(Word::Stop)) => Why::Stopped,
+                    Some(Err(_)) => continue,
+                    None => {
+                        attached = false;
+                        Why::Abandoned
+                    }
+                }
+            }
+            () = sleep_until(trusted), if why != Why::CutOff => Why::CutOff,
+            () = sleep_until(time_up), if why == Why::Itself => Why::Timeout,
+            () = sleep_until(kill_at.unwrap_or(time_up)), if kill_at.is_some() => {
+                let _ = kill_process_group(group, Signal::KILL);
+                kill_at = None;
+                continue;
+            }
+        };
+        if why == Why::Itself || matches!(end, Why::CutOff | Why::Abandoned) {
+            why = end;
+        }
+        // Where another may begin soon there is no time for manners.
+        if matches!(end, Why::CutOff | Why::Abandoned) {
+            let _ = kill_process_group(group, Signal::KILL);
+        } else if kill_at.is_none() {
+            let _ = kill_process_group(group, Signal::TERM);
+            kill_at = Some(Instant::now() + Duration::from_millis(spec.stop_limit));
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! The manager: each main task of this unit from its submission to its end. It decides by what stands in the tree, and
+//! writes at the task's version only, so one that was replaced, or wakes up late, changes nothing.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+use tracing::{debug, info, warn};
+
+use super::board::{Board, Fault, Found};
+use super::hashing::{Bin, assign, choose};
+use super::ids::TaskId;
+use super::node::Units;
+use super::task::MainTask;
+use super::{PAUSE, Part, partitions};
+use crate::daemon::now_ms;
+
+/// How many subtasks of a lost worker are read and moved at once.
+const RELIEF: usize = 50;
+/// How long a listing that failed between two rounds rests.
+const LISTING_REST: Duration = Duration::from_secs(60);
+/// The longest rest of a manager that waits for nothing but events.
+const LONG: Duration = Duration::from_secs(24 * 3600);
+
+/// Manages until the process shall end.
+pub(crate) async fn run(part: Part, mut notices: mpsc::Receiver<TaskId>, units: watch::Receiver<Units>) {
+    let mut stop = part.context.stop.clone();
+    let mut drives: JoinSet<TaskId> = JoinSet::new();
+    let mut live: HashSet<TaskId> = HashSet::new();
+    let mut again: HashSet<TaskId> = HashSet::new();
+    let mut fresh = own(&part).await;
+    loop {
+        for id in fresh.drain(..) {
+            // One that just ends may not have seen why it is named again.
+            if live.insert(id) {
+                let drive = Drive::new(&part, id, units.clone());
+                drives.spawn(drive.run());
+            } else {
+                again.insert(id);
+            }
+        }
+        tokio::select! {
+            () = stop.asked() => return,
+            Some(id) = notices.recv() => fresh.push(id),
+            Some(ended) = drives.join_next(), if !drives.is_empty() => match ended {
+                Ok(id) => {
+                    live.remove(&id);
+                    if again.remove(&id) {
+                        fresh.push(id);
+                    }
+                }
+                Err(error) => warn!(%error, "a manager's loop is gone"),
+            },
+        }
+    }
+}
+
+/// The tasks that the tree says are this unit's.
+async fn own(part: &Part) -> Vec<TaskId> {
+    let board = part.board();
+    let mut stop = part.context.stop.clone();
+    loop {
+        match board.mains().await {
+            Ok(mains) => {
+                let ours =
+                    mains.iter().filter(|main| !main.task.state.is_over() && main.task.manager == part.name);
+                return ours.map(|main| main.id).collect();
+            }
+            Err(fault) => {
+                debug!(%fault, "the tasks cannot be read now");
+                tokio::select! { () = sleep(PAUSE) => {}, () = stop.asked() => return Vec::new() }
+            }
+        }
+    }
+}
+
+/// What follows from a look.
+enum Next {
+    /// The task is over, or another's.
+    Over,
+    /// Look again.
+    Again,
+    /// Nothing to do before this long, or an event.
+    Wait(Duration),
+}
+
+/// One main task in this unit's hands.
+struct Drive {
+    part: Part,
+    board: Board,
+    id: TaskId,
+    units: watch::Receiver<Units>,
+    /// The round's partitions and their workers, with what they follow from.
+    plan: Option<Plan>,
+    /// Whether somebody may have gone since lost workers were looked for, or when one counts as lost.
+    suspicion: Option<Instant>,
+    begun: bool,
+}
+
+struct Plan {
+    tag: String,
+    bins: Vec<Bin>,
+    partitions: Vec<String>,
+    workers: Vec<usize>,
+}
+
+impl Drive {
+    fn new(part: &Part, id: TaskId, units: watch::Receiver<Units>) -> Self {
+        let (board, part) = (part.board(), part.clone());
+        Self { part, board, id, units, plan: None, suspicion: Some(Instant::now()), begun: false }
+    }
+
+    async fn run(mut self) -> TaskId {
+        while !self.part.context.stop.is_asked() {
+            match self.look().await {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(fault) if fault.is_passing() => {
+                    debug!(id = %self.id, %fault, "a task is looked at again");
+                    self.plan = None;
+                    sleep(PAUSE).await;
+                }
+                Err(fault) => {
+                    warn!(id = %self.id, %fault, "a task cannot be managed");
+                    sleep(Duration::from_secs(1)).await;
+                }
+            }
+        }
+        self.id
+    }
+
+    /// One look, what follows from it, and the wait for the next. Whether there is a next.
+    async fn look(&mut self) -> Result<bool, Fault> {
+        self.board.noticed(&self.part.name, self.id).await?;
+        loop {
+            let mut news = self.part.context.coordinator.subscribe();
+            let status = *news.borrow_and_update();
+            let Some(mut main) = self.board.main(self.id).await? else { return Ok(false) };
+            if main.task.state.is_over() || main.task.manager != self.part.name {
+                return Ok(false);
+            }
+            let (_, marked) = self.board.tree.watch(&main.dir).await?;
+            let (finished, came) = self.board.tree.watch(&self.board.paths.finished(self.id)).await?;
+            // Read behind the watch, so that nothing is missed.
+            let Some(again) = self.board.main(self.id).await? else { return Ok(false) };
+            main = again;
+            if !self.begun {
+                self.begun = true;
+                let (round, open) = (main.task.round, main.task.outstanding());
+                info!(id = %self.id, round, open, finished = finished.len(), "managing a task");
+            }
+            match self.act(&mut main, &finished).await? {
+                Next::Over => return Ok(false),
+                Next::Again => {}
+                Next::Wait(span) => {
+                    let mut stop = self.part.context.stop.clone();
+                    tokio::select! {
+                        () = marked => {}
+                        () = came => {}
+                        _ = news.wait_for(|now| *now != status) => self.suspect(Instant::now()),
+                        changed = self.units.changed() => {
+                            if changed.is_err() {
+                                return Ok(false);
+                            }
+                            self.suspect(Instant::now());
+                        }
+                        () = sleep(span) => {}
+                        () = stop.asked() => return Ok(false),
+                    }
+                }
+            }
+        }
+    }
+
+    fn suspect(&mut self, at: Instant) {
+        self.suspicion = Some(self.suspicion.map_or(at, |before| before.min(at)));
+    }
+
+    async fn act(&mut self, main: &mut Found<MainTask>, finished: &[String]) -> Result<Next, Fault> {
+        if main.task.manager != self.part.name {
+            return Ok(Next::Over);
+        }
+        if !finished.is_empty() {
+            let mut rest = finished;
+            while !rest.is_empty() {
+                let count = self.board.count(main, rest).await?;
+                rest = rest.get(count.max(1)..).unwrap_or_default();
+            }
+            return Ok(Next::Again);
+        }
+        let units = self.units.borrow_and_update().clone();
+        self.relieve(main, &units).await?;
+        let due = self.suspicion.map_or(LONG, |at| at.saturating_duration_since(Instant::now()));
+        if main.task.listing.is_none() {
+            return self.begin(main, due).await;
+        }
+        let open = main.task.outstanding();
+        if main.task.cancelling {
+            if open > 0 {
+                return Ok(Next::Wait(due));
+            }
+            self.board.cancel(main, "it was stopped").await?;
+            info!(id = %self.id, "a task is stopped");
+            return Ok(Next::Over);
+        }
+        if main.task.cursor < main.task.count() {
+            return self.assign(main, &units, due).await;
+        }
+        if open > 0 {
+            return Ok(Next::Wait(due));
+        }
+        let round = main.task.round;
+        self.board.close_round(main).await?;
+        self.plan = None;
+        let (well, failed) = (main.task.result.success_count, main.task.result.failed_count);
+        info!(id = %self.id, round, well, failed, state = %main.task.state, "a round is done");
+        Ok(if main.task.state.is_over() { Next::Over } else { Next::Again })
+    }
+
+    /// Between two rounds, and before the first.
+    async fn begin(&mut self, main: &mut Found<MainTask>, due: Duration) -> Result<Next, Fault> {
+        if main.task.cancelling {
+            self.board.cancel(main, "it was stopped").await?;
+            return Ok(Next::Over);
+        }
+        let wait = main.task.next_at.saturating_sub(now_ms());
+        if wait > 0 {
+            return Ok(Next::Wait(due.min(Duration::from_millis(wait))));
+        }
+        match partitions::list(&self.part.config, &main.task).await {
+            Ok(partitions) => self.board.open_round(main, &partitions).await?,
+            Err(why) if main.task.round == 0 => {
+                warn!(id = %self.id, why, "a task is cancelled: its partitions cannot be listed");
+                self.board.cancel(main, &why).await?;
+                return Ok(Next::Over);
+            }
+            Err(why) => {
+                warn!(id = %self.id, why, "partitions cannot be listed; trying again in a minute");
+                if main.task.error != why {
+                    self.board.note(main, &why).await?;
+                }
+                return Ok(Next::Wait(due.min(LISTING_REST)));
+            }
+        }
+        Ok(Next::Again)
+    }
+
+    /// The next subtasks, up to as many as a wave may have on their way.
+    async fn assign(
+        &mut self,
+        main: &mut Found<MainTask>,
+        units: &Units,
+        due: Duration,
+    ) -> Result<Next, Fault> {
+        let wave = u64::from(self.part.config.wave);
+        // A new wave when half of the last is counted, so that it is one and not a drip.
+        if main.task.outstanding() > wave / 2 {
+            return Ok(Next::Wait(due));
+        }
+        let bins = units.bins(&main.task.pc);
+        if bins.is_empty() || !units.current {
+            return Ok(Next::Wait(due));
+        }
+        self.plan(main, bins).await?;
+        let Some(plan) = &self.plan else { return Ok(Next::Again) };
+        while main.task.cursor < main.task.count() && main.task.outstanding() < wave {
+            let from = main.task.cursor as usize;
+            let room = (wave - main.task.outstanding()) as usize;
+            let worker = |&place: &usize| plan.bins.get(place).map_or("", |bin| bin.name.as_str());
+            let all = plan.partitions.iter().map(String::as_str).zip(plan.workers.iter().map(worker));
+            let items: Vec<(&str, &str)> = all.skip(from).take(room).collect();
+            self.board.assign(main, &items).await?;
+            if main.task.cursor as usize == from {
+                return Err(Fault::Odd(format!("partition {from} of the round cannot be assigned")));
+            }
+        }
+        Ok(Next::Wait(due))
+    }
+
+    /// Which partition goes where, as long as the same units are there.
+    async fn plan(&mut self, main: &Found<MainTask>, bins: Vec<Bin>) -> Result<(), Fault> {
+        let tag = main.task.listing.as_ref().map_or("", |listing| listing.tag.as_str());
+        let partitions = match self.plan.take() {
+            Some(plan) if plan.tag == tag && plan.bins == bins => {
+                self.plan = Some(plan);
+                return Ok(());
+            }
+            Some(plan) if plan.tag == tag => plan.partitions,
+            _ => self.board.partitions(main).await?,
+        };
+        let keys: Vec<String> = partitions.iter().map(|name| main.task.key(name)).collect();
+        let workers = assign(&keys, &bins);
+        self.plan = Some(Plan { tag: tag.to_owned(), bins, partitions, workers });
+        Ok(())
+    }
+
+    /// What lost workers had goes to others. A worker counts as lost when it has been away for a session time: by then
+    /// its guards have ended what it ran, and its locks have been gone as long.
+    async fn relieve(&mut self, main: &mut Found<MainTask>, units: &Units) -> Result<(), Fault> {
+        if self.suspicion.is_none_or(|at| at > Instant::now()) {
+            return Ok(());
+        }
+        self.suspicion = None;
+        if !units.current || main.task.outstanding() == 0 {
+            return Ok(());
+        }
+        let bins = units.bins(&main.task.pc);
+        let session = self.part.session_timeout();
+        for name in self.board.children(&self.board.paths.assigned()).await? {
+            let worker = super::paths::decode(&name);
+            let Some(since) = units.away_since(&worker) else { continue };
+            if since + session > Instant::now() {
+                self.suspect(since + session);
+                continue;
+            }
+            let ids = self.board.at(&worker, Some(self.id)).await?;
+            for ids in ids.chunks(RELIEF) {
+                if bins.is_empty() && !main.task.cancelling {
+                    // Nobody to give it to; somebody may come.
+                    continue;
+                }
+                let found = self.board.subs(&worker, ids).await?.into_iter();
+                let subs: Vec<_> = found
+                    .map(|sub| {
+                        let to = choose(&main.task.key(&sub.task.partition_name), &bins);
+                        (sub, to.map(|bin| bin.name.clone()))
+                    })
+                    .collect();
+                let count = subs.len();
+                self.board.relieve(main, &subs).await.inspect_err(|_| self.suspect(Instant::now()))?;
+                info!(id = %self.id, worker, count, "subtasks of a lost worker are given to others, or failed");
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,118 @@
+//! Compaction: tasks for tables, split into a subtask for each partition, spread over the units, followed to their
+//! end. What is so stands in the tree (`board`); `worker`, `manager` and `monitor` are loops that compare what should
+//! be with what is. The compacting itself is an operator's program, behind a `guard`.
+
+mod board;
+pub(crate) mod guard;
+mod hashing;
+mod history;
+mod ids;
+mod manager;
+mod monitor;
+mod node;
+mod operator;
+mod partitions;
+mod paths;
+mod runner;
+mod task;
+mod worker;
+
+use std::time::Duration;
+
+use anyhow::{Result, bail, ensure};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use crate::config::CompactionConfig;
+use crate::coordination::Presence;
+use crate::daemon::{Context, now_ms};
+
+use board::Board;
+use node::NodeInfo;
+
+pub(crate) use board::Fault;
+pub(crate) use operator::{Command, run as command};
+
+/// The name of this part in logs and probes.
+const PART: &str = "compaction";
+/// How long a loop rests after a fault that may pass.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What the loops of a unit share.
+#[derive(Clone)]
+struct Part {
+    context: Context,
+    config: CompactionConfig,
+    /// The unit: `<host>_<port>`.
+    name: String,
+}
+
+impl Part {
+    fn board(&self) -> Board {
+        Board::new(self.context.coordinator.tree(), &self.config.root)
+    }
+
+    fn session_timeout(&self) -> Duration {
+        let asked = self.context.config.zookeeper.as_ref().map(|zookeeper| zookeeper.session);
+        self.context.coordinator.session_timeout().or(asked).unwrap_or(Duration::from_secs(4))
+    }
+}
+
+/// Is a unit until the process shall end.
+pub(crate) async fn run(context: Context) -> Result<()> {
+    let config = context.config.compaction.clone();
+    if context.alone {
+        bail!("the compaction role needs a ZooKeeper, by which tasks are submitted: set zookeeper.servers");
+    }
+    ensure!(!config.runner.is_empty(), "compaction.runner is not set: the program that compacts a partition");
+    let Some(name) = config.node.clone() else {
+        bail!("compaction.node is not set: the unit's name, <host>_<port>");
+    };
+    let part = Part { context, config, name };
+    let board = part.board();
+    let mut stop = part.context.stop.clone();
+    // The inbox stands before the unit is seen, since only who is seen is given anything.
+    while let Err(fault) = make(&board, &part.name).await {
+        tracing::debug!(%fault, "the tree cannot be prepared now");
+        tokio::select! { () = tokio::time::sleep(PAUSE) => {}, () = stop.asked() => return Ok(()) }
+    }
+    let info = NodeInfo {
+        pc: part.config.pc.clone(),
+        slots: part.config.slots,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        started: now_ms(),
+    };
+    let coordinator = &part.context.coordinator;
+    let membership =
+        coordinator.join(&board.paths.nodes(), &paths::encode(&part.name), &serde_json::to_vec(&info)?);
+    let units = node::follow(coordinator, &board.paths.nodes());
+    let (notices, noticed) = mpsc::channel(64);
+    let mut loops = JoinSet::new();
+    loops.spawn(manager::run(part.clone(), noticed, units.clone()));
+    loops.spawn(monitor::run(part.clone(), units.clone()));
+    loops.spawn(worker::run(part.clone(), notices));
+    let mut ticks = tokio::time::interval(Duration::from_millis(250));
+    while !stop.is_asked() {
+        tokio::select! { _ = ticks.tick() => {}, () = stop.asked() => break }
+        match membership.presence() {
+            Presence::Present => part.context.health.ready(PART),
+            Presence::Away => {
+                part.context.health.lacks(PART, "not among the units: no session with ZooKeeper")
+            }
+            Presence::Taken => {
+                let why =
+                    format!("another unit is there as {}; each needs its own compaction.node", part.name);
+                part.context.health.lacks(PART, why);
+            }
+        }
+    }
+    // Nothing new is given to a unit that has left; then what runs is put back.
+    membership.leave().await;
+    while loops.join_next().await.is_some() {}
+    Ok(())
+}
+
+async fn make(board: &Board, name: &str) -> Result<(), Fault> {
+    board.prepare().await?;
+    Ok(board.tree.ensure(&board.paths.inbox(name)).await?)
+}

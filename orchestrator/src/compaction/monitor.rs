@@ -1,0 +1,150 @@
+//! The monitor: one elected unit. It gives the main tasks of managers that are gone to others, and keeps history small.
+//! Its writes are fenced: one that was deposed changes nothing.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+use tokio::time::sleep;
+use tracing::{debug, info, warn};
+
+use super::board::{Board, Fault, Found};
+use super::hashing::choose;
+use super::ids::TaskId;
+use super::node::Units;
+use super::task::MainTask;
+use super::{PAUSE, Part, history};
+use crate::coordination::{Error, Lead, Standing};
+
+/// Stands for election until the process shall end, and is the monitor meanwhile, whenever it is elected.
+pub(crate) async fn run(part: Part, units: watch::Receiver<Units>) {
+    let mut stop = part.context.stop.clone();
+    let paths = part.board().paths;
+    let mut election = part.context.coordinator.campaign(&paths.election(), &part.name);
+    loop {
+        let lead = tokio::select! {
+            lead = election.elected() => lead,
+            () = stop.asked() => break,
+        };
+        let Ok(lead) = lead else { break };
+        info!(term = %lead.term(), "this unit is the monitor");
+        metrics::gauge!("allot_compaction_monitor").set(1.0);
+        let mut stint = Stint { part: part.clone(), units: units.clone(), nobody: HashSet::new() };
+        tokio::select! {
+            () = stint.run(&lead) => {}
+            () = lead.over() => {}
+            () = stop.asked() => break,
+        }
+        metrics::gauge!("allot_compaction_monitor").set(0.0);
+    }
+    election.withdraw().await;
+}
+
+/// One stint.
+struct Stint {
+    part: Part,
+    units: watch::Receiver<Units>,
+    /// Tasks for which nobody was there at the last look of the clock.
+    nobody: HashSet<TaskId>,
+}
+
+impl Stint {
+    async fn run(&mut self, lead: &Lead) {
+        let every = self.part.config.every;
+        // By the clock, at once and then every hour; and whenever somebody comes or goes.
+        let mut clock = Instant::now();
+        while lead.now() != Standing::Over {
+            if self.units.wait_for(|units| units.current).await.is_err() {
+                return;
+            }
+            let by_clock = clock <= Instant::now();
+            match self.look(lead, by_clock).await {
+                Ok(due) => {
+                    if by_clock {
+                        clock = Instant::now() + every;
+                    }
+                    let due = due.map_or(clock, |due| due.min(clock));
+                    tokio::select! {
+                        () = sleep(due.saturating_duration_since(Instant::now())) => {}
+                        changed = self.units.changed() => if changed.is_err() { return },
+                    }
+                }
+                Err(Fault::Tree(Error::NotLeading)) => sleep(PAUSE).await,
+                Err(fault) if fault.is_passing() => {
+                    debug!(%fault, "the monitor looks again");
+                    sleep(PAUSE).await;
+                }
+                Err(fault) => {
+                    warn!(%fault, "the monitor cannot do its work");
+                    sleep(Duration::from_secs(1)).await;
+                }
+            }
+        }
+    }
+
+    /// One look; when the next is due, if somebody is away.
+    async fn look(&mut self, lead: &Lead, by_clock: bool) -> Result<Option<Instant>, Fault> {
+        let units = self.units.borrow_and_update().clone();
+        let board = Board { tree: lead.tree()?, ..self.part.board() };
+        let grace = self.part.config.grace.unwrap_or_else(|| self.part.session_timeout());
+        let mut due: Option<Instant> = None;
+        let mut nobody = HashSet::new();
+        for mut main in board.mains().await? {
+            if main.task.state.is_over() {
+                continue;
+            }
+            let Some(since) = units.away_since(&main.task.manager) else { continue };
+            if since + grace > Instant::now() {
+                due = Some(due.map_or(since + grace, |due| due.min(since + grace)));
+                continue;
+            }
+            let bins = units.bins(&main.task.pc);
+            if let Some(to) = choose(&main.id.to_string(), &bins) {
+                let from = main.task.manager.clone();
+                match board.reassign(main.id, Some(&from), &to.name).await {
+                    Ok(_) => info!(id = %main.id, from, to = to.name, "a task has another manager"),
+                    // It is over meanwhile, or its manager-to-be is gone: the next look sees.
+                    Err(Fault::Refused(why)) => debug!(why, "a task was not moved"),
+                    Err(fault) => return Err(fault),
+                }
+            } else if by_clock && self.nobody.contains(&main.id) {
+                self.give_up(&board, &mut main, &units).await?;
+            } else {
+                nobody.insert(main.id);
+            }
+        }
+        if by_clock {
+            self.nobody = nobody;
+            history::pack(&board, self.part.config.compress_after).await?;
+            history::expire(&board, self.part.config.delete_after).await?;
+        }
+        Ok(due)
+    }
+
+    /// No unit of its processing cluster was there at two looks in a row.
+    async fn give_up(&self, board: &Board, main: &mut Found<MainTask>, units: &Units) -> Result<(), Fault> {
+        const BATCH: usize = 50;
+        let why = format!("no unit of {} was there at two looks in a row", main.task.pc);
+        for name in board.children(&board.paths.assigned()).await? {
+            let worker = super::paths::decode(&name);
+            if units.away_since(&worker).is_none() {
+                continue;
+            }
+            for ids in board.at(&worker, Some(main.id)).await?.chunks(BATCH) {
+                let subs: Vec<_> =
+                    board.subs(&worker, ids).await?.into_iter().map(|sub| (sub, None)).collect();
+                board.relieve(main, &subs).await?;
+            }
+        }
+        loop {
+            let names = board.children(&board.paths.finished(main.id)).await?;
+            if names.is_empty() {
+                break;
+            }
+            board.count(main, &names).await?;
+        }
+        board.cancel(main, &why).await?;
+        warn!(id = %main.id, why, "a task is cancelled");
+        Ok(())
+    }
+}

@@ -1,0 +1,131 @@
+//! The units of compaction: what each says of itself, and who is there, or has been away for how long.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+
+use super::hashing::Bin;
+use super::paths::decode;
+use crate::coordination::{Coordinator, Snapshot};
+
+/// What a unit says of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct NodeInfo {
+    /// Its processing cluster.
+    pub(crate) pc: String,
+    /// How many subtasks it runs at once.
+    pub(crate) slots: u32,
+    /// Its program's version.
+    pub(crate) version: String,
+    /// When it began; milliseconds since 1970. Tells its lives apart.
+    pub(crate) started: u64,
+}
+
+/// Who is there by one look.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Units {
+    /// Whether we were connected since. Where it is false nobody may be taken for lost.
+    pub(crate) current: bool,
+    /// When this connection's first look was.
+    since: Option<Instant>,
+    attachment: u64,
+    /// Who is there.
+    pub(crate) live: BTreeMap<String, NodeInfo>,
+    /// Who was there on this connection, and went then.
+    gone: BTreeMap<String, Instant>,
+}
+
+impl Units {
+    /// After the next look.
+    fn next(&self, snapshot: &Snapshot, now: Instant) -> Self {
+        let live: BTreeMap<String, NodeInfo> = snapshot
+            .members
+            .iter()
+            .filter_map(|(name, member)| Some((decode(name), serde_json::from_slice(&member.data).ok()?)))
+            .collect();
+        if !snapshot.current {
+            return Self { current: false, live, ..Self::default() };
+        }
+        let same = self.current && self.attachment == snapshot.attachment;
+        let mut gone = if same { self.gone.clone() } else { BTreeMap::new() };
+        if same {
+            for name in self.live.keys() {
+                gone.insert(name.clone(), now);
+            }
+        }
+        gone.retain(|name, _| !live.contains_key(name));
+        let since = if same { self.since } else { Some(now) };
+        Self { current: true, since, attachment: snapshot.attachment, live, gone }
+    }
+
+    /// Since when this unit is away, at least; `None` where it is there, or nobody knows.
+    pub(crate) fn away_since(&self, unit: &str) -> Option<Instant> {
+        if !self.current || self.live.contains_key(unit) {
+            return None;
+        }
+        self.gone.get(unit).copied().or(self.since)
+    }
+
+    /// Those of a processing cluster, for hashing.
+    pub(crate) fn bins(&self, pc: &str) -> Vec<Bin> {
+        let of = self.live.iter().filter(|(_, info)| info.pc == pc);
+        of.map(|(name, info)| Bin { name: name.clone(), weight: info.slots.max(1) }).collect()
+    }
+}
+
+/// Follows them; ends when nobody listens or the coordinator is closed.
+pub(crate) fn follow(coordinator: &Coordinator, dir: &str) -> watch::Receiver<Units> {
+    let (sender, receiver) = watch::channel(Units::default());
+    let mut members = coordinator.members(dir);
+    tokio::spawn(async move {
+        loop {
+            let snapshot = tokio::select! {
+                snapshot = members.changed() => snapshot,
+                () = sender.closed() => return,
+            };
+            let Ok(snapshot) = snapshot else { return };
+            let next = sender.borrow().next(&snapshot, Instant::now());
+            sender.send_replace(next);
+        }
+    });
+    receiver
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::coordination::Member;
+
+    fn snapshot(attachment: u64, names: &[&str]) -> Snapshot {
+        let info = NodeInfo { pc: "p".into(), slots: 2, version: "1".into(), started: 1 };
+        let member =
+            |_: &&str| Member { data: serde_json::to_vec(&info).unwrap(), owner: Some(1), created: 1 };
+        let members = names.iter().map(|name| ((*name).to_owned(), member(name))).collect();
+        Snapshot { current: true, attachment, members: Arc::new(members) }
+    }
+
+    #[test]
+    fn nobody_is_away_longer_than_this_connection_knows() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let units = Units::default().next(&snapshot(1, &["a", "b"]), at(0));
+        assert_eq!(units.away_since("a"), None);
+        assert_eq!(units.away_since("never"), Some(at(0)));
+        let units = units.next(&snapshot(1, &["a"]), at(5));
+        assert_eq!(units.away_since("b"), Some(at(5)));
+        let units = units.next(&snapshot(1, &["a", "c"]), at(7));
+        assert_eq!(units.away_since("b"), Some(at(5)));
+        assert_eq!(units.bins("p").len(), 2);
+        assert!(units.bins("other").is_empty());
+        // Cut off, and back: what is missing counts anew.
+        let cut = units.next(&Snapshot { current: false, ..snapshot(1, &["a"]) }, at(8));
+        assert_eq!(cut.away_since("b"), None);
+        let units = cut.next(&snapshot(2, &["a"]), at(9));
+        assert_eq!(units.away_since("b"), Some(at(9)));
+    }
+}

@@ -1,0 +1,87 @@
+//! `allotd compaction explain`: why a task is not running, or not finished.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+
+use super::views::{subtasks, time};
+use super::{Desk, gone};
+use crate::cli::Outcome;
+use crate::compaction::ids::TaskId;
+use crate::compaction::node::Units;
+use crate::compaction::task::{MainTask, SubState, SubTask};
+use crate::daemon::now_ms;
+use crate::operator::table::write;
+
+/// Says it, a reason a line.
+pub(super) async fn run(desk: &Desk, id: TaskId, json: bool) -> Result<Outcome> {
+    let Some(main) = desk.board.main(id).await? else { return Err(gone(id).into()) };
+    let units = desk.units().await?;
+    let subs = subtasks(desk, id).await?;
+    let reasons = reasons(&main.task, &subs, &units, now_ms());
+    if json {
+        write(&format!("{}\n", serde_json::json!({"task": main.task.id, "reasons": reasons})))?;
+    } else {
+        write(&format!("{}\n", reasons.join("\n")))?;
+    }
+    Ok(Outcome::Done)
+}
+
+fn reasons(task: &MainTask, subs: &[SubTask], units: &Units, now: u64) -> Vec<String> {
+    if task.state.is_over() {
+        let why = if task.error.is_empty() { String::new() } else { format!(": {}", task.error) };
+        return vec![format!("it is over, {} since {}{why}", task.state, time(task.finished))];
+    }
+    let mut all = Vec::new();
+    if !units.live.contains_key(&task.manager) {
+        all.push(format!(
+            "its manager {} is away; the monitor gives it to another after the grace",
+            task.manager
+        ));
+    }
+    if units.bins(&task.pc).is_empty() {
+        all.push(format!("no unit of its processing cluster {} is there", task.pc));
+    }
+    if task.cancelling {
+        all.push(format!("it is being stopped: {} subtasks are not over", task.outstanding()));
+    }
+    if task.listing.is_none() {
+        if task.next_at > now {
+            all.push(format!("round {} is due at {}", task.round + 1, time(task.next_at)));
+        } else {
+            all.push("its manager lists its partitions".to_owned());
+        }
+        if !task.error.is_empty() {
+            all.push(task.error.clone());
+        }
+    }
+    let rest = task.count().saturating_sub(task.cursor);
+    if rest > 0 {
+        all.push(format!("{rest} partitions of the round are not assigned yet"));
+    }
+    all.extend(by_worker(subs, units));
+    let finished = task.outstanding().saturating_sub(subs.len() as u64);
+    if finished > 0 {
+        all.push(format!("{finished} subtasks are over, and not counted yet"));
+    }
+    all
+}
+
+fn by_worker(subs: &[SubTask], units: &Units) -> Vec<String> {
+    let mut workers: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+    for sub in subs {
+        let (running, waiting) = workers.entry(&sub.worker).or_default();
+        *(if sub.state == SubState::Running { running } else { waiting }) += 1;
+    }
+    let line = |(worker, (running, waiting)): (&str, (usize, usize))| {
+        let Some(info) = units.live.get(worker) else {
+            return format!(
+                "worker {worker} is away: {} subtasks wait until it counts as lost",
+                running + waiting
+            );
+        };
+        let why = if waiting == 0 { "" } else { "; they wait for a free slot" };
+        format!("worker {worker}, {} slots: {running} running, {waiting} waiting{why}", info.slots)
+    };
+    workers.into_iter().map(line).collect()
+}

@@ -1,0 +1,197 @@
+//! `allotd compaction`: what people and scripts ask of the tasks. It reads and writes the tree itself; any unit need
+//! not be there, but for a submission one must.
+
+mod explain;
+mod submit;
+mod views;
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, Subcommand};
+
+use super::board::{Board, Fault};
+use super::hashing::choose;
+use super::ids::TaskId;
+use super::node::{Units, follow};
+use crate::cli::{Global, Outcome};
+use crate::config::{Config, TreeSource};
+use crate::coordination::Coordinator;
+use crate::daemon;
+
+/// How long ZooKeeper is waited for.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// What every one of these commands takes.
+#[derive(Debug, Args)]
+pub(crate) struct Common {
+    #[command(flatten)]
+    source: TreeSource,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What can be asked.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Submit a task: compact a table, each of its partitions.
+    Submit(submit::Arguments),
+    /// List the tasks that are not packed into history.
+    List {
+        /// Only those that are not over.
+        #[arg(long)]
+        live: bool,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Show a task and its subtasks.
+    Show {
+        /// The task.
+        task: TaskId,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Say why a task is not running, or not finished.
+    Explain {
+        /// The task.
+        task: TaskId,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Stop a task: nothing new of it begins, and what runs is ended.
+    Stop {
+        /// The task.
+        task: TaskId,
+        /// Wait until it has stopped.
+        #[arg(long)]
+        wait: bool,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Give a task another manager.
+    Reassign {
+        /// The task.
+        task: TaskId,
+        /// The unit [default: by hashing, another than now]
+        #[arg(long, value_name = "NODE")]
+        to: Option<String>,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// List the tasks that are over, packed or not.
+    History {
+        /// Only this one, with all that is known of it.
+        task: Option<TaskId>,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// List the units.
+    Nodes {
+        #[command(flatten)]
+        common: Common,
+    },
+}
+
+/// A way to the tree.
+struct Desk {
+    config: Config,
+    coordinator: Coordinator,
+    board: Board,
+}
+
+impl Desk {
+    async fn open(common: &Common) -> Result<Self> {
+        let config = common.source.config()?;
+        let Some(zookeeper) = &config.zookeeper else {
+            bail!(
+                "no ZooKeeper is named: give --zookeeper-servers, ALLOT_ZOOKEEPER, or zookeeper.servers in a file"
+            );
+        };
+        let coordinator = daemon::coordinator(&config);
+        if tokio::time::timeout(PATIENCE, coordinator.up()).await.is_err() {
+            return Err(crate::coordination::Error::Offline).with_context(|| {
+                format!("ZooKeeper at {} did not answer for {PATIENCE:?}", zookeeper.servers)
+            });
+        }
+        let board = Board::new(coordinator.tree(), &config.compaction.root);
+        Ok(Self { config, coordinator, board })
+    }
+
+    /// Who is there.
+    async fn units(&self) -> Result<Units> {
+        self.board.prepare().await?;
+        let mut units = follow(&self.coordinator, &self.board.paths.nodes());
+        let units = units.wait_for(|units| units.current).await.context("the session was lost")?;
+        Ok(units.clone())
+    }
+
+    /// The unit that is the monitor, by the tree.
+    async fn monitor(&self) -> Result<Option<String>> {
+        // Whoever stands first leads; looking is not standing.
+        Ok(self.coordinator.leader(&self.board.paths.election()).await?)
+    }
+
+    async fn close(self, outcome: Result<Outcome>) -> Result<Outcome> {
+        self.coordinator.close().await;
+        outcome
+    }
+}
+
+/// Does it.
+pub(crate) async fn run(_: &Global, command: Command) -> Result<Outcome> {
+    let common = match &command {
+        Command::Submit(arguments) => &arguments.common,
+        Command::List { common, .. }
+        | Command::Show { common, .. }
+        | Command::Explain { common, .. }
+        | Command::Stop { common, .. }
+        | Command::Reassign { common, .. }
+        | Command::History { common, .. }
+        | Command::Nodes { common } => common,
+    };
+    let json = common.json;
+    let desk = Desk::open(common).await?;
+    let outcome = match &command {
+        Command::Submit(arguments) => submit::run(&desk, arguments).await,
+        Command::List { live, .. } => views::list(&desk, *live, json).await,
+        Command::Show { task, .. } => views::show(&desk, *task, json).await,
+        Command::Explain { task, .. } => explain::run(&desk, *task, json).await,
+        Command::Stop { task, wait, .. } => stop(&desk, *task, *wait, json).await,
+        Command::Reassign { task, to, .. } => reassign(&desk, *task, to.as_deref(), json).await,
+        Command::History { task, .. } => views::history(&desk, *task, json).await,
+        Command::Nodes { .. } => views::nodes(&desk, json).await,
+    };
+    desk.close(outcome).await
+}
+
+async fn stop(desk: &Desk, id: TaskId, wait: bool, json: bool) -> Result<Outcome> {
+    desk.board.stop(id).await?;
+    if wait {
+        submit::wait(desk, id).await?;
+    }
+    views::show(desk, id, json).await
+}
+
+async fn reassign(desk: &Desk, id: TaskId, to: Option<&str>, json: bool) -> Result<Outcome> {
+    let Some(main) = desk.board.main(id).await? else { return Err(gone(id).into()) };
+    let mut bins = desk.units().await?.bins(&main.task.pc);
+    let to = if let Some(to) = to {
+        if !bins.iter().any(|bin| bin.name == to) {
+            return Err(Fault::Refused(format!("unit {to} is not there, or not of {}", main.task.pc)).into());
+        }
+        to.to_owned()
+    } else {
+        bins.retain(|bin| bin.name != main.task.manager);
+        let other = choose(&id.to_string(), &bins).map(|bin| bin.name.clone());
+        other.ok_or_else(|| Fault::Refused(format!("no other unit of {} is there", main.task.pc)))?
+    };
+    desk.board.reassign(id, None, &to).await?;
+    views::show(desk, id, json).await
+}
+
+fn gone(id: TaskId) -> Fault {
+    Fault::Refused(format!(
+        "task {id} is not there; allotd compaction history {id} looks among the packed ones"
+    ))
+}

@@ -1,0 +1,117 @@
+//! `allotd`'s side of a guard: starts it, gives it its beats, and hears how the runner ended.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::sync::watch;
+use tokio::time::interval;
+
+use super::guard::{Report, Say, Spec, Word};
+use crate::coordination::Coordinator;
+
+/// A runner behind its guard.
+pub(crate) struct Runner {
+    child: Child,
+    control: Option<ChildStdin>,
+    words: Lines<BufReader<ChildStdout>>,
+    group: Option<Pid>,
+}
+
+/// How long nobody can have taken this process for dead; milliseconds, `None` where somebody may have.
+pub(crate) fn trust(coordinator: &Coordinator) -> Option<u64> {
+    let until = coordinator.trusted_until()?;
+    let left = until.saturating_duration_since(Instant::now()).as_millis() as u64;
+    (left > 0).then_some(left)
+}
+
+/// Waits until it is said; what `wait_for` returns must not be held while others are awaited.
+async fn said(word: &mut watch::Receiver<bool>) {
+    let _ = word.wait_for(|said| *said).await;
+}
+
+impl Runner {
+    /// Starts a guard, which starts the runner.
+    pub(crate) async fn start(spec: &Spec) -> Result<Self, String> {
+        let own =
+            std::env::current_exe().map_err(|error| format!("allotd does not know its program: {error}"))?;
+        let mut child = Command::new(own)
+            .arg("compaction-guard")
+            // Signals that are meant for us, e.g. from a terminal, must not end it: it has to end the runner.
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("the guard does not start: {error}"))?;
+        let (Some(mut control), Some(words)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err("the guard has no pipes".into());
+        };
+        let line = serde_json::to_string(spec).map_err(|error| error.to_string())?;
+        let told = control.write_all(format!("{line}\n").as_bytes()).await;
+        told.map_err(|error| format!("the guard does not listen: {error}"))?;
+        let words = BufReader::new(words).lines();
+        Ok(Self { child, control: Some(control), words, group: None })
+    }
+
+    /// Waits until the runner has ended, with its children. Ends it when `stop` says so, or at once when `lost` does.
+    pub(crate) async fn wait(
+        mut self,
+        coordinator: &Coordinator,
+        mut stop: watch::Receiver<bool>,
+        mut lost: watch::Receiver<bool>,
+        beat: Duration,
+    ) -> Result<Report, String> {
+        let mut beats = interval(beat);
+        let mut told = false;
+        loop {
+            let word = tokio::select! {
+                line = self.words.next_line() => match line.ok().flatten() {
+                    None => {
+                        self.end().await;
+                        return Err("its guard was lost".into());
+                    }
+                    Some(line) => {
+                        match serde_json::from_str(&line) {
+                            Ok(Say::Runs(group)) => self.group = Pid::from_raw(group),
+                            Ok(Say::Refused(why)) => return Err(why),
+                            Ok(Say::Ended(report)) => {
+                                self.control = None;
+                                let _ = self.child.wait().await;
+                                return Ok(report);
+                            }
+                            Err(error) => tracing::warn!(line, %error, "a guard says what is not understood"),
+                        }
+                        continue;
+                    }
+                },
+                _ = beats.tick() => match trust(coordinator) {
+                    Some(ms) => Word::Beat(ms),
+                    None => continue,
+                },
+                () = said(&mut stop), if !told => {
+                    told = true;
+                    Word::Stop
+                }
+                () = said(&mut lost), if self.control.is_some() => {
+                    // The guard ends it at once.
+                    self.control = None;
+                    continue;
+                }
+            };
+            if let (Some(control), Ok(line)) = (&mut self.control, serde_json::to_string(&word)) {
+                // A guard that is gone is seen above.
+                let _ = control.write_all(format!("{line}\n").as_bytes()).await;
+            }
+        }
+    }
+
+    /// In the place of a guard that was killed: its runner dies with it, and what that has started dies here.
+    async fn end(&mut self) {
+        if let Some(group) = self.group {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        let _ = self.child.wait().await;
+    }
+}

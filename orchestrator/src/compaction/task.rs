@@ -1,0 +1,384 @@
+//! Tasks as they stand in the tree: JSON with the names that its readers know.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::ids::TaskId;
+
+/// How many failures a task keeps for people, the latest.
+const FAILURES: usize = 5;
+
+/// The state of a main task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum State {
+    /// Submitted; nothing of it is assigned yet.
+    Init,
+    /// It has begun.
+    Assigned,
+    /// It has ended by itself.
+    Done,
+    /// It was stopped, or could not go on.
+    Cancel,
+}
+
+impl State {
+    /// Whether it is over.
+    pub(crate) fn is_over(self) -> bool {
+        matches!(self, Self::Done | Self::Cancel)
+    }
+}
+
+/// The state of a subtask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum SubState {
+    /// It waits at its worker.
+    Init,
+    /// Its runner runs.
+    Running,
+    /// Its runner has ended well.
+    Success,
+    /// Its runner has failed, or its worker was lost too often.
+    Failed,
+    /// It was ended, or not begun, because its task was stopped.
+    Stopped,
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+impl fmt::Display for SubState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+/// How often a task is done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct RepeatInfo {
+    /// Rounds in all; 0 = until stopped.
+    pub(crate) repeat_count: u64,
+    /// Seconds between the end of a round and the beginning of the next.
+    pub(crate) repeat_interval: u64,
+}
+
+/// Subtasks that were counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ResultInfo {
+    pub(crate) success_count: u64,
+    pub(crate) failed_count: u64,
+    pub(crate) stopped_count: u64,
+}
+
+impl ResultInfo {
+    /// All of them.
+    pub(crate) fn all(self) -> u64 {
+        self.success_count + self.failed_count + self.stopped_count
+    }
+
+    fn count(&mut self, state: SubState) {
+        match state {
+            SubState::Success => self.success_count += 1,
+            SubState::Stopped => self.stopped_count += 1,
+            SubState::Failed | SubState::Init | SubState::Running => self.failed_count += 1,
+        }
+    }
+}
+
+/// The list of a round's partitions.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Listing {
+    /// What the names of its chunks begin with, so that a manager that was replaced while it wrote them leaves
+    /// nothing that could be taken for ours.
+    pub(crate) tag: String,
+    /// How many chunks.
+    pub(crate) chunks: u64,
+    /// How many partitions.
+    pub(crate) count: u64,
+}
+
+impl Listing {
+    /// The name of a chunk, from 0.
+    pub(crate) fn chunk(&self, number: u64) -> String {
+        format!("{}.{number:06}", self.tag)
+    }
+}
+
+/// A subtask that failed, for people.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Failure {
+    pub(crate) id: String,
+    pub(crate) partition: String,
+    pub(crate) worker: String,
+    pub(crate) message: String,
+    pub(crate) output: String,
+}
+
+/// A main task. Times are milliseconds since 1970, 0 for never.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct MainTask {
+    #[serde(rename = "CompactTaskId")]
+    pub(crate) id: String,
+    #[serde(rename = "CompactTaskState")]
+    pub(crate) state: State,
+    pub(crate) repeat_flag: bool,
+    pub(crate) sub_task_flag: bool,
+    #[serde(rename = "RepeatInfo", default)]
+    pub(crate) repeat: RepeatInfo,
+    /// Of the round.
+    #[serde(rename = "ResultInfo", alias = "ResulttInfo", default)]
+    pub(crate) result: ResultInfo,
+    pub(crate) db_name: String,
+    pub(crate) schema_name: String,
+    pub(crate) table_name: String,
+    /// Always empty: it stands in the subtasks.
+    #[serde(default)]
+    pub(crate) partition_name: String,
+    pub(crate) manager: String,
+    pub(crate) pc: String,
+    /// How often a subtask whose worker was lost is begun again.
+    pub(crate) retries: u32,
+    /// The round that runs or was last, from 1; 0 before the first.
+    #[serde(default)]
+    pub(crate) round: u64,
+    /// When the next round is due, where it is known.
+    #[serde(default)]
+    pub(crate) next_at: u64,
+    /// How many partitions of the round were assigned.
+    #[serde(default)]
+    pub(crate) cursor: u64,
+    /// Of the rounds before.
+    #[serde(default)]
+    pub(crate) totals: ResultInfo,
+    /// The sums of numbers that runners gave as their results, over all rounds.
+    #[serde(default)]
+    pub(crate) sums: BTreeMap<String, f64>,
+    #[serde(default)]
+    pub(crate) created: u64,
+    #[serde(default)]
+    pub(crate) started: u64,
+    #[serde(default)]
+    pub(crate) finished: u64,
+    /// Somebody wants it stopped.
+    #[serde(default)]
+    pub(crate) cancelling: bool,
+    /// Why it was cancelled or cannot go on.
+    #[serde(default)]
+    pub(crate) error: String,
+    /// The partitions of the running round; none between two.
+    #[serde(default)]
+    pub(crate) listing: Option<Listing>,
+    /// Those that it was submitted with; empty where they are listed anew each round.
+    #[serde(default)]
+    pub(crate) named: Vec<String>,
+    /// How many subtasks the rounds before had.
+    #[serde(default)]
+    pub(crate) first: u64,
+    #[serde(default)]
+    pub(crate) failures: Vec<Failure>,
+}
+
+impl MainTask {
+    /// Its table, of database and schema.
+    pub(crate) fn table(&self) -> [&str; 3] {
+        [&self.db_name, &self.schema_name, &self.table_name]
+    }
+
+    /// What hashing calls a partition of it.
+    pub(crate) fn key(&self, partition: &str) -> String {
+        let [db, schema, table] = self.table();
+        [db, schema, table, partition].join("\u{1f}")
+    }
+
+    /// Partitions of the round.
+    pub(crate) fn count(&self) -> u64 {
+        self.listing.as_ref().map_or(0, |listing| listing.count)
+    }
+
+    /// Subtasks that are assigned and not counted.
+    pub(crate) fn outstanding(&self) -> u64 {
+        self.cursor.saturating_sub(self.result.all())
+    }
+
+    /// Counts a subtask's end.
+    pub(crate) fn take(&mut self, id: TaskId, outcome: &Ended) {
+        self.result.count(outcome.state);
+        for (name, value) in outcome.result.iter().flatten() {
+            if let Some(value) = value.as_f64() {
+                *self.sums.entry(name.clone()).or_default() += value;
+            }
+        }
+        if outcome.state == SubState::Failed {
+            if self.failures.len() >= FAILURES {
+                self.failures.remove(0);
+            }
+            self.failures.push(Failure {
+                id: id.to_string(),
+                partition: outcome.partition.clone(),
+                worker: outcome.worker.clone(),
+                message: outcome.message.clone(),
+                output: outcome.output.clone(),
+            });
+        }
+    }
+
+    /// Closes a round: the next one, or the end. `now` in milliseconds since 1970.
+    pub(crate) fn close_round(&mut self, now: u64) {
+        self.first += self.count();
+        self.listing = None;
+        let last =
+            !self.repeat_flag || (self.repeat.repeat_count > 0 && self.round >= self.repeat.repeat_count);
+        if last {
+            self.state = State::Done;
+            self.finished = now;
+        } else {
+            self.next_at = now + self.repeat.repeat_interval * 1000;
+        }
+    }
+
+    /// Opens the next round, of these partitions.
+    pub(crate) fn open_round(&mut self, listing: Listing, now: u64) {
+        if self.round > 0 {
+            self.totals.success_count += self.result.success_count;
+            self.totals.failed_count += self.result.failed_count;
+            self.totals.stopped_count += self.result.stopped_count;
+        }
+        self.result = ResultInfo::default();
+        self.round += 1;
+        self.next_at = 0;
+        self.cursor = 0;
+        self.listing = Some(listing);
+        self.error.clear();
+        if self.started == 0 {
+            self.started = now;
+        }
+    }
+
+    /// Over all rounds.
+    pub(crate) fn grand_total(&self) -> ResultInfo {
+        ResultInfo {
+            success_count: self.totals.success_count + self.result.success_count,
+            failed_count: self.totals.failed_count + self.result.failed_count,
+            stopped_count: self.totals.stopped_count + self.result.stopped_count,
+        }
+    }
+}
+
+/// A subtask at its worker.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SubTask {
+    #[serde(rename = "CompactTaskId")]
+    pub(crate) id: String,
+    #[serde(rename = "CompactTaskState")]
+    pub(crate) state: SubState,
+    pub(crate) sub_task_flag: bool,
+    pub(crate) db_name: String,
+    pub(crate) schema_name: String,
+    pub(crate) table_name: String,
+    pub(crate) partition_name: String,
+    pub(crate) pc: String,
+    pub(crate) worker: String,
+    pub(crate) round: u64,
+    /// How often it may be begun again.
+    pub(crate) retries: u32,
+    /// How often it was.
+    pub(crate) attempt: u32,
+    /// Milliseconds since 1970.
+    #[serde(default)]
+    pub(crate) started: u64,
+}
+
+impl SubTask {
+    /// The part of a task that compacts this partition.
+    pub(crate) fn of(task: &MainTask, id: TaskId, partition: &str, worker: &str) -> Self {
+        Self {
+            id: id.to_string(),
+            state: SubState::Init,
+            sub_task_flag: true,
+            db_name: task.db_name.clone(),
+            schema_name: task.schema_name.clone(),
+            table_name: task.table_name.clone(),
+            partition_name: partition.to_owned(),
+            pc: task.pc.clone(),
+            worker: worker.to_owned(),
+            round: task.round,
+            retries: task.retries,
+            attempt: 0,
+            started: 0,
+        }
+    }
+
+    /// Its table, of database and schema.
+    pub(crate) fn table(&self) -> [&str; 3] {
+        [&self.db_name, &self.schema_name, &self.table_name]
+    }
+
+    /// The same at another worker, or once more at this one; `None` where it may not begin again. Only what had begun
+    /// uses up a retry, and only where it is `counted`.
+    pub(crate) fn again(&self, worker: &str, counted: bool) -> Option<Self> {
+        let begun = counted && self.state == SubState::Running;
+        if begun && self.attempt >= self.retries {
+            return None;
+        }
+        let attempt = self.attempt + u32::from(begun);
+        Some(Self { state: SubState::Init, worker: worker.to_owned(), attempt, started: 0, ..self.clone() })
+    }
+
+    /// Its end in this way.
+    pub(crate) fn ended(&self, state: SubState, message: &str) -> Ended {
+        Ended {
+            state,
+            partition: self.partition_name.clone(),
+            worker: self.worker.clone(),
+            attempt: self.attempt,
+            exit: None,
+            message: message.to_owned(),
+            output: String::new(),
+            result: None,
+            started: self.started,
+            finished: crate::daemon::now_ms(),
+        }
+    }
+}
+
+/// How a subtask ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Ended {
+    pub(crate) state: SubState,
+    pub(crate) partition: String,
+    pub(crate) worker: String,
+    pub(crate) attempt: u32,
+    /// The runner's exit code, where it had one.
+    pub(crate) exit: Option<i32>,
+    /// Why, for people; empty where all went well.
+    pub(crate) message: String,
+    /// The last KiB of its output.
+    pub(crate) output: String,
+    /// The last line of its output, where that is a JSON object.
+    pub(crate) result: Option<Map<String, Value>>,
+    pub(crate) started: u64,
+    pub(crate) finished: u64,
+}
+
+/// As JSON.
+pub(crate) fn write<T: Serialize>(value: &T) -> Vec<u8> {
+    // Strings, numbers, lists and maps by name always can be written.
+    serde_json::to_vec(value).unwrap_or_default()
+}
+
+/// From JSON.
+pub(crate) fn read<T: for<'a> Deserialize<'a>>(path: &str, data: &[u8]) -> Result<T, super::Fault> {
+    serde_json::from_slice(data)
+        .map_err(|error| super::Fault::Odd(format!("{path} does not read as a task: {error}")))
+}
+
+#[cfg(test)]
+#[path = "task_tests.rs"]
+mod tests;

@@ -1,0 +1,93 @@
+//! What stands in the tree, and how rounds are counted.
+
+use super::*;
+
+pub(crate) fn task(repeat: u64) -> MainTask {
+    serde_json::from_value(serde_json::json!({
+        "CompactTaskId": "aaaaffff.16176931.56000000.0", "CompactTaskState": "Init",
+        "repeat_flag": repeat != 1, "sub_task_flag": false,
+        "RepeatInfo": {"repeatCount": repeat, "repeatInterval": 60},
+        "ResulttInfo": {"successCount": 0, "failedCount": 0},
+        "db_name": "db", "schema_name": "s", "table_name": "t",
+        "manager": "a_1", "pc": "pc1", "retries": 1
+    }))
+    .unwrap()
+}
+
+fn listing(count: u64) -> Listing {
+    Listing { tag: "x".into(), chunks: 1, count }
+}
+
+#[test]
+fn the_names_are_those_that_readers_know() {
+    let value: Value = serde_json::from_slice(&write(&task(3))).unwrap();
+    for name in [
+        "CompactTaskId",
+        "CompactTaskState",
+        "repeat_flag",
+        "sub_task_flag",
+        "RepeatInfo",
+        "ResultInfo",
+        "db_name",
+        "schema_name",
+        "table_name",
+        "partition_name",
+        "manager",
+        "pc",
+        "retries",
+        "round",
+        "next_at",
+        "cursor",
+        "totals",
+        "created",
+        "started",
+        "finished",
+        "cancelling",
+        "error",
+    ] {
+        assert!(value.get(name).is_some(), "{name}");
+    }
+    assert_eq!(value["RepeatInfo"]["repeatCount"], 3);
+    assert_eq!(value["ResultInfo"]["failedCount"], 0);
+}
+
+#[test]
+fn rounds_are_counted_to_the_last() {
+    let mut task = task(2);
+    let id: TaskId = task.id.parse().unwrap();
+    for round in 1..=2 {
+        task.open_round(listing(3), 5);
+        assert_eq!((task.round, task.first, task.outstanding()), (round, (round - 1) * 3, 0));
+        task.cursor = 3;
+        let sub = SubTask::of(&task, id.subtask(1), "p", "w");
+        let mut well = sub.ended(SubState::Success, "");
+        well.result = serde_json::from_str(r#"{"before": 10, "after": 4, "name": "x"}"#).unwrap();
+        task.take(id.subtask(1), &well);
+        task.take(id.subtask(2), &sub.ended(SubState::Failed, "exit code 3"));
+        assert_eq!(task.outstanding(), 1);
+        task.take(id.subtask(3), &well);
+        assert_eq!(task.outstanding(), 0);
+        task.close_round(1000);
+        assert_eq!(task.state.is_over(), round == 2);
+    }
+    assert_eq!(task.grand_total(), ResultInfo { success_count: 4, failed_count: 2, stopped_count: 0 });
+    assert_eq!((task.sums.get("before"), task.sums.get("after")), (Some(&40.0), Some(&16.0)));
+    assert_eq!(task.failures.len(), 2);
+    assert_eq!(task.finished, 1000);
+}
+
+#[test]
+fn only_what_had_begun_uses_up_a_retry() {
+    let task = task(1);
+    let mut sub = SubTask::of(&task, task.id.parse().unwrap(), "p", "a");
+    for _ in 0..3 {
+        sub = sub.again("b", true).unwrap();
+    }
+    assert_eq!(sub.attempt, 0);
+    sub.state = SubState::Running;
+    let mut again = sub.again("c", true).unwrap();
+    assert_eq!((again.attempt, again.worker.as_str(), again.state), (1, "c", SubState::Init));
+    again.state = SubState::Running;
+    assert_eq!(again.again("d", true), None);
+    assert_eq!(again.again("d", false).unwrap().attempt, 1);
+}

@@ -1,0 +1,344 @@
+//! The worker: looks into its inbox, runs as many subtasks at once as it has slots, each behind a guard, and hands
+//! over how they ended. One life of it is one session; what an earlier life left is begun again by the rule.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+use tracing::{debug, info, warn};
+
+use super::board::{Board, Fault, Found};
+use super::guard::{Report, Spec, Why};
+use super::ids::TaskId;
+use super::runner::{Runner, trust};
+use super::task::{Ended, SubState, SubTask};
+use super::{PAUSE, Part};
+
+/// How long a partition is left alone that is locked by another.
+const LOCKED: Duration = Duration::from_secs(1);
+/// How many logs of runners are kept on disk.
+const LOGS: usize = 1000;
+
+/// A unit as worker.
+#[derive(Clone)]
+pub(crate) struct Worker {
+    part: Part,
+    board: Board,
+    /// Main tasks that somebody has given to this unit.
+    notices: mpsc::Sender<TaskId>,
+    slots: Arc<Semaphore>,
+    /// A slot is free though its subtask is not over.
+    freed: Arc<Notify>,
+    /// The session is lost.
+    lost: watch::Receiver<bool>,
+    /// The process shall end.
+    leaving: watch::Receiver<bool>,
+}
+
+/// Works until the process shall end.
+pub(crate) async fn run(part: Part, notices: mpsc::Sender<TaskId>) {
+    while !part.context.stop.is_asked() {
+        let Ok(status) = part.context.coordinator.up().await else { return };
+        let (lost_sender, lost) = watch::channel(false);
+        let (leave, leaving) = watch::channel(false);
+        let worker = Worker {
+            board: part.board(),
+            slots: Arc::new(Semaphore::new(part.config.slots as usize)),
+            freed: Arc::default(),
+            notices: notices.clone(),
+            part: part.clone(),
+            lost,
+            leaving,
+        };
+        let mut work = JoinSet::new();
+        let mut stop = part.context.stop.clone();
+        tokio::select! {
+            () = worker.live(status.generation, &mut work) => {
+                warn!("the session is lost; all runners are ended");
+                lost_sender.send_replace(true);
+            }
+            () = stop.asked() => {
+                leave.send_replace(true);
+            }
+        }
+        while work.join_next().await.is_some() {}
+    }
+}
+
+impl Worker {
+    /// One life, until its session is over.
+    async fn live(&self, generation: u64, work: &mut JoinSet<TaskId>) {
+        let inbox = self.board.paths.inbox(&self.part.name);
+        let mut known: HashSet<TaskId> = HashSet::new();
+        let mut news = self.part.context.coordinator.subscribe();
+        loop {
+            let status = *news.borrow_and_update();
+            if status.generation != generation || status.closed {
+                return;
+            }
+            let (names, changed) = match self.board.tree.watch(&inbox).await {
+                Ok(looked) => looked,
+                Err(error) => {
+                    debug!(%error, "the inbox cannot be read now");
+                    sleep(PAUSE).await;
+                    continue;
+                }
+            };
+            let mut ids: Vec<TaskId> = names.iter().filter_map(|name| name.parse().ok()).collect();
+            ids.sort_unstable();
+            tokio::pin!(changed);
+            loop {
+                for &id in &ids {
+                    if id.is_main() {
+                        let _ = self.notices.send(id).await;
+                        continue;
+                    }
+                    if known.contains(&id) {
+                        continue;
+                    }
+                    let Ok(permit) = self.slots.clone().try_acquire_owned() else { break };
+                    known.insert(id);
+                    let worker = self.clone();
+                    work.spawn(async move {
+                        worker.handle(id, permit).await;
+                        id
+                    });
+                }
+                ids.retain(|id| !id.is_main());
+                tokio::select! {
+                    () = &mut changed => break,
+                    _ = news.wait_for(|now| *now != status) => break,
+                    () = self.freed.notified() => {}
+                    Some(ended) = work.join_next(), if !work.is_empty() => {
+                        if let Ok(id) = ended {
+                            known.remove(&id);
+                        }
+                        // What it was about stands in the inbox, or not any more.
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    /// One look at a subtask, and what follows from it.
+    async fn handle(&self, id: TaskId, permit: OwnedSemaphorePermit) {
+        let fault = match self.try_handle(id, permit).await {
+            Ok(()) => return,
+            Err(fault) => fault,
+        };
+        if fault.is_passing() {
+            debug!(%id, %fault, "a subtask is looked at again");
+            sleep(PAUSE).await;
+        } else {
+            warn!(%id, %fault, "a subtask cannot be worked on");
+            sleep(LOCKED).await;
+        }
+    }
+
+    async fn try_handle(&self, id: TaskId, permit: OwnedSemaphorePermit) -> Result<(), Fault> {
+        let Some(mut sub) = self.board.sub(&self.part.name, id).await? else { return Ok(()) };
+        if sub.task.state == SubState::Running {
+            drop(permit);
+            self.freed.notify_one();
+            return self.recover(&sub).await;
+        }
+        let Some(main) = self.board.main(id.of_main()).await? else {
+            return Err(Fault::Odd(format!("main task {} is not there", id.of_main())));
+        };
+        if main.task.cancelling {
+            return self.board.finish(&sub, &sub.task.ended(SubState::Stopped, "its task was stopped")).await;
+        }
+        let lock = self.board.lock(&sub.task);
+        let fence = match self.board.start(&mut sub).await {
+            Err(Fault::Tree(crate::coordination::Error::Exists(path))) if path == lock => {
+                drop(permit);
+                self.freed.notify_one();
+                sleep(LOCKED).await;
+                return Ok(());
+            }
+            fence => fence?,
+        };
+        metrics::gauge!("allot_compaction_running").increment(1);
+        let outcome = self.compact(&sub, fence).await;
+        metrics::gauge!("allot_compaction_running").decrement(1);
+        self.hand_over(&sub, outcome).await
+    }
+
+    /// What is `Running` and not run by this life: an earlier one had it. It is begun again when nothing of that one
+    /// can still be at it: a session time after its lock has gone.
+    async fn recover(&self, sub: &Found<SubTask>) -> Result<(), Fault> {
+        let path = self.board.lock(&sub.task);
+        let session = self.part.session_timeout();
+        let name = sub.id.to_string().into_bytes();
+        loop {
+            match self.board.tree.get(&path).await? {
+                // We have it, and do not know: the answer to our own beginning was lost.
+                Some(node) if node.owner == self.part.context.coordinator.session_id() => {
+                    return self.board.requeue(sub, true, false).await;
+                }
+                Some(node) if node.data == name => {}
+                _ => break,
+            }
+            if self.pause(session / 4).await {
+                return Ok(());
+            }
+        }
+        if self.pause(session).await {
+            return Ok(());
+        }
+        info!(id = %sub.id, partition = sub.task.partition_name, "left by an earlier life; waiting again");
+        self.board.requeue(sub, false, true).await
+    }
+
+    /// Rests; whether this life ended meanwhile.
+    async fn pause(&self, span: Duration) -> bool {
+        let (mut lost, mut leaving) = (self.lost.clone(), self.leaving.clone());
+        tokio::select! {
+            () = sleep(span) => false,
+            _ = lost.wait_for(|lost| *lost) => true,
+            _ = leaving.wait_for(|leaving| *leaving) => true,
+        }
+    }
+
+    /// Runs the runner to its end; `None` where it was ended for a reason of ours.
+    async fn compact(&self, sub: &Found<SubTask>, fence: i64) -> Option<Ended> {
+        let spec = self.spec(sub, fence);
+        let coordinator = &self.part.context.coordinator;
+        let (stop_sender, stop) = watch::channel(false);
+        let mut leaving = self.leaving.clone();
+        let asked = async {
+            tokio::select! {
+                () = self.stopped(sub.id.of_main()) => {}
+                _ = leaving.wait_for(|leaving| *leaving) => {}
+            }
+            stop_sender.send_replace(true);
+            std::future::pending::<()>().await;
+        };
+        let running = async {
+            let runner = Runner::start(&spec).await?;
+            runner.wait(coordinator, stop, self.lost.clone(), self.part.session_timeout() / 10).await
+        };
+        let report = tokio::select! { report = running => report, () = asked => return None };
+        match report {
+            Ok(report) if matches!(report.why, Why::CutOff | Why::Abandoned) => None,
+            Ok(report) if report.why == Why::Stopped && *self.leaving.borrow() => None,
+            Ok(report) => Some(ended(&sub.task, report, self.part.config.timeout)),
+            Err(why) => Some(sub.task.ended(SubState::Failed, &why)),
+        }
+    }
+
+    /// Ends when the main task is to be stopped.
+    async fn stopped(&self, main: TaskId) {
+        let dir = self.board.paths.main(main);
+        let mut news = self.part.context.coordinator.subscribe();
+        loop {
+            let status = *news.borrow_and_update();
+            let looked = async {
+                let (_, changed) = self.board.tree.watch(&dir).await?;
+                let asked = self.board.main(main).await?.is_some_and(|main| main.task.cancelling);
+                Ok::<_, Fault>((asked, changed))
+            };
+            match looked.await {
+                Ok((true, _)) => return,
+                Ok((false, changed)) => tokio::select! {
+                    () = changed => {}
+                    _ = news.wait_for(|now| *now != status) => {}
+                },
+                Err(_) => sleep(PAUSE).await,
+            }
+        }
+    }
+
+    /// Writes the outcome, as long as this session lives: the next one cannot, it has no lock.
+    async fn hand_over(&self, sub: &Found<SubTask>, outcome: Option<Ended>) -> Result<(), Fault> {
+        while !*self.lost.borrow() {
+            let leaving = *self.leaving.borrow();
+            let done = match &outcome {
+                Some(ended) => self.board.finish(sub, ended).await,
+                None => self.board.requeue(sub, true, !leaving).await,
+            };
+            match done {
+                Err(fault) if fault.is_passing() && !fault.is_race() => sleep(PAUSE).await,
+                done => return done,
+            }
+        }
+        Ok(())
+    }
+
+    fn spec(&self, sub: &Found<SubTask>, fence: i64) -> Spec {
+        let (task, config) = (&sub.task, &self.part.config);
+        let [db, schema, table] = task.table();
+        let main = sub.id.of_main().to_string();
+        let (round, attempt, fence) = (task.round.to_string(), task.attempt.to_string(), fence.to_string());
+        let pairs = [
+            ("ALLOT_TASK", main.as_str()),
+            ("ALLOT_SUBTASK", &task.id),
+            ("ALLOT_DB", db),
+            ("ALLOT_SCHEMA", schema),
+            ("ALLOT_TABLE", table),
+            ("ALLOT_PARTITION", &task.partition_name),
+            ("ALLOT_ROUND", &round),
+            ("ALLOT_ATTEMPT", &attempt),
+            ("ALLOT_FENCE", &fence),
+            ("ALLOT_NODE", &self.part.name),
+        ];
+        let input = serde_json::json!({
+            "task": main, "subtask": task.id, "db": db, "schema": schema, "table": table,
+            "partition": task.partition_name, "round": task.round, "attempt": task.attempt,
+            "fence": fence, "node": self.part.name,
+        });
+        Spec {
+            program: config.runner.clone(),
+            environment: pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+            input: format!("{input}\n"),
+            timeout: config.timeout.as_millis() as u64,
+            stop_limit: config.stop_limit.as_millis() as u64,
+            trust: trust(&self.part.context.coordinator).unwrap_or(0),
+            log: self.log(sub.id),
+        }
+    }
+
+    /// Where the last of a runner's output goes; the oldest make room.
+    fn log(&self, id: TaskId) -> Option<String> {
+        let dir = &self.part.config.output_dir;
+        let made = std::fs::create_dir_all(dir).and_then(|()| std::fs::read_dir(dir));
+        let entries = match made {
+            Ok(entries) => entries,
+            Err(error) => {
+                warn!(dir = %dir.display(), %error, "no output of runners is kept");
+                return None;
+            }
+        };
+        let mut old: Vec<(std::time::SystemTime, PathBuf)> = entries
+            .flatten()
+            .filter(|entry| entry.path().extension().is_some_and(|extension| extension == "log"))
+            .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
+            .collect();
+        old.sort();
+        let over = (old.len() + 1).saturating_sub(LOGS);
+        for (_, path) in old.into_iter().take(over) {
+            let _ = std::fs::remove_file(path);
+        }
+        dir.join(format!("{id}.log")).to_str().map(str::to_owned)
+    }
+}
+
+/// How a runner's end counts.
+fn ended(task: &SubTask, report: Report, limit: Duration) -> Ended {
+    let (state, message) = match (report.why, report.exit) {
+        (Why::Itself, Some(0)) => (SubState::Success, String::new()),
+        (Why::Itself, Some(code)) => (SubState::Failed, format!("exit code {code}")),
+        (Why::Stopped, _) => (SubState::Stopped, "its task was stopped".to_owned()),
+        (Why::Timeout, _) => {
+            (SubState::Failed, format!("not done within {}", humantime::format_duration(limit)))
+        }
+        (_, _) => (SubState::Failed, "it was ended by a signal".to_owned()),
+    };
+    let result = if state == SubState::Success { report.result } else { None };
+    Ended { exit: report.exit, output: report.output, result, ..task.ended(state, &message) }
+}
