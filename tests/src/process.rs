@@ -112,7 +112,7 @@ impl Process {
     /// Its process id.
     #[track_caller]
     pub fn pid(&self) -> u32 {
-        self.child().as_ref().map(Child::id).unwrap_or_else(|| panic!("{} does not run", self.name))
+        self.child().as_ref().map_or_else(|| panic!("{} does not run", self.name), Child::id)
     }
 
     /// Whether it runs.
