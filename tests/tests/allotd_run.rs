@@ -127,7 +127,7 @@ fn not_ready_is_not_dead() {
 fn a_scheduler_that_is_asked_to_end_hands_over_at_once() {
     let (server, zookeeper) = (RedisServer::start(), ZooKeeperServer::start());
     let address = zookeeper.address();
-    let start = |name| daemon(&server, name, "conference", &["--zookeeper-servers", &address]);
+    let start = |name| daemon(&server, name, "conference", &["--zookeeper-servers", &address, "--zookeeper-session", "10s"]);
     let (first, second) = (start("first"), start("second"));
     let mut schedulers = [first, second];
     if schedulers[1].metric("allot_scheduler_leading") == Some(1.0) {
@@ -143,7 +143,9 @@ fn a_scheduler_that_is_asked_to_end_hands_over_at_once() {
         assert!(asked.elapsed() < GENEROUS, "nobody took over");
         std::thread::sleep(Duration::from_millis(1));
     }
-    println!("another claimed the realm {:.0?} after SIGTERM", asked.elapsed());
+    let took = asked.elapsed();
+    println!("another claimed the realm {took:.0?} after SIGTERM");
+    assert!(took < Duration::from_secs(8), "its session was waited for: {took:?}");
     assert!(schedulers[0].ended().success());
 }
 

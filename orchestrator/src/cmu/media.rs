@@ -172,7 +172,7 @@ impl Attended {
                         break;
                     }
                     Err(error) => {
-                        warn!(e164 = self.e164, %error, "the program of a conference does not start")
+                        warn!(e164 = self.e164, %error, "the program of a conference does not start");
                     }
                 }
             }

@@ -171,7 +171,9 @@ impl<'a> Stint<'a> {
             result => result?,
         }
         self.judge.forget();
-        if !self.begun {
+        if self.begun {
+            info!(term, "the realm is claimed again, on a new connection");
+        } else {
             let lead = self.lead.clone();
             let live = tokio::select! {
                 live = self.nodes.current(&self.context.coordinator) => live,
@@ -183,8 +185,6 @@ impl<'a> Stint<'a> {
             store.ask::<u64>(&redis::Cmd::del(store.stream("brake"))).await?;
             self.begun = true;
             info!(term, live = live.len(), "the realm is claimed");
-        } else {
-            info!(term, "the realm is claimed again, on a new connection");
         }
         store.ask_units(None, "LIST").await?;
         Ok(None)

@@ -79,19 +79,19 @@ pub(crate) struct CmuConfig {
 
 impl Config {
     /// What holds where this was given.
-    pub(crate) fn resolve(given: Given) -> Result<Self> {
-        let servers = servers(&given)?;
-        let cmu = cmu(&given)?;
+    pub(crate) fn resolve(given: &Given) -> Result<Self> {
+        let servers = servers(given)?;
+        let cmu = cmu(given)?;
         let config = Self {
             name: given.process.name.clone(),
             roles: given.process.roles.clone().unwrap_or_default().into_iter().collect(),
-            zookeeper: zookeeper(&given)?,
-            realm: realm(&given)?,
-            conference: conference(&given)?,
-            data_proxy: data_proxy(&given)?,
+            zookeeper: zookeeper(given)?,
+            realm: realm(given)?,
+            conference: conference(given)?,
+            data_proxy: data_proxy(given)?,
             http: given.http.listen,
             log: given.log.format.unwrap_or(LogFormat::Text),
-            root: root(&given)?,
+            root: root(given)?,
             servers,
             cmu,
         };
@@ -108,7 +108,7 @@ impl Config {
             Span(cmu.beat),
             Span(cmu.lease)
         );
-        let most = (cmu.lease - cmu.beat) / 2;
+        let most = cmu.lease.saturating_sub(cmu.beat) / 2;
         ensure!(
             self.servers.timeout <= most,
             "redis.timeout is {}: with cmu.lease {} and cmu.beat {} it may be {} at most, or a slow server would \

@@ -205,21 +205,18 @@ fn play(role: Role, context: Context) -> BoxFuture<'static, (Role, Result<()>)> 
 }
 
 fn coordinator(config: &Config) -> Coordinator {
-    let connector: Arc<dyn Connector> = match &config.zookeeper {
-        Some(zookeeper) => {
-            let ensemble = ZooKeeper::new(&zookeeper.servers, zookeeper.session);
-            Arc::new(match &zookeeper.digest {
-                Some((user, password)) => ensemble.with_digest(user, password.reveal()),
-                None => ensemble,
-            })
-        }
-        None => {
-            warn!(
-                "no ZooKeeper is configured: coordination is within this process, and units of other processes are \
-                 judged by their leases alone. Set zookeeper.servers for more than one machine"
-            );
-            Arc::new(InProcess::new(IN_PROCESS))
-        }
+    let connector: Arc<dyn Connector> = if let Some(zookeeper) = &config.zookeeper {
+        let ensemble = ZooKeeper::new(&zookeeper.servers, zookeeper.session);
+        Arc::new(match &zookeeper.digest {
+            Some((user, password)) => ensemble.with_digest(user, password.reveal()),
+            None => ensemble,
+        })
+    } else {
+        warn!(
+            "no ZooKeeper is configured: coordination is within this process, and units of other processes are \
+             judged by their leases alone. Set zookeeper.servers for more than one machine"
+        );
+        Arc::new(InProcess::new(IN_PROCESS))
     };
     Coordinator::start(connector, &Settings::default())
 }

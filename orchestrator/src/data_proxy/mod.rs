@@ -12,14 +12,12 @@ use tracing::{debug, info, warn};
 
 use crate::daemon::Context;
 use crate::store::{Error, RealmStore, Session};
-use crate::transport::{Entry, Group};
+use crate::transport::{BLOCK, Entry, Group};
 
 pub(crate) use message::SET;
 use message::{Message, read};
 
 const PART: &str = "data-proxy";
-/// How long a proxy waits for messages before it looks at what else there is to do.
-const BLOCK: Duration = Duration::from_millis(500);
 /// How often consumers that are gone are forgotten.
 const TIDY: Duration = Duration::from_secs(60);
 
