@@ -127,7 +127,9 @@ fn not_ready_is_not_dead() {
 fn a_scheduler_that_is_asked_to_end_hands_over_at_once() {
     let (server, zookeeper) = (RedisServer::start(), ZooKeeperServer::start());
     let address = zookeeper.address();
-    let start = |name| daemon(&server, name, "conference", &["--zookeeper-servers", &address, "--zookeeper-session", "10s"]);
+    let start = |name| {
+        daemon(&server, name, "conference", &["--zookeeper-servers", &address, "--zookeeper-session", "10s"])
+    };
     let (first, second) = (start("first"), start("second"));
     let mut schedulers = [first, second];
     if schedulers[1].metric("allot_scheduler_leading") == Some(1.0) {
@@ -177,6 +179,7 @@ fn program(server: &RedisServer) -> String {
     let path = server.dir().join("media");
     let text = "#!/bin/sh\necho \"started=$ALLOT_E164 $ALLOT_EPOCH\"\necho $$ > \"$1/$ALLOT_E164.pid\"\n\
                 trap 'echo bye > \"$0.$ALLOT_E164.bye\"; exit 0' TERM\n\
+                (cat > /dev/null; kill -KILL $$) <&0 &\n\
                 while [ ! -e \"$1/$ALLOT_E164.over\" ]; do sleep 0.05; done\nread code < \"$1/$ALLOT_E164.over\"\n\
                 rm \"$1/$ALLOT_E164.over\"\nexit $code\n";
     fs::write(&path, text).unwrap();

@@ -91,11 +91,12 @@ impl<'a> Unit<'a> {
                 Ok(session) => session,
                 Err(end) => return end,
             };
+            let began = Instant::now();
             match self.serve(session).await {
                 Ok(end) => return end,
                 Err(error) if error.code() == Some("STALE") => return End::Replaced,
                 Err(error) => {
-                    self.context.lost(PART, &error);
+                    self.context.lost(PART, &error, began).await;
                     if !error.ends_session() && error.code() != Some("NOTFOUND") {
                         sleep(REST).await;
                     }

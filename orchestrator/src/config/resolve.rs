@@ -124,7 +124,34 @@ impl Config {
                 "cmu.self-stop is {}: less than two beats would end media at the first lost one",
                 Span(self_stop)
             );
+            let most = cmu.lease.saturating_sub(self.servers.timeout);
+            ensure!(
+                self_stop <= most,
+                "cmu.self-stop is {}: with cmu.lease {} and redis.timeout {} it may be {} at most, or media would \
+                 still run where its conference is open elsewhere already",
+                Span(self_stop),
+                Span(cmu.lease),
+                Span(self.servers.timeout),
+                Span(most)
+            );
         }
+        let conference = &self.conference;
+        if let Some(zookeeper) = &self.zookeeper {
+            ensure!(
+                conference.tick * 2 <= zookeeper.session,
+                "conference.tick is {}: with zookeeper.session {} it may be {} at most, or the scheduler would look \
+                 as if it had slept, and declare nobody down",
+                Span(conference.tick),
+                Span(zookeeper.session),
+                Span(zookeeper.session / 2)
+            );
+        }
+        ensure!(
+            conference.wait < self.servers.timeout,
+            "conference.wait is {}, and redis.timeout {}: a replica that is late would end the session",
+            Span(conference.wait),
+            Span(self.servers.timeout)
+        );
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ mod health;
 mod http;
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail};
 use futures_util::future::BoxFuture;
@@ -46,6 +46,9 @@ pub(crate) struct Context {
     pub(crate) health: Health,
     pub(crate) stop: Stop,
 }
+
+/// The longest pause before a server is asked again that refused us at once.
+const REFUSED: Duration = Duration::from_millis(500);
 
 /// The word that the process shall end.
 #[derive(Debug, Clone)]
@@ -95,11 +98,18 @@ impl Context {
         }
     }
 
-    /// A session ended by a fault; says so.
-    pub(crate) fn lost(&self, part: &'static str, error: &store::Error) {
+    /// A session that began then ended by a fault; says so. A server may take connections and refuse all that is asked
+    /// of it (it loads its data, its disk is full, its replicas are away); it is not asked as fast as it can refuse.
+    pub(crate) async fn lost(&self, part: &'static str, error: &store::Error, began: Instant) {
+        const SHORT: Duration = Duration::from_secs(1);
         metrics::counter!("allot_store_faults_total", "part" => part).increment(1);
         warn!(part, %error, "the session with Redis is over");
         self.health.lacks(part, format!("the session with Redis is over: {error}"));
+        if began.elapsed() < SHORT {
+            let mut stop = self.stop.clone();
+            let share = rand::rng().random_range(0.5..1.0);
+            tokio::select! { () = sleep(REFUSED.mul_f64(share)) => {}, () = stop.asked() => {} }
+        }
     }
 
     /// The realm's directory in the coordination service.
@@ -173,7 +183,12 @@ pub(crate) async fn run(config: Config) -> Result<Outcome> {
             error!(role = role.word(), error = format!("{fault:#}"), "a role has ended");
             result = Err(fault);
         }
-        Some(ended) => warn!(?ended, "a role has ended"),
+        Some(Some(Ok((role, Ok(()))))) => warn!(role = role.word(), "a role has ended"),
+        Some(Some(Err(fault))) => {
+            error!(%fault, "a role has failed: this is a bug, please report it");
+            result = Err(fault.into());
+        }
+        Some(None) => {}
     }
     asked.send_replace(true);
     let limit =

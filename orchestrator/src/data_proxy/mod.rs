@@ -28,10 +28,11 @@ pub(crate) async fn run(context: Context) -> Result<()> {
             store: RealmStore::new(session.connection.clone(), &context.config.realm),
             context: &context,
         };
+        let began = Instant::now();
         match proxy.serve(session).await {
             Ok(()) => break,
             Err(error) => {
-                context.lost(PART, &error);
+                context.lost(PART, &error, began).await;
                 if !error.ends_session() {
                     // A group that is gone is made anew at the next begin.
                     tokio::time::sleep(BLOCK).await;
