@@ -127,7 +127,9 @@ fn not_ready_is_not_dead() {
 fn a_scheduler_that_is_asked_to_end_hands_over_at_once() {
     let (server, zookeeper) = (RedisServer::start(), ZooKeeperServer::start());
     let address = zookeeper.address();
-    let start = |name| daemon(&server, name, "conference", &["--zookeeper-servers", &address, "--zookeeper-session", "10s"]);
+    let start = |name| {
+        daemon(&server, name, "conference", &["--zookeeper-servers", &address, "--zookeeper-session", "10s"])
+    };
     let (first, second) = (start("first"), start("second"));
     let mut schedulers = [first, second];
     if schedulers[1].metric("allot_scheduler_leading") == Some(1.0) {
