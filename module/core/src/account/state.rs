@@ -111,6 +111,12 @@ impl Book {
         self.month
     }
 
+    /// The month that runs at `now`, whether or not its turn was applied.
+    pub fn month_at(&self, now: Millis) -> u32 {
+        let turns = self.settings.turns.iter().take_while(|&&turn| turn <= now).count();
+        self.month.saturating_add(u32::try_from(turns).unwrap_or(u32::MAX))
+    }
+
     /// When a month began, if it is kept.
     pub fn month_start(&self, month: u32) -> Option<Millis> {
         let age = self.month.checked_sub(month)? as usize;
@@ -268,6 +274,8 @@ impl Book {
                 module.levels.insert((level, id));
             }
         }
+        // An account on its way may belong to another module, which nobody else would look at.
+        self.look_at(module);
     }
 
     /// Brings the order of an instance's ready accounts to the running month.
