@@ -85,22 +85,31 @@ fn deal(server: &RedisServer, book: &mut Book) {
     );
 }
 
+/// An account that is worked with.
+struct Known {
+    name: String,
+    instance: String,
+    /// Of the deal.
+    epoch: String,
+}
+
 fn lives(bench: &Bench, server: &RedisServer, book: &mut Book) {
     let requests = 200_000;
     let rounds = requests / CONNECTIONS / PIPELINE;
     let ping = Case::repeated("PING", 400_000, &["PING"]);
     let number = |connection: usize, place: usize| (connection * 19_991 + place * 311) % ACCOUNTS;
-    // Name, instance and epoch of the deal of each account that is worked with.
     let mut known = Vec::new();
     for connection in 0..CONNECTIONS {
         for place in 0..SPREAD {
             let name = format!("p{}", number(connection, place));
             let record = book.ok(&format!("INFO ACCOUNT {name}"));
-            known.push((name, record.field("instance").text(), record.field("epoch").int().to_string()));
+            let (instance, epoch) =
+                (record.field("instance").text(), record.field("epoch").int().to_string());
+            known.push(Known { name, instance, epoch });
         }
     }
     let account = |connection: usize, place: usize| &known[connection * SPREAD + place % SPREAD];
-    let case = |name: &str, words: &dyn Fn(&(String, String, String)) -> Vec<u8>| {
+    let case = |name: &str, words: &dyn Fn(&Known) -> Vec<u8>| {
         let batches: Vec<Vec<Vec<u8>>> = (0..CONNECTIONS)
             .map(|connection| {
                 let batch = |round: usize| {
@@ -113,12 +122,12 @@ fn lives(bench: &Bench, server: &RedisServer, book: &mut Book) {
             .collect();
         Case::new(name, requests, move |connection| batches[connection].clone())
     };
-    let usage = case("ACCOUNT.USE", &|(name, _, epoch)| encode(&["ACCOUNT.USE", BOOK, name, epoch]));
+    let usage = case("ACCOUNT.USE", &|known| encode(&["ACCOUNT.USE", BOOK, &known.name, &known.epoch]));
     bench.measure(server, &usage, &ping);
-    let pick = case("ACCOUNT.PICK", &|(_, instance, _)| encode(&["ACCOUNT.PICK", BOOK, "m", instance]));
+    let pick = case("ACCOUNT.PICK", &|known| encode(&["ACCOUNT.PICK", BOOK, "m", &known.instance]));
     bench.measure(server, &pick, &ping);
-    let login = case("ACCOUNT.LOGIN", &|(name, instance, _)| {
-        encode(&["ACCOUNT.LOGIN", BOOK, name, instance, "t", "TTL", "3600000"])
+    let login = case("ACCOUNT.LOGIN", &|known| {
+        encode(&["ACCOUNT.LOGIN", BOOK, &known.name, &known.instance, "t", "TTL", "3600000"])
     });
     bench.measure(server, &login, &ping);
 }
