@@ -11,6 +11,7 @@
     reason = "a bench reports what is wrong by stopping"
 )]
 
+mod accounts;
 mod conferences;
 mod load;
 mod numpool;
@@ -138,4 +139,5 @@ fn main() {
     seats::measure(&bench, &server);
     numpool::measure(&bench, &server);
     conferences::measure(&bench, &server);
+    accounts::measure(&bench, &server);
 }

@@ -89,7 +89,7 @@ pub async fn main() -> ExitCode {
     }
     let result = match cli.family {
         Family::Run(source) => run(&cli.global, *source).await,
-        Family::Config(command) => config::run(&command),
+        Family::Config(command) => Ok(config::run(&command)),
         Family::Conference(command) => operator::conference(&cli.global, command).await,
         Family::Units(arguments) => operator::units(&cli.global, arguments).await,
         Family::Compaction(command) => compaction::command(&cli.global, command).await,
@@ -113,7 +113,7 @@ fn exit_code(result: &Result<Outcome>) -> u8 {
     match result {
         Ok(Outcome::Done) => 0,
         Ok(Outcome::CheckFailed) => 1,
-        Err(error) if error.chain().any(|cause| is_of_a_store(cause)) => 4,
+        Err(error) if error.chain().any(is_of_a_store) => 4,
         Ok(Outcome::InputRefused) | Err(_) => 3,
     }
 }

@@ -17,6 +17,7 @@
     reason = "a rig reports what is wrong by failing the test"
 )]
 
+mod audit;
 pub mod books;
 pub mod cluster;
 pub mod daemon;

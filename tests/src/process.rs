@@ -12,7 +12,6 @@ use tempfile::TempDir;
 
 use crate::module::allotd;
 use crate::proxy::Proxy;
-use crate::redis_server::free_port;
 use crate::wait::{GENEROUS, eventually};
 
 /// A daemon.
@@ -28,26 +27,24 @@ pub struct Process {
     arguments: Vec<String>,
     variables: Vec<(String, String)>,
     child: Mutex<Option<Child>>,
-    http: u16,
+    ours: bool,
     dir: TempDir,
 }
 
 impl Process {
     /// `allotd run` with these arguments, not yet running.
     pub fn new(name: &str, arguments: &[&str]) -> Self {
-        let http = free_port();
-        let listen = format!("127.0.0.1:{http}");
-        let mut all = vec!["run", "--http-listen", &listen];
+        let mut all = vec!["run", "--http-listen", "127.0.0.1:0"];
         all.extend(arguments);
-        Self::of(name, allotd(), &all, http)
+        Self::of(name, allotd(), &all, true)
     }
 
     /// Any program with these arguments, not yet running.
     pub fn other(name: &str, program: PathBuf, arguments: &[&str]) -> Self {
-        Self::of(name, program, arguments, 0)
+        Self::of(name, program, arguments, false)
     }
 
-    fn of(name: &str, program: PathBuf, arguments: &[&str], http: u16) -> Self {
+    fn of(name: &str, program: PathBuf, arguments: &[&str], ours: bool) -> Self {
         Self {
             name: name.to_owned(),
             redis: None,
@@ -56,7 +53,7 @@ impl Process {
             arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
             variables: Vec::new(),
             child: Mutex::new(None),
-            http,
+            ours,
             dir: tempfile::Builder::new().prefix("allot-process-").tempdir().expect("a temporary folder"),
         }
     }
@@ -91,7 +88,7 @@ impl Process {
 
     /// Whether it is `allotd`, which tells of itself by HTTP.
     pub fn is_ours(&self) -> bool {
-        self.http != 0
+        self.ours
     }
 
     /// Starts it; one that runs is killed first.
@@ -115,7 +112,7 @@ impl Process {
     /// Its process id.
     #[track_caller]
     pub fn pid(&self) -> u32 {
-        self.child().as_ref().map(Child::id).unwrap_or_else(|| panic!("{} does not run", self.name))
+        self.child().as_ref().map_or_else(|| panic!("{} does not run", self.name), Child::id)
     }
 
     /// Whether it runs.
@@ -189,7 +186,7 @@ impl Process {
 
     /// Status and body of an answer of its HTTP port.
     pub fn http(&self, path: &str) -> Option<(u16, String)> {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.http)).ok()?;
+        let mut stream = TcpStream::connect(("127.0.0.1", self.http_port()?)).ok()?;
         stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
         write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").ok()?;
         let mut answer = String::new();
@@ -197,6 +194,13 @@ impl Process {
         let (head, body) = answer.split_once("\r\n\r\n")?;
         let status = head.split(' ').nth(1)?.parse().ok()?;
         Some((status, body.to_owned()))
+    }
+
+    /// The port that it found for itself when it was started last.
+    fn http_port(&self) -> Option<u16> {
+        let log = self.log();
+        let (_, rest) = log.rsplit_once("by HTTP address=127.0.0.1:")?;
+        rest.split_whitespace().next()?.parse().ok()
     }
 
     /// A metric, by its name with labels as they are written.

@@ -80,15 +80,19 @@ fn another_scheduler_takes_over() {
     let system = System::start(&Plan { schedulers: 3, ..plan(10) });
     let mut realm = system.realm();
     let mut take_over = |how: &str, end: &dyn Fn(&Process)| {
-        let term = realm.ok("CONF.REALM").field("term").int();
         let leader = system.leader();
+        let name = allot_tests::Reply::bulk(&system.schedulers[leader].name);
+        eventually("it to have claimed the realm", GENEROUS, || {
+            realm.ok("CONF.REALM").field("leader") == name
+        });
+        let term = realm.ok("CONF.REALM").field("term").int();
         let ended = Instant::now();
         end(&system.schedulers[leader]);
         while realm.ok("CONF.REALM").field("term").int() == term {
             assert!(ended.elapsed() < GENEROUS, "nobody took over");
             std::thread::sleep(Duration::from_millis(1));
         }
-        println!("the leading scheduler {how}: another claimed the realm after {:.0?}", ended.elapsed());
+        println!("the leading scheduler {how}: another claimed the realm after {:.2?}", ended.elapsed());
         eventually("it to have ended", GENEROUS, || !system.schedulers[leader].is_running());
         system.schedulers[leader].start();
         eventually("it to be ready", GENEROUS, || system.schedulers[leader].is_ready());
@@ -175,7 +179,7 @@ fn messages_a_second_through_a_data_proxy_beside_plain_hset() {
     let proxy = Process::new("proxy", &["--roles", "data-proxy", "--redis-url", &url, "--realm", REALM]);
     let groups = || {
         let reply = server.raw().words(&format!("XINFO GROUPS {REALM}:info"));
-        let of = |group: &&Reply| group.field("name").text() == "proxies";
+        let of = |group: &&allot_tests::Reply| group.field("name").text() == "proxies";
         reply.array().iter().find(of).map(|group| {
             let read = group.field("entries-read");
             let pending = group.field("pending").int();

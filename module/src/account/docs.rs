@@ -209,7 +209,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         categories: "read fast",
         arity: -4,
         summary: "Which accounts of an instance to use now: most left at the flat price, nobody logged in",
-        complexity: "O(log N + C) with N accounts and C picked",
+        complexity: "O(log N + C) with N accounts and C picked; O(A log A) with A of the instance until it is first worked with in a month",
         arguments: &[KEY, MODULE, INSTANCE, COUNT],
         ..READ
     },

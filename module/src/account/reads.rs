@@ -63,7 +63,7 @@ pub(super) fn pick(call: &Call<'_>) -> Done {
 pub(super) fn info(call: &Call<'_>) -> Done {
     let mut arguments = call.arguments(2);
     let of = arguments.rest();
-    read::<Book, _>(call.ctx, call.key()?, |book, _| {
+    read::<Book, _>(call.ctx, call.key()?, |book, now| {
         let module = |name: &[u8]| book.find_module(name).and_then(|id| book.module(id));
         match *of {
             [] => reply_book(call.ctx, book),
@@ -71,12 +71,12 @@ pub(super) fn info(call: &Call<'_>) -> Done {
                 Some(module) => reply_module(call.ctx, book, module),
                 None => call.ctx.reply_null(),
             },
-            [word, name] if is(word, "ACCOUNT") => reply_account(call.ctx, book, known(book, name)?),
+            [word, name] if is(word, "ACCOUNT") => reply_account(call.ctx, book, known(book, name)?, now),
             [name] => {
                 if let Some(module) = module(name) {
                     reply_module(call.ctx, book, module);
                 } else if let Some(one) = book.account_called(name) {
-                    reply_account(call.ctx, book, one);
+                    reply_account(call.ctx, book, one, now);
                 } else {
                     let text = format!("there is neither a module nor an account {}", quoted(name));
                     return Err(Refusal::new(Code::NotFound, text));
@@ -121,7 +121,7 @@ pub(super) fn list(call: &Call<'_>) -> Done {
             "INSTANCE needs a MODULE: instances have names within their module",
         ));
     }
-    read::<Book, _>(call.ctx, call.key()?, |book, _| {
+    read::<Book, _>(call.ctx, call.key()?, |book, now| {
         let place = match (module, instance) {
             (Some(module), Some(instance)) => Some(known_instance(book, module, instance)?),
             _ => None,
@@ -131,7 +131,7 @@ pub(super) fn list(call: &Call<'_>) -> Done {
         call.ctx.reply_array(2);
         call.ctx.reply_integer(next as i64);
         call.ctx.reply_array(found.len());
-        found.iter().for_each(|one| reply_account(call.ctx, book, one));
+        found.iter().for_each(|one| reply_account(call.ctx, book, one, now));
         Ok(())
     })
 }

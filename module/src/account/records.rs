@@ -97,9 +97,9 @@ pub(super) fn reply_instance(ctx: Context<'_>, book: &Book, instance: &Instance)
     }
 }
 
-pub(super) fn reply_account(ctx: Context<'_>, book: &Book, one: &Account) {
+pub(super) fn reply_account(ctx: Context<'_>, book: &Book, one: &Account, now: i64) {
     let (module, instance) = (book.module_name(one.module), book.instance_name(one.instance));
-    let (month, login) = (book.month(), one.login.as_deref());
+    let (month, login) = (book.month_at(now), one.live_login(now));
     let (used, cost) = (one.used_in(month), one.cost_in(month).to_string());
     let fields = [
         ("account", Field::Text(&one.name)),

@@ -34,7 +34,7 @@ pub(super) fn answer(call: &Call<'_>, request: &Request<'_>) -> Done {
             deal.iter().for_each(|event| step.apply(event));
         }
         let short = matches!(request, Request::Login { .. } | Request::Renew { .. });
-        reply(call.ctx, step.state(), &decision.reply, short);
+        reply(call.ctx, step.state(), step.now(), &decision.reply, short);
         Ok(())
     });
     if let Err(refusal) = &done {
@@ -48,7 +48,7 @@ pub(super) fn answer(call: &Call<'_>, request: &Request<'_>) -> Done {
     done
 }
 
-fn reply(ctx: Context<'_>, book: &Book, reply: &Reply, short: bool) {
+fn reply(ctx: Context<'_>, book: &Book, now: i64, reply: &Reply, short: bool) {
     match reply {
         Reply::Ok => ctx.reply_ok(),
         Reply::Integer(value) => ctx.reply_integer(*value),
@@ -67,7 +67,7 @@ fn reply(ctx: Context<'_>, book: &Book, reply: &Reply, short: bool) {
         }
         Reply::Account(name) => match book.account_called(name) {
             Some(one) if short => reply_login(ctx, one),
-            Some(one) => reply_account(ctx, book, one),
+            Some(one) => reply_account(ctx, book, one, now),
             None => ctx.reply_null(),
         },
         Reply::Used(used) => reply_used(ctx, used),

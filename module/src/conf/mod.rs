@@ -12,7 +12,7 @@ use allot_core::conf::mail::HANG_UPS;
 use allot_core::conf::{Event, Realm as RealmState, decide_due};
 use allot_core::shared::codec::{Damaged, Writer};
 use allot_core::shared::outbox::{Message, Outbox};
-use allot_core::shared::refusal::{Code, Refusal};
+use allot_core::shared::refusal::Refusal;
 use redis_module::raw::RedisModuleType;
 use smallvec::SmallVec;
 use std::ffi::CStr;
@@ -199,13 +199,10 @@ fn hang_up(ctx: Context<'_>, message: &Message) -> bool {
     match ctx.call_and_replicate(c"NUMPOOL.HANGUP", &arguments) {
         Outcome::Done => true,
         Outcome::NotRun => false,
-        Outcome::Refused(why) => {
-            let gone = [Code::NoKey, Code::NotFound, Code::WrongType];
-            let gone = gone.iter().any(|code| why.starts_with(code.word().as_bytes()));
-            if gone {
-                info::CONF_POOLS_GONE.add(1);
-            }
-            gone
+        // Whatever it says, it will say again.
+        Outcome::Refused => {
+            info::CONF_POOLS_GONE.add(1);
+            true
         }
     }
 }

@@ -177,7 +177,7 @@ impl<'a> Context<'a> {
                 return Outcome::NotRun;
             }
             let outcome = match api!(RedisModule_CallReplyType(reply)) as isize {
-                raw::REDISMODULE_REPLY_ERROR => Outcome::Refused(text_of(reply)),
+                raw::REDISMODULE_REPLY_ERROR => Outcome::Refused,
                 _ => Outcome::Done,
             };
             api!(RedisModule_FreeCallReply(reply));
@@ -252,8 +252,8 @@ pub(crate) fn clock() -> i64 {
 /// What came of a command that was called.
 pub(crate) enum Outcome {
     Done,
-    /// Its error.
-    Refused(Vec<u8>),
+    /// It was run, and refused.
+    Refused,
     /// The server did not run it: its key is away while a slot migrates, for one.
     NotRun,
 }

@@ -4,6 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::daemon::now_ms;
 
+/// What has to be told of one conference.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Told {
+    /// Its number.
+    pub(crate) e164: String,
+    /// Rises with each write.
+    pub(crate) seq: u64,
+    /// Fields and values.
+    pub(crate) fields: Vec<(String, String)>,
+}
+
 /// All details of all conferences of a unit, and which of them have still to be told.
 #[derive(Debug, Default)]
 pub(crate) struct Details {
@@ -38,8 +49,8 @@ impl Details {
         self.news.remove(e164);
     }
 
-    /// What has to be told: conference, seq, fields and values. It counts as told.
-    pub(crate) fn take(&mut self) -> Vec<(String, u64, Vec<(String, String)>)> {
+    /// What has to be told. It counts as told.
+    pub(crate) fn take(&mut self) -> Vec<Told> {
         let mut taken = Vec::with_capacity(self.news.len());
         for (e164, names) in std::mem::take(&mut self.news) {
             let Some(all) = self.all.get(&e164) else { continue };
@@ -47,7 +58,7 @@ impl Details {
             let fields: Vec<_> = fields.collect();
             // Rises with each write, also over a restart of the process.
             self.last = (now_ms() * 1000).max(self.last + 1);
-            taken.push((e164, self.last, fields));
+            taken.push(Told { e164, seq: self.last, fields });
         }
         taken
     }
@@ -64,14 +75,14 @@ mod tests {
         details.set("1", "speaker", "ann".into());
         let first = details.take();
         assert_eq!(first.len(), 1);
-        assert_eq!(first[0].2.len(), 2);
+        assert_eq!(first[0].fields.len(), 2);
         assert!(details.take().is_empty());
         details.set("1", "members", "3".into());
         let second = details.take();
-        assert_eq!(second[0].2, [("members".to_owned(), "3".to_owned())]);
-        assert!(second[0].1 > first[0].1);
+        assert_eq!(second[0].fields, [("members".to_owned(), "3".to_owned())]);
+        assert!(second[0].seq > first[0].seq);
         details.renew_all();
-        assert_eq!(details.take()[0].2.len(), 2);
+        assert_eq!(details.take()[0].fields.len(), 2);
         details.set("1", "members", "4".into());
         details.forget("1");
         details.renew_all();

@@ -33,7 +33,7 @@ pub(crate) async fn run(context: Context) -> Result<()> {
                  conferences. Where several share an address, name each by cmu.host, e.g. {host}/b"
             ),
             End::CutOff => {
-                warn!(cmu, "cut off from Redis for too long; all media is ended. Coming back as a new unit")
+                warn!(cmu, "cut off from Redis for too long; all media is ended. Coming back as a new unit");
             }
         }
     }

@@ -3,28 +3,24 @@
 
 use std::time::{Duration, Instant};
 
-use redis::aio::MultiplexedConnection;
-use redis::{Cmd, Value, cmd};
+use redis::{Cmd, cmd};
 use tokio::sync::mpsc;
-use tokio::task::AbortHandle;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use tracing::{debug, info, warn};
 
 use super::PART;
 use super::copies::{Act, Command, Copies};
-use super::details::Details;
+use super::details::{Details, Told};
 use super::media::{Media, News, Program};
 use crate::config::CmuConfig;
 use crate::coordination::Membership;
 use crate::daemon::{Context, node_name, now_ms};
 use crate::data_proxy::SET;
-use crate::store::{Error, RealmStore, Session, query};
-use crate::transport::{Entry, read_reply};
+use crate::store::{Error, RealmStore, Session};
+use crate::transport::{self, Commands, Entry};
 
-/// How long the unit waits for commands before it asks again.
-const BLOCK: Duration = Duration::from_millis(500);
-/// Commands taken at once.
-const BATCH: usize = 256;
+/// How long it rests after what no reconnect will mend.
+const REST: Duration = Duration::from_millis(500);
 /// How often a drain is looked at.
 const DRAIN: Duration = Duration::from_millis(200);
 
@@ -54,18 +50,6 @@ pub(super) struct Unit<'a> {
     /// When the last beat was sent that was answered.
     heard: Instant,
     chatted: u64,
-}
-
-/// Commands as they come, read by a task of their own: the wait for them takes a connection for itself.
-struct Commands {
-    entries: mpsc::Receiver<Result<Vec<Entry>, Error>>,
-    task: AbortHandle,
-}
-
-impl Drop for Commands {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
 }
 
 impl<'a> Unit<'a> {
@@ -107,13 +91,14 @@ impl<'a> Unit<'a> {
                 Ok(session) => session,
                 Err(end) => return end,
             };
+            let began = Instant::now();
             match self.serve(session).await {
                 Ok(end) => return end,
                 Err(error) if error.code() == Some("STALE") => return End::Replaced,
                 Err(error) => {
-                    self.context.lost(PART, &error);
+                    self.context.lost(PART, &error, began).await;
                     if !error.ends_session() && error.code() != Some("NOTFOUND") {
-                        sleep(BLOCK).await;
+                        sleep(REST).await;
                     }
                 }
             }
@@ -139,7 +124,7 @@ impl<'a> Unit<'a> {
             tokio::select! {
                 session = &mut connecting => return session.ok_or(End::Asked),
                 Some(news) = self.news.recv() => drop(self.hear(news)),
-                () = sleep(limit.unwrap_or(BLOCK)) => {}
+                () = sleep(limit.unwrap_or(REST)) => {}
             }
         }
     }
@@ -153,7 +138,8 @@ impl<'a> Unit<'a> {
         self.report(&store).await?;
         self.details.renew_all();
         self.tell(&store).await?;
-        let mut commands = self.commands(&store, session.another(BLOCK).await?);
+        let stream = store.stream(&format!("cmd:{}", self.cmu));
+        let mut commands = Commands::read(session.another(transport::BLOCK).await?, stream);
         self.context.health.ready(PART);
         info!(cmu = self.cmu, server = %session.node, conferences = self.copies.len(), "joined");
         let mut beat = ticks(self.config.beat);
@@ -167,11 +153,7 @@ impl<'a> Unit<'a> {
             }
             tokio::select! {
                 _ = beat.tick() => self.beat(&store).await?,
-                entries = commands.entries.recv() => {
-                    // The task ends with an error only.
-                    let Some(entries) = entries else { return Ok(End::Asked) };
-                    self.obey(&store, entries?).await?;
-                }
+                entries = commands.next() => self.obey(&store, entries?).await?,
                 Some(news) = self.news.recv() => {
                     if let Some(ended) = self.hear(news) {
                         self.say(&store, vec![ended]).await?;
@@ -243,39 +225,6 @@ impl<'a> Unit<'a> {
         metrics::counter!("allot_unit_reports_total").increment(1);
         debug!(cmu = self.cmu, ?reported, "reported");
         Ok(())
-    }
-
-    /// From the stream's first entry on, in each session anew: the ids of a server that took over may begin below what
-    /// was read from the one before, and what was handled already is handled no second time.
-    fn commands(&self, store: &RealmStore, mut connection: MultiplexedConnection) -> Commands {
-        let stream = store.stream(&format!("cmd:{}", self.cmu));
-        let mut position = "0-0".to_owned();
-        let (sender, entries) = mpsc::channel(1);
-        let task = tokio::spawn(async move {
-            loop {
-                let mut command = cmd("XREAD");
-                command.arg("COUNT").arg(BATCH).arg("BLOCK").arg(BLOCK.as_millis() as u64);
-                command.arg("STREAMS").arg(&stream).arg(&position);
-                let read = match query::<Value>(&mut connection, &command).await {
-                    Ok(reply) => read_reply(reply),
-                    Err(error) => Err(error),
-                };
-                match &read {
-                    Ok(entries) if entries.is_empty() => continue,
-                    Ok(entries) => {
-                        if let Some(last) = entries.last() {
-                            position.clone_from(&last.id);
-                        }
-                    }
-                    Err(_) => {}
-                }
-                let failed = read.is_err();
-                if sender.send(read).await.is_err() || failed {
-                    return;
-                }
-            }
-        });
-        Commands { entries, task: task.abort_handle() }
     }
 
     /// Does what it is told, then answers.
@@ -382,7 +331,7 @@ impl<'a> Unit<'a> {
     async fn tell(&mut self, store: &RealmStore) -> Result<(), Error> {
         let stream = store.stream("info");
         let mut messages = Vec::new();
-        for (e164, seq, fields) in self.details.take() {
+        for Told { e164, seq, fields } in self.details.take() {
             let Some(epoch) = self.copies.epoch(&e164) else { continue };
             let mut message = cmd("XADD");
             message.arg(&stream).arg("*").arg("event").arg(SET).arg("e164").arg(&e164);

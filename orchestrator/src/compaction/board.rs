@@ -425,18 +425,17 @@ impl Board {
     /// With `lock`, its lock is still ours and goes; `counted` says whether this uses up a retry.
     pub(crate) async fn requeue(&self, sub: &Found<SubTask>, lock: bool, counted: bool) -> Result<(), Fault> {
         let mut ops = Vec::new();
-        match sub.task.again(&sub.task.worker, counted) {
-            Some(new) => ops.extend([
+        if let Some(new) = sub.task.again(&sub.task.worker, counted) {
+            ops.extend([
                 Op::Set { path: sub.info.clone(), data: write(&new), version: sub.version },
                 delete(sub.status(SubState::Running)),
                 create(sub.status(SubState::Init), Vec::new()),
-            ]),
-            None => {
-                let ended = sub.task.ended(SubState::Failed, LOST);
-                let path = format!("{}/{}", self.paths.finished(sub.id.of_main()), sub.id);
-                ops.push(create(path, write(&ended)));
-                ops.extend(sub.gone(sub.task.state));
-            }
+            ]);
+        } else {
+            let ended = sub.task.ended(SubState::Failed, LOST);
+            let path = format!("{}/{}", self.paths.finished(sub.id.of_main()), sub.id);
+            ops.push(create(path, write(&ended)));
+            ops.extend(sub.gone(sub.task.state));
         }
         if lock {
             ops.push(delete(self.lock(&sub.task)));
@@ -492,7 +491,7 @@ impl Board {
             // Children are watched, not data: so this is what they hear.
             ops.extend([delete(status.clone()), create(status, Vec::new())]);
             match self.write(&mut main, new, ops).await {
-                Err(fault) if matches!(fault, Fault::Tree(Error::BadVersion(_))) => {}
+                Err(Fault::Tree(Error::BadVersion(_))) => {}
                 done => return done.map(|()| main.task),
             }
         }

@@ -97,7 +97,7 @@ pub(crate) async fn run(context: Context) -> Result<()> {
         match membership.presence() {
             Presence::Present => part.context.health.ready(PART),
             Presence::Away => {
-                part.context.health.lacks(PART, "not among the units: no session with ZooKeeper")
+                part.context.health.lacks(PART, "not among the units: no session with ZooKeeper");
             }
             Presence::Taken => {
                 let why =

@@ -69,6 +69,7 @@ pub(crate) struct RepeatInfo {
 }
 
 /// Subtasks that were counted.
+#[allow(clippy::struct_field_names, reason = "the names of the tree, which others read")]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct ResultInfo {
@@ -272,6 +273,7 @@ impl MainTask {
 }
 
 /// A subtask at its worker.
+#[allow(clippy::struct_field_names, reason = "the names of the tree, which others read")]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SubTask {
     #[serde(rename = "CompactTaskId")]

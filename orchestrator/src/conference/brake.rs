@@ -52,17 +52,24 @@ pub(crate) struct Brake {
     holding: Option<Instant>,
     /// Units for which it was lifted: they are declared down, however many they are.
     excused: BTreeSet<String>,
+    /// Whether a unit that is not silent can be taken for alive.
+    trusting: bool,
 }
 
 impl Brake {
     /// A brake that does not hold.
     pub(crate) fn new(limits: Limits) -> Self {
-        Self { limits, recent: BTreeMap::new(), holding: None, excused: BTreeSet::new() }
+        Self { limits, recent: BTreeMap::new(), holding: None, excused: BTreeSet::new(), trusting: true }
     }
 
     /// Whether it holds.
     pub(crate) fn holds(&self) -> bool {
         self.holding.is_some()
+    }
+
+    /// Whether a unit that is not silent is alive: not so for a lease's length after all leases began anew.
+    pub(crate) fn trusts(&mut self, trusting: bool) {
+        self.trusting = trusting;
     }
 
     /// A store was not well: the time until it is lifted begins anew.
@@ -103,7 +110,7 @@ impl Brake {
             Lifted::Operator
         } else if now.saturating_duration_since(since) >= self.limits.lift {
             Lifted::Health
-        } else if look.silent.is_empty() && self.recent.is_empty() {
+        } else if look.silent.is_empty() && self.trusting {
             Lifted::Returned
         } else {
             return None;

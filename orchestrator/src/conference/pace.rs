@@ -46,9 +46,8 @@ impl Pace {
     /// These were placed.
     pub(crate) fn take(&mut self, grants: &[Grant]) {
         for grant in grants {
-            if let Some(level) = self.units.get_mut(&grant.cmu) {
-                *level -= 1.0;
-            }
+            // One that came since the look began with a full bucket.
+            *self.units.entry(grant.cmu.clone()).or_insert(self.burst) -= 1.0;
         }
     }
 }

@@ -40,6 +40,10 @@ pub(super) struct Stint<'a> {
     pace: Pace,
     /// Whether this term has begun: the realm was told who is alive.
     begun: bool,
+    /// When the realm was claimed last.
+    claimed: Instant,
+    /// When we looked last.
+    looked: Instant,
     /// Whether more conferences wait for nothing but their units' pace.
     paced: bool,
 }
@@ -71,6 +75,8 @@ impl<'a> Stint<'a> {
             brake: Brake::new(limits),
             pace: Pace::new(config.pace, config.burst),
             begun: false,
+            claimed: Instant::now(),
+            looked: Instant::now(),
             paced: false,
         }
     }
@@ -84,6 +90,7 @@ impl<'a> Stint<'a> {
                 () = lead.over() => return,
             };
             let Some(session) = session else { return };
+            let began = Instant::now();
             match self.serve(session).await {
                 Ok(End::Over) => return,
                 Ok(End::Refused(refusal)) => {
@@ -96,7 +103,7 @@ impl<'a> Stint<'a> {
                     tokio::select! { () = sleep(REFUSED) => {}, () = lead.over() => return }
                 }
                 Err(error) => {
-                    context.lost(PART, &error);
+                    context.lost(PART, &error, began).await;
                     self.brake.unwell(Instant::now());
                     // A reply that nobody understands comes again at once.
                     if !error.ends_session() {
@@ -171,7 +178,12 @@ impl<'a> Stint<'a> {
             result => result?,
         }
         self.judge.forget();
-        if !self.begun {
+        // All leases begin anew, so that for a while even the dead look alive.
+        self.claimed = Instant::now();
+        self.brake.unwell(self.claimed);
+        if self.begun {
+            info!(term, "the realm is claimed again, on a new connection");
+        } else {
             let lead = self.lead.clone();
             let live = tokio::select! {
                 live = self.nodes.current(&self.context.coordinator) => live,
@@ -183,8 +195,6 @@ impl<'a> Stint<'a> {
             store.ask::<u64>(&redis::Cmd::del(store.stream("brake"))).await?;
             self.begun = true;
             info!(term, live = live.len(), "the realm is claimed");
-        } else {
-            info!(term, "the realm is claimed again, on a new connection");
         }
         store.ask_units(None, "LIST").await?;
         Ok(None)
@@ -195,9 +205,13 @@ impl<'a> Stint<'a> {
         let units = store.units().await?;
         let (present, followed_since) = self.nodes.look(&self.context.coordinator);
         let now = Instant::now();
-        if followed_since.is_none() {
+        // Nor was ZooKeeper well if it was away between two looks.
+        if followed_since.is_none_or(|since| since > self.looked) {
             self.brake.unwell(now);
         }
+        self.looked = now;
+        let lease = self.context.config.cmu.lease;
+        self.brake.trusts(now.saturating_duration_since(self.claimed) > lease);
         let look = self.judge.look(&Evidence { now, units: &units, present: &present, followed_since });
         self.lift(store, &look, now).await?;
         match self.brake.judge(&look, now) {

@@ -95,7 +95,7 @@ fn load(mut given: Given, file: Option<&Path>) -> Result<Config> {
         }
         given = given.over(under);
     }
-    Config::resolve(given)
+    Config::resolve(&given)
 }
 
 /// Reads a file.
@@ -119,16 +119,16 @@ pub(crate) enum Command {
 }
 
 /// Does it.
-pub(crate) fn run(command: &Command) -> Result<Outcome> {
+pub(crate) fn run(command: &Command) -> Outcome {
     let Command::Check { file } = command;
-    match read(file).and_then(Config::resolve) {
+    match read(file).and_then(|given| Config::resolve(&given)) {
         Ok(config) => {
             print!("{}", describe(&config));
-            Ok(Outcome::Done)
+            Outcome::Done
         }
         Err(error) => {
             eprintln!("allotd: {error:#}");
-            Ok(Outcome::InputRefused)
+            Outcome::InputRefused
         }
     }
 }
@@ -179,7 +179,7 @@ mod tests {
     fn refused(text: &str) -> String {
         match parse(text) {
             Err(error) => error.to_string(),
-            Ok(given) => format!("{:#}", Config::resolve(given).unwrap_err()),
+            Ok(given) => format!("{:#}", Config::resolve(&given).unwrap_err()),
         }
     }
 
@@ -187,7 +187,7 @@ mod tests {
     fn a_flag_stands_over_the_file() {
         let file = parse("[cmu]\ncapacity = 5\nlease = \"8s\"\n[allotd]\nroles = [\"cmu\"]").unwrap();
         let given = flags("allotd --cmu-capacity 7 --roles conference,data-proxy").over(file);
-        let config = Config::resolve(given).unwrap();
+        let config = Config::resolve(&given).unwrap();
         assert_eq!(config.cmu.capacity, 7);
         assert_eq!(config.cmu.lease.as_secs(), 8);
         assert_eq!(config.roles.into_iter().collect::<Vec<_>>(), [Role::Conference, Role::DataProxy]);
@@ -197,7 +197,7 @@ mod tests {
     fn the_example_names_every_setting_and_holds() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/allot.toml");
         let text = fs::read_to_string(&path).unwrap();
-        Config::resolve(parse(&text).unwrap()).unwrap();
+        Config::resolve(&parse(&text).unwrap()).unwrap();
         // Also what is commented out is spelt as it must be.
         let mut section = String::new();
         let mut all = Vec::new();
@@ -214,9 +214,9 @@ mod tests {
             assert!(all.contains(&name), "the example lacks {name}");
             assert!(variable.starts_with("ALLOT_"), "{flag}");
         }
-        let everything: String =
-            text.lines().map(|line| format!("{}\n", line.strip_prefix("#:").unwrap_or(line))).collect();
-        parse(&everything).unwrap();
+        let everything: Vec<&str> =
+            text.lines().map(|line| line.strip_prefix("#:").unwrap_or(line)).collect();
+        parse(&everything.join("\n")).unwrap();
     }
 
     #[test]
@@ -250,7 +250,7 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("allot-secret-{}", std::process::id()));
         fs::write(&dir, "wonder\n").unwrap();
         let text = format!("[redis]\nuser = \"u\"\npassword-file = \"{}\"", dir.display());
-        let config = Config::resolve(parse(&text).unwrap()).unwrap();
+        let config = Config::resolve(&parse(&text).unwrap()).unwrap();
         fs::remove_file(dir).unwrap();
         assert!(!format!("{config:?}{}", describe(&config)).contains("wonder"));
         assert!(describe(&config).contains("as u"));

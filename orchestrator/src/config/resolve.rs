@@ -103,20 +103,20 @@ pub(crate) struct CompactionConfig {
 
 impl Config {
     /// What holds where this was given.
-    pub(crate) fn resolve(given: Given) -> Result<Self> {
-        let servers = servers(&given)?;
-        let cmu = cmu(&given)?;
+    pub(crate) fn resolve(given: &Given) -> Result<Self> {
+        let servers = servers(given)?;
+        let cmu = cmu(given)?;
         let config = Self {
             name: given.process.name.clone(),
             roles: given.process.roles.clone().unwrap_or_default().into_iter().collect(),
-            zookeeper: zookeeper(&given)?,
-            realm: realm(&given)?,
-            conference: conference(&given)?,
-            data_proxy: data_proxy(&given)?,
-            compaction: compaction(&given)?,
+            zookeeper: zookeeper(given)?,
+            realm: realm(given)?,
+            conference: conference(given)?,
+            data_proxy: data_proxy(given)?,
+            compaction: compaction(given)?,
             http: given.http.listen,
             log: given.log.format.unwrap_or(LogFormat::Text),
-            root: root(&given)?,
+            root: root(given)?,
             servers,
             cmu,
         };
@@ -133,7 +133,7 @@ impl Config {
             Span(cmu.beat),
             Span(cmu.lease)
         );
-        let most = (cmu.lease - cmu.beat) / 2;
+        let most = cmu.lease.saturating_sub(cmu.beat) / 2;
         ensure!(
             self.servers.timeout <= most,
             "redis.timeout is {}: with cmu.lease {} and cmu.beat {} it may be {} at most, or a slow server would \
@@ -149,7 +149,34 @@ impl Config {
                 "cmu.self-stop is {}: less than two beats would end media at the first lost one",
                 Span(self_stop)
             );
+            let most = cmu.lease.saturating_sub(self.servers.timeout);
+            ensure!(
+                self_stop <= most,
+                "cmu.self-stop is {}: with cmu.lease {} and redis.timeout {} it may be {} at most, or media would \
+                 still run where its conference is open elsewhere already",
+                Span(self_stop),
+                Span(cmu.lease),
+                Span(self.servers.timeout),
+                Span(most)
+            );
         }
+        let conference = &self.conference;
+        if let Some(zookeeper) = &self.zookeeper {
+            ensure!(
+                conference.tick * 2 <= zookeeper.session,
+                "conference.tick is {}: with zookeeper.session {} it may be {} at most, or the scheduler would look \
+                 as if it had slept, and declare nobody down",
+                Span(conference.tick),
+                Span(zookeeper.session),
+                Span(zookeeper.session / 2)
+            );
+        }
+        ensure!(
+            conference.wait < self.servers.timeout,
+            "conference.wait is {}, and redis.timeout {}: a replica that is late would end the session",
+            Span(conference.wait),
+            Span(self.servers.timeout)
+        );
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ mod health;
 mod http;
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail};
 use futures_util::future::BoxFuture;
@@ -46,6 +46,9 @@ pub(crate) struct Context {
     pub(crate) health: Health,
     pub(crate) stop: Stop,
 }
+
+/// The longest pause before a server is asked again that refused us at once.
+const REFUSED: Duration = Duration::from_millis(500);
 
 /// The word that the process shall end.
 #[derive(Debug, Clone)]
@@ -95,11 +98,18 @@ impl Context {
         }
     }
 
-    /// A session ended by a fault; says so.
-    pub(crate) fn lost(&self, part: &'static str, error: &store::Error) {
+    /// A session that began then ended by a fault; says so. A server may take connections and refuse all that is asked
+    /// of it (it loads its data, its disk is full, its replicas are away); it is not asked as fast as it can refuse.
+    pub(crate) async fn lost(&self, part: &'static str, error: &store::Error, began: Instant) {
+        const SHORT: Duration = Duration::from_secs(1);
         metrics::counter!("allot_store_faults_total", "part" => part).increment(1);
         warn!(part, %error, "the session with Redis is over");
         self.health.lacks(part, format!("the session with Redis is over: {error}"));
+        if began.elapsed() < SHORT {
+            let mut stop = self.stop.clone();
+            let share = rand::rng().random_range(0.5..1.0);
+            tokio::select! { () = sleep(REFUSED.mul_f64(share)) => {}, () = stop.asked() => {} }
+        }
     }
 
     /// The realm's directory in the coordination service.
@@ -175,7 +185,12 @@ pub(crate) async fn run(config: Config) -> Result<Outcome> {
             error!(role = role.word(), error = format!("{fault:#}"), "a role has ended");
             result = Err(fault);
         }
-        Some(ended) => warn!(?ended, "a role has ended"),
+        Some(Some(Ok((role, Ok(()))))) => warn!(role = role.word(), "a role has ended"),
+        Some(Some(Err(fault))) => {
+            error!(%fault, "a role has failed: this is a bug, please report it");
+            result = Err(fault.into());
+        }
+        Some(None) => {}
     }
     asked.send_replace(true);
     let limit =
@@ -209,21 +224,18 @@ fn play(role: Role, context: Context) -> BoxFuture<'static, (Role, Result<()>)> 
 
 /// The way to the coordination service that these settings name.
 pub(crate) fn coordinator(config: &Config) -> Coordinator {
-    let connector: Arc<dyn Connector> = match &config.zookeeper {
-        Some(zookeeper) => {
-            let ensemble = ZooKeeper::new(&zookeeper.servers, zookeeper.session);
-            Arc::new(match &zookeeper.digest {
-                Some((user, password)) => ensemble.with_digest(user, password.reveal()),
-                None => ensemble,
-            })
-        }
-        None => {
-            warn!(
-                "no ZooKeeper is configured: coordination is within this process, and units of other processes are \
-                 judged by their leases alone. Set zookeeper.servers for more than one machine"
-            );
-            Arc::new(InProcess::new(IN_PROCESS))
-        }
+    let connector: Arc<dyn Connector> = if let Some(zookeeper) = &config.zookeeper {
+        let ensemble = ZooKeeper::new(&zookeeper.servers, zookeeper.session);
+        Arc::new(match &zookeeper.digest {
+            Some((user, password)) => ensemble.with_digest(user, password.reveal()),
+            None => ensemble,
+        })
+    } else {
+        warn!(
+            "no ZooKeeper is configured: coordination is within this process, and units of other processes are \
+             judged by their leases alone. Set zookeeper.servers for more than one machine"
+        );
+        Arc::new(InProcess::new(IN_PROCESS))
     };
     Coordinator::start(connector, &Settings::default())
 }

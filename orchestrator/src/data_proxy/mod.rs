@@ -12,14 +12,12 @@ use tracing::{debug, info, warn};
 
 use crate::daemon::Context;
 use crate::store::{Error, RealmStore, Session};
-use crate::transport::{Entry, Group};
+use crate::transport::{BLOCK, Entry, Group};
 
 pub(crate) use message::SET;
 use message::{Message, read};
 
 const PART: &str = "data-proxy";
-/// How long a proxy waits for messages before it looks at what else there is to do.
-const BLOCK: Duration = Duration::from_millis(500);
 /// How often consumers that are gone are forgotten.
 const TIDY: Duration = Duration::from_secs(60);
 
@@ -30,10 +28,11 @@ pub(crate) async fn run(context: Context) -> Result<()> {
             store: RealmStore::new(session.connection.clone(), &context.config.realm),
             context: &context,
         };
+        let began = Instant::now();
         match proxy.serve(session).await {
             Ok(()) => break,
             Err(error) => {
-                context.lost(PART, &error);
+                context.lost(PART, &error, began).await;
                 if !error.ends_session() {
                     // A group that is gone is made anew at the next begin.
                     tokio::time::sleep(BLOCK).await;

@@ -58,6 +58,8 @@ pub(crate) fn lay(rows: &[Vec<String>]) -> String {
 
 /// Times are in milliseconds since 1970 on the wire.
 fn readable(field: &str, value: &str) -> String {
+    /// No time from then on can be written in four digits.
+    const YEAR_10000: u64 = 253_402_300_800_000;
     const TIMES: [&str; 14] = [
         "created",
         "opened",
@@ -75,7 +77,7 @@ fn readable(field: &str, value: &str) -> String {
         "renewed",
     ];
     match value.parse::<u64>() {
-        Ok(ms) if TIMES.contains(&field) => {
+        Ok(ms) if TIMES.contains(&field) && ms < YEAR_10000 => {
             let time = std::time::UNIX_EPOCH + std::time::Duration::from_millis(ms);
             humantime::format_rfc3339_millis(time).to_string()
         }

@@ -6,7 +6,7 @@
 //! one, on the same server, and no decision crosses a failover.
 
 use std::fmt;
-use std::net::UdpSocket;
+use std::net::{ToSocketAddrs as _, UdpSocket};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -15,6 +15,8 @@ use redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo,
     TlsCertificates, Value, cmd,
 };
+
+use tracing::warn;
 
 use super::{Error, query};
 
@@ -163,16 +165,25 @@ impl Servers {
     /// Our own address as the servers see it; nothing is sent to find it out.
     pub(crate) fn own_address(&self) -> String {
         let towards = match &self.place {
+            Place::Address(node) if node.host.contains(':') => format!("[{}]:{}", node.host, node.port),
             Place::Address(node) => format!("{}:{}", node.host, node.port),
             Place::Sentinels { sentinels: some, .. } | Place::Cluster { nodes: some, .. } => {
                 some.first().cloned().unwrap_or_default()
             }
         };
-        let found = UdpSocket::bind("0.0.0.0:0").and_then(|socket| {
-            socket.connect(towards.as_str())?;
+        let found = towards.to_socket_addrs().and_then(|mut addresses| {
+            let towards = addresses.next().ok_or(std::io::ErrorKind::NotFound)?;
+            let socket = UdpSocket::bind(if towards.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" })?;
+            socket.connect(towards)?;
             socket.local_addr()
         });
-        found.map_or_else(|_| "127.0.0.1".to_owned(), |address| address.ip().to_string())
+        found.map_or_else(
+            |error| {
+                warn!(%error, "our own address cannot be found out; set cmu.host where units run on several machines");
+                "127.0.0.1".to_owned()
+            },
+            |address| address.ip().to_string(),
+        )
     }
 
     async fn find(&self) -> Result<Node, Error> {

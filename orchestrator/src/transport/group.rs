@@ -19,7 +19,7 @@ pub(crate) struct Group {
     /// For all that is answered at once.
     connection: MultiplexedConnection,
     stream: String,
-    group: String,
+    name: String,
     consumer: String,
 }
 
@@ -28,9 +28,9 @@ impl Group {
     pub(crate) async fn join(
         connection: MultiplexedConnection,
         taking: MultiplexedConnection,
-        (stream, group, consumer): (String, String, String),
+        (stream, name, consumer): (String, String, String),
     ) -> Result<Self, Error> {
-        let mut joined = Self { taking, connection, stream, group, consumer };
+        let mut joined = Self { taking, connection, stream, name, consumer };
         joined.ensure().await?;
         Ok(joined)
     }
@@ -38,7 +38,7 @@ impl Group {
     /// Makes the group, from the stream's first entry on.
     pub(crate) async fn ensure(&mut self) -> Result<(), Error> {
         let command =
-            cmd("XGROUP").arg("CREATE").arg(&self.stream).arg(&self.group).arg(0).arg("MKSTREAM").clone();
+            cmd("XGROUP").arg("CREATE").arg(&self.stream).arg(&self.name).arg(0).arg("MKSTREAM").clone();
         match query::<Value>(&mut self.connection, &command).await {
             Err(error) if error.code() == Some("BUSYGROUP") => Ok(()),
             result => result.map(drop),
@@ -48,7 +48,7 @@ impl Group {
     /// What nobody has taken yet; waits for it so long.
     pub(crate) async fn fresh(&mut self, count: u32, block: Duration) -> Result<Vec<Entry>, Error> {
         let mut command = cmd("XREADGROUP");
-        command.arg("GROUP").arg(&self.group).arg(&self.consumer).arg("COUNT").arg(count);
+        command.arg("GROUP").arg(&self.name).arg(&self.consumer).arg("COUNT").arg(count);
         command.arg("BLOCK").arg(block.as_millis() as u64).arg("STREAMS").arg(&self.stream).arg(">");
         read_reply(query(&mut self.taking, &command).await?)
     }
@@ -56,7 +56,7 @@ impl Group {
     /// What this consumer took earlier and never acknowledged, from an id on.
     pub(crate) async fn own(&mut self, count: u32, after: &str) -> Result<Vec<Entry>, Error> {
         let mut command = cmd("XREADGROUP");
-        command.arg("GROUP").arg(&self.group).arg(&self.consumer).arg("COUNT").arg(count);
+        command.arg("GROUP").arg(&self.name).arg(&self.consumer).arg("COUNT").arg(count);
         command.arg("STREAMS").arg(&self.stream).arg(after);
         read_reply(query(&mut self.taking, &command).await?)
     }
@@ -69,7 +69,7 @@ impl Group {
         count: u32,
     ) -> Result<(String, Vec<Entry>), Error> {
         let mut command = cmd("XAUTOCLAIM");
-        command.arg(&self.stream).arg(&self.group).arg(&self.consumer).arg(idle.as_millis() as u64);
+        command.arg(&self.stream).arg(&self.name).arg(&self.consumer).arg(idle.as_millis() as u64);
         command.arg(cursor).arg("COUNT").arg(count);
         let reply: Vec<Value> = query(&mut self.connection, &command).await?;
         let mut parts = reply.into_iter();
@@ -85,7 +85,7 @@ impl Group {
             return Ok(());
         }
         let mut command = cmd("XACK");
-        command.arg(&self.stream).arg(&self.group);
+        command.arg(&self.stream).arg(&self.name);
         entries.iter().for_each(|entry| {
             command.arg(&entry.id);
         });
@@ -95,14 +95,14 @@ impl Group {
     /// Forgets consumers that are gone and owe nothing. What one of them still owes keeps it until others
     /// have claimed that.
     pub(crate) async fn tidy(&mut self) -> Result<(), Error> {
-        let command = cmd("XINFO").arg("CONSUMERS").arg(&self.stream).arg(&self.group).clone();
+        let command = cmd("XINFO").arg("CONSUMERS").arg(&self.stream).arg(&self.name).clone();
         for consumer in Record::read_list(query(&mut self.connection, &command).await?)? {
             let (name, pending, idle): (String, u64, u64) =
                 (consumer.get("name")?, consumer.get("pending")?, consumer.get("idle")?);
             let gone = Duration::from_millis(idle) > FORGET_AFTER && pending == 0;
             if gone && name != self.consumer {
                 let command =
-                    cmd("XGROUP").arg("DELCONSUMER").arg(&self.stream).arg(&self.group).arg(&name).clone();
+                    cmd("XGROUP").arg("DELCONSUMER").arg(&self.stream).arg(&self.name).arg(&name).clone();
                 query::<Value>(&mut self.connection, &command).await?;
             }
         }

@@ -9,24 +9,26 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::event::{Event, Events};
-use super::place::{Instance, Presence};
+use super::place::{Instance, Module, Presence};
 use super::record::{Goal, Standing};
 use super::state::Book;
 use crate::shared::Bytes;
 use smallvec::smallvec;
 
+/// Names of accounts by the instance that they go to.
+type Shares = BTreeMap<u32, Vec<Bytes>>;
+
 /// The most accounts that a step moves: some 100 microseconds.
 pub const STEP: usize = 256;
 
 impl Book {
-    /// Whether there is something to deal in a module. O(log instances) while none of its instances stands by with
-    /// accounts.
+    /// Whether there is something to deal in a module. O(log instances), and one more for each instance that rebalancing
+    /// has taken everything from.
     pub(super) fn is_uneven(&self, module: u32) -> bool {
         let Some(module) = self.modules.get(module) else { return false };
-        let (Some(lowest), Some(highest)) = (module.levels.first(), module.levels.last()) else {
-            return false;
-        };
-        module.free.len() > module.reserve as usize || (highest.0 - lowest.0 > 1 && self.gives(highest.1))
+        let Some(lowest) = module.levels.first() else { return false };
+        let highest = module.levels.iter().rev().find(|&&(_, id)| self.gives(id));
+        module.free.len() > module.reserve as usize || highest.is_some_and(|highest| highest.0 - lowest.0 > 1)
     }
 
     /// Whether an instance has an account to give.
@@ -40,12 +42,14 @@ impl Book {
         if let Some(instance) = self.draining.first().and_then(|&id| self.instances.get(id)) {
             return smallvec![self.withdraw(instance, limit.min(STEP))];
         }
-        let Some(&id) = self.uneven.first() else { return Events::new() };
-        let Some(module) = self.modules.get(id) else { return Events::new() };
-        let limit = limit.min(STEP);
+        let modules = self.uneven.iter().filter_map(|&id| self.modules.get(id));
+        let mut steps = modules.map(|module| self.deal_in(module, limit.min(STEP)));
+        steps.find(|events| !events.is_empty()).unwrap_or_default()
+    }
+
+    fn deal_in(&self, module: &Module, limit: usize) -> Events {
         let mut levels = module.levels.clone();
-        let mut dealt: BTreeMap<u32, Vec<Bytes>> = BTreeMap::new();
-        let mut revoked: BTreeMap<u32, Vec<Bytes>> = BTreeMap::new();
+        let (mut dealt, mut recalled) = (Shares::new(), Shares::new());
         let over = module.free.len().saturating_sub(module.reserve as usize);
         for &account in module.free.iter().take(over.min(limit)) {
             let (Some((level, lowest)), Some(one)) = (levels.pop_first(), self.accounts.get(account)) else {
@@ -55,32 +59,40 @@ impl Book {
             levels.insert((level + 1, lowest));
         }
         let mut left = limit.saturating_sub(over);
-        let mut givers: BTreeMap<u32, Box<dyn Iterator<Item = u32> + '_>> = BTreeMap::new();
+        // Who was given something just now has it only when this step is applied.
+        let mut givers: BTreeSet<(i64, u32)> =
+            levels.iter().copied().filter(|&(_, id)| self.gives(id)).collect();
+        let mut gifts: BTreeMap<u32, Box<dyn Iterator<Item = u32> + '_>> = BTreeMap::new();
         while left > 0
-            && let (Some(&(low, to)), Some(&(high, from))) = (levels.first(), levels.last())
+            && let (Some(&(low, to)), Some(&(high, from))) = (levels.first(), givers.last())
             && high - low > 1
         {
-            let giver = givers.entry(from).or_insert_with(|| self.givable(from));
-            let Some(one) = giver.next().and_then(|id| self.accounts.get(id)) else { break };
-            let list = if one.login.is_some() { &mut revoked } else { &mut dealt };
-            list.entry(to).or_default().push(one.name.clone());
-            levels.remove(&(low, to));
-            levels.remove(&(high, from));
-            levels.insert((low + 1, to));
-            levels.insert((high - 1, from));
+            let gift = gifts.entry(from).or_insert_with(|| self.givable(from));
+            let Some(one) = gift.next().and_then(|id| self.accounts.get(id)) else {
+                givers.remove(&(high, from));
+                continue;
+            };
+            let shares = if one.login.is_some() { &mut recalled } else { &mut dealt };
+            shares.entry(to).or_default().push(one.name.clone());
+            for (level, id, next) in [(low, to, low + 1), (high, from, high - 1)] {
+                levels.remove(&(level, id));
+                levels.insert((next, id));
+                if givers.remove(&(level, id)) {
+                    givers.insert((next, id));
+                }
+            }
             left -= 1;
         }
         let place = |to: u32| (module.name.clone(), self.instance_name(to));
-        let mut events = Events::new();
-        for (to, accounts) in revoked {
+        let recalled = recalled.into_iter().map(|(to, accounts)| {
             let (module, instance) = place(to);
-            events.push(Event::Recalled { module, instance, accounts });
-        }
-        for (to, accounts) in dealt {
+            Event::Recalled { module, instance, accounts }
+        });
+        let dealt = dealt.into_iter().map(|(to, accounts)| {
             let (module, instance) = place(to);
-            events.push(Event::Dealt { module, instance, accounts });
-        }
-        events
+            Event::Dealt { module, instance, accounts }
+        });
+        recalled.chain(dealt).collect()
     }
 
     /// What an instance without a place gives back.

@@ -7,10 +7,11 @@ use super::event::{Event, Events};
 use super::place::{Instance, MAX_PLACES, Module, Presence};
 use super::read::Used;
 use super::rebalance::Shift;
-use super::record::{Account, Name, Standing};
+use super::record::{Account, Goal, Name, Standing};
 use super::request::{Changes, ModuleWish, Request};
 use super::state::{Book, Settings};
 use super::tariff::{MAX_COUNT, Tariff};
+use crate::shared::list::NONE;
 use crate::shared::refusal::{Code, Refusal};
 use crate::shared::text::quoted;
 use crate::shared::token::{MAX_TTL, check_identifier};
@@ -95,7 +96,13 @@ pub fn decide(book: &Book, now: Millis, request: &Request<'_>) -> Decided {
         }
         Request::Move { module, accounts, .. } => {
             let (id, module) = known_module(book, module)?;
-            let accounts = known_once(book, accounts, |one| one.module != id)?;
+            for &account in accounts {
+                if book.destination(known_account(book, account)?).is_none() {
+                    let text = format!("account {} is being deleted", quoted(account));
+                    return refuse(Code::BadState, text);
+                }
+            }
+            let accounts = known_once(book, accounts, |one| book.destination(one) != Some(id))?;
             let count = Reply::Integer(accounts.len() as i64);
             if accounts.is_empty() {
                 return Ok(unchanged(count));
@@ -129,11 +136,7 @@ pub fn decide_due(book: &Book, now: Millis, limit: usize) -> Events {
             events.push(Event::LoggedOut { account: one.name.clone(), lapsed: true });
         }
     }
-    for id in book.away.due(now, limit) {
-        if let Some(instance) = book.instances.get(id) {
-            events.extend(book.gone(id, instance));
-        }
-    }
+    events.extend(book.gone(&book.away.due(now, limit)));
     // What is dealt depends on what comes of these.
     if events.is_empty() { book.decide_deal(limit) } else { events }
 }
@@ -361,43 +364,66 @@ fn decide_detach(book: &Book, now: Millis, module: &[u8], instance: &[u8], grace
     if known.presence == Presence::Away && grace > 0 {
         return Ok(unchanged(Reply::Ok));
     }
-    Ok(Decision { events: book.gone(id, known), reply: Reply::Ok })
+    Ok(Decision { events: book.gone(&[id]), reply: Reply::Ok })
 }
 
 impl Book {
-    /// An instance is gone for good, and the next one that stands by takes its place.
-    fn gone(&self, id: u32, instance: &Instance) -> Events {
-        let module = self.module_name(instance.module);
-        let mut events: Events =
-            smallvec![Event::Detached { module: module.clone(), instance: instance.name.clone() }];
-        let (taken, waiting) = self.places_taken(instance.module);
-        let places = self.modules.get(instance.module).map_or(0, |module| module.places as usize);
-        let next = waiting.into_iter().find(|&next| next != id).and_then(|next| self.instances.get(next));
-        if let Some(next) = next
-            && instance.has_place()
-            && taken <= places
-        {
-            events.push(Event::Placed { module, instance: next.name.clone(), active: true });
+    /// Instances are gone for good, and those that stand by take their places. O(instances of their modules).
+    fn gone(&self, ids: &[u32]) -> Events {
+        let mut events = Events::new();
+        let mut modules: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
+        for &id in ids {
+            if let Some(instance) = self.instances.get(id) {
+                modules.entry(instance.module).or_default().insert(id);
+                let module = self.module_name(instance.module);
+                events.push(Event::Detached { module, instance: instance.name.clone() });
+            }
+        }
+        for (id, gone) in modules {
+            let (taken, waiting) = self.places_taken(id);
+            let Some(module) = self.modules.get(id) else { continue };
+            let placed = |id: &&u32| self.instances.get(**id).is_some_and(Instance::has_place);
+            let free = module.places as usize + gone.iter().filter(placed).count();
+            let next = waiting.iter().filter(|id| !gone.contains(id));
+            events.extend(next.take(free.saturating_sub(taken)).map(|&id| self.placed(id)));
         }
         events
     }
 
-    /// Who gets a place and who loses one where a module has another number of them. Whoever came last goes first.
+    /// An instance gets a place.
+    fn placed(&self, id: u32) -> Event {
+        let module = self.instances.get(id).map_or(NONE, |instance| instance.module);
+        Event::Placed { module: self.module_name(module), instance: self.instance_name(id), active: true }
+    }
+
+    /// Who gets a place and who loses one where a module has another number of them. Whoever came last goes first, and
+    /// one that is away for good.
     fn place_changes(&self, id: u32, places: usize) -> Vec<Event> {
         let (taken, waiting) = self.places_taken(id);
         let Some(module) = self.modules.get(id) else { return Vec::new() };
-        let placed = |active: bool| {
-            move |&id: &u32| {
-                let (module, instance) = (module.name.clone(), self.instance_name(id));
-                Event::Placed { module, instance, active }
-            }
-        };
         if places >= taken {
-            return waiting.iter().take(places - taken).map(placed(true)).collect();
+            return waiting.iter().take(places - taken).map(|&id| self.placed(id)).collect();
         }
-        let placeholders = |id: &u32| self.instances.get(*id).is_some_and(Instance::has_place);
-        let all: Vec<u32> = module.instances().filter(placeholders).collect();
-        all.iter().rev().take(taken - places).map(placed(false)).collect()
+        let placed = |id: u32| self.instances.get(id).filter(|instance| instance.has_place());
+        let all: Vec<&Instance> = module.instances().filter_map(placed).collect();
+        let leave = all.iter().rev().take(taken - places).map(|one| {
+            let (module, instance) = (module.name.clone(), one.name.clone());
+            match one.presence {
+                Presence::Away => Event::Detached { module, instance },
+                _ => Event::Placed { module, instance, active: false },
+            }
+        });
+        leave.collect()
+    }
+
+    /// The module that an account is on its way to, or belongs to; `None` where it is about to be deleted.
+    fn destination(&self, one: &Account) -> Option<u32> {
+        match one.goal {
+            Some(Goal::Delete) => None,
+            Some(Goal::Module(module)) => Some(module),
+            Some(Goal::Place(place)) => self.instances.get(place).map(|place| place.module),
+            Some(Goal::Deal) | None => Some(one.module),
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Where accounts are: modules, which they belong to, and instances, which work with them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::record::Name;
 use crate::shared::Millis;
@@ -28,6 +28,8 @@ pub struct Module {
     pub reserve: u32,
     /// Its instances, in the order of their arrival.
     pub(super) instances: BTreeSet<(u64, u32)>,
+    /// Numbers of its instances, by name.
+    pub(super) names: BTreeMap<Name, u32>,
     /// Its instances that are active, by their level.
     pub(super) levels: BTreeSet<(i64, u32)>,
     /// All its accounts.
@@ -45,6 +47,7 @@ impl Module {
             weight: 1,
             reserve: 0,
             instances: BTreeSet::new(),
+            names: BTreeMap::new(),
             levels: BTreeSet::new(),
             accounts: BTreeSet::new(),
             free: BTreeSet::new(),

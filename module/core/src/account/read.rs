@@ -8,6 +8,9 @@ use super::state::Book;
 use super::tariff::Amount;
 use crate::shared::{Bytes, Millis};
 
+/// How many accounts one list passes over at most.
+const MAX_PASSED: usize = 20_000;
+
 /// What `ACCOUNT.USE` tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Used {
@@ -55,7 +58,7 @@ impl Usage {
 
 impl Book {
     /// An instance's accounts that nobody is logged in with, those with most left at the flat price first. O(count), or
-    /// O(accounts of the instance) for its first time in a month.
+    /// O(accounts of the instance) until it is worked with for the first time in a month.
     pub fn pick(&self, instance: &Instance, count: usize) -> Vec<&Account> {
         let account = |&(_, id): &(u64, u32)| self.accounts.get(id);
         if instance.ready_month == self.month {
@@ -71,7 +74,7 @@ impl Book {
     }
 
     /// Accounts after a cursor, at most `count`, and the cursor of the next ones; 0 at the end. Of a module, of an
-    /// instance, in a standing. O(accounts passed over).
+    /// instance, in a standing. O(accounts passed over), of which there are at most 20,000.
     pub fn list(
         &self,
         module: Option<u32>,
@@ -93,7 +96,10 @@ impl Book {
             (None, None) => Box::new(from..self.accounts.slots()),
         };
         let mut found = Vec::new();
-        for id in all {
+        for (passed, id) in all.enumerate() {
+            if passed == MAX_PASSED {
+                return (found, u64::from(id));
+            }
             let Some(one) = self.accounts.get(id) else { continue };
             let fits = module.is_none_or(|module| one.module == module)
                 && standing.is_none_or(|standing| one.standing == standing);

@@ -70,11 +70,30 @@ impl Book {
                 group.push(self.party(id, instance.module, now));
             }
         }
+        let coming = self.coming();
         let mut shifts = Vec::new();
         for parties in groups.values_mut() {
+            for party in parties.iter_mut() {
+                party.need -= coming.get(&party.id).copied().unwrap_or(0);
+            }
             self.even_out(parties, limit, &mut shifts);
         }
         shifts
+    }
+
+    /// What is left of the accounts on their way to each instance.
+    fn coming(&self) -> BTreeMap<u32, i128> {
+        let mut coming = BTreeMap::new();
+        let revoking = |&id: &u32| self.accounts.get(id).filter(|one| one.standing == Standing::Revoking);
+        for (_, instance) in self.instances.iter().filter(|(_, one)| one.accounts.len() > one.dealt as usize)
+        {
+            for one in instance.accounts.iter().filter_map(revoking) {
+                if let Some(place) = Self::place_of(one.goal) {
+                    *coming.entry(place).or_insert(0) += i128::from(one.left(self.month));
+                }
+            }
+        }
+        coming
     }
 
     fn party(&self, id: u32, module: u32, now: Millis) -> Party {

@@ -4,7 +4,7 @@
 //! name, count and reference is checked before it is used. Indexes are not written; they follow from the rest.
 
 use super::encoding::{ensure, name};
-use super::place::{Instance, MAX_PLACES, Module, Pace, Presence, WINDOW};
+use super::place::{HOUR, Instance, MAX_PLACES, Module, Pace, Presence, WINDOW};
 use super::record::{Account, Goal, Login, MAX_HISTORY, MONTHS, Name, Standing, Stay};
 use super::state::{Book, Settings};
 use super::tariff::{MAX_COUNT, Tariff};
@@ -16,6 +16,8 @@ use crate::shared::list::NONE;
 pub const VERSION: u64 = 1;
 /// The last epoch that is believed: far from the greatest that has an encoding.
 const LAST_EPOCH: u64 = (1 << 53) - (1 << 40);
+/// No time has more hours.
+const MAX_HOUR: i64 = (1 << 53) / HOUR;
 /// No offset is as great.
 const MAX_OFFSET: i64 = 1 << 40;
 
@@ -171,6 +173,9 @@ impl Book {
             login.into_iter().for_each(|until| book.logins.set(id, until));
         }
         reader.finish()?;
+        for id in book.module_names.values().copied().collect::<Vec<_>>() {
+            book.look_at(id);
+        }
         ensure(book.tariffs.len() == tariffs.len(), "a tariff is nobody's")?;
         let empty = |one: &Instance| {
             one.presence == Presence::Leaving && one.accounts.is_empty() && one.incoming == 0
@@ -334,7 +339,7 @@ fn decode_instance(reader: &mut Reader<'_>, module: u32, month: u32) -> Result<I
         "a place is pinned that is none",
     )?;
     let (hour, first) = (reader.time()?, reader.time()?);
-    ensure(first <= hour, "an instance worked before it came")?;
+    ensure(first <= hour && hour <= MAX_HOUR, "an instance worked before it came")?;
     let mut buckets = [0; WINDOW];
     for bucket in &mut buckets {
         *bucket = reader.unsigned()?;

@@ -50,7 +50,6 @@ pub struct Book {
     pub(super) modules: Table<Module>,
     pub(super) module_names: BTreeMap<Name, u32>,
     pub(super) instances: Table<Instance>,
-    pub(super) instance_names: BTreeMap<(u32, Name), u32>,
     pub(super) accounts: Table<Account>,
     pub(super) names: NameIndex,
     pub(super) tariffs: BTreeSet<Arc<Tariff>>,
@@ -81,7 +80,6 @@ impl Book {
             modules: Table::default(),
             module_names: BTreeMap::new(),
             instances: Table::default(),
-            instance_names: BTreeMap::new(),
             accounts: Table::default(),
             names: NameIndex::default(),
             tariffs: BTreeSet::new(),
@@ -111,6 +109,12 @@ impl Book {
     /// The running month, counted from 0.
     pub fn month(&self) -> u32 {
         self.month
+    }
+
+    /// The month that runs at `now`, whether or not its turn was applied.
+    pub fn month_at(&self, now: Millis) -> u32 {
+        let turns = self.settings.turns.iter().take_while(|&&turn| turn <= now).count();
+        self.month.saturating_add(u32::try_from(turns).unwrap_or(u32::MAX))
     }
 
     /// When a month began, if it is kept.
@@ -182,7 +186,7 @@ impl Book {
 
     /// The number of an instance. O(log instances).
     pub fn find_instance(&self, module: u32, name: &[u8]) -> Option<u32> {
-        self.instance_names.get(&(module, Name::from(name))).copied()
+        self.modules.get(module).and_then(|module| module.names.get(name).copied())
     }
 
     /// An instance by its number.
@@ -270,6 +274,8 @@ impl Book {
                 module.levels.insert((level, id));
             }
         }
+        // An account on its way may belong to another module, which nobody else would look at.
+        self.look_at(module);
     }
 
     /// Brings the order of an instance's ready accounts to the running month.
@@ -424,8 +430,8 @@ impl Book {
         let presence = instance.presence;
         // Its place among the levels comes with the change below.
         let id = self.instances.insert(Instance { presence: Presence::Standby, ..instance });
-        self.instance_names.insert((module, name), id);
         if let Some(module) = self.modules.get_mut(module) {
+            module.names.insert(name, id);
             module.instances.insert((arrived, id));
         }
         self.with_instance(id, |instance| instance.presence = presence);
@@ -437,8 +443,8 @@ impl Book {
         self.away.remove(id);
         self.draining.remove(&id);
         let Some(instance) = self.instances.remove(id) else { return };
-        self.instance_names.remove(&(instance.module, instance.name));
         if let Some(module) = self.modules.get_mut(instance.module) {
+            module.names.remove(&instance.name);
             module.instances.remove(&(instance.arrived, id));
         }
     }

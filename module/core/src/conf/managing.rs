@@ -134,6 +134,7 @@ fn decide_create(realm: &Realm, now: Millis, create: &Create<'_>) -> Decided {
     let one = realm.conference_called(create.e164);
     // Before anything that depends on the time: a retry gets the answer that was lost.
     if let Some(one) = one
+        && create.called_from.is_none()
         && create.request.is_some()
         && one.request.as_deref() == create.request
     {

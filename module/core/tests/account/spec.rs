@@ -338,3 +338,89 @@ fn who_held_an_account_is_on_record() {
     assert!(history[0].epoch < history[1].epoch);
     rig.check();
 }
+
+#[test]
+fn places_that_fall_free_together_go_to_as_many_that_stand_by() {
+    let mut rig = Rig::with(2, 8, &["a", "b", "c", "d"]);
+    rig.detach("m", "a", 1000);
+    rig.detach("m", "b", 1000);
+    rig.pass(1000);
+    assert_eq!(
+        ["a", "b", "c", "d"].map(|one| rig.presence("m", one)),
+        [None, None, Some(Presence::Active), Some(Presence::Active)]
+    );
+    assert_eq!(rig.shares("m"), [4, 4]);
+    rig.check();
+}
+
+#[test]
+fn one_that_is_away_and_loses_its_place_does_not_stand_by_for_another() {
+    let mut rig = Rig::with(2, 4, &["a", "b"]);
+    rig.detach("m", "b", HOUR);
+    rig.module("m", 1, 0);
+    rig.settle();
+    assert_eq!((rig.presence("m", "b"), rig.shares("m")), (None, vec![4]));
+    rig.check();
+}
+
+#[test]
+fn who_joins_gets_its_share_though_rebalancing_has_taken_all_from_another() {
+    let mut rig = Rig::with(3, 8, &["a", "b"]);
+    for (number, account) in (0..8).map(name).enumerate() {
+        let from = rig.holder(&account);
+        if from == "a" && number < 8 {
+            let (module, instance) = (b"m"[..].into(), b"b"[..].into());
+            rig.apply(&Event::Shifted { account: account.as_bytes().into(), module, instance });
+        }
+    }
+    assert_eq!(rig.shares("m"), [0, 8]);
+    rig.attach("m", "c");
+    assert_eq!(rig.shares("m"), [0, 6, 2], "b keeps the four that rebalancing gave it, and half of its own");
+    rig.check();
+}
+
+#[test]
+fn an_account_on_its_way_to_another_module_counts_there_after_a_reload() {
+    let mut rig = Rig::new(Settings::default());
+    for module in ["m", "n"] {
+        rig.module(module, 2, 0);
+    }
+    rig.attach("m", "x");
+    rig.attach("n", "p");
+    rig.attach("n", "q");
+    rig.add("n", 0..5);
+    rig.add("m", 5..6);
+    rig.settle();
+    rig.login(&name(5), "x", HOUR);
+    let lower = if rig.shares("n") == [3, 2] { "q" } else { "p" };
+    let (module, instance) = (b"n"[..].into(), lower.as_bytes().into());
+    rig.apply(&Event::Shifted { account: name(5).as_bytes().into(), module, instance });
+    rig.settle();
+    rig.check();
+    // It is deleted before it comes: then nothing is on its way any more.
+    let account = name(5);
+    rig.ask(&Request::Del { accounts: vec![account.as_bytes()], term: None }).unwrap();
+    rig.settle();
+    rig.check();
+}
+
+#[test]
+fn a_move_can_be_called_back_and_a_deletion_cannot() {
+    let mut rig = Rig::with(1, 2, &["a"]);
+    rig.module("n", 1, 0);
+    let (account, doomed) = (name(0), name(1));
+    let epoch = rig.login(&account, "a", HOUR);
+    rig.login(&doomed, "a", HOUR);
+    let to = |rig: &mut Rig, module: &str, account: &str| {
+        let accounts = vec![account.as_bytes()];
+        rig.ask(&Request::Move { module: module.as_bytes(), accounts, term: None })
+    };
+    assert_eq!(to(&mut rig, "n", &account), Ok(Reply::Integer(1)));
+    assert_eq!(to(&mut rig, "n", &account), Ok(Reply::Integer(0)), "it is on its way there");
+    assert_eq!(to(&mut rig, "m", &account), Ok(Reply::Integer(1)));
+    rig.logout(&account, epoch);
+    assert_eq!(rig.holder(&account), "a");
+    rig.ask(&Request::Del { accounts: vec![doomed.as_bytes()], term: None }).unwrap();
+    assert_eq!(to(&mut rig, "n", &doomed).unwrap_err().code.word(), "BADSTATE");
+    rig.check();
+}

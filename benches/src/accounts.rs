@@ -1,0 +1,133 @@
+//! Accounts: use, picks and logins in a book of a million accounts beside `PING`, and how long the server is held while
+//! they are dealt to a thousand instances and one more joins.
+
+use allot_tests::RedisServer;
+use allot_tests::books::{BOOK, Book};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::load::{CONNECTIONS, PIPELINE, encode};
+use crate::{Bench, Case};
+
+/// Accounts of the book.
+const ACCOUNTS: usize = 1_000_000;
+/// Instances that they are dealt to.
+const INSTANCES: usize = 1000;
+/// Different accounts that one connection works with.
+const SPREAD: usize = 64;
+
+/// Measures the family.
+pub(crate) fn measure(bench: &Bench, server: &RedisServer) {
+    let names = ["ACCOUNT.USE", "ACCOUNT.PICK", "ACCOUNT.LOGIN", "ACCOUNT deal"];
+    if !names.iter().any(|name| bench.wants(name)) {
+        return;
+    }
+    let () = redis::cmd("FLUSHALL").query(&mut server.connection()).expect("FLUSHALL");
+    let mut book = Book::create(server, 2 * INSTANCES);
+    for batch in 0..ACCOUNTS / 10_000 {
+        book.add("m", batch * 10_000..(batch + 1) * 10_000);
+    }
+    deal(server, &mut book);
+    lives(bench, server, &mut book);
+    let () = redis::cmd("FLUSHALL").query(&mut server.connection()).expect("FLUSHALL");
+}
+
+/// Does something and waits until the deal is even; how long that took, and the longest wait of another client meanwhile.
+fn timed(server: &RedisServer, book: &mut Book, work: impl FnOnce(&mut Book)) -> (Duration, Duration) {
+    let done = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        let watcher = threads.spawn(|| {
+            let (mut worst, mut client) = (Duration::ZERO, server.raw());
+            while !done.load(Ordering::Relaxed) {
+                let asked = Instant::now();
+                client.words("PING");
+                worst = worst.max(asked.elapsed());
+            }
+            worst
+        });
+        let start = Instant::now();
+        work(book);
+        loop {
+            let shares = book.shares("m");
+            let ends = shares.iter().max().zip(shares.iter().min());
+            if shares.iter().sum::<i64>() == ACCOUNTS as i64
+                && ends.is_some_and(|(most, least)| most - least <= 1)
+            {
+                break;
+            }
+        }
+        let took = start.elapsed();
+        done.store(true, Ordering::Relaxed);
+        (took, watcher.join().expect("the watcher"))
+    })
+}
+
+fn deal(server: &RedisServer, book: &mut Book) {
+    let (took, worst) = timed(server, book, |book| {
+        let commands: Vec<Vec<u8>> = (0..INSTANCES)
+            .map(|instance| encode(&["ACCOUNT.ATTACH", BOOK, "m", &format!("i{instance}")]))
+            .collect();
+        // At once, so that the deal is one to all of them.
+        book.client.send_bytes(&commands.concat());
+        for _ in &commands {
+            book.client.read();
+        }
+    });
+    println!(
+        "\ndeal of {ACCOUNTS} accounts to {INSTANCES} instances: {took:.1?}; another client waits {worst:.2?} at most"
+    );
+    let dealt = allot_tests::shows::allot_info(server, "account_dealt");
+    let (took, worst) = timed(server, book, |book| drop(book.ok("ATTACH m late")));
+    let moved = allot_tests::shows::allot_info(server, "account_dealt") - dealt;
+    let least = ACCOUNTS / (INSTANCES + 1);
+    println!(
+        "one more joins: {moved} accounts move, {least} at least; {took:.2?}; another client waits {worst:.2?} at most\n"
+    );
+}
+
+/// An account that is worked with.
+struct Known {
+    name: String,
+    instance: String,
+    /// Of the deal.
+    epoch: String,
+}
+
+fn lives(bench: &Bench, server: &RedisServer, book: &mut Book) {
+    let requests = 200_000;
+    let rounds = requests / CONNECTIONS / PIPELINE;
+    let ping = Case::repeated("PING", 400_000, &["PING"]);
+    let number = |connection: usize, place: usize| (connection * 19_991 + place * 311) % ACCOUNTS;
+    let mut known = Vec::new();
+    for connection in 0..CONNECTIONS {
+        for place in 0..SPREAD {
+            let name = format!("p{}", number(connection, place));
+            let record = book.ok(&format!("INFO ACCOUNT {name}"));
+            let (instance, epoch) =
+                (record.field("instance").text(), record.field("epoch").int().to_string());
+            known.push(Known { name, instance, epoch });
+        }
+    }
+    let account = |connection: usize, place: usize| &known[connection * SPREAD + place % SPREAD];
+    let case = |name: &str, words: &dyn Fn(&Known) -> Vec<u8>| {
+        let batches: Vec<Vec<Vec<u8>>> = (0..CONNECTIONS)
+            .map(|connection| {
+                let batch = |round: usize| {
+                    (0..PIPELINE)
+                        .flat_map(|place| words(account(connection, round * PIPELINE + place)))
+                        .collect()
+                };
+                (0..rounds).map(batch).collect()
+            })
+            .collect();
+        Case::new(name, requests, move |connection| batches[connection].clone())
+    };
+    let usage = case("ACCOUNT.USE", &|known| encode(&["ACCOUNT.USE", BOOK, &known.name, &known.epoch]));
+    bench.measure(server, &usage, &ping);
+    let pick = case("ACCOUNT.PICK", &|known| encode(&["ACCOUNT.PICK", BOOK, "m", &known.instance]));
+    bench.measure(server, &pick, &ping);
+    let login = case("ACCOUNT.LOGIN", &|known| {
+        encode(&["ACCOUNT.LOGIN", BOOK, &known.name, &known.instance, "t", "TTL", "3600000"])
+    });
+    bench.measure(server, &login, &ping);
+}
