@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::process::Stdio;
 use std::time::Duration;
 
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{sleep, timeout};
@@ -20,8 +20,6 @@ use super::copies::Facts;
 const REST: Duration = Duration::from_secs(1);
 /// Longer lines are cut: what a detail's value may have.
 const LINE: usize = 65_536;
-/// The longest name of a detail, in bytes.
-const MAX_FIELD: usize = 256;
 
 /// Word from a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,9 +81,7 @@ impl Media {
             None => None,
             Some((program, arguments)) => {
                 let mut command = Command::new(program);
-                command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
-                // Its own group, so that what it starts ends with it.
-                command.kill_on_drop(true).process_group(0);
+                command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
                 command.env("ALLOT_E164", e164).env("ALLOT_CMU", cmu).env("ALLOT_EPOCH", epoch.to_string());
                 command.env("ALLOT_END", &facts.end).env("ALLOT_SIZE", &facts.size);
                 command.env("ALLOT_REQUEST", &facts.request);
@@ -151,8 +147,6 @@ struct Attended {
 impl Attended {
     async fn run(mut self, mut child: Child, mut stop: oneshot::Receiver<oneshot::Sender<()>>) {
         loop {
-            // Held as long as the program is ours: it closes with this process, however that ends.
-            let _held = child.stdin.take();
             let mut output = child.stdout.take().map(BufReader::new);
             let status = tokio::select! {
                 word = &mut stop => {
@@ -191,7 +185,7 @@ impl Attended {
         let mut line = Vec::new();
         loop {
             line.clear();
-            match (&mut *output).take(LINE as u64).read_until(b'\n', &mut line).await {
+            match output.read_until(b'\n', &mut line).await {
                 Ok(0) | Err(_) => return,
                 Ok(_) => {}
             }
@@ -202,10 +196,6 @@ impl Attended {
                 continue;
             };
             let (field, value) = (field.trim().to_owned(), value.trim().to_owned());
-            if !(1..=MAX_FIELD).contains(&field.len()) {
-                debug!(e164 = self.e164, "a field of a program has not 1 to 256 bytes");
-                continue;
-            }
             let news = News::Detail { e164: self.e164.clone(), start: self.start, field, value };
             if self.news.send(news).await.is_err() {
                 return;
@@ -215,14 +205,11 @@ impl Attended {
 
     async fn end(&self, child: &mut Child) {
         let Some(pid) = child.id() else { return };
-        let group = format!("-{pid}");
-        // The standard library knows neither SIGTERM nor groups.
-        let tell = |signal: &'static str| Command::new("kill").args([signal, "--", &group]).status();
-        let asked = tell("-TERM").await;
+        // The standard library knows SIGKILL only.
+        let asked = Command::new("kill").arg("-TERM").arg(pid.to_string()).status().await;
         if asked.is_ok() && timeout(self.stop_limit, child.wait()).await.is_ok() {
             return;
         }
-        let _ = tell("-KILL").await;
         let _ = child.kill().await;
     }
 }
