@@ -141,7 +141,7 @@ impl BookStorm {
             let epoch = login.int();
             match self.random.below(4) {
                 0 => format!("LOGOUT {account} {epoch}"),
-                1 => format!("RENEW {account} {epoch} TTL 1000"),
+                1 => format!("RENEW {account} {epoch} TTL 3600000"),
                 _ => format!("USE {account} {epoch} COUNT 9"),
             }
         };
