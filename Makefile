@@ -24,7 +24,7 @@ run: deps ## Start a server and a conference system, load shows and numbers, use
 # first test wait for the compiler.
 test: deps ## Build and run all tests
 	cargo build --release -p allot-module
-	cargo build -p allot-orchestrator
+	cargo build --profile test --workspace --test rig --bin allotd
 	cargo test --workspace --no-fail-fast
 
 check: deps ## Formatting, lints and documentation, all warnings as errors

@@ -15,12 +15,14 @@ pub fn liballot() -> PathBuf {
     .clone()
 }
 
-/// The daemon, `allotd`, built in the profile the tests themselves are built in: its dependencies are
-/// then compiled already. `ALLOT_ALLOTD` names another file.
+/// The daemon, `allotd`, built together with a test and in the profile of tests: alone, cargo would choose other
+/// features for what they share, and compile it all once more. `ALLOT_ALLOTD` names another file.
 pub fn allotd() -> PathBuf {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {
-        given("ALLOT_ALLOTD").unwrap_or_else(|| build(&["-p", "allot-orchestrator"], &is_allotd))
+        given("ALLOT_ALLOTD").unwrap_or_else(|| {
+            build(&["--profile=test", "--workspace", "--test=rig", "--bin=allotd"], &is_allotd)
+        })
     })
     .clone()
 }
