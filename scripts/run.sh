@@ -102,7 +102,7 @@ background() {
     others[$name]=$!
 }
 
-# Waits, at most 30 seconds, until a command says so.
+# Waits, some 30 seconds at least, until a command says so.
 until_true() {
     local what=$1
     shift
@@ -119,16 +119,23 @@ zookeeper_is_up() {
         2>/dev/null
 }
 
+# Whether it is up, or has ended: another may have taken its port since we looked.
+zookeeper_is_decided() { zookeeper_is_up || ! kill -0 "${others[zookeeper]}" 2>/dev/null; }
+
 start_zookeeper() {
     local folder=.run/zookeeper-$PORT
-    rm -rf "$folder"
-    mkdir -p "$folder"
-    zookeeper_port=$(free_port)
-    printf '%s\n' tickTime=500 "dataDir=$PWD/$folder" "clientPort=$zookeeper_port" clientPortAddress=127.0.0.1 \
-        admin.enableServer=false '4lw.commands.whitelist=srvr' maxClientCnxns=0 >"$folder/zoo.cfg"
-    background zookeeper "$java" -Xmx256m -cp "$folder:$zookeeper" \
-        org.apache.zookeeper.server.quorum.QuorumPeerMain "$folder/zoo.cfg"
-    until_true "ZooKeeper" zookeeper_is_up
+    for _ in 1 2 3; do
+        rm -rf "$folder"
+        mkdir -p "$folder"
+        zookeeper_port=$(free_port)
+        printf '%s\n' tickTime=500 "dataDir=$PWD/$folder" "clientPort=$zookeeper_port" clientPortAddress=127.0.0.1 \
+            admin.enableServer=false '4lw.commands.whitelist=srvr' maxClientCnxns=0 >"$folder/zoo.cfg"
+        background zookeeper "$java" -Xmx256m -cp "$folder:$zookeeper" \
+            org.apache.zookeeper.server.quorum.QuorumPeerMain "$folder/zoo.cfg"
+        until_true "ZooKeeper" zookeeper_is_decided
+        zookeeper_is_up && return
+    done
+    die "ZooKeeper does not start; the logs are in .run/"
 }
 
 # Starts a process of the conference system.

@@ -6,7 +6,9 @@ use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
 
 use crate::config::LogFormat;
-use crate::{compaction, config, coordination, daemon, numbers, operator, seats, store, telemetry};
+use crate::{
+    cmu, compaction, config, coordination, daemon, numbers, operator, program, seats, store, telemetry,
+};
 
 /// Where Redis is if nobody says otherwise.
 pub(crate) const DEFAULT_REDIS: &str = "redis://127.0.0.1:6379";
@@ -61,7 +63,13 @@ enum Family {
     Compaction(compaction::Command),
     /// The guard of a runner; `allotd` starts it itself.
     #[command(hide = true)]
-    CompactionGuard(compaction::guard::Arguments),
+    CompactionGuard,
+    /// The watchdog of a unit's programs; `allotd` starts it itself.
+    #[command(hide = true)]
+    MediaWatchdog,
+    /// A program that dies with who started it; `allotd` starts it itself.
+    #[command(hide = true)]
+    Tied(program::Arguments),
     /// Shows: load a plan, look at it, sell it out under load.
     #[command(subcommand)]
     Seats(seats::Command),
@@ -93,7 +101,9 @@ pub async fn main() -> ExitCode {
         Family::Conference(command) => operator::conference(&cli.global, command).await,
         Family::Units(arguments) => operator::units(&cli.global, arguments).await,
         Family::Compaction(command) => compaction::command(&cli.global, command).await,
-        Family::CompactionGuard(arguments) => compaction::guard::run(arguments).await,
+        Family::CompactionGuard => compaction::guard::run().await,
+        Family::MediaWatchdog => cmu::watchdog::run().await,
+        Family::Tied(arguments) => program::run(&arguments),
         Family::Seats(command) => seats::run(&cli.global, command).await,
         Family::Numbers(command) => numbers::run(&cli.global, command).await,
     };

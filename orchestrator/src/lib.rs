@@ -12,6 +12,7 @@ mod daemon;
 mod data_proxy;
 mod numbers;
 mod operator;
+mod program;
 mod seats;
 mod store;
 mod telemetry;

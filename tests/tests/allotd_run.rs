@@ -91,13 +91,16 @@ fn one_process_plays_all_roles_without_a_zookeeper_and_says_so() {
 fn a_later_process_without_a_zookeeper_takes_the_realm_over() {
     let server = RedisServer::start();
     let first = daemon(&server, "first", "conference", &[]);
-    eventually("the first to lead", GENEROUS, || first.metric("allot_scheduler_leading") == Some(1.0));
+    let mut client = Realm::of(&server);
+    let mut claimed_by = |name: &str| {
+        eventually(&format!("the {name} to have claimed the realm"), GENEROUS, || {
+            client.ok("CONF.REALM").field("leader") == allot_tests::Reply::bulk(name)
+        });
+    };
+    claimed_by("first");
     first.kill9();
     let second = daemon(&server, "second", "conference", &[]);
-    let mut client = Realm::of(&server);
-    eventually("the second to have claimed the realm", GENEROUS, || {
-        client.ok("CONF.REALM").field("leader") == allot_tests::Reply::bulk("second")
-    });
+    claimed_by("second");
     assert_eq!(client.ok("CONF.REALM").field("term").int(), 2);
     // A claim by somebody later shuts it out, until an operator lets it in again.
     client.ok("CONF.TERM 9 other");
@@ -249,6 +252,88 @@ fn a_unit_that_stops_itself_ends_its_media_and_comes_back_as_another() {
     let history = client.ok("CONF.HISTORY 1");
     assert_eq!(history.array()[0].field("how").text(), "lost");
     drop(scheduler);
+}
+
+/// A program that minds no signal, with a child that does not either and holds its output.
+fn stubborn(server: &RedisServer) -> String {
+    let path = server.dir().join("stubborn");
+    let text = "#!/bin/sh\ntrap '' TERM HUP INT\n\
+                (echo $(exec sh -c 'echo $PPID') > \"$1/child.$$\"; while :; do sleep 0.05; done) &\n\
+                while [ ! -s \"$1/child.$$\" ]; do sleep 0.01; done\n\
+                echo \"$$ $(cat \"$1/child.$$\")\" > \"$1/$ALLOT_E164.pids\"\nwhile :; do sleep 0.05; done\n";
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    format!("{} {}", path.display(), server.dir().display())
+}
+
+/// The processes that a conference's program has told, which all must run.
+fn processes(server: &RedisServer, e164: &str) -> Vec<String> {
+    let told = server.dir().join(format!("{e164}.pids"));
+    eventually("its program to run", GENEROUS, || told.exists());
+    let all: Vec<String> = fs::read_to_string(&told).unwrap().split_whitespace().map(str::to_owned).collect();
+    assert!(all.len() == 2 && all.iter().all(|pid| runs(pid)), "{all:?}");
+    all
+}
+
+fn runs(pid: &str) -> bool {
+    // One that has ended stays until its parent looks.
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
+}
+
+#[test]
+fn no_program_outlives_its_conference_or_its_unit_whatever_becomes_of_it() {
+    let server = RedisServer::start();
+    let media = stubborn(&server);
+    let _scheduler = daemon(&server, "scheduler", "conference", &[]);
+    let mut client = Realm::of(&server);
+    let unit = daemon(&server, "unit", "cmu", &["--cmu-program", &media, "--cmu-stop-limit", "100ms"]);
+
+    client.begin("1", "");
+    let all = processes(&server, "1");
+    client.ok("CONF.RELEASE 1");
+    eventually("the released conference's processes to end", GENEROUS, || !all.iter().any(|pid| runs(pid)));
+
+    client.begin("2", "");
+    let all = processes(&server, "2");
+    unit.kill9();
+    eventually("the killed unit's processes to end", GENEROUS, || !all.iter().any(|pid| runs(pid)));
+    client.ok("CONF.RELEASE 2");
+
+    // Stopped it can end nothing itself, and its conferences will be open elsewhere.
+    let unit = daemon(&server, "unit", "cmu", &["--cmu-program", &media, "--cmu-self-stop", "2500ms"]);
+    let (first, _) = client.begin("3", "");
+    let all = processes(&server, "3");
+    eventually("the conference to be open", GENEROUS, || client.place("3").2 == "open");
+    unit.pause();
+    eventually("the stopped unit's processes to end", GENEROUS, || !all.iter().any(|pid| runs(pid)));
+    let (owner, _, state) = client.place("3");
+    assert!(owner == first && state == "open", "it was given up before: {owner} {state}");
+    fs::remove_file(server.dir().join("3.pids")).unwrap();
+    unit.resume();
+    eventually("it to be open on the unit that came back", GENEROUS, || {
+        let (cmu, _, state) = client.place("3");
+        cmu != first && state == "open"
+    });
+    let all = processes(&server, "3");
+
+    // A watchdog that is gone is replaced, and told of all that runs.
+    let watchdogs: Vec<i32> = fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok())
+        .filter(|pid| {
+            let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+            let ours = read("status").contains(&format!("PPid:\t{}\n", unit.pid()));
+            ours && read("cmdline").contains("media-watchdog")
+        })
+        .collect();
+    let [watchdog] = watchdogs[..] else { panic!("{watchdogs:?}") };
+    let killed = std::process::Command::new("kill").args(["-KILL", &watchdog.to_string()]).status();
+    assert!(killed.unwrap().success());
+    client.begin("4", "");
+    let more = processes(&server, "4");
+    unit.kill9();
+    eventually("all its processes to end", GENEROUS, || !all.iter().chain(&more).any(|pid| runs(pid)));
 }
 
 #[test]

@@ -41,6 +41,7 @@ fn the_events_alone_make_the_very_pool_that_the_master_has() {
     let mut stream = ReplicationStream::attach(&server);
     PoolStorm::new(server.raw(), "pool", 41).run(soak(3000, 50_000));
     server.raw().words("NUMPOOL.CONFIG pool COOLDOWN 3");
+    settled(&server);
     let commands = stream.drain();
     let (mut pool, mut last, mut events) = (None::<Pool>, 0, 0);
     for command in &commands {

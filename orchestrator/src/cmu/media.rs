@@ -1,6 +1,7 @@
 //! The media of conferences: an operator's program for each, started and stopped with it. What it writes on its
 //! standard output, a line `field=value` each, are the conference's details; that it ends by itself with exit code 0
-//! says that people ended the conference. One that fails is started again after a while.
+//! says that people ended the conference. One that fails is started again after a while. A program is a process group,
+//! and the group ends with it; none outlives the unit, whatever becomes of that (`watchdog`).
 //!
 //! Without a program a conference just lives.
 
@@ -8,18 +9,25 @@ use std::collections::BTreeMap;
 use std::process::Stdio;
 use std::time::Duration;
 
-use tokio::io::{AsyncBufReadExt as _, BufReader};
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
 use super::copies::Facts;
+use super::watchdog::{Watchdog, Word};
+use crate::program;
 
 /// How long a program that failed rests.
 const REST: Duration = Duration::from_secs(1);
 /// Longer lines are cut: what a detail's value may have.
 const LINE: usize = 65_536;
+/// Longer names are none of details.
+const FIELD: usize = 256;
+/// How long output is waited for after the program has ended.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Word from a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +64,8 @@ pub(crate) struct Program {
 /// All media of a unit. When it is dropped, programs are killed.
 pub(crate) struct Media {
     program: Program,
+    /// Where there are programs.
+    watchdog: Option<Watchdog>,
     running: BTreeMap<String, Running>,
     starts: u64,
     news: mpsc::Sender<News>,
@@ -70,39 +80,45 @@ struct Running {
 impl Media {
     /// None yet; word of them comes by `news`.
     pub(crate) fn new(program: Program, news: mpsc::Sender<News>) -> Self {
-        Self { program, running: BTreeMap::new(), starts: 0, news }
+        let watchdog = (!program.words.is_empty()).then(Watchdog::start);
+        Self { program, watchdog, running: BTreeMap::new(), starts: 0, news }
+    }
+
+    /// From now on all programs may run for so long, and longer if this is said again by then; without it, for ever.
+    pub(crate) fn may_run(&self, limit: Duration) {
+        if let Some(watchdog) = &self.watchdog {
+            watchdog.tell(Word::Run(limit.as_millis() as u64));
+        }
     }
 
     /// Begins the media of a conference; why not, if it cannot.
     pub(crate) fn start(&mut self, cmu: &str, e164: &str, epoch: u64, facts: &Facts) -> Result<(), String> {
         self.starts += 1;
         let start = self.starts;
-        let stop = match self.program.words.split_first() {
-            None => None,
-            Some((program, arguments)) => {
-                let mut command = Command::new(program);
-                command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
+        let stop = match (self.program.words.first(), &self.watchdog) {
+            (Some(name), Some(watchdog)) => {
+                let refused = |error| format!("{name}: {error}");
+                program::find(name).map_err(refused)?;
+                let mut command = program::tied(&self.program.words).map_err(refused)?;
+                command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
                 command.env("ALLOT_E164", e164).env("ALLOT_CMU", cmu).env("ALLOT_EPOCH", epoch.to_string());
                 command.env("ALLOT_END", &facts.end).env("ALLOT_SIZE", &facts.size);
                 command.env("ALLOT_REQUEST", &facts.request);
                 command.env("ALLOT_RECOVERING", if facts.recovering { "1" } else { "0" });
-                // Not for programs.
-                for secret in ["ALLOT_REDIS_PASSWORD", "ALLOT_SENTINEL_PASSWORD", "ALLOT_ZOOKEEPER_PASSWORD"]
-                {
-                    command.env_remove(secret);
-                }
-                let child = command.spawn().map_err(|error| format!("{program}: {error}"))?;
                 let (stop, stopped) = oneshot::channel();
-                let attended = Attended {
+                let mut attended = Attended {
                     command,
                     e164: e164.to_owned(),
                     start,
                     stop_limit: self.program.stop_limit,
                     news: self.news.clone(),
+                    watchdog: watchdog.clone(),
                 };
-                tokio::spawn(attended.run(child, stopped));
+                let begun = attended.begin().map_err(refused)?;
+                tokio::spawn(attended.run(begun, stopped));
                 Some(stop)
             }
+            _ => None,
         };
         self.running.insert(e164.to_owned(), Running { start, stop });
         Ok(())
@@ -142,60 +158,93 @@ struct Attended {
     start: u64,
     stop_limit: Duration,
     news: mpsc::Sender<News>,
+    watchdog: Watchdog,
+}
+
+/// A start of it.
+struct Begun {
+    child: Child,
+    group: Pid,
 }
 
 impl Attended {
-    async fn run(mut self, mut child: Child, mut stop: oneshot::Receiver<oneshot::Sender<()>>) {
+    fn begin(&mut self) -> std::io::Result<Begun> {
+        let child = self.command.spawn()?;
+        let group = program::group(&child).ok_or_else(|| std::io::Error::other("it has ended already"))?;
+        self.watchdog.tell(Word::Began(group.as_raw_pid()));
+        Ok(Begun { child, group })
+    }
+
+    async fn run(mut self, mut begun: Begun, mut stop: oneshot::Receiver<oneshot::Sender<()>>) {
         loop {
-            let mut output = child.stdout.take().map(BufReader::new);
             let status = tokio::select! {
                 word = &mut stop => {
-                    self.end(&mut child).await;
+                    self.end(&mut begun).await;
+                    self.over(begun.group);
                     drop(word);
                     return;
                 }
-                status = async {
-                    self.listen(output.as_mut()).await;
-                    child.wait().await
-                } => status,
+                status = self.attend(&mut begun) => status,
             };
+            self.over(begun.group);
             if status.as_ref().is_ok_and(std::process::ExitStatus::success) {
                 let _ = self.news.send(News::Ended { e164: self.e164.clone(), start: self.start }).await;
                 return;
             }
             warn!(e164 = self.e164, ?status, "the program of a conference failed; starting it again");
-            loop {
+            begun = loop {
                 tokio::select! { _ = &mut stop => return, () = sleep(REST) => {} }
-                match self.command.spawn() {
-                    Ok(again) => {
-                        child = again;
-                        break;
-                    }
+                match self.begin() {
+                    Ok(again) => break again,
                     Err(error) => {
                         warn!(e164 = self.e164, %error, "the program of a conference does not start");
                     }
                 }
+            };
+        }
+    }
+
+    /// The program has ended: so does whatever it has left behind.
+    fn over(&self, group: Pid) {
+        let _ = kill_process_group(group, Signal::KILL);
+        self.watchdog.tell(Word::Ended(group.as_raw_pid()));
+    }
+
+    /// Passes on what it tells until it ends by itself.
+    async fn attend(&self, begun: &mut Begun) -> std::io::Result<std::process::ExitStatus> {
+        let listening = self.listen(begun.child.stdout.take());
+        tokio::pin!(listening);
+        tokio::select! {
+            () = &mut listening => begun.child.wait().await,
+            status = begun.child.wait() => {
+                // What it started may hold its output, and say nothing more.
+                let _ = timeout(LAST_WORDS, listening).await;
+                status
             }
         }
     }
 
     /// Passes on what it tells, until it closes its output.
-    async fn listen(&self, output: Option<&mut BufReader<ChildStdout>>) {
-        let Some(output) = output else { return };
+    async fn listen(&self, output: Option<ChildStdout>) {
+        let Some(mut output) = output.map(BufReader::new) else { return };
         let mut line = Vec::new();
+        let mut at_begin = true;
         loop {
             line.clear();
-            match output.read_until(b'\n', &mut line).await {
+            match (&mut output).take(LINE as u64).read_until(b'\n', &mut line).await {
                 Ok(0) | Err(_) => return,
                 Ok(_) => {}
             }
-            line.truncate(LINE);
+            if !std::mem::replace(&mut at_begin, line.ends_with(b"\n")) {
+                continue;
+            }
             let text = String::from_utf8_lossy(&line);
-            let Some((field, value)) = text.trim_end().split_once('=') else {
+            let parts = text.trim_end().split_once('=').map(|(field, value)| (field.trim(), value.trim()));
+            let Some((field, value)) = parts.filter(|(field, _)| (1..=FIELD).contains(&field.len())) else {
                 debug!(e164 = self.e164, "a line of a program is not of the form field=value");
                 continue;
             };
-            let (field, value) = (field.trim().to_owned(), value.trim().to_owned());
+            let (field, value) = (field.to_owned(), value.to_owned());
             let news = News::Detail { e164: self.e164.clone(), start: self.start, field, value };
             if self.news.send(news).await.is_err() {
                 return;
@@ -203,13 +252,11 @@ impl Attended {
         }
     }
 
-    async fn end(&self, child: &mut Child) {
-        let Some(pid) = child.id() else { return };
-        // The standard library knows SIGKILL only.
-        let asked = Command::new("kill").arg("-TERM").arg(pid.to_string()).status().await;
-        if asked.is_ok() && timeout(self.stop_limit, child.wait()).await.is_ok() {
-            return;
+    async fn end(&self, begun: &mut Begun) {
+        let _ = kill_process_group(begun.group, Signal::TERM);
+        if timeout(self.stop_limit, begun.child.wait()).await.is_err() {
+            let _ = kill_process_group(begun.group, Signal::KILL);
+            let _ = begun.child.wait().await;
         }
-        let _ = child.kill().await;
     }
 }

@@ -49,6 +49,8 @@ pub(super) struct Unit<'a> {
     news: mpsc::Receiver<News>,
     /// When the last beat was sent that was answered.
     heard: Instant,
+    /// Since when conferences are moved away, lest they end with the process.
+    draining: Option<Instant>,
     chatted: u64,
 }
 
@@ -66,6 +68,7 @@ impl<'a> Unit<'a> {
             media: Media::new(program, sender),
             news,
             heard: Instant::now(),
+            draining: None,
             chatted: 0,
         }
     }
@@ -105,26 +108,66 @@ impl<'a> Unit<'a> {
         }
     }
 
-    /// When media must be ended.
+    /// How long until media must be ended.
     fn deadline(&self) -> Option<Duration> {
         self.config.self_stop.map(|limit| limit.saturating_sub(self.heard.elapsed()))
+    }
+
+    /// Whether its media must be ended. Where there is none, nothing runs that could be too much.
+    fn is_cut_off(&self) -> bool {
+        self.deadline() == Some(Duration::ZERO) && self.copies.len() > 0
+    }
+
+    /// Redis has answered what was sent then. Where media shall not run twice, the watchdog hears until when it
+    /// certainly runs nowhere else: who is stopped cannot end it by itself.
+    fn heard(&mut self, sent: Instant) {
+        // A unit that was itself stopped finds that out by whatever it does first.
+        if self.is_cut_off() {
+            return;
+        }
+        self.heard = sent;
+        if self.config.self_stop.is_some() {
+            let safe = self.config.lease.saturating_sub(self.context.config.servers.timeout);
+            self.media.may_run(safe.saturating_sub(sent.elapsed()));
+        }
+    }
+
+    /// The process shall end: now, or when its conferences are moved away.
+    fn leave(&mut self) -> Option<End> {
+        if !self.config.drain {
+            return Some(End::Asked);
+        }
+        info!(cmu = self.cmu, conferences = self.copies.len(), "draining");
+        self.draining = Some(Instant::now());
+        None
+    }
+
+    /// Whether moving conferences away takes too long.
+    fn is_late(&self) -> bool {
+        self.draining.is_some_and(|since| since.elapsed() >= self.config.drain_limit)
     }
 
     /// Without a session: media goes on, but not for ever.
     async fn away(&mut self) -> Result<Session, End> {
         let context = self.context;
-        let connecting = context.connect(PART);
+        let connecting = context.reconnect(PART);
         tokio::pin!(connecting);
+        let mut stop = context.stop.clone();
         loop {
-            // Nothing runs that could be too much.
-            let limit = self.deadline().filter(|_| self.copies.len() > 0);
-            if limit == Some(Duration::ZERO) {
+            if self.is_cut_off() {
                 return Err(End::CutOff);
             }
+            if self.is_late() || self.draining.is_some() && self.copies.len() == 0 {
+                return Err(End::Asked);
+            }
+            let rest = self.deadline().filter(|_| self.copies.len() > 0).unwrap_or(REST).min(REST);
             tokio::select! {
-                session = &mut connecting => return session.ok_or(End::Asked),
+                session = &mut connecting => return Ok(session),
                 Some(news) = self.news.recv() => drop(self.hear(news)),
-                () = sleep(limit.unwrap_or(REST)) => {}
+                () = stop.asked(), if self.draining.is_none() => if let Some(end) = self.leave() {
+                    return Err(end);
+                },
+                () = sleep(rest) => {}
             }
         }
     }
@@ -134,7 +177,7 @@ impl<'a> Unit<'a> {
         let store = RealmStore::new(session.connection.clone(), &self.context.config.realm);
         let sent = Instant::now();
         self.join(&store).await?;
-        self.heard = sent;
+        self.heard(sent);
         self.report(&store).await?;
         self.details.renew_all();
         self.tell(&store).await?;
@@ -145,10 +188,9 @@ impl<'a> Unit<'a> {
         let mut beat = ticks(self.config.beat);
         let mut chatter = ticks(self.config.chatter.unwrap_or(Duration::from_secs(3600)));
         let mut stop = self.context.stop.clone();
-        let mut draining: Option<Instant> = None;
         let mut drain = ticks(DRAIN);
         loop {
-            if self.deadline() == Some(Duration::ZERO) && self.copies.len() > 0 {
+            if self.is_cut_off() {
                 return Ok(End::CutOff);
             }
             tokio::select! {
@@ -169,17 +211,12 @@ impl<'a> Unit<'a> {
                     self.chat();
                     self.tell(&store).await?;
                 }
-                () = stop.asked(), if draining.is_none() => {
-                    if !self.config.drain {
-                        return Ok(End::Asked);
-                    }
-                    info!(cmu = self.cmu, conferences = self.copies.len(), "draining");
-                    draining = Some(Instant::now());
-                }
-                _ = drain.tick(), if draining.is_some() => {
+                () = stop.asked(), if self.draining.is_none() => if let Some(end) = self.leave() {
+                    return Ok(end);
+                },
+                _ = drain.tick(), if self.draining.is_some() => {
                     let left = store.drain(&self.cmu).await?;
-                    let late = draining.is_some_and(|since| since.elapsed() >= self.config.drain_limit);
-                    if left == 0 && self.copies.len() == 0 || late {
+                    if left == 0 && self.copies.len() == 0 || self.is_late() {
                         return Ok(End::Asked);
                     }
                 }
@@ -207,14 +244,14 @@ impl<'a> Unit<'a> {
             Err(error) if matches!(error.code(), Some("NOTFOUND" | "NOKEY")) => {
                 warn!(cmu = self.cmu, "the unit was taken for dead, or is unknown; joining again");
                 self.join(store).await?;
-                self.heard = sent;
+                self.heard(sent);
                 self.report(store).await?;
                 self.details.renew_all();
                 return self.tell(store).await;
             }
             result => result?,
         }
-        self.heard = sent;
+        self.heard(sent);
         metrics::gauge!("allot_unit_conferences").set(self.copies.len() as f64);
         Ok(())
     }

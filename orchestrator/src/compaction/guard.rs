@@ -4,23 +4,21 @@
 
 use std::collections::VecDeque;
 use std::io::Write as _;
-use std::os::fd::AsFd as _;
-use std::os::unix::process::CommandExt as _;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
-use clap::Args;
-use rustix::process::{Pid, Signal, getppid, kill_process_group, set_parent_process_death_signal};
+use anyhow::{Context, Result};
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Lines};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::net::unix::pipe;
-use tokio::process::{Child, Command};
+use tokio::process::Child;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::cli::Outcome;
+use crate::program;
 
 /// Bytes of output that are kept on disk.
 const ON_DISK: usize = 64 * 1024;
@@ -97,42 +95,9 @@ pub(crate) enum Why {
     Abandoned,
 }
 
-/// The hidden command. With words it becomes the runner; without, it is the guard.
-#[derive(Debug, Args)]
-pub(crate) struct Arguments {
-    /// Process that must be our parent.
-    #[arg(long)]
-    parent: Option<i32>,
-    /// The runner.
-    #[arg(last = true)]
-    words: Vec<String>,
-}
-
-/// Is it.
-pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
-    match arguments.words.split_first() {
-        None => guard().await,
-        Some((program, words)) => become_runner(arguments.parent, program, words),
-    }
-}
-
-/// Becomes the runner, and dies with the guard: also a guard can be killed.
-fn become_runner(parent: Option<i32>, program: &str, words: &[String]) -> Result<Outcome> {
-    set_parent_process_death_signal(Some(Signal::KILL))
-        .context("asking for the signal of a parent's death")?;
-    if getppid().map(Pid::as_raw_pid) != parent {
-        bail!("the guard is gone");
-    }
-    let error = std::process::Command::new(program).args(words).exec();
-    eprintln!("the runner {program} does not start: {error}");
-    // As a shell says it.
-    std::process::exit(127)
-}
-
-async fn guard() -> Result<Outcome> {
-    let input = std::io::stdin().as_fd().try_clone_to_owned().context("standard input")?;
-    let input = pipe::Receiver::from_owned_fd(input).context("standard input is no pipe")?;
-    let mut control = BufReader::new(input).lines();
+/// The hidden command: is the guard.
+pub(crate) async fn run() -> Result<Outcome> {
+    let mut control = program::control()?;
     let Some(line) = control.next_line().await? else { return Ok(Outcome::Done) };
     let spec: Spec = serde_json::from_str(&line).context("what the guard is told")?;
     match start(&spec) {
@@ -153,17 +118,12 @@ fn say(word: &Say) {
 }
 
 fn start(spec: &Spec) -> Result<(Child, Pid)> {
-    let own = std::env::current_exe().context("where allotd is")?;
-    let mut command = Command::new(own);
-    command.arg("compaction-guard").arg("--parent").arg(std::process::id().to_string()).arg("--");
-    command.args(&spec.program).process_group(0);
+    // It dies with the guard: also a guard can be killed.
+    let mut command = program::tied(&spec.program).context("where allotd is")?;
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.envs(spec.environment.iter().map(|(name, value)| (name, value)));
-    for secret in ["ALLOT_REDIS_PASSWORD", "ALLOT_SENTINEL_PASSWORD", "ALLOT_ZOOKEEPER_PASSWORD"] {
-        command.env_remove(secret);
-    }
     let child = command.spawn().context("starting the runner")?;
-    let group = child.id().and_then(|id| Pid::from_raw(id as i32)).context("the runner's process")?;
+    let group = program::group(&child).context("the runner's process")?;
     Ok((child, group))
 }
 

@@ -159,12 +159,12 @@ impl Drive {
                     tokio::select! {
                         () = marked => {}
                         () = came => {}
-                        _ = news.wait_for(|now| *now != status) => self.suspect(Instant::now()),
+                        _ = news.wait_for(|now| *now != status) => {}
                         changed = self.units.changed() => {
                             if changed.is_err() {
                                 return Ok(false);
                             }
-                            self.suspect(Instant::now());
+                            self.units.mark_changed();
                         }
                         () = sleep(span) => {}
                         () = stop.asked() => return Ok(false),
@@ -189,6 +189,10 @@ impl Drive {
                 rest = rest.get(count.max(1)..).unwrap_or_default();
             }
             return Ok(Next::Again);
+        }
+        // Also what changed while we were at something else.
+        if self.units.has_changed().unwrap_or(true) {
+            self.suspect(Instant::now());
         }
         let units = self.units.borrow_and_update().clone();
         self.relieve(main, &units).await?;

@@ -4,11 +4,11 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt as _;
-use tokio::process::Command;
 use tokio::time::timeout;
 
 use super::task::MainTask;
 use crate::config::CompactionConfig;
+use crate::program;
 
 /// How long a listing may take.
 const LIMIT: Duration = Duration::from_secs(600);
@@ -20,9 +20,9 @@ pub(crate) async fn list(config: &CompactionConfig, task: &MainTask) -> Result<V
     if !task.named.is_empty() {
         return Ok(task.named.clone());
     }
-    let mut all = match (&config.partitions_dir, config.partitions.split_first()) {
+    let mut all = match (&config.partitions_dir, config.partitions.first()) {
         (Some(dir), _) => files(&fill(dir, task)).await?,
-        (None, Some((program, arguments))) => ask(program, arguments, task).await?,
+        (None, Some(program)) => ask(program, &config.partitions, task).await?,
         (None, None) => {
             return Err(
                 "unit has neither compaction.partitions nor compaction.partitions-dir to list them by".into(),
@@ -61,10 +61,12 @@ async fn files(dir: &str) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-async fn ask(program: &str, arguments: &[String], task: &MainTask) -> Result<Vec<String>, String> {
+async fn ask(program: &str, words: &[String], task: &MainTask) -> Result<Vec<String>, String> {
     let [db, schema, table] = task.table();
-    let mut child = Command::new(program)
-        .args(arguments)
+    let fault = |error| format!("the partitions program {program} does not start: {error}");
+    program::find(program).map_err(fault)?;
+    let mut child = program::tied(words)
+        .map_err(fault)?
         .env("ALLOT_TASK", &task.id)
         .env("ALLOT_DB", db)
         .env("ALLOT_SCHEMA", schema)
@@ -74,7 +76,7 @@ async fn ask(program: &str, arguments: &[String], task: &MainTask) -> Result<Vec
         .stderr(Stdio::piped())
         .kill_on_drop(true)
         .spawn()
-        .map_err(|error| format!("the partitions program {program} does not start: {error}"))?;
+        .map_err(fault)?;
     if let Some(mut stdin) = child.stdin.take() {
         let input = serde_json::json!({"task": task.id, "db": db, "schema": schema, "table": table});
         // It need not read.

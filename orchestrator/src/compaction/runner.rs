@@ -5,12 +5,13 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::sync::watch;
 use tokio::time::interval;
 
 use super::guard::{Report, Say, Spec, Word};
 use crate::coordination::Coordinator;
+use crate::program;
 
 /// A runner behind its guard.
 pub(crate) struct Runner {
@@ -35,12 +36,9 @@ async fn said(word: &mut watch::Receiver<bool>) {
 impl Runner {
     /// Starts a guard, which starts the runner.
     pub(crate) async fn start(spec: &Spec) -> Result<Self, String> {
-        let own =
-            std::env::current_exe().map_err(|error| format!("allotd does not know its program: {error}"))?;
-        let mut child = Command::new(own)
-            .arg("compaction-guard")
-            // Signals that are meant for us, e.g. from a terminal, must not end it: it has to end the runner.
-            .process_group(0)
+        // Signals that are meant for us must not end it: it has to end the runner.
+        let mut child = program::own("compaction-guard")
+            .map_err(|error| format!("allotd does not know its program: {error}"))?
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

@@ -26,8 +26,9 @@ const LOOK: Duration = Duration::from_secs(1);
 const REFUSED: Duration = Duration::from_secs(1);
 /// How long nodes have to come back after a break, where the session timeout does not say.
 const SETTLE: Duration = Duration::from_secs(4);
-/// How long the state of a brake outlives a scheduler that was not able to take it back.
-const BRAKE_TTL_S: u64 = 3600;
+/// How long the realm's `brake` outlives the scheduler that keeps it there. While the brake holds it is written at each
+/// [`LOOK`], so that whatever a deposed scheduler does to it is mended by the next.
+const BRAKE_TTL_S: u64 = 10;
 
 /// One stint.
 pub(super) struct Stint<'a> {
@@ -46,6 +47,8 @@ pub(super) struct Stint<'a> {
     looked: Instant,
     /// Whether more conferences wait for nothing but their units' pace.
     paced: bool,
+    /// Since when the brake holds, in milliseconds since 1970, and when people were shown that last.
+    held: Option<(u64, Instant)>,
 }
 
 /// How a session ended that Redis did not end.
@@ -78,6 +81,7 @@ impl<'a> Stint<'a> {
             claimed: Instant::now(),
             looked: Instant::now(),
             paced: false,
+            held: None,
         }
     }
 
@@ -294,20 +298,28 @@ impl<'a> Stint<'a> {
     }
 
     /// The brake begins to hold: says so, to people and in the realm's `brake`.
-    async fn hold(&self, store: &RealmStore, look: &Look) -> Result<(), Error> {
-        let silent: Vec<&str> = look.silent.iter().map(String::as_str).collect();
+    async fn hold(&mut self, store: &RealmStore, look: &Look) -> Result<(), Error> {
         error!(
-            silent = silent.len(),
+            silent = look.silent.len(),
             alive = look.alive,
-            units = silent.join(" "),
+            units = names(look),
             "the brake holds: too many units would go down at once. Nothing is declared down or recovered until both \
              stores were well for {:?}, the units are back, or `allotd units release-brake` says so",
             self.config.brake_lift
         );
+        self.show(store, look, now_ms()).await
+    }
+
+    /// Writes the realm's `brake`.
+    async fn show(&mut self, store: &RealmStore, look: &Look, since: u64) -> Result<(), Error> {
+        self.held = Some((since, Instant::now()));
+        if self.lead.check().is_err() {
+            return Ok(());
+        }
         let key = store.stream("brake");
         let mut command = redis::cmd("HSET");
-        command.arg(&key).arg("since").arg(now_ms()).arg("leader").arg(&self.context.name);
-        command.arg("units").arg(silent.join(" "));
+        command.arg(&key).arg("since").arg(since).arg("leader").arg(&self.context.name);
+        command.arg("units").arg(names(look));
         store.ask::<u64>(&command).await?;
         store.ask::<u64>(redis::cmd("EXPIRE").arg(&key).arg(BRAKE_TTL_S)).await.map(drop)
     }
@@ -318,8 +330,16 @@ impl<'a> Stint<'a> {
         }
         let key = store.stream("brake");
         let word: Option<String> = store.ask(redis::cmd("HGET").arg(&key).arg(LIFT)).await?;
-        let Some(why) = self.brake.lift(look, word.is_some(), now) else { return Ok(()) };
-        store.ask::<u64>(&redis::Cmd::del(key)).await?;
+        let Some(why) = self.brake.lift(look, word.is_some(), now) else {
+            return match self.held {
+                Some((since, shown)) if shown.elapsed() >= LOOK => self.show(store, look, since).await,
+                _ => Ok(()),
+            };
+        };
+        self.held = None;
+        if self.lead.check().is_ok() {
+            store.ask::<u64>(&redis::Cmd::del(key)).await?;
+        }
         match why {
             Lifted::Returned => info!("the brake is lifted: the units are back"),
             Lifted::Health => warn!(silent = look.silent.len(), "the brake is lifted: both stores are well"),
@@ -357,4 +377,9 @@ impl<'a> Stint<'a> {
         }
         Ok(())
     }
+}
+
+/// Who is silent, for people.
+fn names(look: &Look) -> String {
+    look.silent.iter().map(String::as_str).collect::<Vec<_>>().join(" ")
 }

@@ -69,23 +69,26 @@ impl Stop {
 impl Context {
     /// A session with the realm's master; tries until there is one. `None` when the process shall end.
     pub(crate) async fn connect(&self, part: &'static str) -> Option<Session> {
+        let mut stop = self.stop.clone();
+        tokio::select! {
+            biased;
+            () = stop.asked() => None,
+            session = self.reconnect(part) => Some(session),
+        }
+    }
+
+    /// The same for those who have something to do before the process ends.
+    pub(crate) async fn reconnect(&self, part: &'static str) -> Session {
         const SHORTEST: Duration = Duration::from_millis(25);
         const LONGEST: Duration = Duration::from_millis(500);
-        let mut stop = self.stop.clone();
         let mut pause = SHORTEST;
         loop {
-            if stop.is_asked() {
-                return None;
-            }
-            let error = tokio::select! {
-                session = self.config.servers.session() => match session {
-                    Ok(session) => {
-                        debug!(part, server = %session.node, replicas = session.replicas, "connected to Redis");
-                        return Some(session);
-                    }
-                    Err(error) => error,
-                },
-                () = stop.asked() => return None,
+            let error = match self.config.servers.session().await {
+                Ok(session) => {
+                    debug!(part, server = %session.node, replicas = session.replicas, "connected to Redis");
+                    return session;
+                }
+                Err(error) => error,
             };
             if pause == SHORTEST {
                 warn!(part, %error, "no session with Redis; trying on");
@@ -93,7 +96,7 @@ impl Context {
             self.health.lacks(part, format!("no session with Redis: {error}"));
             // Spread, lest all come in the same instant.
             let share = rand::rng().random_range(0.5..1.0);
-            tokio::select! { () = sleep(pause.mul_f64(share)) => {}, () = stop.asked() => {} }
+            sleep(pause.mul_f64(share)).await;
             pause = (pause * 2).min(LONGEST);
         }
     }
@@ -138,6 +141,17 @@ pub(crate) fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
 }
 
+/// A part that panicked, be it in the background, leaves the others waiting for it. Any process may die at any moment,
+/// and a supervisor starts it again; one that hangs is worse.
+fn end_at_panic() {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        before(panic);
+        eprintln!("allotd: this is a bug, please report it");
+        std::process::abort();
+    }));
+}
+
 /// Plays the roles until a signal or a fault ends it.
 pub(crate) async fn run(config: Config) -> Result<Outcome> {
     if config.roles.is_empty() {
@@ -145,6 +159,7 @@ pub(crate) async fn run(config: Config) -> Result<Outcome> {
             "no role: name some in allotd.roles of the file, or by --roles conference,data-proxy,cmu,compaction"
         );
     }
+    end_at_panic();
     let health = Health::default();
     for part in config.roles.iter().map(|role| role.word()).chain([COORDINATION]) {
         health.lacks(part, "beginning");

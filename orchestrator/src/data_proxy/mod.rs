@@ -23,15 +23,18 @@ const TIDY: Duration = Duration::from_secs(60);
 
 /// Writes until the process shall end.
 pub(crate) async fn run(context: Context) -> Result<()> {
+    let mut batch = context.config.data_proxy.batch;
     while let Some(session) = context.connect(PART).await {
-        let proxy = Proxy {
+        let mut proxy = Proxy {
             store: RealmStore::new(session.connection.clone(), &context.config.realm),
             context: &context,
+            batch,
         };
         let began = Instant::now();
         match proxy.serve(session).await {
             Ok(()) => break,
             Err(error) => {
+                batch = (proxy.batch / 2).max(1);
                 context.lost(PART, &error, began).await;
                 if !error.ends_session() {
                     // A group that is gone is made anew at the next begin.
@@ -46,11 +49,14 @@ pub(crate) async fn run(context: Context) -> Result<()> {
 struct Proxy<'a> {
     store: RealmStore,
     context: &'a Context,
+    /// How many messages are taken at once. Half as many after a session that ended, since it may have been the answer
+    /// to so many that took too long, and the same ones come again; twice as many after each batch that was written.
+    batch: u32,
 }
 
 impl Proxy<'_> {
     /// One session; ends well only when the process shall end.
-    async fn serve(&self, mut session: Session) -> Result<(), Error> {
+    async fn serve(&mut self, mut session: Session) -> Result<(), Error> {
         let config = &self.context.config.data_proxy;
         let taking = session.another(BLOCK).await?;
         let names = (self.store.stream("info"), config.group.clone(), self.context.name.clone());
@@ -66,7 +72,7 @@ impl Proxy<'_> {
         info!(server = %session.node, group = config.group, consumer = self.context.name, "writing details");
         let (mut claimed, mut tidied) = (Instant::now(), Instant::now());
         while !self.context.stop.is_asked() {
-            let entries = group.fresh(config.batch, BLOCK).await?;
+            let entries = group.fresh(self.batch, BLOCK).await?;
             self.write(&mut group, &entries).await?;
             if claimed.elapsed() >= config.claim_after / 2 {
                 claimed = Instant::now();
@@ -83,10 +89,10 @@ impl Proxy<'_> {
     }
 
     /// What this consumer took in an earlier session, and never acknowledged.
-    async fn finish_own(&self, group: &mut Group) -> Result<(), Error> {
+    async fn finish_own(&mut self, group: &mut Group) -> Result<(), Error> {
         let mut after = "0".to_owned();
         loop {
-            let entries = group.own(self.context.config.data_proxy.batch, &after).await?;
+            let entries = group.own(self.batch, &after).await?;
             let Some(last) = entries.last() else { return Ok(()) };
             after.clone_from(&last.id);
             self.write(group, &entries).await?;
@@ -94,11 +100,11 @@ impl Proxy<'_> {
     }
 
     /// What others took and left.
-    async fn take_over(&self, group: &mut Group) -> Result<(), Error> {
+    async fn take_over(&mut self, group: &mut Group) -> Result<(), Error> {
         let config = &self.context.config.data_proxy;
         let mut cursor = "0-0".to_owned();
         loop {
-            let (next, entries) = group.claim(config.claim_after, &cursor, config.batch).await?;
+            let (next, entries) = group.claim(config.claim_after, &cursor, self.batch).await?;
             if !entries.is_empty() {
                 info!(count = entries.len(), "messages that another proxy left are taken over");
                 metrics::counter!("allot_proxy_claimed_total").increment(entries.len() as u64);
@@ -112,7 +118,7 @@ impl Proxy<'_> {
     }
 
     /// Writes what they say, then acknowledges them.
-    async fn write(&self, group: &mut Group, entries: &[Entry]) -> Result<(), Error> {
+    async fn write(&mut self, group: &mut Group, entries: &[Entry]) -> Result<(), Error> {
         let (mut writes, mut odd, mut resync) = (Vec::<Cmd>::with_capacity(entries.len()), 0, false);
         for entry in entries {
             match read(entry) {
@@ -148,6 +154,8 @@ impl Proxy<'_> {
         for (outcome, count) in [("written", written), ("refused", refused), ("odd", odd)] {
             metrics::counter!("allot_proxy_messages_total", "outcome" => outcome).increment(count);
         }
-        group.acknowledge(entries).await
+        group.acknowledge(entries).await?;
+        self.batch = self.batch.saturating_mul(2).min(self.context.config.data_proxy.batch);
+        Ok(())
     }
 }

@@ -16,6 +16,7 @@ use redis::{
     TlsCertificates, Value, cmd,
 };
 
+use rand::Rng as _;
 use tracing::warn;
 
 use super::{Error, query};
@@ -154,9 +155,43 @@ pub(crate) struct Session {
 }
 
 impl Servers {
-    /// Finds the master and connects to it; a server that is not, or does not say so, is refused.
+    /// Finds the master and connects to it; a server that is not, or does not say so, is refused. Who is asked for it
+    /// may be behind, so that the next one is asked then.
     pub(crate) async fn session(&self) -> Result<Session, Error> {
-        let node = self.find().await?;
+        let mut last = Error::NoMaster(self.to_string());
+        for guide in self.guides() {
+            match self.session_by(guide).await {
+                Ok(session) => return Ok(session),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// Who can say where the master is, beginning with another one each time, lest all wait for the same one that is
+    /// dead; `None` where the address is known.
+    fn guides(&self) -> Vec<Option<&str>> {
+        let known = match &self.place {
+            Place::Address(_) => return vec![None],
+            Place::Sentinels { sentinels: known, .. } | Place::Cluster { nodes: known, .. } => known,
+        };
+        let mut guides: Vec<_> = known.iter().map(|address| Some(address.as_str())).collect();
+        if !guides.is_empty() {
+            let first = rand::rng().random_range(0..guides.len());
+            guides.rotate_left(first);
+        }
+        guides
+    }
+
+    async fn session_by(&self, guide: Option<&str>) -> Result<Session, Error> {
+        let node = match (&self.place, guide) {
+            (Place::Address(node), _) => node.clone(),
+            (Place::Sentinels { master, tls, .. }, Some(guide)) => {
+                self.ask_sentinel(guide, master, *tls).await?
+            }
+            (Place::Cluster { tls, .. }, Some(guide)) => self.ask_node(guide, *tls).await?,
+            (_, None) => return Err(Error::NoMaster(self.to_string())),
+        };
         let mut connection = self.connect(&node, self.timeout).await?;
         let replicas = role(&mut connection).await?.ok_or_else(|| Error::NoMaster(node.to_string()))?;
         Ok(Session { connection, node, replicas, servers: self.clone() })
@@ -184,32 +219,6 @@ impl Servers {
             },
             |address| address.ip().to_string(),
         )
-    }
-
-    async fn find(&self) -> Result<Node, Error> {
-        match &self.place {
-            Place::Address(node) => Ok(node.clone()),
-            Place::Sentinels { sentinels, master, tls } => {
-                let mut last = Error::NoMaster(self.to_string());
-                for sentinel in sentinels {
-                    match self.ask_sentinel(sentinel, master, *tls).await {
-                        Ok(node) => return Ok(node),
-                        Err(error) => last = error,
-                    }
-                }
-                Err(last)
-            }
-            Place::Cluster { nodes, tls } => {
-                let mut last = Error::NoMaster(self.to_string());
-                for node in nodes {
-                    match self.ask_node(node, *tls).await {
-                        Ok(node) => return Ok(node),
-                        Err(error) => last = error,
-                    }
-                }
-                Err(last)
-            }
-        }
     }
 
     async fn ask_sentinel(&self, sentinel: &str, master: &str, tls: bool) -> Result<Node, Error> {
