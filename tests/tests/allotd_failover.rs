@@ -9,6 +9,7 @@
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use allot_tests::realms::REALM;
 use allot_tests::redis_server::{free_port, redis_server_binary};
@@ -143,4 +144,29 @@ fn in_a_cluster_the_slots_master_is_found_and_found_again() {
     eventually("the daemon to be ready again", GENEROUS, || all.is_ready());
     let history = replica.raw().words(&format!("CONF.HISTORY {REALM} 49"));
     assert_eq!(history.array().len(), 1, "{history:?}");
+}
+
+#[test]
+fn in_a_cluster_an_operator_moves_the_master_while_all_roles_are_at_work() {
+    let cluster = Cluster::start(3, 1);
+    let owner = cluster
+        .masters()
+        .iter()
+        .position(|node| !matches!(node.raw().words(&format!("CONF.REALM {REALM}")), Reply::Error(_)));
+    let owner = owner.expect("some master has the slot");
+    let (master, replica) = (&cluster.masters()[owner], &cluster.replicas()[owner]);
+    let _all = daemon("all", &["--redis-cluster", &format!("127.0.0.1:{}", master.port())]);
+    master.raw().words(&format!("CONF.CREATE {REALM} 49"));
+    let mut told = String::new();
+    eventually("the conference to tell", GENEROUS, || goes_on(master.port(), &mut told));
+    // Masters that have not heard yet whose replica this is do not vote for it; after five seconds it may ask again.
+    let mut asked = None::<Instant>;
+    eventually("the replica to be the master", GENEROUS, || {
+        if asked.is_none_or(|at| at.elapsed() > Duration::from_secs(6)) {
+            asked = Some(Instant::now());
+            assert_eq!(replica.raw().words("CLUSTER FAILOVER"), Reply::Simple("OK".into()));
+        }
+        replica.info_field("replication", "role") == "master"
+    });
+    eventually("the conference to tell the new master", GENEROUS, || goes_on(replica.port(), &mut told));
 }
