@@ -24,6 +24,7 @@ pub mod daemon;
 pub mod damage;
 pub mod garbage;
 pub mod module;
+pub mod party;
 pub mod pools;
 pub mod process;
 pub mod proxy;

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use allot_orchestrator::coordination::session::Connector;
-use allot_orchestrator::coordination::{Coordinator, Settings};
+use allot_orchestrator::coordination::{Coordinator, Settings, Tree};
 
 use tempfile::TempDir;
 
@@ -246,17 +246,7 @@ impl Ensemble {
     /// The names of a node's children, as some server has them.
     #[track_caller]
     pub fn children(&self, path: &str) -> Vec<String> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        runtime.block_on(async {
-            let connector =
-                allot_orchestrator::coordination::zookeeper::ZooKeeper::new(&self.address(), GENEROUS);
-            let connector: Arc<dyn Connector> = Arc::new(connector);
-            let coordinator = Coordinator::start(connector, &Settings::default());
-            coordinator.up().await.expect("the ensemble is up");
-            let children = coordinator.tree().children(path).await.unwrap_or_default();
-            coordinator.close().await;
-            children
-        })
+        children(&self.address(), path)
     }
 
     #[track_caller]
@@ -268,6 +258,27 @@ impl Ensemble {
         });
         found.expect("it was waited for")
     }
+}
+
+/// Does something with the tree at these addresses.
+#[track_caller]
+pub fn on_tree<T, F: Future<Output = T>>(address: &str, act: impl FnOnce(Tree) -> F) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let connector = allot_orchestrator::coordination::zookeeper::ZooKeeper::new(address, GENEROUS);
+        let connector: Arc<dyn Connector> = Arc::new(connector);
+        let coordinator = Coordinator::start(connector, &Settings::default());
+        coordinator.up().await.expect("ZooKeeper is up");
+        let done = act(coordinator.tree()).await;
+        coordinator.close().await;
+        done
+    })
+}
+
+/// The names of a node's children; none where it is not there.
+#[track_caller]
+pub fn children(address: &str, path: &str) -> Vec<String> {
+    on_tree(address, |tree| async move { tree.children(path).await.unwrap_or_default() })
 }
 
 /// What the server's classes are in: `ALLOT_ZOOKEEPER_CLASSPATH`, or Debian's package.

@@ -8,115 +8,11 @@
 )]
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::process::Command;
 
-use allot_tests::daemon::Run;
+use allot_tests::eventually;
 use allot_tests::module::repository;
-use allot_tests::wait::GENEROUS;
-use allot_tests::{Process, ZooKeeperServer, allotd, eventually};
-use serde_json::Value;
-use tempfile::TempDir;
-
-/// Far more than any of these tests needs.
-const LONG: Duration = Duration::from_secs(240);
-
-struct Party {
-    zookeeper: ZooKeeperServer,
-    dir: TempDir,
-    units: Vec<Process>,
-}
-
-impl Party {
-    /// So many units with this runner, whose partitions are the files of the folder `data`.
-    fn start(count: usize, runner: &Path) -> Self {
-        let dir = tempfile::Builder::new().prefix("allot-compaction-").tempdir().unwrap();
-        let data = dir.path().join("data");
-        fs::create_dir(&data).unwrap();
-        let party = Self { zookeeper: ZooKeeperServer::start(), dir, units: Vec::new() };
-        let units = (0..count).map(|n| party.unit(n, runner)).collect();
-        let party = Self { units, ..party };
-        for unit in &party.units {
-            eventually("a unit to be ready", GENEROUS, || unit.is_ready());
-        }
-        eventually("all units to be listed", GENEROUS, || {
-            party.json(&["nodes"]).as_array().is_some_and(|nodes| nodes.len() == count)
-        });
-        party
-    }
-
-    fn unit(&self, n: usize, runner: &Path) -> Process {
-        let (address, name) = (self.zookeeper.address(), format!("host{n}_9876"));
-        let (data, output) = (self.data(), self.dir.path().join(format!("output{n}")));
-        let arguments = [
-            "--roles",
-            "compaction",
-            "--zookeeper-servers",
-            &address,
-            "--zookeeper-session",
-            "2s",
-            "--compaction-node",
-            &name,
-            "--compaction-runner",
-            runner.to_str().unwrap(),
-            "--compaction-partitions-dir",
-            data.to_str().unwrap(),
-            "--compaction-output-dir",
-            output.to_str().unwrap(),
-        ];
-        let unit = Process::new(&name, &arguments).with("ALLOT_TEST_DIR", self.dir.path().to_str().unwrap());
-        unit.start();
-        unit
-    }
-
-    fn data(&self) -> PathBuf {
-        self.dir.path().join("data")
-    }
-
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(allotd());
-        command.arg("compaction").args(arguments).args(["--zookeeper-servers", &self.zookeeper.address()]);
-        command.stdin(Stdio::null());
-        command
-    }
-
-    fn run(&self, arguments: &[&str]) -> Run {
-        let output = self.command(arguments).output().unwrap();
-        Run {
-            code: output.status.code().unwrap_or(-1),
-            out: String::from_utf8(output.stdout).unwrap(),
-            err: String::from_utf8_lossy(&output.stderr).into_owned(),
-        }
-    }
-
-    fn json(&self, arguments: &[&str]) -> Value {
-        let run = self.run(&[arguments, &["--json"]].concat()).ok();
-        serde_json::from_str(&run.out).unwrap()
-    }
-
-    /// Waits for the end of a task, and returns it.
-    fn end(&self, id: &str) -> Value {
-        let mut task = Value::Null;
-        eventually(&format!("task {id} to be over"), LONG, || {
-            task = self.json(&["show", id])["task"].clone();
-            task["CompactTaskState"] == "Done" || task["CompactTaskState"] == "Cancel"
-        });
-        task
-    }
-}
-
-fn script(dir: &Path, text: &str) -> PathBuf {
-    let path = dir.join("runner");
-    fs::write(&path, text).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-    path
-}
-
-fn numbers(task: &Value) -> [u64; 3] {
-    ["successCount", "failedCount", "stoppedCount"].map(|name| task["ResultInfo"][name].as_u64().unwrap())
-}
+use allot_tests::party::{CAREFUL, LONG, Party, lines, numbers, script};
 
 #[test]
 fn twelve_databases_shrink_in_two_rounds_on_three_units() {
@@ -150,35 +46,6 @@ fn twelve_databases_shrink_in_two_rounds_on_three_units() {
     for unit in &party.units {
         assert!(unit.terminate().success());
     }
-}
-
-/// A runner that checks by a lock of its own that nobody else is at its partition, and notes each end.
-const CAREFUL: &str = r#"#!/usr/bin/env python3
-import os, signal, sys, time
-base, partition = os.environ["ALLOT_TEST_DIR"], os.path.basename(os.environ["ALLOT_PARTITION"])
-lock = f"{base}/lock.{partition}"
-def note(kind):
-    with open(f"{base}/{kind}", "a") as f:
-        f.write(f"{partition}\n")
-try:
-    os.close(os.open(lock, os.O_CREAT | os.O_EXCL))
-except FileExistsError:
-    # A runner that was killed left its lock; is it alive?
-    with open(lock) as f:
-        pid = f.read().strip()
-    if pid and os.path.exists(f"/proc/{pid}"):
-        note("doubled")
-        sys.exit(9)
-with open(lock, "w") as f:
-    f.write(str(os.getpid()))
-note("begun")
-time.sleep(0.3)
-note("ended")
-os.remove(lock)
-"#;
-
-fn lines(path: &Path) -> Vec<String> {
-    fs::read_to_string(path).unwrap_or_default().lines().map(str::to_owned).collect()
 }
 
 #[test]
@@ -226,4 +93,234 @@ fn every_subtask_of_two_hundred_ends_once_though_worker_manager_and_monitor_are_
     // Nothing is left of it but what tells that it was.
     let shown = party.json(&["show", &id]);
     assert_eq!(shown["subtasks"].as_array().unwrap().len(), 0);
+}
+
+/// All of a task's subtasks ended once, and nothing is left of them; whoever was at work twice would have noted it.
+#[track_caller]
+fn all_well(party: &Party, id: &str, count: usize) {
+    let task = party.end(id);
+    assert_eq!((&task["CompactTaskState"], numbers(&task)), (&"Done".into(), [count as u64, 0, 0]), "{task}");
+    assert_eq!(party.noted("doubled"), Vec::<String>::new());
+    let mut all = party.noted("ended");
+    all.sort();
+    all.dedup();
+    assert_eq!(all.len(), count);
+    assert_eq!(party.json(&["show", id])["subtasks"].as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn units_that_hang_or_go_together_and_a_zookeeper_that_is_away_cost_no_subtask_and_double_none() {
+    let home = tempfile::tempdir().unwrap();
+    let party = Party::start(5, &script(home.path(), CAREFUL));
+    party.partitions(300);
+    let id = party.submit(&["shop", "public", "orders", "--retries", "9"]);
+    let unit = |name: &str| party.units.iter().find(|unit| unit.name == name).unwrap();
+    let manager = || party.json(&["show", &id])["task"]["manager"].as_str().unwrap().to_owned();
+    let ended = |more: usize| {
+        let least = party.noted("ended").len() + more;
+        eventually("runners to end", LONG, || party.noted("ended").len() >= least);
+    };
+    ended(10);
+
+    // A manager hangs, its task moves, and it wakes: what it would write is refused.
+    let before = manager();
+    unit(&before).pause();
+    eventually("the task to have another manager", LONG, || manager() != before);
+    unit(&before).resume();
+    ended(20);
+    assert_ne!(manager(), before);
+
+    // A worker hangs beyond its session, and wakes to find its subtasks elsewhere.
+    let worker = party.units.iter().find(|unit| unit.name != manager()).unwrap();
+    worker.pause();
+    eventually("it to be missed", LONG, || {
+        party.json(&["nodes"]).as_array().unwrap().iter().all(|node| node["node"] != worker.name.as_str())
+    });
+    ended(20);
+    worker.resume();
+    eventually("it to be back", LONG, || worker.is_ready());
+
+    // Two at once, of which one is the manager.
+    let before = manager();
+    let other = party.units.iter().find(|unit| unit.name != before).unwrap();
+    unit(&before).kill9();
+    other.kill9();
+    ended(20);
+    unit(&before).start();
+    other.start();
+
+    // Without a ZooKeeper nobody may go on, since nobody knows who else does.
+    party.zookeeper.kill9();
+    eventually("all to have noticed", LONG, || party.units.iter().all(|unit| !unit.is_ready()));
+    let mut last = party.noted("begun").len();
+    eventually("nothing to run any more", LONG, || {
+        std::thread::sleep(std::time::Duration::from_secs(2));
+        std::mem::replace(&mut last, party.noted("begun").len()) == party.noted("begun").len()
+    });
+    party.zookeeper.restart();
+    all_well(&party, &id, 300);
+}
+
+/// A runner that knows how many of its kind run, of its table and in all, and notes it.
+const COUNTING: &str = r#"#!/usr/bin/env python3
+import os, sys, time
+base, table, sub = os.environ["ALLOT_TEST_DIR"], os.environ["ALLOT_TABLE"], os.environ["ALLOT_SUBTASK"]
+own = f"{base}/run/{table}.{sub}"
+os.makedirs(f"{base}/run", exist_ok=True)
+open(own, "w").close()
+now = os.listdir(f"{base}/run")
+with open(f"{base}/counts", "a") as f:
+    f.write(f"{table} {sum(name.startswith(table + '.') for name in now)} {len(now)}\n")
+time.sleep(0.15)
+os.remove(own)
+"#;
+
+#[test]
+fn limits_priorities_windows_and_queues_say_what_begins() {
+    let home = tempfile::tempdir().unwrap();
+    let settings = [("ALLOT_COMPACTION_SLOTS", "4"), ("ALLOT_COMPACTION_LIMIT", "3")];
+    let party = Party::start_with(2, &script(home.path(), COUNTING), &settings);
+    party.partitions(30);
+    let low = party.submit(&["d", "s", "low", "--limit", "1"]);
+    eventually("it to have begun", LONG, || !party.noted("counts").is_empty());
+    let limited = "1 subtasks of the task run, and 1 is the limit";
+    eventually("the limit to be seen", LONG, || party.run(&["explain", &low]).ok().out.contains(limited));
+    let refused = party.run(&["submit", "d", "s", "low"]).ended(4);
+    assert!(refused.err.contains(&low) && refused.err.contains("--queue"), "{}", refused.err);
+    let queued = party.submit(&["d", "s", "low", "--queue", "--partition", "last"]);
+    let waits = format!("it waits for task {low} on the same table");
+    assert!(party.run(&["explain", &queued]).ok().out.contains(&waits));
+    let (other, high) =
+        (party.submit(&["d", "s", "other"]), party.submit(&["d", "s", "high", "--priority", "5"]));
+    // A window that is shut, whatever the time is.
+    let now =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() / 3600 % 24;
+    let window = format!("{:02}:00-{:02}:00", (now + 3) % 24, (now + 5) % 24);
+    let shut = party.submit(&["d", "s", "shut", "--window", &window, "--zone", "UTC"]);
+    for id in [&low, &queued, &other, &high] {
+        assert_eq!(party.end(id)["CompactTaskState"], "Done");
+    }
+    let explained = party.run(&["explain", &shut]).ok().out;
+    assert!(explained.contains(&format!("outside of its window {window} UTC")), "{explained}");
+    let counts = party.noted("counts");
+    let parts: Vec<Vec<&str>> = counts.iter().map(|line| line.split(' ').collect()).collect();
+    let most = |table: &str, column: usize| {
+        let of = parts.iter().filter(|line| line[0] == table || table.is_empty());
+        of.map(|line| line[column].parse::<usize>().unwrap()).max().unwrap_or(0)
+    };
+    assert_eq!((most("low", 1), most("", 2), most("shut", 1)), (1, 3, 0), "{counts:?}");
+    // Of two that may both begin, the one of the higher priority is done first.
+    let last = |table: &str| parts.iter().rposition(|line| line[0] == table).unwrap();
+    assert!(last("high") < last("other"), "{counts:?}");
+    let low_parts: Vec<usize> = (0..parts.len()).filter(|&n| parts[n][0] == "low").collect();
+    assert_eq!(low_parts.len(), 31);
+    let task = party.run(&["stop", &shut, "--wait", "--json"]);
+    assert!(task.out.contains("\"Cancel\""), "{} {}", task.out, task.err);
+    assert!(party.zookeeper_names("/cluster.compact/Compaction_v2/Permits").is_empty());
+}
+
+#[test]
+fn a_task_is_paused_given_to_others_resumed_and_stopped() {
+    let home = tempfile::tempdir().unwrap();
+    let party = Party::start(2, &script(home.path(), CAREFUL));
+    party.partitions(60);
+    let id = party.submit(&["shop", "public", "orders"]);
+    eventually("it to have begun", LONG, || !party.noted("ended").is_empty());
+    assert!(party.run(&["pause", &id]).ok().out.contains("paused"));
+    let running = |shown: &serde_json::Value| {
+        shown["subtasks"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|sub| sub["CompactTaskState"] == "Running")
+            .count()
+    };
+    let mut shown = serde_json::Value::Null;
+    eventually("nothing to run", LONG, || {
+        shown = party.json(&["show", &id]);
+        running(&shown) == 0
+    });
+    let before = party.noted("begun").len();
+    let explained = party.run(&["explain", &id]).ok().out;
+    assert!(explained.contains("it is paused"), "{explained}");
+
+    // Whoever has it now gives it away, the task and a subtask.
+    let manager = shown["task"]["manager"].as_str().unwrap().to_owned();
+    let _ = party.run(&["reassign", &id]).ok();
+    eventually("the task to have another manager", LONG, || {
+        party.json(&["show", &id])["task"]["manager"] != manager.as_str()
+    });
+    let waiting = shown["subtasks"][0].clone();
+    let (sub, worker) = (waiting["CompactTaskId"].as_str().unwrap(), waiting["worker"].as_str().unwrap());
+    assert!(party.run(&["reassign", sub]).ended(4).err.contains("--subtask"));
+    assert!(party.run(&["reassign", sub, "--subtask", "--to", "nobody_1"]).ended(4).err.contains("nobody_1"));
+    let _ = party.run(&["reassign", sub, "--subtask"]).ok();
+    let subs = party.json(&["show", &id])["subtasks"].clone();
+    let moved = subs.as_array().unwrap().iter().find(|now| now["CompactTaskId"] == sub).unwrap();
+    assert_ne!(moved["worker"], worker);
+    assert_eq!((moved["attempt"].as_u64(), party.noted("begun").len()), (Some(0), before), "it had begun");
+
+    let _ = party.run(&["resume", &id]).ok();
+    eventually("it to go on", LONG, || party.noted("ended").len() > before + 4);
+    let stopped = party.run(&["stop", &id, "--wait", "--json"]);
+    let task: serde_json::Value = serde_json::from_str(&stopped.out).unwrap();
+    let [well, failed, gone] = numbers(&task["task"]);
+    assert_eq!((&task["task"]["CompactTaskState"], failed), (&"Cancel".into(), 0), "{task}");
+    assert!(well >= 5 && gone > 0 && well + gone <= 60, "{task}");
+    assert!(party.run(&["resume", &id]).ended(4).err.contains("is over"));
+    assert!(party.zookeeper_names("/cluster.compact/Compaction_v2/Locks").is_empty());
+}
+
+/// A runner that does as its partition's name says.
+const OBEDIENT: &str = r#"#!/bin/sh
+echo "$$" >> "$ALLOT_TEST_DIR/pids"
+case $ALLOT_PARTITION in
+fails*) echo "the reason"; exit 7 ;;
+hangs*) trap '' TERM; (trap '' TERM; echo "$(exec sh -c 'echo $PPID')" >> "$ALLOT_TEST_DIR/pids"; exec sleep 600) & wait ;;
+esac
+cat > "$ALLOT_TEST_DIR/input.$ALLOT_SUBTASK"
+echo '{"freed": 2.5}'
+"#;
+
+#[test]
+fn what_fails_or_takes_too_long_is_counted_and_whoever_waits_hears_it() {
+    let home = tempfile::tempdir().unwrap();
+    let lister = script(&home.path().join(""), "#!/bin/sh\nprintf 'well\\nfails\\nhangs\\n\\nwell\\n'\n");
+    let lister = {
+        let path = home.path().join("lister");
+        fs::rename(lister, &path).unwrap();
+        path
+    };
+    let runner = script(home.path(), OBEDIENT);
+    let settings = [
+        ("ALLOT_COMPACTION_TIMEOUT", "1s"),
+        ("ALLOT_COMPACTION_STOP_LIMIT", "300ms"),
+        ("ALLOT_COMPACTION_PARTITIONS", lister.to_str().unwrap()),
+    ];
+    let party = Party::start_with(1, &runner, &settings);
+    let waited = party.run(&["submit", "d", "s", "t", "--wait"]).ended(1);
+    assert!(waited.err.contains("Done after 1 rounds: 1 well, 2 failed, 0 stopped"), "{}", waited.err);
+    let id = waited.out.trim();
+    let task = party.json(&["show", id])["task"].clone();
+    assert_eq!((numbers(&task), &task["sums"]["freed"]), ([1, 2, 0], &2.5.into()), "{task}");
+    let failures: Vec<String> =
+        task["failures"].as_array().unwrap().iter().map(ToString::to_string).collect();
+    assert!(
+        failures.iter().any(|one| one.contains("exit code 7") && one.contains("the reason")),
+        "{failures:?}"
+    );
+    assert!(failures.iter().any(|one| one.contains("not done within 1s")), "{failures:?}");
+    let pids = party.noted("pids");
+    assert_eq!(pids.len(), 4, "{pids:?}");
+    for pid in pids {
+        eventually("what hung to be gone, with its children", LONG, || {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            stat.is_empty() || stat.contains(") Z ")
+        });
+    }
+    let first = format!("{}.1", id.strip_suffix(".0").unwrap());
+    let input = fs::read_to_string(party.dir.path().join(format!("input.{first}")));
+    assert!(input.is_ok_and(|text| text.contains("\"partition\":\"well\"")), "{task}");
+    let waited = party.run(&["submit", "d", "s", "t", "--partition", "well", "--wait"]).ok();
+    assert!(waited.err.contains("1 well, 0 failed"), "{}", waited.err);
 }

@@ -122,6 +122,7 @@ impl Board {
             self.paths.assigned(),
             self.paths.nodes(),
             self.paths.locks(),
+            self.paths.permits(),
         ] {
             self.tree.ensure(&path).await?;
         }
@@ -211,7 +212,8 @@ impl Board {
 
     /// Submits a task, with a notice to its manager; which must be there. Two for one table cannot both be: what
     /// is submitted is submitted at a version of the directory of all tasks.
-    pub(crate) async fn submit(&self, id: TaskId, task: &MainTask) -> Result<(), Fault> {
+    /// With `queue` it waits for the last that is live, else it is refused where one is.
+    pub(crate) async fn submit(&self, id: TaskId, task: &MainTask, queue: bool) -> Result<(), Fault> {
         let scheduler = self.paths.scheduler();
         for _ in 0..ATTEMPTS {
             let Some(node) = self.tree.get(&scheduler).await? else {
@@ -221,22 +223,23 @@ impl Board {
             };
             let mains = self.mains().await?;
             let same =
-                mains.iter().find(|main| !main.task.state.is_over() && main.task.table() == task.table());
-            if let Some(same) = same {
-                return Err(Fault::Refused(format!("task {} on this table is not over", same.id)));
-            }
-            let dir = self.paths.main(id);
+                mains.iter().rfind(|main| !main.task.state.is_over() && main.task.table() == task.table());
+            let mut task = task.clone();
+            task.after = match same {
+                Some(same) if queue => Some(same.id.to_string()),
+                Some(same) => {
+                    let why = format!("task {} on this table is not over; --queue waits for it", same.id);
+                    return Err(Fault::Refused(why));
+                }
+                None => None,
+            };
             let at = self.paths.node(&task.manager);
-            let ops = vec![
+            let mut ops = vec![
                 Op::Set { path: scheduler.clone(), data: id.to_string().into_bytes(), version: node.version },
                 Op::Check { path: at.clone(), version: None },
-                create(dir.clone(), Vec::new()),
-                create(format!("{dir}/{}", paths::status(State::Init)), Vec::new()),
-                create(format!("{dir}/{}", paths::info(&task.pc, &task.db_name)), write(task)),
-                create(self.paths.partitions(id), Vec::new()),
-                create(self.paths.finished(id), Vec::new()),
                 create(self.paths.at(&task.manager, id), Vec::new()),
             ];
+            ops.extend(self.creation(id, &task));
             match self.tree.multi(ops).await {
                 Err(Error::BadVersion(_)) => {}
                 Err(Error::NoNode(path)) if path == at => {
@@ -246,6 +249,18 @@ impl Board {
             }
         }
         Err(Fault::Refused("others submit all the time; try again".into()))
+    }
+
+    /// What writes a main task that is not there.
+    pub(crate) fn creation(&self, id: TaskId, task: &MainTask) -> Vec<Op> {
+        let dir = self.paths.main(id);
+        vec![
+            create(dir.clone(), Vec::new()),
+            create(format!("{dir}/{}", paths::status(task.state)), Vec::new()),
+            create(format!("{dir}/{}", paths::info(&task.pc, &task.db_name)), write(task)),
+            create(self.paths.partitions(id), Vec::new()),
+            create(self.paths.finished(id), Vec::new()),
+        ]
     }
 
     /// Writes a main task, in the state that it was read in or in another.
@@ -392,17 +407,24 @@ impl Board {
     }
 
     /// From waiting to running, under the partition's lock. Returns the fencing token.
-    pub(crate) async fn start(&self, sub: &mut Found<SubTask>) -> Result<i64, Fault> {
+    pub(crate) async fn start(&self, sub: &mut Found<SubTask>, permits: Vec<String>) -> Result<i64, Fault> {
+        let lock = self.lock(&sub.task);
+        let name = sub.id.to_string().into_bytes();
+        let held = permits.iter().chain([&lock]).map(|path| Op::Create {
+            path: path.clone(),
+            data: name.clone(),
+            kind: Kind::Ephemeral,
+        });
+        let mut ops: Vec<Op> = held.collect();
         let mut new = sub.task.clone();
         new.state = SubState::Running;
         new.started = now_ms();
-        let lock = self.lock(&sub.task);
-        let ops = vec![
+        new.permits = permits;
+        ops.extend([
             Op::Set { path: sub.info.clone(), data: write(&new), version: sub.version },
-            Op::Create { path: lock.clone(), data: sub.id.to_string().into_bytes(), kind: Kind::Ephemeral },
             delete(sub.status(SubState::Init)),
             create(sub.status(SubState::Running), Vec::new()),
-        ];
+        ]);
         self.tree.multi(ops).await?;
         sub.version = sub.version.next();
         sub.task = new;
@@ -415,7 +437,7 @@ impl Board {
         let path = format!("{}/{}", self.paths.finished(sub.id.of_main()), sub.id);
         let mut ops = vec![create(path, write(ended))];
         if sub.task.state == SubState::Running {
-            ops.push(delete(self.lock(&sub.task)));
+            ops.extend(self.held(&sub.task));
         }
         ops.extend(sub.gone(sub.task.state));
         Ok(self.tree.multi(ops).await?)
@@ -438,9 +460,14 @@ impl Board {
             ops.extend(sub.gone(sub.task.state));
         }
         if lock {
-            ops.push(delete(self.lock(&sub.task)));
+            ops.extend(self.held(&sub.task));
         }
         Ok(self.tree.multi(ops).await?)
+    }
+
+    /// What a subtask holds while it runs, to be given back: its partition's lock, and permits.
+    fn held(&self, sub: &SubTask) -> impl Iterator<Item = Op> {
+        [self.lock(sub)].into_iter().chain(sub.permits.clone()).map(delete)
     }
 
     /// Where the lock of a subtask's partition stands.
@@ -468,6 +495,22 @@ impl Board {
             } else {
                 new.take(sub.id, &sub.task.ended(SubState::Failed, LOST));
             }
+        }
+        self.write(main, new, ops).await
+    }
+
+    /// Subtasks that run too long at a worker that hangs are failed.
+    pub(crate) async fn fail(
+        &self,
+        main: &mut Found<MainTask>,
+        subs: &[Found<SubTask>],
+        why: &str,
+    ) -> Result<(), Fault> {
+        let mut new = main.task.clone();
+        let mut ops = Vec::new();
+        for sub in subs {
+            ops.extend(sub.gone(sub.task.state));
+            new.take(sub.id, &sub.task.ended(SubState::Failed, why));
         }
         self.write(main, new, ops).await
     }
@@ -505,6 +548,54 @@ impl Board {
             Vec::new()
         })
         .await
+    }
+
+    /// Lets nothing new of a task begin, or lets it go on.
+    pub(crate) async fn pause(&self, id: TaskId, paused: bool) -> Result<MainTask, Fault> {
+        self.change(id, |task| {
+            task.paused = paused;
+            Vec::new()
+        })
+        .await
+    }
+
+    /// Gives a subtask that waits another worker, which must be there.
+    pub(crate) async fn move_subtask(&self, id: TaskId, to: &str) -> Result<String, Fault> {
+        for _ in 0..ATTEMPTS {
+            let Some(mut main) = self.main(id.of_main()).await? else {
+                return Err(Fault::Refused(format!("task {} is not there", id.of_main())));
+            };
+            let Some(sub) = self.find_sub(id).await? else {
+                return Err(Fault::Refused(format!(
+                    "subtask {id} is not there: it is over, or not assigned yet"
+                )));
+            };
+            if sub.task.state == SubState::Running {
+                return Err(Fault::Refused(format!("subtask {id} runs already, at {}", sub.task.worker)));
+            }
+            if sub.task.worker == to {
+                return Err(Fault::Refused(format!("subtask {id} is at {to} already")));
+            }
+            let from = sub.task.worker.clone();
+            match self.relieve(&mut main, &[(sub, Some(to.to_owned()))]).await {
+                Err(Fault::Tree(Error::NoNode(path))) if path == self.paths.node(to) => {
+                    return Err(Fault::Refused(format!("unit {to} is not there")));
+                }
+                Err(fault) if fault.is_race() => {}
+                done => return done.map(|()| from),
+            }
+        }
+        Err(Fault::Refused(format!("subtask {id} changes all the time; try again")))
+    }
+
+    /// A subtask, wherever it is.
+    pub(crate) async fn find_sub(&self, id: TaskId) -> Result<Option<Found<SubTask>>, Fault> {
+        for name in self.children(&self.paths.assigned()).await? {
+            if let Some(sub) = self.sub(&paths::decode(&name), id).await? {
+                return Ok(Some(sub));
+            }
+        }
+        Ok(None)
     }
 
     /// Gives a task another manager, which must be there, if it still has this one (or any, where none is given).

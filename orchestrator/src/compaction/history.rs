@@ -57,7 +57,7 @@ pub(crate) async fn pack(board: &Board, after: Duration) -> Result<usize, Fault>
     let mains = board.mains().await?;
     let mut old = mains.into_iter().filter(|main| main.task.state.is_over() && main.task.finished <= limit);
     let mut next = old.next();
-    let mut packed = 0;
+    let mut count = 0;
     while next.is_some() {
         let (mut tasks, mut ops, mut size) = (Vec::new(), Vec::new(), 0);
         while let Some(main) = next.take() {
@@ -84,10 +84,10 @@ pub(crate) async fn pack(board: &Board, after: Duration) -> Result<usize, Fault>
                 done => break done?,
             }
         }
-        packed += tasks.len();
+        count += tasks.len();
         info!(count = tasks.len(), "tasks are packed into history");
     }
-    Ok(packed)
+    Ok(count)
 }
 
 /// Deletes packs that are older than this. Returns how many.
@@ -104,15 +104,22 @@ pub(crate) async fn expire(board: &Board, after: Duration) -> Result<usize, Faul
     Ok(count)
 }
 
+/// All packed tasks.
+pub(crate) async fn packed(board: &Board) -> Result<Vec<MainTask>, Fault> {
+    let names = board.children(&board.paths.compress()).await?;
+    let mut tasks = Vec::new();
+    for (name, node) in board.tree.get_many(&board.paths.compress(), names).await? {
+        tasks.extend(unpack(&name, &node.data)?);
+    }
+    Ok(tasks)
+}
+
 /// All tasks that are over, packed or not, from old to new.
 pub(crate) async fn all(board: &Board) -> Result<Vec<MainTask>, Fault> {
     let mains = board.mains().await?;
     let mut tasks: Vec<MainTask> =
         mains.into_iter().map(|main| main.task).filter(|task| task.state.is_over()).collect();
-    let names = board.children(&board.paths.compress()).await?;
-    for (name, node) in board.tree.get_many(&board.paths.compress(), names).await? {
-        tasks.extend(unpack(&name, &node.data)?);
-    }
+    tasks.extend(packed(board).await?);
     // One that was packed between the two reads is there twice.
     tasks.sort_by(|a, b| (a.finished, &a.id).cmp(&(b.finished, &b.id)));
     tasks.dedup_by(|a, b| a.id == b.id);

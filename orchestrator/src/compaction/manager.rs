@@ -13,7 +13,7 @@ use super::board::{Board, Fault, Found};
 use super::hashing::{Bin, assign, choose};
 use super::ids::TaskId;
 use super::node::Units;
-use super::task::MainTask;
+use super::task::{MainTask, State, SubState};
 use super::{PAUSE, Part, partitions};
 use crate::daemon::now_ms;
 
@@ -96,6 +96,8 @@ struct Drive {
     plan: Option<Plan>,
     /// Whether somebody may have gone since lost workers were looked for, or when one counts as lost.
     suspicion: Option<Instant>,
+    /// When it was looked last for subtasks whose worker hangs.
+    examined: Instant,
     begun: bool,
 }
 
@@ -109,7 +111,16 @@ struct Plan {
 impl Drive {
     fn new(part: &Part, id: TaskId, units: watch::Receiver<Units>) -> Self {
         let (board, part) = (part.board(), part.clone());
-        Self { part, board, id, units, plan: None, suspicion: Some(Instant::now()), begun: false }
+        Self {
+            part,
+            board,
+            id,
+            units,
+            plan: None,
+            suspicion: Some(Instant::now()),
+            examined: Instant::now(),
+            begun: false,
+        }
     }
 
     async fn run(mut self) -> TaskId {
@@ -142,6 +153,13 @@ impl Drive {
                 return Ok(false);
             }
             let (_, marked) = self.board.tree.watch(&main.dir).await?;
+            // The one that it waits for says by its status that it is over.
+            let ahead = match main.task.after.as_ref().and_then(|id| id.parse().ok()) {
+                Some(before) if main.task.state == State::Init => {
+                    self.board.tree.watch(&self.board.paths.main(before)).await.ok()
+                }
+                _ => None,
+            };
             let (finished, came) = self.board.tree.watch(&self.board.paths.finished(self.id)).await?;
             // Read behind the watch, so that nothing is missed.
             let Some(again) = self.board.main(self.id).await? else { return Ok(false) };
@@ -159,6 +177,12 @@ impl Drive {
                     tokio::select! {
                         () = marked => {}
                         () = came => {}
+                        () = async {
+                            match ahead {
+                                Some((_, over)) => over.await,
+                                None => std::future::pending().await,
+                            }
+                        } => {}
                         _ = news.wait_for(|now| *now != status) => {}
                         changed = self.units.changed() => {
                             if changed.is_err() {
@@ -200,6 +224,8 @@ impl Drive {
         if main.task.listing.is_none() {
             return self.begin(main, due).await;
         }
+        self.end_overdue(main).await?;
+        let due = due.min(self.next_examination());
         let open = main.task.outstanding();
         if main.task.cancelling {
             if open > 0 {
@@ -208,6 +234,9 @@ impl Drive {
             self.board.cancel(main, "it was stopped").await?;
             info!(id = %self.id, "a task is stopped");
             return Ok(Next::Over);
+        }
+        if main.task.paused && (open > 0 || main.task.cursor < main.task.count()) {
+            return Ok(Next::Wait(due));
         }
         if main.task.cursor < main.task.count() {
             return self.assign(main, &units, due).await;
@@ -229,6 +258,9 @@ impl Drive {
             self.board.cancel(main, "it was stopped").await?;
             return Ok(Next::Over);
         }
+        if main.task.paused || self.predecessor(main).await?.is_some() {
+            return Ok(Next::Wait(due));
+        }
         let wait = main.task.next_at.saturating_sub(now_ms());
         if wait > 0 {
             return Ok(Next::Wait(due.min(Duration::from_millis(wait))));
@@ -249,6 +281,49 @@ impl Drive {
             }
         }
         Ok(Next::Again)
+    }
+
+    /// The task that this one waits for, if that is not over.
+    async fn predecessor(&self, main: &Found<MainTask>) -> Result<Option<TaskId>, Fault> {
+        let Some(id) = main.task.after.as_ref().and_then(|id| id.parse().ok()) else { return Ok(None) };
+        let before = self.board.main(id).await?;
+        Ok(before.filter(|before| !before.task.state.is_over()).map(|before| before.id))
+    }
+
+    /// How long a runner may take before its worker must hang: beyond the time-out, and what ends it then.
+    fn overdue_after(&self) -> Duration {
+        let config = &self.part.config;
+        config.timeout + config.stop_limit + self.part.session_timeout() * 2
+    }
+
+    fn next_examination(&self) -> Duration {
+        (self.examined + self.overdue_after()).saturating_duration_since(Instant::now())
+    }
+
+    /// Workers end runners whose time is up. Where one does not, though it is there, its subtask counts as failed. Looked
+    /// at no more often than a runner may take.
+    async fn end_overdue(&mut self, main: &mut Found<MainTask>) -> Result<(), Fault> {
+        if !self.next_examination().is_zero() {
+            return Ok(());
+        }
+        self.examined = Instant::now();
+        if main.task.outstanding() == 0 {
+            return Ok(());
+        }
+        let limit = now_ms().saturating_sub(self.overdue_after().as_millis() as u64);
+        for name in self.board.children(&self.board.paths.assigned()).await? {
+            let worker = super::paths::decode(&name);
+            for ids in self.board.at(&worker, Some(self.id)).await?.chunks(RELIEF) {
+                let mut subs = self.board.subs(&worker, ids).await?;
+                subs.retain(|sub| sub.task.state == SubState::Running && sub.task.started < limit);
+                if subs.is_empty() {
+                    continue;
+                }
+                warn!(id = %self.id, worker, count = subs.len(), "a worker does not end what took too long; failed");
+                self.board.fail(main, &subs, "its worker did not end it in time").await?;
+            }
+        }
+        Ok(())
     }
 
     /// The next subtasks, up to as many as a wave may have on their way.

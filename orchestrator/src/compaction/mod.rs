@@ -3,18 +3,23 @@
 //! be with what is. The compacting itself is an operator's program, behind a `guard`.
 
 mod board;
+mod gate;
 pub(crate) mod guard;
 mod hashing;
 mod history;
 mod ids;
+mod legacy;
 mod manager;
 mod monitor;
 mod node;
 mod operator;
 mod partitions;
 mod paths;
+mod permits;
 mod runner;
 mod task;
+mod upgrade;
+mod window;
 mod worker;
 
 use std::time::Duration;

@@ -108,6 +108,26 @@ impl Paths {
         format!("{}/Locks", self.0)
     }
 
+    /// The locks of tasks of the first generation that were taken over.
+    pub(crate) fn upgrade_locks(&self) -> String {
+        format!("{}/TaskUpgradeLock", self.0)
+    }
+
+    /// The lock of one of them, by its old name.
+    pub(crate) fn upgrade_lock(&self, old: &str) -> String {
+        format!("{}/TaskUpgradeLock/{old}.lock", self.0)
+    }
+
+    /// The permits.
+    pub(crate) fn permits(&self) -> String {
+        format!("{}/Permits", self.0)
+    }
+
+    /// One of them.
+    pub(crate) fn permit(&self, name: &str) -> String {
+        format!("{}/Permits/{name}", self.0)
+    }
+
     /// The lock of a partition. Without the cluster's name: the same data may be known to two.
     pub(crate) fn lock(&self, [db, schema, table]: [&str; 3], partition: &str) -> String {
         let name = [db, schema, table, partition].map(encode).join(".");

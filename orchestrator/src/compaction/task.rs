@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::ids::TaskId;
+use super::window::Window;
 
 /// How many failures a task keeps for people, the latest.
 const FAILURES: usize = 5;
@@ -179,6 +180,21 @@ pub(crate) struct MainTask {
     /// Those that it was submitted with; empty where they are listed anew each round.
     #[serde(default)]
     pub(crate) named: Vec<String>,
+    /// Those of a higher one begin first.
+    #[serde(default)]
+    pub(crate) priority: i32,
+    /// Nothing new of it begins.
+    #[serde(default)]
+    pub(crate) paused: bool,
+    /// When subtasks may begin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) window: Option<Window>,
+    /// How many of its subtasks may run at once; 0 for any number.
+    #[serde(default)]
+    pub(crate) limit: u32,
+    /// A task on the same table that must be over first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) after: Option<String>,
     /// How many subtasks the rounds before had.
     #[serde(default)]
     pub(crate) first: u64,
@@ -187,6 +203,45 @@ pub(crate) struct MainTask {
 }
 
 impl MainTask {
+    /// A task that was submitted just now, to be done once.
+    pub(crate) fn new(id: TaskId, table: [String; 3], manager: String, pc: String) -> Self {
+        let [db_name, schema_name, table_name] = table;
+        Self {
+            id: id.to_string(),
+            state: State::Init,
+            repeat_flag: false,
+            sub_task_flag: false,
+            repeat: RepeatInfo { repeat_count: 1, repeat_interval: 0 },
+            result: ResultInfo::default(),
+            db_name,
+            schema_name,
+            table_name,
+            partition_name: String::new(),
+            manager,
+            pc,
+            retries: 1,
+            round: 0,
+            next_at: 0,
+            cursor: 0,
+            totals: ResultInfo::default(),
+            sums: BTreeMap::new(),
+            created: crate::daemon::now_ms(),
+            started: 0,
+            finished: 0,
+            cancelling: false,
+            error: String::new(),
+            listing: None,
+            named: Vec::new(),
+            priority: 0,
+            paused: false,
+            window: None,
+            limit: 0,
+            after: None,
+            first: 0,
+            failures: Vec::new(),
+        }
+    }
+
     /// Its table, of database and schema.
     pub(crate) fn table(&self) -> [&str; 3] {
         [&self.db_name, &self.schema_name, &self.table_name]
@@ -295,6 +350,9 @@ pub(crate) struct SubTask {
     /// Milliseconds since 1970.
     #[serde(default)]
     pub(crate) started: u64,
+    /// The permits that it has while it runs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) permits: Vec<String>,
 }
 
 impl SubTask {
@@ -314,6 +372,7 @@ impl SubTask {
             retries: task.retries,
             attempt: 0,
             started: 0,
+            permits: Vec::new(),
         }
     }
 
@@ -330,7 +389,8 @@ impl SubTask {
             return None;
         }
         let attempt = self.attempt + u32::from(begun);
-        Some(Self { state: SubState::Init, worker: worker.to_owned(), attempt, started: 0, ..self.clone() })
+        let (state, worker) = (SubState::Init, worker.to_owned());
+        Some(Self { state, worker, attempt, started: 0, permits: Vec::new(), ..self.clone() })
     }
 
     /// Its end in this way.

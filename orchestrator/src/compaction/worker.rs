@@ -1,9 +1,10 @@
 //! The worker: looks into its inbox, runs as many subtasks at once as it has slots, each behind a guard, and hands
 //! over how they ended. One life of it is one session; what an earlier life left is begun again by the rule.
 
-use std::collections::HashSet;
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, watch};
@@ -12,11 +13,14 @@ use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
 use super::board::{Board, Fault, Found};
+use super::gate::{Gate, Word};
 use super::guard::{Report, Spec, Why};
 use super::ids::TaskId;
 use super::runner::{Runner, trust};
 use super::task::{Ended, SubState, SubTask};
-use super::{PAUSE, Part};
+use super::{PAUSE, Part, permits};
+use crate::coordination::Error;
+use crate::daemon::now_ms;
 
 /// How long a partition is left alone that is locked by another.
 const LOCKED: Duration = Duration::from_secs(1);
@@ -31,8 +35,10 @@ pub(crate) struct Worker {
     /// Main tasks that somebody has given to this unit.
     notices: mpsc::Sender<TaskId>,
     slots: Arc<Semaphore>,
-    /// A slot is free though its subtask is not over.
+    /// A slot is free though its subtask is not over, or a main task is otherwise.
     freed: Arc<Notify>,
+    /// Main tasks of which no more may run at once, with the permits that were taken when that was found.
+    tight: Arc<Mutex<HashMap<TaskId, Vec<String>>>>,
     /// The session is lost.
     lost: watch::Receiver<bool>,
     /// The process shall end.
@@ -49,6 +55,7 @@ pub(crate) async fn run(part: Part, notices: mpsc::Sender<TaskId>) {
             board: part.board(),
             slots: Arc::new(Semaphore::new(part.config.slots as usize)),
             freed: Arc::default(),
+            tight: Arc::default(),
             notices: notices.clone(),
             part: part.clone(),
             lost,
@@ -74,6 +81,7 @@ impl Worker {
     async fn live(&self, generation: u64, work: &mut JoinSet<TaskId>) {
         let inbox = self.board.paths.inbox(&self.part.name);
         let mut known: HashSet<TaskId> = HashSet::new();
+        let mut gates: HashMap<TaskId, Gate> = HashMap::new();
         let mut news = self.part.context.coordinator.subscribe();
         loop {
             let status = *news.borrow_and_update();
@@ -88,31 +96,21 @@ impl Worker {
                     continue;
                 }
             };
-            let mut ids: Vec<TaskId> = names.iter().filter_map(|name| name.parse().ok()).collect();
-            ids.sort_unstable();
+            let ids: Vec<TaskId> = names.iter().filter_map(|name| name.parse().ok()).collect();
+            let (notices, ids): (Vec<_>, Vec<_>) = ids.into_iter().partition(|id| id.is_main());
+            for id in notices {
+                let _ = self.notices.send(id).await;
+            }
+            self.attend(&ids, &mut gates);
             tokio::pin!(changed);
             loop {
-                for &id in &ids {
-                    if id.is_main() {
-                        let _ = self.notices.send(id).await;
-                        continue;
-                    }
-                    if known.contains(&id) {
-                        continue;
-                    }
-                    let Ok(permit) = self.slots.clone().try_acquire_owned() else { break };
-                    known.insert(id);
-                    let worker = self.clone();
-                    work.spawn(async move {
-                        worker.handle(id, permit).await;
-                        id
-                    });
-                }
-                ids.retain(|id| !id.is_main());
+                let opens = self.begin(&ids, &gates, &mut known, work);
                 tokio::select! {
                     () = &mut changed => break,
                     _ = news.wait_for(|now| *now != status) => break,
                     () = self.freed.notified() => {}
+                    () = sleep(opens.unwrap_or_default()), if opens.is_some() => {}
+                    () = self.loosened() => {}
                     Some(ended) = work.join_next(), if !work.is_empty() => {
                         if let Ok(id) = ended {
                             known.remove(&id);
@@ -123,6 +121,77 @@ impl Worker {
                 }
             }
         }
+    }
+
+    /// Follows the main tasks of these subtasks, and no others.
+    fn attend(&self, ids: &[TaskId], gates: &mut HashMap<TaskId, Gate>) {
+        let mains: HashSet<TaskId> = ids.iter().map(|id| id.of_main()).collect();
+        gates.retain(|main, _| mains.contains(main));
+        with(&self.tight, |tight| tight.retain(|main, _| mains.contains(main)));
+        for main in mains {
+            gates.entry(main).or_insert_with(|| {
+                Gate::follow(&self.part.context.coordinator, &self.board, main, self.freed.clone())
+            });
+        }
+    }
+
+    /// Begins what may begin, as long as there are slots: by priority, then the older. When the next window opens, if
+    /// one keeps something from beginning.
+    fn begin(
+        &self,
+        ids: &[TaskId],
+        gates: &HashMap<TaskId, Gate>,
+        known: &mut HashSet<TaskId>,
+        work: &mut JoinSet<TaskId>,
+    ) -> Option<Duration> {
+        if self.slots.available_permits() == 0 {
+            return None;
+        }
+        let now = now_ms();
+        let words: HashMap<TaskId, Word> = gates.iter().map(|(main, gate)| (*main, gate.word(now))).collect();
+        let opens = words.values().filter_map(|word| match word {
+            Word::Shut(span) => Some(*span),
+            Word::Go(_) | Word::Wait => None,
+        });
+        let tight: HashSet<TaskId> = with(&self.tight, |tight| tight.keys().copied().collect());
+        let free = ids.iter().filter(|id| !known.contains(id) && !tight.contains(&id.of_main()));
+        let mut ready: Vec<(Reverse<i32>, TaskId)> = free
+            .filter_map(|id| match words.get(&id.of_main()) {
+                Some(Word::Go(priority)) => Some((Reverse(*priority), *id)),
+                _ => None,
+            })
+            .collect();
+        ready.sort_unstable();
+        for (_, id) in ready {
+            let Ok(permit) = self.slots.clone().try_acquire_owned() else { break };
+            known.insert(id);
+            let worker = self.clone();
+            work.spawn(async move {
+                worker.handle(id, permit).await;
+                id
+            });
+        }
+        opens.min()
+    }
+
+    /// Ends when permits may be free again that were all taken; never, where none are missed.
+    async fn loosened(&self) {
+        let missed = |tight: &HashMap<TaskId, Vec<String>>| tight.values().cloned().collect::<Vec<_>>();
+        let seen = with(&self.tight, |tight| missed(tight));
+        if seen.is_empty() {
+            return std::future::pending().await;
+        }
+        match self.board.tree.watch(&self.board.paths.permits()).await {
+            Ok((mut names, changed)) => {
+                names.sort_unstable();
+                // They may have changed before they were watched.
+                if seen.iter().all(|seen| *seen == names) {
+                    changed.await;
+                }
+            }
+            Err(_) => sleep(PAUSE).await,
+        }
+        with(&self.tight, HashMap::clear);
     }
 
     /// One look at a subtask, and what follows from it.
@@ -153,9 +222,19 @@ impl Worker {
         if main.task.cancelling {
             return self.board.finish(&sub, &sub.task.ended(SubState::Stopped, "its task was stopped")).await;
         }
+        // It may have changed since its gate was looked at.
+        if !matches!(Word::of(&main.task, now_ms()), Word::Go(_)) {
+            return Ok(());
+        }
+        let needed = permits::needed(&main.task, self.part.config.limit);
+        let taken = if needed.is_empty() { Vec::new() } else { permits::taken(&self.board).await? };
+        let Some(permits) = permits::free(&self.board, &taken, &needed) else {
+            with(&self.tight, |tight| tight.insert(main.id, taken));
+            return Ok(());
+        };
         let lock = self.board.lock(&sub.task);
-        let fence = match self.board.start(&mut sub).await {
-            Err(Fault::Tree(crate::coordination::Error::Exists(path))) if path == lock => {
+        let fence = match self.board.start(&mut sub, permits).await {
+            Err(Fault::Tree(Error::Exists(path))) if path == lock => {
                 drop(permit);
                 self.freed.notify_one();
                 sleep(LOCKED).await;
@@ -326,6 +405,10 @@ impl Worker {
         }
         dir.join(format!("{id}.log")).to_str().map(str::to_owned)
     }
+}
+
+fn with<T, R>(shared: &Mutex<T>, act: impl FnOnce(&mut T) -> R) -> R {
+    act(&mut shared.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// How a runner's end counts.

@@ -211,6 +211,8 @@ section! {
         pc: String = "compaction-pc", "ALLOT_COMPACTION_PC";
         /// Subtasks that it runs at once [default: 2]
         slots: u32 = "compaction-slots", "ALLOT_COMPACTION_SLOTS";
+        /// Subtasks that run at once in the whole cluster, at most; the same for all units; 0 for any number [default: 0]
+        limit: u32 = "compaction-limit", "ALLOT_COMPACTION_LIMIT";
         /// Program, and its arguments, that compacts a partition
         #[arg(value_delimiter = ' ')]
         runner: Vec<String> = "compaction-runner", "ALLOT_COMPACTION_RUNNER";

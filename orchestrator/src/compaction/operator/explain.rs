@@ -9,6 +9,7 @@ use super::{Desk, gone};
 use crate::cli::Outcome;
 use crate::compaction::ids::TaskId;
 use crate::compaction::node::Units;
+use crate::compaction::permits;
 use crate::compaction::task::{MainTask, SubState, SubTask};
 use crate::daemon::now_ms;
 use crate::operator::table::write;
@@ -18,7 +19,12 @@ pub(super) async fn run(desk: &Desk, id: TaskId, json: bool) -> Result<Outcome> 
     let Some(main) = desk.board.main(id).await? else { return Err(gone(id).into()) };
     let units = desk.units().await?;
     let subs = subtasks(desk, id).await?;
-    let reasons = reasons(&main.task, &subs, &units, now_ms());
+    let before = match main.task.after.as_ref().and_then(|id| id.parse::<TaskId>().ok()) {
+        Some(before) => desk.board.main(before).await?.filter(|before| !before.task.state.is_over()),
+        None => None,
+    };
+    let limits = limits(desk, &main.task).await?;
+    let reasons = reasons(&main.task, before.map(|before| before.id), &limits, &subs, &units, now_ms());
     if json {
         write(&format!("{}\n", serde_json::json!({"task": main.task.id, "reasons": reasons})))?;
     } else {
@@ -27,7 +33,29 @@ pub(super) async fn run(desk: &Desk, id: TaskId, json: bool) -> Result<Outcome> 
     Ok(Outcome::Done)
 }
 
-fn reasons(task: &MainTask, subs: &[SubTask], units: &Units, now: u64) -> Vec<String> {
+/// What is limited, how, and how many permits of it are taken.
+type Limit = (&'static str, u32, u32);
+
+async fn limits(desk: &Desk, task: &MainTask) -> Result<Vec<Limit>> {
+    let taken = permits::taken(&desk.board).await?;
+    let scopes = permits::needed(task, desk.config.compaction.limit).into_iter();
+    Ok(scopes
+        .map(|(scope, limit)| {
+            let what = if scope == permits::ALL { "all tasks" } else { "the task" };
+            let of = taken.iter().filter(|name| name.rsplit_once('.').is_some_and(|(of, _)| of == scope));
+            (what, limit, of.count() as u32)
+        })
+        .collect())
+}
+
+fn reasons(
+    task: &MainTask,
+    before: Option<TaskId>,
+    limits: &[Limit],
+    subs: &[SubTask],
+    units: &Units,
+    now: u64,
+) -> Vec<String> {
     if task.state.is_over() {
         let why = if task.error.is_empty() { String::new() } else { format!(": {}", task.error) };
         return vec![format!("it is over, {} since {}{why}", task.state, time(task.finished))];
@@ -42,13 +70,33 @@ fn reasons(task: &MainTask, subs: &[SubTask], units: &Units, now: u64) -> Vec<St
     if units.bins(&task.pc).is_empty() {
         all.push(format!("no unit of its processing cluster {} is there", task.pc));
     }
+    if task.paused {
+        all.push("it is paused; allotd compaction resume lets it go on".to_owned());
+    }
+    if let Some(window) = &task.window
+        && let Some(span) = window.shut_for(now)
+    {
+        all.push(format!(
+            "it is outside of its window {window}, which opens at {}",
+            time(now + span.as_millis() as u64)
+        ));
+    }
+    if let Some(before) = before {
+        all.push(format!("it waits for task {before} on the same table"));
+    }
+    all.extend(
+        limits
+            .iter()
+            .filter(|(_, limit, taken)| taken >= limit)
+            .map(|(what, limit, taken)| format!("{taken} subtasks of {what} run, and {limit} is the limit")),
+    );
     if task.cancelling {
         all.push(format!("it is being stopped: {} subtasks are not over", task.outstanding()));
     }
     if task.listing.is_none() {
         if task.next_at > now {
             all.push(format!("round {} is due at {}", task.round + 1, time(task.next_at)));
-        } else {
+        } else if before.is_none() && !task.paused {
             all.push("its manager lists its partitions".to_owned());
         }
         if !task.error.is_empty() {

@@ -3,6 +3,7 @@
 
 mod explain;
 mod submit;
+mod upgrade;
 mod views;
 
 use std::time::Duration;
@@ -69,13 +70,30 @@ pub(crate) enum Command {
         #[command(flatten)]
         common: Common,
     },
-    /// Give a task another manager.
-    Reassign {
+    /// Let nothing new of a task begin; what runs goes on.
+    Pause {
         /// The task.
+        task: TaskId,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Let a paused task go on.
+    Resume {
+        /// The task.
+        task: TaskId,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Give a task another manager, or a subtask that waits another worker.
+    Reassign {
+        /// The task; of a subtask, its own name.
         task: TaskId,
         /// The unit [default: by hashing, another than now]
         #[arg(long, value_name = "NODE")]
         to: Option<String>,
+        /// It is a subtask.
+        #[arg(long)]
+        subtask: bool,
         #[command(flatten)]
         common: Common,
     },
@@ -86,6 +104,8 @@ pub(crate) enum Command {
         #[command(flatten)]
         common: Common,
     },
+    /// Take over the tasks of the first generation, or remove its tree when that is done.
+    Upgrade(upgrade::Arguments),
     /// List the units.
     Nodes {
         #[command(flatten)]
@@ -142,10 +162,13 @@ impl Desk {
 pub(crate) async fn run(_: &Global, command: Command) -> Result<Outcome> {
     let common = match &command {
         Command::Submit(arguments) => &arguments.common,
+        Command::Upgrade(arguments) => &arguments.common,
         Command::List { common, .. }
         | Command::Show { common, .. }
         | Command::Explain { common, .. }
         | Command::Stop { common, .. }
+        | Command::Pause { common, .. }
+        | Command::Resume { common, .. }
         | Command::Reassign { common, .. }
         | Command::History { common, .. }
         | Command::Nodes { common } => common,
@@ -158,8 +181,13 @@ pub(crate) async fn run(_: &Global, command: Command) -> Result<Outcome> {
         Command::Show { task, .. } => views::show(&desk, *task, json).await,
         Command::Explain { task, .. } => explain::run(&desk, *task, json).await,
         Command::Stop { task, wait, .. } => stop(&desk, *task, *wait, json).await,
-        Command::Reassign { task, to, .. } => reassign(&desk, *task, to.as_deref(), json).await,
+        Command::Pause { task, .. } => pause(&desk, *task, true, json).await,
+        Command::Resume { task, .. } => pause(&desk, *task, false, json).await,
+        Command::Reassign { task, to, subtask, .. } => {
+            reassign(&desk, (*task, *subtask), to.as_deref(), json).await
+        }
         Command::History { task, .. } => views::history(&desk, *task, json).await,
+        Command::Upgrade(arguments) => upgrade::run(&desk, arguments).await,
         Command::Nodes { .. } => views::nodes(&desk, json).await,
     };
     desk.close(outcome).await
@@ -173,21 +201,44 @@ async fn stop(desk: &Desk, id: TaskId, wait: bool, json: bool) -> Result<Outcome
     views::show(desk, id, json).await
 }
 
-async fn reassign(desk: &Desk, id: TaskId, to: Option<&str>, json: bool) -> Result<Outcome> {
-    let Some(main) = desk.board.main(id).await? else { return Err(gone(id).into()) };
+async fn pause(desk: &Desk, id: TaskId, paused: bool, json: bool) -> Result<Outcome> {
+    desk.board.pause(id, paused).await?;
+    views::show(desk, id, json).await
+}
+
+async fn reassign(
+    desk: &Desk,
+    (id, subtask): (TaskId, bool),
+    to: Option<&str>,
+    json: bool,
+) -> Result<Outcome> {
+    if subtask == id.is_main() {
+        let kind = if subtask { "a task, and no subtask" } else { "a subtask: say --subtask" };
+        return Err(Fault::Refused(format!("{id} is {kind}")).into());
+    }
+    let Some(main) = desk.board.main(id.of_main()).await? else { return Err(gone(id.of_main()).into()) };
     let mut bins = desk.units().await?.bins(&main.task.pc);
+    let has = if subtask {
+        desk.board.find_sub(id).await?.map(|sub| sub.task.worker)
+    } else {
+        Some(main.task.manager)
+    };
     let to = if let Some(to) = to {
         if !bins.iter().any(|bin| bin.name == to) {
             return Err(Fault::Refused(format!("unit {to} is not there, or not of {}", main.task.pc)).into());
         }
         to.to_owned()
     } else {
-        bins.retain(|bin| bin.name != main.task.manager);
+        bins.retain(|bin| Some(&bin.name) != has.as_ref());
         let other = choose(&id.to_string(), &bins).map(|bin| bin.name.clone());
         other.ok_or_else(|| Fault::Refused(format!("no other unit of {} is there", main.task.pc)))?
     };
-    desk.board.reassign(id, None, &to).await?;
-    views::show(desk, id, json).await
+    if subtask {
+        desk.board.move_subtask(id, &to).await?;
+    } else {
+        desk.board.reassign(id, None, &to).await?;
+    }
+    views::show(desk, id.of_main(), json).await
 }
 
 fn gone(id: TaskId) -> Fault {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Result, bail};
+use anyhow::{Error, Result, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::time::sleep;
@@ -12,9 +12,9 @@ use crate::cli::Outcome;
 use crate::compaction::board::Fault;
 use crate::compaction::hashing::choose;
 use crate::compaction::ids::TaskId;
-use crate::compaction::task::{MainTask, RepeatInfo, ResultInfo, State};
+use crate::compaction::task::{MainTask, RepeatInfo, State};
+use crate::compaction::window::{Window, own_zone};
 use crate::config::Span;
-use crate::daemon::now_ms;
 use crate::operator::table;
 
 /// Bytes of partitions that are named by hand.
@@ -54,6 +54,21 @@ pub(crate) struct Arguments {
     /// How often a subtask whose worker was lost is begun again [default: compaction.retries]
     #[arg(long)]
     retries: Option<u32>,
+    /// Where the table has a task that is not over, wait for it, rather than be refused.
+    #[arg(long)]
+    queue: bool,
+    /// Subtasks of a task of a higher priority begin first.
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
+    priority: i32,
+    /// When subtasks may begin, e.g. 22:00-06:00; those that run by its end go on.
+    #[arg(long, value_name = "FROM-TO")]
+    window: Option<String>,
+    /// Time zone of the window, e.g. Europe/Berlin [default: this machine's]
+    #[arg(long, requires = "window")]
+    zone: Option<String>,
+    /// Subtasks that run at once, at most; 0 for any number.
+    #[arg(long, default_value_t = 0)]
+    limit: u32,
     #[command(flatten)]
     pub(super) common: Common,
 }
@@ -61,7 +76,7 @@ pub(crate) struct Arguments {
 /// Submits, and waits if it is asked to.
 pub(super) async fn run(desk: &Desk, arguments: &Arguments) -> Result<Outcome> {
     let (id, task) = compose(desk, arguments).await?;
-    desk.board.submit(id, &task).await?;
+    desk.board.submit(id, &task, arguments.queue).await?;
     if arguments.common.json {
         table::write(&format!("{}\n", serde_json::json!({"task": id.to_string(), "manager": task.manager})))?;
     } else {
@@ -99,36 +114,24 @@ async fn compose(desk: &Desk, arguments: &Arguments) -> Result<(TaskId, MainTask
         repeat_count: arguments.repeat,
         repeat_interval: arguments.every.map_or(0, |span| span.0.as_secs()),
     };
+    let table = [&arguments.db, &arguments.schema, &arguments.table].map(Clone::clone);
     let task = MainTask {
-        id: id.to_string(),
-        state: State::Init,
         repeat_flag: arguments.repeat != 1,
-        sub_task_flag: false,
         repeat,
-        result: ResultInfo::default(),
-        db_name: arguments.db.clone(),
-        schema_name: arguments.schema.clone(),
-        table_name: arguments.table.clone(),
-        partition_name: String::new(),
-        manager,
-        pc,
         retries: arguments.retries.unwrap_or(config.retries),
-        round: 0,
-        next_at: 0,
-        cursor: 0,
-        totals: ResultInfo::default(),
-        sums: std::collections::BTreeMap::new(),
-        created: now_ms(),
-        started: 0,
-        finished: 0,
-        cancelling: false,
-        error: String::new(),
-        listing: None,
         named: arguments.partitions.clone(),
-        first: 0,
-        failures: Vec::new(),
+        priority: arguments.priority,
+        window: window(arguments)?,
+        limit: arguments.limit,
+        ..MainTask::new(id, table, manager, pc)
     };
     Ok((id, task))
+}
+
+fn window(arguments: &Arguments) -> Result<Option<Window>> {
+    let Some(text) = &arguments.window else { return Ok(None) };
+    let zone = arguments.zone.clone().unwrap_or_else(own_zone);
+    Window::new(text, &zone).map(Some).map_err(Error::msg)
 }
 
 /// Waits for the end of a task, with a bar where a person looks on. Done where nothing failed.

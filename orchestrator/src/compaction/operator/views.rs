@@ -39,8 +39,11 @@ fn tasks(tasks: &[MainTask]) -> Result<Outcome> {
         "task", "table", "state", "manager", "round", "well", "failed", "of", "created", "finished",
     ])];
     for task in tasks {
-        let state =
-            if task.cancelling && !task.state.is_over() { "stopping" } else { &task.state.to_string() };
+        let state = match task.state.is_over() {
+            false if task.cancelling => "stopping",
+            false if task.paused => "paused",
+            _ => &task.state.to_string(),
+        };
         rows.push(row(&[
             &task.id,
             &task.table().join("."),
@@ -121,6 +124,17 @@ fn one(task: &MainTask, subs: &[SubTask]) -> Result<Outcome> {
         ("finished", time(task.finished)),
     ];
     facts.extend(task.sums.iter().map(|(name, sum)| (name.as_str(), sum.to_string())));
+    if task.paused {
+        facts.push(("paused", "yes".to_owned()));
+    }
+    if task.priority != 0 {
+        facts.push(("priority", task.priority.to_string()));
+    }
+    if task.limit != 0 {
+        facts.push(("limit", task.limit.to_string()));
+    }
+    facts.extend(task.window.iter().map(|window| ("window", window.to_string())));
+    facts.extend(task.after.iter().map(|before| ("after", before.clone())));
     if task.cancelling {
         facts.push(("stop", "asked for".to_owned()));
     }

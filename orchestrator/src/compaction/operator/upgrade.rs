@@ -1,0 +1,147 @@
+//! `allotd compaction upgrade`: takes over the tasks of the first generation, and removes its tree.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use futures_util::StreamExt as _;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::{Common, Desk};
+use crate::cli::Outcome;
+use crate::compaction::board::Fault;
+use crate::compaction::legacy::{ROOT, Source};
+use crate::compaction::upgrade::{Step, Upgrade};
+use crate::operator::table::write;
+
+/// Tasks that are worked on at once.
+const AT_ONCE: usize = 32;
+
+/// An upgrade.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Say what would be done, and write nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// Remove the old tree and the locks, when every old task was taken over.
+    #[arg(long, conflicts_with = "from")]
+    finalize: bool,
+    /// Read the old tree from files: a directory that has its Scheduler.
+    #[arg(long, value_name = "DIR")]
+    from: Option<PathBuf>,
+    /// Processing cluster of the tasks [default: compaction.pc]
+    #[arg(long)]
+    pc: Option<String>,
+    /// Path of the old tree in ZooKeeper.
+    #[arg(long, default_value = ROOT, value_name = "PATH")]
+    old_root: String,
+    /// Go on although the first generation seems to run.
+    #[arg(long)]
+    frozen: bool,
+    #[command(flatten)]
+    pub(super) common: Common,
+}
+
+/// Upgrades, or removes what was upgraded.
+pub(super) async fn run(desk: &Desk, arguments: &Arguments) -> Result<Outcome> {
+    let source = match &arguments.from {
+        Some(dir) => Source::Files(dir.clone()),
+        None => Source::Tree(desk.coordinator.tree(), arguments.old_root.clone()),
+    };
+    if !arguments.frozen
+        && let Some(path) = source.sign_of_life().await?
+    {
+        let why =
+            format!("the first generation still runs: {path} lives with a session. Stop it, or say --frozen");
+        return Err(Fault::Refused(why).into());
+    }
+    let place = source.place();
+    let pc = arguments.pc.clone().unwrap_or_else(|| desk.config.compaction.pc.clone());
+    let units = desk.units().await?;
+    let upgrade = Upgrade::new(desk.board.clone(), source, units, pc, arguments.dry_run).await?;
+    if arguments.finalize {
+        finalize(&upgrade, arguments, &place).await
+    } else {
+        take(&upgrade, arguments, &place).await
+    }
+}
+
+fn bar(count: usize) -> ProgressBar {
+    let bar = ProgressBar::new(count as u64);
+    if let Ok(style) = ProgressStyle::with_template("[{bar:40}] {pos}/{len} {elapsed}") {
+        bar.set_style(style);
+    }
+    bar
+}
+
+async fn take(upgrade: &Upgrade, arguments: &Arguments, place: &str) -> Result<Outcome> {
+    let names = upgrade.names().await?;
+    let bar = bar(names.len());
+    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+    let mut odd = false;
+    let steps = names.iter().map(|name| async move { (name, upgrade.step(name).await) });
+    let mut steps = futures_util::stream::iter(steps).buffer_unordered(AT_ONCE);
+    while let Some((name, step)) = steps.next().await {
+        let step = step?;
+        let (kind, detail) = match step {
+            Step::Passed => ("taken over before".to_owned(), None),
+            Step::Written(state) => (format!("taken over as {state}"), Some(format!("becomes {state}"))),
+            Step::Locked => (
+                "there already, and locked now".to_owned(),
+                Some("is there already; it gets its lock".to_owned()),
+            ),
+            Step::Gone => ("renamed or gone meanwhile; run it again".to_owned(), None),
+            Step::Odd(why) => {
+                odd = true;
+                bar.suspend(|| eprintln!("allotd: {name}: {why}"));
+                ("not understood".to_owned(), None)
+            }
+        };
+        if let Some(detail) = detail.filter(|_| arguments.dry_run && !arguments.common.json) {
+            bar.suspend(|| write(&format!("{name} {detail}\n")))?;
+        }
+        *counts.entry(kind).or_default() += 1;
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    if arguments.common.json {
+        write(&format!(
+            "{}\n",
+            serde_json::json!({"dry_run": arguments.dry_run, "tasks": names.len(), "counts": counts})
+        ))?;
+    } else {
+        let dry = if arguments.dry_run { " (nothing was written)" } else { "" };
+        let mut text = format!("{} tasks in {place}{dry}\n", names.len());
+        for (kind, count) in &counts {
+            text += &format!("  {count} {kind}\n");
+        }
+        write(&text)?;
+    }
+    Ok(if odd { Outcome::CheckFailed } else { Outcome::Done })
+}
+
+async fn finalize(upgrade: &Upgrade, arguments: &Arguments, place: &str) -> Result<Outcome> {
+    const SHOWN: usize = 20;
+    let missing = upgrade.missing().await?;
+    if !missing.is_empty() {
+        let shown = missing.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join("\n  ");
+        let why =
+            format!("{} old tasks are not taken over, and nothing was removed:\n  {shown}", missing.len());
+        return Err(Fault::Refused(why).into());
+    }
+    let names = upgrade.names().await?;
+    if arguments.dry_run {
+        write(&format!("{} old tasks in {place} and their locks would be removed\n", names.len()))?;
+        return Ok(Outcome::Done);
+    }
+    let bar = bar(names.len());
+    for name in &names {
+        upgrade.remove(name).await?;
+        bar.inc(1);
+    }
+    upgrade.remove_rest().await?;
+    bar.finish_and_clear();
+    write(&format!("{} old tasks, {place} and the locks are removed\n", names.len()))?;
+    Ok(Outcome::Done)
+}

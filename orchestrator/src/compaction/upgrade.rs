@@ -1,0 +1,200 @@
+//! The upgrade from the first generation: each old task is written in this generation's form and locked, in one multi
+//! that holds only if the old task is still as it was read. So it may be killed at any point, repeated, and done by two at
+//! once: no task is lost, and none is there twice.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, PoisonError};
+
+use super::board::{Board, Fault};
+use super::hashing::choose;
+use super::history;
+use super::ids::TaskId;
+use super::legacy::{Name, Old, Source, convert, removal};
+use super::node::Units;
+use super::task::State;
+use crate::coordination::{Error, Kind, MULTI_LIMIT, Op};
+
+/// How often a task is tried that others work on as well.
+const ATTEMPTS: usize = 20;
+
+/// What became of an old task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// It has its lock already.
+    Passed,
+    /// It was written, in this state.
+    Written(State),
+    /// It stood there already, and has its lock now.
+    Locked,
+    /// It is gone, renamed by whoever still works in the old tree.
+    Gone,
+    /// It cannot be read, for this reason.
+    Odd(String),
+}
+
+/// An upgrade.
+pub(crate) struct Upgrade {
+    board: Board,
+    source: Source,
+    units: Units,
+    pc: String,
+    /// Whether nothing is written.
+    dry: bool,
+    /// Tasks that were packed.
+    packed: HashSet<String>,
+    /// The last live task of each table.
+    live: Mutex<HashMap<[String; 3], String>>,
+}
+
+impl Upgrade {
+    /// Of the tasks of a source, to units of this processing cluster.
+    pub(crate) async fn new(
+        board: Board,
+        source: Source,
+        units: Units,
+        pc: String,
+        dry: bool,
+    ) -> Result<Self, Fault> {
+        let packed = history::packed(&board).await?.into_iter().map(|task| task.id).collect();
+        if !dry {
+            board.tree.ensure(&board.paths.upgrade_locks()).await?;
+        }
+        let live = board.mains().await?.into_iter().filter(|main| !main.task.state.is_over());
+        let live = live.map(|main| (main.task.table().map(str::to_owned), main.task.id)).collect();
+        Ok(Self { board, source, units, pc, dry, packed, live: Mutex::new(live) })
+    }
+
+    /// The old tasks, by name.
+    pub(crate) async fn names(&self) -> Result<Vec<String>, Fault> {
+        self.source.names().await
+    }
+
+    /// Takes one over.
+    pub(crate) async fn step(&self, old: &str) -> Result<Step, Fault> {
+        let name: Name = match old.parse() {
+            Ok(name) => name,
+            Err(why) => return Ok(Step::Odd(why)),
+        };
+        let lock = self.board.paths.upgrade_lock(old);
+        for _ in 0..ATTEMPTS {
+            if self.board.tree.get(&lock).await?.is_some() {
+                return Ok(Step::Passed);
+            }
+            let Some(read) = self.source.get(old).await? else { return Ok(Step::Gone) };
+            let mut ops = read.checks.clone();
+            ops.push(create(lock.clone(), Vec::new()));
+            let step = match self.stands(name.id()).await {
+                Err(Fault::Odd(why)) => return Ok(Step::Odd(why)),
+                Err(fault) => return Err(fault),
+                Ok(true) => Step::Locked,
+                Ok(false) => match self.form(&name, &read).await {
+                    Ok((state, more)) => {
+                        ops.extend(more);
+                        Step::Written(state)
+                    }
+                    Err(Fault::Odd(why)) => return Ok(Step::Odd(why)),
+                    Err(fault) => return Err(fault),
+                },
+            };
+            if self.dry {
+                return Ok(step);
+            }
+            match self.board.tree.multi(ops).await {
+                // Somebody else is at it as well, or a unit has gone; look again.
+                Err(Error::BadVersion(_) | Error::NoNode(_) | Error::Exists(_)) => {}
+                done => return done.map(|()| step).map_err(Fault::from),
+            }
+        }
+        Err(Fault::Refused(format!("old task {old} changes all the time; try again")))
+    }
+
+    /// Whether a task stands in the tree, or was packed.
+    async fn stands(&self, id: TaskId) -> Result<bool, Fault> {
+        Ok(self.packed.contains(&id.to_string()) || self.board.main(id).await?.is_some())
+    }
+
+    /// What writes a task in this generation's form.
+    async fn form(&self, name: &Name, old: &Old) -> Result<(State, Vec<Op>), Fault> {
+        let here = self.units.live.get(&name.unit).is_some_and(|info| info.pc == self.pc);
+        let bins = self.units.bins(&self.pc);
+        let chosen = choose(&name.id().to_string(), &bins).map(|bin| bin.name.clone());
+        // Where nobody is there, the monitor finds one when somebody is.
+        let manager = if here { name.unit.clone() } else { chosen.unwrap_or_else(|| name.unit.clone()) };
+        let mut task = convert(name, &old.path, &old.data, &manager, &self.pc)?;
+        if !task.state.is_over() {
+            // Two on one table, which the locks of partitions keep apart anyway, also take turns.
+            let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+            task.after = live.insert(task.table().map(str::to_owned), task.id.clone());
+            task.after.take_if(|before| *before == task.id);
+        }
+        let mut ops = self.board.creation(name.id(), &task);
+        if !task.state.is_over() && self.units.live.contains_key(&manager) {
+            ops.push(Op::Check { path: self.board.paths.node(&manager), version: None });
+            ops.push(create(self.board.paths.at(&manager, name.id()), Vec::new()));
+        }
+        Ok((task.state, ops))
+    }
+
+    /// Why the old tree may not be removed yet: tasks without lock, or without a new task that reads.
+    pub(crate) async fn missing(&self) -> Result<Vec<String>, Fault> {
+        let mut missing = Vec::new();
+        for old in self.names().await? {
+            let locked = self.board.tree.get(&self.board.paths.upgrade_lock(&old)).await?.is_some();
+            let why = match old.parse::<Name>() {
+                Err(why) => Some(why),
+                Ok(_) if !locked => Some(format!("{old} has not been taken over")),
+                Ok(name) => match self.stands(name.id()).await {
+                    Ok(true) => None,
+                    Ok(false) => Some(format!("{old} has a lock, and task {} is not there", name.id())),
+                    Err(Fault::Odd(why)) => Some(why),
+                    Err(fault) => return Err(fault),
+                },
+            };
+            missing.extend(why);
+        }
+        Ok(missing)
+    }
+
+    /// Removes an old task with its lock.
+    pub(crate) async fn remove(&self, old: &str) -> Result<(), Fault> {
+        let Source::Tree(tree, root) = &self.source else { return Ok(()) };
+        let mut ops = removal(tree, &format!("{root}/Scheduler/{old}")).await?;
+        ops.push(Op::Delete { path: self.board.paths.upgrade_lock(old), version: None });
+        settle(self.board.tree.multi(ops).await)
+    }
+
+    /// Removes what is left of the old tree and of the locks, when all tasks are removed.
+    pub(crate) async fn remove_rest(&self) -> Result<(), Fault> {
+        if let Source::Tree(tree, root) = &self.source {
+            self.delete_all(removal(tree, root).await?).await?;
+        }
+        self.delete_all(removal(&self.board.tree, &self.board.paths.upgrade_locks()).await?).await
+    }
+
+    async fn delete_all(&self, ops: Vec<Op>) -> Result<(), Fault> {
+        let mut rest = ops.as_slice();
+        while !rest.is_empty() {
+            let mut size = 0;
+            let fits = rest.iter().take_while(|op| {
+                size += op.size();
+                size <= MULTI_LIMIT / 2
+            });
+            let (now, more) = rest.split_at(fits.count().max(1).min(rest.len()));
+            rest = more;
+            settle(self.board.tree.multi(now.to_vec()).await)?;
+        }
+        Ok(())
+    }
+}
+
+/// Another who removes the same was faster.
+fn settle(done: Result<(), Error>) -> Result<(), Fault> {
+    match done {
+        Err(Error::NoNode(_)) | Ok(()) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn create(path: String, data: Vec<u8>) -> Op {
+    Op::Create { path, data, kind: Kind::Persistent }
+}

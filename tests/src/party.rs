@@ -1,0 +1,197 @@
+//! A compaction cluster: a ZooKeeper, units of one runner as processes, and `allotd compaction` beside them.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::daemon::Run;
+use crate::wait::GENEROUS;
+use crate::{Process, ZooKeeperServer, allotd, eventually, zookeeper};
+
+/// Far more than any of these tests needs.
+pub const LONG: Duration = Duration::from_secs(240);
+
+/// The cluster.
+pub struct Party {
+    /// Its ZooKeeper.
+    pub zookeeper: ZooKeeperServer,
+    /// Where all its files are; runners find it as `ALLOT_TEST_DIR`.
+    pub dir: TempDir,
+    /// Its units, `host<n>_9876`.
+    pub units: Vec<Process>,
+}
+
+impl Party {
+    /// So many units with this runner, whose partitions are the files of the folder `data`.
+    #[must_use]
+    pub fn start(count: usize, runner: &Path) -> Self {
+        Self::start_with(count, runner, &[])
+    }
+
+    /// The same with these settings, as variables.
+    #[must_use]
+    pub fn start_with(count: usize, runner: &Path, settings: &[(&str, &str)]) -> Self {
+        let dir = tempfile::Builder::new().prefix("allot-compaction-").tempdir().unwrap();
+        let data = dir.path().join("data");
+        fs::create_dir(&data).unwrap();
+        let party = Self { zookeeper: ZooKeeperServer::start(), dir, units: Vec::new() };
+        let units = (0..count).map(|n| party.unit(n, runner, settings)).collect();
+        let party = Self { units, ..party };
+        for unit in &party.units {
+            eventually("a unit to be ready", GENEROUS, || unit.is_ready());
+        }
+        eventually("all units to be listed", GENEROUS, || {
+            party.json(&["nodes"]).as_array().is_some_and(|nodes| nodes.len() == count)
+        });
+        party
+    }
+
+    fn unit(&self, n: usize, runner: &Path, settings: &[(&str, &str)]) -> Process {
+        let (address, name) = (self.zookeeper.address(), format!("host{n}_9876"));
+        let (data, output) = (self.data(), self.dir.path().join(format!("output{n}")));
+        let arguments = [
+            "--roles",
+            "compaction",
+            "--zookeeper-servers",
+            &address,
+            "--zookeeper-session",
+            "2s",
+            "--compaction-node",
+            &name,
+            "--compaction-runner",
+            runner.to_str().unwrap(),
+            "--compaction-output-dir",
+            output.to_str().unwrap(),
+        ];
+        let mut unit =
+            Process::new(&name, &arguments).with("ALLOT_TEST_DIR", self.dir.path().to_str().unwrap());
+        for (variable, value) in settings {
+            unit = unit.with(variable, value);
+        }
+        if settings.iter().all(|(variable, _)| *variable != "ALLOT_COMPACTION_PARTITIONS") {
+            unit = unit.with("ALLOT_COMPACTION_PARTITIONS_DIR", data.to_str().unwrap());
+        }
+        unit.start();
+        unit
+    }
+
+    /// The folder whose files are the partitions of every table.
+    #[must_use]
+    pub fn data(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    /// `allotd compaction` with these words.
+    #[must_use]
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(allotd());
+        command.arg("compaction").args(arguments).args(["--zookeeper-servers", &self.zookeeper.address()]);
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// Runs it.
+    #[must_use]
+    pub fn run(&self, arguments: &[&str]) -> Run {
+        let output = self.command(arguments).output().unwrap();
+        Run {
+            code: output.status.code().unwrap_or(-1),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    /// What it prints with `--json`.
+    #[must_use]
+    pub fn json(&self, arguments: &[&str]) -> Value {
+        let run = self.run(&[arguments, &["--json"]].concat()).ok();
+        serde_json::from_str(&run.out).unwrap()
+    }
+
+    /// Submits a task with these words, and returns its name.
+    #[must_use]
+    pub fn submit(&self, words: &[&str]) -> String {
+        self.run(&[&["submit"], words].concat()).ok().out.trim().to_owned()
+    }
+
+    /// The children of a node.
+    #[must_use]
+    pub fn zookeeper_names(&self, path: &str) -> Vec<String> {
+        zookeeper::children(&self.zookeeper.address(), path)
+    }
+
+    /// Makes so many empty partitions.
+    pub fn partitions(&self, count: usize) {
+        for n in 0..count {
+            fs::write(self.data().join(format!("p{n:05}")), "").unwrap();
+        }
+    }
+
+    /// Lines of a file that runners write.
+    #[must_use]
+    pub fn noted(&self, name: &str) -> Vec<String> {
+        lines(&self.dir.path().join(name))
+    }
+
+    /// Waits for the end of a task, and returns it.
+    #[must_use]
+    pub fn end(&self, id: &str) -> Value {
+        let mut task = Value::Null;
+        eventually(&format!("task {id} to be over"), LONG, || {
+            task = self.json(&["show", id])["task"].clone();
+            task["CompactTaskState"] == "Done" || task["CompactTaskState"] == "Cancel"
+        });
+        task
+    }
+}
+
+/// A program of this text.
+#[must_use]
+pub fn script(dir: &Path, text: &str) -> PathBuf {
+    let path = dir.join("runner");
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+/// How many subtasks of a task went well, failed, and were stopped.
+#[must_use]
+pub fn numbers(task: &Value) -> [u64; 3] {
+    ["successCount", "failedCount", "stoppedCount"].map(|name| task["ResultInfo"][name].as_u64().unwrap())
+}
+
+/// A runner that checks by a lock of its own that nobody else is at its partition, and notes each end.
+pub const CAREFUL: &str = r#"#!/usr/bin/env python3
+import os, signal, sys, time
+base, partition = os.environ["ALLOT_TEST_DIR"], os.path.basename(os.environ["ALLOT_PARTITION"])
+lock = f"{base}/lock.{partition}"
+def note(kind):
+    with open(f"{base}/{kind}", "a") as f:
+        f.write(f"{partition}\n")
+try:
+    os.close(os.open(lock, os.O_CREAT | os.O_EXCL))
+except FileExistsError:
+    # A runner that was killed left its lock; is it alive?
+    with open(lock) as f:
+        pid = f.read().strip()
+    if pid and os.path.exists(f"/proc/{pid}"):
+        note("doubled")
+        sys.exit(9)
+with open(lock, "w") as f:
+    f.write(str(os.getpid()))
+note("begun")
+time.sleep(0.3)
+note("ended")
+os.remove(lock)
+"#;
+
+/// The lines of a file; none where it is not there.
+#[must_use]
+pub fn lines(path: &Path) -> Vec<String> {
+    fs::read_to_string(path).unwrap_or_default().lines().map(str::to_owned).collect()
+}
