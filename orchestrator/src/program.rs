@@ -17,6 +17,7 @@ use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 use tokio::io::{BufReader, Lines};
 use tokio::net::unix::pipe;
 use tokio::process::Command;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::Outcome;
 
@@ -36,7 +37,14 @@ pub(crate) struct Arguments {
 
 /// This very program, to be started with a hidden command.
 pub(crate) fn own(command: &str) -> io::Result<Command> {
-    let mut own = Command::new(std::env::current_exe()?);
+    // Whatever is installed meanwhile in its place: what runs is there as long as it runs.
+    const RUNNING: &str = "/proc/self/exe";
+    let mut own = if Path::new(RUNNING).exists() {
+        Command::new(RUNNING)
+    } else {
+        Command::new(std::env::current_exe()?)
+    };
+    own.arg0("allotd");
     // Signals that are meant for us, e.g. from a terminal, are not for it.
     own.arg(command).process_group(0);
     Ok(own)
@@ -63,7 +71,8 @@ pub(crate) fn find(program: &str) -> io::Result<()> {
     let is_program = |path: &Path| {
         path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
     };
-    let path = std::env::var_os("PATH").unwrap_or_default();
+    // Where there is none, the system looks in these.
+    let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
     let found = if program.contains('/') {
         is_program(Path::new(program))
     } else {
@@ -78,6 +87,16 @@ pub(crate) fn control() -> Result<Lines<BufReader<pipe::Receiver>>> {
     let input = std::io::stdin().as_fd().try_clone_to_owned().context("standard input")?;
     let input = pipe::Receiver::from_owned_fd(input).context("standard input is no pipe")?;
     Ok(BufReader::new(input).lines())
+}
+
+/// From now on neither SIGTERM nor SIGINT ends this process: its end comes with that of the process that started it,
+/// which a service manager may ask at the same time.
+pub(crate) fn mind_no_signals() -> Result<()> {
+    for kind in [SignalKind::terminate(), SignalKind::interrupt()] {
+        // Who listens for a signal is not ended by it, for good.
+        drop(signal(kind).context("signals")?);
+    }
+    Ok(())
 }
 
 /// Asks to die with the parent, and becomes the program.

@@ -134,6 +134,11 @@ impl System {
         &self.redis[self.master]
     }
 
+    /// The one that is not.
+    pub fn replica(&self) -> &RedisServer {
+        &self.redis[1 - self.master]
+    }
+
     /// A client of the realm at its master.
     pub fn realm(&self) -> Realm {
         Realm::of(self.master())

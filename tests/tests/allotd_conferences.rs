@@ -166,6 +166,19 @@ fn schedulers_and_proxies_that_die_or_hang_are_replaced_and_a_deposed_one_change
         healthy(&mut system, &format!("the leading scheduler cut off {what}"));
     }
 
+    // Sooner or later one hangs with messages that it has taken; the other writes them.
+    let claimed = |system: &System| system.proxies[1].metric("allot_proxy_claimed_total").unwrap_or(0.0);
+    eventually("messages of a proxy that hangs to be taken over", GENEROUS, || {
+        system.proxies[0].pause();
+        let began = Instant::now();
+        while claimed(&system) == 0.0 && began.elapsed() < Duration::from_secs(4) {
+            sleep(Duration::from_millis(50));
+        }
+        system.proxies[0].resume();
+        claimed(&system) > 0.0
+    });
+    healthy(&mut system, "a proxy that hung, and woke");
+
     system.proxies[0].kill9();
     system.proxies[1].pause();
     sleep(Duration::from_secs(1));
@@ -217,6 +230,20 @@ fn stores_that_fail_or_go_away_cost_no_conference() {
     system.master().resume();
     healthy_within(&system, "Redis silent for longer than the leases");
     assert_eq!(system.places(), before, "conferences moved since Redis was silent");
+
+    // A replica that confirms nothing holds nothing up for long, and is missed.
+    let leader = system.leader();
+    let unconfirmed = |system: &System| {
+        system.schedulers[leader].metric("allot_scheduler_unconfirmed_total").unwrap_or(0.0)
+    };
+    assert_eq!(unconfirmed(&system), 0.0, "the replica that is there did not confirm");
+    system.replica().pause();
+    system.units[2].kill9();
+    healthy(&mut system, "the replica hanging, and a unit killed");
+    assert!(unconfirmed(&system) > 0.0, "nobody was asked to confirm");
+    system.replica().resume();
+    system.units[2].start();
+    system.until("the killed unit to be up again", |realm| realm.stat("up") == 5);
 
     system.fail_over(true);
     healthy(&mut system, "the master killed, and a failover");

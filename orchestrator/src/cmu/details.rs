@@ -2,7 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use tracing::warn;
+
 use crate::daemon::now_ms;
+
+/// Fields of a conference: what one CONF.SET takes.
+const MOST: usize = 256;
 
 /// What has to be told of one conference.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,7 +31,12 @@ pub(crate) struct Details {
 impl Details {
     /// A detail has this value now.
     pub(crate) fn set(&mut self, e164: &str, field: &str, value: String) {
-        self.all.entry(e164.to_owned()).or_default().insert(field.to_owned(), value);
+        let all = self.all.entry(e164.to_owned()).or_default();
+        if all.len() >= MOST && !all.contains_key(field) {
+            warn!(e164, field, "a conference has no more than {MOST} details; this one is left out");
+            return;
+        }
+        all.insert(field.to_owned(), value);
         self.news.entry(e164.to_owned()).or_default().insert(field.to_owned());
     }
 

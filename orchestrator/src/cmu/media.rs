@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::process::Stdio;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::sync::{mpsc, oneshot};
@@ -26,6 +26,8 @@ const REST: Duration = Duration::from_secs(1);
 const LINE: usize = 65_536;
 /// Longer names are none of details.
 const FIELD: usize = 256;
+/// How often it is looked whether all of a group has ended.
+const LOOK: Duration = Duration::from_millis(20);
 /// How long output is waited for after the program has ended.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
@@ -177,18 +179,25 @@ impl Attended {
 
     async fn run(mut self, mut begun: Begun, mut stop: oneshot::Receiver<oneshot::Sender<()>>) {
         loop {
+            let mut listening = tokio::spawn(self.listen(begun.child.stdout.take()));
             let status = tokio::select! {
                 word = &mut stop => {
+                    // It is heard to its end, lest it die of what it says last.
                     self.end(&mut begun).await;
                     self.over(begun.group);
+                    listening.abort();
                     drop(word);
                     return;
                 }
-                status = self.attend(&mut begun) => status,
+                status = begun.child.wait() => status,
             };
             self.over(begun.group);
+            // What it started may hold its output, and say nothing more.
+            let _ = timeout(LAST_WORDS, &mut listening).await;
+            listening.abort();
             if status.as_ref().is_ok_and(std::process::ExitStatus::success) {
-                let _ = self.news.send(News::Ended { e164: self.e164.clone(), start: self.start }).await;
+                let ended = News::Ended { e164: self.e164.clone(), start: self.start };
+                tokio::select! { _ = &mut stop => {} _ = self.news.send(ended) => {} }
                 return;
             }
             warn!(e164 = self.e164, ?status, "the program of a conference failed; starting it again");
@@ -210,53 +219,52 @@ impl Attended {
         self.watchdog.tell(Word::Ended(group.as_raw_pid()));
     }
 
-    /// Passes on what it tells until it ends by itself.
-    async fn attend(&self, begun: &mut Begun) -> std::io::Result<std::process::ExitStatus> {
-        let listening = self.listen(begun.child.stdout.take());
-        tokio::pin!(listening);
-        tokio::select! {
-            () = &mut listening => begun.child.wait().await,
-            status = begun.child.wait() => {
-                // What it started may hold its output, and say nothing more.
-                let _ = timeout(LAST_WORDS, listening).await;
-                status
-            }
-        }
-    }
-
     /// Passes on what it tells, until it closes its output.
-    async fn listen(&self, output: Option<ChildStdout>) {
-        let Some(mut output) = output.map(BufReader::new) else { return };
-        let mut line = Vec::new();
-        let mut at_begin = true;
-        loop {
-            line.clear();
-            match (&mut output).take(LINE as u64).read_until(b'\n', &mut line).await {
-                Ok(0) | Err(_) => return,
-                Ok(_) => {}
-            }
-            if !std::mem::replace(&mut at_begin, line.ends_with(b"\n")) {
-                continue;
-            }
-            let text = String::from_utf8_lossy(&line);
-            let parts = text.trim_end().split_once('=').map(|(field, value)| (field.trim(), value.trim()));
-            let Some((field, value)) = parts.filter(|(field, _)| (1..=FIELD).contains(&field.len())) else {
-                debug!(e164 = self.e164, "a line of a program is not of the form field=value");
-                continue;
-            };
-            let (field, value) = (field.to_owned(), value.to_owned());
-            let news = News::Detail { e164: self.e164.clone(), start: self.start, field, value };
-            if self.news.send(news).await.is_err() {
-                return;
+    fn listen(&self, output: Option<ChildStdout>) -> impl Future<Output = ()> + Send + 'static {
+        let (e164, start, news) = (self.e164.clone(), self.start, self.news.clone());
+        async move {
+            let Some(mut output) = output.map(BufReader::new) else { return };
+            let (mut line, mut at_begin) = (Vec::new(), true);
+            loop {
+                line.clear();
+                match (&mut output).take(LINE as u64).read_until(b'\n', &mut line).await {
+                    Ok(0) | Err(_) => return,
+                    Ok(_) => {}
+                }
+                if !std::mem::replace(&mut at_begin, line.ends_with(b"\n")) {
+                    continue;
+                }
+                let Some((field, value)) = detail(&line) else {
+                    debug!(e164, "a line of a program is not of the form field=value");
+                    continue;
+                };
+                // Who does not hear it any more reads on all the same.
+                let _ = news.send(News::Detail { e164: e164.clone(), start, field, value }).await;
             }
         }
     }
 
+    /// Asks all of it to end, and gives it time for that; then ends it.
     async fn end(&self, begun: &mut Begun) {
         let _ = kill_process_group(begun.group, Signal::TERM);
-        if timeout(self.stop_limit, begun.child.wait()).await.is_err() {
+        let all = async {
+            let _ = begun.child.wait().await;
+            // What it started may take longer than itself.
+            while test_kill_process_group(begun.group).is_ok() {
+                sleep(LOOK).await;
+            }
+        };
+        if timeout(self.stop_limit, all).await.is_err() {
             let _ = kill_process_group(begun.group, Signal::KILL);
             let _ = begun.child.wait().await;
         }
     }
+}
+
+/// A line of the form `field=value`.
+fn detail(line: &[u8]) -> Option<(String, String)> {
+    let text = String::from_utf8_lossy(line);
+    let (field, value) = text.trim_end().split_once('=')?;
+    let (field, value) = (field.trim(), value.trim());
+    (1..=FIELD).contains(&field.len()).then(|| (field.to_owned(), value.to_owned()))
 }

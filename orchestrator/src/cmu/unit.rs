@@ -21,6 +21,8 @@ use crate::transport::{self, Commands, Entry};
 
 /// How long it rests after what no reconnect will mend.
 const REST: Duration = Duration::from_millis(500);
+/// How much word of programs is taken at once.
+const NEWS: usize = 1024;
 /// How often a drain is looked at.
 const DRAIN: Duration = Duration::from_millis(200);
 
@@ -52,6 +54,8 @@ pub(super) struct Unit<'a> {
     /// Since when conferences are moved away, lest they end with the process.
     draining: Option<Instant>,
     chatted: u64,
+    /// Whether some details were refused: all are told anew with the next beat.
+    untold: bool,
 }
 
 impl<'a> Unit<'a> {
@@ -70,6 +74,7 @@ impl<'a> Unit<'a> {
             heard: Instant::now(),
             draining: None,
             chatted: 0,
+            untold: false,
         }
     }
 
@@ -80,6 +85,8 @@ impl<'a> Unit<'a> {
         let membership = self.context.coordinator.join(&dir, &node_name(&self.cmu), data.as_bytes());
         let end = self.live().await;
         info!(cmu = self.cmu, ?end, conferences = self.copies.len(), "unit ends");
+        // Nobody hears any more what a program has to say.
+        self.news.close();
         self.media.stop_all().await;
         if end == End::Asked {
             self.say_goodbye().await;
@@ -100,6 +107,10 @@ impl<'a> Unit<'a> {
                 Err(error) if error.code() == Some("STALE") => return End::Replaced,
                 Err(error) => {
                     self.context.lost(PART, &error, began).await;
+                    // The pause before is cut short when the process shall end; who drains stays for a while.
+                    if self.draining.is_some() {
+                        sleep(REST).await;
+                    }
                     if !error.ends_session() && error.code() != Some("NOTFOUND") {
                         sleep(REST).await;
                     }
@@ -179,10 +190,10 @@ impl<'a> Unit<'a> {
         self.join(&store).await?;
         self.heard(sent);
         self.report(&store).await?;
-        self.details.renew_all();
-        self.tell(&store).await?;
         let stream = store.stream(&format!("cmd:{}", self.cmu));
         let mut commands = Commands::read(session.another(transport::BLOCK).await?, stream);
+        self.details.renew_all();
+        self.tell(&store).await?;
         self.context.health.ready(PART);
         info!(cmu = self.cmu, server = %session.node, conferences = self.copies.len(), "joined");
         let mut beat = ticks(self.config.beat);
@@ -194,13 +205,16 @@ impl<'a> Unit<'a> {
                 return Ok(End::CutOff);
             }
             tokio::select! {
+                biased;
                 _ = beat.tick() => self.beat(&store).await?,
                 entries = commands.next() => self.obey(&store, entries?).await?,
                 Some(news) = self.news.recv() => {
                     if let Some(ended) = self.hear(news) {
                         self.say(&store, vec![ended]).await?;
                     }
-                    while let Ok(news) = self.news.try_recv() {
+                    // Not without end: who talks all the time must not keep us from our beats.
+                    for _ in 0..NEWS {
+                        let Ok(news) = self.news.try_recv() else { break };
                         if let Some(ended) = self.hear(news) {
                             self.say(&store, vec![ended]).await?;
                         }
@@ -252,6 +266,10 @@ impl<'a> Unit<'a> {
             result => result?,
         }
         self.heard(sent);
+        if std::mem::take(&mut self.untold) {
+            self.details.renew_all();
+            self.tell(store).await?;
+        }
         metrics::gauge!("allot_unit_conferences").set(self.copies.len() as f64);
         Ok(())
     }
@@ -344,7 +362,10 @@ impl<'a> Unit<'a> {
                 self.details.set(&e164, &field, value);
                 None
             }
-            News::Ended { e164, start } if self.media.is_current(&e164, start) => {
+            // A service manager that ends us may have asked our programs to end as well.
+            News::Ended { e164, start }
+                if self.media.is_current(&e164, start) && !self.context.stop.is_asked() =>
+            {
                 self.media.stop(&e164);
                 self.details.forget(&e164);
                 let epoch = self.copies.forget(&e164)?;
@@ -380,8 +401,21 @@ impl<'a> Unit<'a> {
             }
             messages.push(message);
         }
+        let mut lost = false;
         for result in store.ask_all(messages).await? {
-            result?;
+            match result {
+                // Whoever has no memory for details may have commands for us all the same.
+                Err(error) if error.ends_session() && error.code() != Some("OOM") => return Err(error),
+                Err(error) => {
+                    lost = true;
+                    debug!(%error, "details cannot be told now");
+                }
+                Ok(_) => {}
+            }
+        }
+        if lost {
+            metrics::counter!("allot_unit_untold_total").increment(1);
+            self.untold = true;
         }
         Ok(())
     }

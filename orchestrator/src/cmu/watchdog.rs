@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child, ChildStdin};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::error;
 
 use crate::cli::Outcome;
@@ -58,17 +58,13 @@ struct Process {
 }
 
 impl Process {
-    async fn begin(words: &[Word]) -> Result<Self, String> {
+    fn start() -> Result<Self, String> {
         let start = || -> std::io::Result<Child> {
             program::own("media-watchdog")?.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()
         };
         let mut child = start().map_err(|error| error.to_string())?;
         let input = child.stdin.take().ok_or("it has no standard input")?;
-        let mut process = Self { child, input };
-        for word in words {
-            process.tell(*word).await?;
-        }
-        Ok(process)
+        Ok(Self { child, input })
     }
 
     async fn tell(&mut self, word: Word) -> Result<(), String> {
@@ -79,32 +75,76 @@ impl Process {
             Err(_) => Err("it does not listen".into()),
         }
     }
+
+    /// Ends one that does not do its work, before it sees the end of its input and takes us for dead.
+    async fn dismiss(mut self) {
+        let _ = self.child.kill().await;
+    }
 }
 
-/// Passes on what is told; the groups that run are told again to one that had to be started anew.
-async fn keep(mut words: mpsc::UnboundedReceiver<Word>) {
-    let mut groups = BTreeSet::new();
-    let mut process: Option<Process> = None;
-    while let Some(word) = words.recv().await {
+/// What the watchdog has to know.
+#[derive(Default)]
+struct Known {
+    groups: BTreeSet<i32>,
+    until: Option<Instant>,
+}
+
+impl Known {
+    fn learn(&mut self, word: Word) {
         match word {
-            Word::Began(group) => drop(groups.insert(group)),
-            Word::Ended(group) => drop(groups.remove(&group)),
-            Word::Run(_) => {}
+            Word::Began(group) => drop(self.groups.insert(group)),
+            Word::Ended(group) => drop(self.groups.remove(&group)),
+            Word::Run(ms) => self.until = Some(Instant::now() + Duration::from_millis(ms)),
         }
-        let told = match &mut process {
-            Some(process) => process.tell(word).await,
-            None => Err("it was not started yet".into()),
+    }
+
+    /// All of it, for one that knows nothing.
+    async fn teach(&self) -> Result<Process, String> {
+        let mut process = Process::start()?;
+        let left = self.until.map(|until| until.saturating_duration_since(Instant::now()).as_millis() as u64);
+        let words = left.map(Word::Run).into_iter().chain(self.groups.iter().copied().map(Word::Began));
+        for word in words {
+            if let Err(reason) = process.tell(word).await {
+                process.dismiss().await;
+                return Err(reason);
+            }
+        }
+        Ok(process)
+    }
+}
+
+/// Passes on what is told; one that is gone is replaced at once, and told all of it.
+async fn keep(mut words: mpsc::UnboundedReceiver<Word>) {
+    let mut known = Known::default();
+    let mut process: Option<Process> = None;
+    loop {
+        let word = tokio::select! {
+            word = words.recv() => match word {
+                Some(word) => Some(word),
+                None => break,
+            },
+            () = async {
+                match &mut process {
+                    Some(process) => drop(process.child.wait().await),
+                    None => sleep(HEARS).await,
+                }
+            } => None,
+        };
+        if let Some(word) = word {
+            known.learn(word);
+        }
+        let told = match (&mut process, word) {
+            (Some(process), Some(word)) => process.tell(word).await,
+            (Some(_), None) => Err("it has ended".to_owned()),
+            (None, _) => Err("there was none yet".to_owned()),
         };
         if let Err(reason) = told {
-            if let Some(mut gone) = process.take() {
+            if let Some(gone) = process.take() {
                 error!(reason, "the watchdog of the media is gone; starting another");
-                // Before it sees the end of its input, and takes us for dead.
-                let _ = gone.child.kill().await;
+                gone.dismiss().await;
             }
-            let mut again: Vec<Word> = groups.iter().copied().map(Word::Began).collect();
-            again.extend(matches!(word, Word::Run(_)).then_some(word));
-            match Process::begin(&again).await {
-                Ok(begun) => process = Some(begun),
+            match known.teach().await {
+                Ok(taught) => process = Some(taught),
                 Err(error) => error!(error, "the watchdog of the media does not start"),
             }
         }
@@ -118,6 +158,7 @@ async fn keep(mut words: mpsc::UnboundedReceiver<Word>) {
 /// The hidden command: is the watchdog.
 pub(crate) async fn run() -> Result<Outcome> {
     let mut control = program::control()?;
+    program::mind_no_signals()?;
     let mut groups = BTreeSet::new();
     let mut until: Option<Instant> = None;
     let mut over = false;

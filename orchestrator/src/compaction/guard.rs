@@ -98,6 +98,7 @@ pub(crate) enum Why {
 /// The hidden command: is the guard.
 pub(crate) async fn run() -> Result<Outcome> {
     let mut control = program::control()?;
+    program::mind_no_signals()?;
     let Some(line) = control.next_line().await? else { return Ok(Outcome::Done) };
     let spec: Spec = serde_json::from_str(&line).context("what the guard is told")?;
     match start(&spec) {

@@ -219,7 +219,11 @@ impl Drive {
             self.suspect(Instant::now());
         }
         let units = self.units.borrow_and_update().clone();
-        self.relieve(main, &units).await?;
+        let before = self.suspicion;
+        if let Err(fault) = self.relieve(main, &units).await {
+            self.suspicion = before;
+            return Err(fault);
+        }
         let due = self.suspicion.map_or(LONG, |at| at.saturating_duration_since(Instant::now()));
         if main.task.listing.is_none() {
             return self.begin(main, due).await;
@@ -408,7 +412,7 @@ impl Drive {
                     })
                     .collect();
                 let count = subs.len();
-                self.board.relieve(main, &subs).await.inspect_err(|_| self.suspect(Instant::now()))?;
+                self.board.relieve(main, &subs).await?;
                 info!(id = %self.id, worker, count, "subtasks of a lost worker are given to others, or failed");
             }
         }

@@ -88,11 +88,12 @@ impl Brake {
         self.recent.retain(|_, at| now.saturating_duration_since(*at) < window);
         self.excused.retain(|cmu| look.silent.contains(cmu));
         // Those that are silent now would go down within the window, too.
-        let fresh = look.silent.iter().filter(|cmu| !self.excused.contains(*cmu)).count();
+        let known = |cmu: &&String| self.excused.contains(*cmu) || self.recent.contains_key(*cmu);
+        let fresh = look.silent.iter().filter(|cmu| !known(cmu)).count();
         let gone = fresh + self.recent.len();
         let all = look.alive + self.recent.len();
         let too_many = gone >= self.limits.least as usize && gone * 100 > all * self.limits.percent as usize;
-        let news = look.down.iter().any(|cmu| !self.excused.contains(cmu));
+        let news = look.down.iter().any(|cmu| !known(&cmu));
         if news && too_many {
             self.holding = Some(now);
             return Word::Hold { begun: true };

@@ -10,6 +10,8 @@ mod pace;
 mod stint;
 mod verdicts;
 
+use std::time::Instant;
+
 use anyhow::{Context as _, Result};
 use tracing::info;
 
@@ -55,9 +57,16 @@ pub(crate) async fn run(mut context: Context) -> Result<()> {
 /// Coordination within the process begins at term 1 each time. So that the realm takes the next term for a later one
 /// than that of the process before, the count goes on from what the realm has.
 async fn begin_behind(context: &Context, dir: &str) -> Result<Option<()>> {
-    let Some(session) = context.connect(PART).await else { return Ok(None) };
-    let store = RealmStore::new(session.connection, &context.config.realm);
-    let term: u64 = store.realm().await.context("the realm's term")?.get("term")?;
+    let term: u64 = loop {
+        let Some(session) = context.connect(PART).await else { return Ok(None) };
+        let began = Instant::now();
+        match RealmStore::new(session.connection, &context.config.realm).realm().await {
+            Ok(realm) => break realm.get("term")?,
+            // It loads its data, or has no memory.
+            Err(error) if error.ends_session() => context.lost(PART, &error, began).await,
+            Err(error) => return Err(error).context("the realm's term"),
+        }
+    };
     context.coordinator.up().await?;
     let tree = context.coordinator.tree();
     tree.ensure(dir).await?;

@@ -154,9 +154,6 @@ impl<'a> Stint<'a> {
             if looked.elapsed() >= LOOK {
                 looked = Instant::now();
                 session.look().await?;
-                if let Some(refusal) = self.look_at_claim(&store).await? {
-                    return Ok(End::Refused(refusal));
-                }
                 self.measure(&store).await?;
             }
             let tick = if paced { PACED.min(self.config.tick) } else { self.config.tick };
@@ -176,10 +173,8 @@ impl<'a> Stint<'a> {
     /// away was not said to anybody. A new term also says who is alive.
     async fn begin(&mut self, store: &RealmStore) -> Result<Option<End>, Error> {
         let term = self.lead.term().0;
-        store.realm().await?;
-        match store.claim(term, &self.context.name).await {
-            Err(error) if error.code() == Some("STALE") => return Ok(Some(End::Refused(error))),
-            result => result?,
+        if let Some(refusal) = self.claim(store).await? {
+            return Ok(Some(End::Refused(refusal)));
         }
         self.judge.forget();
         // All leases begin anew, so that for a while even the dead look alive.
@@ -229,6 +224,10 @@ impl<'a> Stint<'a> {
             Word::Go(down) => {
                 metrics::gauge!("allot_scheduler_brake").set(0.0);
                 for cmu in &down {
+                    // Not by what was seen long ago; the next look comes at once.
+                    if now.elapsed() > self.config.tick * 4 {
+                        break;
+                    }
                     self.declare(store, cmu, present.contains(cmu)).await?;
                 }
                 self.recover(store, session, &units, &down).await
@@ -261,10 +260,13 @@ impl<'a> Stint<'a> {
         down: &[String],
     ) -> Result<bool, Error> {
         let takes = units.iter().filter(|unit| unit.state == "up" && !down.contains(&unit.cmu));
-        self.pace.fill(takes.map(|unit| unit.cmu.as_str()), Instant::now());
+        let takes: Vec<&str> = takes.map(|unit| unit.cmu.as_str()).collect();
+        // Where nobody is there nothing can be placed; but asking for it tells us whether the realm is still ours.
+        let mut asked_in_vain = u32::from(takes.is_empty());
+        self.pace.fill(takes.into_iter(), Instant::now());
         let mut placed = 0;
         while self.lead.check().is_ok() {
-            let room = self.pace.room().min(1000);
+            let room = self.pace.room().min(1000).max(std::mem::take(&mut asked_in_vain));
             if room == 0 {
                 break;
             }
@@ -317,11 +319,23 @@ impl<'a> Stint<'a> {
             return Ok(());
         }
         let key = store.stream("brake");
-        let mut command = redis::cmd("HSET");
-        command.arg(&key).arg("since").arg(since).arg("leader").arg(&self.context.name);
-        command.arg("units").arg(names(look));
-        store.ask::<u64>(&command).await?;
-        store.ask::<u64>(redis::cmd("EXPIRE").arg(&key).arg(BRAKE_TTL_S)).await.map(drop)
+        let mut show = redis::cmd("HSET");
+        show.arg(&key)
+            .arg("since")
+            .arg(since)
+            .arg("leader")
+            .arg(&self.context.name)
+            .arg("units")
+            .arg(names(look));
+        let mut keep = redis::cmd("EXPIRE");
+        keep.arg(&key).arg(BRAKE_TTL_S);
+        for shown in store.ask_all(vec![show, keep]).await? {
+            // It holds all the same.
+            if let Err(error) = shown {
+                debug!(%error, "the brake cannot be shown");
+            }
+        }
+        Ok(())
     }
 
     async fn lift(&mut self, store: &RealmStore, look: &Look, now: Instant) -> Result<(), Error> {
@@ -329,8 +343,10 @@ impl<'a> Stint<'a> {
             return Ok(());
         }
         let key = store.stream("brake");
-        let word: Option<String> = store.ask(redis::cmd("HGET").arg(&key).arg(LIFT)).await?;
-        let Some(why) = self.brake.lift(look, word.is_some(), now) else {
+        let word: Option<u64> = store.ask(redis::cmd("HGET").arg(&key).arg(LIFT)).await?;
+        // An answer to this brake, and not to one before.
+        let lifted = self.held.is_some_and(|(since, _)| word == Some(since));
+        let Some(why) = self.brake.lift(look, lifted, now) else {
             return match self.held {
                 Some((since, shown)) if shown.elapsed() >= LOOK => self.show(store, look, since).await,
                 _ => Ok(()),
@@ -348,19 +364,21 @@ impl<'a> Stint<'a> {
         Ok(())
     }
 
-    /// A scheduler with nothing to do would not hear from the realm that another has claimed it.
-    async fn look_at_claim(&self, store: &RealmStore) -> Result<Option<Error>, Error> {
-        let realm = store.realm().await?;
-        let (claimed, ours): (u64, _) = (realm.get("term")?, self.lead.term().0);
-        let refusal = || Error::Refused {
-            command: "CONF.REALM".to_owned(),
-            code: "STALE".to_owned(),
-            message: format!(
-                "the realm is claimed by {} for term {claimed}, and ours is {ours}",
-                realm.text("leader")
-            ),
+    /// Claims the realm; the refusal, where another has claimed it later. A realm that is not
+    /// there is made, with its defaults; only that needs memory, of which a server may be short.
+    async fn claim(&self, store: &RealmStore) -> Result<Option<Error>, Error> {
+        let (term, name) = (self.lead.term().0, &self.context.name);
+        let claimed = match store.claim(term, name).await {
+            Err(error) if error.code() == Some("NOKEY") => {
+                store.realm().await?;
+                store.claim(term, name).await
+            }
+            claimed => claimed,
         };
-        Ok((claimed != ours).then(refusal))
+        match claimed {
+            Err(error) if error.code() == Some("STALE") => Ok(Some(error)),
+            claimed => claimed.map(|()| None),
+        }
     }
 
     async fn measure(&self, store: &RealmStore) -> Result<(), Error> {

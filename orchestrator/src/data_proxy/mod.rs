@@ -11,7 +11,7 @@ use redis::Cmd;
 use tracing::{debug, info, warn};
 
 use crate::daemon::Context;
-use crate::store::{Error, RealmStore, Session};
+use crate::store::{Error, Node, RealmStore, Session};
 use crate::transport::{BLOCK, Entry, Group};
 
 pub(crate) use message::SET;
@@ -24,17 +24,20 @@ const TIDY: Duration = Duration::from_secs(60);
 /// Writes until the process shall end.
 pub(crate) async fn run(context: Context) -> Result<()> {
     let mut batch = context.config.data_proxy.batch;
+    let mut asked = None;
     while let Some(session) = context.connect(PART).await {
         let mut proxy = Proxy {
             store: RealmStore::new(session.connection.clone(), &context.config.realm),
             context: &context,
             batch,
+            asked,
         };
         let began = Instant::now();
         match proxy.serve(session).await {
             Ok(()) => break,
             Err(error) => {
                 batch = (proxy.batch / 2).max(1);
+                asked = proxy.asked;
                 context.lost(PART, &error, began).await;
                 if !error.ends_session() {
                     // A group that is gone is made anew at the next begin.
@@ -52,6 +55,8 @@ struct Proxy<'a> {
     /// How many messages are taken at once. Half as many after a session that ended, since it may have been the answer
     /// to so many that took too long, and the same ones come again; twice as many after each batch that was written.
     batch: u32,
+    /// The server on which all units were asked for their details.
+    asked: Option<Node>,
 }
 
 impl Proxy<'_> {
@@ -62,11 +67,14 @@ impl Proxy<'_> {
         let names = (self.store.stream("info"), config.group.clone(), self.context.name.clone());
         let mut group = Group::join(session.connection.clone(), taking, names).await?;
         self.finish_own(&mut group).await?;
-        // Nobody knows what was told while no proxy was there.
-        match self.store.ask_units(None, "DETAILS").await {
-            // No realm yet: nothing was told.
-            Err(error) if error.code() == Some("NOKEY") => {}
-            result => result?,
+        // Nobody knows what was told while no proxy was there, or to a server before this one.
+        if self.asked.as_ref() != Some(&session.node) {
+            match self.store.ask_units(None, "DETAILS").await {
+                // No realm yet: nothing was told.
+                Err(error) if error.code() == Some("NOKEY") => {}
+                result => result?,
+            }
+            self.asked = Some(session.node.clone());
         }
         self.context.health.ready(PART);
         info!(server = %session.node, group = config.group, consumer = self.context.name, "writing details");
@@ -155,7 +163,9 @@ impl Proxy<'_> {
             metrics::counter!("allot_proxy_messages_total", "outcome" => outcome).increment(count);
         }
         group.acknowledge(entries).await?;
-        self.batch = self.batch.saturating_mul(2).min(self.context.config.data_proxy.batch);
+        if !entries.is_empty() {
+            self.batch = self.batch.saturating_mul(2).min(self.context.config.data_proxy.batch);
+        }
         Ok(())
     }
 }

@@ -76,11 +76,13 @@ pub(crate) async fn run(global: &Global, arguments: Arguments) -> Result<Outcome
             command.arg(cmu).arg("OFF");
         }
         Some(Command::ReleaseBrake) => {
-            if store.ask::<u64>(redis::cmd("EXISTS").arg(&brake)).await? == 0 {
+            let since: Option<u64> = store.ask(redis::cmd("HGET").arg(&brake).arg("since")).await?;
+            let Some(since) = since else {
                 eprintln!("allotd: the brake does not hold");
                 return Ok(Outcome::CheckFailed);
-            }
-            store.ask::<u64>(redis::cmd("HSET").arg(&brake).arg(LIFT).arg(1)).await?;
+            };
+            // Which brake is meant, lest the next one be lifted with it.
+            store.ask::<u64>(redis::cmd("HSET").arg(&brake).arg(LIFT).arg(since)).await?;
             return Ok(Outcome::Done);
         }
     }

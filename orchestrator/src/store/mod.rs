@@ -17,7 +17,7 @@ pub(crate) use error::Error;
 pub(crate) use numbers::{NumberStore, PoolInfo};
 pub(crate) use record::Record;
 pub(crate) use seats::{Bucket, Hold, MapRow, SeatStore};
-pub(crate) use servers::{Place, Secret, Servers, Session};
+pub(crate) use servers::{Node, Place, Secret, Servers, Session};
 
 /// A large plan takes the server seconds to build.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
