@@ -39,16 +39,29 @@ impl Party {
         let dir = tempfile::Builder::new().prefix("allot-compaction-").tempdir().unwrap();
         let data = dir.path().join("data");
         fs::create_dir(&data).unwrap();
-        let party = Self { zookeeper: ZooKeeperServer::start(), dir, units: Vec::new() };
-        let units = (0..count).map(|n| party.unit(n, runner, settings)).collect();
-        let party = Self { units, ..party };
-        for unit in &party.units {
+        let mut party = Self { zookeeper: ZooKeeperServer::start(), dir, units: Vec::new() };
+        if count > 0 {
+            party.join_with(count, runner, settings);
+        }
+        party
+    }
+
+    /// So many more units.
+    pub fn join(&mut self, count: usize, runner: &Path) {
+        self.join_with(count, runner, &[]);
+    }
+
+    /// The same with these settings, as variables.
+    pub fn join_with(&mut self, count: usize, runner: &Path, settings: &[(&str, &str)]) {
+        let first = self.units.len();
+        let more: Vec<Process> = (first..first + count).map(|n| self.unit(n, runner, settings)).collect();
+        self.units.extend(more);
+        for unit in &self.units {
             eventually("a unit to be ready", GENEROUS, || unit.is_ready());
         }
         eventually("all units to be listed", GENEROUS, || {
-            party.json(&["nodes"]).as_array().is_some_and(|nodes| nodes.len() == count)
+            self.json(&["nodes"]).as_array().is_some_and(|nodes| nodes.len() == self.units.len())
         });
-        party
     }
 
     fn unit(&self, n: usize, runner: &Path, settings: &[(&str, &str)]) -> Process {
