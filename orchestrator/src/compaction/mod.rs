@@ -17,11 +17,14 @@ mod partitions;
 mod paths;
 mod permits;
 mod runner;
+#[cfg(test)]
+mod simulation;
 mod task;
 mod upgrade;
 mod window;
 mod worker;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
@@ -34,6 +37,7 @@ use crate::daemon::{Context, now_ms};
 
 use board::Board;
 use node::NodeInfo;
+use runner::{Guarded, Launch};
 
 pub(crate) use board::Fault;
 pub(crate) use operator::{Command, run as command};
@@ -50,6 +54,8 @@ struct Part {
     config: CompactionConfig,
     /// The unit: `<host>_<port>`.
     name: String,
+    /// How runners begin.
+    launch: Arc<dyn Launch>,
 }
 
 impl Part {
@@ -65,6 +71,11 @@ impl Part {
 
 /// Is a unit until the process shall end.
 pub(crate) async fn run(context: Context) -> Result<()> {
+    play(context, Arc::new(Guarded)).await
+}
+
+/// Is a unit, whose runners begin in this way.
+async fn play(context: Context, launch: Arc<dyn Launch>) -> Result<()> {
     let config = context.config.compaction.clone();
     if context.alone {
         bail!("the compaction role needs a ZooKeeper, by which tasks are submitted: set zookeeper.servers");
@@ -73,7 +84,10 @@ pub(crate) async fn run(context: Context) -> Result<()> {
     let Some(name) = config.node.clone() else {
         bail!("compaction.node is not set: the unit's name, <host>_<port>");
     };
-    let part = Part { context, config, name };
+    play_as(Part { context, config, name, launch }).await
+}
+
+async fn play_as(part: Part) -> Result<()> {
     let board = part.board();
     let mut stop = part.context.stop.clone();
     // The inbox stands before the unit is seen, since only who is seen is given anything.

@@ -3,6 +3,8 @@
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout};
@@ -13,8 +15,35 @@ use super::guard::{Report, Say, Spec, Word};
 use crate::coordination::Coordinator;
 use crate::program;
 
+/// What a runner must be told while it runs.
+pub(crate) struct Attention {
+    /// Whose answers say how long nobody can have taken us for dead.
+    pub(crate) coordinator: Coordinator,
+    /// It is to be ended.
+    pub(crate) stop: watch::Receiver<bool>,
+    /// It is to be ended at once: our session is lost.
+    pub(crate) lost: watch::Receiver<bool>,
+    /// How often its guard hears of us.
+    pub(crate) beat: Duration,
+}
+
+/// How runners begin. What is dropped before its end has ended, with all that it started.
+pub(crate) trait Launch: Send + Sync {
+    /// Runs one to its end.
+    fn launch(&self, spec: Spec, attention: Attention) -> BoxFuture<'static, Result<Report, String>>;
+}
+
+/// Programs, each behind a guard.
+pub(crate) struct Guarded;
+
+impl Launch for Guarded {
+    fn launch(&self, spec: Spec, attention: Attention) -> BoxFuture<'static, Result<Report, String>> {
+        async move { Runner::start(&spec).await?.wait(attention).await }.boxed()
+    }
+}
+
 /// A runner behind its guard.
-pub(crate) struct Runner {
+struct Runner {
     child: Child,
     control: Option<ChildStdin>,
     words: Lines<BufReader<ChildStdout>>,
@@ -35,7 +64,7 @@ async fn said(word: &mut watch::Receiver<bool>) {
 
 impl Runner {
     /// Starts a guard, which starts the runner.
-    pub(crate) async fn start(spec: &Spec) -> Result<Self, String> {
+    async fn start(spec: &Spec) -> Result<Self, String> {
         // Signals that are meant for us must not end it: it has to end the runner.
         let mut child = program::own("compaction-guard")
             .map_err(|error| format!("allotd does not know its program: {error}"))?
@@ -54,13 +83,8 @@ impl Runner {
     }
 
     /// Waits until the runner has ended, with its children. Ends it when `stop` says so, or at once when `lost` does.
-    pub(crate) async fn wait(
-        mut self,
-        coordinator: &Coordinator,
-        mut stop: watch::Receiver<bool>,
-        mut lost: watch::Receiver<bool>,
-        beat: Duration,
-    ) -> Result<Report, String> {
+    async fn wait(mut self, attention: Attention) -> Result<Report, String> {
+        let Attention { coordinator, mut stop, mut lost, beat } = attention;
         let mut beats = interval(beat);
         let mut told = false;
         loop {
@@ -84,7 +108,7 @@ impl Runner {
                         continue;
                     }
                 },
-                _ = beats.tick() => match trust(coordinator) {
+                _ = beats.tick() => match trust(&coordinator) {
                     Some(ms) => Word::Beat(ms),
                     None => continue,
                 },

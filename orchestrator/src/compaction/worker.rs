@@ -16,7 +16,7 @@ use super::board::{Board, Fault, Found};
 use super::gate::{Gate, Word};
 use super::guard::{Report, Spec, Why};
 use super::ids::TaskId;
-use super::runner::{Runner, trust};
+use super::runner::{Attention, trust};
 use super::task::{Ended, SubState, SubTask};
 use super::{PAUSE, Part, permits};
 use crate::coordination::Error;
@@ -287,7 +287,6 @@ impl Worker {
     /// Runs the runner to its end; `None` where it was ended for a reason of ours.
     async fn compact(&self, sub: &Found<SubTask>, fence: i64) -> Option<Ended> {
         let spec = self.spec(sub, fence);
-        let coordinator = &self.part.context.coordinator;
         let (stop_sender, stop) = watch::channel(false);
         let mut leaving = self.leaving.clone();
         let asked = async {
@@ -298,10 +297,13 @@ impl Worker {
             stop_sender.send_replace(true);
             std::future::pending::<()>().await;
         };
-        let running = async {
-            let runner = Runner::start(&spec).await?;
-            runner.wait(coordinator, stop, self.lost.clone(), self.part.session_timeout() / 10).await
+        let attention = Attention {
+            coordinator: self.part.context.coordinator.clone(),
+            stop,
+            lost: self.lost.clone(),
+            beat: self.part.session_timeout() / 10,
         };
+        let running = self.part.launch.launch(spec, attention);
         let report = tokio::select! { report = running => report, () = asked => return None };
         match report {
             Ok(report) if matches!(report.why, Why::CutOff | Why::Abandoned) => None,

@@ -104,6 +104,14 @@ pub(crate) fn read(path: &Path) -> Result<Given> {
     parse(&text).map_err(|error| anyhow!("{}: {}", path.display(), error.to_string().trim_end()))
 }
 
+#[cfg(test)]
+impl Config {
+    /// Of a file with this text.
+    pub(crate) fn of(text: &str) -> Self {
+        Self::resolve(&parse(text).unwrap()).unwrap()
+    }
+}
+
 fn parse(text: &str) -> Result<Given, toml::de::Error> {
     toml::from_str(text)
 }

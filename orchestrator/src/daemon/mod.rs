@@ -66,6 +66,13 @@ impl Stop {
     }
 }
 
+/// A process that is not asked to end yet, and the word that asks it.
+#[cfg(test)]
+pub(crate) fn stop() -> (watch::Sender<bool>, Stop) {
+    let (asked, stop) = watch::channel(false);
+    (asked, Stop(stop))
+}
+
 impl Context {
     /// A session with the realm's master; tries until there is one. `None` when the process shall end.
     pub(crate) async fn connect(&self, part: &'static str) -> Option<Session> {
