@@ -53,10 +53,20 @@ fn is_allotd(file: &Path) -> bool {
     file.file_stem().is_some_and(|stem| stem == "allotd") && file.extension().is_none_or(|e| e == "exe")
 }
 
+fn is_of_a_package(variable: &str) -> bool {
+    variable.starts_with("CARGO_PKG_") || variable.starts_with("CARGO_MANIFEST_")
+}
+
 /// Runs cargo and returns the one file among the artifacts of the package that `wanted` recognises.
 fn build(arguments: &[&str], wanted: &dyn Fn(&Path) -> bool) -> PathBuf {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo)
+    let mut command = Command::new(cargo);
+    // What cargo tells a test of its package would make dependencies whose builds look at it be compiled anew.
+    let told = env::vars_os().map(|(name, _)| name);
+    for name in told.filter(|name| name.to_str().is_some_and(is_of_a_package)) {
+        command.env_remove(name);
+    }
+    let output = command
         .current_dir(repository())
         .arg("build")
         .args(arguments)

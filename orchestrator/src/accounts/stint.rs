@@ -1,0 +1,641 @@
+//! A stint of leadership: claims the book, reads the tree, and then compares the two, whenever something was heard and at
+//! every tick, in sessions with Redis of which each begins with a claim. It acts only while the lead holds; besides, every
+//! command carries the term, and every write of the tree stands behind the fence.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use redis::Cmd;
+use tokio::sync::mpsc;
+use tokio::time::sleep;
+use tracing::{debug, error, info, warn};
+
+use super::ears::{Ears, Heard, Kind};
+use super::hands::{self, Hands};
+use super::paths::{self, Paths};
+use super::plan::{Change, Moment, Plan, plan, suspects};
+use super::view::{Book, Place, View};
+use super::{PART, fault, own_dir, turns};
+use crate::config::AccountsConfig;
+use crate::coordination::{self, Kind as Node, Lead, Standing, Version};
+use crate::daemon::{Context, now_ms};
+use crate::store::{BookStore, Error, Record, Session};
+
+/// How often it is looked whether the server is still the master, and whether a month or a rebalancing is due.
+const LOOK: Duration = Duration::from_secs(1);
+/// How often a book that is refused to us is tried, and a tree that cannot be written.
+const REFUSED: Duration = Duration::from_secs(1);
+/// How long a tree that could not be read or written rests.
+const PAUSE: Duration = Duration::from_millis(50);
+/// How often the whole book is read although nothing of it seems to have changed.
+const SWEEP: Duration = Duration::from_secs(5);
+/// The book is read again after so many times as long as it takes, so that a large one is not read all the time.
+const REST: u32 = 4;
+
+/// Why a session with Redis did not go on.
+enum Fault {
+    /// Redis.
+    Store(Error),
+    /// The coordination service.
+    Tree(coordination::Error),
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<coordination::Error> for Fault {
+    fn from(error: coordination::Error) -> Self {
+        Self::Tree(error)
+    }
+}
+
+/// How a session ended that Redis did not end.
+enum End {
+    /// The lead is over, or the process shall end.
+    Over,
+    /// The book refuses our term.
+    Refused(Error),
+}
+
+/// The book as it was read last.
+#[derive(Default)]
+struct Reading {
+    book: Book,
+    /// What of its record tells that it has changed.
+    mark: Vec<u64>,
+    /// The version of the notify node that was known before.
+    notified: Option<Version>,
+    /// When it was read, and how long that took.
+    at: Option<(Instant, Duration)>,
+}
+
+/// One stint.
+pub(super) struct Stint<'a> {
+    context: &'a Context,
+    config: &'a AccountsConfig,
+    lead: Lead,
+    hands: Hands,
+    ears: Ears,
+    hearing: mpsc::UnboundedReceiver<Heard>,
+    began: Instant,
+    view: Option<View>,
+    /// Instances of which it is not known what stands in the tree.
+    unclear: BTreeSet<Place>,
+    /// Nodes of instances that the book was told of.
+    attached: BTreeMap<Place, i64>,
+    /// Deals of which it was asked whether the book knows them.
+    asked: BTreeMap<(String, u64), bool>,
+    /// Directories that are there.
+    made: BTreeSet<String>,
+    /// Whether the first deletes of this take-over are not done.
+    barrier: bool,
+    /// The notify node's version, and the one that was dealt with.
+    notify: Option<Version>,
+    recorded: Option<Version>,
+    /// The interval of rebalancing that was begun.
+    slot: u64,
+    /// Whether something was heard, or done, since book and tree were compared.
+    news: bool,
+    /// What was to be done last.
+    last: Plan,
+    /// Whether this take-over is done.
+    taken_over: bool,
+}
+
+impl<'a> Stint<'a> {
+    pub(super) fn new(context: &'a Context, lead: &Lead) -> Option<Self> {
+        let config = &context.config.accounts;
+        let (ears, hearing) = Ears::new(&context.config);
+        Some(Self {
+            context,
+            config,
+            hands: Hands { tree: lead.tree().ok()?, paths: Paths::new(&config.root) },
+            lead: lead.clone(),
+            ears,
+            hearing,
+            began: Instant::now(),
+            view: None,
+            unclear: BTreeSet::new(),
+            attached: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            made: BTreeSet::new(),
+            barrier: true,
+            notify: None,
+            recorded: None,
+            slot: slot(config),
+            news: true,
+            last: Plan::default(),
+            taken_over: false,
+        })
+    }
+
+    /// Leads until it is over.
+    pub(super) async fn run(mut self) {
+        loop {
+            let (lead, context) = (self.lead.clone(), self.context);
+            let session = tokio::select! {
+                session = context.connect(PART) => session,
+                () = lead.over() => return,
+            };
+            let Some(session) = session else { return };
+            let began = Instant::now();
+            match self.serve(session).await {
+                Ok(End::Over) => return,
+                Ok(End::Refused(refusal)) => {
+                    error!(
+                        term = %self.lead.term(), %refusal,
+                        "the book has a later leader. If ZooKeeper was set up anew and none is left, `ACCOUNT.TERM \
+                         {} 0 none FORCE` lets us in", self.config.book
+                    );
+                    context.health.lacks(PART, format!("the book refuses our term: {refusal}"));
+                    tokio::select! { () = sleep(REFUSED) => {}, () = lead.over() => return }
+                }
+                Err(Fault::Tree(coordination::Error::NotLeading | coordination::Error::Closed)) => return,
+                Err(Fault::Tree(error)) => {
+                    debug!(%error, "the tree cannot be read or written now");
+                    if !error.is_transient() {
+                        warn!(%error, "the tree cannot be read or written");
+                        context.health.lacks(PART, format!("the tree: {error}"));
+                        sleep(REFUSED).await;
+                    }
+                    // What was on its way may or may not have been done.
+                    self.view = None;
+                    sleep(PAUSE).await;
+                }
+                Err(Fault::Store(error)) => {
+                    context.lost(PART, &error, began).await;
+                    // A reply that nobody understands comes again at once.
+                    if !error.ends_session() {
+                        sleep(REFUSED).await;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether we may act now; waits while the lead is suspended.
+    async fn may_act(&self) -> bool {
+        loop {
+            if self.context.stop.is_asked() {
+                return false;
+            }
+            match self.lead.now() {
+                Standing::Leading => return true,
+                Standing::Over => return false,
+                Standing::Suspended => sleep(Duration::from_millis(20)).await,
+            }
+        }
+    }
+
+    /// One session with Redis.
+    async fn serve(&mut self, mut session: Session) -> Result<End, Fault> {
+        let store = BookStore::new(session.connection.clone(), &self.config.book);
+        if !self.may_act().await {
+            return Ok(End::Over);
+        }
+        store.book().await?;
+        if let Some(end) = self.claim(&store).await? {
+            return Ok(end);
+        }
+        fault::point("claimed");
+        self.begin().await?;
+        let mut reading = Reading::default();
+        let mut looked: Option<Instant> = None;
+        loop {
+            if !self.may_act().await {
+                return Ok(End::Over);
+            }
+            if looked.is_none_or(|looked| looked.elapsed() >= LOOK) {
+                looked = Some(Instant::now());
+                session.look().await?;
+                if let Some(end) = self.keep_time(&store).await? {
+                    return Ok(end);
+                }
+            }
+            let wait = match self.pass(&store, &mut session, &mut reading).await {
+                Err(Fault::Store(error)) if error.code() == Some("STALE") => return Ok(End::Refused(error)),
+                result => result?,
+            };
+            self.context.health.ready(PART);
+            let mut stop = self.context.stop.clone();
+            tokio::select! {
+                () = sleep(wait) => {}
+                heard = self.hearing.recv() => if let Some(heard) = heard { self.hear(heard); },
+                () = self.lead.over() => return Ok(End::Over),
+                () = stop.asked() => return Ok(End::Over),
+            }
+        }
+    }
+
+    async fn claim(&self, store: &BookStore) -> Result<Option<End>, Fault> {
+        match store.claim(self.lead.term().0, &self.context.name).await {
+            Err(error) if error.code() == Some("STALE") => Ok(Some(End::Refused(error))),
+            result => Ok(result.map(|()| None)?),
+        }
+    }
+
+    /// Reads the whole tree, and begins to listen.
+    async fn begin(&mut self) -> Result<(), Fault> {
+        if self.view.is_some() {
+            return Ok(());
+        }
+        let tree = &self.hands.tree;
+        for path in [self.hands.paths.notify(), own_dir(&self.context.config)] {
+            tree.ensure(&path).await?;
+        }
+        let notified = tree.get(&self.notified()).await?;
+        self.recorded =
+            notified.and_then(|node| String::from_utf8(node.data).ok()?.parse().ok()).map(Version);
+        let view = self.hands.read().await?;
+        fault::point("read");
+        let accounts: usize = view.places.values().map(|stand| stand.accounts.len()).sum();
+        info!(term = %self.lead.term(), instances = view.places.len(), accounts, "the tree is read");
+        for (place, stand) in &view.places {
+            self.ears.listen(&place.dir, Kind::Directory);
+            if stand.alloc.is_some() {
+                self.ears.listen(&paths::alloc(&place.dir, &place.instance), Kind::Alloc);
+            }
+        }
+        self.ears.listen(&self.hands.paths.notify(), Kind::Notify);
+        (self.view, self.news) = (Some(view), true);
+        self.unclear.clear();
+        Ok(())
+    }
+
+    fn notified(&self) -> String {
+        format!("{}/notified", own_dir(&self.context.config))
+    }
+
+    /// Something was heard.
+    fn hear(&mut self, heard: Heard) {
+        self.news = true;
+        let Some(view) = &mut self.view else { return };
+        match heard {
+            Heard::Notified(node) => self.notify = Some(node.version),
+            Heard::Said { alloc, node } => {
+                let Some((dir, name)) = alloc.rsplit_once('/') else { return };
+                let Some(instance) = paths::instance_of(name) else { return };
+                let place = Place { dir: dir.to_owned(), instance: instance.to_owned() };
+                let Some(stand) = view.places.get_mut(&place) else { return };
+                // What was read here may be newer than what was heard.
+                if let Some(known) = &mut stand.alloc
+                    && known.created == node.created
+                    && node.version.0 > known.version.0
+                {
+                    *known = hands::alloc(&place, &node);
+                }
+            }
+            Heard::There { dir, nodes } => {
+                let at = |instance: &String| Place { dir: dir.clone(), instance: instance.clone() };
+                for (instance, node) in &nodes {
+                    let place = at(instance);
+                    let Some(present) = hands::presence(&place, node) else { continue };
+                    let stand = view.at(&place);
+                    match stand.present {
+                        Some(known) if known.created > present.created => {}
+                        Some(known) if known == present => {}
+                        Some(known) if known.created == present.created => {
+                            if present.version.0 > known.version.0 {
+                                // Who was told where its accounts are knows it, whatever it wrote since.
+                                let introduced = present.introduced || known.introduced;
+                                stand.present = Some(super::view::Presence { introduced, ..present });
+                            }
+                        }
+                        _ => stand.present = Some(present),
+                    }
+                }
+                let here = |place: &&Place| place.dir == dir && !nodes.contains_key(&place.instance);
+                let gone: Vec<Place> = view.places.keys().filter(here).cloned().collect();
+                for place in gone {
+                    let stand = view.at(&place);
+                    stand.present = None;
+                    self.attached.remove(&place);
+                    if stand.is_empty() {
+                        view.places.remove(&place);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Looks, compares and acts; how long to wait then.
+    async fn pass(
+        &mut self,
+        store: &BookStore,
+        session: &mut Session,
+        reading: &mut Reading,
+    ) -> Result<Duration, Fault> {
+        while let Ok(heard) = self.hearing.try_recv() {
+            self.hear(heard);
+        }
+        self.reread().await?;
+        self.read_book(store, reading).await?;
+        let Some(mut view) = self.view.take() else { return Ok(PAUSE) };
+        let result = self.act(store, session, reading, &mut view).await;
+        // Where that failed, what stands there now is not known.
+        if result.is_ok() {
+            self.view = Some(view);
+        }
+        result
+    }
+
+    /// Reads again what is not known for certain.
+    async fn reread(&mut self) -> Result<(), Fault> {
+        let Some(view) = &mut self.view else { return Ok(()) };
+        while let Some(place) = self.unclear.first().cloned() {
+            self.hands.reread(view, &place).await?;
+            self.unclear.remove(&place);
+            self.news = true;
+        }
+        Ok(())
+    }
+
+    /// Reads the book, if it has changed or not been read for long.
+    async fn read_book(&mut self, store: &BookStore, reading: &mut Reading) -> Result<(), Fault> {
+        let notified = self.notify;
+        let mark = mark(&store.info().await?)?;
+        let due = match reading.at {
+            None => true,
+            Some((at, took)) => {
+                let changed = mark != reading.mark || notified != reading.notified;
+                at.elapsed() >= SWEEP.max(took * REST) || changed && at.elapsed() >= took * REST
+            }
+        };
+        if !due {
+            return Ok(());
+        }
+        let began = Instant::now();
+        let (modules, accounts) = (store.module_rows().await?, store.account_rows().await?);
+        let paths = &self.hands.paths;
+        let book = Book::new(modules, accounts, |department, module| paths.module(department, module));
+        for dir in book.modules.keys() {
+            if !self.made.contains(dir) {
+                self.hands.tree.ensure(dir).await?;
+                self.ears.listen(dir, Kind::Directory);
+                self.made.insert(dir.clone());
+            }
+        }
+        self.news |= book != reading.book || reading.at.is_none() || notified != reading.notified;
+        let at = Some((Instant::now(), began.elapsed()));
+        *reading = Reading { book, mark, notified, at };
+        Ok(())
+    }
+
+    /// Compares, and does what follows.
+    async fn act(
+        &mut self,
+        store: &BookStore,
+        session: &mut Session,
+        reading: &mut Reading,
+        view: &mut View,
+    ) -> Result<Duration, Fault> {
+        let tick = self.config.tick;
+        if !self.news {
+            return Ok(tick);
+        }
+        let book = &reading.book;
+        let unknown = self.unknown(store, suspects(view, book)).await?;
+        let now = now_ms();
+        let moment = Moment {
+            now,
+            attached: &self.attached,
+            unknown: &unknown,
+            longest: self.config.max_ttl.as_millis() as u64,
+            barrier: self.barrier.then_some(self.config.barrier.as_millis() as u64),
+        };
+        let plan = plan(view, book, &moment);
+        self.measure(view, &plan);
+        if plan.is_empty() && !plan.held_up {
+            self.settled(reading.notified).await?;
+            self.news = false;
+        }
+        let wait = plan.next.map_or(tick, |next| Duration::from_millis(next.saturating_sub(now_ms()).max(1)));
+        if plan.next.is_some() {
+            self.news = true;
+        }
+        if !plan.changes.is_empty() {
+            self.change(store, &plan.changes).await?;
+            reading.at = None;
+            fault::point("changed");
+        }
+        for (steps, half, done) in
+            [(&plan.takes, "half-taken", "taken"), (&plan.places, "half-introduced", "introduced")]
+        {
+            if !steps.is_empty() {
+                self.lead.check()?;
+                let unclear = self.hands.take(view, steps, now, half).await?;
+                self.unclear.extend(unclear);
+                fault::point(done);
+            }
+        }
+        if self.barrier && !plan.held_up {
+            self.barrier = false;
+            fault::point("barrier");
+        }
+        if !plan.shows.is_empty() && self.confirm(store, session).await? {
+            self.lead.check()?;
+            let unclear = self.hands.take(view, &plan.shows, now, "half-shown").await?;
+            self.unclear.extend(unclear);
+            metrics::counter!("allot_accounts_shown_total").increment(plan.shows.len() as u64);
+            fault::point("shown");
+        }
+        self.listen(view);
+        // What did not help the first time is not done as fast as it can be.
+        let idle = plan.is_empty() || plan == self.last;
+        self.last = plan;
+        Ok(if idle { wait.min(tick) } else { Duration::from_millis(1) })
+    }
+
+    /// Listens to instances that have come, and to others no more.
+    fn listen(&mut self, view: &View) {
+        for (place, stand) in &view.places {
+            let path = paths::alloc(&place.dir, &place.instance);
+            if stand.alloc.is_some() {
+                self.ears.listen(&path, Kind::Alloc);
+            } else {
+                self.ears.forget(&path);
+            }
+        }
+        let places = &view.places;
+        self.ears.retain(|path| {
+            let Some((dir, name)) = path.rsplit_once('/') else { return true };
+            let Some(instance) = paths::instance_of(name) else { return true };
+            places.contains_key(&Place { dir: dir.to_owned(), instance: instance.to_owned() })
+        });
+    }
+
+    /// Which of these deals the book does not know.
+    async fn unknown(
+        &mut self,
+        store: &BookStore,
+        suspects: BTreeSet<(String, u64)>,
+    ) -> Result<BTreeSet<(String, u64)>, Fault> {
+        self.asked.retain(|deal, _| suspects.contains(deal));
+        let new: Vec<&(String, u64)> =
+            suspects.iter().filter(|deal| !self.asked.contains_key(*deal)).collect();
+        if !new.is_empty() {
+            let names: Vec<&str> = new.iter().map(|(account, _)| account.as_str()).collect();
+            for (deal, epochs) in new.iter().zip(store.epochs(&names).await?) {
+                let known = epochs.contains(&deal.1);
+                if !known {
+                    warn!(account = deal.0, epoch = deal.1, "the book does not know this deal");
+                }
+                self.asked.insert((*deal).clone(), known);
+            }
+        }
+        Ok(self.asked.iter().filter(|(_, known)| !**known).map(|(deal, _)| deal.clone()).collect())
+    }
+
+    /// Tells the book.
+    async fn change(&mut self, store: &BookStore, changes: &[Change]) -> Result<(), Fault> {
+        self.lead.check()?;
+        let term = self.lead.term().0;
+        let grace = self.config.grace.as_millis() as u64;
+        let (mut commands, mut sent): (Vec<Cmd>, Vec<&Change>) = (Vec::new(), Vec::new());
+        for change in changes {
+            let command = match change {
+                Change::Detach { module, instance } => {
+                    info!(module, instance, "an instance has gone");
+                    let mut command = store.begin("ACCOUNT.DETACH");
+                    command.arg(module).arg(instance).arg("GRACE").arg(grace).arg("TERM").arg(term);
+                    command
+                }
+                Change::Attach { module, place, .. } => {
+                    info!(module, instance = place.instance, "an instance has come");
+                    let mut command = store.begin("ACCOUNT.ATTACH");
+                    command.arg(module).arg(&place.instance).arg("TERM").arg(term);
+                    command
+                }
+                Change::Logout { account, epoch } => {
+                    let mut command = store.begin("ACCOUNT.LOGOUT");
+                    command.arg(account).arg(epoch);
+                    command
+                }
+                Change::Freeze { account } => {
+                    warn!(account, "an instance cannot use an account: it is frozen");
+                    let mut command = store.begin("ACCOUNT.FREEZE");
+                    command.arg(account).arg("TERM").arg(term);
+                    command
+                }
+                Change::GiveBack { account } => {
+                    info!(account, "an instance gives an account back");
+                    match store.give_back(account, term).await {
+                        Err(error) if error.code() != Some("NOTFOUND") => return Err(error.into()),
+                        _ => continue,
+                    }
+                }
+            };
+            commands.push(command);
+            sent.push(change);
+        }
+        for (change, result) in sent.into_iter().zip(store.ask_all(&commands).await?) {
+            match result {
+                Ok(_) => {
+                    if let Change::Attach { place, created, .. } = change {
+                        self.attached.insert(place.clone(), *created);
+                    }
+                }
+                // Others may have changed the book since it was read.
+                Err(error) if matches!(error.code(), Some("NOTFOUND" | "BADSTATE")) => {
+                    debug!(?change, %error, "what was to be changed has changed");
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether what the book says is safe from a failover. The claim is a write of ours that stands behind every deal
+    /// that was read, so that its confirmation is theirs.
+    async fn confirm(&self, store: &BookStore, session: &mut Session) -> Result<bool, Fault> {
+        if session.replicas == 0 || self.config.wait_replicas == 0 {
+            return Ok(true);
+        }
+        store.claim(self.lead.term().0, &self.context.name).await?;
+        if session.wait(self.config.wait_replicas, self.config.wait).await? {
+            return Ok(true);
+        }
+        warn!(
+            replicas = session.replicas,
+            "no replica confirmed the last deals in time; they are not shown yet"
+        );
+        metrics::counter!("allot_accounts_unconfirmed_total").increment(1);
+        Ok(false)
+    }
+
+    /// The tree is what the book says.
+    async fn settled(&mut self, notified: Option<Version>) -> Result<(), Fault> {
+        if !self.taken_over {
+            self.taken_over = true;
+            let took = self.began.elapsed();
+            metrics::gauge!("allot_accounts_takeover_seconds").set(took.as_secs_f64());
+            info!(term = %self.lead.term(), ?took, "the tree is what the book says");
+            fault::point("settled");
+        }
+        let Some(version) = notified.filter(|version| Some(*version) != self.recorded) else { return Ok(()) };
+        let (path, data) = (self.notified(), version.0.to_string());
+        match self.hands.tree.get(&path).await? {
+            Some(node) => drop(self.hands.tree.set(&path, data.as_bytes(), node.version).await?),
+            None => self.hands.tree.create(&path, data.as_bytes(), Node::Persistent).await?,
+        }
+        self.recorded = Some(version);
+        info!(version = version.0, "a notice is dealt with");
+        fault::point("recorded");
+        Ok(())
+    }
+
+    /// Once a second: whether the book is still ours, when the month turns, and whether it is time to rebalance.
+    async fn keep_time(&mut self, store: &BookStore) -> Result<Option<End>, Fault> {
+        let book = store.info().await?;
+        let (claimed, ours): (u64, _) = (book.get("term")?, self.lead.term().0);
+        if claimed != ours {
+            let leader = book.text("leader");
+            return Ok(Some(End::Refused(Error::Refused {
+                command: "ACCOUNT.INFO".to_owned(),
+                code: "STALE".to_owned(),
+                message: format!("the book is claimed by {leader} for term {claimed}, and ours is {ours}"),
+            })));
+        }
+        let wanted = turns::after(now_ms() as i64, &self.config.zone);
+        let known: Vec<i64> = book.get("turns")?;
+        if !wanted.is_empty() && known != wanted {
+            match store.set_turns(&wanted).await {
+                // The clocks of two machines differ, and a turn is just now.
+                Err(error) if error.code() == Some("ERR") => {
+                    warn!(%error, "the turns of the month are not set")
+                }
+                result => result?,
+            }
+        }
+        let slot = slot(self.config);
+        if slot != self.slot {
+            self.slot = slot;
+            let moves = store.rebalance(false, Some(ours)).await?;
+            info!(moves = moves.len(), "projected use is evened out");
+            metrics::counter!("allot_accounts_moves_total").increment(moves.len() as u64);
+        }
+        Ok(None)
+    }
+
+    fn measure(&self, view: &View, plan: &Plan) {
+        let present = view.places.values().filter(|stand| stand.present.is_some()).count();
+        let accounts: usize = view.places.values().map(|stand| stand.accounts.len()).sum();
+        metrics::gauge!("allot_accounts_instances").set(present as f64);
+        metrics::gauge!("allot_accounts_shown").set(accounts as f64);
+        metrics::gauge!("allot_accounts_pending").set(plan.pending as f64);
+    }
+}
+
+/// Which interval of rebalancing it is: by the clock, so that a change of leaders neither hastens nor delays it.
+fn slot(config: &AccountsConfig) -> u64 {
+    now_ms() / (config.rebalance.as_millis() as u64).max(1)
+}
+
+/// What of a book's record changes with every deal.
+fn mark(record: &Record) -> Result<Vec<u64>, Error> {
+    let fields = ["last_epoch", "modules", "instances", "accounts", "free", "dealt", "revoking", "frozen"];
+    fields.iter().map(|field| record.get(field)).collect()
+}
