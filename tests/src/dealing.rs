@@ -122,10 +122,15 @@ impl Dealing {
 
     /// A process with these instances (`department/module/host:port`).
     pub fn add_clients(&mut self, more: &[&str], instances: &[&str]) -> usize {
-        let more = [&["--session", "2"], more].concat();
-        let clients = Clients::start(&self.zookeeper.address(), self.platform.path(), &more, instances);
+        let clients = self.clients_of(more, instances);
         self.clients.push(clients);
         self.clients.len() - 1
+    }
+
+    /// The same, to be kept by the caller.
+    pub fn clients_of(&self, more: &[&str], instances: &[&str]) -> Clients {
+        let more = [&["--session", "2"], more].concat();
+        Clients::start(&self.zookeeper.address(), self.platform.path(), &more, instances)
     }
 
     /// What the platform noticed: each line is an account that two were logged in with.
