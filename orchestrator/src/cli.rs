@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
 
 use crate::config::LogFormat;
-use crate::{compaction, config, coordination, daemon, numbers, operator, seats, store, telemetry};
+use crate::{accounts, compaction, config, coordination, daemon, numbers, operator, seats, store, telemetry};
 
 /// Where Redis is if nobody says otherwise.
 pub(crate) const DEFAULT_REDIS: &str = "redis://127.0.0.1:6379";
@@ -46,7 +46,8 @@ impl Global {
 
 #[derive(Debug, Subcommand)]
 enum Family {
-    /// Be a scheduler of conferences, a data proxy, a media unit, a unit of compaction, or several of these.
+    /// Be a scheduler of conferences, a data proxy, a media unit, a unit of compaction, one that deals accounts, or several
+    /// of these.
     Run(Box<config::Source>),
     /// Settings of `run`.
     #[command(subcommand)]
@@ -59,6 +60,9 @@ enum Family {
     /// Compaction: submit tasks, look at them, stop them.
     #[command(subcommand)]
     Compaction(compaction::Command),
+    /// Accounts: the inventory in and out of a file, how it stands, evening out, simulations.
+    #[command(subcommand)]
+    Accounts(accounts::Command),
     /// The guard of a runner; `allotd` starts it itself.
     #[command(hide = true)]
     CompactionGuard(compaction::guard::Arguments),
@@ -93,6 +97,7 @@ pub async fn main() -> ExitCode {
         Family::Conference(command) => operator::conference(&cli.global, command).await,
         Family::Units(arguments) => operator::units(&cli.global, arguments).await,
         Family::Compaction(command) => compaction::command(&cli.global, command).await,
+        Family::Accounts(command) => accounts::command(&cli.global, command).await,
         Family::CompactionGuard(arguments) => compaction::guard::run(arguments).await,
         Family::Seats(command) => seats::run(&cli.global, command).await,
         Family::Numbers(command) => numbers::run(&cli.global, command).await,

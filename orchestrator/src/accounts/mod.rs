@@ -8,6 +8,7 @@
 mod ears;
 mod fault;
 mod hands;
+mod operator;
 mod paths;
 mod plan;
 #[cfg(test)]
@@ -25,6 +26,7 @@ use tracing::info;
 use crate::config::Config;
 use crate::daemon::{Context, node_name};
 
+pub(crate) use operator::{Command, run as command};
 pub(crate) use turns::zone;
 
 /// The name of this part in logs and probes.
