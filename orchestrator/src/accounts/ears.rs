@@ -186,6 +186,6 @@ impl Listening {
 async fn moved(news: &mut tokio::sync::watch::Receiver<Status>, status: Status) {
     let other = |now: &Status| now.attachment != status.attachment || !now.is_up();
     if news.wait_for(other).await.is_err() {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }

@@ -5,10 +5,13 @@
 //! `plan` decides, and knows neither clock nor wire; `ears` hear what client systems do, `hands` read and write the tree,
 //! `stint` is the loop of a leader. `operator` has what people type.
 
+mod chores;
 mod ears;
 mod fault;
 mod hands;
+mod hearing;
 mod operator;
+mod orders;
 mod paths;
 mod plan;
 #[cfg(test)]

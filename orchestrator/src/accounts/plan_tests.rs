@@ -19,12 +19,12 @@ fn place(instance: &str) -> Place {
     Place { dir: "/resource/d/m".into(), instance: instance.into() }
 }
 
-fn present(created: i64, introduced: bool) -> Option<Presence> {
-    Some(Presence { created, version: Version::FIRST, introduced })
+fn present(created: i64, introduced: bool) -> Presence {
+    Presence { created, version: Version::FIRST, introduced }
 }
 
-fn alloc() -> Option<Alloc> {
-    Some(Alloc { created: 1, version: Version::FIRST, said: Said::default() })
+fn alloc() -> Alloc {
+    Alloc { created: 1, version: Version::FIRST, said: Said::default() }
 }
 
 fn dealt(epoch: u64) -> Shown {
@@ -38,7 +38,7 @@ fn revoked(epoch: u64, since: u64) -> Shown {
 /// An instance that is there and was told where its accounts are.
 fn stand(accounts: &[(&str, Shown)]) -> Stand {
     let accounts = accounts.iter().map(|(name, shown)| ((*name).to_owned(), *shown)).collect();
-    Stand { present: present(1, true), alloc: alloc(), accounts }
+    Stand { present: Some(present(1, true)), alloc: Some(alloc()), accounts }
 }
 
 fn row(account: &str, instance: Option<&str>, state: &str, epoch: u64) -> AccountRow {
@@ -83,7 +83,7 @@ fn says(mut stand: Stand, words: Said) -> Stand {
 
 #[test]
 fn an_instance_that_comes_is_attached_then_introduced_and_then_shown_its_accounts() {
-    let new = Stand { present: present(7, false), ..Stand::default() };
+    let new = Stand { present: Some(present(7, false)), ..Stand::default() };
     let mut tree = view(vec![("a", new)]);
     let first = planned(&tree, &book(&[], vec![row("p", None, "free", 0)]));
     let attach = Change::Attach { module: "m".into(), place: place("a"), created: 7 };
@@ -97,8 +97,8 @@ fn an_instance_that_comes_is_attached_then_introduced_and_then_shown_its_account
     assert_eq!(second.places, [Step::Introduce { place: place("a") }]);
     assert!(second.changes.is_empty() && second.shows.is_empty());
 
-    tree.at(&place("a")).present = present(7, true);
-    tree.at(&place("a")).alloc = alloc();
+    tree.at(&place("a")).present = Some(present(7, true));
+    tree.at(&place("a")).alloc = Some(alloc());
     let third = plan(&tree, &full, &moment);
     assert_eq!(third.shows, [Step::Show { place: place("a"), account: "p".into(), epoch: 5 }]);
 }
@@ -175,7 +175,7 @@ fn an_instance_that_went_is_detached_and_what_it_had_goes_on_when_the_book_says_
 #[test]
 fn another_process_of_the_same_name_is_detached_and_attached_and_inherits_nothing_it_was_not_shown() {
     let full = book(&[("a", "active")], vec![row("p", None, "free", 5), row("q", Some("a"), "dealt", 6)]);
-    let other = Stand { present: present(9, false), ..stand(&[("p", revoked(5, 1)), ("q", dealt(6))]) };
+    let other = Stand { present: Some(present(9, false)), ..stand(&[("p", revoked(5, 1)), ("q", dealt(6))]) };
     let first = planned(&view(vec![("a", other.clone())]), &full);
     let detach = Change::Detach { module: "m".into(), instance: "a".into() };
     let attach = Change::Attach { module: "m".into(), place: place("a"), created: 9 };
@@ -294,7 +294,7 @@ impl World {
     fn come(&mut self, instance: &str) {
         let created = self.next() as i64;
         self.processes.insert(instance.into(), Process::default());
-        self.tree.at(&place(instance)).present = present(created, false);
+        self.tree.at(&place(instance)).present = Some(present(created, false));
     }
 
     fn go(&mut self, instance: &str) {
@@ -445,7 +445,7 @@ impl World {
             3 | 4 => self.deal(which % ACCOUNTS.len(), Some(who)),
             5 => self.deal(which % ACCOUNTS.len(), None),
             6 => self.forget(which % ACCOUNTS.len()),
-            7 => drop(self.attached.retain(|name, state| state != "away" || name != instance)),
+            7 => self.attached.retain(|name, state| state != "away" || name != instance),
             8 => self.look(instance, true),
             9 => self.now += 5000,
             // The leader dies, and the next one takes over.

@@ -5,17 +5,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use redis::Cmd;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 use tracing::{debug, error, info, warn};
 
+use super::chores::Chores;
 use super::ears::{Ears, Heard, Kind};
-use super::hands::{self, Hands};
+use super::hands::Hands;
 use super::paths::{self, Paths};
-use super::plan::{Change, Moment, Plan, plan, suspects};
+use super::plan::{Moment, Plan, plan, suspects};
 use super::view::{Book, Place, View};
-use super::{PART, fault, own_dir, turns};
+use super::{PART, fault, hearing, orders, own_dir};
 use crate::config::AccountsConfig;
 use crate::coordination::{self, Kind as Node, Lead, Standing, Version};
 use crate::daemon::{Context, now_ms};
@@ -95,8 +95,7 @@ pub(super) struct Stint<'a> {
     /// The notify node's version, and the one that was dealt with.
     notify: Option<Version>,
     recorded: Option<Version>,
-    /// The interval of rebalancing that was begun.
-    slot: u64,
+    chores: Chores,
     /// Whether something was heard, or done, since book and tree were compared.
     news: bool,
     /// What was to be done last.
@@ -125,7 +124,7 @@ impl<'a> Stint<'a> {
             barrier: true,
             notify: None,
             recorded: None,
-            slot: slot(config),
+            chores: Chores::new(config),
             news: true,
             last: Plan::default(),
             taken_over: false,
@@ -143,7 +142,8 @@ impl<'a> Stint<'a> {
             let Some(session) = session else { return };
             let began = Instant::now();
             match self.serve(session).await {
-                Ok(End::Over) => return,
+                Ok(End::Over)
+                | Err(Fault::Tree(coordination::Error::NotLeading | coordination::Error::Closed)) => return,
                 Ok(End::Refused(refusal)) => {
                     error!(
                         term = %self.lead.term(), %refusal,
@@ -153,7 +153,6 @@ impl<'a> Stint<'a> {
                     context.health.lacks(PART, format!("the book refuses our term: {refusal}"));
                     tokio::select! { () = sleep(REFUSED) => {}, () = lead.over() => return }
                 }
-                Err(Fault::Tree(coordination::Error::NotLeading | coordination::Error::Closed)) => return,
                 Err(Fault::Tree(error)) => {
                     debug!(%error, "the tree cannot be read or written now");
                     if !error.is_transient() {
@@ -211,8 +210,8 @@ impl<'a> Stint<'a> {
             if looked.is_none_or(|looked| looked.elapsed() >= LOOK) {
                 looked = Some(Instant::now());
                 session.look().await?;
-                if let Some(end) = self.keep_time(&store).await? {
-                    return Ok(end);
+                if let Some(refusal) = self.chores.look(&store, self.lead.term().0).await? {
+                    return Ok(End::Refused(refusal));
                 }
             }
             let wait = match self.pass(&store, &mut session, &mut reading).await {
@@ -272,51 +271,12 @@ impl<'a> Stint<'a> {
     /// Something was heard.
     fn hear(&mut self, heard: Heard) {
         self.news = true;
-        let Some(view) = &mut self.view else { return };
-        match heard {
-            Heard::Notified(node) => self.notify = Some(node.version),
-            Heard::Said { alloc, node } => {
-                let Some((dir, name)) = alloc.rsplit_once('/') else { return };
-                let Some(instance) = paths::instance_of(name) else { return };
-                let place = Place { dir: dir.to_owned(), instance: instance.to_owned() };
-                let Some(stand) = view.places.get_mut(&place) else { return };
-                // What was read here may be newer than what was heard.
-                if let Some(known) = &mut stand.alloc
-                    && known.created == node.created
-                    && node.version.0 > known.version.0
-                {
-                    *known = hands::alloc(&place, &node);
-                }
-            }
-            Heard::There { dir, nodes } => {
-                let at = |instance: &String| Place { dir: dir.clone(), instance: instance.clone() };
-                for (instance, node) in &nodes {
-                    let place = at(instance);
-                    let Some(present) = hands::presence(&place, node) else { continue };
-                    let stand = view.at(&place);
-                    match stand.present {
-                        Some(known) if known.created > present.created => {}
-                        Some(known) if known == present => {}
-                        Some(known) if known.created == present.created => {
-                            if present.version.0 > known.version.0 {
-                                // Who was told where its accounts are knows it, whatever it wrote since.
-                                let introduced = present.introduced || known.introduced;
-                                stand.present = Some(super::view::Presence { introduced, ..present });
-                            }
-                        }
-                        _ => stand.present = Some(present),
-                    }
-                }
-                let here = |place: &&Place| place.dir == dir && !nodes.contains_key(&place.instance);
-                let gone: Vec<Place> = view.places.keys().filter(here).cloned().collect();
-                for place in gone {
-                    let stand = view.at(&place);
-                    stand.present = None;
-                    self.attached.remove(&place);
-                    if stand.is_empty() {
-                        view.places.remove(&place);
-                    }
-                }
+        if let Heard::Notified(node) = &heard {
+            self.notify = Some(node.version);
+        }
+        if let Some(view) = &mut self.view {
+            for place in hearing::note(view, heard) {
+                self.attached.remove(&place);
             }
         }
     }
@@ -407,7 +367,7 @@ impl<'a> Stint<'a> {
             barrier: self.barrier.then_some(self.config.barrier.as_millis() as u64),
         };
         let plan = plan(view, book, &moment);
-        self.measure(view, &plan);
+        measure(view, &plan);
         if plan.is_empty() && !plan.held_up {
             self.settled(reading.notified).await?;
             self.news = false;
@@ -417,7 +377,9 @@ impl<'a> Stint<'a> {
             self.news = true;
         }
         if !plan.changes.is_empty() {
-            self.change(store, &plan.changes).await?;
+            self.lead.check()?;
+            let (term, grace) = (self.lead.term().0, self.config.grace);
+            self.attached.extend(orders::carry_out(store, term, grace, &plan.changes).await?);
             reading.at = None;
             fault::point("changed");
         }
@@ -489,65 +451,6 @@ impl<'a> Stint<'a> {
         Ok(self.asked.iter().filter(|(_, known)| !**known).map(|(deal, _)| deal.clone()).collect())
     }
 
-    /// Tells the book.
-    async fn change(&mut self, store: &BookStore, changes: &[Change]) -> Result<(), Fault> {
-        self.lead.check()?;
-        let term = self.lead.term().0;
-        let grace = self.config.grace.as_millis() as u64;
-        let (mut commands, mut sent): (Vec<Cmd>, Vec<&Change>) = (Vec::new(), Vec::new());
-        for change in changes {
-            let command = match change {
-                Change::Detach { module, instance } => {
-                    info!(module, instance, "an instance has gone");
-                    let mut command = store.begin("ACCOUNT.DETACH");
-                    command.arg(module).arg(instance).arg("GRACE").arg(grace).arg("TERM").arg(term);
-                    command
-                }
-                Change::Attach { module, place, .. } => {
-                    info!(module, instance = place.instance, "an instance has come");
-                    let mut command = store.begin("ACCOUNT.ATTACH");
-                    command.arg(module).arg(&place.instance).arg("TERM").arg(term);
-                    command
-                }
-                Change::Logout { account, epoch } => {
-                    let mut command = store.begin("ACCOUNT.LOGOUT");
-                    command.arg(account).arg(epoch);
-                    command
-                }
-                Change::Freeze { account } => {
-                    warn!(account, "an instance cannot use an account: it is frozen");
-                    let mut command = store.begin("ACCOUNT.FREEZE");
-                    command.arg(account).arg("TERM").arg(term);
-                    command
-                }
-                Change::GiveBack { account } => {
-                    info!(account, "an instance gives an account back");
-                    match store.give_back(account, term).await {
-                        Err(error) if error.code() != Some("NOTFOUND") => return Err(error.into()),
-                        _ => continue,
-                    }
-                }
-            };
-            commands.push(command);
-            sent.push(change);
-        }
-        for (change, result) in sent.into_iter().zip(store.ask_all(&commands).await?) {
-            match result {
-                Ok(_) => {
-                    if let Change::Attach { place, created, .. } = change {
-                        self.attached.insert(place.clone(), *created);
-                    }
-                }
-                // Others may have changed the book since it was read.
-                Err(error) if matches!(error.code(), Some("NOTFOUND" | "BADSTATE")) => {
-                    debug!(?change, %error, "what was to be changed has changed");
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(())
-    }
-
     /// Whether what the book says is safe from a failover. The claim is a write of ours that stands behind every deal
     /// that was read, so that its confirmation is theirs.
     async fn confirm(&self, store: &BookStore, session: &mut Session) -> Result<bool, Fault> {
@@ -586,56 +489,18 @@ impl<'a> Stint<'a> {
         fault::point("recorded");
         Ok(())
     }
-
-    /// Once a second: whether the book is still ours, when the month turns, and whether it is time to rebalance.
-    async fn keep_time(&mut self, store: &BookStore) -> Result<Option<End>, Fault> {
-        let book = store.info().await?;
-        let (claimed, ours): (u64, _) = (book.get("term")?, self.lead.term().0);
-        if claimed != ours {
-            let leader = book.text("leader");
-            return Ok(Some(End::Refused(Error::Refused {
-                command: "ACCOUNT.INFO".to_owned(),
-                code: "STALE".to_owned(),
-                message: format!("the book is claimed by {leader} for term {claimed}, and ours is {ours}"),
-            })));
-        }
-        let wanted = turns::after(now_ms() as i64, &self.config.zone);
-        let known: Vec<i64> = book.get("turns")?;
-        if !wanted.is_empty() && known != wanted {
-            match store.set_turns(&wanted).await {
-                // The clocks of two machines differ, and a turn is just now.
-                Err(error) if error.code() == Some("ERR") => {
-                    warn!(%error, "the turns of the month are not set")
-                }
-                result => result?,
-            }
-        }
-        let slot = slot(self.config);
-        if slot != self.slot {
-            self.slot = slot;
-            let moves = store.rebalance(false, Some(ours)).await?;
-            info!(moves = moves.len(), "projected use is evened out");
-            metrics::counter!("allot_accounts_moves_total").increment(moves.len() as u64);
-        }
-        Ok(None)
-    }
-
-    fn measure(&self, view: &View, plan: &Plan) {
-        let present = view.places.values().filter(|stand| stand.present.is_some()).count();
-        let accounts: usize = view.places.values().map(|stand| stand.accounts.len()).sum();
-        metrics::gauge!("allot_accounts_instances").set(present as f64);
-        metrics::gauge!("allot_accounts_shown").set(accounts as f64);
-        metrics::gauge!("allot_accounts_pending").set(plan.pending as f64);
-    }
-}
-
-/// Which interval of rebalancing it is: by the clock, so that a change of leaders neither hastens nor delays it.
-fn slot(config: &AccountsConfig) -> u64 {
-    now_ms() / (config.rebalance.as_millis() as u64).max(1)
 }
 
 /// What of a book's record changes with every deal.
 fn mark(record: &Record) -> Result<Vec<u64>, Error> {
     let fields = ["last_epoch", "modules", "instances", "accounts", "free", "dealt", "revoking", "frozen"];
     fields.iter().map(|field| record.get(field)).collect()
+}
+
+fn measure(view: &View, plan: &Plan) {
+    let present = view.places.values().filter(|stand| stand.present.is_some()).count();
+    let accounts: usize = view.places.values().map(|stand| stand.accounts.len()).sum();
+    metrics::gauge!("allot_accounts_instances").set(present as f64);
+    metrics::gauge!("allot_accounts_shown").set(accounts as f64);
+    metrics::gauge!("allot_accounts_pending").set(plan.pending as f64);
 }

@@ -35,6 +35,6 @@ pub(super) async fn run(global: &Global, source: &BookSource) -> Result<Outcome>
     for row in rows {
         writer.write_record(row)?;
     }
-    let text = writer.into_inner().map_err(|error| error.into_error())?;
+    let text = writer.into_inner().map_err(csv::IntoInnerError::into_error)?;
     table::write(&String::from_utf8(text).context("a name is no text")?).map(|()| Outcome::Done)
 }

@@ -32,7 +32,7 @@ impl Tariff {
 pub(super) struct Line {
     pub(super) module: String,
     pub(super) tariff: Tariff,
-    line: u64,
+    number: u64,
 }
 
 /// A file.
@@ -101,14 +101,12 @@ impl Contents {
             Some(_) => {}
             None => drop(self.modules.insert(module.to_owned(), (department.to_owned(), line))),
         }
-        let one = Line { module: module.to_owned(), tariff, line };
-        match self.accounts.get(account) {
-            Some(before) => Err(format!("account {account} is in line {} already", before.line)),
-            None => {
-                self.accounts.insert(account.to_owned(), one);
-                Ok(())
-            }
+        let one = Line { module: module.to_owned(), tariff, number: line };
+        if let Some(before) = self.accounts.get(account) {
+            return Err(format!("account {account} is in line {} already", before.number));
         }
+        self.accounts.insert(account.to_owned(), one);
+        Ok(())
     }
 }
 

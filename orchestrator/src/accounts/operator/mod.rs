@@ -103,12 +103,11 @@ async fn notify(config: &Config) -> Result<()> {
         coordinator.up().await?;
         let (tree, path) = (coordinator.tree(), Paths::new(&config.accounts.root).notify());
         loop {
-            let raised = match tree.get(&path).await? {
-                Some(node) => tree.set(&path, &node.data, node.version).await.map(drop),
-                None => {
-                    tree.ensure(&config.accounts.root).await?;
-                    tree.create(&path, b"", Kind::Persistent).await
-                }
+            let raised = if let Some(node) = tree.get(&path).await? {
+                tree.set(&path, &node.data, node.version).await.map(drop)
+            } else {
+                tree.ensure(&config.accounts.root).await?;
+                tree.create(&path, b"", Kind::Persistent).await
             };
             match raised {
                 // Somebody else has changed something in this instant.

@@ -232,13 +232,15 @@ fn replay(
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use super::*;
 
     #[test]
     fn an_uneven_month_costs_less_where_it_is_evened_out() {
         let mut accounts = "department,module,account,quota,tiers\n".to_owned();
         for number in 0..20 {
-            accounts.push_str(&format!("d,m,p{number},100,1000:0.5\n"));
+            let _ = writeln!(accounts, "d,m,p{number},100,1000:0.5");
         }
         let contents = file::read(&accounts).unwrap();
         // One of two instances does all the work: more than its half would bear.
