@@ -118,7 +118,7 @@ class Instance(threading.Thread):
         self.held = {}  # account -> epoch of its login
         self.heard = -1e9
         self.muted = self.ending = False
-        self.returning, self.unusable = set(), set()
+        self.returning, self.unusable = {}, {}  # account -> the deal that is meant, once it is seen
         self.news = threading.Event()
 
     # --- who has not heard anything for 0.6 of its session uses nothing
@@ -245,6 +245,13 @@ class Instance(threading.Thread):
             except NoNodeError:
                 words.pop(name, None)
 
+    @staticmethod
+    def is_meant(deals, account, epoch):
+        """Whether this deal is the one that we want to be rid of. A later one of the same account is welcome."""
+        if account in deals and deals[account] is None:
+            deals[account] = epoch
+        return deals.get(account) == epoch
+
     def answer(self, client, alloc, words, said):
         """Uses what is ours, gives back what is asked for, and says so."""
         if self.muted:
@@ -252,17 +259,14 @@ class Instance(threading.Thread):
         released, unusable, ours = {}, {}, set()
         for word in words.values():
             account, epoch = word["account"], word["epoch"]
-            if account in self.unusable:
+            if self.is_meant(self.unusable, account, epoch):
                 unusable[account] = epoch
-            elif word["state"] == "revoke" or account in self.returning:
+            elif word["state"] == "revoke" or self.is_meant(self.returning, account, epoch):
                 released[account] = epoch
             else:
                 ours.add(account)
         with self.lock:
             self.drop([account for account in self.held if account not in ours])
-        shown = {word["account"] for word in words.values()}
-        self.returning &= shown
-        self.unusable &= shown
         saying = json.dumps({"released": released, "unusable": unusable}, sort_keys=True)
         if saying != said and (said is not None or released or unusable):
             client.set(alloc, saying.encode())
@@ -307,9 +311,9 @@ class Host:
         elif word in ("mute", "speak"):
             instance.muted = word == "mute"
         elif word == "return":
-            instance.returning.add(account)
+            instance.returning[account] = None
         elif word == "unusable":
-            instance.unusable.add(account)
+            instance.unusable[account] = None
         if instance:
             instance.news.set()
 

@@ -81,7 +81,8 @@ impl Plan {
         self.changes.is_empty() && self.takes.is_empty() && self.places.is_empty() && self.shows.is_empty()
     }
 
-    fn wake(&mut self, at: u64) {
+    /// There may be something to do at this time.
+    pub(super) fn wake(&mut self, at: u64) {
         self.next = Some(self.next.map_or(at, |next| next.min(at)));
     }
 }

@@ -13,7 +13,7 @@ use super::chores::Chores;
 use super::ears::{Ears, Heard, Kind};
 use super::hands::Hands;
 use super::paths::{self, Paths};
-use super::plan::{Moment, Plan, plan, suspects};
+use super::plan::{Change, Moment, Plan, plan, suspects};
 use super::view::{Book, Place, View};
 use super::{PART, fault, hearing, orders, own_dir};
 use crate::config::AccountsConfig;
@@ -29,6 +29,8 @@ const REFUSED: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(50);
 /// How often the whole book is read although nothing of it seems to have changed.
 const SWEEP: Duration = Duration::from_secs(5);
+/// How long an account that was given back stays where it is then, whatever its instance says.
+const GIVEN_BACK: Duration = Duration::from_secs(1);
 /// The book is read again after so many times as long as it takes, so that a large one is not read all the time.
 const REST: u32 = 4;
 
@@ -86,6 +88,9 @@ pub(super) struct Stint<'a> {
     unclear: BTreeSet<Place>,
     /// Nodes of instances that the book was told of.
     attached: BTreeMap<Place, i64>,
+    /// Accounts that were given back of late. One that an instance gives back as soon as it has it is not dealt as fast as
+    /// that.
+    given_back: BTreeMap<String, Instant>,
     /// Deals of which it was asked whether the book knows them.
     asked: BTreeMap<(String, u64), bool>,
     /// Directories that are there.
@@ -119,6 +124,7 @@ impl<'a> Stint<'a> {
             view: None,
             unclear: BTreeSet::new(),
             attached: BTreeMap::new(),
+            given_back: BTreeMap::new(),
             asked: BTreeMap::new(),
             made: BTreeSet::new(),
             barrier: true,
@@ -366,7 +372,8 @@ impl<'a> Stint<'a> {
             longest: self.config.max_ttl.as_millis() as u64,
             barrier: self.barrier.then_some(self.config.barrier.as_millis() as u64),
         };
-        let plan = plan(view, book, &moment);
+        let mut plan = plan(view, book, &moment);
+        self.pace(&mut plan);
         measure(view, &plan);
         if plan.is_empty() && !plan.held_up {
             self.settled(reading.notified).await?;
@@ -409,6 +416,24 @@ impl<'a> Stint<'a> {
         let idle = plan.is_empty() || plan == self.last;
         self.last = plan;
         Ok(if idle { wait.min(tick) } else { Duration::from_millis(1) })
+    }
+
+    /// What was given back a moment ago is not dealt anew at once.
+    fn pace(&mut self, plan: &mut Plan) {
+        self.given_back.retain(|_, at| at.elapsed() < GIVEN_BACK);
+        let given_back = &mut self.given_back;
+        let before = plan.changes.len();
+        plan.changes.retain(|change| match change {
+            Change::GiveBack { account } if given_back.contains_key(account) => false,
+            Change::GiveBack { account } => {
+                given_back.insert(account.clone(), Instant::now());
+                true
+            }
+            _ => true,
+        });
+        if plan.changes.len() < before {
+            plan.wake(now_ms() + GIVEN_BACK.as_millis() as u64);
+        }
     }
 
     /// Listens to instances that have come, and to others no more.
