@@ -5,7 +5,7 @@
 
 The platform on which the accounts are is a folder: a login is a file that must not be there yet. Who finds one there says
 so in `violations`. Lines of standard input say what happens: `come PATH`, `go PATH`, `mute PATH`, `speak PATH`,
-`return PATH ACCOUNT`, `unusable PATH ACCOUNT`; `dump` prints what everybody has, as a line of JSON.
+`hang PATH`, `wake PATH`, `return PATH ACCOUNT`, `unusable PATH ACCOUNT`; `dump` prints what everybody has, as a line of JSON.
 """
 
 import argparse
@@ -117,7 +117,7 @@ class Instance(threading.Thread):
         self.lock = threading.Lock()  # of all that follows
         self.held = {}  # account -> epoch of its login
         self.heard = -1e9
-        self.muted = self.ending = False
+        self.muted = self.hung = self.ending = False
         self.returning, self.unusable = {}, {}  # account -> the deal that is meant, once it is seen
         self.news = threading.Event()
 
@@ -188,6 +188,8 @@ class Instance(threading.Thread):
             wake()
 
         while not self.ending and not lost.is_set():
+            while self.hung:
+                time.sleep(0.01)
             sent = time.monotonic()
             client.sync(self.node)
             if lost.is_set():
@@ -310,6 +312,8 @@ class Host:
             self.go(path)
         elif word in ("mute", "speak"):
             instance.muted = word == "mute"
+        elif word in ("hang", "wake"):
+            instance.hung = word == "hang"
         elif word == "return":
             instance.returning[account] = None
         elif word == "unusable":

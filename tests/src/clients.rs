@@ -43,7 +43,7 @@ impl Clients {
         Self { child, input, output }
     }
 
-    /// Something happens to an instance: `come`, `go`, `mute`, `speak`, `return`, `unusable`.
+    /// Something happens to an instance: `come`, `go`, `mute`, `speak`, `hang`, `wake`, `return`, `unusable`.
     #[track_caller]
     pub fn say(&mut self, line: &str) {
         writeln!(self.input, "{line}").expect("the client runs");

@@ -136,12 +136,15 @@ fn whoever_is_cut_off_logs_out_by_itself_before_its_accounts_go_on() {
     let cut = system.add_clients(&["--zookeeper", &behind], &["d/m/two:2"]);
     eventually("both to be attached", GENEROUS, || book.shares("m").len() == 2);
     system.healthy("two to share");
+    // Its thread that talks to ZooKeeper hangs besides; another one keeps time.
+    system.clients[cut].say("hang d/m/two:2");
     wire.cut();
     eventually("the one that is cut off to be given up", GENEROUS, || book.shares("m").len() == 1);
     let mut lone = system.clients.remove(cut);
     system.healthy("the other to have all");
     assert!(lone.uses().values().all(Vec::is_empty), "it uses what is another's");
     wire.heal();
+    lone.say("wake d/m/two:2");
     system.clients.push(lone);
     eventually("it to be back", GENEROUS, || book.shares("m").len() == 2);
     system.healthy("two to share again");
