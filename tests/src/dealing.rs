@@ -51,7 +51,8 @@ pub struct Dealing {
     looking: Option<Looking>,
 }
 
-struct Looking {
+/// A session of a test's own with ZooKeeper. It ends when this is dropped.
+pub struct Looking {
     runtime: Runtime,
     coordinator: Coordinator,
 }
@@ -59,6 +60,31 @@ struct Looking {
 impl std::fmt::Debug for Looking {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Looking")
+    }
+}
+
+impl Looking {
+    /// A session.
+    pub fn at(address: &str) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = runtime.expect("a runtime");
+        let connector: Arc<dyn Connector> = Arc::new(ZooKeeper::new(address, Duration::from_secs(10)));
+        let coordinator = runtime.block_on(async { Coordinator::start(connector, &Settings::default()) });
+        Self { runtime, coordinator }
+    }
+
+    /// Does something with the tree.
+    pub fn run<T>(&self, act: impl AsyncFnOnce(Tree) -> T) -> T {
+        self.runtime.block_on(async {
+            self.coordinator.up().await.expect("ZooKeeper is up");
+            act(self.coordinator.tree()).await
+        })
+    }
+}
+
+impl Drop for Looking {
+    fn drop(&mut self) {
+        self.runtime.block_on(self.coordinator.close());
     }
 }
 
@@ -141,18 +167,7 @@ impl Dealing {
     /// Does something with the tree.
     pub fn with_tree<T>(&mut self, act: impl AsyncFnOnce(Tree) -> T) -> T {
         let address = self.zookeeper.address();
-        let looking = self.looking.get_or_insert_with(|| {
-            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-            let runtime = runtime.expect("a runtime");
-            let connector: Arc<dyn Connector> = Arc::new(ZooKeeper::new(&address, Duration::from_secs(10)));
-            let coordinator = runtime.block_on(async { Coordinator::start(connector, &Settings::default()) });
-            Looking { runtime, coordinator }
-        });
-        let coordinator = looking.coordinator.clone();
-        looking.runtime.block_on(async {
-            coordinator.up().await.expect("ZooKeeper is up");
-            act(coordinator.tree()).await
-        })
+        self.looking.get_or_insert_with(|| Looking::at(&address)).run(act)
     }
 
     /// What each instance is shown, by `department/module/instance`.

@@ -10,7 +10,9 @@
 
 use std::time::{Duration, Instant};
 
+use allot_orchestrator::coordination::Kind;
 use allot_tests::clients::Clients;
+use allot_tests::dealing::Looking;
 use allot_tests::wait::GENEROUS;
 use allot_tests::{Dealing, Random, eventually, soak};
 
@@ -225,4 +227,51 @@ fn a_take_over_of_a_thousand_accounts_takes_less_than_a_second() {
     let took = took.unwrap();
     println!("a take-over of 1,000 accounts, 100 of them taken from instances: {took:.3} s");
     assert!(took < 3.0, "{took} s");
+}
+
+#[test]
+fn more_instances_than_one_session_may_watch_are_heard_over_several() {
+    const INSTANCES: usize = 1100;
+    let mut system = Dealing::start(1);
+    let mut book = system.book();
+    book.ok(&format!("MODULE m DEPARTMENT d INSTANCES {INSTANCES}"));
+    // They are no clients, only nodes of one session that the test writes by hand; so they give nothing back, and what they
+    // have comes when all are there.
+    let others = Looking::at(&system.zookeeper.address());
+    others.run(async |tree| {
+        while tree.get("/resource/d/m").await.unwrap().is_none() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        for number in 0..INSTANCES {
+            tree.create(&format!("/resource/d/m/host:{number}"), b"", Kind::Ephemeral).await.unwrap();
+        }
+    });
+    let count = |system: &mut Dealing| {
+        let shown = system.shown();
+        (shown.len(), shown.values().filter(|accounts| accounts.len() == 2).count())
+    };
+    eventually("all to be told where their accounts are", GENEROUS, || count(&mut system).0 == INSTANCES);
+    book.add("m", 0..2 * INSTANCES);
+    eventually("all to be shown two accounts", GENEROUS, || count(&mut system) == (INSTANCES, INSTANCES));
+    assert_eq!(system.dealers[0].metric("allot_accounts_listening_sessions"), Some(2.0));
+    // What each of them says is heard.
+    for number in [0, 500, INSTANCES - 1] {
+        let alloc = format!("/resource/d/m/host:{number}-alloc");
+        let account = others.run(async |tree| {
+            let account = tree.children(&alloc).await.unwrap().remove(0);
+            let word = tree.get(&format!("{alloc}/{account}")).await.unwrap().unwrap().data;
+            let word: serde_json::Value = serde_json::from_slice(&word).unwrap();
+            let said = format!("{{\"unusable\": {{\"{account}\": {}}}}}", word["epoch"]);
+            let node = tree.get(&alloc).await.unwrap().unwrap();
+            tree.set(&alloc, said.as_bytes(), node.version).await.unwrap();
+            account
+        });
+        eventually("an account to be frozen", GENEROUS, || {
+            book.account(&account, "state").text() == "frozen"
+        });
+    }
+    // All at once they are gone, and so is what they had.
+    drop(others);
+    eventually("all to be gone", GENEROUS, || system.shown().is_empty());
+    assert_eq!(book.total("instances"), 0);
 }
