@@ -11,6 +11,7 @@ so in `violations`. Lines of standard input say what happens: `come PATH`, `go P
 import argparse
 import json
 import os
+import random
 import sys
 import threading
 import time
@@ -267,8 +268,12 @@ class Instance(threading.Thread):
                 released[account] = epoch
             else:
                 ours.add(account)
+        ending = [account for account in self.held if account not in ours]
+        if ending:
+            # Logging out may take its time.
+            time.sleep(random.random() * self.arguments.slow)
         with self.lock:
-            self.drop([account for account in self.held if account not in ours])
+            self.drop(ending)
         saying = json.dumps({"released": released, "unusable": unusable}, sort_keys=True)
         if saying != said and (said is not None or released or unusable):
             client.set(alloc, saying.encode())
@@ -336,6 +341,7 @@ def main():
     parser.add_argument("--session", type=float, default=4.0)
     parser.add_argument("--redis")
     parser.add_argument("--book", default="{acme}:accounts")
+    parser.add_argument("--slow", type=float, default=0.0, help="how long a logout may take, in seconds")
     parser.add_argument("--replace", action="store_true", help="an older node of our name is that of a dead process")
     parser.add_argument("instances", nargs="*")
     host = Host(parser.parse_args())

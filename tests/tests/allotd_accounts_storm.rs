@@ -72,7 +72,7 @@ impl Storm {
     fn start(&self, host: usize) -> Clients {
         let there = self.hosts[host].iter().filter(|(_, there)| *there);
         let paths: Vec<&str> = there.map(|(path, _)| path.as_str()).collect();
-        self.system.clients_of(&["--replace"], &paths)
+        self.system.clients_of(&["--replace", "--slow", "0.3"], &paths)
     }
 
     fn step(&mut self) -> String {
