@@ -7,7 +7,8 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::config::LogFormat;
 use crate::{
-    cmu, compaction, config, coordination, daemon, numbers, operator, program, seats, store, telemetry,
+    accounts, cmu, compaction, config, coordination, daemon, numbers, operator, program, seats, store,
+    telemetry,
 };
 
 /// Where Redis is if nobody says otherwise.
@@ -48,7 +49,8 @@ impl Global {
 
 #[derive(Debug, Subcommand)]
 enum Family {
-    /// Be a scheduler of conferences, a data proxy, a media unit, a unit of compaction, or several of these.
+    /// Be a scheduler of conferences, a data proxy, a media unit, a unit of compaction, one that deals accounts, or several
+    /// of these.
     Run(Box<config::Source>),
     /// Settings of `run`.
     #[command(subcommand)]
@@ -61,6 +63,9 @@ enum Family {
     /// Compaction: submit tasks, look at them, stop them.
     #[command(subcommand)]
     Compaction(compaction::Command),
+    /// Accounts: the inventory in and out of a file, how it stands, evening out, simulations.
+    #[command(subcommand)]
+    Accounts(accounts::Command),
     /// The guard of a runner; `allotd` starts it itself.
     #[command(hide = true)]
     CompactionGuard,
@@ -101,6 +106,7 @@ pub async fn main() -> ExitCode {
         Family::Conference(command) => operator::conference(&cli.global, command).await,
         Family::Units(arguments) => operator::units(&cli.global, arguments).await,
         Family::Compaction(command) => compaction::command(&cli.global, command).await,
+        Family::Accounts(command) => accounts::command(&cli.global, command).await,
         Family::CompactionGuard => compaction::guard::run().await,
         Family::MediaWatchdog => cmu::watchdog::run().await,
         Family::Tied(arguments) => program::run(&arguments),

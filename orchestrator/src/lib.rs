@@ -2,6 +2,7 @@
 //! can drive its parts against real servers; nothing here is a promise to others.
 #![warn(missing_docs)]
 
+mod accounts;
 mod cli;
 mod cmu;
 mod compaction;

@@ -19,9 +19,11 @@
 
 mod audit;
 pub mod books;
+pub mod clients;
 pub mod cluster;
 pub mod daemon;
 pub mod damage;
+pub mod dealing;
 pub mod garbage;
 pub mod module;
 pub mod party;
@@ -40,6 +42,7 @@ pub mod wait;
 pub mod zookeeper;
 
 pub use cluster::Cluster;
+pub use dealing::Dealing;
 pub use module::{allotd, liballot};
 pub use process::Process;
 pub use random::Random;

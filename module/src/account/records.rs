@@ -101,6 +101,8 @@ pub(super) fn reply_account(ctx: Context<'_>, book: &Book, one: &Account, now: i
     let (module, instance) = (book.module_name(one.module), book.instance_name(one.instance));
     let (month, login) = (book.month_at(now), one.live_login(now));
     let (used, cost) = (one.used_in(month), one.cost_in(month).to_string());
+    let steps = one.tariff.steps.iter().map(|step| format!("{} {}", step.upto, step.price));
+    let tiers = steps.collect::<Vec<_>>().join(" ");
     let fields = [
         ("account", Field::Text(&one.name)),
         ("module", Field::Text(&module)),
@@ -116,6 +118,7 @@ pub(super) fn reply_account(ctx: Context<'_>, book: &Book, one: &Account, now: i
         ("left", Field::Number(one.tariff.left(used) as i64)),
         ("step", Field::Number(one.tariff.step(used) as i64)),
         ("cost", Field::Text(cost.as_bytes())),
+        ("tiers", Field::Text(tiers.as_bytes())),
     ];
     reply_record(ctx, &fields);
 }

@@ -164,6 +164,10 @@ impl Session for Mortal {
         self.call(|session| session.watch_children(path))
     }
 
+    fn watch_node(&self, path: &str) -> Answer<(Node, Changed)> {
+        self.call(|session| session.watch_node(path))
+    }
+
     fn multi(&self, ops: &[Op]) -> Answer<()> {
         self.call(|session| session.multi(ops))
     }
@@ -331,7 +335,15 @@ async fn simulate(seed: u64) {
             if task.state.is_over() {
                 break task;
             }
-            assert!(began.elapsed() < LIMIT, "seed {seed}: task {id} does not end: {task:?}");
+            if began.elapsed() > LIMIT {
+                let mut left = Vec::new();
+                for unit in 0..4 {
+                    let worker = format!("u{unit}_1");
+                    left.extend(board.subs(&worker, &board.at(&worker, None).await.unwrap()).await.unwrap());
+                }
+                let locks = board.children(&board.paths.locks()).await;
+                panic!("seed {seed}: task {id} does not end: {task:?}\nleft: {left:?}\nlocks: {locks:?}");
+            }
             while let Some(ended) = units.try_join_next() {
                 panic!("seed {seed}: {ended:?}");
             }

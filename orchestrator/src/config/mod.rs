@@ -13,8 +13,8 @@ use clap::{Args, Subcommand};
 
 use crate::cli::{Global, Outcome};
 
-pub(crate) use resolve::{CmuConfig, CompactionConfig, ConferenceConfig, Config};
-pub(crate) use sections::{Compaction, Given, LogFormat, Realm, Redis, Role, ZooKeeper};
+pub(crate) use resolve::{AccountsConfig, CmuConfig, CompactionConfig, ConferenceConfig, Config};
+pub(crate) use sections::{Accounts, Compaction, Given, LogFormat, Realm, Redis, Role, ZooKeeper};
 pub(crate) use span::Span;
 
 /// A file of settings, and settings that override it.
@@ -75,6 +75,35 @@ impl TreeSource {
     pub(crate) fn config(&self) -> Result<Config> {
         let compaction = Compaction { root: self.root.clone(), ..Compaction::default() };
         let given = Given { zookeeper: self.zookeeper.clone(), compaction, ..Given::default() };
+        load(given, self.config.as_deref())
+    }
+}
+
+/// Where a book of accounts is: what commands that look at one, or change it, must know.
+#[derive(Debug, Args)]
+pub(crate) struct BookSource {
+    /// File of settings (TOML), of which Redis, ZooKeeper and accounts matter here.
+    #[arg(long, env = "ALLOT_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    redis: Redis,
+    #[command(flatten)]
+    zookeeper: ZooKeeper,
+    /// Key of the book [default: {acme}:accounts]
+    #[arg(long = "book", env = "ALLOT_ACCOUNTS_BOOK", value_name = "KEY")]
+    book: Option<String>,
+    /// Path in ZooKeeper where client systems come [default: /resource]
+    #[arg(long = "accounts-root", env = "ALLOT_ACCOUNTS_ROOT", value_name = "PATH")]
+    root: Option<String>,
+}
+
+impl BookSource {
+    /// What holds.
+    pub(crate) fn config(&self, global: &Global) -> Result<Config> {
+        let accounts = Accounts { book: self.book.clone(), root: self.root.clone(), ..Accounts::default() };
+        let (redis, zookeeper) = (self.redis.clone(), self.zookeeper.clone());
+        let mut given = Given { redis, zookeeper, accounts, ..Given::default() };
+        with_global(&mut given.redis, global);
         load(given, self.config.as_deref())
     }
 }
@@ -150,6 +179,10 @@ pub(crate) fn describe(config: &Config) -> String {
     let _ = writeln!(text, "roles: {roles}");
     let _ = writeln!(text, "redis: {}", config.servers);
     let _ = writeln!(text, "realm: {}", config.realm);
+    if config.roles.contains(&Role::Accounts) {
+        let zone = config.accounts.zone.iana_name().unwrap_or("UTC");
+        let _ = writeln!(text, "accounts: {} under {}, {zone}", config.accounts.book, config.accounts.root);
+    }
     let _ = match &config.zookeeper {
         Some(zookeeper) => writeln!(
             text,
@@ -246,6 +279,9 @@ mod tests {
             ("[zookeeper]\nroot = \"allot\"", "/allot"),
             ("[redis]\npassword-file = \"/nowhere/at/all\"", "/nowhere/at/all"),
             ("[data-proxy]\nbatch = 0", "1 to 10000"),
+            ("[accounts]\ntime-zone = \"Berlin\"", "Europe/Berlin"),
+            ("[accounts]\nroot = \"resource\"", "/resource"),
+            ("[accounts]\nwait = \"2s\"", "redis.timeout"),
         ];
         for (text, part) in cases {
             let refused = refused(text);

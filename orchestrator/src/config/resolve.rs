@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use jiff::tz::TimeZone;
 
 use super::sections::{Given, LogFormat, Role};
 use super::span::Span;
@@ -25,6 +26,7 @@ pub(crate) struct Config {
     pub(crate) data_proxy: DataProxyConfig,
     pub(crate) cmu: CmuConfig,
     pub(crate) compaction: CompactionConfig,
+    pub(crate) accounts: AccountsConfig,
     pub(crate) http: Option<SocketAddr>,
     pub(crate) log: LogFormat,
     /// Path of our nodes in the coordination service.
@@ -102,7 +104,30 @@ pub(crate) struct CompactionConfig {
     pub(crate) root: String,
 }
 
+/// The settings of dealing accounts.
+#[derive(Debug, Clone)]
+pub(crate) struct AccountsConfig {
+    /// Key of the book.
+    pub(crate) book: String,
+    /// Where client systems come, which is not under `Config::root`.
+    pub(crate) root: String,
+    pub(crate) grace: Duration,
+    pub(crate) barrier: Duration,
+    pub(crate) tick: Duration,
+    pub(crate) max_ttl: Duration,
+    pub(crate) zone: TimeZone,
+    pub(crate) rebalance: Duration,
+    pub(crate) wait_replicas: u32,
+    pub(crate) wait: Duration,
+}
+
 impl Config {
+    /// The same, where the master that is meant is the one that has the book of accounts.
+    pub(crate) fn for_book(&self) -> Self {
+        let servers = Servers { realm: self.accounts.book.clone(), ..self.servers.clone() };
+        Self { servers, ..self.clone() }
+    }
+
     /// What holds where this was given.
     pub(crate) fn resolve(given: &Given) -> Result<Self> {
         let servers = servers(given)?;
@@ -115,6 +140,7 @@ impl Config {
             conference: conference(given)?,
             data_proxy: data_proxy(given)?,
             compaction: compaction(given)?,
+            accounts: accounts(given)?,
             http: given.http.listen,
             log: given.log.format.unwrap_or(LogFormat::Text),
             root: root(given)?,
@@ -176,6 +202,12 @@ impl Config {
             conference.wait < self.servers.timeout,
             "conference.wait is {}, and redis.timeout {}: a replica that is late would end the session",
             Span(conference.wait),
+            Span(self.servers.timeout)
+        );
+        ensure!(
+            self.accounts.wait < self.servers.timeout,
+            "accounts.wait is {}, and redis.timeout {}: a replica that is late would end the session",
+            Span(self.accounts.wait),
             Span(self.servers.timeout)
         );
         Ok(())
@@ -363,6 +395,26 @@ fn compaction(given: &Given) -> Result<CompactionConfig> {
         delete_after: positive(compaction.delete_after, Span::ms(30 * DAY), "compaction.delete-after")?,
         output_dir,
         root: path(compaction.root.as_deref().unwrap_or(ROOT), "compaction.root", ROOT)?,
+    })
+}
+
+fn accounts(given: &Given) -> Result<AccountsConfig> {
+    const ROOT: &str = "/resource";
+    let accounts = &given.accounts;
+    let book = accounts.book.clone().unwrap_or_else(|| "{acme}:accounts".to_owned());
+    ensure!(!book.is_empty(), "accounts.book is empty");
+    let zone = crate::accounts::zone(accounts.time_zone.as_deref().unwrap_or("UTC"));
+    Ok(AccountsConfig {
+        book,
+        root: path(accounts.root.as_deref().unwrap_or(ROOT), "accounts.root", ROOT)?,
+        grace: accounts.grace.unwrap_or(Span::ms(30_000)).0,
+        barrier: accounts.barrier.unwrap_or(Span::ms(10_000)).0,
+        tick: positive(accounts.tick, Span::ms(250), "accounts.tick")?,
+        max_ttl: positive(accounts.max_ttl, Span::ms(3_600_000), "accounts.max-ttl")?,
+        zone: zone.context("accounts.time-zone")?,
+        rebalance: positive(accounts.rebalance, Span::ms(3_600_000), "accounts.rebalance")?,
+        wait_replicas: accounts.wait_replicas.unwrap_or(1),
+        wait: positive(accounts.wait, Span::ms(500), "accounts.wait")?,
     })
 }
 

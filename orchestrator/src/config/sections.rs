@@ -21,6 +21,8 @@ pub(crate) enum Role {
     Cmu,
     /// A unit of compaction.
     Compaction,
+    /// Deals accounts to client systems: one of them leads.
+    Accounts,
 }
 
 impl Role {
@@ -31,6 +33,7 @@ impl Role {
             Self::DataProxy => "data-proxy",
             Self::Cmu => "cmu",
             Self::Compaction => "compaction",
+            Self::Accounts => "accounts",
         }
     }
 }
@@ -245,6 +248,32 @@ section! {
 }
 
 section! {
+    /// Dealing accounts.
+    Accounts {
+        /// Key of the book [default: {acme}:accounts]
+        book: String = "accounts-book", "ALLOT_ACCOUNTS_BOOK";
+        /// Path in ZooKeeper where client systems come [default: /resource]
+        root: String = "accounts-root", "ALLOT_ACCOUNTS_ROOT";
+        /// How long the accounts of an instance that went wait for it [default: 30s]
+        grace: Span = "accounts-grace", "ALLOT_ACCOUNTS_GRACE";
+        /// How long a new leader waits for an instance to give accounts back before it deals any [default: 10s]
+        barrier: Span = "accounts-barrier", "ALLOT_ACCOUNTS_BARRIER";
+        /// How often the book is looked at [default: 250ms]
+        tick: Span = "accounts-tick", "ALLOT_ACCOUNTS_TICK";
+        /// The longest login that client systems ask for [default: 1h]
+        max_ttl: Span = "accounts-max-ttl", "ALLOT_ACCOUNTS_MAX_TTL";
+        /// Time zone whose months count, as the IANA database has it [default: UTC]
+        time_zone: String = "accounts-time-zone", "ALLOT_ACCOUNTS_TIME_ZONE";
+        /// How often projected use is evened out [default: 1h]
+        rebalance: Span = "accounts-rebalance", "ALLOT_ACCOUNTS_REBALANCE";
+        /// Replicas that must confirm a deal before it is shown; none is asked where none is there [default: 1]
+        wait_replicas: u32 = "accounts-wait-replicas", "ALLOT_ACCOUNTS_WAIT_REPLICAS";
+        /// How long they are waited for at a time [default: 500ms]
+        wait: Span = "accounts-wait", "ALLOT_ACCOUNTS_WAIT";
+    }
+}
+
+section! {
     /// The HTTP port of metrics and probes.
     Http {
         /// Address and port to listen on; none, no port [default: none]
@@ -283,6 +312,8 @@ pub(crate) struct Given {
     #[command(flatten)]
     pub(crate) compaction: Compaction,
     #[command(flatten)]
+    pub(crate) accounts: Accounts,
+    #[command(flatten)]
     pub(crate) http: Http,
     #[command(flatten)]
     pub(crate) log: Log,
@@ -300,6 +331,7 @@ impl Given {
             data_proxy: self.data_proxy.over(under.data_proxy),
             cmu: self.cmu.over(under.cmu),
             compaction: self.compaction.over(under.compaction),
+            accounts: self.accounts.over(under.accounts),
             http: self.http.over(under.http),
             log: self.log.over(under.log),
         }
@@ -317,6 +349,7 @@ impl Given {
             ("data-proxy", DataProxy::NAMES),
             ("cmu", Cmu::NAMES),
             ("compaction", Compaction::NAMES),
+            ("accounts", Accounts::NAMES),
             ("http", Http::NAMES),
             ("log", Log::NAMES),
         ];

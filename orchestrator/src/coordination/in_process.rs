@@ -189,6 +189,16 @@ impl Session for InProcessSession {
         })
     }
 
+    fn watch_node(&self, path: &str) -> Answer<(Node, Changed)> {
+        let path = path.to_owned();
+        self.ask(move |server, session| {
+            let node = server.get(&path).ok_or_else(|| Error::NoNode(path.clone()))?;
+            // What is touched wakes both kinds of watches; one time too many does no harm.
+            let fired = server.watch(session, &path);
+            Ok((node, fired.map(drop).boxed()))
+        })
+    }
+
     fn multi(&self, ops: &[Op]) -> Answer<()> {
         let ops = ops.to_vec();
         self.ask(move |server, session| server.multi(session, ops))

@@ -57,6 +57,8 @@ pub trait Session: Send + Sync + 'static {
     fn children(&self, path: &str) -> Answer<Vec<String>>;
     /// The names, and a word when they may have changed or the node is gone.
     fn watch_children(&self, path: &str) -> Answer<(Vec<String>, Changed)>;
+    /// The node, and a word when its data may have changed or it is gone.
+    fn watch_node(&self, path: &str) -> Answer<(Node, Changed)>;
     /// Carries out all of it or nothing.
     fn multi(&self, ops: &[Op]) -> Answer<()>;
     /// Ends when all that was asked before it on this session has been carried out, by word of the whole

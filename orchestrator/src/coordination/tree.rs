@@ -146,6 +146,12 @@ impl Tree {
         self.call(&format!("watch {path}"), |session| session.watch_children(path)).await.0
     }
 
+    /// A node, and a word when its data may have changed, it may be gone, or the session is over. As with
+    /// [`watch`](Self::watch), look again at that word *and* at each new attachment.
+    pub async fn watch_node(&self, path: &str) -> Result<(Node, Changed), Error> {
+        self.call(&format!("watch {path}"), |session| session.watch_node(path)).await.0
+    }
+
     /// Carries out all of these or nothing. After a lost answer its `Set`s are looked at first, then its other
     /// operations; one that cannot be told this way stays [`Error::Unanswered`].
     pub async fn multi(&self, mut ops: Vec<Op>) -> Result<(), Error> {

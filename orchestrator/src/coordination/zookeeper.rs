@@ -172,12 +172,7 @@ impl Session for ZooKeeperSession {
         let path = path.to_owned();
         self.ask(|client| async move {
             match client.get_data(&path).await {
-                Ok((data, stat)) => Ok(Some(Node {
-                    data,
-                    version: Version(stat.version),
-                    owner: (stat.ephemeral_owner != 0).then_some(stat.ephemeral_owner),
-                    created: stat.czxid,
-                })),
+                Ok((data, stat)) => Ok(Some(node(data, &stat))),
                 Err(zk::Error::NoNode) => Ok(None),
                 Err(error) => Err(sort(&path, &error)),
             }
@@ -212,10 +207,16 @@ impl Session for ZooKeeperSession {
         self.ask(|client| async move {
             let (names, watcher) =
                 client.list_and_watch_children(&path).await.map_err(|error| sort(&path, &error))?;
-            // The client panics in here when it is torn down before it could say how the session ended. To the
-            // loop that looks again that is one more word of change; to a task it would be a silent end.
-            let changed = AssertUnwindSafe(watcher.changed()).catch_unwind().map(drop);
-            Ok((names, changed.boxed()))
+            Ok((names, changed(watcher)))
+        })
+    }
+
+    fn watch_node(&self, path: &str) -> Answer<(Node, Changed)> {
+        let path = path.to_owned();
+        self.ask(|client| async move {
+            let (data, stat, watcher) =
+                client.get_and_watch_data(&path).await.map_err(|error| sort(&path, &error))?;
+            Ok((node(data, &stat), changed(watcher)))
         })
     }
 
@@ -248,6 +249,17 @@ impl Session for ZooKeeperSession {
         }
         .boxed()
     }
+}
+
+fn node(data: Vec<u8>, stat: &zk::Stat) -> Node {
+    let owner = (stat.ephemeral_owner != 0).then_some(stat.ephemeral_owner);
+    Node { data, version: Version(stat.version), owner, created: stat.czxid }
+}
+
+/// The client panics in here when it is torn down before it could say how the session ended. To the loop that looks
+/// again that is one more word of change; to a task it would be a silent end.
+fn changed(watcher: zk::OneshotWatcher) -> Changed {
+    AssertUnwindSafe(watcher.changed()).catch_unwind().map(drop).boxed()
 }
 
 fn mode(kind: Kind, sequential: bool) -> zk::CreateMode {

@@ -23,7 +23,7 @@ use crate::coordination::session::Connector;
 use crate::coordination::zookeeper::ZooKeeper;
 use crate::coordination::{Coordinator, Settings};
 use crate::store::{self, Session};
-use crate::{cmu, compaction, conference, data_proxy};
+use crate::{accounts, cmu, compaction, conference, data_proxy};
 
 pub(crate) use health::Health;
 
@@ -167,7 +167,7 @@ fn end_at_panic() {
 pub(crate) async fn run(config: Config) -> Result<Outcome> {
     if config.roles.is_empty() {
         bail!(
-            "no role: name some in allotd.roles of the file, or by --roles conference,data-proxy,cmu,compaction"
+            "no role: name some in allotd.roles of the file, or by --roles conference,data-proxy,cmu,compaction,accounts"
         );
     }
     end_at_panic();
@@ -243,6 +243,7 @@ fn play(role: Role, context: Context) -> BoxFuture<'static, (Role, Result<()>)> 
             Role::DataProxy => data_proxy::run(context).await,
             Role::Cmu => cmu::run(context).await,
             Role::Compaction => compaction::run(context).await,
+            Role::Accounts => accounts::run(context).await,
         };
         (role, result.with_context(|| format!("role {}", role.word())))
     })

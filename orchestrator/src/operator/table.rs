@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use crate::store::Record;
 
 /// Prints records as a table with these columns, or as a JSON array with all that they have.
-pub(super) fn print(records: &[Record], columns: &[(&str, &str)], json: bool) -> Result<()> {
+pub(crate) fn print(records: &[Record], columns: &[(&str, &str)], json: bool) -> Result<()> {
     if json {
         let all: Vec<_> = records.iter().map(Record::json).collect();
         return write(&format!("{}\n", serde_json::Value::from(all)));

@@ -1,5 +1,6 @@
 //! The typed client of the module's commands: one connection, one error, one decoder of records.
 
+mod accounts;
 mod conferences;
 mod error;
 mod numbers;
@@ -12,6 +13,7 @@ use std::time::Duration;
 use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
 
+pub(crate) use accounts::{AccountRow, BookStore, ModuleRow};
 pub(crate) use conferences::{Grant, RealmStore, UnitRow};
 pub(crate) use error::Error;
 pub(crate) use numbers::{NumberStore, PoolInfo};

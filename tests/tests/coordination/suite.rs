@@ -23,6 +23,7 @@ suite! {
     what_is_too_large_is_refused_before_it_is_sent
     numbers_of_sequential_nodes_grow
     a_directory_says_when_its_children_change
+    a_node_says_when_its_data_change_and_when_it_goes
     ephemeral_nodes_go_with_their_session
     calls_beyond_the_limit_wait_and_then_give_up
     one_candidate_leads_and_each_term_is_greater
@@ -149,6 +150,26 @@ fn a_directory_says_when_its_children_change(world: &dyn World) {
         changed.await;
         assert_eq!(coordinator.tree().children("/w").await.unwrap(), ["n"]);
     });
+}
+
+fn a_node_says_when_its_data_change_and_when_it_goes(world: &dyn World) {
+    let (watcher, other) = (world.join(), world.join());
+    let look = || {
+        let [look] = watcher.run(async |coordinator| [coordinator.tree().watch_node("/d").await]);
+        look
+    };
+    assert_eq!(look().map(|(node, _)| node), Err(Error::NoNode("/d".into())));
+    other.run(async |coordinator| coordinator.tree().create("/d", b"one", Kind::Persistent).await.unwrap());
+    watcher.run(async |coordinator| coordinator.tree().sync().await.unwrap());
+    let (node, changed) = look().unwrap();
+    assert_eq!(node.data, b"one");
+    let version =
+        other.run(async |coordinator| [coordinator.tree().set("/d", b"two", node.version).await.unwrap()]);
+    watcher.run(async |_| changed.await);
+    let (node, changed) = look().unwrap();
+    assert_eq!((node.data.as_slice(), [node.version]), (&b"two"[..], version));
+    other.run(async |coordinator| coordinator.tree().delete("/d", node.version).await.unwrap());
+    watcher.run(async |_| changed.await);
 }
 
 fn ephemeral_nodes_go_with_their_session(world: &dyn World) {

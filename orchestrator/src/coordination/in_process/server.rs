@@ -148,7 +148,10 @@ impl Server {
     }
 
     pub(super) fn set(&mut self, path: &str, data: Vec<u8>, version: Version) -> Result<Version, Error> {
-        self.write(path, data, version, &mut Undo::new()).map(|()| version.next())
+        let mut undo = Undo::new();
+        self.write(path, data, version, &mut undo)?;
+        self.fire(&undo);
+        Ok(version.next())
     }
 
     pub(super) fn delete(&mut self, path: &str, version: Option<Version>) -> Result<(), Error> {
@@ -163,7 +166,7 @@ impl Server {
         Ok(entry.children.iter().cloned().collect())
     }
 
-    /// Ends when the children of this node change, it is removed, or the session ends.
+    /// Ends when this node or its children change, it is removed, or the session ends.
     pub(super) fn watch(&mut self, session: i64, path: &str) -> oneshot::Receiver<()> {
         let (fire, fired) = oneshot::channel();
         let watches = self.watches.entry(key(path).to_owned()).or_default();

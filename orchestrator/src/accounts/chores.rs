@@ -1,0 +1,67 @@
+//! What a leader looks after once a second: that the book is still claimed by it, that the book knows when months turn, and
+//! that projected use is evened out in time.
+
+use std::time::Duration;
+
+use jiff::tz::TimeZone;
+use tracing::{info, warn};
+
+use super::turns;
+use crate::config::AccountsConfig;
+use crate::daemon::now_ms;
+use crate::store::{BookStore, Error};
+
+/// Of one stint.
+pub(super) struct Chores {
+    zone: TimeZone,
+    every: Duration,
+    /// The interval of rebalancing that was begun.
+    slot: u64,
+}
+
+impl Chores {
+    /// Nothing is due yet.
+    pub(super) fn new(config: &AccountsConfig) -> Self {
+        let mut chores = Self { zone: config.zone.clone(), every: config.rebalance, slot: 0 };
+        chores.slot = chores.now();
+        chores
+    }
+
+    /// Which interval of rebalancing it is: by the clock, so that a change of leaders neither hastens nor delays it.
+    fn now(&self) -> u64 {
+        now_ms() / (self.every.as_millis() as u64).max(1)
+    }
+
+    /// Looks, and does what is due; why the book is ours no more, if so.
+    pub(super) async fn look(&mut self, store: &BookStore, term: u64) -> Result<Option<Error>, Error> {
+        let book = store.info().await?;
+        let claimed: u64 = book.get("term")?;
+        if claimed != term {
+            let leader = book.text("leader");
+            return Ok(Some(Error::Refused {
+                command: "ACCOUNT.INFO".to_owned(),
+                code: "STALE".to_owned(),
+                message: format!("the book is claimed by {leader} for term {claimed}, and ours is {term}"),
+            }));
+        }
+        let wanted = turns::after(now_ms() as i64, &self.zone);
+        let known: Vec<i64> = book.get("turns")?;
+        if !wanted.is_empty() && known != wanted {
+            match store.set_turns(&wanted).await {
+                // The clocks of two machines differ, and a turn is just now.
+                Err(error) if error.code() == Some("ERR") => {
+                    warn!(%error, "the turns of the month are not set");
+                }
+                result => result?,
+            }
+        }
+        let slot = self.now();
+        if slot != self.slot {
+            self.slot = slot;
+            let moves = store.rebalance(false, Some(term)).await?;
+            info!(moves = moves.len(), "projected use is evened out");
+            metrics::counter!("allot_accounts_moves_total").increment(moves.len() as u64);
+        }
+        Ok(None)
+    }
+}

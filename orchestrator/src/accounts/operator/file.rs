@@ -1,0 +1,187 @@
+//! A file of accounts: a table with the columns department, module, account, quota and tiers. Read whole, with every
+//! problem and its line.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result, bail};
+
+/// The columns that there must be.
+const COLUMNS: [&str; 4] = ["department", "module", "account", "quota"];
+/// The most bytes of a name, the most steps of a tariff, and the most instructions, as the module has them.
+const NAME: usize = 256;
+const STEPS: usize = 16;
+const COUNT: u64 = 1 << 53;
+
+/// What an account costs: so many instructions at the flat price, and steps beyond, as the module writes them:
+/// `upto price ...`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Tariff {
+    pub(super) quota: u64,
+    pub(super) tiers: String,
+}
+
+impl Tariff {
+    /// The words of the steps.
+    pub(super) fn words(&self) -> Vec<&str> {
+        self.tiers.split_whitespace().collect()
+    }
+}
+
+/// An account of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Line {
+    pub(super) module: String,
+    pub(super) tariff: Tariff,
+    number: u64,
+}
+
+/// A file.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Contents {
+    /// Departments by their modules, with the line that says so.
+    pub(super) modules: BTreeMap<String, (String, u64)>,
+    /// By their names.
+    pub(super) accounts: BTreeMap<String, Line>,
+    /// What is wrong, each with its line.
+    pub(super) problems: Vec<String>,
+}
+
+/// Reads a file.
+pub(super) fn read(text: &str) -> Result<Contents> {
+    let text = text.trim_start_matches('\u{feff}');
+    let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(text.as_bytes());
+    let header = reader.headers().context("line 1")?.clone();
+    let place = |column: &str| header.iter().position(|name| name.trim().eq_ignore_ascii_case(column));
+    let mut places = [0; COLUMNS.len()];
+    for (found, column) in places.iter_mut().zip(COLUMNS) {
+        let Some(place) = place(column) else {
+            let names: Vec<&str> = header.iter().collect();
+            bail!("line 1: no column '{column}' among {}", names.join(", "));
+        };
+        *found = place;
+    }
+    let tiers = place("tiers");
+    let mut contents = Contents::default();
+    for record in reader.records() {
+        let record = record.context("not a table")?;
+        let line = record.position().map_or(0, csv::Position::line);
+        let field = |place: usize| record.get(place).unwrap_or_default().trim();
+        let tiers = tiers.map_or("", field);
+        if let Err(why) = contents.take(line, places.map(field), tiers) {
+            contents.problems.push(format!("line {line}: {why}"));
+        }
+    }
+    Ok(contents)
+}
+
+impl Contents {
+    fn take(
+        &mut self,
+        line: u64,
+        [department, module, account, quota]: [&str; 4],
+        tiers: &str,
+    ) -> Result<(), String> {
+        for (name, column) in [(department, COLUMNS[0]), (module, COLUMNS[1]), (account, COLUMNS[2])] {
+            if name.is_empty() || name.len() > NAME {
+                return Err(format!("{column} '{name}' must be 1 to {NAME} bytes"));
+            }
+        }
+        let quota: u64 = quota
+            .parse()
+            .ok()
+            .filter(|quota| *quota <= COUNT)
+            .ok_or_else(|| format!("quota '{quota}' is no number of instructions"))?;
+        let tariff = Tariff { quota, tiers: steps(quota, tiers)? };
+        match self.modules.get(module) {
+            Some((other, before)) if other != department => {
+                return Err(format!(
+                    "module {module} is of {department} here, and of {other} in line {before}"
+                ));
+            }
+            Some(_) => {}
+            None => drop(self.modules.insert(module.to_owned(), (department.to_owned(), line))),
+        }
+        let one = Line { module: module.to_owned(), tariff, number: line };
+        if let Some(before) = self.accounts.get(account) {
+            return Err(format!("account {account} is in line {} already", before.number));
+        }
+        self.accounts.insert(account.to_owned(), one);
+        Ok(())
+    }
+}
+
+/// Steps as they are written in a file, `150:0.1 1000:0.5`, as the module writes them.
+fn steps(quota: u64, text: &str) -> Result<String, String> {
+    let (mut words, mut last) = (Vec::new(), quota);
+    for step in text.split([' ', ';']).filter(|step| !step.is_empty()) {
+        let wrong = || format!("tier '{step}' must be UPTO:PRICE, e.g. 150:0.1");
+        let (upto, price) = step.split_once(':').ok_or_else(wrong)?;
+        let upto: u64 = upto.parse().ok().filter(|upto| *upto <= COUNT).ok_or_else(wrong)?;
+        if upto <= last {
+            return Err(format!("tier '{step}' must go beyond {last}, where the one before it ends"));
+        }
+        last = upto;
+        words.push(format!("{upto} {}", price_of(price).ok_or_else(wrong)?));
+    }
+    if words.len() > STEPS {
+        return Err(format!("{} tiers; there may be {STEPS}", words.len()));
+    }
+    Ok(words.join(" "))
+}
+
+/// A price as the module writes it: without needless zeros.
+fn price_of(text: &str) -> Option<String> {
+    let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+    let digits = |text: &str| (1..=9).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits(whole) || !digits(part) {
+        return None;
+    }
+    let whole = whole.trim_start_matches('0');
+    let (whole, part) = (if whole.is_empty() { "0" } else { whole }, part.trim_end_matches('0'));
+    Some(if part.is_empty() { whole.to_owned() } else { format!("{whole}.{part}") })
+}
+
+/// The steps that the module writes, as they stand in a file.
+pub(super) fn tiers_of(words: &str) -> String {
+    let words: Vec<&str> = words.split_whitespace().collect();
+    words.chunks(2).map(|step| step.join(":")).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use allot_core::account::tariff::Amount;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_table_is_read_with_every_problem_and_its_line() {
+        let text = "department,module,account,quota,tiers\n\
+                    finance,billing,p1,100,150:0.10 1000:0.5\n\
+                    finance,billing,p2,100,\n\
+                    sales,billing,p3,100,\n\
+                    finance,audit,p1,100,\n\
+                    finance,audit,p4,many,\n\
+                    finance,audit,p5,100,90:1\n\
+                    finance,audit,p6,100,150\n\
+                    finance,,p7,100,\n";
+        let found = read(text).unwrap();
+        assert_eq!(found.accounts.len(), 2);
+        let tariff = &found.accounts["p1"].tariff;
+        assert_eq!((tariff.quota, tariff.tiers.as_str()), (100, "150 0.1 1000 0.5"));
+        assert_eq!(tiers_of(&tariff.tiers), "150:0.1 1000:0.5");
+        let lines: Vec<&str> =
+            found.problems.iter().map(|problem| problem.split(':').next().unwrap()).collect();
+        assert_eq!(lines, ["line 4", "line 5", "line 6", "line 7", "line 8", "line 9"]);
+        assert!(found.problems[0].contains("line 2"), "{}", found.problems[0]);
+        assert!(read("module,account\n").unwrap_err().to_string().contains("department"));
+    }
+
+    proptest! {
+        #[test]
+        fn a_price_is_read_and_written_as_the_module_does(text in "[0-9]{0,10}(\\.[0-9]{0,10})?") {
+            let module = Amount::parse_price(text.as_bytes()).map(|price| price.to_string());
+            prop_assert_eq!(price_of(&text), module);
+        }
+    }
+}

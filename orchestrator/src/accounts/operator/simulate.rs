@@ -1,0 +1,271 @@
+//! `allotd accounts simulate`: a month of use, replayed against the very code that decides in the server, as it is and
+//! without rebalancing. The server's clock cannot be turned, so this runs here: the code is told what time it is.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use allot_core::account::quality::least_cost;
+use allot_core::account::request::{ModuleWish, Request};
+use allot_core::account::tariff::{Amount, Step, Tariff};
+use allot_core::account::{Book, Reply, Settings, decide, decide_due};
+use anyhow::{Context as _, Result, anyhow, bail};
+use clap::Args;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::file::{self, Contents};
+use crate::cli::Outcome;
+use crate::config::Span;
+
+/// Instructions that are sent with one account before the next is picked.
+const PART: u64 = 20;
+/// When the month of a simulation begins: any time that is not 0.
+const BEGIN: i64 = 1000;
+
+/// What to replay.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Use, as a table (CSV) with the columns time (seconds since the month began, rising), module, instance, count.
+    trace: PathBuf,
+    /// The accounts, as `allotd accounts export` prints them.
+    #[arg(long, value_name = "FILE")]
+    accounts: PathBuf,
+    /// How often projected use is evened out.
+    #[arg(long, default_value = "1h")]
+    rebalance: Span,
+    /// How long an account stays where it is at least.
+    #[arg(long, default_value = "30m")]
+    dwell: Span,
+    /// How often an account moves a day, at most.
+    #[arg(long, default_value_t = 2)]
+    max_moves: u32,
+    /// How long the month is.
+    #[arg(long, default_value = "30d")]
+    month: Span,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A line of a trace.
+#[derive(Debug, Deserialize)]
+struct Used {
+    time: i64,
+    module: String,
+    instance: String,
+    count: u64,
+}
+
+/// What came of a month.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Outcomes {
+    cost: Amount,
+    moves: usize,
+    /// Instructions for which no account was there.
+    refused: u64,
+}
+
+/// Replays.
+pub(super) fn run(arguments: &Arguments) -> Result<Outcome> {
+    let path = &arguments.accounts;
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let contents = file::read(&text).with_context(|| path.display().to_string())?;
+    if let Some(problem) = contents.problems.first() {
+        bail!("{}: {problem}; `allotd accounts import --dry-run` shows all", path.display());
+    }
+    let trace = read(&arguments.trace)?;
+    let instructions: u64 = trace.iter().map(|used| used.count).sum();
+    let month = |every| replay(&contents, &trace, arguments, every);
+    let (fixed, evened) = (month(None)?, month(Some(arguments.rebalance.0.as_millis() as i64))?);
+    let tariffs: Vec<Tariff> = contents.accounts.values().map(|line| tariff(&line.tariff)).collect();
+    let least = least_cost(tariffs.iter(), instructions);
+    if arguments.json {
+        let of = |month: &Outcomes| json!({ "cost": month.cost.to_string(), "moves": month.moves, "refused": month.refused });
+        let all = json!({
+            "instructions": instructions, "accounts": tariffs.len(), "fixed": of(&fixed),
+            "rebalanced": of(&evened), "least": least.to_string(),
+        });
+        println!("{all}");
+        return Ok(Outcome::Done);
+    }
+    println!("{instructions} instructions on {} accounts", tariffs.len());
+    println!("an even deal that stays:  {} beyond the flat price", fixed.cost);
+    println!("evened out every {}:  {}, by {} moves", arguments.rebalance, evened.cost, evened.moves);
+    println!("at best, in hindsight:    {least}");
+    if evened.refused > 0 {
+        println!("{} instructions had no account: their instance has none", evened.refused);
+    }
+    Ok(Outcome::Done)
+}
+
+fn read(path: &Path) -> Result<Vec<Used>> {
+    let mut reader =
+        csv::Reader::from_path(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let mut all: Vec<Used> = Vec::new();
+    for line in reader.deserialize() {
+        let used: Used = line.with_context(|| path.display().to_string())?;
+        if used.time < 0 || all.last().is_some_and(|last| last.time > used.time) {
+            bail!("{}: line {}: time must rise", path.display(), all.len() + 2);
+        }
+        all.push(used);
+    }
+    Ok(all)
+}
+
+fn tariff(read: &file::Tariff) -> Tariff {
+    let words = read.words();
+    let step = |step: &[&str]| {
+        let [upto, price] = step else { return None };
+        Some(Step { upto: upto.parse().ok()?, price: Amount::parse_price(price.as_bytes())? })
+    };
+    Tariff { quota: read.quota, steps: words.chunks(2).filter_map(step).collect() }
+}
+
+/// A book that is told what time it is.
+struct Desk {
+    book: Book,
+    now: i64,
+}
+
+impl Desk {
+    fn ask(&mut self, request: &Request<'_>) -> Result<Reply> {
+        let decision = decide(&self.book, self.now, request)
+            .map_err(|refusal| anyhow!("the book refuses {request:?}: {refusal:?}"))?;
+        decision.events.iter().for_each(|event| self.book.apply(self.now, event));
+        Ok(decision.reply)
+    }
+
+    /// Does what is due.
+    fn settle(&mut self) {
+        loop {
+            let due = decide_due(&self.book, self.now, usize::MAX);
+            if due.is_empty() {
+                return;
+            }
+            due.iter().for_each(|event| self.book.apply(self.now, event));
+        }
+    }
+
+    /// Uses the instance's accounts, those first that have most left, as `ACCOUNT.PICK` has it; what found none.
+    fn send(&mut self, used: &Used) -> Result<u64> {
+        let mut wanted = used.count;
+        while wanted > 0 {
+            let module = self.book.find_module(used.module.as_bytes());
+            let id = module.and_then(|module| self.book.find_instance(module, used.instance.as_bytes()));
+            let instance = id.and_then(|id| self.book.instance(id));
+            let picked = instance.map(|instance| self.book.pick(instance, 1)).unwrap_or_default();
+            let Some(one) = picked.first() else { return Ok(wanted) };
+            let (account, epoch) = (one.name.clone(), one.epoch);
+            let part = wanted.min(PART);
+            self.ask(&Request::Use { account: &account, epoch, count: part as i64 })?;
+            wanted -= part;
+        }
+        Ok(0)
+    }
+}
+
+fn replay(
+    contents: &Contents,
+    trace: &[Used],
+    arguments: &Arguments,
+    every: Option<i64>,
+) -> Result<Outcomes> {
+    let settings = Settings {
+        dwell: arguments.dwell.0.as_millis() as i64,
+        max_moves: arguments.max_moves,
+        turns: vec![BEGIN + arguments.month.0.as_millis() as i64],
+        ..Settings::default()
+    };
+    let mut desk = Desk { book: Book::open(settings, BEGIN), now: BEGIN };
+    let mut instances: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for used in trace {
+        instances.entry(&used.module).or_default().insert(&used.instance);
+    }
+    for (module, (department, _)) in &contents.modules {
+        let places = instances.get(module.as_str()).map_or(1, BTreeSet::len);
+        desk.ask(&Request::Module(ModuleWish {
+            module: module.as_bytes(),
+            department: department.as_bytes(),
+            instances: places as i64,
+            weight: None,
+            reserve: None,
+            term: None,
+        }))?;
+    }
+    for (module, all) in &instances {
+        for instance in all {
+            let (module, instance) = (module.as_bytes(), instance.as_bytes());
+            desk.ask(&Request::Attach { module, instance, term: None })
+                .with_context(|| "the trace has a module that the accounts do not have")?;
+        }
+    }
+    for (account, line) in &contents.accounts {
+        let (module, accounts) = (Some(line.module.as_bytes()), vec![account.as_bytes()]);
+        desk.ask(&Request::Add { module, tariff: tariff(&line.tariff), accounts, term: None })?;
+    }
+    desk.settle();
+    let mut outcome = Outcomes::default();
+    let mut next = every.map(|every| BEGIN + every);
+    for used in trace {
+        let at = BEGIN + used.time * 1000;
+        while let (Some(due), Some(every)) = (next, every)
+            && due <= at
+        {
+            desk.now = due;
+            desk.settle();
+            if let Reply::Moves(moves) =
+                desk.ask(&Request::Rebalance { dry_run: false, max_moves: 1000, term: None })?
+            {
+                outcome.moves += moves.len();
+            }
+            next = Some(due + every);
+        }
+        desk.now = desk.now.max(at);
+        desk.settle();
+        outcome.refused += desk.send(used)?;
+    }
+    let month = desk.book.usage_by_department(0);
+    outcome.cost = Amount(month.values().map(|usage| usage.cost.0).sum());
+    Ok(outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use super::*;
+
+    #[test]
+    fn an_uneven_month_costs_less_where_it_is_evened_out() {
+        let mut accounts = "department,module,account,quota,tiers\n".to_owned();
+        for number in 0..20 {
+            let _ = writeln!(accounts, "d,m,p{number},100,1000:0.5");
+        }
+        let contents = file::read(&accounts).unwrap();
+        // One of two instances does all the work: more than its half would bear.
+        let used = |time: i64, instance: &str, count| Used {
+            time,
+            module: "m".into(),
+            instance: instance.into(),
+            count,
+        };
+        let trace: Vec<Used> =
+            (0..600).flat_map(|hour| [used(hour * 3600, "busy", 3), used(hour * 3600, "idle", 0)]).collect();
+        let arguments = Arguments {
+            trace: PathBuf::new(),
+            accounts: PathBuf::new(),
+            rebalance: Span::ms(3_600_000),
+            dwell: Span::ms(60_000),
+            max_moves: 2,
+            month: Span::ms(30 * 24 * 3_600_000),
+            json: false,
+        };
+        let fixed = replay(&contents, &trace, &arguments, None).unwrap();
+        let evened = replay(&contents, &trace, &arguments, Some(3_600_000)).unwrap();
+        assert_eq!((fixed.cost.to_string().as_str(), fixed.moves, fixed.refused), ("400", 0, 0));
+        assert!(evened.cost.0 * 10 <= fixed.cost.0 && evened.moves > 0, "{evened:?}");
+        let tariffs: Vec<Tariff> = contents.accounts.values().map(|line| tariff(&line.tariff)).collect();
+        assert_eq!(least_cost(tariffs.iter(), 1800), Amount(0));
+    }
+}

@@ -1,0 +1,283 @@
+//! What is to be done, by comparing the book with the tree. No clock, no I/O: state in, steps out.
+//!
+//! The tree follows the book, and never shows an account to two instances: an account is shown to nobody before it is
+//! shown to nobody else. It is taken from an instance that is there by its own word only, and from one that is gone, or
+//! was replaced by another process of its name, without: whoever has lost its session has logged out before.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::view::{Book, Place, Shown, Stand, View};
+use crate::store::AccountRow;
+
+/// A change of the book.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Change {
+    /// An instance is there no more.
+    Detach { module: String, instance: String },
+    /// An instance is there.
+    Attach { module: String, place: Place, created: i64 },
+    /// An instance gives an account back that is to go elsewhere.
+    Logout { account: String, epoch: u64 },
+    /// An instance gives an account back that it was to keep.
+    GiveBack { account: String },
+    /// An instance cannot use an account.
+    Freeze { account: String },
+}
+
+/// A change of the tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Step {
+    /// An account is to be given back; by an instance that is gone, at a time.
+    Revoke { place: Place, account: String, until: Option<u64> },
+    /// An account is shown no more.
+    Hide { place: Place, account: String },
+    /// What is shown is of another deal, to the same instance.
+    Redeal { place: Place, account: String, epoch: u64 },
+    /// The node of an instance's accounts goes.
+    Clear { place: Place },
+    /// An instance is told where its accounts are.
+    Introduce { place: Place },
+    /// An account is shown.
+    Show { place: Place, account: String, epoch: u64 },
+}
+
+/// What is known besides book and tree.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Moment<'a> {
+    /// Milliseconds since 1970.
+    pub(super) now: u64,
+    /// Nodes of instances for which the book was told that they are there, by this leader.
+    pub(super) attached: &'a BTreeMap<Place, i64>,
+    /// Deals that the book does not know, of those that `suspects` named.
+    pub(super) unknown: &'a BTreeSet<(String, u64)>,
+    /// How long an account of an unknown deal stays revoked after its instance went, in milliseconds.
+    pub(super) longest: u64,
+    /// While a take-over has not got past its deletes: how long an instance is waited for, in milliseconds.
+    pub(super) barrier: Option<u64>,
+}
+
+/// What is to be done now.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Plan {
+    /// In the book; the book has to be read again then.
+    pub(super) changes: Vec<Change>,
+    /// In the tree, where accounts are taken back or hidden.
+    pub(super) takes: Vec<Step>,
+    /// In the tree, where nodes of instances come and go.
+    pub(super) places: Vec<Step>,
+    /// In the tree, where accounts are shown.
+    pub(super) shows: Vec<Step>,
+    /// Accounts that instances are asked for and have not given back.
+    pub(super) pending: usize,
+    /// Whether the barrier stands.
+    pub(super) held_up: bool,
+    /// When there may be something to do although nothing has happened, in milliseconds since 1970.
+    pub(super) next: Option<u64>,
+}
+
+impl Plan {
+    /// Whether there is nothing to do.
+    pub(super) fn is_empty(&self) -> bool {
+        self.changes.is_empty() && self.takes.is_empty() && self.places.is_empty() && self.shows.is_empty()
+    }
+
+    /// There may be something to do at this time.
+    pub(super) fn wake(&mut self, at: u64) {
+        self.next = Some(self.next.map_or(at, |next| next.min(at)));
+    }
+}
+
+/// Whether the book says that this account is this instance's.
+fn is_wanted(book: &Book, row: Option<&AccountRow>, place: &Place) -> bool {
+    row.is_some_and(|row| row.state == "dealt" && book.place(row).as_ref() == Some(place))
+}
+
+/// Whether the book still waits for this instance's logout.
+fn is_leaving(book: &Book, row: Option<&AccountRow>, place: &Place, epoch: u64) -> bool {
+    row.is_some_and(|row| {
+        row.state == "revoking" && row.epoch == epoch && book.place(row).as_ref() == Some(place)
+    })
+}
+
+/// Deals that nobody holds any more and the book does not show: whether it knows them must be asked.
+pub(super) fn suspects(view: &View, book: &Book) -> BTreeSet<(String, u64)> {
+    let mut found = BTreeSet::new();
+    for (place, stand) in view.places.iter().filter(|(_, stand)| !stand.is_held()) {
+        for (account, shown) in &stand.accounts {
+            let row = book.accounts.get(account);
+            if !is_wanted(book, row, place) && row.is_none_or(|row| row.epoch != shown.epoch) {
+                found.insert((account.clone(), shown.epoch));
+            }
+        }
+    }
+    found
+}
+
+/// Compares.
+pub(super) fn plan(view: &View, book: &Book, moment: &Moment<'_>) -> Plan {
+    let mut plan = Plan::default();
+    // Those that go first, so that their places are free for those that come.
+    for (dir, module) in &book.modules {
+        for (instance, _) in module.instances.iter().filter(|(_, state)| has_come(Some(*state))) {
+            let place = Place { dir: dir.clone(), instance: instance.clone() };
+            if view.places.get(&place).is_none_or(|stand| stand.present.is_none()) {
+                let module = module.name.clone();
+                plan.changes.push(Change::Detach { module, instance: instance.clone() });
+            }
+        }
+    }
+    for (place, stand) in &view.places {
+        let hides = take(&mut plan, book, moment, place, stand);
+        arrange(&mut plan, book, moment, place, stand, hides);
+    }
+    let shows = shows(view, book);
+    let taking = plan.takes.iter().any(|step| !matches!(step, Step::Redeal { .. }));
+    plan.held_up = moment.barrier.is_some() && (taking || plan.held_up);
+    if !plan.held_up {
+        plan.shows = shows;
+    }
+    plan
+}
+
+/// Whether the book has an instance as being there.
+fn has_come(state: Option<&String>) -> bool {
+    state.is_some_and(|state| matches!(state.as_str(), "active" | "standby"))
+}
+
+/// What is to be taken from an instance; whether something of it is hidden.
+fn take(plan: &mut Plan, book: &Book, moment: &Moment<'_>, place: &Place, stand: &Stand) -> bool {
+    let mut hides = false;
+    for (account, shown) in &stand.accounts {
+        let row = book.accounts.get(account);
+        let (wanted, held) = (is_wanted(book, row, place), stand.is_held());
+        let said = stand.alloc.as_ref().map(|alloc| &alloc.said).filter(|_| held);
+        let released = said.is_some_and(|said| said.has_released(account, shown.epoch));
+        let unusable = said.is_some_and(|said| said.is_unusable(account, shown.epoch));
+        if unusable && row.is_some_and(|row| row.state != "frozen") {
+            plan.changes.push(Change::Freeze { account: account.clone() });
+        }
+        let of = |row: &AccountRow| row.epoch == shown.epoch;
+        if wanted && shown.revoked.is_none() {
+            match row.filter(|row| !of(row)) {
+                Some(row) => {
+                    let (place, account, epoch) = (place.clone(), account.clone(), row.epoch);
+                    plan.takes.push(Step::Redeal { place, account, epoch });
+                }
+                None if released && !unusable => {
+                    plan.changes.push(Change::GiveBack { account: account.clone() });
+                }
+                None => {}
+            }
+            continue;
+        }
+        let leaving = is_leaving(book, row, place, shown.epoch);
+        if released && leaving && !unusable {
+            plan.changes.push(Change::Logout { account: account.clone(), epoch: shown.epoch });
+        }
+        let hide = if held {
+            if !released {
+                ask(plan, moment, place, account, shown);
+            }
+            released
+        } else {
+            // Where somebody is still logged in, the book waits for the end of that.
+            !leaving && !waits_for_its_time(plan, moment, place, account, shown)
+        };
+        if hide {
+            hides = true;
+            plan.takes.push(Step::Hide { place: place.clone(), account: account.clone() });
+        }
+    }
+    hides
+}
+
+/// An instance that is there is asked for an account, once, and waited for.
+fn ask(plan: &mut Plan, moment: &Moment<'_>, place: &Place, account: &str, shown: &Shown) {
+    if shown.revoked.is_none() {
+        let (place, account) = (place.clone(), account.to_owned());
+        plan.takes.push(Step::Revoke { place, account, until: None });
+    }
+    plan.pending += 1;
+    if let Some(limit) = moment.barrier {
+        let end = shown.revoked.unwrap_or(moment.now).saturating_add(limit);
+        if moment.now < end {
+            plan.held_up = true;
+            plan.wake(end);
+        }
+    }
+}
+
+/// Whether an account of a deal that the book has forgotten must wait: somebody may be logged in whom it has forgotten,
+/// too.
+fn waits_for_its_time(
+    plan: &mut Plan,
+    moment: &Moment<'_>,
+    place: &Place,
+    account: &str,
+    shown: &Shown,
+) -> bool {
+    if !moment.unknown.contains(&(account.to_owned(), shown.epoch)) {
+        return false;
+    }
+    let until = shown.until.unwrap_or_else(|| moment.now.saturating_add(moment.longest));
+    if shown.until.is_none() {
+        let (place, account) = (place.clone(), account.to_owned());
+        plan.takes.push(Step::Revoke { place, account, until: Some(until) });
+    }
+    if moment.now < until {
+        plan.wake(until);
+    }
+    moment.now < until
+}
+
+/// Brings instances into the book, and tells them where their accounts are.
+fn arrange(plan: &mut Plan, book: &Book, moment: &Moment<'_>, place: &Place, stand: &Stand, hides: bool) {
+    let module = book.modules.get(&place.dir);
+    let state = module.and_then(|module| module.instances.get(&place.instance));
+    let Some(present) = stand.present else {
+        // It goes when its accounts have gone on, and the book waits for it no more.
+        if stand.alloc.is_some() && stand.accounts.is_empty() && state.is_none() {
+            plan.places.push(Step::Clear { place: place.clone() });
+        }
+        return;
+    };
+    let Some(module) = module else { return };
+    let told = moment.attached.get(place) == Some(&present.created);
+    let attach =
+        Change::Attach { module: module.name.clone(), place: place.clone(), created: present.created };
+    if !present.introduced && !told {
+        if has_come(state) {
+            // Another process of the same name.
+            let instance = place.instance.clone();
+            plan.changes.push(Change::Detach { module: module.name.clone(), instance });
+        }
+        plan.changes.push(attach);
+    } else if !has_come(state) {
+        plan.changes.push(attach);
+    } else if (!present.introduced || stand.alloc.is_none()) && !hides {
+        plan.places.push(Step::Introduce { place: place.clone() });
+    }
+}
+
+/// What can be shown: what the book says and nobody sees.
+fn shows(view: &View, book: &Book) -> Vec<Step> {
+    let shown = view.shown();
+    let mut shows = Vec::new();
+    for (account, row) in &book.accounts {
+        if row.state != "dealt" || shown.contains(account.as_str()) {
+            continue;
+        }
+        let Some(place) = book.place(row) else { continue };
+        let Some(stand) = view.places.get(&place).filter(|stand| stand.is_held()) else { continue };
+        // What it said of this very deal it said before it saw that the account was taken away; it has to see that first,
+        // or it would lose an account that it has just begun to use.
+        let said = stand.alloc.as_ref().map(|alloc| &alloc.said);
+        match said {
+            Some(said) if !said.has_released(account, row.epoch) => {
+                shows.push(Step::Show { place, account: account.clone(), epoch: row.epoch });
+            }
+            _ => {}
+        }
+    }
+    shows
+}

@@ -1,0 +1,130 @@
+//! What is known of the tree and of the book when it is decided what to do: no clock, no I/O.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::words::Said;
+use crate::coordination::Version;
+use crate::store::{AccountRow, ModuleRow};
+
+/// An instance: its module's directory, and its name in it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Place {
+    pub(super) dir: String,
+    pub(super) instance: String,
+}
+
+/// An instance's own node, as it stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Presence {
+    /// Tells it from an earlier one of the same name.
+    pub(super) created: i64,
+    /// Of its data.
+    pub(super) version: Version,
+    /// Whether a leader has written into it where its accounts are. Whoever made it knows of none before.
+    pub(super) introduced: bool,
+}
+
+/// The node that has an instance's accounts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Alloc {
+    /// Tells it from an earlier one of the same name.
+    pub(super) created: i64,
+    /// Of its data.
+    pub(super) version: Version,
+    /// What the instance says.
+    pub(super) said: Said,
+}
+
+/// An account as it is shown to an instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Shown {
+    /// By which deal.
+    pub(super) epoch: u64,
+    /// Since when it is to be given back.
+    pub(super) revoked: Option<u64>,
+    /// Until when it stays so after its instance went.
+    pub(super) until: Option<u64>,
+    /// Of the node's data.
+    pub(super) version: Version,
+}
+
+/// All that stands in the tree of one instance.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Stand {
+    pub(super) present: Option<Presence>,
+    pub(super) alloc: Option<Alloc>,
+    pub(super) accounts: BTreeMap<String, Shown>,
+}
+
+impl Stand {
+    /// Whether somebody is there who may use what is shown to it.
+    pub(super) fn is_held(&self) -> bool {
+        self.present.is_some_and(|present| present.introduced)
+    }
+
+    /// Whether there is nothing to know of it.
+    pub(super) fn is_empty(&self) -> bool {
+        self.present.is_none() && self.alloc.is_none() && self.accounts.is_empty()
+    }
+}
+
+/// The tree.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct View {
+    pub(super) places: BTreeMap<Place, Stand>,
+}
+
+impl View {
+    /// What stands of an instance.
+    pub(super) fn at(&mut self, place: &Place) -> &mut Stand {
+        self.places.entry(place.clone()).or_default()
+    }
+
+    /// The accounts that are shown to anybody.
+    pub(super) fn shown(&self) -> BTreeSet<&str> {
+        self.places.values().flat_map(|stand| stand.accounts.keys().map(String::as_str)).collect()
+    }
+}
+
+/// The book.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Book {
+    /// Modules by their directories.
+    pub(super) modules: BTreeMap<String, Module>,
+    pub(super) accounts: BTreeMap<String, AccountRow>,
+    /// Directories by their modules' names.
+    dirs: BTreeMap<String, String>,
+}
+
+/// A module of the book.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Module {
+    pub(super) name: String,
+    /// Its instances, with their states.
+    pub(super) instances: BTreeMap<String, String>,
+}
+
+impl Book {
+    /// Of these rows, in the directories that `dir` names for a department and a module.
+    pub(super) fn new(
+        modules: Vec<ModuleRow>,
+        accounts: Vec<AccountRow>,
+        dir: impl Fn(&str, &str) -> String,
+    ) -> Self {
+        let mut book = Self::default();
+        for row in modules {
+            let dir = dir(&row.department, &row.module);
+            book.dirs.insert(row.module.clone(), dir.clone());
+            let instances = row.attached.into_iter().collect();
+            book.modules.insert(dir, Module { name: row.module, instances });
+        }
+        book.accounts = accounts.into_iter().map(|row| (row.account.clone(), row)).collect();
+        book
+    }
+
+    /// The instance that an account is with by the book.
+    pub(super) fn place(&self, row: &AccountRow) -> Option<Place> {
+        let (dir, instance) = (self.dirs.get(&row.module)?, row.instance.as_ref()?);
+        Some(Place { dir: dir.clone(), instance: instance.clone() })
+    }
+}

@@ -1,0 +1,357 @@
+"""A client system in Python, with nothing but kazoo and, for those who log in, redis: what docs/accounts-clients.md says.
+
+    account_client.py --zookeeper 127.0.0.1:2181 --platform DIR finance/billing/web1:8080 ...
+    account_client.py --zookeeper ... --platform DIR --redis redis://127.0.0.1:6379 --book '{acme}:accounts' ...
+
+The platform on which the accounts are is a folder: a login is a file that must not be there yet. Who finds one there says
+so in `violations`. Lines of standard input say what happens: `come PATH`, `go PATH`, `mute PATH`, `speak PATH`,
+`hang PATH`, `wake PATH`, `return PATH ACCOUNT`, `unusable PATH ACCOUNT`; `dump` prints what everybody has, as a line of JSON.
+"""
+
+import argparse
+import json
+import os
+import random
+import sys
+import threading
+import time
+import urllib.parse
+
+import redis
+from kazoo.client import KazooClient, KazooState
+from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
+
+SAFE = "!#$&'()*+,-.:;<=>?@[]^_`{|}~"
+FORBIDDEN = ("NOTOWNER", "BADSTATE", "STALE", "NOTFOUND")
+
+
+def part(name):
+    """A name as part of a path."""
+    return name.replace(".", "%2E") if name in (".", "..") else urllib.parse.quote(name, safe=SAFE)
+
+
+class Platform:
+    """Where the accounts are: one login of each at a time, and somebody who notices."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def file(self, account):
+        return os.path.join(self.folder, part(account))
+
+    def login(self, account, who):
+        mine = os.path.join(self.folder, f".{os.getpid()}.{threading.get_ident()}")
+        with open(mine, "w", encoding="utf-8") as file:
+            file.write(f"{os.getpid()} {who}")
+        try:
+            os.link(mine, self.file(account))
+        except FileExistsError:
+            self.second(account, who, mine)
+        finally:
+            os.unlink(mine)
+
+    def second(self, account, who, mine):
+        """Somebody is logged in: a violation, unless that process is dead, and its connection with it."""
+        try:
+            with open(self.file(account), encoding="utf-8") as file:
+                pid, other = file.read().split(" ", 1)
+            os.kill(int(pid), 0)
+        except (ProcessLookupError, FileNotFoundError):
+            os.replace(mine, self.file(account))
+            os.close(os.open(mine, os.O_CREAT))
+            return
+        with open(os.path.join(self.folder, "violations"), "a", encoding="utf-8") as file:
+            file.write(f"{account}: {who} while {other} ({pid}) is logged in\n")
+
+    def logout(self, account):
+        try:
+            os.unlink(self.file(account))
+        except FileNotFoundError:
+            pass
+
+
+class Logins:
+    """Exclusive logins by the book, which hold whatever ZooKeeper does."""
+
+    def __init__(self, arguments):
+        self.ttl = int(arguments.session * 3000)
+        self.book = arguments.book
+        self.client = redis.Redis.from_url(arguments.redis, decode_responses=True, socket_timeout=2) if arguments.redis else None
+
+    def ask(self, command, *words):
+        """The reply, or nothing where it is refused."""
+        try:
+            return self.client.execute_command(command, self.book, *words)
+        except redis.ResponseError as error:
+            if not str(error).startswith(FORBIDDEN):
+                print(f"client: {command}: {error}", file=sys.stderr)
+        except (redis.ConnectionError, redis.TimeoutError) as error:
+            print(f"client: {command}: {error}", file=sys.stderr)
+        return None
+
+    def login(self, account, instance):
+        """The login's epoch; 0 where logins are not asked for, nothing where it is refused."""
+        if self.client is None:
+            return 0
+        reply = self.ask("ACCOUNT.LOGIN", account, instance, f"t-{instance}", "TTL", self.ttl)
+        return reply and (reply["epoch"] if isinstance(reply, dict) else reply[3])
+
+    def renew(self, account, epoch):
+        return self.client is None or self.ask("ACCOUNT.RENEW", account, epoch, "TTL", self.ttl) is not None
+
+    def logout(self, account, epoch):
+        if self.client is not None:
+            self.ask("ACCOUNT.LOGOUT", account, epoch)
+
+
+class Instance(threading.Thread):
+    """One server of a module."""
+
+    def __init__(self, path, arguments, platform):
+        super().__init__(daemon=True)
+        department, module, self.instance = path.split("/", 2)
+        self.name = path
+        self.node = f"{arguments.root}/{part(department)}/{part(module)}/{self.instance}"
+        self.arguments = arguments
+        self.platform = platform
+        self.logins = Logins(arguments)
+        self.lock = threading.Lock()  # of all that follows
+        self.held = {}  # account -> epoch of its login
+        self.heard = -1e9
+        self.muted = self.hung = self.ending = False
+        self.returning, self.unusable = {}, {}  # account -> the deal that is meant, once it is seen
+        self.news = threading.Event()
+
+    # --- who has not heard anything for 0.6 of its session uses nothing
+
+    def is_safe(self):
+        return time.monotonic() < self.heard + 0.6 * self.arguments.session
+
+    def guard(self):
+        """Called by another thread, all the time: this one may hang in a call."""
+        if not self.is_safe():
+            with self.lock:
+                if not self.is_safe():
+                    self.drop(list(self.held))
+
+    def drop(self, accounts):
+        for account in accounts:
+            epoch = self.held.pop(account, None)
+            if epoch is not None:
+                self.platform.logout(account)
+                self.logins.logout(account, epoch)
+
+    def take(self, account):
+        epoch = self.logins.login(account, self.instance)
+        with self.lock:
+            if epoch is not None and self.is_safe():
+                self.platform.login(account, self.name)
+                self.held[account] = epoch
+
+    # --- sessions
+
+    def run(self):
+        while not self.ending:
+            client = KazooClient(hosts=self.arguments.zookeeper, timeout=self.arguments.session)
+            try:
+                client.start(timeout=10)
+                self.session(client)
+            except (KazooException, client.handler.timeout_exception) as error:
+                print(f"client: {self.name}: {error!r}", file=sys.stderr)
+            finally:
+                # Nothing outlives a session.
+                with self.lock:
+                    self.heard = -1e9
+                    self.drop(list(self.held))
+                client.stop()
+                client.close()
+            time.sleep(0.05)
+
+    def session(self, client):
+        lost = threading.Event()
+
+        def changed(state):
+            if state == KazooState.LOST:
+                lost.set()
+            self.news.set()
+
+        client.add_listener(changed)
+        words, stale, said, alloc = {}, set(), None, None
+        relook = threading.Event()
+        relook.set()
+
+        def wake(event=None):
+            relook.set()
+            self.news.set()
+
+        def touched(event):
+            stale.add(event.path.rsplit("/", 1)[1])
+            wake()
+
+        while not self.ending and not lost.is_set():
+            while self.hung:
+                time.sleep(0.01)
+            sent = time.monotonic()
+            client.sync(self.node)
+            if lost.is_set():
+                break
+            self.heard = sent
+            if not self.be_there(client):
+                self.news.wait(0.1 * self.arguments.session)
+                self.news.clear()
+                continue
+            if alloc is None:
+                # Where our accounts are is written into our node.
+                data, _ = client.get(self.node, watch=wake)
+                alloc = data.decode() or None
+            if alloc is not None:
+                if relook.is_set():
+                    relook.clear()
+                    self.read(client, alloc, words, stale, wake, touched)
+                said = self.answer(client, alloc, words, said)
+                if alloc is not None and not words and not client.exists(alloc):
+                    break
+            self.news.wait(0.1 * self.arguments.session)
+            self.news.clear()
+
+    def be_there(self, client):
+        """Whether our node is ours. One of our name is of an older process; it goes with that one's session."""
+        node = client.exists(self.node)
+        if node is not None and node.ephemeralOwner == client.client_id[0]:
+            return True
+        if node is not None and not self.arguments.replace:
+            return False
+        try:
+            if node is not None:
+                # We have its port, so it is dead.
+                client.delete(self.node)
+            client.create(self.node, b"", ephemeral=True)
+        except (NodeExistsError, NoNodeError):
+            return False  # its module's node is the leader's to make
+        return True
+
+    def read(self, client, alloc, words, stale, wake, touched):
+        """What we are shown."""
+        try:
+            names = client.get_children(alloc, watch=wake)
+        except NoNodeError:
+            return words.clear()
+        for name in [name for name in words if name not in names]:
+            del words[name]
+        again, known = [], set(words)
+        for name in [name for name in names if name not in known or name in stale]:
+            stale.discard(name)
+            again.append((name, client.get_async(f"{alloc}/{name}", watch=touched)))
+        for name, answer in again:
+            try:
+                words[name] = json.loads(answer.get(timeout=self.arguments.session)[0])
+            except NoNodeError:
+                words.pop(name, None)
+
+    @staticmethod
+    def is_meant(deals, account, epoch):
+        """Whether this deal is the one that we want to be rid of. A later one of the same account is welcome."""
+        if account in deals and deals[account] is None:
+            deals[account] = epoch
+        return deals.get(account) == epoch
+
+    def answer(self, client, alloc, words, said):
+        """Uses what is ours, gives back what is asked for, and says so."""
+        if self.muted:
+            return said
+        released, unusable, ours = {}, {}, set()
+        for word in words.values():
+            account, epoch = word["account"], word["epoch"]
+            if self.is_meant(self.unusable, account, epoch):
+                unusable[account] = epoch
+            elif word["state"] == "revoke" or self.is_meant(self.returning, account, epoch):
+                released[account] = epoch
+            else:
+                ours.add(account)
+        ending = [account for account in self.held if account not in ours]
+        if ending:
+            # Logging out may take its time.
+            time.sleep(random.random() * self.arguments.slow)
+        with self.lock:
+            self.drop(ending)
+        saying = json.dumps({"released": released, "unusable": unusable}, sort_keys=True)
+        if saying != said and (said is not None or released or unusable):
+            client.set(alloc, saying.encode())
+            said = saying
+        for account in ours:
+            epoch = self.held.get(account)
+            if epoch is None:
+                self.take(account)
+            elif not self.logins.renew(account, epoch):
+                with self.lock:
+                    self.drop([account])
+        return said
+
+
+class Host:
+    """All instances of this process."""
+
+    def __init__(self, arguments):
+        self.arguments = arguments
+        self.platform = Platform(arguments.platform)
+        self.instances = {}
+
+    def come(self, path):
+        self.instances[path] = Instance(path, self.arguments, self.platform)
+        self.instances[path].start()
+
+    def go(self, path):
+        instance = self.instances.pop(path)
+        instance.ending = True
+        instance.news.set()
+        instance.join(30)
+
+    def obey(self, word, path="", account=""):
+        instance = self.instances.get(path)
+        if word == "dump":
+            everybody = {name: one.held for name, one in self.instances.items()}
+            print(json.dumps(everybody), flush=True)
+        elif word == "come":
+            self.come(path)
+        elif word == "go":
+            self.go(path)
+        elif word in ("mute", "speak"):
+            instance.muted = word == "mute"
+        elif word in ("hang", "wake"):
+            instance.hung = word == "hang"
+        elif word == "return":
+            instance.returning[account] = None
+        elif word == "unusable":
+            instance.unusable[account] = None
+        if instance:
+            instance.news.set()
+
+    def guard(self):
+        while True:
+            for instance in list(self.instances.values()):
+                instance.guard()
+            time.sleep(0.02 * self.arguments.session)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--zookeeper", required=True)
+    parser.add_argument("--platform", required=True)
+    parser.add_argument("--root", default="/resource")
+    parser.add_argument("--session", type=float, default=4.0)
+    parser.add_argument("--redis")
+    parser.add_argument("--book", default="{acme}:accounts")
+    parser.add_argument("--slow", type=float, default=0.0, help="how long a logout may take, in seconds")
+    parser.add_argument("--replace", action="store_true", help="an older node of our name is that of a dead process")
+    parser.add_argument("instances", nargs="*")
+    host = Host(parser.parse_args())
+    threading.Thread(target=host.guard, daemon=True).start()
+    for path in host.arguments.instances:
+        host.come(path)
+    for line in sys.stdin:
+        host.obey(*line.split())
+    for path in list(host.instances):
+        host.go(path)
+
+
+main()

@@ -1,0 +1,87 @@
+//! Client systems that deal with accounts as `tests/python/account_client.py` does: processes, each with some instances,
+//! and the folder that stands for the platform, where a second login leaves its trace.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use serde_json::Value;
+
+use crate::module::{python, repository};
+
+/// A process with instances.
+#[derive(Debug)]
+pub struct Clients {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Clients {
+    /// A process with these instances (`department/module/host:port`).
+    pub fn start(zookeeper: &str, platform: &Path, more: &[&str], instances: &[&str]) -> Self {
+        let errors = fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(platform.join(".log"))
+            .expect("the folder is there");
+        let mut child = Command::new(python())
+            .arg(repository().join("tests/python/account_client.py"))
+            .args(["--zookeeper", zookeeper, "--platform"])
+            .arg(platform)
+            .args(more)
+            .args(instances)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(errors)
+            .spawn()
+            .expect("python runs");
+        let input = child.stdin.take().expect("it was asked for");
+        let output = BufReader::new(child.stdout.take().expect("it was asked for"));
+        Self { child, input, output }
+    }
+
+    /// Something happens to an instance: `come`, `go`, `mute`, `speak`, `hang`, `wake`, `return`, `unusable`.
+    #[track_caller]
+    pub fn say(&mut self, line: &str) {
+        writeln!(self.input, "{line}").expect("the client runs");
+        self.input.flush().expect("the client runs");
+    }
+
+    /// What each instance uses now.
+    #[track_caller]
+    pub fn uses(&mut self) -> BTreeMap<String, Vec<String>> {
+        self.say("dump");
+        let mut line = String::new();
+        self.output.read_line(&mut line).expect("the client runs");
+        let dump: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("the client said {line:?}"));
+        let all = dump.as_object().expect("an object").iter();
+        let names = |held: &Value| held.as_object().expect("an object").keys().cloned().collect();
+        all.map(|(instance, held)| (instance.clone(), names(held))).collect()
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Stops it in its tracks, or lets it go on.
+    pub fn signal(&self, name: &str) {
+        let status = Command::new("kill").arg(format!("-{name}")).arg(self.pid().to_string()).status();
+        assert!(status.is_ok_and(|status| status.success()), "signal {name} could not be sent");
+    }
+
+    /// Kills it as a power failure would.
+    pub fn kill9(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Clients {
+    fn drop(&mut self) {
+        self.kill9();
+    }
+}
