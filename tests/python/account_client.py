@@ -245,8 +245,8 @@ class Instance(threading.Thread):
         for name, answer in again:
             try:
                 words[name] = json.loads(answer.get(timeout=self.arguments.session)[0])
-            except NoNodeError:
-                words.pop(name, None)
+            except (NoNodeError, ValueError):
+                words.pop(name, None)  # gone, or not the leader's word
 
     @staticmethod
     def is_meant(deals, account, epoch):

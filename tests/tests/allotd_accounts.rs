@@ -11,6 +11,8 @@
 use std::collections::BTreeMap;
 use std::fs;
 
+use allot_orchestrator::coordination::Kind;
+use allot_tests::dealing::Looking;
 use allot_tests::module::repository;
 use allot_tests::proxy::Proxy;
 use allot_tests::wait::GENEROUS;
@@ -360,6 +362,42 @@ fn a_deal_is_shown_when_a_replica_has_it_and_one_that_a_failover_forgot_is_waite
     system.healthy("all to be with the first, after the longest login");
     assert_eq!(system.book().shares("m"), [6]);
     let _ = first;
+}
+
+#[test]
+fn what_others_leave_in_the_tree_holds_up_nobody() {
+    let mut system = Dealing::start(1);
+    let mut book = system.book();
+    book.ok("MODULE m DEPARTMENT d INSTANCES 2");
+    book.add("m", 0..6);
+    let clients = system.add_clients(&[], &["d/m/one:1"]);
+    system.healthy("one to have all");
+    let garbage = Looking::at(&system.zookeeper.address());
+    garbage.run(async |tree| {
+        let long = format!("/resource/d/m/{}", "x".repeat(300));
+        tree.create(&long, b"", Kind::Ephemeral).await.unwrap();
+        tree.create("/resource/d/m/leftover", b"?", Kind::Persistent).await.unwrap();
+        tree.ensure("/resource/nobody/knows/this-alloc/p9").await.unwrap();
+        tree.ensure("/resource/d/m/late:9-alloc/p3").await.unwrap();
+        let alloc = "/resource/d/m/one:1-alloc";
+        let node = tree.get(alloc).await.unwrap().unwrap();
+        tree.set(alloc, b"bye", node.version).await.unwrap();
+        // Only the leader writes here, but this one does as well.
+        tree.ensure(&format!("{alloc}/p77")).await.unwrap();
+    });
+    // The next leader finds it, and makes of it what can be made of it.
+    system.dealers[0].kill9();
+    system.dealers[0].start();
+    system.until_led();
+    system.add_clients(&[], &["d/m/two:2"]);
+    eventually("the second to be attached", GENEROUS, || book.shares("m").len() == 2);
+    eventually("what was in the way to be gone", GENEROUS, || {
+        let shown = system.shown();
+        !shown.contains_key("d/m/late:9") && !shown.contains_key("nobody/knows/this")
+    });
+    system.healthy("two to share");
+    assert_eq!(book.shares("m"), [3, 3]);
+    let _ = clients;
 }
 
 #[test]

@@ -18,6 +18,8 @@ use crate::coordination::{Error, Kind, Node, Op, Tree, Version};
 const OPS: usize = 400;
 /// Their bytes: half of what the tree takes, since the fence stands before them.
 const BYTES: usize = 128 * 1024;
+/// Bytes of an instance's name, at most, as the book has it.
+const NAME: usize = 256;
 /// Requests on their way at once.
 const AT_ONCE: usize = 32;
 
@@ -298,9 +300,13 @@ fn shown(nodes: Vec<(String, Node)>) -> BTreeMap<String, Shown> {
     nodes.into_iter().map(read).collect()
 }
 
-/// An instance by its own node; nothing of a node that lives without a session.
+/// An instance by its own node; nothing of a node that lives without a session, or has a name that no book takes.
 pub(super) fn presence(place: &Place, node: &Node) -> Option<Presence> {
     node.owner?;
+    if place.instance.len() > NAME {
+        debug!(dir = place.dir, instance = place.instance, "a name of more than {NAME} bytes is no instance");
+        return None;
+    }
     let introduced = node.data == paths::alloc(&place.dir, &place.instance).into_bytes();
     Some(Presence { created: node.created, version: node.version, introduced })
 }

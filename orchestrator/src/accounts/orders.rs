@@ -63,6 +63,10 @@ pub(super) async fn carry_out(
             Err(error) if matches!(error.code(), Some("NOTFOUND" | "BADSTATE")) => {
                 debug!(?change, %error, "what was to be changed has changed");
             }
+            // Of one only; all others go on.
+            Err(error) if matches!(error.code(), Some("ERR" | "LIMIT")) => {
+                warn!(?change, %error, "the book does not take this");
+            }
             Err(error) => return Err(error),
         }
     }
