@@ -261,6 +261,12 @@ def numbers():
         yield ("north" if number < 500 else "south", f"+44 20 7946 {number:04}")
 
 
+def accounts():
+    for number in range(1, 13):
+        module = "orders" if number < 9 else "quotes"
+        yield ("trading", module, f"acc{number:02}", "1000", "1500:0.10 5000:0.25")
+
+
 # Writing: one seat or row a line, so that the files can be read and compared.
 
 
@@ -282,6 +288,8 @@ def main():
     (HERE / "train-16-coaches.csv").write_text("\n".join(rows) + "\n")
     rows = ["site,number", *(",".join(row) for row in numbers())]
     (HERE / "numbers.csv").write_text("\n".join(rows) + "\n")
+    rows = ["department,module,account,quota,tiers", *(",".join(row) for row in accounts())]
+    (HERE / "accounts.csv").write_text("\n".join(rows) + "\n")
 
 
 if __name__ == "__main__":

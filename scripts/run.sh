@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # `make run`: a redis-server with the module on loopback, shows loaded into it and a ticket rush on each, a pool of
 # telephone numbers and a few calls; a ZooKeeper, a scheduler and three media units, one of which is killed while its
-# conferences go on elsewhere; and all of it left up for you. Ctrl-C stops it. Nothing is saved, and nothing outside of
-# .run/ is written.
+# conferences go on elsewhere; a book of rented accounts; two units of compaction that shrink some files; and all of it
+# left up for you. Ctrl-C stops it. Nothing is saved, and nothing outside of .run/ is written.
 #
 #   PLAN=FILE      load this seating plan (Allot's, pretix or CSV) and no example
 #   LOAD=OPTIONS   options for loading it, e.g. --disambiguate
@@ -178,6 +178,53 @@ conferences() {
     allotd conference history 4930102
 }
 
+accounts() {
+    local book={acme}:accounts
+    step "twelve rented accounts, from a table: two modules of a department, so much a month at the flat price"
+    allotd accounts import examples/accounts.csv --instances 2 --book "$book" --zookeeper-servers "127.0.0.1:$zookeeper_port"
+    step "two instances of a module come, and have four accounts each"
+    redis ACCOUNT.ATTACH "$book" orders srv-a:7001 >/dev/null
+    redis ACCOUNT.ATTACH "$book" orders srv-b:7001 | tail -n 6
+    step "one of them logs in with an account and sends 1,200 instructions; another terminal is refused"
+    local account epoch
+    account=$(redis --json ACCOUNT.PICK "$book" orders srv-a:7001 | sed -E 's/.*"account":"([^"]+)".*/\1/')
+    epoch=$(redis --json ACCOUNT.LOGIN "$book" "$account" srv-a:7001 terminal-1 TTL 60000 |
+        sed -E 's/.*"epoch":([0-9]+).*/\1/')
+    redis ACCOUNT.USE "$book" "$account" "$epoch" COUNT 1200
+    redis ACCOUNT.LOGIN "$book" "$account" srv-a:7001 terminal-2 TTL 60000 || true
+    step "how it stands, with what the month will cost"
+    allotd accounts status --book "$book" --zookeeper-servers "127.0.0.1:$zookeeper_port"
+}
+
+compaction() {
+    local data=$PWD/.run/tables-$PORT unit id
+    step "six SQLite files full of deleted rows, and two units that run VACUUM on them"
+    rm -rf "$data"
+    mkdir -p "$data"
+    python3 - "$data" <<'END'
+import sqlite3, sys
+for n in range(6):
+    base = sqlite3.connect(f"{sys.argv[1]}/orders-{n}.db")
+    base.execute("create table orders(x)")
+    base.executemany("insert into orders values(?)", [("x" * 500,)] * 2000)
+    base.execute("delete from orders where rowid > 20")
+    base.commit()
+    base.close()
+END
+    du -sh "$data" | cut -f 1
+    for unit in 1 2; do
+        part "compaction-$unit" --roles compaction --compaction-node "host${unit}_9876" \
+            --compaction-runner "$PWD/examples/compaction/sqlite" --compaction-partitions-dir "$data"
+    done
+    export ALLOT_ZOOKEEPER=127.0.0.1:$zookeeper_port
+    until_true "two units of compaction" units_of_compaction_are 2
+    id=$(allotd compaction submit shop public orders --wait)
+    allotd compaction show "$id"
+    du -sh "$data" | cut -f 1
+}
+
+units_of_compaction_are() { [ "$(allotd compaction nodes 2>/dev/null | grep -c _9876)" = "$1" ]; }
+
 own_plan() {
     local options
     read -ra options <<<"$LOAD"
@@ -244,6 +291,11 @@ The conference system is up as well; kill another unit and look:
   export ALLOT_REDIS=redis://127.0.0.1:$PORT
   $allotd units
   $allotd conference show 4930101
+
+So are the book of accounts and the units of compaction:
+
+  $allotd accounts status --book {acme}:accounts --zookeeper-servers 127.0.0.1:$zookeeper_port
+  $allotd compaction history --zookeeper-servers 127.0.0.1:$zookeeper_port
 END
 }
 
@@ -256,6 +308,8 @@ if [ -n "$PLAN" ]; then own_plan; else
     examples
     numbers
     conferences
+    accounts
+    compaction
 fi
 if [ "${RUN_ONCE:-}" = 1 ] || [ "${CI:-}" = true ]; then
     step "done"

@@ -246,4 +246,6 @@ fn make_run_sells_the_examples_kills_a_unit_and_ends_when_told_to_run_once() {
     assert_eq!(text.matches("double holders: 0").count(), 3, "{text}{errors}");
     assert!(text.contains("{sales}:pool: 1000 numbers"), "{text}{errors}");
     assert!(text.contains("its conferences are open again on the others"), "{text}{errors}");
+    assert!(text.contains("step 1") && text.contains("NOTOWNER"), "{text}{errors}");
+    assert!(errors.contains("Done after 1 rounds: 6 well, 0 failed"), "{text}{errors}");
 }

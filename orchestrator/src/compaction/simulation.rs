@@ -261,7 +261,7 @@ impl Launch for Simulated {
 async fn live(tree: InProcess, world: World, name: String, seed: u64, fatal: Option<(u64, bool)>) {
     let fate = Arc::new(Fate::new(seed, fatal));
     let sessions = Arc::new(Mutex::new(Vec::new()));
-    let wire = Wire { tree, fate: fate.clone(), sessions: sessions.clone() };
+    let wire = Wire { tree: tree.clone(), fate: fate.clone(), sessions: sessions.clone() };
     let text = format!(
         "[zookeeper]\nservers = \"a:1\"\n[compaction]\nnode = \"{name}\"\nrunner = [\"r\"]\nwave = 12\nevery = \"1s\"\nroot = \"/c\""
     );
@@ -283,7 +283,10 @@ async fn live(tree: InProcess, world: World, name: String, seed: u64, fatal: Opt
     }
     // The service does not know it at once.
     sleep(SESSION).await;
-    sessions.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    for session in sessions.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        // Some part of the dead may wait for an answer for ever, and hold it.
+        tree.expire(session.id());
+    }
 }
 
 /// Lives, of which each but the last dies at a step.
@@ -380,7 +383,7 @@ async fn simulate(seed: u64) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn units_that_die_at_any_step_lose_nothing_and_double_nothing() {
-    let count = std::env::var("ALLOT_SOAK").map_or(24, |_| 1000);
+    let count = std::env::var("ALLOT_SOAK").map_or(24, |_| 500);
     let first: u64 = std::env::var("ALLOT_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0);
     for batch in (first..first + count).collect::<Vec<_>>().chunks(8) {
         let mut runs = tokio::task::JoinSet::new();

@@ -158,9 +158,13 @@ fn draw(
     Ok(text)
 }
 
+/// In milliseconds.
+const HOUR: i64 = 3_600_000;
+
 /// The accounts that will reach their next step, those first that are nearest to it.
 fn warnings(accounts: &[Record], begin: i64, end: i64, now: i64) -> Result<Vec<Warning>> {
-    let (passed, whole) = ((now - begin).max(1) as u128, (end - begin).max(1) as u128);
+    // A few moments say nothing of a month.
+    let (passed, whole) = ((now - begin).max(HOUR) as u128, (end - begin).max(HOUR) as u128);
     let mut all = Vec::new();
     for record in accounts {
         let used: u64 = record.get("used")?;
