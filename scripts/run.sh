@@ -85,13 +85,13 @@ start_server() {
     die "redis-server did not start; its log is $log. Allot needs Redis 7.0 or newer."
 }
 
-# A port that nobody listens on.
+# A port above this one that nobody listens on.
 free_port() {
     local port
-    for port in $(seq $((PORT + 1)) $((PORT + 200))); do
+    for port in $(seq $(($1 + 1)) $(($1 + 200))); do
         (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || { echo "$port"; return; }
     done
-    die "there is no free port above $PORT"
+    die "there is no free port above $1"
 }
 
 # Starts a program in the background, with its output in .run/NAME.log.
@@ -124,10 +124,11 @@ zookeeper_is_decided() { zookeeper_is_up || ! kill -0 "${others[zookeeper]}" 2>/
 
 start_zookeeper() {
     local folder=.run/zookeeper-$PORT
+    zookeeper_port=$PORT
     for _ in 1 2 3; do
         rm -rf "$folder"
         mkdir -p "$folder"
-        zookeeper_port=$(free_port)
+        zookeeper_port=$(free_port "$zookeeper_port")
         printf '%s\n' tickTime=500 "dataDir=$PWD/$folder" "clientPort=$zookeeper_port" clientPortAddress=127.0.0.1 \
             admin.enableServer=false '4lw.commands.whitelist=srvr' maxClientCnxns=0 >"$folder/zoo.cfg"
         background zookeeper "$java" -Xmx256m -cp "$folder:$zookeeper" \

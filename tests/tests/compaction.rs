@@ -324,3 +324,22 @@ fn what_fails_or_takes_too_long_is_counted_and_whoever_waits_hears_it() {
     let waited = party.run(&["submit", "d", "s", "t", "--partition", "well", "--wait"]).ok();
     assert!(waited.err.contains("1 well, 0 failed"), "{}", waited.err);
 }
+
+#[test]
+fn units_with_nothing_to_do_say_nothing_but_that_they_are_there() {
+    let home = tempfile::tempdir().unwrap();
+    let party = Party::start(3, &script(home.path(), CAREFUL));
+    let received = || {
+        let told = party.zookeeper.ask("mntr").unwrap();
+        let line = told.lines().find(|line| line.starts_with("zk_packets_received")).unwrap().to_owned();
+        line.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap()
+    };
+    // What a beginning asks for is over when it is quiet for once.
+    eventually("three units to be quiet", LONG, || {
+        let (before, began) = (received(), std::time::Instant::now());
+        std::thread::sleep(std::time::Duration::from_secs(3));
+        // Each asks eight times in a session, of two seconds, whether it is heard; and we asked ourselves.
+        let most = 3.0 * 8.0 * began.elapsed().as_secs_f64() / 2.0;
+        received() - before <= most * 1.25 + 2.0
+    });
+}
