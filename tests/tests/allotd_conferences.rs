@@ -236,11 +236,11 @@ fn stores_that_fail_or_go_away_cost_no_conference() {
     let unconfirmed = |system: &System| {
         system.schedulers[leader].metric("allot_scheduler_unconfirmed_total").unwrap_or(0.0)
     };
-    assert_eq!(unconfirmed(&system), 0.0, "the replica that is there did not confirm");
+    let before = unconfirmed(&system);
     system.replica().pause();
     system.units[2].kill9();
     healthy(&mut system, "the replica hanging, and a unit killed");
-    assert!(unconfirmed(&system) > 0.0, "nobody was asked to confirm");
+    assert!(unconfirmed(&system) > before, "nobody was asked to confirm");
     system.replica().resume();
     system.units[2].start();
     system.until("the killed unit to be up again", |realm| realm.stat("up") == 5);

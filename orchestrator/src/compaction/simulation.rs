@@ -347,7 +347,7 @@ async fn simulate(seed: u64) {
                 let locks = board.children(&board.paths.locks()).await;
                 panic!("seed {seed}: task {id} does not end: {task:?}\nleft: {left:?}\nlocks: {locks:?}");
             }
-            while let Some(ended) = units.try_join_next() {
+            if let Some(ended) = units.try_join_next() {
                 panic!("seed {seed}: {ended:?}");
             }
             sleep(Duration::from_millis(20)).await;

@@ -124,6 +124,7 @@ pub(crate) struct Failure {
 }
 
 /// A main task. Times are milliseconds since 1970, 0 for never.
+#[allow(clippy::struct_excessive_bools, reason = "the names of the tree, which others read")]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct MainTask {
     #[serde(rename = "CompactTaskId")]

@@ -87,7 +87,7 @@ impl Upgrade {
                 Err(Fault::Odd(why)) => return Ok(Step::Odd(why)),
                 Err(fault) => return Err(fault),
                 Ok(true) => Step::Locked,
-                Ok(false) => match self.form(&name, &read).await {
+                Ok(false) => match self.form(&name, &read) {
                     Ok((state, more)) => {
                         ops.extend(more);
                         Step::Written(state)
@@ -114,7 +114,7 @@ impl Upgrade {
     }
 
     /// What writes a task in this generation's form.
-    async fn form(&self, name: &Name, old: &Old) -> Result<(State, Vec<Op>), Fault> {
+    fn form(&self, name: &Name, old: &Old) -> Result<(State, Vec<Op>), Fault> {
         let here = self.units.live.get(&name.unit).is_some_and(|info| info.pc == self.pc);
         let bins = self.units.bins(&self.pc);
         let chosen = choose(&name.id().to_string(), &bins).map(|bin| bin.name.clone());

@@ -66,9 +66,8 @@ pub(crate) fn own_zone() -> String {
 
 impl fmt::Display for Window {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (from, to) = (self.from, self.to);
-        let (a, b, c, d) = (from.hour(), from.minute(), to.hour(), to.minute());
-        write!(f, "{a:02}:{b:02}-{c:02}:{d:02} {}", self.zone)
+        let time = |time: Time| format!("{:02}:{:02}", time.hour(), time.minute());
+        write!(f, "{}-{} {}", time(self.from), time(self.to), self.zone)
     }
 }
 

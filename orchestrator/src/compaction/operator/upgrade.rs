@@ -1,6 +1,7 @@
 //! `allotd compaction upgrade`: takes over the tasks of the first generation, and removes its tree.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -114,7 +115,7 @@ async fn take(upgrade: &Upgrade, arguments: &Arguments, place: &str) -> Result<O
         let dry = if arguments.dry_run { " (nothing was written)" } else { "" };
         let mut text = format!("{} tasks in {place}{dry}\n", names.len());
         for (kind, count) in &counts {
-            text += &format!("  {count} {kind}\n");
+            let _ = writeln!(text, "  {count} {kind}");
         }
         write(&text)?;
     }
