@@ -39,6 +39,7 @@ pub mod storm;
 pub mod stream;
 pub mod system;
 pub mod wait;
+mod writes;
 pub mod zookeeper;
 
 pub use cluster::Cluster;

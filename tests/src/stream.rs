@@ -22,15 +22,34 @@ impl ReplicationStream {
     /// Attaches to the server. Whatever is written after this returns is in the stream.
     pub fn attach(server: &RedisServer) -> Self {
         let port = server.port();
-        let stream = TcpStream::connect(("127.0.0.1", port))
-            .unwrap_or_else(|error| panic!("no connection to port {port}: {error}"));
-        stream.set_read_timeout(Some(GENEROUS)).expect("a fresh socket takes options");
+        Self::try_attach(port, |_| {}).unwrap_or_else(|error| panic!("no stream of port {port}: {error}"))
+    }
+
+    /// The same for a server that may be gone; `link` gets the connection, by which the stream can be ended.
+    pub(crate) fn try_attach(port: u16, link: impl FnOnce(&TcpStream)) -> std::io::Result<Self> {
+        let stream = TcpStream::connect(("127.0.0.1", port))?;
+        stream.set_read_timeout(Some(GENEROUS))?;
+        link(&stream);
         let mut reader = BufReader::new(stream);
         // The old handshake: a master neither expects acknowledgements from such a replica nor drops it
         // for their absence.
-        reader.get_mut().write_all(b"SYNC\r\n").expect("the server takes what is sent");
-        skip_snapshot(&mut reader);
-        Self { reader, port }
+        reader.get_mut().write_all(b"SYNC\r\n")?;
+        skip_snapshot(&mut reader)?;
+        Ok(Self { reader, port })
+    }
+
+    /// The next command, whatever it is.
+    pub(crate) fn next(&mut self) -> std::io::Result<Command> {
+        let odd = |reply| std::io::Error::other(format!("not a command in the stream: {reply:?}"));
+        let items = match read_reply(&mut self.reader)? {
+            Reply::Array(items) => items,
+            other => return Err(odd(other)),
+        };
+        let part = |item| match item {
+            Reply::Bulk(bytes) => Ok(bytes),
+            other => Err(odd(other)),
+        };
+        items.into_iter().map(part).collect()
     }
 
     /// The commands up to the one whose first argument is `marker`, which the test wrote; that one and
@@ -61,18 +80,7 @@ impl ReplicationStream {
     }
 
     fn next_command(&mut self, so_far: &[Command]) -> Command {
-        let reply = read_reply(&mut self.reader)
-            .unwrap_or_else(|error| panic!("the stream ended ({error}) after {}", readable(so_far)));
-        match reply {
-            Reply::Array(items) => items
-                .into_iter()
-                .map(|item| match item {
-                    Reply::Bulk(bytes) => bytes,
-                    other => panic!("not an argument in the stream: {other:?}"),
-                })
-                .collect(),
-            other => panic!("not a command in the stream: {other:?}"),
-        }
+        self.next().unwrap_or_else(|error| panic!("the stream ended ({error}) after {}", readable(so_far)))
     }
 }
 
@@ -85,10 +93,10 @@ pub fn readable(commands: &[Command]) -> String {
 }
 
 /// Reads over the snapshot, whose end is told by a length or by a mark of forty bytes.
-fn skip_snapshot(reader: &mut BufReader<TcpStream>) {
+fn skip_snapshot(reader: &mut BufReader<TcpStream>) -> std::io::Result<()> {
     let header = loop {
         // While it prepares the snapshot, the master sends empty lines.
-        let line = read_line(reader).unwrap_or_else(|error| panic!("no snapshot came: {error}"));
+        let line = read_line(reader)?;
         if !line.is_empty() {
             break line;
         }
@@ -96,20 +104,18 @@ fn skip_snapshot(reader: &mut BufReader<TcpStream>) {
     if let Some(mark) = header.strip_prefix("$EOF:") {
         let mut tail = Vec::new();
         for byte in reader.by_ref().bytes() {
-            tail.push(byte.expect("the snapshot comes whole"));
+            tail.push(byte?);
             if tail.ends_with(mark.as_bytes()) {
-                return;
+                return Ok(());
             }
             if tail.len() > 4096 {
                 tail.drain(..tail.len() - mark.len());
             }
         }
-        panic!("the snapshot ended without its mark");
+        return Err(std::io::Error::other("the snapshot ended without its mark"));
     }
-    let length: u64 = header
-        .strip_prefix('$')
-        .and_then(|digits| digits.parse().ok())
-        .unwrap_or_else(|| panic!("SYNC was answered {header}"));
-    let read = std::io::copy(&mut reader.by_ref().take(length), &mut std::io::sink());
-    assert_eq!(read.ok(), Some(length), "the snapshot came short");
+    let length = header.strip_prefix('$').and_then(|digits| digits.parse::<u64>().ok());
+    let length = length.ok_or_else(|| std::io::Error::other(format!("SYNC was answered {header}")))?;
+    let read = std::io::copy(&mut reader.by_ref().take(length), &mut std::io::sink())?;
+    if read == length { Ok(()) } else { Err(std::io::Error::other("the snapshot came short")) }
 }

@@ -13,6 +13,7 @@ use crate::raw::{RawClient, Reply};
 use crate::realms::{REALM, Realm};
 use crate::redis_server::RedisServer;
 use crate::wait::{GENEROUS, eventually};
+use crate::writes::Writes;
 use crate::zookeeper::Ensemble;
 
 /// One system at a time: they would take each other the time that they keep.
@@ -94,6 +95,7 @@ pub struct System {
     /// Numbers, and whether each should live.
     roster: BTreeMap<String, bool>,
     auditor: Auditor,
+    writes: Writes,
     _one: MutexGuard<'static, ()>,
 }
 
@@ -113,6 +115,7 @@ impl System {
         let (schedulers, proxies, units) =
             (all("conference", plan.schedulers), all("data-proxy", plan.proxies), all("cmu", plan.units));
         let auditor = Auditor::begin(redis[0].port());
+        let writes = Writes::begin(redis[0].port());
         let system = Self {
             zookeeper,
             redis,
@@ -122,6 +125,7 @@ impl System {
             master: 0,
             roster: BTreeMap::new(),
             auditor,
+            writes,
             _one: one,
         };
         eventually("all processes to be ready", GENEROUS, || system.processes().all(Process::is_ready));
@@ -208,6 +212,7 @@ impl System {
         self.master = new;
         let port = self.redis[new].port();
         self.auditor.port.store(port, Ordering::SeqCst);
+        self.writes.lead_to(port);
         for process in self.processes() {
             process.redis.iter().for_each(|wire| wire.lead_to(port));
         }
@@ -258,6 +263,7 @@ impl System {
         }
         let took = start.elapsed();
         self.auditor.check();
+        self.writes.check();
         took
     }
 
@@ -322,8 +328,8 @@ impl System {
         eventually(what, GENEROUS, || condition(&mut realm));
     }
 
-    /// How many writes the auditor has looked at.
+    /// How many writes were looked at: as events, and where they stand.
     pub fn audited(&self) -> u64 {
-        self.auditor.looked.load(Ordering::SeqCst)
+        self.auditor.looked.load(Ordering::SeqCst).min(self.writes.seen())
     }
 }

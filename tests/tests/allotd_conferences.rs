@@ -114,6 +114,14 @@ fn schedulers_and_proxies_that_die_or_hang_are_replaced_and_a_deposed_one_change
     system.units[0].start();
     system.until("the killed unit to be up again", |realm| realm.stat("up") == 5);
 
+    // One that does not lead is missed by nobody.
+    let standby = 1 - system.leader();
+    system.schedulers[standby].pause();
+    healthy(&mut system, "the scheduler that stands by hanging");
+    system.schedulers[standby].kill9();
+    healthy(&mut system, "the scheduler that stands by killed");
+    system.schedulers[standby].start();
+
     // Paused it is deposed; awake again it changes nothing, though all it last saw is out of date.
     let leader = system.leader();
     let term = system.realm().ok("CONF.REALM").field("term").int();
@@ -189,6 +197,10 @@ fn schedulers_and_proxies_that_die_or_hang_are_replaced_and_a_deposed_one_change
     system.proxies[0].cut_zookeeper();
     healthy(&mut system, "a proxy cut off Redis, the other off ZooKeeper");
     system.proxies.iter().for_each(Process::heal);
+    system.proxies[0].cut_redis();
+    system.proxies[0].cut_zookeeper();
+    healthy(&mut system, "a proxy cut off both");
+    system.proxies.iter().for_each(Process::heal);
     system.proxies.iter().for_each(Process::kill9);
     system.proxies.iter().for_each(Process::start);
     healthy(&mut system, "all proxies killed and started again");
@@ -200,6 +212,9 @@ fn stores_that_fail_or_go_away_cost_no_conference() {
 
     system.zookeeper.follower().kill9();
     healthy(&mut system, "a ZooKeeper follower killed");
+    system.zookeeper.restore();
+    system.zookeeper.follower().pause();
+    healthy(&mut system, "a ZooKeeper follower stopped");
     system.zookeeper.restore();
     system.zookeeper.leader().kill9();
     healthy(&mut system, "the ZooKeeper leader killed");

@@ -1,0 +1,175 @@
+//! Every accepted write: read from the stream of the master, where each is one event. A write names the unit and the
+//! epoch at which it was made, and no write of an older assignment may be accepted after a newer assignment.
+
+use std::collections::BTreeMap;
+use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use allot_core::conf::Event;
+use allot_core::shared::codec::Reader;
+
+use crate::stream::{Command, ReplicationStream};
+
+/// Reads the stream of one master after another.
+#[derive(Debug)]
+pub(crate) struct Writes {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    port: AtomicU16,
+    link: Mutex<Option<TcpStream>>,
+    /// Writes that were seen, and what was wrong with some.
+    seen: AtomicU64,
+    faults: Mutex<Vec<String>>,
+    stop: AtomicBool,
+}
+
+impl Shared {
+    fn cut(&self) {
+        if let Some(link) = self.link.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            let _ = link.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// One stream, to its end. What another master knew counts no more: it may have forgotten the last of it.
+    fn follow(&self) -> std::io::Result<()> {
+        let port = self.port.load(Ordering::SeqCst);
+        let mut stream = ReplicationStream::try_attach(port, |link| {
+            *self.link.lock().unwrap_or_else(PoisonError::into_inner) = link.try_clone().ok();
+        })?;
+        let mut epochs: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
+        while !self.stop.load(Ordering::SeqCst) && port == self.port.load(Ordering::SeqCst) {
+            for event in events_of(&stream.next()?) {
+                self.look(&event, &mut epochs);
+            }
+        }
+        Ok(())
+    }
+
+    fn look(&self, event: &Event, epochs: &mut BTreeMap<Vec<u8>, u64>) {
+        match event {
+            Event::Created(created) => drop(epochs.insert(created.e164.to_vec(), created.epoch)),
+            Event::Granted { e164, epoch, .. } | Event::Adopted { e164, epoch, .. } => {
+                epochs.insert(e164.to_vec(), *epoch);
+            }
+            Event::Set { e164, fields, .. } => {
+                let Some((cmu, epoch)) = written(fields) else { return };
+                self.seen.fetch_add(1, Ordering::SeqCst);
+                // A move changes the owner later, and by a word of its own; then the number rises by itself.
+                let newest = epochs.entry(e164.to_vec()).or_insert(epoch);
+                if epoch < *newest {
+                    let e164 = String::from_utf8_lossy(e164);
+                    let fault = format!("{e164}: a write of {cmu} at {epoch} was accepted after {newest}");
+                    self.faults.lock().unwrap_or_else(PoisonError::into_inner).push(fault);
+                }
+                *newest = epoch.max(*newest);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The unit and the epoch that the field `chatter` of a write names.
+fn written(fields: &[u8]) -> Option<(String, u64)> {
+    let mut reader = Reader::new(fields);
+    loop {
+        let (field, value) = (reader.string().ok()?, reader.string().ok()?);
+        if field == b"chatter" {
+            let text = String::from_utf8_lossy(value).into_owned();
+            let (cmu, rest) = text.split_once(' ')?;
+            return Some((cmu.to_owned(), rest.split(' ').next()?.parse().ok()?));
+        }
+    }
+}
+
+fn events_of(command: &Command) -> Vec<Event> {
+    let [name, _, payload] = command.as_slice() else { return Vec::new() };
+    if name != b"CONF.APPLY" {
+        return Vec::new();
+    }
+    let mut reader = Reader::new(payload);
+    let (version, time) = (reader.unsigned(), reader.signed());
+    assert!(version == Ok(1) && time.is_ok(), "an odd payload");
+    Event::decode_all(reader.rest()).expect("events").into_vec()
+}
+
+impl Writes {
+    pub(crate) fn begin(port: u16) -> Self {
+        let shared = Arc::new(Shared { port: AtomicU16::new(port), ..Shared::default() });
+        let thread = {
+            let shared = shared.clone();
+            std::thread::spawn(move || {
+                while !shared.stop.load(Ordering::SeqCst) {
+                    // The master may be gone, or not the master yet.
+                    if shared.follow().is_err() {
+                        std::thread::sleep(Duration::from_millis(20));
+                    }
+                }
+            })
+        };
+        Self { shared, thread: Some(thread) }
+    }
+
+    /// Another server is the master.
+    pub(crate) fn lead_to(&self, port: u16) {
+        self.shared.port.store(port, Ordering::SeqCst);
+        self.shared.cut();
+    }
+
+    /// How many writes were looked at.
+    pub(crate) fn seen(&self) -> u64 {
+        self.shared.seen.load(Ordering::SeqCst)
+    }
+
+    #[track_caller]
+    pub(crate) fn check(&self) {
+        let faults = self.shared.faults.lock().unwrap_or_else(PoisonError::into_inner);
+        let some = faults.iter().take(5).cloned().collect::<Vec<_>>().join("\n");
+        assert!(faults.is_empty(), "{} stale writes:\n{some}", faults.len());
+    }
+}
+
+impl Drop for Writes {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::SeqCst);
+        self.shared.cut();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use allot_core::shared::codec::Writer;
+
+    use super::*;
+
+    #[test]
+    fn a_write_of_an_older_assignment_after_a_newer_one_is_noticed() {
+        let shared = Shared::default();
+        let mut epochs = BTreeMap::new();
+        let e164 = || b"49".as_slice().into();
+        let set = |epoch: u64| {
+            let mut fields = Writer::default();
+            for part in ["a", "b", "chatter", &format!("unit {epoch} 1 2")] {
+                fields.string(part.as_bytes());
+            }
+            Event::Set { e164: e164(), seq: 1, fields: fields.bytes }
+        };
+        let granted = |epoch| Event::Granted { e164: e164(), cmu: b"unit".as_slice().into(), epoch };
+        for event in [set(4), granted(5), set(5), set(6)] {
+            shared.look(&event, &mut epochs);
+        }
+        assert!(shared.faults.lock().unwrap().is_empty());
+        shared.look(&granted(7), &mut epochs);
+        shared.look(&set(6), &mut epochs);
+        assert_eq!((shared.faults.lock().unwrap().len(), shared.seen.load(Ordering::SeqCst)), (1, 4));
+    }
+}
