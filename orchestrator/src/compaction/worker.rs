@@ -345,6 +345,14 @@ impl Worker {
             };
             match done {
                 Err(fault) if fault.is_passing() && !fault.is_race() => sleep(PAUSE).await,
+                // It was given to another while it ran here, who waits for its lock: as long as this session lives.
+                Err(fault) if fault.is_race() => {
+                    let session = self.part.context.coordinator.session_id();
+                    match self.board.release(sub, session).await {
+                        Err(fault) if fault.is_passing() => sleep(PAUSE).await,
+                        _ => return Err(fault),
+                    }
+                }
                 done => return done,
             }
         }

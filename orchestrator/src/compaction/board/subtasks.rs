@@ -1,0 +1,178 @@
+//! Subtasks from their beginning to their end: each change as one multi that holds only if the subtask, or its main task,
+//! is as it was read.
+
+use super::{ATTEMPTS, Board, Fault, Found, create, delete};
+use crate::compaction::ids::TaskId;
+use crate::compaction::paths;
+use crate::compaction::task::{Ended, MainTask, SubState, SubTask, write};
+use crate::coordination::{Error, Kind, Op};
+use crate::daemon::now_ms;
+
+/// What people read of a subtask that may not be begun again.
+const LOST: &str = "its worker was lost while it ran";
+
+impl Board {
+    /// From waiting to running, under the partition's lock. Returns the fencing token.
+    pub(crate) async fn start(&self, sub: &mut Found<SubTask>, permits: Vec<String>) -> Result<i64, Fault> {
+        let lock = self.lock(&sub.task);
+        let name = sub.id.to_string().into_bytes();
+        let held = permits.iter().chain([&lock]).map(|path| Op::Create {
+            path: path.clone(),
+            data: name.clone(),
+            kind: Kind::Ephemeral,
+        });
+        let mut ops: Vec<Op> = held.collect();
+        let mut new = sub.task.clone();
+        new.state = SubState::Running;
+        new.started = now_ms();
+        new.permits = permits;
+        ops.extend([
+            Op::Set { path: sub.info.clone(), data: write(&new), version: sub.version },
+            delete(sub.status(SubState::Init)),
+            create(sub.status(SubState::Running), Vec::new()),
+        ]);
+        self.tree.multi(ops).await?;
+        sub.version = sub.version.next();
+        sub.task = new;
+        let node = self.tree.get(&lock).await?;
+        Ok(node.ok_or(Error::NoNode(lock))?.created)
+    }
+
+    /// From its worker into its main task's hands. One that ran must still have its lock.
+    pub(crate) async fn finish(&self, sub: &Found<SubTask>, ended: &Ended) -> Result<(), Fault> {
+        let path = format!("{}/{}", self.paths.finished(sub.id.of_main()), sub.id);
+        let mut ops = vec![create(path, write(ended))];
+        if sub.task.state == SubState::Running {
+            ops.extend(self.held(&sub.task));
+        }
+        ops.extend(sub.gone(sub.task.state));
+        Ok(self.tree.multi(ops).await?)
+    }
+
+    /// A subtask whose runner was ended before its time waits again, or is failed where it may not be begun again.
+    /// With `lock`, its lock is still ours and goes; `counted` says whether this uses up a retry.
+    pub(crate) async fn requeue(&self, sub: &Found<SubTask>, lock: bool, counted: bool) -> Result<(), Fault> {
+        let mut ops = Vec::new();
+        if let Some(new) = sub.task.again(&sub.task.worker, counted) {
+            ops.extend([
+                Op::Set { path: sub.info.clone(), data: write(&new), version: sub.version },
+                delete(sub.status(SubState::Running)),
+                create(sub.status(SubState::Init), Vec::new()),
+            ]);
+        } else {
+            let ended = sub.task.ended(SubState::Failed, LOST);
+            let path = format!("{}/{}", self.paths.finished(sub.id.of_main()), sub.id);
+            ops.push(create(path, write(&ended)));
+            ops.extend(sub.gone(sub.task.state));
+        }
+        if lock {
+            ops.extend(self.held(&sub.task));
+        }
+        Ok(self.tree.multi(ops).await?)
+    }
+
+    /// What a subtask holds while it runs, to be given back: its partition's lock, and permits.
+    fn held(&self, sub: &SubTask) -> impl Iterator<Item = Op> {
+        [self.lock(sub)].into_iter().chain(sub.permits.clone()).map(delete)
+    }
+
+    /// Gives back what a session of ours still holds for a subtask that is not ours any more.
+    pub(crate) async fn release(&self, sub: &Found<SubTask>, session: Option<i64>) -> Result<(), Fault> {
+        let name = sub.id.to_string().into_bytes();
+        for op in self.held(&sub.task) {
+            let Some(node) = self.tree.get(op.path()).await? else { continue };
+            if node.owner.is_none() || node.owner != session || node.data != name {
+                continue;
+            }
+            match self.tree.delete(op.path(), node.version).await {
+                Ok(()) | Err(Error::NoNode(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the lock of a subtask's partition stands.
+    pub(crate) fn lock(&self, sub: &SubTask) -> String {
+        self.paths.lock(sub.table(), &sub.partition_name)
+    }
+
+    /// What a lost worker, or one that is to be relieved, had of this task: moved to `to`, or failed where it may not
+    /// be begun again or nobody is there, or stopped with the task.
+    pub(crate) async fn relieve(
+        &self,
+        main: &mut Found<MainTask>,
+        subs: &[(Found<SubTask>, Option<String>)],
+    ) -> Result<(), Fault> {
+        let mut new = main.task.clone();
+        let mut ops = Vec::new();
+        for (sub, to) in subs {
+            ops.extend(sub.gone(sub.task.state));
+            if new.cancelling {
+                new.take(sub.id, &sub.task.ended(SubState::Stopped, "its task was stopped"));
+            } else if let Some((to, again)) = to.as_ref().and_then(|to| Some((to, sub.task.again(to, true)?)))
+            {
+                ops.push(Op::Check { path: self.paths.node(to), version: None });
+                ops.extend(self.place(sub.id, &again));
+            } else {
+                new.take(sub.id, &sub.task.ended(SubState::Failed, LOST));
+            }
+        }
+        self.write(main, new, ops).await
+    }
+
+    /// Subtasks that run too long at a worker that hangs are failed.
+    pub(crate) async fn fail(
+        &self,
+        main: &mut Found<MainTask>,
+        subs: &[Found<SubTask>],
+        why: &str,
+    ) -> Result<(), Fault> {
+        let mut new = main.task.clone();
+        let mut ops = Vec::new();
+        for sub in subs {
+            ops.extend(sub.gone(sub.task.state));
+            new.take(sub.id, &sub.task.ended(SubState::Failed, why));
+        }
+        self.write(main, new, ops).await
+    }
+
+    /// Gives a subtask that waits another worker, which must be there.
+    pub(crate) async fn move_subtask(&self, id: TaskId, to: &str) -> Result<String, Fault> {
+        for _ in 0..ATTEMPTS {
+            let Some(mut main) = self.main(id.of_main()).await? else {
+                return Err(Fault::Refused(format!("task {} is not there", id.of_main())));
+            };
+            let Some(sub) = self.find_sub(id).await? else {
+                return Err(Fault::Refused(format!(
+                    "subtask {id} is not there: it is over, or not assigned yet"
+                )));
+            };
+            if sub.task.state == SubState::Running {
+                return Err(Fault::Refused(format!("subtask {id} runs already, at {}", sub.task.worker)));
+            }
+            if sub.task.worker == to {
+                return Err(Fault::Refused(format!("subtask {id} is at {to} already")));
+            }
+            let from = sub.task.worker.clone();
+            match self.relieve(&mut main, &[(sub, Some(to.to_owned()))]).await {
+                Err(Fault::Tree(Error::NoNode(path))) if path == self.paths.node(to) => {
+                    return Err(Fault::Refused(format!("unit {to} is not there")));
+                }
+                Err(fault) if fault.is_race() => {}
+                done => return done.map(|()| from),
+            }
+        }
+        Err(Fault::Refused(format!("subtask {id} changes all the time; try again")))
+    }
+
+    /// A subtask, wherever it is.
+    pub(crate) async fn find_sub(&self, id: TaskId) -> Result<Option<Found<SubTask>>, Fault> {
+        for name in self.children(&self.paths.assigned()).await? {
+            if let Some(sub) = self.sub(&paths::decode(&name), id).await? {
+                return Ok(Some(sub));
+            }
+        }
+        Ok(None)
+    }
+}
