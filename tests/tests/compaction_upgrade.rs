@@ -123,12 +123,12 @@ fn a_thousand_old_tasks_are_taken_over_once_whoever_is_killed_and_then_removed()
                 assert!(began.elapsed() < GENEROUS, "killed beyond {point}: {locked} locks, {new} new tasks");
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
-        }
-        let refused = party.run(&["upgrade", "--finalize"]);
-        let locked = children(tree, &locks).await.len();
-        if locked < COUNT {
-            assert!(refused.code == 4 && refused.err.contains("has not been taken over"), "{}", refused.err);
-            assert_eq!(children(tree, &format!("{OLD}/Scheduler")).await.len(), COUNT);
+            // As long as one is missing nothing is removed.
+            if kill == KILLS / 2 {
+                let refused = party.run(&["upgrade", "--finalize"]).ended(4);
+                assert!(refused.err.contains("has not been taken over"), "{}", refused.err);
+                assert_eq!(children(tree, &format!("{OLD}/Scheduler")).await.len(), COUNT);
+            }
         }
         let done = party.run(&["upgrade"]).ok().out;
         assert!(done.contains("1000 tasks in"), "{done}");
