@@ -8,11 +8,11 @@
 )]
 
 use std::fs;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use allot_tests::eventually;
 use allot_tests::module::repository;
 use allot_tests::party::{CAREFUL, LONG, Party, lines, numbers, script};
+use allot_tests::{Process, eventually};
 
 #[test]
 fn twelve_databases_shrink_in_two_rounds_on_three_units() {
@@ -108,6 +108,17 @@ fn all_well(party: &Party, id: &str, count: usize) {
     assert_eq!(party.json(&["show", id])["subtasks"].as_array().unwrap().len(), 0);
 }
 
+/// The guards that a unit has.
+fn guards(unit: &Process) -> Vec<String> {
+    let names = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let is_guard = |pid: &String| {
+        let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        read("status").contains(&format!("PPid:\t{}\n", unit.pid()))
+            && read("cmdline").contains("compaction-guard")
+    };
+    names.filter(is_guard).collect()
+}
+
 #[test]
 fn units_that_hang_or_go_together_and_a_zookeeper_that_is_away_cost_no_subtask_and_double_none() {
     let home = tempfile::tempdir().unwrap();
@@ -130,14 +141,21 @@ fn units_that_hang_or_go_together_and_a_zookeeper_that_is_away_cost_no_subtask_a
     ended(20);
     assert_ne!(manager(), before);
 
-    // A worker hangs beyond its session, and wakes to find its subtasks elsewhere.
+    // A worker hangs beyond its session, with the guards of its runners, and wakes to find its subtasks elsewhere.
     let worker = party.units.iter().find(|unit| unit.name != manager()).unwrap();
+    let signal = |name: &str, pids: &[String]| {
+        // Some may have ended meanwhile.
+        let _ = Command::new("kill").arg(name).args(pids).stderr(Stdio::null()).status();
+    };
     worker.pause();
+    let stopped = guards(worker);
+    signal("-STOP", &stopped);
     eventually("it to be missed", LONG, || {
         party.json(&["nodes"]).as_array().unwrap().iter().all(|node| node["node"] != worker.name.as_str())
     });
     ended(20);
     worker.resume();
+    signal("-CONT", &stopped);
     eventually("it to be back", LONG, || worker.is_ready());
 
     // Two at once, of which one is the manager.
@@ -342,4 +360,38 @@ fn units_with_nothing_to_do_say_nothing_but_that_they_are_there() {
         let most = 3.0 * 8.0 * began.elapsed().as_secs_f64() / 2.0;
         received() - before <= most * 1.25 + 2.0
     });
+}
+
+#[test]
+fn a_task_stays_in_its_processing_cluster_though_all_of_it_dies_and_whoever_waits_may_go() {
+    let home = tempfile::tempdir().unwrap();
+    let runner = script(home.path(), CAREFUL);
+    let mut party = Party::start(0, &runner);
+    party.join_with(2, &runner, &[("ALLOT_COMPACTION_PC", "a")]);
+    party.join_with(2, &runner, &[("ALLOT_COMPACTION_PC", "b")]);
+    party.partitions(40);
+    let waiting = ["submit", "shop", "public", "orders", "--pc", "a", "--retries", "5", "--wait"];
+    let waiting = party.command(&waiting).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    eventually("it to have begun", LONG, || party.noted("ended").len() > 4);
+
+    // Ctrl-C ends the waiting, and nothing else.
+    let interrupted = Command::new("kill").args(["-INT", &waiting.id().to_string()]).status().unwrap();
+    assert!(interrupted.success());
+    let output = waiting.wait_with_output().unwrap();
+    let (id, said) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    let id = id.trim();
+    assert!(output.status.code() == Some(1) && said.contains("the task goes on"), "{said}");
+    let more = party.noted("ended").len();
+    eventually("it to go on", LONG, || party.noted("ended").len() > more);
+
+    let (ours, others) = party.units.split_at(2);
+    ours.iter().for_each(Process::kill9);
+    let alone = "no unit of its processing cluster a is there";
+    eventually("all of them to be missed", LONG, || party.run(&["explain", id]).ok().out.contains(alone));
+    let subs = party.json(&["show", id])["subtasks"].clone();
+    let elsewhere =
+        |unit: &Process| subs.as_array().unwrap().iter().any(|sub| sub["worker"] == unit.name.as_str());
+    assert!(!others.iter().any(elsewhere), "{subs}");
+    ours.iter().for_each(Process::start);
+    all_well(&party, id, 40);
 }
