@@ -120,14 +120,18 @@ fn after_a_failover_by_sentinel_all_roles_go_on_with_the_new_master() {
     eventually("the conference to go on", GENEROUS, || goes_on(replica.port(), &mut told));
 }
 
+/// The place of the master that has the realm's slot; makes the realm.
+#[track_caller]
+fn owner(cluster: &Cluster) -> usize {
+    let takes =
+        |node: &RedisServer| !matches!(node.raw().words(&format!("CONF.REALM {REALM}")), Reply::Error(_));
+    cluster.masters().iter().position(takes).expect("some master has the slot")
+}
+
 #[test]
 fn in_a_cluster_the_slots_master_is_found_and_found_again() {
     let cluster = Cluster::start(3, 1);
-    let owner = cluster
-        .masters()
-        .iter()
-        .position(|node| !matches!(node.raw().words(&format!("CONF.REALM {REALM}")), Reply::Error(_)));
-    let owner = owner.expect("some master has the slot");
+    let owner = owner(&cluster);
     // Any nodes will do; these do not have the slot.
     let nodes: Vec<String> = (0..3)
         .filter(|&node| node != owner)
@@ -149,11 +153,7 @@ fn in_a_cluster_the_slots_master_is_found_and_found_again() {
 #[test]
 fn in_a_cluster_an_operator_moves_the_master_while_all_roles_are_at_work() {
     let cluster = Cluster::start(3, 1);
-    let owner = cluster
-        .masters()
-        .iter()
-        .position(|node| !matches!(node.raw().words(&format!("CONF.REALM {REALM}")), Reply::Error(_)));
-    let owner = owner.expect("some master has the slot");
+    let owner = owner(&cluster);
     let (master, replica) = (&cluster.masters()[owner], &cluster.replicas()[owner]);
     let _all = daemon("all", &["--redis-cluster", &format!("127.0.0.1:{}", master.port())]);
     master.raw().words(&format!("CONF.CREATE {REALM} 49"));
