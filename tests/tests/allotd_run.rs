@@ -133,18 +133,17 @@ fn a_scheduler_that_is_asked_to_end_hands_over_at_once() {
     let start = |name| {
         daemon(&server, name, "conference", &["--zookeeper-servers", &address, "--zookeeper-session", "10s"])
     };
-    let (first, second) = (start("first"), start("second"));
-    let mut schedulers = [first, second];
-    if schedulers[1].metric("allot_scheduler_leading") == Some(1.0) {
+    let mut schedulers = [start("first"), start("second")];
+    let mut client = Realm::of(&server);
+    let mut leader = || client.ok("CONF.REALM").field("leader");
+    let name = |scheduler: &Process| allot_tests::Reply::bulk(&scheduler.name);
+    eventually("one to lead", GENEROUS, || schedulers.iter().any(|scheduler| leader() == name(scheduler)));
+    if leader() != name(&schedulers[0]) {
         schedulers.reverse();
     }
-    let mut client = Realm::of(&server);
-    let other = allot_tests::Reply::bulk(&schedulers[1].name);
-    let leader = allot_tests::Reply::bulk(&schedulers[0].name);
-    eventually("one to lead", GENEROUS, || client.ok("CONF.REALM").field("leader") == leader);
     let asked = Instant::now();
     schedulers[0].signal("TERM");
-    while client.ok("CONF.REALM").field("leader") != other {
+    while leader() != name(&schedulers[1]) {
         assert!(asked.elapsed() < GENEROUS, "nobody took over");
         std::thread::sleep(Duration::from_millis(1));
     }
