@@ -5,24 +5,29 @@
 //! is `allotd` first (the hidden command `tied`), asks, and then becomes the program. What the program itself starts is
 //! not tied; it ends with its process group, by whoever ends that.
 
-use std::io;
-use std::os::fd::AsFd as _;
-use std::os::unix::fs::PermissionsExt as _;
+use std::io::{self, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
+use std::process::Stdio;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
-use tokio::io::{BufReader, Lines};
+use tokio::io::{AsyncReadExt as _, BufReader, Lines};
 use tokio::net::unix::pipe;
-use tokio::process::Command;
+use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::Outcome;
 
 /// Not for programs.
 const SECRETS: [&str; 3] = ["ALLOT_REDIS_PASSWORD", "ALLOT_SENTINEL_PASSWORD", "ALLOT_ZOOKEEPER_PASSWORD"];
+
+/// Says to the hidden command that its standard input is a wire on which it shall say why it could not become the
+/// program, if it could not.
+const TOLD: &str = "ALLOT_TIED_TOLD";
 
 /// The hidden command.
 #[derive(Debug, Args)]
@@ -62,23 +67,32 @@ pub(crate) fn tied(words: &[String]) -> io::Result<Command> {
 }
 
 /// The process group of a child that [`own`] or [`tied`] started.
-pub(crate) fn group(child: &tokio::process::Child) -> Option<Pid> {
+pub(crate) fn group(child: &Child) -> Option<Pid> {
     child.id().and_then(|id| Pid::from_raw(id as i32))
 }
 
-/// Whether there is such a program to be started: a file that may be executed, in `PATH` where the name has no `/`.
-pub(crate) fn find(program: &str) -> io::Result<()> {
-    let is_program = |path: &Path| {
-        path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
-    };
-    // Where there is none, the system looks in these.
-    let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
-    let found = if program.contains('/') {
-        is_program(Path::new(program))
-    } else {
-        std::env::split_paths(&path).any(|dir| is_program(&dir.join(program)))
-    };
-    if found { Ok(()) } else { Err(io::Error::new(io::ErrorKind::NotFound, "there is no such program")) }
+/// Starts a [`tied`] program, and hears whether it could be executed. Its standard input is empty.
+pub(crate) fn start(tied: &mut Command) -> io::Result<(Child, Becoming)> {
+    let (ours, its) = UnixStream::pair()?;
+    ours.set_nonblocking(true)?;
+    let child = tied.env(TOLD, "1").stdin(OwnedFd::from(its)).spawn();
+    // The command has its end as long as nothing takes its place, and would keep it open.
+    tied.stdin(Stdio::null());
+    Ok((child?, Becoming(tokio::net::UnixStream::from_std(ours)?)))
+}
+
+/// Hears whether a child became its program: the child's end of this wire is closed by that, or says why not.
+#[derive(Debug)]
+pub(crate) struct Becoming(tokio::net::UnixStream);
+
+impl Becoming {
+    /// Waits until it has; why not, if it could not.
+    pub(crate) async fn became(mut self) -> Result<(), String> {
+        let mut why = String::new();
+        // Whoever was killed before says nothing; then its exit says it.
+        let _ = self.0.read_to_string(&mut why).await;
+        if why.is_empty() { Ok(()) } else { Err(why) }
+    }
 }
 
 /// The lines of standard input, where that is a pipe of the process that started us.
@@ -108,7 +122,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
     if getppid().map(Pid::as_raw_pid) != Some(arguments.parent) {
         bail!("the process that started us is gone");
     }
-    let error = std::process::Command::new(program).args(words).exec();
+    let mut command = std::process::Command::new(program);
+    command.args(words);
+    let told = std::env::var_os(TOLD).map(|_| std::io::stdin().as_fd().try_clone_to_owned()).transpose();
+    let told = told.context("standard input")?;
+    if told.is_some() {
+        // The copy is closed when the program begins.
+        command.env_remove(TOLD).stdin(Stdio::null());
+    }
+    let error = command.exec();
+    if let Some(told) = told {
+        let _ = std::fs::File::from(told).write_all(error.to_string().as_bytes());
+    }
     eprintln!("{program} does not start: {error}");
     // As a shell says it.
     std::process::exit(127)
@@ -118,13 +143,20 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn programs_are_found_by_path_and_by_name_and_only_if_they_may_be_executed() {
-        for program in ["/bin/sh", "sh"] {
-            find(program).unwrap();
+    async fn heard(text: Option<&str>) -> Result<(), String> {
+        let (ours, its) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let mut its = its;
+        if let Some(text) = text {
+            its.write_all(text.as_bytes()).unwrap();
         }
-        for none in ["/nowhere/sh", "no-such-program", "/etc/passwd", "/etc", ""] {
-            assert!(find(none).is_err(), "{none}");
-        }
+        drop(its);
+        Becoming(tokio::net::UnixStream::from_std(ours).unwrap()).became().await
+    }
+
+    #[tokio::test]
+    async fn a_wire_that_is_closed_without_a_word_says_that_all_is_well() {
+        assert_eq!(heard(None).await, Ok(()));
+        assert_eq!(heard(Some("Exec format error")).await, Err("Exec format error".to_owned()));
     }
 }

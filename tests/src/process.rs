@@ -199,8 +199,10 @@ impl Process {
     /// The port that it found for itself when it was started last.
     fn http_port(&self) -> Option<u16> {
         let log = self.log();
-        let (_, rest) = log.rsplit_once("by HTTP address=127.0.0.1:")?;
-        rest.split_whitespace().next()?.parse().ok()
+        // As text it is `address=...`, as JSON `"address":"..."`.
+        let line = log.lines().rfind(|line| line.contains("metrics and probes by HTTP"))?;
+        let (_, port) = line.rsplit_once("127.0.0.1:")?;
+        port.trim_end_matches(['"', '}']).parse().ok()
     }
 
     /// A metric, by its name with labels as they are written.

@@ -170,7 +170,9 @@ fn another_process_of_the_same_name_takes_its_place() {
     system.clients.remove(first);
     system.add_clients(&["--replace"], &["d/m/one:1"]);
     // Between the two it is nobody's for a moment.
-    eventually("the node to be another's", GENEROUS, || owner(&mut system).is_some_and(|now| Some(now) != before));
+    eventually("the node to be another's", GENEROUS, || {
+        owner(&mut system).is_some_and(|now| Some(now) != before)
+    });
     system.healthy("the new one to have all");
     assert_eq!(book.shares("m"), [5]);
 }

@@ -47,6 +47,73 @@ fn settings_are_checked_before_anything_begins() {
 }
 
 #[test]
+fn a_flag_stands_over_the_environment_and_that_over_the_file() {
+    let server = RedisServer::start();
+    let file = server.dir().join("allot.toml");
+    let text = format!(
+        "[allotd]\nroles = [\"data-proxy\"]\n[realm]\nkey = \"{{file}}\"\n[redis]\nurl = \"{}\"\n",
+        server.url()
+    );
+    fs::write(&file, text).unwrap();
+    let realm = |flags: &[&str], variables: &[(&str, &str)]| {
+        let arguments = [&["--config", file.to_str().unwrap()], flags].concat();
+        let process = Process::new("proxy", &arguments);
+        let process = variables.iter().fold(process, |process, (name, value)| process.with(name, value));
+        process.start();
+        eventually("it to be ready", GENEROUS, || process.is_ready());
+        let log = process.log();
+        log.lines().find_map(|line| line.split_once("realm: ")).map(|(_, realm)| realm.to_owned()).unwrap()
+    };
+    let environment = [("ALLOT_REALM", "{environment}")];
+    assert_eq!(realm(&[], &[]), "{file}");
+    assert_eq!(realm(&[], &environment), "{environment}");
+    assert_eq!(realm(&["--realm", "{flag}"], &environment), "{flag}");
+}
+
+#[test]
+fn the_log_may_be_json_a_line_an_event() {
+    let server = RedisServer::start();
+    let scheduler = daemon(&server, "scheduler", "conference", &["--log-format", "json"]);
+    let mut client = Realm::of(&server);
+    eventually("the realm to be claimed", GENEROUS, || client.ok("CONF.REALM").field("term").int() == 1);
+    assert!(scheduler.terminate().success());
+    let log = scheduler.log();
+    let events: Vec<serde_json::Value> =
+        log.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"))).collect();
+    for (message, field, value) in
+        [("role begins", "name", "scheduler".into()), ("this scheduler leads", "term", serde_json::json!(1))]
+    {
+        let event = events.iter().find(|event| event["message"] == message);
+        let event = event.unwrap_or_else(|| panic!("no {message:?} in {log}"));
+        assert_eq!((&event[field], &event["level"]), (&value, &"INFO".into()), "{event}");
+    }
+}
+
+#[test]
+fn who_hears_that_messages_were_lost_makes_up_for_it() {
+    let server = RedisServer::start();
+    let media = program(&server);
+    let all = daemon(&server, "all", "conference,data-proxy,cmu", &["--cmu-program", &media]);
+    let mut client = Realm::of(&server);
+    let (cmu, _) = client.begin("1", "");
+    let written = || all.metric("allot_proxy_messages_total{outcome=\"written\"}").unwrap_or_default();
+    eventually("its details to be written", GENEROUS, || written() > 0.0);
+    let mut lose = |stream: &str| {
+        let entry = format!("XADD {REALM}:{stream} * event RESYNC e164 - cmu - epoch 0 lost 7");
+        assert!(matches!(client.client.words(&entry), allot_tests::Reply::Bulk(_)));
+    };
+    // The program told them once; the unit tells them anew when the proxy has asked for that.
+    let before = written();
+    lose("info");
+    eventually("its details to be written again", GENEROUS, || written() > before);
+    let reports = || all.metric("allot_unit_reports_total").unwrap();
+    let before = reports();
+    lose(&format!("cmd:{cmu}"));
+    eventually("the unit to report what it has", GENEROUS, || reports() > before);
+    assert_eq!(client.place("1").2, "open");
+}
+
+#[test]
 fn one_process_plays_all_roles_without_a_zookeeper_and_says_so() {
     let server = RedisServer::start();
     let all = daemon(&server, "all", "conference,data-proxy,cmu", &["--cmu-chatter", "100ms"]);
@@ -216,14 +283,19 @@ fn a_program_is_started_for_each_conference_and_ended_with_it() {
     eventually("it to be ended in an orderly way", GENEROUS, || server.dir().join("media.3.bye").exists());
     assert!(all.terminate().success());
     assert!(server.dir().join("media.2.bye").exists());
-    // What cannot be started is refused, and the manager hears why.
-    let none = daemon(&server, "none", "conference,cmu", &["--cmu-program", "/nowhere/media"]);
-    client.begin("4", "");
-    eventually("the fourth to have failed", GENEROUS, || client.place("4").2 == "ended");
-    assert!(
-        client.entries("evt").iter().any(|entry| entry.contains("refused 4") && entry.contains("/nowhere"))
-    );
-    drop(none);
+    // What cannot be executed is refused, and the manager hears why.
+    let lost = server.dir().join("lost");
+    fs::write(&lost, "#!/nowhere/sh\n").unwrap();
+    fs::set_permissions(&lost, fs::Permissions::from_mode(0o755)).unwrap();
+    for (e164, program) in [("4", "/nowhere/media"), ("5", lost.to_str().unwrap())] {
+        let none = daemon(&server, "none", "conference,cmu", &["--cmu-program", program]);
+        client.begin(e164, "");
+        eventually("the conference to have failed", GENEROUS, || client.place(e164).2 == "ended");
+        let refused = format!("refused {e164}");
+        let heard = |entry: &String| entry.contains(&refused) && entry.contains(program);
+        assert!(client.entries("evt").iter().any(heard), "{:?}", client.entries("evt"));
+        assert!(none.terminate().success());
+    }
 }
 
 #[test]

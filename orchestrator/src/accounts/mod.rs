@@ -55,14 +55,14 @@ pub(crate) async fn run(mut context: Context) -> Result<()> {
             lead = election.elected() => lead?,
             () = context.stop.asked() => break,
         };
-        info!(term = %lead.term(), "this process deals accounts");
+        info!(term = lead.term().0, "this process deals accounts");
         metrics::gauge!("allot_accounts_leading").set(1.0);
         metrics::gauge!("allot_accounts_term").set(lead.term().0 as f64);
         if let Some(stint) = stint::Stint::new(&context, &lead) {
             stint.run().await;
         }
         metrics::gauge!("allot_accounts_leading").set(0.0);
-        info!(term = %lead.term(), "this process deals accounts no more");
+        info!(term = lead.term().0, "this process deals accounts no more");
         context.health.ready(PART);
     }
     election.withdraw().await;

@@ -152,7 +152,7 @@ impl<'a> Stint<'a> {
                 | Err(Fault::Tree(coordination::Error::NotLeading | coordination::Error::Closed)) => return,
                 Ok(End::Refused(refusal)) => {
                     error!(
-                        term = %self.lead.term(), %refusal,
+                        term = self.lead.term().0, %refusal,
                         "the book has a later leader. If ZooKeeper was set up anew and none is left, `ACCOUNT.TERM \
                          {} 0 none FORCE` lets us in", self.config.book
                     );
@@ -257,7 +257,7 @@ impl<'a> Stint<'a> {
         let view = self.hands.read().await?;
         fault::point("read");
         let accounts: usize = view.places.values().map(|stand| stand.accounts.len()).sum();
-        info!(term = %self.lead.term(), instances = view.places.len(), accounts, "the tree is read");
+        info!(term = self.lead.term().0, instances = view.places.len(), accounts, "the tree is read");
         for (place, stand) in &view.places {
             self.ears.listen(&place.dir, Kind::Directory);
             if stand.alloc.is_some() {
@@ -500,7 +500,7 @@ impl<'a> Stint<'a> {
             self.taken_over = true;
             let took = self.began.elapsed();
             metrics::gauge!("allot_accounts_takeover_seconds").set(took.as_secs_f64());
-            info!(term = %self.lead.term(), ?took, "the tree is what the book says");
+            info!(term = self.lead.term().0, ?took, "the tree is what the book says");
             fault::point("settled");
         }
         let Some(version) = notified.filter(|version| Some(*version) != self.recorded) else { return Ok(()) };

@@ -18,7 +18,7 @@ use tracing::{debug, warn};
 
 use super::copies::Facts;
 use super::watchdog::{Watchdog, Word};
-use crate::program;
+use crate::program::{self, Becoming};
 
 /// How long a program that failed rests.
 const REST: Duration = Duration::from_secs(1);
@@ -26,6 +26,8 @@ const REST: Duration = Duration::from_secs(1);
 const LINE: usize = 65_536;
 /// Longer names are none of details.
 const FIELD: usize = 256;
+/// How long it is waited for that a program begins.
+const BEGIN: Duration = Duration::from_secs(1);
 /// How often it is looked whether all of a group has ended.
 const LOOK: Duration = Duration::from_millis(20);
 /// How long output is waited for after the program has ended.
@@ -93,16 +95,22 @@ impl Media {
         }
     }
 
-    /// Begins the media of a conference; why not, if it cannot.
-    pub(crate) fn start(&mut self, cmu: &str, e164: &str, epoch: u64, facts: &Facts) -> Result<(), String> {
+    /// Begins the media of a conference. What is returned ends when it has begun, or says why it could not.
+    pub(crate) fn start(
+        &mut self,
+        cmu: &str,
+        e164: &str,
+        epoch: u64,
+        facts: &Facts,
+    ) -> Result<impl Future<Output = Result<(), String>> + use<>, String> {
         self.starts += 1;
         let start = self.starts;
+        let mut begins = None;
         let stop = match (self.program.words.first(), &self.watchdog) {
             (Some(name), Some(watchdog)) => {
                 let refused = |error| format!("{name}: {error}");
-                program::find(name).map_err(refused)?;
                 let mut command = program::tied(&self.program.words).map_err(refused)?;
-                command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
+                command.stdout(Stdio::piped()).kill_on_drop(true);
                 command.env("ALLOT_E164", e164).env("ALLOT_CMU", cmu).env("ALLOT_EPOCH", epoch.to_string());
                 command.env("ALLOT_END", &facts.end).env("ALLOT_SIZE", &facts.size);
                 command.env("ALLOT_REQUEST", &facts.request);
@@ -116,14 +124,22 @@ impl Media {
                     news: self.news.clone(),
                     watchdog: watchdog.clone(),
                 };
-                let begun = attended.begin().map_err(refused)?;
+                let (begun, becoming) = attended.begin().map_err(refused)?;
                 tokio::spawn(attended.run(begun, stopped));
+                begins = Some((name.clone(), becoming));
                 Some(stop)
             }
             _ => None,
         };
         self.running.insert(e164.to_owned(), Running { start, stop });
-        Ok(())
+        Ok(async move {
+            let Some((name, becoming)) = begins else { return Ok(()) };
+            // A machine that takes longer is slow; the program may begin all the same.
+            match timeout(BEGIN, becoming.became()).await {
+                Ok(Err(error)) => Err(format!("{name}: {error}")),
+                Ok(Ok(())) | Err(_) => Ok(()),
+            }
+        })
     }
 
     /// Ends the media of a conference, in the background.
@@ -170,11 +186,11 @@ struct Begun {
 }
 
 impl Attended {
-    fn begin(&mut self) -> std::io::Result<Begun> {
-        let child = self.command.spawn()?;
+    fn begin(&mut self) -> std::io::Result<(Begun, Becoming)> {
+        let (child, becoming) = program::start(&mut self.command)?;
         let group = program::group(&child).ok_or_else(|| std::io::Error::other("it has ended already"))?;
         self.watchdog.tell(Word::Began(group.as_raw_pid()));
-        Ok(Begun { child, group })
+        Ok((Begun { child, group }, becoming))
     }
 
     async fn run(mut self, mut begun: Begun, mut stop: oneshot::Receiver<oneshot::Sender<()>>) {
@@ -204,7 +220,7 @@ impl Attended {
             begun = loop {
                 tokio::select! { _ = &mut stop => return, () = sleep(REST) => {} }
                 match self.begin() {
-                    Ok(again) => break again,
+                    Ok((again, _)) => break again,
                     Err(error) => {
                         warn!(e164 = self.e164, %error, "the program of a conference does not start");
                     }

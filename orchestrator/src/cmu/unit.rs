@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use redis::{Cmd, cmd};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, sleep};
@@ -284,7 +285,7 @@ impl<'a> Unit<'a> {
 
     /// Does what it is told, then answers.
     async fn obey(&mut self, store: &RealmStore, entries: Vec<Entry>) -> Result<(), Error> {
-        let mut words = Vec::new();
+        let (mut words, mut starts) = (Vec::new(), Vec::new());
         let mut report = false;
         for entry in &entries {
             let command = Command::read(entry);
@@ -292,9 +293,22 @@ impl<'a> Unit<'a> {
             for act in self.copies.handle(command) {
                 match act {
                     Act::Report => report = true,
+                    Act::Start { e164, epoch, facts } => {
+                        let begins = self.media.start(&self.cmu, &e164, epoch, &facts);
+                        starts.push(async move {
+                            let begun = match begins {
+                                Ok(begins) => begins.await,
+                                Err(reason) => Err(reason),
+                            };
+                            (e164, epoch, begun)
+                        });
+                    }
                     act => words.extend(self.act(store, act)),
                 }
             }
+        }
+        for (e164, epoch, begun) in join_all(starts).await {
+            words.extend(self.begun(store, &e164, epoch, begun));
         }
         self.say(store, words).await?;
         if report {
@@ -311,19 +325,6 @@ impl<'a> Unit<'a> {
                 self.details.forget(&e164);
                 None
             }
-            Act::Start { e164, epoch, facts } => match self.media.start(&self.cmu, &e164, epoch, &facts) {
-                Ok(()) => {
-                    debug!(e164, epoch, "open");
-                    Some(self.word(store, "CONF.ACK", &e164, epoch))
-                }
-                Err(reason) => {
-                    warn!(e164, epoch, reason, "a conference cannot be created");
-                    self.copies.forget(&e164);
-                    let mut word = self.word(store, "CONF.NACK", &e164, epoch);
-                    word.arg(reason.chars().take(100).collect::<String>());
-                    Some(word)
-                }
-            },
             Act::Ended { e164, epoch } => Some(self.word(store, "CONF.ENDED", &e164, epoch)),
             Act::Tell { e164 } => {
                 self.details.renew(&e164);
@@ -333,8 +334,32 @@ impl<'a> Unit<'a> {
                 self.details.renew_all();
                 None
             }
-            Act::Report => None,
+            Act::Start { .. } | Act::Report => None,
         }
+    }
+
+    /// The answer to a command to create: whether the media of the conference, if it is still ours, has begun.
+    fn begun(
+        &mut self,
+        store: &RealmStore,
+        e164: &str,
+        epoch: u64,
+        begun: Result<(), String>,
+    ) -> Option<Cmd> {
+        if self.copies.epoch(e164) != Some(epoch) {
+            return None;
+        }
+        let Err(reason) = begun else {
+            debug!(e164, epoch, "open");
+            return Some(self.word(store, "CONF.ACK", e164, epoch));
+        };
+        warn!(e164, epoch, reason, "a conference cannot be created");
+        self.media.stop(e164);
+        self.details.forget(e164);
+        self.copies.forget(e164);
+        let mut word = self.word(store, "CONF.NACK", e164, epoch);
+        word.arg(reason.chars().take(100).collect::<String>());
+        Some(word)
     }
 
     fn word(&self, store: &RealmStore, command: &str, e164: &str, epoch: u64) -> Cmd {

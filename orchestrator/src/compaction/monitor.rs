@@ -27,7 +27,7 @@ pub(crate) async fn run(part: Part, units: watch::Receiver<Units>) {
             () = stop.asked() => break,
         };
         let Ok(lead) = lead else { break };
-        info!(term = %lead.term(), "this unit is the monitor");
+        info!(term = lead.term().0, "this unit is the monitor");
         metrics::gauge!("allot_compaction_monitor").set(1.0);
         let mut stint = Stint { part: part.clone(), units: units.clone(), nobody: HashSet::new() };
         tokio::select! {

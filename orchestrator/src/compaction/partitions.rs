@@ -64,7 +64,6 @@ async fn files(dir: &str) -> Result<Vec<String>, String> {
 async fn ask(program: &str, words: &[String], task: &MainTask) -> Result<Vec<String>, String> {
     let [db, schema, table] = task.table();
     let fault = |error| format!("the partitions program {program} does not start: {error}");
-    program::find(program).map_err(fault)?;
     let mut child = program::tied(words)
         .map_err(fault)?
         .env("ALLOT_TASK", &task.id)

@@ -42,12 +42,12 @@ pub(crate) async fn run(mut context: Context) -> Result<()> {
             lead = election.elected() => lead?,
             () = context.stop.asked() => break,
         };
-        info!(term = %lead.term(), "this scheduler leads");
+        info!(term = lead.term().0, "this scheduler leads");
         metrics::gauge!("allot_scheduler_leading").set(1.0);
         metrics::gauge!("allot_scheduler_term").set(lead.term().0 as f64);
         Stint::new(&context, &mut nodes, lead.clone()).run().await;
         metrics::gauge!("allot_scheduler_leading").set(0.0);
-        info!(term = %lead.term(), "this scheduler leads no more");
+        info!(term = lead.term().0, "this scheduler leads no more");
         context.health.ready(PART);
     }
     election.withdraw().await;

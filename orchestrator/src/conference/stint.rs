@@ -99,7 +99,7 @@ impl<'a> Stint<'a> {
                 Ok(End::Over) => return,
                 Ok(End::Refused(refusal)) => {
                     error!(
-                        term = %self.lead.term(), %refusal,
+                        term = self.lead.term().0, %refusal,
                         "the realm has a later scheduler. If ZooKeeper was set up anew and none is left, \
                          `allotd conference unclaim` lets us in"
                     );

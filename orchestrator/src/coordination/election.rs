@@ -208,10 +208,10 @@ impl Candidate {
         let (term, version) = self.raise_epoch(&latch).await?;
         let at = (generation, attachment);
         let lead = Lead::new(&self.shared, term, at, latch, (self.epoch.clone(), version));
-        info!(dir = self.latches, %term, "leading");
+        info!(dir = self.latches, term = term.0, "leading");
         self.lead.send_replace(Some(lead.clone()));
         let result = self.keep(&lead).await;
-        info!(dir = self.latches, %term, "leading no more");
+        info!(dir = self.latches, term = term.0, "leading no more");
         result
     }
 
