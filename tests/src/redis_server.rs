@@ -15,6 +15,7 @@ use tempfile::TempDir;
 
 use crate::module::liballot;
 use crate::raw::{RawClient, read_reply};
+use crate::tls::Certificates;
 use crate::wait::{GENEROUS, eventually};
 
 /// How a server is to be started.
@@ -24,6 +25,7 @@ pub struct Builder {
     module_arguments: Vec<String>,
     settings: Vec<(String, String)>,
     cluster: bool,
+    tls: Option<Vec<(&'static str, String)>>,
 }
 
 impl Builder {
@@ -49,6 +51,13 @@ impl Builder {
         self
     }
 
+    /// Has it speak TLS as well, at a port of its own; replicas and nodes of its cluster are spoken to by TLS alone.
+    #[must_use]
+    pub fn tls(mut self, certificates: &Certificates) -> Self {
+        self.tls = Some(certificates.settings());
+        self
+    }
+
     /// Makes it a node for a cluster.
     #[must_use]
     pub(crate) fn cluster_node(mut self) -> Self {
@@ -63,10 +72,13 @@ impl Builder {
         for _ in 0..20 {
             let port = free_port();
             let bus_port = if self.cluster { Some(free_port()) } else { None };
-            self.write_config(dir.path(), port, bus_port);
+            let tls_port = self.tls.as_ref().map(|_| free_port());
+            self.write_config(dir.path(), port, bus_port, tls_port);
             let mut child = spawn(dir.path());
             match wait_until_up(&mut child, port, dir.path()) {
-                Ok(()) => return RedisServer { child: Mutex::new(Some(child)), port, bus_port, dir },
+                Ok(()) => {
+                    return RedisServer { child: Mutex::new(Some(child)), port, bus_port, tls_port, dir };
+                }
                 // Somebody else took the port between our looking and the server's binding.
                 Err(Failure::PortTaken) => {}
                 Err(Failure::Other(why)) => panic!("redis-server did not start: {why}"),
@@ -75,7 +87,7 @@ impl Builder {
         panic!("redis-server found no free port in 20 attempts")
     }
 
-    fn write_config(&self, dir: &Path, port: u16, bus_port: Option<u16>) {
+    fn write_config(&self, dir: &Path, port: u16, bus_port: Option<u16>, tls_port: Option<u16>) {
         let mut text = format!(
             "port {port}\nbind 127.0.0.1\ndaemonize no\ndir {}\nsave \"\"\nenable-debug-command yes\n\
              repl-diskless-sync-delay 0\nshutdown-timeout 0\n",
@@ -88,6 +100,12 @@ impl Builder {
                 "cluster-enabled yes\ncluster-config-file nodes.conf\ncluster-port {bus_port}\n\
                  cluster-node-timeout 5000\n"
             );
+        }
+        if let (Some(tls), Some(port)) = (&self.tls, tls_port) {
+            let _ = writeln!(text, "tls-port {port}\ntls-replication yes\ntls-cluster yes");
+            for (name, value) in tls {
+                let _ = writeln!(text, "{name} {value}");
+            }
         }
         for (name, value) in &self.settings {
             let value = if value.is_empty() { "\"\"" } else { value };
@@ -106,13 +124,20 @@ pub struct RedisServer {
     child: Mutex<Option<Child>>,
     port: u16,
     bus_port: Option<u16>,
+    tls_port: Option<u16>,
     dir: TempDir,
 }
 
 impl RedisServer {
     /// Settings to start from: the module loaded, no snapshots, no append-only file.
     pub fn builder() -> Builder {
-        Builder { module: true, module_arguments: Vec::new(), settings: Vec::new(), cluster: false }
+        Builder {
+            module: true,
+            module_arguments: Vec::new(),
+            settings: Vec::new(),
+            cluster: false,
+            tls: None,
+        }
     }
 
     /// A server with the module and nothing else set.
@@ -154,6 +179,12 @@ impl RedisServer {
     /// The port it listens on.
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Its port for TLS.
+    #[track_caller]
+    pub fn tls_port(&self) -> u16 {
+        self.tls_port.expect("the server was started with certificates")
     }
 
     /// The port of its cluster bus.

@@ -7,56 +7,12 @@
     reason = "a test reports what is wrong by failing"
 )]
 
-use std::fs;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use allot_tests::realms::REALM;
-use allot_tests::redis_server::{free_port, redis_server_binary};
+use allot_tests::redis_server::free_port;
 use allot_tests::wait::GENEROUS;
-use allot_tests::{Cluster, Process, RawClient, RedisServer, Reply, eventually};
-
-/// A Sentinel of the server's own program, killed when it is dropped.
-struct Sentinel {
-    child: Child,
-    port: u16,
-    _dir: tempfile::TempDir,
-}
-
-impl Sentinel {
-    fn of(master: &RedisServer) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let (port, config) = (free_port(), dir.path().join("sentinel.conf"));
-        let text = format!(
-            "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor main 127.0.0.1 {} 1\n\
-             sentinel down-after-milliseconds main 1000\nsentinel failover-timeout main 5000\n",
-            dir.path().display(),
-            master.port()
-        );
-        fs::write(&config, text).unwrap();
-        let child = Command::new(redis_server_binary())
-            .arg(&config)
-            .arg("--sentinel")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        let sentinel = Self { child, port, _dir: dir };
-        eventually("the Sentinel to know the replica", GENEROUS, || {
-            let Some(mut client) = RawClient::try_connect(port) else { return false };
-            let reply = client.try_call(&["SENTINEL", "REPLICAS", "main"]);
-            matches!(reply, Some(Reply::Array(replicas)) if !replicas.is_empty())
-        });
-        sentinel
-    }
-}
-
-impl Drop for Sentinel {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+use allot_tests::{Certificates, Cluster, Process, RawClient, RedisServer, Reply, Sentinel, eventually};
 
 fn daemon(name: &str, more: &[&str]) -> Process {
     let host = format!("127.0.0.1/{name}");
@@ -101,8 +57,8 @@ fn after_a_failover_by_sentinel_all_roles_go_on_with_the_new_master() {
     let (master, replica) = (RedisServer::start(), RedisServer::start());
     replica.replica_of(&master);
     let sentinel = Sentinel::of(&master);
-    let sentinels = format!("127.0.0.1:{}", sentinel.port);
-    let all = daemon("all", &["--redis-sentinels", &sentinels, "--redis-master", "main"]);
+    sentinel.knows_replicas(1);
+    let all = daemon("all", &["--redis-sentinels", &sentinel.address(), "--redis-master", "main"]);
     master.raw().words(&format!("CONF.CREATE {REALM} 49"));
     let mut told = String::new();
     eventually("the conference to tell", GENEROUS, || goes_on(master.port(), &mut told));
@@ -118,6 +74,78 @@ fn after_a_failover_by_sentinel_all_roles_go_on_with_the_new_master() {
     master.restart();
     eventually("the old master to follow", GENEROUS, || master.info_field("replication", "role") == "slave");
     eventually("the conference to go on", GENEROUS, || goes_on(replica.port(), &mut told));
+}
+
+#[test]
+fn of_several_sentinels_the_one_that_knows_of_the_latest_failover_is_believed() {
+    let (master, replica, other) = (RedisServer::start(), RedisServer::start(), RedisServer::start());
+    replica.replica_of(&master);
+    // One is not there, and one, as if cut off the rest, names a master that the others gave up.
+    let (behind, ahead) = (Sentinel::of(&other), Sentinel::of(&master));
+    ahead.knows_replicas(1);
+    eventually("the failover to begin", GENEROUS, || {
+        ahead.ask("FAILOVER") == Some(Reply::Simple("OK".into()))
+    });
+    eventually("the failover to be over", GENEROUS, || {
+        let port = ahead.ask("MASTER").map(|record| record.field("port").text());
+        port == Some(replica.port().to_string()) && replica.info_field("replication", "role") == "master"
+    });
+    let sentinels = format!("127.0.0.1:{},{},{}", free_port(), behind.address(), ahead.address());
+    let arguments = [
+        "--redis-sentinels",
+        &sentinels,
+        "--redis-master",
+        "main",
+        "--roles",
+        "data-proxy",
+        "--realm",
+        REALM,
+    ];
+    for _ in 0..5 {
+        let proxy = Process::new("proxy", &arguments);
+        proxy.start();
+        eventually("the proxy to be ready", GENEROUS, || proxy.is_ready());
+        assert!(
+            proxy.log().contains(&format!("server=redis://127.0.0.1:{} ", replica.port())),
+            "{}",
+            proxy.log()
+        );
+    }
+    assert_eq!(other.raw().words(&format!("EXISTS {REALM}:info")).int(), 0);
+}
+
+#[test]
+fn sentinels_and_the_nodes_of_a_cluster_are_spoken_to_by_tls() {
+    let certificates = Certificates::new();
+    let tls = ["--redis-tls", "true", "--redis-ca-file", &certificates.file("ca.pem")];
+    let builder = RedisServer::builder().tls(&certificates);
+    let (master, cluster) = (builder.clone().start(), Cluster::start_with(1, 0, &builder));
+    let sentinel = Sentinel::of_tls(&master, &certificates);
+    let node = &cluster.masters()[0];
+    let nodes = format!("127.0.0.1:{}", node.tls_port());
+    let ways: [(&RedisServer, &[&str]); 2] = [
+        (&master, &["--redis-sentinels", &sentinel.address(), "--redis-master", "main"]),
+        (node, &["--redis-cluster", &nodes]),
+    ];
+    for (server, way) in ways {
+        let all = daemon("all", &[way, &tls[..]].concat());
+        assert!(
+            all.log().contains(&format!("server=rediss://127.0.0.1:{} ", server.tls_port())),
+            "{}",
+            all.log()
+        );
+        server.raw().words(&format!("CONF.CREATE {REALM} 49"));
+        let mut told = String::new();
+        eventually("the conference to tell", GENEROUS, || goes_on(server.port(), &mut told));
+        // Without TLS nothing answers there.
+        let plain = Process::new("plain", &[&["--roles", "data-proxy", "--realm", REALM], way].concat());
+        plain.start();
+        eventually("it to find no master", GENEROUS, || {
+            plain
+                .http("/readyz")
+                .is_some_and(|(status, body)| status == 503 && body.contains("session with Redis"))
+        });
+    }
 }
 
 /// The place of the master that has the realm's slot; makes the realm.

@@ -8,7 +8,6 @@
 )]
 
 use std::fs;
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +17,7 @@ use allot_orchestrator::coordination::{Coordinator, Error, Settings};
 use allot_tests::daemon::command;
 use allot_tests::module::repository;
 use allot_tests::wait::GENEROUS;
-use allot_tests::{Process, RawClient, RedisServer, Reply, ZooKeeperServer, eventually};
+use allot_tests::{Certificates, Process, RawClient, RedisServer, Reply, ZooKeeperServer, eventually};
 
 /// The realm of the documentation.
 const REALM: &str = "{allot}:conf";
@@ -237,44 +236,16 @@ fn what_a_role_must_not_do_is_refused() {
     }
 }
 
-/// A CA and a certificate for loopback by it.
-fn certificates(dir: &std::path::Path) {
-    fs::write(dir.join("leaf.ext"), "subjectAltName=IP:127.0.0.1,DNS:localhost\nbasicConstraints=CA:FALSE\n")
-        .unwrap();
-    for line in [
-        "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout ca.key -out ca.pem -days 2 -subj /CN=test-ca",
-        "req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout leaf.key -out leaf.csr -subj /CN=localhost",
-        "x509 -req -in leaf.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out leaf.pem -days 2 -extfile leaf.ext",
-    ] {
-        let status = Command::new("openssl")
-            .args(line.split(' '))
-            .current_dir(dir)
-            .stderr(Stdio::null())
-            .status()
-            .expect("openssl runs");
-        assert!(status.success(), "openssl {line}");
-    }
-}
-
 #[test]
 fn redis_is_spoken_to_by_tls_and_only_with_a_certificate_that_is_trusted() {
-    let dir = tempfile::tempdir().unwrap();
-    certificates(dir.path());
-    let file = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
-    let port = allot_tests::redis_server::free_port();
-    let server = RedisServer::builder()
-        .arg("tls-port", &port.to_string())
-        .arg("tls-cert-file", &file("leaf.pem"))
-        .arg("tls-key-file", &file("leaf.key"))
-        .arg("tls-ca-cert-file", &file("ca.pem"))
-        .arg("tls-auth-clients", "no")
-        .start();
-    fs::write(dir.path().join("password"), format!("{SECRET}\n")).unwrap();
+    let certificates = Certificates::new();
+    let server = RedisServer::builder().tls(&certificates).start();
+    fs::write(certificates.file("password"), format!("{SECRET}\n")).unwrap();
     with_rules(&server);
     server.raw().words(&format!("CONF.REALM {REALM}"));
-    let url = format!("rediss://127.0.0.1:{port}");
+    let url = format!("rediss://127.0.0.1:{}", server.tls_port());
     let start = |name: &str, ca: &str| {
-        let (ca, password) = (file(ca), file("password"));
+        let (ca, password) = (certificates.file(ca), certificates.file("password"));
         let process = Process::new(
             name,
             &[
@@ -304,9 +275,7 @@ fn redis_is_spoken_to_by_tls_and_only_with_a_certificate_that_is_trusted() {
     for text in [line, environment, trusting.log().into_bytes()] {
         assert!(!String::from_utf8_lossy(&text).contains(SECRET));
     }
-    let other = tempfile::tempdir().unwrap();
-    certificates(other.path());
-    fs::copy(other.path().join("ca.pem"), dir.path().join("other.pem")).unwrap();
+    fs::copy(Certificates::new().file("ca.pem"), certificates.file("other.pem")).unwrap();
     let doubting = start("doubting", "other.pem");
     eventually("the certificate to be refused", GENEROUS, || {
         doubting.http("/readyz").is_some_and(|(_, body)| body.to_lowercase().contains("certificate"))

@@ -5,11 +5,15 @@
 //! over and another is made, which looks again. So what was read in a session can only be acted upon in the same
 //! one, on the same server, and no decision crosses a failover.
 
+use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::fmt;
 use std::net::{ToSocketAddrs as _, UdpSocket};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo,
@@ -155,43 +159,39 @@ pub(crate) struct Session {
 }
 
 impl Servers {
-    /// Finds the master and connects to it; a server that is not, or does not say so, is refused. Who is asked for it
-    /// may be behind, so that the next one is asked then.
+    /// Finds the master and connects to it; a server that is not, or does not say so, is refused.
     pub(crate) async fn session(&self) -> Result<Session, Error> {
         let mut last = Error::NoMaster(self.to_string());
-        for guide in self.guides() {
-            match self.session_by(guide).await {
-                Ok(session) => return Ok(session),
-                Err(error) => last = error,
+        match &self.place {
+            Place::Address(node) => return self.attach(node.clone()).await,
+            Place::Sentinels { sentinels, master, tls } => {
+                for node in self.ask_sentinels(sentinels, master, *tls).await? {
+                    match self.attach(node).await {
+                        Ok(session) => return Ok(session),
+                        Err(error) => last = error,
+                    }
+                }
+            }
+            Place::Cluster { nodes, tls } => {
+                // Who is asked may be behind, so that the next one is asked then; beginning with another one each
+                // time, lest all wait for the same one that is dead.
+                let first = rand::rng().random_range(0..nodes.len().max(1));
+                for guide in nodes.iter().cycle().skip(first).take(nodes.len()) {
+                    let found = match self.ask_node(guide, *tls).await {
+                        Ok(node) => self.attach(node).await,
+                        Err(error) => Err(error),
+                    };
+                    match found {
+                        Ok(session) => return Ok(session),
+                        Err(error) => last = error,
+                    }
+                }
             }
         }
         Err(last)
     }
 
-    /// Who can say where the master is, beginning with another one each time, lest all wait for the same one that is
-    /// dead; `None` where the address is known.
-    fn guides(&self) -> Vec<Option<&str>> {
-        let known = match &self.place {
-            Place::Address(_) => return vec![None],
-            Place::Sentinels { sentinels: known, .. } | Place::Cluster { nodes: known, .. } => known,
-        };
-        let mut guides: Vec<_> = known.iter().map(|address| Some(address.as_str())).collect();
-        if !guides.is_empty() {
-            let first = rand::rng().random_range(0..guides.len());
-            guides.rotate_left(first);
-        }
-        guides
-    }
-
-    async fn session_by(&self, guide: Option<&str>) -> Result<Session, Error> {
-        let node = match (&self.place, guide) {
-            (Place::Address(node), _) => node.clone(),
-            (Place::Sentinels { master, tls, .. }, Some(guide)) => {
-                self.ask_sentinel(guide, master, *tls).await?
-            }
-            (Place::Cluster { tls, .. }, Some(guide)) => self.ask_node(guide, *tls).await?,
-            (_, None) => return Err(Error::NoMaster(self.to_string())),
-        };
+    async fn attach(&self, node: Node) -> Result<Session, Error> {
         let mut connection = self.connect(&node, self.timeout).await?;
         let replicas = role(&mut connection).await?.ok_or_else(|| Error::NoMaster(node.to_string()))?;
         Ok(Session { connection, node, replicas, servers: self.clone() })
@@ -221,13 +221,39 @@ impl Servers {
         )
     }
 
-    async fn ask_sentinel(&self, sentinel: &str, master: &str, tls: bool) -> Result<Node, Error> {
+    /// Who the Sentinels say is the master, beginning with whom those say that know of the latest failover: one that
+    /// was cut off the others still names the old master, which may still take itself for one. All are asked at once,
+    /// and nobody waits for more than a majority of them.
+    async fn ask_sentinels(&self, sentinels: &[String], master: &str, tls: bool) -> Result<Vec<Node>, Error> {
+        let asked = sentinels.iter().map(|sentinel| self.ask_sentinel(sentinel, master, tls));
+        let mut asked: FuturesUnordered<_> = asked.collect();
+        let (mut found, mut last) = (Vec::new(), None);
+        while let Some(answer) = asked.next().await {
+            match answer {
+                Ok(answer) => found.push(answer),
+                Err(error) => last = Some(error),
+            }
+            if found.len() > sentinels.len() / 2 {
+                break;
+            }
+        }
+        if let (Some(error), true) = (last, found.is_empty()) {
+            return Err(error);
+        }
+        Ok(latest_first(found))
+    }
+
+    /// The master as one Sentinel has it, and the number of the failover that made it that.
+    async fn ask_sentinel(&self, sentinel: &str, master: &str, tls: bool) -> Result<(u64, Node), Error> {
         let login = (None, self.sentinel_password.as_ref());
         let mut connection = self.connect_as(&node_at(sentinel, tls)?, self.timeout, login).await?;
         let command = cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(master).clone();
         let found: Option<(String, u16)> = query(&mut connection, &command).await?;
         let (host, port) = found.ok_or_else(|| Error::NoMaster(self.to_string()))?;
-        Ok(Node { host, port, tls, database: 0 })
+        let command = cmd("SENTINEL").arg("MASTER").arg(master).clone();
+        let record: HashMap<String, String> = query(&mut connection, &command).await?;
+        let epoch = record.get("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or_default();
+        Ok((epoch, Node { host, port, tls, database: 0 }))
     }
 
     /// Asks a node of a cluster who has the realm's slot.
@@ -305,6 +331,18 @@ impl Session {
     }
 }
 
+/// Distinct nodes, those of later failovers first.
+fn latest_first(mut found: Vec<(u64, Node)>) -> Vec<Node> {
+    found.sort_by_key(|(epoch, _)| Reverse(*epoch));
+    let mut nodes: Vec<Node> = Vec::new();
+    for (_, node) in found {
+        if !nodes.contains(&node) {
+            nodes.push(node);
+        }
+    }
+    nodes
+}
+
 /// How many replicas a master has; nothing of a server that is none.
 async fn role(connection: &mut MultiplexedConnection) -> Result<Option<usize>, Error> {
     let role: Vec<Value> = query(connection, &cmd("ROLE")).await?;
@@ -357,6 +395,13 @@ mod tests {
         assert_eq!(master_of(&slots, 100), Some(("b".into(), 3)));
         assert_eq!(master_of(&slots, 16384), None);
         assert_eq!(master_of(&Value::Nil, 0), None);
+    }
+
+    #[test]
+    fn whoever_knows_of_the_latest_failover_is_believed_first() {
+        let node = |host: &str| node_at(&format!("{host}:1"), false).unwrap();
+        let found = vec![(3, node("old")), (5, node("new")), (4, node("old")), (5, node("new"))];
+        assert_eq!(latest_first(found), [node("new"), node("old")]);
     }
 
     #[test]

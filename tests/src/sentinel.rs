@@ -1,0 +1,104 @@
+//! A real Redis Sentinel of a test's own, on loopback; killed when it is dropped.
+
+use std::fs;
+use std::process::{Child, Command, Stdio};
+
+use tempfile::TempDir;
+
+use crate::raw::{RawClient, Reply};
+use crate::redis_server::{RedisServer, free_port, redis_server_binary};
+use crate::tls::Certificates;
+use crate::wait::{GENEROUS, eventually};
+
+/// The name by which Sentinels know the master.
+pub const MASTER: &str = "main";
+
+/// A Sentinel of the server's own program.
+#[derive(Debug)]
+pub struct Sentinel {
+    child: Child,
+    port: u16,
+    _dir: TempDir,
+}
+
+impl Sentinel {
+    /// Looks after a master, whose replicas it finds by itself.
+    #[track_caller]
+    pub fn of(master: &RedisServer) -> Self {
+        Self::start(master.port(), None)
+    }
+
+    /// The same of a master that speaks TLS; so does the Sentinel.
+    #[track_caller]
+    pub fn of_tls(master: &RedisServer, certificates: &Certificates) -> Self {
+        Self::start(master.tls_port(), Some(certificates))
+    }
+
+    fn start(master: u16, tls: Option<&Certificates>) -> Self {
+        for _ in 0..20 {
+            let dir =
+                tempfile::Builder::new().prefix("allot-sentinel-").tempdir().expect("a temporary folder");
+            let (port, config) = (free_port(), dir.path().join("sentinel.conf"));
+            let listen = tls.map_or_else(
+                || format!("port {port}"),
+                |tls| {
+                    let settings = tls.settings();
+                    let lines = settings.iter().map(|(name, value)| format!("{name} {value}"));
+                    let lines: Vec<String> = lines.collect();
+                    format!("port 0\ntls-port {port}\ntls-replication yes\n{}", lines.join("\n"))
+                },
+            );
+            let text = format!(
+                "{listen}\nbind 127.0.0.1\ndir {}\nsentinel monitor {MASTER} 127.0.0.1 {master} 1\n\
+                 sentinel down-after-milliseconds {MASTER} 1000\nsentinel failover-timeout {MASTER} 5000\n",
+                dir.path().display(),
+            );
+            fs::write(&config, text).expect("the temporary folder is writable");
+            let child = Command::new(redis_server_binary())
+                .arg(&config)
+                .arg("--sentinel")
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .spawn()
+                .expect("redis-server runs");
+            let mut sentinel = Self { child, port, _dir: dir };
+            let mut runs = true;
+            eventually("the Sentinel to listen", GENEROUS, || {
+                runs = matches!(sentinel.child.try_wait(), Ok(None));
+                !runs || RawClient::try_connect(port).is_some()
+            });
+            if runs {
+                return sentinel;
+            }
+            // Somebody else took the port between our looking and its binding.
+        }
+        panic!("the Sentinel found no free port in 20 attempts")
+    }
+
+    /// Waits until it has found so many replicas.
+    #[track_caller]
+    pub fn knows_replicas(&self, count: usize) {
+        eventually(
+            "the Sentinel to know the replicas",
+            GENEROUS,
+            || matches!(self.ask("REPLICAS"), Some(Reply::Array(replicas)) if replicas.len() == count),
+        );
+    }
+
+    /// Its answer to `SENTINEL word main`.
+    pub fn ask(&self, word: &str) -> Option<Reply> {
+        RawClient::try_connect(self.port)?.try_call(&["SENTINEL", word, MASTER])
+    }
+
+    /// Its address, as clients take it.
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+}
+
+impl Drop for Sentinel {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
