@@ -13,7 +13,7 @@ import time
 
 import redis
 from kazoo.client import KazooClient
-from kazoo.exceptions import NodeExistsError
+from kazoo.exceptions import KazooException
 
 BEAT = 0.5
 
@@ -43,11 +43,11 @@ class Unit:
     # --- the node, which lives with the session; a new session needs a new one
 
     def be_present(self):
-        if self.zookeeper.connected and not self.zookeeper.exists(self.path):
-            try:
+        try:
+            if self.zookeeper.connected and not self.zookeeper.exists(self.path):
                 self.zookeeper.create(self.path, self.cmu.encode(), ephemeral=True, makepath=True)
-            except NodeExistsError:
-                pass
+        except KazooException:
+            pass  # somebody made it, or the connection was lost; it is looked at again with the next beat
 
     # --- Redis
 

@@ -20,7 +20,7 @@ use crate::process::Process;
 use crate::raw::Reply;
 use crate::redis_server::RedisServer;
 use crate::wait::{GENEROUS, eventually};
-use crate::zookeeper::ZooKeeperServer;
+use crate::zookeeper::{Ensemble, patient};
 
 /// What an instance is shown: accounts with what their nodes say.
 pub type Shown = BTreeMap<String, Value>;
@@ -40,7 +40,7 @@ pub struct Held {
 #[derive(Debug)]
 pub struct Dealing {
     /// Where client systems come.
-    pub zookeeper: ZooKeeperServer,
+    pub zookeeper: Ensemble,
     /// Where the book is.
     pub redis: RedisServer,
     /// Daemons.
@@ -68,7 +68,7 @@ impl Looking {
     pub fn at(address: &str) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.expect("a runtime");
-        let connector: Arc<dyn Connector> = Arc::new(ZooKeeper::new(address, Duration::from_secs(10)));
+        let connector: Arc<dyn Connector> = Arc::new(ZooKeeper::new(address, Duration::from_secs(30)));
         let coordinator = runtime.block_on(async { Coordinator::start(connector, &Settings::default()) });
         Self { runtime, coordinator }
     }
@@ -92,7 +92,13 @@ impl Dealing {
     /// So many daemons, and a book without modules.
     #[track_caller]
     pub fn start(dealers: usize) -> Self {
-        let (zookeeper, redis) = (ZooKeeperServer::start(), RedisServer::start());
+        Self::start_on(Ensemble::alone(), dealers)
+    }
+
+    /// The same with this ZooKeeper.
+    #[track_caller]
+    pub fn start_on(zookeeper: Ensemble, dealers: usize) -> Self {
+        let redis = RedisServer::start();
         Book::of(&redis).ok("BOOK");
         let platform = tempfile::Builder::new().prefix("allot-platform-").tempdir().expect("a folder");
         let (none, clients) = (Vec::new(), Vec::new());
@@ -113,7 +119,8 @@ impl Dealing {
             ("ALLOT_ZOOKEEPER_SESSION", "2s"),
             ("ALLOT_ACCOUNTS_GRACE", "1s"),
             ("ALLOT_ACCOUNTS_BARRIER", "3s"),
-            ("ALLOT_ACCOUNTS_MAX_TTL", "5s"),
+            // As long as clients log in for.
+            ("ALLOT_ACCOUNTS_MAX_TTL", "12s"),
             ("ALLOT_ACCOUNTS_TICK", "100ms"),
         ]
         .iter()
@@ -155,7 +162,7 @@ impl Dealing {
 
     /// The same, to be kept by the caller.
     pub fn clients_of(&self, more: &[&str], instances: &[&str]) -> Clients {
-        let more = [&["--session", "2"], more].concat();
+        let more = [&["--session", "4"], more].concat();
         Clients::start(&self.zookeeper.address(), self.platform.path(), &more, instances)
     }
 
@@ -174,7 +181,8 @@ impl Dealing {
     pub fn shown(&mut self) -> BTreeMap<String, Shown> {
         self.with_tree(async |tree| {
             let mut all = BTreeMap::new();
-            let list = async |path: &str| tree.children(path).await.unwrap_or_default();
+            let list =
+                async |path: &str| patient(async || tree.children(path).await).await.unwrap_or_default();
             for department in list("/resource").await.iter().filter(|name| *name != "notify") {
                 for module in list(&format!("/resource/{department}")).await {
                     let dir = format!("/resource/{department}/{module}");
@@ -182,7 +190,8 @@ impl Dealing {
                         let Some(instance) = name.strip_suffix("-alloc") else { continue };
                         let alloc = format!("{dir}/{name}");
                         let names = list(&alloc).await;
-                        let nodes = tree.get_many(&alloc, names).await.unwrap_or_default();
+                        let nodes = patient(async || tree.get_many(&alloc, names.clone()).await).await;
+                        let nodes = nodes.unwrap_or_default();
                         let read = |data: &[u8]| serde_json::from_slice(data).unwrap_or(Value::Null);
                         let shown: Shown =
                             nodes.into_iter().map(|(name, node)| (name, read(&node.data))).collect();
@@ -329,9 +338,9 @@ impl Dealing {
             let mut all = Vec::new();
             for (instance, accounts) in shown {
                 let alloc = format!("/resource/{instance}-alloc");
-                for (name, node) in
-                    tree.get_many(&alloc, accounts.into_keys().collect()).await.unwrap_or_default()
-                {
+                let names: Vec<String> = accounts.into_keys().collect();
+                let nodes = patient(async || tree.get_many(&alloc, names.clone()).await).await;
+                for (name, node) in nodes.unwrap_or_default() {
                     all.push((format!("{alloc}/{name}"), node.version.0, node.created));
                 }
             }

@@ -11,15 +11,19 @@ use tempfile::TempDir;
 
 use crate::daemon::Run;
 use crate::wait::GENEROUS;
-use crate::{Process, ZooKeeperServer, allotd, eventually, zookeeper};
+use crate::{Ensemble, Process, allotd, eventually};
 
+/// Units are missed soon.
+const SHORT: (&str, &str, &str) = ("ALLOT_ZOOKEEPER_SESSION", "ALLOT_ZOOKEEPER_SESSION", "2s");
+/// For units that nobody kills: they are missed late, and mind no machine that stands still for a while.
+pub const UNHURRIED: (&str, &str) = ("ALLOT_ZOOKEEPER_SESSION", "20s");
 /// Far more than any of these tests needs.
 pub const LONG: Duration = Duration::from_secs(240);
 
 /// The cluster.
 pub struct Party {
     /// Its ZooKeeper.
-    pub zookeeper: ZooKeeperServer,
+    pub zookeeper: Ensemble,
     /// Where all its files are; runners find it as `ALLOT_TEST_DIR`.
     pub dir: TempDir,
     /// Its units, `host<n>_9876`.
@@ -36,10 +40,16 @@ impl Party {
     /// The same with these settings, as variables.
     #[must_use]
     pub fn start_with(count: usize, runner: &Path, settings: &[(&str, &str)]) -> Self {
+        Self::start_on(Ensemble::alone(), count, runner, settings)
+    }
+
+    /// The same with this ZooKeeper.
+    #[must_use]
+    pub fn start_on(zookeeper: Ensemble, count: usize, runner: &Path, settings: &[(&str, &str)]) -> Self {
         let dir = tempfile::Builder::new().prefix("allot-compaction-").tempdir().unwrap();
         let data = dir.path().join("data");
         fs::create_dir(&data).unwrap();
-        let mut party = Self { zookeeper: ZooKeeperServer::start(), dir, units: Vec::new() };
+        let mut party = Self { zookeeper, dir, units: Vec::new() };
         if count > 0 {
             party.join_with(count, runner, settings);
         }
@@ -72,8 +82,6 @@ impl Party {
             "compaction",
             "--zookeeper-servers",
             &address,
-            "--zookeeper-session",
-            "2s",
             "--compaction-node",
             &name,
             "--compaction-runner",
@@ -86,8 +94,14 @@ impl Party {
         for (variable, value) in settings {
             unit = unit.with(variable, value);
         }
-        if settings.iter().all(|(variable, _)| *variable != "ALLOT_COMPACTION_PARTITIONS") {
-            unit = unit.with("ALLOT_COMPACTION_PARTITIONS_DIR", data.to_str().unwrap());
+        let defaults = [
+            ("ALLOT_COMPACTION_PARTITIONS", "ALLOT_COMPACTION_PARTITIONS_DIR", data.to_str().unwrap()),
+            SHORT,
+        ];
+        for (given, variable, value) in defaults {
+            if settings.iter().all(|(name, _)| *name != given) {
+                unit = unit.with(variable, value);
+            }
         }
         unit.start();
         unit
@@ -104,6 +118,8 @@ impl Party {
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(allotd());
         command.arg("compaction").args(arguments).args(["--zookeeper-servers", &self.zookeeper.address()]);
+        // It need not be missed soon.
+        command.args(["--zookeeper-session", "30s"]);
         command.stdin(Stdio::null());
         command
     }
@@ -135,7 +151,7 @@ impl Party {
     /// The children of a node.
     #[must_use]
     pub fn zookeeper_names(&self, path: &str) -> Vec<String> {
-        zookeeper::children(&self.zookeeper.address(), path)
+        self.zookeeper.children(path)
     }
 
     /// Makes so many empty partitions.

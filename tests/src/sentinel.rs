@@ -50,7 +50,7 @@ impl Sentinel {
             );
             let text = format!(
                 "{listen}\nbind 127.0.0.1\ndir {}\nsentinel monitor {MASTER} 127.0.0.1 {master} 1\n\
-                 sentinel down-after-milliseconds {MASTER} 1000\nsentinel failover-timeout {MASTER} 5000\n",
+                 sentinel down-after-milliseconds {MASTER} 5000\nsentinel failover-timeout {MASTER} 5000\n",
                 dir.path().display(),
             );
             fs::write(&config, text).expect("the temporary folder is writable");

@@ -186,7 +186,7 @@ impl System {
         *lives = false;
         let e164 = e164.clone();
         // Where the master is away the manager tries again.
-        let (limit, mut last) = (Instant::now() + GENEROUS / 4, None);
+        let (limit, mut last) = (Instant::now() + GENEROUS, None);
         while !matches!(&last, Some(Reply::Array(_))) {
             assert!(
                 Instant::now() < limit,
@@ -202,6 +202,7 @@ impl System {
     /// Kills the master and makes the replica one; all wires lead to it then. The old one comes back as its replica.
     #[track_caller]
     pub fn fail_over(&mut self, kill: bool) {
+        self.until_confirmed();
         let (old, new) = (self.master, 1 - self.master);
         if kill {
             self.redis[old].kill9();
@@ -306,9 +307,13 @@ impl System {
     /// Unit and epoch of every conference.
     pub fn places(&self) -> Vec<(String, u64)> {
         let numbers: Vec<&String> = self.roster.keys().collect();
-        let mut client = RawClient::connect(self.master().port());
-        let rows = audit(&mut client, &numbers).expect("the master answers");
-        rows.into_iter().map(|row| (row.cmu, row.epoch)).collect()
+        let mut rows = None;
+        eventually("the master to answer", GENEROUS, || {
+            rows = RawClient::try_connect(self.master().port())
+                .and_then(|mut client| audit(&mut client, &numbers));
+            rows.is_some()
+        });
+        rows.expect("it was waited for").into_iter().map(|row| (row.cmu, row.epoch)).collect()
     }
 
     /// Starts so many units more, and waits until they are up.

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use allot_orchestrator::coordination::session::Connector;
-use allot_orchestrator::coordination::{Coordinator, Settings, Tree};
+use allot_orchestrator::coordination::{Coordinator, Error, Settings, Tree};
 
 use tempfile::TempDir;
 
@@ -117,9 +117,11 @@ impl ZooKeeperServer {
         let path = dir.path();
         fs::create_dir(path.join("data")).expect("the temporary folder is writable");
         fs::write(path.join("data/myid"), id.to_string()).expect("the temporary folder is writable");
+        // A process that is killed loses nothing that it has written, and a slow disk holds up nobody's session.
         let text = format!(
-            "tickTime={}\ndataDir={}/data\nclientPort={port}\nclientPortAddress=127.0.0.1\n\
-             admin.enableServer=false\n4lw.commands.whitelist=*\nmaxClientCnxns=0\n{ensemble}",
+            "tickTime={}\nmaxSessionTimeout=60000\ndataDir={}/data\nclientPort={port}\n\
+             clientPortAddress=127.0.0.1\nadmin.enableServer=false\n4lw.commands.whitelist=*\n\
+             maxClientCnxns=0\nforceSync=no\n{ensemble}",
             TICK.as_millis(),
             path.display()
         );
@@ -133,7 +135,7 @@ impl ZooKeeperServer {
             OpenOptions::new().create(true).append(true).open(path.join("server.log")).expect("the log opens")
         };
         let child = Command::new(java())
-            .arg("-Xmx512m")
+            .args(["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"])
             .arg("-cp")
             .arg(format!("{}:{}", path.display(), classpath()))
             .arg("org.apache.zookeeper.server.quorum.QuorumPeerMain")
@@ -178,7 +180,7 @@ impl Drop for ZooKeeperServer {
     }
 }
 
-/// Three ZooKeeper servers that follow one of them.
+/// Three ZooKeeper servers that follow one of them, or one that stands alone.
 #[derive(Debug)]
 pub struct Ensemble {
     servers: Vec<ZooKeeperServer>,
@@ -206,6 +208,12 @@ impl Ensemble {
         panic!("no ensemble of ZooKeeper servers in 10 attempts: {last}")
     }
 
+    /// One server that stands alone, ready.
+    #[track_caller]
+    pub fn alone() -> Self {
+        Self { servers: vec![ZooKeeperServer::start()] }
+    }
+
     /// The addresses, as clients take them.
     pub fn address(&self) -> String {
         self.servers.iter().map(ZooKeeperServer::address).collect::<Vec<_>>().join(",")
@@ -226,6 +234,11 @@ impl Ensemble {
     #[track_caller]
     pub fn follower(&self) -> &ZooKeeperServer {
         self.with_mode("follower")
+    }
+
+    /// Kills all servers at once.
+    pub fn kill9(&self) {
+        self.servers.iter().for_each(ZooKeeperServer::kill9);
     }
 
     /// All servers run and follow one of them; those that were killed or stopped come back.
@@ -260,10 +273,21 @@ impl Ensemble {
     }
 }
 
-/// Does something with the tree at these addresses.
+/// Asks again as long as nobody can say: a connection may be lost at any moment.
+pub async fn patient<T>(ask: impl AsyncFn() -> Result<T, Error>) -> Result<T, Error> {
+    loop {
+        match ask().await {
+            Err(error) if error.is_transient() => tokio::time::sleep(Duration::from_millis(50)).await,
+            answer => return answer,
+        }
+    }
+}
+
+/// Does something with the tree at these addresses. It may block: the session is kept by another thread.
 #[track_caller]
 pub fn on_tree<T, F: Future<Output = T>>(address: &str, act: impl FnOnce(Tree) -> F) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let runtime = runtime.expect("a runtime");
     runtime.block_on(async {
         let connector = allot_orchestrator::coordination::zookeeper::ZooKeeper::new(address, GENEROUS);
         let connector: Arc<dyn Connector> = Arc::new(connector);
@@ -278,7 +302,10 @@ pub fn on_tree<T, F: Future<Output = T>>(address: &str, act: impl FnOnce(Tree) -
 /// The names of a node's children; none where it is not there.
 #[track_caller]
 pub fn children(address: &str, path: &str) -> Vec<String> {
-    on_tree(address, |tree| async move { tree.children(path).await.unwrap_or_default() })
+    on_tree(
+        address,
+        |tree| async move { patient(async || tree.children(path).await).await.unwrap_or_default() },
+    )
 }
 
 /// What the server's classes are in: `ALLOT_ZOOKEEPER_CLASSPATH`, or Debian's package.

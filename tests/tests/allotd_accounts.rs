@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use allot_orchestrator::coordination::Kind;
+use allot_orchestrator::coordination::{Kind, Tree};
 use allot_tests::dealing::Looking;
 use allot_tests::module::repository;
 use allot_tests::proxy::Proxy;
@@ -38,7 +38,9 @@ fn clients_that_come_and_go_share_the_accounts_of_their_module() {
     let third = system.add_clients(&[], &["finance/billing/web3:8080"]);
     eventually("the third to be attached", GENEROUS, || book.shares("billing").len() == 3);
     system.healthy("the third to stand by");
-    assert_eq!(book.shares("billing"), [4, 4, 0]);
+    let mut shares = book.shares("billing");
+    shares.sort_unstable();
+    assert_eq!(shares, [0, 4, 4]);
     system.clients[first].say("go finance/billing/web1:8080");
     eventually("the first to be gone", GENEROUS, || book.shares("billing").len() == 2);
     system.healthy("the third to have the place of the first");
@@ -95,7 +97,8 @@ fn a_silent_instance_keeps_what_it_was_asked_for_and_holds_up_nobody_else() {
     book.ok("MODULE a DEPARTMENT d INSTANCES 1");
     book.ok("MODULE b DEPARTMENT d INSTANCES 1");
     book.add("a", 0..4);
-    let silent = system.add_clients(&[], &["d/a/one:1"]);
+    // It is not to be missed, lest what it has be another's by right.
+    let silent = system.add_clients(&["--session", "15"], &["d/a/one:1"]);
     system.add_clients(&[], &["d/b/two:2"]);
     eventually("both to be attached", GENEROUS, || book.shares("a").len() + book.shares("b").len() == 2);
     system.healthy("four accounts to be with the first");
@@ -104,7 +107,7 @@ fn a_silent_instance_keeps_what_it_was_asked_for_and_holds_up_nobody_else() {
     book.ok("MOVE b 2 p0 p1");
     let asked = |system: &mut Dealing| {
         let shown = system.shown();
-        let of = |name: &str| shown.get("d/a/one:1").map(|all| all[name]["state"] == "revoke");
+        let of = |name: &str| shown.get("d/a/one:1")?.get(name).map(|word| word["state"] == "revoke");
         of("p0") == Some(true) && of("p1") == Some(true)
     };
     eventually("both to be asked for", GENEROUS, || asked(&mut system));
@@ -117,7 +120,7 @@ fn a_silent_instance_keeps_what_it_was_asked_for_and_holds_up_nobody_else() {
         let shown = system.shown();
         shown.get("d/b/two:2").is_some_and(|all| all.len() == 2 && all.contains_key("p4"))
     });
-    assert!(asked(&mut system), "what the silent one has was dealt on");
+    eventually("what the silent one has still to be asked for", GENEROUS, || asked(&mut system));
     system.check_tree();
     assert_eq!(system.violations(), "");
     system.clients[silent].say("speak d/a/one:1");
@@ -163,8 +166,11 @@ fn another_process_of_the_same_name_takes_its_place() {
     let owner = |system: &mut Dealing| {
         system.with_tree(async |tree| tree.get("/resource/d/m/one:1").await.ok().flatten()?.owner)
     };
-    let before: Option<i64> = owner(&mut system);
-    assert!(before.is_some());
+    let mut before: Option<i64> = None;
+    eventually("the node to be somebody's", GENEROUS, || {
+        before = owner(&mut system);
+        before.is_some()
+    });
     // It dies, and is started again before its session is over: it knows that the older node is a dead one's.
     system.clients[first].kill9();
     system.clients.remove(first);
@@ -258,7 +264,11 @@ fn a_leader_may_die_at_any_step_and_wake_up_when_it_was_replaced() {
         system.dealers[leader].kill9();
         let (from, to) = if there { ("a", "b") } else { ("b", "a") };
         let some: Vec<String> = has(&system, &format!("{from}/one:1")).into_iter().take(2).collect();
-        let others = has(&system, "b/two:2");
+        let mut others = Vec::new();
+        eventually("the other to have two", GENEROUS, || {
+            others = has(&system, "b/two:2");
+            some.len() == 2 || others.len() >= 2
+        });
         let some = if some.is_empty() { &others[..2] } else { &some[..] };
         book.ok(&format!("MOVE {to} {} {}", some.len(), some.join(" ")));
         book.add(to, next..next + 2);
@@ -298,13 +308,14 @@ fn a_leader_may_die_at_any_step_and_wake_up_when_it_was_replaced() {
     });
     assert_eq!(system.versions(), before, "who was replaced wrote");
     system.healthy("all to be as it was");
-    // The version that was dealt with is on record.
-    let recorded = system.with_tree(async |tree| {
-        let notify = tree.get("/resource/notify").await.unwrap().unwrap().version;
-        let node = tree.get("/allot/{acme}:accounts/notified").await.unwrap().unwrap();
-        (notify.0.to_string(), String::from_utf8(node.data).unwrap())
+    let recorded = async |tree: Tree| {
+        let notify = tree.get("/resource/notify").await.ok().flatten()?.version;
+        let node = tree.get("/allot/{acme}:accounts/notified").await.ok().flatten()?;
+        Some(notify.0.to_string() == String::from_utf8(node.data).unwrap())
+    };
+    eventually("the version that was dealt with to be on record", GENEROUS, || {
+        system.with_tree(recorded) == Some(true)
     });
-    assert_eq!(recorded.0, recorded.1);
 }
 
 #[test]
@@ -353,7 +364,7 @@ fn a_deal_is_shown_when_a_replica_has_it_and_one_that_a_failover_forgot_is_waite
     system.dealers[dealer].redis.iter().for_each(|wire| wire.lead_to(replica.port()));
     system.redis = replica;
     eventually("its session to be over", GENEROUS, || {
-        system.with_tree(async |tree| tree.get("/resource/d/m/two:2").await.unwrap().is_none())
+        system.with_tree(async |tree| matches!(tree.get("/resource/d/m/two:2").await, Ok(None)))
     });
     system.dealers[dealer].start();
     let mut waits = false;
@@ -440,7 +451,8 @@ fn the_dealer_needs_no_more_rights_than_its_rules_say() {
     system.healthy("the rest to be shared");
     for account in has(&system, "m/one:1") {
         let epoch = book.account(&account, "epoch").int();
-        book.ok(&format!("USE {account} {epoch} COUNT 99"));
+        // One that was evened out meanwhile is another's.
+        book.call(&format!("USE {account} {epoch} COUNT 99"));
     }
     eventually("use to be evened out", GENEROUS, || {
         let attached = book.ok("INFO MODULE m").field("attached");

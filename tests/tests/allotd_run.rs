@@ -75,13 +75,13 @@ fn the_log_may_be_json_a_line_an_event() {
     let server = RedisServer::start();
     let scheduler = daemon(&server, "scheduler", "conference", &["--log-format", "json"]);
     let mut client = Realm::of(&server);
-    eventually("the realm to be claimed", GENEROUS, || client.ok("CONF.REALM").field("term").int() == 1);
+    eventually("the realm to be claimed", GENEROUS, || client.ok("CONF.REALM").field("term").int() >= 1);
     assert!(scheduler.terminate().success());
     let log = scheduler.log();
     let events: Vec<serde_json::Value> =
         log.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"))).collect();
     for (message, field, value) in
-        [("role begins", "name", "scheduler".into()), ("this scheduler leads", "term", serde_json::json!(1))]
+        [("role begins", "name", "scheduler".into()), ("this scheduler leads", "term", 1.into())]
     {
         let event = events.iter().find(|event| event["message"] == message);
         let event = event.unwrap_or_else(|| panic!("no {message:?} in {log}"));
@@ -106,7 +106,7 @@ fn who_hears_that_messages_were_lost_makes_up_for_it() {
     let before = written();
     lose("info");
     eventually("its details to be written again", GENEROUS, || written() > before);
-    let reports = || all.metric("allot_unit_reports_total").unwrap();
+    let reports = || all.metric("allot_unit_reports_total").unwrap_or_default();
     let before = reports();
     lose(&format!("cmd:{cmu}"));
     eventually("the unit to report what it has", GENEROUS, || reports() > before);
@@ -168,15 +168,19 @@ fn a_later_process_without_a_zookeeper_takes_the_realm_over() {
     first.kill9();
     let second = daemon(&server, "second", "conference", &[]);
     claimed_by("second");
-    assert_eq!(client.ok("CONF.REALM").field("term").int(), 2);
+    assert!(client.ok("CONF.REALM").field("term").int() >= 2);
     // A claim by somebody later shuts it out, until an operator lets it in again.
-    client.ok("CONF.TERM 9 other");
-    eventually("the second to be shut out", GENEROUS, || !second.is_ready());
-    assert!(second.http("/readyz").is_some_and(|(status, body)| status == 503 && body.contains("STALE")));
+    client.ok("CONF.TERM 99 other");
+    eventually("the second to be shut out", GENEROUS, || {
+        second.http("/readyz").is_some_and(|(status, body)| status == 503 && body.contains("STALE"))
+    });
     assert!(second.log().contains("conference unclaim"), "{}", second.log());
     run(&server, &["conference", "unclaim", "--realm", REALM]).ok();
     eventually("the second to be ready again", GENEROUS, || second.is_ready());
-    assert_eq!(client.ok("CONF.REALM").field("term").int(), 2);
+    eventually("it to have claimed the realm again", GENEROUS, || {
+        let realm = client.ok("CONF.REALM");
+        realm.field("leader") == allot_tests::Reply::bulk("second") && realm.field("term").int() < 99
+    });
 }
 
 #[test]
@@ -184,13 +188,14 @@ fn not_ready_is_not_dead() {
     let server = RedisServer::start();
     let all = daemon(&server, "all", "conference,data-proxy,cmu", &[]);
     server.kill9();
-    eventually("the process not to be ready", GENEROUS, || !all.is_ready());
-    let (status, body) = all.http("/readyz").unwrap();
-    assert!(status == 503 && body.contains("session with Redis"), "{body}");
-    assert_eq!(all.http("/healthz").unwrap().0, 200);
+    eventually("the process not to be ready", GENEROUS, || {
+        all.http("/readyz").is_some_and(|(status, body)| status == 503 && body.contains("session with Redis"))
+    });
+    eventually("it to be alive", GENEROUS, || all.http("/healthz").is_some_and(|(status, _)| status == 200));
     server.restart();
     eventually("the process to be ready again", GENEROUS, || all.is_ready());
-    assert_eq!(Realm::of(&server).stat("up"), 1);
+    let mut client = Realm::of(&server);
+    eventually("its unit to be up", GENEROUS, || client.stat("up") == 1);
 }
 
 #[test]
@@ -198,7 +203,7 @@ fn a_scheduler_that_is_asked_to_end_hands_over_at_once() {
     let (server, zookeeper) = (RedisServer::start(), ZooKeeperServer::start());
     let address = zookeeper.address();
     let start = |name| {
-        daemon(&server, name, "conference", &["--zookeeper-servers", &address, "--zookeeper-session", "10s"])
+        daemon(&server, name, "conference", &["--zookeeper-servers", &address, "--zookeeper-session", "30s"])
     };
     let mut schedulers = [start("first"), start("second")];
     let mut client = Realm::of(&server);
@@ -216,7 +221,7 @@ fn a_scheduler_that_is_asked_to_end_hands_over_at_once() {
     }
     let took = asked.elapsed();
     println!("another claimed the realm {took:.0?} after SIGTERM");
-    assert!(took < Duration::from_secs(8), "its session was waited for: {took:?}");
+    assert!(took < Duration::from_secs(20), "its session was waited for: {took:?}");
     assert!(schedulers[0].ended().success());
 }
 
@@ -246,8 +251,8 @@ fn a_unit_that_is_asked_to_end_has_its_conferences_moved_away_first() {
 /// A program that tells what it was told, and ends when the test says so.
 fn program(server: &RedisServer) -> String {
     let path = server.dir().join("media");
-    let text = "#!/bin/sh\necho \"started=$ALLOT_E164 $ALLOT_EPOCH\"\necho $$ > \"$1/$ALLOT_E164.pid\"\n\
-                trap 'echo bye > \"$0.$ALLOT_E164.bye\"; exit 0' TERM\n\
+    let text = "#!/bin/sh\ntrap 'echo bye > \"$0.$ALLOT_E164.bye\"; exit 0' TERM\n\
+                echo \"started=$ALLOT_E164 $ALLOT_EPOCH\"\necho $$ > \"$1/$ALLOT_E164.pid\"\n\
                 while [ ! -e \"$1/$ALLOT_E164.over\" ]; do sleep 0.05; done\nread code < \"$1/$ALLOT_E164.over\"\n\
                 rm \"$1/$ALLOT_E164.over\"\nexit $code\n";
     fs::write(&path, text).unwrap();
@@ -340,9 +345,13 @@ fn stubborn(server: &RedisServer) -> String {
 /// The processes that a conference's program has told, which all must run.
 fn processes(server: &RedisServer, e164: &str) -> Vec<String> {
     let told = server.dir().join(format!("{e164}.pids"));
-    eventually("its program to run", GENEROUS, || told.exists());
-    let all: Vec<String> = fs::read_to_string(&told).unwrap().split_whitespace().map(str::to_owned).collect();
-    assert!(all.len() == 2 && all.iter().all(|pid| runs(pid)), "{all:?}");
+    let mut all: Vec<String> = Vec::new();
+    eventually("its program to run", GENEROUS, || {
+        let told = fs::read_to_string(&told).unwrap_or_default();
+        all = told.split_whitespace().map(str::to_owned).collect();
+        all.len() == 2 && told.ends_with('\n')
+    });
+    assert!(all.iter().all(|pid| runs(pid)), "{all:?}");
     all
 }
 
@@ -372,7 +381,21 @@ fn no_program_outlives_its_conference_or_its_unit_whatever_becomes_of_it() {
     client.ok("CONF.RELEASE 2");
 
     // Stopped it can end nothing itself, and its conferences will be open elsewhere.
-    let unit = daemon(&server, "unit", "cmu", &["--cmu-program", &media, "--cmu-self-stop", "2500ms"]);
+    let unit = daemon(
+        &server,
+        "unit",
+        "cmu",
+        &[
+            "--cmu-program",
+            &media,
+            "--cmu-self-stop",
+            "2500ms",
+            "--cmu-lease",
+            "12s",
+            "--redis-timeout",
+            "5s",
+        ],
+    );
     let (first, _) = client.begin("3", "");
     let all = processes(&server, "3");
     eventually("the conference to be open", GENEROUS, || client.place("3").2 == "open");
@@ -389,18 +412,22 @@ fn no_program_outlives_its_conference_or_its_unit_whatever_becomes_of_it() {
     let all = processes(&server, "3");
 
     // A watchdog that is gone is replaced, and told of all that runs.
-    let watchdogs: Vec<i32> = fs::read_dir("/proc")
-        .unwrap()
-        .filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok())
-        .filter(|pid| {
+    let watchdogs = || -> Vec<i32> {
+        let entries = fs::read_dir("/proc").unwrap();
+        let pids = entries.filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
+        let ours = |pid: &i32| {
             let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
             let ours = read("status").contains(&format!("PPid:\t{}\n", unit.pid()));
             ours && read("cmdline").contains("media-watchdog")
-        })
-        .collect();
-    let [watchdog] = watchdogs[..] else { panic!("{watchdogs:?}") };
+        };
+        pids.filter(ours).collect()
+    };
+    // That of the incarnation before may still be ending.
+    eventually("the unit to have one watchdog", GENEROUS, || watchdogs().len() == 1);
+    let watchdog = watchdogs()[0];
     let killed = std::process::Command::new("kill").args(["-KILL", &watchdog.to_string()]).status();
     assert!(killed.unwrap().success());
+    eventually("it to have another", GENEROUS, || watchdogs().iter().any(|pid| *pid != watchdog));
     client.begin("4", "");
     let more = processes(&server, "4");
     unit.kill9();

@@ -320,7 +320,7 @@ fn what_stands_in_zookeeper_is_for_its_user_alone() {
             (seen, epoch.map(|node| node.is_some()))
         })
     };
-    let anybody = || ZooKeeper::new(&address, Duration::from_secs(4));
+    let anybody = || ZooKeeper::new(&address, Duration::from_secs(30));
     let (seen, epoch) = look(anybody().with_digest("allot", SECRET));
     assert_eq!((seen.unwrap().len(), epoch.unwrap()), (1, true));
     for other in [anybody(), anybody().with_digest("allot", "wrong")] {
