@@ -32,6 +32,8 @@ pub struct Plan {
     pub capacity: usize,
     /// Settings of all processes, as variables.
     pub settings: Vec<(String, String)>,
+    /// Lines of the ZooKeeper servers' configuration.
+    pub zookeeper: String,
 }
 
 impl Default for Plan {
@@ -49,7 +51,7 @@ impl Default for Plan {
             ("ALLOT_CMU_CHATTER", "400ms"),
         ];
         let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
-        Self { schedulers: 2, proxies: 2, units: 5, capacity: 1000, settings }
+        Self { schedulers: 2, proxies: 2, units: 5, capacity: 1000, settings, zookeeper: String::new() }
     }
 }
 
@@ -104,7 +106,7 @@ impl System {
     #[track_caller]
     pub fn start(plan: &Plan) -> Self {
         let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let zookeeper = Ensemble::start();
+        let zookeeper = Ensemble::start_with(&plan.zookeeper);
         let redis = [RedisServer::start(), RedisServer::start()];
         Realm::create(&redis[0], &[]);
         redis[1].replica_of(&redis[0]);

@@ -190,9 +190,15 @@ impl Ensemble {
     /// Three servers, ready.
     #[track_caller]
     pub fn start() -> Self {
+        Self::start_with("")
+    }
+
+    /// The same with these lines in their configuration, which stand over the rig's own.
+    #[track_caller]
+    pub fn start_with(lines: &str) -> Self {
         let mut last = String::new();
         for _ in 0..10 {
-            let mut text = "initLimit=10\nsyncLimit=5\nstandaloneEnabled=false\n".to_owned();
+            let mut text = format!("initLimit=10\nsyncLimit=5\nstandaloneEnabled=false\n{lines}");
             for id in 1..=3 {
                 let _ = writeln!(text, "server.{id}=127.0.0.1:{}:{}", free_port(), free_port());
             }

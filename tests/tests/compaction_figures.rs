@@ -15,12 +15,17 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use allot_orchestrator::coordination::{Kind, Tree};
-use allot_tests::eventually;
 use allot_tests::party::{Party, numbers, script};
 use allot_tests::zookeeper::on_tree;
+use allot_tests::{Ensemble, eventually};
 use futures_util::StreamExt as _;
 
 const ROOT: &str = "/cluster.compact/Compaction_v2";
+
+/// Three servers that write before they answer, as they do where they are not told otherwise.
+fn durable() -> Ensemble {
+    Ensemble::start_with("forceSync=yes\n")
+}
 
 /// A program that lists so many partitions.
 fn lister(dir: &Path, count: usize) -> PathBuf {
@@ -46,7 +51,7 @@ fn ten_thousand_subtasks_are_assigned() {
     let runner = script(home.path(), "#!/bin/sh\nexec sleep 600\n");
     let settings =
         [("ALLOT_COMPACTION_PARTITIONS", lister.to_str().unwrap()), ("ALLOT_COMPACTION_WAVE", "20000")];
-    let party = Party::start_with(5, &runner, &settings);
+    let party = Party::start_on(durable(), 5, &runner, &settings);
     let id = party.submit(&["d", "s", "t"]);
     on_tree(&party.zookeeper.address(), |tree| async move {
         let tree = &tree;
