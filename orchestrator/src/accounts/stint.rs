@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 use tokio::time::sleep;
-use tracing::{debug, error, info, warn};
+use tracing::{debug, info, warn};
 
 use super::chores::Chores;
 use super::ears::{Ears, Heard, Kind};
@@ -17,13 +17,13 @@ use super::plan::{Change, Moment, Plan, plan, suspects};
 use super::view::{Book, Place, View};
 use super::{PART, fault, hearing, orders, own_dir};
 use crate::config::AccountsConfig;
-use crate::coordination::{self, Kind as Node, Lead, Standing, Version};
-use crate::daemon::{Context, now_ms};
+use crate::coordination::{self, Kind as Node, Lead, Version};
+use crate::daemon::{Context, End, Leader, now_ms};
 use crate::store::{BookStore, Error, Record, Session};
 
 /// How often it is looked whether the server is still the master, and whether a month or a rebalancing is due.
 const LOOK: Duration = Duration::from_secs(1);
-/// How often a book that is refused to us is tried, and a tree that cannot be written.
+/// How often a tree that cannot be written is tried.
 const REFUSED: Duration = Duration::from_secs(1);
 /// How long a tree that could not be read or written rests.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -54,14 +54,6 @@ impl From<coordination::Error> for Fault {
     }
 }
 
-/// How a session ended that Redis did not end.
-enum End {
-    /// The lead is over, or the process shall end.
-    Over,
-    /// The book refuses our term.
-    Refused(Error),
-}
-
 /// The book as it was read last.
 #[derive(Default)]
 struct Reading {
@@ -78,7 +70,7 @@ struct Reading {
 pub(super) struct Stint<'a> {
     context: &'a Context,
     config: &'a AccountsConfig,
-    lead: Lead,
+    leader: Leader<'a>,
     hands: Hands,
     ears: Ears,
     hearing: mpsc::UnboundedReceiver<Heard>,
@@ -117,7 +109,7 @@ impl<'a> Stint<'a> {
             context,
             config,
             hands: Hands { tree: lead.tree().ok()?, paths: Paths::new(&config.root) },
-            lead: lead.clone(),
+            leader: Leader::new(context, PART, lead.clone()),
             ears,
             hearing,
             began: Instant::now(),
@@ -140,57 +132,27 @@ impl<'a> Stint<'a> {
     /// Leads until it is over.
     pub(super) async fn run(mut self) {
         loop {
-            let (lead, context) = (self.lead.clone(), self.context);
-            let session = tokio::select! {
-                session = context.connect(PART) => session,
-                () = lead.over() => return,
-            };
-            let Some(session) = session else { return };
+            let Some(session) = self.leader.session().await else { return };
             let began = Instant::now();
             match self.serve(session).await {
                 Ok(End::Over)
                 | Err(Fault::Tree(coordination::Error::NotLeading | coordination::Error::Closed)) => return,
                 Ok(End::Refused(refusal)) => {
-                    error!(
-                        term = self.lead.term().0, %refusal,
-                        "the book has a later leader. If ZooKeeper was set up anew and none is left, `ACCOUNT.TERM \
-                         {} 0 none FORCE` lets us in", self.config.book
-                    );
-                    context.health.lacks(PART, format!("the book refuses our term: {refusal}"));
-                    tokio::select! { () = sleep(REFUSED) => {}, () = lead.over() => return }
+                    let way_in = format!("`ACCOUNT.TERM {} 0 none FORCE`", self.config.book);
+                    self.leader.shut_out(&refusal, &way_in).await;
                 }
                 Err(Fault::Tree(error)) => {
                     debug!(%error, "the tree cannot be read or written now");
                     if !error.is_transient() {
                         warn!(%error, "the tree cannot be read or written");
-                        context.health.lacks(PART, format!("the tree: {error}"));
+                        self.context.health.lacks(PART, format!("the tree: {error}"));
                         sleep(REFUSED).await;
                     }
                     // What was on its way may or may not have been done.
                     self.view = None;
                     sleep(PAUSE).await;
                 }
-                Err(Fault::Store(error)) => {
-                    context.lost(PART, &error, began).await;
-                    // A reply that nobody understands comes again at once.
-                    if !error.ends_session() {
-                        sleep(REFUSED).await;
-                    }
-                }
-            }
-        }
-    }
-
-    /// Whether we may act now; waits while the lead is suspended.
-    async fn may_act(&self) -> bool {
-        loop {
-            if self.context.stop.is_asked() {
-                return false;
-            }
-            match self.lead.now() {
-                Standing::Leading => return true,
-                Standing::Over => return false,
-                Standing::Suspended => sleep(Duration::from_millis(20)).await,
+                Err(Fault::Store(error)) => self.leader.lost(&error, began).await,
             }
         }
     }
@@ -198,7 +160,7 @@ impl<'a> Stint<'a> {
     /// One session with Redis.
     async fn serve(&mut self, mut session: Session) -> Result<End, Fault> {
         let store = BookStore::new(session.connection.clone(), &self.config.book);
-        if !self.may_act().await {
+        if !self.leader.may_act().await {
             return Ok(End::Over);
         }
         store.book().await?;
@@ -210,13 +172,13 @@ impl<'a> Stint<'a> {
         let mut reading = Reading::default();
         let mut looked: Option<Instant> = None;
         loop {
-            if !self.may_act().await {
+            if !self.leader.may_act().await {
                 return Ok(End::Over);
             }
             if looked.is_none_or(|looked| looked.elapsed() >= LOOK) {
                 looked = Some(Instant::now());
                 session.look().await?;
-                if let Some(refusal) = self.chores.look(&store, self.lead.term().0).await? {
+                if let Some(refusal) = self.chores.look(&store, self.leader.lead.term().0).await? {
                     return Ok(End::Refused(refusal));
                 }
             }
@@ -229,14 +191,14 @@ impl<'a> Stint<'a> {
             tokio::select! {
                 () = sleep(wait) => {}
                 heard = self.hearing.recv() => if let Some(heard) = heard { self.hear(heard); },
-                () = self.lead.over() => return Ok(End::Over),
+                () = self.leader.lead.over() => return Ok(End::Over),
                 () = stop.asked() => return Ok(End::Over),
             }
         }
     }
 
     async fn claim(&self, store: &BookStore) -> Result<Option<End>, Fault> {
-        match store.claim(self.lead.term().0, &self.context.name).await {
+        match store.claim(self.leader.lead.term().0, &self.context.name).await {
             Err(error) if error.code() == Some("STALE") => Ok(Some(End::Refused(error))),
             result => Ok(result.map(|()| None)?),
         }
@@ -257,7 +219,7 @@ impl<'a> Stint<'a> {
         let view = self.hands.read().await?;
         fault::point("read");
         let accounts: usize = view.places.values().map(|stand| stand.accounts.len()).sum();
-        info!(term = self.lead.term().0, instances = view.places.len(), accounts, "the tree is read");
+        info!(term = self.leader.lead.term().0, instances = view.places.len(), accounts, "the tree is read");
         for (place, stand) in &view.places {
             self.ears.listen(&place.dir, Kind::Directory);
             if stand.alloc.is_some() {
@@ -384,8 +346,8 @@ impl<'a> Stint<'a> {
             self.news = true;
         }
         if !plan.changes.is_empty() {
-            self.lead.check()?;
-            let (term, grace) = (self.lead.term().0, self.config.grace);
+            self.leader.lead.check()?;
+            let (term, grace) = (self.leader.lead.term().0, self.config.grace);
             self.attached.extend(orders::carry_out(store, term, grace, &plan.changes).await?);
             reading.at = None;
             fault::point("changed");
@@ -394,7 +356,7 @@ impl<'a> Stint<'a> {
             [(&plan.takes, "half-taken", "taken"), (&plan.places, "half-introduced", "introduced")]
         {
             if !steps.is_empty() {
-                self.lead.check()?;
+                self.leader.lead.check()?;
                 let unclear = self.hands.take(view, steps, now, half).await?;
                 self.unclear.extend(unclear);
                 fault::point(done);
@@ -405,7 +367,7 @@ impl<'a> Stint<'a> {
             fault::point("barrier");
         }
         if !plan.shows.is_empty() && self.confirm(store, session).await? {
-            self.lead.check()?;
+            self.leader.lead.check()?;
             let unclear = self.hands.take(view, &plan.shows, now, "half-shown").await?;
             self.unclear.extend(unclear);
             metrics::counter!("allot_accounts_shown_total").increment(plan.shows.len() as u64);
@@ -482,7 +444,7 @@ impl<'a> Stint<'a> {
         if session.replicas == 0 || self.config.wait_replicas == 0 {
             return Ok(true);
         }
-        store.claim(self.lead.term().0, &self.context.name).await?;
+        store.claim(self.leader.lead.term().0, &self.context.name).await?;
         if session.wait(self.config.wait_replicas, self.config.wait).await? {
             return Ok(true);
         }
@@ -500,7 +462,7 @@ impl<'a> Stint<'a> {
             self.taken_over = true;
             let took = self.began.elapsed();
             metrics::gauge!("allot_accounts_takeover_seconds").set(took.as_secs_f64());
-            info!(term = self.lead.term().0, ?took, "the tree is what the book says");
+            info!(term = self.leader.lead.term().0, ?took, "the tree is what the book says");
             fault::point("settled");
         }
         let Some(version) = notified.filter(|version| Some(*version) != self.recorded) else { return Ok(()) };

@@ -14,16 +14,14 @@ use super::pace::Pace;
 use super::verdicts::{Evidence, Judge, Look};
 use super::{LIFT, PART};
 use crate::config::ConferenceConfig;
-use crate::coordination::{Lead, Standing};
-use crate::daemon::{Context, now_ms};
+use crate::coordination::Lead;
+use crate::daemon::{Context, End, Leader, now_ms};
 use crate::store::{Error, RealmStore, Session, UnitRow};
 
 /// How soon the next look is while conferences wait for their unit's pace.
 const PACED: Duration = Duration::from_millis(50);
 /// How often it is looked whether the server is still the master, and the totals are measured.
 const LOOK: Duration = Duration::from_secs(1);
-/// How often a realm that is refused to us is tried.
-const REFUSED: Duration = Duration::from_secs(1);
 /// How long nodes have to come back after a break, where the session timeout does not say.
 const SETTLE: Duration = Duration::from_secs(4);
 /// How long the realm's `brake` outlives the scheduler that keeps it there. While the brake holds it is written at each
@@ -35,7 +33,7 @@ pub(super) struct Stint<'a> {
     context: &'a Context,
     config: &'a ConferenceConfig,
     nodes: &'a mut Nodes,
-    lead: Lead,
+    leader: Leader<'a>,
     judge: Judge,
     brake: Brake,
     pace: Pace,
@@ -49,14 +47,6 @@ pub(super) struct Stint<'a> {
     paced: bool,
     /// Since when the brake holds, in milliseconds since 1970, and when people were shown that last.
     held: Option<(u64, Instant)>,
-}
-
-/// How a session ended that Redis did not end.
-enum End {
-    /// The lead is over, or the process shall end.
-    Over,
-    /// The realm refuses our term.
-    Refused(Error),
 }
 
 impl<'a> Stint<'a> {
@@ -73,7 +63,7 @@ impl<'a> Stint<'a> {
             context,
             config,
             nodes,
-            lead,
+            leader: Leader::new(context, PART, lead),
             judge: Judge::new(config.grace, settle),
             brake: Brake::new(limits),
             pace: Pace::new(config.pace, config.burst),
@@ -88,46 +78,17 @@ impl<'a> Stint<'a> {
     /// Leads until it is over.
     pub(super) async fn run(mut self) {
         loop {
-            let (lead, context) = (self.lead.clone(), self.context);
-            let session = tokio::select! {
-                session = context.connect(PART) => session,
-                () = lead.over() => return,
-            };
-            let Some(session) = session else { return };
+            let Some(session) = self.leader.session().await else { return };
             let began = Instant::now();
             match self.serve(session).await {
                 Ok(End::Over) => return,
                 Ok(End::Refused(refusal)) => {
-                    error!(
-                        term = self.lead.term().0, %refusal,
-                        "the realm has a later scheduler. If ZooKeeper was set up anew and none is left, \
-                         `allotd conference unclaim` lets us in"
-                    );
-                    context.health.lacks(PART, format!("the realm refuses our term: {refusal}"));
-                    tokio::select! { () = sleep(REFUSED) => {}, () = lead.over() => return }
+                    self.leader.shut_out(&refusal, "`allotd conference unclaim`").await;
                 }
                 Err(error) => {
-                    context.lost(PART, &error, began).await;
                     self.brake.unwell(Instant::now());
-                    // A reply that nobody understands comes again at once.
-                    if !error.ends_session() {
-                        sleep(REFUSED).await;
-                    }
+                    self.leader.lost(&error, began).await;
                 }
-            }
-        }
-    }
-
-    /// Whether we may act now; waits while the lead is suspended.
-    async fn may_act(&self) -> bool {
-        loop {
-            if self.context.stop.is_asked() {
-                return false;
-            }
-            match self.lead.now() {
-                Standing::Leading => return true,
-                Standing::Over => return false,
-                Standing::Suspended => sleep(Duration::from_millis(20)).await,
             }
         }
     }
@@ -135,7 +96,7 @@ impl<'a> Stint<'a> {
     /// One session with Redis.
     async fn serve(&mut self, mut session: Session) -> Result<End, Error> {
         let store = RealmStore::new(session.connection.clone(), &self.context.config.realm);
-        if !self.may_act().await {
+        if !self.leader.may_act().await {
             return Ok(End::Over);
         }
         if let Some(end) = self.begin(&store).await? {
@@ -144,7 +105,7 @@ impl<'a> Stint<'a> {
         self.context.health.ready(PART);
         let mut looked = Instant::now();
         loop {
-            if !self.may_act().await {
+            if !self.leader.may_act().await {
                 return Ok(End::Over);
             }
             let paced = match self.tick(&store, &mut session).await {
@@ -163,7 +124,7 @@ impl<'a> Stint<'a> {
             tokio::select! {
                 () = sleep(tick) => {}
                 () = self.nodes.changed() => {}
-                () = self.lead.over() => return Ok(End::Over),
+                () = self.leader.lead.over() => return Ok(End::Over),
                 () = stop.asked() => return Ok(End::Over),
             }
         }
@@ -172,7 +133,7 @@ impl<'a> Stint<'a> {
     /// Claims the realm, and has every unit report. All leases begin anew: what was not heard while the server was
     /// away was not said to anybody. A new term also says who is alive.
     async fn begin(&mut self, store: &RealmStore) -> Result<Option<End>, Error> {
-        let term = self.lead.term().0;
+        let term = self.leader.lead.term().0;
         if let Some(refusal) = self.claim(store).await? {
             return Ok(Some(End::Refused(refusal)));
         }
@@ -183,7 +144,7 @@ impl<'a> Stint<'a> {
         if self.begun {
             info!(term, "the realm is claimed again, on a new connection");
         } else {
-            let lead = self.lead.clone();
+            let lead = self.leader.lead.clone();
             let live = tokio::select! {
                 live = self.nodes.current(&self.context.coordinator) => live,
                 () = lead.over() => return Ok(Some(End::Over)),
@@ -236,10 +197,10 @@ impl<'a> Stint<'a> {
     }
 
     async fn declare(&self, store: &RealmStore, cmu: &str, node: bool) -> Result<(), Error> {
-        if self.lead.check().is_err() {
+        if self.leader.lead.check().is_err() {
             return Ok(());
         }
-        match store.down(cmu, Some(self.lead.term().0)).await {
+        match store.down(cmu, Some(self.leader.lead.term().0)).await {
             Ok(()) => {
                 warn!(cmu, node, "unit is down: its lease is over");
                 metrics::counter!("allot_scheduler_downs_total").increment(1);
@@ -265,12 +226,12 @@ impl<'a> Stint<'a> {
         let mut asked_in_vain = u32::from(takes.is_empty());
         self.pace.fill(takes.into_iter(), Instant::now());
         let mut placed = 0;
-        while self.lead.check().is_ok() {
+        while self.leader.lead.check().is_ok() {
             let room = self.pace.room().min(1000).max(std::mem::take(&mut asked_in_vain));
             if room == 0 {
                 break;
             }
-            let grants = store.recover(room, self.lead.term().0).await?;
+            let grants = store.recover(room, self.leader.lead.term().0).await?;
             for grant in &grants {
                 debug!(e164 = grant.e164, cmu = grant.cmu, epoch = grant.epoch, "placed");
             }
@@ -315,7 +276,7 @@ impl<'a> Stint<'a> {
     /// Writes the realm's `brake`.
     async fn show(&mut self, store: &RealmStore, look: &Look, since: u64) -> Result<(), Error> {
         self.held = Some((since, Instant::now()));
-        if self.lead.check().is_err() {
+        if self.leader.lead.check().is_err() {
             return Ok(());
         }
         let key = store.stream("brake");
@@ -353,7 +314,7 @@ impl<'a> Stint<'a> {
             };
         };
         self.held = None;
-        if self.lead.check().is_ok() {
+        if self.leader.lead.check().is_ok() {
             store.ask::<u64>(&redis::Cmd::del(key)).await?;
         }
         match why {
@@ -367,7 +328,7 @@ impl<'a> Stint<'a> {
     /// Claims the realm; the refusal, where another has claimed it later. A realm that is not
     /// there is made, with its defaults; only that needs memory, of which a server may be short.
     async fn claim(&self, store: &RealmStore) -> Result<Option<Error>, Error> {
-        let (term, name) = (self.lead.term().0, &self.context.name);
+        let (term, name) = (self.leader.lead.term().0, &self.context.name);
         let claimed = match store.claim(term, name).await {
             Err(error) if error.code() == Some("NOKEY") => {
                 store.realm().await?;

@@ -3,6 +3,7 @@
 
 mod health;
 mod http;
+mod leader;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -26,6 +27,7 @@ use crate::store::{self, Session};
 use crate::{accounts, cmu, compaction, conference, data_proxy};
 
 pub(crate) use health::Health;
+pub(crate) use leader::{End, Leader};
 
 /// The session timeout of coordination within the process.
 const IN_PROCESS: Duration = Duration::from_secs(4);
