@@ -370,7 +370,7 @@ impl<'a> Unit<'a> {
 
     /// Sends words; what the realm has against one of them comes as a command.
     async fn say(&self, store: &RealmStore, words: Vec<Cmd>) -> Result<(), Error> {
-        for result in store.ask_all(words).await? {
+        for result in store.ask_all(&words).await? {
             match result {
                 Err(error) if error.ends_session() => return Err(error),
                 Err(error) => debug!(%error, "a word was refused"),
@@ -427,7 +427,7 @@ impl<'a> Unit<'a> {
             messages.push(message);
         }
         let mut lost = false;
-        for result in store.ask_all(messages).await? {
+        for result in store.ask_all(&messages).await? {
             match result {
                 // Whoever has no memory for details may have commands for us all the same.
                 Err(error) if error.ends_session() && error.code() != Some("OOM") => return Err(error),

@@ -290,7 +290,7 @@ impl<'a> Stint<'a> {
             .arg(names(look));
         let mut keep = redis::cmd("EXPIRE");
         keep.arg(&key).arg(BRAKE_TTL_S);
-        for shown in store.ask_all(vec![show, keep]).await? {
+        for shown in store.ask_all(&[show, keep]).await? {
             // It holds all the same.
             if let Err(error) = shown {
                 debug!(%error, "the brake cannot be shown");

@@ -1,9 +1,12 @@
 //! The commands of a book of accounts, typed. Records that people look at stay records.
 
-use redis::aio::MultiplexedConnection;
-use redis::{Cmd, Value, cmd};
+use std::ops::Deref;
 
-use super::{Error, Record, query};
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, Value};
+
+use super::keyed::Keyed;
+use super::{Error, Record};
 
 /// Accounts that one call lists.
 const PAGE: u32 = 1000;
@@ -36,46 +39,20 @@ pub(crate) struct ModuleRow {
 
 /// The client of one book. Clones share the connection.
 #[derive(Debug, Clone)]
-pub(crate) struct BookStore {
-    connection: MultiplexedConnection,
-    key: String,
+pub(crate) struct BookStore(Keyed);
+
+impl Deref for BookStore {
+    type Target = Keyed;
+
+    fn deref(&self) -> &Keyed {
+        &self.0
+    }
 }
 
 impl BookStore {
     /// Of the book at `key`.
     pub(crate) fn new(connection: MultiplexedConnection, key: &str) -> Self {
-        Self { connection, key: key.to_owned() }
-    }
-
-    /// `command key`, to be gone on with.
-    pub(crate) fn begin(&self, command: &str) -> Cmd {
-        let mut begun = cmd(command);
-        begun.arg(&self.key);
-        begun
-    }
-
-    /// Sends a command.
-    pub(crate) async fn ask<T: redis::FromRedisValue>(&self, command: &Cmd) -> Result<T, Error> {
-        // A clone is a handle to the same connection.
-        query(&mut self.connection.clone(), command).await
-    }
-
-    /// Sends many commands at once; each has its own result.
-    pub(crate) async fn ask_all(&self, commands: &[Cmd]) -> Result<Vec<Result<Value, Error>>, Error> {
-        if commands.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut pipe = redis::pipe();
-        for command in commands {
-            pipe.add_command(command.clone());
-        }
-        let results: Vec<redis::RedisResult<Value>> = pipe
-            .ignore_errors()
-            .query_async(&mut self.connection.clone())
-            .await
-            .map_err(|source| Error::Link { what: "the requests got no answer".to_owned(), source })?;
-        let sorted = results.into_iter().zip(commands);
-        Ok(sorted.map(|(result, command)| result.map_err(|error| Error::of(command, error))).collect())
+        Self(Keyed::new(connection, key))
     }
 
     /// The book's record; a book that is not there is made, with its defaults.

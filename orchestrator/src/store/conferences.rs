@@ -1,9 +1,12 @@
 //! The commands of a realm of conferences, typed. Records that people look at stay records.
 
-use redis::aio::MultiplexedConnection;
-use redis::{Cmd, Value, cmd};
+use std::ops::Deref;
 
-use super::{Error, Record, query};
+use redis::Value;
+use redis::aio::MultiplexedConnection;
+
+use super::keyed::Keyed;
+use super::{Error, Record};
 
 /// A unit as `CMU.LIST` shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,51 +45,25 @@ pub(crate) struct Reported {
 
 /// The client of one realm. Clones share the connection.
 #[derive(Debug, Clone)]
-pub(crate) struct RealmStore {
-    connection: MultiplexedConnection,
-    key: String,
+pub(crate) struct RealmStore(Keyed);
+
+impl Deref for RealmStore {
+    type Target = Keyed;
+
+    fn deref(&self) -> &Keyed {
+        &self.0
+    }
 }
 
 impl RealmStore {
     /// Of the realm at `key`.
     pub(crate) fn new(connection: MultiplexedConnection, key: &str) -> Self {
-        Self { connection, key: key.to_owned() }
+        Self(Keyed::new(connection, key))
     }
 
     /// The name of one of the realm's streams.
     pub(crate) fn stream(&self, name: &str) -> String {
         format!("{}:{name}", self.key)
-    }
-
-    /// `command key`, to be gone on with.
-    pub(crate) fn begin(&self, command: &str) -> Cmd {
-        let mut begun = cmd(command);
-        begun.arg(&self.key);
-        begun
-    }
-
-    /// Sends a command.
-    pub(crate) async fn ask<T: redis::FromRedisValue>(&self, command: &Cmd) -> Result<T, Error> {
-        // A clone is a handle to the same connection.
-        query(&mut self.connection.clone(), command).await
-    }
-
-    /// Sends many commands at once; each has its own result.
-    pub(crate) async fn ask_all(&self, commands: Vec<Cmd>) -> Result<Vec<Result<Value, Error>>, Error> {
-        if commands.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut pipe = redis::pipe();
-        for command in &commands {
-            pipe.add_command(command.clone());
-        }
-        let results: Vec<redis::RedisResult<Value>> = pipe
-            .ignore_errors()
-            .query_async(&mut self.connection.clone())
-            .await
-            .map_err(|source| Error::Link { what: "the requests got no answer".to_owned(), source })?;
-        let sorted = results.into_iter().zip(&commands);
-        Ok(sorted.map(|(result, command)| result.map_err(|error| Error::of(command, error))).collect())
     }
 
     /// The realm's record; a realm that is not there is made, with its defaults.

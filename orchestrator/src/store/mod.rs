@@ -3,6 +3,7 @@
 mod accounts;
 mod conferences;
 mod error;
+mod keyed;
 mod numbers;
 mod record;
 mod seats;

@@ -1,9 +1,12 @@
 //! The commands of a number pool, typed.
 
+use std::ops::Deref;
+
 use redis::aio::MultiplexedConnection;
 use redis::{Value, cmd};
 
-use super::{Error, Record, query};
+use super::keyed::Keyed;
+use super::{Error, Record};
 
 /// A pool in numbers, and its settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,26 +45,31 @@ pub(crate) struct LiveLease {
 
 /// The client of one pool. Clones share the connection.
 #[derive(Debug, Clone)]
-pub(crate) struct NumberStore {
-    connection: MultiplexedConnection,
-    key: String,
+pub(crate) struct NumberStore(Keyed);
+
+impl Deref for NumberStore {
+    type Target = Keyed;
+
+    fn deref(&self) -> &Keyed {
+        &self.0
+    }
 }
 
 impl NumberStore {
     /// Of the pool at `key`.
-    pub(crate) fn new(connection: MultiplexedConnection, key: impl Into<String>) -> Self {
-        Self { connection, key: key.into() }
+    pub(crate) fn new(connection: MultiplexedConnection, key: &str) -> Self {
+        Self(Keyed::new(connection, key))
     }
 
     /// Puts numbers into the pool; how many were new.
     pub(crate) async fn add(&self, numbers: &[String]) -> Result<u64, Error> {
-        self.ask(cmd("NUMPOOL.ADD").arg(&self.key).arg(numbers)).await
+        self.ask(self.begin("NUMPOOL.ADD").arg(numbers)).await
     }
 
     /// Registers numbers; how many came up.
     pub(crate) async fn register(&self, numbers: &[String], switch: Option<&str>) -> Result<u64, Error> {
-        let mut command = cmd("NUMPOOL.REG");
-        command.arg(&self.key).arg(numbers);
+        let mut command = self.begin("NUMPOOL.REG");
+        command.arg(numbers);
         if let Some(switch) = switch {
             command.arg("SWITCH").arg(switch);
         }
@@ -70,7 +78,7 @@ impl NumberStore {
 
     /// The pool in numbers.
     pub(crate) async fn info(&self) -> Result<PoolInfo, Error> {
-        let record = Record::read(self.ask(cmd("NUMPOOL.INFO").arg(&self.key)).await?)?;
+        let record = Record::read(self.ask(&self.begin("NUMPOOL.INFO")).await?)?;
         Ok(PoolInfo {
             total: record.get("total")?,
             idle_up: record.get("idle_up")?,
@@ -89,8 +97,8 @@ impl NumberStore {
 
     /// Live calls from a cursor on, and the next cursor, 0 at the end.
     pub(crate) async fn leases(&self, cursor: u32, count: u32) -> Result<(u32, Vec<LiveLease>), Error> {
-        let mut command = cmd("NUMPOOL.LEASES");
-        command.arg(&self.key).arg("CURSOR").arg(cursor).arg("COUNT").arg(count);
+        let mut command = self.begin("NUMPOOL.LEASES");
+        command.arg("CURSOR").arg(cursor).arg("COUNT").arg(count);
         let (next, leases): (u32, Value) = self.ask(&command).await?;
         let lease = |record: &Record| {
             Ok(LiveLease { switch: record.get("call_switch")?, since: record.get("since")? })
@@ -102,10 +110,5 @@ impl NumberStore {
     pub(crate) async fn clock(&self) -> Result<i64, Error> {
         let (seconds, microseconds): (i64, i64) = self.ask(&cmd("TIME")).await?;
         Ok(seconds * 1000 + microseconds / 1000)
-    }
-
-    async fn ask<T: redis::FromRedisValue>(&self, command: &redis::Cmd) -> Result<T, Error> {
-        // A clone is a handle to the same connection.
-        query(&mut self.connection.clone(), command).await
     }
 }

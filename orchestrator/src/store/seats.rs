@@ -1,9 +1,11 @@
 //! The commands of a show, typed.
 
-use redis::aio::MultiplexedConnection;
-use redis::cmd;
+use std::ops::Deref;
 
-use super::{Error, Record, query};
+use redis::aio::MultiplexedConnection;
+
+use super::keyed::Keyed;
+use super::{Error, Record};
 
 /// Places a user has for a while.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,20 +55,25 @@ pub(crate) struct MapRow {
 
 /// The client of one show. Clones share the connection.
 #[derive(Debug, Clone)]
-pub(crate) struct SeatStore {
-    connection: MultiplexedConnection,
-    key: String,
+pub(crate) struct SeatStore(Keyed);
+
+impl Deref for SeatStore {
+    type Target = Keyed;
+
+    fn deref(&self) -> &Keyed {
+        &self.0
+    }
 }
 
 impl SeatStore {
     /// Of the show at `key`.
-    pub(crate) fn new(connection: MultiplexedConnection, key: impl Into<String>) -> Self {
-        Self { connection, key: key.into() }
+    pub(crate) fn new(connection: MultiplexedConnection, key: &str) -> Self {
+        Self(Keyed::new(connection, key))
     }
 
     /// Creates the show.
     pub(crate) async fn create(&self, plan: &str) -> Result<(), Error> {
-        self.ask(cmd("SEAT.CREATE").arg(&self.key).arg(plan)).await
+        self.ask(self.begin("SEAT.CREATE").arg(plan)).await
     }
 
     /// Finds and holds `count` places; nothing when fewer are free.
@@ -77,8 +84,8 @@ impl SeatStore {
         ttl_ms: u64,
         tier: Option<&str>,
     ) -> Result<Option<Hold>, Error> {
-        let mut command = cmd("SEAT.HOLD");
-        command.arg(&self.key).arg(user).arg(count).arg("TTL").arg(ttl_ms);
+        let mut command = self.begin("SEAT.HOLD");
+        command.arg(user).arg(count).arg("TTL").arg(ttl_ms);
         if let Some(tier) = tier {
             command.arg("TIER").arg(tier);
         }
@@ -88,16 +95,16 @@ impl SeatStore {
 
     /// Holds exactly these seats.
     pub(crate) async fn pick(&self, user: &str, ttl_ms: u64, seats: &[String]) -> Result<Hold, Error> {
-        let mut command = cmd("SEAT.PICK");
-        command.arg(&self.key).arg(user).arg("TTL").arg(ttl_ms);
+        let mut command = self.begin("SEAT.PICK");
+        command.arg(user).arg("TTL").arg(ttl_ms);
         command.arg("SEATS").arg(seats.len()).arg(seats);
         hold(&Record::read(self.ask(&command).await?)?)
     }
 
     /// Sells the seats of a hold; how many.
     pub(crate) async fn confirm(&self, token: &str, order: Option<&str>) -> Result<u64, Error> {
-        let mut command = cmd("SEAT.CONFIRM");
-        command.arg(&self.key).arg(token);
+        let mut command = self.begin("SEAT.CONFIRM");
+        command.arg(token);
         if let Some(order) = order {
             command.arg("ORDER").arg(order);
         }
@@ -106,13 +113,12 @@ impl SeatStore {
 
     /// Gives the seats of a hold back; how many.
     pub(crate) async fn release(&self, token: &str) -> Result<u64, Error> {
-        self.ask(cmd("SEAT.RELEASE").arg(&self.key).arg(token)).await
+        self.ask(self.begin("SEAT.RELEASE").arg(token)).await
     }
 
     /// The books of the show, one line a bucket.
     pub(crate) async fn stat(&self, tier: Option<&str>, area: Option<&str>) -> Result<Vec<Bucket>, Error> {
-        let mut command = cmd("SEAT.STAT");
-        command.arg(&self.key);
+        let mut command = self.begin("SEAT.STAT");
         if let Some(tier) = tier {
             command.arg("TIER").arg(tier);
         }
@@ -124,13 +130,8 @@ impl SeatStore {
 
     /// The rows of an area, the one nearest the stage first.
     pub(crate) async fn map(&self, area: &str) -> Result<Vec<MapRow>, Error> {
-        let rows: Vec<(String, String)> = self.ask(cmd("SEAT.MAP").arg(&self.key).arg(area)).await?;
+        let rows: Vec<(String, String)> = self.ask(self.begin("SEAT.MAP").arg(area)).await?;
         Ok(rows.into_iter().map(|(label, seats)| MapRow { label, seats }).collect())
-    }
-
-    async fn ask<T: redis::FromRedisValue>(&self, command: &redis::Cmd) -> Result<T, Error> {
-        // A clone is a handle to the same connection.
-        query(&mut self.connection.clone(), command).await
     }
 }
 

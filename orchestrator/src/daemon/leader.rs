@@ -1,0 +1,81 @@
+//! What all have in common who lead, and write into Redis as long as they do: sessions that end with the lead, when it
+//! may be acted, and what is to be done where Redis knows of a later leader.
+
+use std::time::{Duration, Instant};
+
+use tokio::time::sleep;
+use tracing::error;
+
+use super::Context;
+use crate::coordination::{Lead, Standing};
+use crate::store::{Error, Session};
+
+/// How often is tried again what no reconnect will mend.
+const REFUSED: Duration = Duration::from_secs(1);
+/// How often it is looked whether a suspended lead goes on.
+const SUSPENDED: Duration = Duration::from_millis(20);
+
+/// How a session ended that Redis did not end.
+pub(crate) enum End {
+    /// The lead is over, or the process shall end.
+    Over,
+    /// Redis refuses our term.
+    Refused(Error),
+}
+
+/// A part of the daemon that leads.
+#[derive(Clone)]
+pub(crate) struct Leader<'a> {
+    context: &'a Context,
+    part: &'static str,
+    /// The lead.
+    pub(crate) lead: Lead,
+}
+
+impl<'a> Leader<'a> {
+    /// This part leads by this lead.
+    pub(crate) fn new(context: &'a Context, part: &'static str, lead: Lead) -> Self {
+        Self { context, part, lead }
+    }
+
+    /// A session with the master, as soon as there is one; none when the lead is over or the process shall end.
+    pub(crate) async fn session(&self) -> Option<Session> {
+        tokio::select! {
+            session = self.context.connect(self.part) => session,
+            () = self.lead.over() => None,
+        }
+    }
+
+    /// Whether it may be acted now; waits while the lead is suspended.
+    pub(crate) async fn may_act(&self) -> bool {
+        loop {
+            if self.context.stop.is_asked() {
+                return false;
+            }
+            match self.lead.now() {
+                Standing::Leading => return true,
+                Standing::Over => return false,
+                Standing::Suspended => sleep(SUSPENDED).await,
+            }
+        }
+    }
+
+    /// Redis knows of a later leader: says so, and what lets us in, and rests.
+    pub(crate) async fn shut_out(&self, refusal: &Error, way_in: &str) {
+        error!(
+            part = self.part, term = self.lead.term().0, %refusal,
+            "there is a later leader. If ZooKeeper was set up anew and none is left, {way_in} lets us in"
+        );
+        self.context.health.lacks(self.part, format!("our term is refused: {refusal}"));
+        tokio::select! { () = sleep(REFUSED) => {}, () = self.lead.over() => {} }
+    }
+
+    /// A session was ended by this fault.
+    pub(crate) async fn lost(&self, error: &Error, began: Instant) {
+        self.context.lost(self.part, error, began).await;
+        // A reply that nobody understands comes again at once.
+        if !error.ends_session() {
+            sleep(REFUSED).await;
+        }
+    }
+}
