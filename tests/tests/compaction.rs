@@ -11,7 +11,7 @@ use std::fs;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use allot_orchestrator::coordination::Tree;
+use allot_orchestrator::coordination::{Op, Tree};
 use allot_tests::module::repository;
 use allot_tests::party::{CAREFUL, LONG, Party, UNHURRIED, lines, numbers, script};
 use allot_tests::zookeeper::on_tree;
@@ -364,6 +364,35 @@ fn a_task_is_paused_given_to_others_resumed_and_stopped() {
     assert!(well >= 5 && gone > 0 && well + gone <= 60, "{task}");
     assert!(party.run(&["resume", &id]).ended(4).err.contains("is over"));
     assert!(party.zookeeper_names("/cluster.compact/Compaction_v2/Locks").is_empty());
+}
+
+#[test]
+fn what_is_left_of_a_task_that_an_operator_removed_goes() {
+    let home = tempfile::tempdir().unwrap();
+    let party = Party::start_with(1, &script(home.path(), CAREFUL), &[UNHURRIED]);
+    party.partitions(20);
+    let id = party.submit(&["shop", "public", "orders"]);
+    eventually("it to have begun", LONG, || !party.noted("ended").is_empty());
+    let _ = party.run(&["pause", &id]).ok();
+    let runs = |sub: &serde_json::Value| sub["CompactTaskState"] == "Running";
+    eventually("nothing to run", LONG, || {
+        !party.json(&["show", &id])["subtasks"].as_array().unwrap().iter().any(runs)
+    });
+    let inbox = "/cluster.compact/Compaction_v2/TaskAssigned/host0_9876";
+    assert!(!party.zookeeper_names(inbox).is_empty());
+    on_tree(&party.zookeeper.address(), |tree| async move {
+        let mut paths = vec![format!("/cluster.compact/Compaction_v2/Scheduler/{id}")];
+        let mut next = 0;
+        while let Some(path) = paths.get(next).cloned() {
+            paths.extend(tree.children(&path).await.unwrap().iter().map(|name| format!("{path}/{name}")));
+            next += 1;
+        }
+        let delete = |path| Op::Delete { path, version: None };
+        tree.multi(paths.into_iter().rev().map(delete).collect()).await.unwrap();
+    });
+    eventually("the inbox to be empty", LONG, || party.zookeeper_names(inbox).is_empty());
+    let again = party.submit(&["shop", "public", "orders"]);
+    assert_eq!(numbers(&party.end(&again)), [20, 0, 0]);
 }
 
 /// A runner that does as its partition's name says.

@@ -7,12 +7,13 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
+use tracing::warn;
 
 use super::PAUSE;
 use super::board::{Board, Fault};
 use super::ids::TaskId;
 use super::task::MainTask;
-use crate::coordination::Coordinator;
+use crate::coordination::{Coordinator, Error};
 
 /// What follows for a main task's subtasks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +24,17 @@ pub(crate) enum Word {
     Wait,
     /// Not for so long.
     Shut(Duration),
+    /// It is not there any more, so that nobody waits for them: they go.
+    Gone,
+}
+
+/// What is known of a main task.
+#[derive(Debug, Default, PartialEq)]
+enum Seen {
+    #[default]
+    Nothing,
+    Task(Box<MainTask>),
+    Gone,
 }
 
 impl Word {
@@ -44,7 +56,7 @@ impl Word {
 
 /// A main task as it is followed in the tree. Dropping it ends that.
 pub(crate) struct Gate {
-    main: watch::Receiver<Option<MainTask>>,
+    main: watch::Receiver<Seen>,
     following: AbortHandle,
 }
 
@@ -57,14 +69,18 @@ impl Drop for Gate {
 impl Gate {
     /// Follows a main task; `changed` is told of each change.
     pub(crate) fn follow(coordinator: &Coordinator, board: &Board, id: TaskId, changed: Arc<Notify>) -> Self {
-        let (sender, main) = watch::channel(None);
+        let (sender, main) = watch::channel(Seen::default());
         let task = tokio::spawn(follow(coordinator.clone(), board.clone(), id, sender, changed));
         Self { main, following: task.abort_handle() }
     }
 
     /// What it says at this time; [`Word::Wait`] as long as it was not read.
     pub(crate) fn word(&self, now: u64) -> Word {
-        self.main.borrow().as_ref().map_or(Word::Wait, |task| Word::of(task, now))
+        match &*self.main.borrow() {
+            Seen::Nothing => Word::Wait,
+            Seen::Task(task) => Word::of(task, now),
+            Seen::Gone => Word::Gone,
+        }
     }
 }
 
@@ -72,7 +88,7 @@ async fn follow(
     coordinator: Coordinator,
     board: Board,
     id: TaskId,
-    sender: watch::Sender<Option<MainTask>>,
+    sender: watch::Sender<Seen>,
     told: Arc<Notify>,
 ) {
     let mut news = coordinator.subscribe();
@@ -84,7 +100,7 @@ async fn follow(
         };
         match looked.await {
             Ok((main, changed)) => {
-                let main = main.map(|main| main.task);
+                let main = main.map_or(Seen::Nothing, |main| Seen::Task(Box::new(main.task)));
                 if sender.send_if_modified(|before| {
                     let other = *before != main;
                     *before = main;
@@ -96,6 +112,13 @@ async fn follow(
                     () = changed => {}
                     _ = news.wait_for(|now| *now != status) => {}
                 }
+            }
+            // Whoever sees its subtasks sees it, or that it was removed; and no name is given twice.
+            Err(Fault::Tree(Error::NoNode(_))) => {
+                warn!(%id, "a task with subtasks is not there any more; what is left of it is removed");
+                sender.send_replace(Seen::Gone);
+                told.notify_one();
+                return;
             }
             Err(_) => sleep(PAUSE).await,
         }

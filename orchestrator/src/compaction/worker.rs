@@ -151,13 +151,14 @@ impl Worker {
         let words: HashMap<TaskId, Word> = gates.iter().map(|(main, gate)| (*main, gate.word(now))).collect();
         let opens = words.values().filter_map(|word| match word {
             Word::Shut(span) => Some(*span),
-            Word::Go(_) | Word::Wait => None,
+            Word::Go(_) | Word::Wait | Word::Gone => None,
         });
         let tight: HashSet<TaskId> = with(&self.tight, |tight| tight.keys().copied().collect());
         let free = ids.iter().filter(|id| !known.contains(id) && !tight.contains(&id.of_main()));
         let mut ready: Vec<(Reverse<i32>, TaskId)> = free
             .filter_map(|id| match words.get(&id.of_main()) {
                 Some(Word::Go(priority)) => Some((Reverse(*priority), *id)),
+                Some(Word::Gone) => Some((Reverse(i32::MAX), *id)),
                 _ => None,
             })
             .collect();
@@ -217,7 +218,7 @@ impl Worker {
             return self.recover(&sub).await;
         }
         let Some(main) = self.board.main(id.of_main()).await? else {
-            return Err(Fault::Odd(format!("main task {} is not there", id.of_main())));
+            return self.board.discard(&sub).await;
         };
         if main.task.cancelling {
             return self.board.finish(&sub, &sub.task.ended(SubState::Stopped, "its task was stopped")).await;

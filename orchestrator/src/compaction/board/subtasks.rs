@@ -49,6 +49,11 @@ impl Board {
         Ok(self.tree.multi(ops).await?)
     }
 
+    /// A subtask that waits, and whose main task was removed, goes.
+    pub(crate) async fn discard(&self, sub: &Found<SubTask>) -> Result<(), Fault> {
+        Ok(self.tree.multi(sub.gone(sub.task.state).into()).await?)
+    }
+
     /// A subtask whose runner was ended before its time waits again, or is failed where it may not be begun again.
     /// With `lock`, its lock is still ours and goes; `counted` says whether this uses up a retry.
     pub(crate) async fn requeue(&self, sub: &Found<SubTask>, lock: bool, counted: bool) -> Result<(), Fault> {
