@@ -7,8 +7,8 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::config::LogFormat;
 use crate::{
-    accounts, cmu, compaction, config, coordination, daemon, numbers, operator, program, seats, store,
-    telemetry,
+    accounts, compaction, config, coordination, daemon, numbers, operator, program, seats, store, telemetry,
+    watchdog,
 };
 
 /// Where Redis is if nobody says otherwise.
@@ -69,9 +69,9 @@ enum Family {
     /// The guard of a runner; `allotd` starts it itself.
     #[command(hide = true)]
     CompactionGuard,
-    /// The watchdog of a unit's programs; `allotd` starts it itself.
+    /// The watchdog of a process's programs; `allotd` starts it itself.
     #[command(hide = true)]
-    MediaWatchdog,
+    Watchdog,
     /// A program that dies with who started it; `allotd` starts it itself.
     #[command(hide = true)]
     Tied(program::Arguments),
@@ -108,7 +108,7 @@ pub async fn main() -> ExitCode {
         Family::Compaction(command) => compaction::command(&cli.global, command).await,
         Family::Accounts(command) => accounts::command(&cli.global, command).await,
         Family::CompactionGuard => compaction::guard::run().await,
-        Family::MediaWatchdog => cmu::watchdog::run().await,
+        Family::Watchdog => watchdog::run().await,
         Family::Tied(arguments) => program::run(&arguments),
         Family::Seats(command) => seats::run(&cli.global, command).await,
         Family::Numbers(command) => numbers::run(&cli.global, command).await,

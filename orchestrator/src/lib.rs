@@ -18,5 +18,6 @@ mod seats;
 mod store;
 mod telemetry;
 mod transport;
+mod watchdog;
 
 pub use cli::main;

@@ -194,33 +194,62 @@ pub fn numbers(task: &Value) -> [u64; 3] {
     ["successCount", "failedCount", "stoppedCount"].map(|name| task["ResultInfo"][name].as_u64().unwrap())
 }
 
-/// A runner that checks by a lock of its own that nobody else is at its partition, and notes each end.
+/// A runner that checks by a lock of its own, which the system takes from it when it is dead, that nobody else is at its
+/// partition, and notes each end.
 pub const CAREFUL: &str = r#"#!/usr/bin/env python3
-import os, signal, sys, time
+import fcntl, os, sys, time
 base, partition = os.environ["ALLOT_TEST_DIR"], os.path.basename(os.environ["ALLOT_PARTITION"])
-lock = f"{base}/lock.{partition}"
-def note(kind):
+def note(kind, text=partition):
     with open(f"{base}/{kind}", "a") as f:
-        f.write(f"{partition}\n")
+        f.write(f"{text}\n")
+lock = open(f"{base}/lock.{partition}", "w")
 try:
-    os.close(os.open(lock, os.O_CREAT | os.O_EXCL))
-except FileExistsError:
-    # A runner that was killed left its lock; is it alive?
-    with open(lock) as f:
-        pid = f.read().strip()
-    if pid and os.path.exists(f"/proc/{pid}"):
-        note("doubled")
-        sys.exit(9)
-with open(lock, "w") as f:
-    f.write(str(os.getpid()))
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+except BlockingIOError:
+    note("doubled")
+    sys.exit(9)
 note("begun")
 time.sleep(0.3)
 note("ended")
-os.remove(lock)
+"#;
+
+/// The same, but the first attempt takes longer than any unit that hangs or dies goes unnoticed, and minds no signal; it
+/// notes who it is, by whom it was begun, which attempt it is, and its fencing token.
+pub const LASTING: &str = r#"#!/usr/bin/env python3
+import fcntl, os, signal, sys, time
+base, partition = os.environ["ALLOT_TEST_DIR"], os.path.basename(os.environ["ALLOT_PARTITION"])
+who = " ".join([str(os.getpid())] + [os.environ["ALLOT_" + name] for name in ("NODE", "ATTEMPT", "FENCE")])
+def note(kind, text):
+    with open(f"{base}/{kind}", "a") as f:
+        f.write(f"{text}\n")
+lock = open(f"{base}/lock.{partition}", "w")
+try:
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+except BlockingIOError:
+    note("doubled", who)
+    sys.exit(9)
+signal.signal(signal.SIGTERM, lambda *_: None)
+note("begun", who)
+until = time.monotonic() + (60 if os.environ["ALLOT_ATTEMPT"] == "0" else 0)
+while time.monotonic() < until:
+    time.sleep(0.05)
+note("ended", who)
 "#;
 
 /// The lines of a file; none where it is not there.
 #[must_use]
 pub fn lines(path: &Path) -> Vec<String> {
     fs::read_to_string(path).unwrap_or_default().lines().map(str::to_owned).collect()
+}
+
+/// The guards that a unit has.
+#[must_use]
+pub fn guards(unit: &Process) -> Vec<String> {
+    let names = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let is_guard = |pid: &String| {
+        let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        read("status").contains(&format!("PPid:\t{}\n", unit.pid()))
+            && read("cmdline").contains("compaction-guard")
+    };
+    names.filter(is_guard).collect()
 }

@@ -78,7 +78,7 @@ fn most_in_a_second(given: &[Given]) -> f64 {
     let mut most = 0.0_f64;
     for (place, first) in given.iter().enumerate() {
         for last in &given[place..] {
-            let passed = (last.answered - first.asked).as_secs_f64();
+            let passed = last.answered.saturating_sub(first.asked).as_secs_f64();
             for (cmu, now) in &last.has {
                 let more = (now - first.has.get(cmu).copied().unwrap_or(0)) as f64;
                 // What was granted at one time may have been placed a moment later.

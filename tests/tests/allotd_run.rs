@@ -418,7 +418,7 @@ fn no_program_outlives_its_conference_or_its_unit_whatever_becomes_of_it() {
         let ours = |pid: &i32| {
             let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
             let ours = read("status").contains(&format!("PPid:\t{}\n", unit.pid()));
-            ours && read("cmdline").contains("media-watchdog")
+            ours && read("cmdline").split('\0').any(|word| word == "watchdog")
         };
         pids.filter(ours).collect()
     };

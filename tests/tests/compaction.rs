@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use allot_orchestrator::coordination::{Op, Tree};
 use allot_tests::module::repository;
-use allot_tests::party::{CAREFUL, LONG, Party, UNHURRIED, lines, numbers, script};
+use allot_tests::party::{CAREFUL, LONG, Party, UNHURRIED, guards, lines, numbers, script};
 use allot_tests::zookeeper::on_tree;
 use allot_tests::{Ensemble, Process, eventually, soak};
 
@@ -109,17 +109,6 @@ fn all_well(party: &Party, id: &str, count: usize) {
     all.dedup();
     assert_eq!(all.len(), count);
     assert_eq!(party.json(&["show", id])["subtasks"].as_array().unwrap().len(), 0);
-}
-
-/// The guards that a unit has.
-fn guards(unit: &Process) -> Vec<String> {
-    let names = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let is_guard = |pid: &String| {
-        let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
-        read("status").contains(&format!("PPid:\t{}\n", unit.pid()))
-            && read("cmdline").contains("compaction-guard")
-    };
-    names.filter(is_guard).collect()
 }
 
 #[test]

@@ -17,8 +17,8 @@ use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
 use super::copies::Facts;
-use super::watchdog::{Watchdog, Word};
 use crate::program::{self, Becoming};
+use crate::watchdog::{Watchdog, Word};
 
 /// How long a program that failed rests.
 const REST: Duration = Duration::from_secs(1);

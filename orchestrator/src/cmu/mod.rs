@@ -6,7 +6,6 @@ mod copies;
 mod details;
 mod media;
 mod unit;
-pub(crate) mod watchdog;
 
 use anyhow::{Result, bail};
 use tracing::{info, warn};

@@ -11,8 +11,9 @@ use super::ids::TaskId;
 use super::task::{MainTask, RepeatInfo, ResultInfo, State, read};
 use crate::coordination::{Error, Op, Tree, Version};
 
-/// Where the first generation kept its tree.
-pub(crate) const ROOT: &str = "/cluster.compact/Compaction";
+/// Where the first generation kept its tree: as it is written, and as it was seen.
+pub(crate) const ROOTS: [&str; 3] =
+    ["/cluster.compact/Compaction", "/cluster.compact/Compation_V2", "/cluster.compact/Compaction_V2"];
 /// The node or file of a task that holds it, where the task is a directory.
 const INFO: &str = "TaskInfo";
 

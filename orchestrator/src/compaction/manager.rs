@@ -166,8 +166,9 @@ impl Drive {
             main = again;
             if !self.begun {
                 self.begun = true;
-                let (round, open) = (main.task.round, main.task.outstanding());
-                info!(id = %self.id, round, open, finished = finished.len(), "managing a task");
+                let (round, finished) = (main.task.round, finished.len() as u64);
+                let kept = main.task.outstanding().saturating_sub(finished);
+                info!(id = %self.id, round, kept, finished, "managing a task");
             }
             match self.act(&mut main, &finished).await? {
                 Next::Over => return Ok(false),

@@ -71,7 +71,7 @@ impl Part {
 
 /// Is a unit until the process shall end.
 pub(crate) async fn run(context: Context) -> Result<()> {
-    play(context, Arc::new(Guarded)).await
+    play(context, Arc::new(Guarded::new())).await
 }
 
 /// Is a unit, whose runners begin in this way.
@@ -98,6 +98,7 @@ async fn play_as(part: Part) -> Result<()> {
     let info = NodeInfo {
         pc: part.config.pc.clone(),
         slots: part.config.slots,
+        limit: part.config.limit,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         started: now_ms(),
     };

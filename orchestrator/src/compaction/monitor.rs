@@ -14,7 +14,7 @@ use super::ids::TaskId;
 use super::node::Units;
 use super::task::MainTask;
 use super::{PAUSE, Part, history};
-use crate::coordination::{Error, Lead, Standing};
+use crate::coordination::{Error, Lead, Standing, Version};
 
 /// Stands for election until the process shall end, and is the monitor meanwhile, whenever it is elected.
 pub(crate) async fn run(part: Part, units: watch::Receiver<Units>) {
@@ -117,8 +117,32 @@ impl Stint {
             self.nobody = nobody;
             history::pack(&board, self.part.config.compress_after).await?;
             history::expire(&board, self.part.config.delete_after).await?;
+            self.tidy(&board, &units).await?;
         }
         Ok(due)
+    }
+
+    /// Takes away what units left that have not been there since the look before: notices that nobody will read, and
+    /// inboxes with nothing in them. One that comes back makes its own anew.
+    async fn tidy(&self, board: &Board, units: &Units) -> Result<(), Fault> {
+        for name in board.children(&board.paths.assigned()).await? {
+            let unit = super::paths::decode(&name);
+            let away = units.away_since(&unit);
+            if away.is_none_or(|since| since.elapsed() < self.part.config.every) {
+                continue;
+            }
+            let inbox = board.paths.inbox(&unit);
+            for id in board.children(&inbox).await?.iter().filter_map(|name| name.parse::<TaskId>().ok()) {
+                if id.is_main() && board.main(id).await?.is_none_or(|main| main.task.manager != unit) {
+                    board.noticed(&unit, id).await?;
+                }
+            }
+            match board.tree.delete(&inbox, Version::FIRST).await {
+                Ok(()) | Err(Error::NotEmpty(_) | Error::NoNode(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
     }
 
     /// No unit of its processing cluster was there at two looks in a row.

@@ -17,6 +17,9 @@ pub(crate) struct NodeInfo {
     pub(crate) pc: String,
     /// How many subtasks it runs at once.
     pub(crate) slots: u32,
+    /// How many subtasks of all tasks it lets run at once; 0 for any number.
+    #[serde(default)]
+    pub(crate) limit: u32,
     /// Its program's version.
     pub(crate) version: String,
     /// When it began; milliseconds since 1970. Tells its lives apart.
@@ -102,7 +105,7 @@ mod tests {
     use crate::coordination::Member;
 
     fn snapshot(attachment: u64, names: &[&str]) -> Snapshot {
-        let info = NodeInfo { pc: "p".into(), slots: 2, version: "1".into(), started: 1 };
+        let info = NodeInfo { pc: "p".into(), slots: 2, limit: 0, version: "1".into(), started: 1 };
         let member =
             |_: &&str| Member { data: serde_json::to_vec(&info).unwrap(), owner: Some(1), created: 1 };
         let members = names.iter().map(|name| ((*name).to_owned(), member(name))).collect();

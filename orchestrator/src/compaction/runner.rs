@@ -9,11 +9,15 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::sync::watch;
-use tokio::time::interval;
+use tokio::time::{interval, sleep};
 
 use super::guard::{Report, Say, Spec, Word};
 use crate::coordination::Coordinator;
 use crate::program;
+use crate::watchdog::{self, Watchdog};
+
+/// How much longer than its runner may take a guard may take.
+const MARGIN: Duration = Duration::from_secs(5);
 
 /// What a runner must be told while it runs.
 pub(crate) struct Attention {
@@ -33,12 +37,20 @@ pub(crate) trait Launch: Send + Sync {
     fn launch(&self, spec: Spec, attention: Attention) -> BoxFuture<'static, Result<Report, String>>;
 }
 
-/// Programs, each behind a guard.
-pub(crate) struct Guarded;
+/// Programs, each behind a guard, and all before a watchdog: also a guard may be stopped, and its runner with it is not.
+pub(crate) struct Guarded(Watchdog);
+
+impl Guarded {
+    /// None yet.
+    pub(crate) fn new() -> Self {
+        Self(Watchdog::start())
+    }
+}
 
 impl Launch for Guarded {
     fn launch(&self, spec: Spec, attention: Attention) -> BoxFuture<'static, Result<Report, String>> {
-        async move { Runner::start(&spec).await?.wait(attention).await }.boxed()
+        let watchdog = self.0.clone();
+        async move { Runner::start(&spec, watchdog).await?.wait(attention).await }.boxed()
     }
 }
 
@@ -47,7 +59,18 @@ struct Runner {
     child: Child,
     control: Option<ChildStdin>,
     words: Lines<BufReader<ChildStdout>>,
+    watchdog: Watchdog,
     group: Option<Pid>,
+    /// How long all of it may take.
+    limit: Duration,
+}
+
+impl Drop for Runner {
+    fn drop(&mut self) {
+        if let Some(group) = self.group {
+            self.watchdog.tell(watchdog::Word::Ended(group.as_raw_pid()));
+        }
+    }
 }
 
 /// How long nobody can have taken this process for dead; milliseconds, `None` where somebody may have.
@@ -64,7 +87,7 @@ async fn said(word: &mut watch::Receiver<bool>) {
 
 impl Runner {
     /// Starts a guard, which starts the runner.
-    async fn start(spec: &Spec) -> Result<Self, String> {
+    async fn start(spec: &Spec, watchdog: Watchdog) -> Result<Self, String> {
         // Signals that are meant for us must not end it: it has to end the runner.
         let mut child = program::own("compaction-guard")
             .map_err(|error| format!("allotd does not know its program: {error}"))?
@@ -79,7 +102,8 @@ impl Runner {
         let told = control.write_all(format!("{line}\n").as_bytes()).await;
         told.map_err(|error| format!("the guard does not listen: {error}"))?;
         let words = BufReader::new(words).lines();
-        Ok(Self { child, control: Some(control), words, group: None })
+        let limit = Duration::from_millis(spec.timeout + spec.stop_limit) + MARGIN;
+        Ok(Self { child, control: Some(control), words, watchdog, group: None, limit })
     }
 
     /// Waits until the runner has ended, with its children. Ends it when `stop` says so, or at once when `lost` does.
@@ -87,8 +111,16 @@ impl Runner {
         let Attention { coordinator, mut stop, mut lost, beat } = attention;
         let mut beats = interval(beat);
         let mut told = false;
+        // A guard that hangs keeps no time; what it guards must not go on for ever.
+        let overdue = sleep(self.limit);
+        tokio::pin!(overdue);
         loop {
             let word = tokio::select! {
+                () = &mut overdue => {
+                    let _ = self.child.start_kill();
+                    self.end().await;
+                    return Err("its guard hangs, and its time was up".into());
+                }
                 line = self.words.next_line() => match line.ok().flatten() {
                     None => {
                         self.end().await;
@@ -96,7 +128,13 @@ impl Runner {
                     }
                     Some(line) => {
                         match serde_json::from_str(&line) {
-                            Ok(Say::Runs(group)) => self.group = Pid::from_raw(group),
+                            Ok(Say::Runs(group)) => {
+                                self.group = Pid::from_raw(group);
+                                // First until when: what begins after that time is ended at once.
+                                let until = watchdog::Word::Run(trust(&coordinator).unwrap_or_default());
+                                self.watchdog.tell(until);
+                                self.watchdog.tell(watchdog::Word::Began(group));
+                            }
                             Ok(Say::Refused(why)) => return Err(why),
                             Ok(Say::Ended(report)) => {
                                 self.control = None;
@@ -109,7 +147,10 @@ impl Runner {
                     }
                 },
                 _ = beats.tick() => match trust(&coordinator) {
-                    Some(ms) => Word::Beat(ms),
+                    Some(ms) => {
+                        self.watchdog.tell(watchdog::Word::Run(ms));
+                        Word::Beat(ms)
+                    }
                     None => continue,
                 },
                 () = said(&mut stop), if !told => {
@@ -117,8 +158,9 @@ impl Runner {
                     Word::Stop
                 }
                 () = said(&mut lost), if self.control.is_some() => {
-                    // The guard ends it at once.
+                    // The guard ends it at once, or is ended with it.
                     self.control = None;
+                    overdue.as_mut().reset((Instant::now() + MARGIN).into());
                     continue;
                 }
             };

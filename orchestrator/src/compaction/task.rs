@@ -9,6 +9,10 @@ use serde_json::{Map, Value};
 use super::ids::TaskId;
 use super::window::Window;
 
+/// How many names of results are summed up.
+const SUMS: usize = 64;
+/// The longest of them, in bytes.
+const SUM_NAME: usize = 64;
 /// How many failures a task keeps for people, the latest.
 const FAILURES: usize = 5;
 
@@ -268,6 +272,11 @@ impl MainTask {
     pub(crate) fn take(&mut self, id: TaskId, outcome: &Ended) {
         self.result.count(outcome.state);
         for (name, value) in outcome.result.iter().flatten() {
+            let is_new = !self.sums.contains_key(name);
+            // A task is one node, however many names runners think of.
+            if name.len() > SUM_NAME || is_new && self.sums.len() >= SUMS {
+                continue;
+            }
             if let Some(value) = value.as_f64() {
                 *self.sums.entry(name.clone()).or_default() += value;
             }

@@ -92,6 +92,10 @@ impl Worker {
                 Ok(looked) => looked,
                 Err(error) => {
                     debug!(%error, "the inbox cannot be read now");
+                    if let Error::NoNode(_) = error {
+                        // We were away so long that it was taken away.
+                        let _ = self.board.tree.ensure(&inbox).await;
+                    }
                     sleep(PAUSE).await;
                     continue;
                 }

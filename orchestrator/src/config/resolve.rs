@@ -33,6 +33,19 @@ pub(crate) struct Config {
     pub(crate) root: String,
 }
 
+impl Config {
+    /// How long the roles of this process may take to hand over what they have.
+    pub(crate) fn farewell(&self) -> Duration {
+        let limit = |role: Role| match role {
+            Role::Cmu if self.cmu.drain => self.cmu.stop_limit + self.cmu.drain_limit,
+            Role::Cmu => self.cmu.stop_limit,
+            Role::Compaction => self.compaction.stop_limit,
+            Role::Conference | Role::DataProxy | Role::Accounts => Duration::ZERO,
+        };
+        self.roles.iter().map(|role| limit(*role)).max().unwrap_or_default()
+    }
+}
+
 /// A ZooKeeper ensemble.
 #[derive(Debug, Clone)]
 pub(crate) struct ZooKeeperConfig {

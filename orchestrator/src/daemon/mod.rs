@@ -221,8 +221,7 @@ pub(crate) async fn run(config: Config) -> Result<Outcome> {
         Some(None) => {}
     }
     asked.send_replace(true);
-    let cmu = &context.config.cmu;
-    let limit = FAREWELL + cmu.stop_limit + if cmu.drain { cmu.drain_limit } else { Duration::ZERO };
+    let limit = FAREWELL + context.config.farewell();
     tokio::select! {
         done = timeout(limit, async { while roles.join_next().await.is_some() {} }) => if done.is_err() {
             warn!("not all was handed over in time");

@@ -23,7 +23,7 @@ pub(super) async fn run(desk: &Desk, id: TaskId, json: bool) -> Result<Outcome> 
         Some(before) => desk.board.main(before).await?.filter(|before| !before.task.state.is_over()),
         None => None,
     };
-    let limits = limits(desk, &main.task).await?;
+    let limits = limits(desk, &main.task, &units).await?;
     let reasons = reasons(&main.task, before.map(|before| before.id), &limits, &subs, &units, now_ms());
     if json {
         write(&format!("{}\n", serde_json::json!({"task": main.task.id, "reasons": reasons})))?;
@@ -36,9 +36,11 @@ pub(super) async fn run(desk: &Desk, id: TaskId, json: bool) -> Result<Outcome> 
 /// What is limited, how, and how many permits of it are taken.
 type Limit = (&'static str, u32, u32);
 
-async fn limits(desk: &Desk, task: &MainTask) -> Result<Vec<Limit>> {
+async fn limits(desk: &Desk, task: &MainTask, units: &Units) -> Result<Vec<Limit>> {
     let taken = permits::taken(&desk.board).await?;
-    let scopes = permits::needed(task, desk.config.compaction.limit).into_iter();
+    // Each unit keeps its own; where they differ the lowest keeps some of them from beginning.
+    let of_all = units.live.values().map(|unit| unit.limit).filter(|limit| *limit > 0).min();
+    let scopes = permits::needed(task, of_all.unwrap_or(0)).into_iter();
     Ok(scopes
         .map(|(scope, limit)| {
             let what = if scope == permits::ALL { "all tasks" } else { "the task" };
@@ -128,7 +130,9 @@ fn by_worker(subs: &[SubTask], units: &Units) -> Vec<String> {
                 running + waiting
             );
         };
-        let why = if waiting == 0 { "" } else { "; they wait for a free slot" };
+        // Else it is something above that keeps them, or they are about to begin.
+        let full = running >= info.slots as usize;
+        let why = if waiting > 0 && full { "; they wait for a free slot" } else { "" };
         format!("worker {worker}, {} slots: {running} running, {waiting} waiting{why}", info.slots)
     };
     workers.into_iter().map(line).collect()

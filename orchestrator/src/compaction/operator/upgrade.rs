@@ -12,7 +12,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::{Common, Desk};
 use crate::cli::Outcome;
 use crate::compaction::board::Fault;
-use crate::compaction::legacy::{ROOT, Source};
+use crate::compaction::legacy::{ROOTS, Source};
 use crate::compaction::upgrade::{Step, Upgrade};
 use crate::operator::table::write;
 
@@ -34,9 +34,9 @@ pub(crate) struct Arguments {
     /// Processing cluster of the tasks [default: compaction.pc]
     #[arg(long)]
     pc: Option<String>,
-    /// Path of the old tree in ZooKeeper.
-    #[arg(long, default_value = ROOT, value_name = "PATH")]
-    old_root: String,
+    /// Path of the old tree in ZooKeeper [default: the first there is of those that were in use]
+    #[arg(long, value_name = "PATH")]
+    old_root: Option<String>,
     /// Go on although the first generation seems to run.
     #[arg(long)]
     frozen: bool,
@@ -48,7 +48,7 @@ pub(crate) struct Arguments {
 pub(super) async fn run(desk: &Desk, arguments: &Arguments) -> Result<Outcome> {
     let source = match &arguments.from {
         Some(dir) => Source::Files(dir.clone()),
-        None => Source::Tree(desk.coordinator.tree(), arguments.old_root.clone()),
+        None => Source::Tree(desk.coordinator.tree(), old_root(desk, arguments).await?),
     };
     if !arguments.frozen
         && let Some(path) = source.sign_of_life().await?
@@ -66,6 +66,20 @@ pub(super) async fn run(desk: &Desk, arguments: &Arguments) -> Result<Outcome> {
     } else {
         take(&upgrade, arguments, &place).await
     }
+}
+
+/// Where the old tree stands.
+async fn old_root(desk: &Desk, arguments: &Arguments) -> Result<String> {
+    if let Some(root) = &arguments.old_root {
+        return Ok(root.clone());
+    }
+    let [usual, others @ ..] = ROOTS;
+    for root in [usual].into_iter().chain(others) {
+        if desk.coordinator.tree().get(&format!("{root}/Scheduler")).await?.is_some() {
+            return Ok(root.to_owned());
+        }
+    }
+    Ok(usual.to_owned())
 }
 
 fn bar(count: usize) -> ProgressBar {

@@ -1,6 +1,6 @@
-//! Ends media that nobody looks after any more: a process beside the unit that knows the process groups of all its
-//! programs. It kills them when the unit is gone, and where `self-stop` is set also when the unit gave no sign of life
-//! in time: a unit that is itself stopped cannot end anything.
+//! Ends programs that nobody looks after any more: a process beside the daemon that knows the process groups of all of
+//! them. It kills them when the daemon is gone, and where they may run only until a time, which is put off again and
+//! again, also when it comes: a daemon that is itself stopped cannot end anything.
 
 use std::collections::BTreeSet;
 use std::process::Stdio;
@@ -21,10 +21,10 @@ use crate::program;
 /// How long it may take to hear a word.
 const HEARS: Duration = Duration::from_secs(1);
 
-/// What the unit tells, a line of JSON each.
+/// What it is told, a line of JSON each.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Word {
+pub(crate) enum Word {
     /// A program began, as this process group.
     Began(i32),
     /// It has ended.
@@ -35,18 +35,18 @@ pub(super) enum Word {
 
 /// The way to the watchdog. When the last clone is dropped, it kills what is left, and ends.
 #[derive(Debug, Clone)]
-pub(super) struct Watchdog(mpsc::UnboundedSender<Word>);
+pub(crate) struct Watchdog(mpsc::UnboundedSender<Word>);
 
 impl Watchdog {
     /// Starts it, and starts it anew whenever it is gone.
-    pub(super) fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let (sender, words) = mpsc::unbounded_channel();
         tokio::spawn(keep(words));
         Self(sender)
     }
 
     /// Tells it something.
-    pub(super) fn tell(&self, word: Word) {
+    pub(crate) fn tell(&self, word: Word) {
         // It ends with us only.
         let _ = self.0.send(word);
     }
@@ -60,7 +60,7 @@ struct Process {
 impl Process {
     fn start() -> Result<Self, String> {
         let start = || -> std::io::Result<Child> {
-            program::own("media-watchdog")?.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()
+            program::own("watchdog")?.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()
         };
         let mut child = start().map_err(|error| error.to_string())?;
         let input = child.stdin.take().ok_or("it has no standard input")?;
@@ -140,12 +140,12 @@ async fn keep(mut words: mpsc::UnboundedReceiver<Word>) {
         };
         if let Err(reason) = told {
             if let Some(gone) = process.take() {
-                error!(reason, "the watchdog of the media is gone; starting another");
+                error!(reason, "the watchdog of our programs is gone; starting another");
                 gone.dismiss().await;
             }
             match known.teach().await {
                 Ok(taught) => process = Some(taught),
-                Err(error) => error!(error, "the watchdog of the media does not start"),
+                Err(error) => error!(error, "the watchdog of our programs does not start"),
             }
         }
     }

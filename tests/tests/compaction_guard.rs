@@ -1,0 +1,195 @@
+//! No runner outlives its permission: whatever dies, hangs or is cut off, a runner is over before its partition is given
+//! to another. The runners take a minute where nobody ends them, and hold a lock of their own.
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test reports what is wrong by failing"
+)]
+
+use std::process::{Command, Stdio};
+
+use allot_tests::party::{LASTING, LONG, Party, guards, numbers, script};
+use allot_tests::{Process, eventually};
+use tempfile::TempDir;
+
+/// Units whose runners last.
+struct Cluster {
+    party: Party,
+    _home: TempDir,
+}
+
+/// A runner that has begun.
+#[derive(Debug, Clone)]
+struct Begun {
+    pid: String,
+    node: String,
+    attempt: String,
+    fence: i64,
+}
+
+impl Cluster {
+    fn start(units: usize, settings: &[(&str, &str)]) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        Self { party: Party::start_with(units, &script(home.path(), LASTING), settings), _home: home }
+    }
+
+    fn begun(&self) -> Vec<Begun> {
+        let read = |line: &String| {
+            let words: Vec<&str> = line.split(' ').collect();
+            let [pid, node, attempt, fence] = words[..] else { panic!("{line}") };
+            let (pid, node, attempt) = (pid.to_owned(), node.to_owned(), attempt.to_owned());
+            Begun { pid, node, attempt, fence: fence.parse().unwrap() }
+        };
+        self.party.noted("begun").iter().map(read).collect()
+    }
+
+    /// Waits for one more than these.
+    #[track_caller]
+    fn next(&self, before: usize) -> Begun {
+        eventually("a runner to begin", LONG, || self.begun().len() > before);
+        self.begun()[before].clone()
+    }
+
+    fn submit(&self, table: &str, more: &[&str]) -> String {
+        self.party.submit(&[&["d", "s", table, "--partition", "only"], more].concat())
+    }
+
+    fn unit(&self, name: &str) -> &Process {
+        self.party.units.iter().find(|unit| unit.name == name).unwrap()
+    }
+
+    /// A runner is ended by some fault, and the same partition is done by another that begins after that.
+    #[track_caller]
+    fn survives(&self, what: &str, fault: impl FnOnce(&Process), repair: impl FnOnce(&Process)) {
+        let before = self.begun().len();
+        let id = self.submit(what, &["--retries", "9"]);
+        let first = self.next(before);
+        let unit = self.unit(&first.node);
+        fault(unit);
+        eventually("the runner to be ended", LONG, || !runs(&first.pid));
+        let repaired = if self.party.units.iter().all(|other| other.name == first.node) {
+            repair(unit);
+            None
+        } else {
+            Some(repair)
+        };
+        let second = self.next(before + 1);
+        assert_eq!((first.attempt.as_str(), second.attempt.as_str()), ("0", "1"), "{what}");
+        assert!(second.fence > first.fence, "{what}: {first:?} {second:?}");
+        if let Some(repair) = repaired {
+            repair(unit);
+        }
+        assert_eq!(numbers(&self.party.end(&id)), [1, 0, 0], "{what}");
+        assert_eq!(self.party.noted("doubled"), Vec::<String>::new(), "{what}");
+        eventually("the unit to be back", LONG, || unit.is_ready());
+    }
+}
+
+/// Whether a process runs; one that has ended stays until its parent looks.
+fn runs(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
+}
+
+fn signal(name: &str, pids: &[String]) {
+    // Some may have ended meanwhile.
+    let _ = Command::new("kill").arg(name).args(pids).stderr(Stdio::null()).status();
+}
+
+#[test]
+fn a_runner_is_over_before_its_partition_is_anothers_whatever_dies_or_hangs() {
+    let cluster = Cluster::start(2, &[]);
+    cluster.survives("killed", Process::kill9, Process::start);
+    cluster.survives("stopped", Process::pause, Process::resume);
+    let mut stopped = Vec::new();
+    cluster.survives(
+        "stopped with its guard",
+        |unit| {
+            // The guard first: it would end the runner when it is told nothing more.
+            stopped = guards(unit);
+            assert_eq!(stopped.len(), 1);
+            signal("-STOP", &stopped);
+            unit.pause();
+        },
+        Process::resume,
+    );
+    signal("-CONT", &stopped);
+}
+
+#[test]
+fn without_a_zookeeper_no_runner_goes_on() {
+    let cluster = Cluster::start(1, &[]);
+    cluster.survives("away", |_| cluster.party.zookeeper.kill9(), |_| cluster.party.zookeeper.restore());
+}
+
+#[test]
+fn a_unit_that_is_asked_to_end_gives_its_subtasks_back_unharmed() {
+    let cluster = Cluster::start(1, &[("ALLOT_COMPACTION_STOP_LIMIT", "300ms")]);
+    let id = cluster.submit("t", &["--retries", "0"]);
+    let first = cluster.next(0);
+    assert!(cluster.party.units[0].terminate().success());
+    assert!(!runs(&first.pid));
+    let subs = cluster.party.json(&["show", &id])["subtasks"].clone();
+    assert_eq!((&subs[0]["CompactTaskState"], &subs[0]["attempt"]), (&"Init".into(), &0.into()), "{subs}");
+    cluster.party.units[0].start();
+    assert_eq!(cluster.next(1).attempt, "0");
+    // It is stopped in the end, though its manager dies meanwhile.
+    cluster.party.units[0].kill9();
+    let _ = cluster.party.run(&["stop", &id]).ok();
+    cluster.party.units[0].start();
+    let task = cluster.party.end(&id);
+    // It may not be begun again, so that the kill was its failure.
+    assert_eq!((&task["CompactTaskState"], numbers(&task)), (&"Cancel".into(), [0, 1, 0]), "{task}");
+    assert_eq!(cluster.party.noted("doubled"), Vec::<String>::new());
+}
+
+#[test]
+fn what_may_not_be_begun_again_is_failed_when_its_worker_dies_or_its_guard_hangs() {
+    let settings = [("ALLOT_COMPACTION_TIMEOUT", "4s"), ("ALLOT_COMPACTION_STOP_LIMIT", "300ms")];
+    let cluster = Cluster::start(2, &settings);
+    let id = cluster.submit("hangs", &["--retries", "0"]);
+    let runner = cluster.next(0);
+    let hung = guards(cluster.unit(&runner.node));
+    signal("-STOP", &hung);
+    let task = cluster.party.end(&id);
+    assert_eq!(numbers(&task), [0, 1, 0], "{task}");
+    eventually("the runner whose guard hangs to be ended", LONG, || !runs(&runner.pid));
+    eventually("its lock to be free", LONG, || {
+        cluster.party.zookeeper_names("/cluster.compact/Compaction_v2/Locks").is_empty()
+    });
+
+    let id = cluster.submit("dies", &["--retries", "0"]);
+    let runner = cluster.next(1);
+    cluster.unit(&runner.node).kill9();
+    let task = cluster.party.end(&id);
+    assert_eq!((&task["CompactTaskState"], numbers(&task)), (&"Done".into(), [0, 1, 0]), "{task}");
+    assert!(!runs(&runner.pid));
+    let failures = task["failures"].to_string();
+    assert!(failures.contains("its worker was lost while it ran"), "{failures}");
+}
+
+#[test]
+fn a_task_whose_units_are_all_gone_for_good_is_cancelled() {
+    let home = tempfile::tempdir().unwrap();
+    let runner = script(home.path(), LASTING);
+    let every = [("ALLOT_COMPACTION_EVERY", "2s")];
+    let mut party = Party::start_with(1, &runner, &[every[0], ("ALLOT_COMPACTION_PC", "a")]);
+    party.join_with(1, &runner, &[every[0], ("ALLOT_COMPACTION_PC", "b")]);
+    let id = party.submit(&["d", "s", "t", "--pc", "a", "--partition", "only"]);
+    eventually("it to have begun", LONG, || !party.noted("begun").is_empty());
+    party.units[0].kill9();
+    let task = party.end(&id);
+    assert_eq!(task["CompactTaskState"], "Cancel", "{task}");
+    let why = task["error"].as_str().unwrap();
+    assert!(why.contains("no unit of a was there at two looks in a row"), "{why}");
+    // What the unit left is taken away, in the end with its inbox.
+    let inboxes = || party.zookeeper_names("/cluster.compact/Compaction_v2/TaskAssigned");
+    eventually("its inbox to be taken away", LONG, || inboxes() == ["host1_9876"]);
+    party.units[0].start();
+    eventually("the unit to be there again", LONG, || party.json(&["nodes"]).as_array().unwrap().len() == 2);
+    let again = party.submit(&["d", "s", "t", "--pc", "a", "--partition", "another"]);
+    eventually("the unit to work again", LONG, || party.noted("begun").len() > 1);
+    assert!(party.run(&["stop", &again]).code == 0);
+}
