@@ -1,5 +1,7 @@
 //! A Redis Cluster of real servers on loopback, put together with the cluster's own commands.
 
+use std::time::{Duration, Instant};
+
 use redis::Value;
 
 use crate::raw::Reply;
@@ -8,6 +10,9 @@ use crate::wait::{GENEROUS, eventually};
 
 /// The number of hash slots of a cluster.
 const SLOTS: u32 = 16_384;
+
+/// The node timeout of the rig's nodes. A handshake that takes longer is given up, and no node begins it again.
+const HANDSHAKE: Duration = Duration::from_secs(5);
 
 /// Masters, which share the slots evenly, and their replicas.
 #[derive(Debug)]
@@ -129,11 +134,19 @@ impl Cluster {
 
     fn introduce(&self) {
         let (first, all) = (&self.masters[0], self.nodes().count());
-        for node in self.nodes().skip(1) {
-            let bus = node.bus_port().expect("a node of a cluster has a bus");
-            first.command(&format!("CLUSTER MEET 127.0.0.1 {} {bus}", node.port()));
-        }
+        let meet = || {
+            for node in self.nodes().skip(1) {
+                let bus = node.bus_port().expect("a node of a cluster has a bus");
+                first.command(&format!("CLUSTER MEET 127.0.0.1 {} {bus}", node.port()));
+            }
+            Instant::now()
+        };
+        let mut met = meet();
         eventually("every node to know every other", GENEROUS, || {
+            // Nodes that have met take no harm from meeting again.
+            if met.elapsed() > HANDSHAKE {
+                met = meet();
+            }
             self.nodes().all(|node| {
                 let nodes: String = redis::cmd("CLUSTER")
                     .arg("NODES")

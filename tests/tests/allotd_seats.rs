@@ -174,7 +174,9 @@ fn a_rush_of_one_purchase_each_reports_for_people() {
     let address = format!("{}?protocol=resp3", server.url());
     let rush =
         ["seats", "rush", "show", "--buyers", "50", "--seats", "4", "--confirm", "1", "--release", "0"];
-    let run = run(&server, &[&rush[..], &["--redis", &address]].concat()).ok();
+    // Every hold is bought, however late.
+    let rush = [&rush[..], &["--ttl", "60000", "--redis", &address]].concat();
+    let run = run(&server, &rush).ok();
     assert!(run.out.contains("50 granted, of them 50 confirmed"), "{}", run.out);
     assert!(run.out.contains("200 sold") && run.out.contains("the books balance"), "{}", run.out);
 }
@@ -183,8 +185,9 @@ fn a_rush_of_one_purchase_each_reports_for_people() {
 fn a_rush_notices_seats_that_are_sold_twice() {
     let server = RedisServer::start();
     house(&server, "show");
+    // Long enough for the refunded seats to be bought again.
     let rush =
-        ["seats", "rush", "show", "--buyers", "20", "--duration", "6", "--confirm", "1", "--release", "0"];
+        ["seats", "rush", "show", "--buyers", "20", "--duration", "15", "--confirm", "1", "--release", "0"];
     let rush = command(&server, &[&rush[..], &["--json"]].concat())
         .stdout(std::process::Stdio::piped())
         .spawn()

@@ -308,7 +308,8 @@ fn watch_is_broken_by_a_change_and_by_nothing_else() {
     }
     // An expiry is a change, too.
     let (mut watcher, mut other) = (server.raw(), server.raw());
-    other.words("SEAT.EXTEND show short TTL 100");
+    // Long enough to be watched before it expires.
+    other.words("SEAT.EXTEND show short TTL 4000");
     watcher.words("WATCH show");
     eventually("the hold to expire", GENEROUS, || {
         other.words("SEAT.STAT show").array()[0].field("held") == Reply::Int(0)

@@ -223,6 +223,8 @@ fn a_failover_in_the_middle_of_grants_gives_no_epoch_out_twice() {
     let (old, new) = (strict().start(), strict().start());
     new.replica_of(&old);
     let mut realm = Realm::create(&old, &UNITS[..1]);
+    // What is granted stays so to the end of the test.
+    realm.ok("CONF.REALM CREATETIMEOUT 3600000");
     let mut epochs: Vec<i64> = (0..300).map(|number| realm.open(&number.to_string()).1).collect();
     realm.join("b:1:1");
     realm.ok("CMU.DOWN a:1:1");

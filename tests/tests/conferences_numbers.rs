@@ -20,6 +20,8 @@ const POOL: &str = "{r}:numbers";
 /// A server with a realm of one unit and a pool of so many numbers.
 fn start(server: &RedisServer, numbers: usize) -> Realm {
     let mut realm = Realm::create(server, &["a:1:1"]);
+    // Numbers are hung up by what a test does, and by no timeout.
+    realm.ok("CONF.REALM CREATETIMEOUT 3600000 RELEASETIMEOUT 3600000");
     fill(&mut realm.client, POOL, numbers);
     realm
 }

@@ -9,7 +9,9 @@
 )]
 
 use allot_tests::raw::RawClient;
-use allot_tests::shows::{allot_info, books, clock, create, hold, house, no_internal_errors};
+use allot_tests::shows::{
+    allot_info, books, clock, create, hold, house, no_internal_errors, seats_of, state_of,
+};
 use allot_tests::storm::LONG;
 use allot_tests::wait::GENEROUS;
 use allot_tests::{RedisServer, Reply, eventually};
@@ -51,12 +53,22 @@ fn both_copies_live_on_and_both_expire_on_time() {
     let server = RedisServer::start();
     create(&server, "show", &house(2, 5));
     let mut client = server.raw();
-    let deadline = until(&hold(&mut client, "show", "ann", 2, 400, "t"));
-    hold(&mut client, "show", "bob", 1, LONG, "u");
-    assert_eq!(client.words("COPY show twin"), Reply::Int(1));
-    assert_eq!(client.words("COPY show far DB 3"), Reply::Int(1));
+    // In one transaction, so that the short hold is copied before it expires.
+    for line in [
+        "MULTI",
+        &format!("SEAT.HOLD show bob 1 TTL {LONG} TOKEN u"),
+        "SEAT.HOLD show ann 2 TTL 400 TOKEN t",
+        "COPY show twin",
+        "COPY show far DB 3",
+    ] {
+        client.words(line);
+    }
+    let replies = client.words("EXEC");
+    let kept = seats_of(&replies.array()[0]);
+    let deadline = until(&replies.array()[1]);
+    assert_eq!(replies.array()[2..], [Reply::Int(1), Reply::Int(1)]);
     assert_eq!(client.words("SEAT.CONFIRM twin u"), Reply::Int(1));
-    assert_eq!(client.words("SEAT.GET show a-1-3").field("state"), Reply::bulk("held"));
+    assert_eq!(state_of(&mut client, "show", &kept[0]), "held");
     let mut far = server.raw();
     far.words("SELECT 3");
     for (client, key, left) in [(&mut client, "show", 1), (&mut far, "far", 1)] {
@@ -139,9 +151,9 @@ fn a_read_of_one_thing_answers_as_if_all_that_is_due_had_happened() {
     // The timer cannot run between the commands of a transaction.
     for line in [
         "MULTI",
-        "SEAT.HOLD show ann 1 TTL 30 TOKEN t",
+        "SEAT.HOLD show ann 1 TTL 500 TOKEN t",
         "SEAT.GET show a-1-1",
-        "DEBUG SLEEP 0.06",
+        "DEBUG SLEEP 0.6",
         "SEAT.GET show a-1-1",
         "SEAT.HOLDS show ann",
         "SEAT.CONFIRM show t",
@@ -194,8 +206,11 @@ fn flushed_shows_and_expired_keys_leave_nothing_behind_that_rings() {
     for line in ["FLUSHALL", "FLUSHALL ASYNC", "PEXPIRE show 1"] {
         create(&server, "show", &house(2, 5));
         let before = allot_info(&server, "seat_expired");
-        let deadline = until(&hold(&mut client, "show", "ann", 2, 50, "t"));
-        client.words(line);
+        // In one transaction, so that it does not expire before the key goes.
+        for step in ["MULTI", "SEAT.HOLD show ann 2 TTL 50 TOKEN t", line] {
+            client.words(step);
+        }
+        let deadline = until(&client.words("EXEC").array()[0]);
         eventually("the key to go", GENEROUS, || client.words("EXISTS show") == Reply::Int(0));
         // The same name again: the old deadline must not ring for it.
         create(&server, "show", &house(2, 5));
