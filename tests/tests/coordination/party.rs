@@ -14,7 +14,7 @@ use allot_tests::wait::GENEROUS;
 use tokio::runtime::Runtime;
 
 /// The session timeout of the suite. Long, since a busy machine must not end sessions.
-pub(crate) const SESSION: Duration = Duration::from_secs(6);
+pub(crate) const SESSION: Duration = Duration::from_secs(9);
 
 /// A coordinator with threads of its own. Dropping it takes those away in the middle of whatever they do, and
 /// the session is not closed: to the service it looks like `kill -9`.
