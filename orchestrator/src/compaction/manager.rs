@@ -2,7 +2,9 @@
 //! writes at the task's version only, so one that was replaced, or wakes up late, changes nothing.
 
 use std::collections::HashSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;

@@ -2,7 +2,9 @@
 //! Its writes are fenced: one that was deposed changes nothing.
 
 use std::collections::HashSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use tokio::sync::watch;
 use tokio::time::sleep;

@@ -1,7 +1,7 @@
 //! The units of compaction: what each says of itself, and who is there, or has been away for how long.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use tokio::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;

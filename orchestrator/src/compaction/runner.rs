@@ -1,7 +1,9 @@
 //! `allotd`'s side of a guard: starts it, gives it its beats, and hears how the runner ended.
 
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -160,7 +162,7 @@ impl Runner {
                 () = said(&mut lost), if self.control.is_some() => {
                     // The guard ends it at once, or is ended with it.
                     self.control = None;
-                    overdue.as_mut().reset((Instant::now() + MARGIN).into());
+                    overdue.as_mut().reset(Instant::now() + MARGIN);
                     continue;
                 }
             };

@@ -2,7 +2,9 @@
 //! when everything has to be read again, and knows when the service was last heard.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use tokio::sync::{Semaphore, watch};
 use tokio::task::AbortHandle;

@@ -5,7 +5,9 @@
 //! look at it is the whole truth each time.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use tokio::sync::watch;
 use tokio::task::JoinHandle;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Instant;
+use tokio::time::Instant;
 
 use futures_util::{FutureExt, StreamExt};
 use tokio::time::timeout;
