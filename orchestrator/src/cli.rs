@@ -102,7 +102,7 @@ pub async fn main() -> ExitCode {
     }
     let result = match cli.family {
         Family::Run(source) => run(&cli.global, *source).await,
-        Family::Config(command) => Ok(config::run(&command)),
+        Family::Config(command) => Ok(config::run(&cli.global, command)),
         Family::Conference(command) => operator::conference(&cli.global, command).await,
         Family::Units(arguments) => operator::units(&cli.global, arguments).await,
         Family::Compaction(command) => compaction::command(&cli.global, command).await,

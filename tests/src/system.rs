@@ -255,9 +255,15 @@ impl System {
     /// writes into it; none that was ended lives.
     #[track_caller]
     pub fn healthy(&self, what: &str) -> Duration {
+        self.healthy_in(GENEROUS, what)
+    }
+
+    /// The same within a time that follows from the settings.
+    #[track_caller]
+    pub fn healthy_in(&self, limit: Duration, what: &str) -> Duration {
         let start = Instant::now();
         let mut last = String::new();
-        let limit = Instant::now() + GENEROUS;
+        let limit = Instant::now() + limit;
         let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970").as_millis();
         while let Err(why) = self.look(since) {
             last.clone_from(&why);
@@ -287,19 +293,27 @@ impl System {
                 *by_unit.entry(row.cmu.clone()).or_default() += 1;
             }
         }
-        // Each unit has as many as it owns, so what is open is on one unit only.
+        let listed = client.try_call(&["CMU.LIST", REALM]).ok_or("no list of units")?;
+        let Reply::Array(listed) = listed else { return Err(format!("no list of units: {listed:?}")) };
+        // Each unit has as many as it owns, by the word of its beats and by its own, so what is open is on one unit only.
         for unit in self.units.iter().filter(|unit| unit.is_running()) {
             let pid = format!(":{}:", unit.pid());
             let owned: usize =
                 by_unit.iter().filter(|(cmu, _)| cmu.contains(&pid)).map(|(_, count)| count).sum();
-            if !unit.is_ours() {
-                by_unit.retain(|cmu, _| !cmu.contains(&pid));
-                continue;
+            let up =
+                |row: &&Reply| row.field("cmu").text().contains(&pid) && row.field("state").text() != "down";
+            // Who is down says nothing, and owns nothing.
+            let load = listed.iter().find(up).map_or(Reply::Int(0), |row| row.field("load"));
+            if load != Reply::Int(owned as i64) {
+                return Err(format!("{} says that it has {load:?} and owns {owned}", unit.name));
             }
-            let has =
-                unit.metric("allot_unit_conferences").ok_or_else(|| format!("{} is silent", unit.name))?;
-            if has as usize != owned {
-                return Err(format!("{} has {has} and owns {owned}", unit.name));
+            if unit.is_ours() {
+                let has = unit
+                    .metric("allot_unit_conferences")
+                    .ok_or_else(|| format!("{} is silent", unit.name))?;
+                if has as usize != owned {
+                    return Err(format!("{} has {has} and owns {owned}", unit.name));
+                }
             }
             by_unit.retain(|cmu, _| !cmu.contains(&pid));
         }

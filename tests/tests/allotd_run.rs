@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use allot_tests::daemon::run;
 use allot_tests::module::repository;
-use allot_tests::realms::{REALM, Realm};
+use allot_tests::realms::{REALM, Realm, UNITS};
 use allot_tests::wait::GENEROUS;
 use allot_tests::{Process, RedisServer, ZooKeeperServer, eventually};
 
@@ -44,6 +44,223 @@ fn settings_are_checked_before_anything_begins() {
     let refused = run(&server, &["run", "--config", wrong.to_str().unwrap()]).ended(3);
     assert!(refused.err.contains("capcity"), "{}", refused.err);
     assert!(run(&server, &["run"]).ended(3).err.contains("--roles"));
+}
+
+#[test]
+fn what_a_role_lacks_is_found_before_it_is_played() {
+    let server = RedisServer::start();
+    let file = server.dir().join("compaction.toml");
+    let path = file.to_str().unwrap();
+    let whole = [
+        "[allotd]",
+        "roles = [\"compaction\"]",
+        "[compaction]",
+        "node = \"host_9876\"",
+        "runner = [\"/usr/bin/compact\", \"--all\"]",
+        "[zookeeper]",
+        "servers = \"127.0.0.1:1\"",
+    ];
+    for (lacks, setting) in
+        [("node", "compaction.node"), ("runner", "compaction.runner"), ("servers", "zookeeper.servers")]
+    {
+        let less: Vec<&str> = whole.into_iter().filter(|line| !line.starts_with(lacks)).collect();
+        fs::write(&file, less.join("\n")).unwrap();
+        let refused = run(&server, &["config", "check", path]).ended(3);
+        assert!(refused.err.contains(setting), "{}", refused.err);
+        let refused = run(&server, &["run", "--config", path]).ended(3);
+        assert!(refused.err.contains(setting), "{}", refused.err);
+        // Commands that read it for its stores do not mind.
+        run(&server, &["conference", "list", "--config", path, "--realm", REALM]).ended(4);
+    }
+    let checked = run(&server, &["config", "check", path, "--zookeeper-servers", "127.0.0.1:1"]).ok();
+    assert!(checked.out.contains("roles: compaction\n"), "{}", checked.out);
+    assert!(checked.out.contains("compaction: host_9876 of default"), "{}", checked.out);
+    assert!(checked.out.contains("by /usr/bin/compact --all\n"), "{}", checked.out);
+    fs::write(&file, "[allotd]\nroles = [\"accounts\"]\n").unwrap();
+    let refused = run(&server, &["config", "check", path]).ended(3);
+    assert!(refused.err.contains("zookeeper.servers"), "{}", refused.err);
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let server = RedisServer::start();
+    // It would drain for an hour: there is no other unit.
+    let unit = daemon(&server, "unit", "cmu", &["--cmu-drain", "true", "--cmu-drain-limit", "1h"]);
+    let mut client = Realm::of(&server);
+    client.begin("1", "");
+    eventually("the conference to be open", GENEROUS, || client.place("1").2 == "open");
+    unit.signal("TERM");
+    eventually("it to drain", GENEROUS, || unit.log().contains("draining"));
+    assert!(unit.is_running());
+    unit.signal("INT");
+    assert!(unit.ended().success());
+    assert!(unit.log().contains("asked again"), "{}", unit.log());
+}
+
+#[test]
+fn people_move_conferences_and_drain_units() {
+    let server = RedisServer::start();
+    let mut client = Realm::create(&server, &[]);
+    client.ok("CMU.JOIN a:1:1 CAPACITY 100 ZONE z LEASE 3600000000");
+    let people =
+        |line: &str| run(&server, &[&line.split(' ').collect::<Vec<_>>()[..], &["--realm", REALM]].concat());
+    let told =
+        "--end 2100-01-01T00:00:00Z --size 3 --priority -2 --licences 2 --zone z --no-recover --request r";
+    people(&format!("conference create 1 {told}")).ok();
+    let record = client.ok("CONF.INFO 1");
+    let numbers =
+        ["end", "size", "priority", "licences", "recoverable"].map(|field| record.field(field).int());
+    assert_eq!(numbers, [4_102_444_800_000, 3, -2, 2, 0]);
+    assert_eq!((record.field("zone").text(), record.field("request").text()), ("z".into(), "r".into()));
+    client.open("2");
+    client.ok("CMU.JOIN b:1:1 CAPACITY 100 LEASE 3600000000");
+
+    let moving = people("conference move 2 --to b:1:1 --json").ok();
+    let moving: serde_json::Value = serde_json::from_str(&moving.out).unwrap();
+    assert_eq!((&moving["cmu"], &moving["moving_to"]), (&"a:1:1".into(), &"b:1:1".into()));
+    let epoch = moving["moving_epoch"].as_i64().unwrap();
+    client.ok(&format!("CONF.ACK 2 b:1:1 {epoch}"));
+    assert_eq!(client.place("2"), ("b:1:1".to_owned(), epoch, "open".to_owned()));
+    for (cmu, e164) in [("a:1:1", "1"), ("b:1:1", "2")] {
+        let listed = people(&format!("conference list --cmu {cmu}")).ok().out;
+        let numbers: Vec<&str> = listed.lines().skip(1).filter_map(|line| line.split(' ').next()).collect();
+        assert_eq!(numbers, [e164], "{listed}");
+    }
+
+    let units = |line: &str| {
+        let words: Vec<&str> = line.split(' ').collect();
+        run(&server, &[&["units", "--realm", REALM], &words[..]].concat())
+    };
+    let state = |client: &mut Realm, cmu: &str| {
+        let units = client.ok("CMU.LIST");
+        let unit = units.array().iter().find(|unit| unit.field("cmu").text() == cmu).unwrap();
+        unit.field("state").text()
+    };
+    // There is more room on `b` as long as nothing is said.
+    units("drain b:1:1").ok();
+    assert_eq!(state(&mut client, "b:1:1"), "draining");
+    assert_eq!(client.begin("3", "").0, "a:1:1");
+    units("undrain b:1:1").ok();
+    assert_eq!(state(&mut client, "b:1:1"), "up");
+    assert_eq!(client.begin("4", "").0, "b:1:1");
+    let drained = units("drain b:1:1 --move --json").ok();
+    let drained: serde_json::Value = serde_json::from_str(&drained.out).unwrap();
+    assert!(drained["moves"].as_i64().unwrap() >= 1, "{drained}");
+    assert_eq!(client.ok("CONF.INFO 2").field("moving_to").text(), "a:1:1");
+}
+
+#[test]
+fn people_hear_when_no_replica_confirms_what_they_did() {
+    let (server, replica) = (RedisServer::start(), RedisServer::start());
+    let mut client = Realm::create(&server, &UNITS[..2]);
+    replica.replica_of(&server);
+    let people =
+        |line: &str| run(&server, &[&line.split(' ').collect::<Vec<_>>()[..], &["--realm", REALM]].concat());
+    let mut number = 0;
+    eventually("a creation to be confirmed", GENEROUS, || {
+        number += 1;
+        people(&format!("conference create {number}")).ok().err.is_empty()
+    });
+    client.open("m");
+    client.open("n");
+    replica.pause();
+    let file = server.dir().join("allot.toml");
+    fs::write(
+        &file,
+        "[conference]
+wait-replicas = 0
+",
+    )
+    .unwrap();
+    let nobody = format!("--config {}", file.display());
+    for (line, warned) in [
+        ("conference create x".to_owned(), true),
+        ("conference move m".to_owned(), true),
+        ("conference create y --conference-wait-replicas 0".to_owned(), false),
+        (format!("conference move n {nobody}"), false),
+        (format!("conference create z {nobody} --conference-wait-replicas 1 --conference-wait 50ms"), true),
+    ] {
+        let done = people(&line).ok();
+        assert_eq!(done.err.contains("not enough replicas confirmed"), warned, "{line}: {}", done.err);
+        assert!(done.out.contains("state"), "{line}: {}", done.out);
+    }
+}
+
+#[test]
+fn a_replica_that_hangs_is_missed_unless_nobody_is_to_be_asked() {
+    for (replicas, missed) in [("1", true), ("0", false)] {
+        let (server, replica) = (RedisServer::start(), RedisServer::start());
+        let mut client = Realm::create(&server, &[]);
+        replica.replica_of(&server);
+        let wait = ["--conference-wait-replicas", replicas];
+        let unit = daemon(&server, "unit", "cmu", &wait);
+        let (cmu, _) = client.begin("1", "");
+        eventually("the conference to be open", GENEROUS, || client.place("1").2 == "open");
+        replica.pause();
+        let missing = |process: &Process, part: &str| {
+            process.metric(&format!("allot_{part}_unconfirmed_total")).unwrap_or(0.0) > 0.0
+        };
+        // Given up for nothing it reports what it has, and has it again. At its second report the word on the first is in.
+        for _ in 0..2 {
+            let reports = || unit.metric("allot_unit_reports_total").unwrap_or_default();
+            let before = reports();
+            client.ok(&format!("CMU.DOWN {cmu}"));
+            eventually("it to be its own again", GENEROUS, || {
+                client.place("1").2 == "open" && reports() > before
+            });
+        }
+        assert_eq!(missing(&unit, "unit"), missed, "of {replicas}");
+        unit.kill9();
+        // The same for what a scheduler places: on one unit, then on the next.
+        let scheduler = daemon(&server, "scheduler", "conference", &wait);
+        let granted = || scheduler.metric("allot_scheduler_grants_total").unwrap_or_default();
+        let mut last = cmu;
+        for (next, grants) in [("b:1:1", 1.0), ("c:1:1", 2.0)] {
+            client.join(next);
+            client.ok(&format!("CMU.DOWN {last}"));
+            eventually("it to be placed anew", GENEROUS, || granted() >= grants);
+            last = next.to_owned();
+        }
+        assert_eq!(missing(&scheduler, "scheduler"), missed, "of {replicas}");
+    }
+}
+
+#[test]
+fn details_that_were_lost_are_told_again() {
+    let server = RedisServer::start();
+    let media = program(&server);
+    let _scheduler = daemon(&server, "scheduler", "conference", &[]);
+    let unit = Process::new("unit", &["--roles", "cmu", "--realm", REALM, "--cmu-host", "127.0.0.1/unit"])
+        .behind_redis(server.port())
+        .with("ALLOT_CMU_PROGRAM", &media);
+    unit.start();
+    let mut client = Realm::of(&server);
+    eventually("the unit to be up", GENEROUS, || {
+        client.call("CONF.STAT").record().iter().any(|(name, value)| name == "up" && value.int() == 1)
+    });
+    let (_, first) = client.begin("1", "");
+    let info = format!("{REALM}:info");
+    let (length, lose) = (format!("XLEN {info}"), format!("DEL {info}"));
+    // The program tells once. Nobody has read it, and nobody ever will.
+    eventually("its detail to be told", GENEROUS, || client.client.words(&length).int() == 1);
+    client.client.words(&lose);
+    let proxy = daemon(&server, "proxy", "data-proxy", &[]);
+    let told = allot_tests::Reply::bulk(format!("1 {first}"));
+    let detail = |client: &mut Realm| client.ok("CONF.GET 1 started").array()[0].clone();
+    eventually("a proxy that begins to have it told again", GENEROUS, || detail(&mut client) == told);
+    let written = || proxy.metric("allot_proxy_messages_total{outcome=\"written\"}").unwrap_or_default();
+    eventually("it to be counted", GENEROUS, || written() > 0.0);
+    let before = written();
+    client.client.words(&lose);
+    eventually("a proxy that lost the stream to have it told again", GENEROUS, || written() > before);
+
+    // Who owns it anew says everything anew.
+    unit.cut_redis();
+    eventually("the unit to be given up", GENEROUS, || client.place("1").2 == "pending");
+    unit.heal();
+    eventually("it to be open again", GENEROUS, || client.place("1").2 == "open");
+    assert!(client.place("1").1 > first);
+    eventually("its detail to be back", GENEROUS, || detail(&mut client) == told);
 }
 
 #[test]

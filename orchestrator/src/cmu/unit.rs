@@ -185,12 +185,12 @@ impl<'a> Unit<'a> {
     }
 
     /// One session; ends well only with the unit.
-    async fn serve(&mut self, session: Session) -> Result<End, Error> {
+    async fn serve(&mut self, mut session: Session) -> Result<End, Error> {
         let store = RealmStore::new(session.connection.clone(), &self.context.config.realm);
         let sent = Instant::now();
         self.join(&store).await?;
         self.heard(sent);
-        self.report(&store).await?;
+        self.report(&store, &mut session).await?;
         let stream = store.stream(&format!("cmd:{}", self.cmu));
         let mut commands = Commands::read(session.another(transport::BLOCK).await?, stream);
         self.details.renew_all();
@@ -207,8 +207,8 @@ impl<'a> Unit<'a> {
             }
             tokio::select! {
                 biased;
-                _ = beat.tick() => self.beat(&store).await?,
-                entries = commands.next() => self.obey(&store, entries?).await?,
+                _ = beat.tick() => self.beat(&store, &mut session).await?,
+                entries = commands.next() => self.obey(&store, &mut session, entries?).await?,
                 Some(news) = self.news.recv() => {
                     if let Some(ended) = self.hear(news) {
                         self.say(&store, vec![ended]).await?;
@@ -252,7 +252,7 @@ impl<'a> Unit<'a> {
         }
     }
 
-    async fn beat(&mut self, store: &RealmStore) -> Result<(), Error> {
+    async fn beat(&mut self, store: &RealmStore, session: &mut Session) -> Result<(), Error> {
         let sent = Instant::now();
         match store.beat(&self.cmu, self.copies.len()).await {
             // Down, or unknown to a server that took over: it joins and reports.
@@ -260,7 +260,7 @@ impl<'a> Unit<'a> {
                 warn!(cmu = self.cmu, "the unit was taken for dead, or is unknown; joining again");
                 self.join(store).await?;
                 self.heard(sent);
-                self.report(store).await?;
+                self.report(store, session).await?;
                 self.details.renew_all();
                 return self.tell(store).await;
             }
@@ -276,15 +276,45 @@ impl<'a> Unit<'a> {
     }
 
     /// Says what it has. What follows comes as commands, in their turn.
-    async fn report(&self, store: &RealmStore) -> Result<(), Error> {
+    async fn report(&self, store: &RealmStore, session: &mut Session) -> Result<(), Error> {
         let reported = store.report(&self.cmu, self.copies.highest(), &self.copies.list()).await?;
         metrics::counter!("allot_unit_reports_total").increment(1);
         debug!(cmu = self.cmu, ?reported, "reported");
+        if reported.adopted > 0 {
+            self.confirm(session).await?;
+        }
+        Ok(())
+    }
+
+    /// Has replicas confirm that conferences are its own again. What they do not confirm stands all the same; after a
+    /// failover it would report them once more.
+    async fn confirm(&self, session: &mut Session) -> Result<(), Error> {
+        let config = &self.context.config.conference;
+        // How many replicas there were when the session began may be long out of date.
+        session.look().await?;
+        match session.wait(config.wait_replicas, config.wait).await {
+            Ok(true) => {}
+            Err(error) if error.ends_session() => return Err(error),
+            // Also where its rules do not let it ask.
+            outcome => {
+                warn!(
+                    cmu = self.cmu,
+                    ?outcome,
+                    "no replica confirmed in time that conferences are ours again"
+                );
+                metrics::counter!("allot_unit_unconfirmed_total").increment(1);
+            }
+        }
         Ok(())
     }
 
     /// Does what it is told, then answers.
-    async fn obey(&mut self, store: &RealmStore, entries: Vec<Entry>) -> Result<(), Error> {
+    async fn obey(
+        &mut self,
+        store: &RealmStore,
+        session: &mut Session,
+        entries: Vec<Entry>,
+    ) -> Result<(), Error> {
         let (mut words, mut starts) = (Vec::new(), Vec::new());
         let mut report = false;
         for entry in &entries {
@@ -312,7 +342,7 @@ impl<'a> Unit<'a> {
         }
         self.say(store, words).await?;
         if report {
-            self.report(store).await?;
+            self.report(store, session).await?;
         }
         self.tell(store).await
     }

@@ -14,7 +14,9 @@ use clap::{Args, Subcommand};
 use crate::cli::{Global, Outcome};
 
 pub(crate) use resolve::{AccountsConfig, CmuConfig, CompactionConfig, ConferenceConfig, Config};
-pub(crate) use sections::{Accounts, Compaction, Given, LogFormat, Realm, Redis, Role, ZooKeeper};
+pub(crate) use sections::{
+    Accounts, Compaction, Conference, Given, LogFormat, Realm, Redis, Role, ZooKeeper,
+};
 pub(crate) use span::Span;
 
 /// A file of settings, and settings that override it.
@@ -32,7 +34,9 @@ impl Source {
     pub(crate) fn config(self, global: &Global) -> Result<Config> {
         let mut given = self.given;
         with_global(&mut given.redis, global);
-        load(given, self.config.as_deref())
+        let config = load(given, self.config.as_deref())?;
+        config.check_roles()?;
+        Ok(config)
     }
 }
 
@@ -51,10 +55,33 @@ pub(crate) struct RealmSource {
 impl RealmSource {
     /// What holds.
     pub(crate) fn config(&self, global: &Global) -> Result<Config> {
-        let mut given = Given { redis: self.redis.clone(), realm: self.realm.clone(), ..Given::default() };
+        self.config_over(global, Conference::default())
+    }
+
+    /// What holds where somebody changes an owner.
+    pub(crate) fn config_with(&self, global: &Global, confirm: &Confirm) -> Result<Config> {
+        let conference =
+            Conference { wait_replicas: confirm.wait_replicas, wait: confirm.wait, ..Conference::default() };
+        self.config_over(global, conference)
+    }
+
+    fn config_over(&self, global: &Global, conference: Conference) -> Result<Config> {
+        let (redis, realm) = (self.redis.clone(), self.realm.clone());
+        let mut given = Given { redis, realm, conference, ..Given::default() };
         with_global(&mut given.redis, global);
         load(given, self.config.as_deref())
     }
+}
+
+/// Who must confirm a change of owner: the scheduler's settings, for people who make one.
+#[derive(Debug, Args)]
+pub(crate) struct Confirm {
+    /// Replicas that must confirm it; less are reported, none is asked where none is there [default: 1]
+    #[arg(long = "conference-wait-replicas", env = "ALLOT_CONFERENCE_WAIT_REPLICAS")]
+    wait_replicas: Option<u32>,
+    /// How long they are waited for [default: 100ms]
+    #[arg(long = "conference-wait", env = "ALLOT_CONFERENCE_WAIT")]
+    wait: Option<Span>,
 }
 
 /// Where tasks of compaction are: what commands that look at them, or change them, must know.
@@ -148,17 +175,19 @@ fn parse(text: &str) -> Result<Given, toml::de::Error> {
 /// What can be done with settings.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Check a file of settings, and say what it makes of a process.
+    /// Check a file of settings, with the environment and flags over it as in `run`, and say what they make of a process.
     Check {
         /// The file.
         file: PathBuf,
+        #[command(flatten)]
+        given: Box<Given>,
     },
 }
 
 /// Does it.
-pub(crate) fn run(command: &Command) -> Outcome {
-    let Command::Check { file } = command;
-    match read(file).and_then(|given| Config::resolve(&given)) {
+pub(crate) fn run(global: &Global, command: Command) -> Outcome {
+    let Command::Check { file, given } = command;
+    match (Source { config: Some(file), given: *given }).config(global) {
         Ok(config) => {
             print!("{}", describe(&config));
             Outcome::Done
@@ -182,6 +211,18 @@ pub(crate) fn describe(config: &Config) -> String {
     if config.roles.contains(&Role::Accounts) {
         let zone = config.accounts.zone.iana_name().unwrap_or("UTC");
         let _ = writeln!(text, "accounts: {} under {}, {zone}", config.accounts.book, config.accounts.root);
+    }
+    if config.roles.contains(&Role::Compaction) {
+        let compaction = &config.compaction;
+        let node = compaction.node.as_deref().unwrap_or_default();
+        let _ = writeln!(
+            text,
+            "compaction: {node} of {} under {}, {} at once by {}",
+            compaction.pc,
+            compaction.root,
+            compaction.slots,
+            compaction.runner.join(" ")
+        );
     }
     let _ = match &config.zookeeper {
         Some(zookeeper) => writeln!(

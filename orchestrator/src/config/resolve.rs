@@ -164,6 +164,30 @@ impl Config {
         Ok(config)
     }
 
+    /// Whether there is what the roles need, and no setting has a default for. Commands that only read a file for its
+    /// stores do not ask that.
+    pub(crate) fn check_roles(&self) -> Result<()> {
+        ensure!(
+            self.zookeeper.is_some() || !self.roles.contains(&Role::Accounts),
+            "the accounts role needs a ZooKeeper, where client systems come: set zookeeper.servers"
+        );
+        if self.roles.contains(&Role::Compaction) {
+            ensure!(
+                self.zookeeper.is_some(),
+                "the compaction role needs a ZooKeeper, by which tasks are submitted: set zookeeper.servers"
+            );
+            ensure!(
+                !self.compaction.runner.is_empty(),
+                "compaction.runner is not set: the program that compacts a partition"
+            );
+            ensure!(
+                self.compaction.node.is_some(),
+                "compaction.node is not set: the unit's name, <host>_<port>"
+            );
+        }
+        Ok(())
+    }
+
     /// A server that is slow to answer must not look like units that are silent.
     fn check_times(&self) -> Result<()> {
         let cmu = &self.cmu;

@@ -78,4 +78,9 @@ fn describe() {
     describe_gauge!("allot_unit_conferences", "Conferences of this unit");
     describe_counter!("allot_unit_commands_total", "Commands to this unit by event");
     describe_counter!("allot_unit_reports_total", "Reports of this unit");
+    describe_counter!("allot_unit_untold_total", "Times that details of this unit could not be told");
+    describe_counter!(
+        "allot_unit_unconfirmed_total",
+        "Adoptions of this unit that no replica confirmed in time"
+    );
 }

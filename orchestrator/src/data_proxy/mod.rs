@@ -67,8 +67,9 @@ impl Proxy<'_> {
         let names = (self.store.stream("info"), config.group.clone(), self.context.name.clone());
         let mut group = Group::join(session.connection.clone(), taking, names).await?;
         self.finish_own(&mut group).await?;
-        // Nobody knows what was told while no proxy was there, or to a server before this one.
-        if self.asked.as_ref() != Some(&session.node) {
+        // Nobody knows what was told while no proxy was there, or to a server before this one; or what went with the
+        // stream, if it was deleted.
+        if group.made || self.asked.as_ref() != Some(&session.node) {
             match self.store.ask_units(None, "DETAILS").await {
                 // No realm yet: nothing was told.
                 Err(error) if error.code() == Some("NOKEY") => {}

@@ -6,9 +6,10 @@ use anyhow::{Result, anyhow};
 use clap::{Args, Subcommand};
 use redis::Value;
 
+use super::Changing;
 use super::table::{print, print_one, write};
 use crate::cli::{Global, Outcome};
-use crate::config::RealmSource;
+use crate::config::{Confirm, RealmSource};
 use crate::store::{RealmStore, Record};
 
 /// What can be done with conferences.
@@ -81,6 +82,8 @@ pub(crate) struct Create {
     #[arg(long)]
     request: Option<String>,
     #[command(flatten)]
+    confirm: Confirm,
+    #[command(flatten)]
     realm: Target,
 }
 
@@ -115,6 +118,8 @@ pub(crate) struct Move {
     /// To this unit; to the best one, where none is named.
     #[arg(long, value_name = "CMU")]
     to: Option<String>,
+    #[command(flatten)]
+    confirm: Confirm,
     #[command(flatten)]
     realm: Target,
 }
@@ -167,13 +172,14 @@ pub(crate) async fn run(global: &Global, command: Command) -> Result<Outcome> {
             print(&history(&store, &one.e164).await?, &HISTORY, one.realm.json).map(|()| Outcome::Done)
         }
         Command::Move(arguments) => {
-            let store = super::connect(global, &arguments.realm.source).await?;
-            let mut command = store.begin("CONF.MOVE");
+            let mut changing = Changing::connect(global, &arguments.realm.source, &arguments.confirm).await?;
+            let mut command = changing.store.begin("CONF.MOVE");
             command.arg(&arguments.e164);
             if let Some(to) = &arguments.to {
                 command.arg("TO").arg(to);
             }
-            let record = Record::read(store.ask(&command).await?)?;
+            let record = Record::read(changing.store.ask(&command).await?)?;
+            changing.confirm().await;
             print_one(&record, arguments.realm.json).map(|()| Outcome::Done)
         }
         Command::Unclaim(realm) => {
@@ -187,8 +193,8 @@ pub(crate) async fn run(global: &Global, command: Command) -> Result<Outcome> {
 }
 
 async fn create(global: &Global, arguments: Create) -> Result<Outcome> {
-    let store = super::connect(global, &arguments.realm.source).await?;
-    let mut command = store.begin("CONF.CREATE");
+    let mut changing = Changing::connect(global, &arguments.realm.source, &arguments.confirm).await?;
+    let mut command = changing.store.begin("CONF.CREATE");
     command.arg(&arguments.e164);
     let numbers = [
         ("END", arguments.end.map(|end| end as i64)),
@@ -210,7 +216,8 @@ async fn create(global: &Global, arguments: Create) -> Result<Outcome> {
     if arguments.no_recover {
         command.arg("NORECOVER");
     }
-    let record = Record::read(store.ask(&command).await?)?;
+    let record = Record::read(changing.store.ask(&command).await?)?;
+    changing.confirm().await;
     print_one(&record, arguments.realm.json).map(|()| Outcome::Done)
 }
 

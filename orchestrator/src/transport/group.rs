@@ -21,6 +21,8 @@ pub(crate) struct Group {
     stream: String,
     name: String,
     consumer: String,
+    /// Whether the group was not there before.
+    pub(crate) made: bool,
 }
 
 impl Group {
@@ -30,18 +32,18 @@ impl Group {
         taking: MultiplexedConnection,
         (stream, name, consumer): (String, String, String),
     ) -> Result<Self, Error> {
-        let mut joined = Self { taking, connection, stream, name, consumer };
-        joined.ensure().await?;
+        let mut joined = Self { taking, connection, stream, name, consumer, made: false };
+        joined.made = joined.ensure().await?;
         Ok(joined)
     }
 
-    /// Makes the group, from the stream's first entry on.
-    pub(crate) async fn ensure(&mut self) -> Result<(), Error> {
+    /// Makes the group, from the stream's first entry on; whether it was not there.
+    async fn ensure(&mut self) -> Result<bool, Error> {
         let command =
             cmd("XGROUP").arg("CREATE").arg(&self.stream).arg(&self.name).arg(0).arg("MKSTREAM").clone();
         match query::<Value>(&mut self.connection, &command).await {
-            Err(error) if error.code() == Some("BUSYGROUP") => Ok(()),
-            result => result.map(drop),
+            Err(error) if error.code() == Some("BUSYGROUP") => Ok(false),
+            result => result.map(|_| true),
         }
     }
 
