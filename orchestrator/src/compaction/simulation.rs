@@ -387,7 +387,7 @@ async fn simulate(seed: u64) {
 /// is, but for the order in which what is ready at one instant goes on.
 #[test]
 fn units_that_die_at_any_step_lose_nothing_and_double_nothing() {
-    let count = std::env::var("ALLOT_SOAK").map_or(100, |_| 5000);
+    let count = std::env::var("ALLOT_SOAK").map_or(300, |_| 10_000);
     let first: u64 = std::env::var("ALLOT_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0);
     for seed in first..first + count {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
