@@ -8,6 +8,7 @@
 )]
 
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -49,6 +50,24 @@ fn twelve_databases_shrink_in_two_rounds_on_three_units() {
     for unit in &party.units {
         assert!(unit.terminate().success());
     }
+}
+
+#[test]
+fn any_command_is_a_runner() {
+    let home = tempfile::tempdir().unwrap();
+    let command = repository().join("examples/compaction/command");
+    let words = format!(
+        "{} cp {{partition}} {}/{{db}}.{{schema}}.{{table}}",
+        command.display(),
+        home.path().display()
+    );
+    let party = Party::start_with(1, Path::new(&words), &[UNHURRIED]);
+    // A name with a blank stays one word.
+    fs::write(party.data().join("one two"), "its content").unwrap();
+    let id = party.submit(&["shop", "public", "orders"]);
+    let task = party.end(&id);
+    assert_eq!(numbers(&task), [1, 0, 0], "{task}");
+    assert_eq!(fs::read_to_string(home.path().join("shop.public.orders")).unwrap(), "its content");
 }
 
 #[test]
@@ -253,7 +272,7 @@ open(own, "w").close()
 now = os.listdir(f"{base}/run")
 with open(f"{base}/counts", "a") as f:
     f.write(f"{table} {sum(name.startswith(table + '.') for name in now)} {len(now)}\n")
-time.sleep(0.15)
+time.sleep(0.4)
 os.remove(own)
 "#;
 
@@ -292,7 +311,9 @@ fn limits_priorities_windows_and_queues_say_what_begins() {
         let of = parts.iter().filter(|line| line[0] == table || table.is_empty());
         of.map(|line| line[column].parse::<usize>().unwrap()).max().unwrap_or(0)
     };
-    assert_eq!((most("low", 1), most("", 2), most("shut", 1)), (1, 3, 0), "{counts:?}");
+    assert_eq!((most("low", 1), most("other", 1), most("shut", 1)), (1, 1, 0), "{counts:?}");
+    // Whether three are ever seen at once is up to the machine; without a limit it would be up to eight.
+    assert!((2..=3).contains(&most("", 2)), "{counts:?}");
     // Of two that may both begin, the one of the higher priority is done first.
     let last = |table: &str| parts.iter().rposition(|line| line[0] == table).unwrap();
     assert!(last("high") < last("other"), "{counts:?}");

@@ -188,6 +188,31 @@ fn a_thousand_old_tasks_are_taken_over_once_whoever_is_killed_and_then_removed()
 }
 
 #[test]
+fn who_manages_an_upgraded_task_is_the_unit_in_its_name_or_one_that_is_there() {
+    let home = tempfile::tempdir().unwrap();
+    let party = Party::start(2, &script(home.path(), "#!/bin/sh\nexit 0\n"));
+    // A tree of a name that was seen in the place of the usual one.
+    let old = "/cluster.compact/Compation_V2/Scheduler";
+    on_tree(&party.zookeeper.address(), |tree| async move {
+        tree.ensure(old).await.unwrap();
+        for (n, unit) in ["host1_9876", "gone_9876"].into_iter().enumerate() {
+            let path = format!("{old}/compct.{unit}.0.{}", 1_617_693_156_000 + n as u64);
+            tree.create(&path, old_task(n).as_bytes(), Kind::Persistent).await.unwrap();
+        }
+    });
+    let done = party.run(&["upgrade"]).ok().out;
+    assert!(done.contains("2 tasks") && done.contains("2 taken over as Init"), "{done}");
+    let tasks = party.json(&["list"]);
+    let manager = |table: &str| {
+        let of = |task: &&serde_json::Value| task["table_name"] == table;
+        tasks.as_array().unwrap().iter().find(of).unwrap()["manager"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(manager("t0"), "host1_9876");
+    assert!(party.units.iter().any(|unit| unit.name == manager("t1")), "{}", manager("t1"));
+    eventually("both to be over", LONG, || party.json(&["list", "--live"]).as_array().unwrap().is_empty());
+}
+
+#[test]
 fn ten_thousand_tasks_from_files_are_packed_and_each_is_found() {
     const COUNT: usize = 10_000;
     let home = tempfile::tempdir().unwrap();

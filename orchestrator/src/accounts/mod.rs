@@ -23,7 +23,7 @@ mod words;
 
 use std::sync::Arc;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use tracing::info;
 
 use crate::config::Config;
@@ -42,9 +42,6 @@ fn own_dir(config: &Config) -> String {
 
 /// Stands for election, and leads when elected, until the process shall end.
 pub(crate) async fn run(mut context: Context) -> Result<()> {
-    if context.alone {
-        bail!("the accounts role needs a ZooKeeper, where client systems come: set zookeeper.servers");
-    }
     // In a cluster the book may be with another master than the realm.
     context.config = Arc::new(context.config.for_book());
     let mut election =

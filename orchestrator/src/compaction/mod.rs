@@ -27,7 +27,7 @@ mod worker;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context as _, Result};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -74,16 +74,10 @@ pub(crate) async fn run(context: Context) -> Result<()> {
     play(context, Arc::new(Guarded::new())).await
 }
 
-/// Is a unit, whose runners begin in this way.
+/// Is a unit, whose runners begin in this way. What the role needs was looked for when the settings were read.
 async fn play(context: Context, launch: Arc<dyn Launch>) -> Result<()> {
     let config = context.config.compaction.clone();
-    if context.alone {
-        bail!("the compaction role needs a ZooKeeper, by which tasks are submitted: set zookeeper.servers");
-    }
-    ensure!(!config.runner.is_empty(), "compaction.runner is not set: the program that compacts a partition");
-    let Some(name) = config.node.clone() else {
-        bail!("compaction.node is not set: the unit's name, <host>_<port>");
-    };
+    let name = config.node.clone().context("compaction.node is not set")?;
     play_as(Part { context, config, name, launch }).await
 }
 
