@@ -3,6 +3,7 @@
 #![warn(missing_docs)]
 
 mod accounts;
+mod chance;
 mod cli;
 mod cmu;
 mod compaction;

@@ -152,42 +152,50 @@ class Instance(threading.Thread):
 
     def run(self):
         while not self.ending:
-            client = KazooClient(hosts=self.arguments.zookeeper, timeout=self.arguments.session)
+            # It tries again soon however long it was in vain.
+            retry = {"max_tries": -1, "max_delay": 1.0}
+            client = KazooClient(hosts=self.arguments.zookeeper, timeout=self.arguments.session, connection_retry=retry)
             try:
-                client.start(timeout=10)
-                self.session(client)
+                self.live(client)
             except (KazooException, client.handler.timeout_exception) as error:
                 print(f"client: {self.name}: {error!r}", file=sys.stderr)
-            finally:
-                # Nothing outlives a session.
-                with self.lock:
-                    self.heard = -1e9
-                    self.drop(list(self.held))
-                client.stop()
-                client.close()
             time.sleep(0.05)
 
+    def live(self, client):
+        try:
+            client.start(timeout=10)
+            self.session(client)
+        finally:
+            # Nothing outlives a session.
+            with self.lock:
+                self.heard = -1e9
+                self.drop(list(self.held))
+            client.stop()
+            client.close()
+
     def session(self, client):
-        lost = threading.Event()
-
-        def changed(state):
-            if state == KazooState.LOST:
-                lost.set()
-            self.news.set()
-
-        client.add_listener(changed)
         words, stale, said, alloc = {}, set(), None, None
-        relook = threading.Event()
+        lost, cut, relook = threading.Event(), threading.Event(), threading.Event()
         relook.set()
 
         def wake(event=None):
             relook.set()
             self.news.set()
 
-        def touched(event):
-            stale.add(event.path.rsplit("/", 1)[1])
+        def changed(state):
+            if state == KazooState.LOST:
+                lost.set()
+            # All watches are gone with the connection, and whatever has changed since was not heard.
+            cut.set()
             wake()
 
+        def touched(event):
+            # Of a cut, every watch is told, without a path.
+            if event.path is not None:
+                stale.add(event.path.rsplit("/", 1)[1])
+            wake()
+
+        client.add_listener(changed)
         while not self.ending and not lost.is_set():
             while self.hung:
                 time.sleep(0.01)
@@ -207,6 +215,9 @@ class Instance(threading.Thread):
             if alloc is not None:
                 if relook.is_set():
                     relook.clear()
+                    if cut.is_set():
+                        cut.clear()
+                        stale.update(words)
                     self.read(client, alloc, words, stale, wake, touched)
                 said = self.answer(client, alloc, words, said)
                 if alloc is not None and not words and not client.exists(alloc):

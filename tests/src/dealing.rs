@@ -354,7 +354,9 @@ impl Drop for Dealing {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let log = fs::read_to_string(self.platform.path().join(".log")).unwrap_or_default();
-            let lines: Vec<&str> = log.lines().collect();
+            // What a cut looks like says nothing here.
+            let lines: Vec<&str> =
+                log.lines().filter(|line| !line.starts_with("Connection dropped")).collect();
             let tail = lines.get(lines.len().saturating_sub(40)..).unwrap_or(&lines);
             eprintln!("---- the last of what clients said\n{}", tail.join("\n"));
         }

@@ -10,6 +10,7 @@ use futures_util::StreamExt as _;
 use super::ids::TaskId;
 use super::paths::{self, Paths};
 use super::task::{Ended, Listing, MainTask, State, SubState, SubTask, read, write};
+use crate::chance;
 use crate::coordination::{Error, Kind, Op, Tree, Version};
 use crate::daemon::now_ms;
 
@@ -282,7 +283,7 @@ impl Board {
         main: &mut Found<MainTask>,
         partitions: &[String],
     ) -> Result<(), Fault> {
-        let tag = format!("{:08x}", rand::random::<u32>());
+        let tag = format!("{:08x}", chance::any::<u32>());
         let mut listing = Listing { tag, chunks: 0, count: partitions.len() as u64 };
         let dir = self.paths.partitions(main.id);
         let mut rest = partitions;

@@ -1,7 +1,7 @@
 //! The manager: each main task of this unit from its submission to its end. It decides by what stands in the tree, and
 //! writes at the task's version only, so one that was replaced, or wakes up late, changes nothing.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -30,8 +30,8 @@ const LONG: Duration = Duration::from_secs(24 * 3600);
 pub(crate) async fn run(part: Part, mut notices: mpsc::Receiver<TaskId>, units: watch::Receiver<Units>) {
     let mut stop = part.context.stop.clone();
     let mut drives: JoinSet<TaskId> = JoinSet::new();
-    let mut live: HashSet<TaskId> = HashSet::new();
-    let mut again: HashSet<TaskId> = HashSet::new();
+    let mut live: BTreeSet<TaskId> = BTreeSet::new();
+    let mut again: BTreeSet<TaskId> = BTreeSet::new();
     let mut fresh = own(&part).await;
     loop {
         for id in fresh.drain(..) {

@@ -1,7 +1,7 @@
 //! The monitor: one elected unit. It gives the main tasks of managers that are gone to others, and keeps history small.
 //! Its writes are fenced: one that was deposed changes nothing.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -31,7 +31,7 @@ pub(crate) async fn run(part: Part, units: watch::Receiver<Units>) {
         let Ok(lead) = lead else { break };
         info!(term = lead.term().0, "this unit is the monitor");
         metrics::gauge!("allot_compaction_monitor").set(1.0);
-        let mut stint = Stint { part: part.clone(), units: units.clone(), nobody: HashSet::new() };
+        let mut stint = Stint { part: part.clone(), units: units.clone(), nobody: BTreeSet::new() };
         tokio::select! {
             () = stint.run(&lead) => {}
             () = lead.over() => {}
@@ -47,7 +47,7 @@ struct Stint {
     part: Part,
     units: watch::Receiver<Units>,
     /// Tasks for which nobody was there at the last look of the clock.
-    nobody: HashSet<TaskId>,
+    nobody: BTreeSet<TaskId>,
 }
 
 impl Stint {
@@ -90,7 +90,7 @@ impl Stint {
         let board = Board { tree: lead.tree()?, ..self.part.board() };
         let grace = self.part.config.grace.unwrap_or_else(|| self.part.session_timeout());
         let mut due: Option<Instant> = None;
-        let mut nobody = HashSet::new();
+        let mut nobody = BTreeSet::new();
         for mut main in board.mains().await? {
             if main.task.state.is_over() {
                 continue;

@@ -1,11 +1,10 @@
 //! Limits on how many subtasks run at once: ephemeral nodes `Permits/<scope>.<number>`, one for each that runs. A worker
 //! creates them in the multi that begins a subtask, so two can never take the same, and they go with its session.
 
-use rand::Rng as _;
-
 use super::board::{Board, Fault};
 use super::paths::encode;
 use super::task::MainTask;
+use crate::chance;
 
 /// The scope of all tasks together.
 pub(crate) const ALL: &str = "all";
@@ -24,7 +23,7 @@ pub(crate) fn free(board: &Board, taken: &[String], needed: &[(String, u32)]) ->
         let numbers: Vec<u32> =
             (0..*limit).filter(|number| !taken.contains(&format!("{scope}.{number}"))).collect();
         // Not the same as all others try.
-        let number = numbers.get(rand::rng().random_range(0..numbers.len().max(1)))?;
+        let number = numbers.get(chance::within(0..numbers.len().max(1)))?;
         paths.push(board.paths.permit(&format!("{scope}.{number}")));
     }
     Some(paths)

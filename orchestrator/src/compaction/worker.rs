@@ -2,7 +2,7 @@
 //! over how they ended. One life of it is one session; what an earlier life left is begun again by the rule.
 
 use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -38,7 +38,7 @@ pub(crate) struct Worker {
     /// A slot is free though its subtask is not over, or a main task is otherwise.
     freed: Arc<Notify>,
     /// Main tasks of which no more may run at once, with the permits that were taken when that was found.
-    tight: Arc<Mutex<HashMap<TaskId, Vec<String>>>>,
+    tight: Arc<Mutex<BTreeMap<TaskId, Vec<String>>>>,
     /// The session is lost.
     lost: watch::Receiver<bool>,
     /// The process shall end.
@@ -80,8 +80,8 @@ impl Worker {
     /// One life, until its session is over.
     async fn live(&self, generation: u64, work: &mut JoinSet<TaskId>) {
         let inbox = self.board.paths.inbox(&self.part.name);
-        let mut known: HashSet<TaskId> = HashSet::new();
-        let mut gates: HashMap<TaskId, Gate> = HashMap::new();
+        let mut known: BTreeSet<TaskId> = BTreeSet::new();
+        let mut gates: BTreeMap<TaskId, Gate> = BTreeMap::new();
         let mut news = self.part.context.coordinator.subscribe();
         loop {
             let status = *news.borrow_and_update();
@@ -128,8 +128,8 @@ impl Worker {
     }
 
     /// Follows the main tasks of these subtasks, and no others.
-    fn attend(&self, ids: &[TaskId], gates: &mut HashMap<TaskId, Gate>) {
-        let mains: HashSet<TaskId> = ids.iter().map(|id| id.of_main()).collect();
+    fn attend(&self, ids: &[TaskId], gates: &mut BTreeMap<TaskId, Gate>) {
+        let mains: BTreeSet<TaskId> = ids.iter().map(|id| id.of_main()).collect();
         gates.retain(|main, _| mains.contains(main));
         with(&self.tight, |tight| tight.retain(|main, _| mains.contains(main)));
         for main in mains {
@@ -144,20 +144,21 @@ impl Worker {
     fn begin(
         &self,
         ids: &[TaskId],
-        gates: &HashMap<TaskId, Gate>,
-        known: &mut HashSet<TaskId>,
+        gates: &BTreeMap<TaskId, Gate>,
+        known: &mut BTreeSet<TaskId>,
         work: &mut JoinSet<TaskId>,
     ) -> Option<Duration> {
         if self.slots.available_permits() == 0 {
             return None;
         }
         let now = now_ms();
-        let words: HashMap<TaskId, Word> = gates.iter().map(|(main, gate)| (*main, gate.word(now))).collect();
+        let words: BTreeMap<TaskId, Word> =
+            gates.iter().map(|(main, gate)| (*main, gate.word(now))).collect();
         let opens = words.values().filter_map(|word| match word {
             Word::Shut(span) => Some(*span),
             Word::Go(_) | Word::Wait | Word::Gone => None,
         });
-        let tight: HashSet<TaskId> = with(&self.tight, |tight| tight.keys().copied().collect());
+        let tight: BTreeSet<TaskId> = with(&self.tight, |tight| tight.keys().copied().collect());
         let free = ids.iter().filter(|id| !known.contains(id) && !tight.contains(&id.of_main()));
         let mut ready: Vec<(Reverse<i32>, TaskId)> = free
             .filter_map(|id| match words.get(&id.of_main()) {
@@ -181,7 +182,7 @@ impl Worker {
 
     /// Ends when permits may be free again that were all taken; never, where none are missed.
     async fn loosened(&self) {
-        let missed = |tight: &HashMap<TaskId, Vec<String>>| tight.values().cloned().collect::<Vec<_>>();
+        let missed = |tight: &BTreeMap<TaskId, Vec<String>>| tight.values().cloned().collect::<Vec<_>>();
         let seen = with(&self.tight, |tight| missed(tight));
         if seen.is_empty() {
             return std::future::pending().await;
@@ -196,7 +197,7 @@ impl Worker {
             }
             Err(_) => sleep(PAUSE).await,
         }
-        with(&self.tight, HashMap::clear);
+        with(&self.tight, BTreeMap::clear);
     }
 
     /// One look at a subtask, and what follows from it.

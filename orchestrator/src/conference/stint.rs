@@ -4,7 +4,6 @@
 
 use std::time::{Duration, Instant};
 
-use rand::Rng as _;
 use tokio::time::sleep;
 use tracing::{debug, error, info, warn};
 
@@ -13,6 +12,7 @@ use super::nodes::Nodes;
 use super::pace::Pace;
 use super::verdicts::{Evidence, Judge, Look};
 use super::{LIFT, PART};
+use crate::chance;
 use crate::config::ConferenceConfig;
 use crate::coordination::Lead;
 use crate::daemon::{Context, End, Leader, now_ms};
@@ -119,7 +119,7 @@ impl<'a> Stint<'a> {
             }
             let tick = if paced { PACED.min(self.config.tick) } else { self.config.tick };
             // Spread, lest many realms' schedulers tick in the same instant.
-            let tick = tick.mul_f64(rand::rng().random_range(0.8..1.2));
+            let tick = tick.mul_f64(chance::within(0.8..1.2));
             let mut stop = self.context.stop.clone();
             tokio::select! {
                 () = sleep(tick) => {}

@@ -14,6 +14,7 @@ use tracing::{info, warn};
 use super::error::Error;
 use super::session::{Connector, Link, Session};
 use super::tree::Tree;
+use crate::chance;
 
 /// Limits of time and number. [`Settings::default`] suits all roles.
 #[derive(Debug, Clone)]
@@ -238,7 +239,7 @@ async fn supervise(shared: Arc<Shared>, connector: Arc<dyn Connector>) {
             Err(error) => {
                 warn!(servers = connector.describe(), %error, "no session with the coordination service");
                 // Spread, lest all processes come back in the same instant.
-                sleep(pause.mul_f64(0.5 + rand::random::<f64>() / 2.0)).await;
+                sleep(pause.mul_f64(chance::within(0.5..1.0))).await;
                 pause = (pause * 2).min(longest_pause);
                 continue;
             }

@@ -20,6 +20,7 @@ use super::lead::{Lead, Standing, Term};
 use super::node::{Kind, Op, Version};
 use super::session::Changed;
 use super::tree::Tree;
+use crate::chance;
 
 /// A candidacy. Dropping it withdraws in the background.
 pub struct Election {
@@ -104,7 +105,7 @@ async fn leader(tree: &Tree, dir: &str) -> Result<Option<String>, Error> {
 
 /// 128 random bits in the form of a UUID, as Curator writes them.
 fn token() -> String {
-    let bits = format!("{:032x}", rand::random::<u128>());
+    let bits = format!("{:032x}", chance::any::<u128>());
     let mut token = String::with_capacity(36);
     for (at, digit) in bits.chars().enumerate() {
         if matches!(at, 8 | 12 | 16 | 20) {

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail};
 use futures_util::future::BoxFuture;
-use rand::Rng as _;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -24,7 +23,7 @@ use crate::coordination::session::Connector;
 use crate::coordination::zookeeper::ZooKeeper;
 use crate::coordination::{Coordinator, Settings};
 use crate::store::{self, Session};
-use crate::{accounts, cmu, compaction, conference, data_proxy};
+use crate::{accounts, chance, cmu, compaction, conference, data_proxy};
 
 pub(crate) use health::Health;
 pub(crate) use leader::{End, Leader};
@@ -104,7 +103,7 @@ impl Context {
             }
             self.health.lacks(part, format!("no session with Redis: {error}"));
             // Spread, lest all come in the same instant.
-            let share = rand::rng().random_range(0.5..1.0);
+            let share = chance::within(0.5..1.0);
             sleep(pause.mul_f64(share)).await;
             pause = (pause * 2).min(LONGEST);
         }
@@ -119,7 +118,7 @@ impl Context {
         self.health.lacks(part, format!("the session with Redis is over: {error}"));
         if began.elapsed() < SHORT {
             let mut stop = self.stop.clone();
-            let share = rand::rng().random_range(0.5..1.0);
+            let share = chance::within(0.5..1.0);
             tokio::select! { () = sleep(REFUSED.mul_f64(share)) => {}, () = stop.asked() => {} }
         }
     }

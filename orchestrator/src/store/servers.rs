@@ -20,10 +20,10 @@ use redis::{
     TlsCertificates, Value, cmd,
 };
 
-use rand::Rng as _;
 use tracing::warn;
 
 use super::{Error, query};
+use crate::chance;
 
 /// A secret, which nothing prints.
 #[derive(Clone, PartialEq, Eq)]
@@ -175,7 +175,7 @@ impl Servers {
             Place::Cluster { nodes, tls } => {
                 // Who is asked may be behind, so that the next one is asked then; beginning with another one each
                 // time, lest all wait for the same one that is dead.
-                let first = rand::rng().random_range(0..nodes.len().max(1));
+                let first = chance::within(0..nodes.len().max(1));
                 for guide in nodes.iter().cycle().skip(first).take(nodes.len()) {
                     let found = match self.ask_node(guide, *tls).await {
                         Ok(node) => self.attach(node).await,

@@ -1,7 +1,7 @@
 //! The tree itself and its sessions: what ZooKeeper's server keeps, as far as we use it. A path that does not
 //! begin with a slash or has an empty part names no node, so its parent is never found.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use tokio::sync::{oneshot, watch};
 
@@ -27,8 +27,8 @@ pub(super) struct Server {
     entries: BTreeMap<String, Entry>,
     changes: i64,
     last_session: i64,
-    sessions: HashMap<i64, watch::Sender<LinkState>>,
-    watches: HashMap<String, Vec<Watch>>,
+    sessions: BTreeMap<i64, watch::Sender<LinkState>>,
+    watches: BTreeMap<String, Vec<Watch>>,
     /// What is asked while it is frozen, in order.
     frozen: Option<Vec<Job>>,
 }
@@ -43,8 +43,8 @@ impl Default for Server {
             entries: BTreeMap::from([(String::new(), Entry::default())]),
             changes: 0,
             last_session: 0,
-            sessions: HashMap::new(),
-            watches: HashMap::new(),
+            sessions: BTreeMap::new(),
+            watches: BTreeMap::new(),
             frozen: None,
         }
     }
