@@ -11,6 +11,7 @@ use tempfile::TempDir;
 
 use crate::daemon::Run;
 use crate::wait::GENEROUS;
+use crate::zookeeper::{on_tree, patient};
 use crate::{Ensemble, Process, allotd, eventually};
 
 /// Units are missed soon.
@@ -176,6 +177,53 @@ impl Party {
             task["CompactTaskState"] == "Done" || task["CompactTaskState"] == "Cancel"
         });
         task
+    }
+}
+
+/// Where the tree of compaction is.
+const ROOT: &str = "/cluster.compact/Compaction_v2";
+
+impl Party {
+    /// What is in the tree that belongs to what is going on, and should be gone when nothing is.
+    #[must_use]
+    pub fn left(&self) -> Vec<String> {
+        on_tree(&self.zookeeper.address(), |tree| async move {
+            let list = async |dir: &str| -> Vec<String> {
+                let names = patient(async || tree.children(dir).await).await.unwrap_or_default();
+                names.into_iter().map(|name| format!("{dir}/{name}")).collect()
+            };
+            let mut left =
+                [list(&format!("{ROOT}/Locks")).await, list(&format!("{ROOT}/Permits")).await].concat();
+            for inbox in list(&format!("{ROOT}/TaskAssigned")).await {
+                left.extend(list(&inbox).await);
+            }
+            for task in list(&format!("{ROOT}/Scheduler")).await {
+                for dir in ["Partitions", "Finished"] {
+                    left.extend(list(&format!("{task}/{dir}")).await);
+                }
+            }
+            left
+        })
+    }
+
+    /// A task is done, each of its subtasks ended and was counted once, whoever was at work twice would have noted it, and
+    /// nothing is left that should not be.
+    #[track_caller]
+    pub fn all_well(&self, id: &str, count: usize) {
+        let task = self.end(id);
+        let well = (&task["CompactTaskState"], numbers(&task));
+        assert_eq!(well, (&"Done".into(), [count as u64, 0, 0]), "{task}");
+        assert_eq!(self.noted("doubled"), Vec::<String>::new());
+        let mut all = self.noted("ended");
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), count);
+        let mut left = Vec::new();
+        // Of a unit that comes back it takes a moment.
+        eventually("nothing to be left of it", LONG, || {
+            left = self.left();
+            left.is_empty()
+        });
     }
 }
 

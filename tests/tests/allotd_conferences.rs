@@ -331,6 +331,15 @@ fn the_brake_is_lifted_by_the_operator_or_by_units_that_are_back() {
     eventually("the brake to be shown again", GENEROUS, || {
         client.words(&format!("EXISTS {REALM}:brake")).int() == 1
     });
+    // Who takes over sees as many missing, and holds it as well.
+    let before = system.places();
+    let led = system.leader();
+    system.schedulers[led].kill9();
+    eventually("another to lead", GENEROUS, || system.leader() != led);
+    eventually("the brake to hold with it", GENEROUS, || brake_holds(&system));
+    sleep(Duration::from_secs(3));
+    assert_eq!(system.places(), before, "conferences moved at a take-over although the brake held");
+    system.schedulers[led].start();
     allot_tests::daemon::run(system.master(), &["units", "--realm", REALM, "release-brake"]).ok();
     healthy(&mut system, "two of five units killed, the brake lifted by the operator");
     allot_tests::daemon::run(system.master(), &["units", "--realm", REALM, "release-brake"]).ended(1);

@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use allot_orchestrator::coordination::{Op, Tree};
 use allot_tests::module::repository;
-use allot_tests::party::{CAREFUL, LONG, Party, UNHURRIED, guards, lines, numbers, script};
+use allot_tests::party::{CAREFUL, LONG, Party, UNHURRIED, guards, numbers, script};
 use allot_tests::zookeeper::on_tree;
 use allot_tests::{Ensemble, Process, eventually, soak};
 
@@ -74,13 +74,10 @@ fn any_command_is_a_runner() {
 fn every_subtask_of_two_hundred_ends_once_though_worker_manager_and_monitor_are_killed() {
     let home = tempfile::tempdir().unwrap();
     let party = Party::start(5, &script(home.path(), CAREFUL));
-    for n in 0..200 {
-        fs::write(party.data().join(format!("p{n:03}")), "").unwrap();
-    }
-    let id = party.run(&["submit", "shop", "public", "orders", "--retries", "5"]).ok().out.trim().to_owned();
-    let base = party.dir.path();
+    party.partitions(200);
+    let id = party.submit(&["shop", "public", "orders", "--retries", "5"]);
     let ended = |least: usize| {
-        eventually("runners to end", LONG, || lines(&base.join("ended")).len() >= least);
+        eventually("runners to end", LONG, || party.noted("ended").len() >= least);
     };
     let unit = |name: &str| party.units.iter().find(|unit| unit.name == name).unwrap();
     let monitor = || {
@@ -103,31 +100,7 @@ fn every_subtask_of_two_hundred_ends_once_though_worker_manager_and_monitor_are_
     ended(60);
     let worker = party.units.iter().find(|unit| unit.is_running() && unit.name != manager).unwrap();
     worker.kill9();
-    let task = party.end(&id);
-    assert_eq!(task["CompactTaskState"], "Done", "{task}");
-    assert_eq!(numbers(&task), [200, 0, 0], "{task}");
-    assert_eq!(lines(&base.join("doubled")), Vec::<String>::new());
-    let mut all = lines(&base.join("ended"));
-    assert!(all.len() >= 200);
-    all.sort();
-    all.dedup();
-    assert_eq!(all.len(), 200);
-    // Nothing is left of it but what tells that it was.
-    let shown = party.json(&["show", &id]);
-    assert_eq!(shown["subtasks"].as_array().unwrap().len(), 0);
-}
-
-/// All of a task's subtasks ended once, and nothing is left of them; whoever was at work twice would have noted it.
-#[track_caller]
-fn all_well(party: &Party, id: &str, count: usize) {
-    let task = party.end(id);
-    assert_eq!((&task["CompactTaskState"], numbers(&task)), (&"Done".into(), [count as u64, 0, 0]), "{task}");
-    assert_eq!(party.noted("doubled"), Vec::<String>::new());
-    let mut all = party.noted("ended");
-    all.sort();
-    all.dedup();
-    assert_eq!(all.len(), count);
-    assert_eq!(party.json(&["show", id])["subtasks"].as_array().unwrap().len(), 0);
+    party.all_well(&id, 200);
 }
 
 #[test]
@@ -192,7 +165,7 @@ fn units_that_hang_or_go_together_and_a_zookeeper_that_is_away_cost_no_subtask_a
     });
     std::thread::sleep(std::time::Duration::from_secs(soak(0, 60) as u64));
     party.zookeeper.restore();
-    all_well(&party, &id, 300);
+    party.all_well(&id, 300);
 }
 
 /// A runner that is done at once, and minds whether it is alone.
@@ -259,7 +232,7 @@ fn a_manager_that_is_stopped_while_it_assigns_and_wakes_when_it_was_replaced_dou
             over.push(id);
         }
     });
-    all_well(&party, &id, COUNT);
+    party.all_well(&id, COUNT);
 }
 
 /// A runner that knows how many of its kind run, of its table and in all, and notes it.
@@ -352,18 +325,25 @@ fn a_task_is_paused_given_to_others_resumed_and_stopped() {
     // Whoever has it now gives it away, the task and a subtask.
     let manager = shown["task"]["manager"].as_str().unwrap().to_owned();
     let _ = party.run(&["reassign", &id]).ok();
-    eventually("the task to have another manager", LONG, || {
-        party.json(&["show", &id])["task"]["manager"] != manager.as_str()
-    });
+    let managed = || party.json(&["show", &id])["task"]["manager"].as_str().unwrap().to_owned();
+    assert_ne!(managed(), manager);
+    let _ = party.run(&["reassign", &id, "--to", &manager]).ok();
+    assert_eq!(managed(), manager);
+    assert!(party.run(&["reassign", &id, "--to", "nobody_1"]).ended(4).err.contains("nobody_1"));
+    assert_eq!(managed(), manager);
     let waiting = shown["subtasks"][0].clone();
     let (sub, worker) = (waiting["CompactTaskId"].as_str().unwrap(), waiting["worker"].as_str().unwrap());
     assert!(party.run(&["reassign", sub]).ended(4).err.contains("--subtask"));
     assert!(party.run(&["reassign", sub, "--subtask", "--to", "nobody_1"]).ended(4).err.contains("nobody_1"));
+    let now = || {
+        let subs = party.json(&["show", &id])["subtasks"].clone();
+        subs.as_array().unwrap().iter().find(|now| now["CompactTaskId"] == sub).unwrap().clone()
+    };
     let _ = party.run(&["reassign", sub, "--subtask"]).ok();
-    let subs = party.json(&["show", &id])["subtasks"].clone();
-    let moved = subs.as_array().unwrap().iter().find(|now| now["CompactTaskId"] == sub).unwrap();
-    assert_ne!(moved["worker"], worker);
-    assert_eq!((moved["attempt"].as_u64(), party.noted("begun").len()), (Some(0), before), "it had begun");
+    assert_ne!(now()["worker"], worker);
+    let _ = party.run(&["reassign", sub, "--subtask", "--to", worker]).ok();
+    assert_eq!(now()["worker"], worker);
+    assert_eq!((now()["attempt"].as_u64(), party.noted("begun").len()), (Some(0), before), "it had begun");
 
     let _ = party.run(&["resume", &id]).ok();
     eventually("it to go on", LONG, || party.noted("ended").len() > before + 4);
@@ -460,6 +440,54 @@ fn what_fails_or_takes_too_long_is_counted_and_whoever_waits_hears_it() {
     assert!(waited.err.contains("1 well, 0 failed"), "{}", waited.err);
 }
 
+/// A runner that says far more than anybody wants to read, and fails.
+const TALKATIVE: &str = r#"#!/usr/bin/env python3
+for n in range(20000):
+    print(f"line {n:06}")
+raise SystemExit(3)
+"#;
+
+#[test]
+fn of_what_a_runner_says_the_last_is_kept_some_in_the_tree_and_more_on_disk() {
+    let home = tempfile::tempdir().unwrap();
+    let party = Party::start_with(1, &script(home.path(), TALKATIVE), &[UNHURRIED]);
+    party.partitions(1);
+    let id = party.submit(&["shop", "public", "orders"]);
+    let task = party.end(&id);
+    assert_eq!(numbers(&task), [0, 1, 0], "{task}");
+    let said = task["failures"][0]["output"].as_str().unwrap();
+    assert!((1000..=1024).contains(&said.len()) && said.trim_end().ends_with("line 019999"), "{said}");
+    let log = party.dir.path().join("output0").join(format!("{}.1.log", id.strip_suffix(".0").unwrap()));
+    let kept = fs::read_to_string(log).unwrap();
+    assert!(
+        (65000..=65536).contains(&kept.len()) && kept.trim_end().ends_with("line 019999"),
+        "{}",
+        kept.len()
+    );
+}
+
+#[test]
+fn what_is_repeated_without_end_finds_new_partitions_in_each_round_until_it_is_stopped() {
+    let home = tempfile::tempdir().unwrap();
+    let party = Party::start_with(2, &script(home.path(), CAREFUL), &[UNHURRIED]);
+    party.partitions(3);
+    let id = party.submit(&["shop", "public", "orders", "--repeat", "0", "--every", "1s"]);
+    let round = || party.json(&["show", &id])["task"]["round"].as_u64().unwrap();
+    eventually("a second round", LONG, || round() >= 2);
+    fs::write(party.data().join("new"), "").unwrap();
+    fs::remove_file(party.data().join("p00000")).unwrap();
+    eventually("what is new to be compacted, again and again", LONG, || {
+        party.noted("ended").iter().filter(|name| *name == "new").count() >= 2
+    });
+    let ended = party.noted("ended");
+    let first = ended.iter().position(|name| name == "new").unwrap();
+    // In the round of the new one the removed one is not listed any more.
+    assert!(!ended[first + 3..].contains(&"p00000".to_owned()), "{ended:?}");
+    let stopped = party.run(&["stop", &id, "--wait", "--json"]);
+    assert!(stopped.out.contains("\"Cancel\""), "{} {}", stopped.out, stopped.err);
+    assert_eq!(party.left(), Vec::<String>::new());
+}
+
 #[test]
 fn units_with_nothing_to_do_say_nothing_but_that_they_are_there() {
     let home = tempfile::tempdir().unwrap();
@@ -484,9 +512,9 @@ fn a_task_stays_in_its_processing_cluster_though_all_of_it_dies_and_whoever_wait
     let home = tempfile::tempdir().unwrap();
     let runner = script(home.path(), CAREFUL);
     let mut party = Party::start(0, &runner);
-    party.join_with(2, &runner, &[("ALLOT_COMPACTION_PC", "a")]);
+    party.join_with(3, &runner, &[("ALLOT_COMPACTION_PC", "a")]);
     party.join_with(2, &runner, &[("ALLOT_COMPACTION_PC", "b")]);
-    party.partitions(80);
+    party.partitions(200);
     let waiting = ["submit", "shop", "public", "orders", "--pc", "a", "--retries", "5", "--wait"];
     let waiting = party.command(&waiting).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     eventually("it to have begun", LONG, || party.noted("ended").len() > 4);
@@ -501,14 +529,17 @@ fn a_task_stays_in_its_processing_cluster_though_all_of_it_dies_and_whoever_wait
     let more = party.noted("ended").len();
     eventually("it to go on", LONG, || party.noted("ended").len() > more);
 
-    let (ours, others) = party.units.split_at(2);
+    let (ours, others) = party.units.split_at(3);
     ours.iter().for_each(Process::kill9);
     let alone = "no unit of its processing cluster a is there";
     eventually("all of them to be missed", LONG, || party.run(&["explain", id]).ok().out.contains(alone));
+    // The monitor, which may have been one of them, has noted since when.
+    let since = format!("worker {} is away since 20", ours[0].name);
+    eventually("it to be known since when", LONG, || party.run(&["explain", id]).ok().out.contains(&since));
     let subs = party.json(&["show", id])["subtasks"].clone();
     let elsewhere =
         |unit: &Process| subs.as_array().unwrap().iter().any(|sub| sub["worker"] == unit.name.as_str());
     assert!(!others.iter().any(elsewhere), "{subs}");
     ours.iter().for_each(Process::start);
-    all_well(&party, id, 80);
+    party.all_well(id, 200);
 }

@@ -1,6 +1,7 @@
 //! The tasks in the tree: reading them, and each change of theirs as one multi at their version. Whoever comes late
 //! changes nothing.
 
+mod inboxes;
 mod subtasks;
 
 use std::fmt;

@@ -16,7 +16,8 @@ use super::ids::TaskId;
 use super::node::Units;
 use super::task::MainTask;
 use super::{PAUSE, Part, history};
-use crate::coordination::{Error, Lead, Standing, Version};
+use crate::coordination::{Error, Lead, Standing};
+use crate::daemon::now_ms;
 
 /// Stands for election until the process shall end, and is the monitor meanwhile, whenever it is elected.
 pub(crate) async fn run(part: Part, units: watch::Receiver<Units>) {
@@ -90,6 +91,7 @@ impl Stint {
         let board = Board { tree: lead.tree()?, ..self.part.board() };
         let grace = self.part.config.grace.unwrap_or_else(|| self.part.session_timeout());
         let mut due: Option<Instant> = None;
+        Self::note_absence(&board, &units).await?;
         let mut nobody = BTreeSet::new();
         for mut main in board.mains().await? {
             if main.task.state.is_over() {
@@ -124,11 +126,25 @@ impl Stint {
         Ok(due)
     }
 
+    /// Notes since when units are away, for those who ask why their subtasks wait.
+    async fn note_absence(board: &Board, units: &Units) -> Result<(), Fault> {
+        for (unit, inbox) in board.inboxes().await? {
+            let at = |since: Instant| now_ms().saturating_sub(since.elapsed().as_millis() as u64);
+            match (units.away_since(&unit), inbox.away) {
+                (Some(since), None) => board.note_away(&unit, inbox, Some(at(since))).await?,
+                (None, Some(_)) if units.live.contains_key(&unit) => {
+                    board.note_away(&unit, inbox, None).await?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     /// Takes away what units left that have not been there since the look before: notices that nobody will read, and
     /// inboxes with nothing in them. One that comes back makes its own anew.
     async fn tidy(&self, board: &Board, units: &Units) -> Result<(), Fault> {
-        for name in board.children(&board.paths.assigned()).await? {
-            let unit = super::paths::decode(&name);
+        for (unit, node) in board.inboxes().await? {
             let away = units.away_since(&unit);
             if away.is_none_or(|since| since.elapsed() < self.part.config.every) {
                 continue;
@@ -139,10 +155,7 @@ impl Stint {
                     board.noticed(&unit, id).await?;
                 }
             }
-            match board.tree.delete(&inbox, Version::FIRST).await {
-                Ok(()) | Err(Error::NotEmpty(_) | Error::NoNode(_)) => {}
-                Err(error) => return Err(error.into()),
-            }
+            board.remove_inbox(&unit, node).await?;
         }
         Ok(())
     }

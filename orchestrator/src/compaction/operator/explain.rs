@@ -24,13 +24,27 @@ pub(super) async fn run(desk: &Desk, id: TaskId, json: bool) -> Result<Outcome> 
         None => None,
     };
     let limits = limits(desk, &main.task, &units).await?;
-    let reasons = reasons(&main.task, before.map(|before| before.id), &limits, &subs, &units, now_ms());
+    let away = desk.board.inboxes().await?.into_iter().filter_map(|(unit, inbox)| Some((unit, inbox.away?)));
+    let there = Presences { units: &units, away: away.collect() };
+    let reasons = reasons(&main.task, before.map(|before| before.id), &limits, &subs, &there, now_ms());
     if json {
         write(&format!("{}\n", serde_json::json!({"task": main.task.id, "reasons": reasons})))?;
     } else {
         write(&format!("{}\n", reasons.join("\n")))?;
     }
     Ok(Outcome::Done)
+}
+
+/// Who is there, and since when others are away, as far as the monitor has seen them go.
+struct Presences<'a> {
+    units: &'a Units,
+    away: BTreeMap<String, u64>,
+}
+
+impl Presences<'_> {
+    fn since(&self, unit: &str) -> String {
+        self.away.get(unit).map(|at| format!(" since {}", time(*at))).unwrap_or_default()
+    }
 }
 
 /// What is limited, how, and how many permits of it are taken.
@@ -55,7 +69,7 @@ fn reasons(
     before: Option<TaskId>,
     limits: &[Limit],
     subs: &[SubTask],
-    units: &Units,
+    there: &Presences<'_>,
     now: u64,
 ) -> Vec<String> {
     if task.state.is_over() {
@@ -63,13 +77,13 @@ fn reasons(
         return vec![format!("it is over, {} since {}{why}", task.state, time(task.finished))];
     }
     let mut all = Vec::new();
-    if !units.live.contains_key(&task.manager) {
+    if !there.units.live.contains_key(&task.manager) {
+        let (manager, since) = (&task.manager, there.since(&task.manager));
         all.push(format!(
-            "its manager {} is away; the monitor gives it to another after the grace",
-            task.manager
+            "its manager {manager} is away{since}; the monitor gives it to another after the grace"
         ));
     }
-    if units.bins(&task.pc).is_empty() {
+    if there.units.bins(&task.pc).is_empty() {
         all.push(format!("no unit of its processing cluster {} is there", task.pc));
     }
     if task.paused {
@@ -109,7 +123,7 @@ fn reasons(
     if rest > 0 {
         all.push(format!("{rest} partitions of the round are not assigned yet"));
     }
-    all.extend(by_worker(subs, units));
+    all.extend(by_worker(subs, there));
     let finished = task.outstanding().saturating_sub(subs.len() as u64);
     if finished > 0 {
         all.push(format!("{finished} subtasks are over, and not counted yet"));
@@ -117,16 +131,17 @@ fn reasons(
     all
 }
 
-fn by_worker(subs: &[SubTask], units: &Units) -> Vec<String> {
+fn by_worker(subs: &[SubTask], there: &Presences<'_>) -> Vec<String> {
     let mut workers: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
     for sub in subs {
         let (running, waiting) = workers.entry(&sub.worker).or_default();
         *(if sub.state == SubState::Running { running } else { waiting }) += 1;
     }
     let line = |(worker, (running, waiting)): (&str, (usize, usize))| {
-        let Some(info) = units.live.get(worker) else {
+        let Some(info) = there.units.live.get(worker) else {
             return format!(
-                "worker {worker} is away: {} subtasks wait until it counts as lost",
+                "worker {worker} is away{}: {} subtasks wait until it counts as lost",
+                there.since(worker),
                 running + waiting
             );
         };
