@@ -17,7 +17,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use self::wire::{Accident, Due, Fate, Wire};
 use super::board::{Board, Fault};
@@ -56,6 +56,8 @@ impl Trace {
 #[derive(Default)]
 struct Data {
     running: BTreeSet<String>,
+    /// Those that have not been told to end: a limit is on them. Who was lost counts no more, though it may not be gone yet.
+    wanted: BTreeSet<String>,
     ended: BTreeMap<String, usize>,
     doubled: Vec<String>,
     crowded: Vec<String>,
@@ -67,8 +69,15 @@ fn with<T>(world: &World, act: impl FnOnce(&mut Data) -> T) -> T {
     act(&mut world.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// A runner that works, until it is dropped.
-struct Working(World, String);
+/// A runner at work. It does not end at once where it is to, nor where the unit that began it is gone; but within a session
+/// time after its guard had to end it, or a little more.
+struct Working {
+    world: World,
+    partition: String,
+    lag: Duration,
+    /// When it is gone, once it is to end.
+    gone: Option<Instant>,
+}
 
 impl Working {
     fn at(world: &World, partition: &str) -> Self {
@@ -76,18 +85,48 @@ impl Working {
             if !data.running.insert(partition.to_owned()) {
                 data.doubled.push(partition.to_owned());
             }
-            let limited = data.running.iter().filter(|partition| partition.starts_with("t1/")).count();
+            data.wanted.insert(partition.to_owned());
+            let limited = data.wanted.iter().filter(|partition| partition.starts_with("t1/")).count();
             if limited > AT_ONCE {
                 data.crowded.push(partition.to_owned());
             }
         });
-        Self(world.clone(), partition.to_owned())
+        let lag = SESSION.mul_f64(chance::within(0.0..1.2));
+        Self { world: world.clone(), partition: partition.to_owned(), lag, gone: None }
+    }
+
+    /// Ends it.
+    async fn end(mut self) {
+        with(&self.world, |data| data.wanted.remove(&self.partition));
+        let gone = Instant::now() + self.lag;
+        self.gone = Some(gone);
+        sleep_until(gone).await;
+    }
+
+    /// It ended by itself.
+    fn done(mut self) {
+        with(&self.world, |data| *data.ended.entry(self.partition.clone()).or_default() += 1);
+        self.gone = Some(Instant::now());
     }
 }
 
 impl Drop for Working {
     fn drop(&mut self) {
-        with(&self.0, |data| data.running.remove(&self.1));
+        let (world, partition) = (self.world.clone(), std::mem::take(&mut self.partition));
+        with(&world, |data| data.wanted.remove(&partition));
+        let left = move || {
+            let _ = with(&world, |data| data.running.remove(&partition));
+        };
+        // Where its unit died, the lock lives on for a session time before others wait for one.
+        let gone = self.gone.unwrap_or_else(|| Instant::now() + self.lag.mul_f64(1.5));
+        if gone <= Instant::now() {
+            left();
+        } else {
+            tokio::spawn(async move {
+                sleep_until(gone).await;
+                left();
+            });
+        }
     }
 }
 
@@ -119,10 +158,10 @@ impl Launch for Simulated {
                 _ = lost.wait_for(|lost| *lost) => Why::CutOff,
                 () = cut_off => Why::CutOff,
             };
-            if why == Why::Itself {
-                with(&world, |data| *data.ended.entry(partition.clone()).or_default() += 1);
+            match why {
+                Why::Itself => working.done(),
+                _ => working.end().await,
             }
-            drop(working);
             let exit = (why == Why::Itself).then_some(0);
             Ok(Report { why, exit, output: String::new(), result: None })
         }
