@@ -34,7 +34,8 @@ check: deps ## Formatting, lints and documentation, all warnings as errors
 
 soak: deps ## The tests with many more random cases; takes long
 	cargo build --release -p allot-module
-	ALLOT_SOAK=1 ALLOT_MODEL_CASES=50000 cargo test --workspace --no-fail-fast
+	ALLOT_SOAK=1 ALLOT_MODEL_CASES=50000 cargo test --workspace --no-fail-fast \
+		--config profile.test.package.allot-orchestrator.opt-level=2
 
 bench: deps ## Measure: live servers beside PING, then the core
 	cargo run --release -p allot-benches --bin allot-bench

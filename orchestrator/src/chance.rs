@@ -12,10 +12,10 @@ thread_local! {
     static SEEDED: std::cell::RefCell<Option<rand::rngs::StdRng>> = const { std::cell::RefCell::new(None) };
 }
 
-/// From here on, what this thread is given follows from the seed.
+/// From here on, what this thread is given follows from the seed, or from none.
 #[cfg(test)]
-pub(crate) fn seed(seed: u64) {
-    SEEDED.set(Some(rand::SeedableRng::seed_from_u64(seed)));
+pub(crate) fn seed(seed: Option<u64>) {
+    SEEDED.set(seed.map(rand::SeedableRng::seed_from_u64));
 }
 
 /// Any value of a type.

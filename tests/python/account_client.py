@@ -15,6 +15,7 @@ import random
 import sys
 import threading
 import time
+import traceback
 import urllib.parse
 
 import redis
@@ -159,7 +160,13 @@ class Instance(threading.Thread):
                 self.live(client)
             except (KazooException, client.handler.timeout_exception) as error:
                 print(f"client: {self.name}: {error!r}", file=sys.stderr)
+            except Exception:  # whatever it is, a server begins anew
+                traceback.print_exc()
             time.sleep(0.05)
+
+    def call(self, answer):
+        """An answer, which kazoo may have lost."""
+        return answer.get(timeout=2 * self.arguments.session)
 
     def live(self, client):
         try:
@@ -197,10 +204,10 @@ class Instance(threading.Thread):
 
         client.add_listener(changed)
         while not self.ending and not lost.is_set():
-            while self.hung:
+            while self.hung and not self.ending:
                 time.sleep(0.01)
             sent = time.monotonic()
-            client.sync(self.node)
+            self.call(client.sync_async(self.node))
             if lost.is_set():
                 break
             self.heard = sent
@@ -210,7 +217,7 @@ class Instance(threading.Thread):
                 continue
             if alloc is None:
                 # Where our accounts are is written into our node.
-                data, _ = client.get(self.node, watch=wake)
+                data, _ = self.call(client.get_async(self.node, watch=wake))
                 alloc = data.decode() or None
             if alloc is not None:
                 if relook.is_set():
@@ -220,23 +227,26 @@ class Instance(threading.Thread):
                         stale.update(words)
                     self.read(client, alloc, words, stale, wake, touched)
                 said = self.answer(client, alloc, words, said)
-                if alloc is not None and not words and not client.exists(alloc):
+                if alloc is not None and not words and not self.call(client.exists_async(alloc)):
                     break
             self.news.wait(0.1 * self.arguments.session)
             self.news.clear()
 
     def be_there(self, client):
         """Whether our node is ours. One of our name is of an older process; it goes with that one's session."""
-        node = client.exists(self.node)
-        if node is not None and node.ephemeralOwner == client.client_id[0]:
+        node = self.call(client.exists_async(self.node))
+        ours = client.client_id  # nothing while it is cut off
+        if ours is None:
+            return False
+        if node is not None and node.ephemeralOwner == ours[0]:
             return True
         if node is not None and not self.arguments.replace:
             return False
         try:
             if node is not None:
                 # We have its port, so it is dead.
-                client.delete(self.node)
-            client.create(self.node, b"", ephemeral=True)
+                self.call(client.delete_async(self.node))
+            self.call(client.create_async(self.node, b"", ephemeral=True))
         except (NodeExistsError, NoNodeError):
             return False  # its module's node is the leader's to make
         return True
@@ -244,8 +254,9 @@ class Instance(threading.Thread):
     def read(self, client, alloc, words, stale, wake, touched):
         """What we are shown."""
         try:
-            names = client.get_children(alloc, watch=wake)
+            names = self.call(client.get_children_async(alloc, watch=wake))
         except NoNodeError:
+            wake()  # it may be there again, and nobody watches it
             return words.clear()
         for name in [name for name in words if name not in names]:
             del words[name]
@@ -255,7 +266,7 @@ class Instance(threading.Thread):
             again.append((name, client.get_async(f"{alloc}/{name}", watch=touched)))
         for name, answer in again:
             try:
-                words[name] = json.loads(answer.get(timeout=self.arguments.session)[0])
+                words[name] = json.loads(self.call(answer)[0])
             except (NoNodeError, ValueError):
                 words.pop(name, None)  # gone, or not the leader's word
 
@@ -279,7 +290,7 @@ class Instance(threading.Thread):
                 released[account] = epoch
             else:
                 ours.add(account)
-        ending = [account for account in self.held if account not in ours]
+        ending = [account for account in list(self.held) if account not in ours]
         if ending:
             # Logging out may take its time.
             time.sleep(random.random() * self.arguments.slow)
@@ -287,7 +298,7 @@ class Instance(threading.Thread):
             self.drop(ending)
         saying = json.dumps({"released": released, "unusable": unusable}, sort_keys=True)
         if saying != said and (said is not None or released or unusable):
-            client.set(alloc, saying.encode())
+            self.call(client.set_async(alloc, saying.encode()))
             said = saying
         for account in ours:
             epoch = self.held.get(account)
@@ -312,10 +323,11 @@ class Host:
         self.instances[path].start()
 
     def go(self, path):
-        instance = self.instances.pop(path)
+        instance = self.instances[path]
         instance.ending = True
         instance.news.set()
         instance.join(30)
+        del self.instances[path]  # until then it is guarded
 
     def obey(self, word, path="", account=""):
         instance = self.instances.get(path)

@@ -1,11 +1,17 @@
-//! Running `allotd` as people and scripts run it: arguments in; exit code and two streams of text out.
+//! Running `allotd` as people and scripts run it, arguments in, exit code and two streams of text out; and as a daemon of
+//! its own.
 
 use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use crate::module::allotd;
+use crate::process::Process;
+use crate::realms::REALM;
 use crate::redis_server::RedisServer;
+use crate::wait::{GENEROUS, eventually};
 
 /// How a run of `allotd` ended.
 #[derive(Debug)]
@@ -61,4 +67,29 @@ pub fn shared_data(name: &str) -> Option<PathBuf> {
         return None;
     }
     Some(folder.join(name))
+}
+
+/// A daemon of these roles on this server, without a ZooKeeper.
+#[track_caller]
+pub fn alone(server: &RedisServer, name: &str, roles: &str, more: &[&str]) -> Process {
+    let host = format!("127.0.0.1/{name}");
+    let url = server.url();
+    let arguments =
+        ["--roles", roles, "--name", name, "--realm", REALM, "--cmu-host", &host, "--redis-url", &url];
+    let process = Process::new(name, &[&arguments[..], more].concat());
+    process.start();
+    eventually(&format!("{name} to be ready"), GENEROUS, || process.is_ready());
+    process
+}
+
+/// A program for the conferences of a unit, which tells what it was told, and ends when the test says so.
+pub fn media_program(server: &RedisServer) -> String {
+    let path = server.dir().join("media");
+    let text = "#!/bin/sh\ntrap 'echo bye > \"$0.$ALLOT_E164.bye\"; exit 0' TERM\n\
+                echo \"started=$ALLOT_E164 $ALLOT_EPOCH\"\necho $$ > \"$1/$ALLOT_E164.pid\"\n\
+                while [ ! -e \"$1/$ALLOT_E164.over\" ]; do sleep 0.05; done\nread code < \"$1/$ALLOT_E164.over\"\n\
+                rm \"$1/$ALLOT_E164.over\"\nexit $code\n";
+    fs::write(&path, text).expect("the folder is there");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("the folder is there");
+    format!("{} {}", path.display(), server.dir().display())
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use allot_orchestrator::coordination::Error;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -189,15 +190,20 @@ impl Party {
     pub fn left(&self) -> Vec<String> {
         on_tree(&self.zookeeper.address(), |tree| async move {
             let list = async |dir: &str| -> Vec<String> {
-                let names = patient(async || tree.children(dir).await).await.unwrap_or_default();
-                names.into_iter().map(|name| format!("{dir}/{name}")).collect()
+                match patient(async || tree.children(dir).await).await {
+                    Ok(names) => names.into_iter().map(|name| format!("{dir}/{name}")).collect(),
+                    Err(Error::NoNode(_)) => Vec::new(),
+                    Err(error) => panic!("{dir}: {error}"),
+                }
             };
             let mut left =
                 [list(&format!("{ROOT}/Locks")).await, list(&format!("{ROOT}/Permits")).await].concat();
             for inbox in list(&format!("{ROOT}/TaskAssigned")).await {
                 left.extend(list(&inbox).await);
             }
-            for task in list(&format!("{ROOT}/Scheduler")).await {
+            let tasks = list(&format!("{ROOT}/Scheduler")).await;
+            assert!(!tasks.is_empty(), "there is no task under {ROOT}");
+            for task in tasks {
                 for dir in ["Partitions", "Finished"] {
                     left.extend(list(&format!("{task}/{dir}")).await);
                 }

@@ -1,4 +1,4 @@
-//! allotd as a daemon and as a tool for conferences: settings, probes, signals, programs, commands.
+//! allotd as a daemon and as a tool for conferences: settings, probes, signals, commands.
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -8,26 +8,13 @@
 )]
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
-use allot_tests::daemon::run;
+use allot_tests::daemon::{alone, media_program, run};
 use allot_tests::module::repository;
 use allot_tests::realms::{REALM, Realm, UNITS};
 use allot_tests::wait::GENEROUS;
 use allot_tests::{Process, RedisServer, ZooKeeperServer, eventually};
-
-/// A daemon of these roles on this server, without a ZooKeeper.
-fn daemon(server: &RedisServer, name: &str, roles: &str, more: &[&str]) -> Process {
-    let host = format!("127.0.0.1/{name}");
-    let url = server.url();
-    let arguments =
-        ["--roles", roles, "--name", name, "--realm", REALM, "--cmu-host", &host, "--redis-url", &url];
-    let process = Process::new(name, &[&arguments[..], more].concat());
-    process.start();
-    eventually(&format!("{name} to be ready"), GENEROUS, || process.is_ready());
-    process
-}
 
 #[test]
 fn settings_are_checked_before_anything_begins() {
@@ -85,7 +72,7 @@ fn what_a_role_lacks_is_found_before_it_is_played() {
 fn a_second_signal_ends_it_at_once() {
     let server = RedisServer::start();
     // It would drain for an hour: there is no other unit.
-    let unit = daemon(&server, "unit", "cmu", &["--cmu-drain", "true", "--cmu-drain-limit", "1h"]);
+    let unit = alone(&server, "unit", "cmu", &["--cmu-drain", "true", "--cmu-drain-limit", "1h"]);
     let mut client = Realm::of(&server);
     client.begin("1", "");
     eventually("the conference to be open", GENEROUS, || client.place("1").2 == "open");
@@ -193,7 +180,7 @@ fn a_replica_that_hangs_is_missed_unless_nobody_is_to_be_asked() {
         let mut client = Realm::create(&server, &[]);
         replica.replica_of(&server);
         let wait = ["--conference-wait-replicas", replicas];
-        let unit = daemon(&server, "unit", "cmu", &wait);
+        let unit = alone(&server, "unit", "cmu", &wait);
         let (cmu, _) = client.begin("1", "");
         eventually("the conference to be open", GENEROUS, || client.place("1").2 == "open");
         replica.pause();
@@ -212,7 +199,7 @@ fn a_replica_that_hangs_is_missed_unless_nobody_is_to_be_asked() {
         assert_eq!(missing(&unit, "unit"), missed, "of {replicas}");
         unit.kill9();
         // The same for what a scheduler places: on one unit, then on the next.
-        let scheduler = daemon(&server, "scheduler", "conference", &wait);
+        let scheduler = alone(&server, "scheduler", "conference", &wait);
         let granted = || scheduler.metric("allot_scheduler_grants_total").unwrap_or_default();
         let mut last = cmu;
         for (next, grants) in [("b:1:1", 1.0), ("c:1:1", 2.0)] {
@@ -228,8 +215,8 @@ fn a_replica_that_hangs_is_missed_unless_nobody_is_to_be_asked() {
 #[test]
 fn details_that_were_lost_are_told_again() {
     let server = RedisServer::start();
-    let media = program(&server);
-    let _scheduler = daemon(&server, "scheduler", "conference", &[]);
+    let media = media_program(&server);
+    let _scheduler = alone(&server, "scheduler", "conference", &[]);
     let unit = Process::new("unit", &["--roles", "cmu", "--realm", REALM, "--cmu-host", "127.0.0.1/unit"])
         .behind_redis(server.port())
         .with("ALLOT_CMU_PROGRAM", &media);
@@ -244,7 +231,7 @@ fn details_that_were_lost_are_told_again() {
     // The program tells once. Nobody has read it, and nobody ever will.
     eventually("its detail to be told", GENEROUS, || client.client.words(&length).int() == 1);
     client.client.words(&lose);
-    let proxy = daemon(&server, "proxy", "data-proxy", &[]);
+    let proxy = alone(&server, "proxy", "data-proxy", &[]);
     let told = allot_tests::Reply::bulk(format!("1 {first}"));
     let detail = |client: &mut Realm| client.ok("CONF.GET 1 started").array()[0].clone();
     eventually("a proxy that begins to have it told again", GENEROUS, || detail(&mut client) == told);
@@ -290,7 +277,7 @@ fn a_flag_stands_over_the_environment_and_that_over_the_file() {
 #[test]
 fn the_log_may_be_json_a_line_an_event() {
     let server = RedisServer::start();
-    let scheduler = daemon(&server, "scheduler", "conference", &["--log-format", "json"]);
+    let scheduler = alone(&server, "scheduler", "conference", &["--log-format", "json"]);
     let mut client = Realm::of(&server);
     eventually("the realm to be claimed", GENEROUS, || client.ok("CONF.REALM").field("term").int() >= 1);
     assert!(scheduler.terminate().success());
@@ -309,8 +296,8 @@ fn the_log_may_be_json_a_line_an_event() {
 #[test]
 fn who_hears_that_messages_were_lost_makes_up_for_it() {
     let server = RedisServer::start();
-    let media = program(&server);
-    let all = daemon(&server, "all", "conference,data-proxy,cmu", &["--cmu-program", &media]);
+    let media = media_program(&server);
+    let all = alone(&server, "all", "conference,data-proxy,cmu", &["--cmu-program", &media]);
     let mut client = Realm::of(&server);
     let (cmu, _) = client.begin("1", "");
     let written = || all.metric("allot_proxy_messages_total{outcome=\"written\"}").unwrap_or_default();
@@ -333,7 +320,7 @@ fn who_hears_that_messages_were_lost_makes_up_for_it() {
 #[test]
 fn one_process_plays_all_roles_without_a_zookeeper_and_says_so() {
     let server = RedisServer::start();
-    let all = daemon(&server, "all", "conference,data-proxy,cmu", &["--cmu-chatter", "100ms"]);
+    let all = alone(&server, "all", "conference,data-proxy,cmu", &["--cmu-chatter", "100ms"]);
     assert!(all.log().contains("no ZooKeeper is configured"), "{}", all.log());
     let realm = ["--realm", REALM];
     let created = run(
@@ -374,7 +361,7 @@ fn one_process_plays_all_roles_without_a_zookeeper_and_says_so() {
 #[test]
 fn a_later_process_without_a_zookeeper_takes_the_realm_over() {
     let server = RedisServer::start();
-    let first = daemon(&server, "first", "conference", &[]);
+    let first = alone(&server, "first", "conference", &[]);
     let mut client = Realm::of(&server);
     let mut claimed_by = |name: &str| {
         eventually(&format!("the {name} to have claimed the realm"), GENEROUS, || {
@@ -383,7 +370,7 @@ fn a_later_process_without_a_zookeeper_takes_the_realm_over() {
     };
     claimed_by("first");
     first.kill9();
-    let second = daemon(&server, "second", "conference", &[]);
+    let second = alone(&server, "second", "conference", &[]);
     claimed_by("second");
     assert!(client.ok("CONF.REALM").field("term").int() >= 2);
     // A claim by somebody later shuts it out, until an operator lets it in again.
@@ -403,7 +390,7 @@ fn a_later_process_without_a_zookeeper_takes_the_realm_over() {
 #[test]
 fn not_ready_is_not_dead() {
     let server = RedisServer::start();
-    let all = daemon(&server, "all", "conference,data-proxy,cmu", &[]);
+    let all = alone(&server, "all", "conference,data-proxy,cmu", &[]);
     server.kill9();
     eventually("the process not to be ready", GENEROUS, || {
         all.http("/readyz").is_some_and(|(status, body)| status == 503 && body.contains("session with Redis"))
@@ -420,7 +407,7 @@ fn a_scheduler_that_is_asked_to_end_hands_over_at_once() {
     let (server, zookeeper) = (RedisServer::start(), ZooKeeperServer::start());
     let address = zookeeper.address();
     let start = |name| {
-        daemon(&server, name, "conference", &["--zookeeper-servers", &address, "--zookeeper-session", "30s"])
+        alone(&server, name, "conference", &["--zookeeper-servers", &address, "--zookeeper-session", "30s"])
     };
     let mut schedulers = [start("first"), start("second")];
     let mut client = Realm::of(&server);
@@ -445,14 +432,14 @@ fn a_scheduler_that_is_asked_to_end_hands_over_at_once() {
 #[test]
 fn a_unit_that_is_asked_to_end_has_its_conferences_moved_away_first() {
     let server = RedisServer::start();
-    let _scheduler = daemon(&server, "scheduler", "conference", &[]);
-    let leaving = daemon(&server, "leaving", "cmu", &["--cmu-drain", "true"]);
+    let _scheduler = alone(&server, "scheduler", "conference", &[]);
+    let leaving = alone(&server, "leaving", "cmu", &["--cmu-drain", "true"]);
     let mut client = Realm::of(&server);
     for number in 0..20 {
         client.begin(&format!("49{number}"), "");
     }
     eventually("all to be open", GENEROUS, || client.stat("open") == 20);
-    let staying = daemon(&server, "staying", "cmu", &[]);
+    let staying = alone(&server, "staying", "cmu", &[]);
     eventually("the other unit to be up", GENEROUS, || client.stat("up") == 2);
     assert!(leaving.terminate().success());
     assert_eq!(client.stat("open"), 20);
@@ -465,201 +452,15 @@ fn a_unit_that_is_asked_to_end_has_its_conferences_moved_away_first() {
     eventually("it to have them all", GENEROUS, || staying.metric("allot_unit_conferences") == Some(20.0));
 }
 
-/// A program that tells what it was told, and ends when the test says so.
-fn program(server: &RedisServer) -> String {
-    let path = server.dir().join("media");
-    let text = "#!/bin/sh\ntrap 'echo bye > \"$0.$ALLOT_E164.bye\"; exit 0' TERM\n\
-                echo \"started=$ALLOT_E164 $ALLOT_EPOCH\"\necho $$ > \"$1/$ALLOT_E164.pid\"\n\
-                while [ ! -e \"$1/$ALLOT_E164.over\" ]; do sleep 0.05; done\nread code < \"$1/$ALLOT_E164.over\"\n\
-                rm \"$1/$ALLOT_E164.over\"\nexit $code\n";
-    fs::write(&path, text).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-    format!("{} {}", path.display(), server.dir().display())
-}
-
-#[test]
-fn a_program_is_started_for_each_conference_and_ended_with_it() {
-    let server = RedisServer::start();
-    let media = program(&server);
-    let all = daemon(&server, "all", "conference,data-proxy,cmu", &["--cmu-program", &media]);
-    let mut client = Realm::of(&server);
-    let over = |e164: &str, code: &str| fs::write(server.dir().join(format!("{e164}.over")), code).unwrap();
-    let pid = |e164: &str| fs::read_to_string(server.dir().join(format!("{e164}.pid"))).unwrap_or_default();
-    for e164 in ["1", "2", "3"] {
-        let (_, epoch) = client.begin(e164, "");
-        let told = format!("{e164} {epoch}");
-        eventually("its details to be written", GENEROUS, || {
-            client.ok(&format!("CONF.GET {e164} started")).array()[0] == allot_tests::Reply::bulk(&told)
-        });
-    }
-    // People end one, another fails and goes on, a third is released.
-    over("1", "0\n");
-    eventually("the first to be over", GENEROUS, || client.place("1").2 == "ended");
-    assert_eq!(client.ok("CONF.INFO 1").field("cause").text(), "unit");
-    let before = pid("2");
-    over("2", "7\n");
-    eventually("the second to be started again", GENEROUS, || !pid("2").is_empty() && pid("2") != before);
-    assert_eq!(client.place("2").2, "open");
-    client.ok("CONF.RELEASE 3");
-    eventually("the third to be over", GENEROUS, || client.place("3").2 == "ended");
-    eventually("it to be ended in an orderly way", GENEROUS, || server.dir().join("media.3.bye").exists());
-    assert!(all.terminate().success());
-    assert!(server.dir().join("media.2.bye").exists());
-    // What cannot be executed is refused, and the manager hears why.
-    let lost = server.dir().join("lost");
-    fs::write(&lost, "#!/nowhere/sh\n").unwrap();
-    fs::set_permissions(&lost, fs::Permissions::from_mode(0o755)).unwrap();
-    for (e164, program) in [("4", "/nowhere/media"), ("5", lost.to_str().unwrap())] {
-        let none = daemon(&server, "none", "conference,cmu", &["--cmu-program", program]);
-        client.begin(e164, "");
-        eventually("the conference to have failed", GENEROUS, || client.place(e164).2 == "ended");
-        let refused = format!("refused {e164}");
-        let heard = |entry: &String| entry.contains(&refused) && entry.contains(program);
-        assert!(client.entries("evt").iter().any(heard), "{:?}", client.entries("evt"));
-        assert!(none.terminate().success());
-    }
-}
-
-#[test]
-fn a_unit_that_stops_itself_ends_its_media_and_comes_back_as_another() {
-    let server = RedisServer::start();
-    let media = program(&server);
-    let scheduler = daemon(&server, "scheduler", "conference", &[]);
-    let host = "127.0.0.1/unit";
-    let unit = Process::new("unit", &["--roles", "cmu", "--realm", REALM, "--cmu-host", host])
-        .behind_redis(server.port())
-        .with("ALLOT_CMU_PROGRAM", &media)
-        .with("ALLOT_CMU_SELF_STOP", "2s");
-    unit.start();
-    let mut client = Realm::of(&server);
-    eventually("the unit to be up", GENEROUS, || client.stat("up") == 1);
-    let (first, _) = client.begin("1", "");
-    eventually("the conference to be open", GENEROUS, || client.place("1").2 == "open");
-    unit.cut_redis();
-    eventually("its media to be ended", GENEROUS, || server.dir().join("media.1.bye").exists());
-    unit.heal();
-    eventually("it to be open on the unit that came back", GENEROUS, || {
-        let (cmu, _, state) = client.place("1");
-        cmu != first && cmu.starts_with(host) && state == "open"
-    });
-    let history = client.ok("CONF.HISTORY 1");
-    assert_eq!(history.array()[0].field("how").text(), "lost");
-    drop(scheduler);
-}
-
-/// A program that minds no signal, with a child that does not either and holds its output.
-fn stubborn(server: &RedisServer) -> String {
-    let path = server.dir().join("stubborn");
-    let text = "#!/bin/sh\ntrap '' TERM HUP INT\n\
-                (echo $(exec sh -c 'echo $PPID') > \"$1/child.$$\"; while :; do sleep 0.05; done) &\n\
-                while [ ! -s \"$1/child.$$\" ]; do sleep 0.01; done\n\
-                echo \"$$ $(cat \"$1/child.$$\")\" > \"$1/$ALLOT_E164.pids\"\nwhile :; do sleep 0.05; done\n";
-    fs::write(&path, text).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-    format!("{} {}", path.display(), server.dir().display())
-}
-
-/// The processes that a conference's program has told, which all must run.
-fn processes(server: &RedisServer, e164: &str) -> Vec<String> {
-    let told = server.dir().join(format!("{e164}.pids"));
-    let mut all: Vec<String> = Vec::new();
-    eventually("its program to run", GENEROUS, || {
-        let told = fs::read_to_string(&told).unwrap_or_default();
-        all = told.split_whitespace().map(str::to_owned).collect();
-        all.len() == 2 && told.ends_with('\n')
-    });
-    assert!(all.iter().all(|pid| runs(pid)), "{all:?}");
-    all
-}
-
-fn runs(pid: &str) -> bool {
-    // One that has ended stays until its parent looks.
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
-}
-
-#[test]
-fn no_program_outlives_its_conference_or_its_unit_whatever_becomes_of_it() {
-    let server = RedisServer::start();
-    let media = stubborn(&server);
-    let _scheduler = daemon(&server, "scheduler", "conference", &[]);
-    let mut client = Realm::of(&server);
-    let unit = daemon(&server, "unit", "cmu", &["--cmu-program", &media, "--cmu-stop-limit", "100ms"]);
-
-    client.begin("1", "");
-    let all = processes(&server, "1");
-    client.ok("CONF.RELEASE 1");
-    eventually("the released conference's processes to end", GENEROUS, || !all.iter().any(|pid| runs(pid)));
-
-    client.begin("2", "");
-    let all = processes(&server, "2");
-    unit.kill9();
-    eventually("the killed unit's processes to end", GENEROUS, || !all.iter().any(|pid| runs(pid)));
-    client.ok("CONF.RELEASE 2");
-
-    // Stopped it can end nothing itself, and its conferences will be open elsewhere.
-    let unit = daemon(
-        &server,
-        "unit",
-        "cmu",
-        &[
-            "--cmu-program",
-            &media,
-            "--cmu-self-stop",
-            "2500ms",
-            "--cmu-lease",
-            "12s",
-            "--redis-timeout",
-            "5s",
-        ],
-    );
-    let (first, _) = client.begin("3", "");
-    let all = processes(&server, "3");
-    eventually("the conference to be open", GENEROUS, || client.place("3").2 == "open");
-    unit.pause();
-    eventually("the stopped unit's processes to end", GENEROUS, || !all.iter().any(|pid| runs(pid)));
-    let (owner, _, state) = client.place("3");
-    assert!(owner == first && state == "open", "it was given up before: {owner} {state}");
-    fs::remove_file(server.dir().join("3.pids")).unwrap();
-    unit.resume();
-    eventually("it to be open on the unit that came back", GENEROUS, || {
-        let (cmu, _, state) = client.place("3");
-        cmu != first && state == "open"
-    });
-    let all = processes(&server, "3");
-
-    // A watchdog that is gone is replaced, and told of all that runs.
-    let watchdogs = || -> Vec<i32> {
-        let entries = fs::read_dir("/proc").unwrap();
-        let pids = entries.filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
-        let ours = |pid: &i32| {
-            let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
-            let ours = read("status").contains(&format!("PPid:\t{}\n", unit.pid()));
-            ours && read("cmdline").split('\0').any(|word| word == "watchdog")
-        };
-        pids.filter(ours).collect()
-    };
-    // That of the incarnation before may still be ending.
-    eventually("the unit to have one watchdog", GENEROUS, || watchdogs().len() == 1);
-    let watchdog = watchdogs()[0];
-    let killed = std::process::Command::new("kill").args(["-KILL", &watchdog.to_string()]).status();
-    assert!(killed.unwrap().success());
-    eventually("it to have another", GENEROUS, || watchdogs().iter().any(|pid| *pid != watchdog));
-    client.begin("4", "");
-    let more = processes(&server, "4");
-    unit.kill9();
-    eventually("all its processes to end", GENEROUS, || !all.iter().chain(&more).any(|pid| runs(pid)));
-}
-
 #[test]
 fn a_unit_whose_place_another_takes_ends() {
     let server = RedisServer::start();
-    let _scheduler = daemon(&server, "scheduler", "conference", &[]);
-    let first = daemon(&server, "unit", "cmu", &[]);
+    let _scheduler = alone(&server, "scheduler", "conference", &[]);
+    let first = alone(&server, "unit", "cmu", &[]);
     let mut client = Realm::of(&server);
     client.begin("1", "");
     eventually("the conference to be open", GENEROUS, || client.place("1").2 == "open");
-    let second = daemon(&server, "unit", "cmu", &[]);
+    let second = alone(&server, "unit", "cmu", &[]);
     assert_eq!(first.ended().code(), Some(3));
     assert!(first.log().contains("was replaced") && first.log().contains("cmu.host"), "{}", first.log());
     eventually("the other to have its conference", GENEROUS, || {

@@ -90,6 +90,7 @@ fn ten_thousand_subtasks_are_assigned() {
             rate(plain),
             rate(took) / rate(plain)
         );
+        assert!(rate(took) >= 0.5 * rate(plain), "less than half as many as plain creates");
     });
 }
 
@@ -135,5 +136,7 @@ fn a_hundred_thousand_partitions_are_done() {
         let status = fs::read_to_string(format!("/proc/{}/status", unit.pid())).unwrap();
         let most = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
         println!("{}: {most}", unit.name);
+        let kilobytes: u64 = most.split_whitespace().nth(1).unwrap().parse().unwrap();
+        assert!(kilobytes < 200 * 1024, "{} took too much memory", unit.name);
     }
 }

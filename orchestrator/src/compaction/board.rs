@@ -454,19 +454,25 @@ impl Board {
     /// Gives a task another manager, which must be there, if it still has this one (or any, where none is given).
     pub(crate) async fn reassign(&self, id: TaskId, from: Option<&str>, to: &str) -> Result<MainTask, Fault> {
         let notice = self.paths.at(to, id);
-        let has_notice = self.tree.get(&notice).await?.is_some();
-        self.change(id, |task| {
-            if from.is_some_and(|from| from != task.manager) {
-                return Vec::new();
+        for _ in 0..ATTEMPTS {
+            // One that stands there from before may be read and removed at any moment.
+            let tell = match self.tree.get(&notice).await? {
+                Some(_) => Op::Check { path: notice.clone(), version: None },
+                None => create(notice.clone(), Vec::new()),
+            };
+            let change = |task: &mut MainTask| {
+                if from.is_some_and(|from| from != task.manager) {
+                    return Vec::new();
+                }
+                to.clone_into(&mut task.manager);
+                vec![Op::Check { path: self.paths.node(to), version: None }, tell.clone()]
+            };
+            match self.change(id, change).await {
+                Err(Fault::Tree(Error::NoNode(path) | Error::Exists(path))) if path == notice => {}
+                done => return done,
             }
-            to.clone_into(&mut task.manager);
-            let mut ops = vec![Op::Check { path: self.paths.node(to), version: None }];
-            if !has_notice {
-                ops.push(create(notice.clone(), Vec::new()));
-            }
-            ops
-        })
-        .await
+        }
+        Err(Fault::Refused(format!("task {id} changes all the time; try again")))
     }
 
     /// A manager has read a notice.

@@ -183,7 +183,10 @@ async fn attend(
     let (why, exit) = hold(spec, &mut child, group, &mut control).await;
     // Whatever it has left behind.
     let _ = kill_process_group(group, Signal::KILL);
-    let _ = timeout(LAST_WORDS, &mut listening).await;
+    // Twice, since all of it may be there when we wake from a standstill that took this long.
+    if timeout(LAST_WORDS, &mut listening).await.is_err() {
+        let _ = timeout(LAST_WORDS, &mut listening).await;
+    }
     if let Some(log) = &spec.log {
         // It is a help, not the outcome.
         let _ = std::fs::write(log, with(&all, |tail| tail.last(ON_DISK)));

@@ -91,7 +91,6 @@ impl Stint {
         let board = Board { tree: lead.tree()?, ..self.part.board() };
         let grace = self.part.config.grace.unwrap_or_else(|| self.part.session_timeout());
         let mut due: Option<Instant> = None;
-        Self::note_absence(&board, &units).await?;
         let mut nobody = BTreeSet::new();
         for mut main in board.mains().await? {
             if main.task.state.is_over() {
@@ -123,19 +122,30 @@ impl Stint {
             history::expire(&board, self.part.config.delete_after).await?;
             self.tidy(&board, &units).await?;
         }
+        // Last, since it is a help and no more.
+        if let Err(fault) = Self::note_absence(&board, &units).await {
+            debug!(%fault, "since when units are away is not noted");
+        }
         Ok(due)
     }
 
     /// Notes since when units are away, for those who ask why their subtasks wait.
     async fn note_absence(board: &Board, units: &Units) -> Result<(), Fault> {
+        // Two clocks: what differs by less is the same.
+        const SLACK: u64 = 5000;
         for (unit, inbox) in board.inboxes().await? {
             let at = |since: Instant| now_ms().saturating_sub(since.elapsed().as_millis() as u64);
-            match (units.away_since(&unit), inbox.away) {
-                (Some(since), None) => board.note_away(&unit, inbox, Some(at(since))).await?,
-                (None, Some(_)) if units.live.contains_key(&unit) => {
-                    board.note_away(&unit, inbox, None).await?;
-                }
-                _ => {}
+            let away = units.away_since(&unit).map(at);
+            // It was back meanwhile, and nobody noted that.
+            let again =
+                units.went(&unit).map(at).zip(inbox.away).is_some_and(|(now, then)| now > then + SLACK);
+            let is_news = match (away, inbox.away) {
+                (Some(_), None) => true,
+                (Some(_), Some(_)) => again,
+                (None, noted) => noted.is_some() && units.live.contains_key(&unit),
+            };
+            if is_news {
+                board.note_away(&unit, inbox, away).await?;
             }
         }
         Ok(())

@@ -71,6 +71,11 @@ impl Units {
         self.gone.get(unit).copied().or(self.since)
     }
 
+    /// When this unit went, if that was seen.
+    pub(crate) fn went(&self, unit: &str) -> Option<Instant> {
+        self.gone.get(unit).copied().filter(|_| self.current)
+    }
+
     /// Those of a processing cluster, for hashing.
     pub(crate) fn bins(&self, pc: &str) -> Vec<Bin> {
         let of = self.live.iter().filter(|(_, info)| info.pc == pc);

@@ -47,6 +47,7 @@ pub(crate) async fn run(mut context: Context) -> Result<()> {
         metrics::gauge!("allot_scheduler_term").set(lead.term().0 as f64);
         Stint::new(&context, &mut nodes, lead.clone()).run().await;
         metrics::gauge!("allot_scheduler_leading").set(0.0);
+        metrics::gauge!("allot_scheduler_brake").set(0.0);
         info!(term = lead.term().0, "this scheduler leads no more");
         context.health.ready(PART);
     }

@@ -11,7 +11,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::sync::{oneshot, watch};
 
-use self::server::Server;
+use self::server::{Of, Server};
 use super::error::Error;
 use super::node::{Kind, Node, Op, Version};
 use super::session::{Answer, Changed, Connector, Link, LinkState, Session};
@@ -184,7 +184,7 @@ impl Session for InProcessSession {
         let path = path.to_owned();
         self.ask(move |server, session| {
             let names = server.children(&path)?;
-            let fired = server.watch(session, &path);
+            let fired = server.watch(session, &path, Of::Children);
             Ok((names, fired.map(drop).boxed()))
         })
     }
@@ -193,8 +193,7 @@ impl Session for InProcessSession {
         let path = path.to_owned();
         self.ask(move |server, session| {
             let node = server.get(&path).ok_or_else(|| Error::NoNode(path.clone()))?;
-            // What is touched wakes both kinds of watches; one time too many does no harm.
-            let fired = server.watch(session, &path);
+            let fired = server.watch(session, &path, Of::Data);
             Ok((node, fired.map(drop).boxed()))
         })
     }

@@ -80,10 +80,11 @@ impl Fate {
         }
     }
 
-    /// How long a session outlives its last sign of life: a service looks only now and then.
+    /// How long a session outlives a cut: its last sign of life may have been some time before, and a service looks only now
+    /// and then.
     fn lifetime(&self) -> Duration {
         let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
-        SESSION.mul_f64(random.0.random_range(1.0..1.3))
+        SESSION.mul_f64(random.0.random_range(0.875..1.3))
     }
 }
 
@@ -289,7 +290,15 @@ impl Session for Mortal {
         match condition {
             Condition { dead: true, .. } => std::future::pending().boxed(),
             Condition { cut: true, .. } => std::future::ready(Err(Error::Offline)).boxed(),
-            _ => self.inner.sync(),
+            _ => {
+                let (answer, fate) = (self.inner.sync(), self.fate.clone());
+                async move {
+                    answer.await?;
+                    let same = fate.condition.borrow().cuts == condition.cuts;
+                    if same { Ok(()) } else { Err(Error::Unanswered("sync".to_owned())) }
+                }
+                .boxed()
+            }
         }
     }
 

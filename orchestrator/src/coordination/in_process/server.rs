@@ -17,8 +17,16 @@ struct Entry {
     born: u32,
 }
 
+/// What is watched for. A change of data wakes nobody who watches children, and the other way round.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Of {
+    Data,
+    Children,
+}
+
 struct Watch {
     session: i64,
+    of: Of,
     fire: oneshot::Sender<()>,
 }
 
@@ -166,12 +174,12 @@ impl Server {
         Ok(entry.children.iter().cloned().collect())
     }
 
-    /// Ends when this node or its children change, it is removed, or the session ends.
-    pub(super) fn watch(&mut self, session: i64, path: &str) -> oneshot::Receiver<()> {
+    /// Ends when this node's data or its children change, it is removed, or the session ends.
+    pub(super) fn watch(&mut self, session: i64, path: &str, of: Of) -> oneshot::Receiver<()> {
         let (fire, fired) = oneshot::channel();
         let watches = self.watches.entry(key(path).to_owned()).or_default();
         watches.retain(|watch| !watch.fire.is_closed());
-        watches.push(Watch { session, fire });
+        watches.push(Watch { session, of, fire });
         fired
     }
 
@@ -270,11 +278,22 @@ impl Server {
         Ok(())
     }
 
-    /// Wakes whoever looks at what was touched. One time too many does no harm.
+    /// Wakes whoever looks at what has changed.
     fn fire(&mut self, touched: &Undo) {
-        for (path, _) in touched {
+        for (path, before) in touched {
+            let (Some(before), Some(watches)) = (before, self.watches.get_mut(path)) else { continue };
+            let version = |entry: &Entry| entry.node.as_ref().map(|node| (node.version, node.created));
             // Dropping the senders fires them.
-            drop(self.watches.remove(path));
+            match self.entries.get(path) {
+                None => watches.clear(),
+                Some(now) => watches.retain(|watch| match watch.of {
+                    Of::Data => version(before) == version(now),
+                    Of::Children => before.children == now.children,
+                }),
+            }
+            if watches.is_empty() {
+                self.watches.remove(path);
+            }
         }
     }
 }
