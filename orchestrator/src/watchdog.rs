@@ -164,6 +164,8 @@ pub(crate) async fn run() -> Result<Outcome> {
     let mut over = false;
     loop {
         tokio::select! {
+            // What has been told counts before the time, also when this process has stood still for long.
+            biased;
             line = control.next_line() => match line.ok().flatten().map(|line| serde_json::from_str(&line)) {
                 Some(Ok(Word::Began(group))) => {
                     groups.insert(group);

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use allot_orchestrator::coordination::Error;
 use serde_json::Value;
@@ -224,12 +224,16 @@ impl Party {
         all.sort();
         all.dedup();
         assert_eq!(all.len(), count);
-        let mut left = Vec::new();
         // Of a unit that comes back it takes a moment.
-        eventually("nothing to be left of it", LONG, || {
-            left = self.left();
-            left.is_empty()
-        });
+        let began = Instant::now();
+        loop {
+            let left = self.left();
+            if left.is_empty() {
+                break;
+            }
+            assert!(began.elapsed() < GENEROUS, "left of {id}: {left:?}");
+            std::thread::sleep(Duration::from_millis(200));
+        }
     }
 }
 

@@ -143,6 +143,9 @@ fn people_hear_when_no_replica_confirms_what_they_did() {
     replica.replica_of(&server);
     let people =
         |line: &str| run(&server, &[&line.split(' ').collect::<Vec<_>>()[..], &["--realm", REALM]].concat());
+    let mut raw = server.raw();
+    let online = || raw.words("INFO replication").text().contains("state=online");
+    eventually("the replica to be known", GENEROUS, online);
     let mut number = 0;
     eventually("a creation to be confirmed", GENEROUS, || {
         number += 1;

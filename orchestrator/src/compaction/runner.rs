@@ -13,7 +13,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::sync::watch;
 use tokio::time::{interval, sleep};
 
-use super::guard::{Report, Say, Spec, Word};
+use super::guard::{Report, Say, Spec, Why, Word};
 use crate::coordination::Coordinator;
 use crate::program;
 use crate::watchdog::{self, Watchdog};
@@ -82,6 +82,10 @@ pub(crate) fn trust(coordinator: &Coordinator) -> Option<u64> {
     (left > 0).then_some(left)
 }
 
+fn is_over(time: Option<Instant>) -> bool {
+    time.is_some_and(|time| time <= Instant::now())
+}
+
 /// Waits until it is said; what `wait_for` returns must not be held while others are awaited.
 async fn said(word: &mut watch::Receiver<bool>) {
     let _ = word.wait_for(|said| *said).await;
@@ -113,6 +117,9 @@ impl Runner {
         let Attention { coordinator, mut stop, mut lost, beat } = attention;
         let mut beats = interval(beat);
         let mut told = false;
+        // Until when guard and watchdog let it run, and whether that time was over once: then it was for them to end it.
+        let mut trusted: Option<Instant> = None;
+        let mut lapsed = false;
         // A guard that hangs keeps no time; what it guards must not go on for ever.
         let overdue = sleep(self.limit);
         tokio::pin!(overdue);
@@ -133,14 +140,20 @@ impl Runner {
                             Ok(Say::Runs(group)) => {
                                 self.group = Pid::from_raw(group);
                                 // First until when: what begins after that time is ended at once.
-                                let until = watchdog::Word::Run(trust(&coordinator).unwrap_or_default());
-                                self.watchdog.tell(until);
+                                let ms = trust(&coordinator).unwrap_or_default();
+                                trusted = Some(Instant::now() + Duration::from_millis(ms));
+                                self.watchdog.tell(watchdog::Word::Run(ms));
                                 self.watchdog.tell(watchdog::Word::Began(group));
                             }
                             Ok(Say::Refused(why)) => return Err(why),
-                            Ok(Say::Ended(report)) => {
+                            Ok(Say::Ended(mut report)) => {
                                 self.control = None;
                                 let _ = self.child.wait().await;
+                                lapsed |= is_over(trusted);
+                                if lapsed && report.why == Why::Itself && report.exit.is_none() {
+                                    // The watchdog was faster than the guard.
+                                    report.why = Why::CutOff;
+                                }
                                 return Ok(report);
                             }
                             Err(error) => tracing::warn!(line, %error, "a guard says what is not understood"),
@@ -150,6 +163,8 @@ impl Runner {
                 },
                 _ = beats.tick() => match trust(&coordinator) {
                     Some(ms) => {
+                        lapsed |= is_over(trusted);
+                        trusted = Some(Instant::now() + Duration::from_millis(ms));
                         self.watchdog.tell(watchdog::Word::Run(ms));
                         Word::Beat(ms)
                     }
