@@ -33,8 +33,10 @@ where
 /// A value of a range that is not empty.
 pub(crate) fn within<T: SampleUniform + PartialOrd>(range: Range<T>) -> T {
     #[cfg(test)]
-    if SEEDED.with_borrow(Option::is_some) {
-        return SEEDED.with_borrow_mut(|seeded| seeded.as_mut().unwrap().random_range(range));
+    if let Some(mut seeded) = SEEDED.take() {
+        let value = seeded.random_range(range);
+        SEEDED.set(Some(seeded));
+        return value;
     }
     rand::rng().random_range(range)
 }

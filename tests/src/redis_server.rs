@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -372,10 +373,14 @@ pub fn redis_server_binary() -> PathBuf {
         })
 }
 
-/// A port that nobody listens on just now.
+/// A port that nobody listens on just now, below those that a system gives to outgoing connections (on Linux from 32768
+/// on): one of them would sit on the port of a server that was killed and is to come back, or, where clients try that very
+/// port again and again, be connected to itself. The bus of a cluster's node, 10,000 above, is below them as well.
 pub fn free_port() -> u16 {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("loopback has a free port");
-    listener.local_addr().expect("a bound socket has an address").port()
+    let random = || RandomState::new().build_hasher().finish();
+    let ports = std::iter::repeat_with(|| 10_000 + (random() % 12_000) as u16).take(1000);
+    let free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    ports.into_iter().find(free).expect("loopback has a free port")
 }
 
 fn spawn(dir: &Path) -> Child {
