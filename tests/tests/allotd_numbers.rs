@@ -9,7 +9,7 @@
 
 use std::fs;
 
-use allot_tests::daemon::run;
+use allot_tests::daemon::{command, on_terminal, run};
 use allot_tests::module::repository;
 use allot_tests::pools::{number, pool_info, state_of};
 use allot_tests::{RedisServer, Reply};
@@ -28,8 +28,14 @@ fn a_file_of_numbers_becomes_a_pool_and_may_be_loaded_again() {
     let loaded =
         run(&server, &["numbers", "load", &text, "--key", "pool", "--register", "--switch", "sw"]).ok();
     assert!(loaded.out.contains("2500 new, 0 were there\nregistered: 2500 came up"), "{}", loaded.out);
-    let again = run(&server, &["numbers", "load", &text, "--key", "pool"]).ok();
+    let loading = ["numbers", "load", &text, "--key", "pool"];
+    let again = run(&server, &loading).ok();
     assert!(again.out.contains("0 new, 2500 were there"), "{}", again.out);
+    // Whoever looks on sees how far it is, and nobody else is troubled with that.
+    let shown = on_terminal(&command(&server, &loading));
+    assert!(shown.contains("loading [") && shown.contains("/2500 "), "{shown:?}");
+    assert!(shown.contains("0 new, 2500 were there"), "{shown:?}");
+    assert_eq!(again.err, "");
     assert_eq!(pool_info(&mut server.raw(), "pool", "idle_up"), 2500);
 }
 

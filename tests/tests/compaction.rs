@@ -13,6 +13,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use allot_orchestrator::coordination::{Op, Tree};
+use allot_tests::daemon::on_terminal;
 use allot_tests::module::repository;
 use allot_tests::party::{CAREFUL, LONG, Party, UNHURRIED, guards, numbers, script};
 use allot_tests::zookeeper::{on_tree, patient};
@@ -201,7 +202,7 @@ fn a_manager_that_is_stopped_while_it_assigns_and_wakes_when_it_was_replaced_dou
     const COUNT: usize = 1500;
     let home = tempfile::tempdir().unwrap();
     // All of it is one wave.
-    let party = Party::start_with(3, &script(home.path(), BRISK), &[("ALLOT_COMPACTION_WAVE", "4000")]);
+    let party = Party::start_with(5, &script(home.path(), BRISK), &[("ALLOT_COMPACTION_WAVE", "4000")]);
     party.partitions(COUNT);
     let (party, id) = on_tree(&party.zookeeper.address(), |tree| async move {
         let mut over = Vec::new();
@@ -227,6 +228,12 @@ fn a_manager_that_is_stopped_while_it_assigns_and_wakes_when_it_was_replaced_dou
                 let manager = || party.json(&["show", &id])["task"]["manager"].as_str().unwrap().to_owned();
                 eventually("the task to have another manager", LONG, || manager() != before.name);
                 before.resume();
+                // The whole wave is out, and what is watched is in proportion to the units and not to it.
+                eventually("all to be assigned", LONG, || {
+                    party.json(&["show", &id])["task"]["cursor"] == COUNT
+                });
+                let watches = mntr(&party, "zk_watch_count").unwrap();
+                assert!(watches <= 20.0 * party.units.len() as f64, "{watches} watches");
                 break (party, id);
             }
             before.resume();
@@ -448,6 +455,23 @@ fn what_fails_or_takes_too_long_is_counted_and_whoever_waits_hears_it() {
     assert!(waited.err.contains("1 well, 0 failed"), "{}", waited.err);
 }
 
+#[test]
+fn whoever_waits_at_a_terminal_sees_how_many_are_done() {
+    let home = tempfile::tempdir().unwrap();
+    let party = Party::start_with(1, &script(home.path(), CAREFUL), &[UNHURRIED]);
+    party.partitions(20);
+    let waiting = ["submit", "shop", "public", "orders", "--wait"];
+    let shown = on_terminal(&party.command(&waiting));
+    let counts: Vec<u64> = shown
+        .split("round 1 [")
+        .filter_map(|bar| bar.split_once("] ")?.1.split_once("/20 ")?.0.parse().ok())
+        .collect();
+    assert!(counts.is_sorted() && counts.iter().any(|count| (1..20).contains(count)), "{counts:?} {shown:?}");
+    assert!(shown.contains("Done after 1 rounds: 20 well"), "{shown:?}");
+    let piped = party.run(&waiting).ok();
+    assert_eq!(piped.err, "Done after 1 rounds: 20 well, 0 failed, 0 stopped\n");
+}
+
 /// A runner that says far more than anybody wants to read, and fails.
 const TALKATIVE: &str = r#"#!/usr/bin/env python3
 for n in range(20000):
@@ -496,15 +520,18 @@ fn what_is_repeated_without_end_finds_new_partitions_in_each_round_until_it_is_s
     assert_eq!(party.left(), Vec::<String>::new());
 }
 
+/// What ZooKeeper says of itself, by one name.
+fn mntr(party: &Party, name: &str) -> Option<f64> {
+    let told = party.zookeeper.servers()[0].ask("mntr")?;
+    let line = told.lines().find(|line| line.starts_with(name))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
+
 #[test]
 fn units_with_nothing_to_do_say_nothing_but_that_they_are_there() {
     let home = tempfile::tempdir().unwrap();
     let party = Party::start(3, &script(home.path(), CAREFUL));
-    let received = || {
-        let told = party.zookeeper.servers()[0].ask("mntr")?;
-        let line = told.lines().find(|line| line.starts_with("zk_packets_received"))?;
-        line.split_whitespace().nth(1)?.parse::<f64>().ok()
-    };
+    let received = || mntr(&party, "zk_packets_received");
     // What a beginning asks for is over when it is quiet for once.
     eventually("three units to be quiet", LONG, || {
         let (Some(before), began) = (received(), std::time::Instant::now()) else { return false };

@@ -125,6 +125,24 @@ fn without_a_zookeeper_no_runner_goes_on() {
 }
 
 #[test]
+fn a_runner_that_the_watchdog_ends_before_its_guard_does_is_begun_again_and_not_failed() {
+    // The session lives on: what is reported of the runner's end is heard.
+    let cluster = Cluster::start(1, &[("ALLOT_ZOOKEEPER_SESSION", "10s")]);
+    let id = cluster.submit("away", &["--retries", "9"]);
+    let first = cluster.next(0);
+    let stopped = guards(cluster.unit(&first.node));
+    assert_eq!(stopped.len(), 1);
+    signal("-STOP", &stopped);
+    cluster.party.zookeeper.kill9();
+    eventually("the runner to be ended", LONG, || !runs(&first.pid));
+    cluster.party.zookeeper.restore();
+    signal("-CONT", &stopped);
+    assert_eq!(cluster.next(1).attempt, "1");
+    assert_eq!(numbers(&cluster.party.end(&id)), [1, 0, 0]);
+    assert_eq!(cluster.party.noted("doubled"), Vec::<String>::new());
+}
+
+#[test]
 fn a_unit_that_is_asked_to_end_gives_its_subtasks_back_unharmed() {
     let cluster = Cluster::start(1, &[("ALLOT_COMPACTION_STOP_LIMIT", "300ms")]);
     let id = cluster.submit("t", &["--retries", "0"]);

@@ -13,6 +13,7 @@ use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use allot_orchestrator::coordination::{Error, Kind, Op, Tree};
+use allot_tests::daemon::on_terminal;
 use allot_tests::party::{LONG, Party, script};
 use allot_tests::wait::GENEROUS;
 use allot_tests::zookeeper::{on_tree, patient};
@@ -227,6 +228,10 @@ fn ten_thousand_tasks_from_files_are_packed_and_each_is_found() {
     let from = files.parent().unwrap().to_str().unwrap();
     let odd = party.run(&["upgrade", "--from", from]).ended(1);
     assert!(odd.err.contains("compct.xcloud_1.0.1617693156999.Done"), "{}", odd.err);
+    fs::remove_file(files.join("compct.xcloud_1.0.1617693156999.Done")).unwrap();
+    let shown = on_terminal(&party.command(&["upgrade", "--from", from]));
+    assert!(shown.contains("taking over [") && shown.contains("/10000 "), "{shown:?}");
+    assert!(shown.contains("10000 taken over before"), "{shown:?}");
     assert!(
         odd.out.contains("10000 taken over as Done") && odd.out.contains("1 not understood"),
         "{}",

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 
 use super::file::{self, Format};
 use crate::cli::{Global, Outcome};
+use crate::operator::progress;
 use crate::store::{self, NumberStore};
 
 /// How many numbers go into one request: enough to cost little, few enough to hold nobody up.
@@ -69,9 +69,7 @@ pub(crate) async fn run(global: &Global, arguments: Arguments) -> Result<Outcome
         return Ok(Outcome::Done);
     }
     let pool = NumberStore::new(store::connect(global.redis()).await?, &arguments.key);
-    let style =
-        ProgressStyle::with_template("{msg} {bar:40} {pos}/{len}").unwrap_or(ProgressStyle::default_bar());
-    let bar = ProgressBar::new(found.numbers.len() as u64).with_style(style).with_message("loading");
+    let bar = progress::bar(found.numbers.len() as u64, "loading");
     let (mut new, mut came_up) = (0, 0);
     for numbers in found.numbers.chunks(CHUNK) {
         new += pool.add(numbers).await?;

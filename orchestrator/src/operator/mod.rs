@@ -1,6 +1,8 @@
-//! `allotd conference` and `allotd units`: what managers and operators ask of a realm by hand or by script.
+//! `allotd conference` and `allotd units`: what managers and operators ask of a realm by hand or by script; and how
+//! results and progress are shown, here and elsewhere.
 
 mod conference;
+pub(crate) mod progress;
 pub(crate) mod table;
 mod units;
 

@@ -10,13 +10,13 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use indicatif::ProgressBar;
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
 use serde::Deserialize;
 
 use super::draft::{Area, Draft, Place, Row, Seat, Where};
 use super::plan::{MAX_POSITIONS, Rule};
+use crate::operator::progress;
 use crate::store::query;
 
 /// Scores of one row lie within this.
@@ -78,7 +78,7 @@ pub(crate) async fn read(connection: &mut MultiplexedConnection, names: &Names) 
     if tiers.is_empty() {
         bail!("the list '{}' is empty or absent; --tiers-key names the list of tiers", names.tiers_key);
     }
-    let bar = ProgressBar::new(tiers.len() as u64).with_message("reading the caches");
+    let bar = progress::bar(tiers.len() as u64, "reading the caches");
     let mut found: Vec<(CachedArea, Places)> = Vec::new();
     for tier in &tiers {
         let key = names.areas_key.replace("{tier}", tier);

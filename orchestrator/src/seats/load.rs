@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use indicatif::{ProgressBar, ProgressStyle};
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
 
@@ -14,6 +13,7 @@ use super::draft::Draft;
 use super::summary::{Summary, problems};
 use super::{caches, csv, plan, pretix, side};
 use crate::cli::{Global, Outcome};
+use crate::operator::progress;
 use crate::store::{self, SeatStore, query};
 
 /// Under which order reference the seats are sold that were sold before we came.
@@ -211,9 +211,7 @@ async fn prepare(
 ) -> Result<()> {
     show.create(plan).await?;
     let _: u64 = query(connection, cmd("EXPIRE").arg(key).arg(PREPARATION_S)).await?;
-    let style =
-        ProgressStyle::with_template("{msg} {bar:40} {pos}/{len}").unwrap_or(ProgressStyle::default_bar());
-    let bar = ProgressBar::new(sold.len() as u64).with_style(style).with_message("marking sold seats");
+    let bar = progress::bar(sold.len() as u64, "marking sold seats");
     for (seats, number) in sold.chunks(chunk.max(1)).zip(1..) {
         // A user of its own for each hold, so that limits per user do not stand in the way.
         let hold = show.pick(&format!("{IMPORTED}-{number}"), ttl_ms, seats).await?;

@@ -8,12 +8,12 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 use redis::Value;
 
 use super::file::{self, Contents, Tariff};
 use crate::cli::{Global, Outcome};
 use crate::config::BookSource;
+use crate::operator::progress;
 use crate::store::{BookStore, Record};
 
 /// How many accounts go into one request.
@@ -184,9 +184,7 @@ async fn apply(book: &BookStore, difference: &Difference, arguments: &Arguments)
         + difference.added.values().map(count).sum::<u64>()
         + difference.moved.values().map(count).sum::<u64>()
         + absent.len() as u64;
-    let style =
-        ProgressStyle::with_template("{msg} {bar:40} {pos}/{len}").unwrap_or(ProgressStyle::default_bar());
-    let bar = ProgressBar::new(total).with_style(style).with_message("importing");
+    let bar = progress::bar(total, "importing");
     let new =
         difference.new_modules.iter().map(|(module, department)| (module, department, arguments.instances));
     let moved =

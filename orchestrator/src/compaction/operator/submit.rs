@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Error, Result, bail};
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use tokio::time::sleep;
 
 use super::{Common, Desk, gone};
@@ -15,7 +15,7 @@ use crate::compaction::ids::TaskId;
 use crate::compaction::task::{MainTask, RepeatInfo, State};
 use crate::compaction::window::{Window, own_zone};
 use crate::config::Span;
-use crate::operator::table;
+use crate::operator::{progress, table};
 
 /// Bytes of partitions that are named by hand.
 const NAMED: usize = 32 * 1024;
@@ -136,10 +136,7 @@ fn window(arguments: &Arguments) -> Result<Option<Window>> {
 
 /// Waits for the end of a task, with a bar where a person looks on. Done where nothing failed.
 pub(super) async fn wait(desk: &Desk, id: TaskId) -> Result<Outcome> {
-    let bar = ProgressBar::new(0);
-    if let Ok(style) = ProgressStyle::with_template("{msg} [{bar:40}] {pos}/{len} {elapsed}") {
-        bar.set_style(style);
-    }
+    let bar = progress::bar(0, "");
     let watched = tokio::select! {
         end = follow(desk, id, &bar) => Some(end),
         _ = tokio::signal::ctrl_c() => None,

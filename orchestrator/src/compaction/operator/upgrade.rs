@@ -7,13 +7,13 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use futures_util::StreamExt as _;
-use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{Common, Desk};
 use crate::cli::Outcome;
 use crate::compaction::board::Fault;
 use crate::compaction::legacy::{ROOTS, Source};
 use crate::compaction::upgrade::{Step, Upgrade};
+use crate::operator::progress;
 use crate::operator::table::write;
 
 /// Tasks that are worked on at once.
@@ -82,17 +82,9 @@ async fn old_root(desk: &Desk, arguments: &Arguments) -> Result<String> {
     Ok(usual.to_owned())
 }
 
-fn bar(count: usize) -> ProgressBar {
-    let bar = ProgressBar::new(count as u64);
-    if let Ok(style) = ProgressStyle::with_template("[{bar:40}] {pos}/{len} {elapsed}") {
-        bar.set_style(style);
-    }
-    bar
-}
-
 async fn take(upgrade: &Upgrade, arguments: &Arguments, place: &str) -> Result<Outcome> {
     let names = upgrade.names().await?;
-    let bar = bar(names.len());
+    let bar = progress::bar(names.len() as u64, "taking over");
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     let mut odd = false;
     let steps = names.iter().map(|name| async move { (name, upgrade.step(name).await) });
@@ -150,7 +142,7 @@ async fn finalize(upgrade: &Upgrade, arguments: &Arguments, place: &str) -> Resu
         write(&format!("{} old tasks in {place} and their locks would be removed\n", names.len()))?;
         return Ok(Outcome::Done);
     }
-    let bar = bar(names.len());
+    let bar = progress::bar(names.len() as u64, "removing");
     for name in &names {
         upgrade.remove(name).await?;
         bar.inc(1);
