@@ -451,8 +451,63 @@ fn what_fails_or_takes_too_long_is_counted_and_whoever_waits_hears_it() {
     let first = format!("{}.1", id.strip_suffix(".0").unwrap());
     let input = fs::read_to_string(party.dir.path().join(format!("input.{first}")));
     assert!(input.is_ok_and(|text| text.contains("\"partition\":\"well\"")), "{task}");
-    let waited = party.run(&["submit", "d", "s", "t", "--partition", "well", "--wait"]).ok();
+    // One that is named twice is one.
+    let twice = ["submit", "d", "s", "t", "--partition", "well", "--partition", "well", "--wait"];
+    let waited = party.run(&twice).ok();
     assert!(waited.err.contains("1 well, 0 failed"), "{}", waited.err);
+    let refused = party.run(&["submit", "d", "s", "t", "--repeat", "2", "--every", "500ms"]).ended(3);
+    assert!(refused.err.contains("--every is a second at least"), "{}", refused.err);
+}
+
+#[test]
+fn of_many_who_submit_for_one_table_at_once_one_is_heard() {
+    let home = tempfile::tempdir().unwrap();
+    let party = Party::start_with(1, &script(home.path(), CAREFUL), &[UNHURRIED]);
+    party.partitions(20);
+    let submit = || {
+        let mut command = party.command(&["submit", "shop", "public", "orders"]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let all: Vec<_> = (0..8).map(|_| submit()).collect();
+    let (mut heard, mut refused) = (Vec::new(), 0);
+    for one in all {
+        let output = one.wait_with_output().unwrap();
+        if output.status.success() {
+            heard.push(String::from_utf8(output.stdout).unwrap().trim().to_owned());
+        } else {
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(output.status.code() == Some(4) && said.contains("is not over"), "{said}");
+            refused += 1;
+        }
+    }
+    assert_eq!((heard.len(), refused), (1, 7), "{heard:?}");
+    party.all_well(&heard[0], 20);
+}
+
+#[test]
+fn a_task_whose_partitions_are_just_listed_can_be_stopped() {
+    let home = tempfile::tempdir().unwrap();
+    let lister = script(home.path(), "#!/bin/sh\necho $$ > \"$ALLOT_TEST_DIR/lister\"\nsleep 600 & wait\n");
+    let settings = [UNHURRIED, ("ALLOT_COMPACTION_PARTITIONS", lister.to_str().unwrap())];
+    let party = Party::start_with(1, Path::new("/bin/true"), &settings);
+    let id = party.submit(&["shop", "public", "orders"]);
+    eventually("its partitions to be listed", LONG, || !party.noted("lister").is_empty());
+    let group = party.noted("lister")[0].clone();
+    let stopped = party.run(&["stop", &id, "--wait", "--json"]).ok();
+    assert!(stopped.out.contains("\"Cancel\""), "{} {}", stopped.out, stopped.err);
+    eventually("the program and what it started to be gone", LONG, || !lives(&group));
+}
+
+/// Whether somebody of a process group is alive.
+fn lives(group: &str) -> bool {
+    let stats = fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| fs::read_to_string(entry.unwrap().path().join("stat")).ok());
+    // Behind the name: state, parent, group.
+    stats.filter_map(|stat| Some(stat.rsplit_once(") ")?.1.to_owned())).any(|rest| {
+        let words: Vec<&str> = rest.split(' ').take(3).collect();
+        words[0] != "Z" && words[2] == group
+    })
 }
 
 #[test]

@@ -10,7 +10,9 @@
 
 use std::process::{Command, Stdio};
 
+use allot_orchestrator::coordination::{Kind, Op};
 use allot_tests::party::{LASTING, LONG, Party, guards, numbers, script};
+use allot_tests::zookeeper::on_tree;
 use allot_tests::{Process, eventually};
 use tempfile::TempDir;
 
@@ -160,6 +162,74 @@ fn a_unit_that_is_asked_to_end_gives_its_subtasks_back_unharmed() {
     let task = cluster.party.end(&id);
     // It may not be begun again, so that the kill was its failure.
     assert_eq!((&task["CompactTaskState"], numbers(&task)), (&"Cancel".into(), [0, 1, 0]), "{task}");
+    assert_eq!(cluster.party.noted("doubled"), Vec::<String>::new());
+}
+
+/// A runner that takes its time, and checks that it is alone.
+const SLOW: &str = r#"#!/usr/bin/env python3
+import fcntl, os, sys, time
+base, partition = os.environ["ALLOT_TEST_DIR"], os.environ["ALLOT_PARTITION"]
+def note(kind):
+    with open(f"{base}/{kind}", "a") as f:
+        f.write(f"{os.environ['ALLOT_TASK']}\n")
+lock = open(f"{base}/lock.{partition}", "w")
+try:
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+except BlockingIOError:
+    note("doubled")
+    sys.exit(9)
+note("begun")
+time.sleep(4)
+note("ended")
+"#;
+
+#[test]
+fn two_tasks_on_one_partition_take_turns_though_their_worker_dies() {
+    let home = tempfile::tempdir().unwrap();
+    let party = Party::start(1, &script(home.path(), SLOW));
+    let first = party.submit(&["d", "s", "t", "--partition", "only", "--retries", "9"]);
+    let second = party.submit(&["d", "s", "t", "--partition", "only", "--retries", "9", "--queue"]);
+    eventually("the first to have begun", LONG, || !party.noted("begun").is_empty());
+    // Somebody lets the second not wait for the first.
+    let dir = format!("/cluster.compact/Compaction_v2/Scheduler/{second}");
+    on_tree(&party.zookeeper.address(), |tree| async move {
+        let (info, status) = (format!("{dir}/TaskInfo.default.d"), format!("{dir}/Status.Init"));
+        let node = tree.get(&info).await.unwrap().unwrap();
+        let mut task: serde_json::Value = serde_json::from_slice(&node.data).unwrap();
+        task["after"] = serde_json::Value::Null;
+        tree.multi(vec![
+            Op::Set { path: info, data: serde_json::to_vec(&task).unwrap(), version: node.version },
+            Op::Delete { path: status.clone(), version: None },
+            Op::Create { path: status, data: Vec::new(), kind: Kind::Persistent },
+        ])
+        .await
+        .unwrap();
+    });
+    let inbox = "/cluster.compact/Compaction_v2/TaskAssigned/host0_9876";
+    eventually("both to be assigned", LONG, || party.zookeeper_names(inbox).len() == 2);
+    party.units[0].kill9();
+    party.units[0].start();
+    for id in [&first, &second] {
+        assert_eq!(numbers(&party.end(id)), [1, 0, 0], "{id}");
+    }
+    assert_eq!(party.noted("doubled"), Vec::<String>::new());
+    assert_eq!(party.left(), Vec::<String>::new());
+}
+
+#[test]
+fn a_unit_that_is_asked_to_end_is_not_taken_for_lost_while_its_runners_end() {
+    // They need longer than it takes until who has gone is missed.
+    let cluster = Cluster::start(2, &[("ALLOT_COMPACTION_STOP_LIMIT", "8s")]);
+    let id = cluster.submit("t", &["--retries", "0"]);
+    let first = cluster.next(0);
+    assert!(cluster.unit(&first.node).terminate().success());
+    assert!(!runs(&first.pid));
+    let second = cluster.next(1);
+    assert_eq!(second.attempt, "0");
+    assert_ne!(second.node, first.node);
+    let stopped = cluster.party.run(&["stop", &id, "--wait", "--json"]).ok();
+    let task: serde_json::Value = serde_json::from_str(&stopped.out).unwrap();
+    assert_eq!(numbers(&task["task"]), [0, 0, 1], "{task}");
     assert_eq!(cluster.party.noted("doubled"), Vec::<String>::new());
 }
 

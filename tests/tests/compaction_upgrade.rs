@@ -214,6 +214,38 @@ fn who_manages_an_upgraded_task_is_the_unit_in_its_name_or_one_that_is_there() {
 }
 
 #[test]
+fn live_tasks_of_one_table_wait_each_for_the_one_before_it_whoever_takes_them_over() {
+    let home = tempfile::tempdir().unwrap();
+    let runner = script(home.path(), "#!/bin/sh\nexit 0\n");
+    let mut party = Party::start(0, &runner);
+    party.partitions(3);
+    on_tree(&party.zookeeper.address(), |tree| async move {
+        let old = format!("{OLD}/Scheduler");
+        tree.ensure(&old).await.unwrap();
+        // By name the later ones are first.
+        for n in 0..9 {
+            let path = format!("{old}/compct.unit{}_9876.0.{}", 9 - n, 1_617_693_156_000 + n as u64);
+            tree.create(&path, old_task(0).as_bytes(), Kind::Persistent).await.unwrap();
+        }
+    });
+    for mut one in [start(&party, &[]), start(&party, &[]), start(&party, &[])] {
+        assert!(one.wait().unwrap().success());
+    }
+    let tasks = party.json(&["list"]);
+    let mut tasks = tasks.as_array().unwrap().clone();
+    tasks.sort_by_key(|task| task["created"].as_u64());
+    let befores: Vec<_> = tasks.iter().map(|task| task["after"].clone()).collect();
+    let mut ids: Vec<_> = tasks.iter().map(|task| task["CompactTaskId"].clone()).collect();
+    ids.insert(0, serde_json::Value::Null);
+    ids.pop();
+    assert_eq!(befores, ids);
+    party.join(2, &runner);
+    eventually("all of them to be over", LONG, || {
+        party.json(&["list", "--live"]).as_array().unwrap().is_empty()
+    });
+}
+
+#[test]
 fn ten_thousand_tasks_from_files_are_packed_and_each_is_found() {
     const COUNT: usize = 10_000;
     let home = tempfile::tempdir().unwrap();

@@ -291,7 +291,7 @@ impl Board {
         while !rest.is_empty() {
             let mut size = 0;
             let fits = rest.iter().take_while(|name| {
-                size += name.len() * 2 + 3;
+                size += write(name).len() + 1;
                 size <= FILL
             });
             let (chunk, more) = rest.split_at(fits.count().max(1).min(rest.len()));

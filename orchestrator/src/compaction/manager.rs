@@ -1,7 +1,7 @@
 //! The manager: each main task of this unit from its submission to its end. It decides by what stands in the tree, and
 //! writes at the task's version only, so one that was replaced, or wakes up late, changes nothing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -23,6 +23,8 @@ use crate::daemon::now_ms;
 const RELIEF: usize = 50;
 /// How long a listing that failed between two rounds rests.
 const LISTING_REST: Duration = Duration::from_secs(60);
+/// How often it is looked, while a runner may take its time, whether its worker hangs.
+const LOOKS: u32 = 4;
 /// The longest rest of a manager that waits for nothing but events.
 const LONG: Duration = Duration::from_secs(24 * 3600);
 
@@ -98,8 +100,10 @@ struct Drive {
     plan: Option<Plan>,
     /// Whether somebody may have gone since lost workers were looked for, or when one counts as lost.
     suspicion: Option<Instant>,
-    /// When it was looked last for subtasks whose worker hangs.
-    examined: Instant,
+    /// When it is looked next for subtasks whose worker hangs.
+    examination: Instant,
+    /// Attempts of subtasks that were seen to run, and since when. By this unit's clock: that of a worker may be another.
+    seen: BTreeMap<(TaskId, u32), Instant>,
     begun: bool,
 }
 
@@ -120,7 +124,8 @@ impl Drive {
             units,
             plan: None,
             suspicion: Some(Instant::now()),
-            examined: Instant::now(),
+            examination: Instant::now(),
+            seen: BTreeMap::new(),
             begun: false,
         }
     }
@@ -232,7 +237,7 @@ impl Drive {
             return self.begin(main, due).await;
         }
         self.end_overdue(main).await?;
-        let due = due.min(self.next_examination());
+        let due = due.min(self.examination.saturating_duration_since(Instant::now()));
         let open = main.task.outstanding();
         if main.task.cancelling {
             if open > 0 {
@@ -272,7 +277,18 @@ impl Drive {
         if wait > 0 {
             return Ok(Next::Wait(due.min(Duration::from_millis(wait))));
         }
-        match partitions::list(&self.part.config, &main.task).await {
+        // It may take long; meanwhile the task may be stopped, or given to another.
+        let (_, marked) = self.board.tree.watch(&main.dir).await?;
+        if self.board.main(self.id).await?.is_none_or(|now| now.version != main.version) {
+            return Ok(Next::Again);
+        }
+        let mut stop = self.part.context.stop.clone();
+        let listed = tokio::select! {
+            listed = partitions::list(&self.part.config, &main.task) => listed,
+            () = marked => return Ok(Next::Again),
+            () = stop.asked() => return Ok(Next::Over),
+        };
+        match listed {
             Ok(partitions) => self.board.open_round(main, &partitions).await?,
             Err(why) if main.task.round == 0 => {
                 warn!(id = %self.id, why, "a task is cancelled: its partitions cannot be listed");
@@ -297,37 +313,48 @@ impl Drive {
         Ok(before.filter(|before| !before.task.state.is_over()).map(|before| before.id))
     }
 
-    /// How long a runner may take before its worker must hang: beyond the time-out, and what ends it then.
-    fn overdue_after(&self) -> Duration {
-        let config = &self.part.config;
-        config.timeout + config.stop_limit + self.part.session_timeout() * 2
+    /// How much longer than its runner a subtask may run before its worker must hang.
+    fn margin(&self) -> Duration {
+        self.part.session_timeout() * 2
     }
 
-    fn next_examination(&self) -> Duration {
-        (self.examined + self.overdue_after()).saturating_duration_since(Instant::now())
-    }
-
-    /// Workers end runners whose time is up. Where one does not, though it is there, its subtask counts as failed. Looked
-    /// at no more often than a runner may take.
+    /// Workers end runners whose time is up. Where one does not, though it is there, its subtask counts as failed. It is
+    /// looked several times while a runner may take its time, and no more often.
     async fn end_overdue(&mut self, main: &mut Found<MainTask>) -> Result<(), Fault> {
-        if !self.next_examination().is_zero() {
+        let now = Instant::now();
+        if self.examination > now {
             return Ok(());
         }
-        self.examined = Instant::now();
+        let config = &self.part.config;
+        let usual = config.timeout + config.stop_limit;
+        self.examination = now + (usual + self.margin()) / LOOKS;
         if main.task.outstanding() == 0 {
+            self.seen.clear();
             return Ok(());
         }
-        let limit = now_ms().saturating_sub(self.overdue_after().as_millis() as u64);
+        let mut seen = std::mem::take(&mut self.seen);
         for name in self.board.children(&self.board.paths.assigned()).await? {
             let worker = super::paths::decode(&name);
             for ids in self.board.at(&worker, Some(self.id)).await?.chunks(RELIEF) {
-                let mut subs = self.board.subs(&worker, ids).await?;
-                subs.retain(|sub| sub.task.state == SubState::Running && sub.task.started < limit);
-                if subs.is_empty() {
+                let mut overdue = self.board.subs(&worker, ids).await?;
+                overdue.retain(|sub| {
+                    if sub.task.state != SubState::Running {
+                        return false;
+                    }
+                    let key = (sub.id, sub.task.attempt);
+                    let since = seen.remove(&key).unwrap_or(now);
+                    self.seen.insert(key, since);
+                    let limit = match sub.task.limit {
+                        0 => usual,
+                        limit => Duration::from_millis(limit),
+                    };
+                    now.saturating_duration_since(since) >= limit.saturating_add(self.margin())
+                });
+                if overdue.is_empty() {
                     continue;
                 }
-                warn!(id = %self.id, worker, count = subs.len(), "a worker does not end what took too long; failed");
-                self.board.fail(main, &subs, "its worker did not end it in time").await?;
+                warn!(id = %self.id, worker, count = overdue.len(), "a worker does not end what took too long; failed");
+                self.board.fail(main, &overdue, "its worker did not end it in time").await?;
             }
         }
         Ok(())

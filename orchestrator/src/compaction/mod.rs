@@ -104,7 +104,8 @@ async fn play_as(part: Part) -> Result<()> {
     let mut loops = JoinSet::new();
     loops.spawn(manager::run(part.clone(), noticed, units.clone()));
     loops.spawn(monitor::run(part.clone(), units.clone()));
-    loops.spawn(worker::run(part.clone(), notices));
+    let mut work = JoinSet::new();
+    work.spawn(worker::run(part.clone(), notices));
     let mut ticks = tokio::time::interval(Duration::from_millis(250));
     while !stop.is_asked() {
         tokio::select! { _ = ticks.tick() => {}, () = stop.asked() => break }
@@ -120,7 +121,8 @@ async fn play_as(part: Part) -> Result<()> {
             }
         }
     }
-    // Nothing new is given to a unit that has left; then what runs is put back.
+    // What runs is put back first: who has left counts as lost a session time later, and what it ran as failed.
+    while work.join_next().await.is_some() {}
     membership.leave().await;
     while loops.join_next().await.is_some() {}
     Ok(())

@@ -47,7 +47,7 @@ pub(crate) async fn run(part: Part, units: watch::Receiver<Units>) {
 struct Stint {
     part: Part,
     units: watch::Receiver<Units>,
-    /// Tasks for which nobody was there at the last look of the clock.
+    /// Tasks for which nobody was there at the last look of the clock, nor at any since.
     nobody: BTreeSet<TaskId>,
 }
 
@@ -96,13 +96,17 @@ impl Stint {
             if main.task.state.is_over() {
                 continue;
             }
-            let Some(since) = units.away_since(&main.task.manager) else { continue };
+            let Some(since) = units.away_since(&main.task.manager) else {
+                self.nobody.remove(&main.id);
+                continue;
+            };
             if since + grace > Instant::now() {
                 due = Some(due.map_or(since + grace, |due| due.min(since + grace)));
                 continue;
             }
             let bins = units.bins(&main.task.pc);
             if let Some(to) = choose(&main.id.to_string(), &bins) {
+                self.nobody.remove(&main.id);
                 let from = main.task.manager.clone();
                 match board.reassign(main.id, Some(&from), &to.name).await {
                     Ok(_) => info!(id = %main.id, from, to = to.name, "a task has another manager"),
@@ -195,5 +199,87 @@ impl Stint {
         board.cancel(main, &why).await?;
         warn!(id = %main.id, why, "a task is cancelled");
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use futures_util::future::BoxFuture;
+
+    use super::*;
+    use crate::compaction::guard::{Report, Spec};
+    use crate::compaction::node::{self, NodeInfo};
+    use crate::compaction::runner::{Attention, Launch};
+    use crate::compaction::task::State;
+    use crate::config::Config;
+    use crate::coordination::in_process::InProcess;
+    use crate::coordination::{Coordinator, Settings};
+    use crate::daemon::{Context, Health};
+
+    const SESSION: Duration = Duration::from_secs(2);
+
+    /// Begins nothing.
+    struct Nothing;
+
+    impl Launch for Nothing {
+        fn launch(&self, _: Spec, _: Attention) -> BoxFuture<'static, Result<Report, String>> {
+            unreachable!("the monitor begins no runners")
+        }
+    }
+
+    fn part(coordinator: &Coordinator) -> Part {
+        let text = "[zookeeper]\nservers = \"a:1\"\n[compaction]\nnode = \"m_1\"\nrunner = [\"r\"]\n\
+                    grace = \"2s\"\nroot = \"/c\"";
+        let config = Config::of(text);
+        let (_, stop) = crate::daemon::stop();
+        let context = Context {
+            config: Arc::new(config),
+            name: "m_1".into(),
+            coordinator: coordinator.clone(),
+            alone: false,
+            health: Health::default(),
+            stop,
+        };
+        let config = context.config.compaction.clone();
+        Part { context, config, name: "m_1".into(), launch: Arc::new(Nothing) }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_is_cancelled_when_nobody_was_there_from_one_look_to_the_next_and_not_between_two_stays() {
+        let tree = InProcess::new(SESSION);
+        let coordinator = Coordinator::start(Arc::new(tree), &Settings::default());
+        coordinator.up().await.unwrap();
+        let part = part(&coordinator);
+        let board = part.board();
+        board.prepare().await.unwrap();
+        board.tree.ensure(&board.paths.inbox("u_1")).await.unwrap();
+        let id = TaskId::main("gone_1", 1_000_000);
+        let table = ["d", "s", "t"].map(str::to_owned);
+        let task = MainTask::new(id, table, "gone_1".into(), "default".into());
+        board.tree.multi(board.creation(id, &task)).await.unwrap();
+        let mut units = node::follow(&coordinator, &board.paths.nodes());
+        let mut election = coordinator.campaign(&board.paths.election(), "m_1");
+        let lead = election.elected().await.unwrap();
+        let mut stint = Stint { part, units: units.clone(), nobody: BTreeSet::new() };
+        let state = async || board.main(id).await.unwrap().unwrap().task.state;
+        units.wait_for(|units| units.current).await.unwrap();
+        sleep(SESSION * 2).await;
+        stint.look(&lead, true).await.unwrap();
+
+        // Somebody comes, has the task, and goes.
+        let info = NodeInfo { pc: "default".into(), slots: 1, limit: 0, version: "1".into(), started: 1 };
+        let membership = coordinator.join(&board.paths.nodes(), "u_1", &serde_json::to_vec(&info).unwrap());
+        units.wait_for(|units| units.live.contains_key("u_1")).await.unwrap();
+        stint.look(&lead, false).await.unwrap();
+        assert_eq!(board.main(id).await.unwrap().unwrap().task.manager, "u_1");
+        membership.leave().await;
+        units.wait_for(|units| units.live.is_empty()).await.unwrap();
+        sleep(SESSION * 2).await;
+        stint.look(&lead, true).await.unwrap();
+        assert_eq!(state().await, State::Init);
+        stint.look(&lead, true).await.unwrap();
+        assert_eq!(state().await, State::Cancel);
     }
 }

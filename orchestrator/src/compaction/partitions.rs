@@ -3,6 +3,7 @@
 use std::process::Stdio;
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::timeout;
 
@@ -17,10 +18,8 @@ const LONGEST: usize = 2048;
 
 /// The partitions of a task's table, each once, in the order of the listing.
 pub(crate) async fn list(config: &CompactionConfig, task: &MainTask) -> Result<Vec<String>, String> {
-    if !task.named.is_empty() {
-        return Ok(task.named.clone());
-    }
     let mut all = match (&config.partitions_dir, config.partitions.first()) {
+        _ if !task.named.is_empty() => task.named.clone(),
         (Some(dir), _) => files(&fill(dir, task)).await?,
         (None, Some(program)) => ask(program, &config.partitions, task).await?,
         (None, None) => {
@@ -61,6 +60,18 @@ async fn files(dir: &str) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
+/// The process group of a program that nobody asks any more; what it started ends with it.
+struct EndsWithUs(Option<Pid>);
+
+impl Drop for EndsWithUs {
+    fn drop(&mut self) {
+        if let Some(group) = self.0 {
+            // There may be nobody left in it.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+
 async fn ask(program: &str, words: &[String], task: &MainTask) -> Result<Vec<String>, String> {
     let [db, schema, table] = task.table();
     let fault = |error| format!("the partitions program {program} does not start: {error}");
@@ -76,6 +87,7 @@ async fn ask(program: &str, words: &[String], task: &MainTask) -> Result<Vec<Str
         .kill_on_drop(true)
         .spawn()
         .map_err(fault)?;
+    let _group = EndsWithUs(program::group(&child));
     if let Some(mut stdin) = child.stdin.take() {
         let input = serde_json::json!({"task": task.id, "db": db, "schema": schema, "table": table});
         // It need not read.

@@ -277,8 +277,10 @@ impl MainTask {
             if name.len() > SUM_NAME || is_new && self.sums.len() >= SUMS {
                 continue;
             }
-            if let Some(value) = value.as_f64() {
-                *self.sums.entry(name.clone()).or_default() += value;
+            let sum = value.as_f64().map(|value| value + self.sums.get(name).copied().unwrap_or_default());
+            // JSON has no word for infinity: a task with such a sum could not be read any more.
+            if let Some(sum) = sum.filter(|sum| sum.is_finite()) {
+                self.sums.insert(name.clone(), sum);
             }
         }
         if outcome.state == SubState::Failed {
@@ -360,6 +362,9 @@ pub(crate) struct SubTask {
     /// Milliseconds since 1970.
     #[serde(default)]
     pub(crate) started: u64,
+    /// Within how many milliseconds its worker ends it, while it runs.
+    #[serde(default)]
+    pub(crate) limit: u64,
     /// The permits that it has while it runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) permits: Vec<String>,
@@ -382,6 +387,7 @@ impl SubTask {
             retries: task.retries,
             attempt: 0,
             started: 0,
+            limit: 0,
             permits: Vec::new(),
         }
     }

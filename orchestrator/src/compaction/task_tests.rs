@@ -52,6 +52,21 @@ fn the_names_are_those_that_readers_know() {
 }
 
 #[test]
+fn a_task_can_be_read_whatever_runners_count() {
+    let mut task = task(1);
+    let id: TaskId = task.id.parse().unwrap();
+    let sub = SubTask::of(&task, id, "p", "w_1");
+    for value in [1.0, 1e308, 1e308, 2.0] {
+        let result = serde_json::json!({"freed": value}).as_object().cloned();
+        task.take(id, &Ended { result, ..sub.ended(SubState::Success, "") });
+    }
+    // What cannot be added is left out.
+    assert_eq!(task.sums["freed"], 1e308);
+    let read: MainTask = read("x", &write(&task)).unwrap();
+    assert_eq!(read, task);
+}
+
+#[test]
 fn rounds_are_counted_to_the_last() {
     let mut task = task(2);
     let id: TaskId = task.id.parse().unwrap();

@@ -4,6 +4,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use super::board::{Board, Fault};
 use super::hashing::choose;
@@ -12,7 +13,8 @@ use super::ids::TaskId;
 use super::legacy::{Name, Old, Source, convert, removal};
 use super::node::Units;
 use super::task::State;
-use crate::coordination::{Error, Kind, MULTI_LIMIT, Op};
+use crate::coordination::{Error, Kind, MULTI_LIMIT, Node, Op};
+use crate::daemon::now_ms;
 
 /// How often a task is tried that others work on as well.
 const ATTEMPTS: usize = 20;
@@ -38,21 +40,24 @@ pub(crate) struct Upgrade {
     source: Source,
     units: Units,
     pc: String,
+    /// After how long packs of history are deleted.
+    delete_after: Duration,
     /// Whether nothing is written.
     dry: bool,
     /// Tasks that were packed.
     packed: HashSet<String>,
     /// The last live task of each table.
-    live: Mutex<HashMap<[String; 3], String>>,
+    live: Mutex<HashMap<[String; 3], TaskId>>,
 }
 
 impl Upgrade {
-    /// Of the tasks of a source, to units of this processing cluster.
+    /// Of the tasks of a source, to units of this processing cluster, where packs are deleted after this time.
     pub(crate) async fn new(
         board: Board,
         source: Source,
         units: Units,
         pc: String,
+        delete_after: Duration,
         dry: bool,
     ) -> Result<Self, Fault> {
         let packed = history::packed(&board).await?.into_iter().map(|task| task.id).collect();
@@ -60,13 +65,24 @@ impl Upgrade {
             board.tree.ensure(&board.paths.upgrade_locks()).await?;
         }
         let live = board.mains().await?.into_iter().filter(|main| !main.task.state.is_over());
-        let live = live.map(|main| (main.task.table().map(str::to_owned), main.task.id)).collect();
-        Ok(Self { board, source, units, pc, dry, packed, live: Mutex::new(live) })
+        let live = live.map(|main| (main.task.table().map(str::to_owned), main.id)).collect();
+        Ok(Self { board, source, units, pc, delete_after, dry, packed, live: Mutex::new(live) })
     }
 
     /// The old tasks, by name.
     pub(crate) async fn names(&self) -> Result<Vec<String>, Fault> {
         self.source.names().await
+    }
+
+    /// Which of them are live, from old to new, and the others.
+    pub(crate) fn order(names: &[String]) -> (Vec<&str>, Vec<&str>) {
+        let read = |name: &str| name.parse::<Name>().ok();
+        let (mut live, over): (Vec<&str>, Vec<&str>) = names
+            .iter()
+            .map(String::as_str)
+            .partition(|name| read(name).is_some_and(|name| !name.state.is_over()));
+        live.sort_by_key(|name| read(name).map(|name| name.id()));
+        (live, over)
     }
 
     /// Takes one over.
@@ -76,18 +92,21 @@ impl Upgrade {
             Err(why) => return Ok(Step::Odd(why)),
         };
         let lock = self.board.paths.upgrade_lock(old);
+        // Managers that are gone since we looked.
+        let mut gone: Vec<String> = Vec::new();
         for _ in 0..ATTEMPTS {
             if self.board.tree.get(&lock).await?.is_some() {
+                self.passed(&name).await?;
                 return Ok(Step::Passed);
             }
             let Some(read) = self.source.get(old).await? else { return Ok(Step::Gone) };
             let mut ops = read.checks.clone();
-            ops.push(create(lock.clone(), Vec::new()));
+            ops.push(create(lock.clone(), now_ms().to_string().into_bytes()));
             let step = match self.stands(name.id()).await {
                 Err(Fault::Odd(why)) => return Ok(Step::Odd(why)),
                 Err(fault) => return Err(fault),
                 Ok(true) => Step::Locked,
-                Ok(false) => match self.form(&name, &read) {
+                Ok(false) => match self.form(&name, &read, &gone) {
                     Ok((state, more)) => {
                         ops.extend(more);
                         Step::Written(state)
@@ -101,8 +120,15 @@ impl Upgrade {
             }
             match self.board.tree.multi(ops).await {
                 // Somebody else is at it as well, or a unit has gone; look again.
-                Err(Error::BadVersion(_) | Error::NoNode(_) | Error::Exists(_)) => {}
-                done => return done.map(|()| step).map_err(Fault::from),
+                Err(Error::NoNode(path)) => gone.push(path),
+                Err(Error::BadVersion(_) | Error::Exists(_)) => {}
+                done => {
+                    done?;
+                    if matches!(step, Step::Written(state) if !state.is_over()) {
+                        self.passed(&name).await?;
+                    }
+                    return Ok(step);
+                }
             }
         }
         Err(Fault::Refused(format!("old task {old} changes all the time; try again")))
@@ -113,8 +139,24 @@ impl Upgrade {
         Ok(self.packed.contains(&id.to_string()) || self.board.main(id).await?.is_some())
     }
 
-    /// What writes a task in this generation's form.
-    fn form(&self, name: &Name, old: &Old) -> Result<(State, Vec<Op>), Fault> {
+    /// A task that was taken over is, if it is live, the last one of its table from now on.
+    async fn passed(&self, name: &Name) -> Result<(), Fault> {
+        if name.state.is_over() {
+            return Ok(());
+        }
+        if let Some(main) = self.board.main(name.id()).await?
+            && !main.task.state.is_over()
+        {
+            let table = main.task.table().map(str::to_owned);
+            let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+            let last = live.entry(table).or_insert(main.id);
+            *last = main.id.max(*last);
+        }
+        Ok(())
+    }
+
+    /// What writes a task in this generation's form, where these nodes are gone.
+    fn form(&self, name: &Name, old: &Old, gone: &[String]) -> Result<(State, Vec<Op>), Fault> {
         let here = self.units.live.get(&name.unit).is_some_and(|info| info.pc == self.pc);
         let bins = self.units.bins(&self.pc);
         let chosen = choose(&name.id().to_string(), &bins).map(|bin| bin.name.clone());
@@ -123,13 +165,15 @@ impl Upgrade {
         let mut task = convert(name, &old.path, &old.data, &manager, &self.pc)?;
         if !task.state.is_over() {
             // Two on one table, which the locks of partitions keep apart anyway, also take turns.
-            let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
-            task.after = live.insert(task.table().map(str::to_owned), task.id.clone());
-            task.after.take_if(|before| *before == task.id);
+            // Each waits for an older one only, so that no two wait for each other.
+            let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
+            let last = live.get(&task.table().map(str::to_owned));
+            task.after = last.filter(|last| **last < name.id()).map(ToString::to_string);
         }
         let mut ops = self.board.creation(name.id(), &task);
-        if !task.state.is_over() && self.units.live.contains_key(&manager) {
-            ops.push(Op::Check { path: self.board.paths.node(&manager), version: None });
+        let node = self.board.paths.node(&manager);
+        if !task.state.is_over() && self.units.live.contains_key(&manager) && !gone.contains(&node) {
+            ops.push(Op::Check { path: node, version: None });
             ops.push(create(self.board.paths.at(&manager, name.id()), Vec::new()));
         }
         Ok((task.state, ops))
@@ -139,12 +183,13 @@ impl Upgrade {
     pub(crate) async fn missing(&self) -> Result<Vec<String>, Fault> {
         let mut missing = Vec::new();
         for old in self.names().await? {
-            let locked = self.board.tree.get(&self.board.paths.upgrade_lock(&old)).await?.is_some();
+            let lock = self.board.tree.get(&self.board.paths.upgrade_lock(&old)).await?;
             let why = match old.parse::<Name>() {
                 Err(why) => Some(why),
-                Ok(_) if !locked => Some(format!("{old} has not been taken over")),
+                Ok(_) if lock.is_none() => Some(format!("{old} has not been taken over")),
                 Ok(name) => match self.stands(name.id()).await {
                     Ok(true) => None,
+                    Ok(false) if self.may_be_deleted(lock) => None,
                     Ok(false) => Some(format!("{old} has a lock, and task {} is not there", name.id())),
                     Err(Fault::Odd(why)) => Some(why),
                     Err(fault) => return Err(fault),
@@ -155,6 +200,12 @@ impl Upgrade {
         Ok(missing)
     }
 
+    /// Whether a task that was taken over this long ago may have been packed, and the pack deleted.
+    fn may_be_deleted(&self, lock: Option<Node>) -> bool {
+        let time = lock.and_then(|lock| String::from_utf8(lock.data).ok()?.parse().ok());
+        time.is_some_and(|time: u64| now_ms().saturating_sub(time) > self.delete_after.as_millis() as u64)
+    }
+
     /// Removes an old task with its lock.
     pub(crate) async fn remove(&self, old: &str) -> Result<(), Fault> {
         let Source::Tree(tree, root) = &self.source else { return Ok(()) };
@@ -163,9 +214,21 @@ impl Upgrade {
         settle(self.board.tree.multi(ops).await)
     }
 
-    /// Removes what is left of the old tree and of the locks, when all tasks are removed.
+    /// Removes what is left of the old tree and of the locks, when all tasks are removed; and where one came meanwhile
+    /// nothing.
     pub(crate) async fn remove_rest(&self) -> Result<(), Fault> {
         if let Source::Tree(tree, root) = &self.source {
+            let scheduler = format!("{root}/Scheduler");
+            match tree.multi(vec![Op::Delete { path: scheduler.clone(), version: None }]).await {
+                Err(Error::NotEmpty(_)) => {
+                    let why = format!(
+                        "a task came under {scheduler} meanwhile, and was not removed: does the first generation still \
+                         run? Take it over by allotd compaction upgrade, then finalize again"
+                    );
+                    return Err(Fault::Refused(why));
+                }
+                done => settle(done)?,
+            }
             self.delete_all(removal(tree, root).await?).await?;
         }
         self.delete_all(removal(&self.board.tree, &self.board.paths.upgrade_locks()).await?).await

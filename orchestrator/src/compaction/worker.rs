@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tracing::{debug, info, warn};
 
 use super::board::{Board, Fault, Found};
@@ -39,6 +39,8 @@ pub(crate) struct Worker {
     freed: Arc<Notify>,
     /// Main tasks of which no more may run at once, with the permits that were taken when that was found.
     tight: Arc<Mutex<BTreeMap<TaskId, Vec<String>>>>,
+    /// Partitions' locks that others had, with when they were first found gone, if they were.
+    others: Arc<Mutex<BTreeMap<String, Option<Instant>>>>,
     /// The session is lost.
     lost: watch::Receiver<bool>,
     /// The process shall end.
@@ -56,6 +58,7 @@ pub(crate) async fn run(part: Part, notices: mpsc::Sender<TaskId>) {
             slots: Arc::new(Semaphore::new(part.config.slots as usize)),
             freed: Arc::default(),
             tight: Arc::default(),
+            others: Arc::default(),
             notices: notices.clone(),
             part: part.clone(),
             lost,
@@ -239,11 +242,16 @@ impl Worker {
             return Ok(());
         };
         let lock = self.board.lock(&sub.task);
-        let fence = match self.board.start(&mut sub, permits).await {
+        if self.is_taken(&lock).await? {
+            self.rest(permit).await;
+            return Ok(());
+        }
+        let session = self.part.context.coordinator.session_id();
+        let limit = (self.part.config.timeout + self.part.config.stop_limit).as_millis() as u64;
+        let fence = match self.board.start(&mut sub, permits, session, limit).await {
             Err(Fault::Tree(Error::Exists(path))) if path == lock => {
-                drop(permit);
-                self.freed.notify_one();
-                sleep(LOCKED).await;
+                with(&self.others, |others| others.insert(lock, None));
+                self.rest(permit).await;
                 return Ok(());
             }
             fence => fence?,
@@ -254,6 +262,33 @@ impl Worker {
         self.hand_over(&sub, outcome).await
     }
 
+    /// Whether a partition's lock is another's, as far as is known here, or was until less than a session time ago: whose
+    /// it was may not have known at once that it lost it.
+    async fn is_taken(&self, lock: &str) -> Result<bool, Fault> {
+        if with(&self.others, |others| !others.contains_key(lock)) {
+            return Ok(false);
+        }
+        let there = self.board.tree.get(lock).await?.is_some();
+        let session = self.part.session_timeout();
+        Ok(with(&self.others, |others| {
+            let gone = (!there).then(|| others.get(lock).copied().flatten().unwrap_or_else(Instant::now));
+            let over = gone.is_some_and(|gone| gone.elapsed() >= session);
+            if over {
+                others.remove(lock);
+            } else {
+                others.insert(lock.to_owned(), gone);
+            }
+            !over
+        }))
+    }
+
+    /// Leaves a partition alone for a while, and its slot to others.
+    async fn rest(&self, permit: OwnedSemaphorePermit) {
+        drop(permit);
+        self.freed.notify_one();
+        sleep(LOCKED).await;
+    }
+
     /// What is `Running` and not run by this life: an earlier one had it. It is begun again when nothing of that one
     /// can still be at it: a session time after its lock has gone.
     async fn recover(&self, sub: &Found<SubTask>) -> Result<(), Fault> {
@@ -261,9 +296,14 @@ impl Worker {
         let session = self.part.session_timeout();
         let name = sub.id.to_string().into_bytes();
         loop {
+            let own = self.part.context.coordinator.session_id();
             match self.board.tree.get(&path).await? {
                 // We have it, and do not know: the answer to our own beginning was lost.
-                Some(node) if node.owner == self.part.context.coordinator.session_id() => {
+                Some(node) if node.owner.is_some() && node.owner == own && node.data == name => {
+                    if self.board.main(sub.id.of_main()).await?.is_none() {
+                        self.board.release(sub, own).await?;
+                        return self.board.discard(sub).await;
+                    }
                     return self.board.requeue(sub, true, false).await;
                 }
                 Some(node) if node.data == name => {}
@@ -275,6 +315,9 @@ impl Worker {
         }
         if self.pause(session).await {
             return Ok(());
+        }
+        if self.board.main(sub.id.of_main()).await?.is_none() {
+            return self.board.discard(sub).await;
         }
         info!(id = %sub.id, partition = sub.task.partition_name, "left by an earlier life; waiting again");
         self.board.requeue(sub, false, true).await

@@ -1,19 +1,28 @@
 //! Subtasks from their beginning to their end: each change as one multi that holds only if the subtask, or its main task,
 //! is as it was read.
 
-use super::{ATTEMPTS, Board, Fault, Found, create, delete};
+use super::{ATTEMPTS, Board, FILL, Fault, Found, create, delete};
 use crate::compaction::ids::TaskId;
 use crate::compaction::paths;
 use crate::compaction::task::{Ended, MainTask, SubState, SubTask, write};
 use crate::coordination::{Error, Kind, Op};
 use crate::daemon::now_ms;
 
+/// Bytes of a multi that are left for what counting adds to a main task.
+const ROOM: usize = 32 * 1024;
 /// What people read of a subtask that may not be begun again.
 const LOST: &str = "its worker was lost while it ran";
 
 impl Board {
-    /// From waiting to running, under the partition's lock. Returns the fencing token.
-    pub(crate) async fn start(&self, sub: &mut Found<SubTask>, permits: Vec<String>) -> Result<i64, Fault> {
+    /// From waiting to running, under the partition's lock, which this session of ours holds. Within `limit`
+    /// milliseconds its worker ends it. Returns the fencing token.
+    pub(crate) async fn start(
+        &self,
+        sub: &mut Found<SubTask>,
+        permits: Vec<String>,
+        session: Option<i64>,
+        limit: u64,
+    ) -> Result<i64, Fault> {
         let lock = self.lock(&sub.task);
         let name = sub.id.to_string().into_bytes();
         let held = permits.iter().chain([&lock]).map(|path| Op::Create {
@@ -26,6 +35,7 @@ impl Board {
         new.state = SubState::Running;
         new.started = now_ms();
         new.permits = permits;
+        new.limit = limit;
         ops.extend([
             Op::Set { path: sub.info.clone(), data: write(&new), version: sub.version },
             delete(sub.status(SubState::Init)),
@@ -34,8 +44,13 @@ impl Board {
         self.tree.multi(ops).await?;
         sub.version = sub.version.next();
         sub.task = new;
-        let node = self.tree.get(&lock).await?;
-        Ok(node.ok_or(Error::NoNode(lock))?.created)
+        match self.tree.get(&lock).await? {
+            Some(node) if node.owner.is_some() && node.owner == session && node.data == name => {
+                Ok(node.created)
+            }
+            // The session ended meanwhile, and the lock with it; it may be another's by now.
+            _ => Err(Error::NoNode(lock).into()),
+        }
     }
 
     /// From its worker into its main task's hands. One that ran must still have its lock.
@@ -109,21 +124,35 @@ impl Board {
         main: &mut Found<MainTask>,
         subs: &[(Found<SubTask>, Option<String>)],
     ) -> Result<(), Fault> {
-        let mut new = main.task.clone();
-        let mut ops = Vec::new();
-        for (sub, to) in subs {
-            ops.extend(sub.gone(sub.task.state));
-            if new.cancelling {
-                new.take(sub.id, &sub.task.ended(SubState::Stopped, "its task was stopped"));
-            } else if let Some((to, again)) = to.as_ref().and_then(|to| Some((to, sub.task.again(to, true)?)))
-            {
-                ops.push(Op::Check { path: self.paths.node(to), version: None });
-                ops.extend(self.place(sub.id, &again));
-            } else {
-                new.take(sub.id, &sub.task.ended(SubState::Failed, LOST));
+        let mut rest = subs;
+        while !rest.is_empty() {
+            // As many as one multi takes; names of partitions may be long.
+            let (mut new, mut all, mut count) = (main.task.clone(), Vec::new(), 0);
+            let mut size = write(&new).len() + ROOM;
+            for (sub, to) in rest {
+                let mut ops = sub.gone(sub.task.state).to_vec();
+                let to = to.as_ref().filter(|_| !new.cancelling);
+                let moved = to.and_then(|to| Some((to, sub.task.again(to, true)?)));
+                if let Some((to, again)) = &moved {
+                    ops.push(Op::Check { path: self.paths.node(to), version: None });
+                    ops.extend(self.place(sub.id, again));
+                }
+                size += ops.iter().map(Op::size).sum::<usize>();
+                if size > FILL && count > 0 {
+                    break;
+                }
+                all.append(&mut ops);
+                count += 1;
+                if moved.is_none() {
+                    let stopped = (SubState::Stopped, "its task was stopped");
+                    let (state, why) = if new.cancelling { stopped } else { (SubState::Failed, LOST) };
+                    new.take(sub.id, &sub.task.ended(state, why));
+                }
             }
+            self.write(main, new, all).await?;
+            rest = rest.get(count..).unwrap_or_default();
         }
-        self.write(main, new, ops).await
+        Ok(())
     }
 
     /// Subtasks that run too long at a worker that hangs are failed.

@@ -195,10 +195,11 @@ pub(crate) async fn run(_: &Global, command: Command) -> Result<Outcome> {
 
 async fn stop(desk: &Desk, id: TaskId, wait: bool, json: bool) -> Result<Outcome> {
     desk.board.stop(id).await?;
-    if wait {
-        submit::wait(desk, id).await?;
-    }
-    views::show(desk, id, json).await
+    let outcome = if wait { submit::wait(desk, id, "is being stopped").await? } else { Outcome::Done };
+    views::show(desk, id, json).await?;
+    // That it did not do all of its work is what was asked for; that nobody waited for its end is not.
+    let over = desk.board.main(id).await?.is_none_or(|main| main.task.state.is_over());
+    Ok(if wait && !over { outcome } else { Outcome::Done })
 }
 
 async fn pause(desk: &Desk, id: TaskId, paused: bool, json: bool) -> Result<Outcome> {

@@ -82,7 +82,7 @@ pub(super) async fn run(desk: &Desk, arguments: &Arguments) -> Result<Outcome> {
     } else {
         table::write(&format!("{id}\n"))?;
     }
-    if arguments.wait { wait(desk, id).await } else { Ok(Outcome::Done) }
+    if arguments.wait { wait(desk, id, "goes on").await } else { Ok(Outcome::Done) }
 }
 
 async fn compose(desk: &Desk, arguments: &Arguments) -> Result<(TaskId, MainTask)> {
@@ -110,10 +110,7 @@ async fn compose(desk: &Desk, arguments: &Arguments) -> Result<(TaskId, MainTask
         }
     };
     let id = TaskId::main(&manager, time);
-    let repeat = RepeatInfo {
-        repeat_count: arguments.repeat,
-        repeat_interval: arguments.every.map_or(0, |span| span.0.as_secs()),
-    };
+    let repeat = RepeatInfo { repeat_count: arguments.repeat, repeat_interval: interval(arguments)? };
     let table = [&arguments.db, &arguments.schema, &arguments.table].map(Clone::clone);
     let task = MainTask {
         repeat_flag: arguments.repeat != 1,
@@ -128,14 +125,25 @@ async fn compose(desk: &Desk, arguments: &Arguments) -> Result<(TaskId, MainTask
     Ok((id, task))
 }
 
+/// Seconds between two rounds.
+fn interval(arguments: &Arguments) -> Result<u64> {
+    const LONGEST: u64 = 10 * 366 * 24 * 3600;
+    match arguments.every.map(|span| span.0.as_secs()) {
+        None => Ok(0),
+        Some(seconds @ 1..=LONGEST) => Ok(seconds),
+        Some(_) => bail!("--every is a second at least, and ten years at most"),
+    }
+}
+
 fn window(arguments: &Arguments) -> Result<Option<Window>> {
     let Some(text) = &arguments.window else { return Ok(None) };
     let zone = arguments.zone.clone().unwrap_or_else(own_zone);
     Window::new(text, &zone).map(Some).map_err(Error::msg)
 }
 
-/// Waits for the end of a task, with a bar where a person looks on. Done where nothing failed.
-pub(super) async fn wait(desk: &Desk, id: TaskId) -> Result<Outcome> {
+/// Waits for the end of a task, with a bar where a person looks on. Done where nothing failed. `otherwise` says what the
+/// task does when nobody waits any more.
+pub(super) async fn wait(desk: &Desk, id: TaskId, otherwise: &str) -> Result<Outcome> {
     let bar = progress::bar(0, "");
     let watched = tokio::select! {
         end = follow(desk, id, &bar) => Some(end),
@@ -143,7 +151,7 @@ pub(super) async fn wait(desk: &Desk, id: TaskId) -> Result<Outcome> {
     };
     bar.finish_and_clear();
     let Some(task) = watched else {
-        eprintln!("the task goes on; allotd compaction show {id} shows it");
+        eprintln!("the task {otherwise}; allotd compaction show {id} shows it");
         return Ok(Outcome::CheckFailed);
     };
     let task = task?;

@@ -60,7 +60,9 @@ pub(super) async fn run(desk: &Desk, arguments: &Arguments) -> Result<Outcome> {
     let place = source.place();
     let pc = arguments.pc.clone().unwrap_or_else(|| desk.config.compaction.pc.clone());
     let units = desk.units().await?;
-    let upgrade = Upgrade::new(desk.board.clone(), source, units, pc, arguments.dry_run).await?;
+    let delete_after = desk.config.compaction.delete_after;
+    let upgrade =
+        Upgrade::new(desk.board.clone(), source, units, pc, delete_after, arguments.dry_run).await?;
     if arguments.finalize {
         finalize(&upgrade, arguments, &place).await
     } else {
@@ -87,8 +89,12 @@ async fn take(upgrade: &Upgrade, arguments: &Arguments, place: &str) -> Result<O
     let bar = progress::bar(names.len() as u64, "taking over");
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     let mut odd = false;
-    let steps = names.iter().map(|name| async move { (name, upgrade.step(name).await) });
-    let mut steps = futures_util::stream::iter(steps).buffer_unordered(AT_ONCE);
+    let step = |name| async move { (name, upgrade.step(name).await) };
+    // Live ones from old to new, since of one table each waits for the one before.
+    let (live, over) = Upgrade::order(&names);
+    let live = futures_util::stream::iter(live).then(step);
+    let steps = live.chain(futures_util::stream::iter(over).map(step).buffer_unordered(AT_ONCE));
+    tokio::pin!(steps);
     while let Some((name, step)) = steps.next().await {
         let step = step?;
         let (kind, detail) = match step {

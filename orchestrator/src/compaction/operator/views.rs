@@ -22,6 +22,8 @@ pub(super) fn time(ms: u64) -> String {
     if ms == 0 {
         return "-".to_owned();
     }
+    // What is later cannot be written in this form.
+    let ms = ms.min(253_402_300_799_000);
     humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_millis(ms)).to_string()
 }
 
