@@ -32,7 +32,8 @@ struct Cli {
 /// Options of every command.
 #[derive(Debug, Args)]
 pub(crate) struct Global {
-    /// Address of the Redis server with the allot module [default: redis://127.0.0.1:6379]
+    /// Address of the Redis server, where --redis-url, --redis-sentinels and --redis-cluster are not given; not used by
+    /// `compaction` [default: redis://127.0.0.1:6379]
     #[arg(long, global = true, env = "ALLOT_REDIS", value_name = "URL")]
     pub(crate) redis: Option<String>,
     /// Say more about what is being done, on standard error; repeat for more.
@@ -49,7 +50,8 @@ impl Global {
 
 #[derive(Debug, Subcommand)]
 enum Family {
-    /// Be a scheduler of conferences, a data proxy, a media unit, a unit of compaction, one that deals accounts, or several
+    /// Be a scheduler of conferences, a data proxy, a media unit, a unit of compaction, one that deals accounts, or
+    /// several
     /// of these.
     Run(Box<config::Source>),
     /// Settings of `run`.
@@ -58,7 +60,7 @@ enum Family {
     /// Conferences: create and end them, look at them, move them.
     #[command(subcommand)]
     Conference(operator::ConferenceCommand),
-    /// Media units: list them, drain them.
+    /// Media units: list them, drain them, release the brake.
     Units(operator::UnitsArguments),
     /// Compaction: submit tasks, look at them, stop them.
     #[command(subcommand)]

@@ -76,7 +76,8 @@ impl RealmSource {
 /// Who must confirm a change of owner: the scheduler's settings, for people who make one.
 #[derive(Debug, Args)]
 pub(crate) struct Confirm {
-    /// Replicas that must confirm it; less are reported, none is asked where none is there [default: 1]
+    /// Replicas that must confirm a change of owner; if fewer do, it is reported and the change stands. Without
+    /// replicas nobody is asked [default: 1]
     #[arg(long = "conference-wait-replicas", env = "ALLOT_CONFERENCE_WAIT_REPLICAS")]
     wait_replicas: Option<u32>,
     /// How long they are waited for [default: 100ms]
@@ -175,7 +176,8 @@ fn parse(text: &str) -> Result<Given, toml::de::Error> {
 /// What can be done with settings.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Check a file of settings, with the environment and flags over it as in `run`, and say what they make of a process.
+    /// Check a file of settings, with the environment and flags over it as in `run`, and say what they make of a
+    /// process.
     Check {
         /// The file.
         file: PathBuf,

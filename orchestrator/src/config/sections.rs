@@ -89,7 +89,8 @@ section! {
 section! {
     /// Where Redis is, and who we are there.
     Redis {
-        /// Address of a Redis server: redis://HOST:PORT, or rediss://HOST:PORT for TLS [default: redis://127.0.0.1:6379]
+        /// Address of a Redis server: redis://HOST:PORT, or rediss://HOST:PORT for TLS [default:
+        /// redis://127.0.0.1:6379]
         url: String = "redis-url", "ALLOT_REDIS_URL";
         /// Addresses (HOST:PORT) of Sentinels to ask for the master
         #[arg(value_delimiter = ',')]
@@ -109,7 +110,7 @@ section! {
         password_file: PathBuf = "redis-password-file", "ALLOT_REDIS_PASSWORD_FILE";
         /// File with the password of the Sentinels; or ALLOT_SENTINEL_PASSWORD
         sentinel_password_file: PathBuf = "redis-sentinel-password-file", "ALLOT_SENTINEL_PASSWORD_FILE";
-        /// How long an answer may take; less than half of what a lease leaves after a beat [default: 1500ms]
+        /// How long an answer may take; at most half of what the lease leaves after a beat [default: 1500ms]
         timeout: Span = "redis-timeout", "ALLOT_REDIS_TIMEOUT";
     }
 }
@@ -149,15 +150,16 @@ section! {
         pace: u32 = "conference-pace", "ALLOT_CONFERENCE_PACE";
         /// Conferences given to one unit at once [default: 10]
         burst: u32 = "conference-burst", "ALLOT_CONFERENCE_BURST";
-        /// The brake holds where more than this share of units would go down at once [default: 30]
+        /// The brake holds where more than this percentage of the units would go down at once [default: 30]
         brake_percent: u32 = "conference-brake-percent", "ALLOT_CONFERENCE_BRAKE_PERCENT";
-        /// ... and at least so many [default: 2]
+        /// Units that must fall silent, at least, for the brake to hold [default: 2]
         brake_least: u32 = "conference-brake-least", "ALLOT_CONFERENCE_BRAKE_LEAST";
         /// What counts as at once [default: 10s]
         brake_window: Span = "conference-brake-window", "ALLOT_CONFERENCE_BRAKE_WINDOW";
         /// The brake is lifted after both stores were well for so long [default: 60s]
         brake_lift: Span = "conference-brake-lift", "ALLOT_CONFERENCE_BRAKE_LIFT";
-        /// Replicas that must confirm changes of owner; less are reported, none is asked where none is there [default: 1]
+        /// Replicas that must confirm a change of owner; if fewer do, it is reported and the change stands. Without
+        /// replicas nobody is asked [default: 1]
         wait_replicas: u32 = "conference-wait-replicas", "ALLOT_CONFERENCE_WAIT_REPLICAS";
         /// How long they are waited for [default: 100ms]
         wait: Span = "conference-wait", "ALLOT_CONFERENCE_WAIT";
@@ -179,15 +181,16 @@ section! {
 section! {
     /// The unit.
     Cmu {
-        /// Its host, in its identity HOST:PID:START; another unit on that host replaces it. A name may follow an address: 10.0.0.1/b [default: our address towards Redis]
+        /// Its host, in its identity HOST:PID:START; another unit on that host replaces it. A name may follow an
+        /// address: 10.0.0.1/b [default: our address towards Redis]
         host: String = "cmu-host", "ALLOT_CMU_HOST";
         /// Room for conferences [default: 100]
         capacity: u32 = "cmu-capacity", "ALLOT_CMU_CAPACITY";
-        /// Where it is
+        /// Its zone; conferences can require one
         zone: String = "cmu-zone", "ALLOT_CMU_ZONE";
-        /// Its lease [default: 5s]
+        /// How long it counts as alive after a beat [default: 5s]
         lease: Span = "cmu-lease", "ALLOT_CMU_LEASE";
-        /// How often it renews that [default: 1s]
+        /// How often it beats [default: 1s]
         beat: Span = "cmu-beat", "ALLOT_CMU_BEAT";
         /// Ends its media when Redis was not heard for so long, and comes back as a new unit [default: never]
         self_stop: Span = "cmu-self-stop", "ALLOT_CMU_SELF_STOP";
@@ -214,7 +217,8 @@ section! {
         pc: String = "compaction-pc", "ALLOT_COMPACTION_PC";
         /// Subtasks that it runs at once [default: 2]
         slots: u32 = "compaction-slots", "ALLOT_COMPACTION_SLOTS";
-        /// Subtasks that run at once in the whole cluster, at most; the same for all units; 0 for any number [default: 0]
+        /// Subtasks that run at once in the whole cluster, at most; the same for all units; 0 for any number [default:
+        /// 0]
         limit: u32 = "compaction-limit", "ALLOT_COMPACTION_LIMIT";
         /// Program, and its arguments, that compacts a partition
         #[arg(value_delimiter = ' ')]
@@ -222,7 +226,8 @@ section! {
         /// Program, and its arguments, that prints the partitions of a table, a line each
         #[arg(value_delimiter = ' ')]
         partitions: Vec<String> = "compaction-partitions", "ALLOT_COMPACTION_PARTITIONS";
-        /// Directory whose files are the partitions, in place of a program; {db}, {schema} and {table} stand for the task's
+        /// Directory whose files are the partitions, in place of a program; {db}, {schema} and {table} stand for the
+        /// task's
         partitions_dir: String = "compaction-partitions-dir", "ALLOT_COMPACTION_PARTITIONS_DIR";
         /// How long a runner may run [default: 1h]
         timeout: Span = "compaction-timeout", "ALLOT_COMPACTION_TIMEOUT";
@@ -294,28 +299,28 @@ section! {
 #[derive(Debug, Clone, Default, PartialEq, Args, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(crate) struct Given {
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Process")]
     #[serde(rename = "allotd")]
     pub(crate) process: Process,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Redis")]
     pub(crate) redis: Redis,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "ZooKeeper")]
     pub(crate) zookeeper: ZooKeeper,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Realm")]
     pub(crate) realm: Realm,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Scheduler")]
     pub(crate) conference: Conference,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Data proxy")]
     pub(crate) data_proxy: DataProxy,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Media unit")]
     pub(crate) cmu: Cmu,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Compaction")]
     pub(crate) compaction: Compaction,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Accounts")]
     pub(crate) accounts: Accounts,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Metrics and probes")]
     pub(crate) http: Http,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Log")]
     pub(crate) log: Log,
 }
 

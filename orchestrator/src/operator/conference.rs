@@ -75,7 +75,7 @@ pub(crate) struct Create {
     /// Where it must be.
     #[arg(long)]
     zone: Option<String>,
-    /// End it where another would be recovered.
+    /// End it, rather than open it on another unit, if its unit is lost.
     #[arg(long)]
     no_recover: bool,
     /// Name of the request: the same again gets the same conference.

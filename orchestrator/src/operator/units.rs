@@ -32,7 +32,7 @@ enum Command {
         #[arg(long)]
         r#move: bool,
     },
-    /// End that.
+    /// Place conferences on a drained unit again.
     Undrain {
         /// Its identity.
         cmu: String,
