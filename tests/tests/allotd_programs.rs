@@ -85,6 +85,37 @@ fn a_unit_that_stops_itself_ends_its_media_and_comes_back_as_another() {
     drop(scheduler);
 }
 
+#[test]
+fn a_unit_that_stops_itself_and_wakes_late_takes_nothing_back() {
+    let server = RedisServer::start();
+    let _scheduler = alone(&server, "scheduler", "conference", &[]);
+    let mut client = Realm::of(&server);
+    let late = alone(&server, "late", "cmu", &["--cmu-self-stop", "3500ms"]);
+    for e164 in ["1", "2", "3"] {
+        client.begin(e164, "");
+    }
+    eventually("all to be open", GENEROUS, || client.stat("open") == 3);
+    let (first, _, _) = client.place("1");
+    let _other = alone(&server, "other", "cmu", &[]);
+    eventually("both units to be up", GENEROUS, || client.stat("up") == 2);
+    late.pause();
+    let places = |client: &mut Realm| ["1", "2", "3"].map(|e164| client.place(e164));
+    eventually("all to be open on the other", GENEROUS, || {
+        places(&mut client).iter().all(|(cmu, _, state)| *cmu != first && state == "open")
+    });
+    let before = places(&mut client);
+    late.resume();
+    eventually("it to be back as another", GENEROUS, || {
+        let units = client.ok("CMU.LIST");
+        let is_next = |cmu: &str| cmu.contains("/late:") && cmu != first;
+        units.array().iter().any(|unit| is_next(&unit.field("cmu").text()) && unit.field("state").text() == "up")
+    });
+    assert_eq!(places(&mut client), before, "copies that were to end took their conferences back");
+    for e164 in ["1", "2", "3"] {
+        assert_eq!(client.ok(&format!("CONF.HISTORY {e164}")).array().len(), 2);
+    }
+}
+
 /// A program that minds no signal, with a child that does not either and holds its output.
 fn stubborn(server: &RedisServer) -> String {
     let path = server.dir().join("stubborn");

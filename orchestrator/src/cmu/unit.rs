@@ -106,6 +106,7 @@ impl<'a> Unit<'a> {
             match self.serve(session).await {
                 Ok(end) => return end,
                 Err(error) if error.code() == Some("STALE") => return End::Replaced,
+                Err(_) if self.is_cut_off() => return End::CutOff,
                 Err(error) => {
                     self.context.lost(PART, &error, began).await;
                     // The pause before is cut short when the process shall end; who drains stays for a while.
@@ -128,6 +129,15 @@ impl<'a> Unit<'a> {
     /// Whether its media must be ended. Where there is none, nothing runs that could be too much.
     fn is_cut_off(&self) -> bool {
         self.deadline() == Some(Duration::ZERO) && self.copies.len() > 0
+    }
+
+    /// Refuses to claim anything where media must be ended: who was stopped for long may find that out in the middle of
+    /// anything, and would be given back what is open elsewhere, only to drop it.
+    fn may_claim(&self) -> Result<(), Error> {
+        if self.is_cut_off() {
+            return Err(Error::Stopped("Redis was not heard for too long".to_owned()));
+        }
+        Ok(())
     }
 
     /// Redis has answered what was sent then. Where media shall not run twice, the watchdog hears until when it
@@ -240,6 +250,7 @@ impl<'a> Unit<'a> {
     }
 
     async fn join(&self, store: &RealmStore) -> Result<(), Error> {
+        self.may_claim()?;
         let lease = self.config.lease.as_millis() as u64;
         let zone = self.config.zone.as_deref();
         match store.join(&self.cmu, self.config.capacity, zone, lease).await {
@@ -277,6 +288,7 @@ impl<'a> Unit<'a> {
 
     /// Says what it has. What follows comes as commands, in their turn.
     async fn report(&self, store: &RealmStore, session: &mut Session) -> Result<(), Error> {
+        self.may_claim()?;
         let reported = store.report(&self.cmu, self.copies.highest(), &self.copies.list()).await?;
         metrics::counter!("allot_unit_reports_total").increment(1);
         debug!(cmu = self.cmu, ?reported, "reported");
