@@ -86,6 +86,27 @@ fn a_unit_that_stops_itself_ends_its_media_and_comes_back_as_another() {
 }
 
 #[test]
+fn people_end_conferences_of_a_unit_that_drains() {
+    let server = RedisServer::start();
+    let media = media_program(&server);
+    let _scheduler = alone(&server, "scheduler", "conference", &[]);
+    let drain = ["--cmu-program", &media, "--cmu-drain", "true", "--cmu-drain-limit", "1h"];
+    let unit = alone(&server, "unit", "cmu", &drain);
+    let mut client = Realm::of(&server);
+    client.begin("1", "");
+    eventually("its program to run", GENEROUS, || {
+        client.place("1").2 == "open" && server.dir().join("1.pid").exists()
+    });
+    unit.signal("TERM");
+    eventually("it to drain", GENEROUS, || unit.log().contains("draining"));
+    // No other unit is there, so it stays where it is until people end it.
+    fs::write(server.dir().join("1.over"), "0\n").unwrap();
+    eventually("it to be over", GENEROUS, || client.place("1").2 == "ended");
+    assert_eq!(client.ok("CONF.INFO 1").field("cause").text(), "unit");
+    assert!(unit.ended().success());
+}
+
+#[test]
 fn a_unit_that_stops_itself_and_wakes_late_takes_nothing_back() {
     let server = RedisServer::start();
     let _scheduler = alone(&server, "scheduler", "conference", &[]);
@@ -108,7 +129,10 @@ fn a_unit_that_stops_itself_and_wakes_late_takes_nothing_back() {
     eventually("it to be back as another", GENEROUS, || {
         let units = client.ok("CMU.LIST");
         let is_next = |cmu: &str| cmu.contains("/late:") && cmu != first;
-        units.array().iter().any(|unit| is_next(&unit.field("cmu").text()) && unit.field("state").text() == "up")
+        units
+            .array()
+            .iter()
+            .any(|unit| is_next(&unit.field("cmu").text()) && unit.field("state").text() == "up")
     });
     assert_eq!(places(&mut client), before, "copies that were to end took their conferences back");
     for e164 in ["1", "2", "3"] {

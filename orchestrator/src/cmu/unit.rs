@@ -429,10 +429,7 @@ impl<'a> Unit<'a> {
                 self.details.set(&e164, &field, value);
                 None
             }
-            // A service manager that ends us may have asked our programs to end as well.
-            News::Ended { e164, start }
-                if self.media.is_current(&e164, start) && !self.context.stop.is_asked() =>
-            {
+            News::Ended { e164, start } if self.media.is_current(&e164, start) && self.heeds_ends() => {
                 self.media.stop(&e164);
                 self.details.forget(&e164);
                 let epoch = self.copies.forget(&e164)?;
@@ -443,6 +440,12 @@ impl<'a> Unit<'a> {
             }
             News::Detail { .. } | News::Ended { .. } => None,
         }
+    }
+
+    /// Whether people ended what has ended. A service manager that ends us may have asked our programs to end as well;
+    /// of who drains it must not ask that, and people go on ending conferences meanwhile.
+    fn heeds_ends(&self) -> bool {
+        self.config.drain || !self.context.stop.is_asked()
     }
 
     fn chat(&mut self) {
