@@ -77,6 +77,29 @@ fn after_a_failover_by_sentinel_all_roles_go_on_with_the_new_master() {
 }
 
 #[test]
+fn an_old_master_that_nobody_could_tell_is_left_for_the_one_that_sentinels_name() {
+    // As if it were cut off from Sentinel and replica, and not from us: it never hears that it is none any more.
+    let master = RedisServer::builder().arg("rename-command", "SLAVEOF \"\"").start();
+    let replica = RedisServer::start();
+    replica.replica_of(&master);
+    let sentinel = Sentinel::of(&master);
+    sentinel.knows_replicas(1);
+    let all = daemon("all", &["--redis-sentinels", &sentinel.address(), "--redis-master", "main"]);
+    master.raw().words(&format!("CONF.CREATE {REALM} 49"));
+    let mut told = String::new();
+    eventually("the conference to tell", GENEROUS, || goes_on(master.port(), &mut told));
+    master.wait_offset_equal(&replica);
+    eventually("the failover to begin", GENEROUS, || {
+        sentinel.ask("FAILOVER") == Some(Reply::Simple("OK".into()))
+    });
+    eventually("the conference to tell the new master", GENEROUS, || {
+        replica.info_field("replication", "role") == "master" && goes_on(replica.port(), &mut told)
+    });
+    assert_eq!(master.info_field("replication", "role"), "master", "the old one was told");
+    eventually("the daemon to be ready again", GENEROUS, || all.is_ready());
+}
+
+#[test]
 fn of_several_sentinels_the_one_that_knows_of_the_latest_failover_is_believed() {
     let (master, replica, other) = (RedisServer::start(), RedisServer::start(), RedisServer::start());
     replica.replica_of(&master);

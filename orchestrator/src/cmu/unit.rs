@@ -264,6 +264,7 @@ impl<'a> Unit<'a> {
     }
 
     async fn beat(&mut self, store: &RealmStore, session: &mut Session) -> Result<(), Error> {
+        session.is_named()?;
         let sent = Instant::now();
         match store.beat(&self.cmu, self.copies.len()).await {
             // Down, or unknown to a server that took over: it joins and reports.
