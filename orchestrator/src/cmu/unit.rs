@@ -1,16 +1,17 @@
 //! One incarnation of a unit. Sessions with Redis come and go; what it has stays, and at the beginning of each session
 //! it joins, reports its list and tells every detail anew. When Redis was not heard for `self_stop`, it ends.
 
+mod orders;
+
 use std::time::{Duration, Instant};
 
-use futures_util::future::join_all;
 use redis::{Cmd, cmd};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use tracing::{debug, info, warn};
 
 use super::PART;
-use super::copies::{Act, Command, Copies};
+use super::copies::Copies;
 use super::details::{Details, Told};
 use super::media::{Media, News, Program};
 use crate::config::CmuConfig;
@@ -18,7 +19,7 @@ use crate::coordination::Membership;
 use crate::daemon::{Context, node_name, now_ms};
 use crate::data_proxy::SET;
 use crate::store::{Error, RealmStore, Session};
-use crate::transport::{self, Commands, Entry};
+use crate::transport::{self, Commands};
 
 /// How long it rests after what no reconnect will mend.
 const REST: Duration = Duration::from_millis(500);
@@ -57,6 +58,8 @@ pub(super) struct Unit<'a> {
     chatted: u64,
     /// Whether some details were refused: all are told anew with the next beat.
     untold: bool,
+    /// Whether replicas confirmed nothing when that was waited for last.
+    doubting: bool,
 }
 
 impl<'a> Unit<'a> {
@@ -76,6 +79,7 @@ impl<'a> Unit<'a> {
             draining: None,
             chatted: 0,
             untold: false,
+            doubting: false,
         }
     }
 
@@ -316,108 +320,6 @@ impl<'a> Unit<'a> {
                     "no replica confirmed in time that conferences are ours again"
                 );
                 metrics::counter!("allot_unit_unconfirmed_total").increment(1);
-            }
-        }
-        Ok(())
-    }
-
-    /// Does what it is told, then answers.
-    async fn obey(
-        &mut self,
-        store: &RealmStore,
-        session: &mut Session,
-        entries: Vec<Entry>,
-    ) -> Result<(), Error> {
-        let (mut words, mut starts) = (Vec::new(), Vec::new());
-        let mut report = false;
-        for entry in &entries {
-            let command = Command::read(entry);
-            metrics::counter!("allot_unit_commands_total", "event" => entry.text("event")).increment(1);
-            for act in self.copies.handle(command) {
-                match act {
-                    Act::Report => report = true,
-                    Act::Start { e164, epoch, facts } => {
-                        let begins = self.media.start(&self.cmu, &e164, epoch, &facts);
-                        starts.push(async move {
-                            let begun = match begins {
-                                Ok(begins) => begins.await,
-                                Err(reason) => Err(reason),
-                            };
-                            (e164, epoch, begun)
-                        });
-                    }
-                    act => words.extend(self.act(store, act)),
-                }
-            }
-        }
-        for (e164, epoch, begun) in join_all(starts).await {
-            words.extend(self.begun(store, &e164, epoch, begun));
-        }
-        self.say(store, words).await?;
-        if report {
-            self.report(store, session).await?;
-        }
-        self.tell(store).await
-    }
-
-    /// Carries out an act; the answer that belongs to it.
-    fn act(&mut self, store: &RealmStore, act: Act) -> Option<Cmd> {
-        match act {
-            Act::Stop { e164 } => {
-                self.media.stop(&e164);
-                self.details.forget(&e164);
-                None
-            }
-            Act::Ended { e164, epoch } => Some(self.word(store, "CONF.ENDED", &e164, epoch)),
-            Act::Tell { e164 } => {
-                self.details.renew(&e164);
-                None
-            }
-            Act::TellAll => {
-                self.details.renew_all();
-                None
-            }
-            Act::Start { .. } | Act::Report => None,
-        }
-    }
-
-    /// The answer to a command to create: whether the media of the conference, if it is still ours, has begun.
-    fn begun(
-        &mut self,
-        store: &RealmStore,
-        e164: &str,
-        epoch: u64,
-        begun: Result<(), String>,
-    ) -> Option<Cmd> {
-        if self.copies.epoch(e164) != Some(epoch) {
-            return None;
-        }
-        let Err(reason) = begun else {
-            debug!(e164, epoch, "open");
-            return Some(self.word(store, "CONF.ACK", e164, epoch));
-        };
-        warn!(e164, epoch, reason, "a conference cannot be created");
-        self.media.stop(e164);
-        self.details.forget(e164);
-        self.copies.forget(e164);
-        let mut word = self.word(store, "CONF.NACK", e164, epoch);
-        word.arg(reason.chars().take(100).collect::<String>());
-        Some(word)
-    }
-
-    fn word(&self, store: &RealmStore, command: &str, e164: &str, epoch: u64) -> Cmd {
-        let mut word = store.begin(command);
-        word.arg(e164).arg(&self.cmu).arg(epoch);
-        word
-    }
-
-    /// Sends words; what the realm has against one of them comes as a command.
-    async fn say(&self, store: &RealmStore, words: Vec<Cmd>) -> Result<(), Error> {
-        for result in store.ask_all(&words).await? {
-            match result {
-                Err(error) if error.ends_session() => return Err(error),
-                Err(error) => debug!(%error, "a word was refused"),
-                Ok(_) => {}
             }
         }
         Ok(())
