@@ -140,6 +140,33 @@ fn a_unit_that_stops_itself_and_wakes_late_takes_nothing_back() {
     }
 }
 
+#[test]
+fn a_unit_that_is_back_at_redis_tells_every_detail_anew() {
+    let server = RedisServer::start();
+    let mut client = Realm::create(&server, &[]);
+    // It is there before there is anybody whom it could ask for details.
+    let _proxy = alone(&server, "proxy", "data-proxy", &[]);
+    let unit = Process::new("unit", &["--roles", "cmu", "--realm", REALM, "--cmu-host", "127.0.0.1/unit"])
+        .behind_redis(server.port())
+        .with("ALLOT_CMU_PROGRAM", &media_program(&server))
+        .with("ALLOT_CMU_LEASE", "1h");
+    unit.start();
+    eventually("the unit to be up", GENEROUS, || client.stat("up") == 1 && unit.is_ready());
+    let (_, epoch) = client.begin("1", "");
+    let detail = allot_tests::Reply::bulk(format!("1 {epoch}"));
+    eventually("its detail to be written", GENEROUS, || client.ok("CONF.GET 1 started").array()[0] == detail);
+    let told = |client: &mut Realm| {
+        client.entries("info").iter().filter(|entry| entry.starts_with("SET 1 ")).count()
+    };
+    let before = told(&mut client);
+    unit.cut_redis();
+    eventually("its session to be over", GENEROUS, || !unit.is_ready());
+    assert_eq!(told(&mut client), before);
+    unit.heal();
+    eventually("it to be told anew", GENEROUS, || told(&mut client) > before);
+    assert_eq!(client.place("1").1, epoch, "it was its own all the time");
+}
+
 /// A program that minds no signal, with a child that does not either and holds its output.
 fn stubborn(server: &RedisServer) -> String {
     let path = server.dir().join("stubborn");
