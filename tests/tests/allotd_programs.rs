@@ -107,6 +107,33 @@ fn people_end_conferences_of_a_unit_that_drains() {
 }
 
 #[test]
+fn what_people_end_while_a_unit_drains_without_redis_is_said_when_it_is_back() {
+    let server = RedisServer::start();
+    let mut client = Realm::create(&server, &[]);
+    let unit = Process::new("unit", &["--roles", "cmu", "--realm", REALM, "--cmu-host", "127.0.0.1/unit"])
+        .behind_redis(server.port())
+        .with("ALLOT_CMU_PROGRAM", &media_program(&server))
+        .with("ALLOT_CMU_LEASE", "1h")
+        .with("ALLOT_CMU_DRAIN", "true")
+        .with("ALLOT_CMU_DRAIN_LIMIT", "1h");
+    unit.start();
+    eventually("the unit to be up", GENEROUS, || client.stat("up") == 1 && unit.is_ready());
+    client.begin("1", "");
+    let pid = || fs::read_to_string(server.dir().join("1.pid")).unwrap_or_default();
+    eventually("its program to run", GENEROUS, || client.place("1").2 == "open" && pid().ends_with('\n'));
+    unit.signal("TERM");
+    eventually("it to drain", GENEROUS, || unit.log().contains("draining"));
+    unit.cut_redis();
+    eventually("its session to be over", GENEROUS, || !unit.is_ready());
+    fs::write(server.dir().join("1.over"), "0\n").unwrap();
+    eventually("its program to end", GENEROUS, || !runs(pid().trim()));
+    eventually("the unit to hear of it", GENEROUS, || unit.log().contains("ended by people"));
+    unit.heal();
+    eventually("it to be over", GENEROUS, || client.place("1").2 == "ended");
+    assert!(unit.ended().success());
+}
+
+#[test]
 fn a_unit_that_stops_itself_and_wakes_late_takes_nothing_back() {
     let server = RedisServer::start();
     let _scheduler = alone(&server, "scheduler", "conference", &[]);

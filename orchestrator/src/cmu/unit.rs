@@ -58,6 +58,8 @@ pub(super) struct Unit<'a> {
     chatted: u64,
     /// Whether some details were refused: all are told anew with the next beat.
     untold: bool,
+    /// What people ended and the realm was not told yet.
+    ends: Vec<Cmd>,
     /// Whether replicas confirmed nothing when that was waited for last.
     doubting: bool,
 }
@@ -79,6 +81,7 @@ impl<'a> Unit<'a> {
             draining: None,
             chatted: 0,
             untold: false,
+            ends: Vec::new(),
             doubting: false,
         }
     }
@@ -183,13 +186,15 @@ impl<'a> Unit<'a> {
             if self.is_cut_off() {
                 return Err(End::CutOff);
             }
-            if self.is_late() || self.draining.is_some() && self.copies.len() == 0 {
+            // What people ended must be said, or it would begin anew elsewhere.
+            let is_done = self.copies.len() == 0 && self.ends.is_empty();
+            if self.is_late() || self.draining.is_some() && is_done {
                 return Err(End::Asked);
             }
             let rest = self.deadline().filter(|_| self.copies.len() > 0).unwrap_or(REST).min(REST);
             tokio::select! {
                 session = &mut connecting => return Ok(session),
-                Some(news) = self.news.recv() => drop(self.hear(news)),
+                Some(news) = self.news.recv() => self.hear(news),
                 () = stop.asked(), if self.draining.is_none() => if let Some(end) = self.leave() {
                     return Err(end);
                 },
@@ -205,6 +210,8 @@ impl<'a> Unit<'a> {
         self.join(&store).await?;
         self.heard(sent);
         self.report(&store, &mut session).await?;
+        // What it has no more it has just said.
+        self.ends.clear();
         let stream = store.stream(&format!("cmd:{}", self.cmu));
         let mut commands = Commands::read(session.another(transport::BLOCK).await?, stream);
         self.details.renew_all();
@@ -224,16 +231,13 @@ impl<'a> Unit<'a> {
                 _ = beat.tick() => self.beat(&store, &mut session).await?,
                 entries = commands.next() => self.obey(&store, &mut session, entries?).await?,
                 Some(news) = self.news.recv() => {
-                    if let Some(ended) = self.hear(news) {
-                        self.say(&store, vec![ended]).await?;
-                    }
+                    self.hear(news);
                     // Not without end: who talks all the time must not keep us from our beats.
                     for _ in 0..NEWS {
                         let Ok(news) = self.news.try_recv() else { break };
-                        if let Some(ended) = self.hear(news) {
-                            self.say(&store, vec![ended]).await?;
-                        }
+                        self.hear(news);
                     }
+                    self.say_ends(&store).await?;
                     self.tell(&store).await?;
                 }
                 _ = chatter.tick(), if self.config.chatter.is_some() => {
@@ -325,23 +329,31 @@ impl<'a> Unit<'a> {
         Ok(())
     }
 
-    /// Word from a program. What must be said to the realm, if anything; while we are away the next report says it.
-    fn hear(&mut self, news: News) -> Option<Cmd> {
+    /// Says what people ended; while we are away the next report says it.
+    async fn say_ends(&mut self, store: &RealmStore) -> Result<(), Error> {
+        if !self.ends.is_empty() {
+            self.say(store, &self.ends).await?;
+            self.ends.clear();
+        }
+        Ok(())
+    }
+
+    /// Word from a program.
+    fn hear(&mut self, news: News) {
         match news {
             News::Detail { e164, start, field, value } if self.media.is_current(&e164, start) => {
                 self.details.set(&e164, &field, value);
-                None
             }
             News::Ended { e164, start } if self.media.is_current(&e164, start) && self.heeds_ends() => {
                 self.media.stop(&e164);
                 self.details.forget(&e164);
-                let epoch = self.copies.forget(&e164)?;
+                let Some(epoch) = self.copies.forget(&e164) else { return };
                 info!(e164, epoch, "ended by people");
                 let mut word = cmd("CONF.ENDED");
                 word.arg(&self.context.config.realm).arg(&e164).arg(&self.cmu).arg(epoch);
-                Some(word)
+                self.ends.push(word);
             }
-            News::Detail { .. } | News::Ended { .. } => None,
+            News::Detail { .. } | News::Ended { .. } => {}
         }
     }
 
@@ -397,7 +409,11 @@ impl<'a> Unit<'a> {
     async fn say_goodbye(&self) {
         let Ok(session) = self.context.config.servers.session().await else { return };
         let store = RealmStore::new(session.connection, &self.context.config.realm);
-        if let Err(error) = store.down(&self.cmu, None).await {
+        let said = match self.say(&store, &self.ends).await {
+            Ok(()) => store.down(&self.cmu, None).await,
+            said => said,
+        };
+        if let Err(error) = said {
             debug!(%error, "nobody heard that the unit goes");
         }
     }

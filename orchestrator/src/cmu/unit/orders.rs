@@ -49,7 +49,7 @@ impl Unit<'_> {
         for (e164, epoch, begun) in join_all(starts).await {
             words.extend(self.begun(store, &e164, epoch, begun));
         }
-        self.say(store, words).await?;
+        self.say(store, &words).await?;
         if report {
             self.report(store, session).await?;
         }
@@ -150,8 +150,8 @@ impl Unit<'_> {
     }
 
     /// Sends words; what the realm has against one of them comes as a command.
-    pub(super) async fn say(&self, store: &RealmStore, words: Vec<Cmd>) -> Result<(), Error> {
-        for result in store.ask_all(&words).await? {
+    pub(super) async fn say(&self, store: &RealmStore, words: &[Cmd]) -> Result<(), Error> {
+        for result in store.ask_all(words).await? {
             match result {
                 Err(error) if error.ends_session() => return Err(error),
                 Err(error) => debug!(%error, "a word was refused"),
