@@ -89,7 +89,8 @@ impl<'a> Leader<'a> {
 
     /// A session was ended by this fault.
     pub(crate) async fn lost(&mut self, error: &Error, began: Instant) {
-        if began.elapsed() >= self.lasting {
+        // What broke may have been silent for a time-out before that was noticed.
+        if began.elapsed() >= self.lasting + self.context.config.servers.timeout {
             self.heard();
         }
         self.context.lost(self.part, error, began).await;
