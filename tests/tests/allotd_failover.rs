@@ -9,7 +9,9 @@
 
 use std::time::{Duration, Instant};
 
-use allot_tests::realms::REALM;
+use allot_tests::daemon::media_program;
+use allot_tests::proxy::Proxy;
+use allot_tests::realms::{REALM, Realm};
 use allot_tests::redis_server::free_port;
 use allot_tests::wait::GENEROUS;
 use allot_tests::{Certificates, Cluster, Process, RawClient, RedisServer, Reply, Sentinel, eventually};
@@ -74,6 +76,73 @@ fn after_a_failover_by_sentinel_all_roles_go_on_with_the_new_master() {
     master.restart();
     eventually("the old master to follow", GENEROUS, || master.info_field("replication", "role") == "slave");
     eventually("the conference to go on", GENEROUS, || goes_on(replica.port(), &mut told));
+}
+
+#[test]
+fn an_old_master_that_nobody_could_tell_is_left_for_the_one_that_sentinels_name() {
+    // As if it were cut off from Sentinel and replica, and not from us: it never hears that it is none any more.
+    let master = RedisServer::builder().arg("rename-command", "SLAVEOF \"\"").start();
+    let replica = RedisServer::start();
+    replica.replica_of(&master);
+    let sentinel = Sentinel::of(&master);
+    sentinel.knows_replicas(1);
+    let all = daemon("all", &["--redis-sentinels", &sentinel.address(), "--redis-master", "main"]);
+    master.raw().words(&format!("CONF.CREATE {REALM} 49"));
+    let mut told = String::new();
+    eventually("the conference to tell", GENEROUS, || goes_on(master.port(), &mut told));
+    master.wait_offset_equal(&replica);
+    eventually("the failover to begin", GENEROUS, || {
+        sentinel.ask("FAILOVER") == Some(Reply::Simple("OK".into()))
+    });
+    eventually("the conference to tell the new master", GENEROUS, || {
+        replica.info_field("replication", "role") == "master" && goes_on(replica.port(), &mut told)
+    });
+    assert_eq!(master.info_field("replication", "role"), "master", "the old one was told");
+    eventually("the daemon to be ready again", GENEROUS, || all.is_ready());
+}
+
+#[test]
+fn what_ends_a_copy_is_with_a_replica_before_the_copy_ends() {
+    let (master, replica) = (RedisServer::start(), RedisServer::start());
+    let wire = Proxy::to(master.port());
+    replica.command(&format!("REPLICAOF 127.0.0.1 {}", wire.port()));
+    replica.wait_replica_synced();
+    let unit = Process::new("unit", &["--roles", "cmu", "--realm", REALM, "--cmu-host", "127.0.0.1/unit"])
+        .behind_redis(master.port())
+        .with("ALLOT_CMU_PROGRAM", &media_program(&master))
+        .with("ALLOT_CMU_LEASE", "1min");
+    unit.start();
+    eventually("the unit to be ready", GENEROUS, || unit.is_ready());
+    let mut client = Realm::of(&master);
+    let (cmu, epoch) = client.begin("1", "");
+    eventually("the conference to be open", GENEROUS, || {
+        client.place("1").2 == "open" && master.dir().join("1.pid").exists()
+    });
+    master.wait_offset_equal(&replica);
+
+    // It is moved away; the master is lost before a replica heard of that, and the unit was told already.
+    wire.cut();
+    client.join("b:1:1");
+    let moving = client.ok("CONF.MOVE 1 TO b:1:1").field("moving_epoch").int();
+    client.ok(&format!("CONF.ACK 1 b:1:1 {moving}"));
+    assert_eq!(client.place("1").0, "b:1:1");
+    let told = || unit.metric("allot_unit_commands_total{event=\"RELEASE\"}").unwrap_or_default();
+    eventually("the unit to be told", GENEROUS, || told() >= 1.0);
+    let reports = || unit.metric("allot_unit_reports_total").unwrap_or_default();
+    let before = reports();
+    master.kill9();
+    replica.command("REPLICAOF NO ONE");
+    unit.redis.iter().for_each(|wire| wire.lead_to(replica.port()));
+    eventually("the unit to have reported", GENEROUS, || reports() > before);
+    let mut client = Realm::of(&replica);
+    assert_eq!(client.place("1"), (cmu, epoch, "open".to_owned()));
+    assert!(!master.dir().join("media.1.bye").exists(), "its media was ended");
+    assert_eq!(unit.metric("allot_unit_conferences"), Some(1.0));
+
+    // Where no replica is there nobody is waited for.
+    client.ok("CONF.RELEASE 1");
+    eventually("its media to be ended", GENEROUS, || master.dir().join("media.1.bye").exists());
+    eventually("it to be over", GENEROUS, || client.place("1").2 == "ended");
 }
 
 #[test]

@@ -85,6 +85,115 @@ fn a_unit_that_stops_itself_ends_its_media_and_comes_back_as_another() {
     drop(scheduler);
 }
 
+#[test]
+fn people_end_conferences_of_a_unit_that_drains() {
+    let server = RedisServer::start();
+    let media = media_program(&server);
+    let _scheduler = alone(&server, "scheduler", "conference", &[]);
+    let drain = ["--cmu-program", &media, "--cmu-drain", "true", "--cmu-drain-limit", "1h"];
+    let unit = alone(&server, "unit", "cmu", &drain);
+    let mut client = Realm::of(&server);
+    client.begin("1", "");
+    eventually("its program to run", GENEROUS, || {
+        client.place("1").2 == "open" && server.dir().join("1.pid").exists()
+    });
+    unit.signal("TERM");
+    eventually("it to drain", GENEROUS, || unit.log().contains("draining"));
+    // No other unit is there, so it stays where it is until people end it.
+    fs::write(server.dir().join("1.over"), "0\n").unwrap();
+    eventually("it to be over", GENEROUS, || client.place("1").2 == "ended");
+    assert_eq!(client.ok("CONF.INFO 1").field("cause").text(), "unit");
+    assert!(unit.ended().success());
+}
+
+#[test]
+fn what_people_end_while_a_unit_drains_without_redis_is_said_when_it_is_back() {
+    let server = RedisServer::start();
+    let mut client = Realm::create(&server, &[]);
+    let unit = Process::new("unit", &["--roles", "cmu", "--realm", REALM, "--cmu-host", "127.0.0.1/unit"])
+        .behind_redis(server.port())
+        .with("ALLOT_CMU_PROGRAM", &media_program(&server))
+        .with("ALLOT_CMU_LEASE", "1h")
+        .with("ALLOT_CMU_DRAIN", "true")
+        .with("ALLOT_CMU_DRAIN_LIMIT", "1h");
+    unit.start();
+    eventually("the unit to be up", GENEROUS, || client.stat("up") == 1 && unit.is_ready());
+    client.begin("1", "");
+    let pid = || fs::read_to_string(server.dir().join("1.pid")).unwrap_or_default();
+    eventually("its program to run", GENEROUS, || client.place("1").2 == "open" && pid().ends_with('\n'));
+    unit.signal("TERM");
+    eventually("it to drain", GENEROUS, || unit.log().contains("draining"));
+    unit.cut_redis();
+    eventually("its session to be over", GENEROUS, || !unit.is_ready());
+    fs::write(server.dir().join("1.over"), "0\n").unwrap();
+    eventually("its program to end", GENEROUS, || !runs(pid().trim()));
+    eventually("the unit to hear of it", GENEROUS, || unit.log().contains("ended by people"));
+    unit.heal();
+    eventually("it to be over", GENEROUS, || client.place("1").2 == "ended");
+    assert!(unit.ended().success());
+}
+
+#[test]
+fn a_unit_that_stops_itself_and_wakes_late_takes_nothing_back() {
+    let server = RedisServer::start();
+    let _scheduler = alone(&server, "scheduler", "conference", &[]);
+    let mut client = Realm::of(&server);
+    let late = alone(&server, "late", "cmu", &["--cmu-self-stop", "3500ms"]);
+    for e164 in ["1", "2", "3"] {
+        client.begin(e164, "");
+    }
+    eventually("all to be open", GENEROUS, || client.stat("open") == 3);
+    let (first, _, _) = client.place("1");
+    let _other = alone(&server, "other", "cmu", &[]);
+    eventually("both units to be up", GENEROUS, || client.stat("up") == 2);
+    late.pause();
+    let places = |client: &mut Realm| ["1", "2", "3"].map(|e164| client.place(e164));
+    eventually("all to be open on the other", GENEROUS, || {
+        places(&mut client).iter().all(|(cmu, _, state)| *cmu != first && state == "open")
+    });
+    let before = places(&mut client);
+    late.resume();
+    eventually("it to be back as another", GENEROUS, || {
+        let units = client.ok("CMU.LIST");
+        let is_next = |cmu: &str| cmu.contains("/late:") && cmu != first;
+        units
+            .array()
+            .iter()
+            .any(|unit| is_next(&unit.field("cmu").text()) && unit.field("state").text() == "up")
+    });
+    assert_eq!(places(&mut client), before, "copies that were to end took their conferences back");
+    for e164 in ["1", "2", "3"] {
+        assert_eq!(client.ok(&format!("CONF.HISTORY {e164}")).array().len(), 2);
+    }
+}
+
+#[test]
+fn a_unit_that_is_back_at_redis_tells_every_detail_anew() {
+    let server = RedisServer::start();
+    let mut client = Realm::create(&server, &[]);
+    // It is there before there is anybody whom it could ask for details.
+    let _proxy = alone(&server, "proxy", "data-proxy", &[]);
+    let unit = Process::new("unit", &["--roles", "cmu", "--realm", REALM, "--cmu-host", "127.0.0.1/unit"])
+        .behind_redis(server.port())
+        .with("ALLOT_CMU_PROGRAM", &media_program(&server))
+        .with("ALLOT_CMU_LEASE", "1h");
+    unit.start();
+    eventually("the unit to be up", GENEROUS, || client.stat("up") == 1 && unit.is_ready());
+    let (_, epoch) = client.begin("1", "");
+    let detail = allot_tests::Reply::bulk(format!("1 {epoch}"));
+    eventually("its detail to be written", GENEROUS, || client.ok("CONF.GET 1 started").array()[0] == detail);
+    let told = |client: &mut Realm| {
+        client.entries("info").iter().filter(|entry| entry.starts_with("SET 1 ")).count()
+    };
+    let before = told(&mut client);
+    unit.cut_redis();
+    eventually("its session to be over", GENEROUS, || !unit.is_ready());
+    assert_eq!(told(&mut client), before);
+    unit.heal();
+    eventually("it to be told anew", GENEROUS, || told(&mut client) > before);
+    assert_eq!(client.place("1").1, epoch, "it was its own all the time");
+}
+
 /// A program that minds no signal, with a child that does not either and holds its output.
 fn stubborn(server: &RedisServer) -> String {
     let path = server.dir().join("stubborn");

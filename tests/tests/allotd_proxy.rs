@@ -101,6 +101,26 @@ fn newest(client: &mut Realm) -> String {
 }
 
 #[test]
+fn a_proxy_that_is_asked_to_end_finishes_what_it_has_taken() {
+    let server = RedisServer::start();
+    let mut client = Realm::create(&server, &["a:1:1"]);
+    let (cmu, epoch) = client.open("49");
+    let owners = [("49".to_owned(), cmu, epoch)];
+    allotd();
+    for round in 0..5 {
+        // All into a few fields: it is not what they say that counts.
+        for _ in 0..20 {
+            tell(&server, &owners, 0..100);
+        }
+        let before = taken(&mut client);
+        let proxy = proxy(&server, &format!("proxy-{round}"));
+        eventually("it to take messages", GENEROUS, || taken(&mut client) != before);
+        assert!(proxy.terminate().success());
+        assert_eq!(pending(&mut client), 0, "in round {round}");
+    }
+}
+
+#[test]
 fn what_is_refused_is_done_with_and_makes_nothing() {
     let server = RedisServer::start();
     let mut client = Realm::create(&server, &["a:1:1"]);

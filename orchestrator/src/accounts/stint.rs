@@ -142,6 +142,7 @@ impl<'a> Stint<'a> {
                     self.leader.shut_out(&refusal, &way_in).await;
                 }
                 Err(Fault::Tree(error)) => {
+                    self.leader.heard();
                     debug!(%error, "the tree cannot be read or written now");
                     if !error.is_transient() {
                         warn!(%error, "the tree cannot be read or written");

@@ -141,6 +141,11 @@ impl Copies {
         self.own.get(e164).copied()
     }
 
+    /// Whether a command ends a copy that there is.
+    pub(crate) fn ends_one(&self, command: &Command) -> bool {
+        matches!(command, Command::Release { e164, epoch } if self.epoch(e164) == Some(*epoch))
+    }
+
     /// What follows from a command.
     pub(crate) fn handle(&mut self, command: Command) -> Vec<Act> {
         match command {
@@ -237,7 +242,9 @@ mod tests {
         let mut copies = Copies::default();
         copies.handle(create("1", 5));
         assert_eq!(copies.handle(create("1", 6)), [stop("1"), start("1", 6)]);
+        assert!(!copies.ends_one(&release("1", 5)));
         assert_eq!(copies.handle(release("1", 5)), []);
+        assert!(copies.ends_one(&release("1", 6)));
         assert_eq!(copies.handle(release("1", 6)), [stop("1"), ended("1", 6)]);
         assert_eq!(copies.len(), 0);
         assert_eq!(copies.handle(release("1", 6)), []);

@@ -1,16 +1,17 @@
 //! One incarnation of a unit. Sessions with Redis come and go; what it has stays, and at the beginning of each session
 //! it joins, reports its list and tells every detail anew. When Redis was not heard for `self_stop`, it ends.
 
+mod orders;
+
 use std::time::{Duration, Instant};
 
-use futures_util::future::join_all;
 use redis::{Cmd, cmd};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use tracing::{debug, info, warn};
 
 use super::PART;
-use super::copies::{Act, Command, Copies};
+use super::copies::Copies;
 use super::details::{Details, Told};
 use super::media::{Media, News, Program};
 use crate::config::CmuConfig;
@@ -18,7 +19,7 @@ use crate::coordination::Membership;
 use crate::daemon::{Context, node_name, now_ms};
 use crate::data_proxy::SET;
 use crate::store::{Error, RealmStore, Session};
-use crate::transport::{self, Commands, Entry};
+use crate::transport::{self, Commands};
 
 /// How long it rests after what no reconnect will mend.
 const REST: Duration = Duration::from_millis(500);
@@ -57,6 +58,10 @@ pub(super) struct Unit<'a> {
     chatted: u64,
     /// Whether some details were refused: all are told anew with the next beat.
     untold: bool,
+    /// What people ended and the realm was not told yet.
+    ends: Vec<Cmd>,
+    /// Whether replicas confirmed nothing when that was waited for last.
+    doubting: bool,
 }
 
 impl<'a> Unit<'a> {
@@ -76,6 +81,8 @@ impl<'a> Unit<'a> {
             draining: None,
             chatted: 0,
             untold: false,
+            ends: Vec::new(),
+            doubting: false,
         }
     }
 
@@ -106,6 +113,7 @@ impl<'a> Unit<'a> {
             match self.serve(session).await {
                 Ok(end) => return end,
                 Err(error) if error.code() == Some("STALE") => return End::Replaced,
+                Err(_) if self.is_cut_off() => return End::CutOff,
                 Err(error) => {
                     self.context.lost(PART, &error, began).await;
                     // The pause before is cut short when the process shall end; who drains stays for a while.
@@ -128,6 +136,15 @@ impl<'a> Unit<'a> {
     /// Whether its media must be ended. Where there is none, nothing runs that could be too much.
     fn is_cut_off(&self) -> bool {
         self.deadline() == Some(Duration::ZERO) && self.copies.len() > 0
+    }
+
+    /// Refuses to claim anything where media must be ended: who was stopped for long may find that out in the middle of
+    /// anything, and would be given back what is open elsewhere, only to drop it.
+    fn may_claim(&self) -> Result<(), Error> {
+        if self.is_cut_off() {
+            return Err(Error::Stopped("Redis was not heard for too long".to_owned()));
+        }
+        Ok(())
     }
 
     /// Redis has answered what was sent then. Where media shall not run twice, the watchdog hears until when it
@@ -169,13 +186,15 @@ impl<'a> Unit<'a> {
             if self.is_cut_off() {
                 return Err(End::CutOff);
             }
-            if self.is_late() || self.draining.is_some() && self.copies.len() == 0 {
+            // What people ended must be said, or it would begin anew elsewhere.
+            let is_done = self.copies.len() == 0 && self.ends.is_empty();
+            if self.is_late() || self.draining.is_some() && is_done {
                 return Err(End::Asked);
             }
             let rest = self.deadline().filter(|_| self.copies.len() > 0).unwrap_or(REST).min(REST);
             tokio::select! {
                 session = &mut connecting => return Ok(session),
-                Some(news) = self.news.recv() => drop(self.hear(news)),
+                Some(news) = self.news.recv() => self.hear(news),
                 () = stop.asked(), if self.draining.is_none() => if let Some(end) = self.leave() {
                     return Err(end);
                 },
@@ -191,6 +210,8 @@ impl<'a> Unit<'a> {
         self.join(&store).await?;
         self.heard(sent);
         self.report(&store, &mut session).await?;
+        // What it has no more it has just said.
+        self.ends.clear();
         let stream = store.stream(&format!("cmd:{}", self.cmu));
         let mut commands = Commands::read(session.another(transport::BLOCK).await?, stream);
         self.details.renew_all();
@@ -210,16 +231,13 @@ impl<'a> Unit<'a> {
                 _ = beat.tick() => self.beat(&store, &mut session).await?,
                 entries = commands.next() => self.obey(&store, &mut session, entries?).await?,
                 Some(news) = self.news.recv() => {
-                    if let Some(ended) = self.hear(news) {
-                        self.say(&store, vec![ended]).await?;
-                    }
+                    self.hear(news);
                     // Not without end: who talks all the time must not keep us from our beats.
                     for _ in 0..NEWS {
                         let Ok(news) = self.news.try_recv() else { break };
-                        if let Some(ended) = self.hear(news) {
-                            self.say(&store, vec![ended]).await?;
-                        }
+                        self.hear(news);
                     }
+                    self.say_ends(&store).await?;
                     self.tell(&store).await?;
                 }
                 _ = chatter.tick(), if self.config.chatter.is_some() => {
@@ -240,6 +258,7 @@ impl<'a> Unit<'a> {
     }
 
     async fn join(&self, store: &RealmStore) -> Result<(), Error> {
+        self.may_claim()?;
         let lease = self.config.lease.as_millis() as u64;
         let zone = self.config.zone.as_deref();
         match store.join(&self.cmu, self.config.capacity, zone, lease).await {
@@ -253,6 +272,7 @@ impl<'a> Unit<'a> {
     }
 
     async fn beat(&mut self, store: &RealmStore, session: &mut Session) -> Result<(), Error> {
+        session.is_named()?;
         let sent = Instant::now();
         match store.beat(&self.cmu, self.copies.len()).await {
             // Down, or unknown to a server that took over: it joins and reports.
@@ -277,6 +297,7 @@ impl<'a> Unit<'a> {
 
     /// Says what it has. What follows comes as commands, in their turn.
     async fn report(&self, store: &RealmStore, session: &mut Session) -> Result<(), Error> {
+        self.may_claim()?;
         let reported = store.report(&self.cmu, self.copies.highest(), &self.copies.list()).await?;
         metrics::counter!("allot_unit_reports_total").increment(1);
         debug!(cmu = self.cmu, ?reported, "reported");
@@ -308,129 +329,38 @@ impl<'a> Unit<'a> {
         Ok(())
     }
 
-    /// Does what it is told, then answers.
-    async fn obey(
-        &mut self,
-        store: &RealmStore,
-        session: &mut Session,
-        entries: Vec<Entry>,
-    ) -> Result<(), Error> {
-        let (mut words, mut starts) = (Vec::new(), Vec::new());
-        let mut report = false;
-        for entry in &entries {
-            let command = Command::read(entry);
-            metrics::counter!("allot_unit_commands_total", "event" => entry.text("event")).increment(1);
-            for act in self.copies.handle(command) {
-                match act {
-                    Act::Report => report = true,
-                    Act::Start { e164, epoch, facts } => {
-                        let begins = self.media.start(&self.cmu, &e164, epoch, &facts);
-                        starts.push(async move {
-                            let begun = match begins {
-                                Ok(begins) => begins.await,
-                                Err(reason) => Err(reason),
-                            };
-                            (e164, epoch, begun)
-                        });
-                    }
-                    act => words.extend(self.act(store, act)),
-                }
-            }
-        }
-        for (e164, epoch, begun) in join_all(starts).await {
-            words.extend(self.begun(store, &e164, epoch, begun));
-        }
-        self.say(store, words).await?;
-        if report {
-            self.report(store, session).await?;
-        }
-        self.tell(store).await
-    }
-
-    /// Carries out an act; the answer that belongs to it.
-    fn act(&mut self, store: &RealmStore, act: Act) -> Option<Cmd> {
-        match act {
-            Act::Stop { e164 } => {
-                self.media.stop(&e164);
-                self.details.forget(&e164);
-                None
-            }
-            Act::Ended { e164, epoch } => Some(self.word(store, "CONF.ENDED", &e164, epoch)),
-            Act::Tell { e164 } => {
-                self.details.renew(&e164);
-                None
-            }
-            Act::TellAll => {
-                self.details.renew_all();
-                None
-            }
-            Act::Start { .. } | Act::Report => None,
-        }
-    }
-
-    /// The answer to a command to create: whether the media of the conference, if it is still ours, has begun.
-    fn begun(
-        &mut self,
-        store: &RealmStore,
-        e164: &str,
-        epoch: u64,
-        begun: Result<(), String>,
-    ) -> Option<Cmd> {
-        if self.copies.epoch(e164) != Some(epoch) {
-            return None;
-        }
-        let Err(reason) = begun else {
-            debug!(e164, epoch, "open");
-            return Some(self.word(store, "CONF.ACK", e164, epoch));
-        };
-        warn!(e164, epoch, reason, "a conference cannot be created");
-        self.media.stop(e164);
-        self.details.forget(e164);
-        self.copies.forget(e164);
-        let mut word = self.word(store, "CONF.NACK", e164, epoch);
-        word.arg(reason.chars().take(100).collect::<String>());
-        Some(word)
-    }
-
-    fn word(&self, store: &RealmStore, command: &str, e164: &str, epoch: u64) -> Cmd {
-        let mut word = store.begin(command);
-        word.arg(e164).arg(&self.cmu).arg(epoch);
-        word
-    }
-
-    /// Sends words; what the realm has against one of them comes as a command.
-    async fn say(&self, store: &RealmStore, words: Vec<Cmd>) -> Result<(), Error> {
-        for result in store.ask_all(&words).await? {
-            match result {
-                Err(error) if error.ends_session() => return Err(error),
-                Err(error) => debug!(%error, "a word was refused"),
-                Ok(_) => {}
-            }
+    /// Says what people ended; while we are away the next report says it.
+    async fn say_ends(&mut self, store: &RealmStore) -> Result<(), Error> {
+        if !self.ends.is_empty() {
+            self.say(store, &self.ends).await?;
+            self.ends.clear();
         }
         Ok(())
     }
 
-    /// Word from a program. What must be said to the realm, if anything; while we are away the next report says it.
-    fn hear(&mut self, news: News) -> Option<Cmd> {
+    /// Word from a program.
+    fn hear(&mut self, news: News) {
         match news {
             News::Detail { e164, start, field, value } if self.media.is_current(&e164, start) => {
                 self.details.set(&e164, &field, value);
-                None
             }
-            // A service manager that ends us may have asked our programs to end as well.
-            News::Ended { e164, start }
-                if self.media.is_current(&e164, start) && !self.context.stop.is_asked() =>
-            {
+            News::Ended { e164, start } if self.media.is_current(&e164, start) && self.heeds_ends() => {
                 self.media.stop(&e164);
                 self.details.forget(&e164);
-                let epoch = self.copies.forget(&e164)?;
+                let Some(epoch) = self.copies.forget(&e164) else { return };
                 info!(e164, epoch, "ended by people");
                 let mut word = cmd("CONF.ENDED");
                 word.arg(&self.context.config.realm).arg(&e164).arg(&self.cmu).arg(epoch);
-                Some(word)
+                self.ends.push(word);
             }
-            News::Detail { .. } | News::Ended { .. } => None,
+            News::Detail { .. } | News::Ended { .. } => {}
         }
+    }
+
+    /// Whether people ended what has ended. A service manager that ends us may have asked our programs to end as well;
+    /// of who drains it must not ask that, and people go on ending conferences meanwhile.
+    fn heeds_ends(&self) -> bool {
+        self.config.drain || !self.context.stop.is_asked()
     }
 
     fn chat(&mut self) {
@@ -479,7 +409,11 @@ impl<'a> Unit<'a> {
     async fn say_goodbye(&self) {
         let Ok(session) = self.context.config.servers.session().await else { return };
         let store = RealmStore::new(session.connection, &self.context.config.realm);
-        if let Err(error) = store.down(&self.cmu, None).await {
+        let said = match self.say(&store, &self.ends).await {
+            Ok(()) => store.down(&self.cmu, None).await,
+            said => said,
+        };
+        if let Err(error) = said {
             debug!(%error, "nobody heard that the unit goes");
         }
     }

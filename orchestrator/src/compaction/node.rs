@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use super::hashing::Bin;
 use super::paths::decode;
-use crate::coordination::{Coordinator, Snapshot};
+use crate::coordination::{Coordinator, Member, Snapshot};
 
 /// What a unit says of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,7 +48,8 @@ impl Units {
             .iter()
             .filter_map(|(name, member)| Some((decode(name), serde_json::from_slice(&member.data).ok()?)))
             .collect();
-        if !snapshot.current {
+        // Whoever cannot be read may be at work: as long as one is there nobody is taken for lost.
+        if !snapshot.current || snapshot.members.values().any(Member::is_hidden) {
             return Self { current: false, live, ..Self::default() };
         }
         let same = self.current && self.attachment == snapshot.attachment;
@@ -107,7 +108,6 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::coordination::Member;
 
     fn snapshot(attachment: u64, names: &[&str]) -> Snapshot {
         let info = NodeInfo { pc: "p".into(), slots: 2, limit: 0, version: "1".into(), started: 1 };

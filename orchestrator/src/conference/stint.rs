@@ -144,10 +144,12 @@ impl<'a> Stint<'a> {
         if self.begun {
             info!(term, "the realm is claimed again, on a new connection");
         } else {
-            let lead = self.leader.lead.clone();
+            self.context.health.lacks(PART, "the units in ZooKeeper are not known yet");
+            let (lead, mut stop) = (self.leader.lead.clone(), self.context.stop.clone());
             let live = tokio::select! {
                 live = self.nodes.current(&self.context.coordinator) => live,
                 () = lead.over() => return Ok(Some(End::Over)),
+                () = stop.asked() => return Ok(Some(End::Over)),
             };
             let Ok(live) = live else { return Ok(Some(End::Over)) };
             let live: Vec<String> = live.into_iter().collect();

@@ -278,6 +278,14 @@ mod tests {
     }
 
     #[test]
+    fn a_length_of_time_without_sense_is_refused_and_nothing_worse() {
+        for setting in ["[cmu]\nbeat", "[cmu]\nlease", "[conference]\ntick", "[redis]\ntimeout"] {
+            let why = refused(&format!("{setting} = \"500000000000years\""));
+            assert!(why.contains("1000 years"), "{why}");
+        }
+    }
+
+    #[test]
     fn the_example_names_every_setting_and_holds() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/allot.toml");
         let text = fs::read_to_string(&path).unwrap();

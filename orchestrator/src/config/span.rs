@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+/// The longest: whoever reckons with it, and with the time of day, stays far from what overflows.
+const LONGEST: Duration = Duration::from_secs(1000 * 31_557_600);
+
 /// A length of time, written as a number and a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "String")]
@@ -22,9 +25,13 @@ impl FromStr for Span {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        humantime::parse_duration(text).map(Self).map_err(|error| {
+        let length = humantime::parse_duration(text).map_err(|error| {
             format!("'{text}' is no length of time ({error}); write a number and a unit, e.g. 500ms, 4s, 2m")
-        })
+        })?;
+        if length > LONGEST {
+            return Err(format!("'{text}' is longer than 1000 years"));
+        }
+        Ok(Self(length))
     }
 }
 
@@ -53,6 +60,10 @@ mod tests {
         assert_eq!("1m 30s".parse(), Ok(Span::ms(90_000)));
         assert!("4".parse::<Span>().unwrap_err().contains("e.g. 500ms"));
         assert!("-4s".parse::<Span>().is_err());
+        assert!("1000years".parse::<Span>().is_ok());
+        for long in ["1001years", "500000000000years"] {
+            assert!(long.parse::<Span>().unwrap_err().contains("1000 years"), "{long}");
+        }
         assert_eq!(Span::ms(1500).to_string(), "1s 500ms");
     }
 }

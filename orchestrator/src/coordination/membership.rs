@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::sleep;
@@ -19,6 +20,8 @@ use super::tree::Tree;
 
 /// How long a loop rests after a fault before it looks again.
 const PAUSE: Duration = Duration::from_millis(50);
+/// The same after a refusal, which will not pass by itself.
+const REFUSED: Duration = Duration::from_secs(1);
 
 /// Whether one's own node stands in the directory, by what is known now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,15 +41,22 @@ pub struct Membership {
     task: Option<JoinHandle<()>>,
 }
 
-/// A member as it was read.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A member as it was read. Of one that may not be read only its name is known: it is there all the same.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Member {
     /// What it says of itself.
     pub data: Vec<u8>,
     /// Its session.
     pub owner: Option<i64>,
-    /// Tells it from an earlier member of the same name.
+    /// Tells it from an earlier member of the same name; 0 where it may not be read.
     pub created: i64,
+}
+
+impl Member {
+    /// Whether nothing but its name is known.
+    pub fn is_hidden(&self) -> bool {
+        self.created == 0
+    }
 }
 
 /// All members at one look.
@@ -195,7 +205,7 @@ impl Joining {
                     if !error.is_transient() {
                         warn!(path = self.path, %error, "joining is held up");
                     }
-                    sleep(PAUSE).await;
+                    sleep(pause(&error)).await;
                 }
             }
         }
@@ -260,6 +270,10 @@ struct Look {
     changed: Changed,
 }
 
+fn pause(error: &Error) -> Duration {
+    if matches!(error, Error::Refused { .. }) { REFUSED } else { PAUSE }
+}
+
 /// Ends when the link is not as it was.
 async fn until_moved(news: &mut watch::Receiver<Status>, seen: Status) {
     let _ = news.wait_for(|status| *status != seen).await;
@@ -292,17 +306,19 @@ async fn follow(shared: Arc<Shared>, tree: Tree, dir: String, snapshot: watch::S
                 }
             }
             Err(error) => {
+                // What has changed since the last look nobody knows.
+                snapshot.send_if_modified(|snapshot| std::mem::replace(&mut snapshot.current, false));
                 if !error.is_transient() {
                     warn!(dir, %error, "the members cannot be read");
                 }
-                sleep(PAUSE).await;
+                sleep(pause(&error)).await;
             }
         }
     }
 }
 
 /// All members. Each is read anew each time: one that went and came again between two looks has the same name
-/// and is another.
+/// and is another. One that keeps its node from us must not keep us from seeing the others.
 async fn read(tree: &Tree, dir: &str) -> Result<(BTreeMap<String, Member>, Changed), Error> {
     let (names, changed) = match tree.watch(dir).await {
         Err(Error::NoNode(_)) => {
@@ -311,7 +327,19 @@ async fn read(tree: &Tree, dir: &str) -> Result<(BTreeMap<String, Member>, Chang
         }
         answer => answer?,
     };
-    let nodes = tree.get_many(dir, names).await?;
-    let member = |node: super::Node| Member { data: node.data, owner: node.owner, created: node.created };
-    Ok((nodes.into_iter().map(|(name, node)| (name, member(node))).collect(), changed))
+    let mut members = BTreeMap::new();
+    let mut reads = tree.reads(dir, names);
+    while let Some((name, node)) = reads.next().await {
+        let member = match node {
+            Ok(Some(node)) => Member { data: node.data, owner: node.owner, created: node.created },
+            Ok(None) => continue,
+            Err(error @ Error::Refused { .. }) => {
+                warn!(dir, name, %error, "a member may not be read; only its name is known");
+                Member::default()
+            }
+            Err(error) => return Err(error),
+        };
+        members.insert(name, member);
+    }
+    Ok((members, changed))
 }

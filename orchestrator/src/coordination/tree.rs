@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use tokio::time::Instant;
 
+use futures_util::stream::BoxStream;
 use futures_util::{FutureExt, StreamExt};
 use tokio::time::timeout;
 
@@ -17,6 +18,9 @@ use super::settle;
 
 /// How many reads [`Tree::get_many`] keeps on their way.
 const READS: usize = 64;
+
+/// A child, and what came of reading it.
+type Read = (String, Result<Option<Node>, Error>);
 
 /// A handle of the tree.
 #[derive(Clone)]
@@ -95,17 +99,23 @@ impl Tree {
     /// Reads these children of a node, many at a time. Those that are gone meanwhile are left out.
     pub async fn get_many(&self, dir: &str, names: Vec<String>) -> Result<Vec<(String, Node)>, Error> {
         let mut found = Vec::with_capacity(names.len());
-        let reads = names.into_iter().map(|name| {
-            let (tree, path) = (self.clone(), format!("{dir}/{name}"));
-            async move { (name, tree.get(&path).await) }.boxed()
-        });
-        let mut reads = futures_util::stream::iter(reads).buffer_unordered(READS);
+        let mut reads = self.reads(dir, names);
         while let Some((name, node)) = reads.next().await {
             if let Some(node) = node? {
                 found.push((name, node));
             }
         }
         Ok(found)
+    }
+
+    /// The same, each with what came of it.
+    pub(super) fn reads(&self, dir: &str, names: Vec<String>) -> BoxStream<'static, Read> {
+        let (tree, dir) = (self.clone(), dir.to_owned());
+        let reads = names.into_iter().map(move |name| {
+            let (tree, path) = (tree.clone(), format!("{dir}/{name}"));
+            async move { (name, tree.get(&path).await) }.boxed()
+        });
+        futures_util::stream::iter(reads).buffer_unordered(READS).boxed()
     }
 
     /// Writes a node that has this version, and returns its new one.

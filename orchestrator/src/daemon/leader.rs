@@ -1,10 +1,10 @@
 //! What all have in common who lead, and write into Redis as long as they do: sessions that end with the lead, when it
-//! may be acted, and what is to be done where Redis knows of a later leader.
+//! may be acted, and what is to be done where Redis knows of a later leader, or is out of reach for long.
 
 use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
-use tracing::error;
+use tracing::{error, warn};
 
 use super::Context;
 use crate::coordination::{Lead, Standing};
@@ -30,20 +30,36 @@ pub(crate) struct Leader<'a> {
     part: &'static str,
     /// The lead.
     pub(crate) lead: Lead,
+    /// How long a session must last to be of use: in a shorter one all that is done is to begin.
+    lasting: Duration,
+    /// Until when the last one of use lasted, or since when it leads.
+    well: Instant,
 }
 
 impl<'a> Leader<'a> {
     /// This part leads by this lead.
     pub(crate) fn new(context: &'a Context, part: &'static str, lead: Lead) -> Self {
-        Self { context, part, lead }
+        Self { context, part, lead, lasting: context.config.cmu.lease, well: Instant::now() }
     }
 
-    /// A session with the master, as soon as there is one; none when the lead is over or the process shall end.
+    /// A session with the master, as soon as there is one; none when the lead is over or the process shall end. Who has
+    /// had none of use for long gives the lead up: it may be its own way to Redis that is broken, and another's may not.
     pub(crate) async fn session(&self) -> Option<Session> {
+        let left = self.lasting.saturating_mul(2).saturating_sub(self.well.elapsed());
         tokio::select! {
             session = self.context.connect(self.part) => session,
             () = self.lead.over() => None,
+            () = sleep(left) => {
+                warn!(part = self.part, term = self.lead.term().0, "no session with Redis that lasts; giving the lead up");
+                self.lead.resign();
+                None
+            }
         }
+    }
+
+    /// Redis was there: what ended the session is something else.
+    pub(crate) fn heard(&mut self) {
+        self.well = Instant::now();
     }
 
     /// Whether it may be acted now; waits while the lead is suspended.
@@ -61,7 +77,8 @@ impl<'a> Leader<'a> {
     }
 
     /// Redis knows of a later leader: says so, and what lets us in, and rests.
-    pub(crate) async fn shut_out(&self, refusal: &Error, way_in: &str) {
+    pub(crate) async fn shut_out(&mut self, refusal: &Error, way_in: &str) {
+        self.heard();
         error!(
             part = self.part, term = self.lead.term().0, %refusal,
             "there is a later leader. If ZooKeeper was set up anew and none is left, {way_in} lets us in"
@@ -71,7 +88,11 @@ impl<'a> Leader<'a> {
     }
 
     /// A session was ended by this fault.
-    pub(crate) async fn lost(&self, error: &Error, began: Instant) {
+    pub(crate) async fn lost(&mut self, error: &Error, began: Instant) {
+        // What broke may have been silent for a time-out before that was noticed.
+        if began.elapsed() >= self.lasting + self.context.config.servers.timeout {
+            self.heard();
+        }
         self.context.lost(self.part, error, began).await;
         // A reply that nobody understands comes again at once.
         if !error.ends_session() {

@@ -81,6 +81,7 @@ impl Proxy<'_> {
         info!(server = %session.node, group = config.group, consumer = self.context.name, "writing details");
         let (mut claimed, mut tidied) = (Instant::now(), Instant::now());
         while !self.context.stop.is_asked() {
+            session.is_named()?;
             let entries = group.fresh(self.batch, BLOCK).await?;
             self.write(&mut group, &entries).await?;
             if claimed.elapsed() >= config.claim_after / 2 {

@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fmt;
 use std::net::{ToSocketAddrs as _, UdpSocket};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use futures_util::StreamExt as _;
@@ -20,10 +20,17 @@ use redis::{
     TlsCertificates, Value, cmd,
 };
 
+use tokio::sync::watch;
+use tokio::time::sleep;
 use tracing::warn;
 
 use super::{Error, query};
 use crate::chance;
+
+/// How often Sentinels are asked whether another is the master by now.
+const ASK: Duration = Duration::from_secs(4);
+/// How long a master whose last replica went is taken for one that may have been cut off, and another put in its place.
+const BEREFT: Duration = Duration::from_secs(30);
 
 /// A secret, which nothing prints.
 #[derive(Clone, PartialEq, Eq)]
@@ -155,6 +162,10 @@ pub(crate) struct Session {
     pub(crate) node: Node,
     /// How many replicas were attached to it.
     pub(crate) replicas: usize,
+    /// When it was seen that none is attached any more.
+    bereft: Option<Instant>,
+    /// Whether Sentinels have another master since.
+    deposed: watch::Receiver<bool>,
     servers: Servers,
 }
 
@@ -163,10 +174,10 @@ impl Servers {
     pub(crate) async fn session(&self) -> Result<Session, Error> {
         let mut last = Error::NoMaster(self.to_string());
         match &self.place {
-            Place::Address(node) => return self.attach(node.clone()).await,
+            Place::Address(node) => return self.attach(node.clone(), None).await,
             Place::Sentinels { sentinels, master, tls } => {
-                for node in self.ask_sentinels(sentinels, master, *tls).await? {
-                    match self.attach(node).await {
+                for (failover, node) in self.ask_sentinels(sentinels, master, *tls).await? {
+                    match self.attach(node, Some(failover)).await {
                         Ok(session) => return Ok(session),
                         Err(error) => last = error,
                     }
@@ -178,7 +189,7 @@ impl Servers {
                 let first = chance::within(0..nodes.len().max(1));
                 for guide in nodes.iter().cycle().skip(first).take(nodes.len()) {
                     let found = match self.ask_node(guide, *tls).await {
-                        Ok(node) => self.attach(node).await,
+                        Ok(node) => self.attach(node, None).await,
                         Err(error) => Err(error),
                     };
                     match found {
@@ -191,10 +202,33 @@ impl Servers {
         Err(last)
     }
 
-    async fn attach(&self, node: Node) -> Result<Session, Error> {
+    /// A session with this server, which Sentinels made the master by that failover.
+    async fn attach(&self, node: Node, failover: Option<u64>) -> Result<Session, Error> {
         let mut connection = self.connect(&node, self.timeout).await?;
         let replicas = role(&mut connection).await?.ok_or_else(|| Error::NoMaster(node.to_string()))?;
-        Ok(Session { connection, node, replicas, servers: self.clone() })
+        let (sender, deposed) = watch::channel(false);
+        if let Some(failover) = failover {
+            tokio::spawn(self.clone().heed(node.clone(), failover, sender));
+        }
+        Ok(Session { connection, node, replicas, bereft: None, deposed, servers: self.clone() })
+    }
+
+    /// Asks Sentinels, as long as the session is there, whether they made another the master since: this one may be cut
+    /// off from them and its replicas, and not from us, and take itself for a master all the time.
+    async fn heed(self, node: Node, failover: u64, deposed: watch::Sender<bool>) {
+        let Place::Sentinels { sentinels, master, tls } = &self.place else { return };
+        loop {
+            let look = async {
+                sleep(ASK.mul_f64(chance::within(0.8..1.2))).await;
+                // Where nobody answers nothing is known.
+                self.ask_sentinels(sentinels, master, *tls).await.unwrap_or_default()
+            };
+            let found = tokio::select! { found = look => found, () = deposed.closed() => return };
+            if found.iter().any(|(later, other)| *later > failover && *other != node) {
+                deposed.send_replace(true);
+                return;
+            }
+        }
     }
 
     /// Our own address as the servers see it; nothing is sent to find it out.
@@ -224,7 +258,12 @@ impl Servers {
     /// Who the Sentinels say is the master, beginning with whom those say that know of the latest failover: one that
     /// was cut off the others still names the old master, which may still take itself for one. All are asked at once,
     /// and nobody waits for more than a majority of them.
-    async fn ask_sentinels(&self, sentinels: &[String], master: &str, tls: bool) -> Result<Vec<Node>, Error> {
+    async fn ask_sentinels(
+        &self,
+        sentinels: &[String],
+        master: &str,
+        tls: bool,
+    ) -> Result<Vec<(u64, Node)>, Error> {
         let asked = sentinels.iter().map(|sentinel| self.ask_sentinel(sentinel, master, tls));
         let mut asked: FuturesUnordered<_> = asked.collect();
         let (mut found, mut last) = (Vec::new(), None);
@@ -312,17 +351,30 @@ impl Session {
         self.servers.connect(&self.node, self.servers.timeout + longer).await
     }
 
+    /// Whether it is still the master by the word of Sentinels, if they are asked. Asks nobody.
+    pub(crate) fn is_named(&self) -> Result<(), Error> {
+        if *self.deposed.borrow() { Err(Error::NoMaster(self.node.to_string())) } else { Ok(()) }
+    }
+
     /// Looks again whether it is the master, and how many replicas it has.
     pub(crate) async fn look(&mut self) -> Result<(), Error> {
+        self.is_named()?;
         let replicas = role(&mut self.connection).await?;
-        self.replicas = replicas.ok_or_else(|| Error::NoMaster(self.node.to_string()))?;
+        let replicas = replicas.ok_or_else(|| Error::NoMaster(self.node.to_string()))?;
+        if replicas > 0 {
+            self.bereft = None;
+        } else if self.replicas > 0 {
+            self.bereft = Some(Instant::now());
+        }
+        self.replicas = replicas;
         Ok(())
     }
 
     /// Has replicas confirm what was written in this session; whether `count` did in time. Where no replica was
-    /// attached nobody is asked.
+    /// attached nobody is asked, unless one was a moment ago.
     pub(crate) async fn wait(&mut self, count: u32, limit: Duration) -> Result<bool, Error> {
-        if self.replicas == 0 || count == 0 {
+        let is_bereft = self.bereft.is_some_and(|since| since.elapsed() < BEREFT);
+        if count == 0 || self.replicas == 0 && !is_bereft {
             return Ok(true);
         }
         let confirmed: u32 =
@@ -331,13 +383,13 @@ impl Session {
     }
 }
 
-/// Distinct nodes, those of later failovers first.
-fn latest_first(mut found: Vec<(u64, Node)>) -> Vec<Node> {
+/// Distinct nodes, those of later failovers first, each with its latest.
+fn latest_first(mut found: Vec<(u64, Node)>) -> Vec<(u64, Node)> {
     found.sort_by_key(|(epoch, _)| Reverse(*epoch));
-    let mut nodes: Vec<Node> = Vec::new();
-    for (_, node) in found {
-        if !nodes.contains(&node) {
-            nodes.push(node);
+    let mut nodes: Vec<(u64, Node)> = Vec::new();
+    for (epoch, node) in found {
+        if !nodes.iter().any(|(_, known)| *known == node) {
+            nodes.push((epoch, node));
         }
     }
     nodes
@@ -401,7 +453,7 @@ mod tests {
     fn whoever_knows_of_the_latest_failover_is_believed_first() {
         let node = |host: &str| node_at(&format!("{host}:1"), false).unwrap();
         let found = vec![(3, node("old")), (5, node("new")), (4, node("old")), (5, node("new"))];
-        assert_eq!(latest_first(found), [node("new"), node("old")]);
+        assert_eq!(latest_first(found), [(5, node("new")), (4, node("old"))]);
     }
 
     #[test]

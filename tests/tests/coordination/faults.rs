@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use allot_orchestrator::coordination::session::Connector;
 use allot_orchestrator::coordination::zookeeper::ZooKeeper;
-use allot_orchestrator::coordination::{Election, Kind, Link, Settings, Standing};
+use allot_orchestrator::coordination::{Election, Error, Kind, Link, Settings, Standing};
 use allot_tests::wait::GENEROUS;
 use allot_tests::{Ensemble, ZooKeeperServer, eventually};
 
-use crate::party::Party;
+use crate::party::{Party, SESSION};
 
 fn join(ensemble: &Ensemble, session: Duration) -> Party {
     let connector: Arc<dyn Connector> = Arc::new(ZooKeeper::new(&ensemble.address(), session));
@@ -60,6 +60,36 @@ fn leadership_outlives_the_ensembles_own_leader_and_a_follower() {
     b.run(async |_| members.wait_for(|seen| seen.current && seen.members.contains_key("a")).await.unwrap());
     a.run(async |_| membership.leave().await);
     b.run(async |_| members.wait_for(|seen| seen.current && seen.members.is_empty()).await.unwrap());
+}
+
+#[test]
+fn a_member_that_may_not_be_read_is_there_and_hides_no_other() {
+    let server = ZooKeeperServer::start();
+    let zookeeper = || ZooKeeper::new(&server.address(), SESSION);
+    let party = |zookeeper: ZooKeeper| Party::new(Arc::new(zookeeper), &Settings::default());
+    let (looker, open, closed) =
+        (party(zookeeper()), party(zookeeper()), party(zookeeper().with_digest("u", "p")));
+    let mut members = looker.run(async |coordinator| coordinator.members("/units"));
+    // The directory is everybody's.
+    looker.run(async |_| members.wait_for(|seen| seen.current).await.unwrap());
+    let join = |party: &Party, name: &'static str| {
+        party.run(async |coordinator| {
+            let mut membership = coordinator.join("/units", name, name.as_bytes());
+            membership.present().await.unwrap();
+            membership
+        })
+    };
+    let _closed = join(&closed, "closed");
+    let refused = looker.run(async |coordinator| coordinator.tree().get("/units/closed").await);
+    assert!(matches!(refused, Err(Error::Refused { .. })), "{refused:?}");
+    let _open = join(&open, "open");
+    let seen =
+        looker.run(async |_| members.wait_for(|seen| seen.current && seen.members.len() == 2).await.unwrap());
+    assert_eq!(seen.members["open"].data, b"open");
+    assert!(seen.members["closed"].is_hidden());
+    // Its end is noticed as well.
+    drop(closed);
+    looker.run(async |_| members.wait_for(|seen| seen.current && seen.members.len() == 1).await.unwrap());
 }
 
 #[test]

@@ -58,6 +58,7 @@ impl Realm {
                 if let Some(unit) = self.units.get_mut(number) {
                     (unit.reported, unit.highest) = (true, unit.highest.max(*highest));
                 }
+                self.take_epoch(self.last_with(*highest, self.applied));
                 self.renew(number, at);
                 self.relink_unit(number);
             }

@@ -55,7 +55,8 @@ pub enum Event {
         /// Suspect or unreachable.
         to: Standing,
     },
-    /// A unit reported its list; what came of it are events of their own.
+    /// A unit reported its list; what came of it are events of their own. No epoch up to the highest that it had handled
+    /// is given out from now on, if that can be one.
     Reported {
         /// The unit.
         cmu: Name,

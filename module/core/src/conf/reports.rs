@@ -37,8 +37,9 @@ pub(super) fn decide_report(realm: &Realm, now: Millis, report: &Report<'_>) -> 
             return refuse(Code::Err, format!("conference {} is in the list twice", quoted(e164)));
         }
     }
-    let mut said =
-        Said { realm, cmu: cmu.clone(), number, now, epoch: realm.next_epoch(now), ..Said::of(realm) };
+    // What it is given back must be news to it.
+    let epoch = realm.next_epoch(now).max(realm.last_with(report.highest, now) + 1);
+    let mut said = Said { realm, cmu: cmu.clone(), number, now, epoch, ..Said::of(realm) };
     // First of all, so that what the list frees or takes is of a unit that has reported.
     said.events.push(Event::Reported { cmu, highest: report.highest });
     for &(e164, epoch) in &report.list {

@@ -72,8 +72,17 @@ impl Default for Settings {
 /// as many epochs follow as anybody can grant.
 const LAST_OF_CLOCK: Epoch = 1 << 52;
 
+/// How far ahead of the clock an epoch may be that a unit says it has handled, in microseconds: a day, more than clocks
+/// differ. Whatever is farther nobody gave out, and must not use up what is left.
+const BELIEVED: Epoch = 24 * 3600 * 1_000_000;
+
 /// The last epoch that is believed of a snapshot: far from the greatest that has an encoding.
 pub(super) const LAST_EPOCH: Epoch = (1 << 53) - (1 << 40);
+
+/// The first epoch that may be given out at a time.
+fn epoch_of(now: Millis) -> Epoch {
+    (now.max(0) as u64).saturating_mul(1000).min(LAST_OF_CLOCK)
+}
 
 /// Conferences that units lost, by unit.
 pub(super) type Lost = BTreeMap<Name, BTreeSet<(Epoch, u32)>>;
@@ -177,8 +186,14 @@ impl Realm {
     /// failover to a replica that had not heard of the last ones. In milliseconds a burst of grants would run ahead of
     /// the clock, and a new master could give some of them out again.
     pub(super) fn next_epoch(&self, now: Millis) -> Epoch {
-        let now = (now.max(0) as u64).saturating_mul(1000).min(LAST_OF_CLOCK);
-        (self.last_epoch + 1).max(now)
+        (self.last_epoch + 1).max(epoch_of(now))
+    }
+
+    /// The latest epoch given out, now that a unit has handled that one. It may be of a master that was lost before a
+    /// replica heard of it, whose clock was ahead: the unit takes no command at an epoch up to there.
+    pub(super) fn last_with(&self, handled: Epoch, now: Millis) -> Epoch {
+        let believed = handled <= epoch_of(now) + BELIEVED;
+        if believed { self.last_epoch.max(handled) } else { self.last_epoch }
     }
 
     /// The number of a conference, live or ended. O(1).

@@ -19,6 +19,32 @@ fn epochs_grow_with_the_clock_and_without_it() {
 }
 
 #[test]
+fn epochs_go_on_behind_what_units_have_handled() {
+    let mut rig = Rig::new(&[A, B]);
+    // Given out by a master whose clock was ahead, and which was lost before a replica heard of it.
+    let lost = 7_000_000_000;
+    let first = rig.open("1");
+    rig.down(A);
+    rig.join(A, 10);
+    rig.report(A, lost, &[("1", first)]);
+    assert_eq!((rig.owner("1").as_str(), rig.epoch("1")), (A, lost + 1), "it takes what is news to it");
+    assert_eq!(rig.create("2"), lost + 2);
+    rig.check();
+    // At a time when there was none.
+    rig.report(B, lost + 10, &[]);
+    assert_eq!(rig.create("3"), lost + 11);
+    rig.check();
+    // Nobody gave these out.
+    for never in [9_000_000_000_000_000, 1_000_000 + 86_400_000_001] {
+        rig.report(B, never, &[]);
+        assert_eq!(rig.realm.last_epoch(), lost + 11);
+    }
+    rig.report(B, 1_000_000 + 86_400_000_000, &[]);
+    assert_eq!(rig.realm.last_epoch(), 86_401_000_000);
+    rig.check();
+}
+
+#[test]
 fn an_identity_that_was_replaced_is_heard_no_more() {
     let mut rig = Rig::new(&[A]);
     let epoch = rig.open("1");
