@@ -108,7 +108,7 @@ impl Family for State {
             Event::Added { .. } => c"allot.account.added",
             Event::Deleted { .. } => c"allot.account.deleted",
             Event::Rehomed { .. } => c"allot.account.moved",
-            Event::Frozen { .. } => c"allot.account.frozen",
+            Event::Frozen { .. } | Event::Halted { .. } => c"allot.account.frozen",
             Event::Thawed { .. } => c"allot.account.thawed",
             Event::Attached { .. } => c"allot.account.attached",
             Event::Placed { active: true, .. } => c"allot.account.promoted",

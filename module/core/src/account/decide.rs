@@ -316,7 +316,14 @@ fn decide_freeze(book: &Book, account: &[u8], on: bool) -> Decided {
     if !on {
         return Ok(decided(Event::Thawed { account: name }, reply));
     }
-    let mut events: Events = smallvec![Event::Frozen { account: name }];
+    if one.goal == Some(Goal::Delete) {
+        // It is on its way out, and nobody can log in with it.
+        return Ok(unchanged(reply));
+    }
+    // Somebody who is logged in is so until it is over, whatever the platform says: nobody else may be before.
+    let event =
+        if one.login.is_some() { Event::Halted { account: name } } else { Event::Frozen { account: name } };
+    let mut events: Events = smallvec![event];
     // Replaced at once, from the reserve if need be.
     let place = book.instances.get(one.instance).filter(|place| place.presence == Presence::Active);
     let spare = book.modules.get(one.module).and_then(|module| module.free.first());
@@ -417,7 +424,7 @@ impl Book {
     }
 
     /// The module that an account is on its way to, or belongs to; `None` where it is about to be deleted.
-    fn destination(&self, one: &Account) -> Option<u32> {
+    pub(super) fn destination(&self, one: &Account) -> Option<u32> {
         match one.goal {
             Some(Goal::Delete) => None,
             Some(Goal::Module(module)) => Some(module),

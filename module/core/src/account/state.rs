@@ -314,6 +314,7 @@ impl Book {
     fn link(&mut self, id: u32, on: bool) {
         let Some(one) = self.accounts.get(id) else { return };
         let (standing, instance, goal, module) = (one.standing, one.instance, one.goal, one.module);
+        let barred = one.login.is_some();
         let step = |count: u32| if on { count.saturating_add(1) } else { count.saturating_sub(1) };
         if let Some(total) = self.totals.get_mut(standing as usize) {
             *total = if on { *total + 1 } else { total.saturating_sub(1) };
@@ -321,11 +322,12 @@ impl Book {
         if let Some(module) = self.modules.get_mut(module)
             && standing == Standing::Free
         {
-            if on {
-                module.free.insert(id)
-            } else {
-                module.free.remove(&id)
-            };
+            match (on, barred) {
+                (true, true) => module.barred += 1,
+                (false, true) => module.barred = module.barred.saturating_sub(1),
+                (true, false) => drop(module.free.insert(id)),
+                (false, false) => drop(module.free.remove(&id)),
+            }
         }
         self.set_ready(id, on);
         self.with_instance(instance, |instance| {
