@@ -6,7 +6,7 @@ mod reads;
 mod records;
 mod writes;
 
-use allot_core::account::{Book as State, Event, decide_due};
+use allot_core::account::{Book as State, Event, decide_due, decide_over};
 use allot_core::shared::codec::{Damaged, Writer};
 use allot_core::shared::refusal::Refusal;
 use redis_module::raw::RedisModuleType;
@@ -74,6 +74,10 @@ impl Family for State {
 
     fn due(&self, now: i64, limit: usize) -> SmallVec<[Event; 1]> {
         decide_due(self, now, limit)
+    }
+
+    fn due_before_all(&self, now: i64, limit: usize) -> SmallVec<[Event; 1]> {
+        decide_over(self, now, limit)
     }
 
     fn open(event: &Event, at: i64) -> Option<Result<Self, Refusal>> {

@@ -137,11 +137,16 @@ impl Book {
 
     /// The time at which something is due that nobody asks for.
     pub fn next_due(&self) -> Option<Millis> {
-        if !self.uneven.is_empty() || !self.draining.is_empty() {
+        if !self.is_even() {
             return Some(self.applied);
         }
         let times = [self.settings.turns.first().copied(), self.logins.earliest(), self.away.earliest()];
         times.into_iter().flatten().min()
+    }
+
+    /// Whether there is nothing to deal.
+    pub fn is_even(&self) -> bool {
+        self.uneven.is_empty() && self.draining.is_empty()
     }
 
     /// How many logins are live.
