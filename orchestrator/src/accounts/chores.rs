@@ -27,7 +27,8 @@ impl Chores {
         chores
     }
 
-    /// Which interval of rebalancing it is: by the clock, so that a change of leaders neither hastens nor delays it.
+    /// Which interval of rebalancing it is: by the clock, so that a change of leaders does not hasten it. One that begins
+    /// while nobody leads is passed over, and what it would have moved the next one moves.
     fn now(&self) -> u64 {
         now_ms() / (self.every.as_millis() as u64).max(1)
     }
