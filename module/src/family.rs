@@ -56,6 +56,10 @@ pub(crate) trait Family: Clone + Send + Sized + 'static {
     fn next_due(&self) -> Option<i64>;
     /// What is due, at most `limit` events.
     fn due(&self, now: i64, limit: usize) -> SmallVec<[Self::Event; 1]>;
+    /// What of it a command does that comes first; the rest is left to the timer.
+    fn due_before_all(&self, now: i64, limit: usize) -> SmallVec<[Self::Event; 1]> {
+        self.due(now, limit)
+    }
 
     /// The state that the first event of a key makes; `None` for any other event.
     fn open(event: &Self::Event, at: i64) -> Option<Result<Self, Refusal>>;
@@ -258,6 +262,13 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
         }
     }
 
+    /// Applies what is due before a command, at most `limit` events.
+    fn apply_due_before_all(&mut self, limit: usize) {
+        for event in self.value.state.due_before_all(self.now, limit) {
+            self.apply(&event);
+        }
+    }
+
     /// Does what is to be done now and then beside the state.
     fn see_to_upkeep(&mut self) {
         if self.value.upkeep_at > self.now {
@@ -306,7 +317,7 @@ pub(crate) fn change<F: Family, T>(
         Found::OtherType => Err(wrong_type()),
         Found::Value(value) => {
             let mut step = Step::begin(ctx, name, value, ctx.clock());
-            step.apply_due(F::DUE_AT_ONCE);
+            step.apply_due_before_all(F::DUE_AT_ONCE);
             let decided = decide(&mut step);
             step.finish();
             decided

@@ -66,9 +66,18 @@ impl std::fmt::Debug for Looking {
 impl Looking {
     /// A session.
     pub fn at(address: &str) -> Self {
+        Self::over(ZooKeeper::new(address, Duration::from_secs(30)))
+    }
+
+    /// A session of a user: what it makes is its alone.
+    pub fn alone_at(address: &str, user: &str) -> Self {
+        Self::over(ZooKeeper::new(address, Duration::from_secs(30)).with_digest(user, "secret"))
+    }
+
+    fn over(connector: ZooKeeper) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.expect("a runtime");
-        let connector: Arc<dyn Connector> = Arc::new(ZooKeeper::new(address, Duration::from_secs(30)));
+        let connector: Arc<dyn Connector> = Arc::new(connector);
         let coordinator = runtime.block_on(async { Coordinator::start(connector, &Settings::default()) });
         Self { runtime, coordinator }
     }

@@ -149,6 +149,34 @@ fn hundreds_of_thousands_of_accounts_are_dealt_in_short_steps() {
 }
 
 #[test]
+fn who_works_with_accounts_while_they_are_dealt_deals_none_of_them() {
+    let server = RedisServer::start();
+    let mut book = Book::create(&server, 2);
+    for batch in 0..5 {
+        book.add("m", batch * 4000..(batch + 1) * 4000);
+    }
+    book.ok("ATTACH m a");
+    eventually("the first to have all", GENEROUS, || book.shares("m") == [20_000]);
+    let account = book.ok("PICK m a").array()[0].field("account").text();
+    // Nobody comes between the commands of a transaction, nor does the timer.
+    book.client.words("MULTI");
+    book.call("ATTACH m b");
+    for _ in 0..50 {
+        book.call(&format!("LOGIN {account} a t TTL 600000"));
+        book.call(&format!("USE {account} 1"));
+        book.call(&format!("RENEW {account} 1 TTL 600000"));
+        book.call(&format!("LOGOUT {account} 1"));
+    }
+    book.call("INFO MODULE m");
+    let replies = book.client.words("EXEC");
+    let attached = replies.array().last().unwrap().field("attached");
+    let shares: Vec<i64> = attached.array().iter().map(|one| one.field("dealt").int()).collect();
+    assert_eq!(shares, [20_000 - 1024, 1024], "four steps of who came");
+    eventually("the timer to do the rest", GENEROUS, || book.shares("m") == [10_000, 10_000]);
+    no_internal_errors(&server);
+}
+
+#[test]
 fn use_costs_by_steps_and_months_turn_by_themselves() {
     let server = RedisServer::start();
     let mut book = Book::create(&server, 1);

@@ -10,6 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use allot_orchestrator::coordination::{Kind, Tree};
 use allot_tests::dealing::Looking;
@@ -413,6 +414,57 @@ fn what_others_leave_in_the_tree_holds_up_nobody() {
     system.healthy("two to share");
     assert_eq!(book.shares("m"), [3, 3]);
     let _ = clients;
+
+    // What cannot be done for one is done for all others.
+    ["n", "o"].map(|module| book.ok(&format!("MODULE {module} DEPARTMENT d INSTANCES 1")));
+    book.add("n", 10..12);
+    garbage.run(async |tree| {
+        // What is to be hidden has a child of its own, or a name that reads like another's.
+        tree.ensure("/resource/d/m/gone:3-alloc/p50/x").await.unwrap();
+        tree.ensure("/resource/d/m/gone:4-alloc/p%31").await.unwrap();
+        tree.ensure("/resource/d/m/gone:8-alloc").await.unwrap();
+        // The node that the leader is to make is there, and can have no children.
+        tree.ensure("/resource/d/o").await.unwrap();
+        tree.create("/resource/d/o/odd:5", b"", Kind::Ephemeral).await.unwrap();
+        tree.create("/resource/d/o/odd:5-alloc", b"", Kind::Ephemeral).await.unwrap();
+    });
+    // And what nobody else may read.
+    let hidden = Looking::alone_at(&system.zookeeper.address(), "somebody");
+    hidden.run(async |tree| {
+        tree.create("/resource/d/m/hidden:6", b"", Kind::Ephemeral).await.unwrap();
+        tree.ensure("/resource/d/m/hidden:7-alloc/p9").await.unwrap();
+        tree.ensure("/resource/d/m/gone:8-alloc/p51").await.unwrap();
+    });
+    let restart = |system: &mut Dealing| {
+        system.dealers[0].kill9();
+        system.dealers[0].start();
+        system.until_led();
+    };
+    restart(&mut system);
+    system.add_clients(&[], &["d/n/three:3"]);
+    eventually("the third to have two", GENEROUS, || has(&system, "n/three:3").len() == 2);
+    let sees = |system: &mut Dealing, account: &str| {
+        system.shown().get("d/n/three:3").is_some_and(|shown| shown.contains_key(account))
+    };
+    eventually("the third to be shown them", GENEROUS, || {
+        sees(&mut system, "p10") && sees(&mut system, "p11")
+    });
+    // Of a deal that nobody knows it is shown no more, if that can be, when the longest login is over.
+    let until = |system: &mut Dealing| system.shown()["d/m/gone:3"]["p50"]["until"].as_u64();
+    eventually("the leader to wait for what is not its own", GENEROUS, || until(&mut system).is_some());
+    let over = until(&mut system).unwrap() + 500;
+    eventually("that to be over", GENEROUS, || {
+        SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64 > over
+    });
+    book.ok("MOVE n 1 p0");
+    eventually("one more to go to the third", GENEROUS, || sees(&mut system, "p0"));
+    // The barrier of a take-over falls, too.
+    restart(&mut system);
+    book.add("n", 12..13);
+    eventually("and one that is new", GENEROUS, || sees(&mut system, "p12"));
+    system.check_tree();
+    assert_eq!(system.violations(), "");
+    assert!(system.shown()["d/m/gone:3"].contains_key("p50"), "it is not the leader's to take away");
 }
 
 #[test]

@@ -101,6 +101,28 @@ fn a_file_becomes_a_book_and_a_book_the_same_file() {
 }
 
 #[test]
+fn what_rebalancing_has_moved_within_a_department_stays_when_the_file_comes_again() {
+    let desk = Desk::new();
+    desk.import(FILE, &[]).ok();
+    let mut book = Book::of(&desk.server);
+    book.ok("MOVE audit 1 p1");
+    book.ok("MOVE shop 1 p2");
+    let again = desk.import(FILE, &[]).ok();
+    for part in [
+        "1 accounts are with another module of their department and stay there",
+        "~ 1 accounts go to billing: p2",
+    ] {
+        assert!(again.out.contains(part), "{part}\n{}", again.out);
+    }
+    assert_eq!(["p1", "p2"].map(|account| book.account(account, "module").text()), ["audit", "billing"]);
+    // Where nothing is moved by itself the file says where it is to be.
+    book.ok("MODULE audit DEPARTMENT finance INSTANCES 1 WEIGHT 0");
+    let moved = desk.import(FILE, &[]).ok();
+    assert!(moved.out.contains("~ 1 accounts go to billing: p1"), "{}", moved.out);
+    assert_eq!(book.account("p1", "module").text(), "billing");
+}
+
+#[test]
 fn what_is_wrong_in_a_file_is_said_with_its_line_and_nothing_is_done() {
     let desk = Desk::new();
     let wrong = "department,module,account,quota\nfinance,billing,p1,many\n,billing,p2,3\nfinance,audit,p3,3\nfinance,audit,p3,3\n";

@@ -40,7 +40,12 @@ const COMMON: Command = Command {
 };
 
 /// A command of those who work with accounts.
-const FAST: Command = Command { flags: "write fast", categories: "write fast", ..COMMON };
+const FAST: Command = Command {
+    flags: "write fast",
+    categories: "write fast",
+    complexity: "O(log N) with N accounts; O(M log M) with M accounts of the instance, the first time in a month",
+    ..COMMON
+};
 
 /// A command that only looks.
 const READ: Command =
@@ -228,7 +233,18 @@ pub(crate) static COMMANDS: &[Command] = &[
         arity: -2,
         summary: "The record of the book, of a module, or of an account",
         complexity: "O(1); O(N) with N instances for a module",
-        arguments: &[KEY, Arg::new("name", Kind::OneOf(&[MODULE, ACCOUNT])).maybe()],
+        arguments: &[
+            KEY,
+            Arg::new(
+                "name",
+                Kind::OneOf(&[
+                    MODULE.after("MODULE"),
+                    ACCOUNT.after("ACCOUNT"),
+                    Arg::new("module-or-account", Kind::String),
+                ]),
+            )
+            .maybe(),
+        ],
         ..READ
     },
     Command {

@@ -6,7 +6,7 @@ mod reads;
 mod records;
 mod writes;
 
-use allot_core::account::{Book as State, Event, decide_due};
+use allot_core::account::{Book as State, Event, decide_due, decide_over};
 use allot_core::shared::codec::{Damaged, Writer};
 use allot_core::shared::refusal::Refusal;
 use redis_module::raw::RedisModuleType;
@@ -76,6 +76,10 @@ impl Family for State {
         decide_due(self, now, limit)
     }
 
+    fn due_before_all(&self, now: i64, limit: usize) -> SmallVec<[Event; 1]> {
+        decide_over(self, now, limit)
+    }
+
     fn open(event: &Event, at: i64) -> Option<Result<Self, Refusal>> {
         match event {
             Event::Opened(settings) => Some(Ok(Self::open(settings.clone(), at))),
@@ -108,7 +112,7 @@ impl Family for State {
             Event::Added { .. } => c"allot.account.added",
             Event::Deleted { .. } => c"allot.account.deleted",
             Event::Rehomed { .. } => c"allot.account.moved",
-            Event::Frozen { .. } => c"allot.account.frozen",
+            Event::Frozen { .. } | Event::Halted { .. } => c"allot.account.frozen",
             Event::Thawed { .. } => c"allot.account.thawed",
             Event::Attached { .. } => c"allot.account.attached",
             Event::Placed { active: true, .. } => c"allot.account.promoted",

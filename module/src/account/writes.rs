@@ -2,6 +2,7 @@
 //! replies out. `inventory` has those of operators.
 
 use allot_core::account::deal::STEP;
+use allot_core::account::decide::USUAL_MOVES;
 use allot_core::account::{Book, Reply, Request, decide};
 use allot_core::shared::refusal::{Code, Refusal};
 
@@ -16,17 +17,29 @@ use crate::{config, info};
 
 pub(super) type Done = Result<(), Refusal>;
 
-/// How many steps of dealing a command does itself; the rest is left to the timer.
+/// How many steps of dealing a command does itself that changes the deal; the rest is left to the timer.
 const STEPS: usize = 4;
+
+/// How many steps of dealing a request does. Who only works with accounts does nothing of a deal that is under way: a
+/// logout does what it makes possible itself.
+fn steps(book: &Book, request: &Request<'_>) -> usize {
+    match request {
+        Request::Login { .. } | Request::Renew { .. } | Request::Logout { .. } | Request::Use { .. } => {
+            usize::from(book.is_even())
+        }
+        _ => STEPS,
+    }
+}
 
 /// Decides a request, applies what comes of it, deals what is to be dealt and replies.
 pub(super) fn answer(call: &Call<'_>, request: &Request<'_>) -> Done {
     let done = change::<Book, _>(call.ctx, call.key()?, |step| {
+        let steps = steps(step.state(), request);
         let decision = decide(step.state(), step.now(), request)?;
         for event in &decision.events {
             step.apply(event);
         }
-        for _ in 0..STEPS {
+        for _ in 0..steps {
             let deal = step.state().decide_deal(STEP);
             if deal.is_empty() {
                 break;
@@ -164,7 +177,7 @@ pub(super) fn usage(call: &Call<'_>) -> Done {
 /// `ACCOUNT.REBALANCE key [DRYRUN] [MAXMOVES n] [TERM t]`
 pub(super) fn rebalance(call: &Call<'_>) -> Done {
     let mut arguments = call.arguments(2);
-    let (mut dry_run, mut max_moves, mut claimed) = (false, 100, None);
+    let (mut dry_run, mut max_moves, mut claimed) = (false, USUAL_MOVES, None);
     while let Some(option) = arguments.option() {
         if is(option, "DRYRUN") {
             arguments.once(0, option)?;

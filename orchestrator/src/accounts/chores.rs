@@ -27,7 +27,8 @@ impl Chores {
         chores
     }
 
-    /// Which interval of rebalancing it is: by the clock, so that a change of leaders neither hastens nor delays it.
+    /// Which interval of rebalancing it is: by the clock, so that a change of leaders does not hasten it. One that begins
+    /// while nobody leads is passed over, and what it would have moved the next one moves.
     fn now(&self) -> u64 {
         now_ms() / (self.every.as_millis() as u64).max(1)
     }
@@ -44,10 +45,12 @@ impl Chores {
                 message: format!("the book is claimed by {leader} for term {claimed}, and ours is {term}"),
             }));
         }
-        let wanted = turns::after(now_ms() as i64, &self.zone);
+        let now = now_ms() as i64;
         let known: Vec<i64> = book.get("turns")?;
-        if !wanted.is_empty() && known != wanted {
-            match store.set_turns(&wanted).await {
+        // The first month began when the book was made, which is no turn.
+        let began: Option<i64> = if book.get::<u32>("month")? > 0 { book.get("month_start")? } else { None };
+        if let Some(turns) = turns::choose(&known, began, turns::after(now, &self.zone), now) {
+            match store.set_turns(&turns).await {
                 // The clocks of two machines differ, and a turn is just now.
                 Err(error) if error.code() == Some("ERR") => {
                     warn!(%error, "the turns of the month are not set");

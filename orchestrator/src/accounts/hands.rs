@@ -2,7 +2,6 @@
 //! written is noted in the view; where the outcome is not known for certain, the instance has to be read again.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 
 use futures_util::{FutureExt as _, StreamExt as _};
 use tracing::{debug, warn};
@@ -49,16 +48,21 @@ impl Hands {
         let allocs: BTreeMap<String, Place> =
             full.map(|(place, _)| (paths::alloc(&place.dir, &place.instance), place.clone())).collect();
         for (alloc, names) in self.lists(allocs.keys().cloned().collect()).await? {
-            let nodes = self.tree.get_many(&alloc, names).await?;
+            let nodes = self.tree.look_at_many(&alloc, names).await?;
             if let Some(place) = allocs.get(&alloc) {
-                view.at(place).accounts = shown(nodes);
+                let stand = view.at(place);
+                (stand.accounts, stand.strangers) = shown(nodes);
             }
         }
         Ok(view)
     }
 
     async fn read_dir(&self, view: &mut View, dir: &str, names: Vec<String>) -> Result<(), Error> {
-        for (name, node) in self.tree.get_many(dir, names).await? {
+        for (name, node) in self.tree.look_at_many(dir, names).await? {
+            let Ok(node) = node else {
+                debug!(dir, name, "a node that may not be read is no instance");
+                continue;
+            };
             let alloc_of = paths::instance_of(&name).map(str::to_owned);
             let is_alloc = alloc_of.is_some();
             let place = Place { dir: dir.to_owned(), instance: alloc_of.unwrap_or(name) };
@@ -75,11 +79,11 @@ impl Hands {
     pub(super) async fn reread(&self, view: &mut View, place: &Place) -> Result<(), Error> {
         self.tree.sync().await?;
         let path = paths::instance(&place.dir, &place.instance);
-        let present = self.tree.get(&path).await?.and_then(|node| presence(place, &node));
+        let present = self.readable(&path).await?.and_then(|node| presence(place, &node));
         let path = paths::alloc(&place.dir, &place.instance);
-        let found = self.tree.get(&path).await?.map(|node| alloc(place, &node));
-        let names = self.children(&path).await?;
-        let nodes = self.tree.get_many(&path, names).await?;
+        let found = self.readable(&path).await?.filter(|node| node.owner.is_none());
+        let names = if found.is_some() { self.children(&path).await? } else { Vec::new() };
+        let nodes = self.tree.look_at_many(&path, names).await?;
         let stand = view.at(place);
         let known = stand.present.map(|known| known.created);
         stand.present = match present {
@@ -87,18 +91,26 @@ impl Hands {
             Some(_) => stand.present,
             None => None,
         };
-        stand.alloc = found;
-        stand.accounts = shown(nodes);
+        stand.alloc = found.map(|node| alloc(place, &node));
+        (stand.accounts, stand.strangers) = shown(nodes);
         if stand.is_empty() {
             view.places.remove(place);
         }
         Ok(())
     }
 
-    /// The children of a node; none of one that is not there.
+    /// A node, if it is there and may be read.
+    async fn readable(&self, path: &str) -> Result<Option<Node>, Error> {
+        match self.tree.get(path).await {
+            Err(Error::Refused { .. }) => Ok(None),
+            node => node,
+        }
+    }
+
+    /// The children of a node; none of one that is not there, or is not ours to read.
     async fn children(&self, path: &str) -> Result<Vec<String>, Error> {
         match self.tree.children(path).await {
-            Err(Error::NoNode(_)) => Ok(Vec::new()),
+            Err(Error::NoNode(_) | Error::Refused { .. }) => Ok(Vec::new()),
             names => names,
         }
     }
@@ -125,32 +137,39 @@ impl Hands {
         now: u64,
         half: &'static str,
     ) -> Result<BTreeSet<Place>, Error> {
-        let batches = batches(view, steps, now);
+        let mut batches = batches(view, steps, now);
         let many = batches.len() > 1;
-        let writes = batches.into_iter().map(|(numbers, ops)| {
-            let tree = self.tree.clone();
-            async move { (numbers, tree.multi(ops).await) }.boxed()
-        });
-        let mut writes = futures_util::stream::iter(writes).buffered(AT_ONCE);
         let (mut unclear, mut introduced) = (BTreeSet::new(), Vec::new());
-        while let Some((numbers, written)) = writes.next().await {
-            if many {
-                fault::point(half);
-            }
-            let steps = steps.get(numbers).unwrap_or_default();
-            match written {
-                Ok(()) => {
-                    for step in steps {
-                        if let Step::Introduce { place } = step {
-                            introduced.push(place.clone());
-                        }
-                        note(view, step, now);
-                    }
+        while !batches.is_empty() {
+            let writes = std::mem::take(&mut batches).into_iter().map(|(numbers, ops)| {
+                let tree = self.tree.clone();
+                async move { (numbers, tree.multi(ops).await) }.boxed()
+            });
+            let mut writes = futures_util::stream::iter(writes).buffered(AT_ONCE);
+            while let Some((numbers, written)) = writes.next().await {
+                if many {
+                    fault::point(half);
                 }
-                Err(Error::NotLeading) => return Err(Error::NotLeading),
-                Err(error) => {
-                    debug!(%error, steps = steps.len(), "these instances are read again");
-                    unclear.extend(steps.iter().map(|step| place_of(step).clone()));
+                let of_it = || numbers.iter().filter_map(|&number| steps.get(number));
+                match written {
+                    Ok(()) => {
+                        for step in of_it() {
+                            if let Step::Introduce { place } = step {
+                                introduced.push(place.clone());
+                            }
+                            note(view, step, now);
+                        }
+                    }
+                    Err(Error::NotLeading) => return Err(Error::NotLeading),
+                    // One of them cannot be done, and nothing was: the others can.
+                    Err(error) if numbers.len() > 1 && !error.is_transient() && error != Error::Closed => {
+                        debug!(%error, steps = numbers.len(), "these are tried apart");
+                        batches.extend(apart(view, steps, &numbers, now));
+                    }
+                    Err(error) => {
+                        debug!(%error, steps = numbers.len(), "these instances are read again");
+                        unclear.extend(of_it().map(|step| step.place().clone()));
+                    }
                 }
             }
         }
@@ -166,33 +185,24 @@ impl Hands {
     }
 }
 
-fn place_of(step: &Step) -> &Place {
-    match step {
-        Step::Revoke { place, .. }
-        | Step::Hide { place, .. }
-        | Step::Redeal { place, .. }
-        | Step::Clear { place }
-        | Step::Introduce { place }
-        | Step::Show { place, .. } => place,
-    }
-}
+/// The numbers of the steps that go into one multi, and what they are in the tree.
+type Batch = (Vec<usize>, Vec<Op>);
 
-/// Steps as multis that the tree takes, each with the numbers of its steps; what a step needs stays together.
-fn batches(view: &View, steps: &[Step], now: u64) -> Vec<(Range<usize>, Vec<Op>)> {
-    let nobody = Stand::default();
-    let mut batches: Vec<(Range<usize>, Vec<Op>)> = Vec::new();
+/// Steps as multis that the tree takes; what a step needs stays together.
+fn batches(view: &View, steps: &[Step], now: u64) -> Vec<Batch> {
+    let mut batches: Vec<Batch> = Vec::new();
     let mut bytes = 0;
     for (number, step) in steps.iter().enumerate() {
-        let more = ops(view.places.get(place_of(step)).unwrap_or(&nobody), step, now);
+        let more = ops(view, step, now);
         let size: usize = more.iter().map(Op::size).sum();
         match batches.last_mut() {
             Some((numbers, ops)) if ops.len() + more.len() <= OPS && bytes + size <= BYTES => {
-                numbers.end = number + 1;
+                numbers.push(number);
                 ops.extend(more);
                 bytes += size;
             }
             _ => {
-                batches.push((number..number + 1, more));
+                batches.push((vec![number], more));
                 bytes = size;
             }
         }
@@ -200,8 +210,28 @@ fn batches(view: &View, steps: &[Step], now: u64) -> Vec<(Range<usize>, Vec<Op>)
     batches
 }
 
+/// A multi that failed by its instances; if it is of one, each step by itself.
+fn apart(view: &View, steps: &[Step], numbers: &[usize], now: u64) -> Vec<Batch> {
+    let mut parts: BTreeMap<&Place, Vec<usize>> = BTreeMap::new();
+    for (number, step) in numbers.iter().filter_map(|&number| Some((number, steps.get(number)?))) {
+        parts.entry(step.place()).or_default().push(number);
+    }
+    let parts: Vec<Vec<usize>> = if parts.len() > 1 {
+        parts.into_values().collect()
+    } else {
+        numbers.iter().map(|&number| vec![number]).collect()
+    };
+    let ops = |numbers: &Vec<usize>| {
+        let steps = numbers.iter().filter_map(|&number| steps.get(number));
+        steps.flat_map(|step| ops(view, step, now)).collect()
+    };
+    parts.into_iter().map(|numbers| (ops(&numbers), numbers)).map(|(ops, numbers)| (numbers, ops)).collect()
+}
+
 /// What a step is in the tree.
-fn ops(stand: &Stand, step: &Step, now: u64) -> Vec<Op> {
+fn ops(view: &View, step: &Step, now: u64) -> Vec<Op> {
+    let nobody = Stand::default();
+    let stand = view.places.get(step.place()).unwrap_or(&nobody);
     let set = |path: String, version: Version, data: Vec<u8>| Op::Set { path, data, version };
     let create = |path: String, data: Vec<u8>| Op::Create { path, data, kind: Kind::Persistent };
     match step {
@@ -241,7 +271,7 @@ fn ops(stand: &Stand, step: &Step, now: u64) -> Vec<Op> {
 
 /// Notes a step that was taken.
 fn note(view: &mut View, step: &Step, now: u64) {
-    let place = place_of(step);
+    let place = step.place();
     let stand = view.at(place);
     match step {
         Step::Revoke { account, until, .. } => {
@@ -282,10 +312,17 @@ fn word(account: &str, shown: &Shown) -> Vec<u8> {
     Word { account, epoch: shown.epoch, state, since: shown.revoked, until: shown.until }.bytes()
 }
 
-/// Accounts as their nodes show them. One that says nothing that we would say is of no deal.
-fn shown(nodes: Vec<(String, Node)>) -> BTreeMap<String, Shown> {
-    let read = |(name, node): (String, Node)| {
-        let word = Word::read(&node.data);
+/// Accounts as their nodes show them, and whether there are strangers among them. One that says nothing that we would say,
+/// or may not be read, is of no deal; a name that we would write otherwise is a stranger's.
+fn shown(nodes: Vec<(String, Result<Node, Error>)>) -> (BTreeMap<String, Shown>, bool) {
+    let (mut accounts, mut strangers) = (BTreeMap::new(), false);
+    for (name, node) in nodes {
+        let account = paths::decode(&name);
+        if paths::encode(&account) != name {
+            strangers = true;
+            continue;
+        }
+        let word = node.as_ref().ok().and_then(|node| Word::read(&node.data));
         let shown = Shown {
             epoch: word.as_ref().map_or(0, |word| word.epoch),
             revoked: word
@@ -293,11 +330,11 @@ fn shown(nodes: Vec<(String, Node)>) -> BTreeMap<String, Shown> {
                 .filter(|word| word.state == State::Revoke)
                 .map(|word| word.since.unwrap_or_default()),
             until: word.as_ref().and_then(|word| word.until),
-            version: node.version,
+            version: node.map_or(Version::FIRST, |node| node.version),
         };
-        (paths::decode(&name), shown)
-    };
-    nodes.into_iter().map(read).collect()
+        accounts.insert(account, shown);
+    }
+    (accounts, strangers)
 }
 
 /// An instance by its own node; nothing of a node that lives without a session, or has a name that no book takes.

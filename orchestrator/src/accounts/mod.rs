@@ -16,7 +16,10 @@ mod paths;
 mod plan;
 #[cfg(test)]
 mod plan_tests;
+#[cfg(test)]
+mod plan_world;
 mod stint;
+mod stuck;
 mod turns;
 mod view;
 mod words;

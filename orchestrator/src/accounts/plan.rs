@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::stuck::Stuck;
 use super::view::{Book, Place, Shown, Stand, View};
 use crate::store::AccountRow;
 
@@ -41,6 +42,20 @@ pub(super) enum Step {
     Show { place: Place, account: String, epoch: u64 },
 }
 
+impl Step {
+    /// The instance that it is about.
+    pub(super) fn place(&self) -> &Place {
+        match self {
+            Self::Revoke { place, .. }
+            | Self::Hide { place, .. }
+            | Self::Redeal { place, .. }
+            | Self::Clear { place }
+            | Self::Introduce { place }
+            | Self::Show { place, .. } => place,
+        }
+    }
+}
+
 /// What is known besides book and tree.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Moment<'a> {
@@ -54,6 +69,8 @@ pub(super) struct Moment<'a> {
     pub(super) longest: u64,
     /// While a take-over has not got past its deletes: how long an instance is waited for, in milliseconds.
     pub(super) barrier: Option<u64>,
+    /// Instances in whose part of the tree something could not be written.
+    pub(super) stuck: &'a Stuck,
 }
 
 /// What is to be done now.
@@ -71,6 +88,8 @@ pub(super) struct Plan {
     pub(super) pending: usize,
     /// Whether the barrier stands.
     pub(super) held_up: bool,
+    /// How many of the steps nobody waits for any more, since they have failed for long.
+    pub(super) given_up: usize,
     /// When there may be something to do although nothing has happened, in milliseconds since 1970.
     pub(super) next: Option<u64>,
 }
@@ -79,6 +98,16 @@ impl Plan {
     /// Whether there is nothing to do.
     pub(super) fn is_empty(&self) -> bool {
         self.changes.is_empty() && self.takes.is_empty() && self.places.is_empty() && self.shows.is_empty()
+    }
+
+    /// All steps, in their order.
+    fn steps(&self) -> impl Iterator<Item = &Step> {
+        self.takes.iter().chain(&self.places).chain(&self.shows)
+    }
+
+    /// Whether nothing is left but what has failed for long.
+    pub(super) fn is_done(&self) -> bool {
+        self.changes.is_empty() && self.steps().count() == self.given_up && !self.held_up
     }
 
     /// There may be something to do at this time.
@@ -131,11 +160,17 @@ pub(super) fn plan(view: &View, book: &Book, moment: &Moment<'_>) -> Plan {
         arrange(&mut plan, book, moment, place, stand, hides);
     }
     let shows = shows(view, book);
-    let taking = plan.takes.iter().any(|step| !matches!(step, Step::Redeal { .. }));
-    plan.held_up = moment.barrier.is_some() && (taking || plan.held_up);
-    if !plan.held_up {
+    let late = |step: &Step| moment.stuck.is_late(step.place(), moment.now);
+    let taking = |step: &&Step| !matches!(step, Step::Redeal { .. }) && !late(step);
+    let waits = plan.takes.iter().filter(taking).map(Step::place);
+    let waits: Vec<Option<u64>> = waits.map(|place| moment.stuck.end(place)).collect();
+    plan.held_up = moment.barrier.is_some() && (!waits.is_empty() || plan.held_up);
+    if plan.held_up {
+        waits.into_iter().flatten().for_each(|end| plan.wake(end));
+    } else {
         plan.shows = shows;
     }
+    plan.given_up = plan.steps().filter(|step| late(step)).count();
     plan
 }
 
@@ -200,6 +235,8 @@ fn ask(plan: &mut Plan, moment: &Moment<'_>, place: &Place, account: &str, shown
     plan.pending += 1;
     if let Some(limit) = moment.barrier {
         let end = shown.revoked.unwrap_or(moment.now).saturating_add(limit);
+        // One that cannot be written to is not even asked.
+        let end = moment.stuck.end(place).map_or(end, |stuck| stuck.min(end));
         if moment.now < end {
             plan.held_up = true;
             plan.wake(end);
@@ -236,7 +273,7 @@ fn arrange(plan: &mut Plan, book: &Book, moment: &Moment<'_>, place: &Place, sta
     let state = module.and_then(|module| module.instances.get(&place.instance));
     let Some(present) = stand.present else {
         // It goes when its accounts have gone on, and the book waits for it no more.
-        if stand.alloc.is_some() && stand.accounts.is_empty() && state.is_none() {
+        if stand.alloc.is_some() && stand.is_bare() && state.is_none() {
             plan.places.push(Step::Clear { place: place.clone() });
         }
         return;

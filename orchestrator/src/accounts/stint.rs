@@ -14,6 +14,7 @@ use super::ears::{Ears, Heard, Kind};
 use super::hands::Hands;
 use super::paths::{self, Paths};
 use super::plan::{Change, Moment, Plan, plan, suspects};
+use super::stuck::Stuck;
 use super::view::{Book, Place, View};
 use super::{PART, fault, hearing, orders, own_dir};
 use crate::config::AccountsConfig;
@@ -78,6 +79,8 @@ pub(super) struct Stint<'a> {
     view: Option<View>,
     /// Instances of which it is not known what stands in the tree.
     unclear: BTreeSet<Place>,
+    /// Instances of which something could not be written.
+    stuck: Stuck,
     /// Nodes of instances that the book was told of.
     attached: BTreeMap<Place, i64>,
     /// Accounts that were given back of late. One that an instance gives back as soon as it has it is not dealt as fast as
@@ -115,6 +118,7 @@ impl<'a> Stint<'a> {
             began: Instant::now(),
             view: None,
             unclear: BTreeSet::new(),
+            stuck: Stuck::new(config.barrier.as_millis() as u64),
             attached: BTreeMap::new(),
             given_back: BTreeMap::new(),
             asked: BTreeMap::new(),
@@ -334,11 +338,12 @@ impl<'a> Stint<'a> {
             unknown: &unknown,
             longest: self.config.max_ttl.as_millis() as u64,
             barrier: self.barrier.then_some(self.config.barrier.as_millis() as u64),
+            stuck: &self.stuck,
         };
         let mut plan = plan(view, book, &moment);
         self.pace(&mut plan);
         measure(view, &plan);
-        if plan.is_empty() && !plan.held_up {
+        if plan.is_done() {
             self.settled(reading.notified).await?;
             self.news = false;
         }
@@ -353,13 +358,13 @@ impl<'a> Stint<'a> {
             reading.at = None;
             fault::point("changed");
         }
+        let mut unclear = BTreeSet::new();
         for (steps, half, done) in
             [(&plan.takes, "half-taken", "taken"), (&plan.places, "half-introduced", "introduced")]
         {
             if !steps.is_empty() {
                 self.leader.lead.check()?;
-                let unclear = self.hands.take(view, steps, now, half).await?;
-                self.unclear.extend(unclear);
+                unclear.extend(self.hands.take(view, steps, now, half).await?);
                 fault::point(done);
             }
         }
@@ -369,11 +374,12 @@ impl<'a> Stint<'a> {
         }
         if !plan.shows.is_empty() && self.confirm(store, session).await? {
             self.leader.lead.check()?;
-            let unclear = self.hands.take(view, &plan.shows, now, "half-shown").await?;
-            self.unclear.extend(unclear);
+            unclear.extend(self.hands.take(view, &plan.shows, now, "half-shown").await?);
             metrics::counter!("allot_accounts_shown_total").increment(plan.shows.len() as u64);
             fault::point("shown");
         }
+        self.stuck.note(&unclear, now);
+        self.unclear.extend(unclear);
         self.listen(view);
         // What did not help the first time is not done as fast as it can be.
         let idle = plan.is_empty() || plan == self.last;

@@ -54,9 +54,16 @@ pub(super) struct Stand {
     pub(super) present: Option<Presence>,
     pub(super) alloc: Option<Alloc>,
     pub(super) accounts: BTreeMap<String, Shown>,
+    /// Whether others have put something among the accounts whose name no leader writes.
+    pub(super) strangers: bool,
 }
 
 impl Stand {
+    /// Whether nothing stands among its accounts.
+    pub(super) fn is_bare(&self) -> bool {
+        self.accounts.is_empty() && !self.strangers
+    }
+
     /// Whether somebody is there who may use what is shown to it.
     pub(super) fn is_held(&self) -> bool {
         self.present.is_some_and(|present| present.introduced)

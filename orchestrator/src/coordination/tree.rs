@@ -98,11 +98,24 @@ impl Tree {
 
     /// Reads these children of a node, many at a time. Those that are gone meanwhile are left out.
     pub async fn get_many(&self, dir: &str, names: Vec<String>) -> Result<Vec<(String, Node)>, Error> {
+        let found = self.look_at_many(dir, names).await?.into_iter();
+        found.map(|(name, node)| node.map(|node| (name, node))).collect()
+    }
+
+    /// As [`get_many`](Self::get_many), with the refusal of each that we may not read.
+    pub async fn look_at_many(
+        &self,
+        dir: &str,
+        names: Vec<String>,
+    ) -> Result<Vec<(String, Result<Node, Error>)>, Error> {
         let mut found = Vec::with_capacity(names.len());
         let mut reads = self.reads(dir, names);
         while let Some((name, node)) = reads.next().await {
-            if let Some(node) = node? {
-                found.push((name, node));
+            match node {
+                Ok(Some(node)) => found.push((name, Ok(node))),
+                Ok(None) => {}
+                Err(refusal @ Error::Refused { .. }) => found.push((name, Err(refusal))),
+                Err(error) => return Err(error),
             }
         }
         Ok(found)

@@ -3,7 +3,7 @@
 use super::encoding::ensure;
 use super::event::Event;
 use super::place::{MAX_PLACES, Presence};
-use super::record::{Account, Standing};
+use super::record::{Account, Goal, Standing};
 use super::state::Book;
 use super::tariff::MAX_COUNT;
 use crate::shared::Bytes;
@@ -36,6 +36,9 @@ impl Book {
                 self.are_there(accounts)
             }
             Event::Frozen { account } => self.account_is(account, |one| one.standing != Standing::Frozen),
+            Event::Halted { account } => self.account_is(account, |one| {
+                one.standing != Standing::Frozen && one.login.is_some() && one.goal != Some(Goal::Delete)
+            }),
             Event::Thawed { account } => self.account_is(account, |one| one.standing == Standing::Frozen),
             Event::Attached { module, .. } => {
                 ensure(self.find_module(module).is_some(), "a module is not there")

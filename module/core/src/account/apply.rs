@@ -102,6 +102,15 @@ impl Book {
                     (one.standing, one.instance, one.goal, one.since) = (Standing::Frozen, NONE, None, at);
                 });
             }
+            Event::Halted { account } => {
+                let Some(id) = self.find(account) else { return };
+                let home = self.accounts.get(id).and_then(|one| self.destination(one));
+                self.change(id, |one| {
+                    one.end_stay(at);
+                    one.module = home.unwrap_or(one.module);
+                    (one.standing, one.instance, one.goal, one.since) = (Standing::Frozen, NONE, None, at);
+                });
+            }
             Event::Thawed { account } => {
                 if let Some(id) = self.find(account) {
                     self.change(id, |one| (one.standing, one.since) = (Standing::Free, at));
@@ -178,7 +187,8 @@ impl Book {
     /// Sends an account on its way: at once where nobody is logged in with it, else as soon as nobody is.
     fn go_on(&mut self, at: Millis, id: u32, goal: Goal) {
         let Some(one) = self.accounts.get(id) else { return };
-        if one.login.is_some() {
+        // One that was frozen in use is with nobody, and need only be waited for before it is forgotten.
+        if one.login.is_some() && (one.instance != NONE || goal == Goal::Delete) {
             self.change(id, |one| (one.standing, one.goal) = (Standing::Revoking, Some(goal)));
         } else {
             self.arrive(at, id, goal);
@@ -240,7 +250,9 @@ impl Book {
 
     fn log_out(&mut self, id: u32) {
         self.logins.remove(id);
-        if self.accounts.get_mut(id).and_then(|one| one.login.take()).is_some() {
+        if self.accounts.get(id).is_some_and(|one| one.standing == Standing::Free) {
+            self.change(id, |one| one.login = None);
+        } else if self.accounts.get_mut(id).and_then(|one| one.login.take()).is_some() {
             self.set_ready(id, true);
         }
     }

@@ -26,6 +26,8 @@ const MAX_TIME: Millis = 1 << 52;
 pub const MAX_BATCH: usize = 10_000;
 /// The most moves of one rebalancing.
 pub const MAX_MOVES: i64 = 1000;
+/// How many it makes where nobody says how many.
+pub const USUAL_MOVES: i64 = 100;
 
 /// What happens, and what the caller hears.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,8 +128,15 @@ pub fn decide(book: &Book, now: Millis, request: &Request<'_>) -> Decided {
     }
 }
 
-/// What is due at `now`, at most `limit` events, and with `limit` the accounts of a step of dealing.
+/// What is due at `now`, at most `limit` events; where nothing is, a step of dealing of at most `limit` accounts.
 pub fn decide_due(book: &Book, now: Millis, limit: usize) -> Events {
+    let events = decide_over(book, now, limit);
+    // What is dealt depends on what comes of these.
+    if events.is_empty() { book.decide_deal(limit) } else { events }
+}
+
+/// What is over at `now`, at most `limit` events: months, logins, and the time that the places of instances are kept.
+pub fn decide_over(book: &Book, now: Millis, limit: usize) -> Events {
     let mut events = Events::new();
     let turns = book.settings.turns.iter().take_while(|&&turn| turn <= now).count();
     events.extend((0..turns).map(|_| Event::MonthTurned));
@@ -137,8 +146,7 @@ pub fn decide_due(book: &Book, now: Millis, limit: usize) -> Events {
         }
     }
     events.extend(book.gone(&book.away.due(now, limit)));
-    // What is dealt depends on what comes of these.
-    if events.is_empty() { book.decide_deal(limit) } else { events }
+    events
 }
 
 impl Settings {
@@ -316,7 +324,14 @@ fn decide_freeze(book: &Book, account: &[u8], on: bool) -> Decided {
     if !on {
         return Ok(decided(Event::Thawed { account: name }, reply));
     }
-    let mut events: Events = smallvec![Event::Frozen { account: name }];
+    if one.goal == Some(Goal::Delete) {
+        // It is on its way out, and nobody can log in with it.
+        return Ok(unchanged(reply));
+    }
+    // Somebody who is logged in is so until it is over, whatever the platform says: nobody else may be before.
+    let event =
+        if one.login.is_some() { Event::Halted { account: name } } else { Event::Frozen { account: name } };
+    let mut events: Events = smallvec![event];
     // Replaced at once, from the reserve if need be.
     let place = book.instances.get(one.instance).filter(|place| place.presence == Presence::Active);
     let spare = book.modules.get(one.module).and_then(|module| module.free.first());
@@ -417,7 +432,7 @@ impl Book {
     }
 
     /// The module that an account is on its way to, or belongs to; `None` where it is about to be deleted.
-    fn destination(&self, one: &Account) -> Option<u32> {
+    pub(super) fn destination(&self, one: &Account) -> Option<u32> {
         match one.goal {
             Some(Goal::Delete) => None,
             Some(Goal::Module(module)) => Some(module),

@@ -159,6 +159,7 @@ impl Event {
                 out.unsigned(*count);
             }
             Self::MonthTurned => start(out, 21, &[]),
+            Self::Halted { account } => start(out, 22, &[account]),
         }
     }
 
@@ -213,6 +214,7 @@ impl Event {
             19 => Self::LoggedOut { account: reader.identifier()?, lapsed: flag(reader)? },
             20 => Self::Used { account: reader.identifier()?, count: reader.count()? },
             21 => Self::MonthTurned,
+            22 => Self::Halted { account: reader.identifier()? },
             _ => return Err(Damaged("the kind of event is unknown; was it written by a newer version?")),
         })
     }

@@ -58,8 +58,13 @@ pub enum Event {
         /// Their names.
         accounts: Vec<Bytes>,
     },
-    /// The platform froze an account.
+    /// The platform froze an account that nobody is logged in with; a login that there is is over.
     Frozen {
+        /// Its name.
+        account: Bytes,
+    },
+    /// The platform froze an account that somebody is logged in with, who has it until the login is over.
+    Halted {
         /// Its name.
         account: Bytes,
     },

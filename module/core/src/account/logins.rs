@@ -6,6 +6,7 @@ use super::record::{Account, Epoch, Standing};
 use super::request::Request;
 use super::state::Book;
 use super::tariff::MAX_COUNT;
+use crate::shared::list::NONE;
 use crate::shared::refusal::{Code, Refusal};
 use crate::shared::text::quoted;
 use crate::shared::token::{check_identifier, check_ttl};
@@ -23,8 +24,8 @@ pub(super) fn decide(book: &Book, now: Millis, request: &Request<'_>) -> Decided
             check_ttl(*ttl)?;
             let one = known_account(book, account)?;
             live(now, one, *epoch)?;
-            if one.standing == Standing::Revoking {
-                let text = format!("account {} is revoking: log out", quoted(&one.name));
+            if one.standing != Standing::Dealt {
+                let text = format!("account {} is {}: log out", quoted(&one.name), one.standing.word());
                 return refuse(Code::BadState, text);
             }
             let until = now.saturating_add(*ttl);
@@ -33,7 +34,8 @@ pub(super) fn decide(book: &Book, now: Millis, request: &Request<'_>) -> Decided
         Request::Logout { account, epoch } => {
             let one = known_account(book, account)?;
             let login = one.live_login(now).is_some_and(|login| login.epoch == *epoch);
-            let deal = one.epoch == *epoch && one.standing == Standing::Revoking;
+            let gives = one.standing == Standing::Revoking || one.instance == NONE && one.login.is_some();
+            let deal = one.epoch == *epoch && gives;
             if !login && !deal {
                 // It is over already, or another's: a late word ends nothing.
                 return Ok(unchanged(Reply::Integer(0)));
@@ -88,12 +90,10 @@ fn decide_login(
 fn live(now: Millis, one: &Account, epoch: Epoch) -> Result<(), Refusal> {
     let name = quoted(&one.name);
     match one.live_login(now) {
+        _ if one.standing == Standing::Frozen => refuse(Code::BadState, format!("account {name} is frozen")),
         Some(login) if login.epoch == epoch => Ok(()),
         Some(login) => {
             refuse(Code::Stale, format!("account {name} is logged in by {}, not by {epoch}", login.epoch))
-        }
-        None if one.standing == Standing::Frozen => {
-            refuse(Code::BadState, format!("account {name} is frozen"))
         }
         None => refuse(Code::Stale, format!("account {name} is not logged in by {epoch} any more")),
     }

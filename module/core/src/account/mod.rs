@@ -23,7 +23,7 @@ pub mod snapshot;
 pub mod state;
 pub mod tariff;
 
-pub use decide::{Decision, Reply, decide, decide_due};
+pub use decide::{Decision, Reply, decide, decide_due, decide_over};
 pub use event::Event;
 pub use request::Request;
 pub use state::{Book, Settings};

@@ -34,8 +34,10 @@ pub struct Module {
     pub(super) levels: BTreeSet<(i64, u32)>,
     /// All its accounts.
     pub(super) accounts: BTreeSet<u32>,
-    /// Those that are free.
+    /// Those that are free to be dealt.
     pub(super) free: BTreeSet<u32>,
+    /// How many are free but for a login from before they were frozen, which is not over yet.
+    pub(super) barred: usize,
 }
 
 impl Module {
@@ -51,6 +53,7 @@ impl Module {
             levels: BTreeSet::new(),
             accounts: BTreeSet::new(),
             free: BTreeSet::new(),
+            barred: 0,
         }
     }
 
@@ -61,7 +64,7 @@ impl Module {
 
     /// How many accounts it has, and how many of them are free.
     pub fn counts(&self) -> (usize, usize) {
-        (self.accounts.len(), self.free.len())
+        (self.accounts.len(), self.free.len() + self.barred)
     }
 }
 

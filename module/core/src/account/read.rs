@@ -6,7 +6,7 @@ use super::place::Instance;
 use super::record::{Account, Name, Standing};
 use super::state::Book;
 use super::tariff::Amount;
-use crate::shared::{Bytes, Millis};
+use crate::shared::Millis;
 
 /// How many accounts one list passes over at most.
 const MAX_PASSED: usize = 20_000;
@@ -152,11 +152,5 @@ impl Book {
     pub fn projected_of(&self, module: u32, now: Millis) -> u64 {
         let instances = self.modules.get(module).into_iter().flat_map(super::place::Module::instances);
         instances.map(|id| self.projected(id, now)).fold(0, u64::saturating_add)
-    }
-
-    /// Names of the accounts of an instance that it may work with.
-    pub fn dealt_to<'a>(&'a self, instance: &'a Instance) -> impl Iterator<Item = &'a Bytes> + 'a {
-        let dealt = |&id: &u32| self.accounts.get(id).filter(|one| one.standing == Standing::Dealt);
-        instance.accounts.iter().filter_map(dealt).map(|one| &one.name)
     }
 }

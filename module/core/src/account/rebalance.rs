@@ -71,12 +71,19 @@ impl Book {
             }
         }
         let coming = self.coming();
+        for party in groups.values_mut().flatten() {
+            party.need -= coming.get(&party.id).copied().unwrap_or(0);
+        }
+        // One move of each department in turn, so that none takes what the others would need.
+        let mut groups: Vec<Vec<Party>> = groups.into_values().collect();
         let mut shifts = Vec::new();
-        for parties in groups.values_mut() {
-            for party in parties.iter_mut() {
-                party.need -= coming.get(&party.id).copied().unwrap_or(0);
-            }
-            self.even_out(parties, limit, &mut shifts);
+        while shifts.len() < limit && !groups.is_empty() {
+            groups.retain_mut(|parties| {
+                let shift = if shifts.len() < limit { self.even_out(parties) } else { None };
+                let goes_on = shift.is_some();
+                shifts.extend(shift);
+                goes_on
+            });
         }
         shifts
     }
@@ -123,24 +130,19 @@ impl Book {
             && one.moves_on(day_of(now)) < self.settings.max_moves
     }
 
-    fn even_out(&self, parties: &mut [Party], limit: usize, shifts: &mut Vec<Shift>) {
-        while shifts.len() < limit {
-            let by_need = |place: &usize| parties.get(*place).map(|party| party.need);
-            let Some(taker) = (0..parties.len()).max_by_key(by_need) else { return };
-            let need = by_need(&taker).unwrap_or_default();
-            if need <= 0 {
-                return;
-            }
-            // Who can spare most, of those that have an account whose rest they will not miss.
-            let giver = parties.iter().enumerate().filter_map(|(place, party)| {
-                let over = -party.need;
-                let fits = party.spare.partition_point(|&(rest, _)| i128::from(rest) <= over);
-                (place != taker && fits > 0).then_some((over, place, fits))
-            });
-            let Some((_, giver, fits)) = giver.max_by_key(|&(over, ..)| over) else { return };
-            let Some(shift) = self.shift(parties, (giver, fits), taker, need) else { return };
-            shifts.push(shift);
-        }
+    /// The next move among these, if there is one that helps.
+    fn even_out(&self, parties: &mut [Party]) -> Option<Shift> {
+        let by_need = |place: &usize| parties.get(*place).map(|party| party.need);
+        let taker = (0..parties.len()).max_by_key(by_need)?;
+        let need = by_need(&taker).filter(|&need| need > 0)?;
+        // Who can spare most, of those that have an account whose rest they will not miss.
+        let giver = parties.iter().enumerate().filter_map(|(place, party)| {
+            let over = -party.need;
+            let fits = party.spare.partition_point(|&(rest, _)| i128::from(rest) <= over);
+            (place != taker && fits > 0).then_some((over, place, fits))
+        });
+        let (_, giver, fits) = giver.max_by_key(|&(over, ..)| over)?;
+        self.shift(parties, (giver, fits), taker, need)
     }
 
     /// Moves the account that helps most from one party to another.

@@ -295,10 +295,15 @@ impl Book {
 
     /// Whether an account's fields agree with each other and with the instances.
     fn check_account(&self, one: &Account) -> Result<(), Damaged> {
-        let placed = matches!(one.standing, Standing::Dealt | Standing::Revoking);
-        ensure(placed == (one.instance != NONE), "an account's standing and its instance disagree")?;
+        let placed = one.instance != NONE;
+        let fits = match one.standing {
+            Standing::Dealt => placed,
+            // One that was frozen in use is with nobody while it waits to be deleted.
+            Standing::Revoking => placed || one.goal == Some(Goal::Delete),
+            Standing::Free | Standing::Frozen => !placed,
+        };
+        ensure(fits, "an account's standing and its instance disagree")?;
         ensure((one.standing == Standing::Revoking) == one.goal.is_some(), "an account goes nowhere")?;
-        ensure(one.login.is_none() || placed, "somebody works with an account that nobody has")?;
         ensure(one.login.is_some() || one.standing != Standing::Revoking, "an account waits for nobody")?;
         let ours = self.instances.get(one.instance).is_none_or(|place| place.module == one.module);
         ensure(ours, "an account is with an instance of another module")?;

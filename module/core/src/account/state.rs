@@ -137,11 +137,16 @@ impl Book {
 
     /// The time at which something is due that nobody asks for.
     pub fn next_due(&self) -> Option<Millis> {
-        if !self.uneven.is_empty() || !self.draining.is_empty() {
+        if !self.is_even() {
             return Some(self.applied);
         }
         let times = [self.settings.turns.first().copied(), self.logins.earliest(), self.away.earliest()];
         times.into_iter().flatten().min()
+    }
+
+    /// Whether there is nothing to deal.
+    pub fn is_even(&self) -> bool {
+        self.uneven.is_empty() && self.draining.is_empty()
     }
 
     /// How many logins are live.
@@ -314,6 +319,7 @@ impl Book {
     fn link(&mut self, id: u32, on: bool) {
         let Some(one) = self.accounts.get(id) else { return };
         let (standing, instance, goal, module) = (one.standing, one.instance, one.goal, one.module);
+        let barred = one.login.is_some();
         let step = |count: u32| if on { count.saturating_add(1) } else { count.saturating_sub(1) };
         if let Some(total) = self.totals.get_mut(standing as usize) {
             *total = if on { *total + 1 } else { total.saturating_sub(1) };
@@ -321,11 +327,12 @@ impl Book {
         if let Some(module) = self.modules.get_mut(module)
             && standing == Standing::Free
         {
-            if on {
-                module.free.insert(id)
-            } else {
-                module.free.remove(&id)
-            };
+            match (on, barred) {
+                (true, true) => module.barred += 1,
+                (false, true) => module.barred = module.barred.saturating_sub(1),
+                (true, false) => drop(module.free.insert(id)),
+                (false, false) => drop(module.free.remove(&id)),
+            }
         }
         self.set_ready(id, on);
         self.with_instance(instance, |instance| {

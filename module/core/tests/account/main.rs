@@ -9,5 +9,6 @@
 
 mod quality;
 mod random;
+mod rebalance;
 mod rig;
 mod spec;

@@ -1,6 +1,7 @@
 //! How good dealing and rebalancing are, on books of real size.
 
 use super::rig::{HOUR, name};
+use allot_core::account::decide::USUAL_MOVES;
 use allot_core::account::quality::{imbalance, least_moves};
 use allot_core::account::request::{ModuleWish, Request};
 use allot_core::account::tariff::{Amount, Step, Tariff};
@@ -112,7 +113,8 @@ impl Demand {
 /// A month of 1,000 accounts over 20 modules of three instances each; what it cost beyond the flat price, and how many
 /// moves it took.
 fn month(rebalanced: bool) -> (Amount, usize) {
-    let settings = Settings { turns: vec![720 * HOUR + 1000], ..Settings::default() };
+    // Three times as long as from one rebalancing to the next, so that it matters.
+    let settings = Settings { dwell: 3 * HOUR, turns: vec![720 * HOUR + 1000], ..Settings::default() };
     let mut plain = Plain { book: Book::open(settings, 1000), now: 1000 };
     let step = |upto, price: &str| Step { upto, price: Amount::parse_price(price.as_bytes()).unwrap() };
     let tariff = Tariff { quota: 1000, steps: vec![step(1500, "0.05"), step(100_000, "0.1")] };
@@ -160,7 +162,7 @@ fn month(rebalanced: bool) -> (Amount, usize) {
             }
         }
         if rebalanced {
-            let reply = plain.ask(&Request::Rebalance { dry_run: false, max_moves: 1000, term: None });
+            let reply = plain.ask(&Request::Rebalance { dry_run: false, max_moves: USUAL_MOVES, term: None });
             let Reply::Moves(shifts) = reply else { panic!() };
             for shift in &shifts {
                 let last = last_moves.insert(shift.account.clone(), plain.now);

@@ -32,6 +32,8 @@ impl Random {
 }
 
 const MODULES: [&str; 3] = ["m", "n", "o"];
+/// So many accounts, the first of all, are frozen now and then.
+const FROZEN: usize = 2;
 const INSTANCES: [&str; 5] = ["a", "b", "c", "d", "e"];
 
 struct Run {
@@ -116,21 +118,29 @@ impl Run {
             }
             3 => Request::Del { accounts, term: None },
             4 => Request::Move { module: module.as_bytes(), accounts, term: None },
-            _ => Request::Freeze { account: accounts[0], on: self.random.chance(60), term: None },
+            _ => {
+                // Always the same ones, so that they are frozen while somebody works with them, and used again soon.
+                let account = name(self.random.below(FROZEN));
+                let account = account.as_bytes();
+                for on in self.random.of(&[&[true][..], &[false], &[true, false]]) {
+                    self.rig.code(&Request::Freeze { account, on: *on, term: None });
+                    self.rig.settle();
+                }
+                return;
+            }
         };
-        let frozen = matches!(request, Request::Freeze { on: true, .. });
-        if self.rig.code(&request) == "OK" && frozen {
-            // The platform itself has ended it.
-            self.locks.remove(&names[0]);
-        }
+        self.rig.code(&request);
     }
 
     fn log_in(&mut self) {
-        let account = name(self.random.below(30));
-        let instance = self.random.of(&INSTANCES);
+        let among = self.random.of(&[FROZEN, 30]);
+        let account = name(self.random.below(among));
+        let known = self.rig.book.account_called(account.as_bytes()).map(|_| self.rig.holder(&account));
+        let holder = known.filter(|_| self.random.chance(50));
+        let instance = holder.unwrap_or_else(|| self.random.of(&INSTANCES).to_owned());
         let terminal = self.random.of(&["t1", "t2"]);
         let ttl = self.random.of(&[1000, HOUR]);
-        if self.rig.code(&login(&account, instance, terminal, ttl)) != "OK" {
+        if self.rig.code(&login(&account, &instance, terminal, ttl)) != "OK" {
             return;
         }
         let live = self.rig.account(&account).login.clone().unwrap();

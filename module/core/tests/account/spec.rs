@@ -181,6 +181,76 @@ fn a_frozen_account_is_replaced_from_the_reserve_at_once() {
 }
 
 #[test]
+fn who_is_logged_in_with_an_account_that_is_frozen_stays_known_until_that_is_over() {
+    let frozen = |rig: &mut Rig, account: &str, on| {
+        rig.ask(&Request::Freeze { account: account.as_bytes(), on, term: None }).unwrap();
+        rig.settle();
+        rig.check();
+    };
+    for logs_out in [true, false] {
+        let mut rig = Rig::with(2, 1, &["a"]);
+        let account = name(0);
+        let epoch = rig.login(&account, "a", HOUR);
+        rig.attach("m", "b");
+        frozen(&mut rig, &account, true);
+        assert_eq!(rig.code(&usage(&account, epoch, 1)), "BADSTATE");
+        frozen(&mut rig, &account, false);
+        assert_eq!(
+            (rig.standing(&account), rig.shares("m")),
+            (Standing::Free, vec![0, 0]),
+            "dealt to nobody"
+        );
+        let renew = Request::Renew { account: account.as_bytes(), epoch, ttl: 2 * HOUR };
+        assert_eq!(rig.code(&renew), "BADSTATE");
+        assert_eq!(rig.code(&usage(&account, epoch, 1)), "OK", "what is sent is counted");
+        rig.pass(HOUR - 1);
+        assert_eq!(rig.shares("m"), [0, 0]);
+        if logs_out {
+            assert_eq!(rig.logout(&account, epoch), Reply::Integer(1));
+        } else {
+            rig.pass(1);
+        }
+        assert_eq!((rig.standing(&account), rig.shares("m")), (Standing::Dealt, vec![1, 0]));
+        assert_eq!(rig.code(&login(&account, "a", "elsewhere", MINUTE)), "OK");
+        rig.check();
+    }
+}
+
+#[test]
+fn an_account_frozen_in_use_is_moved_and_deleted_with_its_login_known() {
+    let mut rig = Rig::with(1, 2, &["a"]);
+    rig.module("n", 1, 0);
+    rig.attach("n", "x");
+    let [moved, gone] = [0, 1].map(name);
+    for account in [&moved, &gone] {
+        rig.login(account, "a", HOUR);
+        rig.ask(&Request::Freeze { account: account.as_bytes(), on: true, term: None }).unwrap();
+    }
+    let accounts = vec![moved.as_bytes()];
+    assert_eq!(rig.ask(&Request::Move { module: b"n", accounts, term: None }), Ok(Reply::Integer(1)));
+    let accounts = vec![gone.as_bytes()];
+    assert_eq!(rig.ask(&Request::Del { accounts, term: None }), Ok(Reply::Integer(1)));
+    assert_eq!([&moved, &gone].map(|one| rig.standing(one)), [Standing::Frozen, Standing::Revoking]);
+    rig.ask(&Request::Freeze { account: moved.as_bytes(), on: false, term: None }).unwrap();
+    rig.ask(&Request::Freeze { account: gone.as_bytes(), on: true, term: None }).unwrap();
+    rig.pass(HOUR - 1);
+    rig.check();
+    let accounts = vec![gone.as_bytes()];
+    let add = Request::Add { module: Some(b"n"), tariff: tariff(), accounts, term: None };
+    assert_eq!((rig.code(&add), rig.shares("n")), ("EXISTS", vec![0]));
+    rig.pass(1);
+    assert_eq!((rig.code(&add), rig.holder(&moved).as_str()), ("OK", "x"));
+    rig.check();
+    // By the word of the instance that had it.
+    let deal = rig.account(&moved).epoch;
+    rig.login(&moved, "x", HOUR);
+    rig.ask(&Request::Freeze { account: moved.as_bytes(), on: true, term: None }).unwrap();
+    assert_eq!(rig.logout(&moved, deal), Reply::Integer(1));
+    assert_eq!(rig.book.live_logins(), 0);
+    rig.check();
+}
+
+#[test]
 fn use_is_counted_by_steps_and_the_cap_refuses_before_it_counts() {
     let mut rig = Rig::with(1, 1, &["a"]);
     rig.ask(&Request::Configure(Changes { cap: Some(160), ..Changes::default() })).unwrap();

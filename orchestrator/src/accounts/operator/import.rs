@@ -50,6 +50,8 @@ struct Difference {
     added: BTreeMap<(String, Tariff), Vec<String>>,
     /// Accounts that go to another module.
     moved: BTreeMap<String, Vec<String>>,
+    /// Accounts that are with another module of their department: rebalancing moves them there.
+    lent: Vec<String>,
     /// Accounts that the file does not have.
     absent: Vec<String>,
     /// Accounts that are there by another tariff.
@@ -99,12 +101,14 @@ fn compare(contents: &Contents, modules: &[Record], accounts: &[Record]) -> Resu
     let mut known = BTreeMap::new();
     for record in modules {
         let (name, department): (String, String) = (record.get("module")?, record.get("department")?);
-        known.insert(name, (department, record.get::<u32>("instances")?));
+        // Between modules with a weight rebalancing moves accounts, within a department.
+        let shares = record.get::<u32>("weight")? > 0;
+        known.insert(name, (department, record.get::<u32>("instances")?, shares));
     }
     for (module, (department, _)) in &contents.modules {
         match known.get(module) {
             None => difference.new_modules.push((module.clone(), department.clone())),
-            Some((other, places)) if other != department => {
+            Some((other, places, _)) if other != department => {
                 difference.moved_modules.push((module.clone(), department.clone(), *places));
             }
             Some(_) => {}
@@ -122,7 +126,13 @@ fn compare(contents: &Contents, modules: &[Record], accounts: &[Record]) -> Resu
                 difference.added.entry(tariff).or_default().push(account.clone());
             }
             Some((module, tariff)) => {
-                if module != line.module {
+                let department = contents.modules.get(&line.module).map(|(department, _)| department);
+                let shares = |module: &String| {
+                    known.get(module).is_some_and(|(of, _, shares)| *shares && Some(of) == department)
+                };
+                if module != line.module && shares(&module) && shares(&line.module) {
+                    difference.lent.push(account.clone());
+                } else if module != line.module {
                     difference.moved.entry(line.module.clone()).or_default().push(account.clone());
                 }
                 if tariff != line.tariff {
@@ -154,6 +164,13 @@ fn print(difference: &Difference, arguments: &Arguments) {
     }
     for (module, accounts) in &difference.moved {
         println!("~ {} accounts go to {module}: {}", accounts.len(), some(accounts));
+    }
+    if !difference.lent.is_empty() {
+        println!(
+            "  {} accounts are with another module of their department and stay there, since rebalancing moves them: {}",
+            difference.lent.len(),
+            some(&difference.lent)
+        );
     }
     let (count, absent) = (difference.absent.len(), some(&difference.absent));
     if count > 0 && arguments.delete {

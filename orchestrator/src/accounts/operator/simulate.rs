@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use allot_core::account::decide::USUAL_MOVES;
 use allot_core::account::quality::least_cost;
 use allot_core::account::request::{ModuleWish, Request};
 use allot_core::account::tariff::{Amount, Step, Tariff};
@@ -215,7 +216,7 @@ fn replay(
             desk.now = due;
             desk.settle();
             if let Reply::Moves(moves) =
-                desk.ask(&Request::Rebalance { dry_run: false, max_moves: 1000, term: None })?
+                desk.ask(&Request::Rebalance { dry_run: false, max_moves: USUAL_MOVES, term: None })?
             {
                 outcome.moves += moves.len();
             }

@@ -1,0 +1,131 @@
+//! What rebalancing moves, and what it leaves.
+
+use super::rig::{HOUR, Rig, name, tariff, usage};
+use allot_core::account::rebalance::Shift;
+use allot_core::account::request::{Changes, ModuleWish, Request};
+use allot_core::account::{Event, Reply, Settings};
+
+fn rebalance(rig: &mut Rig, max_moves: i64) -> Vec<Shift> {
+    let reply = rig.ask(&Request::Rebalance { dry_run: false, max_moves, term: None });
+    let Ok(Reply::Moves(shifts)) = reply else { panic!("{reply:?}") };
+    rig.settle();
+    rig.check();
+    shifts
+}
+
+fn names(shifts: &[Shift]) -> Vec<String> {
+    shifts.iter().map(|shift| String::from_utf8_lossy(&shift.account).into_owned()).collect()
+}
+
+/// Somebody works with an account of an instance.
+fn work(rig: &mut Rig, instance: &str, accounts: std::ops::Range<usize>, count: i64) {
+    let account = accounts.map(name).find(|account| rig.holder(account) == instance).unwrap();
+    let epoch = rig.account(&account).epoch;
+    rig.ask(&usage(&account, epoch, count)).unwrap();
+}
+
+/// A module with one instance of its name, and accounts.
+fn module(rig: &mut Rig, module: &str, department: &str, weight: i64, accounts: std::ops::Range<usize>) {
+    let wish = ModuleWish {
+        module: module.as_bytes(),
+        department: department.as_bytes(),
+        instances: 1,
+        weight: Some(weight),
+        reserve: None,
+        term: None,
+    };
+    rig.ask(&Request::Module(wish)).unwrap();
+    rig.attach(module, module);
+    let names: Vec<String> = accounts.map(name).collect();
+    let accounts = names.iter().map(String::as_bytes).collect();
+    rig.ask(&Request::Add { module: Some(module.as_bytes()), tariff: tariff(), accounts, term: None })
+        .unwrap();
+    rig.settle();
+}
+
+/// A book at its tenth hour, with a hundred more in the month, where nobody waits for an account to stay.
+fn tenth_hour() -> Rig {
+    let settings = Settings { dwell: 0, turns: vec![110 * HOUR], ..Settings::default() };
+    Rig::new(settings)
+}
+
+#[test]
+fn an_account_is_moved_twice_a_day_at_most() {
+    let mut rig = Rig::with(2, 6, &["a", "b"]);
+    let (dwell, turns) = (Some(0), Some(vec![rig.now + 20 * 24 * HOUR]));
+    rig.ask(&Request::Configure(Changes { dwell, turns, ..Changes::default() })).unwrap();
+    rig.now = 22 * HOUR;
+    let of = |rig: &Rig, instance: &str| -> Vec<String> {
+        (0..6).map(name).filter(|account| rig.holder(account) == instance).collect()
+    };
+    let shift = |rig: &mut Rig, account: &str, instance: &str| {
+        let (module, instance) = (b"m"[..].into(), instance.as_bytes().into());
+        rig.apply(&Event::Shifted { account: account.as_bytes().into(), module, instance });
+    };
+    // Demand goes to and fro: these were moved there and back, and one once.
+    let (once, twice) = (of(&rig, "a")[0].clone(), of(&rig, "b"));
+    for account in &twice {
+        shift(&mut rig, account, "a");
+        shift(&mut rig, account, "b");
+    }
+    shift(&mut rig, &once, "b");
+    work(&mut rig, "a", 0..6, 90);
+    assert_eq!(names(&rebalance(&mut rig, 100)), [once]);
+    assert_eq!(rebalance(&mut rig, 100), [], "enough for today");
+    rig.pass(HOUR);
+    assert_eq!(rebalance(&mut rig, 100), []);
+    rig.pass(HOUR);
+    let mut moved = names(&rebalance(&mut rig, 100));
+    moved.sort();
+    assert_eq!(moved, twice, "tomorrow is another day");
+}
+
+#[test]
+fn accounts_go_where_they_avoid_most_and_neither_beyond_a_department_nor_where_there_is_no_weight() {
+    let mut rig = tenth_hour();
+    for (number, (name, department, weight)) in
+        [("m", "d", 1), ("n", "d", 1), ("z", "d", 0), ("o", "e", 1)].into_iter().enumerate()
+    {
+        // Three that have nothing to do have enough for everybody.
+        let count = if name == "n" { 3 } else { 2 };
+        module(&mut rig, name, department, weight, number * 10..number * 10 + count);
+    }
+    rig.now = 10 * HOUR;
+    // 300 are to come where 170 are left at the flat price.
+    for (number, busy) in [(0, "m"), (20, "z"), (30, "o")] {
+        work(&mut rig, busy, number..number + 2, 30);
+    }
+    let shifts = rebalance(&mut rig, 100);
+    let moves: Vec<(&[u8], &[u8], String)> =
+        shifts.iter().map(|one| (&*one.from.0, &*one.to.0, one.avoided.to_string())).collect();
+    // 100 of 130 by the first and 30 by the second, at 0.1 each.
+    assert_eq!(moves, [(&b"n"[..], &b"m"[..], "10".to_owned()), (b"n", b"m", "3".to_owned())]);
+    assert_eq!(["m", "n", "z", "o"].map(|module| rig.shares(module)[0]), [4, 1, 2, 2]);
+    // Nor does one without a weight give.
+    rig.now += 30 * HOUR;
+    work(&mut rig, "m", 0..13, 70);
+    work(&mut rig, "n", 10..13, 90);
+    assert!(rebalance(&mut rig, 100).iter().all(|one| &*one.from.0 != b"z" && &*one.to.0 != b"z"));
+    assert_eq!((rig.shares("z"), rig.shares("o")), (vec![2], vec![2]));
+}
+
+#[test]
+fn the_moves_that_are_allowed_are_shared_by_departments_in_turn() {
+    let mut rig = tenth_hour();
+    for (number, (busy, idle, department)) in
+        [("m1", "m2", "d1"), ("n1", "n2", "d2"), ("o1", "o2", "d3")].into_iter().enumerate()
+    {
+        let first = number * 10;
+        module(&mut rig, busy, department, 1, first..first + 1);
+        module(&mut rig, idle, department, 1, first + 1..first + 6);
+    }
+    rig.now = 10 * HOUR;
+    for (number, busy) in [(0, "m1"), (10, "n1"), (20, "o1")] {
+        work(&mut rig, busy, number..number + 1, 80);
+    }
+    let to: Vec<String> = rebalance(&mut rig, 5)
+        .iter()
+        .map(|shift| String::from_utf8_lossy(&shift.to.0).into_owned())
+        .collect();
+    assert_eq!(to, ["m1", "n1", "o1", "m1", "n1"]);
+}
