@@ -416,7 +416,8 @@ fn what_others_leave_in_the_tree_holds_up_nobody() {
     let _ = clients;
 
     // What cannot be done for one is done for all others.
-    ["n", "o"].map(|module| book.ok(&format!("MODULE {module} DEPARTMENT d INSTANCES 1")));
+    book.ok("MODULE n DEPARTMENT d INSTANCES 1");
+    book.ok("MODULE o DEPARTMENT d INSTANCES 1");
     book.add("n", 10..12);
     garbage.run(async |tree| {
         // What is to be hidden has a child of its own, or a name that reads like another's.
