@@ -246,7 +246,15 @@ impl Worker {
             self.rest(permit).await;
             return Ok(());
         }
-        let session = self.part.context.coordinator.session_id();
+        let coordinator = &self.part.context.coordinator;
+        if trust(coordinator).is_none() {
+            // Just connected again. What begins before our session is known to be good would be ended at once, and use up
+            // a retry.
+            drop(permit);
+            sleep(PAUSE).await;
+            return Ok(());
+        }
+        let session = coordinator.session_id();
         let limit = (self.part.config.timeout + self.part.config.stop_limit).as_millis() as u64;
         let fence = match self.board.start(&mut sub, permits, session, limit).await {
             Err(Fault::Tree(Error::Exists(path))) if path == lock => {
