@@ -11,7 +11,7 @@
 use std::process::{Command, Stdio};
 
 use allot_orchestrator::coordination::{Kind, Op};
-use allot_tests::party::{LASTING, LONG, Party, guards, numbers, script};
+use allot_tests::party::{CAREFUL, LASTING, LONG, Party, guards, numbers, script};
 use allot_tests::zookeeper::on_tree;
 use allot_tests::{Process, eventually};
 use tempfile::TempDir;
@@ -170,29 +170,14 @@ fn a_unit_that_is_asked_to_end_gives_its_subtasks_back_unharmed() {
     assert_eq!(cluster.party.noted("doubled"), Vec::<String>::new());
 }
 
-/// A runner that takes its time, and checks that it is alone.
-const SLOW: &str = r#"#!/usr/bin/env python3
-import fcntl, os, sys, time
-base, partition = os.environ["ALLOT_TEST_DIR"], os.environ["ALLOT_PARTITION"]
-def note(kind):
-    with open(f"{base}/{kind}", "a") as f:
-        f.write(f"{os.environ['ALLOT_TASK']}\n")
-lock = open(f"{base}/lock.{partition}", "w")
-try:
-    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-except BlockingIOError:
-    note("doubled")
-    sys.exit(9)
-note("begun")
-time.sleep(4)
-note("ended")
-"#;
-
 #[test]
 fn two_tasks_on_the_same_partitions_take_turns_though_their_worker_dies() {
     let home = tempfile::tempdir().unwrap();
-    // Enough of them that here and there the second task's subtask is the first to see that a lock has gone.
-    let party = Party::start_with(1, &script(home.path(), SLOW), &[("ALLOT_COMPACTION_SLOTS", "16")]);
+    // Of each partition both tasks' subtasks find the lock of the life before; which is the first to see it gone is up to
+    // chance.
+    let slow = CAREFUL.replace("time.sleep(0.3)", "time.sleep(4)");
+    assert_ne!(slow, CAREFUL);
+    let party = Party::start_with(1, &script(home.path(), &slow), &[("ALLOT_COMPACTION_SLOTS", "16")]);
     let eight = ["a", "b", "c", "d", "e", "f", "g", "h"].map(|name| ["--partition", name]).concat();
     let words = [&["d", "s", "t", "--retries", "9"], &eight[..]].concat();
     let first = party.submit(&words);
