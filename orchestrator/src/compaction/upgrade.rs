@@ -144,9 +144,12 @@ impl Upgrade {
         if name.state.is_over() {
             return Ok(());
         }
-        if let Some(main) = self.board.main(name.id()).await?
-            && !main.task.state.is_over()
-        {
+        let found = match self.board.main(name.id()).await {
+            // One that does not read holds up nobody here; finalizing names it.
+            Err(Fault::Odd(_)) => None,
+            found => found?,
+        };
+        if let Some(main) = found.filter(|main| !main.task.state.is_over()) {
             let table = main.task.table().map(str::to_owned);
             let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
             let last = live.entry(table).or_insert(main.id);
