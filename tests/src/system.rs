@@ -201,10 +201,10 @@ impl System {
         }
     }
 
-    /// Kills the master and makes the replica one; all wires lead to it then. The old one comes back as its replica.
+    /// Kills the master and makes the replica one, whatever it has not heard of yet; all wires lead to it then. The old
+    /// one comes back as its replica. What the rig itself asked for must have been confirmed; daemons see to theirs.
     #[track_caller]
     pub fn fail_over(&mut self, kill: bool) {
-        self.until_confirmed();
         let (old, new) = (self.master, 1 - self.master);
         if kill {
             self.redis[old].kill9();
@@ -243,7 +243,7 @@ impl System {
     /// Waits until the replica has confirmed all that was written. One that has just attached is sent nothing before
     /// its first word, up to a second later; what it has not heard of by then a failover takes away.
     #[track_caller]
-    fn until_confirmed(&self) {
+    pub fn until_confirmed(&self) {
         let mut client = self.master().raw();
         eventually("the replica to confirm", GENEROUS, || {
             client.words("SET {r}:rig 1");

@@ -76,6 +76,13 @@ impl ZooKeeperServer {
         Some(answer)
     }
 
+    /// One of the figures that it keeps, by its name in the answer to `mntr`.
+    pub fn figure(&self, name: &str) -> Option<f64> {
+        let told = self.ask("mntr")?;
+        let line = told.lines().find(|line| line.starts_with(name))?;
+        line.split_whitespace().nth(1)?.parse().ok()
+    }
+
     /// Kills it as a power failure would.
     pub fn kill9(&self) {
         if let Some(mut child) = self.child().take() {

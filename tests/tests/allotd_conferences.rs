@@ -279,6 +279,7 @@ fn stores_that_fail_or_go_away_cost_no_conference() {
     system.units[2].start();
     system.until("the killed unit to be up again", |realm| realm.stat("up") == 5);
 
+    system.until_confirmed();
     system.fail_over(true);
     healthy(&mut system, "the master killed, and a failover");
     system.restore_replica();
@@ -431,6 +432,7 @@ fn faults_at_random_cost_no_conference() {
         sleep(Duration::from_millis(random.within(500, 5000) as u64));
         repair(&mut system);
         system.release_one();
+        system.until_confirmed();
         let took = system.healthy(&format!("round {round}: {faults:?}"));
         println!("round {round}: {faults:?}: well after {took:.1?}");
         if round % 10 == 9 {

@@ -10,14 +10,14 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime};
 
-use allot_orchestrator::coordination::{Op, Tree};
+use allot_orchestrator::coordination::Op;
 use allot_tests::daemon::on_terminal;
+use allot_tests::eventually;
 use allot_tests::module::repository;
-use allot_tests::party::{CAREFUL, LONG, Party, UNHURRIED, guards, numbers, script};
-use allot_tests::zookeeper::{on_tree, patient};
-use allot_tests::{Ensemble, Process, eventually, soak};
+use allot_tests::party::{CAREFUL, LONG, Party, UNHURRIED, numbers, script};
+use allot_tests::zookeeper::on_tree;
 
 #[test]
 fn twelve_databases_shrink_in_two_rounds_on_three_units() {
@@ -71,179 +71,6 @@ fn any_command_is_a_runner() {
     assert_eq!(fs::read_to_string(home.path().join("shop.public.orders")).unwrap(), "its content");
 }
 
-#[test]
-fn every_subtask_of_two_hundred_ends_once_though_worker_manager_and_monitor_are_killed() {
-    let home = tempfile::tempdir().unwrap();
-    let party = Party::start(5, &script(home.path(), CAREFUL));
-    party.partitions(200);
-    let id = party.submit(&["shop", "public", "orders", "--retries", "5"]);
-    let ended = |least: usize| {
-        eventually("runners to end", LONG, || party.noted("ended").len() >= least);
-    };
-    let unit = |name: &str| party.units.iter().find(|unit| unit.name == name).unwrap();
-    let monitor = || {
-        let nodes = party.json(&["nodes"]);
-        let found = nodes.as_array().unwrap().iter().find(|node| node["monitor"] == true).cloned();
-        found.map(|node| node["node"].as_str().unwrap().to_owned())
-    };
-    ended(10);
-    let manager = party.json(&["show", &id])["task"]["manager"].as_str().unwrap().to_owned();
-    unit(&manager).kill9();
-    ended(30);
-    let mut leads = None;
-    eventually("a living monitor", LONG, || {
-        leads = monitor().filter(|name| unit(name).is_running());
-        leads.is_some()
-    });
-    let leads = leads.unwrap();
-    unit(&leads).kill9();
-    unit(&manager).start();
-    ended(60);
-    let worker = party.units.iter().find(|unit| unit.is_running() && unit.name != manager).unwrap();
-    worker.kill9();
-    let _ = party.end(&id);
-    party.units.iter().filter(|unit| !unit.is_running()).for_each(Process::start);
-    party.all_well(&id, 200);
-}
-
-#[test]
-fn units_that_hang_or_go_together_and_a_zookeeper_that_is_away_cost_no_subtask_and_double_none() {
-    let home = tempfile::tempdir().unwrap();
-    let party = Party::start_on(Ensemble::start(), 5, &script(home.path(), CAREFUL), &[]);
-    party.partitions(300);
-    let id = party.submit(&["shop", "public", "orders", "--retries", "9"]);
-    let unit = |name: &str| party.units.iter().find(|unit| unit.name == name).unwrap();
-    let manager = || party.json(&["show", &id])["task"]["manager"].as_str().unwrap().to_owned();
-    let ended = |more: usize| {
-        let least = (party.noted("ended").len() + more).min(300);
-        eventually("runners to end", LONG, || party.noted("ended").len() >= least);
-    };
-    ended(10);
-
-    // A manager hangs, its task moves, and it wakes: what it would write is refused.
-    let before = manager();
-    unit(&before).pause();
-    eventually("the task to have another manager", LONG, || manager() != before);
-    unit(&before).resume();
-    ended(20);
-
-    // A worker hangs beyond its session, with the guards of its runners, and wakes to find its subtasks elsewhere.
-    let worker = party.units.iter().find(|unit| unit.name != manager()).unwrap();
-    let signal = |name: &str, pids: &[String]| {
-        // Some may have ended meanwhile.
-        let _ = Command::new("kill").arg(name).args(pids).stderr(Stdio::null()).status();
-    };
-    worker.pause();
-    let stopped = guards(worker);
-    signal("-STOP", &stopped);
-    eventually("it to be missed", LONG, || {
-        party.json(&["nodes"]).as_array().unwrap().iter().all(|node| node["node"] != worker.name.as_str())
-    });
-    ended(20);
-    worker.resume();
-    signal("-CONT", &stopped);
-    eventually("it to be back", LONG, || worker.is_ready());
-
-    // Two at once, of which one is the manager.
-    let before = manager();
-    let other = party.units.iter().find(|unit| unit.name != before).unwrap();
-    unit(&before).kill9();
-    other.kill9();
-    ended(20);
-    unit(&before).start();
-    other.start();
-
-    // Those who were connected to the leader go on with another server, in the same sessions or in new ones.
-    party.zookeeper.leader().kill9();
-    ended(20);
-    party.zookeeper.restore();
-
-    // Without a ZooKeeper nobody may go on, since nobody knows who else does.
-    party.zookeeper.kill9();
-    eventually("all to have noticed", LONG, || party.units.iter().all(|unit| !unit.is_ready()));
-    let mut last = party.noted("begun").len();
-    eventually("nothing to run any more", LONG, || {
-        std::thread::sleep(std::time::Duration::from_secs(2));
-        std::mem::replace(&mut last, party.noted("begun").len()) == party.noted("begun").len()
-    });
-    std::thread::sleep(std::time::Duration::from_secs(soak(0, 60) as u64));
-    party.zookeeper.restore();
-    party.all_well(&id, 300);
-}
-
-/// A runner that is done at once, and minds whether it is alone.
-const BRISK: &str = r#"#!/bin/sh
-name=${ALLOT_PARTITION##*/}
-mkdir "$ALLOT_TEST_DIR/lock.$name" || { echo "$name" >> "$ALLOT_TEST_DIR/doubled"; exit 9; }
-echo "$name" >> "$ALLOT_TEST_DIR/ended"
-rmdir "$ALLOT_TEST_DIR/lock.$name"
-"#;
-
-/// The manager of a task beside these, once there is one, and how many of its subtasks are with units.
-async fn at_work(tree: &Tree, over: &[String]) -> Option<(String, usize)> {
-    const ROOT: &str = "/cluster.compact/Compaction_v2";
-    let names = async |path: String| tree.children(&path).await.unwrap_or_default();
-    let scheduler = format!("{ROOT}/Scheduler");
-    let tasks = names(scheduler.clone()).await.into_iter();
-    let task = tasks.filter(|name| name.ends_with(".0")).find(|name| !over.contains(name))?;
-    let parts = names(format!("{scheduler}/{task}")).await;
-    let info = parts.into_iter().find(|name| name.starts_with("TaskInfo."))?;
-    let node = tree.get(&format!("{scheduler}/{task}/{info}")).await.ok().flatten()?;
-    let info: serde_json::Value = serde_json::from_slice(&node.data).ok()?;
-    let mut assigned = 0;
-    for unit in names(format!("{ROOT}/TaskAssigned")).await {
-        assigned += names(format!("{ROOT}/TaskAssigned/{unit}")).await.len();
-    }
-    Some((info["manager"].as_str()?.to_owned(), assigned))
-}
-
-#[test]
-fn a_manager_that_is_stopped_while_it_assigns_and_wakes_when_it_was_replaced_doubles_nothing() {
-    const COUNT: usize = 1500;
-    let home = tempfile::tempdir().unwrap();
-    // All of it is one wave.
-    let party = Party::start_with(5, &script(home.path(), BRISK), &[("ALLOT_COMPACTION_WAVE", "4000")]);
-    party.partitions(COUNT);
-    let (party, id) = on_tree(&party.zookeeper.address(), |tree| async move {
-        let mut over = Vec::new();
-        loop {
-            assert!(over.len() < 20, "all was always assigned too soon to be interrupted");
-            let table = format!("t{}", over.len());
-            let mut submit = party.command(&["submit", "shop", "public", &table, "--retries", "9"]);
-            let submitting = submit.stdout(Stdio::piped()).spawn().unwrap();
-            // It is stopped between the first subtasks and the last ones.
-            let begun = Instant::now();
-            let before = loop {
-                assert!(begun.elapsed() < LONG, "nothing was assigned");
-                if let Some((manager, 1..)) = at_work(&tree, &over).await {
-                    break party.units.iter().find(|unit| unit.name == manager).unwrap();
-                }
-            };
-            before.pause();
-            let assigned = at_work(&tree, &over).await.map_or(COUNT, |(_, assigned)| assigned);
-            let output = submitting.wait_with_output().unwrap();
-            let id = String::from_utf8(output.stdout).unwrap().trim().to_owned();
-            if assigned < COUNT {
-                println!("the manager was stopped when it had assigned {assigned} of {COUNT}");
-                let manager = || party.json(&["show", &id])["task"]["manager"].as_str().unwrap().to_owned();
-                eventually("the task to have another manager", LONG, || manager() != before.name);
-                before.resume();
-                // The whole wave is out, and what is watched is in proportion to the units and not to it.
-                eventually("all to be assigned", LONG, || {
-                    party.json(&["show", &id])["task"]["cursor"] == COUNT
-                });
-                let watches = mntr(&party, "zk_watch_count").unwrap();
-                assert!(watches <= 20.0 * party.units.len() as f64, "{watches} watches");
-                break (party, id);
-            }
-            before.resume();
-            let _ = party.end(&id);
-            over.push(id);
-        }
-    });
-    party.all_well(&id, COUNT);
-}
-
 /// A runner that knows how many of its kind run, of its table and in all, and notes it.
 const COUNTING: &str = r#"#!/usr/bin/env python3
 import os, sys, time
@@ -278,8 +105,7 @@ fn limits_priorities_windows_and_queues_say_what_begins() {
         party.submit(&["d", "s", "high", "--priority", "5"]),
     );
     // A window that is shut, whatever the time is.
-    let now =
-        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() / 3600 % 24;
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() / 3600 % 24;
     let window = format!("{:02}:00-{:02}:00", (now + 3) % 24, (now + 5) % 24);
     let shut = party.submit(&["d", "s", "shut", "--window", &window, "--zone", "UTC"]);
     for id in [&low, &queued, &other, &high] {
@@ -307,6 +133,31 @@ fn limits_priorities_windows_and_queues_say_what_begins() {
 }
 
 #[test]
+fn whoever_asks_why_a_task_waits_hears_of_slots_that_are_taken_and_when_the_next_round_is_due() {
+    let home = tempfile::tempdir().unwrap();
+    let settings = [("ALLOT_COMPACTION_SLOTS", "1"), UNHURRIED];
+    let party = Party::start_with(1, &script(home.path(), CAREFUL), &settings);
+    party.partitions(20);
+    let id = party.submit(&["shop", "public", "orders", "--repeat", "2", "--every", "1h"]);
+    let explained = || party.run(&["explain", &id]).ok().out;
+    let full = |said: &str| {
+        said.contains("worker host0_9876, 1 slots: 1 running, ") && said.contains("they wait for a free slot")
+    };
+    eventually("the slot to be taken", LONG, || full(&explained()));
+    let before = SystemTime::now();
+    eventually("the first round to be over", LONG, || explained().contains("round 2 is due at "));
+    let said = explained();
+    let due = said.split_once("round 2 is due at ").unwrap().1.lines().next().unwrap();
+    let due = humantime::parse_rfc3339(due).unwrap();
+    // Written to the second.
+    let hour = Duration::from_secs(3600);
+    let span = before + hour - Duration::from_secs(1)..=SystemTime::now() + hour;
+    assert!(span.contains(&due), "{said}");
+    let stopped = party.run(&["stop", &id, "--wait", "--json"]);
+    assert!(stopped.out.contains("\"Cancel\""), "{} {}", stopped.out, stopped.err);
+}
+
+#[test]
 fn a_task_is_paused_given_to_others_resumed_and_stopped() {
     let home = tempfile::tempdir().unwrap();
     let party = Party::start_with(2, &script(home.path(), CAREFUL), &[UNHURRIED]);
@@ -330,7 +181,7 @@ fn a_task_is_paused_given_to_others_resumed_and_stopped() {
     // One that was about to begin may have looked before.
     let mut before = usize::MAX;
     eventually("nothing to begin any more", LONG, || {
-        std::thread::sleep(std::time::Duration::from_secs(1));
+        std::thread::sleep(Duration::from_secs(1));
         std::mem::replace(&mut before, party.noted("begun").len()) == party.noted("begun").len()
     });
     shown = party.json(&["show", &id]);
@@ -575,73 +426,17 @@ fn what_is_repeated_without_end_finds_new_partitions_in_each_round_until_it_is_s
     assert_eq!(party.left(), Vec::<String>::new());
 }
 
-/// What ZooKeeper says of itself, by one name.
-fn mntr(party: &Party, name: &str) -> Option<f64> {
-    let told = party.zookeeper.servers()[0].ask("mntr")?;
-    let line = told.lines().find(|line| line.starts_with(name))?;
-    line.split_whitespace().nth(1)?.parse().ok()
-}
-
 #[test]
 fn units_with_nothing_to_do_say_nothing_but_that_they_are_there() {
     let home = tempfile::tempdir().unwrap();
     let party = Party::start(3, &script(home.path(), CAREFUL));
-    let received = || mntr(&party, "zk_packets_received");
+    let received = || party.zookeeper.servers()[0].figure("zk_packets_received");
     // What a beginning asks for is over when it is quiet for once.
     eventually("three units to be quiet", LONG, || {
-        let (Some(before), began) = (received(), std::time::Instant::now()) else { return false };
-        std::thread::sleep(std::time::Duration::from_secs(3));
+        let (Some(before), began) = (received(), Instant::now()) else { return false };
+        std::thread::sleep(Duration::from_secs(3));
         // Each asks eight times in a session, of two seconds, whether it is heard; and we asked ourselves.
         let most = 3.0 * 8.0 * began.elapsed().as_secs_f64() / 2.0;
         received().is_some_and(|now| now - before <= most * 1.25 + 2.0)
     });
-}
-
-#[test]
-fn a_task_stays_in_its_processing_cluster_though_all_of_it_dies_and_whoever_waits_may_go() {
-    let home = tempfile::tempdir().unwrap();
-    let runner = script(home.path(), CAREFUL);
-    let mut party = Party::start(0, &runner);
-    party.join_with(3, &runner, &[("ALLOT_COMPACTION_PC", "a")]);
-    party.join_with(2, &runner, &[("ALLOT_COMPACTION_PC", "b")]);
-    party.partitions(200);
-    let waiting = ["submit", "shop", "public", "orders", "--pc", "a", "--retries", "5", "--wait"];
-    let waiting = party.command(&waiting).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    eventually("it to have begun", LONG, || party.noted("ended").len() > 4);
-
-    // Ctrl-C ends the waiting, and nothing else.
-    let interrupted = Command::new("kill").args(["-INT", &waiting.id().to_string()]).status().unwrap();
-    assert!(interrupted.success());
-    let output = waiting.wait_with_output().unwrap();
-    let (id, said) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
-    let id = id.trim();
-    assert!(output.status.code() == Some(1) && said.contains("the task goes on"), "{said}");
-    let more = party.noted("ended").len();
-    eventually("it to go on", LONG, || party.noted("ended").len() > more);
-
-    let (ours, others) = party.units.split_at(3);
-    let pids: Vec<String> = ours.iter().map(|unit| unit.pid().to_string()).collect();
-    let at_once = Command::new("kill").arg("-KILL").args(&pids).status().unwrap();
-    assert!(at_once.success());
-    let alone = "no unit of its processing cluster a is there";
-    eventually("all of them to be missed", LONG, || party.run(&["explain", id]).ok().out.contains(alone));
-    // The monitor, which may have been one of them, has noted since when.
-    eventually("it to be known since when", LONG, || {
-        party.run(&["explain", id]).ok().out.contains(" is away since 20")
-    });
-    let noted = |unit: &Process| {
-        let path = format!("/cluster.compact/Compaction_v2/TaskAssigned/{}", unit.name);
-        on_tree(&party.zookeeper.address(), |tree| async move {
-            patient(async || tree.get(&path).await).await.unwrap().is_some_and(|node| !node.data.is_empty())
-        })
-    };
-    eventually("all of them to be noted as away", LONG, || ours.iter().all(noted));
-    assert!(!others.iter().any(noted));
-    let subs = party.json(&["show", id])["subtasks"].clone();
-    let elsewhere =
-        |unit: &Process| subs.as_array().unwrap().iter().any(|sub| sub["worker"] == unit.name.as_str());
-    assert!(!others.iter().any(elsewhere), "{subs}");
-    ours.iter().for_each(Process::start);
-    eventually("none of them to be noted any more", LONG, || !ours.iter().any(noted));
-    party.all_well(id, 200);
 }

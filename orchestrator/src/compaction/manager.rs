@@ -104,7 +104,8 @@ struct Drive {
     examination: Instant,
     /// Attempts of subtasks that were seen to run, and since when. By this unit's clock: that of a worker may be another.
     seen: BTreeMap<(TaskId, u32), Instant>,
-    begun: bool,
+    /// What had finished before this unit was the manager, until it has said what it took up.
+    before: Option<u64>,
 }
 
 struct Plan {
@@ -126,7 +127,7 @@ impl Drive {
             suspicion: Some(Instant::now()),
             examination: Instant::now(),
             seen: BTreeMap::new(),
-            begun: false,
+            before: Some(0),
         }
     }
 
@@ -171,12 +172,6 @@ impl Drive {
             // Read behind the watch, so that nothing is missed.
             let Some(again) = self.board.main(self.id).await? else { return Ok(false) };
             main = again;
-            if !self.begun {
-                self.begun = true;
-                let (round, finished) = (main.task.round, finished.len() as u64);
-                let kept = main.task.outstanding().saturating_sub(finished);
-                info!(id = %self.id, round, kept, finished, "managing a task");
-            }
             match self.act(&mut main, &finished).await? {
                 Next::Over => return Ok(false),
                 Next::Again => {}
@@ -215,6 +210,7 @@ impl Drive {
             return Ok(Next::Over);
         }
         if !finished.is_empty() {
+            self.before = self.before.map(|before| before + finished.len() as u64);
             let mut rest = finished;
             while !rest.is_empty() {
                 let count = self.board.count(main, rest).await?;
@@ -228,9 +224,16 @@ impl Drive {
         }
         let units = self.units.borrow_and_update().clone();
         let before = self.suspicion;
-        if let Err(fault) = self.relieve(main, &units).await {
-            self.suspicion = before;
-            return Err(fault);
+        let restarted = match self.relieve(main, &units).await {
+            Ok(count) => count,
+            Err(fault) => {
+                self.suspicion = before;
+                return Err(fault);
+            }
+        };
+        if let Some(finished) = self.before.take() {
+            let (round, kept) = (main.task.round, main.task.outstanding().saturating_sub(restarted));
+            info!(id = %self.id, round, kept, finished, restarted, "managing a task");
         }
         let due = self.suspicion.map_or(LONG, |at| at.saturating_duration_since(Instant::now()));
         if main.task.listing.is_none() {
@@ -410,14 +413,15 @@ impl Drive {
     }
 
     /// What lost workers had goes to others. A worker counts as lost when it has been away for a session time: by then
-    /// its guards have ended what it ran, and its locks have been gone as long.
-    async fn relieve(&mut self, main: &mut Found<MainTask>, units: &Units) -> Result<(), Fault> {
+    /// its guards have ended what it ran, and its locks have been gone as long. How many began, or begin, anew.
+    async fn relieve(&mut self, main: &mut Found<MainTask>, units: &Units) -> Result<u64, Fault> {
+        let mut moved = 0;
         if self.suspicion.is_none_or(|at| at > Instant::now()) {
-            return Ok(());
+            return Ok(moved);
         }
         self.suspicion = None;
         if !units.current || main.task.outstanding() == 0 {
-            return Ok(());
+            return Ok(moved);
         }
         let bins = units.bins(&main.task.pc);
         let session = self.part.session_timeout();
@@ -442,10 +446,10 @@ impl Drive {
                     })
                     .collect();
                 let count = subs.len();
-                self.board.relieve(main, &subs).await?;
+                moved += self.board.relieve(main, &subs).await?;
                 info!(id = %self.id, worker, count, "subtasks of a lost worker are given to others, or failed");
             }
         }
-        Ok(())
+        Ok(moved)
     }
 }

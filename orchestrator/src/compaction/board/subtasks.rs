@@ -118,13 +118,13 @@ impl Board {
     }
 
     /// What a lost worker, or one that is to be relieved, had of this task: moved to `to`, or failed where it may not
-    /// be begun again or nobody is there, or stopped with the task.
+    /// be begun again or nobody is there, or stopped with the task. How many were moved.
     pub(crate) async fn relieve(
         &self,
         main: &mut Found<MainTask>,
         subs: &[(Found<SubTask>, Option<String>)],
-    ) -> Result<(), Fault> {
-        let mut rest = subs;
+    ) -> Result<u64, Fault> {
+        let (mut rest, mut all_moved) = (subs, 0);
         while !rest.is_empty() {
             // As many as one multi takes; names of partitions may be long.
             let (mut new, mut all, mut count) = (main.task.clone(), Vec::new(), 0);
@@ -143,7 +143,9 @@ impl Board {
                 }
                 all.append(&mut ops);
                 count += 1;
-                if moved.is_none() {
+                if moved.is_some() {
+                    all_moved += 1;
+                } else {
                     let stopped = (SubState::Stopped, "its task was stopped");
                     let (state, why) = if new.cancelling { stopped } else { (SubState::Failed, LOST) };
                     new.take(sub.id, &sub.task.ended(state, why));
@@ -152,7 +154,7 @@ impl Board {
             self.write(main, new, all).await?;
             rest = rest.get(count..).unwrap_or_default();
         }
-        Ok(())
+        Ok(all_moved)
     }
 
     /// Subtasks that run too long at a worker that hangs are failed.
@@ -194,7 +196,7 @@ impl Board {
                     return Err(Fault::Refused(format!("unit {to} is not there")));
                 }
                 Err(fault) if fault.is_race() => {}
-                done => return done.map(|()| from),
+                done => return done.map(|_| from),
             }
         }
         Err(Fault::Refused(format!("subtask {id} changes all the time; try again")))
