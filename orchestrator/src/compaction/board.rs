@@ -57,6 +57,11 @@ impl Fault {
         matches!(self, Self::Tree(BadVersion(_) | NoNode(_) | Exists(_) | NotEmpty(_)))
     }
 
+    /// Whether it is the fault of the node that was read, and of no other.
+    pub(crate) fn is_of_its_own(&self) -> bool {
+        matches!(self, Self::Odd(_) | Self::Tree(Error::Refused { .. }))
+    }
+
     /// Whether it may be otherwise in a moment.
     pub(crate) fn is_passing(&self) -> bool {
         self.is_race() || matches!(self, Self::Tree(error) if error.is_transient())
@@ -100,6 +105,13 @@ fn delete(path: String) -> Op {
 
 fn create(path: String, data: Vec<u8>) -> Op {
     Op::Create { path, data, kind: Kind::Persistent }
+}
+
+/// Of the live tasks of a table the one that none of the others waits for: who comes next waits for it.
+pub(super) fn last_of(mains: &[Found<MainTask>], table: [&str; 3]) -> Option<TaskId> {
+    let live = || mains.iter().filter(|main| !main.task.state.is_over() && main.task.table() == table);
+    let awaited = |id: &TaskId| live().any(|main| main.task.after == Some(id.to_string()));
+    live().map(|main| main.id).rev().find(|id| !awaited(id))
 }
 
 /// The tasks in the tree.
@@ -160,7 +172,7 @@ impl Board {
         self.found(id, self.paths.at(worker, id)).await
     }
 
-    /// Those of these subtasks that are at this worker.
+    /// Those of these subtasks that are at this worker. One that does not read is left out, and logged.
     pub(crate) async fn subs(&self, worker: &str, ids: &[TaskId]) -> Result<Vec<Found<SubTask>>, Fault> {
         let reads: Vec<_> = ids
             .iter()
@@ -172,12 +184,17 @@ impl Board {
         let mut reads = futures_util::stream::iter(reads).buffered(READS);
         let mut found = Vec::new();
         while let Some(read) = reads.next().await {
-            found.extend(read?);
+            match read {
+                Ok(sub) => found.extend(sub),
+                Err(fault) if fault.is_of_its_own() => tracing::warn!(%fault, "a subtask is passed over"),
+                Err(fault) => return Err(fault),
+            }
         }
         Ok(found)
     }
 
-    /// All main tasks, packed ones left out, from old to new. One that does not read is left out, too, and logged.
+    /// All main tasks, packed ones left out, from old to new. One that does not read, or may not be read, is left out,
+    /// too, and logged.
     pub(crate) async fn mains(&self) -> Result<Vec<Found<MainTask>>, Fault> {
         let names = self.children(&self.paths.scheduler()).await?;
         let ids: Vec<TaskId> = names.iter().filter_map(|name| name.parse().ok()).collect();
@@ -193,7 +210,7 @@ impl Board {
         while let Some(read) = reads.next().await {
             match read {
                 Ok(main) => found.extend(main),
-                Err(Fault::Odd(why)) => tracing::warn!(why, "a task is passed over"),
+                Err(fault) if fault.is_of_its_own() => tracing::warn!(%fault, "a task is passed over"),
                 Err(fault) => return Err(fault),
             }
         }
@@ -223,13 +240,12 @@ impl Board {
                 ));
             };
             let mains = self.mains().await?;
-            let same =
-                mains.iter().rfind(|main| !main.task.state.is_over() && main.task.table() == task.table());
+            let same = last_of(&mains, task.table());
             let mut task = task.clone();
             task.after = match same {
-                Some(same) if queue => Some(same.id.to_string()),
+                Some(same) if queue => Some(same.to_string()),
                 Some(same) => {
-                    let why = format!("task {} on this table is not over; --queue waits for it", same.id);
+                    let why = format!("task {same} on this table is not over; --queue waits for it");
                     return Err(Fault::Refused(why));
                 }
                 None => None,
@@ -356,7 +372,8 @@ impl Board {
         ]
     }
 
-    /// Counts what workers have finished, as much as one multi takes. Returns how many.
+    /// Counts what workers have finished, as much as one multi takes. Returns how many. What does not read as an outcome
+    /// counts as failed; what is no subtask's is removed.
     pub(crate) async fn count(&self, main: &mut Found<MainTask>, names: &[String]) -> Result<usize, Fault> {
         const BATCH: usize = 500;
         let dir = self.paths.finished(main.id);
@@ -365,8 +382,16 @@ impl Board {
         let mut ops = Vec::new();
         for (name, node) in self.tree.get_many(&dir, batch).await? {
             let path = format!("{dir}/{name}");
-            let id = name.parse().map_err(Fault::Odd)?;
-            new.take(id, &read::<Ended>(&path, &node.data)?);
+            match name.parse::<TaskId>() {
+                Ok(id) => {
+                    let unread = |fault: Fault| {
+                        SubTask::of(&new, id, "", "").ended(SubState::Failed, &fault.to_string())
+                    };
+                    let outcome = read::<Ended>(&path, &node.data).unwrap_or_else(unread);
+                    new.take(id, &outcome);
+                }
+                Err(why) => tracing::warn!(path, why, "an outcome of nothing is removed"),
+            }
             ops.push(delete(path));
         }
         let count = ops.len();

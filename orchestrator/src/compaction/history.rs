@@ -6,7 +6,7 @@ use std::time::Duration;
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
-use tracing::info;
+use tracing::{info, warn};
 
 use super::board::{Board, Fault, Found};
 use super::task::{MainTask, write};
@@ -22,7 +22,7 @@ fn odd(path: &str, error: impl std::fmt::Display) -> Fault {
     Fault::Odd(format!("{path} does not read as packed history: {error}"))
 }
 
-fn squeeze(tasks: &[MainTask]) -> Result<Vec<u8>, Fault> {
+fn squeeze(tasks: &[&MainTask]) -> Result<Vec<u8>, Fault> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(&write(&tasks)).and_then(|()| encoder.finish()).map_err(|error| odd("a pack", error))
 }
@@ -51,43 +51,71 @@ async fn removal(board: &Board, main: &Found<MainTask>) -> Result<Vec<Op>, Fault
     Ok(ops)
 }
 
-/// Packs what has been over for so long: into the pack and out of the tree in one multi. Returns how many.
+/// A task that is over, and what removes it.
+type Leaving = (MainTask, Vec<Op>);
+
+/// Packs what has been over for so long: into the pack and out of the tree in one multi. Returns how many. What cannot be
+/// removed, since something that is none of ours stands in it, keeps nothing else from being packed.
 pub(crate) async fn pack(board: &Board, after: Duration) -> Result<usize, Fault> {
     let limit = now_ms().saturating_sub(after.as_millis() as u64);
     let mains = board.mains().await?;
-    let mut old = mains.into_iter().filter(|main| main.task.state.is_over() && main.task.finished <= limit);
-    let mut next = old.next();
-    let mut count = 0;
-    while next.is_some() {
-        let (mut tasks, mut ops, mut size) = (Vec::new(), Vec::new(), 0);
-        while let Some(main) = next.take() {
-            let removal = removal(board, &main).await?;
-            // Counted as if it were not compressed: then it surely fits.
-            let more = removal.iter().map(Op::size).sum::<usize>() + write(&main.task).len();
-            if !ops.is_empty() && size + more > FILL {
-                next = Some(main);
-                break;
-            }
-            size += more;
-            ops.extend(removal);
-            tasks.push(main.task);
-            next = old.next();
+    let old = mains.into_iter().filter(|main| main.task.state.is_over() && main.task.finished <= limit);
+    let (mut batch, mut size, mut count): (Vec<Leaving>, _, _) = (Vec::new(), 0, 0);
+    for main in old {
+        let removal = removal(board, &main).await?;
+        // Counted as if it were not compressed: then it surely fits.
+        let more = removal.iter().map(Op::size).sum::<usize>() + write(&main.task).len();
+        if !batch.is_empty() && size + more > FILL {
+            count += pack_these(board, &batch).await?;
+            batch.clear();
+            size = 0;
         }
-        let data = squeeze(&tasks)?;
-        let mut time = now_ms();
-        loop {
-            let path = format!("{}/{time:013}", board.paths.compress());
-            let create = Op::Create { path: path.clone(), data: data.clone(), kind: Kind::Persistent };
-            let all = [create].into_iter().chain(ops.iter().cloned()).collect();
-            match board.tree.multi(all).await {
-                Err(Error::Exists(taken)) if taken == path => time += 1,
-                done => break done?,
-            }
-        }
-        count += tasks.len();
-        info!(count = tasks.len(), "tasks are packed into history");
+        size += more;
+        batch.push((main.task, removal));
+    }
+    if !batch.is_empty() {
+        count += pack_these(board, &batch).await?;
     }
     Ok(count)
+}
+
+/// Packs these, all in one, and where that cannot be each alone.
+async fn pack_these(board: &Board, batch: &[Leaving]) -> Result<usize, Fault> {
+    let stuck = |fault: &Fault| fault.is_of_its_own() || fault.is_race();
+    match write_pack(board, batch).await {
+        Err(fault) if stuck(&fault) && batch.len() > 1 => {}
+        Err(fault) if stuck(&fault) => {
+            warn!(%fault, "a task is not packed into history");
+            return Ok(0);
+        }
+        done => return done.map(|()| batch.len()),
+    }
+    let mut count = 0;
+    for one in batch.chunks(1) {
+        match write_pack(board, one).await {
+            Ok(()) => count += 1,
+            Err(fault) if stuck(&fault) => warn!(%fault, "a task is not packed into history"),
+            Err(fault) => return Err(fault),
+        }
+    }
+    Ok(count)
+}
+
+async fn write_pack(board: &Board, batch: &[Leaving]) -> Result<(), Fault> {
+    let tasks: Vec<&MainTask> = batch.iter().map(|(task, _)| task).collect();
+    let data = squeeze(&tasks)?;
+    let mut time = now_ms();
+    loop {
+        let path = format!("{}/{time:013}", board.paths.compress());
+        let create = Op::Create { path: path.clone(), data: data.clone(), kind: Kind::Persistent };
+        let removals = batch.iter().flat_map(|(_, removal)| removal.iter().cloned());
+        match board.tree.multi([create].into_iter().chain(removals).collect()).await {
+            Err(Error::Exists(taken)) if taken == path => time += 1,
+            done => break done?,
+        }
+    }
+    info!(count = tasks.len(), "tasks are packed into history");
+    Ok(())
 }
 
 /// Deletes packs that are older than this. Returns how many.
@@ -97,29 +125,43 @@ pub(crate) async fn expire(board: &Board, after: Duration) -> Result<usize, Faul
     for name in board.children(&board.paths.compress()).await? {
         if name.parse().is_ok_and(|time: u64| time < limit) {
             let path = format!("{}/{name}", board.paths.compress());
-            board.tree.multi(vec![Op::Delete { path, version: None }]).await?;
-            count += 1;
+            match board.tree.multi(vec![Op::Delete { path, version: None }]).await {
+                Ok(()) => count += 1,
+                // Something that is none of ours stands under it, or another was faster.
+                Err(error @ (Error::NotEmpty(_) | Error::NoNode(_) | Error::Refused { .. })) => {
+                    warn!(%error, "a pack of history is not deleted");
+                }
+                Err(error) => return Err(error.into()),
+            }
         }
     }
     Ok(count)
 }
 
-/// All packed tasks.
-pub(crate) async fn packed(board: &Board) -> Result<Vec<MainTask>, Fault> {
+/// The tasks of each pack, or why it does not read.
+async fn packs(board: &Board) -> Result<Vec<Result<Vec<MainTask>, Fault>>, Fault> {
     let names = board.children(&board.paths.compress()).await?;
-    let mut tasks = Vec::new();
-    for (name, node) in board.tree.get_many(&board.paths.compress(), names).await? {
-        tasks.extend(unpack(&name, &node.data)?);
-    }
-    Ok(tasks)
+    let found = board.tree.look_at_many(&board.paths.compress(), names).await?.into_iter();
+    Ok(found.map(|(name, node)| unpack(&name, &node?.data)).collect())
 }
 
-/// All tasks that are over, packed or not, from old to new.
+/// All packed tasks. Who asks may be about to write what is missing, so all must read.
+pub(crate) async fn packed(board: &Board) -> Result<Vec<MainTask>, Fault> {
+    let packs = packs(board).await?.into_iter().collect::<Result<Vec<_>, _>>()?;
+    Ok(packs.into_iter().flatten().collect())
+}
+
+/// All tasks that are over, packed or not, from old to new. A pack that does not read is left out, and logged.
 pub(crate) async fn all(board: &Board) -> Result<Vec<MainTask>, Fault> {
     let mains = board.mains().await?;
     let mut tasks: Vec<MainTask> =
         mains.into_iter().map(|main| main.task).filter(|task| task.state.is_over()).collect();
-    tasks.extend(packed(board).await?);
+    for pack in packs(board).await? {
+        match pack {
+            Ok(pack) => tasks.extend(pack),
+            Err(fault) => warn!(%fault, "a pack of history is passed over"),
+        }
+    }
     // One that was packed between the two reads is there twice.
     tasks.sort_by(|a, b| (a.finished, &a.id).cmp(&(b.finished, &b.id)));
     tasks.dedup_by(|a, b| a.id == b.id);

@@ -17,6 +17,11 @@ pub(crate) const ROOTS: [&str; 3] =
 /// The node or file of a task that holds it, where the task is a directory.
 const INFO: &str = "TaskInfo";
 
+/// The node of a subtask whose runner runs.
+const RUNNING: &str = "Status.Running";
+/// What stands in the old tree's root, whatever else does.
+const PARTS: [&str; 2] = ["Scheduler", "TaskAssigned"];
+
 /// The name of a main task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Name {
@@ -83,10 +88,12 @@ pub(crate) fn convert(
     let state = if name.state == State::Assigned { State::Init } else { name.state };
     let table = [old.db_name, old.schema_name, old.table_name];
     let over = state.is_over();
+    // As whoever submits one must say: what is repeated without rest would do nothing else.
+    let repeat_interval = old.repeat.repeat_interval.max(u64::from(old.repeat_flag));
     Ok(MainTask {
         state,
         repeat_flag: old.repeat_flag,
-        repeat: old.repeat,
+        repeat: RepeatInfo { repeat_interval, ..old.repeat },
         result: if over { old.result } else { ResultInfo::default() },
         round: u64::from(over),
         created: name.time,
@@ -153,19 +160,20 @@ impl Source {
             }
             Self::Files(dir) => {
                 let path = dir.join("Scheduler").join(name);
+                if !path.exists() {
+                    return Ok(None);
+                }
                 let path = if path.is_dir() { path.join(INFO) } else { path };
                 let shown = path.display().to_string();
-                match std::fs::read(&path) {
-                    Ok(data) => Ok(Some(Old { path: shown, data, checks: Vec::new() })),
-                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-                    Err(error) => Err(Fault::Refused(format!("{shown}: {error}"))),
-                }
+                let data = std::fs::read(&path).map_err(|error| Fault::Odd(format!("{shown}: {error}")))?;
+                Ok(Some(Old { path: shown, data, checks: Vec::new() }))
             }
         }
     }
 
-    /// A sign that the first generation still runs: a node of it that lives with somebody's session.
-    pub(crate) async fn sign_of_life(&self) -> Result<Option<String>, Fault> {
+    /// A sign that the first generation still runs: a node of it that lives with somebody's session, or a subtask whose
+    /// runner runs. The path, and what it says.
+    pub(crate) async fn sign_of_life(&self) -> Result<Option<(String, &'static str)>, Fault> {
         let Self::Tree(tree, root) = self else { return Ok(None) };
         let mut rest = vec![root.clone()];
         while let Some(path) = rest.pop() {
@@ -176,12 +184,24 @@ impl Source {
             for (name, node) in tree.get_many(&path, names).await? {
                 let path = format!("{path}/{name}");
                 if node.owner.is_some() {
-                    return Ok(Some(path));
+                    return Ok(Some((path, "lives with a session")));
+                }
+                if name == RUNNING {
+                    return Ok(Some((path, "says that a runner runs")));
                 }
                 rest.push(path);
             }
         }
         Ok(None)
+    }
+
+    /// Whether something of the first generation stands under this root: also what a removal that was cut short left.
+    pub(crate) async fn is_at(tree: &Tree, root: &str) -> Result<bool, Fault> {
+        let names = match tree.children(root).await {
+            Err(Error::NoNode(_)) => Vec::new(),
+            names => names?,
+        };
+        Ok(names.iter().any(|name| PARTS.contains(&name.as_str())))
     }
 
     /// Where it is, for people.

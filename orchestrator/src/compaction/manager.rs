@@ -16,7 +16,8 @@ use super::hashing::{Bin, assign, choose};
 use super::ids::TaskId;
 use super::node::Units;
 use super::task::{MainTask, State, SubState};
-use super::{PAUSE, Part, partitions};
+use super::{PAUSE, Part, event, partitions};
+use crate::coordination::Error;
 use crate::daemon::now_ms;
 
 /// How many subtasks of a lost worker are read and moved at once.
@@ -102,8 +103,9 @@ struct Drive {
     suspicion: Option<Instant>,
     /// When it is looked next for subtasks whose worker hangs.
     examination: Instant,
-    /// Attempts of subtasks that were seen to run, and since when. By this unit's clock: that of a worker may be another.
-    seen: BTreeMap<(TaskId, u32), Instant>,
+    /// Runs of subtasks that were seen, by attempt and beginning, and since when. By this unit's clock: that of a worker
+    /// may be another.
+    seen: BTreeMap<(TaskId, u32, u64), Instant>,
     /// What had finished before this unit was the manager, until it has said what it took up.
     before: Option<u64>,
 }
@@ -164,28 +166,34 @@ impl Drive {
             // The one that it waits for says by its status that it is over.
             let ahead = match main.task.after.as_ref().and_then(|id| id.parse().ok()) {
                 Some(before) if main.task.state == State::Init => {
-                    self.board.tree.watch(&self.board.paths.main(before)).await.ok()
+                    match self.board.tree.watch(&self.board.paths.main(before)).await {
+                        Err(Error::NoNode(_)) => None,
+                        watched => Some(watched?),
+                    }
                 }
                 _ => None,
             };
-            let (finished, came) = self.board.tree.watch(&self.board.paths.finished(self.id)).await?;
+            // Nothing comes where nothing is out: a task that waits for its next round costs one watch, not two.
+            let (finished, came) = if main.task.outstanding() > 0 {
+                let (finished, came) = self.board.tree.watch(&self.board.paths.finished(self.id)).await?;
+                (finished, Some(came))
+            } else {
+                (Vec::new(), None)
+            };
             // Read behind the watch, so that nothing is missed.
             let Some(again) = self.board.main(self.id).await? else { return Ok(false) };
             main = again;
             match self.act(&mut main, &finished).await? {
                 Next::Over => return Ok(false),
                 Next::Again => {}
+                // The first of a round went out just now.
+                Next::Wait(_) if came.is_none() && main.task.outstanding() > 0 => {}
                 Next::Wait(span) => {
                     let mut stop = self.part.context.stop.clone();
                     tokio::select! {
                         () = marked => {}
-                        () = came => {}
-                        () = async {
-                            match ahead {
-                                Some((_, over)) => over.await,
-                                None => std::future::pending().await,
-                            }
-                        } => {}
+                        () = event(came) => {}
+                        () = event(ahead.map(|(_, over)| over)) => {}
                         _ = news.wait_for(|now| *now != status) => {}
                         changed = self.units.changed() => {
                             if changed.is_err() {
@@ -330,12 +338,12 @@ impl Drive {
         }
         let config = &self.part.config;
         let usual = config.timeout + config.stop_limit;
-        self.examination = now + (usual + self.margin()) / LOOKS;
+        let next = now + (usual + self.margin()) / LOOKS;
+        let mut seen = BTreeMap::new();
         if main.task.outstanding() == 0 {
-            self.seen.clear();
+            (self.seen, self.examination) = (seen, next);
             return Ok(());
         }
-        let mut seen = std::mem::take(&mut self.seen);
         for name in self.board.children(&self.board.paths.assigned()).await? {
             let worker = super::paths::decode(&name);
             for ids in self.board.at(&worker, Some(self.id)).await?.chunks(RELIEF) {
@@ -344,9 +352,9 @@ impl Drive {
                     if sub.task.state != SubState::Running {
                         return false;
                     }
-                    let key = (sub.id, sub.task.attempt);
-                    let since = seen.remove(&key).unwrap_or(now);
-                    self.seen.insert(key, since);
+                    let key = (sub.id, sub.task.attempt, sub.task.started);
+                    let since = self.seen.get(&key).copied().unwrap_or(now);
+                    seen.insert(key, since);
                     let limit = match sub.task.limit {
                         0 => usual,
                         limit => Duration::from_millis(limit),
@@ -360,6 +368,8 @@ impl Drive {
                 self.board.fail(main, &overdue, "its worker did not end it in time").await?;
             }
         }
+        // Where a look was cut short the clocks of those that it did not come to go on.
+        (self.seen, self.examination) = (seen, next);
         Ok(())
     }
 

@@ -132,3 +132,11 @@ async fn make(board: &Board, name: &str) -> Result<(), Fault> {
     board.prepare().await?;
     Ok(board.tree.ensure(&board.paths.inbox(name)).await?)
 }
+
+/// Ends with what is waited for, or never where nothing is.
+pub(crate) async fn event(awaited: Option<impl Future<Output = ()>>) {
+    match awaited {
+        Some(awaited) => awaited.await,
+        None => std::future::pending().await,
+    }
+}

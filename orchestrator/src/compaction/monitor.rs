@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
+use futures_util::future::BoxFuture;
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
@@ -15,7 +15,7 @@ use super::hashing::choose;
 use super::ids::TaskId;
 use super::node::Units;
 use super::task::MainTask;
-use super::{PAUSE, Part, history};
+use super::{PAUSE, Part, event, history};
 use crate::coordination::{Error, Lead, Standing};
 use crate::daemon::now_ms;
 
@@ -56,6 +56,8 @@ impl Stint {
         let every = self.part.config.every;
         // By the clock, at once and then every hour; and whenever somebody comes or goes.
         let mut clock = Instant::now();
+        // What keeps the tree small takes its time, and holds up no task whose manager is gone.
+        let mut chores: Option<BoxFuture<'static, ()>> = None;
         while lead.now() != Standing::Over {
             if self.units.wait_for(|units| units.current).await.is_err() {
                 return;
@@ -65,11 +67,16 @@ impl Stint {
                 Ok(due) => {
                     if by_clock {
                         clock = Instant::now() + every;
+                        // Where the last are still at it, they go on.
+                        if chores.is_none() {
+                            chores = Some(Box::pin(self.chores(lead.clone())));
+                        }
                     }
                     let due = due.map_or(clock, |due| due.min(clock));
                     tokio::select! {
                         () = sleep(due.saturating_duration_since(Instant::now())) => {}
                         changed = self.units.changed() => if changed.is_err() { return },
+                        () = event(chores.as_mut()) => chores = None,
                     }
                 }
                 Err(Fault::Tree(Error::NotLeading)) => sleep(PAUSE).await,
@@ -88,7 +95,7 @@ impl Stint {
     /// One look; when the next is due, if somebody is away.
     async fn look(&mut self, lead: &Lead, by_clock: bool) -> Result<Option<Instant>, Fault> {
         let units = self.units.borrow_and_update().clone();
-        let board = Board { tree: lead.tree()?, ..self.part.board() };
+        let board = self.board(lead)?;
         let grace = self.part.config.grace.unwrap_or_else(|| self.part.session_timeout());
         let mut due: Option<Instant> = None;
         let mut nobody = BTreeSet::new();
@@ -96,11 +103,16 @@ impl Stint {
             if main.task.state.is_over() {
                 continue;
             }
-            let Some(since) = units.away_since(&main.task.manager) else {
+            // One that is of another processing cluster now is as good as gone.
+            let is_other = units.live.get(&main.task.manager).is_some_and(|info| info.pc != main.task.pc);
+            let since = units.away_since(&main.task.manager);
+            if since.is_none() && !is_other {
                 self.nobody.remove(&main.id);
                 continue;
-            };
-            if since + grace > Instant::now() {
+            }
+            if let Some(since) = since
+                && since + grace > Instant::now()
+            {
                 due = Some(due.map_or(since + grace, |due| due.min(since + grace)));
                 continue;
             }
@@ -122,15 +134,35 @@ impl Stint {
         }
         if by_clock {
             self.nobody = nobody;
-            history::pack(&board, self.part.config.compress_after).await?;
-            history::expire(&board, self.part.config.delete_after).await?;
-            self.tidy(&board, &units).await?;
         }
         // Last, since it is a help and no more.
         if let Err(fault) = Self::note_absence(&board, &units).await {
             debug!(%fault, "since when units are away is not noted");
         }
         Ok(due)
+    }
+
+    fn board(&self, lead: &Lead) -> Result<Board, Fault> {
+        Ok(Board { tree: lead.tree()?, ..self.part.board() })
+    }
+
+    /// What is due by the clock beside the look: history packed and deleted, inboxes removed. What cannot be done is done
+    /// at the next hour.
+    fn chores(&self, lead: Lead) -> impl Future<Output = ()> + use<> {
+        let (part, units) = (self.part.clone(), self.units.clone());
+        async move {
+            let chores = async {
+                let board = Board { tree: lead.tree()?, ..part.board() };
+                history::pack(&board, part.config.compress_after).await?;
+                history::expire(&board, part.config.delete_after).await?;
+                let units = units.borrow().clone();
+                tidy(&board, &units, part.config.every).await
+            };
+            match chores.await {
+                Ok(()) | Err(Fault::Tree(Error::NotLeading)) => {}
+                Err(fault) => warn!(%fault, "the tree is not tidied now"),
+            }
+        }
     }
 
     /// Notes since when units are away, for those who ask why their subtasks wait.
@@ -151,25 +183,6 @@ impl Stint {
             if is_news {
                 board.note_away(&unit, inbox, away).await?;
             }
-        }
-        Ok(())
-    }
-
-    /// Takes away what units left that have not been there since the look before: notices that nobody will read, and
-    /// inboxes with nothing in them. One that comes back makes its own anew.
-    async fn tidy(&self, board: &Board, units: &Units) -> Result<(), Fault> {
-        for (unit, node) in board.inboxes().await? {
-            let away = units.away_since(&unit);
-            if away.is_none_or(|since| since.elapsed() < self.part.config.every) {
-                continue;
-            }
-            let inbox = board.paths.inbox(&unit);
-            for id in board.children(&inbox).await?.iter().filter_map(|name| name.parse::<TaskId>().ok()) {
-                if id.is_main() && board.main(id).await?.is_none_or(|main| main.task.manager != unit) {
-                    board.noticed(&unit, id).await?;
-                }
-            }
-            board.remove_inbox(&unit, node).await?;
         }
         Ok(())
     }
@@ -202,11 +215,28 @@ impl Stint {
     }
 }
 
+/// Takes away what units left that have not been there for so long: notices that nobody will read, and inboxes with
+/// nothing in them. One that comes back makes its own anew.
+async fn tidy(board: &Board, units: &Units, after: Duration) -> Result<(), Fault> {
+    for (unit, node) in board.inboxes().await? {
+        let away = units.away_since(&unit);
+        if away.is_none_or(|since| since.elapsed() < after) {
+            continue;
+        }
+        let inbox = board.paths.inbox(&unit);
+        for id in board.children(&inbox).await?.iter().filter_map(|name| name.parse::<TaskId>().ok()) {
+            if id.is_main() && board.main(id).await?.is_none_or(|main| main.task.manager != unit) {
+                board.noticed(&unit, id).await?;
+            }
+        }
+        board.remove_inbox(&unit, node).await?;
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-
-    use futures_util::future::BoxFuture;
 
     use super::*;
     use crate::compaction::guard::{Report, Spec};
@@ -215,7 +245,7 @@ mod tests {
     use crate::compaction::task::State;
     use crate::config::Config;
     use crate::coordination::in_process::InProcess;
-    use crate::coordination::{Coordinator, Settings};
+    use crate::coordination::{Coordinator, Membership, Settings};
     use crate::daemon::{Context, Health};
 
     const SESSION: Duration = Duration::from_secs(2);
@@ -246,8 +276,8 @@ mod tests {
         Part { context, config, name: "m_1".into(), launch: Arc::new(Nothing) }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_task_is_cancelled_when_nobody_was_there_from_one_look_to_the_next_and_not_between_two_stays() {
+    /// A coordinator, a part of it, and a task whose manager `gone_1` was never there.
+    async fn with_a_task() -> (Coordinator, Part, TaskId) {
         let tree = InProcess::new(SESSION);
         let coordinator = Coordinator::start(Arc::new(tree), &Settings::default());
         coordinator.up().await.unwrap();
@@ -259,18 +289,29 @@ mod tests {
         let table = ["d", "s", "t"].map(str::to_owned);
         let task = MainTask::new(id, table, "gone_1".into(), "default".into());
         board.tree.multi(board.creation(id, &task)).await.unwrap();
+        (coordinator, part, id)
+    }
+
+    fn unit(coordinator: &Coordinator, part: &Part, (name, pc): (&str, &str)) -> Membership {
+        let info = NodeInfo { pc: pc.into(), slots: 1, limit: 0, version: "1".into(), started: 1 };
+        coordinator.join(&part.board().paths.nodes(), name, &serde_json::to_vec(&info).unwrap())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_is_cancelled_when_nobody_was_there_from_one_look_to_the_next_and_not_between_two_stays() {
+        let (coordinator, part, id) = with_a_task().await;
+        let board = part.board();
         let mut units = node::follow(&coordinator, &board.paths.nodes());
         let mut election = coordinator.campaign(&board.paths.election(), "m_1");
         let lead = election.elected().await.unwrap();
-        let mut stint = Stint { part, units: units.clone(), nobody: BTreeSet::new() };
+        let mut stint = Stint { part: part.clone(), units: units.clone(), nobody: BTreeSet::new() };
         let state = async || board.main(id).await.unwrap().unwrap().task.state;
         units.wait_for(|units| units.current).await.unwrap();
         sleep(SESSION * 2).await;
         stint.look(&lead, true).await.unwrap();
 
         // Somebody comes, has the task, and goes.
-        let info = NodeInfo { pc: "default".into(), slots: 1, limit: 0, version: "1".into(), started: 1 };
-        let membership = coordinator.join(&board.paths.nodes(), "u_1", &serde_json::to_vec(&info).unwrap());
+        let membership = unit(&coordinator, &part, ("u_1", "default"));
         units.wait_for(|units| units.live.contains_key("u_1")).await.unwrap();
         stint.look(&lead, false).await.unwrap();
         assert_eq!(board.main(id).await.unwrap().unwrap().task.manager, "u_1");
@@ -281,5 +322,43 @@ mod tests {
         assert_eq!(state().await, State::Init);
         stint.look(&lead, true).await.unwrap();
         assert_eq!(state().await, State::Cancel);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_manager_that_is_of_another_cluster_now_is_as_good_as_gone() {
+        let (coordinator, part, id) = with_a_task().await;
+        let board = part.board();
+        let mut units = node::follow(&coordinator, &board.paths.nodes());
+        let _it = unit(&coordinator, &part, ("gone_1", "other"));
+        units.wait_for(|units| units.live.contains_key("gone_1")).await.unwrap();
+        let mut election = coordinator.campaign(&board.paths.election(), "m_1");
+        let lead = election.elected().await.unwrap();
+        let mut stint = Stint { part: part.clone(), units: units.clone(), nobody: BTreeSet::new() };
+        stint.look(&lead, true).await.unwrap();
+        assert_eq!(board.main(id).await.unwrap().unwrap().task.manager, "gone_1");
+        let _another = unit(&coordinator, &part, ("u_1", "default"));
+        units.wait_for(|units| units.live.contains_key("u_1")).await.unwrap();
+        stint.look(&lead, false).await.unwrap();
+        let task = board.main(id).await.unwrap().unwrap().task;
+        assert_eq!((task.manager.as_str(), task.state), ("u_1", State::Init));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_cannot_be_packed_keeps_nothing_else_from_it() {
+        let (_coordinator, part, id) = with_a_task().await;
+        let board = part.board();
+        let mut over = board.main(id).await.unwrap().unwrap();
+        board.cancel(&mut over, "for a test").await.unwrap();
+        // Something under it that is none of ours, deeper than anything of ours is.
+        board.tree.ensure(&format!("{}/a/b/c", over.dir)).await.unwrap();
+        let other = TaskId::main("gone_1", 2_000_000);
+        let table = ["d", "s", "t"].map(str::to_owned);
+        let mut task = MainTask::new(other, table, "gone_1".into(), "default".into());
+        task.state = State::Done;
+        board.tree.multi(board.creation(other, &task)).await.unwrap();
+        assert_eq!(history::pack(&board, Duration::ZERO).await.unwrap(), 1);
+        let rest = board.mains().await.unwrap();
+        assert_eq!(rest.iter().map(|main| main.id).collect::<Vec<_>>(), [id]);
+        assert_eq!(history::all(&board).await.unwrap().len(), 2);
     }
 }

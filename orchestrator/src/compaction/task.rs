@@ -86,15 +86,25 @@ pub(crate) struct ResultInfo {
 impl ResultInfo {
     /// All of them.
     pub(crate) fn all(self) -> u64 {
-        self.success_count + self.failed_count + self.stopped_count
+        self.success_count.saturating_add(self.failed_count).saturating_add(self.stopped_count)
+    }
+
+    /// With these besides.
+    fn plus(self, other: Self) -> Self {
+        Self {
+            success_count: self.success_count.saturating_add(other.success_count),
+            failed_count: self.failed_count.saturating_add(other.failed_count),
+            stopped_count: self.stopped_count.saturating_add(other.stopped_count),
+        }
     }
 
     fn count(&mut self, state: SubState) {
-        match state {
-            SubState::Success => self.success_count += 1,
-            SubState::Stopped => self.stopped_count += 1,
-            SubState::Failed | SubState::Init | SubState::Running => self.failed_count += 1,
-        }
+        let count = match state {
+            SubState::Success => &mut self.success_count,
+            SubState::Stopped => &mut self.stopped_count,
+            SubState::Failed | SubState::Init | SubState::Running => &mut self.failed_count,
+        };
+        *count = count.saturating_add(1);
     }
 }
 
@@ -299,7 +309,7 @@ impl MainTask {
 
     /// Closes a round: the next one, or the end. `now` in milliseconds since 1970.
     pub(crate) fn close_round(&mut self, now: u64) {
-        self.first += self.count();
+        self.first = self.first.saturating_add(self.count());
         self.listing = None;
         let last =
             !self.repeat_flag || (self.repeat.repeat_count > 0 && self.round >= self.repeat.repeat_count);
@@ -307,16 +317,14 @@ impl MainTask {
             self.state = State::Done;
             self.finished = now;
         } else {
-            self.next_at = now + self.repeat.repeat_interval * 1000;
+            self.next_at = now.saturating_add(self.repeat.repeat_interval.saturating_mul(1000));
         }
     }
 
     /// Opens the next round, of these partitions.
     pub(crate) fn open_round(&mut self, listing: Listing, now: u64) {
         if self.round > 0 {
-            self.totals.success_count += self.result.success_count;
-            self.totals.failed_count += self.result.failed_count;
-            self.totals.stopped_count += self.result.stopped_count;
+            self.totals = self.grand_total();
         }
         self.result = ResultInfo::default();
         self.round += 1;
@@ -331,11 +339,7 @@ impl MainTask {
 
     /// Over all rounds.
     pub(crate) fn grand_total(&self) -> ResultInfo {
-        ResultInfo {
-            success_count: self.totals.success_count + self.result.success_count,
-            failed_count: self.totals.failed_count + self.result.failed_count,
-            stopped_count: self.totals.stopped_count + self.result.stopped_count,
-        }
+        self.totals.plus(self.result)
     }
 }
 

@@ -6,13 +6,13 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::board::{Board, Fault};
+use super::board::{Board, Fault, last_of};
 use super::hashing::choose;
 use super::history;
 use super::ids::TaskId;
 use super::legacy::{Name, Old, Source, convert, removal};
 use super::node::Units;
-use super::task::State;
+use super::task::{MainTask, State};
 use crate::coordination::{Error, Kind, MULTI_LIMIT, Node, Op};
 use crate::daemon::now_ms;
 
@@ -46,7 +46,9 @@ pub(crate) struct Upgrade {
     dry: bool,
     /// Tasks that were packed.
     packed: HashSet<String>,
-    /// The last live task of each table.
+    /// Tasks that stood there when we came.
+    known: HashSet<TaskId>,
+    /// The live task of each table for which nobody waits yet.
     live: Mutex<HashMap<[String; 3], TaskId>>,
 }
 
@@ -64,9 +66,12 @@ impl Upgrade {
         if !dry {
             board.tree.ensure(&board.paths.upgrade_locks()).await?;
         }
-        let live = board.mains().await?.into_iter().filter(|main| !main.task.state.is_over());
-        let live = live.map(|main| (main.task.table().map(str::to_owned), main.id)).collect();
-        Ok(Self { board, source, units, pc, delete_after, dry, packed, live: Mutex::new(live) })
+        let mains = board.mains().await?;
+        let known = mains.iter().map(|main| main.id).collect();
+        let tables = mains.iter().filter(|main| !main.task.state.is_over()).map(|main| main.task.table());
+        let last = |table| Some((<[&str; 3]>::map(table, str::to_owned), last_of(&mains, table)?));
+        let live = tables.filter_map(last).collect();
+        Ok(Self { board, source, units, pc, delete_after, dry, packed, known, live: Mutex::new(live) })
     }
 
     /// The old tasks, by name.
@@ -102,14 +107,16 @@ impl Upgrade {
             let Some(read) = self.source.get(old).await? else { return Ok(Step::Gone) };
             let mut ops = read.checks.clone();
             ops.push(create(lock.clone(), now_ms().to_string().into_bytes()));
+            let mut notified = None;
             let step = match self.stands(name.id()).await {
                 Err(Fault::Odd(why)) => return Ok(Step::Odd(why)),
                 Err(fault) => return Err(fault),
                 Ok(true) => Step::Locked,
                 Ok(false) => match self.form(&name, &read, &gone) {
-                    Ok((state, more)) => {
+                    Ok((task, more)) => {
                         ops.extend(more);
-                        Step::Written(state)
+                        notified = (!task.state.is_over()).then_some(task.manager);
+                        Step::Written(task.state)
                     }
                     Err(Fault::Odd(why)) => return Ok(Step::Odd(why)),
                     Err(fault) => return Err(fault),
@@ -117,6 +124,10 @@ impl Upgrade {
             };
             if self.dry {
                 return Ok(step);
+            }
+            if let Some(manager) = notified {
+                // Whoever is not there hears of it when it comes.
+                self.board.tree.ensure(&self.board.paths.inbox(&manager)).await?;
             }
             match self.board.tree.multi(ops).await {
                 // Somebody else is at it as well, or a unit has gone; look again.
@@ -139,9 +150,10 @@ impl Upgrade {
         Ok(self.packed.contains(&id.to_string()) || self.board.main(id).await?.is_some())
     }
 
-    /// A task that was taken over is, if it is live, the last one of its table from now on.
+    /// A task that was taken over, by us or by somebody beside us, is the last one of its table from now on, if it is
+    /// live. Where it stood there before, others may wait for it.
     async fn passed(&self, name: &Name) -> Result<(), Fault> {
-        if name.state.is_over() {
+        if name.state.is_over() || self.known.contains(&name.id()) {
             return Ok(());
         }
         let found = match self.board.main(name.id()).await {
@@ -152,14 +164,13 @@ impl Upgrade {
         if let Some(main) = found.filter(|main| !main.task.state.is_over()) {
             let table = main.task.table().map(str::to_owned);
             let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
-            let last = live.entry(table).or_insert(main.id);
-            *last = main.id.max(*last);
+            live.insert(table, main.id);
         }
         Ok(())
     }
 
     /// What writes a task in this generation's form, where these nodes are gone.
-    fn form(&self, name: &Name, old: &Old, gone: &[String]) -> Result<(State, Vec<Op>), Fault> {
+    fn form(&self, name: &Name, old: &Old, gone: &[String]) -> Result<(MainTask, Vec<Op>), Fault> {
         let here = self.units.live.get(&name.unit).is_some_and(|info| info.pc == self.pc);
         let bins = self.units.bins(&self.pc);
         let chosen = choose(&name.id().to_string(), &bins).map(|bin| bin.name.clone());
@@ -168,18 +179,19 @@ impl Upgrade {
         let mut task = convert(name, &old.path, &old.data, &manager, &self.pc)?;
         if !task.state.is_over() {
             // Two on one table, which the locks of partitions keep apart anyway, also take turns.
-            // Each waits for an older one only, so that no two wait for each other.
+            // Each waits for one that stands there already, so that no two wait for each other.
             let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
-            let last = live.get(&task.table().map(str::to_owned));
-            task.after = last.filter(|last| **last < name.id()).map(ToString::to_string);
+            task.after = live.get(&task.table().map(str::to_owned)).map(ToString::to_string);
         }
         let mut ops = self.board.creation(name.id(), &task);
-        let node = self.board.paths.node(&manager);
-        if !task.state.is_over() && self.units.live.contains_key(&manager) && !gone.contains(&node) {
-            ops.push(Op::Check { path: node, version: None });
+        if !task.state.is_over() {
             ops.push(create(self.board.paths.at(&manager, name.id()), Vec::new()));
+            let node = self.board.paths.node(&manager);
+            if self.units.live.contains_key(&manager) && !gone.contains(&node) {
+                ops.push(Op::Check { path: node, version: None });
+            }
         }
-        Ok((task.state, ops))
+        Ok((task, ops))
     }
 
     /// Why the old tree may not be removed yet: tasks without lock, or without a new task that reads.
@@ -232,7 +244,13 @@ impl Upgrade {
                 }
                 done => settle(done)?,
             }
-            self.delete_all(removal(tree, root).await?).await?;
+            // What the tree is known by goes last, so that what is cut short is found again.
+            let last = format!("{root}/TaskAssigned");
+            let is_last =
+                |op: &Op| matches!(op, Op::Delete { path, .. } if path == root || path.starts_with(&last));
+            let (last, first): (Vec<_>, Vec<_>) = removal(tree, root).await?.into_iter().partition(is_last);
+            self.delete_all(first).await?;
+            self.delete_all(last).await?;
         }
         self.delete_all(removal(&self.board.tree, &self.board.paths.upgrade_locks()).await?).await
     }
@@ -264,3 +282,7 @@ fn settle(done: Result<(), Error>) -> Result<(), Fault> {
 fn create(path: String, data: Vec<u8>) -> Op {
     Op::Create { path, data, kind: Kind::Persistent }
 }
+
+#[cfg(test)]
+#[path = "upgrade_tests.rs"]
+mod tests;

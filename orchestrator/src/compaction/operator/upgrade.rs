@@ -51,10 +51,9 @@ pub(super) async fn run(desk: &Desk, arguments: &Arguments) -> Result<Outcome> {
         None => Source::Tree(desk.coordinator.tree(), old_root(desk, arguments).await?),
     };
     if !arguments.frozen
-        && let Some(path) = source.sign_of_life().await?
+        && let Some((path, sign)) = source.sign_of_life().await?
     {
-        let why =
-            format!("the first generation still runs: {path} lives with a session. Stop it, or say --frozen");
+        let why = format!("the first generation still runs: {path} {sign}. Stop it, or say --frozen");
         return Err(Fault::Refused(why).into());
     }
     let place = source.place();
@@ -72,16 +71,30 @@ pub(super) async fn run(desk: &Desk, arguments: &Arguments) -> Result<Outcome> {
 
 /// Where the old tree stands.
 async fn old_root(desk: &Desk, arguments: &Arguments) -> Result<String> {
-    if let Some(root) = &arguments.old_root {
-        return Ok(root.clone());
-    }
-    let [usual, others @ ..] = ROOTS;
-    for root in [usual].into_iter().chain(others) {
-        if desk.coordinator.tree().get(&format!("{root}/Scheduler")).await?.is_some() {
-            return Ok(root.to_owned());
+    let tree = desk.coordinator.tree();
+    let Some(root) = &arguments.old_root else {
+        for root in ROOTS {
+            if Source::is_at(&tree, root).await? {
+                return Ok(root.to_owned());
+            }
         }
+        let [usual, ..] = ROOTS;
+        return Ok(usual.to_owned());
+    };
+    // What is removed in the end is all of it.
+    let new = &desk.config.compaction.root;
+    let within = |inner: &str, outer: &str| format!("{inner}/").starts_with(&format!("{outer}/"));
+    if within(new, root) || within(root, new) {
+        let why = format!(
+            "{root} is, holds, or lies in {new}, where this generation's tasks stand: name the old root"
+        );
+        return Err(Fault::Refused(why).into());
     }
-    Ok(usual.to_owned())
+    if tree.get(root).await?.is_some() && !Source::is_at(&tree, root).await? {
+        let why = format!("nothing of the first generation stands under {root}: it has no Scheduler");
+        return Err(Fault::Refused(why).into());
+    }
+    Ok(root.clone())
 }
 
 async fn take(upgrade: &Upgrade, arguments: &Arguments, place: &str) -> Result<Outcome> {
