@@ -25,7 +25,7 @@ use super::guard::{Report, Spec, Why};
 use super::ids::TaskId;
 use super::runner::{Attention, Launch};
 use super::task::{MainTask, RepeatInfo, State};
-use super::{play, runner};
+use super::{paths, play, runner};
 use crate::chance;
 use crate::config::Config;
 use crate::coordination::in_process::InProcess;
@@ -37,6 +37,8 @@ const SESSION: Duration = Duration::from_millis(400);
 const LIMIT: Duration = Duration::from_secs(60);
 const UNITS: u64 = 4;
 const PARTITIONS: usize = 30;
+/// So often no subtask loses its worker.
+const MANY: u32 = 100;
 /// Of the second task, how many may run at once.
 const AT_ONCE: usize = 3;
 
@@ -247,7 +249,7 @@ impl Play {
         let mut random = StdRng::seed_from_u64(seed);
         for _ in 0..random.random_range(0..3) {
             sleep(Duration::from_millis(random.random_range(0..1000))).await;
-            match random.random_range(0..6) {
+            match random.random_range(0..8) {
                 0 => {
                     insist(|| board.stop(id).boxed()).await;
                     self.trace.note(|| format!("{id} is to stop"));
@@ -258,6 +260,14 @@ impl Play {
                     sleep(Duration::from_millis(random.random_range(0..1000))).await;
                     insist(|| board.pause(id, false).boxed()).await;
                     self.trace.note(|| format!("{id} goes on"));
+                }
+                3 | 4 => {
+                    let (sub, to) =
+                        (random.random_range(1..=PARTITIONS as u64), random.random_range(0..UNITS));
+                    let (sub, to) = (id.subtask(sub), unit(to));
+                    // It may run, or be over, or not be there.
+                    let _ = board.move_subtask(sub, &to).await;
+                    self.trace.note(|| format!("{sub} is given to {to}"));
                 }
                 _ => {
                     let to = unit(random.random_range(0..UNITS));
@@ -285,8 +295,9 @@ async fn insist<'a>(mut ask: impl FnMut() -> BoxFuture<'a, Result<MainTask, Faul
     }
 }
 
-/// The tasks of a run: one as it is, one that is repeated and may not run more than some at once.
-async fn submit(board: &Board) -> Vec<TaskId> {
+/// The tasks of a run: one as it is, whose subtasks may not always begin again, and one that is repeated and may not run
+/// more than some at once.
+async fn submit(board: &Board, random: &mut StdRng) -> Vec<TaskId> {
     let mut ids = Vec::new();
     for number in 0..2u64 {
         let (manager, time) = (unit(number), 1_000_000 + number);
@@ -294,7 +305,7 @@ async fn submit(board: &Board) -> Vec<TaskId> {
         let table = ["d".to_owned(), "s".to_owned(), format!("t{number}")];
         let task = MainTask {
             named: (0..PARTITIONS).map(|n| format!("t{number}/p{n:02}")).collect(),
-            retries: 100,
+            retries: if number == 0 { [0, 1, MANY][random.random_range(0..3)] } else { MANY },
             repeat_flag: number == 1,
             repeat: RepeatInfo { repeat_count: 2, repeat_interval: 0 },
             limit: if number == 1 { AT_ONCE as u32 } else { 0 },
@@ -324,19 +335,22 @@ async fn wrong(board: &Board, id: TaskId, world: &World) -> Result<Option<String
     let ended = with(world, |data| data.ended.clone());
     let runs = |name: &String| ended.get(name).copied().unwrap_or_default();
     let well = task.named.iter().filter(|name| runs(name) >= rounds).count();
-    let as_it_should_be = match task.state {
+    // Nothing counts as well that did not run, and nothing fails that may begin again.
+    let ran: usize = task.named.iter().map(runs).sum();
+    let is_right = total.success_count <= ran as u64 && (total.failed_count == 0 || task.retries < MANY);
+    let is_whole = match task.state {
         State::Done => {
-            let counts = (total.success_count, total.failed_count, total.stopped_count);
-            counts == ((PARTITIONS * rounds) as u64, 0, 0) && well == PARTITIONS
+            let all = total.success_count + total.failed_count == (PARTITIONS * rounds) as u64;
+            let well = well == PARTITIONS || total.failed_count > 0;
+            all && well && total.stopped_count == 0
         }
-        // Nothing counts that did not run, and nothing failed.
-        State::Cancel => {
-            let ran: usize = task.named.iter().map(runs).sum();
-            task.cancelling && total.failed_count == 0 && total.success_count <= ran as u64
-        }
+        State::Cancel => task.cancelling,
         _ => false,
     };
-    Ok((!as_it_should_be).then(|| format!("{id}: {task:?}, {well} ran as often as they should")))
+    let names = board.children(&board.paths.main(id)).await?.into_iter();
+    let states: Vec<String> = names.filter(|name| name.starts_with("Status.")).collect();
+    let as_it_should_be = is_right && is_whole && states == [paths::status(task.state)];
+    Ok((!as_it_should_be).then(|| format!("{id}: {task:?}, {well} ran as often as they should, {states:?}")))
 }
 
 /// What should not be in the tree any more when all tasks are over.
@@ -365,7 +379,7 @@ async fn simulate(seed: u64, trace: Trace) -> Vec<State> {
         going_on.spawn(play.clone().lives(unit(number), random.random(), deaths));
     }
     let began = Instant::now();
-    let ids = tokio::time::timeout(LIMIT, submit(&board)).await;
+    let ids = tokio::time::timeout(LIMIT, submit(&board, &mut random)).await;
     let ids = ids.unwrap_or_else(|_| panic!("seed {seed}: nobody takes a task"));
     going_on.spawn(play.clone().hang(random.random()));
     for id in &ids {
