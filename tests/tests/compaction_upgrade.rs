@@ -170,6 +170,20 @@ fn a_thousand_old_tasks_are_taken_over_once_whoever_is_killed_and_then_removed()
             assert_eq!(task["manager"], format!("xcloud{}_9876", n % 3), "{task}");
         }
 
+        // What is no old tree is not removed, whoever says so.
+        for (root, why) in [
+            ("/cluster.compact", "holds"),
+            ("/", "holds"),
+            (NEW, "holds"),
+            ("/cluster.compact/Compaction_v2/Scheduler", "lies in"),
+            ("/elsewhere", "nothing of the first generation"),
+        ] {
+            tree.ensure("/elsewhere/of/others").await.unwrap();
+            let refused = party.run(&["upgrade", "--finalize", "--frozen", "--old-root", root]).ended(4);
+            assert!(refused.err.contains(why), "{root}: {}", refused.err);
+        }
+        assert!(tree.get("/elsewhere/of/others").await.unwrap().is_some());
+
         let old = format!("{OLD}/Scheduler");
         for kill in 0..10 {
             let point = COUNT - kill * COUNT / 10 - random.below(COUNT / 10);
@@ -261,6 +275,12 @@ fn ten_thousand_tasks_from_files_are_packed_and_each_is_found() {
     let odd = party.run(&["upgrade", "--from", from]).ended(1);
     assert!(odd.err.contains("compct.xcloud_1.0.1617693156999.Done"), "{}", odd.err);
     fs::remove_file(files.join("compct.xcloud_1.0.1617693156999.Done")).unwrap();
+    // A directory that lacks what it must hold is not passed over.
+    let hollow = files.join("compct.xcloud_1.0.1617693156998.Done");
+    fs::create_dir(&hollow).unwrap();
+    let odd_too = party.run(&["upgrade", "--from", from]).ended(1);
+    assert!(odd_too.err.contains("998.Done/TaskInfo"), "{}", odd_too.err);
+    fs::remove_dir(hollow).unwrap();
     let shown = on_terminal(&party.command(&["upgrade", "--from", from]));
     assert!(shown.contains("taking over [") && shown.contains("/10000 "), "{shown:?}");
     assert!(shown.contains("10000 taken over before"), "{shown:?}");

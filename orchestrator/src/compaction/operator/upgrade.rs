@@ -82,11 +82,11 @@ async fn old_root(desk: &Desk, arguments: &Arguments) -> Result<String> {
         return Ok(usual.to_owned());
     };
     // What is removed in the end is all of it.
-    let new = &desk.config.compaction.root;
+    let (root, new) = (root.trim_end_matches('/'), desk.config.compaction.root.as_str());
     let within = |inner: &str, outer: &str| format!("{inner}/").starts_with(&format!("{outer}/"));
     if within(new, root) || within(root, new) {
         let why = format!(
-            "{root} is, holds, or lies in {new}, where this generation's tasks stand: name the old root"
+            "'{root}' is, holds, or lies in {new}, where this generation's tasks stand: name the old root"
         );
         return Err(Fault::Refused(why).into());
     }
@@ -94,7 +94,7 @@ async fn old_root(desk: &Desk, arguments: &Arguments) -> Result<String> {
         let why = format!("nothing of the first generation stands under {root}: it has no Scheduler");
         return Err(Fault::Refused(why).into());
     }
-    Ok(root.clone())
+    Ok(root.to_owned())
 }
 
 async fn take(upgrade: &Upgrade, arguments: &Arguments, place: &str) -> Result<Outcome> {
