@@ -66,7 +66,7 @@ pub(super) fn info(call: &Call<'_>) -> Done {
     read::<Book, _>(call.ctx, call.key()?, |book, now| {
         let module = |name: &[u8]| book.find_module(name).and_then(|id| book.module(id));
         match *of {
-            [] => reply_book(call.ctx, book),
+            [] => reply_book(call.ctx, book, now),
             [word, name] if is(word, "MODULE") => match book.module(known_module(book, name)?) {
                 Some(module) => reply_module(call.ctx, book, module),
                 None => call.ctx.reply_null(),

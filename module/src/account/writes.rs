@@ -65,7 +65,7 @@ fn reply(ctx: Context<'_>, book: &Book, now: i64, reply: &Reply, short: bool) {
     match reply {
         Reply::Ok => ctx.reply_ok(),
         Reply::Integer(value) => ctx.reply_integer(*value),
-        Reply::Book => reply_book(ctx, book),
+        Reply::Book => reply_book(ctx, book, now),
         Reply::Module(name) => match book.find_module(name).and_then(|id| book.module(id)) {
             Some(module) => reply_module(ctx, book, module),
             None => ctx.reply_null(),

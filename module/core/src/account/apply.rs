@@ -150,8 +150,7 @@ impl Book {
             self.with_instance(id, |instance| (instance.presence, instance.away_until) = (presence, None));
         } else {
             self.arrivals += 1;
-            let (arrived, month) = (self.arrivals, self.month);
-            self.enter_instance(Instance::new(name.clone(), module, presence, arrived, at, month));
+            self.enter_instance(Instance::new(name.clone(), module, presence, self.arrivals, at));
         }
         self.look_at(module);
     }

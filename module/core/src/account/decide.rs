@@ -232,8 +232,13 @@ fn decide_claim(book: &Book, term: u64, leader: &[u8], force: bool) -> Decided {
 }
 
 fn decide_module(book: &Book, wish: &ModuleWish<'_>) -> Decided {
-    check_identifier("module", wish.module)?;
-    check_identifier("DEPARTMENT", wish.department)?;
+    for (what, name) in [("module", wish.module), ("DEPARTMENT", wish.department)] {
+        check_identifier(what, name)?;
+        if name == b"*" {
+            let text = format!("{what} must not be '*', which stands for all modules: choose another name");
+            return refuse(Code::Err, text);
+        }
+    }
     let known = book.find_module(wish.module).and_then(|id| book.modules.get(id).map(|module| (id, module)));
     let numbers = [
         ("INSTANCES", Some(wish.instances), 0),

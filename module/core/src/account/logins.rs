@@ -5,7 +5,6 @@ use super::event::Event;
 use super::record::{Account, Epoch, Standing};
 use super::request::Request;
 use super::state::Book;
-use super::tariff::MAX_COUNT;
 use crate::shared::list::NONE;
 use crate::shared::refusal::{Code, Refusal};
 use crate::shared::text::quoted;
@@ -109,7 +108,7 @@ fn decide_use(book: &Book, now: Millis, one: &Account, epoch: Epoch, count: i64)
         live(now, one, epoch)?;
     }
     let used = one.used_in(book.month).saturating_add(count.unsigned_abs());
-    let cap = if book.settings.cap == 0 { MAX_COUNT } else { book.settings.cap };
+    let cap = book.settings.limit();
     if used > cap {
         let text = format!(
             "account {} has used {} this month, and the cap is {cap}",

@@ -170,23 +170,17 @@ pub struct Instance {
     pub incoming: u32,
     /// How many more accounts than an even deal rebalancing gave it.
     pub offset: i64,
-    /// Accounts that nobody is logged in with, by what is left of them at the flat price in `ready_month`.
-    pub(super) ready: BTreeSet<(u64, u32)>,
-    pub(super) ready_month: u32,
+    /// Accounts that nobody is logged in with, by their room (`Account::room`): what can be picked comes last.
+    pub(super) ready: BTreeSet<(Option<u64>, u32)>,
+    /// The month and the limit that the order is of.
+    pub(super) ready_order: (u32, u64),
     /// How fast it works.
     pub pace: Pace,
 }
 
 impl Instance {
     /// One that comes, without accounts.
-    pub(super) fn new(
-        name: Name,
-        module: u32,
-        presence: Presence,
-        arrived: u64,
-        at: Millis,
-        month: u32,
-    ) -> Self {
+    pub(super) fn new(name: Name, module: u32, presence: Presence, arrived: u64, at: Millis) -> Self {
         Self {
             name,
             module,
@@ -199,7 +193,8 @@ impl Instance {
             incoming: 0,
             offset: 0,
             ready: BTreeSet::new(),
-            ready_month: month,
+            // Of no month: it is put in order with the first account.
+            ready_order: (0, 0),
             pace: Pace::since(at),
         }
     }

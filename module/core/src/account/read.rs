@@ -57,20 +57,20 @@ impl Usage {
 }
 
 impl Book {
-    /// An instance's accounts that nobody is logged in with, those with most left at the flat price first. O(count), or
-    /// O(accounts of the instance) until it is worked with for the first time in a month.
+    /// An instance's accounts that nobody is logged in with, those first with which most can be sent at the flat price,
+    /// and none that has reached the cap. O(count), or O(accounts of the instance) until it is worked with for the first
+    /// time in a month or under a new cap.
     pub fn pick(&self, instance: &Instance, count: usize) -> Vec<&Account> {
-        let account = |&(_, id): &(u64, u32)| self.accounts.get(id);
-        if instance.ready_month == self.month {
-            return instance.ready.iter().rev().take(count).filter_map(account).collect();
+        // Those that have reached it come first in the order, and are last here.
+        let open = |&(room, id): &(Option<u64>, u32)| room.and_then(|_| self.accounts.get(id));
+        let order @ (month, limit) = self.order();
+        if instance.ready_order == order {
+            return instance.ready.iter().rev().map_while(open).take(count).collect();
         }
-        let mut all: Vec<(u64, u32)> = instance
-            .ready
-            .iter()
-            .filter_map(|&(_, id)| self.accounts.get(id).map(|one| (one.left(self.month), id)))
-            .collect();
+        let room = |&(_, id): &(Option<u64>, u32)| Some((self.accounts.get(id)?.room(month, limit), id));
+        let mut all: Vec<(Option<u64>, u32)> = instance.ready.iter().filter_map(room).collect();
         all.sort_unstable();
-        all.iter().rev().take(count).filter_map(account).collect()
+        all.iter().rev().map_while(open).take(count).collect()
     }
 
     /// Accounts after a cursor, at most `count`, and the cursor of the next ones; 0 at the end. Of a module, of an

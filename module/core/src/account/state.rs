@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::place::{HOUR, Instance, Module, Presence};
 use super::record::{Account, Epoch, Goal, MONTHS, Name, Standing};
-use super::tariff::Tariff;
+use super::tariff::{MAX_COUNT, Tariff};
 use crate::shared::deadlines::Deadlines;
 use crate::shared::list::NONE;
 use crate::shared::names::NameIndex;
@@ -31,6 +31,13 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self { cap: 0, dwell: 30 * 60_000, max_moves: 2, turns: Vec::new() }
+    }
+}
+
+impl Settings {
+    /// The most instructions of an account in a month.
+    pub fn limit(&self) -> u64 {
+        if self.cap == 0 { MAX_COUNT } else { self.cap }
     }
 }
 
@@ -124,10 +131,12 @@ impl Book {
         self.month_starts.get(place).copied()
     }
 
-    /// When the running month ends.
-    pub fn month_end(&self) -> Millis {
+    /// When the running month ends. Where no turn is known that is yet to come, a month has 30 days; where those are over
+    /// as well, it is taken to end 30 days from now: use goes on, and is projected as far.
+    pub fn month_end(&self, now: Millis) -> Millis {
         let start = self.month_starts.last().copied().unwrap_or_default();
-        self.settings.turns.first().copied().unwrap_or(start + MONTH)
+        let turn = self.settings.turns.iter().copied().find(|&turn| turn > now);
+        turn.unwrap_or(if start + MONTH > now { start + MONTH } else { now + MONTH })
     }
 
     /// *Now* of this book: the greater of the clock and the last time applied.
@@ -213,9 +222,9 @@ impl Book {
     pub fn allocated(&self) -> usize {
         let sampled = self.accounts.iter().take(64).map(|(_, one)| one.allocated());
         let (count, bytes) = sampled.fold((0usize, 0usize), |(count, sum), bytes| (count + 1, sum + bytes));
-        // A set takes some 12 bytes an entry, and each account is in three of them.
+        // A number in a set takes some 6 bytes, and each account is in two of them; and some 34 by its room.
         self.accounts.allocated()
-            + self.accounts.len() * 36
+            + self.accounts.len() * 46
             + bytes.checked_div(count).map_or(0, |each| each * self.accounts.len())
             + self.names.allocated()
             + self.logins.allocated()
@@ -283,20 +292,25 @@ impl Book {
         self.look_at(module);
     }
 
-    /// Brings the order of an instance's ready accounts to the running month.
+    /// What the order of ready accounts depends on beside them: the running month, and the most that it may have.
+    pub(super) fn order(&self) -> (u32, u64) {
+        (self.month, self.settings.limit())
+    }
+
+    /// Brings the order of an instance's ready accounts to the running month and the cap of today.
     fn refresh(&mut self, instance: u32) {
-        let month = self.month;
-        let stale = self.instances.get(instance).is_some_and(|instance| instance.ready_month != month);
+        let order @ (month, limit) = self.order();
+        let stale = self.instances.get(instance).is_some_and(|instance| instance.ready_order != order);
         if !stale {
             return;
         }
         let Some(instance) = self.instances.get_mut(instance) else { return };
         let ready = |&id: &u32| {
             let one = self.accounts.get(id)?;
-            (one.standing == Standing::Dealt && one.login.is_none()).then(|| (one.left(month), id))
+            (one.standing == Standing::Dealt && one.login.is_none()).then(|| (one.room(month, limit), id))
         };
         instance.ready = instance.accounts.iter().filter_map(ready).collect();
-        instance.ready_month = month;
+        instance.ready_order = order;
     }
 
     /// Enters an account among those that can be picked, or takes it out.
@@ -305,7 +319,8 @@ impl Book {
         if one.standing != Standing::Dealt || one.login.is_some() {
             return;
         }
-        let (instance, key) = (one.instance, (one.left(self.month), id));
+        let (month, limit) = self.order();
+        let (instance, key) = (one.instance, (one.room(month, limit), id));
         self.refresh(instance);
         let Some(instance) = self.instances.get_mut(instance) else { return };
         if on {

@@ -93,7 +93,8 @@ impl Run {
             }
             _ => {
                 let dwell = Some(self.random.of(&[0, 1000, HOUR]));
-                self.rig.code(&Request::Configure(Changes { dwell, ..Changes::default() }));
+                let cap = self.random.of(&[None, Some(0), Some(20), Some(60)]);
+                self.rig.code(&Request::Configure(Changes { dwell, cap, ..Changes::default() }));
             }
         }
         self.rig.check();

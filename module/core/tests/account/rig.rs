@@ -146,6 +146,14 @@ impl Rig {
         instances.map(|id| self.book.instance(id).unwrap().dealt as usize).collect()
     }
 
+    /// What an instance is told to use, in that order.
+    pub(crate) fn picked(&self, module: &str, instance: &str) -> Vec<String> {
+        let module = self.book.find_module(module.as_bytes()).unwrap();
+        let instance = self.book.find_instance(module, instance.as_bytes()).unwrap();
+        let picked = self.book.pick(self.book.instance(instance).unwrap(), usize::MAX);
+        picked.iter().map(|one| String::from_utf8_lossy(&one.name).into_owned()).collect()
+    }
+
     pub(crate) fn presence(&self, module: &str, instance: &str) -> Option<Presence> {
         let module = self.book.find_module(module.as_bytes())?;
         let id = self.book.find_instance(module, instance.as_bytes())?;
@@ -179,7 +187,13 @@ fn check_indexes(book: &Book) {
         if one.standing == Standing::Dealt {
             *dealt.entry(one.instance).or_insert(0) += 1;
             if one.login.is_none() {
-                ready.entry(one.instance).or_default().push(one.left(book.month()));
+                // What has reached the cap is not picked.
+                let cap = book.settings().cap;
+                let room = one.tariff.quota.min(if cap == 0 { u64::MAX } else { cap });
+                let used = one.used_in(book.month());
+                if cap == 0 || used < cap {
+                    ready.entry(one.instance).or_default().push(room.saturating_sub(used));
+                }
             }
         }
         if let Some(Goal::Place(place)) = one.goal {
@@ -197,11 +211,11 @@ fn check_indexes(book: &Book) {
             assert_eq!(instance.dealt, dealt.get(&id).copied().unwrap_or(0));
             assert_eq!(instance.incoming, incoming.get(&id).copied().unwrap_or(0));
             assert_eq!(instance.accounts.len(), held.get(&id).copied().unwrap_or(0));
-            let picked: Vec<u64> =
-                book.pick(instance, usize::MAX).iter().map(|one| one.left(book.month())).collect();
+            let room = |one: &&Account| one.room(book.month(), book.settings().limit()).unwrap();
+            let picked: Vec<u64> = book.pick(instance, usize::MAX).iter().map(room).collect();
             let mut scanned = ready.remove(&id).unwrap_or_default();
             scanned.sort_unstable_by(|one, other| other.cmp(one));
-            assert_eq!(picked, scanned, "who can be picked, most left first");
+            assert_eq!(picked, scanned, "who can be picked, those first with most room");
         }
     }
 }

@@ -5,6 +5,7 @@ use allot_core::account::place::Presence;
 use allot_core::account::quality::{imbalance, least_moves};
 use allot_core::account::record::Standing;
 use allot_core::account::request::{Changes, ModuleWish, Request};
+use allot_core::account::tariff::Tariff;
 use allot_core::account::{Event, Reply, Settings};
 
 const MINUTE: i64 = 60_000;
@@ -312,16 +313,69 @@ fn pick_gives_what_has_most_left_and_is_not_logged_in() {
         rig.ask(&usage(&account, epoch, used)).unwrap();
         rig.logout(&account, epoch);
     }
-    let pick = |rig: &Rig| {
-        let module = rig.book.find_module(b"m").unwrap();
-        let instance = rig.book.instance(rig.book.find_instance(module, b"a").unwrap()).unwrap();
-        let names = rig.book.pick(instance, 2);
-        names.iter().map(|one| String::from_utf8_lossy(&one.name).into_owned()).collect::<Vec<_>>()
-    };
-    assert_eq!(pick(&rig), [name(1), name(0)]);
+    assert_eq!(rig.picked("m", "a"), [1, 0, 2].map(name));
     rig.login(&name(1), "a", HOUR);
-    assert_eq!(pick(&rig), [name(0), name(2)]);
+    assert_eq!(rig.picked("m", "a"), [0, 2].map(name));
     rig.check();
+}
+
+#[test]
+fn pick_gives_nothing_that_the_cap_refuses_and_asks_what_it_allows_first() {
+    let mut rig = Rig::new(Settings { cap: 160, ..Settings::default() });
+    rig.module("m", 1, 0);
+    rig.attach("m", "a");
+    rig.add("m", 0..2);
+    let large = Tariff { quota: 1000, steps: vec![] };
+    let accounts = vec![&b"large"[..]];
+    rig.ask(&Request::Add { module: Some(b"m"), tariff: large, accounts, term: None }).unwrap();
+    rig.settle();
+    assert_eq!(rig.picked("m", "a"), ["large".to_owned(), name(1), name(0)]);
+    let deal = rig.account("large").epoch;
+    // Less is left of it below the cap than of the others at the flat price.
+    rig.ask(&usage("large", deal, 70)).unwrap();
+    assert_eq!(rig.picked("m", "a"), [name(1), name(0), "large".to_owned()]);
+    rig.ask(&usage("large", deal, 90)).unwrap();
+    assert_eq!(rig.code(&usage("large", deal, 1)), "LIMIT");
+    assert_eq!(rig.picked("m", "a"), [name(1), name(0)]);
+    rig.check();
+    // Whoever joins may get it nevertheless, and another cap or another month opens it again.
+    let cap = |rig: &mut Rig, cap| {
+        rig.ask(&Request::Configure(Changes { cap: Some(cap), ..Changes::default() })).unwrap();
+        rig.check();
+        rig.picked("m", "a")
+    };
+    assert_eq!(cap(&mut rig, 0), ["large".to_owned(), name(1), name(0)]);
+    assert_eq!(cap(&mut rig, 50), [name(1), name(0)]);
+    let turns = Some(vec![rig.now + HOUR]);
+    rig.ask(&Request::Configure(Changes { turns, ..Changes::default() })).unwrap();
+    rig.pass(HOUR);
+    assert_eq!(rig.picked("m", "a"), ["large".to_owned(), name(1), name(0)]);
+    rig.check();
+}
+
+#[test]
+fn an_account_that_has_reached_the_cap_is_dealt_on_like_any_other() {
+    let mut rig = Rig::with(2, 2, &["a"]);
+    rig.ask(&Request::Configure(Changes { cap: Some(50), ..Changes::default() })).unwrap();
+    for account in [name(0), name(1)] {
+        let deal = rig.account(&account).epoch;
+        rig.ask(&usage(&account, deal, 50)).unwrap();
+    }
+    assert!(rig.picked("m", "a").is_empty());
+    rig.attach("m", "b");
+    assert_eq!(rig.shares("m"), [1, 1]);
+    rig.check();
+}
+
+#[test]
+fn nothing_is_called_as_all_modules_are() {
+    let mut rig = Rig::new(Settings::default());
+    for (module, department, word) in [(&b"*"[..], &b"d"[..], "module"), (b"m", b"*", "DEPARTMENT")] {
+        let wish = ModuleWish { module, department, instances: 1, weight: None, reserve: None, term: None };
+        let refusal = rig.ask(&Request::Module(wish)).unwrap_err();
+        assert_eq!(refusal.code.word(), "ERR");
+        assert!(refusal.text.starts_with(&format!("{word} must not be '*'")), "{}", refusal.text);
+    }
 }
 
 #[test]
