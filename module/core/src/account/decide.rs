@@ -337,15 +337,7 @@ fn decide_freeze(book: &Book, account: &[u8], on: bool) -> Decided {
     let event =
         if one.login.is_some() { Event::Halted { account: name } } else { Event::Frozen { account: name } };
     let mut events: Events = smallvec![event];
-    // Replaced at once, from the reserve if need be.
-    let place = book.instances.get(one.instance).filter(|place| place.presence == Presence::Active);
-    let spare = book.modules.get(one.module).and_then(|module| module.free.first());
-    if one.standing == Standing::Dealt
-        && let (Some(place), Some(spare)) = (place, spare.and_then(|&id| book.accounts.get(id)))
-    {
-        let (module, instance) = (book.module_name(one.module), place.name.clone());
-        events.push(Event::Dealt { module, instance, accounts: vec![spare.name.clone()] });
-    }
+    events.extend(book.replacement(one));
     Ok(Decision { events, reply })
 }
 
@@ -408,6 +400,20 @@ impl Book {
             events.extend(next.take(free.saturating_sub(taken)).map(|&id| self.placed(id)));
         }
         events
+    }
+
+    /// What replaces an account that is frozen, at once and from the reserve if need be: where it is, or was on its way to.
+    /// An instance that is away gets it as well, since its share waits for it.
+    fn replacement(&self, one: &Account) -> Option<Event> {
+        let place = match one.goal {
+            None if one.standing == Standing::Dealt => one.instance,
+            goal => Self::place_of(goal)?,
+        };
+        let place = self.instances.get(place).filter(|place| place.has_place())?;
+        let module = self.modules.get(place.module)?;
+        let spare = module.free.first().and_then(|&id| self.accounts.get(id))?;
+        let (module, instance) = (module.name.clone(), place.name.clone());
+        Some(Event::Dealt { module, instance, accounts: vec![spare.name.clone()] })
     }
 
     /// An instance gets a place.

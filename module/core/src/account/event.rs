@@ -112,7 +112,8 @@ pub enum Event {
         /// Their names.
         accounts: Vec<Bytes>,
     },
-    /// Accounts that nobody is logged in with go to an instance of their module, each in a deal of its own.
+    /// Accounts that nobody is logged in with go to an instance of their module, each in a deal of its own. The instance
+    /// may be away where one replaces what was frozen.
     Dealt {
         /// The module.
         module: Name,

@@ -7,8 +7,10 @@
     reason = "a test reports what is wrong by failing"
 )]
 
+mod frozen;
 mod quality;
 mod random;
 mod rebalance;
 mod rig;
 mod spec;
+mod targets;
