@@ -155,13 +155,14 @@ pub(super) fn renew(call: &Call<'_>) -> Done {
     answer(call, &Request::Renew { account, epoch, ttl })
 }
 
-/// `ACCOUNT.LOGOUT key account epoch`
+/// `ACCOUNT.LOGOUT key account epoch [BACK] [TERM t]`
 pub(super) fn logout(call: &Call<'_>) -> Done {
     let mut arguments = call.arguments(2);
     let account = arguments.identifier("account")?;
     let epoch = number(&mut arguments, "epoch")?;
-    arguments.finish()?;
-    answer(call, &Request::Logout { account, epoch })
+    let back = arguments.takes("BACK");
+    let term = term_at_end(arguments)?;
+    answer(call, &Request::Logout { account, epoch, back, term })
 }
 
 /// `ACCOUNT.USE key account epoch [COUNT n]`

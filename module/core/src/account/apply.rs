@@ -313,10 +313,8 @@ impl Book {
     fn count(&mut self, at: Millis, account: &[u8], count: u64) {
         let Some(id) = self.find(account) else { return };
         self.set_ready(id, false);
-        let month = self.month;
-        let Some(one) = self.accounts.get_mut(id) else { return };
-        one.count(month, count);
-        let instance = one.instance;
+        self.count_use(id, count);
+        let instance = self.accounts.get(id).map_or(NONE, |one| one.instance);
         self.set_ready(id, true);
         if let Some(instance) = self.instances.get_mut(instance) {
             instance.pace.count(at, count);

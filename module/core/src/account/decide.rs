@@ -206,6 +206,7 @@ fn check_term(book: &Book, request: &Request<'_>) -> Result<(), Refusal> {
         | Request::Freeze { term, .. }
         | Request::Attach { term, .. }
         | Request::Detach { term, .. }
+        | Request::Logout { term, .. }
         | Request::Rebalance { term, .. } => *term,
         _ => None,
     };

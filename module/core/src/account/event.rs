@@ -107,7 +107,8 @@ pub enum Event {
         /// Its name.
         instance: Name,
     },
-    /// Accounts are taken from instances that have no place: those that nobody is logged in with are free.
+    /// Accounts are taken from instances that have no place, or were given back: those that nobody is logged in with are
+    /// free.
     Withdrawn {
         /// Their names.
         accounts: Vec<Bytes>,

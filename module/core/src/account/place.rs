@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::read::Usage;
 use super::record::Name;
 use crate::shared::Millis;
 
@@ -32,10 +33,14 @@ pub struct Module {
     pub(super) names: BTreeMap<Name, u32>,
     /// Its instances that are active, by their level.
     pub(super) levels: BTreeSet<(i64, u32)>,
+    /// Those of them that have an account to give, by their level.
+    pub(super) givers: BTreeSet<(i64, u32)>,
     /// All its accounts.
     pub(super) accounts: BTreeSet<u32>,
     /// Those that are free to be dealt.
     pub(super) free: BTreeSet<u32>,
+    /// Use and cost of its accounts in the running month.
+    pub(super) sums: Usage,
     /// How many are free but for a login from before they were frozen, which is not over yet.
     pub(super) barred: usize,
 }
@@ -51,6 +56,8 @@ impl Module {
             instances: BTreeSet::new(),
             names: BTreeMap::new(),
             levels: BTreeSet::new(),
+            givers: BTreeSet::new(),
+            sums: Usage::default(),
             accounts: BTreeSet::new(),
             free: BTreeSet::new(),
             barred: 0,

@@ -268,9 +268,10 @@ impl Book {
     /// Changes an instance with its module's levels in step.
     pub(super) fn with_instance(&mut self, id: u32, change: impl FnOnce(&mut Instance)) {
         let Some(instance) = self.instances.get_mut(id) else { return };
-        let before = (instance.presence == Presence::Active).then(|| instance.level());
+        let level = |one: &Instance| (one.presence == Presence::Active).then(|| (one.level(), one.dealt > 0));
+        let before = level(instance);
         change(instance);
-        let after = (instance.presence == Presence::Active).then(|| instance.level());
+        let after = level(instance);
         let module = instance.module;
         if !instance.has_place() && instance.dealt > 0 {
             self.draining.insert(id);
@@ -281,11 +282,15 @@ impl Book {
             return;
         }
         if let Some(module) = self.modules.get_mut(module) {
-            if let Some(level) = before {
+            if let Some((level, _)) = before {
                 module.levels.remove(&(level, id));
+                module.givers.remove(&(level, id));
             }
-            if let Some(level) = after {
+            if let Some((level, gives)) = after {
                 module.levels.insert((level, id));
+                if gives {
+                    module.givers.insert((level, id));
+                }
             }
         }
         // An account on its way may belong to another module, which nobody else would look at.
@@ -365,6 +370,33 @@ impl Book {
         }
     }
 
+    /// Enters an account among those of a module, or takes it out.
+    fn set_home(&mut self, module: u32, id: u32, on: bool) {
+        let (Some(module), Some(one)) = (self.modules.get_mut(module), self.accounts.get(id)) else { return };
+        if on {
+            module.accounts.insert(id);
+            module.sums.add(one, self.month);
+        } else {
+            module.accounts.remove(&id);
+            module.sums.take(one, self.month);
+        }
+    }
+
+    /// Counts instructions of an account in the running month, with the sums of its module in step.
+    pub(super) fn count_use(&mut self, id: u32, count: u64) {
+        let month = self.month;
+        let Some(one) = self.accounts.get_mut(id) else { return };
+        let sums = self.modules.get_mut(one.module).map(|module| &mut module.sums);
+        match sums {
+            Some(sums) => {
+                sums.take(one, month);
+                one.count(month, count);
+                sums.add(one, month);
+            }
+            None => one.count(month, count),
+        }
+    }
+
     /// Changes an account with all indexes in step.
     pub(super) fn change(&mut self, id: u32, change: impl FnOnce(&mut Account)) {
         let Some(one) = self.accounts.get(id) else { return };
@@ -375,12 +407,8 @@ impl Book {
         change(one);
         let after = one.module;
         if before != after {
-            if let Some(module) = self.modules.get_mut(before) {
-                module.accounts.remove(&id);
-            }
-            if let Some(module) = self.modules.get_mut(after) {
-                module.accounts.insert(id);
-            }
+            self.set_home(before, id, false);
+            self.set_home(after, id, true);
             self.look_at(before);
         }
         self.link(id, true);
@@ -394,9 +422,7 @@ impl Book {
         let (name, module) = (account.name.clone(), account.module);
         let id = self.accounts.insert(account);
         self.names.insert(&name, id);
-        if let Some(module) = self.modules.get_mut(module) {
-            module.accounts.insert(id);
-        }
+        self.set_home(module, id, true);
         self.link(id, true);
         self.look_at(module);
         id
@@ -406,11 +432,10 @@ impl Book {
     pub(super) fn remove(&mut self, id: u32) {
         self.link(id, false);
         self.logins.remove(id);
+        let home = self.accounts.get(id).map_or(NONE, |one| one.module);
+        self.set_home(home, id, false);
         let Some(one) = self.accounts.remove(id) else { return };
         self.names.remove(&one.name, id);
-        if let Some(module) = self.modules.get_mut(one.module) {
-            module.accounts.remove(&id);
-        }
         self.look_at(one.module);
         // The set has one of them, and this account the other.
         if Arc::strong_count(&one.tariff) == 2 {
@@ -441,6 +466,11 @@ impl Book {
     /// A new month begins.
     pub(super) fn turn_month(&mut self, at: Millis) {
         self.month += 1;
+        for &id in self.module_names.values() {
+            if let Some(module) = self.modules.get_mut(id) {
+                module.sums.begin_month();
+            }
+        }
         self.month_starts.push(at);
         let kept = self.month_starts.len().saturating_sub(MONTHS + 1);
         self.month_starts.drain(..kept);

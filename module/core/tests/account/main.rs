@@ -10,6 +10,7 @@
 mod frozen;
 mod quality;
 mod random;
+mod reads;
 mod rebalance;
 mod rig;
 mod spec;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use allot_core::account::decide::Decision;
 use allot_core::account::place::Presence;
+use allot_core::account::read::Usage;
 use allot_core::account::record::{Account, Goal, Standing};
 use allot_core::account::request::{ModuleWish, Request};
 use allot_core::account::tariff::{Amount, Step, Tariff};
@@ -121,7 +122,7 @@ impl Rig {
     }
 
     pub(crate) fn logout(&mut self, account: &str, epoch: u64) -> Reply {
-        let reply = self.ask(&Request::Logout { account: account.as_bytes(), epoch }).unwrap();
+        let reply = self.ask(&logout(account, epoch, false)).unwrap();
         self.settle();
         reply
     }
@@ -205,6 +206,19 @@ fn check_indexes(book: &Book) {
     for (id, (accounts, free)) in modules {
         assert_eq!(book.module(id).unwrap().counts(), (accounts, free));
     }
+    for (module, (_, sums)) in book.usage_by_module(book.month()) {
+        let module = book.find_module(&module).unwrap();
+        let mut scanned = Usage::default();
+        for usage in all.iter().filter(|one| one.module == module).map(|one| book.usage_of(one, book.month()))
+        {
+            scanned.accounts += usage.accounts;
+            scanned.quota += usage.quota;
+            scanned.used += usage.used;
+            scanned.left += usage.left;
+            scanned.cost.0 += usage.cost.0;
+        }
+        assert_eq!(sums, scanned, "use and cost of the running month");
+    }
     for module in book.modules() {
         for id in module.instances() {
             let instance = book.instance(id).unwrap();
@@ -241,4 +255,8 @@ pub(crate) fn login<'a>(account: &'a str, instance: &'a str, terminal: &'a str, 
 
 pub(crate) fn usage(account: &str, epoch: u64, count: i64) -> Request<'_> {
     Request::Use { account: account.as_bytes(), epoch, count }
+}
+
+pub(crate) fn logout(account: &str, epoch: u64, back: bool) -> Request<'_> {
+    Request::Logout { account: account.as_bytes(), epoch, back, term: None }
 }
