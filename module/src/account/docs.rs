@@ -194,9 +194,9 @@ pub(crate) static COMMANDS: &[Command] = &[
     Command {
         name: c"ACCOUNT.LOGOUT",
         entry: entry!(writes::logout),
-        arity: 4,
-        summary: "Ends a login by its epoch, or gives a revoked account back by that of its deal",
-        arguments: &[KEY, ACCOUNT, EPOCH],
+        arity: -4,
+        summary: "Ends a login by its epoch, or gives a revoked account back by that of its deal; BACK: one that is dealt",
+        arguments: &[KEY, ACCOUNT, EPOCH, Arg::word("back", "BACK").maybe(), TERM],
         ..FAST
     },
     Command {
@@ -268,7 +268,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         entry: entry!(reads::usage),
         arity: -2,
         summary: "Use and cost of a month by department, module or account",
-        complexity: "O(N) with N accounts",
+        complexity: "O(M) with M modules and instances; by account O(C) with C of them; of a past month O(N) with N accounts",
         arguments: &[
             KEY,
             Arg::new(

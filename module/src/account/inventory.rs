@@ -50,8 +50,8 @@ pub(super) fn book(call: &Call<'_>) -> Done {
     }
     let settings = Settings::default().with(&changes, call.ctx.clock())?;
     family::create::<Book>(call.ctx, name, &Event::Opened(settings))?;
-    family::read::<Book, _>(call.ctx, name, |book, _| {
-        reply_book(call.ctx, book);
+    family::read::<Book, _>(call.ctx, name, |book, now| {
+        reply_book(call.ctx, book, now);
         Ok(())
     })
 }

@@ -18,7 +18,7 @@ fn begin(ctx: Context<'_>, fields: &[(&str, Field<'_>)], more: usize) {
     }
 }
 
-pub(super) fn reply_book(ctx: Context<'_>, book: &Book) {
+pub(super) fn reply_book(ctx: Context<'_>, book: &Book, now: i64) {
     let settings = book.settings();
     let (term, leader) = book.leader();
     let ([free, dealt, revoking, frozen], instances, modules) = book.totals();
@@ -32,7 +32,7 @@ pub(super) fn reply_book(ctx: Context<'_>, book: &Book) {
         ("last_epoch", Field::Number(book.last_epoch() as i64)),
         ("month", Field::Number(book.month().into())),
         ("month_start", Field::number(book.month_start(book.month()))),
-        ("month_end", Field::Number(book.month_end())),
+        ("month_end", Field::Number(book.month_end(now))),
         ("modules", count(modules)),
         ("instances", count(instances)),
         ("accounts", count(free + dealt + revoking + frozen)),

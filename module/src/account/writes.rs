@@ -65,7 +65,7 @@ fn reply(ctx: Context<'_>, book: &Book, now: i64, reply: &Reply, short: bool) {
     match reply {
         Reply::Ok => ctx.reply_ok(),
         Reply::Integer(value) => ctx.reply_integer(*value),
-        Reply::Book => reply_book(ctx, book),
+        Reply::Book => reply_book(ctx, book, now),
         Reply::Module(name) => match book.find_module(name).and_then(|id| book.module(id)) {
             Some(module) => reply_module(ctx, book, module),
             None => ctx.reply_null(),
@@ -155,13 +155,14 @@ pub(super) fn renew(call: &Call<'_>) -> Done {
     answer(call, &Request::Renew { account, epoch, ttl })
 }
 
-/// `ACCOUNT.LOGOUT key account epoch`
+/// `ACCOUNT.LOGOUT key account epoch [BACK] [TERM t]`
 pub(super) fn logout(call: &Call<'_>) -> Done {
     let mut arguments = call.arguments(2);
     let account = arguments.identifier("account")?;
     let epoch = number(&mut arguments, "epoch")?;
-    arguments.finish()?;
-    answer(call, &Request::Logout { account, epoch })
+    let back = arguments.takes("BACK");
+    let term = term_at_end(arguments)?;
+    answer(call, &Request::Logout { account, epoch, back, term })
 }
 
 /// `ACCOUNT.USE key account epoch [COUNT n]`

@@ -2,7 +2,7 @@
 
 use super::encoding::ensure;
 use super::event::Event;
-use super::place::{MAX_PLACES, Presence};
+use super::place::{Instance, MAX_PLACES, Presence};
 use super::record::{Account, Goal, Standing};
 use super::state::Book;
 use super::tariff::MAX_COUNT;
@@ -49,7 +49,7 @@ impl Book {
                 ensure(self.find_place(module, instance).is_some(), "an instance is not there")
             }
             Event::Dealt { module, instance, accounts } => {
-                self.is_active(module, instance)?;
+                self.place_is(module, instance, Instance::has_place)?;
                 self.are_there(accounts)?;
                 let idle = |name: &Bytes| self.account_called(name).is_some_and(|one| one.login.is_none());
                 ensure(accounts.iter().all(idle), "an account is dealt that somebody is logged in with")
@@ -75,11 +75,17 @@ impl Book {
     }
 
     fn is_active(&self, module: &[u8], instance: &[u8]) -> Result<(), Damaged> {
+        self.place_is(module, instance, |place| place.presence == Presence::Active)
+    }
+
+    fn place_is(
+        &self,
+        module: &[u8],
+        instance: &[u8],
+        is: impl FnOnce(&Instance) -> bool,
+    ) -> Result<(), Damaged> {
         let place = self.find_place(module, instance).and_then(|id| self.instance(id));
-        ensure(
-            place.is_some_and(|place| place.presence == Presence::Active),
-            "an account goes to an instance that has no place",
-        )
+        ensure(place.is_some_and(is), "an account goes to an instance that has no place")
     }
 
     fn are_there(&self, accounts: &[Bytes]) -> Result<(), Damaged> {

@@ -75,7 +75,14 @@ impl Book {
                 }
             }
             Event::Withdrawn { accounts } => self.each(at, accounts, Goal::Deal),
-            Event::Dealt { module, instance, accounts } | Event::Recalled { module, instance, accounts } => {
+            Event::Dealt { module, instance, accounts } => {
+                // One that is away gets what replaces its accounts, too.
+                let Some(place) = self.find_place(module, instance) else { return };
+                for id in accounts.iter().filter_map(|name| self.find(name)).collect::<Vec<_>>() {
+                    self.deal(at, id, place);
+                }
+            }
+            Event::Recalled { module, instance, accounts } => {
                 if let Some(place) = self.find_place(module, instance) {
                     self.each(at, accounts, Goal::Place(place));
                 }
@@ -150,8 +157,7 @@ impl Book {
             self.with_instance(id, |instance| (instance.presence, instance.away_until) = (presence, None));
         } else {
             self.arrivals += 1;
-            let (arrived, month) = (self.arrivals, self.month);
-            self.enter_instance(Instance::new(name.clone(), module, presence, arrived, at, month));
+            self.enter_instance(Instance::new(name.clone(), module, presence, self.arrivals, at));
         }
         self.look_at(module);
     }
@@ -162,16 +168,60 @@ impl Book {
             Some(until) => self.away.set(id, until),
             None => self.away.remove(id),
         }
+        let mut lost = 0;
         self.with_instance(id, |instance| {
             (instance.presence, instance.away_until) = (presence, until);
             // What rebalancing gave it goes with its place.
             if !instance.has_place() {
-                instance.offset = 0;
+                lost = std::mem::take(&mut instance.offset);
             }
         });
         self.forget_if_empty(id);
         if let Some(module) = self.find_module(module) {
+            self.make_up_for(module, lost);
             self.look_at(module);
+        }
+    }
+
+    /// What rebalancing gave an instance that has lost its place, others of the module gave, or other modules did. The part
+    /// of the module is theirs again, those first who gave most; and the other way round where it gave.
+    fn make_up_for(&mut self, module: u32, lost: i64) {
+        let Some(module) = self.modules.get(module).filter(|_| lost != 0) else { return };
+        let offset = |id: u32| self.instances.get(id).map_or(0, |instance| instance.offset);
+        // Their offsets are even among themselves but for what came from this one, and from other modules.
+        let rest: i64 = module.instances().map(offset).sum();
+        if rest.signum() != -lost.signum() {
+            return;
+        }
+        let mut due = rest.abs().min(lost.abs());
+        let mut others: Vec<(i64, u32)> = module
+            .instances()
+            .map(|id| (offset(id), id))
+            .filter(|(offset, _)| offset.signum() == rest.signum())
+            .collect();
+        // Stable: of equals who came first.
+        others.sort_by_key(|(offset, _)| std::cmp::Reverse(offset.abs()));
+        for (offset, id) in others {
+            let back = due.min(offset.abs());
+            due -= back;
+            self.with_instance(id, |instance| instance.offset += back * lost.signum());
+        }
+    }
+
+    /// An account does not get to an instance of another module that rebalancing gave it to: neither keeps a target by it.
+    /// Within a module `make_up_for` has seen to it, or the instance is away and waits for another.
+    fn call_off(&mut self, id: u32, place: u32) {
+        let from = self.accounts.get(id).map_or(NONE, |one| one.instance);
+        let module = |id: u32| self.instances.get(id).map(|instance| instance.module);
+        if module(from).is_none() || module(from) == module(place) {
+            return;
+        }
+        for (id, by) in [(from, 1), (place, -1)] {
+            self.with_instance(id, |instance| {
+                if instance.has_place() {
+                    instance.offset += by;
+                }
+            });
         }
     }
 
@@ -208,6 +258,9 @@ impl Book {
         let place = Self::place_of(Some(goal));
         let place = place
             .filter(|&place| self.instances.get(place).is_some_and(|one| one.presence == Presence::Active));
+        if let (Goal::Place(missed), None) = (goal, place) {
+            self.call_off(id, missed);
+        }
         match (goal, place) {
             (Goal::Delete, _) => self.remove(id),
             (_, Some(place)) => self.deal(at, id, place),
@@ -260,10 +313,8 @@ impl Book {
     fn count(&mut self, at: Millis, account: &[u8], count: u64) {
         let Some(id) = self.find(account) else { return };
         self.set_ready(id, false);
-        let month = self.month;
-        let Some(one) = self.accounts.get_mut(id) else { return };
-        one.count(month, count);
-        let instance = one.instance;
+        self.count_use(id, count);
+        let instance = self.accounts.get(id).map_or(NONE, |one| one.instance);
         self.set_ready(id, true);
         if let Some(instance) = self.instances.get_mut(instance) {
             instance.pace.count(at, count);

@@ -22,18 +22,12 @@ type Shares = BTreeMap<u32, Vec<Bytes>>;
 pub const STEP: usize = 256;
 
 impl Book {
-    /// Whether there is something to deal in a module. O(log instances), and one more for each instance that rebalancing
-    /// has taken everything from.
+    /// Whether there is something to deal in a module. O(log instances).
     pub(super) fn is_uneven(&self, module: u32) -> bool {
         let Some(module) = self.modules.get(module) else { return false };
         let Some(lowest) = module.levels.first() else { return false };
-        let highest = module.levels.iter().rev().find(|&&(_, id)| self.gives(id));
+        let highest = module.givers.last();
         module.free.len() > module.reserve as usize || highest.is_some_and(|highest| highest.0 - lowest.0 > 1)
-    }
-
-    /// Whether an instance has an account to give.
-    fn gives(&self, instance: u32) -> bool {
-        self.instances.get(instance).is_some_and(|instance| instance.dealt > 0)
     }
 
     /// The next step towards an even deal; nothing where all are even. O(instances of the module + accounts moved log
@@ -48,7 +42,7 @@ impl Book {
     }
 
     fn deal_in(&self, module: &Module, limit: usize) -> Events {
-        let mut levels = module.levels.clone();
+        let (mut levels, mut givers) = (module.levels.clone(), module.givers.clone());
         let (mut dealt, mut recalled) = (Shares::new(), Shares::new());
         let over = module.free.len().saturating_sub(module.reserve as usize);
         for &account in module.free.iter().take(over.min(limit)) {
@@ -57,11 +51,12 @@ impl Book {
             };
             dealt.entry(lowest).or_default().push(one.name.clone());
             levels.insert((level + 1, lowest));
+            // Who had nothing has it only when this step is applied.
+            if givers.remove(&(level, lowest)) {
+                givers.insert((level + 1, lowest));
+            }
         }
         let mut left = limit.saturating_sub(over);
-        // Who was given something just now has it only when this step is applied.
-        let mut givers: BTreeSet<(i64, u32)> =
-            levels.iter().copied().filter(|&(_, id)| self.gives(id)).collect();
         let mut gifts: BTreeMap<u32, Box<dyn Iterator<Item = u32> + '_>> = BTreeMap::new();
         while left > 0
             && let (Some(&(low, to)), Some(&(high, from))) = (levels.first(), givers.last())

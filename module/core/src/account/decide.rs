@@ -206,6 +206,7 @@ fn check_term(book: &Book, request: &Request<'_>) -> Result<(), Refusal> {
         | Request::Freeze { term, .. }
         | Request::Attach { term, .. }
         | Request::Detach { term, .. }
+        | Request::Logout { term, .. }
         | Request::Rebalance { term, .. } => *term,
         _ => None,
     };
@@ -232,8 +233,13 @@ fn decide_claim(book: &Book, term: u64, leader: &[u8], force: bool) -> Decided {
 }
 
 fn decide_module(book: &Book, wish: &ModuleWish<'_>) -> Decided {
-    check_identifier("module", wish.module)?;
-    check_identifier("DEPARTMENT", wish.department)?;
+    for (what, name) in [("module", wish.module), ("DEPARTMENT", wish.department)] {
+        check_identifier(what, name)?;
+        if name == b"*" {
+            let text = format!("{what} must not be '*', which stands for all modules: choose another name");
+            return refuse(Code::Err, text);
+        }
+    }
     let known = book.find_module(wish.module).and_then(|id| book.modules.get(id).map(|module| (id, module)));
     let numbers = [
         ("INSTANCES", Some(wish.instances), 0),
@@ -332,15 +338,7 @@ fn decide_freeze(book: &Book, account: &[u8], on: bool) -> Decided {
     let event =
         if one.login.is_some() { Event::Halted { account: name } } else { Event::Frozen { account: name } };
     let mut events: Events = smallvec![event];
-    // Replaced at once, from the reserve if need be.
-    let place = book.instances.get(one.instance).filter(|place| place.presence == Presence::Active);
-    let spare = book.modules.get(one.module).and_then(|module| module.free.first());
-    if one.standing == Standing::Dealt
-        && let (Some(place), Some(spare)) = (place, spare.and_then(|&id| book.accounts.get(id)))
-    {
-        let (module, instance) = (book.module_name(one.module), place.name.clone());
-        events.push(Event::Dealt { module, instance, accounts: vec![spare.name.clone()] });
-    }
+    events.extend(book.replacement(one));
     Ok(Decision { events, reply })
 }
 
@@ -403,6 +401,20 @@ impl Book {
             events.extend(next.take(free.saturating_sub(taken)).map(|&id| self.placed(id)));
         }
         events
+    }
+
+    /// What replaces an account that is frozen, at once and from the reserve if need be: where it is, or was on its way to.
+    /// An instance that is away gets it as well, since its share waits for it.
+    fn replacement(&self, one: &Account) -> Option<Event> {
+        let place = match one.goal {
+            None if one.standing == Standing::Dealt => one.instance,
+            goal => Self::place_of(goal)?,
+        };
+        let place = self.instances.get(place).filter(|place| place.has_place())?;
+        let module = self.modules.get(place.module)?;
+        let spare = module.free.first().and_then(|&id| self.accounts.get(id))?;
+        let (module, instance) = (module.name.clone(), place.name.clone());
+        Some(Event::Dealt { module, instance, accounts: vec![spare.name.clone()] })
     }
 
     /// An instance gets a place.

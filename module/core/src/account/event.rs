@@ -107,12 +107,14 @@ pub enum Event {
         /// Its name.
         instance: Name,
     },
-    /// Accounts are taken from instances that have no place: those that nobody is logged in with are free.
+    /// Accounts are taken from instances that have no place, or were given back: those that nobody is logged in with are
+    /// free.
     Withdrawn {
         /// Their names.
         accounts: Vec<Bytes>,
     },
-    /// Accounts that nobody is logged in with go to an instance of their module, each in a deal of its own.
+    /// Accounts that nobody is logged in with go to an instance of their module, each in a deal of its own. The instance
+    /// may be away where one replaces what was frozen.
     Dealt {
         /// The module.
         module: Name,

@@ -1,11 +1,10 @@
 //! What those ask who work with accounts: exclusive logins with deadlines, and instructions counted before they are sent.
 
-use super::decide::{Decided, Reply, decided, known_account, refuse, unchanged};
+use super::decide::{Decided, Decision, Reply, decided, known_account, refuse, unchanged};
 use super::event::Event;
 use super::record::{Account, Epoch, Standing};
 use super::request::Request;
 use super::state::Book;
-use super::tariff::MAX_COUNT;
 use crate::shared::list::NONE;
 use crate::shared::refusal::{Code, Refusal};
 use crate::shared::text::quoted;
@@ -31,8 +30,11 @@ pub(super) fn decide(book: &Book, now: Millis, request: &Request<'_>) -> Decided
             let until = now.saturating_add(*ttl);
             Ok(decided(Event::Renewed { account: one.name.clone(), until }, Reply::Account(one.name.clone())))
         }
-        Request::Logout { account, epoch } => {
+        Request::Logout { account, epoch, back, .. } => {
             let one = known_account(book, account)?;
+            if *back && one.standing == Standing::Dealt {
+                return Ok(give_back(one, *epoch));
+            }
             let login = one.live_login(now).is_some_and(|login| login.epoch == *epoch);
             let gives = one.standing == Standing::Revoking || one.instance == NONE && one.login.is_some();
             let deal = one.epoch == *epoch && gives;
@@ -47,6 +49,18 @@ pub(super) fn decide(book: &Book, now: Millis, request: &Request<'_>) -> Decided
         }
         _ => refuse(Code::Err, "internal: not a request of who works with accounts"),
     }
+}
+
+/// An instance gives an account back that nobody asked it for: whoever was logged in there is so no more, and it is dealt
+/// anew.
+fn give_back(one: &Account, epoch: Epoch) -> Decision {
+    if one.epoch != epoch {
+        return unchanged(Reply::Integer(0));
+    }
+    let name = one.name.clone();
+    let over = one.login.is_some().then(|| Event::LoggedOut { account: name.clone(), lapsed: false });
+    let withdrawn = Event::Withdrawn { accounts: vec![name] };
+    Decision { events: over.into_iter().chain([withdrawn]).collect(), reply: Reply::Integer(1) }
 }
 
 fn decide_login(
@@ -109,7 +123,7 @@ fn decide_use(book: &Book, now: Millis, one: &Account, epoch: Epoch, count: i64)
         live(now, one, epoch)?;
     }
     let used = one.used_in(book.month).saturating_add(count.unsigned_abs());
-    let cap = if book.settings.cap == 0 { MAX_COUNT } else { book.settings.cap };
+    let cap = book.settings.limit();
     if used > cap {
         let text = format!(
             "account {} has used {} this month, and the cap is {cap}",

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::read::Usage;
 use super::record::Name;
 use crate::shared::Millis;
 
@@ -32,10 +33,14 @@ pub struct Module {
     pub(super) names: BTreeMap<Name, u32>,
     /// Its instances that are active, by their level.
     pub(super) levels: BTreeSet<(i64, u32)>,
+    /// Those of them that have an account to give, by their level.
+    pub(super) givers: BTreeSet<(i64, u32)>,
     /// All its accounts.
     pub(super) accounts: BTreeSet<u32>,
     /// Those that are free to be dealt.
     pub(super) free: BTreeSet<u32>,
+    /// Use and cost of its accounts in the running month.
+    pub(super) sums: Usage,
     /// How many are free but for a login from before they were frozen, which is not over yet.
     pub(super) barred: usize,
 }
@@ -51,6 +56,8 @@ impl Module {
             instances: BTreeSet::new(),
             names: BTreeMap::new(),
             levels: BTreeSet::new(),
+            givers: BTreeSet::new(),
+            sums: Usage::default(),
             accounts: BTreeSet::new(),
             free: BTreeSet::new(),
             barred: 0,
@@ -170,23 +177,17 @@ pub struct Instance {
     pub incoming: u32,
     /// How many more accounts than an even deal rebalancing gave it.
     pub offset: i64,
-    /// Accounts that nobody is logged in with, by what is left of them at the flat price in `ready_month`.
-    pub(super) ready: BTreeSet<(u64, u32)>,
-    pub(super) ready_month: u32,
+    /// Accounts that nobody is logged in with, by their room (`Account::room`): what can be picked comes last.
+    pub(super) ready: BTreeSet<(Option<u64>, u32)>,
+    /// The month and the limit that the order is of.
+    pub(super) ready_order: (u32, u64),
     /// How fast it works.
     pub pace: Pace,
 }
 
 impl Instance {
     /// One that comes, without accounts.
-    pub(super) fn new(
-        name: Name,
-        module: u32,
-        presence: Presence,
-        arrived: u64,
-        at: Millis,
-        month: u32,
-    ) -> Self {
+    pub(super) fn new(name: Name, module: u32, presence: Presence, arrived: u64, at: Millis) -> Self {
         Self {
             name,
             module,
@@ -199,7 +200,8 @@ impl Instance {
             incoming: 0,
             offset: 0,
             ready: BTreeSet::new(),
-            ready_month: month,
+            // Of no month: it is put in order with the first account.
+            ready_order: (0, 0),
             pace: Pace::since(at),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::place::Instance;
+use super::place::{Instance, Module};
 use super::record::{Account, Name, Standing};
 use super::state::Book;
 use super::tariff::Amount;
@@ -47,30 +47,52 @@ pub struct Usage {
 }
 
 impl Usage {
-    fn add(&mut self, one: &Account, month: u32) {
+    pub(super) fn add(&mut self, one: &Account, month: u32) {
         self.accounts += 1;
         self.quota += u128::from(one.tariff.quota);
         self.used += u128::from(one.used_in(month));
         self.left += u128::from(one.left(month));
-        self.cost.0 = self.cost.0.saturating_add(one.cost_in(month).0);
+        // Not saturating, so that `take` is exact again once it is below its end, which no real sum comes near to.
+        self.cost.0 = self.cost.0.wrapping_add(one.cost_in(month).0);
+    }
+
+    pub(super) fn take(&mut self, one: &Account, month: u32) {
+        self.accounts = self.accounts.saturating_sub(1);
+        self.quota = self.quota.saturating_sub(one.tariff.quota.into());
+        self.used = self.used.saturating_sub(one.used_in(month).into());
+        self.left = self.left.saturating_sub(one.left(month).into());
+        self.cost.0 = self.cost.0.wrapping_sub(one.cost_in(month).0);
+    }
+
+    /// Nothing is used yet.
+    pub(super) fn begin_month(&mut self) {
+        (self.used, self.left, self.cost) = (0, self.quota, Amount(0));
+    }
+
+    fn sum(&mut self, more: &Self) {
+        self.accounts += more.accounts;
+        self.quota += more.quota;
+        self.used += more.used;
+        self.left += more.left;
+        self.cost.0 = self.cost.0.wrapping_add(more.cost.0);
     }
 }
 
 impl Book {
-    /// An instance's accounts that nobody is logged in with, those with most left at the flat price first. O(count), or
-    /// O(accounts of the instance) until it is worked with for the first time in a month.
+    /// An instance's accounts that nobody is logged in with, those first with which most can be sent at the flat price,
+    /// and none that has reached the cap. O(count), or O(accounts of the instance) until it is worked with for the first
+    /// time in a month or under a new cap.
     pub fn pick(&self, instance: &Instance, count: usize) -> Vec<&Account> {
-        let account = |&(_, id): &(u64, u32)| self.accounts.get(id);
-        if instance.ready_month == self.month {
-            return instance.ready.iter().rev().take(count).filter_map(account).collect();
+        // Those that have reached it come first in the order, and are last here.
+        let open = |&(room, id): &(Option<u64>, u32)| room.and_then(|_| self.accounts.get(id));
+        let order @ (month, limit) = self.order();
+        if instance.ready_order == order {
+            return instance.ready.iter().rev().map_while(open).take(count).collect();
         }
-        let mut all: Vec<(u64, u32)> = instance
-            .ready
-            .iter()
-            .filter_map(|&(_, id)| self.accounts.get(id).map(|one| (one.left(self.month), id)))
-            .collect();
+        let room = |&(_, id): &(Option<u64>, u32)| Some((self.accounts.get(id)?.room(month, limit), id));
+        let mut all: Vec<(Option<u64>, u32)> = instance.ready.iter().filter_map(room).collect();
         all.sort_unstable();
-        all.iter().rev().take(count).filter_map(account).collect()
+        all.iter().rev().map_while(open).take(count).collect()
     }
 
     /// Accounts after a cursor, at most `count`, and the cursor of the next ones; 0 at the end. Of a module, of an
@@ -114,29 +136,31 @@ impl Book {
         (found, 0)
     }
 
-    /// Use and cost by module in a month, with the module's department. O(accounts).
+    /// Use and cost by module in a month, with the module's department. O(modules) for the running month, O(accounts) for
+    /// one that is past.
     pub fn usage_by_module(&self, month: u32) -> BTreeMap<Name, (Name, Usage)> {
-        let mut sums = BTreeMap::new();
-        for module in self.modules() {
-            let mut usage = Usage::default();
-            for one in module.accounts.iter().filter_map(|&id| self.accounts.get(id)) {
-                usage.add(one, month);
+        let usage = |module: &Module| {
+            if month == self.month {
+                return module.sums.clone();
             }
-            sums.insert(module.name.clone(), (module.department.clone(), usage));
-        }
-        sums
+            let mut usage = Usage::default();
+            module
+                .accounts
+                .iter()
+                .filter_map(|&id| self.accounts.get(id))
+                .for_each(|one| usage.add(one, month));
+            usage
+        };
+        self.modules()
+            .map(|module| (module.name.clone(), (module.department.clone(), usage(module))))
+            .collect()
     }
 
-    /// Use and cost by department in a month. O(accounts).
+    /// Use and cost by department in a month. As fast as by module.
     pub fn usage_by_department(&self, month: u32) -> BTreeMap<Name, Usage> {
         let mut sums: BTreeMap<Name, Usage> = BTreeMap::new();
         for (department, usage) in self.usage_by_module(month).into_values() {
-            let sum = sums.entry(department).or_default();
-            sum.accounts += usage.accounts;
-            sum.quota += usage.quota;
-            sum.used += usage.used;
-            sum.left += usage.left;
-            sum.cost.0 = sum.cost.0.saturating_add(usage.cost.0);
+            sums.entry(department).or_default().sum(&usage);
         }
         sums
     }
@@ -146,6 +170,16 @@ impl Book {
         let mut usage = Usage::default();
         usage.add(one, month);
         usage
+    }
+
+    /// How many more instructions departments will send this month at the pace of their instances. O(instances).
+    pub fn projected_by_department(&self, now: Millis) -> BTreeMap<Name, u64> {
+        let mut sums: BTreeMap<Name, u64> = BTreeMap::new();
+        for (&id, module) in self.module_names.values().filter_map(|id| Some((id, self.modules.get(*id)?))) {
+            let sum = sums.entry(module.department.clone()).or_default();
+            *sum = sum.saturating_add(self.projected_of(id, now));
+        }
+        sums
     }
 
     /// How many more instructions a module will send this month at the pace of its instances.

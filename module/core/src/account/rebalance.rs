@@ -1,11 +1,11 @@
 //! Where accounts will be needed: use is projected to the end of the month by each instance's pace over the last day, and
 //! accounts that will have something left go where something will be missing.
 //!
-//! An instance's *need* is its projected use less what its accounts have left at the flat price. A step takes the
-//! instance with the greatest need and gives it, from the one of its department that can spare most, the account that
-//! helps most: whose rest is nearest to what is missing. It stops where no instance needs anything, none can spare
-//! anything, or the moves are used up. Instances that share a module share its accounts; modules of a department share
-//! theirs where both have a WEIGHT.
+//! An instance's *need* is its projected use less the rest of its accounts: what they have left at the flat price and below
+//! the cap. A step takes the instance with the greatest need and gives it, from the one of its department that can spare
+//! most, the account that helps most: whose rest is nearest to what is missing. It stops where no instance needs anything,
+//! none can spare anything, or the moves are used up. Instances that share a module share its accounts; modules of a
+//! department share theirs where both have a WEIGHT.
 
 use std::collections::BTreeMap;
 
@@ -54,7 +54,7 @@ struct Party {
 impl Book {
     /// How many more instructions an instance will send this month at its pace.
     pub fn projected(&self, instance: u32, now: Millis) -> u64 {
-        let ahead = self.month_end().saturating_sub(now);
+        let ahead = self.month_end(now).saturating_sub(now);
         self.instances.get(instance).map_or(0, |instance| instance.pace.forecast(now, ahead))
     }
 
@@ -96,7 +96,7 @@ impl Book {
         {
             for one in instance.accounts.iter().filter_map(revoking) {
                 if let Some(place) = Self::place_of(one.goal) {
-                    *coming.entry(place).or_insert(0) += i128::from(one.left(self.month));
+                    *coming.entry(place).or_insert(0) += i128::from(self.rest(one));
                 }
             }
         }
@@ -111,7 +111,7 @@ impl Book {
             if one.standing != Standing::Dealt {
                 continue;
             }
-            let rest = one.left(self.month);
+            let rest = self.rest(one);
             left += i128::from(rest);
             let next = one.tariff.next_price(one.used_in(self.month).max(one.tariff.quota));
             price = Some(price.map_or(next, |price| price.min(next)));
@@ -122,6 +122,11 @@ impl Book {
         spare.sort_unstable();
         let need = i128::from(self.projected(id, now)) - left;
         Party { id, module, need, spare, price: price.unwrap_or_default() }
+    }
+
+    /// What an account has left at the flat price and below the cap.
+    fn rest(&self, one: &Account) -> u64 {
+        one.room(self.month, self.settings.limit()).unwrap_or(0)
     }
 
     /// Whether an account has stayed long enough and has not been moved too often today.

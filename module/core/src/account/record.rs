@@ -155,6 +155,13 @@ impl Account {
         self.tariff.left(self.used_in(month))
     }
 
+    /// What can be sent at the flat price before the most that a month may have (`Settings::limit`); `None` where nothing
+    /// can be sent any more.
+    pub fn room(&self, month: u32, limit: u64) -> Option<u64> {
+        let used = self.used_in(month);
+        (used < limit).then(|| self.tariff.quota.min(limit).saturating_sub(used))
+    }
+
     /// The login that has not run out.
     pub fn live_login(&self, now: Millis) -> Option<&Login> {
         self.login.as_deref().filter(|login| login.until > now)

@@ -103,6 +103,10 @@ pub enum Request<'a> {
         account: &'a [u8],
         /// The login, or the deal.
         epoch: Epoch,
+        /// Whether the instance gives the account back, by the epoch of its deal.
+        back: bool,
+        /// The leader's term.
+        term: Option<u64>,
     },
     /// `ACCOUNT.USE`.
     Use {

@@ -197,7 +197,7 @@ impl Book {
         self.module_names.insert(module, id);
         let mut last = 0;
         for _ in 0..reader.unsigned()? {
-            let instance = decode_instance(reader, id, self.month)?;
+            let instance = decode_instance(reader, id)?;
             let rises = instance.arrived > last && instance.arrived <= self.arrivals;
             ensure(rises, "the instances are not in order")?;
             last = instance.arrived;
@@ -330,7 +330,7 @@ fn encode_instance(instance: &Instance, out: &mut Writer) {
     instance.pace.buckets.iter().for_each(|&count| out.unsigned(count));
 }
 
-fn decode_instance(reader: &mut Reader<'_>, module: u32, month: u32) -> Result<Instance, Damaged> {
+fn decode_instance(reader: &mut Reader<'_>, module: u32) -> Result<Instance, Damaged> {
     let arrived = reader.unsigned()?;
     let name = name(reader)?;
     let presence = reader.unsigned()?;
@@ -349,7 +349,7 @@ fn decode_instance(reader: &mut Reader<'_>, module: u32, month: u32) -> Result<I
     for bucket in &mut buckets {
         *bucket = reader.unsigned()?;
     }
-    let mut instance = Instance::new(name, module, presence, arrived, since, month);
+    let mut instance = Instance::new(name, module, presence, arrived, since);
     (instance.away_until, instance.offset) = (away_until, offset);
     instance.pace = Pace { hour, first, buckets };
     Ok(instance)

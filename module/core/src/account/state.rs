@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::place::{HOUR, Instance, Module, Presence};
 use super::record::{Account, Epoch, Goal, MONTHS, Name, Standing};
-use super::tariff::Tariff;
+use super::tariff::{MAX_COUNT, Tariff};
 use crate::shared::deadlines::Deadlines;
 use crate::shared::list::NONE;
 use crate::shared::names::NameIndex;
@@ -31,6 +31,13 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self { cap: 0, dwell: 30 * 60_000, max_moves: 2, turns: Vec::new() }
+    }
+}
+
+impl Settings {
+    /// The most instructions of an account in a month.
+    pub fn limit(&self) -> u64 {
+        if self.cap == 0 { MAX_COUNT } else { self.cap }
     }
 }
 
@@ -124,10 +131,12 @@ impl Book {
         self.month_starts.get(place).copied()
     }
 
-    /// When the running month ends.
-    pub fn month_end(&self) -> Millis {
+    /// When the running month ends. Where no turn is known that is yet to come, a month has 30 days; where those are over
+    /// as well, it is taken to end 30 days from now: use goes on, and is projected as far.
+    pub fn month_end(&self, now: Millis) -> Millis {
         let start = self.month_starts.last().copied().unwrap_or_default();
-        self.settings.turns.first().copied().unwrap_or(start + MONTH)
+        let turn = self.settings.turns.iter().copied().find(|&turn| turn > now);
+        turn.unwrap_or(if start + MONTH > now { start + MONTH } else { now + MONTH })
     }
 
     /// *Now* of this book: the greater of the clock and the last time applied.
@@ -213,9 +222,9 @@ impl Book {
     pub fn allocated(&self) -> usize {
         let sampled = self.accounts.iter().take(64).map(|(_, one)| one.allocated());
         let (count, bytes) = sampled.fold((0usize, 0usize), |(count, sum), bytes| (count + 1, sum + bytes));
-        // A set takes some 12 bytes an entry, and each account is in three of them.
+        // A number in a set takes some 6 bytes, and each account is in two of them; and some 34 by its room.
         self.accounts.allocated()
-            + self.accounts.len() * 36
+            + self.accounts.len() * 46
             + bytes.checked_div(count).map_or(0, |each| each * self.accounts.len())
             + self.names.allocated()
             + self.logins.allocated()
@@ -259,9 +268,10 @@ impl Book {
     /// Changes an instance with its module's levels in step.
     pub(super) fn with_instance(&mut self, id: u32, change: impl FnOnce(&mut Instance)) {
         let Some(instance) = self.instances.get_mut(id) else { return };
-        let before = (instance.presence == Presence::Active).then(|| instance.level());
+        let level = |one: &Instance| (one.presence == Presence::Active).then(|| (one.level(), one.dealt > 0));
+        let before = level(instance);
         change(instance);
-        let after = (instance.presence == Presence::Active).then(|| instance.level());
+        let after = level(instance);
         let module = instance.module;
         if !instance.has_place() && instance.dealt > 0 {
             self.draining.insert(id);
@@ -272,31 +282,40 @@ impl Book {
             return;
         }
         if let Some(module) = self.modules.get_mut(module) {
-            if let Some(level) = before {
+            if let Some((level, _)) = before {
                 module.levels.remove(&(level, id));
+                module.givers.remove(&(level, id));
             }
-            if let Some(level) = after {
+            if let Some((level, gives)) = after {
                 module.levels.insert((level, id));
+                if gives {
+                    module.givers.insert((level, id));
+                }
             }
         }
         // An account on its way may belong to another module, which nobody else would look at.
         self.look_at(module);
     }
 
-    /// Brings the order of an instance's ready accounts to the running month.
+    /// What the order of ready accounts depends on beside them: the running month, and the most that it may have.
+    pub(super) fn order(&self) -> (u32, u64) {
+        (self.month, self.settings.limit())
+    }
+
+    /// Brings the order of an instance's ready accounts to the running month and the cap of today.
     fn refresh(&mut self, instance: u32) {
-        let month = self.month;
-        let stale = self.instances.get(instance).is_some_and(|instance| instance.ready_month != month);
+        let order @ (month, limit) = self.order();
+        let stale = self.instances.get(instance).is_some_and(|instance| instance.ready_order != order);
         if !stale {
             return;
         }
         let Some(instance) = self.instances.get_mut(instance) else { return };
         let ready = |&id: &u32| {
             let one = self.accounts.get(id)?;
-            (one.standing == Standing::Dealt && one.login.is_none()).then(|| (one.left(month), id))
+            (one.standing == Standing::Dealt && one.login.is_none()).then(|| (one.room(month, limit), id))
         };
         instance.ready = instance.accounts.iter().filter_map(ready).collect();
-        instance.ready_month = month;
+        instance.ready_order = order;
     }
 
     /// Enters an account among those that can be picked, or takes it out.
@@ -305,7 +324,8 @@ impl Book {
         if one.standing != Standing::Dealt || one.login.is_some() {
             return;
         }
-        let (instance, key) = (one.instance, (one.left(self.month), id));
+        let (month, limit) = self.order();
+        let (instance, key) = (one.instance, (one.room(month, limit), id));
         self.refresh(instance);
         let Some(instance) = self.instances.get_mut(instance) else { return };
         if on {
@@ -350,6 +370,33 @@ impl Book {
         }
     }
 
+    /// Enters an account among those of a module, or takes it out.
+    fn set_home(&mut self, module: u32, id: u32, on: bool) {
+        let (Some(module), Some(one)) = (self.modules.get_mut(module), self.accounts.get(id)) else { return };
+        if on {
+            module.accounts.insert(id);
+            module.sums.add(one, self.month);
+        } else {
+            module.accounts.remove(&id);
+            module.sums.take(one, self.month);
+        }
+    }
+
+    /// Counts instructions of an account in the running month, with the sums of its module in step.
+    pub(super) fn count_use(&mut self, id: u32, count: u64) {
+        let month = self.month;
+        let Some(one) = self.accounts.get_mut(id) else { return };
+        let sums = self.modules.get_mut(one.module).map(|module| &mut module.sums);
+        match sums {
+            Some(sums) => {
+                sums.take(one, month);
+                one.count(month, count);
+                sums.add(one, month);
+            }
+            None => one.count(month, count),
+        }
+    }
+
     /// Changes an account with all indexes in step.
     pub(super) fn change(&mut self, id: u32, change: impl FnOnce(&mut Account)) {
         let Some(one) = self.accounts.get(id) else { return };
@@ -360,12 +407,8 @@ impl Book {
         change(one);
         let after = one.module;
         if before != after {
-            if let Some(module) = self.modules.get_mut(before) {
-                module.accounts.remove(&id);
-            }
-            if let Some(module) = self.modules.get_mut(after) {
-                module.accounts.insert(id);
-            }
+            self.set_home(before, id, false);
+            self.set_home(after, id, true);
             self.look_at(before);
         }
         self.link(id, true);
@@ -379,9 +422,7 @@ impl Book {
         let (name, module) = (account.name.clone(), account.module);
         let id = self.accounts.insert(account);
         self.names.insert(&name, id);
-        if let Some(module) = self.modules.get_mut(module) {
-            module.accounts.insert(id);
-        }
+        self.set_home(module, id, true);
         self.link(id, true);
         self.look_at(module);
         id
@@ -391,11 +432,10 @@ impl Book {
     pub(super) fn remove(&mut self, id: u32) {
         self.link(id, false);
         self.logins.remove(id);
+        let home = self.accounts.get(id).map_or(NONE, |one| one.module);
+        self.set_home(home, id, false);
         let Some(one) = self.accounts.remove(id) else { return };
         self.names.remove(&one.name, id);
-        if let Some(module) = self.modules.get_mut(one.module) {
-            module.accounts.remove(&id);
-        }
         self.look_at(one.module);
         // The set has one of them, and this account the other.
         if Arc::strong_count(&one.tariff) == 2 {
@@ -426,6 +466,11 @@ impl Book {
     /// A new month begins.
     pub(super) fn turn_month(&mut self, at: Millis) {
         self.month += 1;
+        for &id in self.module_names.values() {
+            if let Some(module) = self.modules.get_mut(id) {
+                module.sums.begin_month();
+            }
+        }
         self.month_starts.push(at);
         let kept = self.month_starts.len().saturating_sub(MONTHS + 1);
         self.month_starts.drain(..kept);

@@ -7,8 +7,11 @@
     reason = "a test reports what is wrong by failing"
 )]
 
+mod frozen;
 mod quality;
 mod random;
+mod reads;
 mod rebalance;
 mod rig;
 mod spec;
+mod targets;

@@ -73,6 +73,28 @@ fn a_hundred_thousand_accounts_over_a_thousand_instances_are_even_and_a_join_mov
     assert!(imbalance(&shares(&plain.book)) <= 1);
 }
 
+/// Prints how long a batch holds the server while many instances have nothing yet.
+#[test]
+#[ignore = "measures, and asserts nothing"]
+fn how_long_a_batch_takes_where_nobody_has_anything_yet() {
+    for reserve in [0, 1_000_000] {
+        let mut plain = Plain { book: Book::open(Settings::default(), 1000), now: 1000 };
+        let (module, department, instances) = (b"m", b"d", 1000);
+        let (weight, reserve, term) = (None, Some(reserve), None);
+        plain.ask(&Request::Module(ModuleWish { module, department, instances, weight, reserve, term }));
+        for instance in 0..1000 {
+            let instance = format!("i{instance}");
+            plain.ask(&Request::Attach { module: b"m", instance: instance.as_bytes(), term: None });
+        }
+        let names: Vec<String> = (0..10_000).map(name).collect();
+        let accounts = names.iter().map(String::as_bytes).collect();
+        let tariff = Tariff { quota: 100, steps: vec![] };
+        let begin = std::time::Instant::now();
+        plain.ask(&Request::Add { module: Some(b"m"), tariff, accounts, term: None });
+        println!("ADD of 10,000 to 1,000 instances, RESERVE {reserve:?}: {:?}", begin.elapsed());
+    }
+}
+
 /// A generator of uneven and shifting demand, repeatable by its seed: each instance works at a pace of its own, by day
 /// and night, and twice in the month a third of them change theirs.
 struct Demand {

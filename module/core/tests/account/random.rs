@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::rig::{HOUR, Rig, login, name, tariff, usage};
+use super::rig::{HOUR, Rig, login, logout, name, tariff, usage};
 use allot_core::account::place::Presence;
 use allot_core::account::request::{Changes, ModuleWish, Request};
 use allot_core::account::{Book, Settings};
@@ -93,7 +93,8 @@ impl Run {
             }
             _ => {
                 let dwell = Some(self.random.of(&[0, 1000, HOUR]));
-                self.rig.code(&Request::Configure(Changes { dwell, ..Changes::default() }));
+                let cap = self.random.of(&[None, Some(0), Some(20), Some(60)]);
+                self.rig.code(&Request::Configure(Changes { dwell, cap, ..Changes::default() }));
             }
         }
         self.rig.check();
@@ -168,7 +169,7 @@ impl Run {
     fn word(&mut self) {
         let account = name(self.random.below(30));
         let epoch = self.epoch(&account);
-        let bytes = account.as_bytes();
+        let (bytes, back) = (account.as_bytes(), self.random.chance(20));
         if self.random.chance(50) {
             let renewed = self.rig.code(&Request::Renew { account: bytes, epoch, ttl: HOUR }) == "OK";
             if renewed {
@@ -176,9 +177,7 @@ impl Run {
                 assert!(lock.1 > self.rig.now && lock.0 == epoch || !self.sound, "a login lives again");
                 lock.1 = self.rig.now + HOUR;
             }
-        } else if self.rig.ask(&Request::Logout { account: bytes, epoch })
-            == Ok(allot_core::account::Reply::Integer(1))
-        {
+        } else if self.rig.ask(&logout(&account, epoch, back)) == Ok(allot_core::account::Reply::Integer(1)) {
             self.locks.remove(&account);
         }
     }

@@ -129,3 +129,44 @@ fn the_moves_that_are_allowed_are_shared_by_departments_in_turn() {
         .collect();
     assert_eq!(to, ["m1", "n1", "o1", "m1", "n1"]);
 }
+
+#[test]
+fn what_the_cap_keeps_from_being_sent_is_nobody_s_to_spare() {
+    // Ten hours of work are done and as many are to come. `m` will need 80 more than it has.
+    let run = |cap: i64| {
+        let settings = Settings { dwell: 0, turns: vec![20 * HOUR], ..Settings::default() };
+        let mut rig = Rig::new(settings);
+        module(&mut rig, "m", "d", 1, 0..1);
+        module(&mut rig, "n", "d", 1, 1..3);
+        rig.now = 10 * HOUR;
+        work(&mut rig, "m", 0..1, 90);
+        for number in 1..3 {
+            let epoch = rig.account(&name(number)).epoch;
+            rig.ask(&usage(&name(number), epoch, 20)).unwrap();
+        }
+        rig.ask(&Request::Configure(Changes { cap: Some(cap), ..Changes::default() })).unwrap();
+        rebalance(&mut rig, 100).len()
+    };
+    assert_eq!(run(0), 1, "`n` has 160 left and needs 40");
+    assert_eq!(run(50), 0, "30 left of each below the cap");
+    assert_eq!(run(20), 0);
+}
+
+#[test]
+fn without_turns_use_is_projected_on_when_the_first_month_is_over() {
+    let mut rig = Rig::with(2, 10, &["a", "b"]);
+    let dwell = Some(0);
+    rig.ask(&Request::Configure(Changes { dwell, ..Changes::default() })).unwrap();
+    let month = 30 * 24 * HOUR;
+    assert_eq!(rig.book.month_end(rig.now), 1000 + month);
+    rig.now = 31 * 24 * HOUR;
+    assert_eq!(rig.book.month_end(rig.now), rig.now + month);
+    work(&mut rig, "a", 0..10, 90);
+    let shifts = rebalance(&mut rig, 2);
+    assert_eq!(shifts.len(), 2, "{shifts:?}");
+    // A turn that is not applied yet ends nothing any more.
+    let turns = Some(vec![rig.now + HOUR, rig.now + 3 * HOUR]);
+    rig.ask(&Request::Configure(Changes { turns, ..Changes::default() })).unwrap();
+    let ends = [0, HOUR].map(|later| rig.book.month_end(rig.now + later) - rig.now);
+    assert_eq!(ends, [HOUR, 3 * HOUR]);
+}

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use allot_core::account::decide::Decision;
 use allot_core::account::place::Presence;
+use allot_core::account::read::Usage;
 use allot_core::account::record::{Account, Goal, Standing};
 use allot_core::account::request::{ModuleWish, Request};
 use allot_core::account::tariff::{Amount, Step, Tariff};
@@ -121,7 +122,7 @@ impl Rig {
     }
 
     pub(crate) fn logout(&mut self, account: &str, epoch: u64) -> Reply {
-        let reply = self.ask(&Request::Logout { account: account.as_bytes(), epoch }).unwrap();
+        let reply = self.ask(&logout(account, epoch, false)).unwrap();
         self.settle();
         reply
     }
@@ -144,6 +145,14 @@ impl Rig {
         let module = self.book.find_module(module.as_bytes()).unwrap();
         let instances = self.book.module(module).unwrap().instances();
         instances.map(|id| self.book.instance(id).unwrap().dealt as usize).collect()
+    }
+
+    /// What an instance is told to use, in that order.
+    pub(crate) fn picked(&self, module: &str, instance: &str) -> Vec<String> {
+        let module = self.book.find_module(module.as_bytes()).unwrap();
+        let instance = self.book.find_instance(module, instance.as_bytes()).unwrap();
+        let picked = self.book.pick(self.book.instance(instance).unwrap(), usize::MAX);
+        picked.iter().map(|one| String::from_utf8_lossy(&one.name).into_owned()).collect()
     }
 
     pub(crate) fn presence(&self, module: &str, instance: &str) -> Option<Presence> {
@@ -179,7 +188,13 @@ fn check_indexes(book: &Book) {
         if one.standing == Standing::Dealt {
             *dealt.entry(one.instance).or_insert(0) += 1;
             if one.login.is_none() {
-                ready.entry(one.instance).or_default().push(one.left(book.month()));
+                // What has reached the cap is not picked.
+                let cap = book.settings().cap;
+                let room = one.tariff.quota.min(if cap == 0 { u64::MAX } else { cap });
+                let used = one.used_in(book.month());
+                if cap == 0 || used < cap {
+                    ready.entry(one.instance).or_default().push(room.saturating_sub(used));
+                }
             }
         }
         if let Some(Goal::Place(place)) = one.goal {
@@ -191,17 +206,30 @@ fn check_indexes(book: &Book) {
     for (id, (accounts, free)) in modules {
         assert_eq!(book.module(id).unwrap().counts(), (accounts, free));
     }
+    for (module, (_, sums)) in book.usage_by_module(book.month()) {
+        let module = book.find_module(&module).unwrap();
+        let mut scanned = Usage::default();
+        for usage in all.iter().filter(|one| one.module == module).map(|one| book.usage_of(one, book.month()))
+        {
+            scanned.accounts += usage.accounts;
+            scanned.quota += usage.quota;
+            scanned.used += usage.used;
+            scanned.left += usage.left;
+            scanned.cost.0 += usage.cost.0;
+        }
+        assert_eq!(sums, scanned, "use and cost of the running month");
+    }
     for module in book.modules() {
         for id in module.instances() {
             let instance = book.instance(id).unwrap();
             assert_eq!(instance.dealt, dealt.get(&id).copied().unwrap_or(0));
             assert_eq!(instance.incoming, incoming.get(&id).copied().unwrap_or(0));
             assert_eq!(instance.accounts.len(), held.get(&id).copied().unwrap_or(0));
-            let picked: Vec<u64> =
-                book.pick(instance, usize::MAX).iter().map(|one| one.left(book.month())).collect();
+            let room = |one: &&Account| one.room(book.month(), book.settings().limit()).unwrap();
+            let picked: Vec<u64> = book.pick(instance, usize::MAX).iter().map(room).collect();
             let mut scanned = ready.remove(&id).unwrap_or_default();
             scanned.sort_unstable_by(|one, other| other.cmp(one));
-            assert_eq!(picked, scanned, "who can be picked, most left first");
+            assert_eq!(picked, scanned, "who can be picked, those first with most room");
         }
     }
 }
@@ -227,4 +255,8 @@ pub(crate) fn login<'a>(account: &'a str, instance: &'a str, terminal: &'a str, 
 
 pub(crate) fn usage(account: &str, epoch: u64, count: i64) -> Request<'_> {
     Request::Use { account: account.as_bytes(), epoch, count }
+}
+
+pub(crate) fn logout(account: &str, epoch: u64, back: bool) -> Request<'_> {
+    Request::Logout { account: account.as_bytes(), epoch, back, term: None }
 }

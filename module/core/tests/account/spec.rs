@@ -5,6 +5,7 @@ use allot_core::account::place::Presence;
 use allot_core::account::quality::{imbalance, least_moves};
 use allot_core::account::record::Standing;
 use allot_core::account::request::{Changes, ModuleWish, Request};
+use allot_core::account::tariff::Tariff;
 use allot_core::account::{Event, Reply, Settings};
 
 const MINUTE: i64 = 60_000;
@@ -155,102 +156,6 @@ fn what_is_in_use_is_deleted_or_moved_when_it_is_free() {
 }
 
 #[test]
-fn a_frozen_account_is_replaced_from_the_reserve_at_once() {
-    let mut rig = Rig::new(Settings::default());
-    rig.module("m", 2, 3);
-    rig.attach("m", "a");
-    rig.attach("m", "b");
-    rig.add("m", 0..13);
-    rig.settle();
-    assert_eq!(rig.shares("m"), [5, 5]);
-    let account = (0..13).map(name).find(|account| rig.holder(account) == "a").unwrap();
-    let epoch = rig.login(&account, "a", MINUTE);
-    let freeze = |on| Request::Freeze { account: account.as_bytes(), on, term: None };
-    rig.ask(&freeze(true)).unwrap();
-    assert_eq!((rig.standing(&account), rig.shares("m")), (Standing::Frozen, vec![5, 5]));
-    assert_eq!(rig.code(&usage(&account, epoch, 1)), "BADSTATE");
-    assert_eq!(rig.code(&login(&account, "a", "t", MINUTE)), "BADSTATE");
-    rig.settle();
-    rig.check();
-    let free = |rig: &Rig| rig.book.totals().0[Standing::Free as usize];
-    assert_eq!(free(&rig), 2);
-    rig.ask(&freeze(false)).unwrap();
-    rig.settle();
-    assert_eq!((rig.standing(&account), free(&rig)), (Standing::Free, 3), "it fills the reserve again");
-    rig.check();
-}
-
-#[test]
-fn who_is_logged_in_with_an_account_that_is_frozen_stays_known_until_that_is_over() {
-    let frozen = |rig: &mut Rig, account: &str, on| {
-        rig.ask(&Request::Freeze { account: account.as_bytes(), on, term: None }).unwrap();
-        rig.settle();
-        rig.check();
-    };
-    for logs_out in [true, false] {
-        let mut rig = Rig::with(2, 1, &["a"]);
-        let account = name(0);
-        let epoch = rig.login(&account, "a", HOUR);
-        rig.attach("m", "b");
-        frozen(&mut rig, &account, true);
-        assert_eq!(rig.code(&usage(&account, epoch, 1)), "BADSTATE");
-        frozen(&mut rig, &account, false);
-        assert_eq!(
-            (rig.standing(&account), rig.shares("m")),
-            (Standing::Free, vec![0, 0]),
-            "dealt to nobody"
-        );
-        let renew = Request::Renew { account: account.as_bytes(), epoch, ttl: 2 * HOUR };
-        assert_eq!(rig.code(&renew), "BADSTATE");
-        assert_eq!(rig.code(&usage(&account, epoch, 1)), "OK", "what is sent is counted");
-        rig.pass(HOUR - 1);
-        assert_eq!(rig.shares("m"), [0, 0]);
-        if logs_out {
-            assert_eq!(rig.logout(&account, epoch), Reply::Integer(1));
-        } else {
-            rig.pass(1);
-        }
-        assert_eq!((rig.standing(&account), rig.shares("m")), (Standing::Dealt, vec![1, 0]));
-        assert_eq!(rig.code(&login(&account, "a", "elsewhere", MINUTE)), "OK");
-        rig.check();
-    }
-}
-
-#[test]
-fn an_account_frozen_in_use_is_moved_and_deleted_with_its_login_known() {
-    let mut rig = Rig::with(1, 2, &["a"]);
-    rig.module("n", 1, 0);
-    rig.attach("n", "x");
-    let [moved, gone] = [0, 1].map(name);
-    for account in [&moved, &gone] {
-        rig.login(account, "a", HOUR);
-        rig.ask(&Request::Freeze { account: account.as_bytes(), on: true, term: None }).unwrap();
-    }
-    let accounts = vec![moved.as_bytes()];
-    assert_eq!(rig.ask(&Request::Move { module: b"n", accounts, term: None }), Ok(Reply::Integer(1)));
-    let accounts = vec![gone.as_bytes()];
-    assert_eq!(rig.ask(&Request::Del { accounts, term: None }), Ok(Reply::Integer(1)));
-    assert_eq!([&moved, &gone].map(|one| rig.standing(one)), [Standing::Frozen, Standing::Revoking]);
-    rig.ask(&Request::Freeze { account: moved.as_bytes(), on: false, term: None }).unwrap();
-    rig.ask(&Request::Freeze { account: gone.as_bytes(), on: true, term: None }).unwrap();
-    rig.pass(HOUR - 1);
-    rig.check();
-    let accounts = vec![gone.as_bytes()];
-    let add = Request::Add { module: Some(b"n"), tariff: tariff(), accounts, term: None };
-    assert_eq!((rig.code(&add), rig.shares("n")), ("EXISTS", vec![0]));
-    rig.pass(1);
-    assert_eq!((rig.code(&add), rig.holder(&moved).as_str()), ("OK", "x"));
-    rig.check();
-    // By the word of the instance that had it.
-    let deal = rig.account(&moved).epoch;
-    rig.login(&moved, "x", HOUR);
-    rig.ask(&Request::Freeze { account: moved.as_bytes(), on: true, term: None }).unwrap();
-    assert_eq!(rig.logout(&moved, deal), Reply::Integer(1));
-    assert_eq!(rig.book.live_logins(), 0);
-    rig.check();
-}
-
-#[test]
 fn use_is_counted_by_steps_and_the_cap_refuses_before_it_counts() {
     let mut rig = Rig::with(1, 1, &["a"]);
     rig.ask(&Request::Configure(Changes { cap: Some(160), ..Changes::default() })).unwrap();
@@ -312,16 +217,69 @@ fn pick_gives_what_has_most_left_and_is_not_logged_in() {
         rig.ask(&usage(&account, epoch, used)).unwrap();
         rig.logout(&account, epoch);
     }
-    let pick = |rig: &Rig| {
-        let module = rig.book.find_module(b"m").unwrap();
-        let instance = rig.book.instance(rig.book.find_instance(module, b"a").unwrap()).unwrap();
-        let names = rig.book.pick(instance, 2);
-        names.iter().map(|one| String::from_utf8_lossy(&one.name).into_owned()).collect::<Vec<_>>()
-    };
-    assert_eq!(pick(&rig), [name(1), name(0)]);
+    assert_eq!(rig.picked("m", "a"), [1, 0, 2].map(name));
     rig.login(&name(1), "a", HOUR);
-    assert_eq!(pick(&rig), [name(0), name(2)]);
+    assert_eq!(rig.picked("m", "a"), [0, 2].map(name));
     rig.check();
+}
+
+#[test]
+fn pick_gives_nothing_that_the_cap_refuses_and_asks_what_it_allows_first() {
+    let mut rig = Rig::new(Settings { cap: 160, ..Settings::default() });
+    rig.module("m", 1, 0);
+    rig.attach("m", "a");
+    rig.add("m", 0..2);
+    let large = Tariff { quota: 1000, steps: vec![] };
+    let accounts = vec![&b"large"[..]];
+    rig.ask(&Request::Add { module: Some(b"m"), tariff: large, accounts, term: None }).unwrap();
+    rig.settle();
+    assert_eq!(rig.picked("m", "a"), ["large".to_owned(), name(1), name(0)]);
+    let deal = rig.account("large").epoch;
+    // Less is left of it below the cap than of the others at the flat price.
+    rig.ask(&usage("large", deal, 70)).unwrap();
+    assert_eq!(rig.picked("m", "a"), [name(1), name(0), "large".to_owned()]);
+    rig.ask(&usage("large", deal, 90)).unwrap();
+    assert_eq!(rig.code(&usage("large", deal, 1)), "LIMIT");
+    assert_eq!(rig.picked("m", "a"), [name(1), name(0)]);
+    rig.check();
+    // Whoever joins may get it nevertheless, and another cap or another month opens it again.
+    let cap = |rig: &mut Rig, cap| {
+        rig.ask(&Request::Configure(Changes { cap: Some(cap), ..Changes::default() })).unwrap();
+        rig.check();
+        rig.picked("m", "a")
+    };
+    assert_eq!(cap(&mut rig, 0), ["large".to_owned(), name(1), name(0)]);
+    assert_eq!(cap(&mut rig, 50), [name(1), name(0)]);
+    let turns = Some(vec![rig.now + HOUR]);
+    rig.ask(&Request::Configure(Changes { turns, ..Changes::default() })).unwrap();
+    rig.pass(HOUR);
+    assert_eq!(rig.picked("m", "a"), ["large".to_owned(), name(1), name(0)]);
+    rig.check();
+}
+
+#[test]
+fn an_account_that_has_reached_the_cap_is_dealt_on_like_any_other() {
+    let mut rig = Rig::with(2, 2, &["a"]);
+    rig.ask(&Request::Configure(Changes { cap: Some(50), ..Changes::default() })).unwrap();
+    for account in [name(0), name(1)] {
+        let deal = rig.account(&account).epoch;
+        rig.ask(&usage(&account, deal, 50)).unwrap();
+    }
+    assert!(rig.picked("m", "a").is_empty());
+    rig.attach("m", "b");
+    assert_eq!(rig.shares("m"), [1, 1]);
+    rig.check();
+}
+
+#[test]
+fn nothing_is_called_as_all_modules_are() {
+    let mut rig = Rig::new(Settings::default());
+    for (module, department, word) in [(&b"*"[..], &b"d"[..], "module"), (b"m", b"*", "DEPARTMENT")] {
+        let wish = ModuleWish { module, department, instances: 1, weight: None, reserve: None, term: None };
+        let refusal = rig.ask(&Request::Module(wish)).unwrap_err();
+        assert_eq!(refusal.code.word(), "ERR");
+        assert!(refusal.text.starts_with(&format!("{word} must not be '*'")), "{}", refusal.text);
+    }
 }
 
 #[test]

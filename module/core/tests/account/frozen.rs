@@ -1,0 +1,167 @@
+//! What becomes of accounts that the platform froze, of who works with them, and of who lacks them.
+
+use super::rig::{HOUR, Rig, login, name, tariff, usage};
+use allot_core::account::place::Presence;
+use allot_core::account::record::Standing;
+use allot_core::account::request::Request;
+use allot_core::account::{Event, Reply, Settings};
+
+const MINUTE: i64 = 60_000;
+
+#[test]
+fn a_frozen_account_is_replaced_from_the_reserve_at_once() {
+    let mut rig = Rig::new(Settings::default());
+    rig.module("m", 2, 3);
+    rig.attach("m", "a");
+    rig.attach("m", "b");
+    rig.add("m", 0..13);
+    rig.settle();
+    assert_eq!(rig.shares("m"), [5, 5]);
+    let account = (0..13).map(name).find(|account| rig.holder(account) == "a").unwrap();
+    let epoch = rig.login(&account, "a", MINUTE);
+    let freeze = |on| Request::Freeze { account: account.as_bytes(), on, term: None };
+    rig.ask(&freeze(true)).unwrap();
+    assert_eq!((rig.standing(&account), rig.shares("m")), (Standing::Frozen, vec![5, 5]));
+    assert_eq!(rig.code(&usage(&account, epoch, 1)), "BADSTATE");
+    assert_eq!(rig.code(&login(&account, "a", "t", MINUTE)), "BADSTATE");
+    rig.settle();
+    rig.check();
+    let free = |rig: &Rig| rig.book.totals().0[Standing::Free as usize];
+    assert_eq!(free(&rig), 2);
+    rig.ask(&freeze(false)).unwrap();
+    rig.settle();
+    assert_eq!((rig.standing(&account), free(&rig)), (Standing::Free, 3), "it fills the reserve again");
+    rig.check();
+}
+
+#[test]
+fn who_is_logged_in_with_an_account_that_is_frozen_stays_known_until_that_is_over() {
+    let frozen = |rig: &mut Rig, account: &str, on| {
+        rig.ask(&Request::Freeze { account: account.as_bytes(), on, term: None }).unwrap();
+        rig.settle();
+        rig.check();
+    };
+    for logs_out in [true, false] {
+        let mut rig = Rig::with(2, 1, &["a"]);
+        let account = name(0);
+        let epoch = rig.login(&account, "a", HOUR);
+        rig.attach("m", "b");
+        frozen(&mut rig, &account, true);
+        assert_eq!(rig.code(&usage(&account, epoch, 1)), "BADSTATE");
+        frozen(&mut rig, &account, false);
+        assert_eq!(
+            (rig.standing(&account), rig.shares("m")),
+            (Standing::Free, vec![0, 0]),
+            "dealt to nobody"
+        );
+        let renew = Request::Renew { account: account.as_bytes(), epoch, ttl: 2 * HOUR };
+        assert_eq!(rig.code(&renew), "BADSTATE");
+        assert_eq!(rig.code(&usage(&account, epoch, 1)), "OK", "what is sent is counted");
+        rig.pass(HOUR - 1);
+        assert_eq!(rig.shares("m"), [0, 0]);
+        if logs_out {
+            assert_eq!(rig.logout(&account, epoch), Reply::Integer(1));
+        } else {
+            rig.pass(1);
+        }
+        assert_eq!((rig.standing(&account), rig.shares("m")), (Standing::Dealt, vec![1, 0]));
+        assert_eq!(rig.code(&login(&account, "a", "elsewhere", MINUTE)), "OK");
+        rig.check();
+    }
+}
+
+#[test]
+fn an_account_frozen_in_use_is_moved_and_deleted_with_its_login_known() {
+    let mut rig = Rig::with(1, 2, &["a"]);
+    rig.module("n", 1, 0);
+    rig.attach("n", "x");
+    let [moved, gone] = [0, 1].map(name);
+    for account in [&moved, &gone] {
+        rig.login(account, "a", HOUR);
+        rig.ask(&Request::Freeze { account: account.as_bytes(), on: true, term: None }).unwrap();
+    }
+    let accounts = vec![moved.as_bytes()];
+    assert_eq!(rig.ask(&Request::Move { module: b"n", accounts, term: None }), Ok(Reply::Integer(1)));
+    let accounts = vec![gone.as_bytes()];
+    assert_eq!(rig.ask(&Request::Del { accounts, term: None }), Ok(Reply::Integer(1)));
+    assert_eq!([&moved, &gone].map(|one| rig.standing(one)), [Standing::Frozen, Standing::Revoking]);
+    rig.ask(&Request::Freeze { account: moved.as_bytes(), on: false, term: None }).unwrap();
+    rig.ask(&Request::Freeze { account: gone.as_bytes(), on: true, term: None }).unwrap();
+    rig.pass(HOUR - 1);
+    rig.check();
+    let accounts = vec![gone.as_bytes()];
+    let add = Request::Add { module: Some(b"n"), tariff: tariff(), accounts, term: None };
+    assert_eq!((rig.code(&add), rig.shares("n")), ("EXISTS", vec![0]));
+    rig.pass(1);
+    assert_eq!((rig.code(&add), rig.holder(&moved).as_str()), ("OK", "x"));
+    rig.check();
+    // By the word of the instance that had it.
+    let deal = rig.account(&moved).epoch;
+    rig.login(&moved, "x", HOUR);
+    rig.ask(&Request::Freeze { account: moved.as_bytes(), on: true, term: None }).unwrap();
+    assert_eq!(rig.logout(&moved, deal), Reply::Integer(1));
+    assert_eq!(rig.book.live_logins(), 0);
+    rig.check();
+}
+
+/// Two instances of five accounts each, and three kept back.
+fn with_reserve() -> Rig {
+    let mut rig = Rig::new(Settings::default());
+    rig.module("m", 2, 3);
+    rig.attach("m", "a");
+    rig.attach("m", "b");
+    rig.add("m", 0..13);
+    rig.settle();
+    assert_eq!(rig.shares("m"), [5, 5]);
+    rig
+}
+
+fn of(rig: &Rig, instance: &str) -> String {
+    (0..13).map(name).find(|account| rig.holder(account) == instance).unwrap()
+}
+
+fn freeze(rig: &mut Rig, account: &str) {
+    rig.ask(&Request::Freeze { account: account.as_bytes(), on: true, term: None }).unwrap();
+    rig.settle();
+    rig.check();
+}
+
+#[test]
+fn an_instance_that_is_away_finds_what_replaces_its_frozen_accounts_when_it_is_back() {
+    let mut rig = with_reserve();
+    rig.detach("m", "a", HOUR);
+    for _ in 0..2 {
+        let account = of(&rig, "a");
+        freeze(&mut rig, &account);
+    }
+    assert_eq!((rig.presence("m", "a"), rig.shares("m")), (Some(Presence::Away), vec![5, 5]));
+    rig.attach("m", "a");
+    assert_eq!(rig.shares("m"), [5, 5]);
+    // Where it does not come back, they go to the others with all that it had, but for what fills the reserve again.
+    rig.detach("m", "a", HOUR);
+    let account = of(&rig, "a");
+    freeze(&mut rig, &account);
+    rig.pass(HOUR);
+    assert_eq!((rig.presence("m", "a"), rig.shares("m")), (None, vec![7]));
+    rig.check();
+}
+
+#[test]
+fn one_that_is_frozen_on_its_way_is_replaced_where_it_was_to_go() {
+    let mut rig = with_reserve();
+    rig.module("n", 1, 1);
+    rig.attach("n", "x");
+    rig.add("n", 20..23);
+    rig.settle();
+    for to in ["b", "x"] {
+        let account = of(&rig, "a");
+        rig.login(&account, "a", HOUR);
+        let module = if to == "b" { "m" } else { "n" };
+        let (module, instance) = (module.as_bytes().into(), to.as_bytes().into());
+        rig.apply(&Event::Shifted { account: account.as_bytes().into(), module, instance });
+        assert_eq!(rig.standing(&account), Standing::Revoking);
+        freeze(&mut rig, &account);
+        rig.check();
+    }
+    assert_eq!((rig.shares("m"), rig.shares("n")), (vec![3, 6], vec![3]));
+}

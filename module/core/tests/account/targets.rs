@@ -1,0 +1,97 @@
+//! What rebalancing pinned, and how long it stays so.
+
+use super::rig::{HOUR, Rig, name};
+use allot_core::account::Event;
+use allot_core::account::request::Request;
+
+/// Rebalancing moves so many accounts from one instance to another.
+fn shift(rig: &mut Rig, from: &str, (module, to): (&str, &str), count: usize) {
+    let all: Vec<String> = (0..200).map(name).filter(|one| rig.book.find(one.as_bytes()).is_some()).collect();
+    let some: Vec<String> = all.into_iter().filter(|one| rig.holder(one) == from).take(count).collect();
+    assert_eq!(some.len(), count);
+    for account in some {
+        let (module, instance) = (module.as_bytes().into(), to.as_bytes().into());
+        rig.apply(&Event::Shifted { account: account.as_bytes().into(), module, instance });
+    }
+    rig.settle();
+    rig.check();
+}
+
+fn targets(rig: &Rig, module: &str) -> Vec<i64> {
+    let module = rig.book.module(rig.book.find_module(module.as_bytes()).unwrap()).unwrap();
+    module.instances().map(|id| rig.book.instance(id).unwrap().offset).collect()
+}
+
+#[test]
+fn who_gave_is_even_again_when_who_was_given_is_gone() {
+    let mut rig = Rig::with(4, 150, &["a", "b", "c"]);
+    shift(&mut rig, "b", ("m", "a"), 40);
+    assert_eq!((rig.shares("m"), targets(&rig, "m")), (vec![90, 10, 50], vec![40, -40, 0]));
+    // For its time of grace all stays as it is.
+    rig.detach("m", "a", HOUR);
+    assert_eq!(targets(&rig, "m"), [40, -40, 0]);
+    rig.pass(HOUR);
+    assert_eq!((rig.shares("m"), targets(&rig, "m")), (vec![75, 75], vec![0, 0]));
+    rig.attach("m", "d");
+    assert_eq!(rig.shares("m"), [50, 50, 50]);
+    rig.check();
+}
+
+#[test]
+fn who_was_given_is_even_again_when_who_gave_loses_its_place() {
+    let mut rig = Rig::with(3, 90, &["a", "b", "c"]);
+    shift(&mut rig, "c", ("m", "a"), 10);
+    shift(&mut rig, "c", ("m", "b"), 15);
+    rig.module("m", 2, 0);
+    rig.settle();
+    assert_eq!((rig.shares("m"), targets(&rig, "m")), (vec![45, 45, 0], vec![0, 0, 0]));
+    rig.check();
+}
+
+#[test]
+fn of_several_who_gave_most_is_made_up_for_first_and_others_keep_theirs() {
+    let mut rig = Rig::with(4, 160, &["a", "b", "c", "d"]);
+    shift(&mut rig, "a", ("m", "c"), 10);
+    shift(&mut rig, "b", ("m", "c"), 5);
+    shift(&mut rig, "b", ("m", "d"), 15);
+    assert_eq!(targets(&rig, "m"), [-10, -20, 15, 15]);
+    rig.detach("m", "c", 0);
+    assert_eq!(targets(&rig, "m"), [-10, -5, 15]);
+    rig.check();
+}
+
+#[test]
+fn what_other_modules_gave_is_not_made_up_for_within_the_module() {
+    let mut rig = Rig::with(3, 60, &["a", "b", "c"]);
+    rig.module("n", 1, 0);
+    rig.attach("n", "x");
+    rig.add("n", 100..110);
+    rig.settle();
+    shift(&mut rig, "x", ("m", "a"), 6);
+    shift(&mut rig, "b", ("m", "c"), 2);
+    assert_eq!((targets(&rig, "m"), targets(&rig, "n")), (vec![6, -2, 2], vec![-6]));
+    rig.detach("m", "a", 0);
+    assert_eq!(targets(&rig, "m"), [-2, 2], "b has given to c, which is still there");
+    rig.check();
+}
+
+#[test]
+fn an_account_that_does_not_get_to_another_module_pins_nobody() {
+    for grace in [0, HOUR] {
+        let mut rig = Rig::with(2, 10, &["a", "b"]);
+        rig.module("n", 2, 0);
+        rig.attach("n", "x");
+        let account = (0..10).map(name).find(|one| rig.holder(one) == "a").unwrap();
+        let epoch = rig.login(&account, "a", HOUR);
+        let (module, instance) = (b"n"[..].into(), b"x"[..].into());
+        rig.apply(&Event::Shifted { account: account.as_bytes().into(), module, instance });
+        rig.settle();
+        assert_eq!((targets(&rig, "m"), targets(&rig, "n")), (vec![-1, 0], vec![1]));
+        let (module, instance) = (b"n", b"x");
+        rig.ask(&Request::Detach { module, instance, grace, term: None }).unwrap();
+        rig.logout(&account, epoch);
+        assert_eq!((rig.shares("m"), targets(&rig, "m")), (vec![5, 5], vec![0, 0]), "GRACE {grace}");
+        assert!(targets(&rig, "n").iter().all(|&target| target == 0));
+        rig.check();
+    }
+}
