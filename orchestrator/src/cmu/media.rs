@@ -22,8 +22,8 @@ use crate::watchdog::{Watchdog, Word};
 
 /// How long a program that failed rests.
 const REST: Duration = Duration::from_secs(1);
-/// Longer lines are cut: what a detail's value may have.
-const LINE: usize = 65_536;
+/// What a detail's value may have; longer ones are cut, and so are longer lines.
+const VALUE: usize = 65_536;
 /// Longer names are none of details.
 const FIELD: usize = 256;
 /// How long it is waited for that a program begins.
@@ -243,7 +243,7 @@ impl Attended {
             let (mut line, mut at_begin) = (Vec::new(), true);
             loop {
                 line.clear();
-                match (&mut output).take(LINE as u64).read_until(b'\n', &mut line).await {
+                match (&mut output).take(VALUE as u64).read_until(b'\n', &mut line).await {
                     Ok(0) | Err(_) => return,
                     Ok(_) => {}
                 }
@@ -281,6 +281,12 @@ impl Attended {
 fn detail(line: &[u8]) -> Option<(String, String)> {
     let text = String::from_utf8_lossy(line);
     let (field, value) = text.trim_end().split_once('=')?;
-    let (field, value) = (field.trim(), value.trim());
+    let (field, value) = (field.trim(), cut(value.trim()));
     (1..=FIELD).contains(&field.len()).then(|| (field.to_owned(), value.to_owned()))
+}
+
+/// As much as a value may have. Each byte that is no UTF-8 has become three.
+fn cut(value: &str) -> &str {
+    let end = (0..=value.len().min(VALUE)).rev().find(|&end| value.is_char_boundary(end));
+    end.and_then(|end| value.get(..end)).unwrap_or_default()
 }
