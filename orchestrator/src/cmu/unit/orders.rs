@@ -23,7 +23,7 @@ impl Unit<'_> {
             metrics::counter!("allot_unit_commands_total", "event" => entry.text("event")).increment(1);
         }
         let commands: Vec<Command> = entries.iter().map(Command::read).collect();
-        if commands.iter().any(|command| self.copies.ends_one(command)) {
+        if self.copies.end_by(&commands) {
             self.secure(store, session).await?;
         }
         let (mut words, mut starts) = (Vec::new(), Vec::new());
