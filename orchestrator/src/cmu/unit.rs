@@ -253,6 +253,8 @@ impl<'a> Unit<'a> {
                         return Ok(End::Asked);
                     }
                 }
+                // The rest of what is too much to be told at once, when there is nothing else to do.
+                () = std::future::ready(()), if self.details.has_news() => self.tell(&store).await?,
             }
         }
     }
@@ -370,7 +372,7 @@ impl<'a> Unit<'a> {
         }
     }
 
-    /// Tells what is new.
+    /// Tells what is new, or a part of it.
     async fn tell(&mut self, store: &RealmStore) -> Result<(), Error> {
         let stream = store.stream("info");
         let mut messages = Vec::new();
