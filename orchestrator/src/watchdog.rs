@@ -45,6 +45,12 @@ impl Watchdog {
         Self(sender)
     }
 
+    /// One that does nothing.
+    #[cfg(test)]
+    pub(crate) fn none() -> Self {
+        Self(mpsc::unbounded_channel().0)
+    }
+
     /// Tells it something.
     pub(crate) fn tell(&self, word: Word) {
         // It ends with us only.

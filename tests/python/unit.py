@@ -82,9 +82,10 @@ class Unit:
     def obey(self, entry):
         event, e164, epoch = entry["event"], entry["e164"], int(entry["epoch"])
         if event in ("CREATE", "EPOCH"):
-            if epoch <= self.highest:
+            is_ours = event == "EPOCH" and self.copies.get(e164) == int(entry.get("old", 0))
+            if epoch <= self.highest and not is_ours:
                 return
-            self.highest = epoch
+            self.highest = max(self.highest, epoch)
         if event == "CREATE":
             self.copies[e164] = epoch
             self.say("ACK", e164, epoch)

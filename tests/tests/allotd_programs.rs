@@ -9,6 +9,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::time::Duration;
 
 use allot_tests::daemon::{alone, media_program};
 use allot_tests::realms::{REALM, Realm};
@@ -83,6 +84,100 @@ fn a_unit_that_stops_itself_ends_its_media_and_comes_back_as_another() {
     let history = client.ok("CONF.HISTORY 1");
     assert_eq!(history.array()[0].field("how").text(), "lost");
     drop(scheduler);
+}
+
+/// A unit that is the only one, behind a wire to Redis, with conferences whose programs run, and no scheduler.
+fn cut_off(server: &RedisServer, settings: &[(&str, &str)], conferences: &[&str]) -> (Process, Realm) {
+    let mut client = Realm::create(server, &[]);
+    let host = "127.0.0.1/unit";
+    let mut unit = Process::new("unit", &["--roles", "cmu", "--realm", REALM, "--cmu-host", host])
+        .behind_redis(server.port())
+        .with("ALLOT_CMU_PROGRAM", &media_program(server))
+        .with("ALLOT_CMU_LEASE", "1h");
+    for (name, value) in settings {
+        unit = unit.with(name, value);
+    }
+    unit.start();
+    eventually("the unit to be up", GENEROUS, || client.stat("up") == 1 && unit.is_ready());
+    for e164 in conferences {
+        client.begin(e164, "");
+        let pid = server.dir().join(format!("{e164}.pid"));
+        eventually("its program to run", GENEROUS, || client.place(e164).2 == "open" && pid.exists());
+    }
+    unit.cut_redis();
+    eventually("its session to be over", GENEROUS, || !unit.is_ready());
+    (unit, client)
+}
+
+#[test]
+fn what_people_end_on_a_unit_that_then_stops_itself_stays_ended() {
+    let server = RedisServer::start();
+    let (unit, mut client) = cut_off(&server, &[("ALLOT_CMU_SELF_STOP", "6s")], &["1", "2"]);
+    let (first, _, _) = client.place("1");
+    fs::write(server.dir().join("1.over"), "0\n").unwrap();
+    eventually("the unit to hear of it", GENEROUS, || unit.log().contains("ended by people"));
+    eventually("its other media to be ended", GENEROUS, || server.dir().join("media.2.bye").exists());
+    assert_eq!(client.place("1").2, "open", "nobody could be told");
+    unit.heal();
+    eventually("another to take its place", GENEROUS, || client.place("2").2 == "pending");
+    let (cmu, _, state) = client.place("1");
+    assert_eq!((state.as_str(), client.ok("CONF.INFO 1").field("cause").text().as_str()), ("ended", "unit"));
+    assert!(cmu.is_empty() || cmu == first, "{cmu}");
+    assert!(unit.terminate().success());
+}
+
+#[test]
+fn what_people_end_without_redis_is_said_by_a_unit_that_is_to_end() {
+    let server = RedisServer::start();
+    let (unit, mut client) = cut_off(&server, &[], &["1"]);
+    fs::write(server.dir().join("1.over"), "0\n").unwrap();
+    eventually("the unit to hear of it", GENEROUS, || unit.log().contains("ended by people"));
+    unit.signal("TERM");
+    eventually("it to be about to end", GENEROUS, || unit.log().contains("unit ends"));
+    // Longer than it takes to try once.
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!(client.place("1").2, "open", "nobody could be told");
+    unit.heal();
+    assert!(unit.ended().success());
+    assert_eq!(client.place("1").2, "ended");
+    assert_eq!(client.ok("CONF.INFO 1").field("cause").text(), "unit");
+}
+
+#[test]
+fn a_number_is_free_when_nothing_of_its_program_runs_any_more() {
+    let server = RedisServer::start();
+    let path = server.dir().join("slow");
+    let text = "#!/bin/sh\ntrap 'while [ ! -e \"$1/go.$ALLOT_E164\" ]; do sleep 0.05; done\n\
+                rm \"$1/go.$ALLOT_E164\"; rmdir \"$1/running.$ALLOT_E164\"; exit 0' TERM\n\
+                mkdir \"$1/running.$ALLOT_E164\" || echo twice > \"$1/twice\"\n\
+                echo $$ > \"$1/began.$ALLOT_EPOCH\"\nwhile :; do sleep 0.05; done\n";
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    let media = format!("{} {}", path.display(), server.dir().display());
+    let patient = ["--cmu-program", &media, "--cmu-stop-limit", "1min"];
+    let unit = alone(&server, "unit", "conference,cmu", &patient);
+    let mut client = Realm::of(&server);
+    client.ok("CONF.REALM RELEASETIMEOUT 60000");
+    let go = |e164: &str| fs::write(server.dir().join(format!("go.{e164}")), "").unwrap();
+    for _ in 0..2 {
+        let (_, epoch) = client.begin("1", "");
+        let began = server.dir().join(format!("began.{epoch}"));
+        eventually("its program to run", GENEROUS, || client.place("1").2 == "open" && began.exists());
+        client.ok("CONF.RELEASE 1");
+        // Others do not wait for it.
+        client.begin("2", "");
+        eventually("another to be open", GENEROUS, || client.place("2").2 == "open");
+        assert!(server.dir().join("running.1").exists() && client.place("1").2 == "open");
+        client.ok("CONF.RELEASE 2");
+        go("1");
+        go("2");
+        eventually("both to be over", GENEROUS, || {
+            client.place("1").2 == "ended" && client.place("2").2 == "ended"
+        });
+        assert!(!server.dir().join("running.1").exists(), "its program runs still");
+    }
+    assert!(!server.dir().join("twice").exists());
+    assert!(unit.terminate().success());
 }
 
 #[test]

@@ -44,6 +44,8 @@ pub(crate) enum Command {
         e164: String,
         /// The new one.
         epoch: u64,
+        /// The copy's, as the realm knows it.
+        old: u64,
     },
     /// Report the list.
     List,
@@ -69,7 +71,7 @@ impl Command {
                 Self::Create { e164, epoch, facts }
             }
             "RELEASE" => Self::Release { e164, epoch },
-            "EPOCH" => Self::Epoch { e164, epoch },
+            "EPOCH" => Self::Epoch { e164, epoch, old: entry.number("old") },
             "REPORT" if entry.text("what") == "DETAILS" => Self::Details,
             // What was lost may have been anything; the list brings all of it back.
             "REPORT" | "RESYNC" => Self::List,
@@ -114,7 +116,7 @@ pub(crate) enum Act {
 }
 
 /// The conferences that a unit has.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Copies {
     own: BTreeMap<String, u64>,
     highest: u64,
@@ -141,9 +143,18 @@ impl Copies {
         self.own.get(e164).copied()
     }
 
-    /// Whether a command ends a copy that there is.
-    pub(crate) fn ends_one(&self, command: &Command) -> bool {
-        matches!(command, Command::Release { e164, epoch } if self.epoch(e164) == Some(*epoch))
+    /// Whether one of these commands ends a copy, be it that there is now or that those before it make.
+    pub(crate) fn end_by(&self, commands: &[Command]) -> bool {
+        if !commands.iter().any(|command| matches!(command, Command::Release { .. })) {
+            return false;
+        }
+        let mut ahead = self.clone();
+        commands.iter().any(|command| {
+            let ends =
+                matches!(command, Command::Release { e164, epoch } if ahead.epoch(e164) == Some(*epoch));
+            ahead.handle(command.clone());
+            ends
+        })
     }
 
     /// What follows from a command.
@@ -154,7 +165,7 @@ impl Copies {
                 self.own.remove(&e164);
                 vec![Act::Stop { e164: e164.clone() }, Act::Ended { e164, epoch }]
             }
-            Command::Epoch { e164, epoch } => self.renumber(e164, epoch),
+            Command::Epoch { e164, epoch, old } => self.renumber(e164, epoch, old),
             Command::List => vec![Act::Report],
             Command::Details => vec![Act::TellAll],
             Command::Release { .. } | Command::Unknown => Vec::new(),
@@ -174,8 +185,11 @@ impl Copies {
         acts
     }
 
-    fn renumber(&mut self, e164: String, epoch: u64) -> Vec<Act> {
-        if !self.is_news(epoch) {
+    fn renumber(&mut self, e164: String, epoch: u64, old: u64) -> Vec<Act> {
+        // It may be told again, and other conferences have had later epochs since. What names the very epoch of our copy
+        // was not handled yet, since the copy would have the new one.
+        let is_ours = old < epoch && self.epoch(&e164) == Some(old);
+        if !self.is_news(epoch) && !is_ours {
             return Vec::new();
         }
         match self.own.get_mut(&e164) {
@@ -212,8 +226,8 @@ mod tests {
         Command::Release { e164: e164.into(), epoch }
     }
 
-    fn renumber(e164: &str, epoch: u64) -> Command {
-        Command::Epoch { e164: e164.into(), epoch }
+    fn renumber(e164: &str, old: u64, epoch: u64) -> Command {
+        Command::Epoch { e164: e164.into(), epoch, old }
     }
 
     fn start(e164: &str, epoch: u64) -> Act {
@@ -242,9 +256,9 @@ mod tests {
         let mut copies = Copies::default();
         copies.handle(create("1", 5));
         assert_eq!(copies.handle(create("1", 6)), [stop("1"), start("1", 6)]);
-        assert!(!copies.ends_one(&release("1", 5)));
+        assert!(!copies.end_by(&[release("1", 5)]));
         assert_eq!(copies.handle(release("1", 5)), []);
-        assert!(copies.ends_one(&release("1", 6)));
+        assert!(copies.end_by(&[release("1", 6)]));
         assert_eq!(copies.handle(release("1", 6)), [stop("1"), ended("1", 6)]);
         assert_eq!(copies.len(), 0);
         assert_eq!(copies.handle(release("1", 6)), []);
@@ -254,12 +268,36 @@ mod tests {
     fn another_epoch_makes_it_tell_all_or_say_that_it_has_none() {
         let mut copies = Copies::default();
         copies.handle(create("1", 5));
-        assert_eq!(copies.handle(renumber("1", 7)), [Act::Tell { e164: "1".into() }]);
-        assert_eq!(copies.handle(renumber("1", 7)), []);
-        assert_eq!(copies.handle(renumber("2", 8)), [ended("2", 8)]);
+        assert_eq!(copies.handle(renumber("1", 5, 7)), [Act::Tell { e164: "1".into() }]);
+        assert_eq!(copies.handle(renumber("1", 5, 7)), []);
+        assert_eq!(copies.handle(renumber("2", 6, 8)), [ended("2", 8)]);
         assert_eq!((copies.epoch("1"), copies.highest()), (Some(7), 8));
         // A creation from before the adoption comes too late.
         assert_eq!(copies.handle(create("3", 6)), []);
+    }
+
+    #[test]
+    fn an_epoch_that_is_told_again_counts_though_others_came_between() {
+        let mut copies = Copies::default();
+        copies.handle(create("1", 5));
+        copies.handle(create("9", 11));
+        assert_eq!(copies.handle(renumber("1", 4, 10)), [], "it is not of this copy");
+        assert_eq!(copies.handle(renumber("2", 3, 10)), []);
+        assert_eq!(copies.handle(renumber("1", 5, 10)), [Act::Tell { e164: "1".into() }]);
+        assert_eq!(copies.handle(renumber("1", 5, 10)), []);
+        assert_eq!(copies.handle(renumber("1", 10, 9)), [], "epochs grow");
+        assert_eq!((copies.epoch("1"), copies.highest()), (Some(10), 11));
+    }
+
+    #[test]
+    fn a_copy_may_be_ended_by_what_comes_with_its_epoch() {
+        let mut copies = Copies::default();
+        copies.handle(create("1", 5));
+        assert!(copies.end_by(&[renumber("1", 5, 7), release("1", 7)]));
+        assert!(copies.end_by(&[create("2", 8), release("2", 8)]));
+        assert!(!copies.end_by(&[renumber("1", 5, 7), release("1", 5)]));
+        assert!(!copies.end_by(&[release("1", 7), renumber("1", 5, 7)]));
+        assert_eq!((copies.list(), copies.highest()), (vec![("1".into(), 5)], 5));
     }
 
     #[test]
@@ -270,7 +308,7 @@ mod tests {
             Command::read(&Entry { id: "1-0".into(), fields })
         };
         assert_eq!(entry("event RELEASE e164 1 cmu a epoch 5"), release("1", 5));
-        assert_eq!(entry("event EPOCH e164 1 cmu a epoch 5 old 4"), renumber("1", 5));
+        assert_eq!(entry("event EPOCH e164 1 cmu a epoch 5 old 4"), renumber("1", 4, 5));
         assert_eq!(entry("event REPORT e164  cmu a epoch 0 what DETAILS"), Command::Details);
         assert_eq!(entry("event REPORT e164  cmu a epoch 0 what LIST"), Command::List);
         assert_eq!(entry("event RESYNC e164  cmu a epoch 0"), Command::List);

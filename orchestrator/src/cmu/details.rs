@@ -8,6 +8,11 @@ use crate::daemon::now_ms;
 
 /// Fields of a conference: what one CONF.SET takes.
 const MOST: usize = 256;
+/// Bytes told at once. A server must take them within the time that one answer may take, and between two such parts a
+/// unit beats and does what it is told.
+const PART: usize = 1 << 20;
+/// What a message takes besides its details, more or less.
+const HEAD: usize = 256;
 
 /// What has to be told of one conference.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,13 +64,30 @@ impl Details {
         self.news.remove(e164);
     }
 
-    /// What has to be told. It counts as told.
+    /// Whether something has to be told.
+    pub(crate) fn has_news(&self) -> bool {
+        !self.news.is_empty()
+    }
+
+    /// A part of what has to be told, as large as can be told at once. It counts as told; the rest is for the next time.
     pub(crate) fn take(&mut self) -> Vec<Told> {
-        let mut taken = Vec::with_capacity(self.news.len());
-        for (e164, names) in std::mem::take(&mut self.news) {
+        let (mut taken, mut bytes) = (Vec::new(), 0);
+        while bytes < PART {
+            let Some((e164, mut names)) = self.news.pop_first() else { break };
             let Some(all) = self.all.get(&e164) else { continue };
-            let fields = names.into_iter().filter_map(|name| Some((name.clone(), all.get(&name)?.clone())));
-            let fields: Vec<_> = fields.collect();
+            bytes += HEAD;
+            let mut fields = Vec::new();
+            while let Some(name) = names.pop_first() {
+                let Some(value) = all.get(&name) else { continue };
+                bytes += name.len() + value.len();
+                fields.push((name, value.clone()));
+                if bytes >= PART {
+                    break;
+                }
+            }
+            if !names.is_empty() {
+                self.news.insert(e164.clone(), names);
+            }
             // Rises with each write, also over a restart of the process.
             self.last = (now_ms() * 1000).max(self.last + 1);
             taken.push(Told { e164, seq: self.last, fields });
@@ -96,6 +118,33 @@ mod tests {
         details.set("1", "members", "4".into());
         details.forget("1");
         details.renew_all();
+        assert!(details.take().is_empty());
+    }
+
+    #[test]
+    fn many_are_told_in_parts() {
+        let mut details = Details::default();
+        let value = "x".repeat(65_536);
+        for (e164, fields) in [("1", 100), ("2", 3), ("3", 20)] {
+            (0..fields).for_each(|field| details.set(e164, &field.to_string(), value.clone()));
+        }
+        let (mut parts, mut seq) = (0, 0);
+        let mut told = BTreeMap::<String, BTreeSet<String>>::new();
+        while details.has_news() {
+            let part = details.take();
+            let fields = part.iter().flat_map(|one| &one.fields);
+            let bytes: usize = fields.map(|(name, value)| name.len() + value.len()).sum();
+            assert!((1..=PART + value.len() + 2).contains(&bytes), "{bytes} bytes at once");
+            for one in part {
+                assert!(one.seq > seq && !one.fields.is_empty());
+                seq = one.seq;
+                let names = one.fields.into_iter().map(|(name, _)| name);
+                told.entry(one.e164).or_default().extend(names);
+            }
+            parts += 1;
+        }
+        assert!(parts >= 7, "{parts} parts");
+        assert_eq!(told.values().map(BTreeSet::len).collect::<Vec<_>>(), [100, 3, 20]);
         assert!(details.take().is_empty());
     }
 }

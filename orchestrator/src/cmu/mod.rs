@@ -21,12 +21,15 @@ const PART: &str = "cmu";
 pub(crate) async fn run(context: Context) -> Result<()> {
     let host = context.config.cmu.host.clone().unwrap_or_else(|| context.config.servers.own_address());
     let mut last = 0;
+    let mut ends = Vec::new();
     loop {
         // Not the same twice, also where the clock stands still.
         last = now_ms().max(last + 1);
         let cmu = format!("{host}:{}:{last}", std::process::id());
         info!(cmu, "unit begins");
-        match Unit::new(&context, cmu.clone()).run().await {
+        let end;
+        (end, ends) = Unit::new(&context, cmu.clone(), ends).run().await;
+        match end {
             End::Asked => return Ok(()),
             End::Replaced => bail!(
                 "unit {cmu} was replaced: another unit joined on host '{host}', and this one has ended all its \

@@ -2,12 +2,16 @@
 //! it joins, reports its list and tells every detail anew. When Redis was not heard for `self_stop`, it ends.
 
 mod orders;
+#[cfg(test)]
+mod tests;
 
+use std::future::ready;
 use std::time::{Duration, Instant};
 
 use redis::{Cmd, cmd};
 use tokio::sync::mpsc;
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tracing::{debug, info, warn};
 
 use super::PART;
@@ -20,6 +24,7 @@ use crate::daemon::{Context, node_name, now_ms};
 use crate::data_proxy::SET;
 use crate::store::{Error, RealmStore, Session};
 use crate::transport::{self, Commands};
+use orders::Done;
 
 /// How long it rests after what no reconnect will mend.
 const REST: Duration = Duration::from_millis(500);
@@ -27,6 +32,9 @@ const REST: Duration = Duration::from_millis(500);
 const NEWS: usize = 1024;
 /// How often a drain is looked at.
 const DRAIN: Duration = Duration::from_millis(200);
+/// How long it tries to say what people ended when the process shall end, which gives its roles ten seconds and us some
+/// of them to leave the coordination service.
+const GOODBYE: Duration = Duration::from_secs(8);
 
 /// The field of demonstrations.
 const CHATTER: &str = "chatter";
@@ -40,6 +48,15 @@ pub(super) enum End {
     Replaced,
     /// Redis was not heard for too long.
     CutOff,
+}
+
+/// What the realm has still to be told of all that the unit has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Owed {
+    /// Its list.
+    List,
+    /// Its list, and then all details: it has joined.
+    All,
 }
 
 /// An incarnation.
@@ -58,14 +75,19 @@ pub(super) struct Unit<'a> {
     chatted: u64,
     /// Whether some details were refused: all are told anew with the next beat.
     untold: bool,
-    /// What people ended and the realm was not told yet.
+    /// What people ended and the realm was not told yet, also of the incarnations before.
     ends: Vec<Cmd>,
+    /// Programs that begin or end, whose outcome is then said.
+    works: JoinSet<Done>,
+    /// What is said when nothing of that is under way: a report says what has begun and what has ended.
+    owed: Option<Owed>,
     /// Whether replicas confirmed nothing when that was waited for last.
     doubting: bool,
 }
 
 impl<'a> Unit<'a> {
-    pub(super) fn new(context: &'a Context, cmu: String) -> Self {
+    /// One that says first what was left to say by those before it.
+    pub(super) fn new(context: &'a Context, cmu: String, ends: Vec<Cmd>) -> Self {
         let config = &context.config.cmu;
         let (sender, news) = mpsc::channel(1024);
         let program = Program { words: config.program.clone(), stop_limit: config.stop_limit };
@@ -81,18 +103,23 @@ impl<'a> Unit<'a> {
             draining: None,
             chatted: 0,
             untold: false,
-            ends: Vec::new(),
+            ends,
+            works: JoinSet::new(),
+            owed: None,
             doubting: false,
         }
     }
 
-    /// From the first join to the end.
-    pub(super) async fn run(mut self) -> End {
+    /// From the first join to the end; what people ended and nobody could be told.
+    pub(super) async fn run(mut self) -> (End, Vec<Cmd>) {
         let data = serde_json::json!({ "cmu": self.cmu, "capacity": self.config.capacity }).to_string();
         let dir = self.context.units_dir();
         let membership = self.context.coordinator.join(&dir, &node_name(&self.cmu), data.as_bytes());
         let end = self.live().await;
         info!(cmu = self.cmu, ?end, conferences = self.copies.len(), "unit ends");
+        while let Ok(news) = self.news.try_recv() {
+            self.hear(news);
+        }
         // Nobody hears any more what a program has to say.
         self.news.close();
         self.media.stop_all().await;
@@ -100,7 +127,7 @@ impl<'a> Unit<'a> {
             self.say_goodbye().await;
         }
         leave(membership).await;
-        end
+        (end, self.ends)
     }
 
     async fn live(&mut self) -> End {
@@ -206,18 +233,14 @@ impl<'a> Unit<'a> {
     /// One session; ends well only with the unit.
     async fn serve(&mut self, mut session: Session) -> Result<End, Error> {
         let store = RealmStore::new(session.connection.clone(), &self.context.config.realm);
+        // Before all else: an identity that ours takes the place of is heard no more.
+        self.say_ends(&store).await?;
         let sent = Instant::now();
         self.join(&store).await?;
         self.heard(sent);
-        self.report(&store, &mut session).await?;
-        // What it has no more it has just said.
-        self.ends.clear();
+        self.owed = Some(Owed::All);
         let stream = store.stream(&format!("cmd:{}", self.cmu));
         let mut commands = Commands::read(session.another(transport::BLOCK).await?, stream);
-        self.details.renew_all();
-        self.tell(&store).await?;
-        self.context.health.ready(PART);
-        info!(cmu = self.cmu, server = %session.node, conferences = self.copies.len(), "joined");
         let mut beat = ticks(self.config.beat);
         let mut chatter = ticks(self.config.chatter.unwrap_or(Duration::from_secs(3600)));
         let mut stop = self.context.stop.clone();
@@ -226,10 +249,17 @@ impl<'a> Unit<'a> {
             if self.is_cut_off() {
                 return Ok(End::CutOff);
             }
+            if let Some(owed) = self.owed.filter(|_| self.works.is_empty()) {
+                self.pay(owed, &store, &mut session).await?;
+            }
             tokio::select! {
                 biased;
-                _ = beat.tick() => self.beat(&store, &mut session).await?,
-                entries = commands.next() => self.obey(&store, &mut session, entries?).await?,
+                _ = beat.tick() => {
+                    session.is_named()?;
+                    self.beat(&store).await?;
+                }
+                Some(Ok(done)) = self.works.join_next() => self.finish(&store, done).await?,
+                entries = commands.next(), if self.owed.is_none() => self.obey(&store, &mut session, entries?).await?,
                 Some(news) = self.news.recv() => {
                     self.hear(news);
                     // Not without end: who talks all the time must not keep us from our beats.
@@ -253,6 +283,8 @@ impl<'a> Unit<'a> {
                         return Ok(End::Asked);
                     }
                 }
+                // The rest of what is too much to be told at once, when there is nothing else to do.
+                () = ready(()), if self.details.has_news() => self.tell(&store).await?,
             }
         }
     }
@@ -271,8 +303,7 @@ impl<'a> Unit<'a> {
         }
     }
 
-    async fn beat(&mut self, store: &RealmStore, session: &mut Session) -> Result<(), Error> {
-        session.is_named()?;
+    async fn beat(&mut self, store: &RealmStore) -> Result<(), Error> {
         let sent = Instant::now();
         match store.beat(&self.cmu, self.copies.len()).await {
             // Down, or unknown to a server that took over: it joins and reports.
@@ -280,9 +311,8 @@ impl<'a> Unit<'a> {
                 warn!(cmu = self.cmu, "the unit was taken for dead, or is unknown; joining again");
                 self.join(store).await?;
                 self.heard(sent);
-                self.report(store, session).await?;
-                self.details.renew_all();
-                return self.tell(store).await;
+                self.owed = Some(Owed::All);
+                return Ok(());
             }
             result => result?,
         }
@@ -292,6 +322,19 @@ impl<'a> Unit<'a> {
             self.tell(store).await?;
         }
         metrics::gauge!("allot_unit_conferences").set(self.copies.len() as f64);
+        Ok(())
+    }
+
+    /// Says what it has, and all about it where that is owed.
+    async fn pay(&mut self, owed: Owed, store: &RealmStore, session: &mut Session) -> Result<(), Error> {
+        self.report(store, session).await?;
+        self.owed = None;
+        if owed == Owed::All {
+            self.details.renew_all();
+            self.tell(store).await?;
+            self.context.health.ready(PART);
+            info!(cmu = self.cmu, server = %session.node, conferences = self.copies.len(), "joined");
+        }
         Ok(())
     }
 
@@ -329,7 +372,7 @@ impl<'a> Unit<'a> {
         Ok(())
     }
 
-    /// Says what people ended; while we are away the next report says it.
+    /// Says what people ended.
     async fn say_ends(&mut self, store: &RealmStore) -> Result<(), Error> {
         if !self.ends.is_empty() {
             self.say(store, &self.ends).await?;
@@ -370,7 +413,7 @@ impl<'a> Unit<'a> {
         }
     }
 
-    /// Tells what is new.
+    /// Tells what is new, or a part of it.
     async fn tell(&mut self, store: &RealmStore) -> Result<(), Error> {
         let stream = store.stream("info");
         let mut messages = Vec::new();
@@ -405,23 +448,38 @@ impl<'a> Unit<'a> {
         Ok(())
     }
 
-    /// It goes, and says so: what it had need not wait until its lease is over.
-    async fn say_goodbye(&self) {
-        let Ok(session) = self.context.config.servers.session().await else { return };
-        let store = RealmStore::new(session.connection, &self.context.config.realm);
-        let said = match self.say(&store, &self.ends).await {
-            Ok(()) => store.down(&self.cmu, None).await,
-            said => said,
+    /// It goes, and says so: what it had need not wait until its lease is over. What people ended would begin anew
+    /// elsewhere, so that is tried again.
+    async fn say_goodbye(&mut self) {
+        let said = async {
+            while let Err(error) = self.try_goodbye().await {
+                debug!(%error, "nobody heard that the unit goes");
+                if self.ends.is_empty() {
+                    break;
+                }
+                sleep(REST).await;
+            }
         };
-        if let Err(error) = said {
-            debug!(%error, "nobody heard that the unit goes");
+        if timeout(GOODBYE, said).await.is_err() && !self.ends.is_empty() {
+            let conferences = self.ends.len();
+            warn!(
+                cmu = self.cmu,
+                conferences, "Redis was not told which conferences people ended; they begin anew"
+            );
         }
+    }
+
+    async fn try_goodbye(&mut self) -> Result<(), Error> {
+        let session = self.context.config.servers.session().await?;
+        let store = RealmStore::new(session.connection, &self.context.config.realm);
+        self.say_ends(&store).await?;
+        store.down(&self.cmu, None).await
     }
 }
 
 /// Takes our node away, if the coordination service can be asked.
 async fn leave(membership: Membership) {
-    let _ = tokio::time::timeout(Duration::from_secs(2), membership.leave()).await;
+    let _ = timeout(Duration::from_secs(2), membership.leave()).await;
 }
 
 fn ticks(every: Duration) -> tokio::time::Interval {

@@ -2,17 +2,37 @@
 
 use std::time::Instant;
 
-use futures_util::future::join_all;
 use redis::Cmd;
 use tracing::{debug, warn};
 
-use super::Unit;
+use super::{Owed, Unit};
 use crate::cmu::copies::{Act, Command};
 use crate::store::{Error, RealmStore, Session};
 use crate::transport::Entry;
 
+/// What was under way and is done.
+#[derive(Debug)]
+pub(super) enum Done {
+    /// The media of a conference has begun, or could not.
+    Begun {
+        /// Its number.
+        e164: String,
+        /// Which start of it.
+        start: u64,
+        /// Why it could not.
+        begun: Result<(), String>,
+    },
+    /// Nothing of a copy runs any more.
+    Ended {
+        /// Its number.
+        e164: String,
+        /// The assignment.
+        epoch: u64,
+    },
+}
+
 impl Unit<'_> {
-    /// Does what it is told, then answers.
+    /// Does what it is told, or begins to; the answers follow when that is done.
     pub(super) async fn obey(
         &mut self,
         store: &RealmStore,
@@ -23,37 +43,29 @@ impl Unit<'_> {
             metrics::counter!("allot_unit_commands_total", "event" => entry.text("event")).increment(1);
         }
         let commands: Vec<Command> = entries.iter().map(Command::read).collect();
-        if commands.iter().any(|command| self.copies.ends_one(command)) {
+        if self.copies.end_by(&commands) {
             self.secure(store, session).await?;
         }
-        let (mut words, mut starts) = (Vec::new(), Vec::new());
-        let mut report = false;
         for command in commands {
             for act in self.copies.handle(command) {
-                match act {
-                    Act::Report => report = true,
-                    Act::Start { e164, epoch, facts } => {
-                        let begins = self.media.start(&self.cmu, &e164, epoch, &facts);
-                        starts.push(async move {
-                            let begun = match begins {
-                                Ok(begins) => begins.await,
-                                Err(reason) => Err(reason),
-                            };
-                            (e164, epoch, begun)
-                        });
-                    }
-                    act => words.extend(self.act(store, act)),
-                }
+                self.act(act);
             }
         }
-        for (e164, epoch, begun) in join_all(starts).await {
-            words.extend(self.begun(store, &e164, epoch, begun));
-        }
-        self.say(store, &words).await?;
-        if report {
-            self.report(store, session).await?;
-        }
         self.tell(store).await
+    }
+
+    /// Answers what is done by now.
+    pub(super) async fn finish(&mut self, store: &RealmStore, done: Done) -> Result<(), Error> {
+        let mut words: Vec<Cmd> = self.done(store, done).into_iter().collect();
+        while let Some(Ok(done)) = self.works.try_join_next() {
+            words.extend(self.done(store, done));
+        }
+        // The report that is to follow says it, and by then the realm knows what is ours: now it might take a word for
+        // one about a conference that is lost, and have us end what it would give us back.
+        if self.owed == Some(Owed::All) {
+            return Ok(());
+        }
+        self.say(store, &words).await
     }
 
     /// What ends a copy may be lost with its master. The next one would still have the conference here, miss it in our
@@ -98,24 +110,38 @@ impl Unit<'_> {
         }
     }
 
-    /// Carries out an act; the answer that belongs to it.
-    fn act(&mut self, store: &RealmStore, act: Act) -> Option<Cmd> {
+    /// Carries out an act, or begins to.
+    fn act(&mut self, act: Act) {
         match act {
             Act::Stop { e164 } => {
                 self.media.stop(&e164);
                 self.details.forget(&e164);
-                None
             }
-            Act::Ended { e164, epoch } => Some(self.word(store, "CONF.ENDED", &e164, epoch)),
-            Act::Tell { e164 } => {
-                self.details.renew(&e164);
-                None
+            Act::Start { e164, epoch, facts } => {
+                let (start, begins) = self.media.start(&self.cmu, &e164, epoch, &facts);
+                self.works.spawn(async move { Done::Begun { e164, start, begun: begins.await } });
             }
-            Act::TellAll => {
-                self.details.renew_all();
-                None
+            Act::Ended { e164, epoch } => {
+                let ending = self.media.ending(&e164);
+                self.works.spawn(async move {
+                    // Once this is said the number may be used again, anywhere.
+                    if let Some(over) = ending {
+                        over.wait().await;
+                    }
+                    Done::Ended { e164, epoch }
+                });
             }
-            Act::Start { .. } | Act::Report => None,
+            Act::Tell { e164 } => self.details.renew(&e164),
+            Act::TellAll => self.details.renew_all(),
+            Act::Report => self.owed = self.owed.or(Some(Owed::List)),
+        }
+    }
+
+    /// The answer to what is done.
+    fn done(&mut self, store: &RealmStore, done: Done) -> Option<Cmd> {
+        match done {
+            Done::Begun { e164, start, begun } => self.begun(store, &e164, start, begun),
+            Done::Ended { e164, epoch } => Some(self.word(store, "CONF.ENDED", &e164, epoch)),
         }
     }
 
@@ -124,12 +150,10 @@ impl Unit<'_> {
         &mut self,
         store: &RealmStore,
         e164: &str,
-        epoch: u64,
+        start: u64,
         begun: Result<(), String>,
     ) -> Option<Cmd> {
-        if self.copies.epoch(e164) != Some(epoch) {
-            return None;
-        }
+        let epoch = self.copies.epoch(e164).filter(|_| self.media.is_current(e164, start))?;
         let Err(reason) = begun else {
             debug!(e164, epoch, "open");
             return Some(self.word(store, "CONF.ACK", e164, epoch));
