@@ -166,13 +166,20 @@ wait-replicas = 0
     for (line, warned) in [
         ("conference create x".to_owned(), true),
         ("conference move m".to_owned(), true),
+        ("conference release x".to_owned(), true),
         ("conference create y --conference-wait-replicas 0".to_owned(), false),
+        ("conference release y --conference-wait-replicas 0".to_owned(), false),
         (format!("conference move n {nobody}"), false),
         (format!("conference create z {nobody} --conference-wait-replicas 1 --conference-wait 50ms"), true),
     ] {
         let done = people(&line).ok();
         assert_eq!(done.err.contains("not enough replicas confirmed"), warned, "{line}: {}", done.err);
         assert!(done.out.contains("state"), "{line}: {}", done.out);
+    }
+    for (more, warned) in [(&[][..], true), (&["--conference-wait-replicas", "0"][..], false)] {
+        let drain = ["units", "--realm", REALM, "drain", UNITS[0], "--move"];
+        let done = run(&server, &[&drain[..], more].concat()).ok();
+        assert_eq!(done.err.contains("not enough replicas confirmed"), warned, "{more:?}: {}", done.err);
     }
 }
 
