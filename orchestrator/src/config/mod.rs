@@ -23,7 +23,7 @@ pub(crate) use span::Span;
 #[derive(Debug, Args)]
 pub(crate) struct Source {
     /// File of settings (TOML); examples/allot.toml has all of them.
-    #[arg(long, env = "ALLOT_CONFIG", value_name = "FILE")]
+    #[arg(long, env = "ALLOT_CONFIG", hide_env_values = true, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
     given: Given,
@@ -44,7 +44,7 @@ impl Source {
 #[derive(Debug, Args)]
 pub(crate) struct RealmSource {
     /// File of settings (TOML), of which Redis and the realm matter here.
-    #[arg(long, env = "ALLOT_CONFIG", value_name = "FILE")]
+    #[arg(long, env = "ALLOT_CONFIG", hide_env_values = true, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
     redis: Redis,
@@ -78,10 +78,10 @@ impl RealmSource {
 pub(crate) struct Confirm {
     /// Replicas that must confirm a change of owner; if fewer do, it is reported and the change stands. Without
     /// replicas nobody is asked [default: 1]
-    #[arg(long = "conference-wait-replicas", env = "ALLOT_CONFERENCE_WAIT_REPLICAS")]
+    #[arg(long = "conference-wait-replicas", env = "ALLOT_CONFERENCE_WAIT_REPLICAS", hide_env_values = true)]
     wait_replicas: Option<u32>,
     /// How long they are waited for [default: 100ms]
-    #[arg(long = "conference-wait", env = "ALLOT_CONFERENCE_WAIT")]
+    #[arg(long = "conference-wait", env = "ALLOT_CONFERENCE_WAIT", hide_env_values = true)]
     wait: Option<Span>,
 }
 
@@ -89,12 +89,12 @@ pub(crate) struct Confirm {
 #[derive(Debug, Args)]
 pub(crate) struct TreeSource {
     /// File of settings (TOML), of which ZooKeeper and compaction matter here.
-    #[arg(long, env = "ALLOT_CONFIG", value_name = "FILE")]
+    #[arg(long, env = "ALLOT_CONFIG", hide_env_values = true, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
     zookeeper: ZooKeeper,
     /// Path of compaction's nodes in ZooKeeper [default: /cluster.compact/Compaction_v2]
-    #[arg(long = "compaction-root", env = "ALLOT_COMPACTION_ROOT")]
+    #[arg(long = "compaction-root", env = "ALLOT_COMPACTION_ROOT", hide_env_values = true)]
     root: Option<String>,
 }
 
@@ -111,17 +111,17 @@ impl TreeSource {
 #[derive(Debug, Args)]
 pub(crate) struct BookSource {
     /// File of settings (TOML), of which Redis, ZooKeeper and accounts matter here.
-    #[arg(long, env = "ALLOT_CONFIG", value_name = "FILE")]
+    #[arg(long, env = "ALLOT_CONFIG", hide_env_values = true, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
     redis: Redis,
     #[command(flatten)]
     zookeeper: ZooKeeper,
     /// Key of the book [default: {acme}:accounts]
-    #[arg(long = "book", env = "ALLOT_ACCOUNTS_BOOK", value_name = "KEY")]
+    #[arg(long = "book", env = "ALLOT_ACCOUNTS_BOOK", hide_env_values = true, value_name = "KEY")]
     book: Option<String>,
     /// Path in ZooKeeper where client systems come [default: /resource]
-    #[arg(long = "accounts-root", env = "ALLOT_ACCOUNTS_ROOT", value_name = "PATH")]
+    #[arg(long = "accounts-root", env = "ALLOT_ACCOUNTS_ROOT", hide_env_values = true, value_name = "PATH")]
     root: Option<String>,
 }
 
@@ -322,6 +322,7 @@ mod tests {
             ("[redis]\nsentinels = [\"a:1\"]", "redis.master"),
             ("[redis]\nurl = \"http://a\"", "redis.url"),
             ("[redis]\nurl = \"redis://u:secret@a\"", "password"),
+            ("[redis]\ncluster = [\"u:secret@a:1\"]", "redis.password-file"),
             ("[redis]\ntimeout = \"4s\"", "2s at most"),
             ("[cmu]\nbeat = \"4s\"", "half of the lease"),
             ("[cmu]\nself-stop = \"1s\"", "two beats"),
@@ -337,6 +338,7 @@ mod tests {
         for (text, part) in cases {
             let refused = refused(text);
             assert!(refused.contains(part), "{text}\n{refused}");
+            assert!(!refused.contains("secret@"), "{refused}");
         }
     }
 

@@ -11,7 +11,7 @@ use jiff::tz::TimeZone;
 
 use super::sections::{Given, LogFormat, Role};
 use super::span::Span;
-use crate::store::{Place, Secret, Servers};
+use crate::store::{Place, Secret, Servers, without_password};
 
 /// What holds for a process. Spans are settings as given, with their defaults.
 #[derive(Debug, Clone)]
@@ -262,6 +262,13 @@ fn servers(given: &Given) -> Result<Servers> {
         ways <= 1,
         "redis.url, redis.sentinels and redis.cluster are three ways to one server; give one of them"
     );
+    if let Some(address) = sentinels.iter().chain(&cluster).find(|address| address.contains('@')) {
+        bail!(
+            "'{}' is no address of the form HOST:PORT; a user is named by redis.user, and his password by a file, \
+             redis.password-file",
+            without_password(address)
+        );
+    }
     let tls = redis.tls.unwrap_or(false);
     let place = if !sentinels.is_empty() {
         let Some(master) = redis.master.clone() else {

@@ -116,7 +116,10 @@ impl Place {
             ConnectionAddr::TcpTls { host, port, .. } => {
                 Ok(Self::Address(Node { host: host.clone(), port: *port, tls: true, database }))
             }
-            _ => bail!("'{url}' is no address of the form redis://HOST:PORT or rediss://HOST:PORT"),
+            _ => bail!(
+                "'{}' is no address of the form redis://HOST:PORT or rediss://HOST:PORT",
+                super::without_password(url)
+            ),
         }
     }
 }
@@ -465,7 +468,11 @@ mod tests {
         }
         let Ok(Place::Address(node)) = Place::url("redis://h:7/3") else { panic!("an address") };
         assert_eq!(node.to_string(), "redis://h:7/3");
-        let refused = Place::url("redis://:secret@h").unwrap_err().to_string();
-        assert!(!refused.contains("secret") && refused.contains("password-file"), "{refused}");
+        for url in ["redis://:secret@h", "unix:///s?pass=secret"] {
+            let refused = Place::url(url).unwrap_err().to_string();
+            assert!(!refused.contains("secret") && refused.contains("password-file"), "{refused}");
+        }
+        let refused = Place::url("user:secret@host:6379").unwrap_err().to_string();
+        assert!(!refused.contains("secret"), "{refused}");
     }
 }
