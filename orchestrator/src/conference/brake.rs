@@ -38,7 +38,7 @@ pub(crate) enum Lifted {
     Health,
     /// The operator said so.
     Operator,
-    /// The units are back.
+    /// The units are back, but for no more than may go at once.
     Returned,
 }
 
@@ -87,14 +87,8 @@ impl Brake {
         let window = self.limits.window;
         self.recent.retain(|_, at| now.saturating_duration_since(*at) < window);
         self.excused.retain(|cmu| look.silent.contains(cmu));
-        // Those that are silent now would go down within the window, too.
-        let known = |cmu: &&String| self.excused.contains(*cmu) || self.recent.contains_key(*cmu);
-        let fresh = look.silent.iter().filter(|cmu| !known(cmu)).count();
-        let gone = fresh + self.recent.len();
-        let all = look.alive + self.recent.len();
-        let too_many = gone >= self.limits.least as usize && gone * 100 > all * self.limits.percent as usize;
-        let news = look.down.iter().any(|cmu| !known(&cmu));
-        if news && too_many {
+        let news = look.down.iter().any(|cmu| !self.is_known(cmu));
+        if news && self.are_too_many(look) {
             self.holding = Some(now);
             return Word::Hold { begun: true };
         }
@@ -104,15 +98,32 @@ impl Brake {
         Word::Go(look.down.clone())
     }
 
-    /// Whether it is lifted now, and why; who is silent is then declared down without more ado.
+    /// Whether its going is nothing new.
+    fn is_known(&self, cmu: &String) -> bool {
+        self.excused.contains(cmu) || self.recent.contains_key(cmu)
+    }
+
+    /// Whether too many went, or will go, within one window.
+    fn are_too_many(&self, look: &Look) -> bool {
+        // Those that are silent now would go down within the window, too.
+        let fresh = look.silent.iter().filter(|cmu| !self.is_known(cmu)).count();
+        let gone = fresh + self.recent.len();
+        let all = look.alive + self.recent.len();
+        gone >= self.limits.least as usize && gone * 100 > all * self.limits.percent as usize
+    }
+
+    /// Whether it is lifted now, and why. By the operator, or after so long, who is silent is then declared down without
+    /// more ado. Where units are back what went before still counts: the brake goes on as if it had not held.
     pub(crate) fn lift(&mut self, look: &Look, operator: bool, now: Instant) -> Option<Lifted> {
         let since = self.holding?;
         let lifted = if operator {
             Lifted::Operator
         } else if now.saturating_duration_since(since) >= self.limits.lift {
             Lifted::Health
-        } else if look.silent.is_empty() && self.trusting {
-            Lifted::Returned
+        } else if self.trusting && (look.silent.is_empty() || !self.are_too_many(look)) {
+            // One may be dead, and the others only have been slow just then.
+            self.holding = None;
+            return Some(Lifted::Returned);
         } else {
             return None;
         };
@@ -207,8 +218,38 @@ mod tests {
         assert_eq!(brake.lift(&look(5, 0, 0), false, now), Some(Lifted::Returned));
     }
 
+    #[test]
+    fn it_is_lifted_when_no_more_are_silent_than_may_go() {
+        let now = Instant::now();
+        let mut brake = Brake::new(LIMITS);
+        // One has died, and at the look that says so another was late.
+        assert_eq!(brake.judge(&look(5, 2, 1), now), Word::Hold { begun: true });
+        assert_eq!(brake.lift(&look(5, 2, 1), false, now), None);
+        brake.trusts(false);
+        assert_eq!(brake.lift(&look(5, 1, 1), false, now), None);
+        brake.trusts(true);
+        assert_eq!(brake.lift(&look(5, 1, 1), false, now), Some(Lifted::Returned));
+        assert_eq!(goes(&brake.judge(&look(5, 1, 1), now)), 1);
+    }
+
+    #[test]
+    fn who_went_before_it_held_counts_until_it_is_lifted_and_afterwards() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let one = |cmu: &str| Look { down: vec![cmu.into()], silent: BTreeSet::from([cmu.into()]), alive: 4 };
+        let mut brake = Brake::new(LIMITS);
+        assert_eq!(goes(&brake.judge(&look(5, 1, 1), start)), 1);
+        assert_eq!(brake.judge(&one("x"), at(5)), Word::Hold { begun: true });
+        let back = Look { alive: 4, ..Look::default() };
+        assert_eq!(brake.lift(&back, false, at(7)), Some(Lifted::Returned));
+        assert_eq!(brake.judge(&one("y"), at(8)), Word::Hold { begun: true });
+        // That the window is over does not lift it: the brake would be no more than a delay.
+        assert_eq!(brake.lift(&one("y"), false, at(11)), None);
+    }
+
     proptest! {
-        /// Without a lift, never do more than the limit go down within one window.
+        /// Unless the operator or the time lifts it, never do more than the limit go down within one window, also where
+        /// those that made it hold were only late.
         #[test]
         fn within_a_window_no_more_than_the_limit_go(steps in prop::collection::vec((0usize..4, 0u64..6000), 1..40)) {
             let (start, mut brake) = (Instant::now(), Brake::new(LIMITS));
@@ -220,7 +261,15 @@ mod tests {
                 let down: Vec<String> = (0..count).map(|more| format!("u{}", number + more)).collect();
                 number += count;
                 let look = Look { silent: down.iter().cloned().collect(), down, alive };
-                let Word::Go(let_go) = brake.judge(&look, start + Duration::from_millis(at)) else { break };
+                let now = start + Duration::from_millis(at);
+                let let_go = match brake.judge(&look, now) {
+                    Word::Go(let_go) => let_go,
+                    Word::Hold { .. } => {
+                        let back = Look { alive, ..Look::default() };
+                        prop_assert_eq!(brake.lift(&back, false, now), Some(Lifted::Returned));
+                        continue;
+                    }
+                };
                 alive -= let_go.len();
                 gone.extend(let_go.iter().map(|_| at));
                 let within = gone.iter().filter(|then| at - **then < 10_000).count();

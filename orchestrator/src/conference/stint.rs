@@ -320,7 +320,7 @@ impl<'a> Stint<'a> {
             store.ask::<u64>(&redis::Cmd::del(key)).await?;
         }
         match why {
-            Lifted::Returned => info!("the brake is lifted: the units are back"),
+            Lifted::Returned => info!(silent = look.silent.len(), "the brake is lifted: the units are back"),
             Lifted::Health => warn!(silent = look.silent.len(), "the brake is lifted: both stores are well"),
             Lifted::Operator => warn!(silent = look.silent.len(), "the brake is lifted by the operator"),
         }
