@@ -52,14 +52,17 @@ pub(crate) struct Brake {
     holding: Option<Instant>,
     /// Units for which it was lifted: they are declared down, however many they are.
     excused: BTreeSet<String>,
-    /// Whether a unit that is not silent can be taken for alive.
-    trusting: bool,
+    /// While it holds: since when no more are silent than may go at once.
+    few: Option<Instant>,
+    /// How long leases are at most, and when all of them began anew.
+    leases: Option<(Duration, Instant)>,
 }
 
 impl Brake {
     /// A brake that does not hold.
     pub(crate) fn new(limits: Limits) -> Self {
-        Self { limits, recent: BTreeMap::new(), holding: None, excused: BTreeSet::new(), trusting: true }
+        let (recent, excused) = (BTreeMap::new(), BTreeSet::new());
+        Self { limits, recent, holding: None, excused, few: None, leases: None }
     }
 
     /// Whether it holds.
@@ -67,13 +70,14 @@ impl Brake {
         self.holding.is_some()
     }
 
-    /// Whether a unit that is not silent is alive: not so for a lease's length after all leases began anew.
-    pub(crate) fn trusts(&mut self, trusting: bool) {
-        self.trusting = trusting;
+    /// Leases are so long at most, and all began anew then: for that long who is not silent may be dead all the same.
+    pub(crate) fn leases(&mut self, longest: Duration, began: Instant) {
+        self.leases = Some((longest, began));
     }
 
     /// A store was not well: the time until it is lifted begins anew.
     pub(crate) fn unwell(&mut self, now: Instant) {
+        self.few = None;
         if let Some(since) = &mut self.holding {
             *since = now;
         }
@@ -112,6 +116,15 @@ impl Brake {
         gone >= self.limits.least as usize && gone * 100 > all * self.limits.percent as usize
     }
 
+    /// Whether the units are back: all of them, or all but so few, for a lease's length, that the others were only late.
+    /// Of many that come back one after another the last must not be taken for dead.
+    fn are_back(&mut self, look: &Look, now: Instant) -> bool {
+        self.few = if self.are_too_many(look) { None } else { self.few.or(Some(now)) };
+        let Some((lease, began)) = self.leases else { return look.silent.is_empty() };
+        let few = self.few.is_some_and(|since| now.saturating_duration_since(since) >= lease);
+        now.saturating_duration_since(began) > lease && (look.silent.is_empty() || few)
+    }
+
     /// Whether it is lifted now, and why. By the operator, or after so long, who is silent is then declared down without
     /// more ado. Where units are back what went before still counts: the brake goes on as if it had not held.
     pub(crate) fn lift(&mut self, look: &Look, operator: bool, now: Instant) -> Option<Lifted> {
@@ -120,14 +133,13 @@ impl Brake {
             Lifted::Operator
         } else if now.saturating_duration_since(since) >= self.limits.lift {
             Lifted::Health
-        } else if self.trusting && (look.silent.is_empty() || !self.are_too_many(look)) {
-            // One may be dead, and the others only have been slow just then.
-            self.holding = None;
+        } else if self.are_back(look, now) {
+            (self.holding, self.few) = (None, None);
             return Some(Lifted::Returned);
         } else {
             return None;
         };
-        self.holding = None;
+        (self.holding, self.few) = (None, None);
         self.recent.clear();
         self.excused.clone_from(&look.silent);
         Some(lifted)
@@ -220,16 +232,29 @@ mod tests {
 
     #[test]
     fn it_is_lifted_when_no_more_are_silent_than_may_go() {
-        let now = Instant::now();
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
         let mut brake = Brake::new(LIMITS);
+        brake.leases(Duration::from_secs(5), start);
         // One has died, and at the look that says so another was late.
-        assert_eq!(brake.judge(&look(5, 2, 1), now), Word::Hold { begun: true });
-        assert_eq!(brake.lift(&look(5, 2, 1), false, now), None);
-        brake.trusts(false);
-        assert_eq!(brake.lift(&look(5, 1, 1), false, now), None);
-        brake.trusts(true);
-        assert_eq!(brake.lift(&look(5, 1, 1), false, now), Some(Lifted::Returned));
-        assert_eq!(goes(&brake.judge(&look(5, 1, 1), now)), 1);
+        assert_eq!(brake.judge(&look(5, 2, 1), at(6)), Word::Hold { begun: true });
+        assert_eq!(brake.lift(&look(5, 2, 1), false, at(7)), None);
+        for seconds in 8..13 {
+            assert_eq!(brake.lift(&look(5, 1, 1), false, at(seconds)), None, "after {seconds} s");
+        }
+        assert_eq!(brake.lift(&look(5, 1, 1), false, at(13)), Some(Lifted::Returned));
+        assert_eq!(goes(&brake.judge(&look(5, 1, 1), at(13))), 1);
+    }
+
+    #[test]
+    fn nobody_is_back_until_a_lease_is_over_since_all_began_anew() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut brake = Brake::new(LIMITS);
+        brake.judge(&look(5, 2, 2), start);
+        brake.leases(Duration::from_secs(30), at(1));
+        assert_eq!(brake.lift(&look(5, 0, 0), false, at(31)), None);
+        assert_eq!(brake.lift(&look(5, 0, 0), false, at(32)), Some(Lifted::Returned));
     }
 
     #[test]
