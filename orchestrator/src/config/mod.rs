@@ -311,6 +311,34 @@ mod tests {
         parse(&everything.join("\n")).unwrap();
     }
 
+    /// What docs/allotd.md and the figures there go by; and the example shows what an empty file is.
+    #[test]
+    fn defaults_are_as_documented() {
+        let config = Config::of("");
+        let (conference, cmu) = (&config.conference, &config.cmu);
+        let times = [cmu.beat, cmu.lease, conference.grace, conference.brake_lift, config.session()];
+        assert_eq!(times.map(|time| time.as_secs()), [1, 5, 10, 60, 4]);
+        assert_eq!((conference.pace, conference.burst), (50, 10));
+        assert_eq!((conference.brake_percent, conference.brake_least, conference.wait_replicas), (30, 2, 1));
+        assert_eq!((conference.tick.as_millis(), conference.wait.as_millis()), (250, 100));
+        // Lines of these two sections are defaults, but for those of settings that have none.
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/allot.toml");
+        let (text, mut shown, mut is_meant) = (fs::read_to_string(&path).unwrap(), String::new(), false);
+        for line in text.lines() {
+            if line.starts_with('[') {
+                is_meant = matches!(line, "[conference]" | "[cmu]");
+            }
+            let line = line.strip_prefix("#:").unwrap_or(line);
+            let has_none = ["host", "zone", "self-stop", "program", "chatter"];
+            if is_meant && !has_none.iter().any(|name| line.starts_with(&format!("{name} ="))) {
+                shown += &format!("{line}\n");
+            }
+        }
+        let shown = Config::of(&shown);
+        assert_eq!(format!("{:?}", shown.conference), format!("{conference:?}"));
+        assert_eq!(format!("{:?}", shown.cmu), format!("{cmu:?}"));
+    }
+
     #[test]
     fn what_cannot_be_is_refused_with_its_place_and_a_way_out() {
         let cases = [
@@ -327,6 +355,10 @@ mod tests {
             ("[cmu]\nbeat = \"4s\"", "half of the lease"),
             ("[cmu]\nself-stop = \"1s\"", "two beats"),
             ("[cmu]\nhost = \"a b\"", "without spaces"),
+            ("[cmu]\ncapacity = 1000000001", "1000000000"),
+            ("[cmu]\nlease = \"11years\"", "10years"),
+            ("[cmu]\nlease = \"999us\"\nbeat = \"1us\"\n[redis]\ntimeout = \"1us\"", "1ms"),
+            ("[cmu]\nzone = \"\"", "256 bytes"),
             ("[zookeeper]\nservers = \"a:1\"\nuser = \"u\"", "ALLOT_ZOOKEEPER_PASSWORD"),
             ("[zookeeper]\nroot = \"allot\"", "/allot"),
             ("[redis]\npassword-file = \"/nowhere/at/all\"", "/nowhere/at/all"),
@@ -340,6 +372,19 @@ mod tests {
             assert!(refused.contains(part), "{text}\n{refused}");
             assert!(!refused.contains("secret@"), "{refused}");
         }
+    }
+
+    #[test]
+    fn a_scheduler_that_seems_to_sleep_is_refused_with_a_zookeeper_and_without() {
+        let check = |text: &str| Config::of(text).check_roles().map_err(|error| error.to_string());
+        let scheduler = "[allotd]\nroles = [\"conference\"]\n[conference]\ntick =";
+        assert!(check(&format!("{scheduler} \"5s\"")).unwrap_err().contains("2s at most"));
+        assert_eq!(check(&format!("{scheduler} \"2s\"")), Ok(()));
+        // Who plays another role may read the same file, and ask somebody else for the ZooKeeper.
+        assert_eq!(check("[allotd]\nroles = [\"cmu\"]\n[conference]\ntick = \"5s\""), Ok(()));
+        let slow = "[zookeeper]\nservers = \"a:1\"\nsession = \"10s\"\n";
+        assert_eq!(check(&format!("{slow}{scheduler} \"5s\"")), Ok(()));
+        assert!(refused(&format!("{slow}{scheduler} \"6s\"")).contains("5s at most"));
     }
 
     #[test]
