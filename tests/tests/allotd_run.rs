@@ -477,3 +477,14 @@ fn a_unit_whose_place_another_takes_ends() {
         second.metric("allot_unit_conferences") == Some(1.0) && client.place("1").2 == "open"
     });
 }
+
+#[test]
+fn a_unit_that_does_not_know_its_address_waits_until_it_does() {
+    let unit = Process::new("unit", &["--roles", "cmu", "--redis-url", "redis://nowhere.invalid:6379"]);
+    unit.start();
+    eventually("it to say what it lacks", GENEROUS, || {
+        unit.http("/readyz").is_some_and(|(status, body)| status == 503 && body.contains("cmu.host"))
+    });
+    assert!(!unit.log().contains("unit begins"), "it took some address for its own");
+    assert!(unit.terminate().success());
+}
