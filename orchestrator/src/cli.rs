@@ -34,7 +34,8 @@ struct Cli {
 pub(crate) struct Global {
     /// Address of the Redis server, where --redis-url, --redis-sentinels and --redis-cluster are not given; not used by
     /// `compaction` [default: redis://127.0.0.1:6379]
-    #[arg(long, global = true, env = "ALLOT_REDIS", value_name = "URL")]
+    // Its value may have a password in it, which help must not show.
+    #[arg(long, global = true, env = "ALLOT_REDIS", hide_env_values = true, value_name = "URL")]
     pub(crate) redis: Option<String>,
     /// Say more about what is being done, on standard error; repeat for more.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
@@ -150,6 +151,17 @@ mod tests {
     #[test]
     fn the_command_line_is_well_formed() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn help_shows_the_value_of_no_variable() {
+        fn check(command: &clap::Command) {
+            for argument in command.get_arguments().filter(|argument| argument.get_env().is_some()) {
+                assert!(argument.is_hide_env_values_set(), "{}: {argument}", command.get_name());
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&Cli::command());
     }
 
     #[test]

@@ -22,8 +22,9 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::Outcome;
 
-/// Not for programs.
-const SECRETS: [&str; 3] = ["ALLOT_REDIS_PASSWORD", "ALLOT_SENTINEL_PASSWORD", "ALLOT_ZOOKEEPER_PASSWORD"];
+/// Not for programs. An address in `ALLOT_REDIS` may have a password in it, also where another is meant here.
+const SECRETS: [&str; 4] =
+    ["ALLOT_REDIS", "ALLOT_REDIS_PASSWORD", "ALLOT_SENTINEL_PASSWORD", "ALLOT_ZOOKEEPER_PASSWORD"];
 
 /// Says to the hidden command that its standard input is a wire on which it shall say why it could not become the
 /// program, if it could not.
@@ -152,6 +153,14 @@ mod tests {
         }
         drop(its);
         Becoming(tokio::net::UnixStream::from_std(ours).unwrap()).became().await
+    }
+
+    #[test]
+    fn a_program_is_started_without_our_secrets() {
+        let command = tied(&["true".to_owned()]).unwrap();
+        let removed =
+            |name: &str| command.as_std().get_envs().any(|(of, value)| of == name && value.is_none());
+        assert!(["ALLOT_REDIS", "ALLOT_ZOOKEEPER_PASSWORD"].into_iter().all(removed));
     }
 
     #[tokio::test]

@@ -166,13 +166,20 @@ wait-replicas = 0
     for (line, warned) in [
         ("conference create x".to_owned(), true),
         ("conference move m".to_owned(), true),
+        ("conference release x".to_owned(), true),
         ("conference create y --conference-wait-replicas 0".to_owned(), false),
+        ("conference release y --conference-wait-replicas 0".to_owned(), false),
         (format!("conference move n {nobody}"), false),
         (format!("conference create z {nobody} --conference-wait-replicas 1 --conference-wait 50ms"), true),
     ] {
         let done = people(&line).ok();
         assert_eq!(done.err.contains("not enough replicas confirmed"), warned, "{line}: {}", done.err);
         assert!(done.out.contains("state"), "{line}: {}", done.out);
+    }
+    for (more, warned) in [(&[][..], true), (&["--conference-wait-replicas", "0"][..], false)] {
+        let drain = ["units", "--realm", REALM, "drain", UNITS[0], "--move"];
+        let done = run(&server, &[&drain[..], more].concat()).ok();
+        assert_eq!(done.err.contains("not enough replicas confirmed"), warned, "{more:?}: {}", done.err);
     }
 }
 
@@ -469,4 +476,15 @@ fn a_unit_whose_place_another_takes_ends() {
     eventually("the other to have its conference", GENEROUS, || {
         second.metric("allot_unit_conferences") == Some(1.0) && client.place("1").2 == "open"
     });
+}
+
+#[test]
+fn a_unit_that_does_not_know_its_address_waits_until_it_does() {
+    let unit = Process::new("unit", &["--roles", "cmu", "--redis-url", "redis://nowhere.invalid:6379"]);
+    unit.start();
+    eventually("it to say what it lacks", GENEROUS, || {
+        unit.http("/readyz").is_some_and(|(status, body)| status == 503 && body.contains("cmu.host"))
+    });
+    assert!(!unit.log().contains("unit begins"), "it took some address for its own");
+    assert!(unit.terminate().success());
 }

@@ -98,3 +98,48 @@ fn a_unit_whose_node_stands_is_not_down_before_the_grace() {
     sleep(Duration::from_secs(2));
     assert_eq!(state(), "unreachable", "the grace is not over");
 }
+
+#[test]
+fn who_takes_over_has_each_unit_say_what_it_has() {
+    let server = RedisServer::start();
+    let mut client = Realm::create(&server, &["a:1:1"]);
+    let (_, epoch) = client.open("1");
+    // It has died, and nobody was there to say so.
+    client.ok("CMU.JOIN b:1:1 CAPACITY 200000 LEASE 1000");
+    let (cmu, _) = client.open("2");
+    assert_eq!(cmu, "b:1:1");
+    eventually("its lease to be over", GENEROUS, || client.stat("unreachable") == 1);
+    let mut epoch = epoch;
+    for name in ["first", "second"] {
+        let _scheduler = alone(&server, name, "conference", &[]);
+        // Nobody has told it yet that its unit has it.
+        eventually("the living unit to be asked", GENEROUS, || client.place("1").2 == "waiting");
+        client.ok(&format!("CMU.REPORT a:1:1 HIGHEST {epoch} 1 {epoch}"));
+        eventually("it to be open again", GENEROUS, || client.place("1").2 == "open");
+        eventually("the dead unit's to be placed on the other", GENEROUS, || client.place("2").0 == "a:1:1");
+        epoch = client.place("1").1;
+    }
+}
+
+#[test]
+fn while_zookeeper_is_away_nobody_is_declared_dead() {
+    let mut system = System::start(&Plan::default());
+    system.create(20);
+    let before = system.places();
+    system.zookeeper.kill9();
+    let is_unready = |process: &Process| {
+        process.http("/readyz").is_some_and(|(status, body)| status == 503 && body.contains("ZooKeeper"))
+    };
+    eventually("all schedulers not to be ready", GENEROUS, || system.schedulers.iter().all(is_unready));
+    system.units[0].kill9();
+    system.until("its lease to be over", |realm| realm.stat("unreachable") == 1);
+    // Longer than the grace, and than any session.
+    sleep(Duration::from_secs(8));
+    assert_eq!(system.places(), before, "a conference was moved while ZooKeeper was away");
+    let is_alive = |process: &Process| process.http("/healthz").is_some_and(|(status, _)| status == 200);
+    assert!(system.schedulers.iter().all(is_alive), "not ready is not dead");
+    system.zookeeper.restore();
+    system.release_one();
+    let took = system.healthy("a unit killed while ZooKeeper was away, and ZooKeeper back");
+    println!("well again after {took:.1?}");
+}

@@ -267,7 +267,8 @@ fn secrets_are_in_no_log_and_in_the_environment_of_no_program() {
         "unit",
         &["--roles", "cmu", "--redis-url", &url, "--redis-user", "unit", "--cmu-host", "127.0.0.1/u"],
     );
-    let secrets = ["ALLOT_REDIS_PASSWORD", "ALLOT_SENTINEL_PASSWORD", "ALLOT_ZOOKEEPER_PASSWORD"];
+    let secrets =
+        ["ALLOT_REDIS_PASSWORD", "ALLOT_SENTINEL_PASSWORD", "ALLOT_ZOOKEEPER_PASSWORD", "ALLOT_REDIS"];
     let unit = secrets.iter().fold(unit, |unit, name| unit.with(name, SECRET));
     let unit = unit.with("ALLOT_CMU_PROGRAM", &program).with("ALLOT_LOG", "trace");
     unit.start();
@@ -376,4 +377,72 @@ fn what_stands_in_zookeeper_is_for_its_user_alone() {
         assert!(matches!(epoch, Err(Error::Refused { .. })), "{epoch:?}");
     }
     assert!(!all.log().contains(SECRET));
+    all.kill9();
+
+    // Who has the password from a file is that user as well.
+    let file = server.dir().join("zookeeper-password");
+    fs::write(&file, format!("{SECRET}\n")).unwrap();
+    let (path, user) = (file.display().to_string(), ["--zookeeper-user", "allot"]);
+    let stores = ["--redis-url", &url, "--zookeeper-servers", &address, "--zookeeper-password-file", &path];
+    let next = Process::new("next", &[&["--roles", "conference"][..], &stores, &user].concat());
+    next.start();
+    eventually("the next to lead", GENEROUS, || {
+        next.metric("allot_scheduler_leading") == Some(1.0) && next.is_ready()
+    });
+}
+
+#[test]
+fn a_scheduler_that_may_not_read_the_units_gives_its_lead_up() {
+    let (server, zookeeper) = (RedisServer::start(), ZooKeeperServer::start());
+    let (url, address) = (server.url(), zookeeper.address());
+    let units = format!("/allot/{REALM}/units");
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let ensure = |connector: ZooKeeper, path: &str| {
+        runtime.block_on(async {
+            let connector: Arc<dyn Connector> = Arc::new(connector);
+            let coordinator = Coordinator::start(connector, &Settings::default());
+            coordinator.up().await.unwrap();
+            coordinator.tree().ensure(path).await.unwrap();
+            coordinator.close().await;
+        });
+    };
+    let anybody = || ZooKeeper::new(&address, Duration::from_secs(30));
+    ensure(anybody(), &format!("/allot/{REALM}"));
+    ensure(anybody().with_digest("another", SECRET), &units);
+    let stores = ["--redis-url", &url, "--zookeeper-servers", &address];
+    let scheduler = Process::new("scheduler", &[&["--roles", "conference"][..], &stores].concat());
+    scheduler.start();
+    eventually("it to give its lead up", GENEROUS, || {
+        scheduler.log().contains("the units in ZooKeeper cannot be read; giving the lead up")
+    });
+}
+
+#[test]
+fn a_scheduler_that_may_not_ask_replicas_goes_on() {
+    let (server, replica) = (RedisServer::start(), RedisServer::start());
+    with_rules(&server);
+    let mut admin = server.raw();
+    admin.words(&format!("CONF.REALM {REALM}"));
+    assert_eq!(admin.words("ACL SETUSER scheduler -wait"), Reply::Simple("OK".into()));
+    replica.replica_of(&server);
+    for cmu in ["a:1:1", "b:1:1"] {
+        admin.words(&format!("CMU.JOIN {REALM} {cmu} CAPACITY 10 LEASE 3600000"));
+    }
+    let scheduler = daemon(&server, "conference", "scheduler");
+    eventually("it to have claimed the realm", GENEROUS, || scheduler.log().contains("the realm is claimed"));
+    let granted = || scheduler.metric("allot_scheduler_grants_total").unwrap_or_default();
+    for (number, wanted) in [("1", 1.0), ("2", 2.0)] {
+        let record = admin.words(&format!("CONF.CREATE {REALM} {number}"));
+        let (cmu, epoch) = (record.field("cmu").text(), record.field("epoch").int());
+        admin.words(&format!("CONF.ACK {REALM} {number} {cmu} {epoch}"));
+        admin.words(&format!("CMU.DOWN {REALM} {cmu}"));
+        eventually("it to be placed anew", GENEROUS, || granted() >= wanted);
+        admin.words(&format!("CMU.JOIN {REALM} {cmu} CAPACITY 10 LEASE 3600000"));
+        admin.words(&format!("CMU.REPORT {REALM} {cmu} HIGHEST 0"));
+    }
+    let unconfirmed = || scheduler.metric("allot_scheduler_unconfirmed_total") >= Some(2.0);
+    eventually("both to be counted", GENEROUS, unconfirmed);
+    let log = scheduler.log();
+    assert_eq!(log.matches("replicas cannot be asked").count(), 1, "{log}");
+    assert!(!log.contains("the session with Redis is over"), "{log}");
 }

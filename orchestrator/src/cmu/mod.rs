@@ -19,7 +19,7 @@ const PART: &str = "cmu";
 
 /// Is a unit until the process shall end. One that had to end its media comes back as another.
 pub(crate) async fn run(context: Context) -> Result<()> {
-    let host = context.config.cmu.host.clone().unwrap_or_else(|| context.config.servers.own_address());
+    let Some(host) = context.host(PART).await else { return Ok(()) };
     let mut last = 0;
     let mut ends = Vec::new();
     loop {

@@ -38,7 +38,7 @@ pub(crate) enum Lifted {
     Health,
     /// The operator said so.
     Operator,
-    /// The units are back.
+    /// The units are back, but for no more than may go at once.
     Returned,
 }
 
@@ -52,14 +52,17 @@ pub(crate) struct Brake {
     holding: Option<Instant>,
     /// Units for which it was lifted: they are declared down, however many they are.
     excused: BTreeSet<String>,
-    /// Whether a unit that is not silent can be taken for alive.
-    trusting: bool,
+    /// While it holds: since when no more are silent than may go at once.
+    few: Option<Instant>,
+    /// How long leases are at most, and when all of them began anew.
+    leases: Option<(Duration, Instant)>,
 }
 
 impl Brake {
     /// A brake that does not hold.
     pub(crate) fn new(limits: Limits) -> Self {
-        Self { limits, recent: BTreeMap::new(), holding: None, excused: BTreeSet::new(), trusting: true }
+        let (recent, excused) = (BTreeMap::new(), BTreeSet::new());
+        Self { limits, recent, holding: None, excused, few: None, leases: None }
     }
 
     /// Whether it holds.
@@ -67,13 +70,14 @@ impl Brake {
         self.holding.is_some()
     }
 
-    /// Whether a unit that is not silent is alive: not so for a lease's length after all leases began anew.
-    pub(crate) fn trusts(&mut self, trusting: bool) {
-        self.trusting = trusting;
+    /// Leases are so long at most, and all began anew then: for that long who is not silent may be dead all the same.
+    pub(crate) fn leases(&mut self, longest: Duration, began: Instant) {
+        self.leases = Some((longest, began));
     }
 
     /// A store was not well: the time until it is lifted begins anew.
     pub(crate) fn unwell(&mut self, now: Instant) {
+        self.few = None;
         if let Some(since) = &mut self.holding {
             *since = now;
         }
@@ -87,14 +91,8 @@ impl Brake {
         let window = self.limits.window;
         self.recent.retain(|_, at| now.saturating_duration_since(*at) < window);
         self.excused.retain(|cmu| look.silent.contains(cmu));
-        // Those that are silent now would go down within the window, too.
-        let known = |cmu: &&String| self.excused.contains(*cmu) || self.recent.contains_key(*cmu);
-        let fresh = look.silent.iter().filter(|cmu| !known(cmu)).count();
-        let gone = fresh + self.recent.len();
-        let all = look.alive + self.recent.len();
-        let too_many = gone >= self.limits.least as usize && gone * 100 > all * self.limits.percent as usize;
-        let news = look.down.iter().any(|cmu| !known(&cmu));
-        if news && too_many {
+        let news = look.down.iter().any(|cmu| !self.is_known(cmu));
+        if news && self.are_too_many(look) {
             self.holding = Some(now);
             return Word::Hold { begun: true };
         }
@@ -104,19 +102,44 @@ impl Brake {
         Word::Go(look.down.clone())
     }
 
-    /// Whether it is lifted now, and why; who is silent is then declared down without more ado.
+    /// Whether its going is nothing new.
+    fn is_known(&self, cmu: &String) -> bool {
+        self.excused.contains(cmu) || self.recent.contains_key(cmu)
+    }
+
+    /// Whether too many went, or will go, within one window.
+    fn are_too_many(&self, look: &Look) -> bool {
+        // Those that are silent now would go down within the window, too.
+        let fresh = look.silent.iter().filter(|cmu| !self.is_known(cmu)).count();
+        let gone = fresh + self.recent.len();
+        let all = look.alive + self.recent.len();
+        gone >= self.limits.least as usize && gone * 100 > all * self.limits.percent as usize
+    }
+
+    /// Whether the units are back: all of them, or all but so few, for a lease's length, that the others were only late.
+    /// Of many that come back one after another the last must not be taken for dead.
+    fn are_back(&mut self, look: &Look, now: Instant) -> bool {
+        self.few = if self.are_too_many(look) { None } else { self.few.or(Some(now)) };
+        let Some((lease, began)) = self.leases else { return look.silent.is_empty() };
+        let few = self.few.is_some_and(|since| now.saturating_duration_since(since) >= lease);
+        now.saturating_duration_since(began) > lease && (look.silent.is_empty() || few)
+    }
+
+    /// Whether it is lifted now, and why. By the operator, or after so long, who is silent is then declared down without
+    /// more ado. Where units are back what went before still counts: the brake goes on as if it had not held.
     pub(crate) fn lift(&mut self, look: &Look, operator: bool, now: Instant) -> Option<Lifted> {
         let since = self.holding?;
         let lifted = if operator {
             Lifted::Operator
         } else if now.saturating_duration_since(since) >= self.limits.lift {
             Lifted::Health
-        } else if look.silent.is_empty() && self.trusting {
-            Lifted::Returned
+        } else if self.are_back(look, now) {
+            (self.holding, self.few) = (None, None);
+            return Some(Lifted::Returned);
         } else {
             return None;
         };
-        self.holding = None;
+        (self.holding, self.few) = (None, None);
         self.recent.clear();
         self.excused.clone_from(&look.silent);
         Some(lifted)
@@ -207,8 +230,51 @@ mod tests {
         assert_eq!(brake.lift(&look(5, 0, 0), false, now), Some(Lifted::Returned));
     }
 
+    #[test]
+    fn it_is_lifted_when_no_more_are_silent_than_may_go() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut brake = Brake::new(LIMITS);
+        brake.leases(Duration::from_secs(5), start);
+        // One has died, and at the look that says so another was late.
+        assert_eq!(brake.judge(&look(5, 2, 1), at(6)), Word::Hold { begun: true });
+        assert_eq!(brake.lift(&look(5, 2, 1), false, at(7)), None);
+        for seconds in 8..13 {
+            assert_eq!(brake.lift(&look(5, 1, 1), false, at(seconds)), None, "after {seconds} s");
+        }
+        assert_eq!(brake.lift(&look(5, 1, 1), false, at(13)), Some(Lifted::Returned));
+        assert_eq!(goes(&brake.judge(&look(5, 1, 1), at(13))), 1);
+    }
+
+    #[test]
+    fn nobody_is_back_until_a_lease_is_over_since_all_began_anew() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut brake = Brake::new(LIMITS);
+        brake.judge(&look(5, 2, 2), start);
+        brake.leases(Duration::from_secs(30), at(1));
+        assert_eq!(brake.lift(&look(5, 0, 0), false, at(31)), None);
+        assert_eq!(brake.lift(&look(5, 0, 0), false, at(32)), Some(Lifted::Returned));
+    }
+
+    #[test]
+    fn who_went_before_it_held_counts_until_it_is_lifted_and_afterwards() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let one = |cmu: &str| Look { down: vec![cmu.into()], silent: BTreeSet::from([cmu.into()]), alive: 4 };
+        let mut brake = Brake::new(LIMITS);
+        assert_eq!(goes(&brake.judge(&look(5, 1, 1), start)), 1);
+        assert_eq!(brake.judge(&one("x"), at(5)), Word::Hold { begun: true });
+        let back = Look { alive: 4, ..Look::default() };
+        assert_eq!(brake.lift(&back, false, at(7)), Some(Lifted::Returned));
+        assert_eq!(brake.judge(&one("y"), at(8)), Word::Hold { begun: true });
+        // That the window is over does not lift it: the brake would be no more than a delay.
+        assert_eq!(brake.lift(&one("y"), false, at(11)), None);
+    }
+
     proptest! {
-        /// Without a lift, never do more than the limit go down within one window.
+        /// Unless the operator or the time lifts it, never do more than the limit go down within one window, also where
+        /// those that made it hold were only late.
         #[test]
         fn within_a_window_no_more_than_the_limit_go(steps in prop::collection::vec((0usize..4, 0u64..6000), 1..40)) {
             let (start, mut brake) = (Instant::now(), Brake::new(LIMITS));
@@ -220,7 +286,15 @@ mod tests {
                 let down: Vec<String> = (0..count).map(|more| format!("u{}", number + more)).collect();
                 number += count;
                 let look = Look { silent: down.iter().cloned().collect(), down, alive };
-                let Word::Go(let_go) = brake.judge(&look, start + Duration::from_millis(at)) else { break };
+                let now = start + Duration::from_millis(at);
+                let let_go = match brake.judge(&look, now) {
+                    Word::Go(let_go) => let_go,
+                    Word::Hold { .. } => {
+                        let back = Look { alive, ..Look::default() };
+                        prop_assert_eq!(brake.lift(&back, false, now), Some(Lifted::Returned));
+                        continue;
+                    }
+                };
                 alive -= let_go.len();
                 gone.extend(let_go.iter().map(|_| at));
                 let within = gone.iter().filter(|then| at - **then < 10_000).count();

@@ -22,8 +22,10 @@ use crate::store::{Error, RealmStore, Session, UnitRow};
 const PACED: Duration = Duration::from_millis(50);
 /// How often it is looked whether the server is still the master, and the totals are measured.
 const LOOK: Duration = Duration::from_secs(1);
-/// How long nodes have to come back after a break, where the session timeout does not say.
-const SETTLE: Duration = Duration::from_secs(4);
+/// How long after a claim it is known whose leases are good, for a decision that goes by that.
+const FRESH: Duration = Duration::from_millis(500);
+/// A lease that is longer is waited for by nobody: a leader without a session gives its lead up before it is over.
+const LONGEST: Duration = Duration::from_secs(60);
 /// How long the realm's `brake` outlives the scheduler that keeps it there. While the brake holds it is written at each
 /// [`LOOK`], so that whatever a deposed scheduler does to it is mended by the next.
 const BRAKE_TTL_S: u64 = 10;
@@ -47,12 +49,13 @@ pub(super) struct Stint<'a> {
     paced: bool,
     /// Since when the brake holds, in milliseconds since 1970, and when people were shown that last.
     held: Option<(u64, Instant)>,
+    /// Whether it was said that our rules do not let us ask replicas.
+    unasked: bool,
 }
 
 impl<'a> Stint<'a> {
     pub(super) fn new(context: &'a Context, nodes: &'a mut Nodes, lead: Lead) -> Self {
         let config = &context.config.conference;
-        let settle = context.config.zookeeper.as_ref().map_or(SETTLE, |zookeeper| zookeeper.session);
         let limits = Limits {
             percent: config.brake_percent,
             least: config.brake_least,
@@ -64,7 +67,7 @@ impl<'a> Stint<'a> {
             config,
             nodes,
             leader: Leader::new(context, PART, lead),
-            judge: Judge::new(config.grace, settle),
+            judge: Judge::new(config.grace, context.config.session()),
             brake: Brake::new(limits),
             pace: Pace::new(config.pace, config.burst),
             begun: false,
@@ -72,6 +75,7 @@ impl<'a> Stint<'a> {
             looked: Instant::now(),
             paced: false,
             held: None,
+            unasked: false,
         }
     }
 
@@ -139,7 +143,6 @@ impl<'a> Stint<'a> {
         }
         self.judge.forget();
         // All leases begin anew, so that for a while even the dead look alive.
-        self.claimed = Instant::now();
         self.brake.unwell(self.claimed);
         if self.begun {
             info!(term, "the realm is claimed again, on a new connection");
@@ -147,12 +150,24 @@ impl<'a> Stint<'a> {
             self.context.health.lacks(PART, "the units in ZooKeeper are not known yet");
             let (lead, mut stop) = (self.leader.lead.clone(), self.context.stop.clone());
             let live = tokio::select! {
+                biased;
                 live = self.nodes.current(&self.context.coordinator) => live,
                 () = lead.over() => return Ok(Some(End::Over)),
                 () = stop.asked() => return Ok(Some(End::Over)),
+                () = self.leader.gives_up("the units in ZooKeeper cannot be read") => return Ok(Some(End::Over)),
             };
             let Ok(live) = live else { return Ok(Some(End::Over)) };
             let live: Vec<String> = live.into_iter().collect();
+            // Whose node and lease are gone is lost at once, past verdicts and brake. So nobody's lease must have run out
+            // for no other reason than that we waited, and may have been suspended meanwhile.
+            if self.claimed.elapsed() > FRESH {
+                if !self.leader.may_act().await {
+                    return Ok(Some(End::Over));
+                }
+                if let Some(refusal) = self.claim(store).await? {
+                    return Ok(Some(End::Refused(refusal)));
+                }
+            }
             store.restart(&live, term).await?;
             store.ask::<u64>(&redis::Cmd::del(store.stream("brake"))).await?;
             self.begun = true;
@@ -172,8 +187,7 @@ impl<'a> Stint<'a> {
             self.brake.unwell(now);
         }
         self.looked = now;
-        let lease = self.context.config.cmu.lease;
-        self.brake.trusts(now.saturating_duration_since(self.claimed) > lease);
+        self.reckon(&units);
         let look = self.judge.look(&Evidence { now, units: &units, present: &present, followed_since });
         self.lift(store, &look, now).await?;
         match self.brake.judge(&look, now) {
@@ -196,6 +210,14 @@ impl<'a> Stint<'a> {
                 self.recover(store, session, &units, &down).await
             }
         }
+    }
+
+    /// Reckons with the leases that units have, whatever ours would be.
+    fn reckon(&mut self, units: &[UnitRow]) {
+        let leases = || units.iter().filter(|unit| unit.state != "down").map(|unit| unit.lease);
+        let longest = leases().max().unwrap_or(self.context.config.cmu.lease);
+        self.brake.leases(longest, self.claimed);
+        self.leader.lasts(leases().filter(|lease| *lease <= LONGEST).max().unwrap_or_default());
     }
 
     async fn declare(&self, store: &RealmStore, cmu: &str, node: bool) -> Result<(), Error> {
@@ -254,11 +276,21 @@ impl<'a> Stint<'a> {
 
     /// Has replicas confirm what changed owner. What they do not confirm stands all the same; after a failover it would
     /// be placed once more, at another epoch.
-    async fn confirm(&self, session: &mut Session) -> Result<(), Error> {
-        if !session.wait(self.config.wait_replicas, self.config.wait).await? {
-            warn!(replicas = session.replicas, "no replica confirmed the last changes of owner in time");
-            metrics::counter!("allot_scheduler_unconfirmed_total").increment(1);
+    async fn confirm(&mut self, session: &mut Session) -> Result<(), Error> {
+        match session.wait(self.config.wait_replicas, self.config.wait).await {
+            Ok(true) => return Ok(()),
+            Ok(false) => {
+                warn!(replicas = session.replicas, "no replica confirmed the last changes of owner in time");
+            }
+            Err(error) if error.ends_session() => return Err(error),
+            // Its rules do not let it ask. That is no reason to begin anew, and will not change soon.
+            Err(error) if !self.unasked => {
+                warn!(%error, "replicas cannot be asked to confirm changes of owner");
+                self.unasked = true;
+            }
+            Err(_) => {}
         }
+        metrics::counter!("allot_scheduler_unconfirmed_total").increment(1);
         Ok(())
     }
 
@@ -320,7 +352,7 @@ impl<'a> Stint<'a> {
             store.ask::<u64>(&redis::Cmd::del(key)).await?;
         }
         match why {
-            Lifted::Returned => info!("the brake is lifted: the units are back"),
+            Lifted::Returned => info!(silent = look.silent.len(), "the brake is lifted: the units are back"),
             Lifted::Health => warn!(silent = look.silent.len(), "the brake is lifted: both stores are well"),
             Lifted::Operator => warn!(silent = look.silent.len(), "the brake is lifted by the operator"),
         }
@@ -329,7 +361,7 @@ impl<'a> Stint<'a> {
 
     /// Claims the realm; the refusal, where another has claimed it later. A realm that is not
     /// there is made, with its defaults; only that needs memory, of which a server may be short.
-    async fn claim(&self, store: &RealmStore) -> Result<Option<Error>, Error> {
+    async fn claim(&mut self, store: &RealmStore) -> Result<Option<Error>, Error> {
         let (term, name) = (self.leader.lead.term().0, &self.context.name);
         let claimed = match store.claim(term, name).await {
             Err(error) if error.code() == Some("NOKEY") => {
@@ -338,6 +370,7 @@ impl<'a> Stint<'a> {
             }
             claimed => claimed,
         };
+        self.claimed = Instant::now();
         match claimed {
             Err(error) if error.code() == Some("STALE") => Ok(Some(error)),
             claimed => claimed.map(|()| None),

@@ -23,7 +23,7 @@ pub(crate) use span::Span;
 #[derive(Debug, Args)]
 pub(crate) struct Source {
     /// File of settings (TOML); examples/allot.toml has all of them.
-    #[arg(long, env = "ALLOT_CONFIG", value_name = "FILE")]
+    #[arg(long, env = "ALLOT_CONFIG", hide_env_values = true, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
     given: Given,
@@ -44,7 +44,7 @@ impl Source {
 #[derive(Debug, Args)]
 pub(crate) struct RealmSource {
     /// File of settings (TOML), of which Redis and the realm matter here.
-    #[arg(long, env = "ALLOT_CONFIG", value_name = "FILE")]
+    #[arg(long, env = "ALLOT_CONFIG", hide_env_values = true, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
     redis: Redis,
@@ -78,10 +78,10 @@ impl RealmSource {
 pub(crate) struct Confirm {
     /// Replicas that must confirm a change of owner; if fewer do, it is reported and the change stands. Without
     /// replicas nobody is asked [default: 1]
-    #[arg(long = "conference-wait-replicas", env = "ALLOT_CONFERENCE_WAIT_REPLICAS")]
+    #[arg(long = "conference-wait-replicas", env = "ALLOT_CONFERENCE_WAIT_REPLICAS", hide_env_values = true)]
     wait_replicas: Option<u32>,
     /// How long they are waited for [default: 100ms]
-    #[arg(long = "conference-wait", env = "ALLOT_CONFERENCE_WAIT")]
+    #[arg(long = "conference-wait", env = "ALLOT_CONFERENCE_WAIT", hide_env_values = true)]
     wait: Option<Span>,
 }
 
@@ -89,12 +89,12 @@ pub(crate) struct Confirm {
 #[derive(Debug, Args)]
 pub(crate) struct TreeSource {
     /// File of settings (TOML), of which ZooKeeper and compaction matter here.
-    #[arg(long, env = "ALLOT_CONFIG", value_name = "FILE")]
+    #[arg(long, env = "ALLOT_CONFIG", hide_env_values = true, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
     zookeeper: ZooKeeper,
     /// Path of compaction's nodes in ZooKeeper [default: /cluster.compact/Compaction_v2]
-    #[arg(long = "compaction-root", env = "ALLOT_COMPACTION_ROOT")]
+    #[arg(long = "compaction-root", env = "ALLOT_COMPACTION_ROOT", hide_env_values = true)]
     root: Option<String>,
 }
 
@@ -111,17 +111,17 @@ impl TreeSource {
 #[derive(Debug, Args)]
 pub(crate) struct BookSource {
     /// File of settings (TOML), of which Redis, ZooKeeper and accounts matter here.
-    #[arg(long, env = "ALLOT_CONFIG", value_name = "FILE")]
+    #[arg(long, env = "ALLOT_CONFIG", hide_env_values = true, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
     redis: Redis,
     #[command(flatten)]
     zookeeper: ZooKeeper,
     /// Key of the book [default: {acme}:accounts]
-    #[arg(long = "book", env = "ALLOT_ACCOUNTS_BOOK", value_name = "KEY")]
+    #[arg(long = "book", env = "ALLOT_ACCOUNTS_BOOK", hide_env_values = true, value_name = "KEY")]
     book: Option<String>,
     /// Path in ZooKeeper where client systems come [default: /resource]
-    #[arg(long = "accounts-root", env = "ALLOT_ACCOUNTS_ROOT", value_name = "PATH")]
+    #[arg(long = "accounts-root", env = "ALLOT_ACCOUNTS_ROOT", hide_env_values = true, value_name = "PATH")]
     root: Option<String>,
 }
 
@@ -311,6 +311,34 @@ mod tests {
         parse(&everything.join("\n")).unwrap();
     }
 
+    /// What docs/allotd.md and the figures there go by; and the example shows what an empty file is.
+    #[test]
+    fn defaults_are_as_documented() {
+        let config = Config::of("");
+        let (conference, cmu) = (&config.conference, &config.cmu);
+        let times = [cmu.beat, cmu.lease, conference.grace, conference.brake_lift, config.session()];
+        assert_eq!(times.map(|time| time.as_secs()), [1, 5, 10, 60, 4]);
+        assert_eq!((conference.pace, conference.burst), (50, 10));
+        assert_eq!((conference.brake_percent, conference.brake_least, conference.wait_replicas), (30, 2, 1));
+        assert_eq!((conference.tick.as_millis(), conference.wait.as_millis()), (250, 100));
+        // Lines of these two sections are defaults, but for those of settings that have none.
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/allot.toml");
+        let (text, mut shown, mut is_meant) = (fs::read_to_string(&path).unwrap(), String::new(), false);
+        for line in text.lines() {
+            if line.starts_with('[') {
+                is_meant = matches!(line, "[conference]" | "[cmu]");
+            }
+            let line = line.strip_prefix("#:").unwrap_or(line);
+            let has_none = ["host", "zone", "self-stop", "program", "chatter"];
+            if is_meant && !has_none.iter().any(|name| line.starts_with(&format!("{name} ="))) {
+                shown += &format!("{line}\n");
+            }
+        }
+        let shown = Config::of(&shown);
+        assert_eq!(format!("{:?}", shown.conference), format!("{conference:?}"));
+        assert_eq!(format!("{:?}", shown.cmu), format!("{cmu:?}"));
+    }
+
     #[test]
     fn what_cannot_be_is_refused_with_its_place_and_a_way_out() {
         let cases = [
@@ -322,10 +350,15 @@ mod tests {
             ("[redis]\nsentinels = [\"a:1\"]", "redis.master"),
             ("[redis]\nurl = \"http://a\"", "redis.url"),
             ("[redis]\nurl = \"redis://u:secret@a\"", "password"),
+            ("[redis]\ncluster = [\"u:secret@a:1\"]", "redis.password-file"),
             ("[redis]\ntimeout = \"4s\"", "2s at most"),
             ("[cmu]\nbeat = \"4s\"", "half of the lease"),
             ("[cmu]\nself-stop = \"1s\"", "two beats"),
             ("[cmu]\nhost = \"a b\"", "without spaces"),
+            ("[cmu]\ncapacity = 1000000001", "1000000000"),
+            ("[cmu]\nlease = \"11years\"", "10years"),
+            ("[cmu]\nlease = \"999us\"\nbeat = \"1us\"\n[redis]\ntimeout = \"1us\"", "1ms"),
+            ("[cmu]\nzone = \"\"", "256 bytes"),
             ("[zookeeper]\nservers = \"a:1\"\nuser = \"u\"", "ALLOT_ZOOKEEPER_PASSWORD"),
             ("[zookeeper]\nroot = \"allot\"", "/allot"),
             ("[redis]\npassword-file = \"/nowhere/at/all\"", "/nowhere/at/all"),
@@ -337,7 +370,21 @@ mod tests {
         for (text, part) in cases {
             let refused = refused(text);
             assert!(refused.contains(part), "{text}\n{refused}");
+            assert!(!refused.contains("secret@"), "{refused}");
         }
+    }
+
+    #[test]
+    fn a_scheduler_that_seems_to_sleep_is_refused_with_a_zookeeper_and_without() {
+        let check = |text: &str| Config::of(text).check_roles().map_err(|error| error.to_string());
+        let scheduler = "[allotd]\nroles = [\"conference\"]\n[conference]\ntick =";
+        assert!(check(&format!("{scheduler} \"5s\"")).unwrap_err().contains("2s at most"));
+        assert_eq!(check(&format!("{scheduler} \"2s\"")), Ok(()));
+        // Who plays another role may read the same file, and ask somebody else for the ZooKeeper.
+        assert_eq!(check("[allotd]\nroles = [\"cmu\"]\n[conference]\ntick = \"5s\""), Ok(()));
+        let slow = "[zookeeper]\nservers = \"a:1\"\nsession = \"10s\"\n";
+        assert_eq!(check(&format!("{slow}{scheduler} \"5s\"")), Ok(()));
+        assert!(refused(&format!("{slow}{scheduler} \"6s\"")).contains("5s at most"));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use jiff::tz::TimeZone;
 
 use super::sections::{Given, LogFormat, Role};
 use super::span::Span;
-use crate::store::{Place, Secret, Servers};
+use crate::store::{Place, Secret, Servers, without_password};
 
 /// What holds for a process. Spans are settings as given, with their defaults.
 #[derive(Debug, Clone)]
@@ -33,7 +33,15 @@ pub(crate) struct Config {
     pub(crate) root: String,
 }
 
+/// The session timeout of coordination within the process.
+const IN_PROCESS: Duration = Duration::from_secs(4);
+
 impl Config {
+    /// How long a session with the coordination service outlives its last sign of life, be that a ZooKeeper or not.
+    pub(crate) fn session(&self) -> Duration {
+        self.zookeeper.as_ref().map_or(IN_PROCESS, |zookeeper| zookeeper.session)
+    }
+
     /// How long the roles of this process may take to hand over what they have.
     pub(crate) fn farewell(&self) -> Duration {
         let limit = |role: Role| match role {
@@ -171,6 +179,14 @@ impl Config {
             self.zookeeper.is_some() || !self.roles.contains(&Role::Accounts),
             "the accounts role needs a ZooKeeper, where client systems come: set zookeeper.servers"
         );
+        let tick = self.conference.tick;
+        ensure!(
+            tick * 2 <= self.session() || !self.roles.contains(&Role::Conference),
+            "conference.tick is {}: without a ZooKeeper it may be {} at most, or the scheduler would look as if it had \
+             slept, and declare nobody down",
+            Span(tick),
+            Span(self.session() / 2)
+        );
         if self.roles.contains(&Role::Compaction) {
             ensure!(
                 self.zookeeper.is_some(),
@@ -262,6 +278,13 @@ fn servers(given: &Given) -> Result<Servers> {
         ways <= 1,
         "redis.url, redis.sentinels and redis.cluster are three ways to one server; give one of them"
     );
+    if let Some(address) = sentinels.iter().chain(&cluster).find(|address| address.contains('@')) {
+        bail!(
+            "'{}' is no address of the form HOST:PORT; a user is named by redis.user, and his password by a file, \
+             redis.password-file",
+            without_password(address)
+        );
+    }
     let tls = redis.tls.unwrap_or(false);
     let place = if !sentinels.is_empty() {
         let Some(master) = redis.master.clone() else {
@@ -363,9 +386,28 @@ fn data_proxy(given: &Given) -> Result<DataProxyConfig> {
 }
 
 fn cmu(given: &Given) -> Result<CmuConfig> {
+    // What CMU.JOIN refuses: a unit would ask for it again without end.
+    const MOST_ROOM: u32 = 1_000_000_000;
+    const LONGEST_NAME: usize = 256;
+    const SHORTEST_LEASE: Duration = Duration::from_millis(1);
+    const LONGEST_LEASE: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
     let cmu = &given.cmu;
     let capacity = cmu.capacity.unwrap_or(100);
-    ensure!(capacity > 0, "cmu.capacity is 0");
+    ensure!((1..=MOST_ROOM).contains(&capacity), "cmu.capacity is {capacity}; it may be 1 to {MOST_ROOM}");
+    if let Some(zone) = &cmu.zone {
+        ensure!(
+            (1..=LONGEST_NAME).contains(&zone.len()),
+            "cmu.zone has {} bytes; write a name of 1 to {LONGEST_NAME} bytes",
+            zone.len()
+        );
+    }
+    let lease = positive(cmu.lease, Span::ms(5000), "cmu.lease")?;
+    ensure!(
+        (SHORTEST_LEASE..=LONGEST_LEASE).contains(&lease),
+        "cmu.lease is {}; it may be {} to 10years",
+        Span(lease),
+        Span(SHORTEST_LEASE)
+    );
     if let Some(host) = &cmu.host {
         let sound = !host.is_empty() && host.len() <= 200 && !host.contains(char::is_whitespace);
         ensure!(
@@ -377,7 +419,7 @@ fn cmu(given: &Given) -> Result<CmuConfig> {
         host: cmu.host.clone(),
         capacity,
         zone: cmu.zone.clone(),
-        lease: positive(cmu.lease, Span::ms(5000), "cmu.lease")?,
+        lease,
         beat: positive(cmu.beat, Span::ms(1000), "cmu.beat")?,
         self_stop: cmu.self_stop.map(|span| span.0),
         program: cmu.program.clone().unwrap_or_default(),

@@ -58,7 +58,7 @@ macro_rules! section {
         #[serde(deny_unknown_fields, rename_all = "kebab-case")]
         pub(crate) struct $name {
             $( $(#[$field_meta])*
-            #[arg(id = $flag, long = $flag, env = $env)]
+            #[arg(id = $flag, long = $flag, env = $env, hide_env_values = true)]
             pub(crate) $field: Option<$type>, )*
         }
 

@@ -42,19 +42,26 @@ impl<'a> Leader<'a> {
         Self { context, part, lead, lasting: context.config.cmu.lease, well: Instant::now() }
     }
 
+    /// A session is of use that lasts so long, where that is longer than our own settings say.
+    pub(crate) fn lasts(&mut self, lease: Duration) {
+        self.lasting = self.context.config.cmu.lease.max(lease);
+    }
+
     /// A session with the master, as soon as there is one; none when the lead is over or the process shall end. Who has
     /// had none of use for long gives the lead up: it may be its own way to Redis that is broken, and another's may not.
     pub(crate) async fn session(&self) -> Option<Session> {
-        let left = self.lasting.saturating_mul(2).saturating_sub(self.well.elapsed());
         tokio::select! {
             session = self.context.connect(self.part) => session,
             () = self.lead.over() => None,
-            () = sleep(left) => {
-                warn!(part = self.part, term = self.lead.term().0, "no session with Redis that lasts; giving the lead up");
-                self.lead.resign();
-                None
-            }
+            () = self.gives_up("no session with Redis that lasts") => None,
         }
+    }
+
+    /// Gives the lead up when there was no session of use for too long.
+    pub(crate) async fn gives_up(&self, why: &str) {
+        sleep(self.lasting.saturating_mul(2).saturating_sub(self.well.elapsed())).await;
+        warn!(part = self.part, term = self.lead.term().0, "{why}; giving the lead up");
+        self.lead.resign();
     }
 
     /// Redis was there: what ended the session is something else.

@@ -28,8 +28,6 @@ use crate::{accounts, chance, cmu, compaction, conference, data_proxy};
 pub(crate) use health::Health;
 pub(crate) use leader::{End, Leader};
 
-/// The session timeout of coordination within the process.
-const IN_PROCESS: Duration = Duration::from_secs(4);
 /// The name of the session with the coordination service in probes.
 const COORDINATION: &str = "coordination";
 /// How long roles are given to hand over, besides what a unit needs to be drained.
@@ -123,6 +121,34 @@ impl Context {
         }
     }
 
+    /// The host of our identity: as set, or our address towards Redis, as soon as that is known. A guess would do harm:
+    /// of two units that take themselves for one host each replaces the other. `None` when the process shall end.
+    pub(crate) async fn host(&self, part: &'static str) -> Option<String> {
+        if let Some(host) = &self.config.cmu.host {
+            return Some(host.clone());
+        }
+        let (mut stop, mut said) = (self.stop.clone(), false);
+        loop {
+            let found = tokio::select! {
+                found = self.config.servers.own_address() => found,
+                () = stop.asked() => return None,
+            };
+            let error = match found {
+                Ok(address) => return Some(address.to_string()),
+                Err(error) => error,
+            };
+            if !said {
+                warn!(part, %error, "our address towards Redis is not known yet; trying on. cmu.host would name it");
+                said = true;
+            }
+            self.health.lacks(
+                part,
+                format!("our address towards Redis is not known, and cmu.host not set: {error}"),
+            );
+            tokio::select! { () = sleep(REFUSED) => {}, () = stop.asked() => return None }
+        }
+    }
+
     /// The realm's directory in the coordination service.
     pub(crate) fn dir(&self) -> String {
         format!("{}/{}", self.config.root, node_name(&self.config.realm))
@@ -155,13 +181,21 @@ fn end_at_panic() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         before(panic);
-        // One of the ZooKeeper client is known, and caught where it may happen.
-        if panic.location().is_some_and(|at| at.file().contains("zookeeper-client")) {
+        let what = panic.payload().downcast_ref::<String>().map(String::as_str);
+        if panic.location().is_some_and(|at| is_known(at.file(), what)) {
             return;
         }
         eprintln!("allotd: this is a bug, please report it");
         std::process::abort();
     }));
+}
+
+/// Whether it is the one panic of the ZooKeeper client that is known, and caught where it may happen: of a watch whose
+/// session went before it could say so. Any other would leave us waiting for a session that nobody serves.
+fn is_known(file: &str, what: Option<&str>) -> bool {
+    file.contains("zookeeper-client")
+        && file.ends_with("session/watch.rs")
+        && what.is_some_and(|what| what.contains("Canceled"))
 }
 
 /// Plays the roles until a signal or a fault ends it.
@@ -184,8 +218,10 @@ pub(crate) async fn run(config: Config) -> Result<Outcome> {
     }
     let (asked, stop) = watch::channel(false);
     let coordinator = coordinator(&config);
-    let host = config.cmu.host.clone().unwrap_or_else(|| config.servers.own_address());
-    let name = config.name.clone().unwrap_or_else(|| format!("{host}:{}:{}", std::process::id(), now_ms()));
+    let name = match &config.name {
+        Some(name) => name.clone(),
+        None => format!("{}:{}:{}", host_for_people(&config).await, std::process::id(), now_ms()),
+    };
     let context = Context {
         name,
         coordinator: coordinator.clone(),
@@ -235,6 +271,14 @@ pub(crate) async fn run(config: Config) -> Result<Outcome> {
     result
 }
 
+/// The host in a name that people read, and nobody goes by.
+async fn host_for_people(config: &Config) -> String {
+    match &config.cmu.host {
+        Some(host) => host.clone(),
+        None => config.servers.own_address().await.map_or_else(|_| "unknown".to_owned(), |ip| ip.to_string()),
+    }
+}
+
 fn play(role: Role, context: Context) -> BoxFuture<'static, (Role, Result<()>)> {
     Box::pin(async move {
         info!(role = role.word(), name = context.name, "role begins");
@@ -262,7 +306,7 @@ pub(crate) fn coordinator(config: &Config) -> Coordinator {
             "no ZooKeeper is configured: coordination is within this process, and units of other processes are \
              judged by their leases alone. Set zookeeper.servers for more than one machine"
         );
-        Arc::new(InProcess::new(IN_PROCESS))
+        Arc::new(InProcess::new(config.session()))
     };
     Coordinator::start(connector, &Settings::default())
 }
@@ -285,6 +329,16 @@ async fn watch_coordination(context: Context) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_panic_of_the_zookeeper_client_is_known_and_no_other() {
+        let of = |file: &str, what| is_known(&format!("/registry/zookeeper-client-0.11.2/src/{file}"), what);
+        let canceled = Some("called `Result::unwrap()` on an `Err` value: Canceled");
+        assert!(of("session/watch.rs", canceled));
+        assert!(!of("session/mod.rs", canceled));
+        assert!(!of("session/watch.rs", Some("called `Option::unwrap()` on a `None` value")));
+        assert!(!is_known("src/session/watch.rs", canceled));
+    }
 
     #[test]
     fn any_name_stands_in_a_path_and_comes_back() {

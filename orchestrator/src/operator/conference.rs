@@ -18,7 +18,7 @@ pub(crate) enum Command {
     /// Create a conference: a unit is chosen and told.
     Create(Create),
     /// End a conference.
-    Release(One),
+    Release(Release),
     /// List conferences.
     List(List),
     /// Show a conference, its details and its assignments.
@@ -48,6 +48,17 @@ pub(crate) struct Target {
 pub(crate) struct One {
     /// Its number.
     e164: String,
+    #[command(flatten)]
+    realm: Target,
+}
+
+/// The end of a conference.
+#[derive(Debug, Args)]
+pub(crate) struct Release {
+    /// Its number.
+    e164: String,
+    #[command(flatten)]
+    confirm: Confirm,
     #[command(flatten)]
     realm: Target,
 }
@@ -151,10 +162,13 @@ const PAGE: u32 = 1000;
 pub(crate) async fn run(global: &Global, command: Command) -> Result<Outcome> {
     match command {
         Command::Create(arguments) => create(global, arguments).await,
-        Command::Release(one) => {
-            let store = super::connect(global, &one.realm.source).await?;
-            let record = Record::read(store.ask(store.begin("CONF.RELEASE").arg(&one.e164)).await?)?;
-            print_one(&record, one.realm.json).map(|()| Outcome::Done)
+        Command::Release(arguments) => {
+            let mut changing = Changing::connect(global, &arguments.realm.source, &arguments.confirm).await?;
+            let release = changing.store.begin("CONF.RELEASE").arg(&arguments.e164).clone();
+            let record = Record::read(changing.store.ask(&release).await?)?;
+            // A failover that forgets it would open the conference anew when its unit is lost.
+            changing.confirm().await;
+            print_one(&record, arguments.realm.json).map(|()| Outcome::Done)
         }
         Command::List(arguments) => list(global, arguments).await,
         Command::Show(one) => show(global, one).await,

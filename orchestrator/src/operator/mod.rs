@@ -24,7 +24,7 @@ async fn connect(global: &Global, source: &RealmSource) -> Result<RealmStore> {
     Ok(RealmStore::new(session.connection, &config.realm))
 }
 
-/// A connection over which conferences get another owner.
+/// A connection over which conferences get another owner, or end.
 struct Changing {
     store: RealmStore,
     session: Session,

@@ -3,11 +3,12 @@
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
+use super::Changing;
 use super::table::{print, print_one, write};
 use crate::cli::{Global, Outcome};
 use crate::conference::LIFT;
-use crate::config::RealmSource;
-use crate::store::Record;
+use crate::config::{Confirm, RealmSource};
+use crate::store::{RealmStore, Record};
 
 /// What to do with units; list them, if nothing else is said.
 #[derive(Debug, Args)]
@@ -31,6 +32,8 @@ enum Command {
         /// Also move its conferences away; at most 1000 a call.
         #[arg(long)]
         r#move: bool,
+        #[command(flatten)]
+        confirm: Confirm,
     },
     /// Place conferences on a drained unit again.
     Undrain {
@@ -54,37 +57,47 @@ const COLUMNS: [(&str, &str); 8] = [
 
 /// Does it.
 pub(crate) async fn run(global: &Global, arguments: Arguments) -> Result<Outcome> {
-    let store = super::connect(global, &arguments.source).await?;
-    let brake = store.stream("brake");
-    let mut command = store.begin("CMU.DRAIN");
-    match &arguments.command {
-        None => {
-            print(&store.unit_records().await?, &COLUMNS, arguments.json)?;
-            let units: Option<String> = store.ask(redis::cmd("HGET").arg(&brake).arg("units")).await?;
-            if let Some(units) = units.filter(|_| !arguments.json) {
-                write(&format!("\nThe brake holds: {units}\n`allotd units release-brake` lifts it.\n"))?;
+    let Arguments { command, source, json } = arguments;
+    match command {
+        None => list(&super::connect(global, &source).await?, json).await,
+        Some(Command::Drain { cmu, r#move, confirm }) => {
+            let mut changing = Changing::connect(global, &source, &confirm).await?;
+            let mut drain = changing.store.begin("CMU.DRAIN");
+            drain.arg(cmu);
+            if r#move {
+                drain.arg("MOVE");
             }
-            return Ok(Outcome::Done);
-        }
-        Some(Command::Drain { cmu, r#move }) => {
-            command.arg(cmu);
-            if *r#move {
-                command.arg("MOVE");
-            }
+            let record = Record::read(changing.store.ask(&drain).await?)?;
+            changing.confirm().await;
+            print_one(&record, json).map(|()| Outcome::Done)
         }
         Some(Command::Undrain { cmu }) => {
-            command.arg(cmu).arg("OFF");
+            let store = super::connect(global, &source).await?;
+            let record = Record::read(store.ask(store.begin("CMU.DRAIN").arg(cmu).arg("OFF")).await?)?;
+            print_one(&record, json).map(|()| Outcome::Done)
         }
-        Some(Command::ReleaseBrake) => {
-            let since: Option<u64> = store.ask(redis::cmd("HGET").arg(&brake).arg("since")).await?;
-            let Some(since) = since else {
-                eprintln!("allotd: the brake does not hold");
-                return Ok(Outcome::CheckFailed);
-            };
-            // Which brake is meant, lest the next one be lifted with it.
-            store.ask::<u64>(redis::cmd("HSET").arg(&brake).arg(LIFT).arg(since)).await?;
-            return Ok(Outcome::Done);
-        }
+        Some(Command::ReleaseBrake) => release_brake(&super::connect(global, &source).await?).await,
     }
-    print_one(&Record::read(store.ask(&command).await?)?, arguments.json).map(|()| Outcome::Done)
+}
+
+async fn list(store: &RealmStore, json: bool) -> Result<Outcome> {
+    print(&store.unit_records().await?, &COLUMNS, json)?;
+    let brake = store.stream("brake");
+    let units: Option<String> = store.ask(redis::cmd("HGET").arg(&brake).arg("units")).await?;
+    if let Some(units) = units.filter(|_| !json) {
+        write(&format!("\nThe brake holds: {units}\n`allotd units release-brake` lifts it.\n"))?;
+    }
+    Ok(Outcome::Done)
+}
+
+async fn release_brake(store: &RealmStore) -> Result<Outcome> {
+    let brake = store.stream("brake");
+    let since: Option<u64> = store.ask(redis::cmd("HGET").arg(&brake).arg("since")).await?;
+    let Some(since) = since else {
+        eprintln!("allotd: the brake does not hold");
+        return Ok(Outcome::CheckFailed);
+    };
+    // Which brake is meant, lest the next one be lifted with it.
+    store.ask::<u64>(redis::cmd("HSET").arg(&brake).arg(LIFT).arg(since)).await?;
+    Ok(Outcome::Done)
 }

@@ -1,6 +1,7 @@
 //! The commands of a realm of conferences, typed. Records that people look at stay records.
 
 use std::ops::Deref;
+use std::time::Duration;
 
 use redis::Value;
 use redis::aio::MultiplexedConnection;
@@ -17,6 +18,8 @@ pub(crate) struct UnitRow {
     pub(crate) state: String,
     /// Conferences that it owns.
     pub(crate) conferences: u64,
+    /// How long it counts as alive after a beat.
+    pub(crate) lease: Duration,
 }
 
 /// A conference placed on a unit.
@@ -180,5 +183,6 @@ fn unit(record: &Record) -> Result<UnitRow, Error> {
         cmu: record.get("cmu")?,
         state: record.get("state")?,
         conferences: record.get("conferences")?,
+        lease: Duration::from_millis(record.get("lease")?),
     })
 }

@@ -36,12 +36,24 @@ pub(crate) async fn connect(url: &str) -> Result<MultiplexedConnection, Error> {
     client.get_multiplexed_async_connection_with_config(&config).await.map_err(link)
 }
 
-/// The address as it may be shown.
-fn without_password(url: &str) -> String {
-    match url.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?.1))) {
-        Some((scheme, host)) => format!("{scheme}://***@{host}"),
-        None => url.to_owned(),
+/// The address as it may be shown: a password may stand before an `@` or in a query, also in what is no address.
+pub(crate) fn without_password(url: &str) -> String {
+    let (scheme, rest) = match url.split_once("://") {
+        Some((scheme, rest)) if scheme.chars().all(char::is_alphanumeric) => (format!("{scheme}://"), rest),
+        _ => (String::new(), url),
+    };
+    let Some((before, query)) = rest.split_once(['?', '#']) else {
+        return match rest.rsplit_once('@') {
+            Some((_, host)) => format!("{scheme}***@{host}"),
+            None => url.to_owned(),
+        };
+    };
+    // Of which of the two an `@` after the mark is a part nobody can tell.
+    if query.contains('@') {
+        return format!("{scheme}***");
     }
+    let host = before.rsplit_once('@').map_or_else(|| before.to_owned(), |(_, host)| format!("***@{host}"));
+    format!("{scheme}{host}?***")
 }
 
 /// Sends a command and sorts what can go wrong.
@@ -60,5 +72,11 @@ mod tests {
     fn a_password_is_never_shown() {
         assert_eq!(without_password("redis://me:se@cret@host:1/0"), "redis://***@host:1/0");
         assert_eq!(without_password("redis://host:1"), "redis://host:1");
+        assert_eq!(without_password("unix:///s?pass=secret"), "unix:///s?***");
+        assert_eq!(without_password("redis://me:secret@host:1?protocol=resp3"), "redis://***@host:1?***");
+        assert_eq!(without_password("me:secret@host:1"), "***@host:1");
+        for odd in ["unix:///s?pass=se@cret", "redis://me:se?cret@host", "se://cret@host", "se/://cret@h"] {
+            assert!(!without_password(odd).contains("cret"), "{odd}: {}", without_password(odd));
+        }
     }
 }

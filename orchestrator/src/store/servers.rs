@@ -8,7 +8,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fmt;
-use std::net::{ToSocketAddrs as _, UdpSocket};
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
@@ -20,9 +20,9 @@ use redis::{
     TlsCertificates, Value, cmd,
 };
 
+use tokio::net::{UdpSocket, lookup_host};
 use tokio::sync::watch;
 use tokio::time::sleep;
-use tracing::warn;
 
 use super::{Error, query};
 use crate::chance;
@@ -116,7 +116,10 @@ impl Place {
             ConnectionAddr::TcpTls { host, port, .. } => {
                 Ok(Self::Address(Node { host: host.clone(), port: *port, tls: true, database }))
             }
-            _ => bail!("'{url}' is no address of the form redis://HOST:PORT or rediss://HOST:PORT"),
+            _ => bail!(
+                "'{}' is no address of the form redis://HOST:PORT or rediss://HOST:PORT",
+                super::without_password(url)
+            ),
         }
     }
 }
@@ -231,28 +234,22 @@ impl Servers {
         }
     }
 
-    /// Our own address as the servers see it; nothing is sent to find it out.
-    pub(crate) fn own_address(&self) -> String {
-        let towards = match &self.place {
-            Place::Address(node) if node.host.contains(':') => format!("[{}]:{}", node.host, node.port),
-            Place::Address(node) => format!("{}:{}", node.host, node.port),
-            Place::Sentinels { sentinels: some, .. } | Place::Cluster { nodes: some, .. } => {
-                some.first().cloned().unwrap_or_default()
-            }
+    /// Our own address as the first server sees it of which that can be found out; nothing is sent for it. Not so where
+    /// names are not resolved yet, or there is no route.
+    pub(crate) async fn own_address(&self) -> std::io::Result<IpAddr> {
+        let servers = match &self.place {
+            Place::Address(node) if node.host.contains(':') => vec![format!("[{}]:{}", node.host, node.port)],
+            Place::Address(node) => vec![format!("{}:{}", node.host, node.port)],
+            Place::Sentinels { sentinels: some, .. } | Place::Cluster { nodes: some, .. } => some.clone(),
         };
-        let found = towards.to_socket_addrs().and_then(|mut addresses| {
-            let towards = addresses.next().ok_or(std::io::ErrorKind::NotFound)?;
-            let socket = UdpSocket::bind(if towards.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" })?;
-            socket.connect(towards)?;
-            socket.local_addr()
-        });
-        found.map_or_else(
-            |error| {
-                warn!(%error, "our own address cannot be found out; set cmu.host where units run on several machines");
-                "127.0.0.1".to_owned()
-            },
-            |address| address.ip().to_string(),
-        )
+        let mut found = Err(std::io::ErrorKind::NotFound.into());
+        for server in servers {
+            found = address_towards(&server).await;
+            if found.is_ok() {
+                break;
+            }
+        }
+        found
     }
 
     /// Who the Sentinels say is the master, beginning with whom those say that know of the latest failover: one that
@@ -383,6 +380,14 @@ impl Session {
     }
 }
 
+/// The address from which a server would be spoken to.
+async fn address_towards(server: &str) -> std::io::Result<IpAddr> {
+    let server = lookup_host(server).await?.next().ok_or(std::io::ErrorKind::NotFound)?;
+    let socket = UdpSocket::bind(if server.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" }).await?;
+    socket.connect(server).await?;
+    Ok(socket.local_addr()?.ip())
+}
+
 /// Distinct nodes, those of later failovers first, each with its latest.
 fn latest_first(mut found: Vec<(u64, Node)>) -> Vec<(u64, Node)> {
     found.sort_by_key(|(epoch, _)| Reverse(*epoch));
@@ -456,6 +461,18 @@ mod tests {
         assert_eq!(latest_first(found), [(5, node("new")), (4, node("old"))]);
     }
 
+    #[tokio::test]
+    async fn our_own_address_is_known_as_soon_as_there_is_a_way_to_one_server() {
+        let servers = |nodes: &[&str]| {
+            let nodes = nodes.iter().map(|&node| node.to_owned()).collect();
+            let config = crate::config::Config::of("");
+            Servers { place: Place::Cluster { nodes, tls: false }, ..config.servers }
+        };
+        assert!(servers(&["nowhere.invalid:6379"]).own_address().await.is_err());
+        let found = servers(&["nowhere.invalid:6379", "127.0.0.1:6379"]).own_address().await.unwrap();
+        assert!(found.is_loopback());
+    }
+
     #[test]
     fn addresses_are_of_a_host_and_a_port() {
         assert_eq!(node_at("h:26379", true).unwrap().to_string(), "rediss://h:26379");
@@ -465,7 +482,11 @@ mod tests {
         }
         let Ok(Place::Address(node)) = Place::url("redis://h:7/3") else { panic!("an address") };
         assert_eq!(node.to_string(), "redis://h:7/3");
-        let refused = Place::url("redis://:secret@h").unwrap_err().to_string();
-        assert!(!refused.contains("secret") && refused.contains("password-file"), "{refused}");
+        for url in ["redis://:secret@h", "unix:///s?pass=secret"] {
+            let refused = Place::url(url).unwrap_err().to_string();
+            assert!(!refused.contains("secret") && refused.contains("password-file"), "{refused}");
+        }
+        let refused = Place::url("user:secret@host:6379").unwrap_err().to_string();
+        assert!(!refused.contains("secret"), "{refused}");
     }
 }
