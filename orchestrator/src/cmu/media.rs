@@ -17,6 +17,7 @@ use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
 use super::copies::Facts;
+use crate::moment::Moment;
 use crate::program::{self, Becoming};
 use crate::watchdog::{Watchdog, Word};
 
@@ -91,7 +92,7 @@ impl Media {
     /// From now on all programs may run for so long, and longer if this is said again by then; without it, for ever.
     pub(crate) fn may_run(&self, limit: Duration) {
         if let Some(watchdog) = &self.watchdog {
-            watchdog.tell(Word::Run(limit.as_millis() as u64));
+            watchdog.tell(Word::Run(Moment::after(limit)));
         }
     }
 
