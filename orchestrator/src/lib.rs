@@ -12,6 +12,7 @@ mod config;
 pub mod coordination;
 mod daemon;
 mod data_proxy;
+mod moment;
 mod numbers;
 mod operator;
 mod program;

@@ -9,13 +9,15 @@ use std::time::Duration;
 use anyhow::Result;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncWriteExt as _, BufReader, Lines};
+use tokio::net::unix::pipe;
 use tokio::process::{Child, ChildStdin};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::error;
 
 use crate::cli::Outcome;
+use crate::moment::Moment;
 use crate::program;
 
 /// How long it may take to hear a word.
@@ -29,8 +31,8 @@ pub(crate) enum Word {
     Began(i32),
     /// It has ended.
     Ended(i32),
-    /// All programs may run for so many milliseconds from now, and longer if this is said again by then.
-    Run(u64),
+    /// All programs may run until then, and longer if this is said again by then.
+    Run(Moment),
 }
 
 /// The way to the watchdog. When the last clone is dropped, it kills what is left, and ends.
@@ -47,7 +49,7 @@ impl Watchdog {
 
     /// One that does nothing.
     #[cfg(test)]
-    pub(crate) fn none() -> Self {
+    pub(crate) fn deaf() -> Self {
         Self(mpsc::unbounded_channel().0)
     }
 
@@ -92,7 +94,7 @@ impl Process {
 #[derive(Default)]
 struct Known {
     groups: BTreeSet<i32>,
-    until: Option<Instant>,
+    until: Option<Moment>,
 }
 
 impl Known {
@@ -100,15 +102,14 @@ impl Known {
         match word {
             Word::Began(group) => drop(self.groups.insert(group)),
             Word::Ended(group) => drop(self.groups.remove(&group)),
-            Word::Run(ms) => self.until = Some(Instant::now() + Duration::from_millis(ms)),
+            Word::Run(until) => self.until = Some(until),
         }
     }
 
     /// All of it, for one that knows nothing.
     async fn teach(&self) -> Result<Process, String> {
         let mut process = Process::start()?;
-        let left = self.until.map(|until| until.saturating_duration_since(Instant::now()).as_millis() as u64);
-        let words = left.map(Word::Run).into_iter().chain(self.groups.iter().copied().map(Word::Began));
+        let words = self.until.map(Word::Run).into_iter().chain(self.groups.iter().copied().map(Word::Began));
         for word in words {
             if let Err(reason) = process.tell(word).await {
                 process.dismiss().await;
@@ -163,8 +164,14 @@ async fn keep(mut words: mpsc::UnboundedReceiver<Word>) {
 
 /// The hidden command: is the watchdog.
 pub(crate) async fn run() -> Result<Outcome> {
-    let mut control = program::control()?;
+    let control = program::control()?;
     program::mind_no_signals()?;
+    watch(control).await;
+    Ok(Outcome::Done)
+}
+
+/// Kills all programs when their time is over, and when nobody is there any more.
+async fn watch(mut control: Lines<BufReader<pipe::Receiver>>) {
     let mut groups = BTreeSet::new();
     let mut until: Option<Instant> = None;
     let mut over = false;
@@ -180,8 +187,8 @@ pub(crate) async fn run() -> Result<Outcome> {
                     }
                 }
                 Some(Ok(Word::Ended(group))) => drop(groups.remove(&group)),
-                Some(Ok(Word::Run(ms))) => {
-                    until = Some(Instant::now() + Duration::from_millis(ms));
+                Some(Ok(Word::Run(moment))) => {
+                    until = Some(moment.instant());
                     over = false;
                 }
                 Some(Err(_)) => {}
@@ -194,11 +201,44 @@ pub(crate) async fn run() -> Result<Outcome> {
         }
     }
     kill(&groups);
-    Ok(Outcome::Done)
 }
 
 fn kill(groups: &BTreeSet<i32>) {
     for group in groups.iter().filter_map(|group| Pid::from_raw(*group)) {
         let _ = kill_process_group(group, Signal::KILL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncBufReadExt as _;
+    use tokio::process::Command;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_watchdog_that_stood_still_lets_nothing_run_longer_by_what_it_was_told_before() {
+        let lasting = || Command::new("sleep").arg("60").process_group(0).kill_on_drop(true).spawn().unwrap();
+        let (mut child, mut other) = (lasting(), lasting());
+        let group = |child: &Child| program::group(child).unwrap().as_raw_pid();
+        let (mut sender, receiver) = pipe::pipe().unwrap();
+        let ends = async |child: &mut Child| timeout(Duration::from_secs(20), child.wait()).await.is_ok();
+        let mut tell = async |words: &[Word]| {
+            for word in words {
+                let line = serde_json::to_string(word).unwrap();
+                sender.write_all(format!("{line}\n").as_bytes()).await.unwrap();
+            }
+        };
+        let before = Moment::after(Duration::from_millis(50));
+        tell(&[Word::Run(before), Word::Began(group(&child)), Word::Run(before)]).await;
+        sleep(Duration::from_millis(100)).await;
+        let watching = tokio::spawn(watch(BufReader::new(receiver).lines()));
+        assert!(ends(&mut child).await);
+        // What it is told meanwhile counts.
+        tell(&[Word::Run(Moment::after(Duration::from_secs(600))), Word::Began(group(&other))]).await;
+        assert!(timeout(Duration::from_millis(100), other.wait()).await.is_err());
+        tell(&[Word::Run(before)]).await;
+        assert!(ends(&mut other).await);
+        watching.abort();
     }
 }

@@ -65,8 +65,20 @@ impl Cluster {
     /// A runner is ended by some fault, and the same partition is done by another that begins after that.
     #[track_caller]
     fn survives(&self, what: &str, fault: impl FnOnce(&Process), repair: impl FnOnce(&Process)) {
+        self.survives_with(&["--retries", "9"], what, fault, repair);
+    }
+
+    /// The same, submitted with these words more.
+    #[track_caller]
+    fn survives_with(
+        &self,
+        more: &[&str],
+        what: &str,
+        fault: impl FnOnce(&Process),
+        repair: impl FnOnce(&Process),
+    ) {
         let before = self.begun().len();
-        let id = self.submit(what, &["--retries", "9"]);
+        let id = self.submit(what, more);
         let first = self.next(before);
         let unit = self.unit(&first.node);
         fault(unit);
@@ -103,7 +115,8 @@ fn signal(name: &str, pids: &[String]) {
 #[test]
 fn a_runner_is_over_before_its_partition_is_anothers_whatever_dies_or_hangs() {
     let cluster = Cluster::start(2, &[]);
-    cluster.survives("killed", Process::kill9, Process::start);
+    // Once without being asked for it.
+    cluster.survives_with(&[], "killed", Process::kill9, Process::start);
     cluster.survives("stopped", Process::pause, Process::resume);
     let mut stopped = Vec::new();
     cluster.survives(

@@ -18,6 +18,7 @@ use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
 use super::copies::Facts;
+use crate::moment::Moment;
 use crate::program::{self, Becoming};
 use crate::watchdog::{Watchdog, Word};
 
@@ -121,7 +122,7 @@ impl Media {
     /// From now on all programs may run for so long, and longer if this is said again by then; without it, for ever.
     pub(crate) fn may_run(&self, limit: Duration) {
         if let Some(watchdog) = &self.watchdog {
-            watchdog.tell(Word::Run(limit.as_millis() as u64));
+            watchdog.tell(Word::Run(Moment::after(limit)));
         }
     }
 
@@ -382,7 +383,7 @@ mod tests {
     fn shell(script: &str, start: u64, news: &mpsc::Sender<News>) -> Attended {
         let mut command = Command::new("sh");
         command.args(["-c", script]).process_group(0).stdout(Stdio::piped()).kill_on_drop(true);
-        let watchdog = Watchdog::none();
+        let watchdog = Watchdog::deaf();
         let stop_limit = Duration::from_secs(10);
         Attended { command, e164: "1".to_owned(), start, stop_limit, news: news.clone(), watchdog }
     }

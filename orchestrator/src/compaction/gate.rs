@@ -24,8 +24,8 @@ pub(crate) enum Word {
     Wait,
     /// Not for so long.
     Shut(Duration),
-    /// It is not there any more, so that nobody waits for them: they go.
-    Gone,
+    /// They are to be ended: it is to be stopped, or is over or not there any more, so that nobody waits for them.
+    End,
 }
 
 /// What is known of a main task.
@@ -40,9 +40,8 @@ enum Seen {
 impl Word {
     /// By what stands in a main task, at this time (milliseconds since 1970).
     pub(crate) fn of(task: &MainTask, now: u64) -> Self {
-        // What is to be stopped is gone through, to be ended.
-        if task.cancelling {
-            return Self::Go(i32::MAX);
+        if task.cancelling || task.state.is_over() {
+            return Self::End;
         }
         if task.paused {
             return Self::Wait;
@@ -79,7 +78,7 @@ impl Gate {
         match &*self.main.borrow() {
             Seen::Nothing => Word::Wait,
             Seen::Task(task) => Word::of(task, now),
-            Seen::Gone => Word::Gone,
+            Seen::Gone => Word::End,
         }
     }
 }
@@ -121,6 +120,26 @@ async fn follow(
                 return;
             }
             Err(_) => sleep(PAUSE).await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compaction::task::State;
+
+    #[test]
+    fn a_task_that_is_to_be_stopped_or_is_over_ends_its_subtasks_though_it_is_paused() {
+        let id = TaskId::main("u_1", 1_000_000);
+        let table = ["d", "s", "t"].map(str::to_owned);
+        let task = MainTask { priority: 7, ..MainTask::new(id, table, "u_1".into(), "default".into()) };
+        assert_eq!(Word::of(&task, 0), Word::Go(7));
+        let paused = MainTask { paused: true, ..task };
+        assert_eq!(Word::of(&paused, 0), Word::Wait);
+        assert_eq!(Word::of(&MainTask { cancelling: true, ..paused.clone() }, 0), Word::End);
+        for state in [State::Done, State::Cancel] {
+            assert_eq!(Word::of(&MainTask { state, ..paused.clone() }, 0), Word::End);
         }
     }
 }

@@ -18,6 +18,7 @@ use tokio::process::Child;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::cli::Outcome;
+use crate::moment::Moment;
 use crate::program;
 
 /// Bytes of output that are kept on disk.
@@ -40,8 +41,8 @@ pub(crate) struct Spec {
     pub(crate) timeout: u64,
     /// How long it may take to end after SIGTERM; milliseconds.
     pub(crate) stop_limit: u64,
-    /// How long it may run without a beat; milliseconds.
-    pub(crate) trust: u64,
+    /// Until when it may run without a beat.
+    pub(crate) trust: Moment,
     /// Where the last of its output is to be written, if anywhere.
     pub(crate) log: Option<String>,
 }
@@ -50,8 +51,8 @@ pub(crate) struct Spec {
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Word {
-    /// Nobody can have taken us for dead for so many milliseconds from now.
-    Beat(u64),
+    /// Nobody can have taken us for dead until then.
+    Beat(Moment),
     /// End the runner.
     Stop,
 }
@@ -101,13 +102,13 @@ pub(crate) async fn run() -> Result<Outcome> {
     program::mind_no_signals()?;
     let Some(line) = control.next_line().await? else { return Ok(Outcome::Done) };
     let spec: Spec = serde_json::from_str(&line).context("what the guard is told")?;
-    match start(&spec) {
+    match begin(&spec) {
         Ok((child, group)) => {
             say(&Say::Runs(group.as_raw_pid()));
             let report = attend(&spec, child, group, control).await;
             say(&Say::Ended(report));
         }
-        Err(error) => say(&Say::Refused(format!("{error:#}"))),
+        Err(why) => say(&why),
     }
     Ok(Outcome::Done)
 }
@@ -116,6 +117,16 @@ pub(crate) async fn run() -> Result<Outcome> {
 fn say(word: &Say) {
     let line = serde_json::to_string(word).unwrap_or_default();
     let _ = writeln!(std::io::stdout(), "{line}");
+}
+
+/// Begins the runner, or says why not.
+fn begin(spec: &Spec) -> Result<(Child, Pid), Say> {
+    if spec.trust.is_over() {
+        // We stood still meanwhile, and another may be at it by now.
+        let report = Report { why: Why::CutOff, exit: None, output: String::new(), result: None };
+        return Err(Say::Ended(report));
+    }
+    start(spec).map_err(|error| Say::Refused(format!("{error:#}")))
 }
 
 fn start(spec: &Spec) -> Result<(Child, Pid)> {
@@ -209,19 +220,21 @@ async fn hold(
     control: &mut Lines<BufReader<pipe::Receiver>>,
 ) -> (Why, Option<i32>) {
     let time_up = Instant::now() + Duration::from_millis(spec.timeout);
-    let mut trusted = Instant::now() + Duration::from_millis(spec.trust);
+    let mut trusted = spec.trust.instant();
     let mut why = Why::Itself;
     let mut kill_at = None;
     let mut attached = true;
     loop {
         let end = tokio::select! {
+            // What has been told counts before the time, also when this process has stood still for long.
+            biased;
             status = child.wait() => {
                 return (why, status.ok().and_then(|status| status.code()));
             }
             line = control.next_line(), if attached => {
                 match line.ok().flatten().map(|line| serde_json::from_str(&line)) {
-                    Some(Ok(Word::Beat(ms))) => {
-                        trusted = Instant::now() + Duration::from_millis(ms);
+                    Some(Ok(Word::Beat(until))) => {
+                        trusted = until.instant();
                         continue;
                     }
                     Some(Ok(Word::Stop)) => Why::Stopped,
@@ -249,6 +262,117 @@ async fn hold(
         } else if kill_at.is_none() {
             let _ = kill_process_group(group, Signal::TERM);
             kill_at = Some(Instant::now() + Duration::from_millis(spec.stop_limit));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use tokio::io::AsyncBufReadExt as _;
+    use tokio::process::Command;
+    use tokio::time::sleep;
+
+    use super::*;
+
+    /// A shell's script behind this guard; it has begun when there is a file, whose name is in `$begun`.
+    struct Behind {
+        begun: PathBuf,
+        control: pipe::Sender,
+        report: tokio::task::JoinHandle<Report>,
+    }
+
+    fn spec(trust: Duration) -> Spec {
+        Spec {
+            program: Vec::new(),
+            environment: Vec::new(),
+            input: String::new(),
+            timeout: 600_000,
+            stop_limit: 600_000,
+            trust: Moment::after(trust),
+            log: None,
+        }
+    }
+
+    async fn tell(control: &mut pipe::Sender, word: Word) {
+        let line = format!("{}\n", serde_json::to_string(&word).unwrap());
+        control.write_all(line.as_bytes()).await.unwrap();
+    }
+
+    impl Behind {
+        async fn start(name: &str, script: &str, spec: Spec, told: &[Word]) -> Self {
+            let begun = std::env::temp_dir().join(format!("allot-guard-{name}-{}", std::process::id()));
+            let mut command = Command::new("sh");
+            command.args(["-c", script]).env("begun", &begun).process_group(0).kill_on_drop(true);
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            let child = command.spawn().unwrap();
+            let group = program::group(&child).unwrap();
+            let (mut control, receiver) = pipe::pipe().unwrap();
+            for word in told {
+                tell(&mut control, *word).await;
+            }
+            let control_of = BufReader::new(receiver).lines();
+            let report = tokio::spawn(async move { attend(&spec, child, group, control_of).await });
+            Self { begun, control, report }
+        }
+
+        async fn has_begun(&self) {
+            while !self.begun.exists() {
+                sleep(Duration::from_millis(5)).await;
+            }
+            std::fs::remove_file(&self.begun).unwrap();
+        }
+
+        async fn report(self) -> Report {
+            timeout(Duration::from_secs(20), self.report).await.expect("it ends").unwrap()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_runner_that_is_to_stop_may_end_in_an_orderly_way() {
+        let script = "trap 'echo put away; exit 3' TERM; touch $begun; while true; do sleep 0.01; done";
+        let mut behind = Behind::start("orderly", script, spec(Duration::from_secs(600)), &[]).await;
+        behind.has_begun().await;
+        tell(&mut behind.control, Word::Stop).await;
+        let report = behind.report().await;
+        assert_eq!((report.why, report.exit), (Why::Stopped, Some(3)));
+        assert!(report.output.ends_with("put away\n"), "{}", report.output);
+    }
+
+    #[tokio::test]
+    async fn a_runner_whose_time_is_up_is_asked_first_and_killed_when_it_does_not_listen() {
+        let script = "trap '' TERM; touch $begun; echo deaf; while true; do sleep 0.01; done";
+        let spec = Spec { timeout: 1000, stop_limit: 300, ..spec(Duration::from_secs(600)) };
+        let began = Instant::now();
+        let behind = Behind::start("deaf", script, spec, &[]).await;
+        behind.has_begun().await;
+        let report = behind.report().await;
+        assert_eq!((report.why, report.exit, report.output.as_str()), (Why::Timeout, None, "deaf\n"));
+        assert!(began.elapsed() >= Duration::from_millis(1300), "{:?}", began.elapsed());
+    }
+
+    #[tokio::test]
+    async fn what_was_said_long_ago_lets_no_runner_go_on() {
+        let over = Moment::now();
+        let told = [Word::Beat(over), Word::Beat(over)];
+        let trust = Duration::from_secs(600);
+        let behind = Behind::start("beats", "sleep 60", spec(trust), &told).await;
+        assert_eq!(behind.report().await.why, Why::CutOff);
+        // But what was said meanwhile does.
+        let told = [Word::Beat(Moment::after(trust))];
+        let script = "touch $begun; exec sleep 60";
+        let mut behind = Behind::start("trusted", script, spec(Duration::ZERO), &told).await;
+        behind.has_begun().await;
+        tell(&mut behind.control, Word::Stop).await;
+        assert_eq!(behind.report().await.why, Why::Stopped);
+    }
+
+    #[test]
+    fn a_guard_that_comes_too_late_begins_nothing() {
+        match begin(&spec(Duration::ZERO)) {
+            Err(Say::Ended(report)) => assert_eq!(report.why, Why::CutOff),
+            other => panic!("{other:?}"),
         }
     }
 }

@@ -5,6 +5,7 @@ use tokio::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
+use tracing::warn;
 
 use super::hashing::Bin;
 use super::paths::decode;
@@ -43,13 +44,22 @@ pub(crate) struct Units {
 impl Units {
     /// After the next look.
     fn next(&self, snapshot: &Snapshot, now: Instant) -> Self {
-        let live: BTreeMap<String, NodeInfo> = snapshot
-            .members
-            .iter()
-            .filter_map(|(name, member)| Some((decode(name), serde_json::from_slice(&member.data).ok()?)))
-            .collect();
-        // Whoever cannot be read may be at work: as long as one is there nobody is taken for lost.
-        if !snapshot.current || snapshot.members.values().any(Member::is_hidden) {
+        let (mut live, mut all_read) = (BTreeMap::new(), true);
+        for (name, member) in snapshot.members.iter() {
+            let name = decode(name);
+            match read(member) {
+                Ok(info) => drop(live.insert(name, info)),
+                Err(why) => {
+                    warn!(
+                        unit = name,
+                        why, "a unit that cannot be read; nobody is taken for lost as long as it is there"
+                    );
+                    all_read = false;
+                }
+            }
+        }
+        // Whoever cannot be read may be at work.
+        if !snapshot.current || !all_read {
             return Self { current: false, live, ..Self::default() };
         }
         let same = self.current && self.attachment == snapshot.attachment;
@@ -82,6 +92,14 @@ impl Units {
         let of = self.live.iter().filter(|(_, info)| info.pc == pc);
         of.map(|(name, info)| Bin { name: name.clone(), weight: info.slots.max(1) }).collect()
     }
+}
+
+/// What a unit says of itself, or why that cannot be read.
+fn read(member: &Member) -> Result<NodeInfo, String> {
+    if member.is_hidden() {
+        return Err("its node may not be read".to_owned());
+    }
+    serde_json::from_slice(&member.data).map_err(|error| error.to_string())
 }
 
 /// Follows them; ends when nobody listens or the coordinator is closed.
@@ -135,5 +153,19 @@ mod tests {
         assert_eq!(cut.away_since("b"), None);
         let units = cut.next(&snapshot(2, &["a"]), at(9));
         assert_eq!(units.away_since("b"), Some(at(9)));
+    }
+
+    #[test]
+    fn nobody_is_away_as_long_as_one_is_there_that_cannot_be_read() {
+        let now = Instant::now();
+        let before = Units::default().next(&snapshot(1, &["a", "b"]), now);
+        for data in [&b"{\"pc\": 7}"[..], b"", b"not json"] {
+            let mut with_odd = snapshot(1, &["a"]);
+            let odd = Member { data: data.into(), owner: Some(2), created: 2 };
+            Arc::make_mut(&mut with_odd.members).insert("b".to_owned(), odd);
+            let units = before.next(&with_odd, now);
+            assert!(!units.current && units.live.contains_key("a"));
+            assert_eq!((units.away_since("b"), units.away_since("c")), (None, None));
+        }
     }
 }

@@ -11,15 +11,18 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::sync::watch;
-use tokio::time::{interval, sleep};
+use tokio::time::{interval, sleep, timeout};
 
 use super::guard::{Report, Say, Spec, Why, Word};
 use crate::coordination::Coordinator;
+use crate::moment::Moment;
 use crate::program;
 use crate::watchdog::{self, Watchdog};
 
 /// How much longer than its runner may take a guard may take.
 const MARGIN: Duration = Duration::from_secs(5);
+/// How long a guard may take to make room for a word in its pipe, which has room for many.
+const HEARS: Duration = Duration::from_secs(1);
 
 /// What a runner must be told while it runs.
 pub(crate) struct Attention {
@@ -75,11 +78,9 @@ impl Drop for Runner {
     }
 }
 
-/// How long nobody can have taken this process for dead; milliseconds, `None` where somebody may have.
-pub(crate) fn trust(coordinator: &Coordinator) -> Option<u64> {
-    let until = coordinator.trusted_until()?;
-    let left = until.saturating_duration_since(Instant::now()).as_millis() as u64;
-    (left > 0).then_some(left)
+/// Until when nobody can have taken this process for dead; `None` where somebody may have.
+pub(crate) fn trust(coordinator: &Coordinator) -> Option<Instant> {
+    coordinator.trusted_until().filter(|until| *until > Instant::now())
 }
 
 fn is_over(time: Option<Instant>) -> bool {
@@ -105,7 +106,11 @@ impl Runner {
             return Err("the guard has no pipes".into());
         };
         let line = serde_json::to_string(spec).map_err(|error| error.to_string())?;
-        let told = control.write_all(format!("{line}\n").as_bytes()).await;
+        let told = timeout(MARGIN, control.write_all(format!("{line}\n").as_bytes())).await;
+        let Ok(told) = told else {
+            let _ = child.start_kill();
+            return Err("the guard does not listen".into());
+        };
         told.map_err(|error| format!("the guard does not listen: {error}"))?;
         let words = BufReader::new(words).lines();
         let limit = Duration::from_millis(spec.timeout + spec.stop_limit) + MARGIN;
@@ -126,7 +131,6 @@ impl Runner {
         loop {
             let word = tokio::select! {
                 () = &mut overdue => {
-                    let _ = self.child.start_kill();
                     self.end().await;
                     return Err("its guard hangs, and its time was up".into());
                 }
@@ -140,15 +144,15 @@ impl Runner {
                             Ok(Say::Runs(group)) => {
                                 self.group = Pid::from_raw(group);
                                 // First until when: what begins after that time is ended at once.
-                                let ms = trust(&coordinator).unwrap_or_default();
-                                trusted = Some(Instant::now() + Duration::from_millis(ms));
-                                self.watchdog.tell(watchdog::Word::Run(ms));
+                                let until = trust(&coordinator).unwrap_or_else(Instant::now);
+                                trusted = Some(until);
+                                self.watchdog.tell(watchdog::Word::Run(Moment::of(until)));
                                 self.watchdog.tell(watchdog::Word::Began(group));
                             }
                             Ok(Say::Refused(why)) => return Err(why),
                             Ok(Say::Ended(mut report)) => {
-                                self.control = None;
-                                let _ = self.child.wait().await;
+                                // It has said its last word, and need not come to its end by itself.
+                                let _ = self.child.kill().await;
                                 lapsed |= is_over(trusted);
                                 if lapsed && report.why == Why::Itself && report.exit.is_none() {
                                     // The watchdog was faster than the guard.
@@ -162,11 +166,12 @@ impl Runner {
                     }
                 },
                 _ = beats.tick() => match trust(&coordinator) {
-                    Some(ms) => {
+                    Some(until) => {
                         lapsed |= is_over(trusted);
-                        trusted = Some(Instant::now() + Duration::from_millis(ms));
-                        self.watchdog.tell(watchdog::Word::Run(ms));
-                        Word::Beat(ms)
+                        trusted = Some(until);
+                        let until = Moment::of(until);
+                        self.watchdog.tell(watchdog::Word::Run(until));
+                        Word::Beat(until)
                     }
                     None => continue,
                 },
@@ -183,16 +188,65 @@ impl Runner {
             };
             if let (Some(control), Ok(line)) = (&mut self.control, serde_json::to_string(&word)) {
                 // A guard that is gone is seen above.
-                let _ = control.write_all(format!("{line}\n").as_bytes()).await;
+                if timeout(HEARS, control.write_all(format!("{line}\n").as_bytes())).await.is_err() {
+                    self.end().await;
+                    return Err("its guard hangs: it reads nothing".into());
+                }
             }
         }
     }
 
-    /// In the place of a guard that was killed: its runner dies with it, and what that has started dies here.
+    /// Kills a guard that hangs, if it is there at all: its runner dies with it, and what that has started dies here.
     async fn end(&mut self) {
+        let _ = self.child.start_kill();
         if let Some(group) = self.group {
             let _ = kill_process_group(group, Signal::KILL);
         }
         let _ = self.child.wait().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::process::Command;
+
+    use super::*;
+    use crate::coordination::Settings;
+    use crate::coordination::in_process::InProcess;
+
+    fn lasting() -> Command {
+        let mut command = Command::new("sleep");
+        command.arg("60").process_group(0).kill_on_drop(true);
+        command
+    }
+
+    #[tokio::test]
+    async fn a_guard_that_reads_nothing_is_ended_with_its_runner() {
+        let tree = InProcess::new(Duration::from_secs(30));
+        let coordinator = Coordinator::start(Arc::new(tree), &Settings::default());
+        while trust(&coordinator).is_none() {
+            sleep(Duration::from_millis(5)).await;
+        }
+        let mut child = lasting().stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut control = child.stdin.take().unwrap();
+        // As after many beats.
+        let much = vec![b'\n'; 4 << 20];
+        assert!(timeout(Duration::from_millis(100), control.write_all(&much)).await.is_err());
+        let mut program = lasting().spawn().unwrap();
+        let runner = Runner {
+            words: BufReader::new(child.stdout.take().unwrap()).lines(),
+            child,
+            control: Some(control),
+            watchdog: Watchdog::deaf(),
+            group: program::group(&program),
+            limit: Duration::from_secs(600),
+        };
+        let ((_stop, stop), (_lost, lost)) = (watch::channel(false), watch::channel(false));
+        let attention = Attention { coordinator, stop, lost, beat: Duration::from_millis(10) };
+        let waited = timeout(Duration::from_secs(20), runner.wait(attention)).await;
+        assert!(waited.expect("it ends").unwrap_err().contains("reads nothing"));
+        assert!(!program.wait().await.unwrap().success());
     }
 }

@@ -1,9 +1,10 @@
 //! The worker: looks into its inbox, runs as many subtasks at once as it has slots, each behind a guard, and hands
 //! over how they ended. One life of it is one session; what an earlier life left is begun again by the rule.
 
+mod order;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -14,18 +15,42 @@ use tracing::{debug, info, warn};
 
 use super::board::{Board, Fault, Found};
 use super::gate::{Gate, Word};
-use super::guard::{Report, Spec, Why};
+use super::guard::Why;
 use super::ids::TaskId;
 use super::runner::{Attention, trust};
-use super::task::{Ended, SubState, SubTask};
+use super::task::{Ended, MainTask, SubState, SubTask};
 use super::{PAUSE, Part, permits};
 use crate::coordination::Error;
 use crate::daemon::now_ms;
 
 /// How long a partition is left alone that is locked by another.
 const LOCKED: Duration = Duration::from_secs(1);
-/// How many logs of runners are kept on disk.
-const LOGS: usize = 1000;
+/// How many subtasks are ended at once whose task is to be.
+const ENDINGS: usize = 16;
+
+/// What a subtask is looked at for.
+enum Turn {
+    /// It stands there as running, and nothing of this life is at it.
+    Left,
+    /// Its task is to be ended.
+    End(#[expect(dead_code, reason = "it is had, and no more")] OwnedSemaphorePermit),
+    /// It may begin, in this slot.
+    Begin(OwnedSemaphorePermit),
+}
+
+/// What came of a beginning.
+enum Outcome {
+    /// It ended.
+    Over(Ended),
+    /// It was ended for a reason of ours.
+    CutOff,
+    /// Nothing was started.
+    Unbegun,
+}
+
+/// The looks at subtasks that are under way. Each ends with whether all went well; where it did not, the subtask may stand
+/// there as running.
+type Work = JoinSet<(TaskId, bool)>;
 
 /// A unit as worker.
 #[derive(Clone)]
@@ -35,6 +60,8 @@ pub(crate) struct Worker {
     /// Main tasks that somebody has given to this unit.
     notices: mpsc::Sender<TaskId>,
     slots: Arc<Semaphore>,
+    /// For subtasks whose task is to be ended: they wait for no slot.
+    endings: Arc<Semaphore>,
     /// A slot is free though its subtask is not over, or a main task is otherwise.
     freed: Arc<Notify>,
     /// Main tasks of which no more may run at once, with the permits that were taken when that was found.
@@ -56,6 +83,7 @@ pub(crate) async fn run(part: Part, notices: mpsc::Sender<TaskId>) {
         let worker = Worker {
             board: part.board(),
             slots: Arc::new(Semaphore::new(part.config.slots as usize)),
+            endings: Arc::new(Semaphore::new(ENDINGS)),
             freed: Arc::default(),
             tight: Arc::default(),
             others: Arc::default(),
@@ -64,7 +92,7 @@ pub(crate) async fn run(part: Part, notices: mpsc::Sender<TaskId>) {
             lost,
             leaving,
         };
-        let mut work = JoinSet::new();
+        let mut work = Work::new();
         let mut stop = part.context.stop.clone();
         tokio::select! {
             () = worker.live(status.generation, &mut work) => {
@@ -81,10 +109,13 @@ pub(crate) async fn run(part: Part, notices: mpsc::Sender<TaskId>) {
 
 impl Worker {
     /// One life, until its session is over.
-    async fn live(&self, generation: u64, work: &mut JoinSet<TaskId>) {
+    async fn live(&self, generation: u64, work: &mut Work) {
         let inbox = self.board.paths.inbox(&self.part.name);
         let mut known: BTreeSet<TaskId> = BTreeSet::new();
         let mut gates: BTreeMap<TaskId, Gate> = BTreeMap::new();
+        // Those that may stand there as running though they are not known. At first all: what an earlier life left is taken
+        // up whatever its task waits for.
+        let mut unsure: Option<BTreeSet<TaskId>> = None;
         let mut news = self.part.context.coordinator.subscribe();
         loop {
             let status = *news.borrow_and_update();
@@ -108,6 +139,17 @@ impl Worker {
             for id in notices {
                 let _ = self.notices.send(id).await;
             }
+            let doubtful =
+                ids.iter().copied().filter(|id| unsure.as_ref().is_none_or(|ids| ids.contains(id)));
+            match self.board.running(&self.part.name, &doubtful.collect::<Vec<_>>()).await {
+                Ok(left) => left.into_iter().for_each(|id| self.look(id, Turn::Left, &mut known, work)),
+                Err(fault) => {
+                    debug!(%fault, "what an earlier life left cannot be read now");
+                    sleep(PAUSE).await;
+                    continue;
+                }
+            }
+            let unsure = unsure.insert(BTreeSet::new());
             self.attend(&ids, &mut gates);
             tokio::pin!(changed);
             loop {
@@ -119,8 +161,11 @@ impl Worker {
                     () = sleep(opens.unwrap_or_default()), if opens.is_some() => {}
                     () = self.loosened() => {}
                     Some(ended) = work.join_next(), if !work.is_empty() => {
-                        if let Ok(id) = ended {
+                        if let Ok((id, well)) = ended {
                             known.remove(&id);
+                            if !well {
+                                unsure.insert(id);
+                            }
                         }
                         // What it was about stands in the inbox, or not any more.
                         break;
@@ -142,45 +187,51 @@ impl Worker {
         }
     }
 
-    /// Begins what may begin, as long as there are slots: by priority, then the older. When the next window opens, if
-    /// one keeps something from beginning.
+    /// Ends what is to be ended, and begins what may begin, as long as there are slots: by priority, then the older. When
+    /// the next window opens, if one keeps something from beginning.
     fn begin(
         &self,
         ids: &[TaskId],
         gates: &BTreeMap<TaskId, Gate>,
         known: &mut BTreeSet<TaskId>,
-        work: &mut JoinSet<TaskId>,
+        work: &mut Work,
     ) -> Option<Duration> {
-        if self.slots.available_permits() == 0 {
-            return None;
-        }
         let now = now_ms();
         let words: BTreeMap<TaskId, Word> =
             gates.iter().map(|(main, gate)| (*main, gate.word(now))).collect();
         let opens = words.values().filter_map(|word| match word {
             Word::Shut(span) => Some(*span),
-            Word::Go(_) | Word::Wait | Word::Gone => None,
+            Word::Go(_) | Word::Wait | Word::End => None,
         });
         let tight: BTreeSet<TaskId> = with(&self.tight, |tight| tight.keys().copied().collect());
-        let free = ids.iter().filter(|id| !known.contains(id) && !tight.contains(&id.of_main()));
-        let mut ready: Vec<(Reverse<i32>, TaskId)> = free
-            .filter_map(|id| match words.get(&id.of_main()) {
-                Some(Word::Go(priority)) => Some((Reverse(*priority), *id)),
-                Some(Word::Gone) => Some((Reverse(i32::MAX), *id)),
-                _ => None,
-            })
-            .collect();
+        let mut ready: Vec<(Reverse<i32>, TaskId)> = Vec::new();
+        for &id in ids {
+            match words.get(&id.of_main()) {
+                _ if known.contains(&id) => {}
+                Some(Word::Go(priority)) if !tight.contains(&id.of_main()) => {
+                    ready.push((Reverse(*priority), id));
+                }
+                Some(Word::End) => {
+                    if let Ok(permit) = self.endings.clone().try_acquire_owned() {
+                        self.look(id, Turn::End(permit), known, work);
+                    }
+                }
+                _ => {}
+            }
+        }
         ready.sort_unstable();
         for (_, id) in ready {
             let Ok(permit) = self.slots.clone().try_acquire_owned() else { break };
-            known.insert(id);
-            let worker = self.clone();
-            work.spawn(async move {
-                worker.handle(id, permit).await;
-                id
-            });
+            self.look(id, Turn::Begin(permit), known, work);
         }
         opens.min()
+    }
+
+    /// Looks at a subtask, beside all else.
+    fn look(&self, id: TaskId, turn: Turn, known: &mut BTreeSet<TaskId>, work: &mut Work) {
+        known.insert(id);
+        let worker = self.clone();
+        work.spawn(async move { (id, worker.handle(id, turn).await) });
     }
 
     /// Ends when permits may be free again that were all taken; never, where none are missed.
@@ -203,10 +254,10 @@ impl Worker {
         with(&self.tight, BTreeMap::clear);
     }
 
-    /// One look at a subtask, and what follows from it.
-    async fn handle(&self, id: TaskId, permit: OwnedSemaphorePermit) {
-        let fault = match self.try_handle(id, permit).await {
-            Ok(()) => return,
+    /// One look at a subtask, and what follows from it; whether all went well.
+    async fn handle(&self, id: TaskId, turn: Turn) -> bool {
+        let fault = match self.try_handle(id, turn).await {
+            Ok(()) => return true,
             Err(fault) => fault,
         };
         if fault.is_passing() {
@@ -216,25 +267,45 @@ impl Worker {
             warn!(%id, %fault, "a subtask cannot be worked on");
             sleep(LOCKED).await;
         }
+        false
     }
 
-    async fn try_handle(&self, id: TaskId, permit: OwnedSemaphorePermit) -> Result<(), Fault> {
-        let Some(mut sub) = self.board.sub(&self.part.name, id).await? else { return Ok(()) };
+    async fn try_handle(&self, id: TaskId, turn: Turn) -> Result<(), Fault> {
+        let Some(sub) = self.board.sub(&self.part.name, id).await? else { return Ok(()) };
         if sub.task.state == SubState::Running {
-            drop(permit);
+            drop(turn);
             self.freed.notify_one();
             return self.recover(&sub).await;
         }
-        let Some(main) = self.board.main(id.of_main()).await? else {
+        let Some(main) = self.live_main(&sub).await? else {
             return self.board.discard(&sub).await;
         };
         if main.task.cancelling {
-            return self.board.finish(&sub, &sub.task.ended(SubState::Stopped, "its task was stopped")).await;
+            let ended = sub.task.ended(SubState::Stopped, "its task was stopped");
+            return self.board.finish(&sub, None, &ended).await;
         }
-        // It may have changed since its gate was looked at.
-        if !matches!(Word::of(&main.task, now_ms()), Word::Go(_)) {
-            return Ok(());
+        match turn {
+            // It may have changed since its gate was looked at.
+            Turn::Begin(permit) if matches!(Word::of(&main.task, now_ms()), Word::Go(_)) => {
+                self.start(sub, &main, permit).await
+            }
+            _ => Ok(()),
         }
+    }
+
+    /// The main task of a subtask, where that is there and not over: where somebody waits for the subtask.
+    async fn live_main(&self, sub: &Found<SubTask>) -> Result<Option<Found<MainTask>>, Fault> {
+        let main = self.board.main(sub.id.of_main()).await?;
+        Ok(main.filter(|main| !main.task.state.is_over()))
+    }
+
+    /// Begins a subtask, if nothing it needs is another's, and stays with it until its end.
+    async fn start(
+        &self,
+        mut sub: Found<SubTask>,
+        main: &Found<MainTask>,
+        permit: OwnedSemaphorePermit,
+    ) -> Result<(), Fault> {
         let needed = permits::needed(&main.task, self.part.config.limit);
         let taken = if needed.is_empty() { Vec::new() } else { permits::taken(&self.board).await? };
         let Some(permits) = permits::free(&self.board, &taken, &needed) else {
@@ -247,14 +318,12 @@ impl Worker {
             return Ok(());
         }
         let coordinator = &self.part.context.coordinator;
-        if trust(coordinator).is_none() {
-            // Just connected again. What begins before our session is known to be good would be ended at once, and use up
-            // a retry.
+        let (Some(session), Some(_)) = (coordinator.session_id(), trust(coordinator)) else {
+            // Just connected again. What begins before our session is known to be good would be ended at once.
             drop(permit);
             sleep(PAUSE).await;
             return Ok(());
-        }
-        let session = coordinator.session_id();
+        };
         let limit = (self.part.config.timeout + self.part.config.stop_limit).as_millis() as u64;
         let fence = match self.board.start(&mut sub, permits, session, limit).await {
             Err(Fault::Tree(Error::Exists(path))) if path == lock => {
@@ -267,7 +336,7 @@ impl Worker {
         metrics::gauge!("allot_compaction_running").increment(1);
         let outcome = self.compact(&sub, fence).await;
         metrics::gauge!("allot_compaction_running").decrement(1);
-        self.hand_over(&sub, outcome).await
+        self.hand_over(&sub, session, outcome).await
     }
 
     /// Whether a partition's lock is another's, as far as is known here, or was until less than a session time ago: whose
@@ -308,11 +377,7 @@ impl Worker {
             match self.board.tree.get(&path).await? {
                 // We have it, and do not know: the answer to our own beginning was lost.
                 Some(node) if node.owner.is_some() && node.owner == own && node.data == name => {
-                    if self.board.main(sub.id.of_main()).await?.is_none() {
-                        self.board.release(sub, own).await?;
-                        return self.board.discard(sub).await;
-                    }
-                    return self.board.requeue(sub, true, false).await;
+                    return self.give_up(sub, own, false).await;
                 }
                 Some(node) if node.data == name => {}
                 _ => break,
@@ -324,11 +389,20 @@ impl Worker {
         if self.pause(session).await {
             return Ok(());
         }
-        if self.board.main(sub.id.of_main()).await?.is_none() {
-            return self.board.discard(sub).await;
-        }
         info!(id = %sub.id, partition = sub.task.partition_name, "left by an earlier life; waiting again");
-        self.board.requeue(sub, false, true).await
+        self.give_up(sub, None, true).await
+    }
+
+    /// What stands there as running and is not run waits again, if anybody waits for it. With a `holder`, that session of
+    /// ours still has its lock.
+    async fn give_up(&self, sub: &Found<SubTask>, holder: Option<i64>, counted: bool) -> Result<(), Fault> {
+        if self.live_main(sub).await?.is_some() {
+            return self.board.requeue(sub, holder, counted).await;
+        }
+        if let Some(session) = holder {
+            self.board.release(sub, session).await?;
+        }
+        self.board.discard(sub).await
     }
 
     /// Rests; whether this life ended meanwhile.
@@ -341,9 +415,11 @@ impl Worker {
         }
     }
 
-    /// Runs the runner to its end; `None` where it was ended for a reason of ours.
-    async fn compact(&self, sub: &Found<SubTask>, fence: i64) -> Option<Ended> {
-        let spec = self.spec(sub, fence);
+    /// Runs the runner to its end.
+    async fn compact(&self, sub: &Found<SubTask>, fence: i64) -> Outcome {
+        // What was known of our session may have grown old while the subtask was begun.
+        let Some(until) = trust(&self.part.context.coordinator) else { return Outcome::Unbegun };
+        let spec = self.spec(sub, fence, until);
         let (stop_sender, stop) = watch::channel(false);
         let mut leaving = self.leaving.clone();
         let asked = async {
@@ -361,16 +437,16 @@ impl Worker {
             beat: self.part.session_timeout() / 10,
         };
         let running = self.part.launch.launch(spec, attention);
-        let report = tokio::select! { report = running => report, () = asked => return None };
+        let report = tokio::select! { report = running => report, () = asked => return Outcome::CutOff };
         match report {
-            Ok(report) if matches!(report.why, Why::CutOff | Why::Abandoned) => None,
-            Ok(report) if report.why == Why::Stopped && *self.leaving.borrow() => None,
-            Ok(report) => Some(ended(&sub.task, report, self.part.config.timeout)),
-            Err(why) => Some(sub.task.ended(SubState::Failed, &why)),
+            Ok(report) if matches!(report.why, Why::CutOff | Why::Abandoned) => Outcome::CutOff,
+            Ok(report) if report.why == Why::Stopped && *self.leaving.borrow() => Outcome::CutOff,
+            Ok(report) => Outcome::Over(order::ended(&sub.task, report, self.part.config.timeout)),
+            Err(why) => Outcome::Over(sub.task.ended(SubState::Failed, &why)),
         }
     }
 
-    /// Ends when the main task is to be stopped.
+    /// Ends when the main task is to be stopped, or is over.
     async fn stopped(&self, main: TaskId) {
         let dir = self.board.paths.main(main);
         let mut news = self.part.context.coordinator.subscribe();
@@ -378,7 +454,8 @@ impl Worker {
             let status = *news.borrow_and_update();
             let looked = async {
                 let (_, changed) = self.board.tree.watch(&dir).await?;
-                let asked = self.board.main(main).await?.is_some_and(|main| main.task.cancelling);
+                let main = self.board.main(main).await?.map(|main| main.task);
+                let asked = main.is_some_and(|main| main.cancelling || main.state.is_over());
                 Ok::<_, Fault>((asked, changed))
             };
             match looked.await {
@@ -392,85 +469,31 @@ impl Worker {
         }
     }
 
-    /// Writes the outcome, as long as this session lives: the next one cannot, it has no lock.
-    async fn hand_over(&self, sub: &Found<SubTask>, outcome: Option<Ended>) -> Result<(), Fault> {
-        while !*self.lost.borrow() {
-            let leaving = *self.leaving.borrow();
+    /// Writes the outcome, as long as the session lives that began it: the next one cannot, it has no lock.
+    async fn hand_over(&self, sub: &Found<SubTask>, session: i64, outcome: Outcome) -> Result<(), Fault> {
+        let coordinator = &self.part.context.coordinator;
+        let is_over =
+            || *self.lost.borrow() || coordinator.session_id().is_some_and(|current| current != session);
+        while !is_over() {
             let done = match &outcome {
-                Some(ended) => self.board.finish(sub, ended).await,
-                None => self.board.requeue(sub, true, !leaving).await,
+                Outcome::Over(ended) => self.board.finish(sub, Some(session), ended).await,
+                Outcome::CutOff => {
+                    let leaving = *self.leaving.borrow();
+                    self.board.requeue(sub, Some(session), !leaving).await
+                }
+                Outcome::Unbegun => self.board.requeue(sub, Some(session), false).await,
             };
             match done {
                 Err(fault) if fault.is_passing() && !fault.is_race() => sleep(PAUSE).await,
                 // It was given to another while it ran here, who waits for its lock: as long as this session lives.
-                Err(fault) if fault.is_race() => {
-                    let session = self.part.context.coordinator.session_id();
-                    match self.board.release(sub, session).await {
-                        Err(fault) if fault.is_passing() => sleep(PAUSE).await,
-                        _ => return Err(fault),
-                    }
-                }
+                Err(fault) if fault.is_race() => match self.board.release(sub, session).await {
+                    Err(fault) if fault.is_passing() => sleep(PAUSE).await,
+                    _ => return Err(fault),
+                },
                 done => return done,
             }
         }
         Ok(())
-    }
-
-    fn spec(&self, sub: &Found<SubTask>, fence: i64) -> Spec {
-        let (task, config) = (&sub.task, &self.part.config);
-        let [db, schema, table] = task.table();
-        let main = sub.id.of_main().to_string();
-        let (round, attempt, fence) = (task.round.to_string(), task.attempt.to_string(), fence.to_string());
-        let pairs = [
-            ("ALLOT_TASK", main.as_str()),
-            ("ALLOT_SUBTASK", &task.id),
-            ("ALLOT_DB", db),
-            ("ALLOT_SCHEMA", schema),
-            ("ALLOT_TABLE", table),
-            ("ALLOT_PARTITION", &task.partition_name),
-            ("ALLOT_ROUND", &round),
-            ("ALLOT_ATTEMPT", &attempt),
-            ("ALLOT_FENCE", &fence),
-            ("ALLOT_NODE", &self.part.name),
-        ];
-        let input = serde_json::json!({
-            "task": main, "subtask": task.id, "db": db, "schema": schema, "table": table,
-            "partition": task.partition_name, "round": task.round, "attempt": task.attempt,
-            "fence": fence, "node": self.part.name,
-        });
-        Spec {
-            program: config.runner.clone(),
-            environment: pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
-            input: format!("{input}\n"),
-            timeout: config.timeout.as_millis() as u64,
-            stop_limit: config.stop_limit.as_millis() as u64,
-            trust: trust(&self.part.context.coordinator).unwrap_or(0),
-            log: self.log(sub.id),
-        }
-    }
-
-    /// Where the last of a runner's output goes; the oldest make room.
-    fn log(&self, id: TaskId) -> Option<String> {
-        let dir = &self.part.config.output_dir;
-        let made = std::fs::create_dir_all(dir).and_then(|()| std::fs::read_dir(dir));
-        let entries = match made {
-            Ok(entries) => entries,
-            Err(error) => {
-                warn!(dir = %dir.display(), %error, "no output of runners is kept");
-                return None;
-            }
-        };
-        let mut old: Vec<(std::time::SystemTime, PathBuf)> = entries
-            .flatten()
-            .filter(|entry| entry.path().extension().is_some_and(|extension| extension == "log"))
-            .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
-            .collect();
-        old.sort();
-        let over = (old.len() + 1).saturating_sub(LOGS);
-        for (_, path) in old.into_iter().take(over) {
-            let _ = std::fs::remove_file(path);
-        }
-        dir.join(format!("{id}.log")).to_str().map(str::to_owned)
     }
 }
 
@@ -478,17 +501,5 @@ fn with<T, R>(shared: &Mutex<T>, act: impl FnOnce(&mut T) -> R) -> R {
     act(&mut shared.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// How a runner's end counts.
-fn ended(task: &SubTask, report: Report, limit: Duration) -> Ended {
-    let (state, message) = match (report.why, report.exit) {
-        (Why::Itself, Some(0)) => (SubState::Success, String::new()),
-        (Why::Itself, Some(code)) => (SubState::Failed, format!("exit code {code}")),
-        (Why::Stopped, _) => (SubState::Stopped, "its task was stopped".to_owned()),
-        (Why::Timeout, _) => {
-            (SubState::Failed, format!("not done within {}", humantime::format_duration(limit)))
-        }
-        (_, _) => (SubState::Failed, "it was ended by a signal".to_owned()),
-    };
-    let result = if state == SubState::Success { report.result } else { None };
-    Ended { exit: report.exit, output: report.output, result, ..task.ended(state, &message) }
-}
+#[cfg(test)]
+mod tests;

@@ -363,6 +363,7 @@ mod tests {
             ("[zookeeper]\nroot = \"allot\"", "/allot"),
             ("[redis]\npassword-file = \"/nowhere/at/all\"", "/nowhere/at/all"),
             ("[data-proxy]\nbatch = 0", "1 to 10000"),
+            ("[compaction]\nlimit = 4000000000", "1000000 at most"),
             ("[accounts]\ntime-zone = \"Berlin\"", "Europe/Berlin"),
             ("[accounts]\nroot = \"resource\"", "/resource"),
             ("[accounts]\nwait = \"2s\"", "redis.timeout"),

@@ -435,8 +435,13 @@ fn compaction(given: &Given) -> Result<CompactionConfig> {
     const DAY: u64 = 24 * 3600 * 1000;
     let compaction = &given.compaction;
     let (slots, wave) = (compaction.slots.unwrap_or(2), compaction.wave.unwrap_or(1000));
+    let limit = compaction.limit.unwrap_or(0);
     ensure!((1..=10_000).contains(&slots), "compaction.slots is {slots}; it may be 1 to 10000");
     ensure!((1..=100_000).contains(&wave), "compaction.wave is {wave}; it may be 1 to 100000");
+    ensure!(
+        limit <= 1_000_000,
+        "compaction.limit is {limit}; it may be 1000000 at most, or 0 for any number"
+    );
     ensure!(
         compaction.partitions.is_none() || compaction.partitions_dir.is_none(),
         "compaction.partitions and compaction.partitions-dir are two ways to list partitions; give one of them"
@@ -460,7 +465,7 @@ fn compaction(given: &Given) -> Result<CompactionConfig> {
         node,
         pc: compaction.pc.clone().unwrap_or_else(|| "default".to_owned()),
         slots,
-        limit: compaction.limit.unwrap_or(0),
+        limit,
         runner: compaction.runner.clone().unwrap_or_default(),
         partitions: compaction.partitions.clone().unwrap_or_default(),
         partitions_dir: compaction.partitions_dir.clone(),

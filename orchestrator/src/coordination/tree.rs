@@ -177,7 +177,17 @@ impl Tree {
 
     /// Carries out all of these or nothing. After a lost answer its `Set`s are looked at first, then its other
     /// operations; one that cannot be told this way stays [`Error::Unanswered`].
-    pub async fn multi(&self, mut ops: Vec<Op>) -> Result<(), Error> {
+    pub async fn multi(&self, ops: Vec<Op>) -> Result<(), Error> {
+        self.send_multi(ops, None).await
+    }
+
+    /// As [`multi`](Self::multi), but on this session only: for what goes with it, and may be another's by the time
+    /// that there is a new one. [`Error::Offline`] where it is over.
+    pub async fn multi_on(&self, session: i64, ops: Vec<Op>) -> Result<(), Error> {
+        self.send_multi(ops, Some(session)).await
+    }
+
+    async fn send_multi(&self, mut ops: Vec<Op>, only: Option<i64>) -> Result<(), Error> {
         for op in &ops {
             if let Op::Create { path, data, .. } | Op::Set { path, data, .. } = op {
                 admit_node(path, data)?;
@@ -188,7 +198,13 @@ impl Tree {
             ops.splice(0..0, lead.checks());
         }
         admit_multi(&ops)?;
-        let answer = match self.call("multi", |session| session.multi(&ops)).await {
+        let send = |session: &dyn Session| {
+            if only.is_some_and(|only| only != session.id()) {
+                return std::future::ready(Err(Error::Offline)).boxed();
+            }
+            session.multi(&ops)
+        };
+        let answer = match self.call("multi", send).await {
             (Err(Error::Unanswered(_)), session) => settle::settle(self, &ops, session).await,
             (answer, _) => answer,
         };

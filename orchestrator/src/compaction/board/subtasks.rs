@@ -1,7 +1,9 @@
 //! Subtasks from their beginning to their end: each change as one multi that holds only if the subtask, or its main task,
 //! is as it was read.
 
-use super::{ATTEMPTS, Board, FILL, Fault, Found, create, delete};
+use futures_util::StreamExt as _;
+
+use super::{ATTEMPTS, Board, FILL, Fault, Found, READS, create, delete};
 use crate::compaction::ids::TaskId;
 use crate::compaction::paths;
 use crate::compaction::task::{Ended, MainTask, SubState, SubTask, write};
@@ -14,13 +16,33 @@ const ROOM: usize = 32 * 1024;
 const LOST: &str = "its worker was lost while it ran";
 
 impl Board {
+    /// Those of these subtasks at this worker that stand there as running.
+    pub(crate) async fn running(&self, worker: &str, ids: &[TaskId]) -> Result<Vec<TaskId>, Fault> {
+        let looks: Vec<_> = ids
+            .iter()
+            .map(|&id| {
+                let (board, dir) = (self.clone(), self.paths.at(worker, id));
+                async move {
+                    let names = board.children(&dir).await?;
+                    Ok::<_, Fault>(names.contains(&paths::status(SubState::Running)).then_some(id))
+                }
+            })
+            .collect();
+        let mut looks = futures_util::stream::iter(looks).buffered(READS);
+        let mut running = Vec::new();
+        while let Some(look) = looks.next().await {
+            running.extend(look?);
+        }
+        Ok(running)
+    }
+
     /// From waiting to running, under the partition's lock, which this session of ours holds. Within `limit`
     /// milliseconds its worker ends it. Returns the fencing token.
     pub(crate) async fn start(
         &self,
         sub: &mut Found<SubTask>,
         permits: Vec<String>,
-        session: Option<i64>,
+        session: i64,
         limit: u64,
     ) -> Result<i64, Fault> {
         let lock = self.lock(&sub.task);
@@ -45,33 +67,39 @@ impl Board {
         sub.version = sub.version.next();
         sub.task = new;
         match self.tree.get(&lock).await? {
-            Some(node) if node.owner.is_some() && node.owner == session && node.data == name => {
-                Ok(node.created)
-            }
+            Some(node) if node.owner == Some(session) && node.data == name => Ok(node.created),
             // The session ended meanwhile, and the lock with it; it may be another's by now.
             _ => Err(Error::NoNode(lock).into()),
         }
     }
 
-    /// From its worker into its main task's hands. One that ran must still have its lock.
-    pub(crate) async fn finish(&self, sub: &Found<SubTask>, ended: &Ended) -> Result<(), Fault> {
+    /// From its worker into its main task's hands. One that ran gives back what this session of ours holds for it, and
+    /// must still have its lock.
+    pub(crate) async fn finish(
+        &self,
+        sub: &Found<SubTask>,
+        holder: Option<i64>,
+        ended: &Ended,
+    ) -> Result<(), Fault> {
         let path = format!("{}/{}", self.paths.finished(sub.id.of_main()), sub.id);
         let mut ops = vec![create(path, write(ended))];
-        if sub.task.state == SubState::Running {
-            ops.extend(self.held(&sub.task));
-        }
         ops.extend(sub.gone(sub.task.state));
-        Ok(self.tree.multi(ops).await?)
+        self.hand_in(sub, holder, ops).await
     }
 
-    /// A subtask that waits, and whose main task was removed, goes.
+    /// A subtask that nobody waits for goes.
     pub(crate) async fn discard(&self, sub: &Found<SubTask>) -> Result<(), Fault> {
         Ok(self.tree.multi(sub.gone(sub.task.state).into()).await?)
     }
 
     /// A subtask whose runner was ended before its time waits again, or is failed where it may not be begun again.
-    /// With `lock`, its lock is still ours and goes; `counted` says whether this uses up a retry.
-    pub(crate) async fn requeue(&self, sub: &Found<SubTask>, lock: bool, counted: bool) -> Result<(), Fault> {
+    /// With a `holder`, that session of ours still has its lock, which goes; `counted` says whether this uses up a retry.
+    pub(crate) async fn requeue(
+        &self,
+        sub: &Found<SubTask>,
+        holder: Option<i64>,
+        counted: bool,
+    ) -> Result<(), Fault> {
         let mut ops = Vec::new();
         if let Some(new) = sub.task.again(&sub.task.worker, counted) {
             ops.extend([
@@ -85,10 +113,20 @@ impl Board {
             ops.push(create(path, write(&ended)));
             ops.extend(sub.gone(sub.task.state));
         }
-        if lock {
-            ops.extend(self.held(&sub.task));
-        }
-        Ok(self.tree.multi(ops).await?)
+        self.hand_in(sub, holder, ops).await
+    }
+
+    /// Carries this out, and gives back what this session of ours holds for a subtask. Only as that session: when it is
+    /// over so are its nodes, and what stands in their place is another's.
+    async fn hand_in(
+        &self,
+        sub: &Found<SubTask>,
+        holder: Option<i64>,
+        mut ops: Vec<Op>,
+    ) -> Result<(), Fault> {
+        let Some(session) = holder else { return Ok(self.tree.multi(ops).await?) };
+        ops.extend(self.held(&sub.task));
+        Ok(self.tree.multi_on(session, ops).await?)
     }
 
     /// What a subtask holds while it runs, to be given back: its partition's lock, and permits.
@@ -97,14 +135,15 @@ impl Board {
     }
 
     /// Gives back what a session of ours still holds for a subtask that is not ours any more.
-    pub(crate) async fn release(&self, sub: &Found<SubTask>, session: Option<i64>) -> Result<(), Fault> {
+    pub(crate) async fn release(&self, sub: &Found<SubTask>, session: i64) -> Result<(), Fault> {
         let name = sub.id.to_string().into_bytes();
         for op in self.held(&sub.task) {
             let Some(node) = self.tree.get(op.path()).await? else { continue };
-            if node.owner.is_none() || node.owner != session || node.data != name {
+            if node.owner != Some(session) || node.data != name {
                 continue;
             }
-            match self.tree.delete(op.path(), node.version).await {
+            let delete = Op::Delete { path: op.path().to_owned(), version: Some(node.version) };
+            match self.tree.multi_on(session, vec![delete]).await {
                 Ok(()) | Err(Error::NoNode(_)) => {}
                 Err(error) => return Err(error.into()),
             }

@@ -67,7 +67,7 @@ pub(crate) struct Arguments {
     #[arg(long, requires = "window")]
     zone: Option<String>,
     /// Subtasks that run at once, at most; 0 for any number.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=1_000_000))]
     limit: u32,
     #[command(flatten)]
     pub(super) common: Common,

@@ -1,0 +1,58 @@
+//! Moments that all processes of this machine understand. A span would begin only when its reader has read it, which may
+//! have stood still meanwhile.
+
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+/// A moment: milliseconds of the monotonic clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct Moment(u64);
+
+impl Moment {
+    /// Now.
+    pub(crate) fn now() -> Self {
+        let now = clock_gettime(ClockId::Monotonic);
+        Self((now.tv_sec as u64).saturating_mul(1000).saturating_add(now.tv_nsec as u64 / 1_000_000))
+    }
+
+    /// So long from now.
+    pub(crate) fn after(span: Duration) -> Self {
+        Self(Self::now().0.saturating_add(span.as_millis() as u64))
+    }
+
+    /// This instant, or a little before; one that is over is now.
+    pub(crate) fn of(instant: Instant) -> Self {
+        Self::after(instant.saturating_duration_since(Instant::now()))
+    }
+
+    /// As an instant of ours; one that is over is now.
+    pub(crate) fn instant(self) -> Instant {
+        Instant::now() + Duration::from_millis(self.0.saturating_sub(Self::now().0))
+    }
+
+    /// Whether it has come.
+    pub(crate) fn is_over(self) -> bool {
+        self <= Self::now()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_is_the_same_however_late_it_is_read() {
+        let until = Instant::now() + Duration::from_millis(500);
+        let moment = Moment::of(until);
+        assert!(!moment.is_over());
+        std::thread::sleep(Duration::from_millis(20));
+        // Never later, and not much before.
+        let read = moment.instant();
+        assert!(read <= until + Duration::from_millis(1) && read + Duration::from_millis(5) >= until);
+        assert!(Moment::of(Instant::now()).is_over());
+        assert!(Moment::now().instant() <= Instant::now());
+    }
+}
