@@ -429,7 +429,7 @@ mod tests {
 
     #[test]
     fn a_value_is_never_longer_than_it_may_be_whatever_its_bytes_are() {
-        let line = [&b"odd="[..], &[0xff; VALUE]].concat();
+        let line = [&b"odd="[..], &vec![0xff; VALUE]].concat();
         let (field, value) = detail(&line).unwrap();
         assert_eq!((field.as_str(), value.len()), ("odd", VALUE / 3 * 3));
         assert!(value.chars().all(|char| char == char::REPLACEMENT_CHARACTER));

@@ -1,6 +1,6 @@
 //! A unit and a server that is none: it says yes to all that units say, keeps it, and passes on commands.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -289,12 +289,12 @@ async fn many_details_do_not_take_longer_than_one_answer_may() {
         server.hears("CMU.JOIN").await;
         let all = async {
             loop {
-                let told: HashMap<String, ()> = {
+                let told: HashSet<String> = {
                     let heard = server.heard.lock().unwrap();
                     let told = heard.iter().filter(|line| line.starts_with("XADD"));
                     told.flat_map(|line| line.split(' '))
                         .filter(|word| word.starts_with('f'))
-                        .map(|word| (word.to_owned(), ()))
+                        .map(str::to_owned)
                         .collect()
                 };
                 if told.len() == 200 {
