@@ -157,7 +157,7 @@ mod tests {
     fn help_shows_the_value_of_no_variable() {
         fn check(command: &clap::Command) {
             for argument in command.get_arguments().filter(|argument| argument.get_env().is_some()) {
-                assert!(argument.is_hide_env_values_set(), "{}: {argument}", command.get_name());
+                assert!(argument.is_hide_env_values_set(), "{}: {}", command.get_name(), argument.get_id());
             }
             command.get_subcommands().for_each(check);
         }

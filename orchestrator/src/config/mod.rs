@@ -331,7 +331,7 @@ mod tests {
             let line = line.strip_prefix("#:").unwrap_or(line);
             let has_none = ["host", "zone", "self-stop", "program", "chatter"];
             if is_meant && !has_none.iter().any(|name| line.starts_with(&format!("{name} ="))) {
-                shown += &format!("{line}\n");
+                let _ = writeln!(shown, "{line}");
             }
         }
         let shown = Config::of(&shown);
