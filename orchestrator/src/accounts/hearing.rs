@@ -26,7 +26,7 @@ pub(super) fn note(view: &mut View, heard: Heard) -> Vec<Place> {
                 let place = Place { dir: dir.clone(), instance: instance.clone() };
                 let Some(present) = hands::presence(&place, node) else { continue };
                 let stand = view.at(&place);
-                stand.present = Some(newer(stand.present, present));
+                stand.come(newer(stand.present, present));
             }
             let here = |place: &&Place| place.dir == dir && !nodes.contains_key(&place.instance);
             let gone: Vec<Place> = view.places.keys().filter(here).cloned().collect();

@@ -26,7 +26,7 @@ fn alloc() -> Alloc {
 }
 
 pub(super) fn dealt(epoch: u64) -> Shown {
-    Shown { epoch, revoked: None, until: None, version: Version::FIRST }
+    Shown { epoch, revoked: None, until: None, version: Version::FIRST, inherited: false }
 }
 
 fn revoked(epoch: u64, since: u64) -> Shown {
@@ -187,6 +187,27 @@ fn another_process_of_the_same_name_is_detached_and_attached_and_inherits_nothin
     let (longest, barrier) = (1, None);
     let moment = Moment { now: NOW, attached: &attached, unknown: &unknown, longest, barrier, stuck: &stuck };
     assert!(plan(&view(vec![("a", other)]), &full, &moment).places.is_empty(), "not before that is hidden");
+}
+
+#[test]
+fn another_process_of_the_same_name_does_not_speak_for_who_may_be_logged_in_still() {
+    let full = book(&[("a", "active")], vec![row("p", Some("a"), "revoking", 5)]);
+    let mut other = says(stand(&[("p", revoked(5, NOW))]), said(&[("p", 5)], &[]));
+    other.come(present(9, true));
+    assert!(planned(&view(vec![("a", other.clone())]), &full).is_empty(), "the login ends by itself");
+    let over = book(&[("a", "active")], vec![row("p", None, "free", 5)]);
+    let hidden = planned(&view(vec![("a", other.clone())]), &over);
+    assert_eq!(hidden.takes, [Step::Hide { place: place("a"), account: "p".into() }]);
+    // Nor for a login that the book has forgotten with its deal.
+    let forgot = book(&[("a", "active")], vec![row("p", Some("a"), "dealt", 6)]);
+    let mut tree = view(vec![("a", other)]);
+    assert_eq!(suspects(&tree, &forgot), BTreeSet::from([("p".to_owned(), 5)]));
+    let until = Some(NOW + LONGEST);
+    let first = with(&tree, &forgot, None, &[("p", 5)]);
+    assert_eq!(first.takes, [Step::Revoke { place: place("a"), account: "p".into(), until }]);
+    tree.at(&place("a")).accounts.get_mut("p").unwrap().until = until;
+    let waiting = with(&tree, &forgot, None, &[("p", 5)]);
+    assert_eq!((waiting.is_empty(), waiting.next), (true, until));
 }
 
 #[test]
