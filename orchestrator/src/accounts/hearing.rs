@@ -1,6 +1,8 @@
 //! What was heard becomes part of what is known of the tree. Each listener tells things in their order, but the leader's own
 //! session may have seen more; so what is older than what is known changes nothing.
 
+use std::collections::BTreeMap;
+
 use super::ears::Heard;
 use super::hands;
 use super::paths;
@@ -21,6 +23,7 @@ pub(super) fn note(view: &mut View, heard: Heard) -> Vec<Place> {
                 *known = hands::alloc(&place, &node);
             }
         }
+        Heard::Missing { dir } => return note(view, Heard::There { dir, nodes: BTreeMap::new() }),
         Heard::There { dir, nodes } => {
             for (instance, node) in &nodes {
                 let place = Place { dir: dir.clone(), instance: instance.clone() };
@@ -58,8 +61,6 @@ fn newer(known: Option<Presence>, seen: Presence) -> Presence {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
     use crate::coordination::{Node, Version};
 

@@ -20,7 +20,7 @@ pub(super) enum Change {
     /// An instance gives an account back that is to go elsewhere.
     Logout { account: String, epoch: u64 },
     /// An instance gives an account back that it was to keep.
-    GiveBack { account: String },
+    GiveBack { account: String, epoch: u64 },
     /// An instance cannot use an account.
     Freeze { account: String },
 }
@@ -69,6 +69,8 @@ pub(super) struct Moment<'a> {
     pub(super) longest: u64,
     /// While a take-over has not got past its deletes: how long an instance is waited for, in milliseconds.
     pub(super) barrier: Option<u64>,
+    /// When this leader began to compare. The barrier ends by this, since other times are of other clocks.
+    pub(super) began: u64,
     /// Instances in whose part of the tree something could not be written.
     pub(super) stuck: &'a Stuck,
 }
@@ -173,6 +175,10 @@ pub(super) fn plan(view: &View, book: &Book, moment: &Moment<'_>) -> Plan {
     let taking = |step: &&Step| !matches!(step, Step::Redeal { .. }) && !late(step);
     let waits = plan.takes.iter().filter(taking).map(Step::place);
     let waits: Vec<Option<u64>> = waits.map(|place| moment.stuck.end(place)).collect();
+    if !plan.changes.is_empty() {
+        // What the book makes of them may have to be taken first.
+        hold_up(&mut plan, moment.barrier.map(|limit| moment.began.saturating_add(limit)), moment.now);
+    }
     plan.held_up = moment.barrier.is_some() && (!waits.is_empty() || plan.held_up);
     if plan.held_up {
         waits.into_iter().flatten().for_each(|end| plan.wake(end));
@@ -208,8 +214,9 @@ fn take(plan: &mut Plan, book: &Book, moment: &Moment<'_>, place: &Place, stand:
                     let (place, account, epoch) = (place.clone(), account.clone(), row.epoch);
                     plan.takes.push(Step::Redeal { place, account, epoch });
                 }
-                None if released && !unusable => {
-                    plan.changes.push(Change::GiveBack { account: account.clone() });
+                // Not one that an earlier process may be logged in with: giving back ends the login.
+                None if released && !unusable && !(shown.inherited && row.is_some_and(|row| row.login)) => {
+                    plan.changes.push(Change::GiveBack { account: account.clone(), epoch: shown.epoch });
                 }
                 None => {}
             }
@@ -244,14 +251,19 @@ fn take(plan: &mut Plan, book: &Book, moment: &Moment<'_>, place: &Place, stand:
 /// An instance that is there was asked for an account, and is waited for.
 fn wait_for(plan: &mut Plan, moment: &Moment<'_>, place: &Place, shown: &Shown) {
     plan.pending += 1;
-    if let Some(limit) = moment.barrier {
-        let end = shown.revoked.unwrap_or(moment.now).saturating_add(limit);
+    let end = moment.barrier.map(|limit| {
+        let end = shown.revoked.map_or(moment.began, |at| at.min(moment.began)).saturating_add(limit);
         // One that cannot be written to is not even asked.
-        let end = moment.stuck.end(place).map_or(end, |stuck| stuck.min(end));
-        if moment.now < end {
-            plan.held_up = true;
-            plan.wake(end);
-        }
+        moment.stuck.end(place).map_or(end, |stuck| stuck.min(end))
+    });
+    hold_up(plan, end, moment.now);
+}
+
+/// The barrier stands until then, if it stands at all.
+fn hold_up(plan: &mut Plan, end: Option<u64>, now: u64) {
+    if let Some(end) = end.filter(|end| now < *end) {
+        plan.held_up = true;
+        plan.wake(end);
     }
 }
 

@@ -54,6 +54,7 @@ struct World {
     /// What this leader remembers.
     told: BTreeMap<Place, i64>,
     barrier: bool,
+    began: u64,
 }
 
 impl World {
@@ -65,7 +66,9 @@ impl World {
     fn book(&self) -> Book {
         let attached: Vec<(&str, &str)> =
             self.attached.iter().map(|(name, state)| (name.as_str(), state.as_str())).collect();
-        book(&attached, self.accounts.values().cloned().collect())
+        let login = |row: &AccountRow| self.logins.contains_key(&row.account);
+        let rows = self.accounts.values().map(|row| AccountRow { login: login(row), ..row.clone() });
+        book(&attached, rows.collect())
     }
 
     /// The book deals, or takes, an account, to whoever it likes, as soon as nobody is logged in.
@@ -207,6 +210,7 @@ impl World {
             unknown: &unknown,
             longest: LONGEST,
             barrier: self.barrier.then_some(BARRIER),
+            began: self.began,
             stuck: &Stuck::new(BARRIER),
         };
         let plan = plan(&self.tree, &book, &moment);
@@ -250,7 +254,8 @@ impl World {
                 }
             }
             Change::Freeze { .. } => {}
-            Change::GiveBack { account } => {
+            Change::GiveBack { account, .. } => {
+                self.log_out(account);
                 let account = ACCOUNTS.iter().position(|name| name == account).unwrap();
                 self.deal(account, Some(account));
             }
@@ -326,7 +331,7 @@ impl World {
             // The leader dies, and the next one takes over.
             10 => {
                 self.lead(1 + writes);
-                (self.told, self.barrier) = (BTreeMap::new(), true);
+                (self.told, self.barrier, self.began) = (BTreeMap::new(), true, self.now);
             }
             _ => drop(self.lead(usize::MAX)),
         }
@@ -341,7 +346,7 @@ proptest! {
     fn whatever_happens_no_account_is_at_two_instances_and_in_the_end_the_tree_is_what_the_book_says(
         events in prop::collection::vec((any::<u8>(), 0usize..3, 0usize..4, 0usize..6), 1..120),
     ) {
-        let mut world = World { now: NOW, barrier: true, ..World::default() };
+        let mut world = World { now: NOW, barrier: true, began: NOW, ..World::default() };
         for event in events {
             world.happen(event);
         }
