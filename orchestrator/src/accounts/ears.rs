@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tracing::debug;
 
 use super::paths;
@@ -25,12 +25,16 @@ const WATCHES: usize = 1000;
 const BYTES: usize = 64 * 1024;
 /// How long a listener rests after a fault.
 const PAUSE: Duration = Duration::from_millis(50);
+/// How often it says that a directory is not there.
+const MISSING: Duration = Duration::from_secs(1);
 
 /// Something was heard.
 #[derive(Debug)]
 pub(super) enum Heard {
     /// Who is in a module's directory: the nodes of instances, by their names.
     There { dir: String, nodes: BTreeMap<String, Node> },
+    /// A module's directory is not there, and nobody in it.
+    Missing { dir: String },
     /// A node of an instance's accounts has these data.
     Said { alloc: String, node: Node },
     /// The notify node has these data.
@@ -133,7 +137,7 @@ impl Listening {
     async fn run(self) {
         let tree = self.coordinator.tree();
         let mut news = self.coordinator.subscribe();
-        let mut synced = None;
+        let (mut synced, mut missed): (_, Option<Instant>) = (None, None);
         loop {
             let Ok(status) = self.coordinator.up().await else { return };
             news.borrow_and_update();
@@ -156,6 +160,13 @@ impl Listening {
                 }
                 Err(error) => {
                     debug!(path = self.path, %error, "cannot listen here now");
+                    let is_missing = self.kind == Kind::Directory && matches!(error, Error::NoNode(_));
+                    if is_missing && missed.is_none_or(|missed| missed.elapsed() >= MISSING) {
+                        missed = Some(Instant::now());
+                        if self.heard.send(Heard::Missing { dir: self.path.clone() }).is_err() {
+                            return;
+                        }
+                    }
                     sleep(PAUSE).await;
                 }
             }

@@ -51,7 +51,7 @@ impl Hands {
             let nodes = self.tree.look_at_many(&alloc, names).await?;
             if let Some(place) = allocs.get(&alloc) {
                 let stand = view.at(place);
-                (stand.accounts, stand.strangers) = shown(nodes);
+                (stand.accounts, stand.strangers) = shown(nodes, stand.present);
             }
         }
         Ok(view)
@@ -92,7 +92,7 @@ impl Hands {
             None => None,
         };
         stand.alloc = found.map(|node| alloc(place, &node));
-        (stand.accounts, stand.strangers) = shown(nodes);
+        (stand.accounts, stand.strangers) = shown(nodes, stand.present);
         if stand.is_empty() {
             view.places.remove(place);
         }
@@ -299,7 +299,7 @@ fn note(view: &mut View, step: &Step, now: u64) {
 }
 
 fn fresh(epoch: u64) -> Shown {
-    Shown { epoch, revoked: None, until: None, version: Version::FIRST }
+    Shown { epoch, revoked: None, until: None, version: Version::FIRST, inherited: false }
 }
 
 fn revoked(shown: Shown, now: u64, until: Option<u64>) -> Shown {
@@ -313,8 +313,12 @@ fn word(account: &str, shown: &Shown) -> Vec<u8> {
 }
 
 /// Accounts as their nodes show them, and whether there are strangers among them. One that says nothing that we would say,
-/// or may not be read, is of no deal; a name that we would write otherwise is a stranger's.
-fn shown(nodes: Vec<(String, Result<Node, Error>)>) -> (BTreeMap<String, Shown>, bool) {
+/// or may not be read, is of no deal; a name that we would write otherwise is a stranger's. What is older than the process
+/// that is there was shown to an earlier one.
+fn shown(
+    nodes: Vec<(String, Result<Node, Error>)>,
+    present: Option<Presence>,
+) -> (BTreeMap<String, Shown>, bool) {
     let (mut accounts, mut strangers) = (BTreeMap::new(), false);
     for (name, node) in nodes {
         let account = paths::decode(&name);
@@ -323,6 +327,7 @@ fn shown(nodes: Vec<(String, Result<Node, Error>)>) -> (BTreeMap<String, Shown>,
             continue;
         }
         let word = node.as_ref().ok().and_then(|node| Word::read(&node.data));
+        let created = node.as_ref().map_or(0, |node| node.created);
         let shown = Shown {
             epoch: word.as_ref().map_or(0, |word| word.epoch),
             revoked: word
@@ -331,6 +336,7 @@ fn shown(nodes: Vec<(String, Result<Node, Error>)>) -> (BTreeMap<String, Shown>,
                 .map(|word| word.since.unwrap_or_default()),
             until: word.as_ref().and_then(|word| word.until),
             version: node.map_or(Version::FIRST, |node| node.version),
+            inherited: present.is_some_and(|present| created < present.created),
         };
         accounts.insert(account, shown);
     }

@@ -1,6 +1,8 @@
 //! What was heard becomes part of what is known of the tree. Each listener tells things in their order, but the leader's own
 //! session may have seen more; so what is older than what is known changes nothing.
 
+use std::collections::BTreeMap;
+
 use super::ears::Heard;
 use super::hands;
 use super::paths;
@@ -21,12 +23,13 @@ pub(super) fn note(view: &mut View, heard: Heard) -> Vec<Place> {
                 *known = hands::alloc(&place, &node);
             }
         }
+        Heard::Missing { dir } => return note(view, Heard::There { dir, nodes: BTreeMap::new() }),
         Heard::There { dir, nodes } => {
             for (instance, node) in &nodes {
                 let place = Place { dir: dir.clone(), instance: instance.clone() };
                 let Some(present) = hands::presence(&place, node) else { continue };
                 let stand = view.at(&place);
-                stand.present = Some(newer(stand.present, present));
+                stand.come(newer(stand.present, present));
             }
             let here = |place: &&Place| place.dir == dir && !nodes.contains_key(&place.instance);
             let gone: Vec<Place> = view.places.keys().filter(here).cloned().collect();
@@ -58,8 +61,6 @@ fn newer(known: Option<Presence>, seen: Presence) -> Presence {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
     use crate::coordination::{Node, Version};
 

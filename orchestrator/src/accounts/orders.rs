@@ -41,12 +41,10 @@ pub(super) async fn carry_out(
                 command = store.begin("ACCOUNT.FREEZE");
                 command.arg(account).arg("TERM").arg(term);
             }
-            Change::GiveBack { account } => {
+            Change::GiveBack { account, epoch } => {
                 info!(account, "an instance gives an account back");
-                match store.give_back(account, term).await {
-                    Err(error) if error.code() != Some("NOTFOUND") => return Err(error),
-                    _ => continue,
-                }
+                command = store.begin("ACCOUNT.LOGOUT");
+                command.arg(account).arg(epoch).arg("BACK").arg("TERM").arg(term);
             }
         }
         commands.push(command);

@@ -20,7 +20,7 @@ pub(super) enum Change {
     /// An instance gives an account back that is to go elsewhere.
     Logout { account: String, epoch: u64 },
     /// An instance gives an account back that it was to keep.
-    GiveBack { account: String },
+    GiveBack { account: String, epoch: u64 },
     /// An instance cannot use an account.
     Freeze { account: String },
 }
@@ -69,8 +69,19 @@ pub(super) struct Moment<'a> {
     pub(super) longest: u64,
     /// While a take-over has not got past its deletes: how long an instance is waited for, in milliseconds.
     pub(super) barrier: Option<u64>,
+    /// When this leader began to compare. The barrier ends by this, since other times are of other clocks.
+    pub(super) began: u64,
     /// Instances in whose part of the tree something could not be written.
     pub(super) stuck: &'a Stuck,
+}
+
+impl Moment<'_> {
+    /// Until when an account of a deal that the book has forgotten must wait: somebody may be logged in whom it has
+    /// forgotten, too.
+    fn until(&self, account: &str, shown: &Shown) -> Option<u64> {
+        let is_unknown = self.unknown.contains(&(account.to_owned(), shown.epoch));
+        is_unknown.then(|| shown.until.unwrap_or_else(|| self.now.saturating_add(self.longest)))
+    }
 }
 
 /// What is to be done now.
@@ -128,13 +139,13 @@ fn is_leaving(book: &Book, row: Option<&AccountRow>, place: &Place, epoch: u64) 
     })
 }
 
-/// Deals that nobody holds any more and the book does not show: whether it knows them must be asked.
+/// Deals of processes that are gone, which the book does not show: whether it knows them must be asked.
 pub(super) fn suspects(view: &View, book: &Book) -> BTreeSet<(String, u64)> {
     let mut found = BTreeSet::new();
-    for (place, stand) in view.places.iter().filter(|(_, stand)| !stand.is_held()) {
-        for (account, shown) in &stand.accounts {
-            let row = book.accounts.get(account);
-            if !is_wanted(book, row, place) && row.is_none_or(|row| row.epoch != shown.epoch) {
+    for stand in view.places.values() {
+        for (account, shown) in stand.accounts.iter().filter(|(_, shown)| !stand.is_held() || shown.inherited)
+        {
+            if book.accounts.get(account).is_none_or(|row| row.epoch != shown.epoch) {
                 found.insert((account.clone(), shown.epoch));
             }
         }
@@ -164,6 +175,10 @@ pub(super) fn plan(view: &View, book: &Book, moment: &Moment<'_>) -> Plan {
     let taking = |step: &&Step| !matches!(step, Step::Redeal { .. }) && !late(step);
     let waits = plan.takes.iter().filter(taking).map(Step::place);
     let waits: Vec<Option<u64>> = waits.map(|place| moment.stuck.end(place)).collect();
+    if !plan.changes.is_empty() {
+        // What the book makes of them may have to be taken first.
+        hold_up(&mut plan, moment.barrier.map(|limit| moment.began.saturating_add(limit)), moment.now);
+    }
     plan.held_up = moment.barrier.is_some() && (!waits.is_empty() || plan.held_up);
     if plan.held_up {
         waits.into_iter().flatten().for_each(|end| plan.wake(end));
@@ -192,33 +207,40 @@ fn take(plan: &mut Plan, book: &Book, moment: &Moment<'_>, place: &Place, stand:
             plan.changes.push(Change::Freeze { account: account.clone() });
         }
         let of = |row: &AccountRow| row.epoch == shown.epoch;
-        if wanted && shown.revoked.is_none() {
+        let until = moment.until(account, shown).filter(|_| !held || shown.inherited);
+        if wanted && shown.revoked.is_none() && until.is_none() {
             match row.filter(|row| !of(row)) {
                 Some(row) => {
                     let (place, account, epoch) = (place.clone(), account.clone(), row.epoch);
                     plan.takes.push(Step::Redeal { place, account, epoch });
                 }
-                None if released && !unusable => {
-                    plan.changes.push(Change::GiveBack { account: account.clone() });
+                // Not one that an earlier process may be logged in with: giving back ends the login.
+                None if released && !unusable && !(shown.inherited && row.is_some_and(|row| row.login)) => {
+                    plan.changes.push(Change::GiveBack { account: account.clone(), epoch: shown.epoch });
                 }
                 None => {}
             }
             continue;
         }
         let leaving = is_leaving(book, row, place, shown.epoch);
-        if released && leaving && !unusable {
+        // An earlier process may be logged in: who is there now cannot speak for it, and the book waits for the end of that.
+        let waits = leaving && (!held || shown.inherited);
+        if released && leaving && !unusable && !waits {
             plan.changes.push(Change::Logout { account: account.clone(), epoch: shown.epoch });
         }
-        let hide = if held {
-            if !released {
-                ask(plan, moment, place, account, shown);
-            }
-            released
-        } else {
-            // Where somebody is still logged in, the book waits for the end of that.
-            !leaving && !waits_for_its_time(plan, moment, place, account, shown)
-        };
-        if hide {
+        let asks = held && !released;
+        if asks && shown.revoked.is_none() || until.is_some() && shown.until.is_none() {
+            let (place, account) = (place.clone(), account.clone());
+            plan.takes.push(Step::Revoke { place, account, until });
+        }
+        if asks {
+            wait_for(plan, moment, place, shown);
+        }
+        let forgotten = until.filter(|until| moment.now < *until);
+        if let Some(until) = forgotten {
+            plan.wake(until);
+        }
+        if !asks && !waits && forgotten.is_none() {
             hides = true;
             plan.takes.push(Step::Hide { place: place.clone(), account: account.clone() });
         }
@@ -226,45 +248,23 @@ fn take(plan: &mut Plan, book: &Book, moment: &Moment<'_>, place: &Place, stand:
     hides
 }
 
-/// An instance that is there is asked for an account, once, and waited for.
-fn ask(plan: &mut Plan, moment: &Moment<'_>, place: &Place, account: &str, shown: &Shown) {
-    if shown.revoked.is_none() {
-        let (place, account) = (place.clone(), account.to_owned());
-        plan.takes.push(Step::Revoke { place, account, until: None });
-    }
+/// An instance that is there was asked for an account, and is waited for.
+fn wait_for(plan: &mut Plan, moment: &Moment<'_>, place: &Place, shown: &Shown) {
     plan.pending += 1;
-    if let Some(limit) = moment.barrier {
-        let end = shown.revoked.unwrap_or(moment.now).saturating_add(limit);
+    let end = moment.barrier.map(|limit| {
+        let end = shown.revoked.map_or(moment.began, |at| at.min(moment.began)).saturating_add(limit);
         // One that cannot be written to is not even asked.
-        let end = moment.stuck.end(place).map_or(end, |stuck| stuck.min(end));
-        if moment.now < end {
-            plan.held_up = true;
-            plan.wake(end);
-        }
-    }
+        moment.stuck.end(place).map_or(end, |stuck| stuck.min(end))
+    });
+    hold_up(plan, end, moment.now);
 }
 
-/// Whether an account of a deal that the book has forgotten must wait: somebody may be logged in whom it has forgotten,
-/// too.
-fn waits_for_its_time(
-    plan: &mut Plan,
-    moment: &Moment<'_>,
-    place: &Place,
-    account: &str,
-    shown: &Shown,
-) -> bool {
-    if !moment.unknown.contains(&(account.to_owned(), shown.epoch)) {
-        return false;
+/// The barrier stands until then, if it stands at all.
+fn hold_up(plan: &mut Plan, end: Option<u64>, now: u64) {
+    if let Some(end) = end.filter(|end| now < *end) {
+        plan.held_up = true;
+        plan.wake(end);
     }
-    let until = shown.until.unwrap_or_else(|| moment.now.saturating_add(moment.longest));
-    if shown.until.is_none() {
-        let (place, account) = (place.clone(), account.to_owned());
-        plan.takes.push(Step::Revoke { place, account, until: Some(until) });
-    }
-    if moment.now < until {
-        plan.wake(until);
-    }
-    moment.now < until
 }
 
 /// Brings instances into the book, and tells them where their accounts are.

@@ -26,7 +26,7 @@ fn alloc() -> Alloc {
 }
 
 pub(super) fn dealt(epoch: u64) -> Shown {
-    Shown { epoch, revoked: None, until: None, version: Version::FIRST }
+    Shown { epoch, revoked: None, until: None, version: Version::FIRST, inherited: false }
 }
 
 fn revoked(epoch: u64, since: u64) -> Shown {
@@ -46,6 +46,7 @@ pub(super) fn row(account: &str, instance: Option<&str>, state: &str, epoch: u64
         instance: instance.map(str::to_owned),
         state: state.into(),
         epoch,
+        login: false,
     }
 }
 
@@ -66,8 +67,15 @@ fn planned(view: &View, book: &Book) -> Plan {
 fn with(view: &View, book: &Book, barrier: Option<u64>, unknown: &[(&str, u64)]) -> Plan {
     let unknown = unknown.iter().map(|(name, epoch)| ((*name).to_owned(), *epoch)).collect();
     let (attached, stuck) = (BTreeMap::new(), Stuck::new(BARRIER));
-    let moment =
-        Moment { now: NOW, attached: &attached, unknown: &unknown, longest: LONGEST, barrier, stuck: &stuck };
+    let moment = Moment {
+        now: NOW,
+        attached: &attached,
+        unknown: &unknown,
+        longest: LONGEST,
+        barrier,
+        began: NOW,
+        stuck: &stuck,
+    };
     plan(view, book, &moment)
 }
 
@@ -93,7 +101,15 @@ fn an_instance_that_comes_is_attached_then_introduced_and_then_shown_its_account
     let attached = BTreeMap::from([(place("a"), 7)]);
     let (unknown, stuck) = (BTreeSet::new(), Stuck::new(BARRIER));
     let (longest, barrier) = (1, None);
-    let moment = Moment { now: NOW, attached: &attached, unknown: &unknown, longest, barrier, stuck: &stuck };
+    let moment = Moment {
+        now: NOW,
+        attached: &attached,
+        unknown: &unknown,
+        longest,
+        barrier,
+        began: NOW,
+        stuck: &stuck,
+    };
     let second = plan(&tree, &full, &moment);
     assert_eq!(second.places, [Step::Introduce { place: place("a") }]);
     assert!(second.changes.is_empty() && second.shows.is_empty());
@@ -141,8 +157,16 @@ fn what_an_instance_gives_back_by_its_own_wish_is_dealt_anew() {
         book(&[("a", "active")], vec![row("p", Some("a"), "dealt", 5), row("q", Some("a"), "dealt", 6)]);
     let gives = says(stand(&[("p", dealt(5)), ("q", dealt(6))]), said(&[("p", 5)], &[("q", 6)]));
     let back = planned(&view(vec![("a", gives)]), &full);
-    let expected = [Change::GiveBack { account: "p".into() }, Change::Freeze { account: "q".into() }];
+    let expected =
+        [Change::GiveBack { account: "p".into(), epoch: 5 }, Change::Freeze { account: "q".into() }];
     assert_eq!((back.changes.as_slice(), back.takes.len()), (&expected[..], 0));
+    // Unless the process before it may be logged in.
+    let mut later = says(stand(&[("p", dealt(5))]), said(&[("p", 5)], &[]));
+    later.come(present(9, true));
+    let later = view(vec![("a", later)]);
+    assert_eq!(planned(&later, &full).changes, expected[..1]);
+    let live = AccountRow { login: true, ..row("p", Some("a"), "dealt", 5) };
+    assert!(planned(&later, &book(&[("a", "active")], vec![live])).is_empty());
 }
 
 #[test]
@@ -185,8 +209,37 @@ fn another_process_of_the_same_name_is_detached_and_attached_and_inherits_nothin
     let attached = BTreeMap::from([(place("a"), 9)]);
     let (unknown, stuck) = (BTreeSet::new(), Stuck::new(BARRIER));
     let (longest, barrier) = (1, None);
-    let moment = Moment { now: NOW, attached: &attached, unknown: &unknown, longest, barrier, stuck: &stuck };
+    let moment = Moment {
+        now: NOW,
+        attached: &attached,
+        unknown: &unknown,
+        longest,
+        barrier,
+        began: NOW,
+        stuck: &stuck,
+    };
     assert!(plan(&view(vec![("a", other)]), &full, &moment).places.is_empty(), "not before that is hidden");
+}
+
+#[test]
+fn another_process_of_the_same_name_does_not_speak_for_who_may_be_logged_in_still() {
+    let full = book(&[("a", "active")], vec![row("p", Some("a"), "revoking", 5)]);
+    let mut other = says(stand(&[("p", revoked(5, NOW))]), said(&[("p", 5)], &[]));
+    other.come(present(9, true));
+    assert!(planned(&view(vec![("a", other.clone())]), &full).is_empty(), "the login ends by itself");
+    let over = book(&[("a", "active")], vec![row("p", None, "free", 5)]);
+    let hidden = planned(&view(vec![("a", other.clone())]), &over);
+    assert_eq!(hidden.takes, [Step::Hide { place: place("a"), account: "p".into() }]);
+    // Nor for a login that the book has forgotten with its deal.
+    let forgot = book(&[("a", "active")], vec![row("p", Some("a"), "dealt", 6)]);
+    let mut tree = view(vec![("a", other)]);
+    assert_eq!(suspects(&tree, &forgot), BTreeSet::from([("p".to_owned(), 5)]));
+    let until = Some(NOW + LONGEST);
+    let first = with(&tree, &forgot, None, &[("p", 5)]);
+    assert_eq!(first.takes, [Step::Revoke { place: place("a"), account: "p".into(), until }]);
+    tree.at(&place("a")).accounts.get_mut("p").unwrap().until = until;
+    let waiting = with(&tree, &forgot, None, &[("p", 5)]);
+    assert_eq!((waiting.is_empty(), waiting.next), (true, until));
 }
 
 #[test]
@@ -220,6 +273,15 @@ fn the_barrier_holds_all_adds_until_all_deletes_are_done_or_late() {
     let late = with(&at(NOW - BARRIER), &full, Some(BARRIER), &[]);
     assert!(!late.held_up);
     assert_eq!(late.shows, [Step::Show { place: place("b"), account: "q".into(), epoch: 7 }]);
+    // The clock of who asked is ahead.
+    assert_eq!(with(&at(NOW + 3_600_000), &full, Some(BARRIER), &[]).next, Some(NOW + BARRIER));
+    // A change of the book may bring more of them.
+    let mut tree = view(vec![("b", stand(&[]))]);
+    tree.at(&place("c")).present = Some(present(9, false));
+    let comes = with(&tree, &full, Some(BARRIER), &[]);
+    assert!(comes.held_up && comes.changes.len() == 2 && comes.shows.is_empty(), "{comes:?}");
+    assert_eq!(comes.next, Some(NOW + BARRIER));
+    assert_eq!(with(&tree, &full, None, &[]).shows.len(), 2);
     // A delete that is not done holds as well.
     let free = book(&[("b", "active")], vec![row("q", Some("b"), "dealt", 7)]);
     let gone = Stand { present: None, ..stand(&[("p", dealt(5))]) };
@@ -238,7 +300,11 @@ fn a_delete_that_cannot_be_done_is_waited_for_no_longer_than_an_instance_that_is
         stuck.note(&failed, now);
         let barrier = Some(BARRIER);
         let (longest, stuck) = (LONGEST, &stuck);
-        plan(&tree, &full, &Moment { now, attached: &attached, unknown: &unknown, longest, barrier, stuck })
+        plan(
+            &tree,
+            &full,
+            &Moment { now, attached: &attached, unknown: &unknown, longest, barrier, began: NOW, stuck },
+        )
     };
     let held = at(NOW);
     assert!(held.held_up && held.shows.is_empty() && !held.is_done());
@@ -250,8 +316,15 @@ fn a_delete_that_cannot_be_done_is_waited_for_no_longer_than_an_instance_that_is
     let gone = Stand { present: None, ..stand(&[("p", dealt(5))]) };
     let tree = view(vec![("a", gone), ("b", shown)]);
     let (now, barrier) = (NOW + BARRIER, None);
-    let moment =
-        Moment { now, attached: &attached, unknown: &unknown, longest: LONGEST, barrier, stuck: &stuck };
+    let moment = Moment {
+        now,
+        attached: &attached,
+        unknown: &unknown,
+        longest: LONGEST,
+        barrier,
+        began: NOW,
+        stuck: &stuck,
+    };
     assert!(plan(&tree, &full, &moment).is_done(), "all else is as it is to be");
 }
 
@@ -264,7 +337,8 @@ fn an_instance_that_cannot_even_be_asked_is_waited_for_no_longer_than_one_that_i
     for (now, held_up) in [(NOW, true), (NOW + BARRIER - 1, true), (NOW + BARRIER, false)] {
         stuck.note(&BTreeSet::from([place("a")]), now);
         let (longest, stuck) = (LONGEST, &stuck);
-        let moment = Moment { now, attached: &attached, unknown: &unknown, longest, barrier, stuck };
+        let moment =
+            Moment { now, attached: &attached, unknown: &unknown, longest, barrier, began: NOW, stuck };
         assert_eq!(plan(&tree, &full, &moment).held_up, held_up);
     }
 }

@@ -1,5 +1,6 @@
 //! All rules of `plan` together in a world of random events: a book that changes, instances that come, go, crash and are
-//! slow, leaders that die between any two writes.
+//! slow, leaders that die between any two writes. Instances `a` and `b` log in by the book besides, and whoever dies may
+//! only seem to: what it was logged in with it uses until that login's deadline.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,13 +16,24 @@ use crate::store::AccountRow;
 
 const INSTANCES: [&str; 3] = ["a", "b", "c"];
 const ACCOUNTS: [&str; 4] = ["p", "q", "r", "s"];
+/// How long a login lasts.
+const LOGIN: u64 = LONGEST / 3;
 
 /// A process of a client system: what it believes that it may use.
 #[derive(Debug, Clone, Default)]
 struct Process {
+    /// Tells it from others of its name.
+    id: u64,
     holds: BTreeMap<String, u64>,
     /// What it has written.
     said: BTreeMap<String, u64>,
+}
+
+/// A login of a process, and its deadline.
+#[derive(Debug, Clone, Copy)]
+struct Login {
+    process: u64,
+    until: u64,
 }
 
 /// Book, tree and processes, without any of the machinery.
@@ -31,12 +43,18 @@ struct World {
     counter: u64,
     accounts: BTreeMap<String, AccountRow>,
     known: BTreeSet<(String, u64)>,
+    /// Live logins, by account, and whom those go to next that are revoked.
+    logins: BTreeMap<String, Login>,
+    goals: BTreeMap<String, Option<String>>,
+    /// Logins of processes that seem to be dead.
+    ghosts: Vec<(String, u64)>,
     attached: BTreeMap<String, String>,
     tree: View,
     processes: BTreeMap<String, Process>,
     /// What this leader remembers.
     told: BTreeMap<Place, i64>,
     barrier: bool,
+    began: u64,
 }
 
 impl World {
@@ -48,36 +66,97 @@ impl World {
     fn book(&self) -> Book {
         let attached: Vec<(&str, &str)> =
             self.attached.iter().map(|(name, state)| (name.as_str(), state.as_str())).collect();
-        book(&attached, self.accounts.values().cloned().collect())
+        let login = |row: &AccountRow| self.logins.contains_key(&row.account);
+        let rows = self.accounts.values().map(|row| AccountRow { login: login(row), ..row.clone() });
+        book(&attached, rows.collect())
     }
 
-    /// The book deals, or takes, an account, to whoever it likes.
+    /// The book deals, or takes, an account, to whoever it likes, as soon as nobody is logged in.
     fn deal(&mut self, account: usize, to: Option<usize>) {
         let active: Vec<String> = self.attached.keys().cloned().collect();
         let to = to.and_then(|to| active.get(to % active.len().max(1)).cloned());
-        let (account, epoch) = (ACCOUNTS[account].to_owned(), self.next());
-        let state = if to.is_some() { "dealt" } else { "free" };
-        self.known.insert((account.clone(), epoch));
-        self.accounts.insert(account.clone(), row(&account, to.as_deref(), state, epoch));
+        let account = ACCOUNTS[account].to_owned();
+        if self.logins.contains_key(&account) {
+            self.accounts.get_mut(&account).unwrap().state = "revoking".into();
+            self.goals.insert(account, to);
+        } else {
+            self.arrive(&account, to);
+        }
     }
 
-    /// A failover forgets the last deal of an account.
+    fn arrive(&mut self, account: &str, to: Option<String>) {
+        let epoch = self.next();
+        let state = if to.is_some() { "dealt" } else { "free" };
+        self.known.insert((account.to_owned(), epoch));
+        self.accounts.insert(account.to_owned(), row(account, to.as_deref(), state, epoch));
+    }
+
+    /// A login is over, and an account that is revoked goes on.
+    fn log_out(&mut self, account: &str) {
+        self.logins.remove(account);
+        if let Some(to) = self.goals.remove(account) {
+            self.arrive(account, to);
+        }
+    }
+
+    /// A process logs in, or goes on being logged in, if the book lets it.
+    fn log_in(&mut self, instance: &str, process: u64, account: &str) -> bool {
+        let ours = |row: &AccountRow| row.state == "dealt" && row.instance.as_deref() == Some(instance);
+        let free = self.logins.get(account).is_none_or(|login| login.process == process);
+        let may = free && self.accounts.get(account).is_some_and(ours);
+        if may {
+            self.logins.insert(account.to_owned(), Login { process, until: self.now + LOGIN });
+        }
+        may
+    }
+
+    /// Time goes by, and deadlines with it.
+    fn pass(&mut self, time: u64) {
+        self.now += time;
+        self.ghosts.retain(|(_, until)| *until > self.now);
+        let over = self.logins.iter().filter(|(_, login)| login.until <= self.now);
+        let over: Vec<String> = over.map(|(account, _)| account.clone()).collect();
+        for account in over {
+            let whose = self.logins[&account].process;
+            for process in self.processes.values_mut().filter(|process| process.id == whose) {
+                process.holds.remove(&account);
+            }
+            self.log_out(&account);
+        }
+    }
+
+    /// A failover forgets the last deal of an account; not that of a live login before it is shown.
     fn forget(&mut self, account: usize) {
         let name = ACCOUNTS[account];
+        let shows = |epoch| {
+            let mut shown = self.tree.places.values().filter_map(|stand| stand.accounts.get(name));
+            shown.any(|shown| shown.epoch == epoch)
+        };
+        if self.logins.contains_key(name) && !self.accounts.get(name).is_some_and(|row| shows(row.epoch)) {
+            return;
+        }
         if let Some(row) = self.accounts.get_mut(name) {
             self.known.remove(&(name.to_owned(), row.epoch));
             *row = self::row(name, None, "free", 0);
+            self.logins.remove(name);
+            self.goals.remove(name);
         }
     }
 
     fn come(&mut self, instance: &str) {
         let created = self.next() as i64;
-        self.processes.insert(instance.into(), Process::default());
-        self.tree.at(&place(instance)).present = Some(present(created, false));
+        self.processes.insert(instance.into(), Process { id: self.counter, ..Process::default() });
+        self.tree.at(&place(instance)).come(present(created, false));
     }
 
     fn go(&mut self, instance: &str) {
-        self.processes.remove(instance);
+        if let Some(process) = self.processes.remove(instance) {
+            let held = process.holds.keys().filter_map(|account| {
+                let until = self.logins.get(account).filter(|login| login.process == process.id)?.until;
+                Some((account.clone(), until))
+            });
+            self.ghosts.extend(held);
+        }
         let stand = self.tree.at(&place(instance));
         stand.present = None;
         if stand.is_empty() {
@@ -85,27 +164,39 @@ impl World {
         }
     }
 
-    /// A process looks at what it is shown, and answers.
-    fn look(&mut self, instance: &str, answers: bool) {
-        let Some(process) = self.processes.get_mut(instance) else { return };
-        let Some(stand) = self.tree.places.get_mut(&place(instance)) else { return };
-        if !stand.is_held() || !answers {
-            return;
-        }
-        process.holds.retain(|account, _| stand.accounts.contains_key(account));
-        process.said.retain(|account, _| stand.accounts.contains_key(account));
-        for (account, shown) in &stand.accounts {
-            if shown.revoked.is_some() {
+    /// A process looks at what it is shown, and answers. Its logouts may not get through to the book.
+    fn look(&mut self, instance: &str, heard: bool) {
+        let Some(mut process) = self.processes.remove(instance) else { return };
+        let place = place(instance);
+        let stand = self.tree.places.get(&place).filter(|stand| stand.is_held());
+        if let Some(accounts) = stand.map(|stand| stand.accounts.clone()) {
+            process.said.retain(|account, _| accounts.contains_key(account));
+            let ends = |shown: Option<&Shown>| shown.is_none_or(|shown| shown.revoked.is_some());
+            let held: Vec<String> = process.holds.keys().cloned().collect();
+            for account in held.iter().filter(|account| ends(accounts.get(*account))) {
                 process.holds.remove(account);
-                process.said.insert(account.clone(), shown.epoch);
-            } else {
-                process.holds.insert(account.clone(), shown.epoch);
-                process.said.remove(account);
+                let ours = self.logins.get(account).is_some_and(|login| login.process == process.id);
+                if heard && ours {
+                    self.log_out(account);
+                }
+            }
+            for (account, shown) in &accounts {
+                if shown.revoked.is_some() {
+                    process.said.insert(account.clone(), shown.epoch);
+                } else {
+                    process.said.remove(account);
+                    if instance == "c" || self.log_in(instance, process.id, account) {
+                        process.holds.insert(account.clone(), shown.epoch);
+                    } else {
+                        process.holds.remove(account);
+                    }
+                }
+            }
+            if let Some(alloc) = &mut self.tree.at(&place).alloc {
+                alloc.said = Said { released: process.said.clone(), ..Said::default() };
             }
         }
-        if let Some(alloc) = &mut stand.alloc {
-            alloc.said = Said { released: process.said.clone(), ..Said::default() };
-        }
+        self.processes.insert(instance.into(), process);
     }
 
     /// A leader compares, and dies after so many of its writes.
@@ -119,6 +210,7 @@ impl World {
             unknown: &unknown,
             longest: LONGEST,
             barrier: self.barrier.then_some(BARRIER),
+            began: self.began,
             stuck: &Stuck::new(BARRIER),
         };
         let plan = plan(&self.tree, &book, &moment);
@@ -156,8 +248,14 @@ impl World {
                 self.attached.insert(place.instance.clone(), "active".into());
                 self.told.insert(place.clone(), *created);
             }
-            Change::Logout { .. } | Change::Freeze { .. } => {}
-            Change::GiveBack { account } => {
+            Change::Logout { account, epoch } => {
+                if self.accounts[account].epoch == *epoch && self.goals.contains_key(account) {
+                    self.log_out(account);
+                }
+            }
+            Change::Freeze { .. } => {}
+            Change::GiveBack { account, .. } => {
+                self.log_out(account);
                 let account = ACCOUNTS.iter().position(|name| name == account).unwrap();
                 self.deal(account, Some(account));
             }
@@ -208,6 +306,8 @@ impl World {
             for account in process.holds.keys() {
                 let before = used.insert(account.clone(), name.clone());
                 assert!(before.is_none(), "{account} is used by {before:?} and {name}");
+                let ghost = self.ghosts.iter().any(|(other, _)| other == account);
+                assert!(!ghost, "{account} is used by {name} and by one that seems to be dead");
             }
         }
     }
@@ -226,12 +326,12 @@ impl World {
             5 => self.deal(which % ACCOUNTS.len(), None),
             6 => self.forget(which % ACCOUNTS.len()),
             7 => self.attached.retain(|name, state| state != "away" || name != instance),
-            8 => self.look(instance, true),
-            9 => self.now += 5000,
+            8 => self.look(instance, which % 2 == 0),
+            9 => self.pass(5000),
             // The leader dies, and the next one takes over.
             10 => {
                 self.lead(1 + writes);
-                (self.told, self.barrier) = (BTreeMap::new(), true);
+                (self.told, self.barrier, self.began) = (BTreeMap::new(), true, self.now);
             }
             _ => drop(self.lead(usize::MAX)),
         }
@@ -246,7 +346,7 @@ proptest! {
     fn whatever_happens_no_account_is_at_two_instances_and_in_the_end_the_tree_is_what_the_book_says(
         events in prop::collection::vec((any::<u8>(), 0usize..3, 0usize..4, 0usize..6), 1..120),
     ) {
-        let mut world = World { now: NOW, barrier: true, ..World::default() };
+        let mut world = World { now: NOW, barrier: true, began: NOW, ..World::default() };
         for event in events {
             world.happen(event);
         }
@@ -257,7 +357,7 @@ proptest! {
             world.check();
             INSTANCES.iter().for_each(|instance| world.look(instance, true));
             world.check();
-            world.now += LONGEST / 4;
+            world.pass(LONGEST / 4);
             world.attached.retain(|_, state| state != "away");
             for name in ACCOUNTS {
                 let gone = world.accounts.get(name).and_then(|row| row.instance.clone())

@@ -92,6 +92,8 @@ pub(super) struct Stint<'a> {
     made: BTreeSet<String>,
     /// Whether the first deletes of this take-over are not done.
     barrier: bool,
+    /// When book and tree were compared first, in milliseconds since 1970.
+    compared: Option<u64>,
     /// The notify node's version, and the one that was dealt with.
     notify: Option<Version>,
     recorded: Option<Version>,
@@ -124,6 +126,7 @@ impl<'a> Stint<'a> {
             asked: BTreeMap::new(),
             made: BTreeSet::new(),
             barrier: true,
+            compared: None,
             notify: None,
             recorded: None,
             chores: Chores::new(config),
@@ -244,8 +247,10 @@ impl<'a> Stint<'a> {
     /// Something was heard.
     fn hear(&mut self, heard: Heard) {
         self.news = true;
-        if let Heard::Notified(node) = &heard {
-            self.notify = Some(node.version);
+        match &heard {
+            Heard::Notified(node) => self.notify = Some(node.version),
+            Heard::Missing { dir } => drop(self.made.remove(dir)),
+            Heard::There { .. } | Heard::Said { .. } => {}
         }
         if let Some(view) = &mut self.view {
             for place in hearing::note(view, heard) {
@@ -266,6 +271,7 @@ impl<'a> Stint<'a> {
         }
         self.reread().await?;
         self.read_book(store, reading).await?;
+        self.make(&reading.book).await?;
         let Some(mut view) = self.view.take() else { return Ok(PAUSE) };
         let result = self.act(store, session, reading, &mut view).await;
         // Where that failed, what stands there now is not known.
@@ -304,6 +310,14 @@ impl<'a> Stint<'a> {
         let (modules, accounts) = (store.module_rows().await?, store.account_rows().await?);
         let paths = &self.hands.paths;
         let book = Book::new(modules, accounts, |department, module| paths.module(department, module));
+        self.news |= book != reading.book || reading.at.is_none() || notified != reading.notified;
+        let at = Some((Instant::now(), began.elapsed()));
+        *reading = Reading { book, mark, notified, at };
+        Ok(())
+    }
+
+    /// Makes the directories of the book's modules, those again that others have deleted.
+    async fn make(&mut self, book: &Book) -> Result<(), Fault> {
         for dir in book.modules.keys() {
             if !self.made.contains(dir) {
                 self.hands.tree.ensure(dir).await?;
@@ -311,9 +325,6 @@ impl<'a> Stint<'a> {
                 self.made.insert(dir.clone());
             }
         }
-        self.news |= book != reading.book || reading.at.is_none() || notified != reading.notified;
-        let at = Some((Instant::now(), began.elapsed()));
-        *reading = Reading { book, mark, notified, at };
         Ok(())
     }
 
@@ -338,6 +349,7 @@ impl<'a> Stint<'a> {
             unknown: &unknown,
             longest: self.config.max_ttl.as_millis() as u64,
             barrier: self.barrier.then_some(self.config.barrier.as_millis() as u64),
+            began: *self.compared.get_or_insert(now),
             stuck: &self.stuck,
         };
         let mut plan = plan(view, book, &moment);
@@ -393,8 +405,8 @@ impl<'a> Stint<'a> {
         let given_back = &mut self.given_back;
         let before = plan.changes.len();
         plan.changes.retain(|change| match change {
-            Change::GiveBack { account } if given_back.contains_key(account) => false,
-            Change::GiveBack { account } => {
+            Change::GiveBack { account, .. } if given_back.contains_key(account) => false,
+            Change::GiveBack { account, .. } => {
                 given_back.insert(account.clone(), Instant::now());
                 true
             }
@@ -448,7 +460,7 @@ impl<'a> Stint<'a> {
     /// Whether what the book says is safe from a failover. The claim is a write of ours that stands behind every deal
     /// that was read, so that its confirmation is theirs.
     async fn confirm(&self, store: &BookStore, session: &mut Session) -> Result<bool, Fault> {
-        if session.replicas == 0 || self.config.wait_replicas == 0 {
+        if self.config.wait_replicas == 0 {
             return Ok(true);
         }
         store.claim(self.leader.lead.term().0, &self.context.name).await?;

@@ -46,6 +46,8 @@ pub(super) struct Shown {
     pub(super) until: Option<u64>,
     /// Of the node's data.
     pub(super) version: Version,
+    /// Whether it was shown before the process came that is there now: an earlier one of its name may be logged in.
+    pub(super) inherited: bool,
 }
 
 /// All that stands in the tree of one instance.
@@ -59,6 +61,14 @@ pub(super) struct Stand {
 }
 
 impl Stand {
+    /// A process is there. What an earlier one of its name was shown is not of its own.
+    pub(super) fn come(&mut self, present: Presence) {
+        if self.present.is_none_or(|known| known.created != present.created) {
+            self.accounts.values_mut().for_each(|shown| shown.inherited = true);
+        }
+        self.present = Some(present);
+    }
+
     /// Whether nothing stands among its accounts.
     pub(super) fn is_bare(&self) -> bool {
         self.accounts.is_empty() && !self.strangers

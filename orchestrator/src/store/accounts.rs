@@ -24,6 +24,8 @@ pub(crate) struct AccountRow {
     pub(crate) state: String,
     /// The epoch of its last deal.
     pub(crate) epoch: u64,
+    /// Whether somebody is logged in with it.
+    pub(crate) login: bool,
 }
 
 /// A module as `ACCOUNT.INFO` shows it, as far as dealing is concerned.
@@ -143,23 +145,6 @@ impl BookStore {
         self.ask_all(&commands).await?.into_iter().map(stays).collect()
     }
 
-    /// Takes an account from whoever has it, to be dealt anew: by its instance's own wish, in one step.
-    pub(crate) async fn give_back(&self, account: &str, term: u64) -> Result<(), Error> {
-        let mut pipe = redis::pipe();
-        pipe.atomic();
-        for off in [false, true] {
-            let mut command = self.begin("ACCOUNT.FREEZE");
-            command.arg(account);
-            if off {
-                command.arg("OFF");
-            }
-            pipe.add_command(command.arg("TERM").arg(term).clone());
-        }
-        let freeze = self.begin("ACCOUNT.FREEZE");
-        let done: redis::RedisResult<Value> = pipe.query_async(&mut self.connection.clone()).await;
-        done.map(drop).map_err(|error| Error::of(&freeze, error))
-    }
-
     /// Evens out projected use: the moves.
     pub(crate) async fn rebalance(&self, dry_run: bool, term: Option<u64>) -> Result<Vec<Record>, Error> {
         let mut command = self.begin("ACCOUNT.REBALANCE");
@@ -203,5 +188,6 @@ fn account_row(record: &Record) -> Result<Option<AccountRow>, Error> {
         instance,
         state: record.get("state")?,
         epoch: record.get("epoch")?,
+        login: record.get::<Option<u64>>("login_epoch")?.is_some(),
     }))
 }

@@ -86,6 +86,11 @@ impl Contents {
                 return Err(format!("{column} '{name}' must be 1 to {NAME} bytes"));
             }
         }
+        for (name, column) in [(department, COLUMNS[0]), (module, COLUMNS[1])] {
+            if name == "*" {
+                return Err(format!("{column} '*' stands for all of them, and names none"));
+            }
+        }
         let quota: u64 = quota
             .parse()
             .ok()
@@ -164,7 +169,9 @@ mod tests {
                     finance,audit,p4,many,\n\
                     finance,audit,p5,100,90:1\n\
                     finance,audit,p6,100,150\n\
-                    finance,,p7,100,\n";
+                    finance,,p7,100,\n\
+                    finance,*,p8,100,\n\
+                    *,audit,p9,100,\n";
         let found = read(text).unwrap();
         assert_eq!(found.accounts.len(), 2);
         let tariff = &found.accounts["p1"].tariff;
@@ -172,7 +179,7 @@ mod tests {
         assert_eq!(tiers_of(&tariff.tiers), "150:0.1 1000:0.5");
         let lines: Vec<&str> =
             found.problems.iter().map(|problem| problem.split(':').next().unwrap()).collect();
-        assert_eq!(lines, ["line 4", "line 5", "line 6", "line 7", "line 8", "line 9"]);
+        assert_eq!(lines, ["line 4", "line 5", "line 6", "line 7", "line 8", "line 9", "line 10", "line 11"]);
         assert!(found.problems[0].contains("line 2"), "{}", found.problems[0]);
         assert!(read("module,account\n").unwrap_err().to_string().contains("department"));
     }

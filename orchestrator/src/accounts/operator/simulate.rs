@@ -2,8 +2,8 @@
 //! without rebalancing. The server's clock cannot be turned, so this runs here: the code is told what time it is.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use allot_core::account::decide::USUAL_MOVES;
 use allot_core::account::quality::least_cost;
@@ -75,8 +75,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome> {
     if let Some(problem) = contents.problems.first() {
         bail!("{}: {problem}; `allotd accounts import --dry-run` shows all", path.display());
     }
-    let trace = read(&arguments.trace)?;
-    let instructions: u64 = trace.iter().map(|used| used.count).sum();
+    let trace = read(&arguments.trace, &arguments.month)?;
+    let instructions = trace.iter().try_fold(0u64, |sum, used| sum.checked_add(used.count));
+    let instructions =
+        instructions.with_context(|| format!("{}: its counts are too large", arguments.trace.display()))?;
     let month = |every| replay(&contents, &trace, arguments, every);
     let (fixed, evened) = (month(None)?, month(Some(arguments.rebalance.0.as_millis() as i64))?);
     let tariffs: Vec<Tariff> = contents.accounts.values().map(|line| tariff(&line.tariff)).collect();
@@ -100,14 +102,22 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-fn read(path: &Path) -> Result<Vec<Used>> {
-    let mut reader =
-        csv::Reader::from_path(path).with_context(|| format!("cannot read {}", path.display()))?;
+fn read(path: &Path, month: &Span) -> Result<Vec<Used>> {
+    let file = fs::File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+    lines(file, month).with_context(|| path.display().to_string())
+}
+
+/// What is beyond the month is refused: it would count for the next one, whose cost is not asked for.
+fn lines(trace: impl io::Read, month: &Span) -> Result<Vec<Used>> {
     let mut all: Vec<Used> = Vec::new();
-    for line in reader.deserialize() {
-        let used: Used = line.with_context(|| path.display().to_string())?;
+    for line in csv::Reader::from_reader(trace).deserialize() {
+        let used: Used = line?;
+        let number = all.len() + 2;
         if used.time < 0 || all.last().is_some_and(|last| last.time > used.time) {
-            bail!("{}: line {}: time must rise", path.display(), all.len() + 2);
+            bail!("line {number}: time must rise");
+        }
+        if u128::from(used.time.unsigned_abs()) * 1000 >= month.0.as_millis() {
+            bail!("line {number}: {} seconds are beyond the month of {month}; see --month", used.time);
         }
         all.push(used);
     }
@@ -209,7 +219,7 @@ fn replay(
     let mut outcome = Outcomes::default();
     let mut next = every.map(|every| BEGIN + every);
     for used in trace {
-        let at = BEGIN + used.time * 1000;
+        let at = BEGIN.saturating_add(used.time.saturating_mul(1000));
         while let (Some(due), Some(every)) = (next, every)
             && due <= at
         {
@@ -236,6 +246,19 @@ mod tests {
     use std::fmt::Write as _;
 
     use super::*;
+
+    #[test]
+    fn a_trace_that_is_longer_than_its_month_is_refused_with_its_line() {
+        let with = |time: i64| {
+            let text = format!("time,module,instance,count\n0,m,a,1\n{time},m,a,1\n");
+            lines(text.as_bytes(), &Span::ms(30 * 24 * 3_600_000)).map(|trace| trace.len())
+        };
+        assert_eq!(with(30 * 24 * 3600 - 1).unwrap(), 2);
+        for time in [30 * 24 * 3600, i64::MAX] {
+            let why = with(time).unwrap_err().to_string();
+            assert!(why.contains("line 3") && why.contains("--month"), "{why}");
+        }
+    }
 
     #[test]
     fn an_uneven_month_costs_less_where_it_is_evened_out() {
