@@ -1,5 +1,6 @@
 //! The settings of `allotd run`: a file, over it the environment, over that flags; and `allotd config check`.
 
+mod check;
 mod resolve;
 mod sections;
 mod span;
