@@ -64,6 +64,25 @@ fn a_revoked_account_goes_on_when_its_login_is_over() {
 }
 
 #[test]
+fn an_account_is_given_back_by_its_deal_in_one_step() {
+    let server = RedisServer::start();
+    let mut book = Book::create(&server, 2);
+    book.add("m", 0..2);
+    book.ok("ATTACH m a");
+    book.ok("ATTACH m b");
+    let holder = book.account("p0", "instance");
+    let deal = book.account("p0", "epoch").int();
+    book.ok(&format!("LOGIN p0 {} t TTL 3600000", holder.text()));
+    assert_eq!(book.ok(&format!("LOGOUT p0 {} BACK", deal - 1)), Reply::Int(0));
+    assert_eq!(book.ok(&format!("LOGOUT p0 {deal} BACK")), Reply::Int(1));
+    // It is dealt anew by the same command.
+    assert_eq!((book.account("p0", "state").text(), book.shares("m")), ("dealt".into(), vec![1, 1]));
+    assert!(book.account("p0", "epoch").int() > deal);
+    assert_eq!((book.total("logins"), book.ok(&format!("LOGOUT p0 {deal} BACK"))), (0, Reply::Int(0)));
+    no_internal_errors(&server);
+}
+
+#[test]
 fn no_two_terminals_ever_work_with_one_account_at_once() {
     let server = RedisServer::start();
     Book::create(&server, 3).add("m", 0..6);
@@ -269,6 +288,10 @@ fn wrong_calls_are_refused_with_the_word_that_is_wrong() {
         ("LIST INSTANCE a", "INSTANCE needs a MODULE"),
         ("LIST COLOUR red", "'COLOUR' is not expected here"),
         ("ATTACH m a TERM 7", "STALE term 7 is not the claimed one, which is 0"),
+        ("LOGOUT p0 1 BACK TERM 7", "STALE term 7 is not the claimed one, which is 0"),
+        ("MODULE * DEPARTMENT d INSTANCES 1", "ERR module must not be '*'"),
+        ("MODULE n DEPARTMENT * INSTANCES 1", "ERR DEPARTMENT must not be '*'"),
+        ("LIST COUNT 1001", "ERR COUNT must be 1 to 1000, not 1001"),
     ] {
         let reply = book.call(line);
         assert!(reply.error().contains(text), "{line}: {reply:?}");
