@@ -80,22 +80,22 @@ impl World {
             self.accounts.get_mut(&account).unwrap().state = "revoking".into();
             self.goals.insert(account, to);
         } else {
-            self.arrive(&account, to);
+            self.arrive(&account, to.as_deref());
         }
     }
 
-    fn arrive(&mut self, account: &str, to: Option<String>) {
+    fn arrive(&mut self, account: &str, to: Option<&str>) {
         let epoch = self.next();
         let state = if to.is_some() { "dealt" } else { "free" };
         self.known.insert((account.to_owned(), epoch));
-        self.accounts.insert(account.to_owned(), row(account, to.as_deref(), state, epoch));
+        self.accounts.insert(account.to_owned(), row(account, to, state, epoch));
     }
 
     /// A login is over, and an account that is revoked goes on.
     fn log_out(&mut self, account: &str) {
         self.logins.remove(account);
         if let Some(to) = self.goals.remove(account) {
-            self.arrive(account, to);
+            self.arrive(account, to.as_deref());
         }
     }
 
