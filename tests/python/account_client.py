@@ -79,23 +79,41 @@ class Logins:
         self.book = arguments.book
         self.client = redis.Redis.from_url(arguments.redis, decode_responses=True, socket_timeout=2) if arguments.redis else None
 
-    def ask(self, command, *words):
-        """The reply, or nothing where it is refused."""
+    def attempt(self, act):
+        """What comes of it, or nothing where it is refused."""
         try:
-            return self.client.execute_command(command, self.book, *words)
+            return act()
         except redis.ResponseError as error:
             if not str(error).startswith(FORBIDDEN):
-                print(f"client: {command}: {error}", file=sys.stderr)
+                print(f"client: {error}", file=sys.stderr)
         except (redis.ConnectionError, redis.TimeoutError) as error:
-            print(f"client: {command}: {error}", file=sys.stderr)
+            print(f"client: {error}", file=sys.stderr)
         return None
+
+    def ask(self, command, *words):
+        return self.attempt(lambda: self.client.execute_command(command, self.book, *words))
 
     def login(self, account, instance):
         """The login's epoch; 0 where logins are not asked for, nothing where it is refused."""
         if self.client is None:
             return 0
-        reply = self.ask("ACCOUNT.LOGIN", account, instance, f"t-{instance}", "TTL", self.ttl)
-        return reply and (reply["epoch"] if isinstance(reply, dict) else reply[3])
+        return self.attempt(lambda: self.confirmed_login(account, f"t-{instance}", instance))
+
+    def confirmed_login(self, account, terminal, instance):
+        """A login that a failover does not forget: where there are replicas one of them has it."""
+        replicas = self.client.execute_command("ROLE")[2]
+        one_connection = self.client.pipeline(transaction=False)
+        one_connection.execute_command("ACCOUNT.LOGIN", self.book, account, instance, terminal, "TTL", self.ttl)
+        if replicas:
+            one_connection.execute_command("WAIT", 1, 500)
+        reply, *confirmed = one_connection.execute(raise_on_error=False)
+        if isinstance(reply, redis.ResponseError):
+            raise reply
+        epoch = reply["epoch"] if isinstance(reply, dict) else reply[3]
+        if confirmed == [0]:
+            self.logout(account, epoch)
+            return None
+        return epoch
 
     def renew(self, account, epoch):
         return self.client is None or self.ask("ACCOUNT.RENEW", account, epoch, "TTL", self.ttl) is not None

@@ -340,13 +340,19 @@ impl Dealing {
         }
     }
 
-    /// Versions of all that is in the tree: nothing was written between two that are equal.
+    /// Versions of all that is in the tree, of instances and of their accounts: nothing was written between two that are
+    /// equal.
     pub fn versions(&mut self) -> Vec<(String, i32, i64)> {
         let shown = self.shown();
         self.with_tree(async |tree| {
             let mut all = Vec::new();
             for (instance, accounts) in shown {
                 let alloc = format!("/resource/{instance}-alloc");
+                for path in [format!("/resource/{instance}"), alloc.clone()] {
+                    if let Ok(Some(node)) = patient(async || tree.get(&path).await).await {
+                        all.push((path, node.version.0, node.created));
+                    }
+                }
                 let names: Vec<String> = accounts.into_keys().collect();
                 let nodes = patient(async || tree.get_many(&alloc, names.clone()).await).await;
                 for (name, node) in nodes.unwrap_or_default() {

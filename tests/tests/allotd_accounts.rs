@@ -12,11 +12,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use allot_orchestrator::coordination::{Kind, Tree};
+use allot_orchestrator::coordination::{Kind, Op, Tree};
 use allot_tests::dealing::Looking;
 use allot_tests::module::repository;
 use allot_tests::proxy::Proxy;
 use allot_tests::wait::GENEROUS;
+use allot_tests::zookeeper::patient;
 use allot_tests::{Dealing, RedisServer, Reply, eventually};
 
 #[test]
@@ -185,6 +186,59 @@ fn another_process_of_the_same_name_takes_its_place() {
 }
 
 #[test]
+fn another_process_of_the_same_name_does_not_end_the_login_of_the_one_before() {
+    let mut system = Dealing::start(1);
+    let mut book = system.book();
+    book.ok("MODULE a DEPARTMENT d INSTANCES 1");
+    book.ok("MODULE b DEPARTMENT d INSTANCES 1");
+    book.add("a", 0..2);
+    system.add_clients(&[], &["d/b/two:2"]);
+    let first = system.add_clients(&[], &["d/a/one:1"]);
+    eventually("both to be attached", GENEROUS, || book.shares("a").len() + book.shares("b").len() == 2);
+    system.healthy("all to be with the first");
+    // It is logged in by the book, is asked for the account, and hangs.
+    let until = book.ok("LOGIN p0 one:1 t TTL 8000").field("until").int();
+    system.clients[first].say("mute d/a/one:1");
+    book.ok("MOVE b 1 p0");
+    eventually("the account to be asked for", GENEROUS, || {
+        system
+            .shown()
+            .get("d/a/one:1")
+            .is_some_and(|shown| shown.get("p0").is_some_and(|word| word["state"] == "revoke"))
+    });
+    system.clients[first].kill9();
+    system.clients.remove(first);
+    system.add_clients(&["--replace"], &["d/a/one:1"]);
+    eventually("the account to go on", GENEROUS, || book.account("p0", "state").text() != "revoking");
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64;
+    assert!(now >= until, "it went on {} ms before the login was over", until - now);
+    system.healthy("it to be with the other");
+    assert_eq!(has(&system, "b/two:2"), ["p0"]);
+}
+
+#[test]
+fn a_module_s_directory_that_others_delete_is_made_again() {
+    let mut system = Dealing::start(1);
+    let mut book = system.book();
+    book.ok("MODULE m DEPARTMENT d INSTANCES 1");
+    book.add("m", 0..2);
+    let made = |system: &mut Dealing| {
+        system.with_tree(async |tree| tree.get("/resource/d/m").await.ok().flatten().is_some())
+    };
+    eventually("the directory to be there", GENEROUS, || made(&mut system));
+    system.with_tree(async |tree| {
+        let path = "/resource/d/m".to_owned();
+        patient(async || tree.multi(vec![Op::Delete { path: path.clone(), version: None }]).await)
+            .await
+            .unwrap();
+    });
+    eventually("it to be there again", GENEROUS, || made(&mut system));
+    system.add_clients(&[], &["d/m/one:1"]);
+    system.healthy("who comes to have all");
+    assert_eq!(book.shares("m"), [2]);
+}
+
+#[test]
 fn who_also_logs_in_is_waited_for_by_the_book() {
     let mut system = Dealing::start(1);
     let mut book = system.book();
@@ -253,11 +307,24 @@ fn a_leader_may_die_at_any_step_and_wake_up_when_it_was_replaced() {
     book.add("a", 0..10);
     book.add("b", 10..20);
     system.add_clients(&[], &["d/a/one:1", "d/b/two:2"]);
-    let clients = system.add_clients(&[], &["d/a/three:3", "d/b/four:4"]);
-    eventually("all to be attached", GENEROUS, || book.shares("a").len() + book.shares("b").len() == 4);
+    let clients = system.add_clients(&[], &["d/a/three:3", "d/b/four:4", "d/b/five:5"]);
+    eventually("all to be attached", GENEROUS, || book.shares("a").len() + book.shares("b").len() == 5);
     system.healthy("all to be dealt");
-    let points =
-        ["claimed", "read", "changed", "taken", "barrier", "introduced", "shown", "settled", "recorded"];
+    // Two come at once in every other turn, among them that of `half-introduced`.
+    let points = [
+        "claimed",
+        "read",
+        "changed",
+        "taken",
+        "barrier",
+        "introduced",
+        "shown",
+        "half-introduced",
+        "half-shown",
+        "half-taken",
+        "settled",
+        "recorded",
+    ];
     let (mut next, mut there) = (20, true);
     for point in points {
         // While nobody leads: accounts that move and are new, and an instance that comes or goes.
@@ -274,14 +341,19 @@ fn a_leader_may_die_at_any_step_and_wake_up_when_it_was_replaced() {
         book.ok(&format!("MOVE {to} {} {}", some.len(), some.join(" ")));
         book.add(to, next..next + 2);
         next += 2;
-        system.clients[clients].say(if there { "go d/a/three:3" } else { "come d/a/three:3" });
+        for instance in ["d/a/three:3", "d/b/five:5"] {
+            let word = if there { "go" } else { "come" };
+            system.clients[clients].say(&format!("{word} {instance}"));
+        }
         there = !there;
         system.with_tree(async |tree| {
             let node = tree.get("/resource/notify").await.unwrap().unwrap();
             tree.set("/resource/notify", b"", node.version).await.unwrap();
         });
         let fault = format!("accounts:{point}");
-        let dies = system.add_dealer(&[("ALLOT_FAULT_POINT", &fault)]);
+        // Half of it is done only where it is not done in one multi.
+        let batch = if point.starts_with("half") { "1" } else { "400" };
+        let dies = system.add_dealer(&[("ALLOT_FAULT_POINT", &fault), ("ALLOT_FAULT_BATCH", batch)]);
         system.dealers[dies].ended();
         let log = system.dealers[dies].log();
         assert!(log.contains("dying here"), "{point} was not reached:\n{log}");
@@ -345,6 +417,22 @@ fn a_deal_is_shown_when_a_replica_has_it_and_one_that_a_failover_forgot_is_waite
     wire.heal();
     system.healthy("all to be shown");
 
+    // It is gone altogether: for a while it may be what a failover leaves.
+    replica.command("REPLICAOF NO ONE");
+    eventually("the master to be alone", GENEROUS, || {
+        system.redis.info_field("replication", "connected_slaves") == "0"
+    });
+    let refused = |system: &Dealing| {
+        system.dealers[dealer].metric("allot_accounts_unconfirmed_total").unwrap_or_default()
+    };
+    let before = refused(&system);
+    book.add("m", 6..7);
+    eventually("the leader to be refused again", GENEROUS, || refused(&system) > before + 1.0);
+    assert!(!system.shown()["d/m/one:1"].contains_key("p6"), "a deal was shown that no replica has");
+    replica.command(&format!("REPLICAOF 127.0.0.1 {}", wire.port()));
+    replica.wait_replica_synced();
+    system.healthy("the new one to be shown");
+
     // The operator takes the risk: deals are shown that only the master has, and are lost with it.
     system.dealers[dealer].kill9();
     let dealer = system.add_dealer(&[("ALLOT_ACCOUNTS_WAIT_REPLICAS", "0")]);
@@ -376,7 +464,7 @@ fn a_deal_is_shown_when_a_replica_has_it_and_one_that_a_failover_forgot_is_waite
         waits && lost.iter().all(|account| left.contains_key(account))
     });
     system.healthy("all to be with the first, after the longest login");
-    assert_eq!(system.book().shares("m"), [6]);
+    assert_eq!(system.book().shares("m"), [7]);
     let _ = first;
 }
 

@@ -73,7 +73,10 @@ impl Storm {
     fn start(&self, host: usize) -> Clients {
         let there = self.hosts[host].iter().filter(|(_, there)| *there);
         let paths: Vec<&str> = there.map(|(path, _)| path.as_str()).collect();
-        self.system.clients_of(&["--replace", "--slow", "0.3"], &paths)
+        // Every other one also logs in by the book.
+        let url = self.system.redis.url();
+        let logs_in: &[&str] = if host % 2 == 0 { &["--redis", &url] } else { &[] };
+        self.system.clients_of(&[&["--replace", "--slow", "0.3"], logs_in].concat(), &paths)
     }
 
     fn step(&mut self) -> String {

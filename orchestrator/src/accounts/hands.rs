@@ -191,12 +191,12 @@ type Batch = (Vec<usize>, Vec<Op>);
 /// Steps as multis that the tree takes; what a step needs stays together.
 fn batches(view: &View, steps: &[Step], now: u64) -> Vec<Batch> {
     let mut batches: Vec<Batch> = Vec::new();
-    let mut bytes = 0;
+    let (mut bytes, most) = (0, fault::batch(OPS));
     for (number, step) in steps.iter().enumerate() {
         let more = ops(view, step, now);
         let size: usize = more.iter().map(Op::size).sum();
         match batches.last_mut() {
-            Some((numbers, ops)) if ops.len() + more.len() <= OPS && bytes + size <= BYTES => {
+            Some((numbers, ops)) if ops.len() + more.len() <= most && bytes + size <= BYTES => {
                 numbers.push(number);
                 ops.extend(more);
                 bytes += size;
