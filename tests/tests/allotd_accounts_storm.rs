@@ -75,7 +75,7 @@ impl Storm {
         let paths: Vec<&str> = there.map(|(path, _)| path.as_str()).collect();
         // Every other one also logs in by the book.
         let url = self.system.redis.url();
-        let logs_in: &[&str] = if host % 2 == 0 { &["--redis", &url] } else { &[] };
+        let logs_in: &[&str] = if host.is_multiple_of(2) { &["--redis", &url] } else { &[] };
         self.system.clients_of(&[&["--replace", "--slow", "0.3"], logs_in].concat(), &paths)
     }
 
