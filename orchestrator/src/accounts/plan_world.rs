@@ -125,21 +125,16 @@ impl World {
         }
     }
 
-    /// A failover forgets the last deal of an account; not that of a live login before it is shown.
+    /// A failover forgets the last deal of an account; not one that somebody is logged in by, since logins wait for a
+    /// replica.
     fn forget(&mut self, account: usize) {
         let name = ACCOUNTS[account];
-        let shows = |epoch| {
-            let mut shown = self.tree.places.values().filter_map(|stand| stand.accounts.get(name));
-            shown.any(|shown| shown.epoch == epoch)
-        };
-        if self.logins.contains_key(name) && !self.accounts.get(name).is_some_and(|row| shows(row.epoch)) {
+        if self.logins.contains_key(name) {
             return;
         }
         if let Some(row) = self.accounts.get_mut(name) {
             self.known.remove(&(name.to_owned(), row.epoch));
             *row = self::row(name, None, "free", 0);
-            self.logins.remove(name);
-            self.goals.remove(name);
         }
     }
 
