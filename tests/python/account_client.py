@@ -110,7 +110,7 @@ class Logins:
         if isinstance(reply, redis.ResponseError):
             raise reply
         epoch = reply["epoch"] if isinstance(reply, dict) else reply[3]
-        if confirmed == [0]:
+        if replicas and not (confirmed and isinstance(confirmed[0], int) and confirmed[0] >= 1):
             self.logout(account, epoch)
             return None
         return epoch

@@ -291,7 +291,7 @@ fn wrong_calls_are_refused_with_the_word_that_is_wrong() {
         ("LOGOUT p0 1 BACK TERM 7", "STALE term 7 is not the claimed one, which is 0"),
         ("MODULE * DEPARTMENT d INSTANCES 1", "ERR module must not be '*'"),
         ("MODULE n DEPARTMENT * INSTANCES 1", "ERR DEPARTMENT must not be '*'"),
-        ("LIST COUNT 1001", "ERR COUNT must be 1 to 1000, not 1001"),
+        ("LIST COUNT 10001", "ERR COUNT must be 1 to 10000, not 10001"),
     ] {
         let reply = book.call(line);
         assert!(reply.error().contains(text), "{line}: {reply:?}");

@@ -112,7 +112,7 @@ fn cut_off(server: &RedisServer, settings: &[(&str, &str)], conferences: &[&str]
 #[test]
 fn what_people_end_on_a_unit_that_then_stops_itself_stays_ended() {
     let server = RedisServer::start();
-    let (unit, mut client) = cut_off(&server, &[("ALLOT_CMU_SELF_STOP", "6s")], &["1", "2"]);
+    let (unit, mut client) = cut_off(&server, &[("ALLOT_CMU_SELF_STOP", "20s")], &["1", "2"]);
     let (first, _, _) = client.place("1");
     fs::write(server.dir().join("1.over"), "0\n").unwrap();
     eventually("the unit to hear of it", GENEROUS, || unit.log().contains("ended by people"));

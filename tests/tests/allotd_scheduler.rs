@@ -103,6 +103,8 @@ fn a_unit_whose_node_stands_is_not_down_before_the_grace() {
 fn who_takes_over_has_each_unit_say_what_it_has() {
     let server = RedisServer::start();
     let mut client = Realm::create(&server, &["a:1:1"]);
+    // Nobody acknowledges what is placed.
+    client.ok("CONF.REALM CREATETIMEOUT 3600000");
     let (_, epoch) = client.open("1");
     // It has died, and nobody was there to say so.
     client.ok("CMU.JOIN b:1:1 CAPACITY 200000 LEASE 1000");

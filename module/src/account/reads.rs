@@ -13,8 +13,10 @@ use crate::command::{Arguments, Call, is, not_one_of, unknown};
 use crate::family::read;
 use crate::numbers::natural;
 
-/// The most accounts that one list gives: some milliseconds, for which the server does nothing else.
-const MAX_LIST: i64 = 1000;
+/// The most accounts that may be asked for at once.
+const MAX_LIST: i64 = 10_000;
+/// The most that one call gives, whoever asks for more: some milliseconds, for which the server does nothing else.
+const MOST: usize = 1000;
 
 fn known<'a>(book: &'a Book, account: &[u8]) -> Result<&'a Account, Refusal> {
     book.account_called(account)
@@ -37,7 +39,7 @@ fn known_instance(book: &Book, module: &[u8], instance: &[u8]) -> Result<u32, Re
 fn count_of(arguments: &mut Arguments<'_>, option: &[u8]) -> Result<usize, Refusal> {
     let count = arguments.integer_of(option)?;
     if (1..=MAX_LIST).contains(&count) {
-        return Ok(count as usize);
+        return Ok(MOST.min(count as usize));
     }
     Err(Refusal::new(Code::Err, format!("COUNT must be 1 to {MAX_LIST}, not {count}")))
 }

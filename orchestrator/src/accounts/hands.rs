@@ -281,7 +281,8 @@ fn note(view: &mut View, step: &Step, now: u64) {
         }
         Step::Redeal { account, epoch, .. } => {
             if let Some(shown) = stand.accounts.get_mut(account) {
-                *shown = Shown { version: shown.version.next(), epoch: *epoch, ..*shown };
+                // The book dealt it anew: whoever was logged in by the deal before is so no more.
+                *shown = Shown { version: shown.version.next(), ..fresh(*epoch) };
             }
         }
         Step::Hide { account, .. } => drop(stand.accounts.remove(account)),

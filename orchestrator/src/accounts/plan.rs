@@ -145,7 +145,12 @@ pub(super) fn suspects(view: &View, book: &Book) -> BTreeSet<(String, u64)> {
     for stand in view.places.values() {
         for (account, shown) in stand.accounts.iter().filter(|(_, shown)| !stand.is_held() || shown.inherited)
         {
-            if book.accounts.get(account).is_none_or(|row| row.epoch != shown.epoch) {
+            let row = book.accounts.get(account);
+            // What was deleted while its instance was there was taken from it by the book's own word.
+            if row.is_none() && stand.is_held() {
+                continue;
+            }
+            if row.is_none_or(|row| row.epoch != shown.epoch) {
                 found.insert((account.clone(), shown.epoch));
             }
         }

@@ -176,6 +176,10 @@ impl<'a> Stint<'a> {
             return Ok(end);
         }
         fault::point("claimed");
+        if self.barrier {
+            // Those that are asked by this session have their time from now.
+            self.compared = None;
+        }
         self.begin().await?;
         let mut reading = Reading::default();
         let mut looked: Option<Instant> = None;
@@ -246,17 +250,20 @@ impl<'a> Stint<'a> {
 
     /// Something was heard.
     fn hear(&mut self, heard: Heard) {
-        self.news = true;
+        // That a directory is missing is said again and again, and is news once.
+        let mut is_news = true;
         match &heard {
             Heard::Notified(node) => self.notify = Some(node.version),
-            Heard::Missing { dir } => drop(self.made.remove(dir)),
+            Heard::Missing { dir } => is_news = self.made.remove(dir),
             Heard::There { .. } | Heard::Said { .. } => {}
         }
         if let Some(view) = &mut self.view {
             for place in hearing::note(view, heard) {
+                is_news = true;
                 self.attached.remove(&place);
             }
         }
+        self.news |= is_news;
     }
 
     /// Looks, compares and acts; how long to wait then.

@@ -1,6 +1,7 @@
 //! What a unit tells of its conferences, kept to be told anew: after an EPOCH, after a reconnect, when asked.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound::{Excluded, Unbounded};
 
 use tracing::warn;
 
@@ -30,6 +31,8 @@ pub(crate) struct Told {
 pub(crate) struct Details {
     all: BTreeMap<String, BTreeMap<String, String>>,
     news: BTreeMap<String, BTreeSet<String>>,
+    /// The conference that was told last, so that those behind it have their turn, too.
+    turn: String,
     last: u64,
 }
 
@@ -73,7 +76,10 @@ impl Details {
     pub(crate) fn take(&mut self) -> Vec<Told> {
         let (mut taken, mut bytes) = (Vec::new(), 0);
         while bytes < PART {
-            let Some((e164, mut names)) = self.news.pop_first() else { break };
+            let behind = self.news.range::<str, _>((Excluded(self.turn.as_str()), Unbounded)).next();
+            let Some((e164, _)) = behind.or_else(|| self.news.iter().next()) else { break };
+            let Some((e164, mut names)) = self.news.remove_entry(&e164.clone()) else { break };
+            self.turn.clone_from(&e164);
             let Some(all) = self.all.get(&e164) else { continue };
             bytes += HEAD;
             let mut fields = Vec::new();
@@ -119,6 +125,20 @@ mod tests {
         details.forget("1");
         details.renew_all();
         assert!(details.take().is_empty());
+    }
+
+    #[test]
+    fn who_has_news_all_the_time_keeps_nobody_waiting() {
+        let mut details = Details::default();
+        let value = "x".repeat(PART);
+        let mut told = BTreeSet::new();
+        details.set("3", "f", value.clone());
+        for _ in 0..3 {
+            details.set("1", "f", value.clone());
+            details.set("2", "f", value.clone());
+            told.extend(details.take().into_iter().map(|one| one.e164));
+        }
+        assert_eq!(told.len(), 3);
     }
 
     #[test]

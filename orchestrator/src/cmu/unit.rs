@@ -34,7 +34,9 @@ const NEWS: usize = 1024;
 const DRAIN: Duration = Duration::from_millis(200);
 /// How long it tries to say what people ended when the process shall end, which gives its roles ten seconds and us some
 /// of them to leave the coordination service.
-const GOODBYE: Duration = Duration::from_secs(8);
+const GOODBYE: Duration = Duration::from_secs(7);
+/// How long a report waits for programs that end.
+const ENDINGS: Duration = Duration::from_secs(2);
 
 /// The field of demonstrations.
 const CHATTER: &str = "chatter";
@@ -79,8 +81,10 @@ pub(super) struct Unit<'a> {
     ends: Vec<Cmd>,
     /// Programs that begin or end, whose outcome is then said.
     works: JoinSet<Done>,
-    /// What is said when nothing of that is under way: a report says what has begun and what has ended.
-    owed: Option<Owed>,
+    /// How many of them begin.
+    beginning: usize,
+    /// What is said when nothing of that is under way, and since when: a report says what has begun and what has ended.
+    owed: Option<(Owed, Instant)>,
     /// Whether replicas confirmed nothing when that was waited for last.
     doubting: bool,
 }
@@ -105,6 +109,7 @@ impl<'a> Unit<'a> {
             untold: false,
             ends,
             works: JoinSet::new(),
+            beginning: 0,
             owed: None,
             doubting: false,
         }
@@ -238,7 +243,7 @@ impl<'a> Unit<'a> {
         let sent = Instant::now();
         self.join(&store).await?;
         self.heard(sent);
-        self.owed = Some(Owed::All);
+        self.owed = Some((Owed::All, Instant::now()));
         let stream = store.stream(&format!("cmd:{}", self.cmu));
         let mut commands = Commands::read(session.another(transport::BLOCK).await?, stream);
         let mut beat = ticks(self.config.beat);
@@ -249,7 +254,7 @@ impl<'a> Unit<'a> {
             if self.is_cut_off() {
                 return Ok(End::CutOff);
             }
-            if let Some(owed) = self.owed.filter(|_| self.works.is_empty()) {
+            if let Some(owed) = self.payable() {
                 self.pay(owed, &store, &mut session).await?;
             }
             tokio::select! {
@@ -311,7 +316,7 @@ impl<'a> Unit<'a> {
                 warn!(cmu = self.cmu, "the unit was taken for dead, or is unknown; joining again");
                 self.join(store).await?;
                 self.heard(sent);
-                self.owed = Some(Owed::All);
+                self.owed = Some((Owed::All, Instant::now()));
                 return Ok(());
             }
             result => result?,
@@ -323,6 +328,13 @@ impl<'a> Unit<'a> {
         }
         metrics::gauge!("allot_unit_conferences").set(self.copies.len() as f64);
         Ok(())
+    }
+
+    /// What is owed and can be said: as soon as all has begun that begins, and nothing ends any more or has done so for
+    /// long. A program that takes long to end would keep all others waiting.
+    fn payable(&self) -> Option<Owed> {
+        let (owed, since) = self.owed?;
+        (self.beginning == 0 && (self.works.is_empty() || since.elapsed() >= ENDINGS)).then_some(owed)
     }
 
     /// Says what it has, and all about it where that is owed.

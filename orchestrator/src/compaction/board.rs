@@ -383,6 +383,9 @@ impl Board {
         for (name, node) in self.tree.get_many(&dir, batch).await? {
             let path = format!("{dir}/{name}");
             match name.parse::<TaskId>() {
+                Ok(id) if id.is_main() || id.of_main() != main.id => {
+                    tracing::warn!(path, "an outcome of another task is removed");
+                }
                 Ok(id) => {
                     let unread = |fault: Fault| {
                         SubTask::of(&new, id, "", "").ended(SubState::Failed, &fault.to_string())

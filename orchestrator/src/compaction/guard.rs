@@ -92,6 +92,8 @@ pub(crate) enum Why {
     Stopped,
     /// No beat came.
     CutOff,
+    /// It was not begun: there was no time left to be trusted.
+    Unbegun,
     /// `allotd` is gone.
     Abandoned,
 }
@@ -123,7 +125,7 @@ fn say(word: &Say) {
 fn begin(spec: &Spec) -> Result<(Child, Pid), Say> {
     if spec.trust.is_over() {
         // We stood still meanwhile, and another may be at it by now.
-        let report = Report { why: Why::CutOff, exit: None, output: String::new(), result: None };
+        let report = Report { why: Why::Unbegun, exit: None, output: String::new(), result: None };
         return Err(Say::Ended(report));
     }
     start(spec).map_err(|error| Say::Refused(format!("{error:#}")))
@@ -318,9 +320,12 @@ mod tests {
         }
 
         async fn has_begun(&self) {
-            while !self.begun.exists() {
-                sleep(Duration::from_millis(5)).await;
-            }
+            let begun = async {
+                while !self.begun.exists() {
+                    sleep(Duration::from_millis(5)).await;
+                }
+            };
+            timeout(Duration::from_secs(20), begun).await.expect("it begins");
             std::fs::remove_file(&self.begun).unwrap();
         }
 
@@ -343,13 +348,13 @@ mod tests {
     #[tokio::test]
     async fn a_runner_whose_time_is_up_is_asked_first_and_killed_when_it_does_not_listen() {
         let script = "trap '' TERM; touch $begun; echo deaf; while true; do sleep 0.01; done";
-        let spec = Spec { timeout: 1000, stop_limit: 300, ..spec(Duration::from_secs(600)) };
+        let spec = Spec { timeout: 5000, stop_limit: 300, ..spec(Duration::from_secs(600)) };
         let began = Instant::now();
         let behind = Behind::start("deaf", script, spec, &[]).await;
         behind.has_begun().await;
         let report = behind.report().await;
         assert_eq!((report.why, report.exit, report.output.as_str()), (Why::Timeout, None, "deaf\n"));
-        assert!(began.elapsed() >= Duration::from_millis(1300), "{:?}", began.elapsed());
+        assert!(began.elapsed() >= Duration::from_millis(5300), "{:?}", began.elapsed());
     }
 
     #[tokio::test]
@@ -371,7 +376,7 @@ mod tests {
     #[test]
     fn a_guard_that_comes_too_late_begins_nothing() {
         match begin(&spec(Duration::ZERO)) {
-            Err(Say::Ended(report)) => assert_eq!(report.why, Why::CutOff),
+            Err(Say::Ended(report)) => assert_eq!(report.why, Why::Unbegun),
             other => panic!("{other:?}"),
         }
     }

@@ -62,7 +62,13 @@ pub(crate) async fn pack(board: &Board, after: Duration) -> Result<usize, Fault>
     let old = mains.into_iter().filter(|main| main.task.state.is_over() && main.task.finished <= limit);
     let (mut batch, mut size, mut count): (Vec<Leaving>, _, _) = (Vec::new(), 0, 0);
     for main in old {
-        let removal = removal(board, &main).await?;
+        let removal = match removal(board, &main).await {
+            Err(fault) if fault.is_of_its_own() => {
+                warn!(%fault, "a task is not packed into history");
+                continue;
+            }
+            removal => removal?,
+        };
         // Counted as if it were not compressed: then it surely fits.
         let more = removal.iter().map(Op::size).sum::<usize>() + write(&main.task).len();
         if !batch.is_empty() && size + more > FILL {

@@ -338,12 +338,29 @@ impl Drive {
         }
         let config = &self.part.config;
         let usual = config.timeout + config.stop_limit;
-        let next = now + (usual + self.margin()) / LOOKS;
+        self.examination = now + (usual + self.margin()) / LOOKS;
         let mut seen = BTreeMap::new();
-        if main.task.outstanding() == 0 {
-            (self.seen, self.examination) = (seen, next);
-            return Ok(());
+        let done = if main.task.outstanding() > 0 {
+            self.examine(main, now, usual, &mut seen).await
+        } else {
+            Ok(())
+        };
+        match done {
+            Ok(()) => self.seen = seen,
+            // The clocks of those that it did not come to go on.
+            Err(_) => self.seen.extend(seen),
         }
+        done
+    }
+
+    /// One look at all that run; what it sees to run goes into `seen`.
+    async fn examine(
+        &self,
+        main: &mut Found<MainTask>,
+        now: Instant,
+        usual: Duration,
+        seen: &mut BTreeMap<(TaskId, u32, u64), Instant>,
+    ) -> Result<(), Fault> {
         for name in self.board.children(&self.board.paths.assigned()).await? {
             let worker = super::paths::decode(&name);
             for ids in self.board.at(&worker, Some(self.id)).await?.chunks(RELIEF) {
@@ -368,8 +385,6 @@ impl Drive {
                 self.board.fail(main, &overdue, "its worker did not end it in time").await?;
             }
         }
-        // Where a look was cut short the clocks of those that it did not come to go on.
-        (self.seen, self.examination) = (seen, next);
         Ok(())
     }
 

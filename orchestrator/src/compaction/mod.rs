@@ -134,7 +134,7 @@ async fn make(board: &Board, name: &str) -> Result<(), Fault> {
 }
 
 /// Ends with what is waited for, or never where nothing is.
-pub(crate) async fn event(awaited: Option<impl Future<Output = ()>>) {
+pub(crate) async fn event<T>(awaited: Option<impl Future<Output = T>>) -> T {
     match awaited {
         Some(awaited) => awaited.await,
         None => std::future::pending().await,

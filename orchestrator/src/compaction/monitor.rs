@@ -19,6 +19,9 @@ use super::{PAUSE, Part, event, history};
 use crate::coordination::{Error, Lead, Standing};
 use crate::daemon::now_ms;
 
+/// How soon it is tidied again, where that could not be done at the moment.
+const AGAIN: Duration = Duration::from_secs(60);
+
 /// Stands for election until the process shall end, and is the monitor meanwhile, whenever it is elected.
 pub(crate) async fn run(part: Part, units: watch::Receiver<Units>) {
     let mut stop = part.context.stop.clone();
@@ -57,7 +60,7 @@ impl Stint {
         // By the clock, at once and then every hour; and whenever somebody comes or goes.
         let mut clock = Instant::now();
         // What keeps the tree small takes its time, and holds up no task whose manager is gone.
-        let mut chores: Option<BoxFuture<'static, ()>> = None;
+        let mut chores: Option<BoxFuture<'static, Result<(), Fault>>> = None;
         while lead.now() != Standing::Over {
             if self.units.wait_for(|units| units.current).await.is_err() {
                 return;
@@ -76,7 +79,13 @@ impl Stint {
                     tokio::select! {
                         () = sleep(due.saturating_duration_since(Instant::now())) => {}
                         changed = self.units.changed() => if changed.is_err() { return },
-                        () = event(chores.as_mut()) => chores = None,
+                        done = event(chores.as_mut()) => {
+                            chores = None;
+                            if let Err(fault) = done {
+                                debug!(%fault, "the tree is tidied again soon");
+                                clock = clock.min(Instant::now() + AGAIN);
+                            }
+                        }
                     }
                 }
                 Err(Fault::Tree(Error::NotLeading)) => sleep(PAUSE).await,
@@ -146,22 +155,25 @@ impl Stint {
         Ok(Board { tree: lead.tree()?, ..self.part.board() })
     }
 
-    /// What is due by the clock beside the look: history packed and deleted, inboxes removed. What cannot be done is done
-    /// at the next hour.
-    fn chores(&self, lead: Lead) -> impl Future<Output = ()> + use<> {
+    /// What is due by the clock beside the look: history packed and deleted, inboxes removed. Each for itself; what cannot
+    /// be done is done at the next hour, and what may be otherwise in a moment is said.
+    fn chores(&self, lead: Lead) -> impl Future<Output = Result<(), Fault>> + use<> {
         let (part, units) = (self.part.clone(), self.units.clone());
         async move {
-            let chores = async {
-                let board = Board { tree: lead.tree()?, ..part.board() };
-                history::pack(&board, part.config.compress_after).await?;
-                history::expire(&board, part.config.delete_after).await?;
-                let units = units.borrow().clone();
-                tidy(&board, &units, part.config.every).await
+            let board = Board { tree: lead.tree()?, ..part.board() };
+            let passed = |done: Result<(), Fault>| match done {
+                Err(fault) if fault.is_passing() => Err(fault),
+                Err(Fault::Tree(Error::NotLeading)) => Err(Error::NotLeading.into()),
+                Err(fault) => {
+                    warn!(%fault, "the tree is not tidied now");
+                    Ok(())
+                }
+                Ok(()) => Ok(()),
             };
-            match chores.await {
-                Ok(()) | Err(Fault::Tree(Error::NotLeading)) => {}
-                Err(fault) => warn!(%fault, "the tree is not tidied now"),
-            }
+            passed(history::pack(&board, part.config.compress_after).await.map(drop))?;
+            passed(history::expire(&board, part.config.delete_after).await.map(drop))?;
+            let units = units.borrow().clone();
+            passed(tidy(&board, &units, part.config.every).await)
         }
     }
 

@@ -32,6 +32,8 @@ pub(crate) struct NodeInfo {
 pub(crate) struct Units {
     /// Whether we were connected since. Where it is false nobody may be taken for lost.
     pub(crate) current: bool,
+    /// Whether all that are there can be read. Else whoever cannot may be at work, and nobody is taken for lost.
+    whole: bool,
     /// When this connection's first look was.
     since: Option<Instant>,
     attachment: u64,
@@ -44,25 +46,31 @@ pub(crate) struct Units {
 impl Units {
     /// After the next look.
     fn next(&self, snapshot: &Snapshot, now: Instant) -> Self {
-        let (mut live, mut all_read) = (BTreeMap::new(), true);
+        let (mut live, mut whole) = (BTreeMap::new(), true);
         for (name, member) in snapshot.members.iter() {
             let name = decode(name);
             match read(member) {
                 Ok(info) => drop(live.insert(name, info)),
+                // Somebody's who is no unit: no session is behind it.
+                Err(_) if member.owner.is_none() && !member.is_hidden() => {}
                 Err(why) => {
                     warn!(
                         unit = name,
                         why, "a unit that cannot be read; nobody is taken for lost as long as it is there"
                     );
-                    all_read = false;
+                    whole = false;
                 }
             }
         }
-        // Whoever cannot be read may be at work.
-        if !snapshot.current || !all_read {
-            return Self { current: false, live, ..Self::default() };
+        if !snapshot.current {
+            return Self { live, ..Self::default() };
         }
-        let same = self.current && self.attachment == snapshot.attachment;
+        let attachment = snapshot.attachment;
+        if !whole {
+            return Self { current: true, attachment, live, ..Self::default() };
+        }
+        // Once all can be read again, who is missing counts anew.
+        let same = self.whole && self.attachment == attachment;
         let mut gone = if same { self.gone.clone() } else { BTreeMap::new() };
         if same {
             for name in self.live.keys() {
@@ -71,12 +79,12 @@ impl Units {
         }
         gone.retain(|name, _| !live.contains_key(name));
         let since = if same { self.since } else { Some(now) };
-        Self { current: true, since, attachment: snapshot.attachment, live, gone }
+        Self { current: true, whole, since, attachment, live, gone }
     }
 
     /// Since when this unit is away, at least; `None` where it is there, or nobody knows.
     pub(crate) fn away_since(&self, unit: &str) -> Option<Instant> {
-        if !self.current || self.live.contains_key(unit) {
+        if !self.whole || self.live.contains_key(unit) {
             return None;
         }
         self.gone.get(unit).copied().or(self.since)
@@ -84,7 +92,7 @@ impl Units {
 
     /// When this unit went, if that was seen.
     pub(crate) fn went(&self, unit: &str) -> Option<Instant> {
-        self.gone.get(unit).copied().filter(|_| self.current)
+        self.gone.get(unit).copied().filter(|_| self.whole)
     }
 
     /// Those of a processing cluster, for hashing.
@@ -164,8 +172,18 @@ mod tests {
             let odd = Member { data: data.into(), owner: Some(2), created: 2 };
             Arc::make_mut(&mut with_odd.members).insert("b".to_owned(), odd);
             let units = before.next(&with_odd, now);
-            assert!(!units.current && units.live.contains_key("a"));
+            // Work goes on among those that can be read.
+            assert!(units.current && units.bins("p").len() == 1);
             assert_eq!((units.away_since("b"), units.away_since("c")), (None, None));
+            let later = now + Duration::from_secs(9);
+            let units = units.next(&snapshot(1, &["a"]), later);
+            assert_eq!((units.away_since("b"), units.went("b")), (Some(later), None), "it counts anew");
         }
+        // What no session is behind is no unit.
+        let mut with_other = snapshot(1, &["a"]);
+        let other = Member { data: b"".into(), owner: None, created: 2 };
+        Arc::make_mut(&mut with_other.members).insert("x".to_owned(), other);
+        let units = before.next(&with_other, now);
+        assert_eq!((units.away_since("b"), units.live.len()), (Some(now), 1));
     }
 }

@@ -233,7 +233,11 @@ impl Upgrade {
     /// nothing.
     pub(crate) async fn remove_rest(&self) -> Result<(), Fault> {
         if let Source::Tree(tree, root) = &self.source {
-            let scheduler = format!("{root}/Scheduler");
+            let (scheduler, last) = (format!("{root}/Scheduler"), format!("{root}/TaskAssigned"));
+            // What the tree is known by goes last, so that what is cut short is found again.
+            if tree.get(&scheduler).await?.is_some() {
+                tree.ensure(&last).await?;
+            }
             match tree.multi(vec![Op::Delete { path: scheduler.clone(), version: None }]).await {
                 Err(Error::NotEmpty(_)) => {
                     let why = format!(
@@ -244,10 +248,7 @@ impl Upgrade {
                 }
                 done => settle(done)?,
             }
-            // What the tree is known by goes last, so that what is cut short is found again.
-            let last = format!("{root}/TaskAssigned");
-            let is_last =
-                |op: &Op| matches!(op, Op::Delete { path, .. } if path == root || path.starts_with(&last));
+            let is_last = |op: &Op| matches!(op, Op::Delete { path, .. } if path == root || *path == last);
             let (last, first): (Vec<_>, Vec<_>) = removal(tree, root).await?.into_iter().partition(is_last);
             self.delete_all(first).await?;
             self.delete_all(last).await?;

@@ -145,8 +145,7 @@ async fn the_old_tree_may_go_when_each_task_has_a_new_one_that_reads_or_that_was
     world.tree().set(&broken.info, &whole, node.version).await.unwrap();
 
     // A pack that is gone: right only where the task was taken over long enough ago.
-    history::expire(&world.board, Duration::ZERO).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(5)).await;
+    std::thread::sleep(Duration::from_millis(5));
     history::expire(&world.board, Duration::ZERO).await.unwrap();
     let missing = world.upgrade().await.missing().await.unwrap();
     assert!(missing.len() == 1 && missing[0].contains("is not there"), "{missing:?}");

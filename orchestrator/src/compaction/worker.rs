@@ -439,6 +439,7 @@ impl Worker {
         let running = self.part.launch.launch(spec, attention);
         let report = tokio::select! { report = running => report, () = asked => return Outcome::CutOff };
         match report {
+            Ok(report) if report.why == Why::Unbegun => Outcome::Unbegun,
             Ok(report) if matches!(report.why, Why::CutOff | Why::Abandoned) => Outcome::CutOff,
             Ok(report) if report.why == Why::Stopped && *self.leaving.borrow() => Outcome::CutOff,
             Ok(report) => Outcome::Over(order::ended(&sub.task, report, self.part.config.timeout)),

@@ -215,7 +215,7 @@ impl<'a> Stint<'a> {
     /// Reckons with the leases that units have, whatever ours would be.
     fn reckon(&mut self, units: &[UnitRow]) {
         let leases = || units.iter().filter(|unit| unit.state != "down").map(|unit| unit.lease);
-        let longest = leases().max().unwrap_or(self.context.config.cmu.lease);
+        let longest = leases().max().unwrap_or(self.context.config.cmu.lease).min(LONGEST);
         self.brake.leases(longest, self.claimed);
         self.leader.lasts(leases().filter(|lease| *lease <= LONGEST).max().unwrap_or_default());
     }

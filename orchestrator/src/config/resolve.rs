@@ -329,7 +329,7 @@ fn cmu(given: &Given) -> Result<CmuConfig> {
         beat: positive(cmu.beat, Span::ms(1000), "cmu.beat")?,
         self_stop: cmu.self_stop.map(|span| span.0),
         program: cmu.program.clone().unwrap_or_default(),
-        stop_limit: positive(cmu.stop_limit, Span::ms(5000), "cmu.stop-limit")?,
+        stop_limit: positive(cmu.stop_limit, Span::ms(4000), "cmu.stop-limit")?,
         drain: cmu.drain.unwrap_or(false),
         drain_limit: positive(cmu.drain_limit, Span::ms(60_000), "cmu.drain-limit")?,
         chatter: cmu.chatter.map(|span| span.0.max(Duration::from_millis(1))),

@@ -197,7 +197,7 @@ section! {
         /// Program, and its arguments, that is started for each conference and stopped with it [default: none]
         #[arg(value_delimiter = ' ')]
         program: Vec<String> = "cmu-program", "ALLOT_CMU_PROGRAM";
-        /// How long a program may take to end after SIGTERM, before SIGKILL [default: 5s]
+        /// How long a program may take to end after SIGTERM, before SIGKILL [default: 4s]
         stop_limit: Span = "cmu-stop-limit", "ALLOT_CMU_STOP_LIMIT";
         /// Whether its conferences are moved away when it is told to end [default: false]
         drain: bool = "cmu-drain", "ALLOT_CMU_DRAIN";

@@ -30,6 +30,8 @@ pub(crate) use leader::{End, Leader};
 
 /// The name of the session with the coordination service in probes.
 const COORDINATION: &str = "coordination";
+/// How long a name for people is looked for.
+const NAMING: Duration = Duration::from_secs(1);
 /// How long roles are given to hand over, besides what a unit needs to be drained.
 const FAREWELL: Duration = Duration::from_secs(10);
 
@@ -275,7 +277,10 @@ pub(crate) async fn run(config: Config) -> Result<Outcome> {
 async fn host_for_people(config: &Config) -> String {
     match &config.cmu.host {
         Some(host) => host.clone(),
-        None => config.servers.own_address().await.map_or_else(|_| "unknown".to_owned(), |ip| ip.to_string()),
+        None => match tokio::time::timeout(NAMING, config.servers.own_address()).await {
+            Ok(Ok(address)) => address.to_string(),
+            _ => "unknown".to_owned(),
+        },
     }
 }
 

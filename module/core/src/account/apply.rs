@@ -216,9 +216,10 @@ impl Book {
         if module(from).is_none() || module(from) == module(place) {
             return;
         }
+        // Who has lost its place meanwhile, and has one again, keeps no target that could be undone.
         for (id, by) in [(from, 1), (place, -1)] {
             self.with_instance(id, |instance| {
-                if instance.has_place() {
+                if instance.has_place() && instance.offset.signum() == -by {
                     instance.offset += by;
                 }
             });
@@ -237,8 +238,12 @@ impl Book {
     /// Sends an account on its way: at once where nobody is logged in with it, else as soon as nobody is.
     fn go_on(&mut self, at: Millis, id: u32, goal: Goal) {
         let Some(one) = self.accounts.get(id) else { return };
+        let before = one.goal;
         // One that was frozen in use is with nobody, and need only be waited for before it is forgotten.
         if one.login.is_some() && (one.instance != NONE || goal == Goal::Delete) {
+            if let Some(Goal::Place(missed)) = before.filter(|before| *before != goal) {
+                self.call_off(id, missed);
+            }
             self.change(id, |one| (one.standing, one.goal) = (Standing::Revoking, Some(goal)));
         } else {
             self.arrive(at, id, goal);

@@ -236,7 +236,7 @@ fn decide_module(book: &Book, wish: &ModuleWish<'_>) -> Decided {
     for (what, name) in [("module", wish.module), ("DEPARTMENT", wish.department)] {
         check_identifier(what, name)?;
         if name == b"*" {
-            let text = format!("{what} must not be '*', which stands for all modules: choose another name");
+            let text = format!("{what} must not be '*', which stands for all: choose another name");
             return refuse(Code::Err, text);
         }
     }

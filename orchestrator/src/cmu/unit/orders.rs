@@ -62,7 +62,7 @@ impl Unit<'_> {
         }
         // The report that is to follow says it, and by then the realm knows what is ours: now it might take a word for
         // one about a conference that is lost, and have us end what it would give us back.
-        if self.owed == Some(Owed::All) {
+        if matches!(self.owed, Some((Owed::All, _))) {
             return Ok(());
         }
         self.say(store, &words).await
@@ -119,6 +119,7 @@ impl Unit<'_> {
             }
             Act::Start { e164, epoch, facts } => {
                 let (start, begins) = self.media.start(&self.cmu, &e164, epoch, &facts);
+                self.beginning += 1;
                 self.works.spawn(async move { Done::Begun { e164, start, begun: begins.await } });
             }
             Act::Ended { e164, epoch } => {
@@ -133,14 +134,17 @@ impl Unit<'_> {
             }
             Act::Tell { e164 } => self.details.renew(&e164),
             Act::TellAll => self.details.renew_all(),
-            Act::Report => self.owed = self.owed.or(Some(Owed::List)),
+            Act::Report => self.owed = self.owed.or_else(|| Some((Owed::List, Instant::now()))),
         }
     }
 
     /// The answer to what is done.
     fn done(&mut self, store: &RealmStore, done: Done) -> Option<Cmd> {
         match done {
-            Done::Begun { e164, start, begun } => self.begun(store, &e164, start, begun),
+            Done::Begun { e164, start, begun } => {
+                self.beginning = self.beginning.saturating_sub(1);
+                self.begun(store, &e164, start, begun)
+            }
             Done::Ended { e164, epoch } => Some(self.word(store, "CONF.ENDED", &e164, epoch)),
         }
     }

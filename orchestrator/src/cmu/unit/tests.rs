@@ -13,6 +13,8 @@ use crate::config::{Config, Given, Span};
 use crate::coordination::in_process::InProcess;
 use crate::coordination::{Coordinator, Settings};
 
+/// How long one answer may take, in milliseconds.
+const ANSWER: u64 = 3000;
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -102,6 +104,15 @@ impl Server {
         self.heard.lock().unwrap().iter().filter(|line| line.starts_with(start)).count()
     }
 
+    async fn hears_more(&self, start: &str, before: usize) {
+        let look = async {
+            while self.count(start) <= before {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(PATIENCE, look).await.unwrap_or_else(|_| panic!("no more {start}"));
+    }
+
     async fn hears(&self, start: &str) -> usize {
         let look = async {
             loop {
@@ -134,14 +145,19 @@ fn entries(commands: &[String], after: usize) -> String {
 
 /// A process with a unit of quick beats, and the word that it shall end.
 fn context(server: &Server) -> (Context, watch::Sender<bool>) {
+    context_with(server, None)
+}
+
+/// The same, whose unit ends when it has not heard of its server for so many milliseconds.
+fn context_with(server: &Server, self_stop: Option<u64>) -> (Context, watch::Sender<bool>) {
     let mut given = Given::default();
     given.redis.url = Some(format!("redis://127.0.0.1:{}", server.port));
-    given.redis.timeout = Some(Span::ms(400));
+    given.redis.timeout = Some(Span::ms(ANSWER));
     given.conference.wait = Some(Span::ms(100));
     given.accounts.wait = Some(Span::ms(100));
     given.cmu.beat = Some(Span::ms(50));
-    given.cmu.self_stop = Some(Span::ms(1000));
-    given.cmu.lease = Some(Span::ms(2000));
+    given.cmu.self_stop = self_stop.map(Span::ms);
+    given.cmu.lease = Some(Span::ms(10_000));
     let config = Config::resolve(&given).unwrap();
     let (asked, stop) = crate::daemon::stop();
     let connector = Arc::new(InProcess::new(Duration::from_secs(4)));
@@ -170,7 +186,7 @@ const CREATE: &str = "event CREATE cmu h:1:1 e164";
 #[tokio::test]
 async fn what_people_ended_on_a_unit_that_stopped_itself_is_said_before_the_next_one_joins() {
     let server = Server::start().await;
-    let (context, _asked) = context(&server);
+    let (context, _asked) = context_with(&server, Some(1000));
     let mut unit = Unit::new(&context, "h:1:1".to_owned(), Vec::new());
     server.tell(&[&format!("{CREATE} 1 epoch 5"), &format!("{CREATE} 2 epoch 6")]);
     serve(&mut unit, server.hears("CONF.ACK {allot}:conf 2 h:1:1 6")).await;
@@ -233,8 +249,7 @@ async fn an_end_is_said_when_nothing_runs_any_more_and_keeps_nobody_waiting() {
         server.tell(&["event RELEASE e164 1 epoch 5", &format!("{CREATE} 2 epoch 6")]);
         server.hears("CONF.ACK {allot}:conf 2 h:1:1 6").await;
         let beats = server.count("CMU.BEAT");
-        sleep(Duration::from_millis(300)).await;
-        assert!(server.count("CMU.BEAT") > beats, "it beats meanwhile");
+        server.hears_more("CMU.BEAT", beats).await;
         assert_eq!(server.count("CONF.ENDED"), 0, "its program runs still");
         // A list would say that it has ended as well.
         let reports = server.count("CMU.REPORT");
@@ -259,14 +274,13 @@ async fn beats_do_not_wait_for_programs_that_begin() {
         facts: super::super::copies::Facts::default(),
     });
     let (started, start) = tokio::sync::oneshot::channel::<()>();
+    unit.beginning = 1;
     unit.works.spawn(async move {
         let _ = start.await;
         Done::Begun { e164: "1".to_owned(), start: 0, begun: Ok(()) }
     });
     let story = async {
-        server.hears("CMU.BEAT").await;
-        sleep(Duration::from_millis(1500)).await;
-        assert!(server.count("CMU.BEAT") >= 10, "{} beats", server.count("CMU.BEAT"));
+        server.hears_more("CMU.BEAT", 10).await;
         assert_eq!(server.count("CMU.REPORT"), 0, "whether it could begin is not known");
         drop(started);
         server.hears("CMU.REPORT {allot}:conf h:1:1 HIGHEST 5 1 5").await;
@@ -283,8 +297,8 @@ async fn many_details_do_not_take_longer_than_one_answer_may() {
     serve(&mut unit, server.hears("CONF.ACK {allot}:conf 1 h:1:1 5")).await;
     let value = "x".repeat(60_000);
     (0..200).for_each(|field| unit.details.set("1", &format!("f{field}"), value.clone()));
-    // All of it takes a second and more.
-    server.speed.store(10_000, Ordering::Relaxed);
+    // All of it takes longer than one answer may.
+    server.speed.store(200 * 60_000 / (ANSWER + 1000), Ordering::Relaxed);
     let story = async {
         server.hears("CMU.JOIN").await;
         let all = async {

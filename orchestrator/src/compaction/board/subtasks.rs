@@ -31,7 +31,11 @@ impl Board {
         let mut looks = futures_util::stream::iter(looks).buffered(READS);
         let mut running = Vec::new();
         while let Some(look) = looks.next().await {
-            running.extend(look?);
+            match look {
+                Ok(id) => running.extend(id),
+                Err(fault) if fault.is_of_its_own() => tracing::warn!(%fault, "a subtask is passed over"),
+                Err(fault) => return Err(fault),
+            }
         }
         Ok(running)
     }

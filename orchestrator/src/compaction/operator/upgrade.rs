@@ -90,8 +90,17 @@ async fn old_root(desk: &Desk, arguments: &Arguments) -> Result<String> {
         );
         return Err(Fault::Refused(why).into());
     }
-    if tree.get(root).await?.is_some() && !Source::is_at(&tree, root).await? {
-        let why = format!("nothing of the first generation stands under {root}: it has no Scheduler");
+    if tree.get(root).await?.is_none() {
+        for other in ROOTS {
+            if Source::is_at(&tree, other).await? {
+                let why = format!("{root} is not there, but {other} is: which is meant?");
+                return Err(Fault::Refused(why).into());
+            }
+        }
+    } else if !Source::is_at(&tree, root).await? {
+        let why = format!(
+            "nothing of the first generation stands under {root}: it has neither Scheduler nor TaskAssigned"
+        );
         return Err(Fault::Refused(why).into());
     }
     Ok(root.to_owned())
