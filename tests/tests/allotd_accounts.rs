@@ -367,6 +367,9 @@ fn a_leader_may_die_at_any_step_and_wake_up_when_it_was_replaced() {
     }
 
     // One that slept through its own replacement changes nothing when it wakes.
+    eventually("the first to lead", GENEROUS, || {
+        system.dealers[0].metric("allot_accounts_leading") == Some(1.0)
+    });
     let other = system.add_dealer(&[]);
     system.dealers[0].pause();
     eventually("another to lead", GENEROUS, || {
