@@ -251,6 +251,14 @@ fn details_that_were_lost_are_told_again() {
     client.client.words(&lose);
     eventually("a proxy that lost the stream to have it told again", GENEROUS, || written() > before);
 
+    // One that begins where the group stands already asks as well.
+    let stream = format!("cmd:{}", client.place("1").0);
+    let asked =
+        |client: &mut Realm| client.entries(&stream).iter().filter(|entry| entry.contains("DETAILS")).count();
+    let before = asked(&mut client);
+    let _another = alone(&server, "another", "data-proxy", &[]);
+    eventually("one that begins to ask", GENEROUS, || asked(&mut client) > before);
+
     // Who owns it anew says everything anew.
     unit.cut_redis();
     eventually("the unit to be given up", GENEROUS, || client.place("1").2 == "pending");
