@@ -78,7 +78,7 @@ const COMMANDS: &[(&str, i64, &[&str])] = &[
     ("account.detach", -4, &["write"]),
     ("account.login", 7, &["write", "denyoom", "fast"]),
     ("account.renew", 6, &["write", "fast"]),
-    ("account.logout", 4, &["write", "fast"]),
+    ("account.logout", -4, &["write", "fast"]),
     ("account.use", -4, &["write", "fast"]),
     ("account.pick", -4, &["readonly", "fast"]),
     ("account.rebalance", -2, &["write"]),
