@@ -104,7 +104,12 @@ impl Upgrade {
                 self.passed(&name).await?;
                 return Ok(Step::Passed);
             }
-            let Some(read) = self.source.get(old).await? else { return Ok(Step::Gone) };
+            let read = match self.source.get(old).await {
+                Ok(Some(read)) => read,
+                Ok(None) => return Ok(Step::Gone),
+                Err(Fault::Odd(why)) => return Ok(Step::Odd(why)),
+                Err(fault) => return Err(fault),
+            };
             let mut ops = read.checks.clone();
             ops.push(create(lock.clone(), now_ms().to_string().into_bytes()));
             let mut notified = None;
