@@ -229,6 +229,12 @@ impl Dealing {
         }
     }
 
+    /// The names of the accounts that an instance, `<module>/<instance>`, has by the book.
+    pub fn has(&self, place: &str) -> Vec<String> {
+        let held = self.held().unwrap_or_default().into_iter();
+        held.filter(|(_, one)| one.place.as_deref() == Some(place)).map(|(account, _)| account).collect()
+    }
+
     /// All accounts, as the book has them.
     pub fn held(&self) -> Option<BTreeMap<String, Held>> {
         let mut client = crate::raw::RawClient::try_connect(self.redis.port())?;

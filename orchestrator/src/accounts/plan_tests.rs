@@ -79,6 +79,14 @@ fn with(view: &View, book: &Book, barrier: Option<u64>, unknown: &[(&str, u64)])
     plan(view, book, &moment)
 }
 
+/// When this leader has attached the process of one instance already.
+fn attached(view: &View, book: &Book, instance: &str, created: i64) -> Plan {
+    let (attached, unknown) = (BTreeMap::from([(place(instance), created)]), BTreeSet::new());
+    let (longest, barrier, stuck) = (LONGEST, None, &Stuck::new(BARRIER));
+    let (attached, unknown) = (&attached, &unknown);
+    plan(view, book, &Moment { now: NOW, attached, unknown, longest, barrier, began: NOW, stuck })
+}
+
 fn said(released: &[(&str, u64)], unusable: &[(&str, u64)]) -> Said {
     let of = |list: &[(&str, u64)]| list.iter().map(|(name, epoch)| ((*name).to_owned(), *epoch)).collect();
     Said { released: of(released), unusable: of(unusable) }
@@ -98,25 +106,13 @@ fn an_instance_that_comes_is_attached_then_introduced_and_then_shown_its_account
     assert_eq!((first.changes, first.places.len(), first.shows.len()), (vec![attach], 0, 0));
 
     let full = book(&[("a", "active")], vec![row("p", Some("a"), "dealt", 5)]);
-    let attached = BTreeMap::from([(place("a"), 7)]);
-    let (unknown, stuck) = (BTreeSet::new(), Stuck::new(BARRIER));
-    let (longest, barrier) = (1, None);
-    let moment = Moment {
-        now: NOW,
-        attached: &attached,
-        unknown: &unknown,
-        longest,
-        barrier,
-        began: NOW,
-        stuck: &stuck,
-    };
-    let second = plan(&tree, &full, &moment);
+    let second = attached(&tree, &full, "a", 7);
     assert_eq!(second.places, [Step::Introduce { place: place("a") }]);
     assert!(second.changes.is_empty() && second.shows.is_empty());
 
     tree.at(&place("a")).present = Some(present(7, true));
     tree.at(&place("a")).alloc = Some(alloc());
-    let third = plan(&tree, &full, &moment);
+    let third = attached(&tree, &full, "a", 7);
     assert_eq!(third.shows, [Step::Show { place: place("a"), account: "p".into(), epoch: 5 }]);
 }
 
@@ -206,19 +202,8 @@ fn another_process_of_the_same_name_is_detached_and_attached_and_inherits_nothin
     let attach = Change::Attach { module: "m".into(), place: place("a"), created: 9 };
     assert_eq!(first.changes, [detach, attach]);
     assert_eq!(first.takes, [Step::Hide { place: place("a"), account: "p".into() }]);
-    let attached = BTreeMap::from([(place("a"), 9)]);
-    let (unknown, stuck) = (BTreeSet::new(), Stuck::new(BARRIER));
-    let (longest, barrier) = (1, None);
-    let moment = Moment {
-        now: NOW,
-        attached: &attached,
-        unknown: &unknown,
-        longest,
-        barrier,
-        began: NOW,
-        stuck: &stuck,
-    };
-    assert!(plan(&view(vec![("a", other)]), &full, &moment).places.is_empty(), "not before that is hidden");
+    let second = attached(&view(vec![("a", other)]), &full, "a", 9);
+    assert!(second.places.is_empty(), "not before that is hidden");
 }
 
 #[test]

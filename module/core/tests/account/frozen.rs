@@ -10,13 +10,7 @@ const MINUTE: i64 = 60_000;
 
 #[test]
 fn a_frozen_account_is_replaced_from_the_reserve_at_once() {
-    let mut rig = Rig::new(Settings::default());
-    rig.module("m", 2, 3);
-    rig.attach("m", "a");
-    rig.attach("m", "b");
-    rig.add("m", 0..13);
-    rig.settle();
-    assert_eq!(rig.shares("m"), [5, 5]);
+    let mut rig = with_reserve();
     let account = (0..13).map(name).find(|account| rig.holder(account) == "a").unwrap();
     let epoch = rig.login(&account, "a", MINUTE);
     let freeze = |on| Request::Freeze { account: account.as_bytes(), on, term: None };
