@@ -228,6 +228,26 @@ fn another_process_of_the_same_name_does_not_speak_for_who_may_be_logged_in_stil
 }
 
 #[test]
+fn what_no_earlier_process_is_logged_in_with_is_its_successor_s_own() {
+    let shown = stand(&[("p", dealt(5)), ("q", dealt(6)), ("r", dealt(3))]);
+    let mut tree = view(vec![("a", says(shown, said(&[("p", 5), ("q", 6)], &[])))]);
+    tree.at(&place("a")).come(present(9, true));
+    let live = AccountRow { login: true, ..row("q", Some("a"), "dealt", 6) };
+    // One is free, with one the earlier process is logged in, and the book knows the last by another deal.
+    let rows = vec![row("p", Some("a"), "dealt", 5), live, row("r", Some("a"), "dealt", 4)];
+    tree.settle(&book(&[("a", "active")], rows));
+    let inherited = |name| tree.places[&place("a")].accounts[name].inherited;
+    assert_eq!(["p", "q", "r"].map(inherited), [false, true, true]);
+    // Asked for, it speaks for the one login, and not for the other.
+    let rows = ["p", "q"].map(|name| AccountRow {
+        login: true,
+        ..row(name, Some("a"), "revoking", if name == "p" { 5 } else { 6 })
+    });
+    let plan = planned(&tree, &book(&[("a", "active")], rows.to_vec()));
+    assert_eq!(plan.changes, [Change::Logout { account: "p".into(), epoch: 5 }]);
+}
+
+#[test]
 fn a_deal_that_the_book_does_not_know_outlives_its_instance_by_the_longest_login() {
     let gone = |shown| view(vec![("a", Stand { present: None, ..stand(&[("p", shown)]) })]);
     let full = book(&[], vec![row("p", None, "free", 4)]);

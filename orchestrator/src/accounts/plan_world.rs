@@ -197,6 +197,7 @@ impl World {
     /// A leader compares, and dies after so many of its writes.
     fn lead(&mut self, writes: usize) -> bool {
         let book = self.book();
+        self.tree.settle(&book);
         let unknown: BTreeSet<_> =
             suspects(&self.tree, &book).into_iter().filter(|deal| !self.known.contains(deal)).collect();
         let moment = Moment {

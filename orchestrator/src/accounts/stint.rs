@@ -317,6 +317,10 @@ impl<'a> Stint<'a> {
         let (modules, accounts) = (store.module_rows().await?, store.account_rows().await?);
         let paths = &self.hands.paths;
         let book = Book::new(modules, accounts, |department, module| paths.module(department, module));
+        // Whatever was heard before is in it, and nothing is heard while it is read.
+        if let Some(view) = &mut self.view {
+            view.settle(&book);
+        }
         self.news |= book != reading.book || reading.at.is_none() || notified != reading.notified;
         let at = Some((Instant::now(), began.elapsed()));
         *reading = Reading { book, mark, notified, at };

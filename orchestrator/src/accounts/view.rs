@@ -46,7 +46,7 @@ pub(super) struct Shown {
     pub(super) until: Option<u64>,
     /// Of the node's data.
     pub(super) version: Version,
-    /// Whether it was shown before the process came that is there now: an earlier one of its name may be logged in.
+    /// Whether it was shown before the process came that is there now, and an earlier one of its name may be logged in.
     pub(super) inherited: bool,
 }
 
@@ -95,6 +95,19 @@ impl View {
     /// What stands of an instance.
     pub(super) fn at(&mut self, place: &Place) -> &mut Stand {
         self.places.entry(place.clone()).or_default()
+    }
+
+    /// Follows a book that was read since these processes came: with what it has dealt to their name, and has no login
+    /// of, no earlier one can be logged in.
+    pub(super) fn settle(&mut self, book: &Book) {
+        for (place, stand) in self.places.iter_mut().filter(|(_, stand)| stand.present.is_some()) {
+            for (account, shown) in stand.accounts.iter_mut().filter(|(_, shown)| shown.inherited) {
+                let row = book.accounts.get(account);
+                let ours =
+                    row.filter(|row| row.epoch == shown.epoch && book.place(row).as_ref() == Some(place));
+                shown.inherited = ours.is_none_or(|row| row.login);
+            }
+        }
     }
 
     /// The accounts that are shown to anybody.

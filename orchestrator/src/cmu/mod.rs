@@ -12,7 +12,7 @@ use tracing::{info, warn};
 
 use crate::daemon::{Context, now_ms};
 
-use unit::{End, Unit};
+use unit::{End, Ends, Unit};
 
 /// The name of this part in logs and probes.
 const PART: &str = "cmu";
@@ -21,7 +21,7 @@ const PART: &str = "cmu";
 pub(crate) async fn run(context: Context) -> Result<()> {
     let Some(host) = context.host(PART).await else { return Ok(()) };
     let mut last = 0;
-    let mut ends = Vec::new();
+    let mut ends = Ends::default();
     loop {
         // Not the same twice, also where the clock stands still.
         last = now_ms().max(last + 1);

@@ -1,6 +1,7 @@
 //! One incarnation of a unit. Sessions with Redis come and go; what it has stays, and at the beginning of each session
 //! it joins, reports its list and tells every detail anew. When Redis was not heard for `self_stop`, it ends.
 
+mod ends;
 mod orders;
 #[cfg(test)]
 mod tests;
@@ -8,7 +9,7 @@ mod tests;
 use std::future::ready;
 use std::time::{Duration, Instant};
 
-use redis::{Cmd, cmd};
+use redis::cmd;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
@@ -24,6 +25,7 @@ use crate::daemon::{Context, node_name, now_ms};
 use crate::data_proxy::SET;
 use crate::store::{Error, RealmStore, Session};
 use crate::transport::{self, Commands};
+pub(super) use ends::Ends;
 use orders::Done;
 
 /// How long it rests after what no reconnect will mend.
@@ -32,9 +34,6 @@ const REST: Duration = Duration::from_millis(500);
 const NEWS: usize = 1024;
 /// How often a drain is looked at.
 const DRAIN: Duration = Duration::from_millis(200);
-/// How long it tries to say what people ended when the process shall end, which gives its roles ten seconds and us some
-/// of them to leave the coordination service.
-const GOODBYE: Duration = Duration::from_secs(7);
 /// How long a report waits for programs that end.
 const ENDINGS: Duration = Duration::from_secs(2);
 
@@ -77,8 +76,8 @@ pub(super) struct Unit<'a> {
     chatted: u64,
     /// Whether some details were refused: all are told anew with the next beat.
     untold: bool,
-    /// What people ended and the realm was not told yet, also of the incarnations before.
-    ends: Vec<Cmd>,
+    /// What people ended and the realm may not know, also of the incarnations before.
+    ends: Ends,
     /// Programs that begin or end, whose outcome is then said.
     works: JoinSet<Done>,
     /// How many of them begin.
@@ -91,7 +90,7 @@ pub(super) struct Unit<'a> {
 
 impl<'a> Unit<'a> {
     /// One that says first what was left to say by those before it.
-    pub(super) fn new(context: &'a Context, cmu: String, ends: Vec<Cmd>) -> Self {
+    pub(super) fn new(context: &'a Context, cmu: String, ends: Ends) -> Self {
         let config = &context.config.cmu;
         let (sender, news) = mpsc::channel(1024);
         let program = Program { words: config.program.clone(), stop_limit: config.stop_limit };
@@ -115,8 +114,8 @@ impl<'a> Unit<'a> {
         }
     }
 
-    /// From the first join to the end; what people ended and nobody could be told.
-    pub(super) async fn run(mut self) -> (End, Vec<Cmd>) {
+    /// From the first join to the end; what people ended and the realm may not know.
+    pub(super) async fn run(mut self) -> (End, Ends) {
         let data = serde_json::json!({ "cmu": self.cmu, "capacity": self.config.capacity }).to_string();
         let dir = self.context.units_dir();
         let membership = self.context.coordinator.join(&dir, &node_name(&self.cmu), data.as_bytes());
@@ -128,8 +127,8 @@ impl<'a> Unit<'a> {
         // Nobody hears any more what a program has to say.
         self.news.close();
         self.media.stop_all().await;
-        if end == End::Asked {
-            self.say_goodbye().await;
+        if end != End::CutOff {
+            self.say_goodbye(end).await;
         }
         leave(membership).await;
         (end, self.ends)
@@ -219,7 +218,7 @@ impl<'a> Unit<'a> {
                 return Err(End::CutOff);
             }
             // What people ended must be said, or it would begin anew elsewhere.
-            let is_done = self.copies.len() == 0 && self.ends.is_empty();
+            let is_done = self.copies.len() == 0 && self.ends.are_said();
             if self.is_late() || self.draining.is_some() && is_done {
                 return Err(End::Asked);
             }
@@ -239,6 +238,7 @@ impl<'a> Unit<'a> {
     async fn serve(&mut self, mut session: Session) -> Result<End, Error> {
         let store = RealmStore::new(session.connection.clone(), &self.context.config.realm);
         // Before all else: an identity that ours takes the place of is heard no more.
+        self.ends.say_again();
         self.say_ends(&store).await?;
         let sent = Instant::now();
         self.join(&store).await?;
@@ -261,7 +261,7 @@ impl<'a> Unit<'a> {
                 biased;
                 _ = beat.tick() => {
                     session.is_named()?;
-                    self.beat(&store).await?;
+                    self.beat(&store, &mut session).await?;
                 }
                 Some(Ok(done)) = self.works.join_next() => self.finish(&store, done).await?,
                 entries = commands.next(), if self.owed.is_none() => self.obey(&store, &mut session, entries?).await?,
@@ -308,7 +308,7 @@ impl<'a> Unit<'a> {
         }
     }
 
-    async fn beat(&mut self, store: &RealmStore) -> Result<(), Error> {
+    async fn beat(&mut self, store: &RealmStore, session: &mut Session) -> Result<(), Error> {
         let sent = Instant::now();
         match store.beat(&self.cmu, self.copies.len()).await {
             // Down, or unknown to a server that took over: it joins and reports.
@@ -322,6 +322,9 @@ impl<'a> Unit<'a> {
             result => result?,
         }
         self.heard(sent);
+        if self.ends.are_doubtful() {
+            self.ask_replicas(session).await?;
+        }
         if std::mem::take(&mut self.untold) {
             self.details.renew_all();
             self.tell(store).await?;
@@ -351,44 +354,14 @@ impl<'a> Unit<'a> {
     }
 
     /// Says what it has. What follows comes as commands, in their turn.
-    async fn report(&self, store: &RealmStore, session: &mut Session) -> Result<(), Error> {
+    async fn report(&mut self, store: &RealmStore, session: &mut Session) -> Result<(), Error> {
         self.may_claim()?;
         let reported = store.report(&self.cmu, self.copies.highest(), &self.copies.list()).await?;
         metrics::counter!("allot_unit_reports_total").increment(1);
         debug!(cmu = self.cmu, ?reported, "reported");
-        if reported.adopted > 0 {
-            self.confirm(session).await?;
-        }
-        Ok(())
-    }
-
-    /// Has replicas confirm that conferences are its own again. What they do not confirm stands all the same; after a
-    /// failover it would report them once more.
-    async fn confirm(&self, session: &mut Session) -> Result<(), Error> {
-        let config = &self.context.config.conference;
-        // How many replicas there were when the session began may be long out of date.
-        session.look().await?;
-        match session.wait(config.wait_replicas, config.wait).await {
-            Ok(true) => {}
-            Err(error) if error.ends_session() => return Err(error),
-            // Also where its rules do not let it ask.
-            outcome => {
-                warn!(
-                    cmu = self.cmu,
-                    ?outcome,
-                    "no replica confirmed in time that conferences are ours again"
-                );
-                metrics::counter!("allot_unit_unconfirmed_total").increment(1);
-            }
-        }
-        Ok(())
-    }
-
-    /// Says what people ended.
-    async fn say_ends(&mut self, store: &RealmStore) -> Result<(), Error> {
-        if !self.ends.is_empty() {
-            self.say(store, &self.ends).await?;
-            self.ends.clear();
+        // Conferences are its own again; after a failover that forgets it, it would report them once more.
+        if reported.adopted > 0 && !self.ask_replicas(session).await? {
+            warn!(cmu = self.cmu, "no replica confirmed in time that conferences are ours again");
         }
         Ok(())
     }
@@ -458,34 +431,6 @@ impl<'a> Unit<'a> {
             self.untold = true;
         }
         Ok(())
-    }
-
-    /// It goes, and says so: what it had need not wait until its lease is over. What people ended would begin anew
-    /// elsewhere, so that is tried again.
-    async fn say_goodbye(&mut self) {
-        let said = async {
-            while let Err(error) = self.try_goodbye().await {
-                debug!(%error, "nobody heard that the unit goes");
-                if self.ends.is_empty() {
-                    break;
-                }
-                sleep(REST).await;
-            }
-        };
-        if timeout(GOODBYE, said).await.is_err() && !self.ends.is_empty() {
-            let conferences = self.ends.len();
-            warn!(
-                cmu = self.cmu,
-                conferences, "Redis was not told which conferences people ended; they begin anew"
-            );
-        }
-    }
-
-    async fn try_goodbye(&mut self) -> Result<(), Error> {
-        let session = self.context.config.servers.session().await?;
-        let store = RealmStore::new(session.connection, &self.context.config.realm);
-        self.say_ends(&store).await?;
-        store.down(&self.cmu, None).await
     }
 }
 

@@ -19,7 +19,9 @@ use super::file::{self, Contents};
 use crate::cli::Outcome;
 use crate::config::Span;
 
-/// Instructions that are sent with one account before the next is picked.
+/// How often accounts are picked for one line at most.
+const PICKS: u64 = 10_000;
+/// Instructions that are sent with one account before the next is picked; more where a line has very many.
 const PART: u64 = 20;
 /// When the month of a simulation begins: any time that is not 0.
 const BEGIN: i64 = 1000;
@@ -168,7 +170,7 @@ impl Desk {
             let picked = instance.map(|instance| self.book.pick(instance, 1)).unwrap_or_default();
             let Some(one) = picked.first() else { return Ok(wanted) };
             let (account, epoch) = (one.name.clone(), one.epoch);
-            let part = wanted.min(PART);
+            let part = wanted.min(PART.max(used.count / PICKS));
             self.ask(&Request::Use { account: &account, epoch, count: part as i64 })?;
             wanted -= part;
         }

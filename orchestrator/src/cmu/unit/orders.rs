@@ -91,6 +91,7 @@ impl Unit<'_> {
             match session.wait(config.wait_replicas, config.wait).await {
                 Ok(true) => {
                     self.doubting = false;
+                    self.ends.confirmed();
                     return Ok(());
                 }
                 Ok(false) => {}

@@ -26,6 +26,23 @@ struct Server {
     is_cut: AtomicBool,
     /// Bytes that it takes in a millisecond; 0 for any number.
     speed: AtomicU64,
+    has_replica: AtomicBool,
+    /// Whether its replica confirms anything.
+    is_confirmed: AtomicBool,
+    /// How far it is with saying that the unit was replaced.
+    replacing: Mutex<Replacing>,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Replacing {
+    #[default]
+    No,
+    /// The next beat is told so.
+    Wanted,
+    /// A beat waits for its answer.
+    Beaten,
+    /// The beat may be answered.
+    Said,
 }
 
 impl Server {
@@ -67,6 +84,15 @@ impl Server {
 
     async fn reply(&self, words: &[String]) -> String {
         match words[0].as_str() {
+            "ROLE" if self.has_replica.load(Ordering::Relaxed) => {
+                "*3 $6 master :0 *1 *3 $9 127.0.0.1 $4 7001 $1 0 ".replace(' ', "\r\n")
+            }
+            "WAIT" => format!(":{}\r\n", u8::from(self.is_confirmed.load(Ordering::Relaxed))),
+            "CMU.BEAT" if self.is_at(Replacing::Wanted) => {
+                self.put(Replacing::Beaten);
+                self.comes_to(Replacing::Said).await;
+                "-STALE another unit took its place\r\n".to_owned()
+            }
             "ROLE" => "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n".to_owned(),
             "CMU.REPORT" => {
                 let fields = ":0 adopted *0 released *0 ended *0".replace(' ', "\r\n");
@@ -87,6 +113,20 @@ impl Server {
                 "*-1\r\n".to_owned()
             }
             _ => "+OK\r\n".to_owned(),
+        }
+    }
+
+    fn put(&self, replacing: Replacing) {
+        *self.replacing.lock().unwrap() = replacing;
+    }
+
+    fn is_at(&self, replacing: Replacing) -> bool {
+        *self.replacing.lock().unwrap() == replacing
+    }
+
+    async fn comes_to(&self, replacing: Replacing) {
+        while !self.is_at(replacing) {
+            sleep(Duration::from_millis(5)).await;
         }
     }
 
@@ -187,14 +227,14 @@ const CREATE: &str = "event CREATE cmu h:1:1 e164";
 async fn what_people_ended_on_a_unit_that_stopped_itself_is_said_before_the_next_one_joins() {
     let server = Server::start().await;
     let (context, _asked) = context_with(&server, Some(1000));
-    let mut unit = Unit::new(&context, "h:1:1".to_owned(), Vec::new());
+    let mut unit = Unit::new(&context, "h:1:1".to_owned(), Ends::default());
     server.tell(&[&format!("{CREATE} 1 epoch 5"), &format!("{CREATE} 2 epoch 6")]);
     serve(&mut unit, server.hears("CONF.ACK {allot}:conf 2 h:1:1 6")).await;
     server.is_cut.store(true, Ordering::Relaxed);
     let people = unit.media.word();
     people.send(News::Ended { e164: "1".to_owned(), start: 1 }).await.unwrap();
     let (end, ends) = timeout(PATIENCE, unit.run()).await.unwrap();
-    assert_eq!((end, ends.len()), (End::CutOff, 1));
+    assert_eq!((end, ends.counts()), (End::CutOff, (1, 0)));
 
     server.is_cut.store(false, Ordering::Relaxed);
     server.commands.lock().unwrap().clear();
@@ -206,10 +246,67 @@ async fn what_people_ended_on_a_unit_that_stopped_itself_is_said_before_the_next
 }
 
 #[tokio::test]
+async fn what_people_ended_is_said_in_every_session_until_a_replica_has_it() {
+    let server = Server::start().await;
+    server.has_replica.store(true, Ordering::Relaxed);
+    let (context, _asked) = context(&server);
+    let mut unit = Unit::new(&context, "h:1:1".to_owned(), Ends::default());
+    server.tell(&[&format!("{CREATE} 1 epoch 5")]);
+    serve(&mut unit, server.hears("CONF.ACK {allot}:conf 1 h:1:1 5")).await;
+    let people = unit.media.word();
+    people.send(News::Ended { e164: "1".to_owned(), start: 1 }).await.unwrap();
+    let ended = "CONF.ENDED {allot}:conf 1 h:1:1 5";
+    serve(&mut unit, async {
+        server.hears(ended).await;
+        server.hears_more("WAIT", server.count("WAIT")).await;
+    })
+    .await;
+    assert_eq!((server.count(ended), unit.ends.counts()), (1, (0, 1)));
+
+    // A failover: the next master may not have heard it, nor the one after.
+    for session in 2..4 {
+        let joins = server.count("CMU.JOIN");
+        serve(&mut unit, server.hears_more("CMU.JOIN", joins)).await;
+        assert_eq!(server.count(ended), session);
+    }
+    server.is_confirmed.store(true, Ordering::Relaxed);
+    let waits = server.count("WAIT");
+    serve(&mut unit, async {
+        server.hears_more("WAIT", waits).await;
+        // By the next beat it has heard the answer.
+        server.hears_more("CMU.BEAT", server.count("CMU.BEAT")).await;
+    })
+    .await;
+    assert_eq!((server.count(ended), unit.ends.counts()), (4, (0, 0)));
+    serve(&mut unit, server.hears_more("CMU.JOIN", server.count("CMU.JOIN"))).await;
+    assert_eq!(server.count(ended), 4);
+}
+
+#[tokio::test]
+async fn a_unit_that_was_replaced_says_what_people_ended_meanwhile_and_not_that_it_goes() {
+    let server = Server::start().await;
+    let (context, _asked) = context(&server);
+    let mut unit = Unit::new(&context, "h:1:1".to_owned(), Ends::default());
+    server.tell(&[&format!("{CREATE} 1 epoch 5")]);
+    serve(&mut unit, server.hears("CONF.ACK {allot}:conf 1 h:1:1 5")).await;
+    let people = unit.media.word();
+    server.put(Replacing::Wanted);
+    let meanwhile = async {
+        server.comes_to(Replacing::Beaten).await;
+        people.send(News::Ended { e164: "1".to_owned(), start: 1 }).await.unwrap();
+        server.put(Replacing::Said);
+    };
+    let ((end, _), ()) = timeout(PATIENCE, async { tokio::join!(unit.run(), meanwhile) }).await.unwrap();
+    assert_eq!(end, End::Replaced);
+    assert_eq!(server.count("CONF.ENDED {allot}:conf 1 h:1:1 5"), 1);
+    assert_eq!(server.count("CMU.DOWN"), 0);
+}
+
+#[tokio::test]
 async fn a_unit_that_is_to_end_says_what_people_ended_when_redis_is_back() {
     let server = Server::start().await;
     let (context, asked) = context(&server);
-    let mut unit = Unit::new(&context, "h:1:1".to_owned(), Vec::new());
+    let mut unit = Unit::new(&context, "h:1:1".to_owned(), Ends::default());
     server.tell(&[&format!("{CREATE} 1 epoch 5")]);
     serve(&mut unit, server.hears("CONF.ACK {allot}:conf 1 h:1:1 5")).await;
     server.is_cut.store(true, Ordering::Relaxed);
@@ -220,7 +317,7 @@ async fn a_unit_that_is_to_end_says_what_people_ended_when_redis_is_back() {
         server.is_cut.store(false, Ordering::Relaxed);
     };
     let ((end, ends), ()) = timeout(PATIENCE, async { tokio::join!(unit.run(), healed) }).await.unwrap();
-    assert_eq!((end, ends.len()), (End::Asked, 0));
+    assert_eq!((end, ends.are_said()), (End::Asked, true));
     let said = server.find("CONF.ENDED {allot}:conf 1 h:1:1 5");
     assert!(said.is_some() && said < server.find("CMU.DOWN {allot}:conf h:1:1"), "{said:?}");
 }
@@ -231,8 +328,8 @@ async fn a_unit_that_is_to_end_and_has_nothing_to_say_waits_for_no_server() {
     let (context, asked) = context(&server);
     server.is_cut.store(true, Ordering::Relaxed);
     asked.send_replace(true);
-    let unit = Unit::new(&context, "h:1:1".to_owned(), Vec::new());
-    let (end, _) = timeout(GOODBYE / 2, unit.run()).await.unwrap();
+    let unit = Unit::new(&context, "h:1:1".to_owned(), Ends::default());
+    let (end, _) = timeout(PATIENCE / 4, unit.run()).await.unwrap();
     assert_eq!(end, End::Asked);
 }
 
@@ -240,7 +337,7 @@ async fn a_unit_that_is_to_end_and_has_nothing_to_say_waits_for_no_server() {
 async fn an_end_is_said_when_nothing_runs_any_more_and_keeps_nobody_waiting() {
     let server = Server::start().await;
     let (context, _asked) = context(&server);
-    let mut unit = Unit::new(&context, "h:1:1".to_owned(), Vec::new());
+    let mut unit = Unit::new(&context, "h:1:1".to_owned(), Ends::default());
     server.tell(&[&format!("{CREATE} 1 epoch 5")]);
     serve(&mut unit, server.hears("CONF.ACK {allot}:conf 1 h:1:1 5")).await;
     let program = unit.media.pretend("1");
@@ -267,7 +364,7 @@ async fn an_end_is_said_when_nothing_runs_any_more_and_keeps_nobody_waiting() {
 async fn beats_do_not_wait_for_programs_that_begin() {
     let server = Server::start().await;
     let (context, _asked) = context(&server);
-    let mut unit = Unit::new(&context, "h:1:1".to_owned(), Vec::new());
+    let mut unit = Unit::new(&context, "h:1:1".to_owned(), Ends::default());
     unit.copies.handle(super::super::copies::Command::Create {
         e164: "1".to_owned(),
         epoch: 5,
@@ -292,7 +389,7 @@ async fn beats_do_not_wait_for_programs_that_begin() {
 async fn many_details_do_not_take_longer_than_one_answer_may() {
     let server = Server::start().await;
     let (context, _asked) = context(&server);
-    let mut unit = Unit::new(&context, "h:1:1".to_owned(), Vec::new());
+    let mut unit = Unit::new(&context, "h:1:1".to_owned(), Ends::default());
     server.tell(&[&format!("{CREATE} 1 epoch 5")]);
     serve(&mut unit, server.hears("CONF.ACK {allot}:conf 1 h:1:1 5")).await;
     let value = "x".repeat(60_000);
