@@ -18,6 +18,7 @@ pub const MASTER: &str = "main";
 pub struct Sentinel {
     child: Child,
     port: u16,
+    password: Option<String>,
     _dir: TempDir,
 }
 
@@ -25,16 +26,22 @@ impl Sentinel {
     /// Looks after a master, whose replicas it finds by itself.
     #[track_caller]
     pub fn of(master: &RedisServer) -> Self {
-        Self::start(master.port(), None)
+        Self::start(master.port(), None, None)
+    }
+
+    /// The same, and answers only whoever has a password.
+    #[track_caller]
+    pub fn with_password(master: &RedisServer, password: &str) -> Self {
+        Self::start(master.port(), None, Some(password))
     }
 
     /// The same of a master that speaks TLS; so does the Sentinel.
     #[track_caller]
     pub fn of_tls(master: &RedisServer, certificates: &Certificates) -> Self {
-        Self::start(master.tls_port(), Some(certificates))
+        Self::start(master.tls_port(), Some(certificates), None)
     }
 
-    fn start(master: u16, tls: Option<&Certificates>) -> Self {
+    fn start(master: u16, tls: Option<&Certificates>, password: Option<&str>) -> Self {
         for _ in 0..20 {
             let dir =
                 tempfile::Builder::new().prefix("allot-sentinel-").tempdir().expect("a temporary folder");
@@ -48,8 +55,10 @@ impl Sentinel {
                     format!("port 0\ntls-port {port}\ntls-replication yes\n{}", lines.join("\n"))
                 },
             );
+            let password = password.map(str::to_owned);
+            let lock = password.as_ref().map_or_else(String::new, |word| format!("requirepass {word}\n"));
             let text = format!(
-                "{listen}\nbind 127.0.0.1\ndir {}\nsentinel monitor {MASTER} 127.0.0.1 {master} 1\n\
+                "{lock}{listen}\nbind 127.0.0.1\ndir {}\nsentinel monitor {MASTER} 127.0.0.1 {master} 1\n\
                  sentinel down-after-milliseconds {MASTER} 5000\nsentinel failover-timeout {MASTER} 5000\n",
                 dir.path().display(),
             );
@@ -61,7 +70,7 @@ impl Sentinel {
                 .stdout(Stdio::null())
                 .spawn()
                 .expect("redis-server runs");
-            let mut sentinel = Self { child, port, _dir: dir };
+            let mut sentinel = Self { child, port, password, _dir: dir };
             let mut runs = true;
             eventually("the Sentinel to listen", GENEROUS, || {
                 runs = matches!(sentinel.child.try_wait(), Ok(None));
@@ -87,7 +96,11 @@ impl Sentinel {
 
     /// Its answer to `SENTINEL word main`.
     pub fn ask(&self, word: &str) -> Option<Reply> {
-        RawClient::try_connect(self.port)?.try_call(&["SENTINEL", word, MASTER])
+        let mut client = RawClient::try_connect(self.port)?;
+        if let Some(password) = &self.password {
+            client.try_call(&["AUTH", password])?;
+        }
+        client.try_call(&["SENTINEL", word, MASTER])
     }
 
     /// Its address, as clients take it.

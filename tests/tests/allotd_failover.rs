@@ -184,6 +184,27 @@ fn of_several_sentinels_the_one_that_knows_of_the_latest_failover_is_believed() 
 }
 
 #[test]
+fn sentinels_may_have_a_password_of_their_own() {
+    let master = RedisServer::start();
+    let sentinel = Sentinel::with_password(&master, "watchword");
+    let file = master.dir().join("password");
+    std::fs::write(&file, "watchword\n").unwrap();
+    let (address, file) = (sentinel.address(), file.display().to_string());
+    let way = ["--redis-sentinels", &address, "--redis-master", "main"];
+    let all = daemon("all", &[&way[..], &["--redis-sentinel-password-file", &file]].concat());
+    master.raw().words(&format!("CONF.CREATE {REALM} 49"));
+    let mut told = String::new();
+    eventually("the conference to tell", GENEROUS, || goes_on(master.port(), &mut told));
+    assert!(!all.log().contains("watchword"), "{}", all.log());
+    // Who does not have it is not told where the master is, and says so.
+    let other = Process::new("other", &[&["--roles", "data-proxy", "--realm", REALM], &way[..]].concat());
+    other.start();
+    eventually("it to be refused", GENEROUS, || {
+        other.http("/readyz").is_some_and(|(status, body)| status == 503 && body.contains("NOAUTH"))
+    });
+}
+
+#[test]
 fn sentinels_and_the_nodes_of_a_cluster_are_spoken_to_by_tls() {
     let certificates = Certificates::new();
     let tls = ["--redis-tls", "true", "--redis-ca-file", &certificates.file("ca.pem")];
