@@ -10,7 +10,7 @@ use allot_core::shared::refusal::{Code, Refusal};
 
 use crate::family::Family;
 use crate::info;
-use crate::sys::context::Outcome;
+use crate::sys::context::{Answer, Outcome};
 use crate::sys::{Context, KeyName};
 
 /// How many messages a step may gather before it sends them.
@@ -69,7 +69,7 @@ pub(crate) fn flush<F: Family>(
 /// Puts one message into its stream; one without fields is the end of the stream.
 fn send(ctx: Context<'_>, stream: &[u8], message: &Message, length: &str, id: (u64, u64)) -> bool {
     if message.fields.is_empty() {
-        return matches!(ctx.call_and_replicate(c"UNLINK", &[stream]), Outcome::Done);
+        return end(ctx, stream);
     }
     let id = format!("{}-{}", id.0, id.1);
     let mut arguments: Vec<&[u8]> = vec![stream];
@@ -79,6 +79,20 @@ fn send(ctx: Context<'_>, stream: &[u8], message: &Message, length: &str, id: (u
     arguments.push(id.as_bytes());
     arguments.extend(message.fields.iter().flat_map(|(field, value)| [&field[..], &value[..]]));
     matches!(ctx.call_and_replicate(c"XADD", &arguments), Outcome::Done)
+}
+
+/// Deletes a stream that is at its end, unless its key holds something else by now, which is not ours.
+fn end(ctx: Context<'_>, stream: &[u8]) -> bool {
+    match ctx.ask(c"TYPE", &[stream]) {
+        Answer::Text(word) if word == b"stream" => {
+            matches!(ctx.call_and_replicate(c"UNLINK", &[stream]), Outcome::Done)
+        }
+        Answer::Text(word) => {
+            info::OUTBOX_FAILURES.add(u64::from(word != b"none"));
+            true
+        }
+        _ => false,
+    }
 }
 
 /// Refuses a stream beside a key of a cluster that is not bound to the key's slot by a hash tag.

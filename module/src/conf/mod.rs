@@ -7,7 +7,6 @@ mod trim;
 mod units;
 mod writes;
 
-use allot_core::conf::conference::State;
 use allot_core::conf::mail::HANG_UPS;
 use allot_core::conf::{Event, Realm as RealmState, decide_due};
 use allot_core::shared::codec::{Damaged, Writer};
@@ -104,7 +103,7 @@ impl Family for RealmState {
             info::reopened(at - since);
         }
         if let Event::Ended { e164, .. } = event
-            && self.conference_called(e164).is_some_and(|one| one.state == State::Pending)
+            && self.conference_called(e164).is_some_and(|one| one.pending_since.is_some())
         {
             info::CONF_NEVER_RECOVERED.add(1);
         }

@@ -4,6 +4,7 @@ use allot_core::conf::Realm;
 use allot_core::conf::conference::{Conference, State};
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
+use std::borrow::Cow;
 
 use super::records::{reply_conference, reply_history, reply_unit};
 use super::writes::Done;
@@ -15,9 +16,11 @@ use crate::record::{Field, reply_record};
 /// The most conferences that one `CONF.LIST` gives.
 const MAX_LIST: i64 = 10_000;
 
-fn known<'a>(realm: &'a Realm, e164: &[u8]) -> Result<&'a Conference, Refusal> {
+/// A conference as if all that is due had happened.
+fn known<'a>(realm: &'a Realm, e164: &[u8], now: i64) -> Result<Cow<'a, Conference>, Refusal> {
     realm
         .conference_called(e164)
+        .and_then(|one| realm.as_of(one, now))
         .ok_or_else(|| Refusal::new(Code::NotFound, format!("there is no conference {}", quoted(e164))))
 }
 
@@ -32,8 +35,8 @@ pub(super) fn get(call: &Call<'_>) -> Done {
     let mut arguments = call.arguments(2);
     let e164 = arguments.identifier("e164")?;
     let fields = arguments.rest();
-    read::<Realm, _>(call.ctx, call.key()?, |realm, _| {
-        let one = known(realm, e164)?;
+    read::<Realm, _>(call.ctx, call.key()?, |realm, now| {
+        let one = known(realm, e164, now)?;
         if fields.is_empty() {
             call.ctx.reply_map(one.details.len());
             for detail in &one.details {
@@ -44,7 +47,7 @@ pub(super) fn get(call: &Call<'_>) -> Done {
         }
         call.ctx.reply_array(fields.len());
         for field in fields {
-            match realm.detail(one, field) {
+            match realm.detail(&one, field) {
                 Some(value) => call.ctx.reply_string(value),
                 None => call.ctx.reply_null(),
             }
@@ -58,8 +61,8 @@ pub(super) fn info(call: &Call<'_>) -> Done {
     let mut arguments = call.arguments(2);
     let e164 = arguments.identifier("e164")?;
     arguments.finish()?;
-    read::<Realm, _>(call.ctx, call.key()?, |realm, _| {
-        reply_conference(call.ctx, realm, known(realm, e164)?);
+    read::<Realm, _>(call.ctx, call.key()?, |realm, now| {
+        reply_conference(call.ctx, realm, &*known(realm, e164, now)?);
         Ok(())
     })
 }
@@ -69,8 +72,8 @@ pub(super) fn history(call: &Call<'_>) -> Done {
     let mut arguments = call.arguments(2);
     let e164 = arguments.identifier("e164")?;
     arguments.finish()?;
-    read::<Realm, _>(call.ctx, call.key()?, |realm, _| {
-        reply_history(call.ctx, known(realm, e164)?);
+    read::<Realm, _>(call.ctx, call.key()?, |realm, now| {
+        reply_history(call.ctx, &*known(realm, e164, now)?);
         Ok(())
     })
 }
@@ -158,7 +161,7 @@ pub(super) fn plan(call: &Call<'_>) -> Done {
                 ("e164", Field::Text(&one.e164)),
                 ("cmu", Field::maybe(cmu)),
                 ("why", Field::maybe(why.map(str::as_bytes))),
-                ("next_retry", Field::number(one.next_retry)),
+                ("next_retry", Field::number(realm.next_try(one))),
             ];
             reply_record(call.ctx, &fields);
         };
@@ -169,7 +172,7 @@ pub(super) fn plan(call: &Call<'_>) -> Done {
                 plan.iter().for_each(|&(id, why)| line(id, None, Some(why)));
             }
             Some(cmu) => {
-                let plan = realm.plan_down(known_unit(realm, cmu)?);
+                let plan = realm.plan_down(known_unit(realm, cmu)?, now);
                 call.ctx.reply_array(plan.len());
                 for (id, goes) in &plan {
                     line(*id, goes.as_ref().ok().map(|cmu| &cmu[..]), goes.as_ref().err().copied());

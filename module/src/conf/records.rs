@@ -61,7 +61,7 @@ pub(super) fn reply_conference(ctx: Context<'_>, realm: &Realm, one: &Conference
         ("cause", Field::Text(one.cause.word().as_bytes())),
         ("pending_since", Field::number(one.pending_since)),
         ("attempts", Field::Number(one.attempts.into())),
-        ("next_retry", Field::number(one.next_retry)),
+        ("next_retry", Field::number(realm.next_try(one))),
         ("moving_to", Field::maybe(name(one.moving.map(|moving| moving.to)))),
         ("moving_epoch", Field::number(one.moving.map(|moving| moving.epoch as i64))),
         ("ending", Field::number(one.ending)),
@@ -81,8 +81,9 @@ pub(super) fn reply_conference(ctx: Context<'_>, realm: &Realm, one: &Conference
         reply_field(ctx, field);
     }
     ctx.reply_string(b"tried");
-    ctx.reply_array(one.tried.len());
-    one.tried.iter().for_each(|cmu| ctx.reply_string(cmu));
+    let tried = if one.tried.is_empty() { &[] } else { realm.tried(one) };
+    ctx.reply_array(tried.len());
+    tried.iter().for_each(|cmu| ctx.reply_string(cmu));
 }
 
 pub(super) fn reply_history(ctx: Context<'_>, one: &Conference) {

@@ -172,13 +172,17 @@ fn decide_call(step: &mut Step<'_, '_, Pool>, wish: &mut request::Call<'_>) -> R
     decide(step.state(), step.now(), &Request::Call(*wish))
 }
 
+/// How many numbers are tried for something that is there on some of them already.
+const TRIED: usize = 64;
+
 /// Calls a number of a pool for something that will hang it up, unless `take` refuses that number: both happen, or
-/// neither does. The lease never falls due by itself.
+/// neither does. Where it is there already on that number (`EXISTS`), the others are tried, the longest waiting first.
+/// The lease never falls due by itself.
 pub(crate) fn call_for<T>(
     ctx: Context<'_>,
     pool: KeyName<'_>,
     lease: &[u8],
-    take: impl FnOnce(Number) -> Result<T, Refusal>,
+    take: impl Fn(Number) -> Result<T, Refusal>,
 ) -> Result<T, Refusal> {
     let mut wish = request::Call {
         number: None,
@@ -192,15 +196,33 @@ pub(crate) fn call_for<T>(
         random: 0,
     };
     change::<Pool, _>(ctx, pool, |step| {
-        let decision = decide_call(step, &mut wish)?;
-        let Reply::Lease(record) = &decision.reply else {
-            info::NUMPOOL_NONE_FREE.add(1);
-            let name = allot_core::shared::text::quoted(pool.as_bytes());
-            return Err(Refusal::new(Code::Limit, format!("no number of the pool {name} can be called now")));
-        };
-        let taken = take(record.number)?;
-        settle(step, decision);
-        Ok(taken)
+        let mut others = None;
+        loop {
+            let decision = decide_call(step, &mut wish)?;
+            let Reply::Lease(record) = &decision.reply else {
+                info::NUMPOOL_NONE_FREE.add(1);
+                let name = allot_core::shared::text::quoted(pool.as_bytes());
+                let text = format!("no number of the pool {name} can be called now");
+                return Err(Refusal::new(Code::Limit, text));
+            };
+            let number = record.number;
+            let refusal = match take(number) {
+                Err(refusal) if refusal.code == Code::Exists => refusal,
+                Err(refusal) => return Err(refusal),
+                Ok(taken) => {
+                    settle(step, decision);
+                    return Ok(taken);
+                }
+            };
+            let others = others.get_or_insert_with(|| {
+                let waiting = step.state().waiting().filter(|other| *other != number).take(TRIED);
+                waiting.collect::<Vec<_>>().into_iter()
+            });
+            wish.number = others.next();
+            if wish.number.is_none() {
+                return Err(refusal);
+            }
+        }
     })
 }
 

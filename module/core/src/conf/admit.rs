@@ -30,7 +30,7 @@ impl Realm {
                 ensure(!self.is_replaced(cmu), "a unit that was replaced joins")?;
                 ensure(i64::from(*capacity) <= MAX_ROOM, "a unit has too much room")?;
                 ensure((1..=MAX_TTL).contains(lease), "a lease is out of range")?;
-                let current = self.hosts.get(host_of(cmu)).map(|host| host.current);
+                let current = self.hosts.get(host_of(cmu)).and_then(|host| host.current);
                 let known = self.find_unit(cmu);
                 ensure(known.is_none() || known == current, "a unit is not its host's current one")
             }

@@ -121,29 +121,21 @@ impl Realm {
                 self.tell_create(id, unit, *epoch);
                 self.publish("granted", id, Some(Cause::Recovery));
             }
-            Event::Failed { cause, release, next_retry, all_tried, .. } => {
+            Event::Failed { cause, release, next_retry, .. } => {
                 self.release_if(*release, id);
-                self.change(id, |one| {
-                    one.close(at, How::Failed);
-                    let unit = one.last_unit().cloned();
-                    one.tried.extend(unit);
-                    if *all_tried {
-                        one.tried.clear();
-                    }
-                    one.waits_for_recovery(at, *next_retry, *cause);
-                });
+                self.change(id, |one| one.fails(at, *next_retry, *cause));
                 self.publish("failed", id, Some(*cause));
             }
             Event::Pending { cause, .. } => self.lose(at, id, Row::Lost, *cause),
             Event::Ending { cause, .. } => {
                 self.release_if(true, id);
-                self.change(id, |one| {
-                    (one.moving, one.ending, one.cause) = (None, Some(at), *cause);
-                });
+                self.cancel_move(id, *cause, false);
+                self.change(id, |one| one.is_to_end(at, *cause));
                 self.publish("ending", id, Some(*cause));
             }
             Event::Ended { cause, release, .. } => {
                 self.release_if(*release, id);
+                self.cancel_move(id, *cause, false);
                 self.end(at, id, *cause);
             }
             Event::Adopted { cmu, old, epoch, .. } => {
@@ -153,9 +145,9 @@ impl Realm {
                 let entry = self.assignment(unit, *epoch, copy_epoch, at);
                 self.take_epoch(*epoch);
                 self.release_if(true, id);
+                self.cancel_move(id, Cause::Adopted, false);
                 self.change(id, |one| {
                     one.close(at, How::Released);
-                    one.moving = None;
                     one.grants(unit, entry, at);
                     one.opens(at);
                     one.cause = Cause::Adopted;
@@ -170,7 +162,7 @@ impl Realm {
                 self.take_epoch(*epoch);
                 self.change(id, |one| one.moving = Some(Moving { to: unit, epoch: *epoch, since: at }));
                 self.tell_create(id, unit, *epoch);
-                self.publish_move("moving", id, unit, *epoch, None);
+                self.publish_of("moving", id, unit, *epoch, None);
             }
             Event::Moved { .. } => {
                 let Some(one) = self.conferences.get(id) else { return };
@@ -273,7 +265,7 @@ impl Realm {
             self.tell_release(&cmu, &e164, moving.epoch);
         }
         self.change(id, |one| one.moving = None);
-        self.publish_move("move-failed", id, moving.to, moving.epoch, Some(cause));
+        self.publish_of("move-failed", id, moving.to, moving.epoch, Some(cause));
     }
 
     fn create(&mut self, at: Millis, created: &Created) {
@@ -378,7 +370,36 @@ impl Conference {
         self.tried = Vec::new();
     }
 
-    pub(super) fn waits_for_recovery(&mut self, at: Millis, next_retry: Millis, cause: Cause) {
+    /// Its unit could not create it.
+    pub(super) fn fails(&mut self, at: Millis, next_retry: Millis, cause: Cause) {
+        self.close(at, How::Failed);
+        let unit = self.last_unit().cloned();
+        self.tried.extend(unit.filter(|unit| !self.tried.contains(unit)));
+        self.waits_for_recovery(at, next_retry, cause);
+    }
+
+    /// Its unit is lost, and no other is to take over.
+    pub(super) fn loses(&mut self, at: Millis, cause: Cause) {
+        self.close(at, How::Lost);
+        self.waits_for_recovery(at, at, cause);
+    }
+
+    /// Its unit is lost, and the one that it moves to goes on, by this assignment.
+    pub(super) fn goes_on(&mut self, at: Millis, moving: Moving, mut entry: Assignment, cause: Cause) {
+        entry.from = moving.since;
+        self.close(at, How::Lost);
+        self.moving = None;
+        self.pending_since.get_or_insert(at);
+        self.grants(moving.to, entry, moving.since);
+        self.cause = cause;
+    }
+
+    /// Whoever has it is to end it.
+    pub(super) fn is_to_end(&mut self, at: Millis, cause: Cause) {
+        (self.moving, self.ending, self.cause) = (None, Some(at), cause);
+    }
+
+    fn waits_for_recovery(&mut self, at: Millis, next_retry: Millis, cause: Cause) {
         self.state = State::Pending;
         self.owner = None;
         self.since = at;
@@ -388,13 +409,12 @@ impl Conference {
         self.cause = cause;
     }
 
-    fn ends(&mut self, at: Millis, cause: Cause) {
-        // One that is never recovered ends at its last moment of service.
-        let served = match self.state {
-            State::Pending => self.last_lost().and_then(|entry| entry.ended).map(|(to, _)| to),
-            _ => None,
-        };
-        self.close(at, if self.opened.is_none() && self.ending.is_none() { How::Failed } else { How::Ended });
+    pub(super) fn ends(&mut self, at: Millis, cause: Cause) {
+        // One that is never recovered ends at its last moment of service, whatever was tried since.
+        let served = self.last_served();
+        let unopened = self.history.last().is_some_and(|entry| entry.opened.is_none());
+        let failed = unopened && (self.opened.is_some() || self.ending.is_none());
+        self.close(at, if failed { How::Failed } else { How::Ended });
         self.ended = Some(served.unwrap_or(at));
         self.state = State::Ended;
         self.since = at;

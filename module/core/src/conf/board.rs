@@ -113,9 +113,14 @@ impl Board {
         self.order(zone)?.by_share.iter().find(fits).map(|&(.., number)| number)
     }
 
-    /// Whether the zone has a unit, full or not, that is not among these. O(log units + units named).
-    pub fn has_other(&self, zone: Option<&Name>, named: impl Fn(&Name) -> bool) -> bool {
-        self.order(zone).is_some_and(|order| order.by_share.iter().any(|(.., name, _)| !named(name)))
+    /// Whether the zone has a unit, full or not, that could ever take a conference of that size, and is not among these.
+    /// O(units).
+    pub fn has_other(&self, zone: Option<&Name>, size: u32, named: impl Fn(&Name) -> bool) -> bool {
+        let could = |number| self.units.get(number).is_some_and(|entry| entry.capacity >= size);
+        let order = self.order(zone);
+        order.is_some_and(|order| {
+            order.by_share.iter().any(|(.., name, number)| !named(name) && could(number))
+        })
     }
 
     /// Room that a unit has left; 0 for one that takes nothing.

@@ -217,9 +217,9 @@ pub struct Conference {
     pub pending_since: Option<Millis>,
     /// Recoveries tried since then.
     pub attempts: u32,
-    /// When it may be tried again; while pending.
+    /// When units that failed it may be tried again, others at once; while pending.
     pub next_retry: Option<Millis>,
-    /// Units that failed it, by name.
+    /// Units that failed it, by name; none once one of them is tried again.
     pub tried: Vec<Name>,
     /// A move under way; in waiting and open.
     pub moving: Option<Moving>,
@@ -275,6 +275,12 @@ impl Conference {
         let lost =
             |entry: &&Assignment| entry.opened.is_some() && matches!(entry.ended, Some((_, How::Lost)));
         self.history.iter().rev().find(lost)
+    }
+
+    /// When it was last served, if it is since waiting for its recovery or on its way to it.
+    pub(super) fn last_served(&self) -> Option<Millis> {
+        let latest = self.history.iter().rev().find(|entry| entry.opened.is_some())?;
+        latest.ended.filter(|(_, how)| *how == How::Lost).map(|(to, _)| to)
     }
 
     /// The assignment of that unit and epoch, if it is on record.

@@ -166,9 +166,12 @@ fn decide_set(realm: &Realm, set: &Set<'_>) -> Decided {
         Err(WriteFault::Epoch) => return stale(realm, set.e164, set.epoch),
     };
     let Some(one) = realm.conference(id) else { return no_conference(set.e164) };
+    if set.fields.len() > 2 * MAX_DETAILS {
+        return refuse(Code::Limit, format!("conference {} may have {MAX_DETAILS} fields", name()));
+    }
     let mut fields = Writer { bytes: Vec::with_capacity(64) };
     let (mut written, mut new) = (0, 0);
-    for pair in set.fields.chunks(2) {
+    for (place, pair) in set.fields.chunks(2).enumerate() {
         let &[field, value] = pair else {
             return refuse(Code::Err, "fields and values come by turns, and the last value is missing");
         };
@@ -177,6 +180,10 @@ fn decide_set(realm: &Realm, set: &Set<'_>) -> Decided {
                 Code::Err,
                 format!("a field must have 1 to {MAX_IDENTIFIER} bytes and its value at most {MAX_VALUE}"),
             );
+        }
+        // Of a field that comes twice the last value counts.
+        if set.fields.chunks(2).skip(place + 1).any(|later| later.first() == Some(&field)) {
+            continue;
         }
         match one.place_of(field).map(|at| one.details.get(at)) {
             Ok(Some(detail)) if detail.seq >= set.seq => continue,
@@ -242,22 +249,29 @@ fn decide_nack(realm: &Realm, now: Millis, word: Word<'_>, reason: Option<&[u8]>
 }
 
 fn decide_ended(realm: &Realm, word: Word<'_>) -> Decided {
-    let unit = Some(known_unit(realm, word.cmu)?);
-    let Some(one) = realm.conference_called(word.e164) else { return no_conference(word.e164) };
-    if one.moves_to(unit, word.epoch) {
-        let event = Event::MoveFailed { e164: one.e164.clone(), cause: Cause::Unit, release: false };
-        return decided(event, Reply::Ok);
-    }
-    let last = one.history.last().is_some_and(|last| last.epoch == word.epoch && *last.cmu == *word.cmu);
-    match cell(Row::EndedByUnit, Some(one.state)) {
-        Cell::Ended if one.matches(unit, word.epoch) => decided(ended_by_unit(one, Cause::Unit), Reply::Ok),
-        Cell::EndedIfLast if had_it_last(one, word.cmu, word.epoch) => {
-            decided(ended_by_unit(one, Cause::Unit), Reply::Ok)
+    let unit = realm.find_unit(word.cmu);
+    let one = realm.conference_called(word.e164);
+    let last = |one: &Conference| {
+        one.history.last().is_some_and(|last| last.epoch == word.epoch && *last.cmu == *word.cmu)
+    };
+    match one.map(|one| (one, cell(Row::EndedByUnit, Some(one.state)))) {
+        Some((one, _)) if unit.is_some() && one.moves_to(unit, word.epoch) => {
+            let event = Event::MoveFailed { e164: one.e164.clone(), cause: Cause::Unit, release: false };
+            return decided(event, Reply::Ok);
+        }
+        Some((one, Cell::Ended)) if unit.is_some() && one.matches(unit, word.epoch) => {
+            return decided(ended_by_unit(one, Cause::Unit), Reply::Ok);
+        }
+        // Also of one whose place another took: what people ended on it is not to live again.
+        Some((one, Cell::EndedIfLast)) if had_it_last(one, word.cmu, word.epoch) => {
+            return decided(ended_by_unit(one, Cause::Unit), Reply::Ok);
         }
         // It says again what is on record.
-        Cell::Nothing if last => unchanged(Reply::Ok),
-        _ => out_of_date(realm, one, word),
+        Some((one, Cell::Nothing)) if last(one) => return unchanged(Reply::Ok),
+        _ => {}
     }
+    known_unit(realm, word.cmu)?;
+    one.map_or_else(|| no_conference(word.e164), |one| out_of_date(realm, one, word))
 }
 
 /// Whether a pending conference was last open on that unit, by that assignment.
@@ -322,7 +336,7 @@ pub(super) fn up_unit(realm: &Realm, cmu: &[u8]) -> Result<u32, Refusal> {
 }
 
 fn replaced<T>(realm: &Realm, cmu: &[u8]) -> Result<T, Refusal> {
-    let current = realm.hosts.get(host_of(cmu)).and_then(|host| realm.unit(host.current));
+    let current = realm.hosts.get(host_of(cmu)).and_then(|host| realm.unit(host.current?));
     let by = current.map_or_else(String::new, |unit| format!(" by {}", quoted(&unit.cmu)));
     refuse(Code::Stale, format!("unit {} was replaced{by}; it must stop its conferences", quoted(cmu)))
 }

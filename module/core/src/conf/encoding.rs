@@ -156,11 +156,10 @@ impl Event {
                 out.unsigned(*epoch);
             }
             Self::Acked { e164 } => named(out, 15, e164),
-            Self::Failed { e164, cause, release, next_retry, all_tried } => {
+            Self::Failed { e164, cause, release, next_retry } => {
                 causes(out, 16, e164, *cause);
                 out.unsigned((*release).into());
                 out.signed(*next_retry);
-                out.unsigned((*all_tried).into());
             }
             Self::Pending { e164, cause } => causes(out, 17, e164, *cause),
             Self::Ending { e164, cause } => causes(out, 18, e164, *cause),
@@ -278,7 +277,6 @@ impl Event {
                 cause: cause(reader)?,
                 release: flag(reader)?,
                 next_retry: reader.time()?,
-                all_tried: flag(reader)?,
             },
             17 => Self::Pending { e164: reader.identifier()?, cause: cause(reader)? },
             18 => Self::Ending { e164: reader.identifier()?, cause: cause(reader)? },

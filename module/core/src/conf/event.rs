@@ -116,10 +116,8 @@ pub enum Event {
         cause: Cause,
         /// Whether its unit is told to end it.
         release: bool,
-        /// When it may be tried again.
+        /// When units that failed it may be tried again.
         next_retry: Millis,
-        /// Whether there is no other unit to try, so that all may be tried again.
-        all_tried: bool,
     },
     /// A conference lost its unit.
     Pending {

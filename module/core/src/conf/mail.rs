@@ -42,13 +42,22 @@ fn message(stream: &[u8], event: &str, e164: &[u8], cmu: &[u8], epoch: Epoch) ->
     message.with("cmu", cmu).with("epoch", epoch.to_string().as_bytes())
 }
 
+/// That readers of a stream have missed something.
+fn resync(stream: &[u8]) -> Message {
+    message(stream, "RESYNC", b"", stream.strip_prefix(b"cmd:").unwrap_or_default(), 0)
+}
+
 impl Realm {
+    fn send(&mut self, message: Message) {
+        self.outbox.push_or_resync(message, resync);
+    }
+
     fn command(&mut self, cmu: &[u8], event: &str, e164: &[u8], epoch: Epoch, more: &[(&str, &[u8])]) {
         let mut message = message(&command_stream(cmu), event, e164, cmu, epoch);
         for (name, value) in more {
             message = message.with(name, value);
         }
-        self.outbox.push_or_resync(message);
+        self.send(message);
     }
 
     /// CREATE to the unit of a conference's latest assignment, or to the one that it moves to.
@@ -90,7 +99,7 @@ impl Realm {
     pub(super) fn end_stream(&mut self, cmu: &[u8]) {
         let stream = command_stream(cmu);
         self.outbox.forget(&stream);
-        self.outbox.push_or_resync(Message::to(&stream));
+        self.send(Message::to(&stream));
     }
 
     /// A transition of a conference, as it stands after it.
@@ -100,40 +109,32 @@ impl Realm {
         let entry =
             message(EVENTS, event, &one.e164, cmu, one.epoch).with("state", one.state.word().as_bytes());
         let entry = entry.with_some("cause", cause.map(|cause| cause.word().as_bytes()));
-        self.outbox.push_or_resync(entry);
+        self.send(entry);
     }
 
-    /// A transition of a move, which has a unit and an epoch of its own.
-    pub(super) fn publish_move(
-        &mut self,
-        event: &str,
-        id: u32,
-        unit: u32,
-        epoch: Epoch,
-        cause: Option<Cause>,
-    ) {
+    /// A transition of another assignment than its latest, which has a unit and an epoch of its own.
+    pub(super) fn publish_of(&mut self, event: &str, id: u32, unit: u32, epoch: Epoch, cause: Option<Cause>) {
         let Some(one) = self.conferences.get(id) else { return };
         let cmu = self.name_of(unit);
         let entry = message(EVENTS, event, &one.e164, &cmu, epoch).with("state", one.state.word().as_bytes());
         let entry = entry.with_some("cause", cause.map(|cause| cause.word().as_bytes()));
-        self.outbox.push_or_resync(entry);
+        self.send(entry);
     }
 
     /// Why a unit cannot create a conference.
     pub(super) fn publish_refusal(&mut self, e164: &[u8], cmu: &[u8], epoch: Epoch, reason: &[u8]) {
         let entry = message(EVENTS, "refused", e164, cmu, epoch).with("reason", reason);
-        self.outbox.push_or_resync(entry);
+        self.send(entry);
     }
 
     /// RESYNC: readers of a stream have missed something, and must ask or read the state anew.
     pub(super) fn tell_resync(&mut self, stream: &[u8]) {
-        let cmu = stream.strip_prefix(b"cmd:").unwrap_or_default();
-        self.outbox.push_or_resync(message(stream, "RESYNC", b"", cmu, 0));
+        self.send(resync(stream));
     }
 
     /// A transition of a unit, or of the realm.
     pub(super) fn publish_unit(&mut self, event: &str, cmu: &[u8], state: &str) {
         let entry = message(EVENTS, event, b"", cmu, 0).with("state", state.as_bytes());
-        self.outbox.push_or_resync(entry);
+        self.send(entry);
     }
 }

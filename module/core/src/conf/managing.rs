@@ -283,6 +283,15 @@ fn decide_move(realm: &Realm, now: Millis, e164: &[u8], to: Option<&[u8]>) -> De
                     .map_or("gone", |unit| if unit.reported { unit.word() } else { "yet to report" });
                 return refuse(Code::BadState, format!("unit {} is {word}", quoted(to)));
             }
+            if one.zone.is_some() && realm.unit(unit).is_some_and(|unit| unit.zone != one.zone) {
+                let zone = quoted(one.zone.as_deref().unwrap_or_default());
+                let text = format!(
+                    "conference {} must be in zone {zone}, and unit {} is not",
+                    quoted(e164),
+                    quoted(to)
+                );
+                return refuse(Code::BadState, text);
+            }
             (realm.board.room(unit) >= u64::from(one.size)).then_some(unit)
         }
     };

@@ -13,7 +13,7 @@ use super::encoding::{
     optional_signed, optional_time, priority,
 };
 use super::state::{LAST_EPOCH, Realm, Settings};
-use super::unit::{Host, MAX_REPLACED, Name, Standing, Unit, host_of};
+use super::unit::{Host, MAX_FORGOTTEN, MAX_REPLACED, Name, Standing, Unit, host_of};
 use crate::shared::codec::{Damaged, Reader, Writer};
 use crate::shared::outbox::Outbox;
 use crate::shared::token::MAX_TTL;
@@ -44,13 +44,16 @@ impl Realm {
         for unit in self.units() {
             unit.encode(&mut out);
         }
-        let replaced = || self.hosts.iter().filter(|(_, host)| !host.replaced.is_empty());
-        out.unsigned(replaced().count() as u64);
-        for (host, Host { replaced, .. }) in replaced() {
+        let hosts =
+            || self.hosts.iter().filter(|(_, host)| host.current.is_none() || !host.replaced.is_empty());
+        out.unsigned(hosts().count() as u64);
+        for (host, Host { replaced, .. }) in hosts() {
             out.string(host);
             out.unsigned(replaced.len() as u64);
             replaced.iter().for_each(|cmu| out.string(cmu));
         }
+        out.unsigned(self.forgotten.len() as u64);
+        self.forgotten.iter().for_each(|host| out.string(host));
         let mut all: Vec<&Conference> = self.conferences.iter().map(|(_, one)| one).collect();
         all.sort_unstable_by(|one, other| one.e164.cmp(&other.e164));
         out.unsigned(all.len() as u64);
@@ -137,7 +140,7 @@ impl Realm {
             last = Some(unit.cmu.clone());
             realm.enter_unit(unit);
         }
-        realm.decode_replaced(&mut reader)?;
+        realm.decode_hosts(&mut reader)?;
         let mut last = Bytes::new();
         for _ in 0..reader.unsigned()? {
             let one = realm.decode_conference(&mut reader)?;
@@ -154,14 +157,15 @@ impl Realm {
         Ok(realm)
     }
 
-    fn decode_replaced(&mut self, reader: &mut Reader<'_>) -> Result<(), Damaged> {
+    /// Hosts that have more to remember than the unit that they run.
+    fn decode_hosts(&mut self, reader: &mut Reader<'_>) -> Result<(), Damaged> {
         let mut last: Vec<u8> = Vec::new();
         for _ in 0..reader.unsigned()? {
             let host = reader.string()?;
             ensure(last.is_empty() || *host > last[..], "the hosts are not in order")?;
             last = host.to_vec();
             let count = reader.unsigned()?;
-            ensure((1..=MAX_REPLACED as u64).contains(&count), "a host has too many identities, or none")?;
+            ensure(count <= MAX_REPLACED as u64, "a host has too many identities")?;
             let mut replaced = VecDeque::new();
             for _ in 0..count {
                 let cmu = name(reader)?;
@@ -170,10 +174,21 @@ impl Realm {
                 ensure(!twice, "an identity is replaced and is not")?;
                 replaced.push_back(cmu);
             }
-            let known = self.hosts.get_mut(host).ok_or(Damaged("a host runs no unit"))?;
-            known.replaced = replaced;
+            ensure(count > 0 || !self.hosts.contains_key(host), "a host has nothing to remember")?;
+            let known = self.hosts.entry(host.into());
+            known.or_insert_with(|| Host { current: None, replaced: VecDeque::new() }).replaced = replaced;
         }
-        Ok(())
+        let count = reader.unsigned()?;
+        ensure(count <= MAX_FORGOTTEN as u64, "too many hosts are remembered")?;
+        for _ in 0..count {
+            let host = reader.string()?;
+            let is_idle = self.hosts.get(host).is_some_and(|host| host.current.is_none());
+            let twice = self.forgotten.iter().any(|known| **known == *host);
+            ensure(is_idle && !twice, "a host runs a unit, or is not known")?;
+            self.forgotten.push_back(host.into());
+        }
+        let idle = self.hosts.values().filter(|host| host.current.is_none()).count();
+        ensure(idle == self.forgotten.len(), "a host runs no unit")
     }
 
     fn decode_conference(&self, reader: &mut Reader<'_>) -> Result<Conference, Damaged> {

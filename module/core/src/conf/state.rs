@@ -4,7 +4,7 @@ use super::board::Board;
 use super::conference::{Assignment, Conference, Epoch, State};
 use super::queues::Queues;
 use super::rows::Cell;
-use super::unit::{Host, Name, Standing, Unit, host_of};
+use super::unit::{Host, MAX_FORGOTTEN, Name, Standing, Unit, host_of};
 use crate::shared::deadlines::Deadlines;
 use crate::shared::names::NameIndex;
 use crate::shared::outbox::Outbox;
@@ -101,6 +101,8 @@ pub struct Realm {
     pub(super) units: Table<Unit>,
     pub(super) unit_names: BTreeMap<Name, u32>,
     pub(super) hosts: BTreeMap<Box<[u8]>, Host>,
+    /// Hosts whose unit was forgotten, which was longest ago first.
+    pub(super) forgotten: VecDeque<Box<[u8]>>,
     pub(super) conferences: Table<Conference>,
     pub(super) names: NameIndex,
     /// Conferences whose numbers were called for them, by the request that asked for each: who repeats it knows no
@@ -131,6 +133,7 @@ impl Realm {
             units: Table::default(),
             unit_names: BTreeMap::new(),
             hosts: BTreeMap::new(),
+            forgotten: VecDeque::new(),
             conferences: Table::default(),
             names: NameIndex::default(),
             requests: BTreeMap::new(),
@@ -369,25 +372,32 @@ impl Realm {
 
     /// Enters a unit as its host's current one.
     pub(super) fn enter_unit(&mut self, unit: Unit) -> u32 {
-        let (cmu, host) = (unit.cmu.clone(), host_of(&unit.cmu).into());
+        let (cmu, host): (_, Box<[u8]>) = (unit.cmu.clone(), host_of(&unit.cmu).into());
         let number = self.units.insert(unit);
         self.unit_names.insert(cmu, number);
+        self.forgotten.retain(|forgotten| *forgotten != host);
         let host =
-            self.hosts.entry(host).or_insert_with(|| Host { current: number, replaced: VecDeque::new() });
-        host.current = number;
+            self.hosts.entry(host).or_insert_with(|| Host { current: None, replaced: VecDeque::new() });
+        host.current = Some(number);
         self.relink_unit(number);
         number
     }
 
-    /// Forgets a unit, which is idle, and its host with it unless another took its place.
+    /// Forgets a unit, which is idle. If it was its host's current one, the host is remembered for longer: which of its
+    /// identities were replaced, and that the next one has to report first.
     pub(super) fn remove_unit(&mut self, number: u32) {
         self.board.remove(number);
         self.unit_due.remove(number);
         let Some(unit) = self.units.remove(number) else { return };
         self.unit_names.remove(&unit.cmu);
-        let host = host_of(&unit.cmu);
-        if self.hosts.get(host).is_some_and(|host| host.current == number) {
-            self.hosts.remove(host);
+        let name = host_of(&unit.cmu);
+        let Some(host) = self.hosts.get_mut(name).filter(|host| host.current == Some(number)) else { return };
+        host.current = None;
+        self.forgotten.push_back(name.into());
+        if self.forgotten.len() > MAX_FORGOTTEN
+            && let Some(oldest) = self.forgotten.pop_front()
+        {
+            self.hosts.remove(&oldest);
         }
     }
 

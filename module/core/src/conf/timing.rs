@@ -6,6 +6,7 @@ use super::rows::{Cell, Row, cell};
 use super::state::{Realm, Settings};
 use super::unit::{Standing, Unit};
 use crate::shared::Millis;
+use std::borrow::Cow;
 
 /// What a conference waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +89,34 @@ pub fn decide_due(realm: &Realm, now: Millis, limit: usize) -> Events {
 }
 
 impl Realm {
+    /// A conference as it stands once all is done that is due by `now`, whether or not it is yet; `None` for a record that
+    /// is to be forgotten. O(1), or a copy of it where something is due.
+    pub fn as_of<'a>(&self, one: &'a Conference, now: Millis) -> Option<Cow<'a, Conference>> {
+        let mut seen = Cow::Borrowed(one);
+        // Deadlines begin anew with each step, so that no more than two follow each other at one time.
+        for _ in 0..4 {
+            let due = seen.due(&self.settings, now);
+            let Some(event) = due.and_then(|due| self.happens(&seen, due, now)) else { break };
+            let one = seen.to_mut();
+            match event {
+                Event::Removed { .. } => return None,
+                Event::Ended { cause, .. } => one.ends(now, cause),
+                Event::Ending { cause, .. } => one.is_to_end(now, cause),
+                Event::Failed { next_retry, cause, .. } => one.fails(now, next_retry, cause),
+                Event::MoveFailed { .. } => one.moving = None,
+                Event::Pending { cause, .. } => match one.moving {
+                    Some(moving) => {
+                        let entry = self.assignment(moving.to, moving.epoch, moving.epoch, now);
+                        one.goes_on(now, moving, entry, cause);
+                    }
+                    None => one.loses(now, cause),
+                },
+                _ => one.since = now,
+            }
+        }
+        Some(seen)
+    }
+
     fn happens(&self, one: &Conference, due: Due, now: Millis) -> Option<Event> {
         let e164 = one.e164.clone();
         let column = Some(one.state);
@@ -130,17 +159,13 @@ impl Realm {
         }
     }
 
-    /// What comes of a creation that failed: the end of a first one; of a recovery, the next unit.
+    /// What comes of a creation that failed: the end of a first one; of a recovery, the next unit, or the same ones later.
     pub(super) fn failed(&self, one: &Conference, cause: Cause, now: Millis) -> Event {
         let e164 = one.e164.clone();
-        let release = cause == Cause::Timeout || one.ending.is_some();
+        let release = cause == Cause::Timeout || one.ending.is_some() || one.moving.is_some();
         if !one.recovering || Self::outcome(one, Cell::Pending) == Cell::Ended {
             return Event::Ended { e164, cause, release };
         }
-        let owner = one.last_unit();
-        let tried = |name: &super::unit::Name| one.tried.contains(name) || Some(name) == owner;
-        let other = self.board.has_other(one.zone.as_ref(), tried);
-        let next_retry = if other { now } else { now.saturating_add(self.settings.retry) };
-        Event::Failed { e164, cause, release, next_retry, all_tried: !other }
+        Event::Failed { e164, cause, release, next_retry: now.saturating_add(self.settings.retry) }
     }
 }

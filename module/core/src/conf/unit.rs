@@ -14,6 +14,9 @@ pub const SUSPECT_PERCENT: i64 = 60;
 /// How many replaced identities of a host are remembered.
 pub const MAX_REPLACED: usize = 1024;
 
+/// How many hosts are remembered whose unit was forgotten.
+pub const MAX_FORGOTTEN: usize = 1024;
+
 /// Where a unit stands. The numbers are part of the encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Standing {
@@ -108,8 +111,8 @@ impl Unit {
 /// What runs units, one after the other: all of an identity before its last two colons.
 #[derive(Clone, Debug)]
 pub struct Host {
-    /// The unit that it runs.
-    pub current: u32,
+    /// The unit that it runs, unless that was forgotten.
+    pub current: Option<u32>,
     /// Identities that others took the place of, oldest first.
     pub replaced: VecDeque<Name>,
 }

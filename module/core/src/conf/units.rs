@@ -44,8 +44,8 @@ impl Realm {
             }
             return;
         }
-        let before = self.hosts.get(host_of(cmu)).map(|host| host.current);
-        if let Some(before) = before {
+        let host = self.hosts.get(host_of(cmu)).map(|host| host.current);
+        if let Some(Some(before)) = host {
             self.replace(at, before);
         }
         self.enter_unit(Unit {
@@ -55,7 +55,8 @@ impl Realm {
             used: 0,
             standing: Standing::Up,
             draining: false,
-            reported: true,
+            // Of a host whose last unit was forgotten nobody knows what still runs there.
+            reported: host != Some(None),
             lease,
             renewed: at,
             joined: at,
@@ -116,22 +117,14 @@ impl Realm {
         match Self::outcome(one, cell(row, Some(one.state))) {
             // The unit that it moves to goes on.
             _ if one.moving.is_some() && !ending => {
-                let Some(moving) = one.moving else { return };
-                let mut entry = self.assignment(moving.to, moving.epoch, moving.epoch, at);
-                entry.from = moving.since;
-                self.change(id, |one| {
-                    one.close(at, How::Lost);
-                    one.moving = None;
-                    one.grants(moving.to, entry, moving.since);
-                    one.cause = cause;
-                });
-                self.publish("lost", id, Some(cause));
+                let (Some(moving), Some(owner), epoch) = (one.moving, one.owner, one.epoch) else { return };
+                let entry = self.assignment(moving.to, moving.epoch, moving.epoch, at);
+                self.change(id, |one| one.goes_on(at, moving, entry, cause));
+                self.publish_of("lost", id, owner, epoch, Some(cause));
+                self.publish("granted", id, Some(Cause::Recovery));
             }
             Cell::Pending => {
-                self.change(id, |one| {
-                    one.close(at, How::Lost);
-                    one.waits_for_recovery(at, at, cause);
-                });
+                self.change(id, |one| one.loses(at, cause));
                 self.publish("lost", id, Some(cause));
             }
             Cell::Ended => {

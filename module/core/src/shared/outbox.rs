@@ -46,12 +46,10 @@ impl Message {
 
     /// How many messages were lost where this one stands, if it stands for such.
     fn stands_for(&self) -> u64 {
-        match &self.fields[..] {
-            [(name, value), (_, lost), ..] if name == RESYNC_FIELD && value == RESYNC => {
-                std::str::from_utf8(lost).ok().and_then(|lost| lost.parse().ok()).unwrap_or(0)
-            }
-            _ => 0,
-        }
+        let is_mark =
+            self.fields.first().is_some_and(|(name, value)| name == RESYNC_FIELD && value == RESYNC);
+        let lost = self.fields.iter().find(|(name, _)| is_mark && name == LOST);
+        lost.and_then(|(_, lost)| std::str::from_utf8(lost).ok()?.parse().ok()).unwrap_or(0)
     }
 }
 
@@ -66,6 +64,8 @@ pub const LONG_CAPACITY: usize = 65_536;
 /// The first field of a message that stands where others were lost, and its value.
 const RESYNC_FIELD: &[u8] = b"event";
 const RESYNC: &[u8] = b"RESYNC";
+/// Its field that says how many.
+const LOST: &[u8] = b"lost";
 
 /// The most fields of a message.
 const MAX_FIELDS: u64 = 32;
@@ -96,8 +96,8 @@ impl Outbox {
     }
 
     /// Adds a message to a stream whose readers must know what they missed: where there is no room, the oldest
-    /// ones give way to one `RESYNC` in their place, which says how many they were. O(log streams).
-    pub fn push_or_resync(&mut self, message: Message) {
+    /// ones give way to one `RESYNC` in their place, `mark` for the stream, which says how many they were. O(log streams).
+    pub fn push_or_resync(&mut self, message: Message, mark: impl FnOnce(&[u8]) -> Message) {
         let lane = Self::lane(&mut self.lanes, &message);
         if lane.len() >= LONG_CAPACITY {
             let mut lost = 0u64;
@@ -107,8 +107,7 @@ impl Outbox {
                 lost = went.saturating_add(lost);
                 self.len -= 1;
             }
-            let mark = Message::to(&message.stream).with("event", RESYNC);
-            lane.push_front(mark.with("lost", lost.to_string().as_bytes()));
+            lane.push_front(mark(&message.stream).with("lost", lost.to_string().as_bytes()));
             self.dropped = self.dropped.saturating_add(1);
             self.len += 1;
         }
@@ -331,7 +330,7 @@ mod tests {
     fn where_messages_are_lost_a_resync_says_how_many() {
         let mut outbox = Outbox::default();
         for number in 0..LONG_CAPACITY + 3 {
-            outbox.push_or_resync(message(&number.to_string()));
+            outbox.push_or_resync(message(&number.to_string()), |_| message("RESYNC"));
         }
         assert_eq!((outbox.len(), outbox.messages().count()), (LONG_CAPACITY, LONG_CAPACITY));
         let first: Vec<_> = outbox.messages().take(2).cloned().collect();

@@ -207,7 +207,8 @@ impl World {
             Some((State::Ended, origin)) => 1 << small(origin),
             Some((_, origin)) => self.ended & 1 << small(origin),
         };
-        for (local, [now, lost, same]) in self.locals.iter_mut().zip(relevant) {
+        let replaced = UNITS.map(|name| self.realm.is_replaced(name.as_bytes()));
+        for ((local, [now, lost, same]), replaced) in self.locals.iter_mut().zip(relevant).zip(replaced) {
             if local.copy != 0 && (now | lost | same) >> local.copy & 1 == 0 {
                 local.copy = ZOMBIE;
             }
@@ -220,12 +221,16 @@ impl World {
             local.nacks &= now;
             local.ends &= now | lost;
             local.has &= now | lost | same;
+            if replaced {
+                local.has = 0;
+            }
             let news = !((1u16 << (local.highest + 1)) - 1) as u8;
             (local.create, local.epoch) = (local.create & news, local.epoch & news);
             // What a list lacks are these; between two of them the highest epoch handled is the same.
             let floor = |highest: u8| bits(now | lost).filter(|&epoch| epoch <= highest).max().unwrap_or(0);
-            local.lacks =
-                (0..8).filter(|&bit| local.lacks >> bit & 1 == 1).fold(1, |set, bit| set | 1 << floor(bit));
+            local.lacks = (0..8)
+                .filter(|&bit| !replaced && local.lacks >> bit & 1 == 1)
+                .fold(1, |set, bit| set | 1 << floor(bit));
             local.highest = floor(local.highest);
         }
     }
@@ -235,7 +240,9 @@ impl World {
     fn relevant(&self, cmu: &[u8]) -> [Epochs; 3] {
         let Some(one) = self.conference().filter(|one| one.is_live()) else { return [0; 3] };
         if self.realm.is_replaced(cmu) {
-            return [0; 3];
+            // All that it is heard in is that people ended what nobody has had open since.
+            let last = one.last_lost().filter(|lost| *lost.cmu == *cmu);
+            return [0, last.map_or(0, |lost| 1u8 << small(lost.epoch)), 0];
         }
         let unit = self.realm.find_unit(cmu);
         let (mut now, mut lost, mut same) = (0, 0, 0);

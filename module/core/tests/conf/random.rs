@@ -3,11 +3,12 @@
 
 use super::rig::{MINUTE, Rig};
 use allot_core::conf::Reply;
-use allot_core::conf::conference::State;
+use allot_core::conf::conference::{Conference, State};
 use allot_core::conf::request::{Create, Report, Request, Set, Word};
 use allot_core::conf::state::{Policy, Settings};
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 struct Random(TestRng);
@@ -93,9 +94,20 @@ impl Run {
         known[at].clone()
     }
 
+    /// The conferences as they are seen at that time.
+    fn records(&self, now: i64) -> Vec<Option<Conference>> {
+        let seen = |e164: &String| {
+            let one = self.rig.realm.conference_called(e164.as_bytes())?;
+            self.rig.realm.as_of(one, now).map(Cow::into_owned)
+        };
+        self.numbers.iter().map(seen).collect()
+    }
+
     fn step(&mut self) {
         let by = self.random.of(&[0, 0, 1, 700, 6000]);
+        let foreseen = self.records(self.rig.now + by);
         self.rig.pass(by);
+        assert_eq!(foreseen, self.records(self.rig.now), "what is due was not seen as if it had happened");
         let e164 = self.random.of(&self.numbers);
         let cmu = self.random.of(&self.units);
         match self.random.below(22) {

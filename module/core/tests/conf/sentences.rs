@@ -1,6 +1,6 @@
 //! docs/conferences.md besides the specification's list: epochs, identities, leases, terms, moves, queues, details.
 
-use super::rig::{MINUTE, Rig, wish};
+use super::rig::{MINUTE, Rig, wish, word};
 use allot_core::conf::conference::State;
 use allot_core::conf::request::{Changes, Create, Request};
 
@@ -54,8 +54,56 @@ fn an_identity_that_was_replaced_is_heard_no_more() {
     let report = allot_core::conf::request::Report { cmu: A.as_bytes(), highest: epoch, list: vec![] };
     assert_eq!(rig.code(&Request::Report(report)), "STALE");
     assert_eq!(rig.set("1", A, epoch, 1, &["a", "b"]), "NOTOWNER");
+    // But in this: what people ended on it does not live again.
+    assert_eq!(rig.code(&Request::Ended(word("1", A, epoch + 1))), "STALE");
+    assert_eq!(rig.state("1"), State::Pending);
+    assert_eq!(rig.code(&Request::Ended(word("1", A, epoch))), "Ok");
+    assert_eq!((rig.state("1"), rig.code(&Request::Ended(word("1", A, epoch)))), (State::Ended, "Ok".into()));
     // Its stream is deleted: a message without fields.
     assert!(rig.told.iter().any(|line| line == &format!("cmd:{A}")), "{:?}", rig.told);
+}
+
+#[test]
+fn what_people_ended_on_a_unit_that_was_replaced_is_too_late_once_another_has_it() {
+    let mut rig = Rig::new(&[A, B]);
+    let epoch = rig.open("1");
+    rig.join("a:1:2", 10);
+    rig.recover();
+    assert_eq!(rig.code(&Request::Ended(word("1", A, epoch))), "STALE");
+    assert_eq!(rig.state("1"), State::Creating);
+}
+
+#[test]
+fn a_host_is_remembered_when_its_unit_is_forgotten() {
+    let mut rig = Rig::new(&[A, B]);
+    rig.join("a:1:2", 10);
+    rig.down("a:1:2");
+    rig.pass(20 * MINUTE);
+    assert!(rig.realm.unit_called(b"a:1:2").is_none());
+    rig.check();
+    // Neither is who was replaced heard again, nor is anything placed on who has not said what it has.
+    assert_eq!(rig.code(&Request::Join { cmu: A.as_bytes(), capacity: 9, zone: None, lease: 1 }), "STALE");
+    rig.join("a:1:3", 10);
+    assert!(!rig.realm.unit_called(b"a:1:3").unwrap().reported);
+    rig.report("a:1:3", 0, &[]);
+    assert!(rig.realm.unit_called(b"a:1:3").unwrap().reported);
+    assert_eq!(rig.code(&Request::Join { cmu: A.as_bytes(), capacity: 9, zone: None, lease: 1 }), "STALE");
+    rig.check();
+    // Not for ever: there may be any number of hosts.
+    for host in 0..1100 {
+        let cmu = format!("h{host}:1:1");
+        rig.join(&cmu, 1);
+        rig.down(&cmu);
+    }
+    rig.pass(20 * MINUTE);
+    rig.check();
+    let remembered = (0..1100).filter(|host| {
+        let cmu = format!("h{host}:1:1");
+        rig.join(&cmu, 1);
+        !rig.realm.unit_called(cmu.as_bytes()).unwrap().reported
+    });
+    assert_eq!(remembered.count(), 1024);
+    rig.check();
 }
 
 #[test]
@@ -118,6 +166,118 @@ fn a_deposed_scheduler_is_refused() {
     }
     assert_eq!(rig.code(&Request::Recover { count: 1, term: Some(3) }), "Grants([])");
     assert_eq!(rig.code(&claim(1, "three", true)), "Realm");
+}
+
+#[test]
+fn who_ends_while_it_is_recovered_ends_at_its_last_moment_of_service() {
+    let mut rig = Rig::new(&[A]);
+    rig.open("1");
+    rig.join(B, 10);
+    rig.down(A);
+    let lost = rig.now;
+    rig.pass(1000);
+    rig.recover();
+    rig.pass(1000);
+    rig.release("1");
+    rig.pass(6000);
+    let one = rig.one("1");
+    assert_eq!((one.state, one.ended), (State::Ended, Some(lost)));
+    let how: Vec<_> = one.history.iter().map(|entry| entry.ended.unwrap().1.word()).collect();
+    assert_eq!(how, ["lost", "failed"]);
+    // But once it was open again, at its end.
+    let mut rig = Rig::new(&[A]);
+    rig.open("1");
+    rig.join(B, 10);
+    rig.down(A);
+    rig.recover();
+    let epoch = rig.epoch("1");
+    rig.ack("1", B, epoch);
+    rig.pass(1000);
+    rig.ended("1", B, epoch);
+    assert_eq!(rig.one("1").ended, Some(rig.now));
+}
+
+#[test]
+fn what_people_are_told_of_a_move_whose_source_dies_or_that_is_called_off() {
+    let moved = || {
+        let mut rig = Rig::new(&[A, B]);
+        let epoch = rig.open("1");
+        let moving = rig.move_to("1", B);
+        rig.told.clear();
+        (rig, epoch, moving)
+    };
+    let events = |rig: &Rig| -> Vec<String> {
+        let words = |line: &String| line.split(' ').skip(1).take(4).collect::<Vec<_>>().join(" ");
+        rig.told.iter().filter(|line| line.starts_with("evt ") && line.contains(" 1 ")).map(words).collect()
+    };
+    let (mut rig, epoch, moving) = moved();
+    rig.down(A);
+    assert_eq!(events(&rig), [format!("lost 1 {A} {epoch}"), format!("granted 1 {B} {moving}")]);
+    assert_eq!(rig.one("1").pending_since, Some(rig.now), "its recovery is counted from now");
+    let (mut rig, epoch, moving) = moved();
+    rig.release("1");
+    assert_eq!(events(&rig), [format!("move-failed 1 {B} {moving}"), format!("ending 1 {A} {epoch}")]);
+    // The source cannot even go on: the other copy ends with it.
+    let (mut rig, epoch, _) = moved();
+    rig.ask(&Request::Restart { live: vec![A.as_bytes(), B.as_bytes()], term: None }).unwrap();
+    rig.nack("1", A, epoch);
+    assert_eq!(rig.state("1"), State::Ended);
+    assert!(rig.verbs(B).ends_with("RELEASE"), "{:?}", rig.told);
+}
+
+#[test]
+fn nothing_moves_out_of_its_zone() {
+    let mut rig = Rig::new(&[A]);
+    let mut join = |cmu: &'static str, zone: &'static [u8]| {
+        let request = Request::Join { cmu: cmu.as_bytes(), capacity: 9, zone: Some(zone), lease: 3_600_000 };
+        rig.ask(&request).unwrap();
+    };
+    join("e:1:1", b"eu");
+    join("f:1:1", b"eu");
+    join("u:1:1", b"us");
+    rig.ask(&Request::Create(Create { zone: Some(b"eu"), ..wish("1") })).unwrap();
+    let epoch = rig.epoch("1");
+    rig.ack("1", "e:1:1", epoch);
+    let to = |cmu: &'static str| Request::Move { e164: b"1", to: Some(cmu.as_bytes()), term: None };
+    assert_eq!((rig.code(&to("u:1:1")), rig.code(&to(A))), ("BADSTATE".into(), "BADSTATE".into()));
+    assert!(!rig.code(&to("f:1:1")).starts_with("BADSTATE"));
+}
+
+#[test]
+fn the_plan_for_a_death_is_what_recovery_then_does() {
+    let mut rig = Rig::new(&[A]);
+    for e164 in ["x", "y", "z"] {
+        rig.open(e164);
+    }
+    // Its latest assignment is not what its turn goes by.
+    rig.join(B, 1);
+    let moving = rig.move_to("x", B);
+    rig.ack("x", B, moving);
+    let back = rig.move_to("x", A);
+    rig.ack("x", A, back);
+    // One waits already.
+    rig.join("c:1:1", 9);
+    rig.ask(&Request::Drain { cmu: A.as_bytes(), on: true, moves: false, term: None }).unwrap();
+    rig.ask(&Request::Drain { cmu: B.as_bytes(), on: true, moves: false, term: None }).unwrap();
+    rig.open("w");
+    rig.down("c:1:1");
+    rig.join(B, 2);
+    rig.ask(&Request::Drain { cmu: B.as_bytes(), on: false, moves: false, term: None }).unwrap();
+    rig.pass(10);
+    let unit = rig.realm.find_unit(A.as_bytes()).unwrap();
+    let planned: Vec<(String, bool)> = rig
+        .realm
+        .plan_down(unit, rig.now)
+        .iter()
+        .map(|(id, goes)| {
+            (String::from_utf8_lossy(&rig.realm.conference(*id).unwrap().e164).into_owned(), goes.is_ok())
+        })
+        .collect();
+    rig.down(A);
+    assert_eq!(rig.recover(), 2);
+    let done: Vec<(String, bool)> =
+        ["x", "y", "z"].map(|e164| (e164.to_owned(), rig.owner(e164) == B)).into_iter().collect();
+    assert_eq!((planned, rig.owner("w").as_str()), (done, B));
 }
 
 type Act = fn(&mut Rig, u64);
@@ -213,10 +373,10 @@ fn a_burst_is_spread_over_the_units_by_their_share() {
     }
     let used = |rig: &Rig| -> Vec<u64> { rig.realm.units().map(|unit| unit.used).collect() };
     assert_eq!(used(&rig), [5, 5, 10]);
-    let plan = rig.realm.plan_down(rig.realm.find_unit(b"big:1:1").unwrap());
+    let plan = rig.realm.plan_down(rig.realm.find_unit(b"big:1:1").unwrap(), rig.now);
     assert_eq!(plan.iter().filter(|(_, to)| to.is_ok()).count(), 10);
     rig.join(B, 6);
-    let plan = rig.realm.plan_down(rig.realm.find_unit(b"big:1:1").unwrap());
+    let plan = rig.realm.plan_down(rig.realm.find_unit(b"big:1:1").unwrap(), rig.now);
     assert_eq!(plan.iter().filter(|(_, to)| *to == Err("no room")).count(), 4);
     rig.down("big:1:1");
     assert_eq!(rig.recover(), 6);
@@ -233,18 +393,19 @@ fn details_are_written_by_the_owner_and_newer_ones_stay() {
     assert_eq!(rig.set("1", A, epoch, 5, &["a", "0", "b", "0"]), "STALE");
     assert_eq!(rig.set("1", A, epoch, 6, &["b", "4"]), "Integer(1)");
     assert_eq!(rig.set("1", A, epoch, 6, &["b"]), "ERR");
+    assert_eq!(rig.set("1", A, epoch, 6, &["d", "1", "d", "2"]), "Integer(1)", "the last one counts");
     assert_eq!(rig.set("1", B, epoch, 7, &["b", "5"]), "NOTOWNER");
     assert_eq!(rig.set("1", A, epoch + 1, 7, &["b", "5"]), "STALE");
     assert_eq!(rig.set("2", A, epoch, 7, &["b", "5"]), "NOTFOUND");
     let details = |rig: &Rig| -> Vec<String> {
         rig.one("1").details.iter().map(|one| String::from_utf8_lossy(&one.value).into_owned()).collect()
     };
-    assert_eq!(details(&rig), ["1", "4", "3"]);
+    assert_eq!(details(&rig), ["1", "4", "3", "2"]);
     rig.check();
     rig.ack("1", A, epoch);
     rig.down(A);
     // While it is pending they still show the last, and nobody may write.
-    assert_eq!((details(&rig).len(), rig.set("1", A, epoch, 9, &["a", "x"])), (3, "NOTOWNER".into()));
+    assert_eq!((details(&rig).len(), rig.set("1", A, epoch, 9, &["a", "x"])), (4, "NOTOWNER".into()));
     rig.recover();
     assert_eq!(details(&rig).len(), 0);
     let epoch = rig.epoch("1");
@@ -284,20 +445,48 @@ fn settings_change_while_the_realm_lives() {
 }
 
 #[test]
-fn a_unit_that_failed_it_is_tried_again_once_no_other_is_left() {
-    let mut rig = Rig::new(&["c:1:1"]);
-    rig.open("1");
-    rig.join(A, 10);
-    rig.join(B, 0);
-    rig.down("c:1:1");
+fn a_unit_that_failed_it_is_tried_again_after_a_while_and_any_other_at_once() {
+    let failed = |others: &[(&str, i64)]| {
+        let mut rig = Rig::new(&["c:1:1"]);
+        rig.open("1");
+        rig.join(A, 10);
+        rig.down("c:1:1");
+        others.iter().for_each(|&(cmu, capacity)| rig.join(cmu, capacity));
+        rig.recover();
+        assert_eq!(rig.owner("1"), A);
+        let epoch = rig.epoch("1");
+        rig.nack("1", A, epoch);
+        assert_eq!(rig.recover(), 0);
+        rig
+    };
+    // No other could ever take it.
+    let mut rig = failed(&[(B, 0)]);
+    assert_eq!(rig.realm.next_try(rig.one("1")), Some(rig.now + 5 * MINUTE));
+    rig.pass(5 * MINUTE - 1);
+    assert_eq!(rig.recover(), 0);
+    rig.pass(1);
     assert_eq!(rig.recover(), 1);
-    let epoch = rig.epoch("1");
-    rig.nack("1", A, epoch);
-    assert_eq!(rig.recover(), 0, "the other unit is full, and untried");
-    rig.down(B);
+    assert!(rig.owner("1") == A && rig.one("1").tried.is_empty());
+    rig.check();
+    // Another joins meanwhile.
+    let mut rig = failed(&[]);
+    rig.join(B, 1);
+    assert_eq!(rig.realm.next_try(rig.one("1")), Some(rig.now));
+    assert_eq!(rig.recover(), 1);
+    assert_eq!(rig.owner("1"), B);
+    rig.check();
+    // Another is full all the time.
+    let mut rig = failed(&[]);
+    rig.join(B, 1);
+    rig.ask(&Request::Drain { cmu: A.as_bytes(), on: true, moves: false, term: None }).unwrap();
+    rig.open("2");
+    rig.ask(&Request::Drain { cmu: A.as_bytes(), on: false, moves: false, term: None }).unwrap();
+    assert_eq!((rig.owner("2").as_str(), rig.recover()), (B, 0));
+    assert_eq!(rig.realm.plan_pending(rig.now).len(), 1);
+    assert_eq!(rig.realm.plan_pending(rig.now)[0].1, "no room");
+    rig.pass(5 * MINUTE);
     assert_eq!(rig.recover(), 1);
     assert_eq!(rig.owner("1"), A);
-    assert!(rig.one("1").tried.is_empty());
     rig.check();
 }
 

@@ -308,7 +308,8 @@ fn number_11_after_a_failed_recovery_the_next_unit_is_tried() {
     rig.pass(10_000);
     // Both failed: all may be tried again, in five minutes.
     assert_eq!((rig.word("1"), rig.recover()), ("pending", 0));
-    assert!(rig.one("1").tried.is_empty());
+    assert!(rig.realm.tried(rig.one("1")).is_empty());
+    assert_eq!(rig.realm.next_try(rig.one("1")), Some(rig.now + 5 * MINUTE));
     assert_eq!(rig.one("1").pending_since, Some(1000));
     rig.pass(5 * MINUTE);
     assert_eq!((rig.recover(), rig.one("1").attempts), (1, 3));
