@@ -198,6 +198,47 @@ fn a_replaced_incarnation_is_told_to_stop_and_its_stream_is_gone() {
 }
 
 #[test]
+fn what_people_ended_on_a_unit_that_was_replaced_is_over() {
+    let server = RedisServer::start();
+    let mut realm = Realm::create(&server, &["a:1:1"]);
+    let (_, epoch) = realm.open("7");
+    realm.client.words(&format!("SET {REALM}:cmd:b:1:1 mine"));
+    realm.join("b:1:1");
+    // The first takes the stream of the second with it, and of the other nothing that is not its own.
+    realm.join("a:1:2");
+    realm.join("b:1:2");
+    assert_eq!(realm.client.words(&format!("GET {REALM}:cmd:b:1:1")).text(), "mine");
+    assert_eq!(realm.client.words(&format!("EXISTS {REALM}:cmd:a:1:1")).int(), 0);
+    assert_eq!(realm.place("7").2, "pending");
+    realm.ok(&format!("CONF.ENDED 7 a:1:1 {epoch}"));
+    assert_eq!(realm.place("7").2, "ended");
+    assert_eq!(realm.code("CMU.BEAT a:1:1"), "STALE");
+}
+
+#[test]
+fn one_conference_is_seen_as_if_all_that_is_due_had_happened() {
+    let server = RedisServer::start();
+    let mut realm = Realm::create(&server, &["a:1:1"]);
+    realm.ok("CONF.REALM CREATETIMEOUT 300");
+    let (cmu, epoch) = realm.begin("1", "");
+    realm.ok(&format!("CONF.ACK 1 {cmu} {epoch}"));
+    realm.begin("2", "");
+    let time = realm.client.words("TIME").array()[0].text().parse::<u64>().unwrap() * 1000;
+    realm.ok(&format!("CONF.EXTEND 1 END {}", time + 1500));
+    // Nothing can be changed, and so nothing happens by itself.
+    realm.client.words("CLIENT PAUSE 600000 WRITE");
+    eventually("what is due to be seen", GENEROUS, || {
+        let record = realm.ok("CONF.INFO 1");
+        assert_eq!(record.field("state").text(), "open");
+        !record.field("ending").is_null() && realm.place("2").2 == "ended"
+    });
+    assert_eq!(realm.stat("ended"), 0, "nothing has happened yet");
+    assert_eq!(realm.ok("CONF.HISTORY 2").array()[0].field("how").text(), "failed");
+    realm.client.words("CLIENT UNPAUSE");
+    eventually("it to happen", GENEROUS, || realm.stat("ended") >= 1);
+}
+
+#[test]
 fn what_nobody_answers_is_timed_out_by_the_server_itself() {
     let server = RedisServer::start();
     let mut realm = Realm::create(&server, &["a:1:1"]);

@@ -102,6 +102,19 @@ fn both_happen_or_neither_does() {
 }
 
 #[test]
+fn a_number_that_has_a_conference_already_is_passed_over() {
+    let server = RedisServer::start();
+    let mut realm = start(&server, 3);
+    realm.open(&number(0));
+    let other = number(1);
+    let (first, _) = call(&mut realm, "");
+    assert_eq!((first, state_of(&mut realm.client, POOL, &number(0))), (other, "idle+up".to_owned()));
+    assert_eq!(call(&mut realm, "").0, number(2));
+    assert_eq!(realm.code(&format!("CONF.CREATE * FROM {POOL}")), "EXISTS", "no other waits");
+    no_internal_errors(&server);
+}
+
+#[test]
 fn a_repeated_request_gets_its_record_and_no_second_number() {
     let server = RedisServer::start();
     let mut realm = start(&server, 3);
