@@ -177,6 +177,20 @@ impl SlotMove<'_> {
         assert_eq!(reply, Reply::Simple("OK".into()));
     }
 
+    /// Calls the move off: the slot stays where it was, without the keys that have gone.
+    #[track_caller]
+    pub fn call_off(self) {
+        let Self { slot, from, to, .. } = self;
+        let mut client = to.raw();
+        for key in client.words(&format!("CLUSTER GETKEYSINSLOT {slot} 100")).array() {
+            client.words("ASKING");
+            assert_eq!(client.words(&format!("DEL {}", key.text())), Reply::Int(1));
+        }
+        for node in [to, from] {
+            node.command(&format!("CLUSTER SETSLOT {slot} STABLE"));
+        }
+    }
+
     /// Moves the keys that are left, and waits until all nodes know the slot's new home.
     #[track_caller]
     pub fn finish(self) {

@@ -98,6 +98,11 @@ impl Realm {
         };
         reply.array().iter().map(text).collect()
     }
+
+    /// One of the realm's streams as it stands: ids, fields and values.
+    pub fn whole(&mut self, stream: &str) -> Vec<Reply> {
+        self.client.call(&["XRANGE", &format!("{REALM}:{stream}"), "-", "+"]).array().to_vec()
+    }
 }
 
 /// A random run of all that changes a realm.

@@ -11,6 +11,7 @@
 
 mod check;
 mod model;
+mod placing;
 mod random;
 mod rig;
 mod sentences;

@@ -11,24 +11,24 @@ use proptest::test_runner::{RngAlgorithm, TestRng};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-struct Random(TestRng);
+pub(super) struct Random(TestRng);
 
 impl Random {
-    fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64) -> Self {
         let mut bytes = [0; 32];
         bytes[..8].copy_from_slice(&seed.to_le_bytes());
         Self(TestRng::from_seed(RngAlgorithm::ChaCha, &bytes))
     }
 
-    fn below(&mut self, n: usize) -> usize {
+    pub(super) fn below(&mut self, n: usize) -> usize {
         (self.0.next_u64() % n.max(1) as u64) as usize
     }
 
-    fn chance(&mut self, percent: usize) -> bool {
+    pub(super) fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
 
-    fn of<T: Clone>(&mut self, list: &[T]) -> T {
+    pub(super) fn of<T: Clone>(&mut self, list: &[T]) -> T {
         list[self.below(list.len())].clone()
     }
 }

@@ -1,0 +1,362 @@
+//! Who gets what, against the same worked out naively: all units and conferences listed anew for every choice, and no
+//! index asked.
+
+use super::random::Random;
+use super::rig::{Rig, wish, word};
+use allot_core::conf::conference::State;
+use allot_core::conf::request::{Create, Report, Request};
+use allot_core::conf::{Realm, Reply};
+
+/// A unit that takes conferences, as the list of conferences has it.
+struct Candidate {
+    name: String,
+    zone: Option<Vec<u8>>,
+    capacity: u64,
+    used: u64,
+    conferences: u64,
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// All units on which something may be placed.
+fn candidates(realm: &Realm) -> Vec<Candidate> {
+    let conferences = realm.list(None, None, 0, usize::MAX).0;
+    let takes = realm.units().filter(|unit| unit.word() == "up" && unit.reported);
+    takes
+        .map(|unit| {
+            let number = realm.find_unit(&unit.cmu);
+            let has = |id: Option<u32>| u64::from(id.is_some() && id == number);
+            let (mut used, mut count) = (0, 0);
+            for one in &conferences {
+                let times = has(one.owner) + has(one.moving.map(|moving| moving.to));
+                used += times * u64::from(one.size);
+                count += times;
+            }
+            Candidate {
+                name: text(&unit.cmu),
+                zone: unit.zone.as_ref().map(|zone| zone.to_vec()),
+                capacity: u64::from(unit.capacity),
+                used,
+                conferences: count,
+            }
+        })
+        .collect()
+}
+
+/// Who has the least used share, then the fewest conferences, then the first name; and whether the number of
+/// conferences decided.
+fn least(of: &[&Candidate]) -> (Option<String>, bool) {
+    let by_share = |one: &Candidate, other: &Candidate| {
+        // As fractions, without rounding.
+        let (one_part, other_part) = (
+            u128::from(one.used) * u128::from(other.capacity),
+            u128::from(other.used) * u128::from(one.capacity),
+        );
+        one_part.cmp(&other_part)
+    };
+    let best = of.iter().min_by(|one, other| {
+        by_share(one, other).then(one.conferences.cmp(&other.conferences)).then(one.name.cmp(&other.name))
+    });
+    let by_name = of.iter().min_by(|one, other| by_share(one, other).then(one.name.cmp(&other.name)));
+    let names = [best, by_name].map(|one| one.map(|one| one.name.clone()));
+    (names[0].clone(), names[0] != names[1])
+}
+
+/// What a run found, so that it says if something was never put to the test.
+#[derive(Debug, Default)]
+struct Seen {
+    placed: usize,
+    refused: usize,
+    by_count: usize,
+    moved: usize,
+    recovered: usize,
+    left_waiting: usize,
+    before_older: usize,
+}
+
+struct Run {
+    rig: Rig,
+    random: Random,
+    number: usize,
+    seen: Seen,
+}
+
+const ZONES: [Option<&[u8]>; 4] = [None, None, Some(b"east"), Some(b"west")];
+
+impl Run {
+    fn choose(
+        &mut self,
+        units: &[Candidate],
+        zone: Option<&[u8]>,
+        size: u32,
+        not: &[String],
+    ) -> Option<String> {
+        let of_zone = |unit: &&Candidate| zone.is_none() || unit.zone.as_deref() == zone;
+        let fits = |unit: &&Candidate| unit.capacity >= unit.used + u64::from(size);
+        let of: Vec<&Candidate> =
+            units.iter().filter(of_zone).filter(|unit| !not.contains(&unit.name)).filter(fits).collect();
+        let (name, by_count) = least(&of);
+        self.seen.by_count += usize::from(by_count);
+        name
+    }
+
+    /// A unit for a conference that waits: one that has not failed it, if there is any, full or not.
+    fn choose_again(&mut self, units: &[Candidate], e164: &str) -> Option<String> {
+        let one = self.rig.one(e164);
+        let (zone, size) = (one.zone.as_ref().map(|zone| zone.to_vec()), one.size);
+        let tried: Vec<String> = one.tried.iter().map(|name| text(name)).collect();
+        let of_zone = |unit: &&Candidate| zone.is_none() || unit.zone == zone;
+        let other = units.iter().filter(of_zone).any(|unit| !tried.contains(&unit.name));
+        self.choose(units, zone.as_deref(), size, if other { &tried } else { &[] })
+    }
+
+    fn step(&mut self) {
+        let by = self.random.of(&[0, 0, 1, 400, 3000]);
+        self.rig.pass(by);
+        match self.random.below(18) {
+            0..=5 => self.create(),
+            6 | 7 => self.answer(),
+            8 | 9 => self.join(),
+            10 => self.down(),
+            11 => self.move_one(),
+            12 => {
+                let (cmu, on) = (self.host(), self.random.chance(40));
+                self.rig.code(&Request::Drain { cmu: cmu.as_bytes(), on, moves: false, term: None });
+            }
+            13..=15 => self.end(),
+            _ => self.recover(),
+        }
+    }
+
+    fn host(&mut self) -> String {
+        format!("h{}:1:1", self.random.below(7))
+    }
+
+    /// A conference in that state.
+    fn some(&mut self, state: State) -> Option<String> {
+        let all: Vec<String> = self
+            .rig
+            .realm
+            .list(Some(state), None, 0, usize::MAX)
+            .0
+            .iter()
+            .map(|one| text(&one.e164))
+            .collect();
+        (!all.is_empty()).then(|| self.random.of(&all))
+    }
+
+    fn create(&mut self) {
+        self.number += 1;
+        let e164 = format!("49{}", self.number);
+        let (zone, size) = (self.random.of(&ZONES), self.random.of(&[1, 1, 2, 3, 5]));
+        let units = candidates(&self.rig.realm);
+        let expected = self.choose(&units, zone, size as u32, &[]);
+        let priority = self.random.of(&[0, 0, -3, 7]);
+        let create = Create { size, zone, priority, ..wish(&e164) };
+        let code = self.rig.code(&Request::Create(create));
+        match expected {
+            None => {
+                self.seen.refused += 1;
+                assert_eq!(code, "LIMIT");
+            }
+            Some(cmu) => {
+                self.seen.placed += 1;
+                assert_eq!(self.rig.owner(&e164), cmu, "of size {size} in {zone:?}");
+            }
+        }
+    }
+
+    /// A unit's word on one that it is to create: mostly that it is open.
+    fn answer(&mut self) {
+        for _ in 0..3 {
+            let Some(e164) = self.some(State::Creating) else { return };
+            let (cmu, epoch) = (self.rig.owner(&e164), self.rig.epoch(&e164));
+            if self.rig.one(&e164).recovering && self.random.chance(40) {
+                self.rig.nack(&e164, &cmu, epoch);
+            } else {
+                assert_eq!(self.rig.ack(&e164, &cmu, epoch), "Ok");
+            }
+        }
+    }
+
+    fn join(&mut self) {
+        let (cmu, zone) = (self.host(), self.random.of(&ZONES));
+        let capacity = self.random.of(&[0, 1, 4, 6, 12, 12, 24]);
+        let lease = self.random.of(&[4000, 3_600_000]);
+        let was = self.rig.realm.unit_called(cmu.as_bytes()).map(|unit| unit.word());
+        self.rig.ask(&Request::Join { cmu: cmu.as_bytes(), capacity, zone, lease }).unwrap();
+        if was == Some("down") && self.random.chance(80) {
+            let report = Report { cmu: cmu.as_bytes(), highest: 0, list: vec![] };
+            self.rig.ask(&Request::Report(report)).unwrap();
+        }
+    }
+
+    fn down(&mut self) {
+        let cmu = self.host();
+        self.rig.code(&Request::Down { cmu: cmu.as_bytes(), term: None });
+    }
+
+    fn end(&mut self) {
+        let Some(e164) = self.some(State::Open) else { return };
+        let (cmu, epoch) = (self.rig.owner(&e164), self.rig.epoch(&e164));
+        assert_eq!(self.rig.ended(&e164, &cmu, epoch), "Ok");
+    }
+
+    fn move_one(&mut self) {
+        let Some(e164) = self.some(State::Open) else { return };
+        self.rig.due();
+        let one = self.rig.one(&e164);
+        if one.moving.is_some() || one.state != State::Open {
+            return;
+        }
+        let (zone, size) = (one.zone.as_ref().map(|zone| zone.to_vec()), one.size);
+        let (units, owner) = (candidates(&self.rig.realm), self.rig.owner(&e164));
+        let expected = self.choose(&units, zone.as_deref(), size, &[owner]);
+        let code = self.rig.code(&Request::Move { e164: e164.as_bytes(), to: None, term: None });
+        let to = self.rig.one(&e164).moving.and_then(|moving| self.rig.realm.unit(moving.to));
+        assert_eq!(to.map(|unit| text(&unit.cmu)), expected, "{code}");
+        let Some(cmu) = expected else { return };
+        self.seen.moved += 1;
+        let epoch = self.rig.one(&e164).moving.unwrap().epoch;
+        if self.random.chance(70) {
+            self.rig.code(&Request::Ack(word(&e164, &cmu, epoch)));
+        }
+    }
+
+    fn recover(&mut self) {
+        let now = self.rig.now;
+        let mut waiting: Vec<_> = self
+            .rig
+            .realm
+            .list(Some(State::Pending), None, 0, usize::MAX)
+            .0
+            .into_iter()
+            .filter(|one| one.next_retry.is_some_and(|retry| retry <= now))
+            .map(|one| {
+                let turn = (-i64::from(one.priority), one.pending_since.unwrap(), one.origin_epoch);
+                (turn, text(&one.e164))
+            })
+            .collect();
+        waiting.sort();
+        let count = self.random.of(&[1, 3, 100]);
+        let mut units = candidates(&self.rig.realm);
+        let (mut expected, mut newest) = (Vec::new(), i64::MIN);
+        for ((_, since, _), e164) in waiting {
+            if expected.len() == count {
+                break;
+            }
+            let Some(cmu) = self.choose_again(&units, &e164) else {
+                self.seen.left_waiting += 1;
+                continue;
+            };
+            let size = self.rig.one(&e164).size;
+            for unit in units.iter_mut().filter(|unit| unit.name == cmu) {
+                unit.used += u64::from(size);
+                unit.conferences += 1;
+            }
+            self.seen.before_older += usize::from(since < newest);
+            newest = newest.max(since);
+            expected.push((e164, cmu));
+        }
+        let reply = self.rig.ask(&Request::Recover { count: count as i64, term: None }).unwrap();
+        let Reply::Grants(grants) = reply else { panic!("{reply:?}") };
+        let granted: Vec<_> = grants.iter().map(|grant| (text(&grant.e164), text(&grant.cmu))).collect();
+        assert_eq!(granted, expected);
+        self.seen.recovered += granted.len();
+    }
+}
+
+/// How many random runs: few by default, many in a soak.
+fn cases() -> u64 {
+    std::env::var("ALLOT_MODEL_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(1000)
+}
+
+#[test]
+fn every_choice_is_the_one_that_a_list_of_all_units_and_all_that_wait_gives() {
+    let mut all = Seen::default();
+    for seed in 0..cases() {
+        let mut run = Run { rig: Rig::new(&[]), random: Random::new(seed), number: 0, seen: Seen::default() };
+        for _ in 0..5 {
+            run.join();
+        }
+        for _ in 0..150 {
+            run.step();
+        }
+        let seen = run.seen;
+        all.placed += seen.placed;
+        all.refused += seen.refused;
+        all.by_count += seen.by_count;
+        all.moved += seen.moved;
+        all.recovered += seen.recovered;
+        all.left_waiting += seen.left_waiting;
+        all.before_older += seen.before_older;
+    }
+    eprintln!("{all:?}");
+    let Seen { placed, refused, by_count, moved, recovered, left_waiting, before_older } = all;
+    for seen in [placed, refused, by_count, moved, recovered, left_waiting, before_older] {
+        assert!(seen as u64 > cases() / 10, "hardly put to the test: {all:?}");
+    }
+}
+
+#[test]
+fn between_equal_shares_the_fewest_conferences_decide_and_then_the_name() {
+    let mut rig = Rig::new(&["a:1:1", "b:1:1"]);
+    rig.join("c:1:1", 20);
+    let create = |rig: &mut Rig, e164: &str, size: i64| {
+        rig.ask(&Request::Create(Create { size, ..wish(e164) })).unwrap();
+        rig.owner(e164)
+    };
+    // Nothing anywhere: the first name.
+    assert_eq!(create(&mut rig, "1", 1), "a:1:1");
+    assert_eq!(create(&mut rig, "2", 2), "b:1:1");
+    assert_eq!(create(&mut rig, "3", 4), "c:1:1");
+    assert_eq!(create(&mut rig, "4", 1), "a:1:1");
+    // A fifth of each is used: by two, by one, by one.
+    assert_eq!(create(&mut rig, "5", 2), "b:1:1");
+    assert_eq!(create(&mut rig, "6", 4), "c:1:1");
+    assert_eq!(create(&mut rig, "7", 2), "a:1:1");
+    // Two fifths: by three, by two, by two.
+    assert_eq!(create(&mut rig, "8", 1), "b:1:1");
+    rig.check();
+}
+
+#[test]
+fn recovery_goes_by_priority_then_by_who_waits_longest_then_by_who_is_oldest() {
+    let mut rig = Rig::new(&["a:1:1", "b:1:1"]);
+    let create = |rig: &mut Rig, e164: &str, priority: i64, unit: &str| {
+        let zone = Some(unit.as_bytes());
+        rig.ask(&Request::Join { cmu: unit.as_bytes(), capacity: 10, zone, lease: 3_600_000 }).unwrap();
+        rig.ask(&Request::Create(Create { priority, zone, ..wish(e164) })).unwrap();
+        assert_eq!(rig.ack(e164, unit, rig.epoch(e164)), "Ok");
+    };
+    for (e164, priority, unit) in [
+        ("1", 0, "b:1:1"),
+        ("2", 5, "b:1:1"),
+        ("3", 0, "a:1:1"),
+        ("4", -2, "a:1:1"),
+        ("5", 5, "a:1:1"),
+        ("6", 0, "a:1:1"),
+    ] {
+        create(&mut rig, e164, priority, unit);
+    }
+    // What a had waits longer, though b's are the older ones.
+    for cmu in ["a:1:1", "b:1:1"] {
+        rig.down(cmu);
+        rig.pass(700);
+    }
+    for zone in ["a:1:1", "b:1:1"] {
+        let (cmu, zone) = (format!("new-{zone}"), Some(zone.as_bytes()));
+        rig.ask(&Request::Join { cmu: cmu.as_bytes(), capacity: 10, zone, lease: 3_600_000 }).unwrap();
+    }
+    let mut order = Vec::new();
+    loop {
+        let reply = rig.ask(&Request::Recover { count: 1, term: None }).unwrap();
+        let Reply::Grants(grants) = reply else { panic!("{reply:?}") };
+        let Some(grant) = grants.first() else { break };
+        order.push(text(&grant.e164));
+    }
+    assert_eq!(order, ["5", "2", "3", "6", "1", "4"]);
+    rig.check();
+}
