@@ -256,7 +256,8 @@ fn where_more_waits_than_is_kept_readers_find_a_resync_in_the_place_of_what_is_l
     let fields = |entry: &Reply| entry.array()[1].array().iter().map(Reply::text).collect::<Vec<_>>();
     // The first to be lost were the asked ones; the conference that was created since is another message.
     let lost = (MORE + 1 + 1).to_string();
-    assert_eq!(fields(&next[0]), ["event", "RESYNC", "lost", &lost]);
+    let expected = ["event", "RESYNC", "e164", "", "cmu", "a:1:1", "epoch", "0", "lost", &lost];
+    assert_eq!(fields(&next[0]), expected);
     assert_eq!(fields(&next[1])[..2], ["event", "REPORT"]);
     let all = realm.entries("cmd:a:1:1");
     assert_eq!(all.len(), 1 + KEPT);

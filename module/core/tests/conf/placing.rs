@@ -102,14 +102,17 @@ impl Run {
         name
     }
 
-    /// A unit for a conference that waits: one that has not failed it, if there is any, full or not.
+    /// A unit for a conference that waits: one that has not failed it, or any once its time has come.
     fn choose_again(&mut self, units: &[Candidate], e164: &str) -> Option<String> {
         let one = self.rig.one(e164);
         let (zone, size) = (one.zone.as_ref().map(|zone| zone.to_vec()), one.size);
         let tried: Vec<String> = one.tried.iter().map(|name| text(name)).collect();
-        let of_zone = |unit: &&Candidate| zone.is_none() || unit.zone == zone;
-        let other = units.iter().filter(of_zone).any(|unit| !tried.contains(&unit.name));
-        self.choose(units, zone.as_deref(), size, if other { &tried } else { &[] })
+        let again = one.next_retry.is_some_and(|retry| retry <= self.rig.now);
+        let untried = self.choose(units, zone.as_deref(), size, &tried);
+        if untried.is_some() || !again {
+            return untried;
+        }
+        self.choose(units, zone.as_deref(), size, &[])
     }
 
     fn step(&mut self) {
@@ -185,9 +188,9 @@ impl Run {
         let (cmu, zone) = (self.host(), self.random.of(&ZONES));
         let capacity = self.random.of(&[0, 1, 4, 6, 12, 12, 24]);
         let lease = self.random.of(&[4000, 3_600_000]);
-        let was = self.rig.realm.unit_called(cmu.as_bytes()).map(|unit| unit.word());
         self.rig.ask(&Request::Join { cmu: cmu.as_bytes(), capacity, zone, lease }).unwrap();
-        if was == Some("down") && self.random.chance(80) {
+        let reported = self.rig.realm.unit_called(cmu.as_bytes()).is_some_and(|unit| unit.reported);
+        if !reported && self.random.chance(80) {
             let report = Report { cmu: cmu.as_bytes(), highest: 0, list: vec![] };
             self.rig.ask(&Request::Report(report)).unwrap();
         }
@@ -226,14 +229,12 @@ impl Run {
     }
 
     fn recover(&mut self) {
-        let now = self.rig.now;
         let mut waiting: Vec<_> = self
             .rig
             .realm
             .list(Some(State::Pending), None, 0, usize::MAX)
             .0
             .into_iter()
-            .filter(|one| one.next_retry.is_some_and(|retry| retry <= now))
             .map(|one| {
                 let turn = (-i64::from(one.priority), one.pending_since.unwrap(), one.origin_epoch);
                 (turn, text(&one.e164))
