@@ -5,7 +5,7 @@
 //! cannot be written (its key holds another type, or is away in a slot migration) fails nothing: the messages
 //! stay, that is counted, and the timer tries again.
 
-use allot_core::shared::outbox::{Message, Outbox};
+use allot_core::shared::outbox::{Fields, Outbox};
 use allot_core::shared::refusal::{Code, Refusal};
 
 use crate::family::Family;
@@ -44,11 +44,11 @@ pub(crate) fn flush<F: Family>(
             break;
         }
         let stream = stream_name(name.as_bytes(), lane);
-        let length = state.stream_length(lane).to_string();
+        let length = state.stream_length(lane);
         let mut count = 0;
         for message in waiting.take(limit - messages) {
             let id = Outbox::next_id(last, now);
-            if !F::deliver(ctx, lane, message).unwrap_or_else(|| send(ctx, &stream, message, &length, id)) {
+            if !F::deliver(ctx, lane, message).unwrap_or_else(|| send(ctx, &stream, message, length, id)) {
                 info::OUTBOX_FAILURES.add(1);
                 break;
             }
@@ -67,17 +67,17 @@ pub(crate) fn flush<F: Family>(
 }
 
 /// Puts one message into its stream; one without fields is the end of the stream.
-fn send(ctx: Context<'_>, stream: &[u8], message: &Message, length: &str, id: (u64, u64)) -> bool {
-    if message.fields.is_empty() {
+fn send(ctx: Context<'_>, stream: &[u8], message: &Fields, length: u32, id: (u64, u64)) -> bool {
+    if message.is_empty() {
         return matches!(ctx.call_and_replicate(c"UNLINK", &[stream]), Outcome::Done);
     }
-    let id = format!("{}-{}", id.0, id.1);
+    let (length, id) = (length.to_string(), format!("{}-{}", id.0, id.1));
     let mut arguments: Vec<&[u8]> = vec![stream];
     if length != "0" {
         arguments.extend([&b"MAXLEN"[..], b"=", length.as_bytes()]);
     }
     arguments.push(id.as_bytes());
-    arguments.extend(message.fields.iter().flat_map(|(field, value)| [&field[..], &value[..]]));
+    arguments.extend(message.iter().flat_map(|(field, value)| [field, value]));
     matches!(ctx.call_and_replicate(c"XADD", &arguments), Outcome::Done)
 }
 

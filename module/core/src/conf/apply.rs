@@ -4,12 +4,12 @@
 //! (`change`), so that room, licences, queues and deadlines follow the record by themselves.
 
 use super::conference::{Assignment, Cause, Conference, Detail, How, Moving, State};
-use super::encoding::fields;
 use super::event::{Created, Event};
 use super::mail::hang_up;
 use super::rows::Row;
 use super::state::Realm;
 use super::unit::{Name, Standing, Unit};
+use crate::shared::codec::pairs;
 use crate::shared::{Bytes, Millis};
 
 impl Realm {
@@ -251,10 +251,8 @@ impl Realm {
     /// Asks a unit for its list, unless it is about to be asked anyway.
     fn ask_once(&mut self, cmu: &Name) {
         let stream = super::mail::command_stream(cmu);
-        let asks = |message: &crate::shared::outbox::Message| {
-            message.fields.iter().any(|(name, value)| name == b"what" && value == b"LIST")
-        };
-        let asked = self.outbox.last_of(&stream).is_some_and(asks);
+        let last = self.outbox.last_of(&stream);
+        let asked = last.is_some_and(|fields| fields.get(b"what") == Some(b"LIST"));
         if !asked {
             self.tell_report(cmu, false);
         }
@@ -334,7 +332,7 @@ impl Realm {
     /// The hot path: no index knows of details.
     fn set_details(&mut self, e164: &[u8], seq: u64, bytes: &[u8]) {
         let Some(one) = self.find(e164).and_then(|id| self.conferences.get_mut(id)) else { return };
-        for (field, value) in fields(bytes) {
+        for (field, value) in pairs(bytes) {
             match one.place_of(field) {
                 Ok(at) => {
                     if let Some(detail) = one.details.get_mut(at) {
@@ -344,7 +342,8 @@ impl Realm {
                     }
                 }
                 Err(at) => {
-                    let detail = Detail { field: Bytes::from_slice(field), seq, value: value.to_vec() };
+                    let detail =
+                        Detail { field: Bytes::from_slice(field), seq, value: value.to_vec() };
                     one.details.insert(at, detail);
                 }
             }
