@@ -71,6 +71,9 @@ fn send(ctx: Context<'_>, stream: &[u8], message: &Fields, length: u32, id: (u64
     if message.is_empty() {
         return matches!(ctx.call_and_replicate(c"UNLINK", &[stream]), Outcome::Done);
     }
+    if ctx.appends_to_streams() {
+        return ctx.append(stream, id, length, message.iter());
+    }
     let (length, id) = (length.to_string(), format!("{}-{}", id.0, id.1));
     let mut arguments: Vec<&[u8]> = vec![stream];
     if length != "0" {
