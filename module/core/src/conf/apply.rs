@@ -1,7 +1,7 @@
 //! What an event does to a realm. It cannot fail: `decide` made the event for this state, or `admit` has checked it.
 //!
-//! Whatever an event does to a conference begins with taking it out of all indexes and ends with putting it back
-//! (`change`), so that room, licences, queues and deadlines follow the record by themselves.
+//! Whatever an event does to a conference goes through `change`, which brings all indexes from what the record was to
+//! what it is, so that room, licences, queues and deadlines follow it by themselves.
 
 use super::conference::{Assignment, Cause, Conference, Detail, How, Moving, State};
 use super::event::{Created, Event};
@@ -216,7 +216,8 @@ impl Realm {
 
     /// Changes a conference with all indexes in step. One that ends by it hangs up its number.
     pub(super) fn change(&mut self, id: u32, change: impl FnOnce(&mut Conference)) {
-        self.link(id, false);
+        let before = self.links(id);
+        self.link_pending(id, false);
         if let Some(one) = self.conferences.get_mut(id) {
             let was_live = one.is_live();
             change(one);
@@ -227,7 +228,9 @@ impl Realm {
                 self.outbox.push_always(hang_up(from, &one.e164));
             }
         }
-        self.link(id, true);
+        self.relink(id, before, self.links(id));
+        self.link_pending(id, true);
+        self.watch(id);
     }
 
     fn take_epoch(&mut self, epoch: u64) {
