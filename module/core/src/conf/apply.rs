@@ -346,7 +346,7 @@ impl Realm {
                 }
                 Err(at) => {
                     let detail =
-                        Detail { field: Bytes::from_slice(field), seq, value: value.to_vec() };
+                        Detail { field: Bytes::from_slice(field), seq, value: Bytes::from_slice(value) };
                     one.details.insert(at, detail);
                 }
             }
