@@ -115,39 +115,43 @@ fn writes(bench: &Bench, server: &RedisServer) {
     bench.measure(server, &set, &hset);
 }
 
-/// A conference's life, step by step; each step is a run of its own.
+/// A conference's life, step by step; each step is a run of its own. Who creates and ends conferences seldom sends
+/// requests in bulk, so each is measured with one request in flight as well.
 fn lives(bench: &Bench, server: &RedisServer) {
-    let requests = 80_000;
-    let rounds = requests / CONNECTIONS / PIPELINE;
-    let ping = Case::repeated("PING", 400_000, &["PING"]);
-    let numbers = move |connection: usize| {
-        (0..rounds).map(move |round| {
-            (0..PIPELINE).map(move |place| (connection * rounds + round) * PIPELINE + place)
-        })
-    };
-    let batches = |connection: usize, command: &dyn Fn(usize) -> Vec<u8>| -> Vec<Vec<u8>> {
-        numbers(connection).map(|batch| batch.flat_map(command).collect()).collect()
-    };
-    let mut create = Case::new("CONF.CREATE", requests, |connection| {
-        batches(connection, &|number| encode(&["CONF.CREATE", REALM, &number.to_string()]))
-    });
-    create.prepare = Box::new(|| drop(open_realm(server, &[UNIT])));
-    let epochs = std::cell::RefCell::new(Vec::<u64>::new());
-    let mut ack = Case::new("CONF.ACK", requests, |connection| {
-        batches(connection, &|number| {
-            encode(&["CONF.ACK", REALM, &number.to_string(), UNIT, &epochs.borrow()[number].to_string()])
-        })
-    });
-    ack.prepare = Box::new(|| *epochs.borrow_mut() = created(server, requests));
-    let mut release = Case::new("CONF.RELEASE", requests, |connection| {
-        batches(connection, &|number| encode(&["CONF.RELEASE", REALM, &number.to_string()]))
-    });
-    release.prepare = Box::new(|| {
-        let mut connection = open_realm(server, &[UNIT]);
-        open(&mut connection, requests);
-    });
-    for case in [&create, &ack, &release] {
-        bench.measure(server, case, &ping);
+    for (depth, requests, in_flight) in [(PIPELINE, 80_000, ""), (1, 20_000, ", one in flight")] {
+        let epochs = std::cell::RefCell::new(Vec::<u64>::new());
+        let name = |what: &str| format!("{what}{in_flight}");
+        let mut ping = Case::repeated("PING", requests * 5, &["PING"]);
+        (ping.name, ping.depth) = (name("PING"), depth);
+        ping.batches = Box::new(move |_| vec![encode(&["PING"]).repeat(depth)]);
+        let rounds = requests / CONNECTIONS / depth;
+        let batches = |connection: usize, command: &dyn Fn(usize) -> Vec<u8>| -> Vec<Vec<u8>> {
+            let first = connection * rounds * depth;
+            let batch =
+                |round: usize| (0..depth).flat_map(|place| command(first + round * depth + place)).collect();
+            (0..rounds).map(batch).collect()
+        };
+        let mut create = Case::new(&name("CONF.CREATE"), requests, |connection| {
+            batches(connection, &|number| encode(&["CONF.CREATE", REALM, &number.to_string()]))
+        });
+        create.prepare = Box::new(|| drop(open_realm(server, &[UNIT])));
+        let mut ack = Case::new(&name("CONF.ACK"), requests, |connection| {
+            batches(connection, &|number| {
+                encode(&["CONF.ACK", REALM, &number.to_string(), UNIT, &epochs.borrow()[number].to_string()])
+            })
+        });
+        ack.prepare = Box::new(|| *epochs.borrow_mut() = created(server, requests));
+        let mut release = Case::new(&name("CONF.RELEASE"), requests, |connection| {
+            batches(connection, &|number| encode(&["CONF.RELEASE", REALM, &number.to_string()]))
+        });
+        release.prepare = Box::new(|| {
+            let mut connection = open_realm(server, &[UNIT]);
+            open(&mut connection, requests);
+        });
+        for case in [&mut create, &mut ack, &mut release] {
+            case.depth = depth;
+            bench.measure(server, case, &ping);
+        }
     }
 }
 

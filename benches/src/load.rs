@@ -1,5 +1,5 @@
 //! A load generator that costs little beside the server it measures: 50 connections, 16 requests in flight on
-//! each, requests encoded before the clock starts, replies counted but not built.
+//! each, or one, requests encoded before the clock starts, replies counted but not built.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -9,7 +9,7 @@ use allot_tests::RedisServer;
 
 /// Connections of a run.
 pub(crate) const CONNECTIONS: usize = 50;
-/// Requests in flight on each.
+/// Requests in flight on each, where nothing else is said.
 pub(crate) const PIPELINE: usize = 16;
 
 /// What a run took.
@@ -36,8 +36,14 @@ struct Client {
     complained: bool,
 }
 
-/// Runs `requests` requests; `batches(c)` are connection c's, each of `PIPELINE` requests, sent by turns.
-pub(crate) fn run(server: &RedisServer, requests: usize, batches: impl Fn(usize) -> Vec<Vec<u8>>) -> Rate {
+/// Runs `requests` requests, `depth` in flight on each connection; `batches(c)` are connection c's, each of `depth`
+/// requests, sent by turns.
+pub(crate) fn run(
+    server: &RedisServer,
+    requests: usize,
+    depth: usize,
+    batches: impl Fn(usize) -> Vec<Vec<u8>>,
+) -> Rate {
     let mut clients: Vec<Client> = (0..CONNECTIONS)
         .map(|number| {
             let stream =
@@ -54,7 +60,7 @@ pub(crate) fn run(server: &RedisServer, requests: usize, batches: impl Fn(usize)
             }
         })
         .collect();
-    let rounds = (requests / CONNECTIONS / PIPELINE).max(1);
+    let rounds = (requests / CONNECTIONS / depth).max(1);
     let (mut errors, mut nothing) = (0, 0);
     let cpu = processor_time(server);
     let start = Instant::now();
@@ -63,7 +69,7 @@ pub(crate) fn run(server: &RedisServer, requests: usize, batches: impl Fn(usize)
     }
     for round in 0..rounds {
         for client in &mut clients {
-            let (bad, null) = client.receive();
+            let (bad, null) = client.receive(depth);
             errors += bad;
             nothing += null;
             if round + 1 < rounds {
@@ -72,7 +78,7 @@ pub(crate) fn run(server: &RedisServer, requests: usize, batches: impl Fn(usize)
         }
     }
     let elapsed = start.elapsed();
-    let done = (rounds * CONNECTIONS * PIPELINE) as f64;
+    let done = (rounds * CONNECTIONS * depth) as f64;
     let cpu_us = (processor_time(server) - cpu) * 1e6 / done;
     Rate { per_second: done / elapsed.as_secs_f64(), cpu_us, errors, nothing }
 }
@@ -92,7 +98,7 @@ impl Client {
     }
 
     /// Reads the replies of one batch: how many were errors, and how many nothing.
-    fn receive(&mut self) -> (usize, usize) {
+    fn receive(&mut self, depth: usize) -> (usize, usize) {
         let (mut at, mut pending, mut errors, mut nothing, mut replies) = (0, 0usize, 0, 0, 0);
         loop {
             while let Some((head, value, next)) = line(&self.buffer[..self.filled], at) {
@@ -126,7 +132,7 @@ impl Client {
                 }
                 if pending == 0 {
                     replies += 1;
-                    if replies == PIPELINE {
+                    if replies == depth {
                         self.filled = 0;
                         return (errors, nothing);
                     }

@@ -1,5 +1,5 @@
 //! `make bench`: live servers, every figure beside its baseline. Each figure is the median of several runs of 50
-//! connections with 16 requests in flight, and each run stands between two of its baseline in the same minute:
+//! connections with 16 requests in flight, or one where it says so, and each run stands between two of its baseline in the same minute:
 //! what counts are the ratios, since a machine is never twice the same.
 //!
 //! `allot-bench [WORD]` measures only what has the word in its name; `ALLOT_BENCH_RUNS=1` is a quick look.
@@ -25,6 +25,8 @@ use load::{CONNECTIONS, PIPELINE, Rate, encode};
 pub(crate) struct Case<'a> {
     pub(crate) name: String,
     pub(crate) requests: usize,
+    /// How many are in flight on each connection.
+    pub(crate) depth: usize,
     /// Called before each run, off the clock.
     pub(crate) prepare: Box<dyn Fn() + 'a>,
     /// What each connection sends, batch by batch.
@@ -39,6 +41,7 @@ impl<'a> Case<'a> {
         Self {
             name: name.to_owned(),
             requests,
+            depth: PIPELINE,
             prepare: Box::new(|| ()),
             batches: Box::new(batches),
             runs: None,
@@ -52,7 +55,7 @@ impl<'a> Case<'a> {
 
     fn run(&self, server: &RedisServer) -> Rate {
         (self.prepare)();
-        let rate = load::run(server, self.requests, &self.batches);
+        let rate = load::run(server, self.requests, self.depth, &self.batches);
         assert_eq!(rate.errors, 0, "{}: error replies", self.name);
         assert_eq!(rate.nothing, 0, "{}: replies of nothing", self.name);
         rate
@@ -130,7 +133,10 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
 fn main() {
     let runs = std::env::var("ALLOT_BENCH_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(7);
     let bench = Bench { runs, only: std::env::args().nth(1) };
-    println!("{CONNECTIONS} connections, {PIPELINE} requests in flight on each, median of {runs} runs\n");
+    println!(
+        "{CONNECTIONS} connections, {PIPELINE} requests in flight on each where no other number is given, median of \
+         {runs} runs\n"
+    );
     println!(
         "| request | server CPU, us a request | throughput | the same by server CPU | requests a second |"
     );

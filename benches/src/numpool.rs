@@ -121,8 +121,9 @@ impl<'a, S: System> Pools<'a, S> {
     }
 
     fn run(&self, event: Event, turn: usize, requests: usize) {
-        let rate =
-            load::run(self.server, requests, |connection| self.batches(event, turn, connection, requests));
+        let rate = load::run(self.server, requests, PIPELINE, |connection| {
+            self.batches(event, turn, connection, requests)
+        });
         assert_eq!(rate.errors, 0, "preparing a run");
     }
 

@@ -315,11 +315,19 @@ pub(crate) fn is(argument: &[u8], keyword: &str) -> bool {
 
 /// A whole number as Redis reads one: decimal, no space, no plus, no leading zero.
 pub(crate) fn integer(argument: &[u8]) -> Option<i64> {
-    let digits = argument.strip_prefix(b"-").unwrap_or(argument);
-    let plain = match *digits {
-        [b'0'] => argument.len() == 1,
-        [b'1'..=b'9', ..] => digits.iter().all(u8::is_ascii_digit),
-        _ => false,
+    let (negative, digits) = match argument.strip_prefix(b"-") {
+        Some(digits) => (true, digits),
+        None => (false, argument),
     };
-    if plain { std::str::from_utf8(argument).ok()?.parse().ok() } else { None }
+    match *digits {
+        [b'0'] if !negative => return Some(0),
+        [b'1'..=b'9', ..] => {}
+        _ => return None,
+    }
+    // Downwards, since there is one more number below 0 than above.
+    let value = digits.iter().try_fold(0i64, |value, byte| {
+        let digit = byte.wrapping_sub(b'0');
+        if digit < 10 { value.checked_mul(10)?.checked_sub(digit.into()) } else { None }
+    })?;
+    if negative { Some(value) } else { value.checked_neg() }
 }

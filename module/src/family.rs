@@ -2,7 +2,7 @@
 //! all of them share are here, once: find the value, apply what is due, decide, apply, replicate, publish.
 
 use allot_core::shared::codec::{Damaged, Writer};
-use allot_core::shared::outbox::{Message, Outbox};
+use allot_core::shared::outbox::{Fields, Outbox};
 use allot_core::shared::refusal::{Code, Refusal};
 use redis_module::raw::RedisModuleType;
 use smallvec::SmallVec;
@@ -85,7 +85,7 @@ pub(crate) trait Family: Clone + Send + Sized + 'static {
     }
 
     /// Delivers a message that is for no stream; whether that is done for good. `None` for all others.
-    fn deliver(_ctx: Context<'_>, _lane: &[u8], _message: &Message) -> Option<bool> {
+    fn deliver(_ctx: Context<'_>, _lane: &[u8], _message: &Fields) -> Option<bool> {
         None
     }
 

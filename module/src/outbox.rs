@@ -5,7 +5,7 @@
 //! cannot be written (its key holds another type, or is away in a slot migration) fails nothing: the messages
 //! stay, that is counted, and the timer tries again.
 
-use allot_core::shared::outbox::{Message, Outbox};
+use allot_core::shared::outbox::{Fields, Outbox};
 use allot_core::shared::refusal::{Code, Refusal};
 
 use crate::family::Family;
@@ -44,15 +44,17 @@ pub(crate) fn flush<F: Family>(
             break;
         }
         let stream = stream_name(name.as_bytes(), lane);
-        let length = state.stream_length(lane).to_string();
+        let length = state.stream_length(lane);
         let mut count = 0;
         for message in waiting.take(limit - messages) {
             let id = Outbox::next_id(last, now);
-            if !F::deliver(ctx, lane, message).unwrap_or_else(|| send(ctx, &stream, message, &length, id)) {
+            if F::deliver(ctx, lane, message).unwrap_or_else(|| send(ctx, &stream, message, length, id)) {
+                last = id;
+            } else if !send_behind(ctx, &stream, message, length, id) {
                 info::OUTBOX_FAILURES.add(1);
                 break;
             }
-            (count, last) = (count + 1, id);
+            count += 1;
         }
         if count > 0 {
             messages += count as usize;
@@ -67,18 +69,32 @@ pub(crate) fn flush<F: Family>(
 }
 
 /// Puts one message into its stream; one without fields is the end of the stream.
-fn send(ctx: Context<'_>, stream: &[u8], message: &Message, length: &str, id: (u64, u64)) -> bool {
-    if message.fields.is_empty() {
+fn send(ctx: Context<'_>, stream: &[u8], message: &Fields, length: u32, id: (u64, u64)) -> bool {
+    if message.is_empty() {
         return end(ctx, stream);
     }
-    let id = format!("{}-{}", id.0, id.1);
+    if ctx.appends_to_streams() {
+        return ctx.append(stream, id, length, message.iter());
+    }
+    let (length, id) = (length.to_string(), format!("{}-{}", id.0, id.1));
     let mut arguments: Vec<&[u8]> = vec![stream];
     if length != "0" {
         arguments.extend([&b"MAXLEN"[..], b"=", length.as_bytes()]);
     }
     arguments.push(id.as_bytes());
-    arguments.extend(message.fields.iter().flat_map(|(field, value)| [&field[..], &value[..]]));
+    arguments.extend(message.iter().flat_map(|(field, value)| [field, value]));
     matches!(ctx.call_and_replicate(c"XADD", &arguments), Outcome::Done)
+}
+
+/// Puts a message behind whatever others have put into its stream, by a clock that is ahead of ours. That is of this stream
+/// alone: the ids of others do not follow it.
+fn send_behind(ctx: Context<'_>, stream: &[u8], message: &Fields, length: u32, id: (u64, u64)) -> bool {
+    let record = ctx.ask(c"XINFO", &[b"STREAM", stream]);
+    let Some(Answer::Text(last)) = record.field(b"last-generated-id") else { return false };
+    let number = |text: &[u8]| std::str::from_utf8(text).ok()?.parse::<u64>().ok();
+    let mut parts = last.split(|&byte| byte == b'-').filter_map(number);
+    let (Some(ms), Some(seq)) = (parts.next(), parts.next()) else { return false };
+    (ms, seq) >= id && send(ctx, stream, message, length, Outbox::next_id((ms, seq), 0))
 }
 
 /// Deletes a stream that is at its end, unless its key holds something else by now, which is not ours.

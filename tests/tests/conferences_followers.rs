@@ -93,6 +93,48 @@ fn a_creation_is_one_transaction_of_its_messages_and_its_result() {
 }
 
 #[test]
+fn whoever_waits_for_a_stream_watches_it_or_listens_hears_of_each_entry() {
+    let server = RedisServer::start();
+    let mut realm = Realm::create(&server, &["a:1:1"]);
+    let (commands, transitions) = (format!("{REALM}:cmd:a:1:1"), format!("{REALM}:evt"));
+    realm.client.words("CONFIG SET notify-keyspace-events Et");
+    let (mut listener, mut watcher) = (server.raw(), server.raw());
+    listener.words("PSUBSCRIBE __keyevent@0__:*");
+    watcher.words(&format!("WATCH {transitions}"));
+    // One of them is there already, the other is not.
+    assert_eq!(realm.client.words(&format!("EXISTS {commands} {transitions}")), Reply::Int(1));
+    let waiting =
+        [(&commands, "0", "CREATE"), (&transitions, "$", "created")].map(|(stream, from, event)| {
+            let mut client = server.raw();
+            client.send(&["XREAD", "BLOCK", "0", "STREAMS", stream, from]);
+            (client, event)
+        });
+    eventually("two clients to wait", GENEROUS, || server.info_field("clients", "blocked_clients") == "2");
+    realm.begin("7", "");
+    for (mut client, event) in waiting {
+        assert!(format!("{:?}", client.read()).contains(&format!("{:?}", Reply::bulk(event))), "{event}");
+    }
+    for stream in [&commands, &transitions] {
+        let heard: Vec<String> = listener.read().array()[2..].iter().map(Reply::text).collect();
+        assert_eq!(heard, ["__keyevent@0__:xadd", stream]);
+    }
+    watcher.words("MULTI");
+    assert!(watcher.words("EXEC").is_null(), "nobody who watches the stream was told");
+}
+
+#[test]
+fn where_the_operator_took_the_command_away_entries_wait_and_are_nowhere() {
+    let server = RedisServer::builder().arg("rename-command", "XADD hidden").start();
+    let mut stream = ReplicationStream::attach(&server);
+    let mut realm = Realm::create(&server, &["a:1:1"]);
+    realm.begin("7", "");
+    // The unit that joined, the conference's creation, and the unit's order.
+    assert_eq!(realm.stat("unsent"), 3);
+    assert_eq!(realm.client.words(&format!("EXISTS {REALM}:evt {REALM}:cmd:a:1:1")), Reply::Int(0));
+    assert!(stream.drain().iter().all(|command| command[0] == b"CONF.APPLY"));
+}
+
+#[test]
 fn refused_requests_and_repeated_ones_replicate_nothing() {
     let server = RedisServer::start();
     let mut realm = Realm::create(&server, &["a:1:1"]);

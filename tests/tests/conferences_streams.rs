@@ -267,3 +267,33 @@ fn where_more_waits_than_is_kept_readers_find_a_resync_in_the_place_of_what_is_l
     eventually("memory to be free again", GENEROUS, || memory(&mut realm) < full / 10);
     no_internal_errors(&server);
 }
+
+#[test]
+fn a_stream_that_others_have_written_ahead_of_the_clock_goes_on_behind_that() {
+    let (server, replica) = (RedisServer::start(), RedisServer::start());
+    replica.replica_of(&server);
+    let mut realm = Realm::create(&server, &["a:1:1"]);
+    let stream = format!("{REALM}:cmd:a:1:1");
+    realm.client.words(&format!("XADD {stream} 9999999999999-7 x y"));
+    let (_, epoch) = realm.open("7");
+    realm.ok("CONF.RELEASE 7");
+    let ids = |realm: &mut Realm, stream: &str| -> Vec<String> {
+        realm.whole(stream).iter().map(|entry| entry.array()[0].text()).collect()
+    };
+    assert_eq!(
+        ids(&mut realm, "cmd:a:1:1"),
+        ["9999999999999-7", "9999999999999-8", "9999999999999-9"],
+        "in the same step"
+    );
+    assert!(realm.entries("cmd:a:1:1")[2].starts_with(&format!("RELEASE 7 a:1:1 {epoch}")));
+    assert!(ids(&mut realm, "evt").iter().all(|id| id < &"9000000000000".to_owned()), "others do not follow");
+    assert_eq!((realm.stat("unsent"), allot_info(&server, "outbox_failures")), (0, 0));
+    server.wait_offset_equal(&replica);
+    let mut copy = Realm::of(&replica);
+    assert_eq!(copy.whole("cmd:a:1:1"), realm.whole("cmd:a:1:1"));
+    // But behind the last id there is nothing.
+    realm.client.words(&format!("XADD {stream} {}-{} x y", u64::MAX, u64::MAX));
+    realm.open("8");
+    assert!(realm.stat("unsent") > 0 && allot_info(&server, "outbox_failures") > 0);
+    no_internal_errors(&server);
+}

@@ -10,7 +10,7 @@ mod writes;
 use allot_core::conf::mail::HANG_UPS;
 use allot_core::conf::{Event, Realm as RealmState, decide_due};
 use allot_core::shared::codec::{Damaged, Writer};
-use allot_core::shared::outbox::{Message, Outbox};
+use allot_core::shared::outbox::{Fields, Outbox};
 use allot_core::shared::refusal::Refusal;
 use redis_module::raw::RedisModuleType;
 use smallvec::SmallVec;
@@ -172,7 +172,7 @@ impl Family for RealmState {
         Some(Event::Flushed { sent, last_id })
     }
 
-    fn deliver(ctx: Context<'_>, lane: &[u8], message: &Message) -> Option<bool> {
+    fn deliver(ctx: Context<'_>, lane: &[u8], message: &Fields) -> Option<bool> {
         (lane == HANG_UPS).then(|| hang_up(ctx, message))
     }
 
@@ -189,11 +189,8 @@ impl Family for RealmState {
 
 /// Hangs up a number that was called for a conference; whether it need not be tried again. A pool that is gone has
 /// nothing to be given back to.
-fn hang_up(ctx: Context<'_>, message: &Message) -> bool {
-    let value = |name: &str| {
-        let field = message.fields.iter().find(|(field, _)| field == name.as_bytes());
-        field.map_or(&b""[..], |(_, value)| value)
-    };
+fn hang_up(ctx: Context<'_>, message: &Fields) -> bool {
+    let value = |name: &str| message.get(name.as_bytes()).unwrap_or_default();
     let arguments = [value("pool"), value("number"), b"LEASE", value("lease")];
     match ctx.call_and_replicate(c"NUMPOOL.HANGUP", &arguments) {
         Outcome::Done => true,

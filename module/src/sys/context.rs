@@ -4,6 +4,7 @@ use redis_module::raw::{self, RedisModuleCallReply, RedisModuleCtx, RedisModuleS
 use std::ffi::CStr;
 use std::marker::PhantomData;
 use std::os::raw::{c_char, c_int, c_long, c_longlong};
+use std::sync::OnceLock;
 
 use super::api::api;
 use super::string::{KeyName, OwnedString};
@@ -144,6 +145,14 @@ impl<'a> Context<'a> {
         unsafe { api!(RedisModule_ReplicateVerbatim(self.raw)) };
     }
 
+    /// Writes `command word ...` into the replication stream and the AOF.
+    pub(super) fn replicate_words(self, command: &CStr, words: &mut [*mut RedisModuleString]) {
+        unsafe {
+            let (first, len) = (words.as_mut_ptr(), words.len());
+            api!(RedisModule_Replicate(self.raw, command.as_ptr(), c"v".as_ptr(), first, len));
+        }
+    }
+
     /// Writes `command key member ...` into the replication stream and the AOF.
     pub(super) fn replicate_members(
         self,
@@ -219,7 +228,9 @@ impl<'a> Context<'a> {
 
     /// Whether keys are spread over slots.
     pub(crate) fn is_cluster(self) -> bool {
-        self.flags() & raw::REDISMODULE_CTX_FLAGS_CLUSTER != 0
+        // For as long as the process lives.
+        static IS_CLUSTER: OnceLock<bool> = OnceLock::new();
+        *IS_CLUSTER.get_or_init(|| self.flags() & raw::REDISMODULE_CTX_FLAGS_CLUSTER != 0)
     }
 
     /// Milliseconds since the epoch.

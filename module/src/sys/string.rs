@@ -1,6 +1,7 @@
 //! Strings of the server's.
 
 use redis_module::raw::{RedisModuleCtx, RedisModuleString};
+use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::os::raw::c_char;
 use std::ptr::null_mut;
@@ -57,6 +58,27 @@ pub(super) unsafe fn bytes_of<'a>(raw: *const RedisModuleString) -> &'a [u8] {
     }
 }
 
+/// The longest string that is kept: such as the server makes in one block.
+const LONGEST_KEPT: usize = 44;
+/// How many are kept at most; a power of two.
+const KEPT_STRINGS: usize = 512;
+
+thread_local! {
+    /// Each string at the place that follows from its bytes; a later one takes an earlier one's.
+    static KEPT: RefCell<[Option<OwnedString>; KEPT_STRINGS]> = const { RefCell::new([const { None }; KEPT_STRINGS]) };
+}
+
+/// Where a string is kept. Whoever chooses strings that meet there makes them be made anew, and nothing worse.
+fn place_of(bytes: &[u8]) -> usize {
+    let (words, rest) = bytes.as_chunks();
+    let mut last = [0; 8];
+    last.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+    let hash = words.iter().chain([&last]).fold(bytes.len() as u64, |hash, word| {
+        (hash.rotate_left(5) ^ u64::from_le_bytes(*word)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    });
+    (hash >> (u64::BITS - KEPT_STRINGS.ilog2())) as usize
+}
+
 /// A string that we made.
 pub(crate) struct OwnedString {
     raw: *mut RedisModuleString,
@@ -75,6 +97,21 @@ impl OwnedString {
         Self { raw }
     }
 
+    /// As `new`, of bytes that come again and again: names of fields and streams, units, words. The last ones of
+    /// them are kept, so that most are not made anew.
+    pub(crate) fn shared(bytes: &[u8]) -> Self {
+        if bytes.len() > LONGEST_KEPT {
+            return Self::new(bytes);
+        }
+        KEPT.with_borrow_mut(|kept| {
+            let Some(place) = kept.get_mut(place_of(bytes)) else { return Self::new(bytes) };
+            match place {
+                Some(string) if string.name().as_bytes() == bytes => string.clone(),
+                _ => place.insert(Self::new(bytes)).clone(),
+            }
+        })
+    }
+
     /// # Safety
     /// `raw` is a string whose reference was given to us.
     pub(super) unsafe fn taken(raw: *mut RedisModuleString) -> Self {
@@ -84,6 +121,15 @@ impl OwnedString {
     pub(crate) fn name(&self) -> KeyName<'_> {
         // SAFETY: lent for as long as self is borrowed.
         unsafe { KeyName::lent(self.raw) }
+    }
+}
+
+impl Clone for OwnedString {
+    /// The same string once more.
+    fn clone(&self) -> Self {
+        // SAFETY: without a context nothing gives up the new reference but the clone's drop.
+        unsafe { api!(RedisModule_RetainString(null_mut::<RedisModuleCtx>(), self.raw)) };
+        Self { raw: self.raw }
     }
 }
 

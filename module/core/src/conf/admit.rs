@@ -2,11 +2,11 @@
 
 use super::conference::{Conference, Epoch, MAX_DETAILS, State};
 use super::decide::MAX_ROOM;
-use super::encoding::{check_fields, fields};
+use super::encoding::check_fields;
 use super::event::Event;
 use super::state::Realm;
 use super::unit::{Standing, host_of};
-use crate::shared::codec::Damaged;
+use crate::shared::codec::{Damaged, pairs};
 use crate::shared::token::MAX_TTL;
 
 fn ensure(holds: bool, otherwise: &'static str) -> Result<(), Damaged> {
@@ -123,7 +123,7 @@ impl Realm {
             Event::Set { fields: bytes, .. } => {
                 is(&owned)?;
                 check_fields(bytes)?;
-                let new = fields(bytes).filter(|(field, _)| one.place_of(field).is_err()).count();
+                let new = pairs(bytes).filter(|(field, _)| one.place_of(field).is_err()).count();
                 ensure(one.details.len() + new <= MAX_DETAILS, "a conference has too many details")
             }
             _ => Err(Damaged("this is no event of a conference")),

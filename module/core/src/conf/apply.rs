@@ -1,15 +1,15 @@
 //! What an event does to a realm. It cannot fail: `decide` made the event for this state, or `admit` has checked it.
 //!
-//! Whatever an event does to a conference begins with taking it out of all indexes and ends with putting it back
-//! (`change`), so that room, licences, queues and deadlines follow the record by themselves.
+//! Whatever an event does to a conference goes through `change`, which brings all indexes from what the record was to
+//! what it is, so that room, licences, queues and deadlines follow it by themselves.
 
 use super::conference::{Assignment, Cause, Conference, Detail, How, Moving, State};
-use super::encoding::fields;
 use super::event::{Created, Event};
 use super::mail::hang_up;
 use super::rows::Row;
 use super::state::Realm;
 use super::unit::{Name, Standing, Unit};
+use crate::shared::codec::pairs;
 use crate::shared::{Bytes, Millis};
 
 impl Realm {
@@ -208,7 +208,8 @@ impl Realm {
 
     /// Changes a conference with all indexes in step. One that ends by it hangs up its number.
     pub(super) fn change(&mut self, id: u32, change: impl FnOnce(&mut Conference)) {
-        self.link(id, false);
+        let before = self.links(id);
+        self.link_pending(id, false);
         if let Some(one) = self.conferences.get_mut(id) {
             let was_live = one.is_live();
             change(one);
@@ -219,7 +220,9 @@ impl Realm {
                 self.outbox.push_always(hang_up(from, &one.e164));
             }
         }
-        self.link(id, true);
+        self.relink(id, before, self.links(id));
+        self.link_pending(id, true);
+        self.watch(id);
     }
 
     fn take_epoch(&mut self, epoch: u64) {
@@ -243,10 +246,8 @@ impl Realm {
     /// Asks a unit for its list, unless it is about to be asked anyway.
     fn ask_once(&mut self, cmu: &Name) {
         let stream = super::mail::command_stream(cmu);
-        let asks = |message: &crate::shared::outbox::Message| {
-            message.fields.iter().any(|(name, value)| name == b"what" && value == b"LIST")
-        };
-        let asked = self.outbox.last_of(&stream).is_some_and(asks);
+        let last = self.outbox.last_of(&stream);
+        let asked = last.is_some_and(|fields| fields.get(b"what") == Some(b"LIST"));
         if !asked {
             self.tell_report(cmu, false);
         }
@@ -326,7 +327,7 @@ impl Realm {
     /// The hot path: no index knows of details.
     fn set_details(&mut self, e164: &[u8], seq: u64, bytes: &[u8]) {
         let Some(one) = self.find(e164).and_then(|id| self.conferences.get_mut(id)) else { return };
-        for (field, value) in fields(bytes) {
+        for (field, value) in pairs(bytes) {
             match one.place_of(field) {
                 Ok(at) => {
                     if let Some(detail) = one.details.get_mut(at) {
@@ -336,7 +337,8 @@ impl Realm {
                     }
                 }
                 Err(at) => {
-                    let detail = Detail { field: Bytes::from_slice(field), seq, value: value.to_vec() };
+                    let detail =
+                        Detail { field: Bytes::from_slice(field), seq, value: Bytes::from_slice(value) };
                     one.details.insert(at, detail);
                 }
             }

@@ -176,7 +176,7 @@ pub struct Detail {
     /// Number of the write that wrote it.
     pub seq: u64,
     /// Its value.
-    pub value: Vec<u8>,
+    pub value: Bytes,
 }
 
 /// Where a conference's number was called, which hangs up when the conference ends.
@@ -334,10 +334,6 @@ impl Conference {
             + self.tried.capacity() * size_of::<Name>()
             + self.history.capacity() * size_of::<Assignment>()
             + self.details.capacity() * size_of::<Detail>()
-            + self
-                .details
-                .iter()
-                .map(|detail| spilled(&detail.field) + detail.value.capacity())
-                .sum::<usize>()
+            + self.details.iter().map(|detail| spilled(&detail.field) + spilled(&detail.value)).sum::<usize>()
     }
 }

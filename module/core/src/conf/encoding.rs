@@ -343,12 +343,6 @@ pub(super) fn optional_time(reader: &mut Reader<'_>) -> Result<Option<i64>, Dama
     if flag(reader)? { Ok(Some(reader.time()?)) } else { Ok(None) }
 }
 
-/// The fields and values of `Event::Set`, as far as they can be read.
-pub(super) fn fields(bytes: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
-    let mut reader = Reader::new(bytes);
-    std::iter::from_fn(move || Some((reader.string().ok()?, reader.string().ok()?)))
-}
-
 /// Whether these bytes are fields and values, each of a size that may be.
 pub(super) fn check_fields(bytes: &[u8]) -> Result<(), Damaged> {
     let mut reader = Reader::new(bytes);

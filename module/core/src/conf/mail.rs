@@ -3,7 +3,7 @@
 
 use super::conference::{CalledFrom, Cause, Epoch};
 use super::state::Realm;
-use crate::shared::outbox::{LONG_CAPACITY, Message};
+use crate::shared::outbox::{Fields, LONG_CAPACITY, Message};
 
 /// The stream of transitions.
 pub const EVENTS: &[u8] = b"evt";
@@ -37,14 +37,23 @@ pub(super) fn is_stream(stream: &[u8]) -> bool {
         || unit.is_some_and(|cmu| (1..=crate::shared::MAX_IDENTIFIER).contains(&cmu.len()))
 }
 
-fn message(stream: &[u8], event: &str, e164: &[u8], cmu: &[u8], epoch: Epoch) -> Message {
-    let message = Message::to(stream).with("event", event.as_bytes()).with("e164", e164);
-    message.with("cmu", cmu).with("epoch", epoch.to_string().as_bytes())
+fn message(stream: Vec<u8>, event: &str, e164: &[u8], cmu: &[u8], epoch: Epoch) -> Message {
+    let message =
+        Message { stream, fields: Fields::default() }.with("event", event.as_bytes()).with("e164", e164);
+    message.with("cmu", cmu).with_number("epoch", epoch)
+}
+
+fn transition(event: &str, e164: &[u8], cmu: &[u8], epoch: Epoch) -> Message {
+    message(EVENTS.to_vec(), event, e164, cmu, epoch)
+}
+
+fn command(cmu: &[u8], event: &str, e164: &[u8], epoch: Epoch) -> Message {
+    message(command_stream(cmu), event, e164, cmu, epoch)
 }
 
 /// That readers of a stream have missed something.
 fn resync(stream: &[u8]) -> Message {
-    message(stream, "RESYNC", b"", stream.strip_prefix(b"cmd:").unwrap_or_default(), 0)
+    message(stream.to_vec(), "RESYNC", b"", stream.strip_prefix(b"cmd:").unwrap_or_default(), 0)
 }
 
 impl Realm {
@@ -52,47 +61,39 @@ impl Realm {
         self.outbox.push_or_resync(message, resync);
     }
 
-    fn command(&mut self, cmu: &[u8], event: &str, e164: &[u8], epoch: Epoch, more: &[(&str, &[u8])]) {
-        let mut message = message(&command_stream(cmu), event, e164, cmu, epoch);
-        for (name, value) in more {
-            message = message.with(name, value);
-        }
-        self.send(message);
-    }
-
     /// CREATE to the unit of a conference's latest assignment, or to the one that it moves to.
     pub(super) fn tell_create(&mut self, id: u32, unit: u32, epoch: Epoch) {
         let Some(one) = self.conferences.get(id) else { return };
-        let (e164, cmu) = (one.e164.clone(), self.name_of(unit));
-        let end = one.end.map_or_else(String::new, |end| end.to_string());
-        let (size, priority) = (one.size.to_string(), one.priority.to_string());
-        let request = one.request.clone().unwrap_or_default();
+        let Some(unit) = self.units.get(unit) else { return };
         let flag = |set: bool| if set { &b"1"[..] } else { b"0" };
-        let more: [(&str, &[u8]); 6] = [
-            ("end", end.as_bytes()),
-            ("size", size.as_bytes()),
-            ("priority", priority.as_bytes()),
-            ("request", &request),
-            ("recovering", flag(one.recovering)),
-            ("moving", flag(one.moving.is_some())),
-        ];
-        self.command(&cmu, "CREATE", &e164, epoch, &more);
+        let create = command(&unit.cmu, "CREATE", &one.e164, epoch);
+        let create = match one.end {
+            Some(end) => create.with_number("end", end),
+            None => create.with("end", b""),
+        };
+        let create = create
+            .with_number("size", one.size)
+            .with_number("priority", one.priority)
+            .with("request", one.request.as_deref().unwrap_or_default())
+            .with("recovering", flag(one.recovering))
+            .with("moving", flag(one.moving.is_some()));
+        self.send(create);
     }
 
     /// RELEASE: the unit ends its copy of that epoch.
     pub(super) fn tell_release(&mut self, cmu: &[u8], e164: &[u8], epoch: Epoch) {
-        self.command(cmu, "RELEASE", e164, epoch, &[]);
+        self.send(command(cmu, "RELEASE", e164, epoch));
     }
 
     /// EPOCH: the unit's copy has another epoch from now on.
     pub(super) fn tell_epoch(&mut self, cmu: &[u8], e164: &[u8], old: Epoch, epoch: Epoch) {
-        self.command(cmu, "EPOCH", e164, epoch, &[("old", old.to_string().as_bytes())]);
+        self.send(command(cmu, "EPOCH", e164, epoch).with_number("old", old));
     }
 
     /// REPORT: the unit sends its list, or all details anew.
     pub(super) fn tell_report(&mut self, cmu: &[u8], details: bool) {
         let what: &[u8] = if details { b"DETAILS" } else { b"LIST" };
-        self.command(cmu, "REPORT", b"", 0, &[("what", what)]);
+        self.send(command(cmu, "REPORT", b"", 0).with("what", what));
     }
 
     /// A unit's stream is to be deleted, with what it has still to be told.
@@ -106,8 +107,7 @@ impl Realm {
     pub(super) fn publish(&mut self, event: &str, id: u32, cause: Option<Cause>) {
         let Some(one) = self.conferences.get(id) else { return };
         let cmu = one.last_unit().map_or(&b""[..], |cmu| cmu);
-        let entry =
-            message(EVENTS, event, &one.e164, cmu, one.epoch).with("state", one.state.word().as_bytes());
+        let entry = transition(event, &one.e164, cmu, one.epoch).with("state", one.state.word().as_bytes());
         let entry = entry.with_some("cause", cause.map(|cause| cause.word().as_bytes()));
         self.send(entry);
     }
@@ -116,15 +116,14 @@ impl Realm {
     pub(super) fn publish_of(&mut self, event: &str, id: u32, unit: u32, epoch: Epoch, cause: Option<Cause>) {
         let Some(one) = self.conferences.get(id) else { return };
         let cmu = self.name_of(unit);
-        let entry = message(EVENTS, event, &one.e164, &cmu, epoch).with("state", one.state.word().as_bytes());
+        let entry = transition(event, &one.e164, &cmu, epoch).with("state", one.state.word().as_bytes());
         let entry = entry.with_some("cause", cause.map(|cause| cause.word().as_bytes()));
         self.send(entry);
     }
 
     /// Why a unit cannot create a conference.
     pub(super) fn publish_refusal(&mut self, e164: &[u8], cmu: &[u8], epoch: Epoch, reason: &[u8]) {
-        let entry = message(EVENTS, "refused", e164, cmu, epoch).with("reason", reason);
-        self.send(entry);
+        self.send(transition("refused", e164, cmu, epoch).with("reason", reason));
     }
 
     /// RESYNC: readers of a stream have missed something, and must ask or read the state anew.
@@ -134,7 +133,6 @@ impl Realm {
 
     /// A transition of a unit, or of the realm.
     pub(super) fn publish_unit(&mut self, event: &str, cmu: &[u8], state: &str) {
-        let entry = message(EVENTS, event, b"", cmu, 0).with("state", state.as_bytes());
-        self.send(entry);
+        self.send(transition(event, b"", cmu, 0).with("state", state.as_bytes()));
     }
 }

@@ -338,7 +338,7 @@ fn decode_details(reader: &mut Reader<'_>) -> Result<Vec<Detail>, Damaged> {
     for _ in 0..count {
         let field = reader.identifier()?;
         ensure(details.last().is_none_or(|last| last.field < field), "the details are not in order")?;
-        let (seq, value) = (reader.count()?, reader.string()?.to_vec());
+        let (seq, value) = (reader.count()?, Bytes::from_slice(reader.string()?));
         ensure(value.len() <= MAX_VALUE, "a detail is too long")?;
         details.push(Detail { field, seq, value });
     }

@@ -84,6 +84,35 @@ fn epoch_of(now: Millis) -> Epoch {
     (now.max(0) as u64).saturating_mul(1000).min(LAST_OF_CLOCK)
 }
 
+/// Room of a unit that a conference takes, by an assignment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Room {
+    unit: u32,
+    epoch: Epoch,
+    size: u64,
+}
+
+/// Where a conference stands in the indexes, those of recovery and deadlines aside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Links {
+    state: (State, Epoch),
+    owner: Option<Room>,
+    target: Option<Room>,
+    licences: u64,
+}
+
+impl Links {
+    fn of(one: &Conference) -> Self {
+        let size = u64::from(one.size);
+        Self {
+            state: (one.state, one.origin_epoch),
+            owner: one.owner.map(|unit| Room { unit, epoch: one.epoch, size }),
+            target: one.moving.map(|moving| Room { unit: moving.to, epoch: moving.epoch, size }),
+            licences: if one.is_live() { one.licences.into() } else { 0 },
+        }
+    }
+}
+
 /// Conferences that units lost, by unit.
 pub(super) type Lost = BTreeMap<Name, BTreeSet<(Epoch, u32)>>;
 
@@ -259,69 +288,89 @@ impl Realm {
         }
     }
 
-    /// Puts a conference into every index, or takes it out of all of them: whoever changes one takes it out before
-    /// and puts it back after. O(log conferences).
-    pub(super) fn link(&mut self, id: u32, on: bool) {
-        let Some(one) = self.conferences.get(id) else { return };
-        if let Some(index) = self.by_state.get_mut(one.state as usize) {
-            if on {
-                index.insert(one.origin_epoch, id);
-            } else {
-                index.remove(&one.origin_epoch);
+    /// Where a conference stands in the indexes.
+    pub(super) fn links(&self, id: u32) -> Option<Links> {
+        self.conferences.get(id).map(Links::of)
+    }
+
+    /// Brings the indexes from where a conference stood to where it stands now; `None` where it is in none. What has
+    /// not changed is not touched. O(log conferences).
+    pub(super) fn relink(&mut self, id: u32, before: Option<Links>, after: Option<Links>) {
+        let state = |links: Option<Links>| links.map(|links| links.state);
+        if state(before) != state(after) {
+            if let Some((state, epoch)) = state(before)
+                && let Some(index) = self.by_state.get_mut(state as usize)
+            {
+                index.remove(&epoch);
+            }
+            if let Some((state, epoch)) = state(after)
+                && let Some(index) = self.by_state.get_mut(state as usize)
+            {
+                index.insert(epoch, id);
             }
         }
-        let size = u64::from(one.size);
-        if let Some(number) = one.owner
-            && let Some(unit) = self.units.get_mut(number)
+        let owner = |links: Option<Links>| links.and_then(|links| links.owner);
+        if owner(before) != owner(after) {
+            self.take_room(owner(before), |unit, room| {
+                unit.owned.remove(&(room.epoch, id));
+                unit.used -= room.size;
+            });
+            self.take_room(owner(after), |unit, room| {
+                unit.owned.insert((room.epoch, id));
+                unit.used += room.size;
+            });
+        }
+        let target = |links: Option<Links>| links.and_then(|links| links.target);
+        if target(before) != target(after) {
+            self.take_room(target(before), |unit, room| {
+                unit.targets.remove(&(room.epoch, id));
+                unit.used -= room.size;
+            });
+            self.take_room(target(after), |unit, room| {
+                unit.targets.insert((room.epoch, id));
+                unit.used += room.size;
+            });
+        }
+        let licences = |links: Option<Links>| links.map_or(0, |links| links.licences);
+        self.licences = self.licences - licences(before) + licences(after);
+    }
+
+    /// Takes room on a unit, or gives it back, and keeps the unit's place on the board.
+    fn take_room(&mut self, room: Option<Room>, change: impl FnOnce(&mut Unit, Room)) {
+        if let Some(room) = room
+            && let Some(unit) = self.units.get_mut(room.unit)
         {
-            if on {
-                unit.owned.insert((one.epoch, id));
-                unit.used += size;
-            } else {
-                unit.owned.remove(&(one.epoch, id));
-                unit.used -= size;
-            }
-            self.board.update(number, unit);
+            change(unit, room);
+            self.board.update(room.unit, unit);
         }
-        if let Some(moving) = one.moving
-            && let Some(unit) = self.units.get_mut(moving.to)
-        {
-            if on {
-                unit.targets.insert((moving.epoch, id));
-                unit.used += size;
-            } else {
-                unit.targets.remove(&(moving.epoch, id));
-                unit.used -= size;
-            }
-            self.board.update(moving.to, unit);
-        }
-        if one.state == State::Pending {
-            self.queues.link(one, id, on);
-            if let Some(lost) = one.last_lost() {
-                if on {
-                    self.lost.entry(lost.cmu.clone()).or_default().insert((lost.epoch, id));
-                } else if let Some(all) = self.lost.get_mut(&lost.cmu) {
-                    all.remove(&(lost.epoch, id));
-                    if all.is_empty() {
-                        self.lost.remove(&lost.cmu);
-                    }
-                }
-                if let Some(&number) = self.unit_names.get(&lost.cmu)
-                    && let Some(unit) = self.units.get(number)
-                {
-                    Self::watch_unit(&mut self.unit_due, &self.settings, &self.lost, number, unit);
-                }
-            }
-        }
-        if one.is_live() {
-            let licences = u64::from(one.licences);
-            if on { self.licences += licences } else { self.licences -= licences }
-        }
+    }
+
+    /// Puts a conference that waits for recovery into what is known of those, or takes it out: whoever changes one
+    /// takes it out before and puts it back after. O(log conferences).
+    pub(super) fn link_pending(&mut self, id: u32, on: bool) {
+        let Some(one) = self.conferences.get(id).filter(|one| one.state == State::Pending) else { return };
+        self.queues.link(one, id, on);
+        let Some(lost) = one.last_lost() else { return };
         if on {
-            match one.next_due(&self.settings) {
-                Some(due) => self.conference_due.set(id, due),
-                None => self.conference_due.remove(id),
+            self.lost.entry(lost.cmu.clone()).or_default().insert((lost.epoch, id));
+        } else if let Some(all) = self.lost.get_mut(&lost.cmu) {
+            all.remove(&(lost.epoch, id));
+            if all.is_empty() {
+                self.lost.remove(&lost.cmu);
             }
+        }
+        if let Some(&number) = self.unit_names.get(&lost.cmu)
+            && let Some(unit) = self.units.get(number)
+        {
+            Self::watch_unit(&mut self.unit_due, &self.settings, &self.lost, number, unit);
+        }
+    }
+
+    /// Brings a conference's deadline up to date.
+    pub(super) fn watch(&mut self, id: u32) {
+        match self.conferences.get(id).and_then(|one| one.next_due(&self.settings)) {
+            Some(due) => self.conference_due.set(id, due),
+            None => self.conference_due.remove(id),
         }
     }
 
@@ -354,13 +403,16 @@ impl Realm {
             self.requests.insert(request, id);
         }
         self.names.insert(&e164, id);
-        self.link(id, true);
+        self.relink(id, None, self.links(id));
+        self.link_pending(id, true);
+        self.watch(id);
         id
     }
 
     /// Forgets a conference.
     pub(super) fn remove(&mut self, id: u32) {
-        self.link(id, false);
+        self.link_pending(id, false);
+        self.relink(id, self.links(id), None);
         self.conference_due.remove(id);
         if let Some(one) = self.conferences.remove(id) {
             self.names.remove(&one.e164, id);

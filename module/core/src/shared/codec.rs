@@ -18,7 +18,7 @@ impl std::fmt::Display for Damaged {
 impl std::error::Error for Damaged {}
 
 /// Appends unsigned numbers (LEB128), signed ones (zigzag) and byte strings (length first).
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Writer {
     /// What was written so far.
     pub bytes: Vec<u8>,
@@ -195,6 +195,12 @@ impl<'a> Reader<'a> {
     pub fn finish(self) -> Result<(), Damaged> {
         if self.rest.is_empty() { Ok(()) } else { Err(Damaged("there are bytes left over")) }
     }
+}
+
+/// Byte strings that were written in pairs, as far as they can be read.
+pub fn pairs(bytes: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let mut reader = Reader::new(bytes);
+    std::iter::from_fn(move || Some((reader.string().ok()?, reader.string().ok()?)))
 }
 
 #[cfg(test)]

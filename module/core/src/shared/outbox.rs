@@ -4,17 +4,64 @@
 //! server flushes it to its stream in the same step where that is possible; what could not be flushed (the
 //! stream's key is away during a slot migration, or of another type) stays and is tried again.
 
-use super::codec::{Damaged, Reader, Writer};
+use super::codec::{Damaged, Reader, Writer, pairs};
+use super::text::written;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Display;
 
-/// One entry of a stream, its fields in order. One without fields stands for the end of its stream: whoever
-/// flushes the outbox deletes it.
+/// The fields of an entry and their values, in order, in one block of memory. An entry without any stands for the
+/// end of its stream: whoever flushes the outbox deletes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fields {
+    /// Names and values by turns.
+    pairs: Writer,
+    len: u32,
+}
+
+impl Fields {
+    /// Room for the fields of most messages.
+    const USUAL: usize = 192;
+
+    fn push(&mut self, name: &[u8], value: &[u8]) {
+        if self.len == 0 {
+            self.pairs.bytes.reserve(Self::USUAL);
+        }
+        self.pairs.string(name);
+        self.pairs.string(value);
+        self.len += 1;
+    }
+
+    /// Names and values, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        pairs(&self.pairs.bytes)
+    }
+
+    /// The value of a field. O(fields).
+    pub fn get(&self, name: &[u8]) -> Option<&[u8]> {
+        self.iter().find(|(field, _)| *field == name).map(|(_, value)| value)
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// How many messages were lost where this one stands, if it stands for such.
+    fn stands_for(&self) -> u64 {
+        let is_mark = self.iter().next() == Some((RESYNC_FIELD, RESYNC));
+        let lost = self.get(LOST).filter(|_| is_mark);
+        lost.and_then(|lost| std::str::from_utf8(lost).ok()?.parse().ok()).unwrap_or(0)
+    }
+}
+
+/// One entry of a stream, on its way into the outbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     /// What comes behind the key's name in the name of the stream, e.g. `evt`.
     pub stream: Vec<u8>,
-    /// Field and value pairs.
-    pub fields: Vec<(Vec<u8>, Vec<u8>)>,
+    /// What it says.
+    pub fields: Fields,
 }
 
 impl Message {
@@ -25,14 +72,20 @@ impl Message {
 
     /// A message without fields, to a stream whose name may be any bytes.
     pub fn to(stream: &[u8]) -> Self {
-        Self { stream: stream.to_vec(), fields: Vec::new() }
+        Self { stream: stream.to_vec(), fields: Fields::default() }
     }
 
     /// The message with one field more.
     #[must_use]
     pub fn with(mut self, name: &str, value: &[u8]) -> Self {
-        self.fields.push((name.into(), value.to_vec()));
+        self.fields.push(name.as_bytes(), value);
         self
+    }
+
+    /// The message with one field more, a number.
+    #[must_use]
+    pub fn with_number(self, name: &str, value: impl Display) -> Self {
+        self.with(name, &written(value))
     }
 
     /// The message with one field more, if there is a value.
@@ -42,14 +95,6 @@ impl Message {
             Some(value) => self.with(name, value),
             None => self,
         }
-    }
-
-    /// How many messages were lost where this one stands, if it stands for such.
-    fn stands_for(&self) -> u64 {
-        let is_mark =
-            self.fields.first().is_some_and(|(name, value)| name == RESYNC_FIELD && value == RESYNC);
-        let lost = self.fields.iter().find(|(name, _)| is_mark && name == LOST);
-        lost.and_then(|(_, lost)| std::str::from_utf8(lost).ok()?.parse().ok()).unwrap_or(0)
     }
 }
 
@@ -74,7 +119,7 @@ const MAX_FIELDS: u64 = 32;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outbox {
     /// Never an empty one. One stream that cannot be written keeps no other waiting.
-    lanes: BTreeMap<Vec<u8>, VecDeque<Message>>,
+    lanes: BTreeMap<Vec<u8>, VecDeque<Fields>>,
     len: usize,
     /// Messages dropped because there was no room, since the key was made.
     pub dropped: u64,
@@ -85,51 +130,46 @@ pub struct Outbox {
 impl Outbox {
     /// Adds a message; drops the oldest of its stream where there is no room. O(log streams).
     pub fn push(&mut self, message: Message) {
-        let lane = Self::lane(&mut self.lanes, &message);
+        let lane = self.lanes.entry(message.stream).or_default();
         if lane.len() >= CAPACITY {
             lane.pop_front();
             self.dropped = self.dropped.saturating_add(1);
             self.len -= 1;
         }
-        lane.push_back(message);
+        lane.push_back(message.fields);
         self.len += 1;
     }
 
     /// Adds a message to a stream whose readers must know what they missed: where there is no room, the oldest
     /// ones give way to one `RESYNC` in their place, `mark` for the stream, which says how many they were. O(log streams).
     pub fn push_or_resync(&mut self, message: Message, mark: impl FnOnce(&[u8]) -> Message) {
-        let lane = Self::lane(&mut self.lanes, &message);
-        if lane.len() >= LONG_CAPACITY {
+        let entry = self.lanes.entry(message.stream);
+        let mark = match &entry {
+            Entry::Occupied(lane) if lane.get().len() >= LONG_CAPACITY => Some(mark(lane.key())),
+            _ => None,
+        };
+        let lane = entry.or_default();
+        if let Some(mark) = mark {
             let mut lost = 0u64;
             // The first is gone, or it is the RESYNC, and then the one behind it is gone as well.
             for _ in 0..2 {
-                let went = lane.pop_front().map_or(0, |message| message.stands_for().max(1));
+                let went = lane.pop_front().map_or(0, |fields| fields.stands_for().max(1));
                 lost = went.saturating_add(lost);
                 self.len -= 1;
             }
-            lane.push_front(mark(&message.stream).with("lost", lost.to_string().as_bytes()));
+            lane.push_front(mark.with_number("lost", lost).fields);
             self.dropped = self.dropped.saturating_add(1);
             self.len += 1;
         }
-        lane.push_back(message);
+        lane.push_back(message.fields);
         self.len += 1;
     }
 
     /// Adds a message that nothing else may push out: what it says must be done once, and there are never more of
     /// them than things that they are about. O(log streams).
     pub fn push_always(&mut self, message: Message) {
-        Self::lane(&mut self.lanes, &message).push_back(message);
+        self.lanes.entry(message.stream).or_default().push_back(message.fields);
         self.len += 1;
-    }
-
-    fn lane<'a>(
-        lanes: &'a mut BTreeMap<Vec<u8>, VecDeque<Message>>,
-        message: &Message,
-    ) -> &'a mut VecDeque<Message> {
-        if !lanes.contains_key(&message.stream) {
-            lanes.insert(message.stream.clone(), VecDeque::new());
-        }
-        lanes.entry(message.stream.clone()).or_default()
     }
 
     /// Drops what waits for a stream.
@@ -138,12 +178,12 @@ impl Outbox {
     }
 
     /// Unsent messages, oldest first for each stream.
-    pub fn messages(&self) -> impl Iterator<Item = &Message> {
+    pub fn messages(&self) -> impl Iterator<Item = &Fields> {
         self.lanes.values().flatten()
     }
 
     /// Unsent messages, stream by stream.
-    pub fn lanes(&self) -> impl Iterator<Item = (&[u8], impl ExactSizeIterator<Item = &Message>)> {
+    pub fn lanes(&self) -> impl Iterator<Item = (&[u8], impl ExactSizeIterator<Item = &Fields>)> {
         self.lanes.iter().map(|(stream, lane)| (&stream[..], lane.iter()))
     }
 
@@ -158,7 +198,7 @@ impl Outbox {
     }
 
     /// The latest unsent message to that stream.
-    pub fn last_of(&self, stream: &[u8]) -> Option<&Message> {
+    pub fn last_of(&self, stream: &[u8]) -> Option<&Fields> {
         self.lanes.get(stream).and_then(VecDeque::back)
     }
 
@@ -197,16 +237,9 @@ impl Outbox {
 
     /// Bytes allocated.
     pub fn allocated(&self) -> usize {
-        let text = |message: &Message| {
-            message.stream.capacity()
-                + message
-                    .fields
-                    .iter()
-                    .map(|(name, value)| name.capacity() + value.capacity() + 48)
-                    .sum::<usize>()
-        };
-        let lane = |(stream, lane): (&Vec<u8>, &VecDeque<Message>)| {
-            stream.capacity() + lane.capacity() * size_of::<Message>() + lane.iter().map(text).sum::<usize>()
+        let lane = |(stream, lane): (&Vec<u8>, &VecDeque<Fields>)| {
+            let fields: usize = lane.iter().map(|fields| fields.pairs.bytes.capacity()).sum();
+            stream.capacity() + lane.capacity() * size_of::<Fields>() + fields
         };
         self.lanes.iter().map(lane).sum()
     }
@@ -217,12 +250,11 @@ impl Outbox {
         writer.unsigned(self.last_id.0);
         writer.unsigned(self.last_id.1);
         writer.unsigned(self.len as u64);
-        for message in self.messages() {
-            writer.string(&message.stream);
-            writer.unsigned(message.fields.len() as u64);
-            for (name, value) in &message.fields {
-                writer.string(name);
-                writer.string(value);
+        for (stream, lane) in &self.lanes {
+            for fields in lane {
+                writer.string(stream);
+                writer.unsigned(fields.len.into());
+                writer.bytes.extend_from_slice(&fields.pairs.bytes);
             }
         }
     }
@@ -231,7 +263,7 @@ impl Outbox {
     pub fn decode(reader: &mut Reader<'_>, streams: &[&[u8]]) -> Result<Self, Damaged> {
         let capacity = |stream: &[u8]| streams.contains(&stream).then_some(CAPACITY);
         let outbox = Self::decode_lanes(reader, capacity)?;
-        let whole = outbox.messages().all(|message| !message.fields.is_empty());
+        let whole = outbox.messages().all(|fields| !fields.is_empty());
         if whole { Ok(outbox) } else { Err(Damaged("a message has no fields")) }
     }
 
@@ -254,21 +286,20 @@ impl Outbox {
             let Some(capacity) = capacity_of(&stream) else {
                 return Err(Damaged("a message is for a stream that the family has not"));
             };
-            let mut fields = Vec::new();
+            let mut fields = Fields::default();
             let count = reader.unsigned()?;
             if count > MAX_FIELDS {
                 return Err(Damaged("a message has too many fields"));
             }
             for _ in 0..count {
-                fields.push((reader.string()?.to_vec(), reader.string()?.to_vec()));
+                fields.push(reader.string()?, reader.string()?);
             }
             last.clone_from(&stream);
-            let message = Message { stream, fields };
-            let lane = Self::lane(&mut outbox.lanes, &message);
+            let lane = outbox.lanes.entry(stream).or_default();
             if lane.len() == capacity {
                 return Err(Damaged("the outbox is too long"));
             }
-            lane.push_back(message);
+            lane.push_back(fields);
             outbox.len += 1;
         }
         Ok(outbox)
@@ -280,7 +311,7 @@ mod tests {
     use super::*;
 
     fn message(text: &str) -> Message {
-        Message { stream: b"evt".to_vec(), fields: vec![(b"event".to_vec(), text.into())] }
+        Message::new("evt").with("event", text.as_bytes())
     }
 
     #[test]
@@ -290,8 +321,19 @@ mod tests {
             outbox.push(message(&number.to_string()));
         }
         assert_eq!((outbox.len(), outbox.messages().count()), (CAPACITY, CAPACITY));
-        assert_eq!(outbox.messages().next(), Some(&message("1")));
+        assert_eq!(outbox.messages().next(), Some(&message("1").fields));
         assert_eq!(outbox.dropped, 1);
+    }
+
+    #[test]
+    fn fields_are_read_as_they_were_written() {
+        let message = Message::new("evt").with("event", b"x").with_number("epoch", u64::MAX);
+        let message = message.with_number("priority", i64::MIN).with("long", &[7; 300]);
+        let fields: Vec<_> = message.fields.iter().map(|(name, value)| (name, value.len())).collect();
+        assert_eq!(fields, [(&b"event"[..], 1), (b"epoch", 20), (b"priority", 20), (b"long", 300)]);
+        assert_eq!(message.fields.get(b"epoch"), Some(u64::MAX.to_string().as_bytes()));
+        assert_eq!(message.fields.get(b"priority"), Some(i64::MIN.to_string().as_bytes()));
+        assert_eq!(message.fields.get(b"none"), None);
     }
 
     #[test]
@@ -334,7 +376,8 @@ mod tests {
         }
         assert_eq!((outbox.len(), outbox.messages().count()), (LONG_CAPACITY, LONG_CAPACITY));
         let first: Vec<_> = outbox.messages().take(2).cloned().collect();
-        assert_eq!(first, [Message::new("evt").with("event", b"RESYNC").with("lost", b"4"), message("4")]);
+        let mark = Message::new("evt").with("event", b"RESYNC").with("lost", b"4");
+        assert_eq!(first, [mark.fields, message("4").fields]);
     }
 
     #[test]

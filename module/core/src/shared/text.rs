@@ -1,6 +1,7 @@
-//! Client bytes made fit for an error message or a log line.
+//! Client bytes made fit for an error message or a log line, and numbers as text.
 
-use std::fmt::Write as _;
+use smallvec::SmallVec;
+use std::fmt::{Display, Write};
 
 /// How many bytes of a client's text a message repeats.
 const SHOWN: usize = 80;
@@ -19,6 +20,24 @@ pub fn quoted(bytes: impl AsRef<[u8]>) -> String {
     }
     out.push('\'');
     out
+}
+
+/// Text of a number or two, without an allocation.
+pub type Written = SmallVec<[u8; 48]>;
+
+/// What a number is written as.
+pub fn written(value: impl Display) -> Written {
+    struct Text(Written);
+    impl Write for Text {
+        fn write_str(&mut self, part: &str) -> std::fmt::Result {
+            self.0.extend_from_slice(part.as_bytes());
+            Ok(())
+        }
+    }
+    let mut text = Text(Written::new());
+    // Writing to it cannot fail.
+    let _ = write!(text, "{value}");
+    text.0
 }
 
 /// A whole message made printable in the same way, uncut and unquoted.

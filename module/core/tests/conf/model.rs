@@ -272,8 +272,7 @@ impl World {
             let unit = UNITS.iter().position(|name| name.as_bytes() == cmu).expect("one of the units");
             for message in lane {
                 let field = |name: &str| {
-                    let field = message.fields.iter().find(|(field, _)| field == name.as_bytes());
-                    field.map(|(_, value)| String::from_utf8_lossy(value).into_owned()).unwrap_or_default()
+                    String::from_utf8_lossy(message.get(name.as_bytes()).unwrap_or_default()).into_owned()
                 };
                 let bit = 1u8 << small(field("epoch").parse::<u64>().unwrap_or(0).max(BASE));
                 let local = &mut self.locals[unit];

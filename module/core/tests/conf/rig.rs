@@ -51,8 +51,7 @@ impl Rig {
             sent.push((stream.to_vec(), lane.len() as u32));
             let stream = String::from_utf8_lossy(stream).into_owned();
             for message in lane {
-                let values =
-                    message.fields.iter().map(|(_, value)| String::from_utf8_lossy(value).into_owned());
+                let values = message.iter().map(|(_, value)| String::from_utf8_lossy(value).into_owned());
                 let values: Vec<String> = values.collect();
                 self.told.push(format!("{stream} {}", values.join(" ")).trim_end().to_owned());
             }

@@ -556,8 +556,7 @@ fn every_event_is_in_the_stream_where_it_is_switched_on() {
     show.block(&["a-1-4"]);
     let fields = |name: &str| {
         let found = show.show.outbox().messages().map(|message| {
-            let field = message.fields.iter().find(|(field, _)| field == name.as_bytes());
-            field.map_or(String::new(), |(_, value)| String::from_utf8(value.clone()).unwrap())
+            String::from_utf8(message.get(name.as_bytes()).unwrap_or_default().to_vec()).unwrap()
         });
         found.collect::<Vec<_>>()
     };

@@ -1,0 +1,98 @@
+//! Ordinary streams, written without a command of the server's being run.
+//!
+//! `XADD` costs several times what it does: a client is borrowed, arguments are parsed, clocks are read, a reply is
+//! written and read again. Here is what is left of it, and nothing of what others may rely on is left out: whoever
+//! waits for the stream is woken, `WATCH` and client-side caches hear of the key, the notification is the same, and
+//! so is what enters the replication stream.
+
+use allot_core::shared::text::{Written, written};
+use redis_module::raw::{self, RedisModuleStreamID, RedisModuleString};
+use smallvec::SmallVec;
+use std::os::raw::{c_int, c_long, c_longlong};
+use std::sync::OnceLock;
+
+use super::api::api;
+use super::context::{Context, Mode};
+use super::string::{KeyName, OwnedString};
+
+/// Strings of one entry.
+type Strings = SmallVec<[OwnedString; 32]>;
+
+/// An entry's id as `XADD` takes it.
+fn id_text(ms: u64, seq: u64) -> Written {
+    let mut text = written(ms);
+    text.push(b'-');
+    text.extend_from_slice(&written(seq));
+    text
+}
+
+// SAFETY of what follows: strings live until the call is over, and a key is closed before anybody hears of it.
+impl Context<'_> {
+    /// Whether entries may be appended so. In a cluster only a command knows whether the stream's slot is here, and
+    /// where the operator took `XADD` away, it could not be replicated.
+    pub(crate) fn appends_to_streams(self) -> bool {
+        static KNOWS_XADD: OnceLock<bool> = OnceLock::new();
+        !self.is_cluster() && *KNOWS_XADD.get_or_init(|| self.knows_xadd())
+    }
+
+    fn knows_xadd(self) -> bool {
+        let words = ["XADD", "key", "1-1", "field", "value"].map(|word| OwnedString::new(word.as_bytes()));
+        let mut raw = words.each_ref().map(|word| word.name().raw);
+        let mut keys: c_int = 0;
+        unsafe {
+            let (first, len) = (raw.as_mut_ptr(), raw.len() as c_int);
+            let places = api!(RedisModule_GetCommandKeys(self.raw, first, len, &raw mut keys));
+            if !places.is_null() {
+                api!(RedisModule_Free(places.cast()));
+            }
+            !places.is_null()
+        }
+    }
+
+    /// Appends an entry to a stream, which is made where there is no key, keeps the stream at that length (0: all of
+    /// it), and replicates both as `XADD`. Whether that was done.
+    pub(crate) fn append<'f>(
+        self,
+        stream: &[u8],
+        (ms, seq): (u64, u64),
+        keep: u32,
+        fields: impl Iterator<Item = (&'f [u8], &'f [u8])>,
+    ) -> bool {
+        let mut words = Strings::new();
+        words.push(OwnedString::shared(stream));
+        if keep > 0 {
+            words.extend([&b"MAXLEN"[..], b"="].map(OwnedString::shared));
+            words.push(OwnedString::shared(&written(keep)));
+        }
+        words.push(OwnedString::shared(&id_text(ms, seq)));
+        let head = words.len();
+        words.extend(fields.flat_map(|(field, value)| [field, value]).map(OwnedString::shared));
+        let mut raw: SmallVec<[*mut RedisModuleString; 32]> =
+            words.iter().map(|word| word.name().raw).collect();
+        let (Some(name), Some(fields)) = (words.first(), raw.get_mut(head..)) else { return false };
+        let name = name.name();
+        let mut id = RedisModuleStreamID { ms, seq };
+        let key = self.open(name, Mode::Write);
+        let (first, pairs) = (fields.as_mut_ptr(), fields.len() / 2);
+        let added = unsafe { api!(RedisModule_StreamAdd(key.raw, 0, &raw mut id, first, pairs as c_long)) };
+        if added != raw::REDISMODULE_OK as c_int {
+            return false;
+        }
+        let trimmed = match keep {
+            0 => 0,
+            keep => unsafe { api!(RedisModule_StreamTrimByLength(key.raw, 0, c_longlong::from(keep))) },
+        };
+        drop(key);
+        self.replicate_words(c"XADD", &mut raw);
+        self.tell_of_entry(name, trimmed > 0);
+        true
+    }
+
+    fn tell_of_entry(self, name: KeyName<'_>, trimmed: bool) {
+        self.signal_modified(name);
+        self.notify_class(raw::REDISMODULE_NOTIFY_STREAM, c"xadd", name);
+        if trimmed {
+            self.notify_class(raw::REDISMODULE_NOTIFY_STREAM, c"xtrim", name);
+        }
+    }
+}
