@@ -5,6 +5,7 @@ use super::random::Random;
 use super::rig::{Rig, wish, word};
 use allot_core::conf::conference::State;
 use allot_core::conf::request::{Create, Report, Request};
+use allot_core::conf::unit::Unit;
 use allot_core::conf::{Realm, Reply};
 
 /// A unit that takes conferences, as the list of conferences has it.
@@ -185,7 +186,7 @@ impl Run {
         let (cmu, zone) = (self.host(), self.random.of(&ZONES));
         let capacity = self.random.of(&[0, 1, 4, 6, 12, 12, 24]);
         let lease = self.random.of(&[4000, 3_600_000]);
-        let was = self.rig.realm.unit_called(cmu.as_bytes()).map(|unit| unit.word());
+        let was = self.rig.realm.unit_called(cmu.as_bytes()).map(Unit::word);
         self.rig.ask(&Request::Join { cmu: cmu.as_bytes(), capacity, zone, lease }).unwrap();
         if was == Some("down") && self.random.chance(80) {
             let report = Report { cmu: cmu.as_bytes(), highest: 0, list: vec![] };
