@@ -95,8 +95,10 @@ fn what_is_copied_renamed_or_swapped_keeps_its_conferences_and_their_deadlines()
     realm.begin("8", "");
     realm.open("9");
     let mut client = server.raw();
-    assert_eq!(client.words(&format!("COPY {REALM} {TWIN}")), Reply::Int(1));
-    // Each is its own from now on.
+    for copy in [TWIN, "{r}:still"] {
+        assert_eq!(client.words(&format!("COPY {REALM} {copy}")), Reply::Int(1));
+    }
+    // Each is its own from now on; to one of them nobody says anything.
     assert_eq!(client.words(&format!("CONF.ACK {TWIN} 7 {a} {epoch}")), Reply::Simple("OK".into()));
     let state = |client: &mut RawClient, key: &str, e164: &str| {
         client.words(&format!("CONF.INFO {key} {e164}")).field("state").text()
@@ -108,9 +110,9 @@ fn what_is_copied_renamed_or_swapped_keeps_its_conferences_and_their_deadlines()
     client.words("SELECT 5");
     assert_eq!(state(&mut client, "{r}:other", "9"), "open");
     assert_eq!(state(&mut client, TWIN, "7"), "open");
-    // Nobody calls: the timer finds both under their other names, in the other database. What it says is there, too.
-    eventually("the creations to be given up", GENEROUS, || allot_info(&server, "conf_ended") == 3);
-    for (key, given_up) in [("{r}:other", &["7", "8"][..]), (TWIN, &["8"])] {
+    // Nobody calls: the timer finds all under their other names, in the other database. What it says is there, too.
+    eventually("the creations to be given up", GENEROUS, || allot_info(&server, "conf_ended") == 5);
+    for (key, given_up) in [("{r}:other", &["7", "8"][..]), (TWIN, &["8"]), ("{r}:still", &["7", "8"])] {
         let told = events(&mut client, &format!("{key}:evt"));
         let ended: Vec<String> = told
             .iter()
@@ -185,6 +187,7 @@ fn transactions_and_scripts_can_do_all_that_clients_can() {
 fn watch_is_broken_by_a_change_and_by_nothing_else() {
     let server = RedisServer::start();
     let mut realm = Realm::create(&server, &UNITS[..2]);
+    realm.ok("CONF.REALM CREATETIMEOUT 3600000");
     let (a, epoch) = realm.open("7");
     realm.begin("8", "REQUEST r");
     realm.ok(&format!("CONF.SET 7 {a} {epoch} 5 members 3"));
@@ -240,6 +243,7 @@ fn watch_is_broken_by_a_change_and_by_nothing_else() {
 fn a_read_only_replica_answers_reads_and_refuses_the_rest() {
     let (server, replica) = (RedisServer::start(), RedisServer::start());
     let mut realm = Realm::create(&server, &UNITS);
+    realm.ok("CONF.REALM CREATETIMEOUT 3600000");
     replica.replica_of(&server);
     let (a, epoch) = realm.open("7");
     realm.open("8");
@@ -293,6 +297,7 @@ fn a_read_only_replica_answers_reads_and_refuses_the_rest() {
 fn a_dump_a_type_and_a_scan_know_a_realm_and_reads_leave_its_frequency_alone() {
     let (server, other) = (RedisServer::start(), RedisServer::start());
     let mut realm = Realm::create(&server, &UNITS);
+    realm.ok("CONF.REALM CREATETIMEOUT 3600000");
     realm.open("7");
     realm.begin("8", "SIZE 3 REQUEST r");
     realm.ok("CMU.DOWN a:1:1");
@@ -396,7 +401,8 @@ fn every_event_is_a_keyspace_notification() {
     };
     let epoch_of = |realm: &mut Realm, e164: &str| realm.place(e164).1;
     tell(&mut realm, "CONF.REALM", &["conf.realm-opened"]);
-    tell(&mut realm, "CONF.REALM LICENCES 9 RETRY 1", &["conf.realm-configured"]);
+    let settings = "RETRY 1 CREATETIMEOUT 3600000 RELEASETIMEOUT 3600000 WAITTIMEOUT 3600000";
+    tell(&mut realm, &format!("CONF.REALM {settings}"), &["conf.realm-configured"]);
     tell(&mut realm, "CONF.TERM 1 css", &["conf.claimed"]);
     for cmu in ["a:1:1", "b:1:1"] {
         tell(&mut realm, &format!("CMU.JOIN {cmu} CAPACITY 9 LEASE 3600000000"), &["cmu.joined"]);

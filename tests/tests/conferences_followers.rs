@@ -446,6 +446,10 @@ fn a_master_that_is_paused_in_a_burst_and_wakes_as_one_of_two_gives_nothing_out_
         for one in &copies {
             assert!(told.contains(&format!("RELEASE {} {cmu} {}", one.e164, one.epoch)), "{}", one.e164);
         }
+        for one in copies.iter().take(20) {
+            let code = there.code(&format!("CONF.SET {} {cmu} {} 1 members 3", one.e164, one.epoch));
+            assert!(["NOTOWNER", "STALE", "NOTFOUND"].contains(&&*code), "{code}");
+        }
         let after: Vec<_> = copies.iter().map(|one| there.call(&format!("CONF.INFO {}", one.e164))).collect();
         assert_eq!(before, after, "a lost copy changed what is on record");
     }

@@ -210,6 +210,32 @@ fn a_hang_up_waits_for_a_pool_whose_slot_is_on_its_way() {
 }
 
 #[test]
+fn a_hang_up_waits_for_a_pool_that_comes_after_its_realm() {
+    let cluster = Cluster::start(3, 0);
+    let mut realm = start(cluster.master_for(REALM), 2);
+    let (e164, epoch) = call(&mut realm, "");
+    let moving = cluster.begin_move(REALM);
+    moving.key(REALM);
+    // The realm is there already, and its clients are asked over; its pool is here still.
+    let (from, to) = (moving.from, moving.to);
+    let mut there = Realm::of(to);
+    there.client.words("ASKING");
+    there.ok(&format!("CONF.ENDED {e164} a:1:1 {epoch}"));
+    // Its streams are another matter.
+    for key in to.raw().words("KEYS {r}:conf:*").array() {
+        there.client.words("ASKING");
+        there.client.words(&format!("DEL {}", key.text()));
+    }
+    moving.finish();
+    let mut client = to.raw();
+    eventually("the number to be hung up on the new node", GENEROUS, || {
+        state_of(&mut client, POOL, &e164) == "idle+up"
+    });
+    assert_eq!(allot_info(from, "conf_pools_gone") + allot_info(to, "conf_pools_gone"), 0);
+    cluster.nodes().for_each(no_internal_errors);
+}
+
+#[test]
 fn the_pool_is_a_key_of_the_command() {
     let server = RedisServer::start();
     let mut client = server.raw();

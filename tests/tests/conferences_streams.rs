@@ -206,6 +206,29 @@ fn a_stream_that_a_slot_migration_took_away_fails_nothing_and_gets_each_message_
 }
 
 #[test]
+fn a_realm_that_moves_before_its_streams_waits_for_them() {
+    let cluster = Cluster::start(3, 0);
+    let mut realm = Realm::create(cluster.master_for(REALM), &UNITS[..1]);
+    realm.ok("CONF.REALM CREATETIMEOUT 3600000");
+    realm.open("before");
+    let [events, commands] = ["evt", "cmd:a:1:1"].map(|stream| realm.entries(stream));
+    let moving = cluster.begin_move(REALM);
+    moving.key(REALM);
+    // Its clients are asked over to the new node.
+    let mut there = Realm::of(moving.to);
+    there.client.words("ASKING");
+    let (cmu, epoch) = there.begin("7", "");
+    there.client.words("ASKING");
+    there.ok(&format!("CONF.ACK 7 {cmu} {epoch}"));
+    moving.finish();
+    eventually("all to be sent", GENEROUS, || there.stat("unsent") == 0);
+    let (event, command) = told("7", &cmu, epoch);
+    assert_eq!(there.entries("evt"), [&events[..], &event].concat());
+    assert_eq!(there.entries("cmd:a:1:1"), [&commands[..], &[command]].concat());
+    cluster.nodes().for_each(no_internal_errors);
+}
+
+#[test]
 fn where_more_waits_than_is_kept_readers_find_a_resync_in_the_place_of_what_is_lost() {
     /// What an outbox keeps for a stream.
     const KEPT: usize = 65_536;

@@ -4,7 +4,9 @@ use redis_module::raw::{self, RedisModuleCallReply, RedisModuleCtx, RedisModuleS
 use std::ffi::CStr;
 use std::marker::PhantomData;
 use std::os::raw::{c_char, c_int, c_long, c_longlong};
+use std::ptr::null_mut;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::api::api;
 use super::string::{KeyName, OwnedString};
@@ -174,6 +176,24 @@ impl<'a> Context<'a> {
         }
     }
 
+    /// In whose name other commands are run. In a cluster in nobody's: a client that is asking may write keys of a slot
+    /// that is still on its way here, and what it calls, too; but streams and pools that come later must not begin anew
+    /// meanwhile.
+    fn caller(self) -> *mut RedisModuleCtx {
+        static NOBODY: AtomicPtr<RedisModuleCtx> = AtomicPtr::new(null_mut());
+        if !self.is_cluster() {
+            return self.raw;
+        }
+        let nobody = NOBODY.load(Ordering::Relaxed);
+        if !nobody.is_null() {
+            return nobody;
+        }
+        // Made once, and kept for as long as the process lives.
+        let nobody = unsafe { api!(RedisModule_GetDetachedThreadSafeContext(self.raw)) };
+        NOBODY.store(nobody, Ordering::Relaxed);
+        nobody
+    }
+
     /// Runs an ordinary command and replicates it. A command of a module replicates what comes of it itself.
     pub(crate) fn call_and_replicate(self, command: &CStr, arguments: &[&[u8]]) -> Outcome {
         let strings: Vec<OwnedString> = arguments.iter().map(|argument| OwnedString::new(argument)).collect();
@@ -181,7 +201,7 @@ impl<'a> Context<'a> {
         unsafe {
             let (first, len) = (raw.as_mut_ptr(), raw.len());
             let reply: *mut RedisModuleCallReply =
-                api!(RedisModule_Call(self.raw, command.as_ptr(), c"!v".as_ptr(), first, len));
+                api!(RedisModule_Call(self.caller(), command.as_ptr(), c"!v".as_ptr(), first, len));
             if reply.is_null() {
                 return Outcome::NotRun;
             }
@@ -201,7 +221,7 @@ impl<'a> Context<'a> {
         unsafe {
             let (first, len) = (raw.as_mut_ptr(), raw.len());
             let reply: *mut RedisModuleCallReply =
-                api!(RedisModule_Call(self.raw, command.as_ptr(), c"v".as_ptr(), first, len));
+                api!(RedisModule_Call(self.caller(), command.as_ptr(), c"v".as_ptr(), first, len));
             if reply.is_null() {
                 return Answer::Nothing;
             }
