@@ -130,6 +130,11 @@ pub struct RedisServer {
 }
 
 impl RedisServer {
+    /// The settings of a server that dies of a replicated command that fails.
+    pub fn strict() -> Builder {
+        Self::builder().arg("propagation-error-behavior", "panic")
+    }
+
     /// Settings to start from: the module loaded, no snapshots, no append-only file.
     pub fn builder() -> Builder {
         Builder {

@@ -21,11 +21,6 @@ fn ok() -> Reply {
     Reply::Simple("OK".into())
 }
 
-/// A server that dies of a replicated command that fails.
-fn strict() -> RedisServer {
-    RedisServer::builder().arg("propagation-error-behavior", "panic").start()
-}
-
 /// Waits until nothing more happens by itself: long leases are left, and registrations that never lapse.
 fn settled(server: &RedisServer) {
     eventually("short deadlines to pass", GENEROUS, || {
@@ -144,7 +139,7 @@ fn a_refused_batch_makes_no_pool() {
 #[test]
 fn replicas_and_restarted_servers_hold_what_their_master_holds() {
     let aof = |rdb| RedisServer::builder().arg("appendonly", "yes").arg("aof-use-rdb-preamble", rdb).start();
-    let (master, replica) = (aof("no"), strict());
+    let (master, replica) = (aof("no"), RedisServer::strict().start());
     replica.replica_of(&master);
     let mut storm = PoolStorm::new(master.raw(), "pool", 42);
     for _ in 0..soak(3, 20) {
@@ -228,7 +223,7 @@ fn leases_cool_downs_and_registrations_end_within_a_tenth_of_a_second_with_nobod
 
 #[test]
 fn nothing_ends_by_itself_on_a_replica_but_reads_know_the_time() {
-    let (master, replica) = (RedisServer::start(), strict());
+    let (master, replica) = (RedisServer::start(), RedisServer::strict().start());
     replica.replica_of(&master);
     fill(&mut master.raw(), "pool", 3);
     let mut client = replica.raw();
@@ -292,7 +287,7 @@ fn the_event_stream_tells_whose_call_it_was() {
 
 #[test]
 fn a_step_of_thousands_of_messages_loses_none_of_them() {
-    let (server, replica) = (RedisServer::start(), strict());
+    let (server, replica) = (RedisServer::start(), RedisServer::strict().start());
     replica.replica_of(&server);
     let mut client = server.raw();
     fill(&mut client, "{p}", 2000);

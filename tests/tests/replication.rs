@@ -11,17 +11,11 @@
 use std::collections::BTreeMap;
 
 use allot_core::seat::{Event, Show};
-use allot_tests::redis_server::Builder;
 use allot_tests::shows::{THEATRE, books, create, hold, no_internal_errors};
 use allot_tests::storm::{LONG, events_of, told};
 use allot_tests::stream::readable;
 use allot_tests::wait::GENEROUS;
 use allot_tests::{RedisServer, ReplicationStream, Reply, Storm, eventually, soak};
-
-/// A server that dies of a replicated command that fails.
-fn strict() -> Builder {
-    RedisServer::builder().arg("propagation-error-behavior", "panic")
-}
 
 fn with_events() -> String {
     THEATRE.replacen("{\"areas\"", "{\"events\":50,\"areas\"", 1)
@@ -51,8 +45,12 @@ fn no_replica_errors(replica: &RedisServer) {
 
 #[test]
 fn replicas_of_replicas_and_late_ones_hold_what_their_master_holds() {
-    let (master, replica, sub, late) =
-        (RedisServer::start(), strict().start(), strict().start(), strict().start());
+    let (master, replica, sub, late) = (
+        RedisServer::start(),
+        RedisServer::strict().start(),
+        RedisServer::strict().start(),
+        RedisServer::strict().start(),
+    );
     replica.replica_of(&master);
     sub.replica_of(&replica);
     storm(&master, "show", 1, soak(1500, 20_000));
@@ -72,7 +70,7 @@ fn replicas_of_replicas_and_late_ones_hold_what_their_master_holds() {
 
 #[test]
 fn a_broken_link_is_mended_from_the_backlog() {
-    let (master, replica) = (RedisServer::start(), strict().start());
+    let (master, replica) = (RedisServer::start(), RedisServer::strict().start());
     replica.replica_of(&master);
     let mut run = storm(&master, "show", 3, 200);
     let partial = || master.info_field("stats", "sync_partial_ok").parse::<u64>().unwrap();
@@ -230,7 +228,7 @@ fn refused_requests_and_repeated_ones_replicate_nothing() {
 
 #[test]
 fn the_internal_command_is_refused_to_every_client() {
-    let (master, replica) = (RedisServer::start(), strict().start());
+    let (master, replica) = (RedisServer::start(), RedisServer::strict().start());
     replica.replica_of(&master);
     let mut stream = ReplicationStream::attach(&master);
     create(&master, "show", THEATRE);

@@ -3,8 +3,9 @@
 //!
 //! One realm is one state. The way of a request: `request` (what was asked) -> `decide` (with `rows` for the
 //! table of transitions, `reports` for a unit's list, `placing` for who gets what) -> `event` (what happens) ->
-//! `apply` (`units` for what whole units go through). The state is `state` over `conference` and `unit`, with `board` (units by use) and `queues` (what waits,
-//! by zone and size) to find things without a scan. `mail` says what is told to units and to the world,
+//! `apply` (`units` for what whole units go through). The state is `state` over `conference` and `unit`, with `board`
+//! (units by use) and `queues` (what waits, by zone and size) to find things without a scan, which `links` keeps in step.
+//! `timing` says what is due, `mail` says what is told to units and to the world,
 //! `snapshot` reads and writes the whole state, `read` answers questions.
 
 mod admit;
@@ -14,6 +15,7 @@ pub mod conference;
 pub mod decide;
 mod encoding;
 pub mod event;
+mod links;
 pub mod mail;
 mod managing;
 pub mod placing;

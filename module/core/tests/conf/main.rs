@@ -13,6 +13,7 @@ mod check;
 mod model;
 mod placing;
 mod random;
+mod recovering;
 mod rig;
 mod sentences;
 mod spec;

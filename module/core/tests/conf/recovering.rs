@@ -1,0 +1,223 @@
+//! docs/conferences.md on recovery: who is placed when and where, who is tried again, and what plans say of it.
+
+use super::rig::{MINUTE, Rig, wish};
+use allot_core::conf::conference::State;
+use allot_core::conf::request::{Create, Request};
+
+const A: &str = "a:1:1";
+const B: &str = "b:1:1";
+
+#[test]
+fn what_finds_no_room_blocks_nobody_else() {
+    let mut rig = Rig::new(&[A]);
+    for (e164, size, zone, priority) in
+        [("big", 6, None, 9), ("far", 1, Some(&b"moon"[..]), 9), ("small", 1, None, 0), ("tiny", 1, None, 0)]
+    {
+        // Created where there is room for it, and lost there.
+        let cmu = format!("{e164}:1:1");
+        rig.ask(&Request::Join { cmu: cmu.as_bytes(), capacity: 60, zone, lease: 3_600_000_000 }).unwrap();
+        rig.ask(&Request::Create(Create { size, zone, priority, ..wish(e164) })).unwrap();
+        let (owner, epoch) = (rig.owner(e164), rig.epoch(e164));
+        rig.ack(e164, &owner, epoch);
+        rig.down(&owner);
+        if owner != cmu {
+            rig.down(&cmu);
+        }
+    }
+    rig.join("z:1:1", 2);
+    let waits = |rig: &Rig| -> Vec<(String, &str)> {
+        let plan = rig.realm.plan_pending(rig.now);
+        plan.iter()
+            .map(|&(id, why)| {
+                (String::from_utf8_lossy(&rig.realm.conference(id).unwrap().e164).into_owned(), why)
+            })
+            .collect()
+    };
+    if rig.realm.pending() == 4 {
+        let plan = waits(&rig);
+        assert_eq!(
+            plan.iter().map(|(_, why)| *why).collect::<Vec<_>>(),
+            ["no room", "no room", "due", "due"]
+        );
+    }
+    rig.recover();
+    assert_eq!((rig.owner("small").as_str(), rig.owner("tiny").as_str()), ("z:1:1", "z:1:1"));
+    assert_eq!((rig.word("big"), rig.word("far")), ("pending", "pending"));
+}
+
+#[test]
+fn a_burst_is_spread_over_the_units_by_their_share() {
+    let mut rig = Rig::new(&[A, B]);
+    rig.join("big:1:1", 20);
+    for number in 0..20 {
+        rig.create(&number.to_string());
+    }
+    let used = |rig: &Rig| -> Vec<u64> { rig.realm.units().map(|unit| unit.used).collect() };
+    assert_eq!(used(&rig), [5, 5, 10]);
+    let plan = rig.realm.plan_down(rig.realm.find_unit(b"big:1:1").unwrap(), rig.now);
+    assert_eq!(plan.iter().filter(|(_, to)| to.is_ok()).count(), 10);
+    rig.join(B, 6);
+    let plan = rig.realm.plan_down(rig.realm.find_unit(b"big:1:1").unwrap(), rig.now);
+    assert_eq!(plan.iter().filter(|(_, to)| *to == Err("no room")).count(), 4);
+    rig.down("big:1:1");
+    assert_eq!(rig.recover(), 6);
+    assert_eq!(used(&rig), [10, 6, 0]);
+    rig.check();
+}
+
+#[test]
+fn a_unit_that_failed_it_is_tried_again_after_a_while_and_any_other_at_once() {
+    let failed = |others: &[(&str, i64)]| {
+        let mut rig = Rig::new(&["c:1:1"]);
+        rig.open("1");
+        rig.join(A, 10);
+        rig.down("c:1:1");
+        others.iter().for_each(|&(cmu, capacity)| rig.join(cmu, capacity));
+        rig.recover();
+        assert_eq!(rig.owner("1"), A);
+        let epoch = rig.epoch("1");
+        rig.nack("1", A, epoch);
+        assert_eq!(rig.recover(), 0);
+        rig
+    };
+    // No other could ever take it.
+    let mut rig = failed(&[(B, 0)]);
+    assert_eq!(rig.realm.next_try(rig.one("1")), Some(rig.now + 5 * MINUTE));
+    rig.pass(5 * MINUTE - 1);
+    assert_eq!(rig.recover(), 0);
+    rig.pass(1);
+    assert_eq!(rig.recover(), 1);
+    assert!(rig.owner("1") == A && rig.one("1").tried.is_empty());
+    rig.check();
+    // Another joins meanwhile.
+    let mut rig = failed(&[]);
+    rig.join(B, 1);
+    assert_eq!(rig.realm.next_try(rig.one("1")), Some(rig.now));
+    assert_eq!(rig.recover(), 1);
+    assert_eq!(rig.owner("1"), B);
+    rig.check();
+    // Another is full all the time.
+    let mut rig = failed(&[]);
+    rig.join(B, 1);
+    rig.ask(&Request::Drain { cmu: A.as_bytes(), on: true, moves: false, term: None }).unwrap();
+    rig.open("2");
+    rig.ask(&Request::Drain { cmu: A.as_bytes(), on: false, moves: false, term: None }).unwrap();
+    assert_eq!((rig.owner("2").as_str(), rig.recover()), (B, 0));
+    assert_eq!(rig.realm.plan_pending(rig.now).len(), 1);
+    assert_eq!(rig.realm.plan_pending(rig.now)[0].1, "no room");
+    rig.pass(5 * MINUTE);
+    assert_eq!(rig.recover(), 1);
+    assert_eq!(rig.owner("1"), A);
+    rig.check();
+}
+
+#[test]
+fn what_a_unit_refused_blocks_nobody_behind_it() {
+    let mut rig = Rig::new(&["c:1:1"]);
+    for number in 0..10 {
+        rig.open(&number.to_string());
+    }
+    rig.join(A, 100);
+    rig.join(B, 0);
+    rig.down("c:1:1");
+    let refused: Vec<String> = (0..9).map(|number: i32| number.to_string()).collect();
+    let one = Request::Recover { count: 9, term: None };
+    rig.ask(&one).unwrap();
+    for e164 in &refused {
+        let epoch = rig.epoch(e164);
+        rig.nack(e164, A, epoch);
+    }
+    // Nine that A will not have wait for B, which is full; the tenth goes to A.
+    let one = Request::Recover { count: 1, term: None };
+    rig.ask(&one).unwrap();
+    assert_eq!(rig.owner("9"), A);
+    rig.check();
+}
+
+#[test]
+fn a_long_history_keeps_the_last_loss_and_forgets_failed_tries_first() {
+    let mut rig = Rig::new(&[A]);
+    let first = rig.open("1");
+    rig.down(A);
+    rig.join(B, 10);
+    for _ in 0..100 {
+        rig.pass(5 * MINUTE / 100);
+        rig.pass(5 * MINUTE);
+        if rig.word("1") == "ended" {
+            break;
+        }
+        if rig.recover() == 1 {
+            let epoch = rig.epoch("1");
+            rig.nack("1", B, epoch);
+        }
+    }
+    let one = rig.one("1");
+    assert_eq!(one.last_lost().map(|entry| entry.epoch), Some(first));
+    rig.check();
+}
+
+#[test]
+fn who_ends_while_it_is_recovered_ends_at_its_last_moment_of_service() {
+    let mut rig = Rig::new(&[A]);
+    rig.open("1");
+    rig.join(B, 10);
+    rig.down(A);
+    let lost = rig.now;
+    rig.pass(1000);
+    rig.recover();
+    rig.pass(1000);
+    rig.release("1");
+    rig.pass(6000);
+    let one = rig.one("1");
+    assert_eq!((one.state, one.ended), (State::Ended, Some(lost)));
+    let how: Vec<_> = one.history.iter().map(|entry| entry.ended.unwrap().1.word()).collect();
+    assert_eq!(how, ["lost", "failed"]);
+    // But once it was open again, at its end.
+    let mut rig = Rig::new(&[A]);
+    rig.open("1");
+    rig.join(B, 10);
+    rig.down(A);
+    rig.recover();
+    let epoch = rig.epoch("1");
+    rig.ack("1", B, epoch);
+    rig.pass(1000);
+    rig.ended("1", B, epoch);
+    assert_eq!(rig.one("1").ended, Some(rig.now));
+}
+
+#[test]
+fn the_plan_for_a_death_is_what_recovery_then_does() {
+    let mut rig = Rig::new(&[A]);
+    for e164 in ["x", "y", "z"] {
+        rig.open(e164);
+    }
+    // Its latest assignment is not what its turn goes by.
+    rig.join(B, 1);
+    let moving = rig.move_to("x", B);
+    rig.ack("x", B, moving);
+    let back = rig.move_to("x", A);
+    rig.ack("x", A, back);
+    // One waits already.
+    rig.join("c:1:1", 9);
+    rig.ask(&Request::Drain { cmu: A.as_bytes(), on: true, moves: false, term: None }).unwrap();
+    rig.ask(&Request::Drain { cmu: B.as_bytes(), on: true, moves: false, term: None }).unwrap();
+    rig.open("w");
+    rig.down("c:1:1");
+    rig.join(B, 2);
+    rig.ask(&Request::Drain { cmu: B.as_bytes(), on: false, moves: false, term: None }).unwrap();
+    rig.pass(10);
+    let unit = rig.realm.find_unit(A.as_bytes()).unwrap();
+    let planned: Vec<(String, bool)> = rig
+        .realm
+        .plan_down(unit, rig.now)
+        .iter()
+        .map(|(id, goes)| {
+            (String::from_utf8_lossy(&rig.realm.conference(*id).unwrap().e164).into_owned(), goes.is_ok())
+        })
+        .collect();
+    rig.down(A);
+    assert_eq!(rig.recover(), 2);
+    let done: Vec<(String, bool)> =
+        ["x", "y", "z"].map(|e164| (e164.to_owned(), rig.owner(e164) == B)).into_iter().collect();
+    assert_eq!((planned, rig.owner("w").as_str()), (done, B));
+}
