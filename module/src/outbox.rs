@@ -48,11 +48,14 @@ pub(crate) fn flush<F: Family>(
         let mut count = 0;
         for message in waiting.take(limit - messages) {
             let id = Outbox::next_id(last, now);
-            if F::deliver(ctx, lane, message).unwrap_or_else(|| send(ctx, &stream, message, length, id)) {
-                last = id;
-            } else if !send_behind(ctx, &stream, message, length, id) {
-                info::OUTBOX_FAILURES.add(1);
-                break;
+            match F::deliver(ctx, lane, message) {
+                Some(true) => {}
+                None if send(ctx, &stream, message, length, id) => last = id,
+                None if send_behind(ctx, &stream, message, length, id) => {}
+                _ => {
+                    info::OUTBOX_FAILURES.add(1);
+                    break;
+                }
             }
             count += 1;
         }
@@ -86,6 +89,10 @@ fn send(ctx: Context<'_>, stream: &[u8], message: &Fields, length: u32, id: (u64
     matches!(ctx.call_and_replicate(c"XADD", &arguments), Outcome::Done)
 }
 
+/// How far ahead of the clock a stream is followed, in milliseconds: as long as one is kept at most that its readers are
+/// behind in. What is put there is trimmed by its id, as if it came later.
+const AHEAD_MS: u64 = 3_600_000;
+
 /// Puts a message behind whatever others have put into its stream, by a clock that is ahead of ours. That is of this stream
 /// alone: the ids of others do not follow it.
 fn send_behind(ctx: Context<'_>, stream: &[u8], message: &Fields, length: u32, id: (u64, u64)) -> bool {
@@ -94,7 +101,8 @@ fn send_behind(ctx: Context<'_>, stream: &[u8], message: &Fields, length: u32, i
     let number = |text: &[u8]| std::str::from_utf8(text).ok()?.parse::<u64>().ok();
     let mut parts = last.split(|&byte| byte == b'-').filter_map(number);
     let (Some(ms), Some(seq)) = (parts.next(), parts.next()) else { return false };
-    (ms, seq) >= id && send(ctx, stream, message, length, Outbox::next_id((ms, seq), 0))
+    let ahead = ms.saturating_sub(ctx.clock().max(0) as u64);
+    (ms, seq) >= id && ahead <= AHEAD_MS && send(ctx, stream, message, length, Outbox::next_id((ms, seq), 0))
 }
 
 /// Deletes a stream that is at its end, unless its key holds something else by now, which is not ours.

@@ -219,12 +219,11 @@ fn what_people_ended_on_a_unit_that_was_replaced_is_over() {
 fn one_conference_is_seen_as_if_all_that_is_due_had_happened() {
     let server = RedisServer::start();
     let mut realm = Realm::create(&server, &["a:1:1"]);
-    realm.ok("CONF.REALM CREATETIMEOUT 300");
-    let (cmu, epoch) = realm.begin("1", "");
-    realm.ok(&format!("CONF.ACK 1 {cmu} {epoch}"));
-    realm.begin("2", "");
+    realm.open("1");
+    realm.ok("CONF.REALM CREATETIMEOUT 5000");
     let time = realm.client.words("TIME").array()[0].text().parse::<u64>().unwrap() * 1000;
-    realm.ok(&format!("CONF.EXTEND 1 END {}", time + 1500));
+    realm.ok(&format!("CONF.EXTEND 1 END {}", time + 6000));
+    realm.begin("2", "");
     // Nothing can be changed, and so nothing happens by itself.
     realm.client.words("CLIENT PAUSE 600000 WRITE");
     eventually("what is due to be seen", GENEROUS, || {
@@ -329,6 +328,38 @@ fn records_have_all_their_fields_in_both_protocols() {
         let own = realm.ok(&format!("CONF.LIST CMU {cmu}"));
         assert_eq!(own.array()[1].array().len(), 1);
     }
+}
+
+#[test]
+fn what_is_there_all_the_time_is_listed_once_whatever_comes_and_goes() {
+    let server = RedisServer::start();
+    let mut realm = Realm::create(&server, &["a:1:1"]);
+    let steady: BTreeSet<String> = (0..200).map(|number| format!("steady{number}")).collect();
+    let mut passing = std::collections::VecDeque::new();
+    for (number, e164) in steady.iter().enumerate() {
+        realm.open(e164);
+        if number % 2 == 0 {
+            let other = format!("passing{number}");
+            passing.push_back((realm.open(&other), other));
+        }
+    }
+    let (mut seen, mut cursor) = (Vec::new(), "0".to_owned());
+    loop {
+        let page = realm.ok(&format!("CONF.LIST STATE open CURSOR {cursor} COUNT 7"));
+        seen.extend(page.array()[1].array().iter().map(|one| one.field("e164").text()));
+        cursor = page.array()[0].int().to_string();
+        if cursor == "0" {
+            break;
+        }
+        // Before and behind the page some end, and others come.
+        for ((cmu, epoch), e164) in [passing.pop_front(), passing.pop_back()].into_iter().flatten() {
+            realm.ok(&format!("CONF.ENDED {e164} {cmu} {epoch}"));
+            realm.open(&format!("late-{e164}"));
+        }
+    }
+    seen.retain(|e164| e164.starts_with("steady"));
+    assert_eq!(seen.len(), steady.len());
+    assert_eq!(seen.into_iter().collect::<BTreeSet<_>>(), steady);
 }
 
 #[test]

@@ -453,7 +453,7 @@ fn every_event_is_a_keyspace_notification() {
     tell(&mut realm, "CONF.RELEASE 7", &["conf.ending"]);
     tell(&mut realm, &format!("CONF.ENDED 7 c:1:1 {epoch}"), &["conf.ended"]);
     // And what the timer does, which comes when it comes.
-    realm.ok("CMU.JOIN d:1:1 CAPACITY 9 LEASE 50");
+    realm.ok("CMU.JOIN d:1:1 CAPACITY 9 LEASE 4000");
     realm.ok("CMU.DOWN a:1:1");
     realm.ok("CONF.REALM TOMBSTONE 50");
     let mut missing = vec!["conf.removed", "cmu.lapsed", "cmu.lapsed", "cmu.forgotten"];

@@ -141,7 +141,7 @@ fn every_scenario_moves_its_counters_and_no_others() {
     figures.moved("an end that is asked for", &[]);
     realm.ok(&format!("CONF.ENDED 1 b:1:1 {epoch}"));
     figures.moved("and comes", &[("conf_ended", 1)]);
-    realm.ok("CMU.JOIN c:1:1 CAPACITY 1 LEASE 20");
+    realm.ok("CMU.JOIN c:1:1 CAPACITY 1 LEASE 4000");
     eventually("the lease to be over", GENEROUS, || {
         realm.ok("CMU.LIST").array()[2].field("state") == Reply::bulk("unreachable")
     });

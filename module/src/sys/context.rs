@@ -4,9 +4,7 @@ use redis_module::raw::{self, RedisModuleCallReply, RedisModuleCtx, RedisModuleS
 use std::ffi::CStr;
 use std::marker::PhantomData;
 use std::os::raw::{c_char, c_int, c_long, c_longlong};
-use std::ptr::null_mut;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::api::api;
 use super::string::{KeyName, OwnedString};
@@ -180,17 +178,12 @@ impl<'a> Context<'a> {
     /// that is still on its way here, and what it calls, too; but streams and pools that come later must not begin anew
     /// meanwhile.
     fn caller(self) -> *mut RedisModuleCtx {
-        static NOBODY: AtomicPtr<RedisModuleCtx> = AtomicPtr::new(null_mut());
-        if !self.is_cluster() {
+        let nobody = super::register::nobody();
+        if !self.is_cluster() || nobody.is_null() {
             return self.raw;
         }
-        let nobody = NOBODY.load(Ordering::Relaxed);
-        if !nobody.is_null() {
-            return nobody;
-        }
-        // Made once, and kept for as long as the process lives.
-        let nobody = unsafe { api!(RedisModule_GetDetachedThreadSafeContext(self.raw)) };
-        NOBODY.store(nobody, Ordering::Relaxed);
+        // There may be several in a cluster, too.
+        unsafe { api!(RedisModule_SelectDb(nobody, api!(RedisModule_GetSelectedDb(self.raw)))) };
         nobody
     }
 

@@ -21,8 +21,13 @@ use crate::config::SETTINGS;
 use crate::family::Family;
 use crate::{command, config, deadlines, info};
 
-/// The context of timers that are set outside of any call.
+/// A context that is of no call: for timers that are set outside of any, and for what nobody has called.
 static MODULE: AtomicPtr<RedisModuleCtx> = AtomicPtr::new(null_mut());
+
+/// The context that is of no call, for as long as the process lives.
+pub(super) fn nobody() -> *mut RedisModuleCtx {
+    MODULE.load(Ordering::Relaxed)
+}
 
 /// The longest time for which a timer is set.
 const LONGEST_WAIT_MS: i64 = 3_600_000;

@@ -64,7 +64,7 @@ impl Context<'_> {
             words.extend([&b"MAXLEN"[..], b"="].map(OwnedString::shared));
             words.push(OwnedString::shared(&written(keep)));
         }
-        words.push(OwnedString::shared(&id_text(ms, seq)));
+        words.push(OwnedString::new(&id_text(ms, seq)));
         let head = words.len();
         words.extend(fields.flat_map(|(field, value)| [field, value]).map(OwnedString::shared));
         let mut raw: SmallVec<[*mut RedisModuleString; 32]> =

@@ -113,17 +113,14 @@ impl Queues {
             if !need.tried.is_empty() {
                 queue.again.insert(again);
             }
+            self.len += 1;
         } else {
             queue.all.remove(&turn);
             queue.again.remove(&again);
-        }
-        if on {
-            self.len += 1;
-        } else {
-            self.len -= 1;
             if queue.all.is_empty() {
                 self.queues.remove(&need);
             }
+            self.len -= 1;
         }
     }
 

@@ -37,7 +37,7 @@ impl Policy {
 pub struct Settings {
     /// Licences in all; 0 is no limit.
     pub licences: u64,
-    /// How long a conference waits after all units failed it.
+    /// How long units that failed a conference are not tried again.
     pub retry: Millis,
     /// How long a conference may wait for recovery.
     pub window: Millis,

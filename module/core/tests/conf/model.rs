@@ -240,7 +240,7 @@ impl World {
     fn relevant(&self, cmu: &[u8]) -> [Epochs; 3] {
         let Some(one) = self.conference().filter(|one| one.is_live()) else { return [0; 3] };
         if self.realm.is_replaced(cmu) {
-            // All that it is heard in is that people ended what nobody has had open since.
+            // All that it is heard in is that people ended what it was the last to have open.
             let last = one.last_lost().filter(|lost| *lost.cmu == *cmu);
             return [0, last.map_or(0, |lost| 1u8 << small(lost.epoch)), 0];
         }
