@@ -40,6 +40,7 @@ pub mod storm;
 pub mod stream;
 pub mod system;
 pub mod tls;
+pub mod usage;
 pub mod wait;
 mod writes;
 pub mod zookeeper;

@@ -10,6 +10,7 @@
 
 use allot_tests::books::{BOOK, Book};
 use allot_tests::shows::{allot_info, no_internal_errors};
+use allot_tests::usage::{quiet, usage_is_true, used};
 use allot_tests::wait::GENEROUS;
 use allot_tests::{RedisServer, Reply, eventually};
 
@@ -100,9 +101,8 @@ fn a_read_only_replica_answers_reads_and_refuses_the_rest() {
 #[test]
 fn memory_usage_of_a_book_is_true_within_a_fifth() {
     const COUNT: usize = 200_000;
-    let server = RedisServer::builder().arg("latency-tracking", "no").arg("slowlog-max-len", "0").start();
-    let used = || server.info_field("memory", "used_memory").parse::<i64>().unwrap();
-    let before = used();
+    let server = quiet();
+    let before = used(&server);
     let mut book = Book::create(&server, 10);
     for first in (0..COUNT).step_by(1000) {
         book.add("m", first..first + 1000);
@@ -111,17 +111,7 @@ fn memory_usage_of_a_book_is_true_within_a_fifth() {
         book.ok(&format!("ATTACH m {instance}"));
     }
     eventually("all to be dealt", GENEROUS, || book.total("dealt") == COUNT as i64);
-    let mut client = server.raw();
-    // Buffers of clients shrink a while after they were needed.
-    let mut last = (0, 0);
-    eventually("used_memory to fit MEMORY USAGE", GENEROUS, || {
-        let now = (client.words(&format!("MEMORY USAGE {BOOK}")).int(), used() - before);
-        if now != last {
-            eprintln!("{COUNT} accounts: MEMORY USAGE {}, used_memory {}", now.0, now.1);
-            last = now;
-        }
-        (now.0 - now.1).abs() <= now.1 / 5
-    });
+    usage_is_true(&server, before, &[BOOK]);
 }
 
 #[test]

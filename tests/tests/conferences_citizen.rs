@@ -11,6 +11,7 @@
 use allot_tests::raw::RawClient;
 use allot_tests::realms::{REALM, Realm, UNITS};
 use allot_tests::shows::{allot_info, no_internal_errors};
+use allot_tests::usage::{quiet, usage_is_true, used};
 use allot_tests::wait::GENEROUS;
 use allot_tests::{RedisServer, Reply, eventually};
 
@@ -342,9 +343,8 @@ fn a_dump_a_type_and_a_scan_know_a_realm_and_reads_leave_its_frequency_alone() {
 #[test]
 fn memory_usage_of_a_realm_is_true_within_a_fifth() {
     const COUNT: usize = 50_000;
-    let server = RedisServer::builder().arg("latency-tracking", "no").arg("slowlog-max-len", "0").start();
-    let used = || server.info_field("memory", "used_memory").parse::<i64>().unwrap();
-    let before = used();
+    let server = quiet();
+    let before = used(&server);
     let mut realm = Realm::create(&server, &UNITS);
     realm.ok("CONF.REALM CREATETIMEOUT 3600000");
     for first in (0..COUNT).step_by(1000) {
@@ -361,17 +361,7 @@ fn memory_usage_of_a_realm_is_true_within_a_fifth() {
     for stream in ["evt", "cmd:a:1:1", "cmd:b:1:1", "cmd:c:1:1"] {
         realm.client.words(&format!("DEL {REALM}:{stream}"));
     }
-    let mut client = server.raw();
-    // Buffers of clients shrink a while after they were needed.
-    let mut last = (0, 0);
-    eventually("used_memory to fit MEMORY USAGE", GENEROUS, || {
-        let now = (client.words(&format!("MEMORY USAGE {REALM}")).int(), used() - before);
-        if now != last {
-            eprintln!("{COUNT} conferences: MEMORY USAGE {}, used_memory {}", now.0, now.1);
-            last = now;
-        }
-        (now.0 - now.1).abs() <= now.1 / 5
-    });
+    usage_is_true(&server, before, &[REALM]);
 }
 
 #[test]

@@ -8,6 +8,7 @@
     reason = "a test reports what is wrong by failing"
 )]
 
+use allot_tests::cluster::SlotMove;
 use allot_tests::pools::{fill, number, pool_info, state_of};
 use allot_tests::realms::{REALM, Realm};
 use allot_tests::shows::{allot_info, no_internal_errors};
@@ -189,6 +190,19 @@ fn a_pool_that_is_gone_is_counted_and_no_error() {
     no_internal_errors(&server);
 }
 
+/// The slot has moved, and a number of its pool is hung up.
+#[track_caller]
+fn is_hung_up_after(cluster: &Cluster, moving: SlotMove<'_>, e164: &str) {
+    let (from, to) = (moving.from, moving.to);
+    moving.finish();
+    let mut client = to.raw();
+    eventually("the number to be hung up on the new node", GENEROUS, || {
+        state_of(&mut client, POOL, e164) == "idle+up"
+    });
+    assert_eq!(allot_info(from, "conf_pools_gone") + allot_info(to, "conf_pools_gone"), 0);
+    cluster.nodes().for_each(no_internal_errors);
+}
+
 #[test]
 fn a_hang_up_waits_for_a_pool_whose_slot_is_on_its_way() {
     let cluster = Cluster::start(3, 0);
@@ -199,14 +213,7 @@ fn a_hang_up_waits_for_a_pool_whose_slot_is_on_its_way() {
     // The realm is here still, its pool is there already.
     realm.ok(&format!("CONF.ENDED {e164} a:1:1 {epoch}"));
     assert_eq!(realm.ok("CONF.STAT").field("unsent"), Reply::Int(1), "the hang-up waits");
-    let (from, to) = (moving.from, moving.to);
-    moving.finish();
-    let mut client = to.raw();
-    eventually("the number to be hung up on the new node", GENEROUS, || {
-        state_of(&mut client, POOL, &e164) == "idle+up"
-    });
-    assert_eq!(allot_info(from, "conf_pools_gone") + allot_info(to, "conf_pools_gone"), 0);
-    cluster.nodes().for_each(no_internal_errors);
+    is_hung_up_after(&cluster, moving, &e164);
 }
 
 #[test]
@@ -217,17 +224,10 @@ fn a_hang_up_waits_for_a_pool_that_comes_after_its_realm() {
     let moving = cluster.begin_move(REALM);
     moving.key(REALM);
     // The realm is there already, and its clients are asked over; its pool is here still.
-    let (from, to) = (moving.from, moving.to);
-    let mut there = Realm::of(to);
+    let mut there = Realm::of(moving.to);
     there.client.words("ASKING");
     there.ok(&format!("CONF.ENDED {e164} a:1:1 {epoch}"));
-    moving.finish();
-    let mut client = to.raw();
-    eventually("the number to be hung up on the new node", GENEROUS, || {
-        state_of(&mut client, POOL, &e164) == "idle+up"
-    });
-    assert_eq!(allot_info(from, "conf_pools_gone") + allot_info(to, "conf_pools_gone"), 0);
-    cluster.nodes().for_each(no_internal_errors);
+    is_hung_up_after(&cluster, moving, &e164);
 }
 
 #[test]

@@ -10,21 +10,9 @@
 use allot_tests::raw::RawClient;
 use allot_tests::shows::{allot_info, create, hold, house, no_internal_errors};
 use allot_tests::storm::LONG;
+use allot_tests::usage::{quiet, usage, usage_is_true, used};
 use allot_tests::wait::GENEROUS;
 use allot_tests::{RedisServer, Reply, eventually};
-
-/// A server whose own memory stays what it is.
-fn quiet() -> RedisServer {
-    RedisServer::builder().arg("latency-tracking", "no").arg("slowlog-max-len", "0").start()
-}
-
-fn used(server: &RedisServer) -> i64 {
-    server.info_field("memory", "used_memory").parse().unwrap()
-}
-
-fn usage(client: &mut RawClient, key: &str) -> i64 {
-    client.call(&["MEMORY", "USAGE", key]).int()
-}
 
 /// Holds so many seats, ten at a time, and sells every second hold.
 fn fill(client: &mut RawClient, key: &str, seats: usize) {
@@ -35,23 +23,6 @@ fn fill(client: &mut RawClient, key: &str, seats: usize) {
             client.call(&["SEAT.CONFIRM", key, &token, "ORDER", &format!("order{number}")]);
         }
     }
-}
-
-/// Fails where `MEMORY USAGE` of the keys is not what the server's memory grew by, give or take a fifth.
-#[track_caller]
-fn usage_is_true(server: &RedisServer, before: i64, keys: &[String]) {
-    let mut client = server.raw();
-    let said: i64 = keys.iter().map(|key| usage(&mut client, key)).sum();
-    // Buffers of clients shrink a while after they were needed.
-    let mut last = 0;
-    eventually(&format!("used_memory to fit MEMORY USAGE, {said}"), GENEROUS, || {
-        let grown = used(server) - before;
-        if grown != last {
-            eprintln!("{} keys: MEMORY USAGE {said}, used_memory {grown}", keys.len());
-            last = grown;
-        }
-        (said - grown).abs() <= grown / 5
-    });
 }
 
 #[test]
