@@ -4,6 +4,7 @@
 pub mod codec;
 pub mod column;
 pub mod deadlines;
+pub mod invariant;
 pub mod list;
 pub mod names;
 pub mod outbox;
