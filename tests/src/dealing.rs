@@ -7,9 +7,9 @@ use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use allot_orchestrator::coordination::session::Connector;
-use allot_orchestrator::coordination::zookeeper::ZooKeeper;
-use allot_orchestrator::coordination::{Coordinator, Op, Settings, Tree};
+use allot_coordination::session::Connector;
+use allot_coordination::zookeeper::ZooKeeper;
+use allot_coordination::{Coordinator, Op, Settings, Tree};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;

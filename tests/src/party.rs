@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use allot_orchestrator::coordination::Error;
+use allot_coordination::Error;
 use serde_json::Value;
 use tempfile::TempDir;
 

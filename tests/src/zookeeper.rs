@@ -11,8 +11,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use allot_orchestrator::coordination::session::Connector;
-use allot_orchestrator::coordination::{Coordinator, Error, Settings, Tree};
+use allot_coordination::session::Connector;
+use allot_coordination::{Coordinator, Error, Settings, Tree};
 
 use tempfile::TempDir;
 
@@ -302,7 +302,7 @@ pub fn on_tree<T, F: Future<Output = T>>(address: &str, act: impl FnOnce(Tree) -
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let runtime = runtime.expect("a runtime");
     runtime.block_on(async {
-        let connector = allot_orchestrator::coordination::zookeeper::ZooKeeper::new(address, GENEROUS);
+        let connector = allot_coordination::zookeeper::ZooKeeper::new(address, GENEROUS);
         let connector: Arc<dyn Connector> = Arc::new(connector);
         let coordinator = Coordinator::start(connector, &Settings::default());
         coordinator.up().await.expect("ZooKeeper is up");

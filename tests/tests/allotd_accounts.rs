@@ -10,7 +10,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use allot_orchestrator::coordination::{Op, Tree};
+use allot_coordination::{Op, Tree};
 use allot_tests::proxy::Proxy;
 use allot_tests::wait::GENEROUS;
 use allot_tests::zookeeper::patient;

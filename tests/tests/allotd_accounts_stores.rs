@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use allot_orchestrator::coordination::Kind;
+use allot_coordination::Kind;
 use allot_tests::dealing::Looking;
 use allot_tests::module::repository;
 use allot_tests::proxy::Proxy;

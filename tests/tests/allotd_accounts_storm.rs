@@ -10,7 +10,7 @@
 
 use std::time::{Duration, Instant};
 
-use allot_orchestrator::coordination::{Error, Kind};
+use allot_coordination::{Error, Kind};
 use allot_tests::clients::Clients;
 use allot_tests::dealing::Looking;
 use allot_tests::wait::GENEROUS;

@@ -1,6 +1,6 @@
 //! Figures of allotd, measured when asked for:
 //!
-//!     cargo build --release -p allot-orchestrator
+//!     cargo build --release -p allotd
 //!     ALLOT_ALLOTD=target/release/allotd cargo test -p allot-tests --test allotd_figures -- --ignored --nocapture
 #![allow(
     clippy::expect_used,

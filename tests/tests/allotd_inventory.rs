@@ -234,7 +234,7 @@ fn an_import_tells_the_leader_who_records_what_it_dealt_with() {
     ];
     system.add_clients(&[], &["finance/billing/web1:8080"]);
     run(&system.redis, &line).ok();
-    let version = async |tree: allot_orchestrator::coordination::Tree| {
+    let version = async |tree: allot_coordination::Tree| {
         let notify = tree.get("/resource/notify").await.ok().flatten()?.version.0;
         let node = tree.get(&format!("/allot/{BOOK}/notified")).await.ok().flatten()?;
         Some(notify > 0 && String::from_utf8(node.data).unwrap() == notify.to_string())

@@ -12,9 +12,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use allot_orchestrator::coordination::session::Connector;
-use allot_orchestrator::coordination::zookeeper::ZooKeeper;
-use allot_orchestrator::coordination::{Coordinator, Error, Settings};
+use allot_coordination::session::Connector;
+use allot_coordination::zookeeper::ZooKeeper;
+use allot_coordination::{Coordinator, Error, Settings};
 use allot_tests::daemon::command;
 use allot_tests::module::repository;
 use allot_tests::wait::GENEROUS;

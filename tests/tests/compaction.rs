@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
-use allot_orchestrator::coordination::Op;
+use allot_coordination::Op;
 use allot_tests::daemon::on_terminal;
 use allot_tests::eventually;
 use allot_tests::module::repository;

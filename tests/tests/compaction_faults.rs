@@ -11,7 +11,7 @@
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use allot_orchestrator::coordination::Tree;
+use allot_coordination::Tree;
 use allot_tests::party::{CAREFUL, LONG, Party, guards, script};
 use allot_tests::zookeeper::{on_tree, patient};
 use allot_tests::{Ensemble, Process, eventually, soak};

@@ -1,6 +1,6 @@
 //! Figures of compaction, measured when asked for:
 //!
-//!     cargo build --release -p allot-orchestrator
+//!     cargo build --release -p allotd
 //!     ALLOT_ALLOTD=target/release/allotd cargo test -p allot-tests --test compaction_figures -- --ignored --nocapture
 #![allow(
     clippy::expect_used,
@@ -14,7 +14,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use allot_orchestrator::coordination::{Kind, Tree};
+use allot_coordination::{Kind, Tree};
 use allot_tests::party::{Party, numbers, script};
 use allot_tests::zookeeper::on_tree;
 use allot_tests::{Ensemble, eventually};

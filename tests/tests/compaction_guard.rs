@@ -10,7 +10,7 @@
 
 use std::process::{Command, Stdio};
 
-use allot_orchestrator::coordination::{Kind, Op};
+use allot_coordination::{Kind, Op};
 use allot_tests::party::{CAREFUL, LASTING, LONG, Party, guards, numbers, script};
 use allot_tests::zookeeper::on_tree;
 use allot_tests::{Process, eventually};

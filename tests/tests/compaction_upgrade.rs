@@ -12,7 +12,7 @@ use std::fs;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use allot_orchestrator::coordination::{Error, Kind, Op, Tree};
+use allot_coordination::{Error, Kind, Op, Tree};
 use allot_tests::daemon::on_terminal;
 use allot_tests::party::{LONG, Party, script};
 use allot_tests::wait::GENEROUS;

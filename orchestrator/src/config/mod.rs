@@ -14,10 +14,8 @@ use clap::{Args, Subcommand};
 
 use crate::cli::{Global, Outcome};
 
-pub(crate) use resolve::{AccountsConfig, CmuConfig, CompactionConfig, ConferenceConfig, Config};
-pub(crate) use sections::{
-    Accounts, Compaction, Conference, Given, LogFormat, Realm, Redis, Role, ZooKeeper,
-};
+pub(crate) use resolve::{AccountsConfig, CmuConfig, ConferenceConfig, Config};
+pub(crate) use sections::{Accounts, Compaction, Conference, Given, Realm, Redis, Role, ZooKeeper};
 pub(crate) use span::Span;
 
 /// A file of settings, and settings that override it.

@@ -3,15 +3,17 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use jiff::tz::TimeZone;
 
-use super::sections::{Given, LogFormat, Role};
+use allot_runtime::telemetry::LogFormat;
+
+use super::sections::{Given, Role};
 use super::span::Span;
-use crate::store::{Place, Secret, Servers, without_password};
+use allot_client::{Place, Secret, Servers, without_password};
 
 /// What holds for a process. Spans are settings as given, with their defaults.
 #[derive(Debug, Clone)]
@@ -25,7 +27,7 @@ pub(crate) struct Config {
     pub(crate) conference: ConferenceConfig,
     pub(crate) data_proxy: DataProxyConfig,
     pub(crate) cmu: CmuConfig,
-    pub(crate) compaction: CompactionConfig,
+    pub(crate) compaction: allot_compaction::Settings,
     pub(crate) accounts: AccountsConfig,
     pub(crate) http: Option<SocketAddr>,
     pub(crate) log: LogFormat,
@@ -99,30 +101,6 @@ pub(crate) struct CmuConfig {
     pub(crate) drain: bool,
     pub(crate) drain_limit: Duration,
     pub(crate) chatter: Option<Duration>,
-}
-
-/// The settings of a unit of compaction.
-#[derive(Debug, Clone)]
-pub(crate) struct CompactionConfig {
-    pub(crate) node: Option<String>,
-    pub(crate) pc: String,
-    pub(crate) slots: u32,
-    pub(crate) limit: u32,
-    pub(crate) runner: Vec<String>,
-    pub(crate) partitions: Vec<String>,
-    pub(crate) partitions_dir: Option<String>,
-    pub(crate) timeout: Duration,
-    pub(crate) stop_limit: Duration,
-    pub(crate) retries: u32,
-    /// `None` for one session of ZooKeeper.
-    pub(crate) grace: Option<Duration>,
-    pub(crate) every: Duration,
-    pub(crate) wave: u32,
-    pub(crate) compress_after: Duration,
-    pub(crate) delete_after: Duration,
-    pub(crate) output_dir: PathBuf,
-    /// Path of compaction's nodes, which are not under `Config::root`.
-    pub(crate) root: String,
 }
 
 /// The settings of dealing accounts.
@@ -336,12 +314,11 @@ fn cmu(given: &Given) -> Result<CmuConfig> {
     })
 }
 
-fn compaction(given: &Given) -> Result<CompactionConfig> {
-    const ROOT: &str = "/cluster.compact/Compaction_v2";
-    const DAY: u64 = 24 * 3600 * 1000;
+fn compaction(given: &Given) -> Result<allot_compaction::Settings> {
+    let default = allot_compaction::Settings::default();
     let compaction = &given.compaction;
-    let (slots, wave) = (compaction.slots.unwrap_or(2), compaction.wave.unwrap_or(1000));
-    let limit = compaction.limit.unwrap_or(0);
+    let (slots, wave) = (compaction.slots.unwrap_or(default.slots), compaction.wave.unwrap_or(default.wave));
+    let limit = compaction.limit.unwrap_or(default.limit);
     ensure!((1..=10_000).contains(&slots), "compaction.slots is {slots}; it may be 1 to 10000");
     ensure!((1..=100_000).contains(&wave), "compaction.wave is {wave}; it may be 1 to 100000");
     ensure!(
@@ -362,29 +339,30 @@ fn compaction(given: &Given) -> Result<CompactionConfig> {
         );
     }
     let node = compaction.node.clone();
-    let output_dir = compaction.output_dir.clone().unwrap_or_else(|| {
-        std::env::temp_dir()
-            .join("allot-compaction")
-            .join(node.as_deref().unwrap_or("unit").replace('/', "_"))
-    });
-    Ok(CompactionConfig {
+    let output_dir = compaction
+        .output_dir
+        .clone()
+        .unwrap_or_else(|| default.output_dir.join(node.as_deref().unwrap_or("unit").replace('/', "_")));
+    let span = |given: Option<Span>, default: Duration, name| positive(given, Span(default), name);
+    Ok(allot_compaction::Settings {
         node,
-        pc: compaction.pc.clone().unwrap_or_else(|| "default".to_owned()),
+        pc: compaction.pc.clone().unwrap_or(default.pc),
         slots,
         limit,
         runner: compaction.runner.clone().unwrap_or_default(),
         partitions: compaction.partitions.clone().unwrap_or_default(),
         partitions_dir: compaction.partitions_dir.clone(),
-        timeout: positive(compaction.timeout, Span::ms(3_600_000), "compaction.timeout")?,
-        stop_limit: positive(compaction.stop_limit, Span::ms(10_000), "compaction.stop-limit")?,
-        retries: compaction.retries.unwrap_or(1),
+        timeout: span(compaction.timeout, default.timeout, "compaction.timeout")?,
+        stop_limit: span(compaction.stop_limit, default.stop_limit, "compaction.stop-limit")?,
+        retries: compaction.retries.unwrap_or(default.retries),
         grace: compaction.grace.map(|span| span.0),
-        every: positive(compaction.every, Span::ms(3_600_000), "compaction.every")?,
+        every: span(compaction.every, default.every, "compaction.every")?,
         wave,
-        compress_after: positive(compaction.compress_after, Span::ms(DAY), "compaction.compress-after")?,
-        delete_after: positive(compaction.delete_after, Span::ms(30 * DAY), "compaction.delete-after")?,
+        compress_after: span(compaction.compress_after, default.compress_after, "compaction.compress-after")?,
+        delete_after: span(compaction.delete_after, default.delete_after, "compaction.delete-after")?,
         output_dir,
-        root: path(compaction.root.as_deref().unwrap_or(ROOT), "compaction.root", ROOT)?,
+        root: path(compaction.root.as_deref().unwrap_or(&default.root), "compaction.root", &default.root)?,
+        session: zookeeper(given)?.map(|zookeeper| zookeeper.session),
     })
 }
 
@@ -393,7 +371,7 @@ fn accounts(given: &Given) -> Result<AccountsConfig> {
     let accounts = &given.accounts;
     let book = accounts.book.clone().unwrap_or_else(|| "{acme}:accounts".to_owned());
     ensure!(!book.is_empty(), "accounts.book is empty");
-    let zone = crate::accounts::zone(accounts.time_zone.as_deref().unwrap_or("UTC"));
+    let zone = crate::roles::accounts::zone(accounts.time_zone.as_deref().unwrap_or("UTC"));
     Ok(AccountsConfig {
         book,
         root: path(accounts.root.as_deref().unwrap_or(ROOT), "accounts.root", ROOT)?,

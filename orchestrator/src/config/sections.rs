@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 use serde::Deserialize;
 
 use super::span::Span;
+use allot_runtime::telemetry::LogFormat;
 
 /// A part that a process can play.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Deserialize)]
@@ -36,16 +37,6 @@ impl Role {
             Self::Accounts => "accounts",
         }
     }
-}
-
-/// How events are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum LogFormat {
-    /// Lines for people.
-    Text,
-    /// An object a line.
-    Json,
 }
 
 /// Makes a section: a field that may be absent for each setting, with its flag and its variable.

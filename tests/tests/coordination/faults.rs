@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use allot_orchestrator::coordination::session::Connector;
-use allot_orchestrator::coordination::zookeeper::ZooKeeper;
-use allot_orchestrator::coordination::{Election, Error, Kind, Link, Settings, Standing};
+use allot_coordination::session::Connector;
+use allot_coordination::zookeeper::ZooKeeper;
+use allot_coordination::{Election, Error, Kind, Link, Settings, Standing};
 use allot_tests::wait::GENEROUS;
 use allot_tests::{Ensemble, ZooKeeperServer, eventually};
 

@@ -5,10 +5,10 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use allot_orchestrator::coordination::in_process::InProcess;
-use allot_orchestrator::coordination::session::Connector;
-use allot_orchestrator::coordination::zookeeper::ZooKeeper;
-use allot_orchestrator::coordination::{Coordinator, Settings};
+use allot_coordination::in_process::InProcess;
+use allot_coordination::session::Connector;
+use allot_coordination::zookeeper::ZooKeeper;
+use allot_coordination::{Coordinator, Settings};
 use allot_tests::ZooKeeperServer;
 use allot_tests::wait::GENEROUS;
 use tokio::runtime::Runtime;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use allot_orchestrator::coordination::{
+use allot_coordination::{
     Error, Kind, Link, MULTI_LIMIT, NODE_LIMIT, Op, Presence, Settings, Standing, Version,
 };
 use allot_tests::eventually;
