@@ -1,5 +1,5 @@
 //! The test rig: real redis-servers with and without the module, faults, captured replication streams and
-//! exact replies. The end-to-end tests live in `tests/`, one file per concern.
+//! exact replies. The end-to-end tests live in `tests/`: a few programs, since linking each takes long, with one file per concern.
 //!
 //! A rig that cannot do what a test asks of it fails that test on the spot, with the reason and the
 //! server's log, so nothing here returns a `Result`.
@@ -7,15 +7,6 @@
 //! Long runs are short by default: the whole suite stays well inside twenty minutes on two cores. With
 //! `ALLOT_SOAK=1` they are long: more steps, more hostile input, every byte of a file instead of some. A test
 //! that draws random numbers prints its seed; `ALLOT_SEED=n` draws others.
-#![warn(missing_docs)]
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::missing_panics_doc,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a rig reports what is wrong by failing the test"
-)]
 
 mod audit;
 pub mod books;

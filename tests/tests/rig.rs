@@ -1,11 +1,4 @@
 //! The rig itself, tried on plain Redis: what the other tests lean on must bear.
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test reports what is wrong by failing"
-)]
 
 use std::time::Duration;
 
