@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use allot_tests::books::{BOOK, Book};
 use allot_tests::daemon::{Run, run};
-use allot_tests::wait::GENEROUS;
+use allot_tests::wait::TIMEOUT;
 use allot_tests::{Dealing, RedisServer, eventually};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -171,7 +171,7 @@ fn rebalance_prints_its_moves_and_makes_them_unless_it_is_dry() {
     assert!(desk.run(&["rebalance"]).ok().out.contains("nothing to move"));
     book.ok("ATTACH m a");
     book.ok("ATTACH m b");
-    eventually("both to have accounts", GENEROUS, || book.shares("m") == [4, 4]);
+    eventually("both to have accounts", TIMEOUT, || book.shares("m") == [4, 4]);
     for one in book.ok("PICK m a COUNT 4").array() {
         book.ok(&format!("USE {} {} COUNT 99", one.field("account").text(), one.field("epoch").int()));
     }
@@ -232,7 +232,7 @@ fn an_import_tells_the_leader_who_records_what_it_dealt_with() {
         let node = tree.get(&format!("/allot/{BOOK}/notified")).await.ok().flatten()?;
         Some(notify > 0 && String::from_utf8(node.data).unwrap() == notify.to_string())
     };
-    eventually("the notice to be dealt with", GENEROUS, || system.with_tree(version) == Some(true));
+    eventually("the notice to be dealt with", TIMEOUT, || system.with_tree(version) == Some(true));
     system.healthy("what was imported to be dealt");
     assert_eq!(system.book().shares("billing"), [2]);
 }

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use allot_orchestrator::coordination::{Error, Kind};
 use allot_tests::clients::Clients;
 use allot_tests::dealing::Looking;
-use allot_tests::wait::GENEROUS;
+use allot_tests::wait::TIMEOUT;
 use allot_tests::zookeeper::patient;
 use allot_tests::{Dealing, Ensemble, Random, eventually, soak};
 
-/// How large a storm is.
+/// How large a workload is.
 #[derive(Debug, Clone, Copy)]
 struct Scale {
     departments: usize,
@@ -23,7 +23,7 @@ struct Scale {
 /// Instances of one process.
 const EACH: usize = 5;
 
-struct Storm {
+struct RandomWorkload {
     system: Dealing,
     scale: Scale,
     random: Random,
@@ -32,18 +32,18 @@ struct Storm {
     next: usize,
 }
 
-impl Storm {
+impl RandomWorkload {
     fn module(&self, number: usize) -> (String, String) {
         (format!("d{}", number % self.scale.departments), format!("m{number}"))
     }
 
     fn begin(scale: Scale, seed: u64) -> Self {
         let (system, random) = (Dealing::start_on(Ensemble::start(), 2), Random::new(seed));
-        let mut storm = Self { system, scale, random, hosts: Vec::new(), next: scale.accounts };
-        let mut book = storm.system.book();
+        let mut workload = Self { system, scale, random, hosts: Vec::new(), next: scale.accounts };
+        let mut book = workload.system.book();
         let each = scale.accounts / scale.modules;
         for number in 0..scale.modules {
-            let (department, module) = storm.module(number);
+            let (department, module) = workload.module(number);
             let places = 2 + number % 2;
             book.ok(&format!(
                 "MODULE {module} DEPARTMENT {department} INSTANCES {places} RESERVE {}",
@@ -53,14 +53,14 @@ impl Storm {
         }
         for host in 0..scale.processes {
             let paths = (0..EACH).map(|one| {
-                let (department, module) = storm.module((host + one * scale.processes) % scale.modules);
+                let (department, module) = workload.module((host + one * scale.processes) % scale.modules);
                 (format!("{department}/{module}/host{host}:{one}"), true)
             });
-            storm.hosts.push(paths.collect());
-            let host = storm.start(host);
-            storm.system.clients.push(host);
+            workload.hosts.push(paths.collect());
+            let host = workload.start(host);
+            workload.system.clients.push(host);
         }
-        storm
+        workload
     }
 
     fn start(&self, host: usize) -> Clients {
@@ -146,7 +146,7 @@ impl Storm {
                 let fault = format!("accounts:{}", self.random.of(&points));
                 let dies = self.system.add_dealer(&[("ALLOT_FAULT_POINT", &fault)]);
                 let dies = self.system.dealers.remove(dies);
-                eventually("the faulty one to stand for election", GENEROUS, || {
+                eventually("the faulty one to stand for election", TIMEOUT, || {
                     dies.is_ready() || !dies.is_running()
                 });
                 // Those who begin anew stand behind it.
@@ -156,7 +156,7 @@ impl Storm {
                 }
                 // It may not come to its point.
                 let limit = Instant::now() + Duration::from_millis(1500);
-                eventually("the faulty leader to have had its chance", GENEROUS, || {
+                eventually("the faulty leader to have had its chance", TIMEOUT, || {
                     !dies.is_running() || Instant::now() > limit
                 });
                 format!(
@@ -174,34 +174,34 @@ fn in_a_storm_no_account_is_ever_at_two_instances() {
         0 => Scale { departments: 2, modules: 6, processes: 4, accounts: 300, steps: 25 },
         _ => Scale { departments: 4, modules: 20, processes: 12, accounts: 1000, steps: 150 },
     };
-    let mut storm = Storm::begin(scale, 7);
-    println!("begun: well after {:.1?}", storm.system.healthy("the beginning"));
+    let mut workload = RandomWorkload::begin(scale, 7);
+    println!("begun: well after {:.1?}", workload.system.healthy("the beginning"));
     for number in 0..scale.steps {
-        let what = storm.step();
+        let what = workload.step();
         println!("{number}: {what}");
-        let pause = storm.random.below(400);
+        let pause = workload.random.below(400);
         std::thread::sleep(Duration::from_millis(pause as u64));
-        storm.system.check_tree();
-        assert_eq!(storm.system.violations(), "", "after {what}");
+        workload.system.check_tree();
+        assert_eq!(workload.system.violations(), "", "after {what}");
     }
-    storm.system.zookeeper.restore();
-    println!("the end: well after {:.1?}", storm.system.healthy("the end"));
+    workload.system.zookeeper.restore();
+    println!("the end: well after {:.1?}", workload.system.healthy("the end"));
 
     // What is even stays as it is: another leader writes nothing.
     // Unless a client's session ended meanwhile, which a machine that stands still may bring about once.
     for last in [false, false, true] {
-        let before = storm.system.versions();
-        let leader = storm.system.until_led();
-        storm.system.dealers[leader].terminate();
-        storm.system.dealers[leader].start();
-        let next = storm.system.until_led();
+        let before = workload.system.versions();
+        let leader = workload.system.until_led();
+        workload.system.dealers[leader].terminate();
+        workload.system.dealers[leader].start();
+        let next = workload.system.until_led();
         let mut took = None;
-        eventually("the next leader to be done", GENEROUS, || {
-            took = storm.system.dealers[next].metric("allot_accounts_takeover_seconds");
+        eventually("the next leader to be done", TIMEOUT, || {
+            took = workload.system.dealers[next].metric("allot_accounts_takeover_seconds");
             took.is_some()
         });
-        storm.system.healthy("all to be as it was");
-        let after = storm.system.versions();
+        workload.system.healthy("all to be as it was");
+        let after = workload.system.versions();
         assert!(!last || after == before, "a second look moved something: {before:?} {after:?}");
         if after == before {
             println!("a take-over of {} accounts, nothing to do: {:.3} s", before.len(), took.unwrap());
@@ -224,7 +224,7 @@ fn a_take_over_of_a_thousand_accounts_is_timed() {
         let some: Vec<&str> = some.iter().map(String::as_str).collect();
         system.add_clients(&[], &some);
     }
-    eventually("all to be attached", GENEROUS, || book.total("instances") == 60);
+    eventually("all to be attached", TIMEOUT, || book.total("instances") == 60);
     println!("1,000 accounts on 60 instances: well after {:.1?}", system.healthy("all to be dealt"));
     // A hundred accounts go elsewhere while nobody leads.
     system.dealers[0].kill9();
@@ -232,7 +232,7 @@ fn a_take_over_of_a_thousand_accounts_is_timed() {
     book.ok(&format!("MOVE m0 100 {}", some.join(" ")));
     let next = system.add_dealer(&[]);
     let mut took = None;
-    eventually("the next leader to be done", GENEROUS, || {
+    eventually("the next leader to be done", TIMEOUT, || {
         took = system.dealers[next].metric("allot_accounts_takeover_seconds");
         took.is_some()
     });
@@ -267,10 +267,10 @@ fn more_instances_than_one_session_may_watch_are_heard_over_several() {
         let shown = system.shown();
         (shown.len(), shown.values().filter(|accounts| accounts.len() == 2).count())
     };
-    eventually("all to be told where their accounts are", GENEROUS, || count(&mut system).0 == INSTANCES);
+    eventually("all to be told where their accounts are", TIMEOUT, || count(&mut system).0 == INSTANCES);
     book.add("m", 0..2 * INSTANCES);
-    eventually("all to be shown two accounts", GENEROUS, || count(&mut system) == (INSTANCES, INSTANCES));
-    eventually("two sessions to listen", GENEROUS, || {
+    eventually("all to be shown two accounts", TIMEOUT, || count(&mut system) == (INSTANCES, INSTANCES));
+    eventually("two sessions to listen", TIMEOUT, || {
         system.dealers[0].metric("allot_accounts_listening_sessions") == Some(2.0)
     });
     // What each of them says is heard.
@@ -285,12 +285,10 @@ fn more_instances_than_one_session_may_watch_are_heard_over_several() {
             tree.set(&alloc, said.as_bytes(), node.version).await.unwrap();
             account
         });
-        eventually("an account to be frozen", GENEROUS, || {
-            book.account(&account, "state").text() == "frozen"
-        });
+        eventually("an account to be frozen", TIMEOUT, || book.account(&account, "state").text() == "frozen");
     }
     // All at once they are gone, and so is what they had.
     drop(others);
-    eventually("all to be gone", GENEROUS, || system.shown().is_empty());
-    eventually("the book to have none", GENEROUS, || book.total("instances") == 0);
+    eventually("all to be gone", TIMEOUT, || system.shown().is_empty());
+    eventually("the book to have none", TIMEOUT, || book.total("instances") == 0);
 }

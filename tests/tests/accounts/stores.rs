@@ -8,7 +8,7 @@ use allot_orchestrator::coordination::Kind;
 use allot_tests::dealing::Looking;
 use allot_tests::module::repository;
 use allot_tests::proxy::Proxy;
-use allot_tests::wait::GENEROUS;
+use allot_tests::wait::TIMEOUT;
 use allot_tests::{Dealing, RedisServer, Reply, eventually};
 
 #[test]
@@ -29,8 +29,8 @@ fn a_deal_is_shown_when_a_replica_has_it_and_one_that_a_failover_forgot_is_waite
     // The replica hears nothing: accounts are dealt, and shown to nobody.
     wire.cut();
     let first = system.add_clients(&[], &["d/m/one:1"]);
-    eventually("all to be dealt", GENEROUS, || book.shares("m") == [6]);
-    eventually("the leader to be refused", GENEROUS, || {
+    eventually("all to be dealt", TIMEOUT, || book.shares("m") == [6]);
+    eventually("the leader to be refused", TIMEOUT, || {
         system.dealers[dealer].metric("allot_accounts_unconfirmed_total").is_some_and(|count| count > 1.0)
     });
     assert!(system.shown().values().all(BTreeMap::is_empty), "a deal was shown that no replica has");
@@ -39,7 +39,7 @@ fn a_deal_is_shown_when_a_replica_has_it_and_one_that_a_failover_forgot_is_waite
 
     // It is gone altogether: for a while it may be what a failover leaves.
     replica.command("REPLICAOF NO ONE");
-    eventually("the master to be alone", GENEROUS, || {
+    eventually("the master to be alone", TIMEOUT, || {
         system.redis.info_field("replication", "connected_slaves") == "0"
     });
     let refused = |system: &Dealing| {
@@ -47,7 +47,7 @@ fn a_deal_is_shown_when_a_replica_has_it_and_one_that_a_failover_forgot_is_waite
     };
     let before = refused(&system);
     book.add("m", 6..7);
-    eventually("the leader to be refused again", GENEROUS, || refused(&system) > before + 1.0);
+    eventually("the leader to be refused again", TIMEOUT, || refused(&system) > before + 1.0);
     assert!(!system.shown()["d/m/one:1"].contains_key("p6"), "a deal was shown that no replica has");
     replica.command(&format!("REPLICAOF 127.0.0.1 {}", wire.port()));
     replica.wait_replica_synced();
@@ -60,7 +60,7 @@ fn a_deal_is_shown_when_a_replica_has_it_and_one_that_a_failover_forgot_is_waite
     system.redis.wait_offset_equal(&replica);
     wire.cut();
     system.add_clients(&[], &["d/m/two:2"]);
-    eventually("the second to be attached", GENEROUS, || book.shares("m").len() == 2);
+    eventually("the second to be attached", TIMEOUT, || book.shares("m").len() == 2);
     system.healthy("two to share");
     let lost = system.has("m/two:2");
     // With the master the second instance dies as well, and the leader, so that nobody is told of it before its session
@@ -72,12 +72,12 @@ fn a_deal_is_shown_when_a_replica_has_it_and_one_that_a_failover_forgot_is_waite
     replica.command("REPLICAOF NO ONE");
     system.dealers[dealer].redis.iter().for_each(|wire| wire.lead_to(replica.port()));
     system.redis = replica;
-    eventually("its session to be over", GENEROUS, || {
+    eventually("its session to be over", TIMEOUT, || {
         system.with_tree(async |tree| matches!(tree.get("/resource/d/m/two:2").await, Ok(None)))
     });
     system.dealers[dealer].start();
     let mut waits = false;
-    eventually("what was forgotten to be waited for", GENEROUS, || {
+    eventually("what was forgotten to be waited for", TIMEOUT, || {
         let shown = system.shown();
         let left = shown.get("d/m/two:2").cloned().unwrap_or_default();
         waits = !left.is_empty() && left.values().all(|word| word["until"].is_u64());
@@ -114,8 +114,8 @@ fn what_others_leave_in_the_tree_holds_up_nobody() {
     system.dealers[0].start();
     system.until_led();
     system.add_clients(&[], &["d/m/two:2"]);
-    eventually("the second to be attached", GENEROUS, || book.shares("m").len() == 2);
-    eventually("what was in the way to be gone", GENEROUS, || {
+    eventually("the second to be attached", TIMEOUT, || book.shares("m").len() == 2);
+    eventually("what was in the way to be gone", TIMEOUT, || {
         let shown = system.shown();
         !shown.contains_key("d/m/late:9") && !shown.contains_key("nobody/knows/this")
     });
@@ -151,26 +151,26 @@ fn what_others_leave_in_the_tree_holds_up_nobody() {
     };
     restart(&mut system);
     system.add_clients(&[], &["d/n/three:3"]);
-    eventually("the third to have two", GENEROUS, || system.has("n/three:3").len() == 2);
+    eventually("the third to have two", TIMEOUT, || system.has("n/three:3").len() == 2);
     let sees = |system: &mut Dealing, account: &str| {
         system.shown().get("d/n/three:3").is_some_and(|shown| shown.contains_key(account))
     };
-    eventually("the third to be shown them", GENEROUS, || {
+    eventually("the third to be shown them", TIMEOUT, || {
         sees(&mut system, "p10") && sees(&mut system, "p11")
     });
     // Of a deal that nobody knows it is shown no more, if that can be, when the longest login is over.
     let until = |system: &mut Dealing| system.shown()["d/m/gone:3"]["p50"]["until"].as_u64();
-    eventually("the leader to wait for what is not its own", GENEROUS, || until(&mut system).is_some());
+    eventually("the leader to wait for what is not its own", TIMEOUT, || until(&mut system).is_some());
     let over = until(&mut system).unwrap() + 500;
-    eventually("that to be over", GENEROUS, || {
+    eventually("that to be over", TIMEOUT, || {
         SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64 > over
     });
     book.ok("MOVE n 1 p0");
-    eventually("one more to go to the third", GENEROUS, || sees(&mut system, "p0"));
+    eventually("one more to go to the third", TIMEOUT, || sees(&mut system, "p0"));
     // The barrier of a take-over falls, too.
     restart(&mut system);
     book.add("n", 12..13);
-    eventually("and one that is new", GENEROUS, || sees(&mut system, "p12"));
+    eventually("and one that is new", TIMEOUT, || sees(&mut system, "p12"));
     system.check_tree();
     assert_eq!(system.violations(), "");
     assert!(system.shown()["d/m/gone:3"].contains_key("p50"), "it is not the leader's to take away");
@@ -198,24 +198,24 @@ fn the_dealer_needs_no_more_rights_than_its_rules_say() {
         ("ALLOT_ACCOUNTS_REBALANCE", "2s"),
         ("ALLOT_ACCOUNTS_TIME_ZONE", "Europe/Berlin"),
     ]);
-    eventually("both to be attached", GENEROUS, || book.shares("m").len() == 2);
+    eventually("both to be attached", TIMEOUT, || book.shares("m").len() == 2);
     system.healthy("two to share");
     // The months of the place are told.
     assert_eq!(book.ok("INFO").field("turns").array().len(), 13);
     // It gives back, cannot use, and works so much that it lacks accounts.
     let ours = system.has("m/one:1");
     system.clients[clients].say(&format!("unusable d/m/one:1 {}", ours[0]));
-    eventually("the account to be frozen", GENEROUS, || book.account(&ours[0], "state").text() == "frozen");
+    eventually("the account to be frozen", TIMEOUT, || book.account(&ours[0], "state").text() == "frozen");
     let epoch = book.account(&ours[1], "epoch").int();
     system.clients[clients].say(&format!("return d/m/one:1 {}", ours[1]));
-    eventually("the account to be dealt anew", GENEROUS, || book.account(&ours[1], "epoch").int() > epoch);
+    eventually("the account to be dealt anew", TIMEOUT, || book.account(&ours[1], "epoch").int() > epoch);
     system.healthy("the rest to be shared");
     for account in system.has("m/one:1") {
         let epoch = book.account(&account, "epoch").int();
         // One that was evened out meanwhile is another's.
         book.call(&format!("USE {account} {epoch} COUNT 99"));
     }
-    eventually("use to be evened out", GENEROUS, || {
+    eventually("use to be evened out", TIMEOUT, || {
         let attached = book.ok("INFO MODULE m").field("attached");
         attached.array().iter().any(|one| one.field("target").int() > 0)
     });

@@ -5,40 +5,40 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use allot_orchestrator::coordination::Tree;
-use allot_tests::party::{CAREFUL, LONG, Party, guards, script};
+use allot_tests::compaction_cluster::{CAREFUL, CompactionCluster, TASK_TIMEOUT, guards, script};
 use allot_tests::zookeeper::{on_tree, patient};
 use allot_tests::{Ensemble, Process, eventually, soak};
 
 #[test]
 fn every_subtask_of_two_hundred_ends_once_though_worker_manager_and_monitor_are_killed() {
     let home = tempfile::tempdir().unwrap();
-    let party = Party::start(5, &script(home.path(), CAREFUL));
-    party.partitions(200);
-    let id = party.submit(&["shop", "public", "orders", "--retries", "5"]);
+    let cluster = CompactionCluster::start(5, &script(home.path(), CAREFUL));
+    cluster.partitions(200);
+    let id = cluster.submit(&["shop", "public", "orders", "--retries", "5"]);
     let ended = |least: usize| {
-        eventually("runners to end", LONG, || party.noted("ended").len() >= least);
+        eventually("runners to end", TASK_TIMEOUT, || cluster.noted("ended").len() >= least);
     };
-    let unit = |name: &str| party.units.iter().find(|unit| unit.name == name).unwrap();
+    let unit = |name: &str| cluster.units.iter().find(|unit| unit.name == name).unwrap();
     let monitor = || {
-        let nodes = party.json(&["nodes"]);
+        let nodes = cluster.json(&["nodes"]);
         let found = nodes.as_array().unwrap().iter().find(|node| node["monitor"] == true).cloned();
         found.map(|node| node["node"].as_str().unwrap().to_owned())
     };
     ended(10);
-    let manager = party.json(&["show", &id])["task"]["manager"].as_str().unwrap().to_owned();
+    let manager = cluster.json(&["show", &id])["task"]["manager"].as_str().unwrap().to_owned();
     unit(&manager).kill9();
     // Whoever has the task now says what it found of it.
     let adopted = || {
-        let logs = party.units.iter().filter(|unit| unit.name != manager).map(Process::log);
+        let logs = cluster.units.iter().filter(|unit| unit.name != manager).map(Process::log);
         logs.flat_map(|log| log.lines().map(str::to_owned).collect::<Vec<_>>())
             .find(|line| line.contains("managing a task") && line.contains(&id))
     };
-    eventually("the task to be taken up", LONG, || adopted().is_some());
+    eventually("the task to be taken up", TASK_TIMEOUT, || adopted().is_some());
     let said = adopted().unwrap();
     assert!(["round", "kept", "finished", "restarted"].iter().all(|word| said.contains(word)), "{said}");
     ended(30);
     let mut leads = None;
-    eventually("a living monitor", LONG, || {
+    eventually("a living monitor", TASK_TIMEOUT, || {
         leads = monitor().filter(|name| unit(name).is_running());
         leads.is_some()
     });
@@ -46,36 +46,36 @@ fn every_subtask_of_two_hundred_ends_once_though_worker_manager_and_monitor_are_
     unit(&leads).kill9();
     unit(&manager).start();
     ended(60);
-    let worker = party.units.iter().find(|unit| unit.is_running() && unit.name != manager).unwrap();
+    let worker = cluster.units.iter().find(|unit| unit.is_running() && unit.name != manager).unwrap();
     worker.kill9();
-    let _ = party.end(&id);
-    party.units.iter().filter(|unit| !unit.is_running()).for_each(Process::start);
-    party.all_well(&id, 200);
+    let _ = cluster.end(&id);
+    cluster.units.iter().filter(|unit| !unit.is_running()).for_each(Process::start);
+    cluster.all_well(&id, 200);
 }
 
 #[test]
 fn units_that_hang_or_go_together_and_a_zookeeper_that_is_away_cost_no_subtask_and_double_none() {
     let home = tempfile::tempdir().unwrap();
-    let party = Party::start_on(Ensemble::start(), 5, &script(home.path(), CAREFUL), &[]);
-    party.partitions(300);
-    let id = party.submit(&["shop", "public", "orders", "--retries", "9"]);
-    let unit = |name: &str| party.units.iter().find(|unit| unit.name == name).unwrap();
-    let manager = || party.json(&["show", &id])["task"]["manager"].as_str().unwrap().to_owned();
+    let cluster = CompactionCluster::start_on(Ensemble::start(), 5, &script(home.path(), CAREFUL), &[]);
+    cluster.partitions(300);
+    let id = cluster.submit(&["shop", "public", "orders", "--retries", "9"]);
+    let unit = |name: &str| cluster.units.iter().find(|unit| unit.name == name).unwrap();
+    let manager = || cluster.json(&["show", &id])["task"]["manager"].as_str().unwrap().to_owned();
     let ended = |more: usize| {
-        let least = (party.noted("ended").len() + more).min(300);
-        eventually("runners to end", LONG, || party.noted("ended").len() >= least);
+        let least = (cluster.noted("ended").len() + more).min(300);
+        eventually("runners to end", TASK_TIMEOUT, || cluster.noted("ended").len() >= least);
     };
     ended(10);
 
     // A manager hangs, its task moves, and it wakes: what it would write is refused.
     let before = manager();
     unit(&before).pause();
-    eventually("the task to have another manager", LONG, || manager() != before);
+    eventually("the task to have another manager", TASK_TIMEOUT, || manager() != before);
     unit(&before).resume();
     ended(20);
 
     // A worker hangs beyond its session, with the guards of its runners, and wakes to find its subtasks elsewhere.
-    let worker = party.units.iter().find(|unit| unit.name != manager()).unwrap();
+    let worker = cluster.units.iter().find(|unit| unit.name != manager()).unwrap();
     let signal = |name: &str, pids: &[String]| {
         // Some may have ended meanwhile.
         let _ = Command::new("kill").arg(name).args(pids).stderr(Stdio::null()).status();
@@ -83,17 +83,17 @@ fn units_that_hang_or_go_together_and_a_zookeeper_that_is_away_cost_no_subtask_a
     worker.pause();
     let stopped = guards(worker);
     signal("-STOP", &stopped);
-    eventually("it to be missed", LONG, || {
-        party.json(&["nodes"]).as_array().unwrap().iter().all(|node| node["node"] != worker.name.as_str())
+    eventually("it to be missed", TASK_TIMEOUT, || {
+        cluster.json(&["nodes"]).as_array().unwrap().iter().all(|node| node["node"] != worker.name.as_str())
     });
     ended(20);
     worker.resume();
     signal("-CONT", &stopped);
-    eventually("it to be back", LONG, || worker.is_ready());
+    eventually("it to be back", TASK_TIMEOUT, || worker.is_ready());
 
     // Two at once, of which one is the manager.
     let before = manager();
-    let other = party.units.iter().find(|unit| unit.name != before).unwrap();
+    let other = cluster.units.iter().find(|unit| unit.name != before).unwrap();
     unit(&before).kill9();
     other.kill9();
     ended(20);
@@ -101,21 +101,21 @@ fn units_that_hang_or_go_together_and_a_zookeeper_that_is_away_cost_no_subtask_a
     other.start();
 
     // Those who were connected to the leader go on with another server, in the same sessions or in new ones.
-    party.zookeeper.leader().kill9();
+    cluster.zookeeper.leader().kill9();
     ended(20);
-    party.zookeeper.restore();
+    cluster.zookeeper.restore();
 
     // Without a ZooKeeper nobody may go on, since nobody knows who else does.
-    party.zookeeper.kill9();
-    eventually("all to have noticed", LONG, || party.units.iter().all(|unit| !unit.is_ready()));
-    let mut last = party.noted("begun").len();
-    eventually("nothing to run any more", LONG, || {
+    cluster.zookeeper.kill9();
+    eventually("all to have noticed", TASK_TIMEOUT, || cluster.units.iter().all(|unit| !unit.is_ready()));
+    let mut last = cluster.noted("begun").len();
+    eventually("nothing to run any more", TASK_TIMEOUT, || {
         std::thread::sleep(std::time::Duration::from_secs(2));
-        std::mem::replace(&mut last, party.noted("begun").len()) == party.noted("begun").len()
+        std::mem::replace(&mut last, cluster.noted("begun").len()) == cluster.noted("begun").len()
     });
     std::thread::sleep(std::time::Duration::from_secs(soak(0, 60) as u64));
-    party.zookeeper.restore();
-    party.all_well(&id, 300);
+    cluster.zookeeper.restore();
+    cluster.all_well(&id, 300);
 }
 
 /// A runner that is done at once, and minds whether it is alone.
@@ -149,21 +149,22 @@ fn a_manager_that_is_stopped_while_it_assigns_and_wakes_when_it_was_replaced_dou
     const COUNT: usize = 1500;
     let home = tempfile::tempdir().unwrap();
     // All of it is one wave.
-    let party = Party::start_with(5, &script(home.path(), BRISK), &[("ALLOT_COMPACTION_WAVE", "4000")]);
-    party.partitions(COUNT);
-    let (party, id) = on_tree(&party.zookeeper.address(), |tree| async move {
+    let cluster =
+        CompactionCluster::start_with(5, &script(home.path(), BRISK), &[("ALLOT_COMPACTION_WAVE", "4000")]);
+    cluster.partitions(COUNT);
+    let (cluster, id) = on_tree(&cluster.zookeeper.address(), |tree| async move {
         let mut over = Vec::new();
         loop {
             assert!(over.len() < 20, "all was always assigned too soon to be interrupted");
             let table = format!("t{}", over.len());
-            let mut submit = party.command(&["submit", "shop", "public", &table, "--retries", "9"]);
+            let mut submit = cluster.command(&["submit", "shop", "public", &table, "--retries", "9"]);
             let submitting = submit.stdout(Stdio::piped()).spawn().unwrap();
             // It is stopped between the first subtasks and the last ones.
             let begun = Instant::now();
             let before = loop {
-                assert!(begun.elapsed() < LONG, "nothing was assigned");
+                assert!(begun.elapsed() < TASK_TIMEOUT, "nothing was assigned");
                 if let Some((manager, 1..)) = at_work(&tree, &over).await {
-                    break party.units.iter().find(|unit| unit.name == manager).unwrap();
+                    break cluster.units.iter().find(|unit| unit.name == manager).unwrap();
                 }
             };
             before.pause();
@@ -172,36 +173,36 @@ fn a_manager_that_is_stopped_while_it_assigns_and_wakes_when_it_was_replaced_dou
             let id = String::from_utf8(output.stdout).unwrap().trim().to_owned();
             if assigned < COUNT {
                 println!("the manager was stopped when it had assigned {assigned} of {COUNT}");
-                let manager = || party.json(&["show", &id])["task"]["manager"].as_str().unwrap().to_owned();
-                eventually("the task to have another manager", LONG, || manager() != before.name);
+                let manager = || cluster.json(&["show", &id])["task"]["manager"].as_str().unwrap().to_owned();
+                eventually("the task to have another manager", TASK_TIMEOUT, || manager() != before.name);
                 before.resume();
                 // The whole wave is out, and what is watched is in proportion to the units and not to it.
-                eventually("all to be assigned", LONG, || {
-                    party.json(&["show", &id])["task"]["cursor"] == COUNT
+                eventually("all to be assigned", TASK_TIMEOUT, || {
+                    cluster.json(&["show", &id])["task"]["cursor"] == COUNT
                 });
-                let watches = party.zookeeper.servers()[0].figure("zk_watch_count").unwrap();
-                assert!(watches <= 20.0 * party.units.len() as f64, "{watches} watches");
-                break (party, id);
+                let watches = cluster.zookeeper.servers()[0].figure("zk_watch_count").unwrap();
+                assert!(watches <= 20.0 * cluster.units.len() as f64, "{watches} watches");
+                break (cluster, id);
             }
             before.resume();
-            let _ = party.end(&id);
+            let _ = cluster.end(&id);
             over.push(id);
         }
     });
-    party.all_well(&id, COUNT);
+    cluster.all_well(&id, COUNT);
 }
 
 #[test]
 fn a_task_stays_in_its_processing_cluster_though_all_of_it_dies_and_whoever_waits_may_go() {
     let home = tempfile::tempdir().unwrap();
     let runner = script(home.path(), CAREFUL);
-    let mut party = Party::start(0, &runner);
-    party.join_with(3, &runner, &[("ALLOT_COMPACTION_PC", "a")]);
-    party.join_with(2, &runner, &[("ALLOT_COMPACTION_PC", "b")]);
-    party.partitions(200);
+    let mut cluster = CompactionCluster::start(0, &runner);
+    cluster.join_with(3, &runner, &[("ALLOT_COMPACTION_PC", "a")]);
+    cluster.join_with(2, &runner, &[("ALLOT_COMPACTION_PC", "b")]);
+    cluster.partitions(200);
     let waiting = ["submit", "shop", "public", "orders", "--pc", "a", "--retries", "5", "--wait"];
-    let waiting = party.command(&waiting).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    eventually("it to have begun", LONG, || party.noted("ended").len() > 4);
+    let waiting = cluster.command(&waiting).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    eventually("it to have begun", TASK_TIMEOUT, || cluster.noted("ended").len() > 4);
 
     // Ctrl-C ends the waiting, and nothing else.
     let interrupted = Command::new("kill").args(["-INT", &waiting.id().to_string()]).status().unwrap();
@@ -210,32 +211,34 @@ fn a_task_stays_in_its_processing_cluster_though_all_of_it_dies_and_whoever_wait
     let (id, said) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     let id = id.trim();
     assert!(output.status.code() == Some(1) && said.contains("the task goes on"), "{said}");
-    let more = party.noted("ended").len();
-    eventually("it to go on", LONG, || party.noted("ended").len() > more);
+    let more = cluster.noted("ended").len();
+    eventually("it to go on", TASK_TIMEOUT, || cluster.noted("ended").len() > more);
 
-    let (ours, others) = party.units.split_at(3);
+    let (ours, others) = cluster.units.split_at(3);
     let pids: Vec<String> = ours.iter().map(|unit| unit.pid().to_string()).collect();
     let at_once = Command::new("kill").arg("-KILL").args(&pids).status().unwrap();
     assert!(at_once.success());
     let alone = "no unit of its processing cluster a is there";
-    eventually("all of them to be missed", LONG, || party.run(&["explain", id]).ok().out.contains(alone));
+    eventually("all of them to be missed", TASK_TIMEOUT, || {
+        cluster.run(&["explain", id]).ok().out.contains(alone)
+    });
     // The monitor, which may have been one of them, has noted since when.
-    eventually("it to be known since when", LONG, || {
-        party.run(&["explain", id]).ok().out.contains(" is away since 20")
+    eventually("it to be known since when", TASK_TIMEOUT, || {
+        cluster.run(&["explain", id]).ok().out.contains(" is away since 20")
     });
     let noted = |unit: &Process| {
         let path = format!("/cluster.compact/Compaction_v2/TaskAssigned/{}", unit.name);
-        on_tree(&party.zookeeper.address(), |tree| async move {
+        on_tree(&cluster.zookeeper.address(), |tree| async move {
             patient(async || tree.get(&path).await).await.unwrap().is_some_and(|node| !node.data.is_empty())
         })
     };
-    eventually("all of them to be noted as away", LONG, || ours.iter().all(noted));
+    eventually("all of them to be noted as away", TASK_TIMEOUT, || ours.iter().all(noted));
     assert!(!others.iter().any(noted));
-    let subs = party.json(&["show", id])["subtasks"].clone();
+    let subs = cluster.json(&["show", id])["subtasks"].clone();
     let elsewhere =
         |unit: &Process| subs.as_array().unwrap().iter().any(|sub| sub["worker"] == unit.name.as_str());
     assert!(!others.iter().any(elsewhere), "{subs}");
     ours.iter().for_each(Process::start);
-    eventually("none of them to be noted any more", LONG, || !ours.iter().any(noted));
-    party.all_well(id, 200);
+    eventually("none of them to be noted any more", TASK_TIMEOUT, || !ours.iter().any(noted));
+    cluster.all_well(id, 200);
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use allot_orchestrator::coordination::{Kind, Tree};
-use allot_tests::party::{Party, numbers, script};
+use allot_tests::compaction_cluster::{CompactionCluster, numbers, script};
 use allot_tests::zookeeper::on_tree;
 use allot_tests::{Ensemble, eventually};
 use futures_util::StreamExt as _;
@@ -44,9 +44,9 @@ fn ten_thousand_subtasks_are_assigned() {
     let runner = script(home.path(), "#!/bin/sh\nexec sleep 600\n");
     let settings =
         [("ALLOT_COMPACTION_PARTITIONS", lister.to_str().unwrap()), ("ALLOT_COMPACTION_WAVE", "20000")];
-    let party = Party::start_on(durable(), 5, &runner, &settings);
-    let id = party.submit(&["d", "s", "t"]);
-    on_tree(&party.zookeeper.address(), |tree| async move {
+    let cluster = CompactionCluster::start_on(durable(), 5, &runner, &settings);
+    let id = cluster.submit(&["d", "s", "t"]);
+    on_tree(&cluster.zookeeper.address(), |tree| async move {
         let tree = &tree;
         let mut begun = None;
         let took = loop {
@@ -114,18 +114,18 @@ fn a_hundred_thousand_partitions_are_done() {
         ("ALLOT_COMPACTION_SLOTS", "4"),
         ("ALLOT_ZOOKEEPER_SESSION", "10s"),
     ];
-    let party = Party::start_with(2, Path::new("/bin/true"), &settings);
+    let cluster = CompactionCluster::start_with(2, Path::new("/bin/true"), &settings);
     let began = Instant::now();
-    let id = party.submit(&["d", "s", "t"]);
+    let id = cluster.submit(&["d", "s", "t"]);
     let mut task = serde_json::Value::Null;
     eventually("it to be over", Duration::from_secs(7200), || {
         std::thread::sleep(Duration::from_secs(1));
-        task = party.json(&["list"])[0].clone();
+        task = cluster.json(&["list"])[0].clone();
         task["CompactTaskState"] == "Done"
     });
     assert_eq!(numbers(&task), [count as u64, 0, 0], "{id}");
     println!("{count} partitions in {:.0?}", began.elapsed());
-    for unit in &party.units {
+    for unit in &cluster.units {
         let status = fs::read_to_string(format!("/proc/{}/status", unit.pid())).unwrap();
         let most = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
         println!("{}: {most}", unit.name);

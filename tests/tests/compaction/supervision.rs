@@ -4,14 +4,16 @@
 use std::process::{Command, Stdio};
 
 use allot_orchestrator::coordination::{Kind, Op};
-use allot_tests::party::{CAREFUL, LASTING, LONG, Party, guards, numbers, script};
+use allot_tests::compaction_cluster::{
+    CAREFUL, CompactionCluster, LASTING, TASK_TIMEOUT, guards, numbers, script,
+};
 use allot_tests::zookeeper::on_tree;
 use allot_tests::{Process, eventually};
 use tempfile::TempDir;
 
 /// Units whose runners last.
 struct Cluster {
-    party: Party,
+    cluster: CompactionCluster,
     _home: TempDir,
 }
 
@@ -27,7 +29,10 @@ struct Begun {
 impl Cluster {
     fn start(units: usize, settings: &[(&str, &str)]) -> Self {
         let home = tempfile::tempdir().unwrap();
-        Self { party: Party::start_with(units, &script(home.path(), LASTING), settings), _home: home }
+        Self {
+            cluster: CompactionCluster::start_with(units, &script(home.path(), LASTING), settings),
+            _home: home,
+        }
     }
 
     fn begun(&self) -> Vec<Begun> {
@@ -37,22 +42,22 @@ impl Cluster {
             let (pid, node, attempt) = (pid.to_owned(), node.to_owned(), attempt.to_owned());
             Begun { pid, node, attempt, fence: fence.parse().unwrap() }
         };
-        self.party.noted("begun").iter().map(read).collect()
+        self.cluster.noted("begun").iter().map(read).collect()
     }
 
     /// Waits for one more than these.
     #[track_caller]
     fn next(&self, before: usize) -> Begun {
-        eventually("a runner to begin", LONG, || self.begun().len() > before);
+        eventually("a runner to begin", TASK_TIMEOUT, || self.begun().len() > before);
         self.begun()[before].clone()
     }
 
     fn submit(&self, table: &str, more: &[&str]) -> String {
-        self.party.submit(&[&["d", "s", table, "--partition", "only"], more].concat())
+        self.cluster.submit(&[&["d", "s", table, "--partition", "only"], more].concat())
     }
 
     fn unit(&self, name: &str) -> &Process {
-        self.party.units.iter().find(|unit| unit.name == name).unwrap()
+        self.cluster.units.iter().find(|unit| unit.name == name).unwrap()
     }
 
     /// A runner is ended by some fault, and the same partition is done by another that begins after that.
@@ -75,8 +80,8 @@ impl Cluster {
         let first = self.next(before);
         let unit = self.unit(&first.node);
         fault(unit);
-        eventually("the runner to be ended", LONG, || !runs(&first.pid));
-        let repaired = if self.party.units.iter().all(|other| other.name == first.node) {
+        eventually("the runner to be ended", TASK_TIMEOUT, || !runs(&first.pid));
+        let repaired = if self.cluster.units.iter().all(|other| other.name == first.node) {
             repair(unit);
             None
         } else {
@@ -88,9 +93,9 @@ impl Cluster {
         if let Some(repair) = repaired {
             repair(unit);
         }
-        assert_eq!(numbers(&self.party.end(&id)), [1, 0, 0], "{what}");
-        assert_eq!(self.party.noted("doubled"), Vec::<String>::new(), "{what}");
-        eventually("the unit to be back", LONG, || unit.is_ready());
+        assert_eq!(numbers(&self.cluster.end(&id)), [1, 0, 0], "{what}");
+        assert_eq!(self.cluster.noted("doubled"), Vec::<String>::new(), "{what}");
+        eventually("the unit to be back", TASK_TIMEOUT, || unit.is_ready());
     }
 }
 
@@ -129,7 +134,7 @@ fn a_runner_is_over_before_its_partition_is_anothers_whatever_dies_or_hangs() {
 #[test]
 fn without_a_zookeeper_no_runner_goes_on() {
     let cluster = Cluster::start(1, &[]);
-    cluster.survives("away", |_| cluster.party.zookeeper.kill9(), |_| cluster.party.zookeeper.restore());
+    cluster.survives("away", |_| cluster.cluster.zookeeper.kill9(), |_| cluster.cluster.zookeeper.restore());
 }
 
 #[test]
@@ -141,18 +146,18 @@ fn runners_that_the_watchdog_ends_before_their_guards_do_are_begun_again_and_not
     let more = ["a", "b", "c", "d", "e"].map(|name| ["--partition", name]).concat();
     let id = cluster.submit("away", &[&more[..], &["--retries", "9"]].concat());
     let _ = cluster.next(5);
-    let (first, stopped) = (cluster.begun(), guards(&cluster.party.units[0]));
+    let (first, stopped) = (cluster.begun(), guards(&cluster.cluster.units[0]));
     assert_eq!((first.len(), stopped.len()), (6, 6));
     signal("-STOP", &stopped);
-    cluster.party.zookeeper.kill9();
-    eventually("the runners to be ended", LONG, || !first.iter().any(|runner| runs(&runner.pid)));
-    cluster.party.zookeeper.restore();
+    cluster.cluster.zookeeper.kill9();
+    eventually("the runners to be ended", TASK_TIMEOUT, || !first.iter().any(|runner| runs(&runner.pid)));
+    cluster.cluster.zookeeper.restore();
     signal("-CONT", &stopped);
     let _ = cluster.next(11);
     let begun = cluster.begun();
     assert!(begun[6..].iter().all(|runner| runner.attempt == "1"), "{begun:#?}");
-    assert_eq!(numbers(&cluster.party.end(&id)), [6, 0, 0]);
-    assert_eq!(cluster.party.noted("doubled"), Vec::<String>::new());
+    assert_eq!(numbers(&cluster.cluster.end(&id)), [6, 0, 0]);
+    assert_eq!(cluster.cluster.noted("doubled"), Vec::<String>::new());
 }
 
 #[test]
@@ -160,20 +165,20 @@ fn a_unit_that_is_asked_to_end_gives_its_subtasks_back_unharmed() {
     let cluster = Cluster::start(1, &[("ALLOT_COMPACTION_STOP_LIMIT", "300ms")]);
     let id = cluster.submit("t", &["--retries", "0"]);
     let first = cluster.next(0);
-    assert!(cluster.party.units[0].terminate().success());
+    assert!(cluster.cluster.units[0].terminate().success());
     assert!(!runs(&first.pid));
-    let subs = cluster.party.json(&["show", &id])["subtasks"].clone();
+    let subs = cluster.cluster.json(&["show", &id])["subtasks"].clone();
     assert_eq!((&subs[0]["CompactTaskState"], &subs[0]["attempt"]), (&"Init".into(), &0.into()), "{subs}");
-    cluster.party.units[0].start();
+    cluster.cluster.units[0].start();
     assert_eq!(cluster.next(1).attempt, "0");
     // It is stopped in the end, though its manager dies meanwhile.
-    cluster.party.units[0].kill9();
-    let _ = cluster.party.run(&["stop", &id]).ok();
-    cluster.party.units[0].start();
-    let task = cluster.party.end(&id);
+    cluster.cluster.units[0].kill9();
+    let _ = cluster.cluster.run(&["stop", &id]).ok();
+    cluster.cluster.units[0].start();
+    let task = cluster.cluster.end(&id);
     // It may not be begun again, so that the kill was its failure.
     assert_eq!((&task["CompactTaskState"], numbers(&task)), (&"Cancel".into(), [0, 1, 0]), "{task}");
-    assert_eq!(cluster.party.noted("doubled"), Vec::<String>::new());
+    assert_eq!(cluster.cluster.noted("doubled"), Vec::<String>::new());
 }
 
 #[test]
@@ -183,15 +188,16 @@ fn two_tasks_on_the_same_partitions_take_turns_though_their_worker_dies() {
     // chance.
     let slow = CAREFUL.replace("time.sleep(0.3)", "time.sleep(4)");
     assert_ne!(slow, CAREFUL);
-    let party = Party::start_with(1, &script(home.path(), &slow), &[("ALLOT_COMPACTION_SLOTS", "16")]);
+    let cluster =
+        CompactionCluster::start_with(1, &script(home.path(), &slow), &[("ALLOT_COMPACTION_SLOTS", "16")]);
     let eight = ["a", "b", "c", "d", "e", "f", "g", "h"].map(|name| ["--partition", name]).concat();
     let words = [&["d", "s", "t", "--retries", "9"], &eight[..]].concat();
-    let first = party.submit(&words);
-    let second = party.submit(&[&words[..], &["--queue"]].concat());
-    eventually("the first to have begun", LONG, || !party.noted("begun").is_empty());
+    let first = cluster.submit(&words);
+    let second = cluster.submit(&[&words[..], &["--queue"]].concat());
+    eventually("the first to have begun", TASK_TIMEOUT, || !cluster.noted("begun").is_empty());
     // Somebody lets the second not wait for the first.
     let dir = format!("/cluster.compact/Compaction_v2/Scheduler/{second}");
-    on_tree(&party.zookeeper.address(), |tree| async move {
+    on_tree(&cluster.zookeeper.address(), |tree| async move {
         let (info, status) = (format!("{dir}/TaskInfo.default.d"), format!("{dir}/Status.Init"));
         let node = tree.get(&info).await.unwrap().unwrap();
         let mut task: serde_json::Value = serde_json::from_slice(&node.data).unwrap();
@@ -205,14 +211,14 @@ fn two_tasks_on_the_same_partitions_take_turns_though_their_worker_dies() {
         .unwrap();
     });
     let inbox = "/cluster.compact/Compaction_v2/TaskAssigned/host0_9876";
-    eventually("both to be assigned", LONG, || party.zookeeper_names(inbox).len() == 16);
-    party.units[0].kill9();
-    party.units[0].start();
+    eventually("both to be assigned", TASK_TIMEOUT, || cluster.zookeeper_names(inbox).len() == 16);
+    cluster.units[0].kill9();
+    cluster.units[0].start();
     for id in [&first, &second] {
-        assert_eq!(numbers(&party.end(id)), [8, 0, 0], "{id}");
+        assert_eq!(numbers(&cluster.end(id)), [8, 0, 0], "{id}");
     }
-    assert_eq!(party.noted("doubled"), Vec::<String>::new());
-    assert_eq!(party.left(), Vec::<String>::new());
+    assert_eq!(cluster.noted("doubled"), Vec::<String>::new());
+    assert_eq!(cluster.left(), Vec::<String>::new());
 }
 
 #[test]
@@ -226,10 +232,10 @@ fn a_unit_that_is_asked_to_end_is_not_taken_for_lost_while_its_runners_end() {
     let second = cluster.next(1);
     assert_eq!(second.attempt, "0");
     assert_ne!(second.node, first.node);
-    let stopped = cluster.party.run(&["stop", &id, "--wait", "--json"]).ok();
+    let stopped = cluster.cluster.run(&["stop", &id, "--wait", "--json"]).ok();
     let task: serde_json::Value = serde_json::from_str(&stopped.out).unwrap();
     assert_eq!(numbers(&task["task"]), [0, 0, 1], "{task}");
-    assert_eq!(cluster.party.noted("doubled"), Vec::<String>::new());
+    assert_eq!(cluster.cluster.noted("doubled"), Vec::<String>::new());
 }
 
 #[test]
@@ -240,17 +246,17 @@ fn what_may_not_be_begun_again_is_failed_when_its_worker_dies_or_its_guard_hangs
     let runner = cluster.next(0);
     let hung = guards(cluster.unit(&runner.node));
     signal("-STOP", &hung);
-    let task = cluster.party.end(&id);
+    let task = cluster.cluster.end(&id);
     assert_eq!(numbers(&task), [0, 1, 0], "{task}");
-    eventually("the runner whose guard hangs to be ended", LONG, || !runs(&runner.pid));
-    eventually("its lock to be free", LONG, || {
-        cluster.party.zookeeper_names("/cluster.compact/Compaction_v2/Locks").is_empty()
+    eventually("the runner whose guard hangs to be ended", TASK_TIMEOUT, || !runs(&runner.pid));
+    eventually("its lock to be free", TASK_TIMEOUT, || {
+        cluster.cluster.zookeeper_names("/cluster.compact/Compaction_v2/Locks").is_empty()
     });
 
     let id = cluster.submit("dies", &["--retries", "0"]);
     let runner = cluster.next(1);
     cluster.unit(&runner.node).kill9();
-    let task = cluster.party.end(&id);
+    let task = cluster.cluster.end(&id);
     assert_eq!((&task["CompactTaskState"], numbers(&task)), (&"Done".into(), [0, 1, 0]), "{task}");
     assert!(!runs(&runner.pid));
     let failures = task["failures"].to_string();
@@ -262,21 +268,23 @@ fn a_task_whose_units_are_all_gone_for_good_is_cancelled() {
     let home = tempfile::tempdir().unwrap();
     let runner = script(home.path(), LASTING);
     let every = [("ALLOT_COMPACTION_EVERY", "2s")];
-    let mut party = Party::start_with(1, &runner, &[every[0], ("ALLOT_COMPACTION_PC", "a")]);
-    party.join_with(1, &runner, &[every[0], ("ALLOT_COMPACTION_PC", "b")]);
-    let id = party.submit(&["d", "s", "t", "--pc", "a", "--partition", "only"]);
-    eventually("it to have begun", LONG, || !party.noted("begun").is_empty());
-    party.units[0].kill9();
-    let task = party.end(&id);
+    let mut cluster = CompactionCluster::start_with(1, &runner, &[every[0], ("ALLOT_COMPACTION_PC", "a")]);
+    cluster.join_with(1, &runner, &[every[0], ("ALLOT_COMPACTION_PC", "b")]);
+    let id = cluster.submit(&["d", "s", "t", "--pc", "a", "--partition", "only"]);
+    eventually("it to have begun", TASK_TIMEOUT, || !cluster.noted("begun").is_empty());
+    cluster.units[0].kill9();
+    let task = cluster.end(&id);
     assert_eq!(task["CompactTaskState"], "Cancel", "{task}");
     let why = task["error"].as_str().unwrap();
     assert!(why.contains("no unit of a was there at two looks in a row"), "{why}");
     // What the unit left is taken away, in the end with its inbox.
-    let inboxes = || party.zookeeper_names("/cluster.compact/Compaction_v2/TaskAssigned");
-    eventually("its inbox to be taken away", LONG, || inboxes() == ["host1_9876"]);
-    party.units[0].start();
-    eventually("the unit to be there again", LONG, || party.json(&["nodes"]).as_array().unwrap().len() == 2);
-    let again = party.submit(&["d", "s", "t", "--pc", "a", "--partition", "another"]);
-    eventually("the unit to work again", LONG, || party.noted("begun").len() > 1);
-    assert!(party.run(&["stop", &again]).code == 0);
+    let inboxes = || cluster.zookeeper_names("/cluster.compact/Compaction_v2/TaskAssigned");
+    eventually("its inbox to be taken away", TASK_TIMEOUT, || inboxes() == ["host1_9876"]);
+    cluster.units[0].start();
+    eventually("the unit to be there again", TASK_TIMEOUT, || {
+        cluster.json(&["nodes"]).as_array().unwrap().len() == 2
+    });
+    let again = cluster.submit(&["d", "s", "t", "--pc", "a", "--partition", "another"]);
+    eventually("the unit to work again", TASK_TIMEOUT, || cluster.noted("begun").len() > 1);
+    assert!(cluster.run(&["stop", &again]).code == 0);
 }

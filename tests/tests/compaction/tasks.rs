@@ -6,28 +6,29 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 use allot_orchestrator::coordination::Op;
+use allot_tests::compaction_cluster::{CAREFUL, CompactionCluster, TASK_TIMEOUT, UNHURRIED, numbers, script};
 use allot_tests::daemon::on_terminal;
 use allot_tests::eventually;
 use allot_tests::module::repository;
-use allot_tests::party::{CAREFUL, LONG, Party, UNHURRIED, numbers, script};
 use allot_tests::zookeeper::on_tree;
 
 #[test]
 fn twelve_databases_shrink_in_two_rounds_on_three_units() {
-    let party = Party::start_with(3, &repository().join("examples/compaction/sqlite"), &[UNHURRIED]);
+    let cluster =
+        CompactionCluster::start_with(3, &repository().join("examples/compaction/sqlite"), &[UNHURRIED]);
     let make = "import sqlite3,sys\nfor n in range(12):\n c=sqlite3.connect(f'{sys.argv[1]}/{n}.db')\n \
                 c.execute('create table t(x)')\n c.executemany('insert into t values(?)',[('x'*500,)]*400)\n \
                 c.execute('delete from t where rowid>10')\n c.commit()\n c.close()\n";
-    let made = Command::new("python3").args(["-c", make]).arg(party.data()).status().unwrap();
+    let made = Command::new("python3").args(["-c", make]).arg(cluster.data()).status().unwrap();
     assert!(made.success());
-    let size = |n: usize| fs::metadata(party.data().join(format!("{n}.db"))).unwrap().len();
+    let size = |n: usize| fs::metadata(cluster.data().join(format!("{n}.db"))).unwrap().len();
     let before: Vec<u64> = (0..12).map(size).collect();
     let submitted = ["submit", "shop", "public", "orders", "--repeat", "2", "--every", "5s"];
-    let id = party.run(&submitted).ok().out.trim().to_owned();
+    let id = cluster.run(&submitted).ok().out.trim().to_owned();
     // The table is taken until this one is over.
-    let refused = party.run(&["submit", "shop", "public", "orders"]).ended(4);
+    let refused = cluster.run(&["submit", "shop", "public", "orders"]).ended(4);
     assert!(refused.err.contains(&id) && refused.err.contains("is not over"), "{}", refused.err);
-    let task = party.end(&id);
+    let task = cluster.end(&id);
     assert_eq!((&task["CompactTaskState"], &task["round"]), (&"Done".into(), &2.into()), "{task}");
     assert_eq!((numbers(&task), &task["totals"]["successCount"]), ([12, 0, 0], &12.into()), "{task}");
     assert!((0..12).all(|n| size(n) < before[n]));
@@ -36,12 +37,13 @@ fn twelve_databases_shrink_in_two_rounds_on_three_units() {
     // The second round found them small.
     assert_eq!(task["sums"]["before"].as_f64(), Some((before + after) as f64));
     assert_eq!(task["sums"]["after"].as_f64(), Some((2 * after) as f64));
-    let outputs = (0..3).map(|n| fs::read_dir(party.dir.path().join(format!("output{n}"))).unwrap().count());
+    let outputs =
+        (0..3).map(|n| fs::read_dir(cluster.dir.path().join(format!("output{n}"))).unwrap().count());
     assert_eq!(outputs.sum::<usize>(), 24);
-    let explained = party.run(&["explain", &id]).ok();
+    let explained = cluster.run(&["explain", &id]).ok();
     assert!(explained.out.contains("it is over, Done"), "{}", explained.out);
-    assert!(party.run(&["history"]).ok().out.contains(&id));
-    for unit in &party.units {
+    assert!(cluster.run(&["history"]).ok().out.contains(&id));
+    for unit in &cluster.units {
         assert!(unit.terminate().success());
     }
 }
@@ -55,11 +57,11 @@ fn any_command_is_a_runner() {
         command.display(),
         home.path().display()
     );
-    let party = Party::start_with(1, Path::new(&words), &[UNHURRIED]);
+    let cluster = CompactionCluster::start_with(1, Path::new(&words), &[UNHURRIED]);
     // A name with a blank stays one word.
-    fs::write(party.data().join("one two"), "its content").unwrap();
-    let id = party.submit(&["shop", "public", "orders"]);
-    let task = party.end(&id);
+    fs::write(cluster.data().join("one two"), "its content").unwrap();
+    let id = cluster.submit(&["shop", "public", "orders"]);
+    let task = cluster.end(&id);
     assert_eq!(numbers(&task), [1, 0, 0], "{task}");
     assert_eq!(fs::read_to_string(home.path().join("shop.public.orders")).unwrap(), "its content");
 }
@@ -82,31 +84,33 @@ os.remove(own)
 fn limits_priorities_windows_and_queues_say_what_begins() {
     let home = tempfile::tempdir().unwrap();
     let settings = [("ALLOT_COMPACTION_SLOTS", "4"), ("ALLOT_COMPACTION_LIMIT", "3"), UNHURRIED];
-    let party = Party::start_with(2, &script(home.path(), COUNTING), &settings);
-    party.partitions(30);
-    let low = party.submit(&["d", "s", "low", "--limit", "1"]);
-    eventually("it to have begun", LONG, || !party.noted("counts").is_empty());
+    let cluster = CompactionCluster::start_with(2, &script(home.path(), COUNTING), &settings);
+    cluster.partitions(30);
+    let low = cluster.submit(&["d", "s", "low", "--limit", "1"]);
+    eventually("it to have begun", TASK_TIMEOUT, || !cluster.noted("counts").is_empty());
     let limited = "1 subtasks of the task run, and 1 is the limit";
-    eventually("the limit to be seen", LONG, || party.run(&["explain", &low]).ok().out.contains(limited));
-    let refused = party.run(&["submit", "d", "s", "low"]).ended(4);
+    eventually("the limit to be seen", TASK_TIMEOUT, || {
+        cluster.run(&["explain", &low]).ok().out.contains(limited)
+    });
+    let refused = cluster.run(&["submit", "d", "s", "low"]).ended(4);
     assert!(refused.err.contains(&low) && refused.err.contains("--queue"), "{}", refused.err);
-    let queued = party.submit(&["d", "s", "low", "--queue", "--partition", "last"]);
+    let queued = cluster.submit(&["d", "s", "low", "--queue", "--partition", "last"]);
     let waits = format!("it waits for task {low} on the same table");
-    assert!(party.run(&["explain", &queued]).ok().out.contains(&waits));
+    assert!(cluster.run(&["explain", &queued]).ok().out.contains(&waits));
     let (other, high) = (
-        party.submit(&["d", "s", "other", "--limit", "1"]),
-        party.submit(&["d", "s", "high", "--priority", "5"]),
+        cluster.submit(&["d", "s", "other", "--limit", "1"]),
+        cluster.submit(&["d", "s", "high", "--priority", "5"]),
     );
     // A window that is shut, whatever the time is.
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() / 3600 % 24;
     let window = format!("{:02}:00-{:02}:00", (now + 3) % 24, (now + 5) % 24);
-    let shut = party.submit(&["d", "s", "shut", "--window", &window, "--zone", "UTC"]);
+    let shut = cluster.submit(&["d", "s", "shut", "--window", &window, "--zone", "UTC"]);
     for id in [&low, &queued, &other, &high] {
-        assert_eq!(party.end(id)["CompactTaskState"], "Done");
+        assert_eq!(cluster.end(id)["CompactTaskState"], "Done");
     }
-    let explained = party.run(&["explain", &shut]).ok().out;
+    let explained = cluster.run(&["explain", &shut]).ok().out;
     assert!(explained.contains(&format!("outside of its window {window} UTC")), "{explained}");
-    let counts = party.noted("counts");
+    let counts = cluster.noted("counts");
     let parts: Vec<Vec<&str>> = counts.iter().map(|line| line.split(' ').collect()).collect();
     let most = |table: &str, column: usize| {
         let of = parts.iter().filter(|line| line[0] == table || table.is_empty());
@@ -120,25 +124,25 @@ fn limits_priorities_windows_and_queues_say_what_begins() {
     assert!(last("high") < last("other"), "{counts:?}");
     let low_parts: Vec<usize> = (0..parts.len()).filter(|&n| parts[n][0] == "low").collect();
     assert_eq!(low_parts.len(), 31);
-    let task = party.run(&["stop", &shut, "--wait", "--json"]);
+    let task = cluster.run(&["stop", &shut, "--wait", "--json"]);
     assert!(task.out.contains("\"Cancel\""), "{} {}", task.out, task.err);
-    assert!(party.zookeeper_names("/cluster.compact/Compaction_v2/Permits").is_empty());
+    assert!(cluster.zookeeper_names("/cluster.compact/Compaction_v2/Permits").is_empty());
 }
 
 #[test]
 fn whoever_asks_why_a_task_waits_hears_of_slots_that_are_taken_and_when_the_next_round_is_due() {
     let home = tempfile::tempdir().unwrap();
     let settings = [("ALLOT_COMPACTION_SLOTS", "1"), UNHURRIED];
-    let party = Party::start_with(1, &script(home.path(), CAREFUL), &settings);
-    party.partitions(20);
-    let id = party.submit(&["shop", "public", "orders", "--repeat", "2", "--every", "1h"]);
-    let explained = || party.run(&["explain", &id]).ok().out;
+    let cluster = CompactionCluster::start_with(1, &script(home.path(), CAREFUL), &settings);
+    cluster.partitions(20);
+    let id = cluster.submit(&["shop", "public", "orders", "--repeat", "2", "--every", "1h"]);
+    let explained = || cluster.run(&["explain", &id]).ok().out;
     let full = |said: &str| {
         said.contains("worker host0_9876, 1 slots: 1 running, ") && said.contains("they wait for a free slot")
     };
-    eventually("the slot to be taken", LONG, || full(&explained()));
+    eventually("the slot to be taken", TASK_TIMEOUT, || full(&explained()));
     let before = SystemTime::now();
-    eventually("the first round to be over", LONG, || explained().contains("round 2 is due at "));
+    eventually("the first round to be over", TASK_TIMEOUT, || explained().contains("round 2 is due at "));
     let said = explained();
     let due = said.split_once("round 2 is due at ").unwrap().1.lines().next().unwrap();
     let due = humantime::parse_rfc3339(due).unwrap();
@@ -146,18 +150,18 @@ fn whoever_asks_why_a_task_waits_hears_of_slots_that_are_taken_and_when_the_next
     let hour = Duration::from_secs(3600);
     let span = before + hour - Duration::from_secs(1)..=SystemTime::now() + hour;
     assert!(span.contains(&due), "{said}");
-    let stopped = party.run(&["stop", &id, "--wait", "--json"]);
+    let stopped = cluster.run(&["stop", &id, "--wait", "--json"]);
     assert!(stopped.out.contains("\"Cancel\""), "{} {}", stopped.out, stopped.err);
 }
 
 #[test]
 fn a_task_is_paused_given_to_others_resumed_and_stopped() {
     let home = tempfile::tempdir().unwrap();
-    let party = Party::start_with(2, &script(home.path(), CAREFUL), &[UNHURRIED]);
-    party.partitions(60);
-    let id = party.submit(&["shop", "public", "orders"]);
-    eventually("it to have begun", LONG, || !party.noted("ended").is_empty());
-    assert!(party.run(&["pause", &id]).ok().out.contains("paused"));
+    let cluster = CompactionCluster::start_with(2, &script(home.path(), CAREFUL), &[UNHURRIED]);
+    cluster.partitions(60);
+    let id = cluster.submit(&["shop", "public", "orders"]);
+    eventually("it to have begun", TASK_TIMEOUT, || !cluster.noted("ended").is_empty());
+    assert!(cluster.run(&["pause", &id]).ok().out.contains("paused"));
     let running = |shown: &serde_json::Value| {
         shown["subtasks"]
             .as_array()
@@ -167,69 +171,71 @@ fn a_task_is_paused_given_to_others_resumed_and_stopped() {
             .count()
     };
     let mut shown = serde_json::Value::Null;
-    eventually("nothing to run", LONG, || {
-        shown = party.json(&["show", &id]);
+    eventually("nothing to run", TASK_TIMEOUT, || {
+        shown = cluster.json(&["show", &id]);
         running(&shown) == 0
     });
     // One that was about to begin may have looked before.
     let mut before = usize::MAX;
-    eventually("nothing to begin any more", LONG, || {
+    eventually("nothing to begin any more", TASK_TIMEOUT, || {
         std::thread::sleep(Duration::from_secs(1));
-        std::mem::replace(&mut before, party.noted("begun").len()) == party.noted("begun").len()
+        std::mem::replace(&mut before, cluster.noted("begun").len()) == cluster.noted("begun").len()
     });
-    shown = party.json(&["show", &id]);
-    let explained = party.run(&["explain", &id]).ok().out;
+    shown = cluster.json(&["show", &id]);
+    let explained = cluster.run(&["explain", &id]).ok().out;
     assert!(explained.contains("it is paused"), "{explained}");
 
     // Whoever has it now gives it away, the task and a subtask.
     let manager = shown["task"]["manager"].as_str().unwrap().to_owned();
-    let _ = party.run(&["reassign", &id]).ok();
-    let managed = || party.json(&["show", &id])["task"]["manager"].as_str().unwrap().to_owned();
+    let _ = cluster.run(&["reassign", &id]).ok();
+    let managed = || cluster.json(&["show", &id])["task"]["manager"].as_str().unwrap().to_owned();
     assert_ne!(managed(), manager);
-    let _ = party.run(&["reassign", &id, "--to", &manager]).ok();
+    let _ = cluster.run(&["reassign", &id, "--to", &manager]).ok();
     assert_eq!(managed(), manager);
-    assert!(party.run(&["reassign", &id, "--to", "nobody_1"]).ended(4).err.contains("nobody_1"));
+    assert!(cluster.run(&["reassign", &id, "--to", "nobody_1"]).ended(4).err.contains("nobody_1"));
     assert_eq!(managed(), manager);
     let waiting = shown["subtasks"][0].clone();
     let (sub, worker) = (waiting["CompactTaskId"].as_str().unwrap(), waiting["worker"].as_str().unwrap());
-    assert!(party.run(&["reassign", sub]).ended(4).err.contains("--subtask"));
-    assert!(party.run(&["reassign", sub, "--subtask", "--to", "nobody_1"]).ended(4).err.contains("nobody_1"));
+    assert!(cluster.run(&["reassign", sub]).ended(4).err.contains("--subtask"));
+    assert!(
+        cluster.run(&["reassign", sub, "--subtask", "--to", "nobody_1"]).ended(4).err.contains("nobody_1")
+    );
     let now = || {
-        let subs = party.json(&["show", &id])["subtasks"].clone();
+        let subs = cluster.json(&["show", &id])["subtasks"].clone();
         subs.as_array().unwrap().iter().find(|now| now["CompactTaskId"] == sub).unwrap().clone()
     };
-    let _ = party.run(&["reassign", sub, "--subtask"]).ok();
+    let _ = cluster.run(&["reassign", sub, "--subtask"]).ok();
     assert_ne!(now()["worker"], worker);
-    let _ = party.run(&["reassign", sub, "--subtask", "--to", worker]).ok();
+    let _ = cluster.run(&["reassign", sub, "--subtask", "--to", worker]).ok();
     assert_eq!(now()["worker"], worker);
-    assert_eq!((now()["attempt"].as_u64(), party.noted("begun").len()), (Some(0), before), "it had begun");
+    assert_eq!((now()["attempt"].as_u64(), cluster.noted("begun").len()), (Some(0), before), "it had begun");
 
-    let _ = party.run(&["resume", &id]).ok();
-    eventually("it to go on", LONG, || party.noted("ended").len() > before + 4);
-    let stopped = party.run(&["stop", &id, "--wait", "--json"]);
+    let _ = cluster.run(&["resume", &id]).ok();
+    eventually("it to go on", TASK_TIMEOUT, || cluster.noted("ended").len() > before + 4);
+    let stopped = cluster.run(&["stop", &id, "--wait", "--json"]);
     let task: serde_json::Value = serde_json::from_str(&stopped.out).unwrap();
     let [well, failed, gone] = numbers(&task["task"]);
     assert_eq!((&task["task"]["CompactTaskState"], failed), (&"Cancel".into(), 0), "{task}");
     assert!(well >= 5 && gone > 0 && well + gone <= 60, "{task}");
-    assert!(party.run(&["resume", &id]).ended(4).err.contains("is over"));
-    assert!(party.zookeeper_names("/cluster.compact/Compaction_v2/Locks").is_empty());
+    assert!(cluster.run(&["resume", &id]).ended(4).err.contains("is over"));
+    assert!(cluster.zookeeper_names("/cluster.compact/Compaction_v2/Locks").is_empty());
 }
 
 #[test]
 fn what_is_left_of_a_task_that_an_operator_removed_goes() {
     let home = tempfile::tempdir().unwrap();
-    let party = Party::start_with(1, &script(home.path(), CAREFUL), &[UNHURRIED]);
-    party.partitions(20);
-    let id = party.submit(&["shop", "public", "orders"]);
-    eventually("it to have begun", LONG, || !party.noted("ended").is_empty());
-    let _ = party.run(&["pause", &id]).ok();
+    let cluster = CompactionCluster::start_with(1, &script(home.path(), CAREFUL), &[UNHURRIED]);
+    cluster.partitions(20);
+    let id = cluster.submit(&["shop", "public", "orders"]);
+    eventually("it to have begun", TASK_TIMEOUT, || !cluster.noted("ended").is_empty());
+    let _ = cluster.run(&["pause", &id]).ok();
     let runs = |sub: &serde_json::Value| sub["CompactTaskState"] == "Running";
-    eventually("nothing to run", LONG, || {
-        !party.json(&["show", &id])["subtasks"].as_array().unwrap().iter().any(runs)
+    eventually("nothing to run", TASK_TIMEOUT, || {
+        !cluster.json(&["show", &id])["subtasks"].as_array().unwrap().iter().any(runs)
     });
     let inbox = "/cluster.compact/Compaction_v2/TaskAssigned/host0_9876";
-    assert!(!party.zookeeper_names(inbox).is_empty());
-    on_tree(&party.zookeeper.address(), |tree| async move {
+    assert!(!cluster.zookeeper_names(inbox).is_empty());
+    on_tree(&cluster.zookeeper.address(), |tree| async move {
         let mut paths = vec![format!("/cluster.compact/Compaction_v2/Scheduler/{id}")];
         let mut next = 0;
         while let Some(path) = paths.get(next).cloned() {
@@ -239,9 +245,9 @@ fn what_is_left_of_a_task_that_an_operator_removed_goes() {
         let delete = |path| Op::Delete { path, version: None };
         tree.multi(paths.into_iter().rev().map(delete).collect()).await.unwrap();
     });
-    eventually("the inbox to be empty", LONG, || party.zookeeper_names(inbox).is_empty());
-    let again = party.submit(&["shop", "public", "orders"]);
-    assert_eq!(numbers(&party.end(&again)), [20, 0, 0]);
+    eventually("the inbox to be empty", TASK_TIMEOUT, || cluster.zookeeper_names(inbox).is_empty());
+    let again = cluster.submit(&["shop", "public", "orders"]);
+    assert_eq!(numbers(&cluster.end(&again)), [20, 0, 0]);
 }
 
 /// A runner that does as its partition's name says.
@@ -271,11 +277,11 @@ fn what_fails_or_takes_too_long_is_counted_and_whoever_waits_hears_it() {
         ("ALLOT_COMPACTION_STOP_LIMIT", "300ms"),
         ("ALLOT_COMPACTION_PARTITIONS", lister.to_str().unwrap()),
     ];
-    let party = Party::start_with(1, &runner, &settings);
-    let waited = party.run(&["submit", "d", "s", "t", "--wait"]).ended(1);
+    let cluster = CompactionCluster::start_with(1, &runner, &settings);
+    let waited = cluster.run(&["submit", "d", "s", "t", "--wait"]).ended(1);
     assert!(waited.err.contains("Done after 1 rounds: 1 well, 2 failed, 0 stopped"), "{}", waited.err);
     let id = waited.out.trim();
-    let task = party.json(&["show", id])["task"].clone();
+    let task = cluster.json(&["show", id])["task"].clone();
     assert_eq!((numbers(&task), &task["sums"]["freed"]), ([1, 2, 0], &2.5.into()), "{task}");
     let failures: Vec<String> =
         task["failures"].as_array().unwrap().iter().map(ToString::to_string).collect();
@@ -284,32 +290,32 @@ fn what_fails_or_takes_too_long_is_counted_and_whoever_waits_hears_it() {
         "{failures:?}"
     );
     assert!(failures.iter().any(|one| one.contains("not done within 8s")), "{failures:?}");
-    let pids = party.noted("pids");
+    let pids = cluster.noted("pids");
     assert_eq!(pids.len(), 4, "{pids:?}");
     for pid in pids {
-        eventually("what hung to be gone, with its children", LONG, || {
+        eventually("what hung to be gone, with its children", TASK_TIMEOUT, || {
             let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
             stat.is_empty() || stat.contains(") Z ")
         });
     }
     let first = format!("{}.1", id.strip_suffix(".0").unwrap());
-    let input = fs::read_to_string(party.dir.path().join(format!("input.{first}")));
+    let input = fs::read_to_string(cluster.dir.path().join(format!("input.{first}")));
     assert!(input.is_ok_and(|text| text.contains("\"partition\":\"well\"")), "{task}");
     // One that is named twice is one.
     let twice = ["submit", "d", "s", "t", "--partition", "well", "--partition", "well", "--wait"];
-    let waited = party.run(&twice).ok();
+    let waited = cluster.run(&twice).ok();
     assert!(waited.err.contains("1 well, 0 failed"), "{}", waited.err);
-    let refused = party.run(&["submit", "d", "s", "t", "--repeat", "2", "--every", "500ms"]).ended(3);
+    let refused = cluster.run(&["submit", "d", "s", "t", "--repeat", "2", "--every", "500ms"]).ended(3);
     assert!(refused.err.contains("--every is a second at least"), "{}", refused.err);
 }
 
 #[test]
 fn of_many_who_submit_for_one_table_at_once_one_is_heard() {
     let home = tempfile::tempdir().unwrap();
-    let party = Party::start_with(1, &script(home.path(), CAREFUL), &[UNHURRIED]);
-    party.partitions(20);
+    let cluster = CompactionCluster::start_with(1, &script(home.path(), CAREFUL), &[UNHURRIED]);
+    cluster.partitions(20);
     let submit = || {
-        let mut command = party.command(&["submit", "shop", "public", "orders"]);
+        let mut command = cluster.command(&["submit", "shop", "public", "orders"]);
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     };
     let all: Vec<_> = (0..8).map(|_| submit()).collect();
@@ -325,7 +331,7 @@ fn of_many_who_submit_for_one_table_at_once_one_is_heard() {
         }
     }
     assert_eq!((heard.len(), refused), (1, 7), "{heard:?}");
-    party.all_well(&heard[0], 20);
+    cluster.all_well(&heard[0], 20);
 }
 
 #[test]
@@ -333,13 +339,13 @@ fn a_task_whose_partitions_are_just_listed_can_be_stopped() {
     let home = tempfile::tempdir().unwrap();
     let lister = script(home.path(), "#!/bin/sh\necho $$ > \"$ALLOT_TEST_DIR/lister\"\nsleep 600 & wait\n");
     let settings = [UNHURRIED, ("ALLOT_COMPACTION_PARTITIONS", lister.to_str().unwrap())];
-    let party = Party::start_with(1, Path::new("/bin/true"), &settings);
-    let id = party.submit(&["shop", "public", "orders"]);
-    eventually("its partitions to be listed", LONG, || !party.noted("lister").is_empty());
-    let group = party.noted("lister")[0].clone();
-    let stopped = party.run(&["stop", &id, "--wait", "--json"]).ok();
+    let cluster = CompactionCluster::start_with(1, Path::new("/bin/true"), &settings);
+    let id = cluster.submit(&["shop", "public", "orders"]);
+    eventually("its partitions to be listed", TASK_TIMEOUT, || !cluster.noted("lister").is_empty());
+    let group = cluster.noted("lister")[0].clone();
+    let stopped = cluster.run(&["stop", &id, "--wait", "--json"]).ok();
     assert!(stopped.out.contains("\"Cancel\""), "{} {}", stopped.out, stopped.err);
-    eventually("the program and what it started to be gone", LONG, || !lives(&group));
+    eventually("the program and what it started to be gone", TASK_TIMEOUT, || !lives(&group));
 }
 
 /// Whether somebody of a process group is alive.
@@ -357,17 +363,17 @@ fn lives(group: &str) -> bool {
 #[test]
 fn whoever_waits_at_a_terminal_sees_how_many_are_done() {
     let home = tempfile::tempdir().unwrap();
-    let party = Party::start_with(1, &script(home.path(), CAREFUL), &[UNHURRIED]);
-    party.partitions(20);
+    let cluster = CompactionCluster::start_with(1, &script(home.path(), CAREFUL), &[UNHURRIED]);
+    cluster.partitions(20);
     let waiting = ["submit", "shop", "public", "orders", "--wait"];
-    let shown = on_terminal(&party.command(&waiting));
+    let shown = on_terminal(&cluster.command(&waiting));
     let counts: Vec<u64> = shown
         .split("round 1 [")
         .filter_map(|bar| bar.split_once("] ")?.1.split_once("/20 ")?.0.parse().ok())
         .collect();
     assert!(counts.is_sorted() && counts.iter().any(|count| (1..20).contains(count)), "{counts:?} {shown:?}");
     assert!(shown.contains("Done after 1 rounds: 20 well"), "{shown:?}");
-    let piped = party.run(&waiting).ok();
+    let piped = cluster.run(&waiting).ok();
     assert_eq!(piped.err, "Done after 1 rounds: 20 well, 0 failed, 0 stopped\n");
 }
 
@@ -381,14 +387,14 @@ raise SystemExit(3)
 #[test]
 fn of_what_a_runner_says_the_last_is_kept_some_in_the_tree_and_more_on_disk() {
     let home = tempfile::tempdir().unwrap();
-    let party = Party::start_with(1, &script(home.path(), TALKATIVE), &[UNHURRIED]);
-    party.partitions(1);
-    let id = party.submit(&["shop", "public", "orders"]);
-    let task = party.end(&id);
+    let cluster = CompactionCluster::start_with(1, &script(home.path(), TALKATIVE), &[UNHURRIED]);
+    cluster.partitions(1);
+    let id = cluster.submit(&["shop", "public", "orders"]);
+    let task = cluster.end(&id);
     assert_eq!(numbers(&task), [0, 1, 0], "{task}");
     let said = task["failures"][0]["output"].as_str().unwrap();
     assert!((1000..=1024).contains(&said.len()) && said.trim_end().ends_with("line 019999"), "{said}");
-    let log = party.dir.path().join("output0").join(format!("{}.1.log", id.strip_suffix(".0").unwrap()));
+    let log = cluster.dir.path().join("output0").join(format!("{}.1.log", id.strip_suffix(".0").unwrap()));
     let kept = fs::read_to_string(log).unwrap();
     assert!(
         (65000..=65536).contains(&kept.len()) && kept.trim_end().ends_with("line 019999"),
@@ -400,32 +406,32 @@ fn of_what_a_runner_says_the_last_is_kept_some_in_the_tree_and_more_on_disk() {
 #[test]
 fn what_is_repeated_without_end_finds_new_partitions_in_each_round_until_it_is_stopped() {
     let home = tempfile::tempdir().unwrap();
-    let party = Party::start_with(2, &script(home.path(), CAREFUL), &[UNHURRIED]);
-    party.partitions(3);
-    let id = party.submit(&["shop", "public", "orders", "--repeat", "0", "--every", "1s"]);
-    let round = || party.json(&["show", &id])["task"]["round"].as_u64().unwrap();
-    eventually("a second round", LONG, || round() >= 2);
-    fs::remove_file(party.data().join("p00000")).unwrap();
-    fs::write(party.data().join("new"), "").unwrap();
-    eventually("what is new to be compacted, again and again", LONG, || {
-        party.noted("ended").iter().filter(|name| *name == "new").count() >= 2
+    let cluster = CompactionCluster::start_with(2, &script(home.path(), CAREFUL), &[UNHURRIED]);
+    cluster.partitions(3);
+    let id = cluster.submit(&["shop", "public", "orders", "--repeat", "0", "--every", "1s"]);
+    let round = || cluster.json(&["show", &id])["task"]["round"].as_u64().unwrap();
+    eventually("a second round", TASK_TIMEOUT, || round() >= 2);
+    fs::remove_file(cluster.data().join("p00000")).unwrap();
+    fs::write(cluster.data().join("new"), "").unwrap();
+    eventually("what is new to be compacted, again and again", TASK_TIMEOUT, || {
+        cluster.noted("ended").iter().filter(|name| *name == "new").count() >= 2
     });
-    let ended = party.noted("ended");
+    let ended = cluster.noted("ended");
     let first = ended.iter().position(|name| name == "new").unwrap();
     // Where the new one is listed the removed one is not, and rounds do not overlap.
     assert!(!ended[first..].contains(&"p00000".to_owned()), "{ended:?}");
-    let stopped = party.run(&["stop", &id, "--wait", "--json"]);
+    let stopped = cluster.run(&["stop", &id, "--wait", "--json"]);
     assert!(stopped.out.contains("\"Cancel\""), "{} {}", stopped.out, stopped.err);
-    assert_eq!(party.left(), Vec::<String>::new());
+    assert_eq!(cluster.left(), Vec::<String>::new());
 }
 
 #[test]
 fn units_with_nothing_to_do_say_nothing_but_that_they_are_there() {
     let home = tempfile::tempdir().unwrap();
-    let party = Party::start(3, &script(home.path(), CAREFUL));
-    let received = || party.zookeeper.servers()[0].figure("zk_packets_received");
+    let cluster = CompactionCluster::start(3, &script(home.path(), CAREFUL));
+    let received = || cluster.zookeeper.servers()[0].figure("zk_packets_received");
     // What a beginning asks for is over when it is quiet for once.
-    eventually("three units to be quiet", LONG, || {
+    eventually("three units to be quiet", TASK_TIMEOUT, || {
         let (Some(before), began) = (received(), Instant::now()) else { return false };
         std::thread::sleep(Duration::from_secs(3));
         // Each asks eight times in a session, of two seconds, whether it is heard; and we asked ourselves.

@@ -6,9 +6,9 @@ use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use allot_orchestrator::coordination::{Error, Kind, Op, Tree};
+use allot_tests::compaction_cluster::{CompactionCluster, TASK_TIMEOUT, script};
 use allot_tests::daemon::on_terminal;
-use allot_tests::party::{LONG, Party, script};
-use allot_tests::wait::GENEROUS;
+use allot_tests::wait::TIMEOUT;
 use allot_tests::zookeeper::{on_tree, patient};
 use allot_tests::{Random, eventually};
 
@@ -65,14 +65,20 @@ async fn children(tree: &Tree, path: &str) -> Vec<String> {
     }
 }
 
-fn start(party: &Party, words: &[&str]) -> Child {
-    let mut command = party.command(&[&["upgrade"], words].concat());
+fn start(cluster: &CompactionCluster, words: &[&str]) -> Child {
+    let mut command = cluster.command(&[&["upgrade"], words].concat());
     command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
 /// Starts two at once, and kills them when so much has become of `path`: more children than `more`, or fewer than `less`.
-async fn killed(party: &Party, tree: &Tree, words: &[&str], path: &str, (more, less): (usize, usize)) {
-    let mut both = [start(party, words), start(party, words)];
+async fn killed(
+    cluster: &CompactionCluster,
+    tree: &Tree,
+    words: &[&str],
+    path: &str,
+    (more, less): (usize, usize),
+) {
+    let mut both = [start(cluster, words), start(cluster, words)];
     loop {
         let count = children(tree, path).await.len();
         let ended = both.iter_mut().all(|one| one.try_wait().unwrap().is_some());
@@ -93,19 +99,19 @@ fn a_thousand_old_tasks_are_taken_over_once_whoever_is_killed_and_then_removed()
     const KILLS: usize = 50;
     let home = tempfile::tempdir().unwrap();
     let runner = script(home.path(), "#!/bin/sh\nexit 0\n");
-    let mut party = Party::start(0, &runner);
-    let address = party.zookeeper.address();
+    let mut cluster = CompactionCluster::start(0, &runner);
+    let address = cluster.zookeeper.address();
     let mut random = Random::new(7);
     on_tree(&address, |tree| async move {
         let tree = &tree;
         write_old(tree, COUNT).await;
-        let dry = party.run(&["upgrade", "--dry-run"]).ok().out;
+        let dry = cluster.run(&["upgrade", "--dry-run"]).ok().out;
         assert!(dry.contains("1000 tasks") && dry.contains("500 taken over as Init"), "{dry}");
         assert_eq!(children(tree, &format!("{NEW}/TaskUpgradeLock")).await.len(), 0);
         let locks = format!("{NEW}/TaskUpgradeLock");
         for kill in 0..KILLS {
             let point = kill * COUNT / KILLS + random.below(COUNT / KILLS);
-            killed(&party, tree, &[], &locks, (point, 0)).await;
+            killed(&cluster, tree, &[], &locks, (point, 0)).await;
             // What has a lock has a new task, and the other way round, when what was on its way has come through.
             let began = std::time::Instant::now();
             loop {
@@ -114,20 +120,20 @@ fn a_thousand_old_tasks_are_taken_over_once_whoever_is_killed_and_then_removed()
                 if locked == new {
                     break;
                 }
-                assert!(began.elapsed() < GENEROUS, "killed beyond {point}: {locked} locks, {new} new tasks");
+                assert!(began.elapsed() < TIMEOUT, "killed beyond {point}: {locked} locks, {new} new tasks");
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
             // As long as one is missing nothing is removed.
             if kill == KILLS / 2 && children(tree, &locks).await.len() < COUNT {
-                let refused = party.run(&["upgrade", "--finalize"]).ended(4);
+                let refused = cluster.run(&["upgrade", "--finalize"]).ended(4);
                 assert!(refused.err.contains("has not been taken over"), "{}", refused.err);
                 assert_eq!(children(tree, &format!("{OLD}/Scheduler")).await.len(), COUNT);
             }
         }
-        let done = party.run(&["upgrade"]).ok().out;
+        let done = cluster.run(&["upgrade"]).ok().out;
         assert!(done.contains("1000 tasks in"), "{done}");
         assert_eq!(children(tree, &locks).await.len(), COUNT);
-        let again = party.run(&["upgrade"]).ok().out;
+        let again = cluster.run(&["upgrade"]).ok().out;
         assert!(again.contains("1000 taken over before"), "{again}");
 
         // One that was renamed meanwhile is there already.
@@ -140,18 +146,18 @@ fn a_thousand_old_tasks_are_taken_over_once_whoever_is_killed_and_then_removed()
         ])
         .await
         .unwrap();
-        let refused = party.run(&["upgrade", "--finalize"]).ended(4);
+        let refused = cluster.run(&["upgrade", "--finalize"]).ended(4);
         assert!(refused.err.contains(&renamed), "{}", refused.err);
-        assert!(party.run(&["upgrade"]).ok().out.contains("1 there already, and locked now"));
+        assert!(cluster.run(&["upgrade"]).ok().out.contains("1 there already, and locked now"));
 
         // As long as somebody of the first generation lives, nothing is done.
         let alive = format!("{OLD}/leader");
         tree.create(&alive, b"", Kind::Ephemeral).await.unwrap();
-        assert!(party.run(&["upgrade"]).ended(4).err.contains(&alive));
-        assert!(party.run(&["upgrade", "--frozen"]).ok().out.contains("taken over before"));
+        assert!(cluster.run(&["upgrade"]).ended(4).err.contains(&alive));
+        assert!(cluster.run(&["upgrade", "--frozen"]).ok().out.contains("taken over before"));
         tree.multi(vec![Op::Delete { path: alive, version: None }]).await.unwrap();
 
-        let tasks = party.json(&["list"]);
+        let tasks = cluster.json(&["list"]);
         let tasks = tasks.as_array().unwrap();
         assert_eq!(tasks.len(), COUNT);
         for task in tasks {
@@ -172,7 +178,7 @@ fn a_thousand_old_tasks_are_taken_over_once_whoever_is_killed_and_then_removed()
             ("/elsewhere", "nothing of the first generation"),
         ] {
             tree.ensure("/elsewhere/of/others").await.unwrap();
-            let refused = party.run(&["upgrade", "--finalize", "--frozen", "--old-root", root]).ended(4);
+            let refused = cluster.run(&["upgrade", "--finalize", "--frozen", "--old-root", root]).ended(4);
             assert!(refused.err.contains(why), "{root}: {}", refused.err);
         }
         assert!(tree.get("/elsewhere/of/others").await.unwrap().is_some());
@@ -180,17 +186,17 @@ fn a_thousand_old_tasks_are_taken_over_once_whoever_is_killed_and_then_removed()
         let old = format!("{OLD}/Scheduler");
         for kill in 0..10 {
             let point = COUNT - kill * COUNT / 10 - random.below(COUNT / 10);
-            killed(&party, tree, &["--finalize"], &old, (usize::MAX, point)).await;
+            killed(&cluster, tree, &["--finalize"], &old, (usize::MAX, point)).await;
         }
-        let _ = party.run(&["upgrade", "--finalize"]).ok();
+        let _ = cluster.run(&["upgrade", "--finalize"]).ok();
         assert!(tree.get(OLD).await.unwrap().is_none() && tree.get(&locks).await.unwrap().is_none());
-        assert_eq!(party.json(&["list"]).as_array().unwrap().len(), COUNT);
+        assert_eq!(cluster.json(&["list"]).as_array().unwrap().len(), COUNT);
 
         // The old managers are not there; the monitor gives their tasks to who is, and they are done.
-        party.partitions(1);
-        party.join(2, &runner);
-        eventually("all of them to be over", LONG, || {
-            party.json(&["list", "--live"]).as_array().unwrap().is_empty()
+        cluster.partitions(1);
+        cluster.join(2, &runner);
+        eventually("all of them to be over", TASK_TIMEOUT, || {
+            cluster.json(&["list", "--live"]).as_array().unwrap().is_empty()
         });
     });
 }
@@ -198,35 +204,37 @@ fn a_thousand_old_tasks_are_taken_over_once_whoever_is_killed_and_then_removed()
 #[test]
 fn who_manages_an_upgraded_task_is_the_unit_in_its_name_or_one_that_is_there() {
     let home = tempfile::tempdir().unwrap();
-    let party = Party::start(2, &script(home.path(), "#!/bin/sh\nexit 0\n"));
+    let cluster = CompactionCluster::start(2, &script(home.path(), "#!/bin/sh\nexit 0\n"));
     // A tree of a name that was seen in the place of the usual one.
     let old = "/cluster.compact/Compation_V2/Scheduler";
-    on_tree(&party.zookeeper.address(), |tree| async move {
+    on_tree(&cluster.zookeeper.address(), |tree| async move {
         tree.ensure(old).await.unwrap();
         for (n, unit) in ["host1_9876", "gone_9876"].into_iter().enumerate() {
             let path = format!("{old}/compct.{unit}.0.{}", 1_617_693_156_000 + n as u64);
             tree.create(&path, old_task(n).as_bytes(), Kind::Persistent).await.unwrap();
         }
     });
-    let done = party.run(&["upgrade"]).ok().out;
+    let done = cluster.run(&["upgrade"]).ok().out;
     assert!(done.contains("2 tasks") && done.contains("2 taken over as Init"), "{done}");
-    let tasks = party.json(&["list"]);
+    let tasks = cluster.json(&["list"]);
     let manager = |table: &str| {
         let of = |task: &&serde_json::Value| task["table_name"] == table;
         tasks.as_array().unwrap().iter().find(of).unwrap()["manager"].as_str().unwrap().to_owned()
     };
     assert_eq!(manager("t0"), "host1_9876");
-    assert!(party.units.iter().any(|unit| unit.name == manager("t1")), "{}", manager("t1"));
-    eventually("both to be over", LONG, || party.json(&["list", "--live"]).as_array().unwrap().is_empty());
+    assert!(cluster.units.iter().any(|unit| unit.name == manager("t1")), "{}", manager("t1"));
+    eventually("both to be over", TASK_TIMEOUT, || {
+        cluster.json(&["list", "--live"]).as_array().unwrap().is_empty()
+    });
 }
 
 #[test]
 fn live_tasks_of_one_table_wait_each_for_the_one_before_it_whoever_takes_them_over() {
     let home = tempfile::tempdir().unwrap();
     let runner = script(home.path(), "#!/bin/sh\nexit 0\n");
-    let mut party = Party::start(0, &runner);
-    party.partitions(3);
-    on_tree(&party.zookeeper.address(), |tree| async move {
+    let mut cluster = CompactionCluster::start(0, &runner);
+    cluster.partitions(3);
+    on_tree(&cluster.zookeeper.address(), |tree| async move {
         let old = format!("{OLD}/Scheduler");
         tree.ensure(&old).await.unwrap();
         // By name the later ones are first.
@@ -235,10 +243,10 @@ fn live_tasks_of_one_table_wait_each_for_the_one_before_it_whoever_takes_them_ov
             tree.create(&path, old_task(0).as_bytes(), Kind::Persistent).await.unwrap();
         }
     });
-    for mut one in [start(&party, &[]), start(&party, &[]), start(&party, &[])] {
+    for mut one in [start(&cluster, &[]), start(&cluster, &[]), start(&cluster, &[])] {
         assert!(one.wait().unwrap().success());
     }
-    let tasks = party.json(&["list"]);
+    let tasks = cluster.json(&["list"]);
     let mut tasks = tasks.as_array().unwrap().clone();
     tasks.sort_by_key(|task| task["created"].as_u64());
     let befores: Vec<_> = tasks.iter().map(|task| task["after"].clone()).collect();
@@ -246,9 +254,9 @@ fn live_tasks_of_one_table_wait_each_for_the_one_before_it_whoever_takes_them_ov
     ids.insert(0, serde_json::Value::Null);
     ids.pop();
     assert_eq!(befores, ids);
-    party.join(2, &runner);
-    eventually("all of them to be over", LONG, || {
-        party.json(&["list", "--live"]).as_array().unwrap().is_empty()
+    cluster.join(2, &runner);
+    eventually("all of them to be over", TASK_TIMEOUT, || {
+        cluster.json(&["list", "--live"]).as_array().unwrap().is_empty()
     });
 }
 
@@ -257,7 +265,7 @@ fn ten_thousand_tasks_from_files_are_packed_and_each_is_found() {
     const COUNT: usize = 10_000;
     let home = tempfile::tempdir().unwrap();
     let runner = script(home.path(), "#!/bin/sh\nexit 0\n");
-    let mut party = Party::start(0, &runner);
+    let mut cluster = CompactionCluster::start(0, &runner);
     let files = home.path().join("old/Scheduler");
     fs::create_dir_all(&files).unwrap();
     for n in 0..COUNT {
@@ -265,16 +273,16 @@ fn ten_thousand_tasks_from_files_are_packed_and_each_is_found() {
     }
     fs::write(files.join("compct.xcloud_1.0.1617693156999.Done"), "no JSON").unwrap();
     let from = files.parent().unwrap().to_str().unwrap();
-    let odd = party.run(&["upgrade", "--from", from]).ended(1);
+    let odd = cluster.run(&["upgrade", "--from", from]).ended(1);
     assert!(odd.err.contains("compct.xcloud_1.0.1617693156999.Done"), "{}", odd.err);
     fs::remove_file(files.join("compct.xcloud_1.0.1617693156999.Done")).unwrap();
     // A directory that lacks what it must hold is not passed over.
     let hollow = files.join("compct.xcloud_1.0.1617693156998.Done");
     fs::create_dir(&hollow).unwrap();
-    let odd_too = party.run(&["upgrade", "--from", from]).ended(1);
+    let odd_too = cluster.run(&["upgrade", "--from", from]).ended(1);
     assert!(odd_too.err.contains("998.Done/TaskInfo"), "{}", odd_too.err);
     fs::remove_dir(hollow).unwrap();
-    let shown = on_terminal(&party.command(&["upgrade", "--from", from]));
+    let shown = on_terminal(&cluster.command(&["upgrade", "--from", from]));
     assert!(shown.contains("taking over [") && shown.contains("/10000 "), "{shown:?}");
     assert!(shown.contains("10000 taken over before"), "{shown:?}");
     assert!(
@@ -282,7 +290,7 @@ fn ten_thousand_tasks_from_files_are_packed_and_each_is_found() {
         "{}",
         odd.out
     );
-    let ids: BTreeSet<String> = party
+    let ids: BTreeSet<String> = cluster
         .json(&["list"])
         .as_array()
         .unwrap()
@@ -290,9 +298,9 @@ fn ten_thousand_tasks_from_files_are_packed_and_each_is_found() {
         .map(|task| task["CompactTaskId"].as_str().unwrap().to_owned())
         .collect();
     assert_eq!(ids.len(), COUNT);
-    party.join_with(1, &runner, &[("ALLOT_COMPACTION_COMPRESS_AFTER", "1s")]);
-    eventually("all to be packed", LONG, || party.json(&["list"]).as_array().unwrap().is_empty());
-    let history = party.json(&["history"]);
+    cluster.join_with(1, &runner, &[("ALLOT_COMPACTION_COMPRESS_AFTER", "1s")]);
+    eventually("all to be packed", TASK_TIMEOUT, || cluster.json(&["list"]).as_array().unwrap().is_empty());
+    let history = cluster.json(&["history"]);
     let found: BTreeSet<String> = history
         .as_array()
         .unwrap()
@@ -301,8 +309,8 @@ fn ten_thousand_tasks_from_files_are_packed_and_each_is_found() {
         .collect();
     assert_eq!(found, ids);
     let one = ids.iter().nth(COUNT / 3).unwrap();
-    assert!(party.run(&["history", one]).ok().out.contains(one));
-    on_tree(&party.zookeeper.address(), |tree| async move {
+    assert!(cluster.run(&["history", one]).ok().out.contains(one));
+    on_tree(&cluster.zookeeper.address(), |tree| async move {
         let dir = format!("{NEW}/Scheduler/Compress");
         let packs = tree.get_many(&dir, tree.children(&dir).await.unwrap()).await.unwrap();
         let largest = packs.iter().map(|(_, node)| node.data.len()).max().unwrap();
@@ -310,9 +318,9 @@ fn ten_thousand_tasks_from_files_are_packed_and_each_is_found() {
         assert!(largest <= 512 * 1024);
     });
     // Packs are deleted when they are old enough.
-    party.units.clear();
-    party.join_with(1, &runner, &[("ALLOT_COMPACTION_DELETE_AFTER", "1s")]);
-    eventually("the packs to be deleted", GENEROUS, || {
-        party.json(&["history"]).as_array().unwrap().is_empty()
+    cluster.units.clear();
+    cluster.join_with(1, &runner, &[("ALLOT_COMPACTION_DELETE_AFTER", "1s")]);
+    eventually("the packs to be deleted", TIMEOUT, || {
+        cluster.json(&["history"]).as_array().unwrap().is_empty()
     });
 }

@@ -1,7 +1,7 @@
 //! The data proxy by itself: units that are written by the test tell each thing once, so that what is lost stays lost.
 
 use allot_tests::realms::{REALM, Realm};
-use allot_tests::wait::GENEROUS;
+use allot_tests::wait::TIMEOUT;
 use allot_tests::{Process, RedisServer, Reply, allotd, eventually};
 
 const CONFERENCES: usize = 200;
@@ -59,13 +59,13 @@ fn what_is_told_once_is_written_whenever_proxies_die() {
     allotd();
     // The last of them must have died with something that only another can finish.
     let (mut told, mut rounds) = (0, 0);
-    eventually("a proxy to die with messages that it has taken", GENEROUS, || {
+    eventually("a proxy to die with messages that it has taken", TIMEOUT, || {
         tell(&server, &owners, told..told + ROUND);
         told += ROUND;
         rounds += 1;
         let before = taken(&mut client);
         let dying = proxy(&server, &format!("proxy-{rounds}"));
-        eventually("it to take messages", GENEROUS, || taken(&mut client) != before);
+        eventually("it to take messages", TIMEOUT, || taken(&mut client) != before);
         dying.kill9();
         rounds >= 6 && pending(&mut client) > 0 && pending(&mut client) > 0
     });
@@ -79,7 +79,7 @@ fn what_is_told_once_is_written_whenever_proxies_die() {
             value != Reply::bulk(number.to_string())
         })
     };
-    eventually("all to be decided on", GENEROUS, || {
+    eventually("all to be decided on", TIMEOUT, || {
         taken(&mut client) == Some(newest(&mut client)) && pending(&mut client) == 0
     });
     assert_eq!(missing(&mut client), None, "of {told}");
@@ -107,7 +107,7 @@ fn a_proxy_that_is_asked_to_end_finishes_what_it_has_taken() {
         }
         let before = taken(&mut client);
         let proxy = proxy(&server, &format!("proxy-{round}"));
-        eventually("it to take messages", GENEROUS, || taken(&mut client) != before);
+        eventually("it to take messages", TIMEOUT, || taken(&mut client) != before);
         assert!(proxy.terminate().success());
         assert_eq!(pending(&mut client), 0, "in round {round}");
     }
@@ -118,7 +118,7 @@ fn what_is_refused_is_done_with_and_makes_nothing() {
     let server = RedisServer::start();
     let mut client = Realm::create(&server, &["a:1:1"]);
     let proxy = proxy(&server, "proxy");
-    eventually("the proxy to be ready", GENEROUS, || proxy.is_ready());
+    eventually("the proxy to be ready", TIMEOUT, || proxy.is_ready());
     let tell = |client: &mut Realm, e164: &str, epoch: i64| {
         let message = format!("event SET e164 {e164} cmu a:1:1 epoch {epoch} seq 1 members 2");
         client.client.words(&format!("XADD {REALM}:info * {message}"));
@@ -127,15 +127,15 @@ fn what_is_refused_is_done_with_and_makes_nothing() {
     let of = |outcome: &str| {
         proxy.metric(&format!("allot_proxy_messages_total{{outcome=\"{outcome}\"}}")).unwrap_or_default()
     };
-    eventually("it to be refused", GENEROUS, || of("refused") >= 1.0);
-    eventually("it to be done with", GENEROUS, || pending(&mut client) == 0);
+    eventually("it to be refused", TIMEOUT, || of("refused") >= 1.0);
+    eventually("it to be done with", TIMEOUT, || pending(&mut client) == 0);
     assert_eq!(client.code("CONF.INFO nobody"), "NOTFOUND");
     // It holds nothing up, and is not tried again.
     let (_, epoch) = client.open("49");
     tell(&mut client, "49", epoch);
-    eventually("the next one to be written", GENEROUS, || {
+    eventually("the next one to be written", TIMEOUT, || {
         client.ok("CONF.GET 49 members").array()[0] == Reply::bulk("2")
     });
-    eventually("it to be counted", GENEROUS, || of("written") >= 1.0);
+    eventually("it to be counted", TIMEOUT, || of("written") >= 1.0);
     assert_eq!((of("refused"), of("written"), pending(&mut client)), (1.0, 1.0, 0));
 }

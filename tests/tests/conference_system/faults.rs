@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use allot_tests::module::{python, repository};
 use allot_tests::proxy::Proxy;
 use allot_tests::realms::REALM;
-use allot_tests::wait::GENEROUS;
+use allot_tests::wait::TIMEOUT;
 use allot_tests::{Plan, Process, Random, System, ZooKeeperServer, eventually, soak};
 
 const CONFERENCES: usize = 100;
@@ -122,7 +122,7 @@ fn schedulers_and_proxies_that_die_or_hang_are_replaced_and_a_deposed_one_change
 
     // Paused it is deposed; awake again it changes nothing, though all it last saw is out of date.
     let (mut leader, mut term) = (0, 0);
-    eventually("the leader to have claimed the realm", GENEROUS, || {
+    eventually("the leader to have claimed the realm", TIMEOUT, || {
         leader = system.leader();
         let realm = system.realm().ok("CONF.REALM");
         term = realm.field("term").int();
@@ -144,7 +144,7 @@ fn schedulers_and_proxies_that_die_or_hang_are_replaced_and_a_deposed_one_change
     // There is something to do when it wakes, and it is not the one who does it.
     system.units[2].kill9();
     system.schedulers[leader].resume();
-    eventually("the deposed scheduler to know", GENEROUS, || {
+    eventually("the deposed scheduler to know", TIMEOUT, || {
         system.schedulers[leader].metric("allot_scheduler_leading") == Some(0.0)
     });
     system.until("the unit killed last to be down", |realm| realm.stat("down") == 2);
@@ -168,7 +168,7 @@ fn schedulers_and_proxies_that_die_or_hang_are_replaced_and_a_deposed_one_change
             system.schedulers[leader].cut_zookeeper();
         }
         if zookeeper {
-            eventually("the leader that is cut off to stop", GENEROUS, || {
+            eventually("the leader that is cut off to stop", TIMEOUT, || {
                 system.schedulers[leader].metric("allot_scheduler_leading") == Some(0.0)
             });
         } else {
@@ -176,11 +176,11 @@ fn schedulers_and_proxies_that_die_or_hang_are_replaced_and_a_deposed_one_change
                 system.schedulers[leader].http(path).is_some_and(|(status, _)| status == wanted)
             };
             // One that does not lead any more is ready without Redis.
-            eventually("the leader that is cut off not to be ready, or not to lead", GENEROUS, || {
+            eventually("the leader that is cut off not to be ready, or not to lead", TIMEOUT, || {
                 probe("/readyz", 503)
                     || system.schedulers[leader].metric("allot_scheduler_leading") == Some(0.0)
             });
-            eventually("it to be alive", GENEROUS, || probe("/healthz", 200));
+            eventually("it to be alive", TIMEOUT, || probe("/healthz", 200));
         }
         system.schedulers[leader].heal();
         healthy(&mut system, &format!("the leading scheduler cut off {what}"));
@@ -188,7 +188,7 @@ fn schedulers_and_proxies_that_die_or_hang_are_replaced_and_a_deposed_one_change
 
     // Sooner or later one hangs with messages that it has taken; the other writes them.
     let claimed = |system: &System| system.proxies[1].metric("allot_proxy_claimed_total").unwrap_or(0.0);
-    eventually("messages of a proxy that hangs to be taken over", GENEROUS, || {
+    eventually("messages of a proxy that hangs to be taken over", TIMEOUT, || {
         system.proxies[0].pause();
         let began = Instant::now();
         while claimed(&system) == 0.0 && began.elapsed() < Duration::from_secs(4) {
@@ -267,7 +267,7 @@ fn stores_that_fail_or_go_away_cost_no_conference() {
     system.replica().pause();
     system.units[2].kill9();
     healthy(&mut system, "the replica hanging, and a unit killed");
-    eventually("somebody to have been asked in vain", GENEROUS, || unconfirmed(&system) > before);
+    eventually("somebody to have been asked in vain", TIMEOUT, || unconfirmed(&system) > before);
     system.replica().resume();
     system.units[2].start();
     system.until("the killed unit to be up again", |realm| realm.stat("up") == 5);
@@ -302,7 +302,7 @@ fn when_many_units_vanish_at_once_the_brake_holds_until_it_is_lifted() {
     // Two of five: 40 %.
     system.units[0].kill9();
     system.units[1].kill9();
-    eventually("the brake to hold", GENEROUS, || brake_holds(&system));
+    eventually("the brake to hold", TIMEOUT, || brake_holds(&system));
     sleep(Duration::from_secs(3));
     assert_eq!(system.places(), before, "conferences moved although the brake held");
     let units = allot_tests::daemon::run(system.master(), &["units", "--realm", REALM]).ok();
@@ -318,19 +318,19 @@ fn the_brake_is_lifted_by_the_operator_or_by_units_that_are_back() {
     system.create(CONFERENCES);
     system.units[2].kill9();
     system.units[3].kill9();
-    eventually("the brake to hold", GENEROUS, || brake_holds(&system));
+    eventually("the brake to hold", TIMEOUT, || brake_holds(&system));
     // Whoever takes what it shows away does not lift it.
     let mut client = system.master().raw();
     client.words(&format!("DEL {REALM}:brake"));
-    eventually("the brake to be shown again", GENEROUS, || {
+    eventually("the brake to be shown again", TIMEOUT, || {
         client.words(&format!("EXISTS {REALM}:brake")).int() == 1
     });
     // Who takes over sees as many missing, and holds it as well.
     let before = system.places();
     let led = system.leader();
     system.schedulers[led].kill9();
-    eventually("another to lead", GENEROUS, || system.leader() != led);
-    eventually("the brake to hold with it", GENEROUS, || brake_holds(&system));
+    eventually("another to lead", TIMEOUT, || system.leader() != led);
+    eventually("the brake to hold with it", TIMEOUT, || brake_holds(&system));
     sleep(Duration::from_secs(3));
     assert_eq!(system.places(), before, "conferences moved at a take-over although the brake held");
     system.schedulers[led].start();
@@ -350,10 +350,10 @@ fn the_brake_is_lifted_by_the_operator_or_by_units_that_are_back() {
     let before = system.places();
     system.units[0].pause();
     system.units[1].pause();
-    eventually("the brake to hold again", GENEROUS, || brake_holds(&system));
+    eventually("the brake to hold again", TIMEOUT, || brake_holds(&system));
     system.units[0].resume();
     system.units[1].resume();
-    eventually("the brake to be lifted", GENEROUS, || !brake_holds(&system));
+    eventually("the brake to be lifted", TIMEOUT, || !brake_holds(&system));
     assert_eq!(system.places(), before, "conferences moved although their units were only silent");
     healthy_within(&system, "two units silent for a while");
 }
@@ -408,7 +408,7 @@ fn a_unit_in_another_language_takes_part_beside_ours() {
     system.until("all to be open elsewhere", |realm| realm.stat("pending") + realm.stat("creating") == 0);
     assert!(of(&system, "cmu-0") > 0);
     wire.heal();
-    eventually("an older copy to be the owner again", GENEROUS, || of(&system, "cmu-0") == 0);
+    eventually("an older copy to be the owner again", TIMEOUT, || of(&system, "cmu-0") == 0);
     healthy(&mut system, "the unit in Python cut off Redis, and back");
 
     assert!(system.units[1].terminate().success());

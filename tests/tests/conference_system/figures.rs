@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use allot_tests::realms::{REALM, Realm};
-use allot_tests::wait::GENEROUS;
+use allot_tests::wait::TIMEOUT;
 use allot_tests::{Plan, Process, RedisServer, System, eventually};
 
 /// All settings as they are by default. ZooKeeper counts time in quarters of a second, and writes before it answers.
@@ -47,7 +47,7 @@ fn back_after_kill(conferences: usize, survivors: usize) {
         if down.is_some() && realm.stat("open") == conferences as i64 {
             break;
         }
-        assert!(killed.elapsed() < GENEROUS, "{:?}", realm.ok("CONF.STAT"));
+        assert!(killed.elapsed() < TIMEOUT, "{:?}", realm.ok("CONF.STAT"));
         std::thread::sleep(Duration::from_millis(5));
     }
     println!(
@@ -107,20 +107,20 @@ fn another_scheduler_takes_over() {
     let mut take_over = |how: &str, end: &dyn Fn(&Process)| {
         let leader = system.leader();
         let name = allot_tests::Reply::bulk(&system.schedulers[leader].name);
-        eventually("it to have claimed the realm", GENEROUS, || {
+        eventually("it to have claimed the realm", TIMEOUT, || {
             realm.ok("CONF.REALM").field("leader") == name
         });
         let term = realm.ok("CONF.REALM").field("term").int();
         let ended = Instant::now();
         end(&system.schedulers[leader]);
         while realm.ok("CONF.REALM").field("term").int() == term {
-            assert!(ended.elapsed() < GENEROUS, "nobody took over");
+            assert!(ended.elapsed() < TIMEOUT, "nobody took over");
             std::thread::sleep(Duration::from_millis(1));
         }
         println!("the leading scheduler {how}: another claimed the realm after {:.2?}", ended.elapsed());
-        eventually("it to have ended", GENEROUS, || !system.schedulers[leader].is_running());
+        eventually("it to have ended", TIMEOUT, || !system.schedulers[leader].is_running());
         system.schedulers[leader].start();
-        eventually("it to be ready", GENEROUS, || system.schedulers[leader].is_ready());
+        eventually("it to be ready", TIMEOUT, || system.schedulers[leader].is_ready());
     };
     for _ in 0..3 {
         take_over("is killed by -9", &Process::kill9);
@@ -212,10 +212,10 @@ fn messages_a_second_through_a_data_proxy_beside_plain_hset() {
         })
     };
     proxy.start();
-    eventually("the proxy to begin", GENEROUS, || groups().is_some_and(|done| done > 0));
+    eventually("the proxy to begin", TIMEOUT, || groups().is_some_and(|done| done > 0));
     let (began, before) = (Instant::now(), groups().unwrap());
     while groups().unwrap() < MESSAGES as i64 {
-        assert!(began.elapsed() < GENEROUS, "not all were written");
+        assert!(began.elapsed() < TIMEOUT, "not all were written");
         std::thread::sleep(Duration::from_millis(2));
     }
     let rate = (MESSAGES as i64 - before) as f64 / began.elapsed().as_secs_f64();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use allot_tests::daemon::{alone, run};
 use allot_tests::realms::{REALM, Realm};
-use allot_tests::wait::GENEROUS;
+use allot_tests::wait::TIMEOUT;
 use allot_tests::{Plan, Process, RedisServer, System, ZooKeeperServer, eventually};
 
 #[test]
@@ -34,17 +34,17 @@ fn a_lone_scheduler_that_gave_its_lead_up_goes_on() {
     let times = ["--cmu-lease", "3s", "--cmu-beat", "500ms", "--redis-timeout", "1s"];
     let scheduler = alone(&server, "scheduler", "conference", &times);
     let term = |client: &mut Realm| client.ok("CONF.REALM").field("term").int();
-    eventually("it to have claimed the realm", GENEROUS, || term(&mut client) > 0);
+    eventually("it to have claimed the realm", TIMEOUT, || term(&mut client) > 0);
     client.join("a:1:1");
     client.open("1");
     let before = term(&mut client);
     server.pause();
-    eventually("it to give its lead up", GENEROUS, || scheduler.log().contains("giving the lead up"));
+    eventually("it to give its lead up", TIMEOUT, || scheduler.log().contains("giving the lead up"));
     server.resume();
-    eventually("it to lead again, in a later term", GENEROUS, || term(&mut client) > before);
+    eventually("it to lead again, in a later term", TIMEOUT, || term(&mut client) > before);
     client.join("b:1:1");
     client.ok("CMU.DOWN a:1:1");
-    eventually("it to place what is lost", GENEROUS, || client.place("1").0 == "b:1:1");
+    eventually("it to place what is lost", TIMEOUT, || client.place("1").0 == "b:1:1");
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn the_brake_holds_what_waits_as_well_until_it_is_lifted() {
     let server = RedisServer::start();
     let mut client = Realm::create(&server, &[]);
     let scheduler = alone(&server, "scheduler", "conference", &["--conference-brake-lift", "1h"]);
-    eventually("it to have claimed the realm", GENEROUS, || client.ok("CONF.REALM").field("term").int() > 0);
+    eventually("it to have claimed the realm", TIMEOUT, || client.ok("CONF.REALM").field("term").int() > 0);
     client.ok("CMU.JOIN x:1:1 CAPACITY 3 LEASE 3600000000");
     let (cmu, epoch) = client.begin("1", "SIZE 3");
     client.ok(&format!("CONF.ACK 1 {cmu} {epoch}"));
@@ -62,12 +62,12 @@ fn the_brake_holds_what_waits_as_well_until_it_is_lifted() {
     for cmu in ["a:1:1", "b:1:1"] {
         client.ok(&format!("CMU.JOIN {cmu} CAPACITY 1 LEASE 1000"));
     }
-    eventually("the brake to hold", GENEROUS, || scheduler.metric("allot_scheduler_brake") == Some(1.0));
+    eventually("the brake to hold", TIMEOUT, || scheduler.metric("allot_scheduler_brake") == Some(1.0));
     client.ok("CMU.JOIN y:1:1 CAPACITY 10 LEASE 3600000000");
     sleep(Duration::from_secs(3));
     assert_eq!(client.place("1").2, "pending", "it was placed although the brake held");
     run(&server, &["units", "--realm", REALM, "release-brake"]).ok();
-    eventually("it to be placed", GENEROUS, || client.place("1").0 == "y:1:1");
+    eventually("it to be placed", TIMEOUT, || client.place("1").0 == "y:1:1");
 }
 
 #[test]
@@ -84,9 +84,9 @@ fn a_unit_whose_node_stands_is_not_down_before_the_grace() {
         let units = client.ok("CMU.LIST");
         units.array().first().map(|unit| unit.field("state").text()).unwrap_or_default()
     };
-    eventually("the unit to be up", GENEROUS, || state() == "up");
+    eventually("the unit to be up", TIMEOUT, || state() == "up");
     unit.cut_redis();
-    eventually("its lease to be over", GENEROUS, || state() == "unreachable");
+    eventually("its lease to be over", TIMEOUT, || state() == "unreachable");
     // Some looks later.
     sleep(Duration::from_secs(2));
     assert_eq!(state(), "unreachable", "the grace is not over");
@@ -103,15 +103,15 @@ fn who_takes_over_has_each_unit_say_what_it_has() {
     client.ok("CMU.JOIN b:1:1 CAPACITY 200000 LEASE 1000");
     let (cmu, _) = client.open("2");
     assert_eq!(cmu, "b:1:1");
-    eventually("its lease to be over", GENEROUS, || client.stat("unreachable") == 1);
+    eventually("its lease to be over", TIMEOUT, || client.stat("unreachable") == 1);
     let mut epoch = epoch;
     for name in ["first", "second"] {
         let _scheduler = alone(&server, name, "conference", &[]);
         // Nobody has told it yet that its unit has it.
-        eventually("the living unit to be asked", GENEROUS, || client.place("1").2 == "waiting");
+        eventually("the living unit to be asked", TIMEOUT, || client.place("1").2 == "waiting");
         client.ok(&format!("CMU.REPORT a:1:1 HIGHEST {epoch} 1 {epoch}"));
-        eventually("it to be open again", GENEROUS, || client.place("1").2 == "open");
-        eventually("the dead unit's to be placed on the other", GENEROUS, || client.place("2").0 == "a:1:1");
+        eventually("it to be open again", TIMEOUT, || client.place("1").2 == "open");
+        eventually("the dead unit's to be placed on the other", TIMEOUT, || client.place("2").0 == "a:1:1");
         epoch = client.place("1").1;
     }
 }
@@ -125,7 +125,7 @@ fn while_zookeeper_is_away_nobody_is_declared_dead() {
     let is_unready = |process: &Process| {
         process.http("/readyz").is_some_and(|(status, body)| status == 503 && body.contains("ZooKeeper"))
     };
-    eventually("all schedulers not to be ready", GENEROUS, || system.schedulers.iter().all(is_unready));
+    eventually("all schedulers not to be ready", TIMEOUT, || system.schedulers.iter().all(is_unready));
     system.units[0].kill9();
     system.until("its lease to be over", |realm| realm.stat("unreachable") == 1);
     // Longer than the grace, and than any session.

@@ -2,5 +2,5 @@
 //! ZooKeeper servers.
 
 mod faults;
-mod party;
+mod participants;
 mod suite;

@@ -6,7 +6,7 @@ use allot_tests::daemon::media_program;
 use allot_tests::proxy::Proxy;
 use allot_tests::realms::{REALM, Realm};
 use allot_tests::redis_server::free_port;
-use allot_tests::wait::GENEROUS;
+use allot_tests::wait::TIMEOUT;
 use allot_tests::{Certificates, Cluster, Process, RawClient, RedisServer, Reply, Sentinel, eventually};
 
 fn daemon(name: &str, more: &[&str]) -> Process {
@@ -27,7 +27,7 @@ fn daemon(name: &str, more: &[&str]) -> Process {
     ];
     let process = Process::new(name, &[&arguments[..], more].concat());
     process.start();
-    eventually("the daemon to be ready", GENEROUS, || process.is_ready());
+    eventually("the daemon to be ready", TIMEOUT, || process.is_ready());
     process
 }
 
@@ -56,19 +56,19 @@ fn after_a_failover_by_sentinel_all_roles_go_on_with_the_new_master() {
     let all = daemon("all", &["--redis-sentinels", &sentinel.address(), "--redis-master", "main"]);
     master.raw().words(&format!("CONF.CREATE {REALM} 49"));
     let mut told = String::new();
-    eventually("the conference to tell", GENEROUS, || goes_on(master.port(), &mut told));
+    eventually("the conference to tell", TIMEOUT, || goes_on(master.port(), &mut told));
     master.wait_offset_equal(&replica);
     master.kill9();
-    eventually("the conference to tell the new master", GENEROUS, || {
+    eventually("the conference to tell the new master", TIMEOUT, || {
         replica.info_field("replication", "role") == "master" && goes_on(replica.port(), &mut told)
     });
-    eventually("the daemon to be ready again", GENEROUS, || all.is_ready());
+    eventually("the daemon to be ready again", TIMEOUT, || all.is_ready());
     let history = replica.raw().words(&format!("CONF.HISTORY {REALM} 49"));
     assert_eq!(history.array().len(), 1, "{history:?}");
     // The old master comes back, and is made a replica; nobody falls for it.
     master.restart();
-    eventually("the old master to follow", GENEROUS, || master.info_field("replication", "role") == "slave");
-    eventually("the conference to go on", GENEROUS, || goes_on(replica.port(), &mut told));
+    eventually("the old master to follow", TIMEOUT, || master.info_field("replication", "role") == "slave");
+    eventually("the conference to go on", TIMEOUT, || goes_on(replica.port(), &mut told));
 }
 
 #[test]
@@ -82,16 +82,16 @@ fn an_old_master_that_nobody_could_tell_is_left_for_the_one_that_sentinels_name(
     let all = daemon("all", &["--redis-sentinels", &sentinel.address(), "--redis-master", "main"]);
     master.raw().words(&format!("CONF.CREATE {REALM} 49"));
     let mut told = String::new();
-    eventually("the conference to tell", GENEROUS, || goes_on(master.port(), &mut told));
+    eventually("the conference to tell", TIMEOUT, || goes_on(master.port(), &mut told));
     master.wait_offset_equal(&replica);
-    eventually("the failover to begin", GENEROUS, || {
+    eventually("the failover to begin", TIMEOUT, || {
         sentinel.ask("FAILOVER") == Some(Reply::Simple("OK".into()))
     });
-    eventually("the conference to tell the new master", GENEROUS, || {
+    eventually("the conference to tell the new master", TIMEOUT, || {
         replica.info_field("replication", "role") == "master" && goes_on(replica.port(), &mut told)
     });
     assert_eq!(master.info_field("replication", "role"), "master", "the old one was told");
-    eventually("the daemon to be ready again", GENEROUS, || all.is_ready());
+    eventually("the daemon to be ready again", TIMEOUT, || all.is_ready());
 }
 
 #[test]
@@ -105,10 +105,10 @@ fn what_ends_a_copy_is_with_a_replica_before_the_copy_ends() {
         .with("ALLOT_CMU_PROGRAM", &media_program(&master))
         .with("ALLOT_CMU_LEASE", "1min");
     unit.start();
-    eventually("the unit to be ready", GENEROUS, || unit.is_ready());
+    eventually("the unit to be ready", TIMEOUT, || unit.is_ready());
     let mut client = Realm::of(&master);
     let (cmu, epoch) = client.begin("1", "");
-    eventually("the conference to be open", GENEROUS, || {
+    eventually("the conference to be open", TIMEOUT, || {
         client.place("1").2 == "open" && master.dir().join("1.pid").exists()
     });
     master.wait_offset_equal(&replica);
@@ -120,13 +120,13 @@ fn what_ends_a_copy_is_with_a_replica_before_the_copy_ends() {
     client.ok(&format!("CONF.ACK 1 b:1:1 {moving}"));
     assert_eq!(client.place("1").0, "b:1:1");
     let told = || unit.metric("allot_unit_commands_total{event=\"RELEASE\"}").unwrap_or_default();
-    eventually("the unit to be told", GENEROUS, || told() >= 1.0);
+    eventually("the unit to be told", TIMEOUT, || told() >= 1.0);
     let reports = || unit.metric("allot_unit_reports_total").unwrap_or_default();
     let before = reports();
     master.kill9();
     replica.command("REPLICAOF NO ONE");
     unit.redis.iter().for_each(|wire| wire.lead_to(replica.port()));
-    eventually("the unit to have reported", GENEROUS, || reports() > before);
+    eventually("the unit to have reported", TIMEOUT, || reports() > before);
     let mut client = Realm::of(&replica);
     assert_eq!(client.place("1"), (cmu, epoch, "open".to_owned()));
     assert!(!master.dir().join("media.1.bye").exists(), "its media was ended");
@@ -134,8 +134,8 @@ fn what_ends_a_copy_is_with_a_replica_before_the_copy_ends() {
 
     // Where no replica is there nobody is waited for.
     client.ok("CONF.RELEASE 1");
-    eventually("its media to be ended", GENEROUS, || master.dir().join("media.1.bye").exists());
-    eventually("it to be over", GENEROUS, || client.place("1").2 == "ended");
+    eventually("its media to be ended", TIMEOUT, || master.dir().join("media.1.bye").exists());
+    eventually("it to be over", TIMEOUT, || client.place("1").2 == "ended");
 }
 
 #[test]
@@ -145,10 +145,10 @@ fn of_several_sentinels_the_one_that_knows_of_the_latest_failover_is_believed() 
     // One is not there, and one, as if cut off the rest, names a master that the others gave up.
     let (behind, ahead) = (Sentinel::of(&other), Sentinel::of(&master));
     ahead.knows_replicas(1);
-    eventually("the failover to begin", GENEROUS, || {
+    eventually("the failover to begin", TIMEOUT, || {
         ahead.ask("FAILOVER") == Some(Reply::Simple("OK".into()))
     });
-    eventually("the failover to be over", GENEROUS, || {
+    eventually("the failover to be over", TIMEOUT, || {
         let port = ahead.ask("MASTER").map(|record| record.field("port").text());
         port == Some(replica.port().to_string()) && replica.info_field("replication", "role") == "master"
     });
@@ -166,7 +166,7 @@ fn of_several_sentinels_the_one_that_knows_of_the_latest_failover_is_believed() 
     for _ in 0..5 {
         let proxy = Process::new("proxy", &arguments);
         proxy.start();
-        eventually("the proxy to be ready", GENEROUS, || proxy.is_ready());
+        eventually("the proxy to be ready", TIMEOUT, || proxy.is_ready());
         assert!(
             proxy.log().contains(&format!("server=redis://127.0.0.1:{} ", replica.port())),
             "{}",
@@ -187,12 +187,12 @@ fn sentinels_may_have_a_password_of_their_own() {
     let all = daemon("all", &[&way[..], &["--redis-sentinel-password-file", &file]].concat());
     master.raw().words(&format!("CONF.CREATE {REALM} 49"));
     let mut told = String::new();
-    eventually("the conference to tell", GENEROUS, || goes_on(master.port(), &mut told));
+    eventually("the conference to tell", TIMEOUT, || goes_on(master.port(), &mut told));
     assert!(!all.log().contains("watchword"), "{}", all.log());
     // Who does not have it is not told where the master is, and says so.
     let other = Process::new("other", &[&["--roles", "data-proxy", "--realm", REALM], &way[..]].concat());
     other.start();
-    eventually("it to be refused", GENEROUS, || {
+    eventually("it to be refused", TIMEOUT, || {
         other.http("/readyz").is_some_and(|(status, body)| status == 503 && body.contains("NOAUTH"))
     });
 }
@@ -219,11 +219,11 @@ fn sentinels_and_the_nodes_of_a_cluster_are_spoken_to_by_tls() {
         );
         server.raw().words(&format!("CONF.CREATE {REALM} 49"));
         let mut told = String::new();
-        eventually("the conference to tell", GENEROUS, || goes_on(server.port(), &mut told));
+        eventually("the conference to tell", TIMEOUT, || goes_on(server.port(), &mut told));
         // Without TLS nothing answers there.
         let plain = Process::new("plain", &[&["--roles", "data-proxy", "--realm", REALM], way].concat());
         plain.start();
-        eventually("it to find no master", GENEROUS, || {
+        eventually("it to find no master", TIMEOUT, || {
             plain
                 .http("/readyz")
                 .is_some_and(|(status, body)| status == 503 && body.contains("session with Redis"))
@@ -252,11 +252,11 @@ fn in_a_cluster_the_slots_master_is_found_and_found_again() {
     let (master, replica) = (&cluster.masters()[owner], &cluster.replicas()[owner]);
     master.raw().words(&format!("CONF.CREATE {REALM} 49"));
     let mut told = String::new();
-    eventually("the conference to tell", GENEROUS, || goes_on(master.port(), &mut told));
+    eventually("the conference to tell", TIMEOUT, || goes_on(master.port(), &mut told));
     master.wait_offset_equal(replica);
     master.kill9();
-    eventually("the conference to tell the new master", GENEROUS, || goes_on(replica.port(), &mut told));
-    eventually("the daemon to be ready again", GENEROUS, || all.is_ready());
+    eventually("the conference to tell the new master", TIMEOUT, || goes_on(replica.port(), &mut told));
+    eventually("the daemon to be ready again", TIMEOUT, || all.is_ready());
     let history = replica.raw().words(&format!("CONF.HISTORY {REALM} 49"));
     assert_eq!(history.array().len(), 1, "{history:?}");
 }
@@ -269,10 +269,10 @@ fn in_a_cluster_an_operator_moves_the_master_while_all_roles_are_at_work() {
     let _all = daemon("all", &["--redis-cluster", &format!("127.0.0.1:{}", master.port())]);
     master.raw().words(&format!("CONF.CREATE {REALM} 49"));
     let mut told = String::new();
-    eventually("the conference to tell", GENEROUS, || goes_on(master.port(), &mut told));
+    eventually("the conference to tell", TIMEOUT, || goes_on(master.port(), &mut told));
     // Masters that have not heard yet whose replica this is do not vote for it; after five seconds it may ask again.
     let mut asked = None::<Instant>;
-    eventually("the replica to be the master", GENEROUS, || {
+    eventually("the replica to be the master", TIMEOUT, || {
         if replica.info_field("replication", "role") == "master" {
             return true;
         }
@@ -282,5 +282,5 @@ fn in_a_cluster_an_operator_moves_the_master_while_all_roles_are_at_work() {
         }
         false
     });
-    eventually("the conference to tell the new master", GENEROUS, || goes_on(replica.port(), &mut told));
+    eventually("the conference to tell the new master", TIMEOUT, || goes_on(replica.port(), &mut told));
 }

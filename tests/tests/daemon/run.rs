@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use allot_tests::daemon::{alone, media_program, run};
 use allot_tests::module::repository;
 use allot_tests::realms::{REALM, Realm, UNITS};
-use allot_tests::wait::GENEROUS;
+use allot_tests::wait::TIMEOUT;
 use allot_tests::{Process, RedisServer, ZooKeeperServer, eventually};
 
 #[test]
@@ -68,9 +68,9 @@ fn a_second_signal_ends_it_at_once() {
     let unit = alone(&server, "unit", "cmu", &["--cmu-drain", "true", "--cmu-drain-limit", "1h"]);
     let mut client = Realm::of(&server);
     client.begin("1", "");
-    eventually("the conference to be open", GENEROUS, || client.place("1").2 == "open");
+    eventually("the conference to be open", TIMEOUT, || client.place("1").2 == "open");
     unit.signal("TERM");
-    eventually("it to drain", GENEROUS, || unit.log().contains("draining"));
+    eventually("it to drain", TIMEOUT, || unit.log().contains("draining"));
     assert!(unit.is_running());
     unit.signal("INT");
     assert!(unit.ended().success());
@@ -138,9 +138,9 @@ fn people_hear_when_no_replica_confirms_what_they_did() {
         |line: &str| run(&server, &[&line.split(' ').collect::<Vec<_>>()[..], &["--realm", REALM]].concat());
     let mut raw = server.raw();
     let online = || raw.words("INFO replication").text().contains("state=online");
-    eventually("the replica to be known", GENEROUS, online);
+    eventually("the replica to be known", TIMEOUT, online);
     let mut number = 0;
-    eventually("a creation to be confirmed", GENEROUS, || {
+    eventually("a creation to be confirmed", TIMEOUT, || {
         number += 1;
         people(&format!("conference create {number}")).ok().err.is_empty()
     });
@@ -185,7 +185,7 @@ fn a_replica_that_hangs_is_missed_unless_nobody_is_to_be_asked() {
         let wait = ["--conference-wait-replicas", replicas];
         let unit = alone(&server, "unit", "cmu", &wait);
         let (cmu, _) = client.begin("1", "");
-        eventually("the conference to be open", GENEROUS, || client.place("1").2 == "open");
+        eventually("the conference to be open", TIMEOUT, || client.place("1").2 == "open");
         replica.pause();
         let missing = |process: &Process, part: &str| {
             process.metric(&format!("allot_{part}_unconfirmed_total")).unwrap_or(0.0) > 0.0
@@ -195,7 +195,7 @@ fn a_replica_that_hangs_is_missed_unless_nobody_is_to_be_asked() {
             let reports = || unit.metric("allot_unit_reports_total").unwrap_or_default();
             let before = reports();
             client.ok(&format!("CMU.DOWN {cmu}"));
-            eventually("it to be its own again", GENEROUS, || {
+            eventually("it to be its own again", TIMEOUT, || {
                 client.place("1").2 == "open" && reports() > before
             });
         }
@@ -208,7 +208,7 @@ fn a_replica_that_hangs_is_missed_unless_nobody_is_to_be_asked() {
         for (next, grants) in [("b:1:1", 1.0), ("c:1:1", 2.0)] {
             client.join(next);
             client.ok(&format!("CMU.DOWN {last}"));
-            eventually("it to be placed anew", GENEROUS, || granted() >= grants);
+            eventually("it to be placed anew", TIMEOUT, || granted() >= grants);
             last = next.to_owned();
         }
         assert_eq!(missing(&scheduler, "scheduler"), missed, "of {replicas}");
@@ -225,24 +225,24 @@ fn details_that_were_lost_are_told_again() {
         .with("ALLOT_CMU_PROGRAM", &media);
     unit.start();
     let mut client = Realm::of(&server);
-    eventually("the unit to be up", GENEROUS, || {
+    eventually("the unit to be up", TIMEOUT, || {
         client.call("CONF.STAT").record().iter().any(|(name, value)| name == "up" && value.int() == 1)
     });
     let (_, first) = client.begin("1", "");
     let info = format!("{REALM}:info");
     let (length, lose) = (format!("XLEN {info}"), format!("DEL {info}"));
     // The program tells once. Nobody has read it, and nobody ever will.
-    eventually("its detail to be told", GENEROUS, || client.client.words(&length).int() == 1);
+    eventually("its detail to be told", TIMEOUT, || client.client.words(&length).int() == 1);
     client.client.words(&lose);
     let proxy = alone(&server, "proxy", "data-proxy", &[]);
     let told = allot_tests::Reply::bulk(format!("1 {first}"));
     let detail = |client: &mut Realm| client.ok("CONF.GET 1 started").array()[0].clone();
-    eventually("a proxy that begins to have it told again", GENEROUS, || detail(&mut client) == told);
+    eventually("a proxy that begins to have it told again", TIMEOUT, || detail(&mut client) == told);
     let written = || proxy.metric("allot_proxy_messages_total{outcome=\"written\"}").unwrap_or_default();
-    eventually("it to be counted", GENEROUS, || written() > 0.0);
+    eventually("it to be counted", TIMEOUT, || written() > 0.0);
     let before = written();
     client.client.words(&lose);
-    eventually("a proxy that lost the stream to have it told again", GENEROUS, || written() > before);
+    eventually("a proxy that lost the stream to have it told again", TIMEOUT, || written() > before);
 
     // One that begins where the group stands already asks as well.
     let stream = format!("cmd:{}", client.place("1").0);
@@ -250,15 +250,15 @@ fn details_that_were_lost_are_told_again() {
         |client: &mut Realm| client.entries(&stream).iter().filter(|entry| entry.contains("DETAILS")).count();
     let before = asked(&mut client);
     let _another = alone(&server, "another", "data-proxy", &[]);
-    eventually("one that begins to ask", GENEROUS, || asked(&mut client) > before);
+    eventually("one that begins to ask", TIMEOUT, || asked(&mut client) > before);
 
     // Who owns it anew says everything anew.
     unit.cut_redis();
-    eventually("the unit to be given up", GENEROUS, || client.place("1").2 == "pending");
+    eventually("the unit to be given up", TIMEOUT, || client.place("1").2 == "pending");
     unit.heal();
-    eventually("it to be open again", GENEROUS, || client.place("1").2 == "open");
+    eventually("it to be open again", TIMEOUT, || client.place("1").2 == "open");
     assert!(client.place("1").1 > first);
-    eventually("its detail to be back", GENEROUS, || detail(&mut client) == told);
+    eventually("its detail to be back", TIMEOUT, || detail(&mut client) == told);
 }
 
 #[test]
@@ -275,7 +275,7 @@ fn a_flag_stands_over_the_environment_and_that_over_the_file() {
         let process = Process::new("proxy", &arguments);
         let process = variables.iter().fold(process, |process, (name, value)| process.with(name, value));
         process.start();
-        eventually("it to be ready", GENEROUS, || process.is_ready());
+        eventually("it to be ready", TIMEOUT, || process.is_ready());
         let log = process.log();
         log.lines().find_map(|line| line.split_once("realm: ")).map(|(_, realm)| realm.to_owned()).unwrap()
     };
@@ -290,7 +290,7 @@ fn the_log_may_be_json_a_line_an_event() {
     let server = RedisServer::start();
     let scheduler = alone(&server, "scheduler", "conference", &["--log-format", "json"]);
     let mut client = Realm::of(&server);
-    eventually("the realm to be claimed", GENEROUS, || client.ok("CONF.REALM").field("term").int() >= 1);
+    eventually("the realm to be claimed", TIMEOUT, || client.ok("CONF.REALM").field("term").int() >= 1);
     assert!(scheduler.terminate().success());
     let log = scheduler.log();
     let events: Vec<serde_json::Value> =
@@ -312,7 +312,7 @@ fn who_hears_that_messages_were_lost_makes_up_for_it() {
     let mut client = Realm::of(&server);
     let (cmu, _) = client.begin("1", "");
     let written = || all.metric("allot_proxy_messages_total{outcome=\"written\"}").unwrap_or_default();
-    eventually("its details to be written", GENEROUS, || written() > 0.0);
+    eventually("its details to be written", TIMEOUT, || written() > 0.0);
     let mut lose = |stream: &str| {
         let entry = format!("XADD {REALM}:{stream} * event RESYNC e164 - cmu - epoch 0 lost 7");
         assert!(matches!(client.client.words(&entry), allot_tests::Reply::Bulk(_)));
@@ -320,11 +320,11 @@ fn who_hears_that_messages_were_lost_makes_up_for_it() {
     // The program told them once; the unit tells them anew when the proxy has asked for that.
     let before = written();
     lose("info");
-    eventually("its details to be written again", GENEROUS, || written() > before);
+    eventually("its details to be written again", TIMEOUT, || written() > before);
     let reports = || all.metric("allot_unit_reports_total").unwrap_or_default();
     let before = reports();
     lose(&format!("cmd:{cmu}"));
-    eventually("the unit to report what it has", GENEROUS, || reports() > before);
+    eventually("the unit to report what it has", TIMEOUT, || reports() > before);
     assert_eq!(client.place("1").2, "open");
 }
 
@@ -340,7 +340,7 @@ fn one_process_plays_all_roles_without_a_zookeeper_and_says_so() {
     );
     assert!(created.ok().out.contains("state          creating"));
     let mut client = Realm::of(&server);
-    eventually("the conference to tell", GENEROUS, || {
+    eventually("the conference to tell", TIMEOUT, || {
         !client.ok("CONF.GET 4930 chatter").array()[0].is_null()
     });
     let shown = run(&server, &[&["conference", "show", "4930"], &realm[..]].concat()).ok();
@@ -364,7 +364,7 @@ fn one_process_plays_all_roles_without_a_zookeeper_and_says_so() {
     let history = run(&server, &[&["conference", "history", "4930"], &realm[..]].concat()).ok();
     assert_eq!(history.out.lines().count(), 2, "{}", history.out);
     run(&server, &[&["conference", "release", "4930"], &realm[..]].concat()).ok();
-    eventually("the conference to be over", GENEROUS, || client.place("4930").2 == "ended");
+    eventually("the conference to be over", TIMEOUT, || client.place("4930").2 == "ended");
     run(&server, &[&["conference", "show", "4931"], &realm[..]].concat()).ended(4);
     assert!(all.terminate().success());
 }
@@ -375,7 +375,7 @@ fn a_later_process_without_a_zookeeper_takes_the_realm_over() {
     let first = alone(&server, "first", "conference", &[]);
     let mut client = Realm::of(&server);
     let mut claimed_by = |name: &str| {
-        eventually(&format!("the {name} to have claimed the realm"), GENEROUS, || {
+        eventually(&format!("the {name} to have claimed the realm"), TIMEOUT, || {
             client.ok("CONF.REALM").field("leader") == allot_tests::Reply::bulk(name)
         });
     };
@@ -386,13 +386,13 @@ fn a_later_process_without_a_zookeeper_takes_the_realm_over() {
     assert!(client.ok("CONF.REALM").field("term").int() >= 2);
     // A claim by somebody later shuts it out, until an operator lets it in again.
     client.ok("CONF.TERM 99 other");
-    eventually("the second to be shut out", GENEROUS, || {
+    eventually("the second to be shut out", TIMEOUT, || {
         second.http("/readyz").is_some_and(|(status, body)| status == 503 && body.contains("STALE"))
     });
     assert!(second.log().contains("conference unclaim"), "{}", second.log());
     run(&server, &["conference", "unclaim", "--realm", REALM]).ok();
-    eventually("the second to be ready again", GENEROUS, || second.is_ready());
-    eventually("it to have claimed the realm again", GENEROUS, || {
+    eventually("the second to be ready again", TIMEOUT, || second.is_ready());
+    eventually("it to have claimed the realm again", TIMEOUT, || {
         let realm = client.ok("CONF.REALM");
         realm.field("leader") == allot_tests::Reply::bulk("second") && realm.field("term").int() < 99
     });
@@ -403,14 +403,14 @@ fn not_ready_is_not_dead() {
     let server = RedisServer::start();
     let all = alone(&server, "all", "conference,data-proxy,cmu", &[]);
     server.kill9();
-    eventually("the process not to be ready", GENEROUS, || {
+    eventually("the process not to be ready", TIMEOUT, || {
         all.http("/readyz").is_some_and(|(status, body)| status == 503 && body.contains("session with Redis"))
     });
-    eventually("it to be alive", GENEROUS, || all.http("/healthz").is_some_and(|(status, _)| status == 200));
+    eventually("it to be alive", TIMEOUT, || all.http("/healthz").is_some_and(|(status, _)| status == 200));
     server.restart();
-    eventually("the process to be ready again", GENEROUS, || all.is_ready());
+    eventually("the process to be ready again", TIMEOUT, || all.is_ready());
     let mut client = Realm::of(&server);
-    eventually("its unit to be up", GENEROUS, || client.stat("up") == 1);
+    eventually("its unit to be up", TIMEOUT, || client.stat("up") == 1);
 }
 
 #[test]
@@ -424,14 +424,14 @@ fn a_scheduler_that_is_asked_to_end_hands_over_at_once() {
     let mut client = Realm::of(&server);
     let mut leader = || client.ok("CONF.REALM").field("leader");
     let name = |scheduler: &Process| allot_tests::Reply::bulk(&scheduler.name);
-    eventually("one to lead", GENEROUS, || schedulers.iter().any(|scheduler| leader() == name(scheduler)));
+    eventually("one to lead", TIMEOUT, || schedulers.iter().any(|scheduler| leader() == name(scheduler)));
     if leader() != name(&schedulers[0]) {
         schedulers.reverse();
     }
     let asked = Instant::now();
     schedulers[0].signal("TERM");
     while leader() != name(&schedulers[1]) {
-        assert!(asked.elapsed() < GENEROUS, "nobody took over");
+        assert!(asked.elapsed() < TIMEOUT, "nobody took over");
         std::thread::sleep(Duration::from_millis(1));
     }
     let took = asked.elapsed();
@@ -449,9 +449,9 @@ fn a_unit_that_is_asked_to_end_has_its_conferences_moved_away_first() {
     for number in 0..20 {
         client.begin(&format!("49{number}"), "");
     }
-    eventually("all to be open", GENEROUS, || client.stat("open") == 20);
+    eventually("all to be open", TIMEOUT, || client.stat("open") == 20);
     let staying = alone(&server, "staying", "cmu", &[]);
-    eventually("the other unit to be up", GENEROUS, || client.stat("up") == 2);
+    eventually("the other unit to be up", TIMEOUT, || client.stat("up") == 2);
     assert!(leaving.terminate().success());
     assert_eq!(client.stat("open"), 20);
     for number in 0..20 {
@@ -460,7 +460,7 @@ fn a_unit_that_is_asked_to_end_has_its_conferences_moved_away_first() {
         let history = client.ok(&format!("CONF.HISTORY 49{number}"));
         assert_eq!(history.array()[0].field("how").text(), "moved");
     }
-    eventually("it to have them all", GENEROUS, || staying.metric("allot_unit_conferences") == Some(20.0));
+    eventually("it to have them all", TIMEOUT, || staying.metric("allot_unit_conferences") == Some(20.0));
 }
 
 #[test]
@@ -470,11 +470,11 @@ fn a_unit_whose_place_another_takes_ends() {
     let first = alone(&server, "unit", "cmu", &[]);
     let mut client = Realm::of(&server);
     client.begin("1", "");
-    eventually("the conference to be open", GENEROUS, || client.place("1").2 == "open");
+    eventually("the conference to be open", TIMEOUT, || client.place("1").2 == "open");
     let second = alone(&server, "unit", "cmu", &[]);
     assert_eq!(first.ended().code(), Some(3));
     assert!(first.log().contains("was replaced") && first.log().contains("cmu.host"), "{}", first.log());
-    eventually("the other to have its conference", GENEROUS, || {
+    eventually("the other to have its conference", TIMEOUT, || {
         second.metric("allot_unit_conferences") == Some(1.0) && client.place("1").2 == "open"
     });
 }
@@ -483,7 +483,7 @@ fn a_unit_whose_place_another_takes_ends() {
 fn a_unit_that_does_not_know_its_address_waits_until_it_does() {
     let unit = Process::new("unit", &["--roles", "cmu", "--redis-url", "redis://nowhere.invalid:6379"]);
     unit.start();
-    eventually("it to say what it lacks", GENEROUS, || {
+    eventually("it to say what it lacks", TIMEOUT, || {
         unit.http("/readyz").is_some_and(|(status, body)| status == 503 && body.contains("cmu.host"))
     });
     assert!(!unit.log().contains("unit begins"), "it took some address for its own");

@@ -4,7 +4,7 @@ use std::fs;
 
 use allot_tests::daemon::{command, run, shared_data};
 use allot_tests::stream::readable;
-use allot_tests::wait::GENEROUS;
+use allot_tests::wait::TIMEOUT;
 use allot_tests::{RedisServer, ReplicationStream, Reply, eventually};
 
 const PLAN: &str = r#"{"areas":[
@@ -24,8 +24,8 @@ fn load(server: &RedisServer, text: &str, key: &str) {
     run(server, &["seats", "load", &plan, "--key", key]).ok();
 }
 
-/// A house of 20 rows of 50 seats.
-fn house(server: &RedisServer, key: &str) {
+/// A venue of 20 rows of 50 seats.
+fn sample_venue(server: &RedisServer, key: &str) {
     let rows: Vec<String> = (1..=20)
         .map(|n| format!(r#"{{"label":"{n}","rank":{n},"tier":"t","seats":"1-25,|,26-50"}}"#))
         .collect();
@@ -145,7 +145,7 @@ fn caches_become_a_show_whose_gaps_were_never_free() {
 #[test]
 fn a_rush_sells_a_show_out_and_the_books_balance() {
     let server = RedisServer::start();
-    house(&server, "show");
+    sample_venue(&server, "show");
     let rush = ["seats", "rush", "show", "--buyers", "100", "--connections", "4", "--until-sold-out"];
     let rush = [&rush[..], &["--ttl", "300", "--confirm", "0.7", "--release", "0.2", "--json"]].concat();
     let run = run(&server, &rush).ok();
@@ -163,7 +163,7 @@ fn a_rush_sells_a_show_out_and_the_books_balance() {
 #[test]
 fn a_rush_of_one_purchase_each_reports_for_people() {
     let server = RedisServer::start();
-    house(&server, "show");
+    sample_venue(&server, "show");
     let address = format!("{}?protocol=resp3", server.url());
     let rush =
         ["seats", "rush", "show", "--buyers", "50", "--seats", "4", "--confirm", "1", "--release", "0"];
@@ -177,7 +177,7 @@ fn a_rush_of_one_purchase_each_reports_for_people() {
 #[test]
 fn a_rush_notices_seats_that_are_sold_twice() {
     let server = RedisServer::start();
-    house(&server, "show");
+    sample_venue(&server, "show");
     // Long enough for the refunded seats to be bought again.
     let rush =
         ["seats", "rush", "show", "--buyers", "20", "--duration", "15", "--confirm", "1", "--release", "0"];
@@ -186,7 +186,7 @@ fn a_rush_notices_seats_that_are_sold_twice() {
         .spawn()
         .unwrap();
     // A fault made on purpose: seats that somebody bought are put on sale again behind their back.
-    eventually("the first seats to be sold", GENEROUS, || total(&server, "show", "sold") >= 1000);
+    eventually("the first seats to be sold", TIMEOUT, || total(&server, "show", "sold") >= 1000);
     server.command("SEAT.REFUND show 3 a-1-1 a-1-2 a-1-3");
     let output = rush.wait_with_output().unwrap();
     let report = report(&String::from_utf8_lossy(&output.stdout));

@@ -10,7 +10,7 @@ use allot_orchestrator::coordination::zookeeper::ZooKeeper;
 use allot_orchestrator::coordination::{Coordinator, Error, Settings};
 use allot_tests::daemon::command;
 use allot_tests::module::repository;
-use allot_tests::wait::GENEROUS;
+use allot_tests::wait::TIMEOUT;
 use allot_tests::{Certificates, Process, RawClient, RedisServer, Reply, ZooKeeperServer, eventually};
 
 /// The realm of the documentation.
@@ -94,7 +94,7 @@ fn each_role_can_do_its_work_and_nothing_else() {
         daemon(&server, "data-proxy", "proxy"),
         daemon(&server, "cmu", "unit"),
     ];
-    eventually("all to be ready", GENEROUS, || processes.iter().all(Process::is_ready));
+    eventually("all to be ready", TIMEOUT, || processes.iter().all(Process::is_ready));
 
     let as_user = |user: &str, line: &str| {
         let arguments: Vec<&str> = line.split(' ').collect();
@@ -109,7 +109,7 @@ fn each_role_can_do_its_work_and_nothing_else() {
     let created = as_user("manager", "conference create 49 --request r");
     assert!(created.0 == 0 && !created.1.contains("NOPERM"), "{created:?}");
     let mut reader = login(&server, "reader");
-    eventually("the conference to tell", GENEROUS, || {
+    eventually("the conference to tell", TIMEOUT, || {
         !reader.words(&format!("CONF.GET {REALM} 49 chatter")).array()[0].is_null()
     });
     for line in ["conference list", "conference show 49", "conference history 49", "conference plan", "units"]
@@ -124,12 +124,12 @@ fn each_role_can_do_its_work_and_nothing_else() {
     // Recovery and goodbyes work as well.
     as_user("manager", "conference create 51");
     let mut client = login(&server, "reader");
-    eventually("the conference to be open", GENEROUS, || {
+    eventually("the conference to be open", TIMEOUT, || {
         client.words(&format!("CONF.INFO {REALM} 51")).field("state") == Reply::bulk("open")
     });
     assert!(processes[2].terminate().success());
     let unit = daemon(&server, "cmu", "unit");
-    eventually("it to be open on the unit that came", GENEROUS, || {
+    eventually("it to be open on the unit that came", TIMEOUT, || {
         let record = client.words(&format!("CONF.INFO {REALM} 51"));
         record.field("state") == Reply::bulk("open")
             && record.field("cmu").text().contains(&format!(":{}:", unit.pid()))
@@ -140,7 +140,7 @@ fn each_role_can_do_its_work_and_nothing_else() {
     for _ in 0..2 {
         let cmu = client.words(&format!("CONF.INFO {REALM} 51")).field("cmu").text();
         admin.words(&format!("CMU.DOWN {REALM} {cmu}"));
-        eventually("it to be open again", GENEROUS, || {
+        eventually("it to be open again", TIMEOUT, || {
             client.words(&format!("CONF.INFO {REALM} 51")).field("state") == Reply::bulk("open")
         });
     }
@@ -266,9 +266,9 @@ fn secrets_are_in_no_log_and_in_the_environment_of_no_program() {
     let unit = secrets.iter().fold(unit, |unit, name| unit.with(name, SECRET));
     let unit = unit.with("ALLOT_CMU_PROGRAM", &program).with("ALLOT_LOG", "trace");
     unit.start();
-    eventually("the unit to be ready", GENEROUS, || unit.is_ready());
+    eventually("the unit to be ready", TIMEOUT, || unit.is_ready());
     admin.words(&format!("CONF.CREATE {REALM} 49 REQUEST r"));
-    eventually("its program to run", GENEROUS, || server.dir().join("env").exists());
+    eventually("its program to run", TIMEOUT, || server.dir().join("env").exists());
     let seen = fs::read_to_string(server.dir().join("env")).unwrap();
     assert!(seen.contains("ALLOT_E164=49\n") && seen.contains("ALLOT_LOG=trace\n"), "{seen}");
     assert!(!seen.contains(SECRET) && !secrets.iter().any(|name| seen.contains(name)), "{seen}");
@@ -308,7 +308,7 @@ fn redis_is_spoken_to_by_tls_and_only_with_a_certificate_that_is_trusted() {
         process
     };
     let trusting = start("trusting", "ca.pem");
-    eventually("the unit to be ready", GENEROUS, || trusting.is_ready());
+    eventually("the unit to be ready", TIMEOUT, || trusting.is_ready());
     assert_eq!(server.raw().words(&format!("CONF.STAT {REALM}")).field("up").int(), 1);
     // The secret is in no list of processes and in no log.
     let line = fs::read(format!("/proc/{}/cmdline", trusting.pid())).unwrap();
@@ -318,7 +318,7 @@ fn redis_is_spoken_to_by_tls_and_only_with_a_certificate_that_is_trusted() {
     }
     fs::copy(Certificates::new().file("ca.pem"), certificates.file("other.pem")).unwrap();
     let doubting = start("doubting", "other.pem");
-    eventually("the certificate to be refused", GENEROUS, || {
+    eventually("the certificate to be refused", TIMEOUT, || {
         doubting.http("/readyz").is_some_and(|(_, body)| body.to_lowercase().contains("certificate"))
     });
 }
@@ -345,7 +345,7 @@ fn what_stands_in_zookeeper_is_for_its_user_alone() {
     .with("ALLOT_ZOOKEEPER_PASSWORD", SECRET)
     .with("ALLOT_LOG", "trace");
     all.start();
-    eventually("a scheduler and a unit", GENEROUS, || {
+    eventually("a scheduler and a unit", TIMEOUT, || {
         all.metric("allot_scheduler_leading") == Some(1.0) && all.is_ready()
     });
     let units = format!("/allot/{REALM}/units");
@@ -380,7 +380,7 @@ fn what_stands_in_zookeeper_is_for_its_user_alone() {
     let stores = ["--redis-url", &url, "--zookeeper-servers", &address, "--zookeeper-password-file", &path];
     let next = Process::new("next", &[&["--roles", "conference"][..], &stores, &user].concat());
     next.start();
-    eventually("the next to lead", GENEROUS, || {
+    eventually("the next to lead", TIMEOUT, || {
         next.metric("allot_scheduler_leading") == Some(1.0) && next.is_ready()
     });
 }
@@ -406,7 +406,7 @@ fn a_scheduler_that_may_not_read_the_units_gives_its_lead_up() {
     let stores = ["--redis-url", &url, "--zookeeper-servers", &address];
     let scheduler = Process::new("scheduler", &[&["--roles", "conference"][..], &stores].concat());
     scheduler.start();
-    eventually("it to give its lead up", GENEROUS, || {
+    eventually("it to give its lead up", TIMEOUT, || {
         scheduler.log().contains("the units in ZooKeeper cannot be read; giving the lead up")
     });
 }
@@ -423,19 +423,19 @@ fn a_scheduler_that_may_not_ask_replicas_goes_on() {
         admin.words(&format!("CMU.JOIN {REALM} {cmu} CAPACITY 10 LEASE 3600000"));
     }
     let scheduler = daemon(&server, "conference", "scheduler");
-    eventually("it to have claimed the realm", GENEROUS, || scheduler.log().contains("the realm is claimed"));
+    eventually("it to have claimed the realm", TIMEOUT, || scheduler.log().contains("the realm is claimed"));
     let granted = || scheduler.metric("allot_scheduler_grants_total").unwrap_or_default();
     for (number, wanted) in [("1", 1.0), ("2", 2.0)] {
         let record = admin.words(&format!("CONF.CREATE {REALM} {number}"));
         let (cmu, epoch) = (record.field("cmu").text(), record.field("epoch").int());
         admin.words(&format!("CONF.ACK {REALM} {number} {cmu} {epoch}"));
         admin.words(&format!("CMU.DOWN {REALM} {cmu}"));
-        eventually("it to be placed anew", GENEROUS, || granted() >= wanted);
+        eventually("it to be placed anew", TIMEOUT, || granted() >= wanted);
         admin.words(&format!("CMU.JOIN {REALM} {cmu} CAPACITY 10 LEASE 3600000"));
         admin.words(&format!("CMU.REPORT {REALM} {cmu} HIGHEST 0"));
     }
     let unconfirmed = || scheduler.metric("allot_scheduler_unconfirmed_total") >= Some(2.0);
-    eventually("both to be counted", GENEROUS, unconfirmed);
+    eventually("both to be counted", TIMEOUT, unconfirmed);
     let log = scheduler.log();
     assert_eq!(log.matches("replicas cannot be asked").count(), 1, "{log}");
     assert!(!log.contains("the session with Redis is over"), "{log}");

@@ -1,6 +1,6 @@
 //! Books of accounts under payloads damaged on purpose and commands of random words.
 
-use allot_tests::books::{BOOK, Book, BookStorm};
+use allot_tests::books::{BOOK, Book, BookWorkload};
 use allot_tests::damage::{Dump, mutate};
 use allot_tests::garbage::Garbage;
 use allot_tests::shows::no_internal_errors;
@@ -62,7 +62,7 @@ fn a_damaged_payload_under_a_right_checksum_is_refused_or_works() {
     let epoch = small.account("p1", "login_epoch").int();
     small.ok(&format!("USE p1 {epoch} COUNT 20"));
     let mut dumps = vec![Dump::of(&mut client, BOOK)];
-    BookStorm::new(&server, 81).run(400);
+    BookWorkload::new(&server, 81).run(400);
     dumps.push(Dump::of(&mut client, BOOK));
     client.words(&format!("DEL {BOOK}"));
     for dump in &dumps {

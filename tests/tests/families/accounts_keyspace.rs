@@ -4,7 +4,7 @@
 use allot_tests::books::{BOOK, Book};
 use allot_tests::shows::{allot_info, no_internal_errors};
 use allot_tests::usage::{quiet, usage_is_true, used};
-use allot_tests::wait::GENEROUS;
+use allot_tests::wait::TIMEOUT;
 use allot_tests::{RedisServer, Reply, eventually};
 
 /// A book of ten accounts at two instances.
@@ -44,7 +44,7 @@ fn what_is_copied_renamed_or_swapped_keeps_its_logins_and_their_deadlines() {
     client.words("SELECT 5");
     assert_eq!(there(&mut client, "{acme}:other"), 1);
     // Nobody calls: the timer finds it under its other name, in the other database.
-    eventually("the login to lapse", GENEROUS, || allot_info(&server, "account_lapsed") == 1);
+    eventually("the login to lapse", TIMEOUT, || allot_info(&server, "account_lapsed") == 1);
     assert_eq!(allot_info(&server, "account_live_logins"), 0);
     no_internal_errors(&server);
 }
@@ -103,7 +103,7 @@ fn memory_usage_of_a_book_is_true_within_a_fifth() {
     for instance in ["a", "b", "c"] {
         book.ok(&format!("ATTACH m {instance}"));
     }
-    eventually("all to be dealt", GENEROUS, || book.total("dealt") == COUNT as i64);
+    eventually("all to be dealt", TIMEOUT, || book.total("dealt") == COUNT as i64);
     usage_is_true(&server, before, &[BOOK]);
 }
 

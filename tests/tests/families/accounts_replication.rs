@@ -5,16 +5,16 @@ use std::collections::BTreeSet;
 
 use allot_core::account::{Book as State, Event};
 use allot_core::shared::codec::Reader;
-use allot_tests::books::{BOOK, Book, BookStorm};
+use allot_tests::books::{BOOK, Book, BookWorkload};
 use allot_tests::shows::no_internal_errors;
 use allot_tests::stream::readable;
-use allot_tests::wait::GENEROUS;
+use allot_tests::wait::TIMEOUT;
 use allot_tests::{RedisServer, ReplicationStream, Reply, eventually, soak};
 
 /// Waits until nothing happens by itself any more.
 fn settled(server: &RedisServer) {
     let mut book = Book::of(server);
-    eventually("all to be dealt, and no login to be short", GENEROUS, || {
+    eventually("all to be dealt, and no login to be short", TIMEOUT, || {
         let digest = || {
             std::thread::sleep(std::time::Duration::from_millis(150));
             server.digest_value(BOOK)
@@ -25,16 +25,16 @@ fn settled(server: &RedisServer) {
     });
 }
 
-fn storm(server: &RedisServer, seed: u64, steps: usize) {
+fn workload(server: &RedisServer, seed: u64, steps: usize) {
     Book::create(server, 2).ok("MODULE n DEPARTMENT d INSTANCES 2");
-    BookStorm::new(server, seed).run(steps);
+    BookWorkload::new(server, seed).run(steps);
 }
 
 #[test]
 fn the_stream_alone_makes_the_very_bytes_of_the_master() {
     let server = RedisServer::builder().arg("rdbcompression", "no").start();
     let mut stream = ReplicationStream::attach(&server);
-    storm(&server, 91, soak(1500, 15_000));
+    workload(&server, 91, soak(1500, 15_000));
     settled(&server);
     let mut state: Option<State> = None;
     let mut dealt = 0;
@@ -117,7 +117,7 @@ fn replicas_reloads_and_append_only_files_hold_what_their_master_holds() {
         let strict = || RedisServer::builder().arg("propagation-error-behavior", "panic").start();
         let (replica, late) = (strict(), strict());
         replica.replica_of(&master);
-        storm(&master, 92, soak(800, 8000));
+        workload(&master, 92, soak(800, 8000));
         late.replica_of(&master);
         settled(&master);
         master.wait_offset_equal(&replica);
@@ -134,7 +134,7 @@ fn replicas_reloads_and_append_only_files_hold_what_their_master_holds() {
         master.restart();
         assert_eq!(master.digest(), digest, "from the file, preamble {preamble}");
         master.command("BGREWRITEAOF");
-        eventually("the rewrite to end", GENEROUS, || {
+        eventually("the rewrite to end", TIMEOUT, || {
             let info = master.info("persistence");
             info["aof_rewrite_in_progress"] == "0" && info["aof_rewrite_scheduled"] == "0"
         });

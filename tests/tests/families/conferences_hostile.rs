@@ -4,7 +4,7 @@
 use allot_tests::damage::{Dump, mutate};
 use allot_tests::garbage::Garbage;
 use allot_tests::raw::RawClient;
-use allot_tests::realms::{REALM, Realm, RealmStorm, UNITS};
+use allot_tests::realms::{REALM, Realm, RealmWorkload, UNITS};
 use allot_tests::shows::no_internal_errors;
 use allot_tests::{Random, RedisServer, Reply, soak};
 
@@ -76,7 +76,7 @@ fn a_damaged_payload_under_a_right_checksum_is_refused_or_works() {
     let mut dumps = vec![Dump::of(&mut client, REALM)];
     client.words(&format!("DEL {REALM}"));
     small.ok("CONF.REALM");
-    RealmStorm::new(&server, 71).run(300);
+    RealmWorkload::new(&server, 71).run(300);
     dumps.push(Dump::of(&mut client, REALM));
     client.words(&format!("DEL {REALM}"));
     for dump in &dumps {

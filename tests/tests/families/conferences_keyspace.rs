@@ -5,7 +5,7 @@ use allot_tests::raw::RawClient;
 use allot_tests::realms::{REALM, Realm, UNITS};
 use allot_tests::shows::{allot_info, no_internal_errors};
 use allot_tests::usage::{quiet, usage_is_true, used};
-use allot_tests::wait::GENEROUS;
+use allot_tests::wait::TIMEOUT;
 use allot_tests::{RedisServer, Reply, eventually};
 
 /// A copy, beside the realm.
@@ -105,7 +105,7 @@ fn what_is_copied_renamed_or_swapped_keeps_its_conferences_and_their_deadlines()
     assert_eq!(state(&mut client, "{r}:other", "9"), "open");
     assert_eq!(state(&mut client, TWIN, "7"), "open");
     // Nobody calls: the timer finds all under their other names, in the other database. What it says is there, too.
-    eventually("the creations to be given up", GENEROUS, || allot_info(&server, "conf_ended") == 5);
+    eventually("the creations to be given up", TIMEOUT, || allot_info(&server, "conf_ended") == 5);
     for (key, given_up) in [("{r}:other", &["7", "8"][..]), (TWIN, &["8"]), ("{r}:still", &["7", "8"])] {
         let told = events(&mut client, &format!("{key}:evt"));
         let ended: Vec<String> = told
@@ -121,7 +121,7 @@ fn what_is_copied_renamed_or_swapped_keeps_its_conferences_and_their_deadlines()
     client.words(&format!("CMU.DOWN {TWIN} {a}"));
     assert_eq!(allot_info(&server, "conf_pending"), 2);
     client.words(&format!("PEXPIRE {TWIN} 1"));
-    eventually("the key to expire, and its conferences with it", GENEROUS, || {
+    eventually("the key to expire, and its conferences with it", TIMEOUT, || {
         client.words(&format!("EXISTS {TWIN}")) == Reply::Int(0) && allot_info(&server, "conf_pending") == 0
     });
     assert!(client.words(&format!("CONF.STAT {TWIN}")).error().starts_with("NOKEY "));
@@ -228,7 +228,7 @@ fn watch_is_broken_by_a_change_and_by_nothing_else() {
     let mut watcher = server.raw();
     realm.begin("10", "");
     watcher.words(&format!("WATCH {REALM}"));
-    eventually("the creation to be given up", GENEROUS, || realm.place("10").2 == "ended");
+    eventually("the creation to be given up", TIMEOUT, || realm.place("10").2 == "ended");
     watcher.words("MULTI");
     assert!(watcher.words("EXEC").is_null());
 }
@@ -326,7 +326,7 @@ fn a_dump_a_type_and_a_scan_know_a_realm_and_reads_leave_its_frequency_alone() {
         }
     }
     assert!(frequency(&mut client) <= before);
-    eventually("beats to count as use", GENEROUS, || {
+    eventually("beats to count as use", TIMEOUT, || {
         realm.ok("CMU.BEAT b:1:1");
         frequency(&mut client) > before
     });
@@ -349,7 +349,7 @@ fn memory_usage_of_a_realm_is_true_within_a_fifth() {
             assert!(matches!(realm.client.read(), Reply::Array(_)));
         }
     }
-    eventually("all to be sent", GENEROUS, || realm.stat("unsent") == 0);
+    eventually("all to be sent", TIMEOUT, || realm.stat("unsent") == 0);
     // Its streams are keys of their own.
     for stream in ["evt", "cmd:a:1:1", "cmd:b:1:1", "cmd:c:1:1"] {
         realm.client.words(&format!("DEL {REALM}:{stream}"));
@@ -405,7 +405,7 @@ fn every_event_is_a_keyspace_notification() {
     let failed = epoch_of(&mut realm, "7");
     tell(&mut realm, &format!("CONF.NACK 7 b:1:1 {failed} full"), &["conf.refused", "conf.failed"]);
     tell(&mut realm, "CMU.JOIN c:1:1 CAPACITY 9 LEASE 3600000000", &["cmu.joined"]);
-    eventually("its time to come", GENEROUS, || {
+    eventually("its time to come", TIMEOUT, || {
         realm.ok("CONF.PLAN").array()[0].field("why") == Reply::bulk("due")
     });
     tell(&mut realm, "CONF.RECOVER", &["conf.granted"]);

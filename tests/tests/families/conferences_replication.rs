@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 
 use allot_core::conf::{Event, Realm as State};
 use allot_core::shared::codec::Reader;
-use allot_tests::realms::{REALM, Realm, RealmStorm, UNITS};
+use allot_tests::realms::{REALM, Realm, RealmWorkload, UNITS};
 use allot_tests::shows::{allot_info, clock, no_internal_errors};
 use allot_tests::stream::{Command, readable};
-use allot_tests::wait::GENEROUS;
+use allot_tests::wait::TIMEOUT;
 use allot_tests::{RedisServer, ReplicationStream, Reply, eventually, soak};
 
 /// A `CONF.APPLY` as it was replicated: its time, and its events.
@@ -38,15 +38,15 @@ fn settled(server: &RedisServer) {
             }
         }
     }
-    eventually("all to be sent", GENEROUS, || realm.stat("unsent") == 0 && realm.stat("dropped") == 0);
+    eventually("all to be sent", TIMEOUT, || realm.stat("unsent") == 0 && realm.stat("dropped") == 0);
 }
 
-fn storm(server: &RedisServer, seed: u64, steps: usize) -> RealmStorm {
-    let mut storm = RealmStorm::new(server, seed);
-    storm.realm.ok("CONF.REALM RETRY 50 CREATETIMEOUT 200 RELEASETIMEOUT 100 WAITTIMEOUT 100");
-    storm.run(steps);
+fn workload(server: &RedisServer, seed: u64, steps: usize) -> RealmWorkload {
+    let mut workload = RealmWorkload::new(server, seed);
+    workload.realm.ok("CONF.REALM RETRY 50 CREATETIMEOUT 200 RELEASETIMEOUT 100 WAITTIMEOUT 100");
+    workload.run(steps);
     settled(server);
-    storm
+    workload
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn whoever_waits_for_a_stream_watches_it_or_listens_hears_of_each_entry() {
             client.send(&["XREAD", "BLOCK", "0", "STREAMS", stream, from]);
             (client, event)
         });
-    eventually("two clients to wait", GENEROUS, || server.info_field("clients", "blocked_clients") == "2");
+    eventually("two clients to wait", TIMEOUT, || server.info_field("clients", "blocked_clients") == "2");
     realm.begin("7", "");
     for (mut client, event) in waiting {
         assert!(format!("{:?}", client.read()).contains(&format!("{:?}", Reply::bulk(event))), "{event}");
@@ -154,7 +154,7 @@ fn refused_requests_and_repeated_ones_replicate_nothing() {
 fn the_stream_alone_makes_the_very_bytes_of_the_master() {
     let server = RedisServer::builder().arg("rdbcompression", "no").start();
     let mut stream = ReplicationStream::attach(&server);
-    storm(&server, 61, soak(1500, 15_000));
+    workload(&server, 61, soak(1500, 15_000));
     let mut state: Option<State> = None;
     let (mut epochs, mut entries, mut told) = (BTreeSet::new(), 0, 0);
     for command in stream.drain() {
@@ -207,7 +207,7 @@ fn replicas_reloads_and_append_only_files_hold_what_their_master_holds() {
             .start();
         let replica = RedisServer::strict().start();
         replica.replica_of(&master);
-        storm(&master, 62, soak(800, 8000));
+        workload(&master, 62, soak(800, 8000));
         let late = RedisServer::strict().start();
         late.replica_of(&master);
         settled(&master);
@@ -229,7 +229,7 @@ fn replicas_reloads_and_append_only_files_hold_what_their_master_holds() {
         master.restart();
         assert_eq!(master.digest_value(REALM), value, "from the file, preamble {preamble}");
         master.command("BGREWRITEAOF");
-        eventually("the rewrite to end", GENEROUS, || {
+        eventually("the rewrite to end", TIMEOUT, || {
             let info = master.info("persistence");
             info["aof_rewrite_in_progress"] == "0" && info["aof_rewrite_scheduled"] == "0"
         });
@@ -254,7 +254,7 @@ fn coordinated_failovers_lose_no_conference_and_no_message() {
             epochs.push(realm.begin(&format!("{round}-{number}"), "").1);
         }
         old.command("FAILOVER");
-        eventually("the roles to change", GENEROUS, || {
+        eventually("the roles to change", TIMEOUT, || {
             old.info_field("replication", "role") == "slave"
                 && new.info_field("replication", "role") == "master"
         });
@@ -262,7 +262,7 @@ fn coordinated_failovers_lose_no_conference_and_no_message() {
     }
     let mut realm = Realm::of(&one);
     assert_eq!(realm.stat("creating"), 200);
-    eventually("all messages to be sent", GENEROUS, || realm.stat("unsent") == 0);
+    eventually("all messages to be sent", TIMEOUT, || realm.stat("unsent") == 0);
     let told: Vec<String> =
         realm.entries("evt").into_iter().filter(|line| line.starts_with("created")).collect();
     assert_eq!(told.len(), 200);
@@ -289,13 +289,13 @@ fn nothing_is_timed_out_on_a_replica_and_all_of_it_once_it_is_master() {
     master.kill9();
     let creating = |server: &RedisServer| Realm::of(server).stat("creating");
     if all_there && creating(&replica) == 20 {
-        eventually("the time-outs to pass", GENEROUS, || clock(&mut replica.raw()) > created + 3500);
+        eventually("the time-outs to pass", TIMEOUT, || clock(&mut replica.raw()) > created + 3500);
         assert_eq!(creating(&replica), 20);
     }
     replica.command("REPLICAOF NO ONE");
-    eventually("the creations to be given up", GENEROUS, || creating(&replica) == 0);
+    eventually("the creations to be given up", TIMEOUT, || creating(&replica) == 0);
     let mut realm = Realm::of(&replica);
-    eventually("all to be told", GENEROUS, || realm.stat("unsent") == 0);
+    eventually("all to be told", TIMEOUT, || realm.stat("unsent") == 0);
     assert_eq!(realm.entries("cmd:a:1:1").len(), 40, "a CREATE and a RELEASE each");
     assert_eq!(allot_info(&replica, "conf_ended"), 20);
 }

@@ -5,21 +5,21 @@ use std::path::{Path, PathBuf};
 
 use allot_core::seat::{Event, Show, decide_due};
 use allot_tests::raw::read_reply;
+use allot_tests::seat_workload::{LONG_TTL_MS, events_of};
 use allot_tests::shows::{
-    THEATRE, books, clock, create, hold, house, no_internal_errors, seats_of, state_of,
+    THEATRE, books, clock, create, hold, no_internal_errors, sample_venue, seats_of, state_of,
 };
-use allot_tests::storm::{LONG, events_of};
-use allot_tests::wait::GENEROUS;
-use allot_tests::{RedisServer, ReplicationStream, Reply, Storm, eventually, soak};
+use allot_tests::wait::TIMEOUT;
+use allot_tests::{RedisServer, ReplicationStream, Reply, SeatWorkload, eventually, soak};
 
 #[test]
 fn a_snapshot_keeps_every_hold_with_its_deadline_every_sale_and_every_turn() {
     let server = RedisServer::builder().arg("save", "3600 1").start();
     create(&server, "show", THEATRE);
     let mut client = server.raw();
-    let kept = hold(&mut client, "show", "ann", 3, LONG, "kept");
+    let kept = hold(&mut client, "show", "ann", 3, LONG_TTL_MS, "kept");
     let short = hold(&mut client, "show", "bob", 2, 700, "short");
-    hold(&mut client, "show", "cid", 2, LONG, "sold");
+    hold(&mut client, "show", "cid", 2, LONG_TTL_MS, "sold");
     client.words("SEAT.CONFIRM show sold ORDER o1");
     client.words("SEAT.BLOCK show 1 back-2-20");
     let order = client.words("SEAT.ORDER show o1");
@@ -31,13 +31,14 @@ fn a_snapshot_keeps_every_hold_with_its_deadline_every_sale_and_every_turn() {
     assert_eq!(client.words("SEAT.ORDER show o1"), order);
     assert_eq!(state_of(&mut client, "show", "back-2-20"), "blocked");
     let until = short.field("until").int();
-    eventually("the short hold to expire", GENEROUS, || books(&mut server.raw(), b"show").held == 3);
+    eventually("the short hold to expire", TIMEOUT, || books(&mut server.raw(), b"show").held == 3);
     assert!(clock(&mut client) >= until, "it expired early");
     // The next hold goes where it would have gone without the restart.
     fs::copy(server.dir().join("dump.rdb"), twin.dir().join("dump.rdb")).unwrap();
     twin.restart();
-    eventually("the short hold to expire", GENEROUS, || books(&mut twin.raw(), b"show").held == 3);
-    let next = |server: &RedisServer| seats_of(&hold(&mut server.raw(), "show", "dan", 4, LONG, "next"));
+    eventually("the short hold to expire", TIMEOUT, || books(&mut twin.raw(), b"show").held == 3);
+    let next =
+        |server: &RedisServer| seats_of(&hold(&mut server.raw(), "show", "dan", 4, LONG_TTL_MS, "next"));
     assert_eq!(next(&server), next(&twin));
     twin = RedisServer::start();
     no_internal_errors(&twin);
@@ -47,10 +48,10 @@ fn a_snapshot_keeps_every_hold_with_its_deadline_every_sale_and_every_turn() {
 #[test]
 fn a_show_of_a_hundred_thousand_seats_with_its_holds_and_sales_comes_back() {
     let server = RedisServer::builder().arg("save", "3600 1").start();
-    create(&server, "show", &house(1000, 100));
+    create(&server, "show", &sample_venue(1000, 100));
     let mut client = server.raw();
     for number in 0..2000 {
-        hold(&mut client, "show", &format!("u{number}"), 1 + number % 6, LONG, &format!("t{number}"));
+        hold(&mut client, "show", &format!("u{number}"), 1 + number % 6, LONG_TTL_MS, &format!("t{number}"));
         if number % 2 == 0 {
             client.call(&["SEAT.CONFIRM", "show", &format!("t{number}"), "ORDER", &format!("o{number}")]);
         }
@@ -69,21 +70,21 @@ fn a_show_of_a_hundred_thousand_seats_with_its_holds_and_sales_comes_back() {
 fn a_kill_under_fsync_always_keeps_all_that_was_answered() {
     let server = RedisServer::builder().arg("appendonly", "yes").arg("appendfsync", "always").start();
     create(&server, "show", THEATRE);
-    // A show of its own for the last word before each kill: the storm's may be sold out by then.
+    // A show of its own for the last word before each kill: the workload's may be sold out by then.
     create(&server, "quiet", THEATRE);
-    let mut storm = Storm::new(server.raw(), "show", 20);
+    let mut workload = SeatWorkload::new(server.raw(), "show", 20);
     for _ in 0..soak(5, 50) {
-        storm.run(60);
-        let last = hold(&mut server.raw(), "quiet", "last", 1, LONG, "last");
+        workload.run(60);
+        let last = hold(&mut server.raw(), "quiet", "last", 1, LONG_TTL_MS, "last");
         server.kill9();
         server.restart();
         assert_eq!(server.raw().words("SEAT.HOLDS quiet last"), Reply::Array(vec![last]));
         assert_eq!(server.raw().words("SEAT.RELEASE quiet last"), Reply::Int(1));
-        for (token, seats) in storm.lasting() {
+        for (token, seats) in workload.lasting() {
             let record = server.raw().call(&["SEAT.GET", "show", &seats[0]]);
             assert_eq!(record.field("token"), Reply::bulk(token));
         }
-        storm.reconnect(server.raw());
+        workload.reconnect(server.raw());
     }
     no_internal_errors(&server);
 }
@@ -107,10 +108,10 @@ fn an_append_only_file_cut_anywhere_gives_a_state_that_there_was() {
     let server = settings().start();
     let mut stream = ReplicationStream::attach(&server);
     create(&server, "show", &THEATRE.replacen("{\"areas\"", "{\"events\":10,\"areas\"", 1));
-    let mut storm = Storm::new(server.raw(), "show", 21);
-    storm.run(soak(120, 60));
-    let lasting: usize = storm.lasting().map(|(_, seats)| seats.len()).sum();
-    eventually("all short holds to expire", GENEROUS, || {
+    let mut workload = SeatWorkload::new(server.raw(), "show", 21);
+    workload.run(soak(120, 60));
+    let lasting: usize = workload.lasting().map(|(_, seats)| seats.len()).sum();
+    eventually("all short holds to expire", TIMEOUT, || {
         books(&mut server.raw(), b"show").held == lasting as i64
     });
     // Every state that there was.
@@ -131,7 +132,7 @@ fn an_append_only_file_cut_anywhere_gives_a_state_that_there_was() {
     }
     // A server whose disk is slow may write what it has answered a little later.
     let mut whole = Vec::new();
-    eventually("all of it to be in the file", GENEROUS, || {
+    eventually("all of it to be in the file", TIMEOUT, || {
         whole = fs::read(aof_file(server.dir(), ".incr.aof")).unwrap();
         whole_steps(&whole) == states.len()
     });
@@ -151,7 +152,7 @@ fn an_append_only_file_cut_anywhere_gives_a_state_that_there_was() {
             continue;
         };
         assert_eq!(books(&mut client, b"show").all(), 75, "cut at {cut}");
-        eventually("the state of then, without what is due since", GENEROUS, || {
+        eventually("the state of then, without what is due since", TIMEOUT, || {
             let mut expected = expected.clone();
             let now = clock(&mut client);
             for event in decide_due(&expected, now, usize::MAX) {

@@ -3,10 +3,10 @@
 
 use allot_tests::damage::{Dump, crc64, mutate, sealed};
 use allot_tests::raw::RawClient;
-use allot_tests::shows::{THEATRE, books, create, hold, house, no_internal_errors};
-use allot_tests::storm::LONG;
-use allot_tests::wait::GENEROUS;
-use allot_tests::{Random, RedisServer, Reply, Storm, eventually, soak};
+use allot_tests::seat_workload::LONG_TTL_MS;
+use allot_tests::shows::{THEATRE, books, create, hold, no_internal_errors, sample_venue};
+use allot_tests::wait::TIMEOUT;
+use allot_tests::{Random, RedisServer, Reply, SeatWorkload, eventually, soak};
 
 #[test]
 fn the_checksum_is_that_of_redis() {
@@ -50,10 +50,10 @@ fn a_damaged_payload_under_a_right_checksum_is_refused_or_works() {
     create(&server, "busy", &THEATRE.replacen("{\"areas\"", "{\"events\":9,\"areas\"", 1));
     // Messages that could not be sent stay in the value.
     client.words("SET busy:evt 1");
-    Storm::new(server.raw(), "busy", 30).run(60);
-    create(&server, "small", &house(2, 5));
+    SeatWorkload::new(server.raw(), "busy", 30).run(60);
+    create(&server, "small", &sample_venue(2, 5));
     for number in 0..3 {
-        hold(&mut client, "small", &format!("u{number}"), 2, LONG, &format!("t{number}"));
+        hold(&mut client, "small", &format!("u{number}"), 2, LONG_TTL_MS, &format!("t{number}"));
     }
     client.words("SEAT.CONFIRM small t1 ORDER o");
     client.words("SEAT.BLOCK small 1 a-2-5");
@@ -113,7 +113,7 @@ fn a_damaged_payload_under_a_right_checksum_is_refused_or_works() {
 fn a_payload_of_another_version_is_refused() {
     let server = RedisServer::builder().arg("rdbcompression", "no").start();
     let mut client = server.raw();
-    create(&server, "show", &house(2, 5));
+    create(&server, "show", &sample_venue(2, 5));
     let dump = Dump::of(&mut client, "show");
     let mut value = dump.value.clone();
     value[0] += 1;
@@ -391,5 +391,5 @@ fn random_commands_of_random_words_do_no_harm() {
     assert!(fine > 2000 && refused > 2000, "{fine} went well, {refused} were refused");
     no_internal_errors(&server);
     clients[0].words("FLUSHALL SYNC");
-    eventually("the memory to be given back", GENEROUS, || used() - before < 128 * 1024);
+    eventually("the memory to be given back", TIMEOUT, || used() - before < 128 * 1024);
 }

@@ -2,9 +2,9 @@
 //! `WATCH`, memory limits, notifications, read-only replicas.
 
 use allot_tests::raw::RawClient;
-use allot_tests::shows::{THEATRE, create, hold, house, no_internal_errors, state_of};
-use allot_tests::storm::LONG;
-use allot_tests::wait::GENEROUS;
+use allot_tests::seat_workload::LONG_TTL_MS;
+use allot_tests::shows::{THEATRE, create, hold, no_internal_errors, sample_venue, state_of};
+use allot_tests::wait::TIMEOUT;
 use allot_tests::{RedisServer, Reply, eventually};
 
 /// Every command with what `COMMAND INFO` must say of it: arity, and the flags that matter.
@@ -192,7 +192,7 @@ fn acl_rules_by_name_by_key_and_by_category_are_obeyed() {
         assert_eq!(admin.words(&format!("ACL SETUSER {rule}")), Reply::Simple("OK".into()));
     }
     let mut seller = user(&server, "seller");
-    hold(&mut seller, "show", "ann", 1, LONG, "t");
+    hold(&mut seller, "show", "ann", 1, LONG_TTL_MS, "t");
     assert_eq!(seller.words("SEAT.CONFIRM show t"), Reply::Int(1));
     for line in ["SEAT.RELEASE show t", "SEAT.STAT show", "SEAT.HOLD other u 1 TTL 5"] {
         assert!(seller.words(line).error().starts_with("NOPERM "), "{line}");
@@ -217,7 +217,7 @@ fn acl_rules_by_name_by_key_and_by_category_are_obeyed() {
 fn transactions_scripts_and_functions_can_do_all_that_clients_can() {
     let (server, replica) = (RedisServer::start(), RedisServer::start());
     replica.replica_of(&server);
-    create(&server, "show", &house(4, 10));
+    create(&server, "show", &sample_venue(4, 10));
     let mut client = server.raw();
     for line in [
         "MULTI",
@@ -264,10 +264,10 @@ fn transactions_scripts_and_functions_can_do_all_that_clients_can() {
 #[test]
 fn watch_is_broken_by_a_change_and_by_nothing_else() {
     let server = RedisServer::start();
-    create(&server, "show", &house(2, 5));
+    create(&server, "show", &sample_venue(2, 5));
     let (mut watcher, mut other) = (server.raw(), server.raw());
-    hold(&mut other, "show", "ann", 1, LONG, "t");
-    hold(&mut other, "show", "ann", 1, LONG, "short");
+    hold(&mut other, "show", "ann", 1, LONG_TTL_MS, "t");
+    hold(&mut other, "show", "ann", 1, LONG_TTL_MS, "short");
     let mut broken_by = |line: &str| {
         watcher.words("WATCH show");
         other.words(line);
@@ -304,7 +304,7 @@ fn watch_is_broken_by_a_change_and_by_nothing_else() {
     // Long enough to be watched before it expires.
     other.words("SEAT.EXTEND show short TTL 4000");
     watcher.words("WATCH show");
-    eventually("the hold to expire", GENEROUS, || {
+    eventually("the hold to expire", TIMEOUT, || {
         other.words("SEAT.STAT show").array()[0].field("held") == Reply::Int(0)
     });
     watcher.words("MULTI");
@@ -314,10 +314,10 @@ fn watch_is_broken_by_a_change_and_by_nothing_else() {
 #[test]
 fn where_memory_is_full_nothing_new_is_held_but_all_that_frees_and_sells_goes_on() {
     let server = RedisServer::start();
-    create(&server, "show", &house(4, 10));
+    create(&server, "show", &sample_venue(4, 10));
     let mut client = server.raw();
     for token in ["a", "b", "c", "d"] {
-        hold(&mut client, "show", "ann", 2, LONG, token);
+        hold(&mut client, "show", "ann", 2, LONG_TTL_MS, token);
     }
     hold(&mut client, "show", "ann", 1, 1000, "short");
     client.words("SEAT.CONFIRM show d ORDER o");
@@ -346,7 +346,7 @@ fn where_memory_is_full_nothing_new_is_held_but_all_that_frees_and_sells_goes_on
     }
     assert_eq!(client.words("SEAT.ZMPOP 1 set MIN ADJACENT COUNT 2").array()[0], Reply::bulk("set"));
     assert!(matches!(client.words("SEAT.STAT show"), Reply::Array(_)));
-    eventually("the short hold to expire", GENEROUS, || {
+    eventually("the short hold to expire", TIMEOUT, || {
         client.words("SEAT.STAT show").array()[0].field("held") == Reply::Int(0)
     });
     no_internal_errors(&server);
@@ -357,8 +357,8 @@ fn a_read_only_replica_answers_reads_and_refuses_the_rest() {
     let (server, replica) = (RedisServer::start(), RedisServer::start());
     create(&server, "show", THEATRE);
     replica.replica_of(&server);
-    hold(&mut server.raw(), "show", "ann", 2, LONG, "t");
-    hold(&mut server.raw(), "show", "bob", 2, LONG, "sold");
+    hold(&mut server.raw(), "show", "ann", 2, LONG_TTL_MS, "t");
+    hold(&mut server.raw(), "show", "bob", 2, LONG_TTL_MS, "sold");
     assert_eq!(server.raw().words("SEAT.CONFIRM show sold ORDER o"), Reply::Int(2));
     server.wait_offset_equal(&replica);
     let (mut there, mut here) = (server.raw(), replica.raw());
@@ -391,7 +391,7 @@ fn every_event_is_a_keyspace_notification() {
     client.words("CONFIG SET notify-keyspace-events Ed");
     let mut listener = server.raw();
     listener.words("PSUBSCRIBE __keyevent@0__:*");
-    create(&server, "show", &house(2, 5));
+    create(&server, "show", &sample_venue(2, 5));
     for line in [
         r#"SEAT.ALTER show {"events":0,"limits":{"seats_per_user":7}}"#,
         "SEAT.HOLD show ann 2 TTL 60000 TOKEN t",

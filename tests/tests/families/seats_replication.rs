@@ -4,30 +4,30 @@
 use std::collections::BTreeMap;
 
 use allot_core::seat::{Event, Show};
+use allot_tests::seat_workload::{LONG_TTL_MS, events_of, told};
 use allot_tests::shows::{THEATRE, books, create, hold, no_internal_errors};
-use allot_tests::storm::{LONG, events_of, told};
 use allot_tests::stream::readable;
-use allot_tests::wait::GENEROUS;
-use allot_tests::{RedisServer, ReplicationStream, Reply, Storm, eventually, soak};
+use allot_tests::wait::TIMEOUT;
+use allot_tests::{RedisServer, ReplicationStream, Reply, SeatWorkload, eventually, soak};
 
 fn with_events() -> String {
     THEATRE.replacen("{\"areas\"", "{\"events\":50,\"areas\"", 1)
 }
 
 /// Waits until all that was to expire has expired, so that no more happens by itself.
-fn settled(server: &RedisServer, storm: &Storm, key: &str) {
-    let lasting: usize = storm.lasting().map(|(_, seats)| seats.len()).sum();
-    eventually("all short holds to expire", GENEROUS, || {
+fn settled(server: &RedisServer, workload: &SeatWorkload, key: &str) {
+    let lasting: usize = workload.lasting().map(|(_, seats)| seats.len()).sum();
+    eventually("all short holds to expire", TIMEOUT, || {
         books(&mut server.raw(), key.as_bytes()).held == lasting as i64
     });
 }
 
-fn storm(server: &RedisServer, key: &str, seed: u64, steps: usize) -> Storm {
+fn workload(server: &RedisServer, key: &str, seed: u64, steps: usize) -> SeatWorkload {
     create(server, key, &with_events());
-    let mut storm = Storm::new(server.raw(), key, seed);
-    storm.run(steps);
-    settled(server, &storm, key);
-    storm
+    let mut workload = SeatWorkload::new(server.raw(), key, seed);
+    workload.run(steps);
+    settled(server, &workload, key);
+    workload
 }
 
 fn no_replica_errors(replica: &RedisServer) {
@@ -46,9 +46,9 @@ fn replicas_of_replicas_and_late_ones_hold_what_their_master_holds() {
     );
     replica.replica_of(&master);
     sub.replica_of(&replica);
-    storm(&master, "show", 1, soak(1500, 20_000));
+    workload(&master, "show", 1, soak(1500, 20_000));
     late.replica_of(&master);
-    let more = storm(&master, "other", 2, 300);
+    let more = workload(&master, "other", 2, 300);
     settled(&master, &more, "other");
     master.wait_offset_equal(&replica);
     replica.wait_offset_equal(&sub);
@@ -65,13 +65,13 @@ fn replicas_of_replicas_and_late_ones_hold_what_their_master_holds() {
 fn a_broken_link_is_mended_from_the_backlog() {
     let (master, replica) = (RedisServer::start(), RedisServer::strict().start());
     replica.replica_of(&master);
-    let mut run = storm(&master, "show", 3, 200);
+    let mut run = workload(&master, "show", 3, 200);
     let partial = || master.info_field("stats", "sync_partial_ok").parse::<u64>().unwrap();
     for round in 1..=3 {
         run.run(100);
         assert_eq!(master.raw().words("CLIENT KILL TYPE replica"), Reply::Int(1));
         run.run(100);
-        eventually("a partial resync", GENEROUS, || partial() >= round);
+        eventually("a partial resync", TIMEOUT, || partial() >= round);
         replica.wait_replica_synced();
     }
     settled(&master, &run, "show");
@@ -84,7 +84,7 @@ fn a_broken_link_is_mended_from_the_backlog() {
 #[test]
 fn a_reloaded_server_and_one_restarted_from_its_snapshot_are_the_same() {
     let server = RedisServer::builder().arg("save", "3600 1").start();
-    let run = storm(&server, "show", 4, soak(1000, 20_000));
+    let run = workload(&server, "show", 4, soak(1000, 20_000));
     let digest = server.digest();
     server.command("DEBUG RELOAD");
     assert_eq!(server.digest(), digest);
@@ -106,13 +106,13 @@ fn a_server_restarted_from_its_append_only_file_is_the_same_with_and_without_a_p
             .arg("appendfsync", "always")
             .arg("aof-use-rdb-preamble", preamble)
             .start();
-        storm(&server, "show", 5, soak(600, 10_000));
+        workload(&server, "show", 5, soak(600, 10_000));
         let digest = server.digest();
         server.kill9();
         server.restart();
         assert_eq!(server.digest(), digest, "after a restart, preamble {preamble}");
         server.command("BGREWRITEAOF");
-        eventually("the rewrite to end", GENEROUS, || {
+        eventually("the rewrite to end", TIMEOUT, || {
             let info = server.info("persistence");
             info["aof_rewrite_in_progress"] == "0"
                 && info["aof_rewrite_scheduled"] == "0"
@@ -121,7 +121,7 @@ fn a_server_restarted_from_its_append_only_file_is_the_same_with_and_without_a_p
         server.kill9();
         server.restart();
         assert_eq!(server.digest(), digest, "after a rewrite, preamble {preamble}");
-        storm(&server, "second", 7, 200);
+        workload(&server, "second", 7, 200);
         let digest = server.digest();
         server.kill9();
         server.restart();
@@ -134,7 +134,7 @@ fn a_server_restarted_from_its_append_only_file_is_the_same_with_and_without_a_p
 fn the_stream_carries_results_and_nothing_else() {
     let server = RedisServer::builder().arg("rdbcompression", "no").start();
     let mut stream = ReplicationStream::attach(&server);
-    let run = storm(&server, "show", 8, soak(1500, 20_000));
+    let run = workload(&server, "show", 8, soak(1500, 20_000));
     let commands = stream.drain();
     let mut show: Option<Show> = None;
     let (mut heard, mut deadlines, mut expired, mut last) = (Vec::new(), BTreeMap::new(), 0, 0);
@@ -197,7 +197,7 @@ fn refused_requests_and_repeated_ones_replicate_nothing() {
     let server = RedisServer::start();
     create(&server, "show", THEATRE);
     let mut client = server.raw();
-    hold(&mut client, "show", "ann", 2, LONG, "t");
+    hold(&mut client, "show", "ann", 2, LONG_TTL_MS, "t");
     let mut stream = ReplicationStream::attach(&server);
     let same = "SEAT.HOLD show ann 2 TTL 5 TOKEN t";
     assert!(matches!(client.words(same), Reply::Array(_)));
@@ -225,7 +225,7 @@ fn the_internal_command_is_refused_to_every_client() {
     replica.replica_of(&master);
     let mut stream = ReplicationStream::attach(&master);
     create(&master, "show", THEATRE);
-    hold(&mut master.raw(), "show", "ann", 2, LONG, "t");
+    hold(&mut master.raw(), "show", "ann", 2, LONG_TTL_MS, "t");
     let mut commands = stream.drain();
     let payload = commands.pop().unwrap().pop().unwrap();
     let created = commands.pop().unwrap().pop().unwrap();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use allot_tests::books::Book;
 use allot_tests::shows::{allot_info, clock, no_internal_errors};
-use allot_tests::wait::GENEROUS;
+use allot_tests::wait::TIMEOUT;
 use allot_tests::{Random, RedisServer, Reply, eventually};
 
 /// What is to happen by itself happens so many milliseconds later: after the commands that come first, on a machine
@@ -29,7 +29,7 @@ fn instances_come_and_go_and_every_account_is_in_one_place() {
     book.ok(&format!("DETACH m a GRACE {LATER}"));
     assert_eq!(book.shares("m"), [5, 5, 0], "they wait for it");
     // Nobody calls: the timer does it.
-    eventually("the place to fall to the one that stands by", GENEROUS, || book.shares("m") == [5, 5]);
+    eventually("the place to fall to the one that stands by", TIMEOUT, || book.shares("m") == [5, 5]);
     let history = book.ok("HISTORY p0");
     assert!(history.array().len() >= 2, "{history:?}");
     no_internal_errors(&server);
@@ -49,7 +49,7 @@ fn a_revoked_account_goes_on_when_its_login_is_over() {
     assert_eq!(book.account("p0", "state").text(), "revoking");
     assert_eq!(book.code(&format!("RENEW p0 {epoch} TTL 1000")), "BADSTATE");
     assert_eq!(book.code("LOGIN p0 x t TTL 1000"), "BADSTATE");
-    eventually("the login to be over", GENEROUS, || book.account("p0", "instance") == Reply::bulk("x"));
+    eventually("the login to be over", TIMEOUT, || book.account("p0", "instance") == Reply::bulk("x"));
     assert!(clock(&mut book.client) >= until, "it went on before its deadline");
     assert_eq!(allot_info(&server, "account_lapsed"), 1);
     assert_eq!(book.code(&format!("USE p0 {epoch}")), "STALE");
@@ -133,8 +133,8 @@ fn hundreds_of_thousands_of_accounts_are_dealt_in_short_steps() {
     }
     // From one instance, which has them all, to a hundred.
     book.ok("ATTACH m i0");
-    eventually("the first to have all", GENEROUS, || book.shares("m") == [200_000]);
-    let (mut worst, stop) = (Duration::ZERO, Instant::now() + GENEROUS);
+    eventually("the first to have all", TIMEOUT, || book.shares("m") == [200_000]);
+    let (mut worst, stop) = (Duration::ZERO, Instant::now() + TIMEOUT);
     for instance in 1..100 {
         book.ok(&format!("ATTACH m i{instance}"));
     }
@@ -151,7 +151,7 @@ fn hundreds_of_thousands_of_accounts_are_dealt_in_short_steps() {
     println!("the longest wait of another client while 198,000 accounts moved: {worst:?}");
     // Detaching the last one takes 2,000 back, and nobody else's move.
     book.ok("DETACH m i99");
-    eventually("its accounts to be with the others", GENEROUS, || {
+    eventually("its accounts to be with the others", TIMEOUT, || {
         let shares = book.shares("m");
         shares.len() == 99 && shares.iter().sum::<i64>() == 200_000
     });
@@ -168,7 +168,7 @@ fn who_works_with_accounts_while_they_are_dealt_deals_none_of_them() {
         book.add("m", batch * 4000..(batch + 1) * 4000);
     }
     book.ok("ATTACH m a");
-    eventually("the first to have all", GENEROUS, || book.shares("m") == [20_000]);
+    eventually("the first to have all", TIMEOUT, || book.shares("m") == [20_000]);
     let account = book.ok("PICK m a").array()[0].field("account").text();
     // Nobody comes between the commands of a transaction, nor does the timer.
     book.client.words("MULTI");
@@ -184,7 +184,7 @@ fn who_works_with_accounts_while_they_are_dealt_deals_none_of_them() {
     let attached = replies.array().last().unwrap().field("attached");
     let shares: Vec<i64> = attached.array().iter().map(|one| one.field("dealt").int()).collect();
     assert_eq!(shares, [20_000 - 1024, 1024], "four steps of who came");
-    eventually("the timer to do the rest", GENEROUS, || book.shares("m") == [10_000, 10_000]);
+    eventually("the timer to do the rest", TIMEOUT, || book.shares("m") == [10_000, 10_000]);
     no_internal_errors(&server);
 }
 
@@ -204,7 +204,7 @@ fn use_costs_by_steps_and_months_turn_by_themselves() {
     assert_eq!(allot_info(&server, "account_capped"), 1);
     let turn = clock(&mut book.client) + LATER;
     book.ok(&format!("BOOK TURNS {turn}"));
-    eventually("the month to turn", GENEROUS, || book.total("month") == 1);
+    eventually("the month to turn", TIMEOUT, || book.total("month") == 1);
     assert_eq!(book.ok("INFO").field("month_start").int(), turn);
     assert_eq!(book.account("p0", "used").int(), 0);
     let usage = |book: &mut Book, ago: usize| {

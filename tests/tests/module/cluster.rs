@@ -1,12 +1,12 @@
 //! A cluster of three masters: keys belong to slots, a slot moves with its live holds, and the stream beside a show
 //! stays beside it.
 
+use allot_tests::seat_workload::LONG_TTL_MS;
 use allot_tests::shows::{
-    THEATRE, books, clock, create, hold, house, house_with, no_internal_errors, seats_of,
+    THEATRE, books, clock, create, hold, no_internal_errors, sample_venue, sample_venue_with, seats_of,
 };
-use allot_tests::storm::LONG;
-use allot_tests::wait::GENEROUS;
-use allot_tests::{Cluster, RedisServer, Reply, Storm, eventually};
+use allot_tests::wait::TIMEOUT;
+use allot_tests::{Cluster, RedisServer, Reply, SeatWorkload, eventually};
 
 /// Moves the slot of a key and all its keys.
 fn migrate(cluster: &Cluster, key: &str) {
@@ -19,7 +19,7 @@ fn keys_belong_to_slots_and_slots_move_with_their_live_holds() {
     // On the wrong node, every command is sent on.
     for key in ["a", "b", "c", "d"] {
         let (home, wrong) = (cluster.master_for(key), cluster.other_than_for(key));
-        create(home, key, &house(2, 10));
+        create(home, key, &sample_venue(2, 10));
         for line in [
             &format!("SEAT.STAT {key}"),
             &format!("SEAT.HOLD {key} u 1 TTL 1000"),
@@ -33,11 +33,11 @@ fn keys_belong_to_slots_and_slots_move_with_their_live_holds() {
 
     // Two shows of one tag live on one node.
     create(cluster.master_for("{gala}:1"), "{gala}:1", THEATRE);
-    create(cluster.master_for("{gala}:1"), "{gala}:2", &house_with(3, 10, r#""events":20"#));
+    create(cluster.master_for("{gala}:1"), "{gala}:2", &sample_venue_with(3, 10, r#""events":20"#));
     let from = cluster.master_for("{gala}:1");
-    Storm::new(from.raw(), "{gala}:1", 60).run(150);
+    SeatWorkload::new(from.raw(), "{gala}:1", 60).run(150);
     let lasting_from = |server: &RedisServer| books(&mut server.raw(), b"{gala}:1");
-    eventually("the short holds of the storm to expire", GENEROUS, || {
+    eventually("the short holds of the workload to expire", TIMEOUT, || {
         let digest = || {
             std::thread::sleep(std::time::Duration::from_millis(100));
             from.digest_value("{gala}:1")
@@ -47,7 +47,7 @@ fn keys_belong_to_slots_and_slots_move_with_their_live_holds() {
         first == digest() && first == digest()
     });
     // Only now, since the short one is to outlive the move.
-    let kept = hold(&mut from.raw(), "{gala}:2", "ann", 2, LONG, "kept");
+    let kept = hold(&mut from.raw(), "{gala}:2", "ann", 2, LONG_TTL_MS, "kept");
     let short = hold(&mut from.raw(), "{gala}:2", "bob", 3, 3000, "short").field("until").int();
     let (before, counts) = (from.digest_value("{gala}:1"), lasting_from(from));
     migrate(&cluster, "{gala}:1");
@@ -58,7 +58,7 @@ fn keys_belong_to_slots_and_slots_move_with_their_live_holds() {
     let mut client = to.raw();
     assert_eq!(client.words("SEAT.HOLDS {gala}:2 ann"), Reply::Array(vec![kept.clone()]));
     assert_eq!(client.words("SEAT.CONFIRM {gala}:2 kept ORDER o"), Reply::Int(2));
-    eventually("the short hold to expire on the new node", GENEROUS, || {
+    eventually("the short hold to expire on the new node", TIMEOUT, || {
         books(&mut client, b"{gala}:2").held == 0
     });
     assert!(clock(&mut client) >= short, "it expired early");
@@ -81,7 +81,7 @@ fn keys_belong_to_slots_and_slots_move_with_their_live_holds() {
         migrate(&cluster, "{gala}:2");
     }
     let mut home = cluster.master_for("{gala}:2").raw();
-    eventually("all to expire", GENEROUS, || books(&mut home, b"{gala}:2").held == 0);
+    eventually("all to expire", TIMEOUT, || books(&mut home, b"{gala}:2").held == 0);
     cluster.nodes().for_each(no_internal_errors);
 }
 
@@ -90,9 +90,9 @@ fn a_stream_of_events_needs_a_hash_tag_in_a_cluster() {
     let cluster = Cluster::start(3, 0);
     let node = cluster.master_for("show");
     let refused = "ERR plan: events: the event stream of a key in a cluster needs a hash tag in the key's name, as in '{name}:1'";
-    let with_events = house_with(2, 5, r#""events":10"#);
+    let with_events = sample_venue_with(2, 5, r#""events":10"#);
     assert_eq!(node.raw().call(&["SEAT.CREATE", "show", &with_events]).error(), refused);
-    create(node, "show", &house(2, 5));
+    create(node, "show", &sample_venue(2, 5));
     assert_eq!(node.raw().call(&["SEAT.ALTER", "show", r#"{"events":3}"#]).error(), refused);
     let tagged = cluster.master_for("{show}");
     create(tagged, "{show}", &with_events);

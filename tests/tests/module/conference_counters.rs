@@ -8,7 +8,7 @@ use allot_core::conf::{Realm as State, decide};
 use allot_tests::damage::Dump;
 use allot_tests::realms::{REALM, Realm};
 use allot_tests::shows::{clock, no_internal_errors};
-use allot_tests::wait::GENEROUS;
+use allot_tests::wait::TIMEOUT;
 use allot_tests::{RedisServer, Reply, eventually};
 
 /// Counters and gauges, and what they were when they were last looked at.
@@ -135,7 +135,7 @@ fn every_scenario_moves_its_counters_and_no_others() {
     realm.ok(&format!("CONF.ENDED 1 b:1:1 {epoch}"));
     figures.moved("and comes", &[("conf_ended", 1)]);
     realm.ok("CMU.JOIN c:1:1 CAPACITY 1 LEASE 4000");
-    eventually("the lease to be over", GENEROUS, || {
+    eventually("the lease to be over", TIMEOUT, || {
         realm.ok("CMU.LIST").array()[2].field("state") == Reply::bulk("unreachable")
     });
     figures.moved("a lease that is not renewed", &[("cmu_lapsed", 2)]);

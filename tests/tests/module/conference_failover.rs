@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use allot_tests::realms::{REALM, Realm, UNITS};
 use allot_tests::shows::no_internal_errors;
-use allot_tests::wait::GENEROUS;
+use allot_tests::wait::TIMEOUT;
 use allot_tests::{RedisServer, Reply, eventually};
 
 /// Grants that a server makes until there are no more, or so many: each conference's epoch.
@@ -109,7 +109,7 @@ fn a_master_that_is_paused_in_a_burst_and_wakes_as_one_of_two_gives_nothing_out_
     });
     let rounds = |more: usize| {
         let target = done.load(Ordering::SeqCst) + more;
-        eventually("the burst to go on", GENEROUS, || {
+        eventually("the burst to go on", TIMEOUT, || {
             done.load(Ordering::SeqCst) >= target || thread.is_finished()
         });
         assert!(!thread.is_finished(), "the burst has ended");
@@ -195,7 +195,7 @@ fn a_master_that_is_paused_in_a_burst_and_wakes_as_one_of_two_gives_nothing_out_
         let expected: BTreeSet<String> = copies.iter().map(|one| one.e164.clone()).collect();
         assert_eq!(released, expected);
         assert!(report.field("adopted").array().is_empty() && report.field("ended").array().is_empty());
-        eventually("all to be told", GENEROUS, || there.stat("unsent") == 0);
+        eventually("all to be told", TIMEOUT, || there.stat("unsent") == 0);
         let told: BTreeSet<String> = there.entries(&format!("cmd:{cmu}")).into_iter().collect();
         for one in &copies {
             assert!(told.contains(&format!("RELEASE {} {cmu} {}", one.e164, one.epoch)), "{}", one.e164);

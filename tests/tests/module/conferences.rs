@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use allot_tests::realms::{REALM, Realm, UNITS};
 use allot_tests::shows::{allot_info, clock, no_internal_errors};
-use allot_tests::wait::GENEROUS;
+use allot_tests::wait::TIMEOUT;
 use allot_tests::{RedisServer, Reply, eventually};
 
 #[test]
@@ -108,7 +108,7 @@ fn a_stream_of_another_type_keeps_nothing_else_waiting_and_loses_nothing() {
     assert_eq!(realm.stat("unsent"), 100);
     assert!(allot_info(&server, "outbox_failures") >= 100);
     realm.client.words(&format!("DEL {REALM}:evt"));
-    eventually("the timer to send what waited", GENEROUS, || realm.stat("unsent") == 0);
+    eventually("the timer to send what waited", TIMEOUT, || realm.stat("unsent") == 0);
     let told: Vec<String> = realm.entries("evt");
     let expected: Vec<String> = (0..50)
         .flat_map(|number| {
@@ -161,7 +161,7 @@ fn ten_thousand_conferences_of_a_unit_that_dies_are_recovered_in_short_steps() {
     // The figures are the bench's. One step says nothing, since any process may have to wait for the machine.
     assert!(median < Duration::from_secs(1), "each step is long: {median:?}");
     assert_eq!((realm.stat("pending"), realm.stat("creating")), (0, 10_000));
-    eventually("all messages to be sent", GENEROUS, || realm.stat("unsent") == 0);
+    eventually("all messages to be sent", TIMEOUT, || realm.stat("unsent") == 0);
     let told = realm.entries("evt");
     for (event, cause) in [("lost", "down"), ("granted", "recovery")] {
         let of: BTreeSet<&String> =
@@ -219,7 +219,7 @@ fn one_conference_is_seen_as_if_all_that_is_due_had_happened() {
     realm.begin("2", "");
     // Nothing can be changed, and so nothing happens by itself.
     realm.client.words("CLIENT PAUSE 600000 WRITE");
-    eventually("what is due to be seen", GENEROUS, || {
+    eventually("what is due to be seen", TIMEOUT, || {
         let record = realm.ok("CONF.INFO 1");
         assert_eq!(record.field("state").text(), "open");
         !record.field("ending").is_null() && realm.place("2").2 == "ended"
@@ -227,7 +227,7 @@ fn one_conference_is_seen_as_if_all_that_is_due_had_happened() {
     assert_eq!(realm.stat("ended"), 0, "nothing has happened yet");
     assert_eq!(realm.ok("CONF.HISTORY 2").array()[0].field("how").text(), "failed");
     realm.client.words("CLIENT UNPAUSE");
-    eventually("it to happen", GENEROUS, || realm.stat("ended") >= 1);
+    eventually("it to happen", TIMEOUT, || realm.stat("ended") >= 1);
 }
 
 #[test]
@@ -237,16 +237,16 @@ fn what_nobody_answers_is_timed_out_by_the_server_itself() {
     realm.ok("CONF.REALM CREATETIMEOUT 30 RELEASETIMEOUT 30 WAITTIMEOUT 30 WINDOW 200 TOMBSTONE 200");
     realm.begin("7", "");
     let gone = |realm: &mut Realm, e164: &str| matches!(realm.call(&format!("CONF.INFO {e164}")), Reply::Error(text) if text.starts_with("NOTFOUND"));
-    eventually("a creation to be given up, and its record to go", GENEROUS, || gone(&mut realm, "7"));
+    eventually("a creation to be given up, and its record to go", TIMEOUT, || gone(&mut realm, "7"));
     // The others are to be opened first.
     realm.ok("CONF.REALM CREATETIMEOUT 3600000");
     realm.open("8");
     realm.ok("CONF.RELEASE 8");
-    eventually("a release to be given up, and its record to go", GENEROUS, || gone(&mut realm, "8"));
+    eventually("a release to be given up, and its record to go", TIMEOUT, || gone(&mut realm, "8"));
     realm.open("9");
     realm.ok("CMU.DOWN a:1:1");
-    eventually("the wait for recovery to be given up", GENEROUS, || gone(&mut realm, "9"));
-    eventually("the unit to be forgotten", GENEROUS, || realm.ok("CMU.LIST").array().is_empty());
+    eventually("the wait for recovery to be given up", TIMEOUT, || gone(&mut realm, "9"));
+    eventually("the unit to be forgotten", TIMEOUT, || realm.ok("CMU.LIST").array().is_empty());
     assert_eq!(realm.stat("licences_used"), 0);
     let ended: Vec<String> =
         realm.entries("evt").into_iter().filter(|line| line.starts_with("ended")).collect();
@@ -272,7 +272,7 @@ fn streams_are_trimmed_by_age_but_not_under_a_live_group_before_the_limit() {
     assert_eq!(realm.client.words("EXEC").array().len(), 4);
     // What is older than an hour goes though it is not acknowledged, and the group is told.
     let resynced = ["old".to_owned(), "RESYNC   0".to_owned()];
-    eventually("the stream to be trimmed", GENEROUS, || realm.entries("info") == resynced);
+    eventually("the stream to be trimmed", TIMEOUT, || realm.entries("info") == resynced);
     assert_eq!(allot_info(&server, "stream_resyncs"), 1);
     // Once the group has read the rest, it is nobody's; the other stream goes by age alone.
     realm.client.words(&format!("XREADGROUP GROUP dp one COUNT 10 STREAMS {info} >"));
@@ -280,8 +280,8 @@ fn streams_are_trimmed_by_age_but_not_under_a_live_group_before_the_limit() {
     for pending in ids.array() {
         realm.client.words(&format!("XACK {info} dp {}", pending.array()[0].text()));
     }
-    eventually("what was read to go", GENEROUS, || realm.entries("info").is_empty());
-    eventually("what nobody reads to go", GENEROUS, || realm.entries("evt").is_empty());
+    eventually("what was read to go", TIMEOUT, || realm.entries("info").is_empty());
+    eventually("what nobody reads to go", TIMEOUT, || realm.entries("evt").is_empty());
     no_internal_errors(&server);
 }
 

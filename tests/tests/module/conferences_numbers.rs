@@ -5,7 +5,7 @@ use allot_tests::cluster::SlotMove;
 use allot_tests::pools::{fill, number, pool_info, state_of};
 use allot_tests::realms::{REALM, Realm};
 use allot_tests::shows::{allot_info, no_internal_errors};
-use allot_tests::wait::GENEROUS;
+use allot_tests::wait::TIMEOUT;
 use allot_tests::{Cluster, RedisServer, Reply, eventually};
 
 /// The pool, of the realm's hash tag.
@@ -146,7 +146,7 @@ fn replicas_and_append_only_files_hold_the_same_of_both() {
         let mut client = server.raw();
         [REALM, POOL].map(|key| client.call(&["DUMP", key]))
     };
-    eventually("the replica holds what its master holds", GENEROUS, || dumps(&replica) == dumps(&master));
+    eventually("the replica holds what its master holds", TIMEOUT, || dumps(&replica) == dumps(&master));
     let before = dumps(&master);
     realm.client.words("DEBUG LOADAOF");
     assert_eq!(dumps(&master), before);
@@ -189,7 +189,7 @@ fn is_hung_up_after(cluster: &Cluster, moving: SlotMove<'_>, e164: &str) {
     let (from, to) = (moving.from, moving.to);
     moving.finish();
     let mut client = to.raw();
-    eventually("the number to be hung up on the new node", GENEROUS, || {
+    eventually("the number to be hung up on the new node", TIMEOUT, || {
         state_of(&mut client, POOL, e164) == "idle+up"
     });
     assert_eq!(allot_info(from, "conf_pools_gone") + allot_info(to, "conf_pools_gone"), 0);

@@ -3,7 +3,7 @@
 
 use allot_tests::realms::{REALM, Realm, UNITS};
 use allot_tests::shows::{allot_info, clock, no_internal_errors};
-use allot_tests::wait::GENEROUS;
+use allot_tests::wait::TIMEOUT;
 use allot_tests::{Cluster, RedisServer, Reply, eventually};
 
 /// A key of another type in a stream's place.
@@ -66,7 +66,7 @@ fn what_a_key_of_another_type_held_up_is_once_on_the_master_its_replicas_and_its
     // From here on the outbox is in snapshots as well: a late replica's, and that of a file that was rewritten.
     late.replica_of(&master);
     master.command("BGREWRITEAOF");
-    eventually("the rewrite to end", GENEROUS, || {
+    eventually("the rewrite to end", TIMEOUT, || {
         let info = master.info("persistence");
         info["aof_rewrite_in_progress"] == "0" && info["aof_rewrite_scheduled"] == "0"
     });
@@ -79,7 +79,7 @@ fn what_a_key_of_another_type_held_up_is_once_on_the_master_its_replicas_and_its
     assert_eq!(realm.stat("unsent"), 120 + to_a.len() as i64);
     assert_eq!(realm.entries("cmd:b:1:1"), to_b, "no other stream waits");
     realm.client.words(&format!("DEL {REALM}:evt {REALM}:cmd:a:1:1"));
-    eventually("all to be sent", GENEROUS, || realm.stat("unsent") == 0);
+    eventually("all to be sent", TIMEOUT, || realm.stat("unsent") == 0);
     assert_eq!(
         [realm.entries("evt"), realm.entries("cmd:a:1:1"), realm.entries("cmd:b:1:1")],
         [events, to_a, to_b]
@@ -103,7 +103,7 @@ fn what_a_key_of_another_type_held_up_is_once_on_the_master_its_replicas_and_its
     // What comes next finds nothing that would be sent again.
     let mut realm = Realm::of(&master);
     realm.open("more");
-    eventually("all to be sent", GENEROUS, || realm.stat("unsent") == 0);
+    eventually("all to be sent", TIMEOUT, || realm.stat("unsent") == 0);
     let after = streams(&master);
     let lengths = |streams: &[Vec<Reply>; 3]| streams.iter().map(Vec::len).sum::<usize>();
     assert_eq!(lengths(&after), lengths(&there) + 3);
@@ -156,7 +156,7 @@ fn a_stream_that_a_slot_migration_took_away_fails_nothing_and_gets_each_message_
     let moving = begin();
     let (events, commands) = go_on(&mut realm, "off", "c:1:1", &["cmd:b:1:1"]);
     moving.call_off();
-    eventually("all to be sent where they are", GENEROUS, || realm.stat("unsent") == 0);
+    eventually("all to be sent where they are", TIMEOUT, || realm.stat("unsent") == 0);
     assert_eq!(realm.entries("evt"), events, "what had gone is lost with its key");
     for (stream, commands) in commands {
         let before = if stream == "cmd:b:1:1" { before_to_b.clone() } else { Vec::new() };
@@ -173,7 +173,7 @@ fn a_stream_that_a_slot_migration_took_away_fails_nothing_and_gets_each_message_
     let (from, to) = (moving.from, moving.to);
     moving.finish();
     let mut there = Realm::of(to);
-    eventually("all to be sent on the new node", GENEROUS, || there.stat("unsent") == 0);
+    eventually("all to be sent on the new node", TIMEOUT, || there.stat("unsent") == 0);
     let now = units.map(|stream| there.entries(stream));
     let lost = now[0].iter().filter(|line| line.starts_with("lost ")).count();
     assert!(lost > 0, "{:?}", now[0]);
@@ -214,7 +214,7 @@ fn a_realm_that_moves_before_its_streams_waits_for_them() {
     there.client.words("ASKING");
     there.ok(&format!("CONF.ACK 7 {cmu} {epoch}"));
     moving.finish();
-    eventually("all to be sent", GENEROUS, || there.stat("unsent") == 0);
+    eventually("all to be sent", TIMEOUT, || there.stat("unsent") == 0);
     let (event, command) = told("7", &cmu, epoch);
     assert_eq!(there.entries("evt"), [&events[..], &event].concat());
     assert_eq!(there.entries("cmd:a:1:1"), [&commands[..], &[command]].concat());
@@ -265,7 +265,7 @@ fn where_more_waits_than_is_kept_readers_find_a_resync_in_the_place_of_what_is_l
     realm.open("8");
     assert_eq!((realm.entries("evt").len(), realm.stat("unsent")), (events + 2, KEPT as i64));
     swap(&mut realm, &[&format!("DEL {stream}"), &format!("RENAME kept {stream}")]);
-    eventually("all that is left to be sent", GENEROUS, || realm.stat("unsent") == 0);
+    eventually("all that is left to be sent", TIMEOUT, || realm.stat("unsent") == 0);
     // A unit reads on behind what it has read.
     let next = realm.client.call(&["XREAD", "COUNT", "2", "STREAMS", &stream, &read]);
     let next = next.array()[0].array()[1].array().to_vec();
@@ -280,7 +280,7 @@ fn where_more_waits_than_is_kept_readers_find_a_resync_in_the_place_of_what_is_l
     assert!(all[0].starts_with(&format!("CREATE 7 a:1:1 {epoch} ")));
     assert!(all[2..KEPT].iter().all(|line| line == "REPORT  a:1:1 0 LIST"));
     assert!(all[KEPT].starts_with("CREATE 8 a:1:1 "));
-    eventually("memory to be free again", GENEROUS, || memory(&mut realm) < full / 10);
+    eventually("memory to be free again", TIMEOUT, || memory(&mut realm) < full / 10);
     no_internal_errors(&server);
 }
 
@@ -310,6 +310,6 @@ fn a_stream_that_others_have_written_ahead_of_the_clock_goes_on_behind_that() {
     realm.open("8");
     assert!(realm.stat("unsent") > 0 && allot_info(&server, "outbox_failures") > 0);
     realm.client.words(&format!("DEL {stream}"));
-    eventually("the rest to be sent", GENEROUS, || realm.stat("unsent") == 0);
+    eventually("the rest to be sent", TIMEOUT, || realm.stat("unsent") == 0);
     no_internal_errors(&server);
 }

@@ -2,18 +2,18 @@
 //! what is gone is forgotten.
 
 use allot_tests::raw::RawClient;
+use allot_tests::seat_workload::LONG_TTL_MS;
 use allot_tests::shows::{
-    allot_info, books, clock, create, hold, house, no_internal_errors, seats_of, state_of,
+    allot_info, books, clock, create, hold, no_internal_errors, sample_venue, seats_of, state_of,
 };
-use allot_tests::storm::LONG;
-use allot_tests::wait::GENEROUS;
+use allot_tests::wait::TIMEOUT;
 use allot_tests::{RedisServer, Reply, eventually};
 
 /// Watches a seat of a hold until it is free without anybody asking for more than totals, which only the timer
 /// changes; it must not be free before its deadline.
 #[track_caller]
 fn expires_by_itself(client: &mut RawClient, key: &str, until: i64) {
-    eventually("the hold to expire", GENEROUS, || {
+    eventually("the hold to expire", TIMEOUT, || {
         let before = clock(client);
         let held = books(client, key.as_bytes()).held;
         let after = clock(client);
@@ -29,13 +29,13 @@ fn until(record: &Reply) -> i64 {
 #[test]
 fn a_hold_expires_within_a_tenth_of_a_second_on_a_quiet_machine() {
     let server = RedisServer::start();
-    create(&server, "show", &house(2, 5));
+    create(&server, "show", &sample_venue(2, 5));
     let mut client = server.raw();
     // The machine may be busy, so it is enough that one of many is on time; a timer that is late never is.
     let mut latest = Vec::new();
     for round in 0..20 {
         let until = until(&hold(&mut client, "show", "ann", 1, 40, &format!("t{round}")));
-        eventually("the hold to expire", GENEROUS, || allot_info(&server, "seat_expired") == round + 1);
+        eventually("the hold to expire", TIMEOUT, || allot_info(&server, "seat_expired") == round + 1);
         latest.push(clock(&mut client) - until);
     }
     assert!(latest.iter().any(|&late| late <= 100), "all were late: {latest:?}");
@@ -44,12 +44,12 @@ fn a_hold_expires_within_a_tenth_of_a_second_on_a_quiet_machine() {
 #[test]
 fn both_copies_live_on_and_both_expire_on_time() {
     let server = RedisServer::start();
-    create(&server, "show", &house(2, 5));
+    create(&server, "show", &sample_venue(2, 5));
     let mut client = server.raw();
     // In one transaction, so that the short hold is copied before it expires.
     for line in [
         "MULTI",
-        &format!("SEAT.HOLD show bob 1 TTL {LONG} TOKEN u"),
+        &format!("SEAT.HOLD show bob 1 TTL {LONG_TTL_MS} TOKEN u"),
         "SEAT.HOLD show ann 2 TTL 400 TOKEN t",
         "COPY show twin",
         "COPY show far DB 3",
@@ -65,9 +65,7 @@ fn both_copies_live_on_and_both_expire_on_time() {
     let mut far = server.raw();
     far.words("SELECT 3");
     for (client, key, left) in [(&mut client, "show", 1), (&mut far, "far", 1)] {
-        eventually("all but the long hold to expire", GENEROUS, || {
-            books(client, key.as_bytes()).held == left
-        });
+        eventually("all but the long hold to expire", TIMEOUT, || books(client, key.as_bytes()).held == left);
         assert!(clock(client) >= deadline);
     }
     expires_by_itself(&mut client, "twin", deadline);
@@ -80,9 +78,9 @@ fn holds_expire_by_themselves_after_rename_move_and_swapdb() {
     let server = RedisServer::start();
     let mut client = server.raw();
     for key in ["renamed", "moved", "swapped", "both"] {
-        create(&server, key, &house(2, 5));
+        create(&server, key, &sample_venue(2, 5));
     }
-    create(&server, "target", &house(9, 9));
+    create(&server, "target", &sample_venue(9, 9));
     hold(&mut client, "target", "old", 3, 300, "old");
     let deadlines =
         ["renamed", "moved", "swapped", "both"].map(|key| until(&hold(&mut client, key, "ann", 2, 400, "t")));
@@ -105,7 +103,7 @@ fn holds_expire_by_themselves_after_rename_move_and_swapdb() {
 #[test]
 fn holds_expire_by_themselves_after_restore_and_on_the_way_back() {
     let server = RedisServer::start();
-    create(&server, "show", &house(2, 5));
+    create(&server, "show", &sample_venue(2, 5));
     let mut client = server.raw();
     let deadline = until(&hold(&mut client, "show", "ann", 2, 400, "t"));
     let Reply::Bulk(dump) = client.words("DUMP show") else { panic!("no dump") };
@@ -125,12 +123,12 @@ fn many_holds_of_many_keys_that_fall_due_at_once_all_expire() {
     let mut client = server.raw();
     for key in 0..150 {
         let key = format!("show{key}");
-        create(&server, &key, &house(2, 10));
+        create(&server, &key, &sample_venue(2, 10));
         for number in 0..20 {
             hold(&mut client, &key, &format!("u{number}"), 1, 300, &format!("t{number}"));
         }
     }
-    eventually("all to expire", GENEROUS, || allot_info(&server, "seat_expired") == 3000);
+    eventually("all to expire", TIMEOUT, || allot_info(&server, "seat_expired") == 3000);
     assert_eq!(allot_info(&server, "seat_live_holds"), 0);
     assert_eq!(books(&mut client, b"show149").free, 20);
     no_internal_errors(&server);
@@ -139,7 +137,7 @@ fn many_holds_of_many_keys_that_fall_due_at_once_all_expire() {
 #[test]
 fn a_read_of_one_thing_answers_as_if_all_that_is_due_had_happened() {
     let server = RedisServer::start();
-    create(&server, "show", &house(2, 5));
+    create(&server, "show", &sample_venue(2, 5));
     let mut client = server.raw();
     // The timer cannot run between the commands of a transaction.
     for line in [
@@ -175,7 +173,7 @@ fn names_that_are_gone_are_not_kept_until_their_deadline() {
     ];
     for ways in ways {
         for round in 0..20 {
-            create(&server, "show", &house(1, 5));
+            create(&server, "show", &sample_venue(1, 5));
             for number in 0..3 {
                 let (user, token) = (format!("u{number}"), format!("t{number}"));
                 hold(&mut client, "show", &user, 1, ten_years - number - round, &token);
@@ -197,18 +195,18 @@ fn flushed_shows_and_expired_keys_leave_nothing_behind_that_rings() {
     let server = RedisServer::start();
     let mut client = server.raw();
     for line in ["FLUSHALL", "FLUSHALL ASYNC", "PEXPIRE show 1"] {
-        create(&server, "show", &house(2, 5));
+        create(&server, "show", &sample_venue(2, 5));
         let before = allot_info(&server, "seat_expired");
         // In one transaction, so that it does not expire before the key goes.
         for step in ["MULTI", "SEAT.HOLD show ann 2 TTL 50 TOKEN t", line] {
             client.words(step);
         }
         let deadline = until(&client.words("EXEC").array()[0]);
-        eventually("the key to go", GENEROUS, || client.words("EXISTS show") == Reply::Int(0));
+        eventually("the key to go", TIMEOUT, || client.words("EXISTS show") == Reply::Int(0));
         // The same name again: the old deadline must not ring for it.
-        create(&server, "show", &house(2, 5));
-        hold(&mut client, "show", "ann", 2, LONG, "t");
-        eventually("the old deadline to pass", GENEROUS, || clock(&mut client) > deadline + 100);
+        create(&server, "show", &sample_venue(2, 5));
+        hold(&mut client, "show", "ann", 2, LONG_TTL_MS, "t");
+        eventually("the old deadline to pass", TIMEOUT, || clock(&mut client) > deadline + 100);
         assert_eq!(books(&mut client, b"show").held, 2, "after {line}");
         assert_eq!(allot_info(&server, "seat_expired"), before, "after {line}");
         client.words("DEL show");

@@ -4,13 +4,13 @@
 use std::time::Instant;
 
 use allot_tests::raw::RawClient;
-use allot_tests::shows::{allot_info, create, hold, house_with, no_internal_errors};
-use allot_tests::storm::LONG;
-use allot_tests::wait::GENEROUS;
-use allot_tests::{RedisServer, ReplicationStream, Reply, Storm, eventually};
+use allot_tests::seat_workload::LONG_TTL_MS;
+use allot_tests::shows::{allot_info, create, hold, no_internal_errors, sample_venue_with};
+use allot_tests::wait::TIMEOUT;
+use allot_tests::{RedisServer, ReplicationStream, Reply, SeatWorkload, eventually};
 
 fn plan(events: usize) -> String {
-    house_with(4, 20, &format!(r#""limits":{{"holds_per_user":0}},"events":{events}"#))
+    sample_venue_with(4, 20, &format!(r#""limits":{{"holds_per_user":0}},"events":{events}"#))
 }
 
 /// The entries of the stream: id, and `field=value` for each field.
@@ -34,7 +34,7 @@ fn every_event_is_told_once_with_all_its_fields() {
     create(&server, "show", &plan(100));
     let mut client = server.raw();
     let until = |reply: Reply| reply.field("until").int();
-    let first = until(hold(&mut client, "show", "ann", 2, LONG, "t1"));
+    let first = until(hold(&mut client, "show", "ann", 2, LONG_TTL_MS, "t1"));
     let second = client.words("SEAT.HOLD show ann 1 TTL 3600000 TOKEN t2 REPLACE t1").field("until").int();
     let extended = client.words("SEAT.EXTEND show t2 TTL 3600000").int();
     client.words("SEAT.CONFIRM show t2 ORDER o1");
@@ -49,7 +49,7 @@ fn every_event_is_told_once_with_all_its_fields() {
     client.call(&["SEAT.ALTER", "show", r#"{"limits":{"seats_per_user":9}}"#]);
     client.words("SEAT.HOLD show nobody 100 TTL 1000");
     let short = client.words("SEAT.PICK show cid TTL 30 TOKEN t4 SEATS 1 a-3-5").field("until").int();
-    eventually("the short hold to expire", GENEROUS, || {
+    eventually("the short hold to expire", TIMEOUT, || {
         texts(&mut client, "show:evt").last().is_some_and(|text| text.starts_with("event=expired"))
     });
     let expected = [
@@ -110,11 +110,11 @@ fn a_replica_and_a_restarted_server_have_the_same_stream_and_each_entry_goes_out
         "show",
         &allot_tests::shows::THEATRE.replacen("{\"areas\"", "{\"events\":100000,\"areas\"", 1),
     );
-    let mut storm = Storm::new(server.raw(), "show", 50);
-    // The storm sets other lengths now and then; whatever the length, every entry goes out once.
-    storm.run(400);
-    eventually("all short holds to expire", GENEROUS, || {
-        let lasting: usize = storm.lasting().map(|(_, seats)| seats.len()).sum();
+    let mut workload = SeatWorkload::new(server.raw(), "show", 50);
+    // The workload sets other lengths now and then; whatever the length, every entry goes out once.
+    workload.run(400);
+    eventually("all short holds to expire", TIMEOUT, || {
+        let lasting: usize = workload.lasting().map(|(_, seats)| seats.len()).sum();
         allot_tests::shows::books(&mut server.raw(), b"show").held == lasting as i64
     });
     let commands = stream.drain();
@@ -138,10 +138,10 @@ fn a_replica_and_a_restarted_server_have_the_same_stream_and_each_entry_goes_out
         |command: &&Vec<Vec<u8>>| command[0] == b"XADD" && command.contains(&b"refunded".to_vec());
     let refunds: Vec<_> = commands.iter().filter(is_refund).collect();
     let told: usize = refunds.iter().map(|entry| seats_in(entry)).sum();
-    let asked = storm.done.iter().filter(|done| done.starts_with("refunded "));
+    let asked = workload.done.iter().filter(|done| done.starts_with("refunded "));
     let seats: usize = asked.clone().map(|done| done.split(' ').count() - 1).sum();
     assert_eq!(told, seats, "each refunded seat once");
-    let others = storm.done.len() - asked.count();
+    let others = workload.done.len() - asked.count();
     assert_eq!(
         ids.len() - refunds.len(),
         1 + others + expired,
@@ -173,11 +173,11 @@ fn where_the_stream_cannot_be_written_nothing_fails_and_the_messages_come_later(
     let mut client = server.raw();
     client.words("SET show:evt in-the-way");
     let start = Instant::now();
-    let until = hold(&mut client, "show", "ann", 1, LONG, "t1").field("until").int();
+    let until = hold(&mut client, "show", "ann", 1, LONG_TTL_MS, "t1").field("until").int();
     assert_eq!(client.words("SEAT.CONFIRM show t1"), Reply::Int(1));
     assert_eq!(client.words("SEAT.BLOCK show 1 a-4-1"), Reply::Int(1));
     assert!(allot_info(&server, "outbox_failures") >= 1);
-    eventually("the timer to try again", GENEROUS, || allot_info(&server, "outbox_failures") >= 6);
+    eventually("the timer to try again", TIMEOUT, || allot_info(&server, "outbox_failures") >= 6);
     // Three commands, and one attempt a second at most: a stream in the way must not keep the server busy.
     let (failures, seconds) = (allot_info(&server, "outbox_failures"), start.elapsed().as_secs() as i64);
     assert!(failures <= 3 + 2 * (seconds + 1), "{failures} attempts in {seconds} s");
@@ -190,7 +190,7 @@ fn where_the_stream_cannot_be_written_nothing_fails_and_the_messages_come_later(
         r#"event=confirmed token=t1 user=ann seats=["a-1-1"]"#.to_owned(),
         r#"event=blocked seats=["a-4-1"]"#.to_owned(),
     ];
-    eventually("the messages to come", GENEROUS, || texts(&mut client, "show:evt") == expected);
+    eventually("the messages to come", TIMEOUT, || texts(&mut client, "show:evt") == expected);
     server.wait_offset_equal(&replica);
     assert_eq!(server.digest(), replica.digest());
     no_internal_errors(&server);

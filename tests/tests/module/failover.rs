@@ -5,9 +5,11 @@ use std::thread;
 use std::time::Duration;
 
 use allot_core::seat::Event;
-use allot_tests::shows::{allot_info, books, clock, create, hold, house, no_internal_errors, state_of};
-use allot_tests::storm::events_of;
-use allot_tests::wait::GENEROUS;
+use allot_tests::seat_workload::events_of;
+use allot_tests::shows::{
+    allot_info, books, clock, create, hold, no_internal_errors, sample_venue, state_of,
+};
+use allot_tests::wait::TIMEOUT;
 use allot_tests::{RedisServer, ReplicationStream, Reply, eventually};
 
 /// A master with a replica that dies of a replicated command that fails.
@@ -15,7 +17,7 @@ fn pair() -> (RedisServer, RedisServer) {
     let strict = || RedisServer::builder().arg("propagation-error-behavior", "panic").start();
     let (master, replica) = (strict(), strict());
     replica.replica_of(&master);
-    create(&master, "show", &house(10, 20));
+    create(&master, "show", &sample_venue(10, 20));
     (master, replica)
 }
 
@@ -32,7 +34,7 @@ fn held(server: &RedisServer) -> i64 {
 
 /// Waits until the clock of the server has passed the deadlines of holds of that life by far.
 fn pass(server: &RedisServer, start: i64, ttl: i64) {
-    eventually("the deadlines to pass", GENEROUS, || clock(&mut server.raw()) > start + ttl + 300);
+    eventually("the deadlines to pass", TIMEOUT, || clock(&mut server.raw()) > start + ttl + 300);
 }
 
 #[test]
@@ -58,7 +60,7 @@ fn what_falls_due_while_writes_are_paused_expires_after_the_pause() {
     if now < end {
         assert_eq!(count, 100, "something expired while nothing may be written");
     }
-    eventually("the holds to expire after the pause", GENEROUS, || held(&master) == 0);
+    eventually("the holds to expire after the pause", TIMEOUT, || held(&master) == 0);
     master.wait_offset_equal(&replica);
     assert_eq!(master.digest(), replica.digest());
     let commands = stream.drain();
@@ -95,7 +97,7 @@ fn nothing_expires_by_itself_on_a_replica() {
         assert!(allot_info(&replica, "keys_waiting_for_timer") >= 1);
     }
     master.resume();
-    eventually("the holds to expire on the replica, too", GENEROUS, || held(&replica) == 0);
+    eventually("the holds to expire on the replica, too", TIMEOUT, || held(&replica) == 0);
     assert_eq!(allot_info(&replica, "seat_expired"), 20);
     no_internal_errors(&replica);
 }
@@ -110,8 +112,8 @@ fn a_promoted_replica_expires_what_is_due_and_what_falls_due() {
     master.wait_offset_equal(&replica);
     master.kill9();
     replica.command("REPLICAOF NO ONE");
-    eventually("the overdue holds to expire", GENEROUS, || held(&replica) <= 6);
-    eventually("the late hold to expire", GENEROUS, || held(&replica) == 3);
+    eventually("the overdue holds to expire", TIMEOUT, || held(&replica) <= 6);
+    eventually("the late hold to expire", TIMEOUT, || held(&replica) == 3);
     assert!(clock(&mut replica.raw()) >= until, "it expired early");
     assert_eq!(replica.raw().words("SEAT.CONFIRM show long USER long"), Reply::Int(3));
     no_internal_errors(&replica);
@@ -121,7 +123,7 @@ fn a_promoted_replica_expires_what_is_due_and_what_falls_due() {
 fn a_replica_promoted_and_demoted_while_holds_fall_due_does_not_crash() {
     let (master, replica) = pair();
     for round in 0..5 {
-        create(&master, &format!("show{round}"), &house(5, 20));
+        create(&master, &format!("show{round}"), &sample_venue(5, 20));
         let mut client = master.raw();
         for number in 0..40 {
             let ttl = 1 + number * 5;
@@ -132,7 +134,7 @@ fn a_replica_promoted_and_demoted_while_holds_fall_due_does_not_crash() {
         replica.replica_of(&master);
     }
     for round in 0..5 {
-        eventually("all to expire", GENEROUS, || {
+        eventually("all to expire", TIMEOUT, || {
             books(&mut master.raw(), format!("show{round}").as_bytes()).held == 0
         });
     }
@@ -155,12 +157,12 @@ fn a_failover_while_holds_fall_due_loses_nothing() {
         let kept = format!("kept{round}");
         hold(&mut client, "show", &kept, 2, 3_600_000, &kept);
         old.command("FAILOVER");
-        eventually("the roles to change", GENEROUS, || {
+        eventually("the roles to change", TIMEOUT, || {
             old.info_field("replication", "role") == "slave"
                 && new.info_field("replication", "role") == "master"
         });
         old.wait_replica_synced();
-        eventually("the short holds to expire", GENEROUS, || held(new) == 2 * (round + 1));
+        eventually("the short holds to expire", TIMEOUT, || held(new) == 2 * (round + 1));
         new.wait_offset_equal(old);
         assert_eq!(old.digest(), new.digest());
     }
@@ -182,12 +184,12 @@ fn a_paused_failover_target_keeps_deadlines_waiting_and_not_the_server() {
     master.command("FAILOVER TIMEOUT 1500");
     pass(&master, start, 200);
     replica.resume();
-    eventually("one master in the end", GENEROUS, || {
+    eventually("one master in the end", TIMEOUT, || {
         [&master, &replica].iter().filter(|s| s.info_field("replication", "role") == "master").count() == 1
             && master.info_field("replication", "master_failover_state") == "no-failover"
     });
     let winner = if master.info_field("replication", "role") == "master" { &master } else { &replica };
-    eventually("the holds to expire", GENEROUS, || held(winner) == 0);
+    eventually("the holds to expire", TIMEOUT, || held(winner) == 0);
     no_internal_errors(winner);
     assert!(master.is_running() && replica.is_running(), "{}\n{}", master.log(), replica.log());
 }

@@ -1,17 +1,17 @@
 //! Memory that is said to be used is used, and comes back; settings and what `INFO` says.
 
 use allot_tests::raw::RawClient;
-use allot_tests::shows::{allot_info, create, hold, house, no_internal_errors};
-use allot_tests::storm::LONG;
+use allot_tests::seat_workload::LONG_TTL_MS;
+use allot_tests::shows::{allot_info, create, hold, no_internal_errors, sample_venue};
 use allot_tests::usage::{quiet, usage, usage_is_true, used};
-use allot_tests::wait::GENEROUS;
+use allot_tests::wait::TIMEOUT;
 use allot_tests::{RedisServer, Reply, eventually};
 
 /// Holds so many seats, ten at a time, and sells every second hold.
 fn fill(client: &mut RawClient, key: &str, seats: usize) {
     for number in 0..seats / 10 {
         let (user, token) = (format!("user{number}"), format!("token{number}"));
-        hold(client, key, &user, 10, LONG, &token);
+        hold(client, key, &user, 10, LONG_TTL_MS, &token);
         if number % 2 == 0 {
             client.call(&["SEAT.CONFIRM", key, &token, "ORDER", &format!("order{number}")]);
         }
@@ -22,12 +22,12 @@ fn fill(client: &mut RawClient, key: &str, seats: usize) {
 fn memory_usage_of_small_shows_is_true_within_a_fifth() {
     let server = quiet();
     let mut client = server.raw();
-    create(&server, "warm", &house(20, 50));
+    create(&server, "warm", &sample_venue(20, 50));
     fill(&mut client, "warm", 100);
     let before = used(&server);
     let keys: Vec<String> = (0..200).map(|number| format!("show{number}")).collect();
     for key in &keys {
-        create(&server, key, &house(20, 50));
+        create(&server, key, &sample_venue(20, 50));
     }
     usage_is_true(&server, before, &keys);
     for key in &keys {
@@ -40,18 +40,18 @@ fn memory_usage_of_small_shows_is_true_within_a_fifth() {
 fn memory_usage_of_a_big_show_is_true_within_a_fifth() {
     let server = quiet();
     let mut client = server.raw();
-    create(&server, "warm", &house(20, 50));
+    create(&server, "warm", &sample_venue(20, 50));
     fill(&mut client, "warm", 100);
     let before = used(&server);
     let keys = ["show".to_owned()];
-    create(&server, "show", &house(1000, 100));
+    create(&server, "show", &sample_venue(1000, 100));
     usage_is_true(&server, before, &keys);
     assert!(usage(&mut client, "show") <= 8 * 100_000, "more than 8 bytes a seat");
     fill(&mut client, "show", 20_000);
     usage_is_true(&server, before, &keys);
     // All of it comes back, and a show of this size is freed in the background.
     client.words("UNLINK show");
-    eventually("the memory to come back", GENEROUS, || used(&server) - before < 200_000);
+    eventually("the memory to come back", TIMEOUT, || used(&server) - before < 200_000);
     assert_ne!(server.info_field("memory", "lazyfreed_objects"), "0");
     assert_eq!(allot_info(&server, "seat_live_holds"), 5);
     no_internal_errors(&server);
@@ -62,7 +62,7 @@ fn shows_that_come_and_go_leave_no_memory_behind() {
     let server = quiet();
     let mut client = server.raw();
     let mut round = |key: &str| {
-        create(&server, key, &house(20, 50));
+        create(&server, key, &sample_venue(20, 50));
         fill(&mut client, key, 300);
         for line in ["COPY show copy", "RENAME copy other", "DEBUG RELOAD", "UNLINK show", "DEL other"] {
             client.words(line);
@@ -71,7 +71,7 @@ fn shows_that_come_and_go_leave_no_memory_behind() {
     (0..3).for_each(|_| round("show"));
     let before = used(&server);
     (0..60).for_each(|_| round("show"));
-    eventually("the memory to be what it was", GENEROUS, || used(&server) - before < 100_000);
+    eventually("the memory to be what it was", TIMEOUT, || used(&server) - before < 100_000);
     assert_eq!(server.command("DBSIZE"), redis::Value::Int(0));
 }
 
@@ -92,13 +92,13 @@ fn active_defragmentation_does_no_harm() {
         client.words(line);
     }
     for number in 0..300 {
-        create(&server, &format!("show{number}"), &house(10, 20));
+        create(&server, &format!("show{number}"), &sample_venue(10, 20));
         fill(&mut client, &format!("show{number}"), 50);
     }
     let digests: Vec<String> =
         (0..300).step_by(2).map(|n| server.digest_value(&format!("show{n}"))).collect();
     (1..300).step_by(2).for_each(|number| drop(client.words(&format!("DEL show{number}"))));
-    eventually("the defragmenter to have looked", GENEROUS, || {
+    eventually("the defragmenter to have looked", TIMEOUT, || {
         let stats = server.info("stats");
         stats["active_defrag_key_misses"] != "0" || stats["active_defrag_key_hits"] != "0"
     });
@@ -115,7 +115,7 @@ fn setting(client: &mut RawClient, name: &str) -> String {
 #[test]
 fn settings_are_read_and_set_and_hold_for_the_next_command() {
     let server = RedisServer::start();
-    create(&server, "show", &house(2, 50));
+    create(&server, "show", &sample_venue(2, 50));
     let mut client = server.raw();
     let all = client.words("CONFIG GET allot.*");
     let mut names: Vec<String> = all.array().chunks(2).map(|pair| pair[0].text()).collect();
@@ -182,7 +182,7 @@ fn arguments_of_loadmodule_set_the_same_settings_and_bad_ones_refuse_to_load() {
 #[test]
 fn info_counts_what_happens_and_what_is() {
     let server = RedisServer::start();
-    create(&server, "show", &house(2, 10));
+    create(&server, "show", &sample_venue(2, 10));
     let mut client = server.raw();
     for line in [
         "SEAT.HOLD show ann 2 TTL 60000 TOKEN a",
@@ -199,7 +199,7 @@ fn info_counts_what_happens_and_what_is() {
     ] {
         client.words(line);
     }
-    eventually("the short hold to expire", GENEROUS, || allot_info(&server, "seat_expired") == 1);
+    eventually("the short hold to expire", TIMEOUT, || allot_info(&server, "seat_expired") == 1);
     for (field, value) in [
         ("seat_held", 5),
         ("seat_confirmed", 1),
@@ -219,5 +219,5 @@ fn info_counts_what_happens_and_what_is() {
     client.words("COPY show twin");
     assert_eq!(allot_info(&server, "seat_live_holds"), 4);
     client.words("FLUSHALL");
-    eventually("the gauges to fall", GENEROUS, || allot_info(&server, "seat_live_holds") == 0);
+    eventually("the gauges to fall", TIMEOUT, || allot_info(&server, "seat_live_holds") == 0);
 }

@@ -3,11 +3,11 @@
 
 use allot_core::numpool::{Event, Pool};
 use allot_core::shared::codec::Reader;
-use allot_tests::pools::{PoolStorm, fill, number, pool_info, state_of};
+use allot_tests::pools::{PoolWorkload, fill, number, pool_info, state_of};
 use allot_tests::raw::RawClient;
 use allot_tests::shows::{allot_info, clock, no_internal_errors};
 use allot_tests::stream::readable;
-use allot_tests::wait::GENEROUS;
+use allot_tests::wait::TIMEOUT;
 use allot_tests::{RedisServer, ReplicationStream, Reply, eventually, soak};
 
 fn ok() -> Reply {
@@ -16,7 +16,7 @@ fn ok() -> Reply {
 
 /// Waits until nothing more happens by itself: long leases are left, and registrations that never lapse.
 fn settled(server: &RedisServer) {
-    eventually("short deadlines to pass", GENEROUS, || {
+    eventually("short deadlines to pass", TIMEOUT, || {
         let digest = || {
             std::thread::sleep(std::time::Duration::from_millis(100));
             server.digest()
@@ -31,7 +31,7 @@ fn settled(server: &RedisServer) {
 fn the_events_alone_make_the_very_pool_that_the_master_has() {
     let server = RedisServer::builder().arg("rdbcompression", "no").start();
     let mut stream = ReplicationStream::attach(&server);
-    PoolStorm::new(server.raw(), "pool", 41).run(soak(3000, 50_000));
+    PoolWorkload::new(server.raw(), "pool", 41).run(soak(3000, 50_000));
     server.raw().words("NUMPOOL.CONFIG pool COOLDOWN 3");
     settled(&server);
     let commands = stream.drain();
@@ -134,9 +134,9 @@ fn replicas_and_restarted_servers_hold_what_their_master_holds() {
     let aof = |rdb| RedisServer::builder().arg("appendonly", "yes").arg("aof-use-rdb-preamble", rdb).start();
     let (master, replica) = (aof("no"), RedisServer::strict().start());
     replica.replica_of(&master);
-    let mut storm = PoolStorm::new(master.raw(), "pool", 42);
+    let mut workload = PoolWorkload::new(master.raw(), "pool", 42);
     for _ in 0..soak(3, 20) {
-        storm.run(1000);
+        workload.run(1000);
         settled(&master);
         master.wait_offset_equal(&replica);
         let digest = master.digest();
@@ -146,7 +146,7 @@ fn replicas_and_restarted_servers_hold_what_their_master_holds() {
         assert_eq!(master.command("DEBUG LOADAOF"), redis::Value::Okay);
         assert_eq!(master.digest(), digest, "the append-only file makes another pool");
         master.command("BGREWRITEAOF");
-        eventually("the rewrite", GENEROUS, || {
+        eventually("the rewrite", TIMEOUT, || {
             master.info_field("persistence", "aof_rewrite_in_progress") == "0"
         });
         assert_eq!(master.command("DEBUG LOADAOF"), redis::Value::Okay);
@@ -164,7 +164,7 @@ fn a_kill_under_fsync_always_keeps_all_that_was_answered() {
     fill(&mut client, "quiet", 10);
     let mut tokens = Vec::new();
     for round in 0..soak(5, 50) {
-        PoolStorm::new(server.raw(), "pool", round as u64).run(100);
+        PoolWorkload::new(server.raw(), "pool", round as u64).run(100);
         let token = format!("round-{round}");
         let call = server.raw().call(&["NUMPOOL.CALL", "quiet", "LEASE", &token, "TTL", "600000"]);
         if !call.is_null() {
@@ -190,19 +190,19 @@ fn leases_cool_downs_and_registrations_end_within_a_tenth_of_a_second_with_nobod
     for round in 0..20 {
         let call = client.words("NUMPOOL.CALL pool 13800000000 TTL 30");
         let until = call.field("until").int();
-        eventually("the lease to end", GENEROUS, || allot_info(&server, "numpool_expired") == round + 1);
+        eventually("the lease to end", TIMEOUT, || allot_info(&server, "numpool_expired") == round + 1);
         late[0].push(clock(&mut client) - until);
 
         client.words("NUMPOOL.CALL pool 13800000000");
         let now = clock(&mut client);
         client.words("NUMPOOL.HANGUP pool 13800000000 COOLDOWN 30");
         // Totals are changed by the timer alone. The record says when the rest ends, but no longer when it has ended.
-        eventually("the rest to end", GENEROUS, || pool_info(&mut client, "pool", "cooling") == 0);
+        eventually("the rest to end", TIMEOUT, || pool_info(&mut client, "pool", "cooling") == 0);
         late[1].push(clock(&mut client) - now - 30);
 
         let now = clock(&mut client);
         client.words("NUMPOOL.REG pool 13800000001 TTL 30");
-        eventually("the registration to lapse", GENEROUS, || {
+        eventually("the registration to lapse", TIMEOUT, || {
             allot_info(&server, "numpool_lapsed") == round + 1
         });
         late[2].push(clock(&mut client) - now - 30);
@@ -235,10 +235,10 @@ fn nothing_ends_by_itself_on_a_replica_but_reads_know_the_time() {
         master.resume();
         ttl *= 2;
     };
-    eventually("the deadline to pass", GENEROUS, || clock(&mut client) > until + 300);
+    eventually("the deadline to pass", TIMEOUT, || clock(&mut client) > until + 300);
     assert_eq!(state_of(&mut client, "pool", "13800000000"), "busy+up", "before its master says so");
     assert_eq!(replica.command("REPLICAOF NO ONE"), redis::Value::Okay);
-    eventually("the promoted replica to end it", GENEROUS, || pool_info(&mut client, "pool", "leases") == 0);
+    eventually("the promoted replica to end it", TIMEOUT, || pool_info(&mut client, "pool", "leases") == 0);
     assert_eq!(state_of(&mut client, "pool", "13800000000"), "idle+up");
     master.resume();
 }
@@ -342,7 +342,7 @@ fn must_work(client: &mut RawClient) {
 fn a_damaged_payload_under_a_right_checksum_is_refused_or_works() {
     let server = RedisServer::builder().arg("rdbcompression", "no").start();
     let mut client = server.raw();
-    PoolStorm::new(server.raw(), "pool", 43).run(500);
+    PoolWorkload::new(server.raw(), "pool", 43).run(500);
     client.words("NUMPOOL.ADD pool +4912345678901234567890");
     client.words("NUMPOOL.CONFIG pool EVENTS 5 COOLDOWN 100000");
     client.words("SET pool:evt 1");

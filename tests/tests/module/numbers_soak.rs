@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use allot_tests::pools::{number, pool_info};
 use allot_tests::shows::{clock, no_internal_errors};
-use allot_tests::wait::GENEROUS;
+use allot_tests::wait::TIMEOUT;
 use allot_tests::{Random, RedisServer, Reply, eventually, soak};
 
 const NUMBERS: usize = 40;
@@ -211,7 +211,7 @@ fn calls(folder: &Path) -> usize {
 /// Waits until so many more calls were made.
 fn go_on(folder: &Path, more: usize) {
     let start = calls(folder);
-    eventually("the switches to make calls", GENEROUS, || calls(folder) >= start + more);
+    eventually("the switches to make calls", TIMEOUT, || calls(folder) >= start + more);
 }
 
 /// The files of a switch that is no more: they are what proves that a call lives, and its calls are over.

@@ -1,8 +1,8 @@
 //! What replies look like: nulls, maps, the order of fields, and the code of every refusal, in both protocols.
 
 use allot_tests::raw::RawClient;
-use allot_tests::shows::{THEATRE, create, hold, house_with, no_internal_errors};
-use allot_tests::storm::LONG;
+use allot_tests::seat_workload::LONG_TTL_MS;
+use allot_tests::shows::{THEATRE, create, hold, no_internal_errors, sample_venue_with};
 use allot_tests::{RedisServer, Reply};
 
 fn both(server: &RedisServer) -> [RawClient; 2] {
@@ -43,8 +43,8 @@ fn records_are_maps_or_flat_lists_with_all_fields_in_the_order_of_the_spec() {
     let of_hold = ["token", "user", "seats", "adjacent", "groups", "areas", "until"];
     let of_seat = ["id", "area", "row", "label", "tier", "state", "token", "user", "until", "order", "flags"];
     let of_stat = ["area", "tier", "priority", "free", "held", "sold", "blocked", "longest"];
-    let flat = hold(&mut resp2, "show", "ann", 2, LONG, "t2");
-    let map = hold(&mut resp3, "show", "ann", 2, LONG, "t3");
+    let flat = hold(&mut resp2, "show", "ann", 2, LONG_TTL_MS, "t2");
+    let map = hold(&mut resp3, "show", "ann", 2, LONG_TTL_MS, "t3");
     assert!(matches!((&flat, &map), (Reply::Array(_), Reply::Map(_))));
     for (client, record) in [(&mut resp2, &flat), (&mut resp3, &map)] {
         let same = |reply: &Reply| std::mem::discriminant(reply) == std::mem::discriminant(record);
@@ -82,7 +82,7 @@ fn the_plan_of_a_show_makes_an_equal_empty_one() {
     let server = RedisServer::start();
     create(&server, "show", THEATRE);
     let mut client = server.raw();
-    hold(&mut client, "show", "ann", 2, LONG, "t");
+    hold(&mut client, "show", "ann", 2, LONG_TTL_MS, "t");
     let plan = client.words("SEAT.PLAN show").text();
     create(&server, "twin", &plan);
     assert_eq!(client.words("SEAT.PLAN twin").text(), plan);
@@ -94,7 +94,7 @@ fn the_plan_of_a_show_makes_an_equal_empty_one() {
 fn every_refusal_has_its_code() {
     let server = RedisServer::start();
     let limits = r#""limits":{"seats_per_user":4,"holds_per_user":1,"max_hold_ms":60000}"#;
-    create(&server, "show", &house_with(2, 6, limits));
+    create(&server, "show", &sample_venue_with(2, 6, limits));
     let [mut resp2, mut resp3] = both(&server);
     for line in [
         "SET text 1",
@@ -190,7 +190,7 @@ fn every_refusal_has_its_code() {
 #[test]
 fn enough_seats_that_are_not_side_by_side_have_a_code_of_their_own() {
     let server = RedisServer::start();
-    create(&server, "show", &house_with(1, 6, r#""events":0"#));
+    create(&server, "show", &sample_venue_with(1, 6, r#""events":0"#));
     let mut client = server.raw();
     client.words("SEAT.BLOCK show 2 a-1-2 a-1-4");
     let digest = server.digest();

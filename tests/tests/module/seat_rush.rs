@@ -10,12 +10,12 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use allot_tests::raw::{encode, read_reply};
-use allot_tests::shows::{Books, books, create, house, no_internal_errors, seats_of, state_of};
-use allot_tests::wait::GENEROUS;
+use allot_tests::seat_workload::LONG_TTL_MS;
+use allot_tests::shows::{Books, books, create, no_internal_errors, sample_venue, seats_of, state_of};
+use allot_tests::wait::TIMEOUT;
 use allot_tests::{Random, RedisServer, Reply, eventually, soak};
 
 const BUYERS: usize = 64;
-const LONG: i64 = 3_600_000;
 
 fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64
@@ -55,7 +55,7 @@ fn buy(server: &RedisServer, buyer: usize) -> (Vec<Had>, i64) {
     let (mut had, mut bought, user) = (Vec::new(), 0, format!("u{buyer}"));
     for round in 0..soak(60, 2000) {
         let (token, count) = (format!("{buyer}-{round}"), random.within(1, 6));
-        let ttl = if random.once_in(3) { random.within(1, 40) as i64 } else { LONG };
+        let ttl = if random.once_in(3) { random.within(1, 40) as i64 } else { LONG_TTL_MS };
         let (count_text, ttl_text) = (count.to_string(), ttl.to_string());
         let reply =
             client.call(&["SEAT.HOLD", "show", &user, &count_text, "TTL", &ttl_text, "TOKEN", &token]);
@@ -65,7 +65,7 @@ fn buy(server: &RedisServer, buyer: usize) -> (Vec<Had>, i64) {
         let (seats, until) = (seats_of(&reply), reply.field("until").int());
         assert_eq!(seats.iter().collect::<HashSet<_>>().len(), count, "{seats:?}");
         let mut to = until;
-        if ttl == LONG {
+        if ttl == LONG_TTL_MS {
             to = now();
             let sells = random.once_in(8) && bought < 18;
             let command = if sells { "SEAT.CONFIRM" } else { "SEAT.RELEASE" };
@@ -83,14 +83,14 @@ fn buy(server: &RedisServer, buyer: usize) -> (Vec<Had>, i64) {
 #[test]
 fn no_seat_has_two_holders_and_the_books_balance() {
     let server = RedisServer::start();
-    create(&server, "show", &house(36, 40));
+    create(&server, "show", &sample_venue(36, 40));
     let all: Vec<_> = thread::scope(|scope| {
         let server = &server;
         let buyers: Vec<_> = (0..BUYERS).map(|buyer| scope.spawn(move || buy(server, buyer))).collect();
         buyers.into_iter().map(|buyer| buyer.join().unwrap()).collect()
     });
     let mut client = server.raw();
-    eventually("the last holds to expire", GENEROUS, || books(&mut client, b"show").held == 0);
+    eventually("the last holds to expire", TIMEOUT, || books(&mut client, b"show").held == 0);
     let sold = all.iter().map(|(_, bought)| bought).sum();
     assert_eq!(books(&mut client, b"show"), Books { free: 1440 - sold, held: 0, sold, blocked: 0 });
     assert!(sold > 0 && all.iter().all(|(had, _)| !had.is_empty()));
@@ -109,7 +109,7 @@ fn two_holders_of_a_seat_would_be_noticed() {
 fn nobody_is_refused_while_enough_is_free() {
     let server = RedisServer::start();
     // Every buyer has at most six seats at a time, and there are six for each of them.
-    create(&server, "show", &house(BUYERS / 4, 24));
+    create(&server, "show", &sample_venue(BUYERS / 4, 24));
     thread::scope(|scope| {
         for buyer in 0..BUYERS {
             let server = &server;
@@ -135,7 +135,7 @@ fn nobody_is_refused_while_enough_is_free() {
 #[test]
 fn a_hundred_buyers_of_the_last_seats_get_each_other_ones_and_the_rest_hear_null() {
     let server = RedisServer::start();
-    create(&server, "show", &house(1, 100));
+    create(&server, "show", &sample_venue(1, 100));
     let taken = Mutex::new(HashSet::new());
     let nothing = AtomicUsize::new(0);
     thread::scope(|scope| {
@@ -195,7 +195,7 @@ fn buy_until_the_end(
 ) -> Vec<(String, Vec<String>, Known)> {
     let (mut known, mut kept) = (Vec::new(), 0);
     let Ok(stream) = TcpStream::connect(("127.0.0.1", port)) else { return known };
-    stream.set_read_timeout(Some(GENEROUS)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     let mut stream = BufReader::new(stream);
     let mut random = Random::new((round * 1000 + buyer) as u64);
     for number in 0.. {
@@ -245,7 +245,7 @@ fn nothing_acknowledged_is_lost_by_a_kill_in_the_middle_of_a_rush() {
     let server = RedisServer::builder().arg("appendonly", "yes").arg("appendfsync", "always").start();
     // Large enough not to be sold out by all of the rounds, whatever is held for a moment beside.
     let rows = soak(200, 600);
-    create(&server, "show", &house(rows, 100));
+    create(&server, "show", &sample_venue(rows, 100));
     let mut all: Vec<(String, Vec<String>, Known)> = Vec::new();
     for round in 0..soak(3, 15) {
         let acknowledged = AtomicUsize::new(0);
@@ -256,7 +256,7 @@ fn nothing_acknowledged_is_lost_by_a_kill_in_the_middle_of_a_rush() {
                     scope.spawn(move || buy_until_the_end(server.port(), round, buyer, acknowledged))
                 })
                 .collect();
-            eventually("the rush to be well under way", GENEROUS, || {
+            eventually("the rush to be well under way", TIMEOUT, || {
                 acknowledged.load(Ordering::Relaxed) > 400
             });
             server.kill9();

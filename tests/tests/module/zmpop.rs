@@ -3,7 +3,7 @@
 
 use allot_tests::module::repository;
 use allot_tests::raw::RawClient;
-use allot_tests::shows::{create, house, no_internal_errors};
+use allot_tests::shows::{create, no_internal_errors, sample_venue};
 use allot_tests::stream::readable;
 use allot_tests::{Random, RedisServer, ReplicationStream, Reply, soak};
 
@@ -104,7 +104,7 @@ fn without_adjacent_every_reply_is_that_of_zmpop() {
     let (mut random, mut clients) = (Random::new(40), [server.raw(), server.raw()]);
     clients[1].hello3();
     clients[0].words("SET text 1");
-    create(&server, "show", &house(1, 3));
+    create(&server, "show", &sample_venue(1, 3));
     let mut odd = 0;
     for step in 0..soak(1500, 20_000) {
         let client = &mut clients[step % 2];
@@ -266,7 +266,7 @@ fn a_key_of_another_type_is_refused_when_it_is_met() {
     let mut client = server.raw();
     client.words("SET text 1");
     client.words("ZADD set 1 a 2 b");
-    create(&server, "show", &house(1, 3));
+    create(&server, "show", &sample_venue(1, 3));
     let wrong = "WRONGTYPE Operation against a key holding the wrong kind of value";
     for line in
         ["SEAT.ZMPOP 1 text MIN", "SEAT.ZMPOP 2 none text MIN ADJACENT", "SEAT.ZMPOP 1 show MAX ADJACENT"]

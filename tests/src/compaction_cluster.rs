@@ -11,7 +11,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::daemon::Run;
-use crate::wait::GENEROUS;
+use crate::wait::TIMEOUT;
 use crate::zookeeper::{on_tree, patient};
 use crate::{Ensemble, Process, allotd, eventually};
 
@@ -20,10 +20,10 @@ const SHORT: (&str, &str, &str) = ("ALLOT_ZOOKEEPER_SESSION", "ALLOT_ZOOKEEPER_S
 /// For units that nobody kills: they are missed late, and mind no machine that stands still for a while.
 pub const UNHURRIED: (&str, &str) = ("ALLOT_ZOOKEEPER_SESSION", "20s");
 /// Far more than any of these tests needs.
-pub const LONG: Duration = Duration::from_secs(240);
+pub const TASK_TIMEOUT: Duration = Duration::from_secs(240);
 
 /// The cluster.
-pub struct Party {
+pub struct CompactionCluster {
     /// Its ZooKeeper.
     pub zookeeper: Ensemble,
     /// Where all its files are; runners find it as `ALLOT_TEST_DIR`.
@@ -32,7 +32,7 @@ pub struct Party {
     pub units: Vec<Process>,
 }
 
-impl Party {
+impl CompactionCluster {
     /// So many units with this runner, whose partitions are the files of the folder `data`.
     #[must_use]
     pub fn start(count: usize, runner: &Path) -> Self {
@@ -51,11 +51,11 @@ impl Party {
         let dir = tempfile::Builder::new().prefix("allot-compaction-").tempdir().unwrap();
         let data = dir.path().join("data");
         fs::create_dir(&data).unwrap();
-        let mut party = Self { zookeeper, dir, units: Vec::new() };
+        let mut cluster = Self { zookeeper, dir, units: Vec::new() };
         if count > 0 {
-            party.join_with(count, runner, settings);
+            cluster.join_with(count, runner, settings);
         }
-        party
+        cluster
     }
 
     /// So many more units.
@@ -69,9 +69,9 @@ impl Party {
         let more: Vec<Process> = (first..first + count).map(|n| self.unit(n, runner, settings)).collect();
         self.units.extend(more);
         for unit in &self.units {
-            eventually("a unit to be ready", GENEROUS, || unit.is_ready());
+            eventually("a unit to be ready", TIMEOUT, || unit.is_ready());
         }
-        eventually("all units to be listed", GENEROUS, || {
+        eventually("all units to be listed", TIMEOUT, || {
             self.json(&["nodes"]).as_array().is_some_and(|nodes| nodes.len() == self.units.len())
         });
     }
@@ -173,7 +173,7 @@ impl Party {
     #[must_use]
     pub fn end(&self, id: &str) -> Value {
         let mut task = Value::Null;
-        eventually(&format!("task {id} to be over"), LONG, || {
+        eventually(&format!("task {id} to be over"), TASK_TIMEOUT, || {
             task = self.json(&["show", id])["task"].clone();
             task["CompactTaskState"] == "Done" || task["CompactTaskState"] == "Cancel"
         });
@@ -184,7 +184,7 @@ impl Party {
 /// Where the tree of compaction is.
 const ROOT: &str = "/cluster.compact/Compaction_v2";
 
-impl Party {
+impl CompactionCluster {
     /// What is in the tree that belongs to what is going on, and should be gone when nothing is.
     #[must_use]
     pub fn left(&self) -> Vec<String> {
@@ -231,7 +231,7 @@ impl Party {
             if left.is_empty() {
                 break;
             }
-            assert!(began.elapsed() < GENEROUS, "left of {id}: {left:?}");
+            assert!(began.elapsed() < TIMEOUT, "left of {id}: {left:?}");
             std::thread::sleep(Duration::from_millis(200));
         }
     }

@@ -12,12 +12,12 @@ use crate::shows::seats_of;
 use crate::stream::Command;
 
 /// A life that no test outlives.
-pub const LONG: i64 = 3_600_000;
+pub const LONG_TTL_MS: i64 = 3_600_000;
 
 /// The random run on one key. What it did so far is in `done`, one line for each event but expiries, which
 /// come when they come.
 #[derive(Debug)]
-pub struct Storm {
+pub struct SeatWorkload {
     key: String,
     client: RawClient,
     random: Random,
@@ -31,7 +31,7 @@ pub struct Storm {
     pub done: Vec<String>,
 }
 
-impl Storm {
+impl SeatWorkload {
     /// A run on a show that exists, over a connection of its own.
     pub fn new(mut client: RawClient, key: &str, seed: u64) -> Self {
         let plan = client.call(&["SEAT.PLAN", key]).text();
@@ -91,7 +91,7 @@ impl Storm {
 
     /// Short lives are common, and short enough for much to expire while the run lasts.
     fn life(&mut self) -> String {
-        if self.random.once_in(2) { LONG.to_string() } else { self.random.within(1, 12).to_string() }
+        if self.random.once_in(2) { LONG_TTL_MS.to_string() } else { self.random.within(1, 12).to_string() }
     }
 
     fn granted(&mut self, record: &Reply, replaced: Option<&str>) {
@@ -131,7 +131,11 @@ impl Storm {
         }
         let record = self.call("SEAT.HOLD", &words);
         self.granted(&record, replaced.as_deref());
-        if replaced.is_none() && words.contains(&"TOKEN") && !record.is_null() && ttl == LONG.to_string() {
+        if replaced.is_none()
+            && words.contains(&"TOKEN")
+            && !record.is_null()
+            && ttl == LONG_TTL_MS.to_string()
+        {
             // The same request again is answered the same and changes nothing.
             if let Reply::Array(_) = record {
                 assert_eq!(self.call("SEAT.HOLD", &words), record);
@@ -255,7 +259,7 @@ impl Storm {
         let part = format!(
             r#"{{"areas":[{{"id":"back","name":"n{number}","priority":{priority},"rule":"{rule}"}}],"events":{events},
                 "limits":{{"max_hold_ms":{}}}}}"#,
-            10 * LONG + number as i64
+            10 * LONG_TTL_MS + number as i64
         );
         assert_eq!(self.call("SEAT.ALTER", &[&part]), Reply::Simple("OK".into()));
         self.done.push("altered".to_owned());
@@ -270,7 +274,7 @@ impl Storm {
 /// A time that lasting holds do not expire before.
 fn hold_horizon() -> i64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a clock");
-    now.as_millis() as i64 + LONG / 2
+    now.as_millis() as i64 + LONG_TTL_MS / 2
 }
 
 /// A `SEAT.APPLY` as it was replicated: its time, and its events.
@@ -284,7 +288,7 @@ pub fn events_of(command: &Command) -> (i64, Vec<Event>) {
     (at, Event::decode_all(reader.rest()).expect("events").into_vec())
 }
 
-/// An event in the words of [`Storm::done`]; nothing for what a reply does not tell of.
+/// An event in the words of [`SeatWorkload::done`]; nothing for what a reply does not tell of.
 pub fn told(show: &Show, event: &Event) -> Option<String> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let ids = |seats: &[u32]| seats.iter().map(|&seat| show.venue().id(seat)).collect::<Vec<_>>().join(" ");

@@ -10,7 +10,7 @@ use allot_orchestrator::coordination::session::Connector;
 use allot_orchestrator::coordination::zookeeper::ZooKeeper;
 use allot_orchestrator::coordination::{Coordinator, Settings};
 use allot_tests::ZooKeeperServer;
-use allot_tests::wait::GENEROUS;
+use allot_tests::wait::TIMEOUT;
 use tokio::runtime::Runtime;
 
 /// The session timeout of the suite. Long, since a busy machine must not end sessions.
@@ -18,12 +18,12 @@ pub(crate) const SESSION: Duration = Duration::from_secs(9);
 
 /// A coordinator with threads of its own. Dropping it takes those away in the middle of whatever they do, and
 /// the session is not closed: to the service it looks like `kill -9`.
-pub(crate) struct Party {
+pub(crate) struct Participant {
     runtime: Option<Runtime>,
     coordinator: Option<Coordinator>,
 }
 
-impl Party {
+impl Participant {
     pub(crate) fn new(connector: Arc<dyn Connector>, settings: &Settings) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -31,9 +31,9 @@ impl Party {
             let _inside = runtime.enter();
             Coordinator::start(connector, settings)
         };
-        let party = Self { runtime: Some(runtime), coordinator: Some(coordinator) };
-        party.run(async |coordinator| coordinator.up().await.map(drop)).unwrap();
-        party
+        let participant = Self { runtime: Some(runtime), coordinator: Some(coordinator) };
+        participant.run(async |coordinator| coordinator.up().await.map(drop)).unwrap();
+        participant
     }
 
     pub(crate) fn coordinator(&self) -> &Coordinator {
@@ -46,12 +46,12 @@ impl Party {
         let runtime = self.runtime.as_ref().expect("it lives");
         let future = what(self.coordinator());
         runtime
-            .block_on(async { tokio::time::timeout(GENEROUS, future).await })
-            .unwrap_or_else(|_| panic!("waited {GENEROUS:?} in vain"))
+            .block_on(async { tokio::time::timeout(TIMEOUT, future).await })
+            .unwrap_or_else(|_| panic!("waited {TIMEOUT:?} in vain"))
     }
 }
 
-impl Drop for Party {
+impl Drop for Participant {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             // The threads first: what they run is gone before anything could be closed.
@@ -70,13 +70,13 @@ pub(crate) trait World {
     fn thaw(&self);
 
     /// One more that takes part.
-    fn join(&self) -> Party {
+    fn join(&self) -> Participant {
         self.join_with(&Settings::default())
     }
 
     /// One more, with these limits.
-    fn join_with(&self, settings: &Settings) -> Party {
-        Party::new(self.connector(), settings)
+    fn join_with(&self, settings: &Settings) -> Participant {
+        Participant::new(self.connector(), settings)
     }
 }
 
