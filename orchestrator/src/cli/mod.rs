@@ -118,7 +118,7 @@ pub(crate) async fn main() -> ExitCode {
         Family::Units(arguments) => realm::units(&cli.global, arguments).await,
         Family::Compaction(command) => compaction::run(&cli.global, command).await,
         Family::Accounts(command) => accounts::run(&cli.global, command).await,
-        Family::CompactionGuard => hidden(allot_compaction::run_guard().await),
+        Family::CompactionGuard => hidden(allot_compaction::run_supervisor().await),
         Family::Watchdog => hidden(watchdog::run().await),
         Family::Tied(arguments) => hidden(program::run(&arguments)),
         Family::Seats(command) => seats::run(&cli.global, command).await,

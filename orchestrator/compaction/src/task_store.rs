@@ -71,7 +71,9 @@ impl Fault {
 /// A task as it was read.
 #[derive(Debug, Clone)]
 pub struct Found<T> {
+    /// Name of the task.
     pub id: TaskId,
+    /// Its content.
     pub task: T,
     /// Its directory.
     pub dir: String,
@@ -116,12 +118,14 @@ pub(crate) fn last_of(mains: &[Found<MainTask>], table: [&str; 3]) -> Option<Tas
 
 /// The tasks in the tree.
 #[derive(Clone)]
-pub struct Board {
+pub struct TaskStore {
+    /// The tree of the coordination service.
     pub tree: Tree,
+    /// Where the nodes are.
     pub paths: Paths,
 }
 
-impl Board {
+impl TaskStore {
     /// Under this root.
     pub fn new(tree: Tree, root: &str) -> Self {
         Self { tree, paths: Paths::new(root) }
@@ -177,8 +181,8 @@ impl Board {
         let reads: Vec<_> = ids
             .iter()
             .map(|&id| {
-                let (board, worker) = (self.clone(), worker.to_owned());
-                async move { board.sub(&worker, id).await }
+                let (store, worker) = (self.clone(), worker.to_owned());
+                async move { store.sub(&worker, id).await }
             })
             .collect();
         let mut reads = futures_util::stream::iter(reads).buffered(READS);
@@ -201,8 +205,8 @@ impl Board {
         let reads: Vec<_> = ids
             .into_iter()
             .map(|id| {
-                let board = self.clone();
-                async move { board.main(id).await }
+                let store = self.clone();
+                async move { store.main(id).await }
             })
             .collect();
         let mut reads = futures_util::stream::iter(reads).buffer_unordered(READS);
@@ -340,15 +344,15 @@ impl Board {
         for &(partition, worker) in wave {
             let id = main.id.subtask(new.first + new.cursor + 1);
             let sub = SubTask::of(&new, id, partition, worker);
-            let mut part = self.place(id, &sub).to_vec();
+            let mut node_context = self.place(id, &sub).to_vec();
             if workers.insert(worker) {
-                part.push(Op::Check { path: self.paths.node(worker), version: None });
+                node_context.push(Op::Check { path: self.paths.node(worker), version: None });
             }
-            size += part.iter().map(Op::size).sum::<usize>();
+            size += node_context.iter().map(Op::size).sum::<usize>();
             if size > FILL {
                 break;
             }
-            ops.append(&mut part);
+            ops.append(&mut node_context);
             new.cursor += 1;
         }
         self.write(main, new, ops).await

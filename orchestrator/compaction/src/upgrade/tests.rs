@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::board::Found;
 use crate::node::NodeInfo;
 use crate::paths;
+use crate::task_store::Found;
 use allot_coordination::in_process::InProcess;
 use allot_coordination::{Coordinator, Settings, Tree};
 
@@ -14,7 +14,7 @@ const FIRST: u64 = 1_617_693_156_000;
 
 struct World {
     coordinator: Coordinator,
-    board: Board,
+    store: TaskStore,
     units: Units,
 }
 
@@ -23,10 +23,10 @@ impl World {
         let tree = InProcess::new(Duration::from_secs(2));
         let coordinator = Coordinator::start(Arc::new(tree), &Settings::default());
         coordinator.up().await.unwrap();
-        let board = Board::new(coordinator.tree(), "/cluster.compact/Compaction_v2");
-        board.prepare().await.unwrap();
-        board.tree.ensure(&format!("{OLD}/Scheduler")).await.unwrap();
-        Self { coordinator, board, units: Units::default() }
+        let store = TaskStore::new(coordinator.tree(), "/cluster.compact/Compaction_v2");
+        store.prepare().await.unwrap();
+        store.tree.ensure(&format!("{OLD}/Scheduler")).await.unwrap();
+        Self { coordinator, store, units: Units::default() }
     }
 
     fn tree(&self) -> Tree {
@@ -44,11 +44,11 @@ impl World {
     async fn upgrade(&self) -> Upgrade {
         let source = Source::Tree(self.tree(), OLD.to_owned());
         let (pc, day) = ("default".to_owned(), Duration::from_secs(86400));
-        Upgrade::new(self.board.clone(), source, self.units.clone(), pc, day, false).await.unwrap()
+        Upgrade::new(self.store.clone(), source, self.units.clone(), pc, day, false).await.unwrap()
     }
 
     async fn new_task(&self, name: &str) -> Found<MainTask> {
-        self.board.main(name.parse::<Name>().unwrap().id()).await.unwrap().unwrap()
+        self.store.main(name.parse::<Name>().unwrap().id()).await.unwrap().unwrap()
     }
 }
 
@@ -58,7 +58,7 @@ async fn of_one_table_each_waits_for_the_one_that_was_there_before_whoever_wrote
     // Submitted in this generation, so of a newer name.
     let submitted = TaskId::main("v_1", 1_700_000_000_000_000);
     let task = MainTask::new(submitted, ["d", "s", "t"].map(str::to_owned), "v_1".into(), "default".into());
-    world.tree().multi(world.board.creation(submitted, &task)).await.unwrap();
+    world.tree().multi(world.store.creation(submitted, &task)).await.unwrap();
     let mut names = Vec::new();
     for number in 0..4 {
         names.push(world.old(number, "").await);
@@ -81,7 +81,7 @@ async fn of_one_table_each_waits_for_the_one_that_was_there_before_whoever_wrote
     assert_eq!(world.upgrade().await.step(&last).await.unwrap(), Step::Written(State::Init));
     let last = world.new_task(&last).await.task;
     assert_eq!(last.after, Some(before));
-    let mains = world.board.mains().await.unwrap();
+    let mains = world.store.mains().await.unwrap();
     assert_eq!(last_of(&mains, ["d", "s", "t"]).map(|id| id.to_string()), Some(last.id));
     assert_eq!(last_of(&mains, ["d", "s", "other"]), None);
 }
@@ -94,7 +94,7 @@ async fn a_manager_that_is_not_there_yet_finds_a_notice_when_it_comes() {
     for name in [&live, &over] {
         assert!(matches!(upgrade.step(name).await.unwrap(), Step::Written(_)));
     }
-    let notices = world.board.children(&world.board.paths.inbox("u_1")).await.unwrap();
+    let notices = world.store.children(&world.store.paths.inbox("u_1")).await.unwrap();
     assert_eq!(notices, [live.parse::<Name>().unwrap().id().to_string()]);
 }
 
@@ -131,7 +131,7 @@ async fn the_old_tree_may_go_when_each_task_has_a_new_one_that_reads_or_that_was
         assert!(matches!(upgrade.step(name).await.unwrap(), Step::Written(_)));
     }
     assert_eq!(upgrade.missing().await.unwrap(), Vec::<String>::new());
-    assert_eq!(history::pack(&world.board, Duration::ZERO).await.unwrap(), 1);
+    assert_eq!(history::pack(&world.store, Duration::ZERO).await.unwrap(), 1);
     // Who looked before it was packed does not know of it; who looks now does.
     assert_eq!(world.upgrade().await.missing().await.unwrap(), Vec::<String>::new());
 
@@ -146,10 +146,10 @@ async fn the_old_tree_may_go_when_each_task_has_a_new_one_that_reads_or_that_was
 
     // A pack that is gone: right only where the task was taken over long enough ago.
     std::thread::sleep(Duration::from_millis(5));
-    history::expire(&world.board, Duration::ZERO).await.unwrap();
+    history::expire(&world.store, Duration::ZERO).await.unwrap();
     let missing = world.upgrade().await.missing().await.unwrap();
     assert!(missing.len() == 1 && missing[0].contains("is not there"), "{missing:?}");
-    let lock = world.board.paths.upgrade_lock(&over);
+    let lock = world.store.paths.upgrade_lock(&over);
     let version = world.tree().get(&lock).await.unwrap().unwrap().version;
     world.tree().set(&lock, b"1000", version).await.unwrap();
     let upgrade = world.upgrade().await;
@@ -164,8 +164,8 @@ async fn the_old_tree_may_go_when_each_task_has_a_new_one_that_reads_or_that_was
     assert!(Source::is_at(&world.tree(), OLD).await.unwrap());
     upgrade.remove_rest().await.unwrap();
     assert!(world.tree().get(OLD).await.unwrap().is_none());
-    assert!(world.tree().get(&world.board.paths.upgrade_locks()).await.unwrap().is_none());
-    assert_eq!(world.board.mains().await.unwrap().len(), 2);
+    assert!(world.tree().get(&world.store.paths.upgrade_locks()).await.unwrap().is_none());
+    assert_eq!(world.store.mains().await.unwrap().len(), 2);
 }
 
 #[tokio::test(start_paused = true)]

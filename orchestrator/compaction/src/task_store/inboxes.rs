@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Board, Fault};
+use super::{Fault, TaskStore};
 use crate::paths;
 use allot_coordination::{Error, Version};
 
@@ -14,7 +14,7 @@ pub struct Inbox {
     version: Version,
 }
 
-impl Board {
+impl TaskStore {
     /// All inboxes, by their units.
     pub async fn inboxes(&self) -> Result<BTreeMap<String, Inbox>, Fault> {
         let names = self.children(&self.paths.assigned()).await?;

@@ -3,7 +3,7 @@
 
 use futures_util::StreamExt as _;
 
-use super::{ATTEMPTS, Board, FILL, Fault, Found, READS, create, delete};
+use super::{ATTEMPTS, FILL, Fault, Found, READS, TaskStore, create, delete};
 use crate::ids::TaskId;
 use crate::paths;
 use crate::task::{Ended, MainTask, SubState, SubTask, write};
@@ -15,15 +15,15 @@ const ROOM: usize = 32 * 1024;
 /// What people read of a subtask that may not be begun again.
 const LOST: &str = "its worker was lost while it ran";
 
-impl Board {
+impl TaskStore {
     /// Those of these subtasks at this worker that stand there as running.
     pub async fn running(&self, worker: &str, ids: &[TaskId]) -> Result<Vec<TaskId>, Fault> {
         let looks: Vec<_> = ids
             .iter()
             .map(|&id| {
-                let (board, dir) = (self.clone(), self.paths.at(worker, id));
+                let (store, dir) = (self.clone(), self.paths.at(worker, id));
                 async move {
-                    let names = board.children(&dir).await?;
+                    let names = store.children(&dir).await?;
                     Ok::<_, Fault>(names.contains(&paths::status(SubState::Running)).then_some(id))
                 }
             })

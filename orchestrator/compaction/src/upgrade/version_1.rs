@@ -6,9 +6,9 @@ use std::str::FromStr;
 
 use serde::Deserialize;
 
-use super::board::Fault;
-use super::ids::TaskId;
-use super::task::{MainTask, RepeatInfo, ResultInfo, State, read};
+use crate::ids::TaskId;
+use crate::task::{MainTask, RepeatInfo, ResultInfo, State, read};
+use crate::task_store::Fault;
 use allot_coordination::{Error, Op, Tree, Version};
 
 /// Where the first generation kept its tree: as it is written, and as it was seen.
@@ -109,6 +109,7 @@ pub enum Source {
 pub struct Old {
     /// Where it stands, for people.
     pub path: String,
+    /// Its content, as bytes.
     pub data: Vec<u8>,
     /// What holds only if the task is still as it was read.
     pub checks: Vec<Op>,

@@ -2,19 +2,21 @@
 //! that holds only if the old task is still as it was read. So it may be killed at any point, repeated, and done by two at
 //! once: no task is lost, and none is there twice.
 
+pub mod version_1;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::board::{Board, Fault, last_of};
-use super::hashing::choose;
-use super::history;
-use super::ids::TaskId;
-use super::legacy::{Name, Old, Source, convert, removal};
-use super::node::Units;
-use super::task::{MainTask, State};
+use crate::hashing::choose;
+use crate::history;
+use crate::ids::TaskId;
+use crate::node::Units;
+use crate::task::{MainTask, State};
+use crate::task_store::{Fault, TaskStore, last_of};
 use allot_coordination::{Error, Kind, MULTI_LIMIT, Node, Op};
 use allot_runtime::time::now_ms;
+use version_1::{Name, Old, Source, convert, removal};
 
 /// How often a task is tried that others work on as well.
 const ATTEMPTS: usize = 20;
@@ -36,7 +38,7 @@ pub enum Step {
 
 /// An upgrade.
 pub struct Upgrade {
-    board: Board,
+    store: TaskStore,
     source: Source,
     units: Units,
     pc: String,
@@ -55,23 +57,23 @@ pub struct Upgrade {
 impl Upgrade {
     /// Of the tasks of a source, to units of this processing cluster, where packs are deleted after this time.
     pub async fn new(
-        board: Board,
+        store: TaskStore,
         source: Source,
         units: Units,
         pc: String,
         delete_after: Duration,
         dry: bool,
     ) -> Result<Self, Fault> {
-        let packed = history::packed(&board).await?.into_iter().map(|task| task.id).collect();
+        let packed = history::packed(&store).await?.into_iter().map(|task| task.id).collect();
         if !dry {
-            board.tree.ensure(&board.paths.upgrade_locks()).await?;
+            store.tree.ensure(&store.paths.upgrade_locks()).await?;
         }
-        let mains = board.mains().await?;
+        let mains = store.mains().await?;
         let known = mains.iter().map(|main| main.id).collect();
         let tables = mains.iter().filter(|main| !main.task.state.is_over()).map(|main| main.task.table());
         let last = |table| Some((<[&str; 3]>::map(table, str::to_owned), last_of(&mains, table)?));
         let live = tables.filter_map(last).collect();
-        Ok(Self { board, source, units, pc, delete_after, dry, packed, known, live: Mutex::new(live) })
+        Ok(Self { store, source, units, pc, delete_after, dry, packed, known, live: Mutex::new(live) })
     }
 
     /// The old tasks, by name.
@@ -96,11 +98,11 @@ impl Upgrade {
             Ok(name) => name,
             Err(why) => return Ok(Step::Odd(why)),
         };
-        let lock = self.board.paths.upgrade_lock(old);
+        let lock = self.store.paths.upgrade_lock(old);
         // Managers that are gone since we looked.
         let mut gone: Vec<String> = Vec::new();
         for _ in 0..ATTEMPTS {
-            if self.board.tree.get(&lock).await?.is_some() {
+            if self.store.tree.get(&lock).await?.is_some() {
                 self.passed(&name).await?;
                 return Ok(Step::Passed);
             }
@@ -132,9 +134,9 @@ impl Upgrade {
             }
             if let Some(manager) = notified {
                 // Whoever is not there hears of it when it comes.
-                self.board.tree.ensure(&self.board.paths.inbox(&manager)).await?;
+                self.store.tree.ensure(&self.store.paths.inbox(&manager)).await?;
             }
-            match self.board.tree.multi(ops).await {
+            match self.store.tree.multi(ops).await {
                 // Somebody else is at it as well, or a unit has gone; look again.
                 Err(Error::NoNode(path)) => gone.push(path),
                 Err(Error::BadVersion(_) | Error::Exists(_)) => {}
@@ -152,7 +154,7 @@ impl Upgrade {
 
     /// Whether a task stands in the tree, or was packed.
     async fn stands(&self, id: TaskId) -> Result<bool, Fault> {
-        Ok(self.packed.contains(&id.to_string()) || self.board.main(id).await?.is_some())
+        Ok(self.packed.contains(&id.to_string()) || self.store.main(id).await?.is_some())
     }
 
     /// A task that was taken over, by us or by somebody beside us, is the last one of its table from now on, if it is
@@ -161,7 +163,7 @@ impl Upgrade {
         if name.state.is_over() || self.known.contains(&name.id()) {
             return Ok(());
         }
-        let found = match self.board.main(name.id()).await {
+        let found = match self.store.main(name.id()).await {
             // One that does not read holds up nobody here; finalizing names it.
             Err(Fault::Odd(_)) => None,
             found => found?,
@@ -188,10 +190,10 @@ impl Upgrade {
             let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
             task.after = live.get(&task.table().map(str::to_owned)).map(ToString::to_string);
         }
-        let mut ops = self.board.creation(name.id(), &task);
+        let mut ops = self.store.creation(name.id(), &task);
         if !task.state.is_over() {
-            ops.push(create(self.board.paths.at(&manager, name.id()), Vec::new()));
-            let node = self.board.paths.node(&manager);
+            ops.push(create(self.store.paths.at(&manager, name.id()), Vec::new()));
+            let node = self.store.paths.node(&manager);
             if self.units.live.contains_key(&manager) && !gone.contains(&node) {
                 ops.push(Op::Check { path: node, version: None });
             }
@@ -203,7 +205,7 @@ impl Upgrade {
     pub async fn missing(&self) -> Result<Vec<String>, Fault> {
         let mut missing = Vec::new();
         for old in self.names().await? {
-            let lock = self.board.tree.get(&self.board.paths.upgrade_lock(&old)).await?;
+            let lock = self.store.tree.get(&self.store.paths.upgrade_lock(&old)).await?;
             let why = match old.parse::<Name>() {
                 Err(why) => Some(why),
                 Ok(_) if lock.is_none() => Some(format!("{old} has not been taken over")),
@@ -230,8 +232,8 @@ impl Upgrade {
     pub async fn remove(&self, old: &str) -> Result<(), Fault> {
         let Source::Tree(tree, root) = &self.source else { return Ok(()) };
         let mut ops = removal(tree, &format!("{root}/Scheduler/{old}")).await?;
-        ops.push(Op::Delete { path: self.board.paths.upgrade_lock(old), version: None });
-        settle(self.board.tree.multi(ops).await)
+        ops.push(Op::Delete { path: self.store.paths.upgrade_lock(old), version: None });
+        settle(self.store.tree.multi(ops).await)
     }
 
     /// Removes what is left of the old tree and of the locks, when all tasks are removed; and where one came meanwhile
@@ -258,7 +260,7 @@ impl Upgrade {
             self.delete_all(first).await?;
             self.delete_all(last).await?;
         }
-        self.delete_all(removal(&self.board.tree, &self.board.paths.upgrade_locks()).await?).await
+        self.delete_all(removal(&self.store.tree, &self.store.paths.upgrade_locks()).await?).await
     }
 
     async fn delete_all(&self, ops: Vec<Op>) -> Result<(), Fault> {
@@ -271,7 +273,7 @@ impl Upgrade {
             });
             let (now, more) = rest.split_at(fits.count().max(1).min(rest.len()));
             rest = more;
-            settle(self.board.tree.multi(now.to_vec()).await)?;
+            settle(self.store.tree.multi(now.to_vec()).await)?;
         }
         Ok(())
     }
@@ -290,5 +292,4 @@ fn create(path: String, data: Vec<u8>) -> Op {
 }
 
 #[cfg(test)]
-#[path = "upgrade_tests.rs"]
 mod tests;

@@ -9,23 +9,23 @@ use tokio::task::AbortHandle;
 use tokio::time::sleep;
 use tracing::warn;
 
-use super::PAUSE;
-use super::board::{Board, Fault};
 use super::ids::TaskId;
+use super::node_context::PAUSE;
 use super::task::MainTask;
+use super::task_store::{Fault, TaskStore};
 use allot_coordination::{Coordinator, Error};
 
 /// What follows for a main task's subtasks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Word {
+pub(crate) enum Admission {
     /// They may begin, those of a higher priority first.
-    Go(i32),
+    Start(i32),
     /// Not now; something will change in the tree.
     Wait,
     /// Not for so long.
-    Shut(Duration),
+    ClosedFor(Duration),
     /// They are to be ended: it is to be stopped, or is over or not there any more, so that nobody waits for them.
-    End,
+    Cancel,
 }
 
 /// What is known of a main task.
@@ -37,55 +37,60 @@ enum Seen {
     Gone,
 }
 
-impl Word {
+impl Admission {
     /// By what stands in a main task, at this time (milliseconds since 1970).
     pub(crate) fn of(task: &MainTask, now: u64) -> Self {
         if task.cancelling || task.state.is_over() {
-            return Self::End;
+            return Self::Cancel;
         }
         if task.paused {
             return Self::Wait;
         }
         match task.window.as_ref().and_then(|window| window.shut_for(now)) {
-            Some(span) => Self::Shut(span),
-            None => Self::Go(task.priority),
+            Some(span) => Self::ClosedFor(span),
+            None => Self::Start(task.priority),
         }
     }
 }
 
 /// A main task as it is followed in the tree. Dropping it ends that.
-pub(crate) struct Gate {
+pub(crate) struct AdmissionWatch {
     main: watch::Receiver<Seen>,
     following: AbortHandle,
 }
 
-impl Drop for Gate {
+impl Drop for AdmissionWatch {
     fn drop(&mut self) {
         self.following.abort();
     }
 }
 
-impl Gate {
+impl AdmissionWatch {
     /// Follows a main task; `changed` is told of each change.
-    pub(crate) fn follow(coordinator: &Coordinator, board: &Board, id: TaskId, changed: Arc<Notify>) -> Self {
+    pub(crate) fn follow(
+        coordinator: &Coordinator,
+        store: &TaskStore,
+        id: TaskId,
+        changed: Arc<Notify>,
+    ) -> Self {
         let (sender, main) = watch::channel(Seen::default());
-        let task = tokio::spawn(follow(coordinator.clone(), board.clone(), id, sender, changed));
+        let task = tokio::spawn(follow(coordinator.clone(), store.clone(), id, sender, changed));
         Self { main, following: task.abort_handle() }
     }
 
-    /// What it says at this time; [`Word::Wait`] as long as it was not read.
-    pub(crate) fn word(&self, now: u64) -> Word {
+    /// What it says at this time; [`Admission::Wait`] as long as it was not read.
+    pub(crate) fn admission(&self, now: u64) -> Admission {
         match &*self.main.borrow() {
-            Seen::Nothing => Word::Wait,
-            Seen::Task(task) => Word::of(task, now),
-            Seen::Gone => Word::End,
+            Seen::Nothing => Admission::Wait,
+            Seen::Task(task) => Admission::of(task, now),
+            Seen::Gone => Admission::Cancel,
         }
     }
 }
 
 async fn follow(
     coordinator: Coordinator,
-    board: Board,
+    store: TaskStore,
     id: TaskId,
     sender: watch::Sender<Seen>,
     told: Arc<Notify>,
@@ -94,8 +99,8 @@ async fn follow(
     loop {
         let status = *news.borrow_and_update();
         let looked = async {
-            let (_, changed) = board.tree.watch(&board.paths.main(id)).await?;
-            Ok::<_, Fault>((board.main(id).await?, changed))
+            let (_, changed) = store.tree.watch(&store.paths.main(id)).await?;
+            Ok::<_, Fault>((store.main(id).await?, changed))
         };
         match looked.await {
             Ok((main, changed)) => {
@@ -134,12 +139,12 @@ mod tests {
         let id = TaskId::main("u_1", 1_000_000);
         let table = ["d", "s", "t"].map(str::to_owned);
         let task = MainTask { priority: 7, ..MainTask::new(id, table, "u_1".into(), "default".into()) };
-        assert_eq!(Word::of(&task, 0), Word::Go(7));
+        assert_eq!(Admission::of(&task, 0), Admission::Start(7));
         let paused = MainTask { paused: true, ..task };
-        assert_eq!(Word::of(&paused, 0), Word::Wait);
-        assert_eq!(Word::of(&MainTask { cancelling: true, ..paused.clone() }, 0), Word::End);
+        assert_eq!(Admission::of(&paused, 0), Admission::Wait);
+        assert_eq!(Admission::of(&MainTask { cancelling: true, ..paused.clone() }, 0), Admission::Cancel);
         for state in [State::Done, State::Cancel] {
-            assert_eq!(Word::of(&MainTask { state, ..paused.clone() }, 0), Word::End);
+            assert_eq!(Admission::of(&MainTask { state, ..paused.clone() }, 0), Admission::Cancel);
         }
     }
 }

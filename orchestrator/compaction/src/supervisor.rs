@@ -49,7 +49,7 @@ pub(crate) struct Spec {
 /// A line of `allotd` to its guard.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Word {
+pub(crate) enum SupervisorCommand {
     /// Nobody can have taken us for dead until then.
     Beat(Moment),
     /// End the runner.
@@ -59,7 +59,7 @@ pub(crate) enum Word {
 /// A line of the guard.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Say {
+pub(crate) enum SupervisorEvent {
     /// It runs, as this process and group.
     Runs(i32),
     /// It could not be started.
@@ -105,9 +105,9 @@ pub async fn run() -> Result<()> {
     let spec: Spec = serde_json::from_str(&line).context("what the guard is told")?;
     match begin(&spec) {
         Ok((child, group)) => {
-            say(&Say::Runs(group.as_raw_pid()));
+            say(&SupervisorEvent::Runs(group.as_raw_pid()));
             let report = attend(&spec, child, group, control).await;
-            say(&Say::Ended(report));
+            say(&SupervisorEvent::Ended(report));
         }
         Err(why) => say(&why),
     }
@@ -115,19 +115,19 @@ pub async fn run() -> Result<()> {
 }
 
 /// Nobody may listen any more.
-fn say(word: &Say) {
+fn say(word: &SupervisorEvent) {
     let line = serde_json::to_string(word).unwrap_or_default();
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 
 /// Begins the runner, or says why not.
-fn begin(spec: &Spec) -> Result<(Child, Pid), Say> {
+fn begin(spec: &Spec) -> Result<(Child, Pid), SupervisorEvent> {
     if spec.trust.is_over() {
         // We stood still meanwhile, and another may be at it by now.
         let report = Report { why: Why::Unbegun, exit: None, output: String::new(), result: None };
-        return Err(Say::Ended(report));
+        return Err(SupervisorEvent::Ended(report));
     }
-    start(spec).map_err(|error| Say::Refused(format!("{error:#}")))
+    start(spec).map_err(|error| SupervisorEvent::Refused(format!("{error:#}")))
 }
 
 fn start(spec: &Spec) -> Result<(Child, Pid)> {
@@ -234,11 +234,11 @@ async fn hold(
             }
             line = control.next_line(), if attached => {
                 match line.ok().flatten().map(|line| serde_json::from_str(&line)) {
-                    Some(Ok(Word::Beat(until))) => {
+                    Some(Ok(SupervisorCommand::Beat(until))) => {
                         trusted = until.instant();
                         continue;
                     }
-                    Some(Ok(Word::Stop)) => Why::Stopped,
+                    Some(Ok(SupervisorCommand::Stop)) => Why::Stopped,
                     Some(Err(_)) => continue,
                     None => {
                         attached = false;
@@ -296,13 +296,13 @@ mod tests {
         }
     }
 
-    async fn tell(control: &mut pipe::Sender, word: Word) {
+    async fn tell(control: &mut pipe::Sender, word: SupervisorCommand) {
         let line = format!("{}\n", serde_json::to_string(&word).unwrap());
         control.write_all(line.as_bytes()).await.unwrap();
     }
 
     impl Behind {
-        async fn start(name: &str, script: &str, spec: Spec, told: &[Word]) -> Self {
+        async fn start(name: &str, script: &str, spec: Spec, told: &[SupervisorCommand]) -> Self {
             let begun = std::env::temp_dir().join(format!("allot-guard-{name}-{}", std::process::id()));
             let mut command = Command::new("sh");
             command.args(["-c", script]).env("begun", &begun).process_group(0).kill_on_drop(true);
@@ -338,7 +338,7 @@ mod tests {
         let script = "trap 'echo put away; exit 3' TERM; touch $begun; while true; do sleep 0.01; done";
         let mut behind = Behind::start("orderly", script, spec(Duration::from_secs(600)), &[]).await;
         behind.has_begun().await;
-        tell(&mut behind.control, Word::Stop).await;
+        tell(&mut behind.control, SupervisorCommand::Stop).await;
         let report = behind.report().await;
         assert_eq!((report.why, report.exit), (Why::Stopped, Some(3)));
         assert!(report.output.ends_with("put away\n"), "{}", report.output);
@@ -359,23 +359,23 @@ mod tests {
     #[tokio::test]
     async fn what_was_said_long_ago_lets_no_runner_go_on() {
         let over = Moment::now();
-        let told = [Word::Beat(over), Word::Beat(over)];
+        let told = [SupervisorCommand::Beat(over), SupervisorCommand::Beat(over)];
         let trust = Duration::from_secs(600);
         let behind = Behind::start("beats", "sleep 60", spec(trust), &told).await;
         assert_eq!(behind.report().await.why, Why::CutOff);
         // But what was said meanwhile does.
-        let told = [Word::Beat(Moment::after(trust))];
+        let told = [SupervisorCommand::Beat(Moment::after(trust))];
         let script = "touch $begun; exec sleep 60";
         let mut behind = Behind::start("trusted", script, spec(Duration::ZERO), &told).await;
         behind.has_begun().await;
-        tell(&mut behind.control, Word::Stop).await;
+        tell(&mut behind.control, SupervisorCommand::Stop).await;
         assert_eq!(behind.report().await.why, Why::Stopped);
     }
 
     #[test]
     fn a_guard_that_comes_too_late_begins_nothing() {
         match begin(&spec(Duration::ZERO)) {
-            Err(Say::Ended(report)) => assert_eq!(report.why, Why::Unbegun),
+            Err(SupervisorEvent::Ended(report)) => assert_eq!(report.why, Why::Unbegun),
             other => panic!("{other:?}"),
         }
     }
