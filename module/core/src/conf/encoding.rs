@@ -1,11 +1,12 @@
 //! Events as bytes (docs/replication.md). The first is the kind, which never changes meaning.
 
 use super::conference::{CalledFrom, Cause};
-use super::event::{Created, Event, Events};
+use super::event::{Created, Event};
 use super::state::{Policy, Settings};
 use super::unit::{Name, Standing};
 use crate::shared::Bytes;
 use crate::shared::codec::{Damaged, Reader, Writer};
+use crate::shared::machine::MachineEvent;
 
 impl Settings {
     pub(super) fn encode(&self, out: &mut Writer) {
@@ -83,9 +84,8 @@ fn causes(out: &mut Writer, kind: u64, e164: &[u8], cause: Cause) {
     out.unsigned(cause as u64);
 }
 
-impl Event {
-    /// Appends the event's bytes.
-    pub fn encode(&self, out: &mut Writer) {
+impl MachineEvent for Event {
+    fn encode(&self, out: &mut Writer) {
         let named = |out: &mut Writer, kind: u64, name: &[u8]| {
             out.unsigned(kind);
             out.string(name);
@@ -223,11 +223,7 @@ impl Event {
         }
     }
 
-    /// Reads one event.
-    ///
-    /// # Errors
-    /// Bytes that no version up to this one writes.
-    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
         let cause = |reader: &mut Reader<'_>| numbered(&Cause::ALL, reader);
         Ok(match reader.unsigned()? {
             1 => Self::Opened { settings: Settings::decode(reader)? },
@@ -319,19 +315,6 @@ impl Event {
             32 => Self::Missed { stream: reader.string()?.to_vec() },
             _ => return Err(Damaged("the kind of event is unknown; was it written by a newer version?")),
         })
-    }
-
-    /// Reads the payload of `CONF.APPLY`.
-    ///
-    /// # Errors
-    /// As `decode`.
-    pub fn decode_all(payload: &[u8]) -> Result<Events, Damaged> {
-        let mut reader = Reader::new(payload);
-        let mut events = Events::new();
-        while !reader.is_empty() {
-            events.push(Self::decode(&mut reader)?);
-        }
-        Ok(events)
     }
 }
 

@@ -5,11 +5,12 @@ use super::number::Number;
 use super::request::Policy;
 use super::state::Settings;
 use crate::shared::codec::{Damaged, Reader, Writer};
+use crate::shared::machine::{self, MachineEvent};
 use crate::shared::{Bytes, Millis};
 use smallvec::SmallVec;
 
 /// The events of one step; mostly one.
-pub type Events = SmallVec<[Event; 1]>;
+pub type Events = machine::Events<Event>;
 
 /// Numbers that something happens to; mostly one.
 pub type Numbers = SmallVec<[Number; 1]>;
@@ -121,9 +122,10 @@ impl Event {
             Self::Flushed { .. } => "flushed",
         }
     }
+}
 
-    /// Appends the event's bytes (docs/replication.md). The first is its kind, which never changes meaning.
-    pub fn encode(&self, out: &mut Writer) {
+impl MachineEvent for Event {
+    fn encode(&self, out: &mut Writer) {
         match self {
             Self::Created(settings) => {
                 out.unsigned(1);
@@ -175,11 +177,7 @@ impl Event {
         }
     }
 
-    /// Reads one event.
-    ///
-    /// # Errors
-    /// Bytes that no version up to this one writes.
-    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
         Ok(match reader.unsigned()? {
             1 => Self::Created(Settings::decode(reader)?),
             2 => Self::Configured(Settings::decode(reader)?),
@@ -218,19 +216,6 @@ impl Event {
             }
             _ => return Err(Damaged("the kind of event is unknown; was it written by a newer version?")),
         })
-    }
-
-    /// Reads the payload of `NUMPOOL.APPLY`.
-    ///
-    /// # Errors
-    /// As `decode`.
-    pub fn decode_all(payload: &[u8]) -> Result<Events, Damaged> {
-        let mut reader = Reader::new(payload);
-        let mut events = Events::new();
-        while !reader.is_empty() {
-            events.push(Self::decode(&mut reader)?);
-        }
-        Ok(events)
     }
 }
 

@@ -1,11 +1,12 @@
 //! What the families have in common: refusals, printable text, codec, tables, columns, lists, names,
-//! tokens, deadlines, outbox.
+//! tokens, deadlines, outbox, and `machine`, which each of them is.
 
 pub mod codec;
 pub mod column;
 pub mod deadlines;
 pub mod invariant;
 pub mod list;
+pub mod machine;
 pub mod names;
 pub mod outbox;
 pub mod refusal;
