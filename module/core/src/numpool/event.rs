@@ -2,11 +2,11 @@
 //! written to the AOF, published and replayed.
 
 use super::number::Number;
-use super::request::Policy;
 use super::state::Settings;
 use crate::shared::codec::{Damaged, Reader, Writer};
 use crate::shared::machine::{self, MachineEvent};
 use crate::shared::{Bytes, Millis};
+use crate::words;
 use smallvec::SmallVec;
 
 /// The events of one step; mostly one.
@@ -90,15 +90,16 @@ pub struct Called {
     pub peer: Option<Bytes>,
 }
 
-/// Why a call ended. The numbers are the encoding's and never change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
-    /// Somebody hung up.
-    HungUp = 0,
-    /// The lease's deadline passed.
-    Expired = 1,
-    /// Its switch does not carry it any more.
-    Reconciled = 2,
+words! {
+    /// Why a call ended. The numbers are the encoding's and never change.
+    pub enum Cause {
+        /// Somebody hung up.
+        HungUp = 0 => "hungup",
+        /// The lease's deadline passed.
+        Expired = 1 => "expired",
+        /// Its switch does not carry it any more.
+        Reconciled = 2 => "reconciled",
+    }
 }
 
 impl Event {
@@ -160,7 +161,7 @@ impl MachineEvent for Event {
             Self::Ended { numbers, cool_until, cause } => {
                 write_numbers(out, 11, numbers);
                 write_time(out, *cool_until);
-                out.unsigned(*cause as u64);
+                out.unsigned(cause.number());
             }
             Self::Renewed { number, until } => {
                 out.unsigned(12);
@@ -202,12 +203,7 @@ impl MachineEvent for Event {
             11 => Self::Ended {
                 numbers: read_numbers(reader)?,
                 cool_until: read_time(reader)?,
-                cause: match reader.unsigned()? {
-                    0 => Cause::HungUp,
-                    1 => Cause::Expired,
-                    2 => Cause::Reconciled,
-                    _ => return Err(Damaged("a call ended for no known cause")),
-                },
+                cause: reader.field()?,
             },
             12 => Self::Renewed { number: read_number(reader)?, until: reader.time()? },
             13 => Self::Cooled(read_numbers(reader)?),
@@ -225,7 +221,7 @@ impl Settings {
         out.unsigned(self.lease as u64);
         out.unsigned(self.cooldown as u64);
         out.unsigned(self.regttl as u64);
-        out.unsigned(self.pick as u64);
+        out.unsigned(self.pick.number());
         out.unsigned(self.events.into());
     }
 
@@ -239,9 +235,7 @@ impl Settings {
             _ => Err(Damaged("a setting is out of range")),
         };
         let (lease, cooldown, regttl) = (time()?, time()?, time()?);
-        let pick = reader.unsigned()?;
-        let pick = Policy::ALL.into_iter().find(|policy| *policy as u64 == pick);
-        let pick = pick.ok_or(Damaged("a policy is unknown"))?;
+        let pick = reader.field()?;
         Ok(Self { lease, cooldown, regttl, pick, events: reader.number()? })
     }
 }

@@ -4,6 +4,7 @@
 pub mod codec;
 pub mod column;
 pub mod deadlines;
+pub mod field;
 pub mod invariant;
 pub mod list;
 pub mod machine;
@@ -13,6 +14,7 @@ pub mod refusal;
 pub mod table;
 pub mod text;
 pub mod token;
+pub mod words;
 
 /// A byte string of a client's making: a user, a token, an order reference. 24 bytes fit without an
 /// allocation, which is what tokens and user ids mostly are.
