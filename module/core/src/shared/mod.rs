@@ -4,6 +4,8 @@
 pub mod codec;
 pub mod column;
 pub mod deadlines;
+pub mod decision;
+pub mod fence;
 pub mod field;
 pub mod invariant;
 pub mod list;

@@ -46,6 +46,14 @@ impl Refusal {
     }
 }
 
+/// Refuses: the last word of functions that return something else where they agree.
+///
+/// # Errors
+/// Always.
+pub fn refuse<T>(code: Code, text: impl Into<String>) -> Result<T, Refusal> {
+    Err(Refusal::new(code, text))
+}
+
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.code.word(), self.text)

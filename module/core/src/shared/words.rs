@@ -123,6 +123,7 @@ macro_rules! words {
 }
 
 #[cfg(test)]
+#[allow(unreachable_pub, reason = "words! defines public enums")]
 mod tests {
     use super::Words;
     use crate::shared::codec::{Damaged, Reader, Writer};
