@@ -8,6 +8,7 @@ mod writes;
 
 use allot_core::account::{Book as State, Event, decide_due, decide_over};
 use allot_core::shared::codec::{Damaged, Writer};
+use allot_core::shared::machine::MachineEvent;
 use allot_core::shared::refusal::Refusal;
 use redis_module::raw::RedisModuleType;
 use smallvec::SmallVec;

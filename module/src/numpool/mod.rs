@@ -8,6 +8,7 @@ mod writes;
 use allot_core::numpool::event::{Cause, Event};
 use allot_core::numpool::{Pool as State, decide_due};
 use allot_core::shared::codec::{Damaged, Writer};
+use allot_core::shared::machine::MachineEvent;
 use allot_core::shared::outbox::Outbox;
 use allot_core::shared::refusal::Refusal;
 use redis_module::raw::RedisModuleType;

@@ -11,6 +11,8 @@ use super::record::{Account, Goal, Name, Standing};
 use super::request::{Changes, ModuleWish, Request};
 use super::state::{Book, Settings};
 use super::tariff::{MAX_COUNT, Tariff};
+use crate::shared::decision;
+use crate::shared::fence::{self, MAX_TIME};
 use crate::shared::list::NONE;
 use crate::shared::refusal::{Code, Refusal};
 use crate::shared::text::quoted;
@@ -18,10 +20,10 @@ use crate::shared::token::{MAX_TTL, check_identifier};
 use crate::shared::{Bytes, Millis};
 use smallvec::smallvec;
 
+pub(super) use crate::shared::refusal::refuse;
+
 /// The most turns of the month that are kept ahead.
 const MAX_TURNS: usize = 120;
-/// The latest time that a turn or a deadline may have, and the highest term.
-const MAX_TIME: Millis = 1 << 52;
 /// The most accounts of a batch.
 pub const MAX_BATCH: usize = 10_000;
 /// The most moves of one rebalancing.
@@ -29,14 +31,8 @@ pub const MAX_MOVES: i64 = 1000;
 /// How many it makes where nobody says how many.
 pub const USUAL_MOVES: i64 = 100;
 
-/// What happens, and what the caller hears.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Decision {
-    /// To be applied in this order, all at the time of the decision.
-    pub events: Events,
-    /// True once they are applied.
-    pub reply: Reply,
-}
+/// What happens, and what the caller is told.
+pub type Decision = decision::Decision<Event, Reply>;
 
 /// What the caller hears.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,18 +56,14 @@ pub enum Reply {
 }
 
 /// A decision, or why there is none.
-pub type Decided = Result<Decision, Refusal>;
-
-pub(super) fn refuse<T>(code: Code, text: impl Into<String>) -> Result<T, Refusal> {
-    Err(Refusal::new(code, text))
-}
+pub type Decided = decision::Decided<Event, Reply>;
 
 pub(super) fn decided(event: Event, reply: Reply) -> Decision {
-    Decision { events: smallvec![event], reply }
+    Decision::event(event, reply)
 }
 
 pub(super) fn unchanged(reply: Reply) -> Decision {
-    Decision { events: Events::new(), reply }
+    Decision::unchanged(reply)
 }
 
 /// Decides a request at `now`, which is not before the last time applied.
@@ -210,26 +202,12 @@ fn check_term(book: &Book, request: &Request<'_>) -> Result<(), Refusal> {
         | Request::Rebalance { term, .. } => *term,
         _ => None,
     };
-    match term {
-        Some(term) if term != book.term => {
-            refuse(Code::Stale, format!("term {term} is not the claimed one, which is {}", book.term))
-        }
-        _ => Ok(()),
-    }
+    fence::check_term(book.term, term)
 }
 
 fn decide_claim(book: &Book, term: u64, leader: &[u8], force: bool) -> Decided {
-    check_identifier("leader", leader)?;
-    if term > MAX_TIME as u64 {
-        return refuse(Code::Err, format!("term must be 0 to {MAX_TIME}, not {term}"));
-    }
-    let another = book.leader.as_deref().is_some_and(|claimed| claimed != leader);
-    if !force && (term < book.term || term == book.term && another) {
-        let by = quoted(book.leader.as_deref().unwrap_or_default());
-        let text = format!("term {term} is not newer than {}, which {by} claimed", book.term);
-        return refuse(Code::Stale, text);
-    }
-    Ok(decided(Event::Claimed { term, leader: Bytes::from_slice(leader) }, Reply::Book))
+    let leader = fence::check_claim((book.term, book.leader.as_deref()), (term, leader), force)?;
+    Ok(decided(Event::Claimed { term, leader }, Reply::Book))
 }
 
 fn decide_module(book: &Book, wish: &ModuleWish<'_>) -> Decided {

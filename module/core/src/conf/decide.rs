@@ -14,29 +14,19 @@ use crate::shared::refusal::{Code, Refusal};
 use crate::shared::text::quoted;
 use crate::shared::token::{MAX_TTL, check_identifier};
 use crate::shared::{Bytes, MAX_IDENTIFIER, Millis};
+use crate::shared::{decision, fence};
 
-/// The greatest time that can be named.
-pub const MAX_TIME: Millis = 1 << 52;
+pub(super) use crate::shared::decision::{decided, unchanged};
+pub use crate::shared::fence::MAX_TIME;
+pub(super) use crate::shared::refusal::refuse;
+
 /// The greatest size, capacity and number of licences.
 pub const MAX_ROOM: i64 = 1_000_000_000;
 /// The most conferences that one request places or moves.
 pub const MAX_STEP: i64 = 1000;
 
-/// What happens, and what the caller hears.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Decision {
-    /// To be applied in this order, all at the time of the decision.
-    pub events: Events,
-    /// True once they are applied.
-    pub reply: Reply,
-}
-
-impl From<Reply> for Decision {
-    /// Nothing happens.
-    fn from(reply: Reply) -> Self {
-        Self { events: Events::new(), reply }
-    }
-}
+/// What happens, and what the caller is told.
+pub type Decision = decision::Decision<Event, Reply>;
 
 /// What the caller hears.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,21 +52,7 @@ pub enum Reply {
 }
 
 /// A decision, or why there is none.
-pub type Decided = Result<Decision, Refusal>;
-
-pub(super) fn refuse<T>(code: Code, text: impl Into<String>) -> Result<T, Refusal> {
-    Err(Refusal::new(code, text))
-}
-
-#[allow(clippy::unnecessary_wraps, reason = "the last word of functions that may refuse")]
-pub(super) fn decided(event: Event, reply: Reply) -> Decided {
-    Ok(Decision { events: smallvec::smallvec![event], reply })
-}
-
-#[allow(clippy::unnecessary_wraps, reason = "the last word of functions that may refuse")]
-pub(super) fn unchanged(reply: Reply) -> Decided {
-    Ok(reply.into())
-}
+pub type Decided = decision::Decided<Event, Reply>;
 
 /// Decides a request at `now`, which is not before the last time applied. What is due by `now` was applied.
 ///
@@ -308,12 +284,7 @@ fn decide_join(realm: &Realm, cmu: &[u8], capacity: i64, zone: Option<&[u8]>, le
 
 /// Refuses a scheduler whose term is not the claimed one.
 pub(super) fn check_term(realm: &Realm, term: Option<u64>) -> Result<(), Refusal> {
-    match term {
-        Some(term) if term != realm.term => {
-            refuse(Code::Stale, format!("term {term} is not the claimed one, which is {}", realm.term))
-        }
-        _ => Ok(()),
-    }
+    fence::check_term(realm.term, term)
 }
 
 /// The number of a unit that joined, down or not.

@@ -11,6 +11,7 @@ use super::request::{Changes, Create, Request};
 use super::rows::{Cell, Row, cell};
 use super::state::{Realm, Settings};
 use super::unit::{Name, Standing};
+use crate::shared::fence;
 use crate::shared::refusal::{Code, Refusal};
 use crate::shared::text::quoted;
 use crate::shared::token::{MAX_TTL, check_identifier};
@@ -96,19 +97,8 @@ impl Settings {
 }
 
 fn decide_claim(realm: &Realm, term: u64, leader: &[u8], force: bool) -> Decided {
-    check_identifier("leader", leader)?;
-    if term > MAX_TIME as u64 {
-        return refuse(Code::Err, format!("term must be 0 to {MAX_TIME}, not {term}"));
-    }
-    let another = realm.leader.as_deref().is_some_and(|claimed| claimed != leader);
-    if !force && (term < realm.term || term == realm.term && another) {
-        let by = realm.leader.as_deref().unwrap_or_default();
-        return refuse(
-            Code::Stale,
-            format!("term {term} is not newer than {}, which {} claimed", realm.term, quoted(by)),
-        );
-    }
-    decided(Event::Claimed { term, leader: Bytes::from_slice(leader) }, Reply::Realm)
+    let leader = fence::check_claim((realm.term, realm.leader.as_deref()), (term, leader), force)?;
+    decided(Event::Claimed { term, leader }, Reply::Realm)
 }
 
 fn decide_create(realm: &Realm, now: Millis, create: &Create<'_>) -> Decided {
