@@ -179,7 +179,7 @@ fn what_others_leave_in_the_tree_holds_up_nobody() {
 #[test]
 fn the_dealer_needs_no_more_rights_than_its_rules_say() {
     let mut system = Dealing::start(0);
-    let text = fs::read_to_string(repository().join("docs/allotd.md")).unwrap();
+    let text = fs::read_to_string(repository().join("docs/deploy.md")).unwrap();
     let rule = text.lines().find_map(|line| line.trim().strip_prefix("user dealer ")).unwrap();
     let (root, selector) = rule.split_once(" (").unwrap();
     let root = root.replace("<secret>", "secret");

@@ -127,7 +127,7 @@ fn the_first_session_goes_as_the_readme_says() {
 fn the_examples_of_the_documentation_go_as_written() {
     let with_examples = docs().into_iter().filter(|document| !session(&read(document)).is_empty());
     let with_examples: Vec<PathBuf> = with_examples.collect();
-    for chapter in ["seats.md", "numbers.md"] {
+    for chapter in ["seats.md", "numbers.md", "sessions.md", "deploy.md"] {
         assert!(with_examples.iter().any(|document| document.ends_with(chapter)), "{with_examples:?}");
     }
     for document in with_examples {
@@ -146,12 +146,15 @@ fn the_session_of_the_functions_library_goes_as_written_on_a_server_without_the_
 }
 
 #[test]
-fn the_first_session_goes_the_same_through_python_in_both_protocols() {
-    for protocol in ["2", "3"] {
+fn the_first_sessions_go_the_same_through_python_in_both_protocols() {
+    for (protocol, page) in
+        [("2", "README.md"), ("3", "README.md"), ("2", "docs/sessions.md"), ("3", "docs/sessions.md")]
+    {
         let server = RedisServer::start();
         let output = Command::new(python())
             .arg(repository().join("tests/python/first_session.py"))
             .args(["--port", &server.port().to_string(), "--protocol", protocol])
+            .arg(repository().join(page))
             .stdin(Stdio::null())
             .output()
             .unwrap_or_else(|error| {
@@ -162,7 +165,7 @@ fn the_first_session_goes_the_same_through_python_in_both_protocols() {
             });
         assert!(
             output.status.success(),
-            "RESP{protocol}, {}:\n{}{}",
+            "{page}, RESP{protocol}, {}:\n{}{}",
             python().display(),
             String::from_utf8_lossy(&output.stdout),
             String::from_utf8_lossy(&output.stderr)
@@ -194,14 +197,14 @@ fn every_command_has_its_chapter() {
 #[test]
 fn every_setting_and_every_counter_is_explained() {
     let server = RedisServer::start();
-    let operation = read(&repository().join("docs/operation.md"));
+    let pages = ["docs/deploy.md", "docs/operate.md"].map(|page| read(&repository().join(page))).concat();
     let mut settings = Vec::new();
     words(&server.command("CONFIG GET allot.*"), &mut settings);
     let names: Vec<String> =
         settings.into_iter().step_by(2).chain(server.info("allot").into_keys()).collect();
     assert!(names.len() > 10, "{names:?}");
     for name in names {
-        assert!(operation.contains(&format!("`{name}`")), "docs/operation.md says nothing of {name}");
+        assert!(pages.contains(&format!("`{name}`")), "neither deploy.md nor operate.md explains {name}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Who may do what: the ACL rules of docs/allotd.md, TLS, and what stands in ZooKeeper.
+//! Who may do what: the ACL rules of docs/deploy.md, TLS, and what stands in ZooKeeper.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -19,7 +19,7 @@ const SECRET: &str = "a-secret-of-the-test";
 
 /// The rules as the documentation has them, each with the test's secret.
 fn rules() -> Vec<(String, Vec<String>)> {
-    let text = fs::read_to_string(repository().join("docs/allotd.md")).unwrap();
+    let text = fs::read_to_string(repository().join("docs/deploy.md")).unwrap();
     let lines = text.lines().map(str::trim);
     let mut rules: Vec<(String, Vec<String>)> = Vec::new();
     for line in lines {
