@@ -147,7 +147,7 @@ pub async fn expire(board: &Board, after: Duration) -> Result<usize, Fault> {
 /// The tasks of each pack, or why it does not read.
 async fn packs(board: &Board) -> Result<Vec<Result<Vec<MainTask>, Fault>>, Fault> {
     let names = board.children(&board.paths.compress()).await?;
-    let found = board.tree.look_at_many(&board.paths.compress(), names).await?.into_iter();
+    let found = board.tree.get_many_readable(&board.paths.compress(), names).await?.into_iter();
     Ok(found.map(|(name, node)| unpack(&name, &node?.data)).collect())
 }
 

@@ -33,7 +33,7 @@ use tokio::task::JoinSet;
 
 use allot_coordination::{Coordinator, Presence};
 use allot_runtime::time::now_ms;
-use allot_runtime::{Health, Stop};
+use allot_runtime::{Health, Shutdown};
 
 use board::Board;
 use node::NodeInfo;
@@ -53,7 +53,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 struct Part {
     coordinator: Coordinator,
     health: Health,
-    stop: Stop,
+    stop: Shutdown,
     config: Settings,
     /// The unit: `<host>_<port>`.
     name: String,
@@ -75,7 +75,7 @@ impl Part {
 ///
 /// # Errors
 /// The settings name no unit.
-pub async fn run(coordinator: Coordinator, health: Health, stop: Stop, settings: Settings) -> Result<()> {
+pub async fn run(coordinator: Coordinator, health: Health, stop: Shutdown, settings: Settings) -> Result<()> {
     let name = settings.node.clone().context("compaction.node is not set")?;
     let launch = Arc::new(Guarded::new());
     play(Part { coordinator, health, stop, config: settings, name, launch }).await
@@ -87,7 +87,7 @@ async fn play(part: Part) -> Result<()> {
     // The inbox stands before the unit is seen, since only who is seen is given anything.
     while let Err(fault) = make(&board, &part.name).await {
         tracing::debug!(%fault, "the tree cannot be prepared now");
-        tokio::select! { () = tokio::time::sleep(PAUSE) => {}, () = stop.asked() => return Ok(()) }
+        tokio::select! { () = tokio::time::sleep(PAUSE) => {}, () = stop.requested() => return Ok(()) }
     }
     let info = NodeInfo {
         pc: part.config.pc.clone(),
@@ -107,17 +107,17 @@ async fn play(part: Part) -> Result<()> {
     let mut work = JoinSet::new();
     work.spawn(worker::run(part.clone(), notices));
     let mut ticks = tokio::time::interval(Duration::from_millis(250));
-    while !stop.is_asked() {
-        tokio::select! { _ = ticks.tick() => {}, () = stop.asked() => break }
+    while !stop.is_requested() {
+        tokio::select! { _ = ticks.tick() => {}, () = stop.requested() => break }
         match membership.presence() {
             Presence::Present => part.health.ready(PART),
             Presence::Away => {
-                part.health.lacks(PART, "not among the units: no session with ZooKeeper");
+                part.health.not_ready(PART, "not among the units: no session with ZooKeeper");
             }
             Presence::Taken => {
                 let why =
                     format!("another unit is there as {}; each needs its own compaction.node", part.name);
-                part.health.lacks(PART, why);
+                part.health.not_ready(PART, why);
             }
         }
     }

@@ -47,7 +47,7 @@ pub(crate) async fn run(part: Part, mut notices: mpsc::Receiver<TaskId>, units: 
             }
         }
         tokio::select! {
-            () = stop.asked() => return,
+            () = stop.requested() => return,
             Some(id) = notices.recv() => fresh.push(id),
             Some(ended) = drives.join_next(), if !drives.is_empty() => match ended {
                 Ok(id) => {
@@ -75,7 +75,7 @@ async fn own(part: &Part) -> Vec<TaskId> {
             }
             Err(fault) => {
                 debug!(%fault, "the tasks cannot be read now");
-                tokio::select! { () = sleep(PAUSE) => {}, () = stop.asked() => return Vec::new() }
+                tokio::select! { () = sleep(PAUSE) => {}, () = stop.requested() => return Vec::new() }
             }
         }
     }
@@ -134,7 +134,7 @@ impl Drive {
     }
 
     async fn run(mut self) -> TaskId {
-        while !self.part.stop.is_asked() {
+        while !self.part.stop.is_requested() {
             match self.look().await {
                 Ok(true) => {}
                 Ok(false) => break,
@@ -202,7 +202,7 @@ impl Drive {
                             self.units.mark_changed();
                         }
                         () = sleep(span) => {}
-                        () = stop.asked() => return Ok(false),
+                        () = stop.requested() => return Ok(false),
                     }
                 }
             }
@@ -297,7 +297,7 @@ impl Drive {
         let listed = tokio::select! {
             listed = partitions::list(&self.part.config, &main.task) => listed,
             () = marked => return Ok(Next::Again),
-            () = stop.asked() => return Ok(Next::Over),
+            () = stop.requested() => return Ok(Next::Over),
         };
         match listed {
             Ok(partitions) => self.board.open_round(main, &partitions).await?,

@@ -16,7 +16,7 @@ use super::ids::TaskId;
 use super::node::Units;
 use super::task::MainTask;
 use super::{PAUSE, Part, event, history};
-use allot_coordination::{Error, Lead, Standing};
+use allot_coordination::{Error, Leadership, LeadershipState};
 use allot_runtime::time::now_ms;
 
 /// How soon it is tidied again, where that could not be done at the moment.
@@ -30,7 +30,7 @@ pub(crate) async fn run(part: Part, units: watch::Receiver<Units>) {
     loop {
         let lead = tokio::select! {
             lead = election.elected() => lead,
-            () = stop.asked() => break,
+            () = stop.requested() => break,
         };
         let Ok(lead) = lead else { break };
         info!(term = lead.term().0, "this unit is the monitor");
@@ -38,8 +38,8 @@ pub(crate) async fn run(part: Part, units: watch::Receiver<Units>) {
         let mut stint = Stint { part: part.clone(), units: units.clone(), nobody: BTreeSet::new() };
         tokio::select! {
             () = stint.run(&lead) => {}
-            () = lead.over() => {}
-            () = stop.asked() => break,
+            () = lead.lost() => {}
+            () = stop.requested() => break,
         }
         metrics::gauge!("allot_compaction_monitor").set(0.0);
     }
@@ -55,13 +55,13 @@ struct Stint {
 }
 
 impl Stint {
-    async fn run(&mut self, lead: &Lead) {
+    async fn run(&mut self, lead: &Leadership) {
         let every = self.part.config.every;
         // By the clock, at once and then every hour; and whenever somebody comes or goes.
         let mut clock = Instant::now();
         // What keeps the tree small takes its time, and holds up no task whose manager is gone.
         let mut chores: Option<BoxFuture<'static, Result<(), Fault>>> = None;
-        while lead.now() != Standing::Over {
+        while lead.state() != LeadershipState::Lost {
             if self.units.wait_for(|units| units.current).await.is_err() {
                 return;
             }
@@ -102,7 +102,7 @@ impl Stint {
     }
 
     /// One look; when the next is due, if somebody is away.
-    async fn look(&mut self, lead: &Lead, by_clock: bool) -> Result<Option<Instant>, Fault> {
+    async fn look(&mut self, lead: &Leadership, by_clock: bool) -> Result<Option<Instant>, Fault> {
         let units = self.units.borrow_and_update().clone();
         let board = self.board(lead)?;
         let grace = self.part.config.grace.unwrap_or_else(|| self.part.session_timeout());
@@ -151,13 +151,13 @@ impl Stint {
         Ok(due)
     }
 
-    fn board(&self, lead: &Lead) -> Result<Board, Fault> {
+    fn board(&self, lead: &Leadership) -> Result<Board, Fault> {
         Ok(Board { tree: lead.tree()?, ..self.part.board() })
     }
 
     /// What is due by the clock beside the look: history packed and deleted, inboxes removed. Each for itself; what cannot
     /// be done is done at the next hour, and what may be otherwise in a moment is said.
-    fn chores(&self, lead: Lead) -> impl Future<Output = Result<(), Fault>> + use<> {
+    fn chores(&self, lead: Leadership) -> impl Future<Output = Result<(), Fault>> + use<> {
         let (part, units) = (self.part.clone(), self.units.clone());
         async move {
             let board = Board { tree: lead.tree()?, ..part.board() };
@@ -272,7 +272,7 @@ mod tests {
     }
 
     fn part(coordinator: &Coordinator) -> Part {
-        let (_, stop) = allot_runtime::stop();
+        let (_, stop) = allot_runtime::shutdown_channel();
         let config = Settings {
             node: Some("m_1".into()),
             runner: vec!["r".into()],

@@ -76,7 +76,7 @@ pub(crate) struct Worker {
 
 /// Works until the process shall end.
 pub(crate) async fn run(part: Part, notices: mpsc::Sender<TaskId>) {
-    while !part.stop.is_asked() {
+    while !part.stop.is_requested() {
         let Ok(status) = part.coordinator.up().await else { return };
         let (lost_sender, lost) = watch::channel(false);
         let (leave, leaving) = watch::channel(false);
@@ -99,7 +99,7 @@ pub(crate) async fn run(part: Part, notices: mpsc::Sender<TaskId>) {
                 warn!("the session is lost; all runners are ended");
                 lost_sender.send_replace(true);
             }
-            () = stop.asked() => {
+            () = stop.requested() => {
                 leave.send_replace(true);
             }
         }
