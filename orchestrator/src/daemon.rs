@@ -22,7 +22,7 @@ use allot_coordination::session::Connector;
 use allot_coordination::zookeeper::ZooKeeper;
 use allot_coordination::{Coordinator, Settings, node_name};
 
-use allot_runtime::{Health, stop};
+use allot_runtime::{Health, shutdown_channel};
 
 /// The name of the session with the coordination service in probes.
 const COORDINATION: &str = "coordination";
@@ -91,7 +91,7 @@ pub(crate) async fn run(config: Config) -> Result<Outcome> {
     end_at_panic();
     let health = Health::default();
     for part in config.roles.iter().map(|role| role.word()).chain([COORDINATION]) {
-        health.lacks(part, "beginning");
+        health.not_ready(part, "beginning");
     }
     if let Some(address) = config.http {
         http::serve(address, health.clone()).await?;
@@ -99,7 +99,7 @@ pub(crate) async fn run(config: Config) -> Result<Outcome> {
     for line in describe(&config).lines() {
         info!("{line}");
     }
-    let (asked, stop) = stop();
+    let (shutdown_request, shutdown) = shutdown_channel();
     let coordinator = coordinator(&config);
     let name = match &config.name {
         Some(name) => name.clone(),
@@ -110,9 +110,9 @@ pub(crate) async fn run(config: Config) -> Result<Outcome> {
         servers: config.servers.clone(),
         host: config.cmu.host.clone(),
         coordinator: coordinator.clone(),
-        alone: config.zookeeper.is_none(),
+        standalone: config.zookeeper.is_none(),
         health: health.clone(),
-        stop,
+        shutdown,
     };
     let context = RoleContext { process, config: Arc::new(config) };
     let watching = tokio::spawn(watch_coordination(context.clone()));
@@ -140,7 +140,7 @@ pub(crate) async fn run(config: Config) -> Result<Outcome> {
         }
         Some(None) => {}
     }
-    asked.send_replace(true);
+    shutdown_request.send_replace(true);
     let limit = FAREWELL + context.config.farewell();
     tokio::select! {
         done = timeout(limit, async { while roles.join_next().await.is_some() {} }) => if done.is_err() {
@@ -159,8 +159,8 @@ pub(crate) async fn run(config: Config) -> Result<Outcome> {
 /// Runs a compaction unit.
 async fn compact(context: RoleContext) -> Result<()> {
     let settings = context.config.compaction.clone();
-    let allot_runtime::Context { coordinator, health, stop, .. } = context.process;
-    allot_compaction::run(coordinator, health, stop, settings).await
+    let allot_runtime::Context { coordinator, health, shutdown, .. } = context.process;
+    allot_compaction::run(coordinator, health, shutdown, settings).await
 }
 
 /// The host in a name that people read, and nobody goes by.
@@ -213,7 +213,7 @@ async fn watch_coordination(context: RoleContext) {
         if status.borrow_and_update().is_up() {
             context.health.ready(COORDINATION);
         } else {
-            context.health.lacks(COORDINATION, "no session with ZooKeeper");
+            context.health.not_ready(COORDINATION, "no session with ZooKeeper");
         }
         if status.changed().await.is_err() {
             return;

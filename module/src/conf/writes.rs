@@ -211,7 +211,7 @@ fn create_from(call: &Call<'_>, create: &Create<'_>, pool: KeyName<'_>) -> Done 
     answer_with(call, |step| {
         // Before a number is called: a retry gets the answer that was lost.
         if let Some(one) = create.request.and_then(|request| step.state().asked_for(request)) {
-            return Ok(Reply::Conference(one.e164.clone()).into());
+            return Ok(Decision::unchanged(Reply::Conference(one.e164.clone())));
         }
         numpool::call_for(call.ctx, pool, &lease, |number| {
             let number = number.to_string();

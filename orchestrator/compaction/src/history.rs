@@ -147,7 +147,7 @@ pub async fn expire(store: &TaskStore, after: Duration) -> Result<usize, Fault> 
 /// The tasks of each pack, or why it does not read.
 async fn packs(store: &TaskStore) -> Result<Vec<Result<Vec<MainTask>, Fault>>, Fault> {
     let names = store.children(&store.paths.compress()).await?;
-    let found = store.tree.look_at_many(&store.paths.compress(), names).await?.into_iter();
+    let found = store.tree.get_many_readable(&store.paths.compress(), names).await?.into_iter();
     Ok(found.map(|(name, node)| unpack(&name, &node?.data)).collect())
 }
 

@@ -52,7 +52,7 @@ pub(crate) async fn run(
             }
         }
         tokio::select! {
-            () = stop.asked() => return,
+            () = stop.requested() => return,
             Some(id) = notices.recv() => fresh.push(id),
             Some(ended) = drives.join_next(), if !drives.is_empty() => match ended {
                 Ok(id) => {
@@ -81,7 +81,7 @@ async fn own(node_context: &NodeContext) -> Vec<TaskId> {
             }
             Err(fault) => {
                 debug!(%fault, "the tasks cannot be read now");
-                tokio::select! { () = sleep(PAUSE) => {}, () = stop.asked() => return Vec::new() }
+                tokio::select! { () = sleep(PAUSE) => {}, () = stop.requested() => return Vec::new() }
             }
         }
     }
@@ -140,7 +140,7 @@ impl Drive {
     }
 
     async fn run(mut self) -> TaskId {
-        while !self.node_context.stop.is_asked() {
+        while !self.node_context.stop.is_requested() {
             match self.look().await {
                 Ok(true) => {}
                 Ok(false) => break,
@@ -208,7 +208,7 @@ impl Drive {
                             self.units.mark_changed();
                         }
                         () = sleep(span) => {}
-                        () = stop.asked() => return Ok(false),
+                        () = stop.requested() => return Ok(false),
                     }
                 }
             }
@@ -303,7 +303,7 @@ impl Drive {
         let listed = tokio::select! {
             listed = partitions::list(&self.node_context.config, &main.task) => listed,
             () = marked => return Ok(Next::Again),
-            () = stop.asked() => return Ok(Next::Over),
+            () = stop.requested() => return Ok(Next::Over),
         };
         match listed {
             Ok(partitions) => self.store.open_round(main, &partitions).await?,

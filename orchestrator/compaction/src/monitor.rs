@@ -17,7 +17,7 @@ use super::node::Units;
 use super::node_context::{NodeContext, PAUSE, event};
 use super::task::MainTask;
 use super::task_store::{Fault, Found, TaskStore};
-use allot_coordination::{Error, Lead, Standing};
+use allot_coordination::{Error, Leadership, LeadershipState};
 use allot_runtime::time::now_ms;
 
 /// How soon it is tidied again, where that could not be done at the moment.
@@ -31,7 +31,7 @@ pub(crate) async fn run(node_context: NodeContext, units: watch::Receiver<Units>
     loop {
         let lead = tokio::select! {
             lead = election.elected() => lead,
-            () = stop.asked() => break,
+            () = stop.requested() => break,
         };
         let Ok(lead) = lead else { break };
         info!(term = lead.term().0, "this unit is the monitor");
@@ -40,8 +40,8 @@ pub(crate) async fn run(node_context: NodeContext, units: watch::Receiver<Units>
             Stint { node_context: node_context.clone(), units: units.clone(), nobody: BTreeSet::new() };
         tokio::select! {
             () = stint.run(&lead) => {}
-            () = lead.over() => {}
-            () = stop.asked() => break,
+            () = lead.lost() => {}
+            () = stop.requested() => break,
         }
         metrics::gauge!("allot_compaction_monitor").set(0.0);
     }
@@ -57,13 +57,13 @@ struct Stint {
 }
 
 impl Stint {
-    async fn run(&mut self, lead: &Lead) {
+    async fn run(&mut self, lead: &Leadership) {
         let every = self.node_context.config.every;
         // By the clock, at once and then every hour; and whenever somebody comes or goes.
         let mut clock = Instant::now();
         // What keeps the tree small takes its time, and holds up no task whose manager is gone.
         let mut chores: Option<BoxFuture<'static, Result<(), Fault>>> = None;
-        while lead.now() != Standing::Over {
+        while lead.state() != LeadershipState::Lost {
             if self.units.wait_for(|units| units.current).await.is_err() {
                 return;
             }
@@ -104,7 +104,7 @@ impl Stint {
     }
 
     /// One look; when the next is due, if somebody is away.
-    async fn look(&mut self, lead: &Lead, by_clock: bool) -> Result<Option<Instant>, Fault> {
+    async fn look(&mut self, lead: &Leadership, by_clock: bool) -> Result<Option<Instant>, Fault> {
         let units = self.units.borrow_and_update().clone();
         let store = self.store(lead)?;
         let grace = self.node_context.config.grace.unwrap_or_else(|| self.node_context.session_timeout());
@@ -153,13 +153,13 @@ impl Stint {
         Ok(due)
     }
 
-    fn store(&self, lead: &Lead) -> Result<TaskStore, Fault> {
+    fn store(&self, lead: &Leadership) -> Result<TaskStore, Fault> {
         Ok(TaskStore { tree: lead.tree()?, ..self.node_context.store() })
     }
 
     /// What is due by the clock beside the look: history packed and deleted, inboxes removed. Each for itself; what cannot
     /// be done is done at the next hour, and what may be otherwise in a moment is said.
-    fn chores(&self, lead: Lead) -> impl Future<Output = Result<(), Fault>> + use<> {
+    fn chores(&self, lead: Leadership) -> impl Future<Output = Result<(), Fault>> + use<> {
         let (node_context, units) = (self.node_context.clone(), self.units.clone());
         async move {
             let store = TaskStore { tree: lead.tree()?, ..node_context.store() };
@@ -279,7 +279,7 @@ mod tests {
     }
 
     fn node_context(coordinator: &Coordinator) -> NodeContext {
-        let (_, stop) = allot_runtime::stop();
+        let (_, stop) = allot_runtime::shutdown_channel();
         let config = Settings {
             node: Some("m_1".into()),
             runner: vec!["r".into()],

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allot_coordination::Coordinator;
-use allot_runtime::{Health, Stop};
+use allot_runtime::{Health, Shutdown};
 
 use super::runner::Launch;
 use super::settings::Settings;
@@ -18,7 +18,7 @@ pub(crate) const PAUSE: Duration = Duration::from_millis(100);
 pub(crate) struct NodeContext {
     pub(crate) coordinator: Coordinator,
     pub(crate) health: Health,
-    pub(crate) stop: Stop,
+    pub(crate) stop: Shutdown,
     pub(crate) config: Settings,
     /// Name of the unit, `<host>_<port>`.
     pub(crate) name: String,

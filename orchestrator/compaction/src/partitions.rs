@@ -75,7 +75,7 @@ impl Drop for EndsWithUs {
 async fn ask(program: &str, words: &[String], task: &MainTask) -> Result<Vec<String>, String> {
     let [db, schema, table] = task.table();
     let fault = |error| format!("the partitions program {program} does not start: {error}");
-    let mut child = program::tied(words)
+    let mut child = program::command_with_parent_death_signal(words)
         .map_err(fault)?
         .env("ALLOT_TASK", &task.id)
         .env("ALLOT_DB", db)
@@ -87,7 +87,7 @@ async fn ask(program: &str, words: &[String], task: &MainTask) -> Result<Vec<Str
         .kill_on_drop(true)
         .spawn()
         .map_err(fault)?;
-    let _group = EndsWithUs(program::group(&child));
+    let _group = EndsWithUs(program::process_group(&child));
     if let Some(mut stdin) = child.stdin.take() {
         let input = serde_json::json!({"task": task.id, "db": db, "schema": schema, "table": table});
         // It need not read.

@@ -16,8 +16,8 @@ use tokio::time::{interval, sleep, timeout};
 use super::supervisor::{Report, Spec, SupervisorCommand, SupervisorEvent, Why};
 use allot_coordination::Coordinator;
 use allot_runtime::child::program;
-use allot_runtime::child::watchdog::{self, Watchdog};
-use allot_runtime::time::Moment;
+use allot_runtime::child::watchdog::{Watchdog, WatchdogCommand};
+use allot_runtime::time::MonotonicTime;
 
 /// How much longer than its runner may take a guard may take.
 const MARGIN: Duration = Duration::from_secs(5);
@@ -73,7 +73,7 @@ struct Runner {
 impl Drop for Runner {
     fn drop(&mut self) {
         if let Some(group) = self.group {
-            self.watchdog.tell(watchdog::Word::Ended(group.as_raw_pid()));
+            self.watchdog.send(WatchdogCommand::Ended(group.as_raw_pid()));
         }
     }
 }
@@ -96,7 +96,7 @@ impl Runner {
     /// Starts a guard, which starts the runner.
     async fn start(spec: &Spec, watchdog: Watchdog) -> Result<Self, String> {
         // Signals that are meant for us must not end it: it has to end the runner.
-        let mut child = program::own("compaction-guard")
+        let mut child = program::allotd_command("compaction-guard")
             .map_err(|error| format!("allotd does not know its program: {error}"))?
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -146,8 +146,8 @@ impl Runner {
                                 // First until when: what begins after that time is ended at once.
                                 let until = trust(&coordinator).unwrap_or_else(Instant::now);
                                 trusted = Some(until);
-                                self.watchdog.tell(watchdog::Word::Run(Moment::of(until)));
-                                self.watchdog.tell(watchdog::Word::Began(group));
+                                self.watchdog.send(WatchdogCommand::RunUntil(MonotonicTime::from_instant(until)));
+                                self.watchdog.send(WatchdogCommand::Started(group));
                             }
                             Ok(SupervisorEvent::Refused(why)) => return Err(why),
                             Ok(SupervisorEvent::Ended(mut report)) => {
@@ -169,8 +169,8 @@ impl Runner {
                     Some(until) => {
                         lapsed |= is_over(trusted);
                         trusted = Some(until);
-                        let until = Moment::of(until);
-                        self.watchdog.tell(watchdog::Word::Run(until));
+                        let until = MonotonicTime::from_instant(until);
+                        self.watchdog.send(WatchdogCommand::RunUntil(until));
                         SupervisorCommand::Beat(until)
                     }
                     None => continue,
@@ -239,8 +239,8 @@ mod tests {
             words: BufReader::new(child.stdout.take().unwrap()).lines(),
             child,
             control: Some(control),
-            watchdog: Watchdog::deaf(),
-            group: program::group(&program),
+            watchdog: Watchdog::disconnected(),
+            group: program::process_group(&program),
             limit: Duration::from_secs(600),
         };
         let ((_stop, stop), (_lost, lost)) = (watch::channel(false), watch::channel(false));

@@ -18,7 +18,7 @@ use tokio::process::Child;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use allot_runtime::child::program;
-use allot_runtime::time::Moment;
+use allot_runtime::time::MonotonicTime;
 
 /// Bytes of output that are kept on disk.
 const ON_DISK: usize = 64 * 1024;
@@ -41,7 +41,7 @@ pub(crate) struct Spec {
     /// How long it may take to end after SIGTERM; milliseconds.
     pub(crate) stop_limit: u64,
     /// Until when it may run without a beat.
-    pub(crate) trust: Moment,
+    pub(crate) trust: MonotonicTime,
     /// Where the last of its output is to be written, if anywhere.
     pub(crate) log: Option<String>,
 }
@@ -51,7 +51,7 @@ pub(crate) struct Spec {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SupervisorCommand {
     /// Nobody can have taken us for dead until then.
-    Beat(Moment),
+    Beat(MonotonicTime),
     /// End the runner.
     Stop,
 }
@@ -99,8 +99,8 @@ pub(crate) enum Why {
 
 /// The hidden command: is the guard.
 pub async fn run() -> Result<()> {
-    let mut control = program::control()?;
-    program::mind_no_signals()?;
+    let mut control = program::stdin_lines()?;
+    program::ignore_termination_signals()?;
     let Some(line) = control.next_line().await? else { return Ok(()) };
     let spec: Spec = serde_json::from_str(&line).context("what the guard is told")?;
     match begin(&spec) {
@@ -122,7 +122,7 @@ fn say(word: &SupervisorEvent) {
 
 /// Begins the runner, or says why not.
 fn begin(spec: &Spec) -> Result<(Child, Pid), SupervisorEvent> {
-    if spec.trust.is_over() {
+    if spec.trust.has_passed() {
         // We stood still meanwhile, and another may be at it by now.
         let report = Report { why: Why::Unbegun, exit: None, output: String::new(), result: None };
         return Err(SupervisorEvent::Ended(report));
@@ -132,11 +132,11 @@ fn begin(spec: &Spec) -> Result<(Child, Pid), SupervisorEvent> {
 
 fn start(spec: &Spec) -> Result<(Child, Pid)> {
     // It dies with the guard: also a guard can be killed.
-    let mut command = program::tied(&spec.program).context("where allotd is")?;
+    let mut command = program::command_with_parent_death_signal(&spec.program).context("where allotd is")?;
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.envs(spec.environment.iter().map(|(name, value)| (name, value)));
     let child = command.spawn().context("starting the runner")?;
-    let group = program::group(&child).context("the runner's process")?;
+    let group = program::process_group(&child).context("the runner's process")?;
     Ok((child, group))
 }
 
@@ -221,7 +221,7 @@ async fn hold(
     control: &mut Lines<BufReader<pipe::Receiver>>,
 ) -> (Why, Option<i32>) {
     let time_up = Instant::now() + Duration::from_millis(spec.timeout);
-    let mut trusted = spec.trust.instant();
+    let mut trusted = spec.trust.to_instant();
     let mut why = Why::Itself;
     let mut kill_at = None;
     let mut attached = true;
@@ -235,7 +235,7 @@ async fn hold(
             line = control.next_line(), if attached => {
                 match line.ok().flatten().map(|line| serde_json::from_str(&line)) {
                     Some(Ok(SupervisorCommand::Beat(until))) => {
-                        trusted = until.instant();
+                        trusted = until.to_instant();
                         continue;
                     }
                     Some(Ok(SupervisorCommand::Stop)) => Why::Stopped,
@@ -291,7 +291,7 @@ mod tests {
             input: String::new(),
             timeout: 600_000,
             stop_limit: 600_000,
-            trust: Moment::after(trust),
+            trust: MonotonicTime::after(trust),
             log: None,
         }
     }
@@ -308,7 +308,7 @@ mod tests {
             command.args(["-c", script]).env("begun", &begun).process_group(0).kill_on_drop(true);
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
             let child = command.spawn().unwrap();
-            let group = program::group(&child).unwrap();
+            let group = program::process_group(&child).unwrap();
             let (mut control, receiver) = pipe::pipe().unwrap();
             for word in told {
                 tell(&mut control, *word).await;
@@ -358,13 +358,13 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_said_long_ago_lets_no_runner_go_on() {
-        let over = Moment::now();
+        let over = MonotonicTime::now();
         let told = [SupervisorCommand::Beat(over), SupervisorCommand::Beat(over)];
         let trust = Duration::from_secs(600);
         let behind = Behind::start("beats", "sleep 60", spec(trust), &told).await;
         assert_eq!(behind.report().await.why, Why::CutOff);
         // But what was said meanwhile does.
-        let told = [SupervisorCommand::Beat(Moment::after(trust))];
+        let told = [SupervisorCommand::Beat(MonotonicTime::after(trust))];
         let script = "touch $begun; exec sleep 60";
         let mut behind = Behind::start("trusted", script, spec(Duration::ZERO), &told).await;
         behind.has_begun().await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use allot_coordination::{Coordinator, Presence};
 use allot_runtime::time::now_ms;
-use allot_runtime::{Health, Stop};
+use allot_runtime::{Health, Shutdown};
 use anyhow::{Context as _, Result};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -24,7 +24,7 @@ const PART: &str = "compaction";
 ///
 /// # Errors
 /// The settings name no unit.
-pub async fn run(coordinator: Coordinator, health: Health, stop: Stop, settings: Settings) -> Result<()> {
+pub async fn run(coordinator: Coordinator, health: Health, stop: Shutdown, settings: Settings) -> Result<()> {
     let name = settings.node.clone().context("compaction.node is not set")?;
     let launch = Arc::new(Guarded::new());
     play(NodeContext { coordinator, health, stop, config: settings, name, launch }).await
@@ -36,7 +36,7 @@ pub(crate) async fn play(node_context: NodeContext) -> Result<()> {
     // The inbox stands before the unit is seen, since only who is seen is given anything.
     while let Err(fault) = make(&store, &node_context.name).await {
         tracing::debug!(%fault, "the tree cannot be prepared now");
-        tokio::select! { () = tokio::time::sleep(PAUSE) => {}, () = stop.asked() => return Ok(()) }
+        tokio::select! { () = tokio::time::sleep(PAUSE) => {}, () = stop.requested() => return Ok(()) }
     }
     let info = NodeInfo {
         pc: node_context.config.pc.clone(),
@@ -59,19 +59,19 @@ pub(crate) async fn play(node_context: NodeContext) -> Result<()> {
     let mut work = JoinSet::new();
     work.spawn(worker::run(node_context.clone(), notices));
     let mut ticks = tokio::time::interval(Duration::from_millis(250));
-    while !stop.is_asked() {
-        tokio::select! { _ = ticks.tick() => {}, () = stop.asked() => break }
+    while !stop.is_requested() {
+        tokio::select! { _ = ticks.tick() => {}, () = stop.requested() => break }
         match membership.presence() {
             Presence::Present => node_context.health.ready(PART),
             Presence::Away => {
-                node_context.health.lacks(PART, "not among the units: no session with ZooKeeper");
+                node_context.health.not_ready(PART, "not among the units: no session with ZooKeeper");
             }
             Presence::Taken => {
                 let why = format!(
                     "another unit is there as {}; each needs its own compaction.node",
                     node_context.name
                 );
-                node_context.health.lacks(PART, why);
+                node_context.health.not_ready(PART, why);
             }
         }
     }

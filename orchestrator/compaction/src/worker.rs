@@ -77,7 +77,7 @@ pub(crate) struct Worker {
 
 /// Works until the process shall end.
 pub(crate) async fn run(node_context: NodeContext, notices: mpsc::Sender<TaskId>) {
-    while !node_context.stop.is_asked() {
+    while !node_context.stop.is_requested() {
         let Ok(status) = node_context.coordinator.up().await else { return };
         let (lost_sender, lost) = watch::channel(false);
         let (leave, leaving) = watch::channel(false);
@@ -100,7 +100,7 @@ pub(crate) async fn run(node_context: NodeContext, notices: mpsc::Sender<TaskId>
                 warn!("the session is lost; all runners are ended");
                 lost_sender.send_replace(true);
             }
-            () = stop.asked() => {
+            () = stop.requested() => {
                 leave.send_replace(true);
             }
         }

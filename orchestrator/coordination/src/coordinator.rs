@@ -126,7 +126,7 @@ impl Shared {
     fn shut(&self) -> Option<Arc<dyn Session>> {
         let session = lock(&self.session).take();
         self.status.send_modify(|status| {
-            status.link = Link::Over;
+            status.link = Link::Ended;
             status.closed = true;
         });
         session
@@ -270,14 +270,14 @@ async fn attend(shared: &Shared, session: &Arc<dyn Session>) {
         match now.link {
             Link::Up => {}
             Link::Down => info!(generation, "cut off from the coordination service"),
-            Link::Over => {
+            Link::Ended => {
                 warn!(generation, "the session with the coordination service is over");
                 return;
             }
         }
         tokio::select! {
             changed = link.changed() => if changed.is_err() {
-                shared.status.send_modify(|status| status.link = Link::Over);
+                shared.status.send_modify(|status| status.link = Link::Ended);
                 return;
             },
             () = &mut probing => {}

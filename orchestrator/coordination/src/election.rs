@@ -1,8 +1,9 @@
-//! Standing for election, as Curator's LeaderLatch does: the first of the ephemeral sequential nodes leads. On
-//! being elected the epoch node is raised under the latch; its number is the term.
+//! Leader election, as Curator's LeaderLatch does it: each candidate has an ephemeral sequential node, its latch, and
+//! the candidate whose latch is first leads. An elected candidate increments the epoch node under a check of its latch;
+//! the number in that node is the term.
 //!
-//! A loop that compares what should be with what is. Candidates are few, so they watch the directory, and a
-//! look at it is the whole truth each time.
+//! A candidate is a reconcile loop. There are few candidates, so each watches the whole directory and lists it again
+//! after every change.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,15 +17,15 @@ use tracing::{debug, info, warn};
 
 use super::coordinator::{Coordinator, Shared};
 use super::error::Error;
-use super::lead::{Lead, Standing, Term};
+use super::leadership::{Leadership, LeadershipState, Term};
 use super::node::{Kind, Op, Version};
 use super::session::Changed;
 use super::tree::Tree;
 use crate::random;
 
-/// A candidacy. Dropping it withdraws in the background.
+/// A candidacy. Dropping it withdraws the candidate in the background.
 pub struct Election {
-    lead: watch::Receiver<Option<Lead>>,
+    leadership: watch::Receiver<Option<Leadership>>,
     stop: Option<watch::Sender<bool>>,
     task: Option<JoinHandle<()>>,
     tree: Tree,
@@ -32,9 +33,9 @@ pub struct Election {
 }
 
 impl Coordinator {
-    /// Stands for election under `dir`, by this name (people and other candidates see it) until withdrawn.
+    /// Becomes a candidate under `dir`, until withdrawn. People and other candidates see the name.
     pub fn campaign(&self, dir: &str, name: &str) -> Election {
-        let (lead_sender, lead) = watch::channel(None);
+        let (leadership_sender, leadership) = watch::channel(None);
         let (stop, stopped) = watch::channel(false);
         let candidate = Candidate {
             shared: self.shared.clone(),
@@ -43,46 +44,49 @@ impl Coordinator {
             epoch: format!("{dir}/epoch"),
             prefix: format!("_c_{}-latch-", token()),
             name: name.to_owned(),
-            lead: lead_sender,
+            leadership: leadership_sender,
             stop: stopped,
         };
         let task = tokio::spawn(candidate.run());
-        Election { lead, stop: Some(stop), task: Some(task), tree: self.tree(), dir: dir.to_owned() }
+        Election { leadership, stop: Some(stop), task: Some(task), tree: self.tree(), dir: dir.to_owned() }
     }
 
-    /// The name of the candidate whose turn it is under `dir` by the tree, for those who do not stand themselves.
+    /// The name of the candidate that leads under `dir`, read from the tree: for processes that are no candidates.
     pub async fn leader(&self, dir: &str) -> Result<Option<String>, Error> {
         leader(&self.tree(), dir).await
     }
 }
 
 impl Election {
-    /// The stint, while there is one, suspended ones included.
-    pub fn lead(&self) -> Option<Lead> {
-        self.lead.borrow().clone().filter(|lead| lead.now() != Standing::Over)
+    /// This candidate's current leadership, suspended leadership included.
+    pub fn leadership(&self) -> Option<Leadership> {
+        let leadership = self.leadership.borrow().clone();
+        leadership.filter(|leadership| leadership.state() != LeadershipState::Lost)
     }
 
     /// Waits until this candidate leads.
-    pub async fn elected(&mut self) -> Result<Lead, Error> {
+    pub async fn elected(&mut self) -> Result<Leadership, Error> {
         loop {
-            let lead = self.lead.borrow_and_update().clone();
-            if let Some(lead) = lead.filter(|lead| lead.now() == Standing::Leading) {
-                return Ok(lead);
+            let leadership = self.leadership.borrow_and_update().clone();
+            if let Some(leadership) =
+                leadership.filter(|leadership| leadership.state() == LeadershipState::Leading)
+            {
+                return Ok(leadership);
             }
             let limit = Duration::from_millis(500);
-            // With a limit, since a suspended stint may hold again.
-            if let Ok(Err(_)) = tokio::time::timeout(limit, self.lead.changed()).await {
+            // With a time limit: suspended leadership may hold again, and nothing signals that.
+            if let Ok(Err(_)) = tokio::time::timeout(limit, self.leadership.changed()).await {
                 return Err(Error::Closed);
             }
         }
     }
 
-    /// The name of the candidate whose turn it is by the tree, here or elsewhere.
+    /// The name of the candidate that leads, read from the tree.
     pub async fn leader(&self) -> Result<Option<String>, Error> {
         leader(&self.tree, &self.dir).await
     }
 
-    /// Withdraws: the stint is over and the lock is free when this returns.
+    /// Withdraws: the term has ended and the lock is free when this returns.
     pub async fn withdraw(mut self) {
         drop(self.stop.take());
         if let Some(task) = self.task.take() {
@@ -103,7 +107,7 @@ async fn leader(tree: &Tree, dir: &str) -> Result<Option<String>, Error> {
     Ok(node.map(|node| String::from_utf8_lossy(&node.data).into_owned()))
 }
 
-/// 128 random bits in the form of a UUID, as Curator writes them.
+/// 128 random bits in the form of a UUID, as in the node names of Curator.
 fn token() -> String {
     let bits = format!("{:032x}", random::any::<u128>());
     let mut token = String::with_capacity(36);
@@ -116,7 +120,7 @@ fn token() -> String {
     token
 }
 
-/// What orders candidates: the digits at the end.
+/// The sequence number at the end of a latch's name, which orders the candidates.
 fn sequence(name: &str) -> &str {
     name.len().checked_sub(10).and_then(|at| name.get(at..)).unwrap_or(name)
 }
@@ -128,7 +132,7 @@ struct Candidate {
     epoch: String,
     prefix: String,
     name: String,
-    lead: watch::Sender<Option<Lead>>,
+    leadership: watch::Sender<Option<Leadership>>,
     stop: watch::Receiver<bool>,
 }
 
@@ -137,20 +141,20 @@ impl Candidate {
         let pause = self.shared.call.min(Duration::from_millis(100));
         let mut stop = self.stop.clone();
         loop {
-            let standing = tokio::select! {
-                // The sender is dropped, never used.
+            let ended = tokio::select! {
+                // Nothing is ever sent; the sender is dropped.
                 _ = stop.changed() => break,
-                standing = self.stand() => standing,
+                ended = self.wait_and_lead() => ended,
             };
             self.finish();
-            match standing {
+            match ended {
                 Ok(()) => {}
                 Err(Error::Closed) => return,
                 Err(error) => {
                     if error.is_transient() {
-                        debug!(dir = self.latches, %error, "candidacy interrupted");
+                        debug!(dir = self.latches, %error, "candidacy interrupted; retrying");
                     } else {
-                        warn!(dir = self.latches, %error, "candidacy interrupted");
+                        warn!(dir = self.latches, %error, "candidacy interrupted; retrying");
                     }
                     tokio::select! {
                         _ = stop.changed() => break,
@@ -160,9 +164,9 @@ impl Candidate {
             }
         }
         self.finish();
-        // Left there, the latch would stand before all others as long as the session lives.
+        // A latch that is left behind would be ahead of all other candidates until the session ends.
         while let Err(error) = self.clear().await {
-            debug!(dir = self.latches, %error, "the latch is still there");
+            debug!(dir = self.latches, %error, "the latch is not deleted yet; retrying");
             sleep(pause).await;
             if self.shared.up().await.is_err() {
                 break;
@@ -170,19 +174,20 @@ impl Candidate {
         }
     }
 
-    /// From one latch to its end.
-    async fn stand(&mut self) -> Result<(), Error> {
+    /// Creates a latch, waits for its turn, and leads until the latch or the leadership is lost.
+    async fn wait_and_lead(&mut self) -> Result<(), Error> {
         let status = self.shared.up().await?;
         self.tree.ensure(&self.latches).await?;
-        // What an earlier try left, its answer lost, would stand before us and never lead.
+        // An earlier attempt whose answer was lost may have left a latch, which would be ahead of the new one and never
+        // lead.
         self.clear().await?;
         let name = self
             .tree
             .create_sequential(&self.latches, &self.prefix, self.name.as_bytes(), Kind::Ephemeral)
             .await?;
         loop {
-            let mut news = self.shared.subscribe();
-            let now = *news.borrow_and_update();
+            let mut status_changes = self.shared.subscribe();
+            let now = *status_changes.borrow_and_update();
             if now.closed || now.generation != status.generation {
                 return Ok(());
             }
@@ -198,36 +203,36 @@ impl Candidate {
             }
             tokio::select! {
                 () = changed => {}
-                _ = news.changed() => {}
+                _ = status_changes.changed() => {}
             }
         }
     }
 
-    /// Ours is the first latch: takes the lead and keeps it as long as it holds.
+    /// This candidate's latch is the first: starts a term, and keeps it as long as it holds.
     async fn lead(&mut self, name: &str, generation: u64) -> Result<(), Error> {
         let latch = format!("{}/{name}", self.latches);
         let attachment = self.shared.status().attachment;
-        self.look_at_latch(&latch).await?;
-        let (term, version) = self.raise_epoch(&latch).await?;
+        self.check_latch(&latch).await?;
+        let (term, version) = self.increment_epoch(&latch).await?;
         let at = (generation, attachment);
-        let lead = Lead::new(&self.shared, term, at, latch, (self.epoch.clone(), version));
+        let leadership = Leadership::new(&self.shared, term, at, latch, (self.epoch.clone(), version));
         info!(dir = self.latches, term = term.0, "leading");
-        self.lead.send_replace(Some(lead.clone()));
-        let result = self.keep(&lead).await;
-        info!(dir = self.latches, term = term.0, "leading no more");
+        self.leadership.send_replace(Some(leadership.clone()));
+        let result = self.keep(&leadership).await;
+        info!(dir = self.latches, term = term.0, "stopped leading");
         result
     }
 
-    /// Whether the latch is there and lives with our session. A node of ours that an earlier session left
-    /// would make two leaders when it goes.
-    async fn look_at_latch(&self, latch: &str) -> Result<(), Error> {
+    /// Checks that the latch exists and belongs to the current session. A latch of an earlier session of this process
+    /// disappears with that session, and a second candidate would lead then.
+    async fn check_latch(&self, latch: &str) -> Result<(), Error> {
         let node = self.tree.get(latch).await?.ok_or(Error::NotLeading)?;
         let session = self.shared.connected()?.id();
         if node.owner == Some(session) { Ok(()) } else { Err(Error::NotLeading) }
     }
 
-    /// Raises the epoch node under the latch.
-    async fn raise_epoch(&self, latch: &str) -> Result<(Term, Version), Error> {
+    /// Increments the epoch node under a check of the latch; returns the new term and the node's version.
+    async fn increment_epoch(&self, latch: &str) -> Result<(Term, Version), Error> {
         loop {
             let node = self.tree.get(&self.epoch).await?;
             let path = self.epoch.clone();
@@ -239,7 +244,7 @@ impl Candidate {
                 Some(node) => {
                     let last = std::str::from_utf8(&node.data).ok().and_then(|text| text.parse::<u64>().ok());
                     let term = last.and_then(|last| last.checked_add(1)).ok_or_else(|| Error::Refused {
-                        what: format!("raising {}", self.epoch),
+                        what: format!("incrementing {}", self.epoch),
                         why: "it does not hold a number".to_owned(),
                     })?;
                     let data = term.to_string().into_bytes();
@@ -249,80 +254,80 @@ impl Candidate {
             let check = Op::Check { path: latch.to_owned(), version: None };
             match self.tree.multi(vec![check, op]).await {
                 Ok(()) => return Ok((term, version)),
-                // Somebody's last word came between; he is gone, for the latch is ours.
+                // A write of the previous leader came in between. It was the last: the latch is ours now.
                 Err(Error::BadVersion(path) | Error::Exists(path)) if path == self.epoch => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Watches over a stint until it is over.
-    async fn keep(&self, lead: &Lead) -> Result<(), Error> {
-        let mut news = self.shared.subscribe();
-        let mut changed: Changed = Box::pin(std::future::ready(()));
-        let mut look = true;
-        while !lead.is_over() {
-            let status = *news.borrow_and_update();
-            if status.closed || status.generation != lead.generation() {
-                lead.end();
+    /// Verifies leadership after each change of the latches and each reconnect, until the term ends.
+    async fn keep(&self, leadership: &Leadership) -> Result<(), Error> {
+        let mut status_changes = self.shared.subscribe();
+        let mut latches_changed: Changed = Box::pin(std::future::ready(()));
+        let mut must_verify = true;
+        while !leadership.is_lost() {
+            let status = *status_changes.borrow_and_update();
+            if status.closed || status.generation != leadership.generation() {
+                leadership.end();
                 break;
             }
-            if status.is_up() && (look || status.attachment != lead.verified_at()) {
-                match self.verify(lead).await {
+            if status.is_up() && (must_verify || status.attachment != leadership.verified_at()) {
+                match self.verify(leadership).await {
                     Ok(watch) => {
-                        changed = watch;
-                        look = false;
-                        lead.verified(status.attachment);
+                        latches_changed = watch;
+                        must_verify = false;
+                        leadership.verified(status.attachment);
                     }
                     Err(error) if error.is_transient() => {}
                     Err(error) => {
-                        debug!(%error, "the lead is lost");
-                        lead.end();
+                        debug!(dir = self.latches, %error, "leadership is lost");
+                        leadership.end();
                         break;
                     }
                 }
             }
-            lead.tell(lead.now());
-            let left = self.left();
+            let left = self.trusted_for();
             if left.is_zero() {
-                // Not heard for so long that others may soon take over.
-                lead.end();
+                // The service has not answered for so long that another candidate may soon lead.
+                leadership.end();
                 break;
             }
             tokio::select! {
-                () = &mut changed, if !look => look = true,
-                _ = news.changed() => {}
-                () = lead.resigned() => {}
-                () = sleep(if look { left.min(Duration::from_millis(20)) } else { left }) => {}
+                () = &mut latches_changed, if !must_verify => must_verify = true,
+                _ = status_changes.changed() => {}
+                () = leadership.resigned() => {}
+                () = sleep(if must_verify { left.min(Duration::from_millis(20)) } else { left }) => {}
             }
         }
         Ok(())
     }
 
-    /// How long the answers so far still let leadership hold.
-    fn left(&self) -> Duration {
+    /// How long leadership still holds if the service answers nothing more.
+    fn trusted_for(&self) -> Duration {
         let until = self.shared.trusted_session();
         until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()))
     }
 
-    /// Whether lock and epoch are still as they were when the stint began, by word of the whole service.
-    async fn verify(&self, lead: &Lead) -> Result<Changed, Error> {
+    /// Checks that latch and epoch are as they were when the term began. The `sync` before makes the answer that of the
+    /// whole service, not of one server that may lag.
+    async fn verify(&self, leadership: &Leadership) -> Result<Changed, Error> {
         self.tree.sync_heard().await?;
         let (_, changed) = self.tree.watch(&self.latches).await?;
-        self.look_at_latch(lead.latch()).await?;
-        let (epoch, version) = lead.epoch();
+        self.check_latch(leadership.latch()).await?;
+        let (epoch, version) = leadership.epoch();
         let node = self.tree.get(epoch).await?.ok_or(Error::NotLeading)?;
         if node.version == version { Ok(changed) } else { Err(Error::NotLeading) }
     }
 
-    /// Ends a stint before its latch goes, lest two lead for a moment.
+    /// Ends the term before its latch is deleted: otherwise two candidates would lead for a moment.
     fn finish(&self) {
-        if let Some(lead) = self.lead.send_replace(None) {
-            lead.end();
+        if let Some(leadership) = self.leadership.send_replace(None) {
+            leadership.end();
         }
     }
 
-    /// Removes what this candidate has in the queue. The `sync` lets a create come through whose answer was lost.
+    /// Deletes all latches of this candidate. The `sync` first makes a create visible whose answer was lost.
     async fn clear(&self) -> Result<(), Error> {
         self.tree.sync().await?;
         let names = match self.tree.children(&self.latches).await {
@@ -346,7 +351,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn candidates_are_ordered_by_their_number_whatever_their_token() {
+    fn candidates_are_ordered_by_sequence_number_and_not_by_token() {
         let mut names = ["_c_ffff-latch-0000000002", "_c_0000-latch-0000000010", "_c_aaaa-latch-0000000001"];
         names.sort_by(|a, b| sequence(a).cmp(sequence(b)));
         let numbers: Vec<&str> = names.iter().map(|name| sequence(name)).collect();

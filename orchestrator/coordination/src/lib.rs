@@ -1,6 +1,6 @@
 //! Coordination: who is alive, who leads, and a small tree that all roles share. The truth is in ZooKeeper or,
 //! on one machine, in this process; the two differ only in [`session`], and everything above it is the same
-//! code: [`Coordinator`] (one supervisor of the session), [`Tree`], [`Election`] and [`Lead`], [`Membership`]
+//! code: [`Coordinator`] (one supervisor of the session), [`Tree`], [`Election`] and [`Leadership`], [`Membership`]
 //! and [`Members`].
 //!
 //! `docs/coordination.md` says what is guaranteed and how.
@@ -10,7 +10,7 @@ mod election;
 mod error;
 #[cfg(any(test, feature = "in-process"))]
 pub mod in_process;
-mod lead;
+mod leadership;
 mod membership;
 mod names;
 mod node;
@@ -23,7 +23,7 @@ pub mod zookeeper;
 pub use coordinator::{Coordinator, Settings, Status};
 pub use election::Election;
 pub use error::Error;
-pub use lead::{Lead, Standing, Term};
+pub use leadership::{Leadership, LeadershipState, Term};
 pub use membership::{Member, Members, Membership, Presence, Snapshot};
 pub use names::{name_of_node, node_name};
 pub use node::{Kind, MULTI_LIMIT, NODE_LIMIT, Node, Op, Version};

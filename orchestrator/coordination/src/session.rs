@@ -24,7 +24,7 @@ pub enum Link {
     /// Cut off; the session may live on.
     Down,
     /// The session is over for good, and its ephemeral nodes with it.
-    Over,
+    Ended,
 }
 
 /// A session's link, and how often it came up: a cut that was over before anybody looked still counts.

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::coordinator::Shared;
 use super::error::Error;
-use super::lead::Lead;
+use super::leadership::Leadership;
 use super::node::{Kind, Node, Op, Version, admit_multi, admit_node};
 use super::session::{Answer, Changed, Session};
 use super::settle;
@@ -26,7 +26,7 @@ type Read = (String, Result<Option<Node>, Error>);
 #[derive(Clone)]
 pub struct Tree {
     pub(super) shared: Arc<Shared>,
-    fence: Option<Lead>,
+    fence: Option<Leadership>,
 }
 
 impl Tree {
@@ -35,8 +35,8 @@ impl Tree {
     }
 
     /// The same tree, whose writes only this leader can do.
-    pub(crate) fn fenced(shared: Arc<Shared>, lead: Lead) -> Self {
-        Self { shared, fence: Some(lead) }
+    pub(crate) fn fenced(shared: Arc<Shared>, leadership: Leadership) -> Self {
+        Self { shared, fence: Some(leadership) }
     }
 
     /// Creates a node. After a lost answer a node with the same data counts as created, so where two may
@@ -98,12 +98,12 @@ impl Tree {
 
     /// Reads these children of a node, many at a time. Those that are gone meanwhile are left out.
     pub async fn get_many(&self, dir: &str, names: Vec<String>) -> Result<Vec<(String, Node)>, Error> {
-        let found = self.look_at_many(dir, names).await?.into_iter();
+        let found = self.get_many_readable(dir, names).await?.into_iter();
         found.map(|(name, node)| node.map(|node| (name, node))).collect()
     }
 
     /// As [`get_many`](Self::get_many), with the refusal of each that we may not read.
-    pub async fn look_at_many(
+    pub async fn get_many_readable(
         &self,
         dir: &str,
         names: Vec<String>,
@@ -194,8 +194,8 @@ impl Tree {
             }
         }
         self.check_fence()?;
-        if let Some(lead) = &self.fence {
-            ops.splice(0..0, lead.checks());
+        if let Some(leadership) = &self.fence {
+            ops.splice(0..0, leadership.checks());
         }
         admit_multi(&ops)?;
         let send = |session: &dyn Session| {
@@ -209,9 +209,11 @@ impl Tree {
             (answer, _) => answer,
         };
         match (answer, &self.fence) {
-            (Err(Error::NoNode(path) | Error::BadVersion(path)), Some(lead)) if lead.is_fence(&path) => {
+            (Err(Error::NoNode(path) | Error::BadVersion(path)), Some(leadership))
+                if leadership.is_fence(&path) =>
+            {
                 // The service says so, whatever we still believed.
-                lead.end();
+                leadership.end();
                 Err(Error::NotLeading)
             }
             (answer, _) => answer,
@@ -236,7 +238,7 @@ impl Tree {
     }
 
     fn check_fence(&self) -> Result<(), Error> {
-        self.fence.as_ref().map_or(Ok(()), |lead| lead.check().map(drop))
+        self.fence.as_ref().map_or(Ok(()), |leadership| leadership.check().map(drop))
     }
 
     /// Sends one request, and says on which session. It goes on when the caller gives up or is dropped, and

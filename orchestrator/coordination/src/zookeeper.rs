@@ -106,7 +106,7 @@ impl ZooKeeperSession {
                         zk::SessionState::SyncConnected => Link::Up,
                         // One that follows nobody can tell nothing of the others.
                         zk::SessionState::Disconnected | zk::SessionState::ConnectedReadOnly => Link::Down,
-                        _ => Link::Over,
+                        _ => Link::Ended,
                     };
                 });
                 if state.is_terminated() {
@@ -245,7 +245,7 @@ impl Session for ZooKeeperSession {
         drop(self.client.lock().unwrap_or_else(PoisonError::into_inner).take());
         let mut link = self.link.clone();
         async move {
-            let _ = timeout(FAREWELL, link.wait_for(|state| state.link == Link::Over)).await;
+            let _ = timeout(FAREWELL, link.wait_for(|state| state.link == Link::Ended)).await;
         }
         .boxed()
     }

@@ -1,4 +1,4 @@
-//! The process context: sessions with the stores, health, and the request to end.
+//! The process context: connections to Redis, health, and the request to shut down.
 
 use std::time::{Duration, Instant};
 
@@ -13,63 +13,63 @@ use super::Health;
 /// What all roles of a process share.
 #[derive(Clone)]
 pub struct Context {
-    /// The process among its like.
+    /// Name of this process, unique within the realm.
     pub name: String,
-    /// Where the master is.
+    /// How the Redis master is found.
     pub servers: Servers,
-    /// Host of our identity, where it is set.
+    /// Host part of the unit identity, if it is configured.
     pub host: Option<String>,
     /// The session with the coordination service.
     pub coordinator: Coordinator,
-    /// Whether coordination is within the process.
-    pub alone: bool,
-    /// What the probes tell.
+    /// Whether coordination runs within this process, without ZooKeeper.
+    pub standalone: bool,
+    /// State that the readiness probe reports.
     pub health: Health,
-    /// Whether the process shall end.
-    pub stop: Stop,
+    /// The request to shut down.
+    pub shutdown: Shutdown,
 }
 
-/// The longest pause before a server is asked again that refused us at once.
-const REFUSED: Duration = Duration::from_millis(500);
+/// The longest pause before a server that refused immediately is asked again.
+const REFUSED_PAUSE: Duration = Duration::from_millis(500);
 
-/// The word that the process shall end.
+/// The request that the process shuts down. Clones observe the same request.
 #[derive(Debug, Clone)]
-pub struct Stop(watch::Receiver<bool>);
+pub struct Shutdown(watch::Receiver<bool>);
 
-impl Stop {
-    /// Whether it was said.
-    pub fn is_asked(&self) -> bool {
+impl Shutdown {
+    /// Whether shutdown was requested.
+    pub fn is_requested(&self) -> bool {
         *self.0.borrow()
     }
 
-    /// Waits until it is said.
-    pub async fn asked(&mut self) {
-        let _ = self.0.wait_for(|asked| *asked).await;
+    /// Waits until shutdown is requested.
+    pub async fn requested(&mut self) {
+        let _ = self.0.wait_for(|requested| *requested).await;
     }
 }
 
-/// A process that is not asked to end yet, and the word that asks it.
-pub fn stop() -> (watch::Sender<bool>, Stop) {
-    let (asked, stop) = watch::channel(false);
-    (asked, Stop(stop))
+/// A shutdown request that was not made yet, and the sender that makes it by sending `true`.
+pub fn shutdown_channel() -> (watch::Sender<bool>, Shutdown) {
+    let (request, shutdown) = watch::channel(false);
+    (request, Shutdown(shutdown))
 }
 
 impl Context {
-    /// A session with the realm's master; tries until there is one. `None` when the process shall end.
+    /// A session with the realm's master. Retries until there is one; `None` when the process shuts down.
     pub async fn connect(&self, part: &'static str) -> Option<Session> {
-        let mut stop = self.stop.clone();
+        let mut shutdown = self.shutdown.clone();
         tokio::select! {
             biased;
-            () = stop.asked() => None,
+            () = shutdown.requested() => None,
             session = self.reconnect(part) => Some(session),
         }
     }
 
-    /// The same for those who have something to do before the process ends.
+    /// Like [`connect`](Self::connect), but goes on during shutdown: for roles that still have work to finish.
     pub async fn reconnect(&self, part: &'static str) -> Session {
-        const SHORTEST: Duration = Duration::from_millis(25);
-        const LONGEST: Duration = Duration::from_millis(500);
-        let mut pause = SHORTEST;
+        const FIRST_PAUSE: Duration = Duration::from_millis(25);
+        const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+        let mut pause = FIRST_PAUSE;
         loop {
             let error = match self.servers.session().await {
                 Ok(session) => {
@@ -78,56 +78,58 @@ impl Context {
                 }
                 Err(error) => error,
             };
-            if pause == SHORTEST {
-                warn!(part, %error, "no session with Redis; trying on");
+            if pause == FIRST_PAUSE {
+                warn!(part, %error, "no session with Redis; retrying");
             }
-            self.health.lacks(part, format!("no session with Redis: {error}"));
-            // Spread, lest all come in the same instant.
-            let share = random::within(0.5..1.0);
-            sleep(pause.mul_f64(share)).await;
-            pause = (pause * 2).min(LONGEST);
+            self.health.not_ready(part, format!("no session with Redis: {error}"));
+            // Jitter: all clients of a server that restarts would otherwise reconnect in the same instant.
+            let jitter = random::within(0.5..1.0);
+            sleep(pause.mul_f64(jitter)).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 
-    /// A session that began then ended by a fault; says so. A server may take connections and refuse all that is asked
-    /// of it (it loads its data, its disk is full, its replicas are away); it is not asked as fast as it can refuse.
-    pub async fn lost(&self, part: &'static str, error: &allot_client::Error, began: Instant) {
+    /// Counts and logs that a session, which began at `began`, ended with this error. If the session was short, waits
+    /// a moment: a server may accept connections and refuse every command (it loads its data, its disk is full, its
+    /// replicas are away), and must not be asked as fast as it can refuse.
+    pub async fn session_failed(&self, part: &'static str, error: &allot_client::Error, began: Instant) {
         const SHORT: Duration = Duration::from_secs(1);
         metrics::counter!("allot_store_faults_total", "part" => part).increment(1);
-        warn!(part, %error, "the session with Redis is over");
-        self.health.lacks(part, format!("the session with Redis is over: {error}"));
+        warn!(part, %error, "the session with Redis ended; reconnecting");
+        self.health.not_ready(part, format!("the session with Redis ended: {error}"));
         if began.elapsed() < SHORT {
-            let mut stop = self.stop.clone();
-            let share = random::within(0.5..1.0);
-            tokio::select! { () = sleep(REFUSED.mul_f64(share)) => {}, () = stop.asked() => {} }
+            let mut shutdown = self.shutdown.clone();
+            let jitter = random::within(0.5..1.0);
+            tokio::select! { () = sleep(REFUSED_PAUSE.mul_f64(jitter)) => {}, () = shutdown.requested() => {} }
         }
     }
 
-    /// The host of our identity: as set, or our address towards Redis, as soon as that is known. A guess would do harm:
-    /// of two units that take themselves for one host each replaces the other. `None` when the process shall end.
+    /// The host part of the unit identity: the configured one, or this process's address as Redis sees it. Waits until
+    /// that address is known instead of guessing: two units with the same host would replace each other. `None` when
+    /// the process shuts down.
     pub async fn host(&self, part: &'static str) -> Option<String> {
         if let Some(host) = &self.host {
             return Some(host.clone());
         }
-        let (mut stop, mut said) = (self.stop.clone(), false);
+        let (mut shutdown, mut warned) = (self.shutdown.clone(), false);
         loop {
             let found = tokio::select! {
                 found = self.servers.own_address() => found,
-                () = stop.asked() => return None,
+                () = shutdown.requested() => return None,
             };
             let error = match found {
                 Ok(address) => return Some(address.to_string()),
                 Err(error) => error,
             };
-            if !said {
-                warn!(part, %error, "our address towards Redis is not known yet; trying on. cmu.host would name it");
-                said = true;
+            if !warned {
+                warn!(part, %error, "own address towards Redis is unknown; retrying. Set cmu.host to name it");
+                warned = true;
             }
-            self.health.lacks(
+            self.health.not_ready(
                 part,
-                format!("our address towards Redis is not known, and cmu.host not set: {error}"),
+                format!("own address towards Redis is unknown, and cmu.host is not set: {error}"),
             );
-            tokio::select! { () = sleep(REFUSED) => {}, () = stop.asked() => return None }
+            tokio::select! { () = sleep(REFUSED_PAUSE) => {}, () = shutdown.requested() => return None }
         }
     }
 }

@@ -1,35 +1,35 @@
-//! What each part of the process lacks, as the probes tell it. A part that waits for a store is not ready; the
-//! process is well all the same, and to kill it would help nobody.
+//! Which parts of the process are ready, as the readiness probe reports it. A part that waits for a store is not ready,
+//! but the process is alive: restarting it would not help.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The state of all parts. Clones are the same.
+/// The state of all parts of a process. Clones share the state.
 #[derive(Debug, Clone, Default)]
 pub struct Health(Arc<Mutex<BTreeMap<&'static str, Option<String>>>>);
 
 impl Health {
-    /// A part is ready.
+    /// Marks a part as ready.
     pub fn ready(&self, part: &'static str) {
         self.set(part, None);
     }
 
-    /// A part is not ready, and why.
-    pub fn lacks(&self, part: &'static str, what: impl Into<String>) {
-        self.set(part, Some(what.into()));
+    /// Marks a part as not ready, with the reason.
+    pub fn not_ready(&self, part: &'static str, reason: impl Into<String>) {
+        self.set(part, Some(reason.into()));
     }
 
-    fn set(&self, part: &'static str, lacks: Option<String>) {
-        let ready = if lacks.is_none() { 1.0 } else { 0.0 };
+    fn set(&self, part: &'static str, problem: Option<String>) {
+        let ready = if problem.is_none() { 1.0 } else { 0.0 };
         metrics::gauge!("allot_ready", "part" => part).set(ready);
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(part, lacks);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(part, problem);
     }
 
-    /// What the parts lack, one a line; nothing where all are ready.
-    pub fn troubles(&self) -> Vec<String> {
+    /// One line for each part that is not ready; empty if all parts are ready.
+    pub fn problems(&self) -> Vec<String> {
         let parts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let lacking = parts.iter().filter_map(|(part, lacks)| Some((part, lacks.as_ref()?)));
-        lacking.map(|(part, what)| format!("{part}: {what}")).collect()
+        let problems = parts.iter().filter_map(|(part, problem)| Some((part, problem.as_ref()?)));
+        problems.map(|(part, problem)| format!("{part}: {problem}")).collect()
     }
 }
 
@@ -38,13 +38,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ready_is_when_no_part_lacks_anything() {
+    fn process_is_ready_when_every_part_is() {
         let health = Health::default();
-        assert!(health.troubles().is_empty());
-        health.lacks("redis", "not connected");
+        assert!(health.problems().is_empty());
+        health.not_ready("redis", "not connected");
         health.ready("zookeeper");
-        assert_eq!(health.troubles(), ["redis: not connected"]);
+        assert_eq!(health.problems(), ["redis: not connected"]);
         health.clone().ready("redis");
-        assert!(health.troubles().is_empty());
+        assert!(health.problems().is_empty());
     }
 }

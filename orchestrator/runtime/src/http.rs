@@ -48,7 +48,7 @@ pub async fn serve(address: SocketAddr, health: Health) -> Result<()> {
 type Shared = State<(PrometheusHandle, Health)>;
 
 fn ready(health: &Health) -> (StatusCode, String) {
-    let troubles = health.troubles();
+    let troubles = health.problems();
     if troubles.is_empty() {
         (StatusCode::OK, "ready\n".to_owned())
     } else {

@@ -8,7 +8,7 @@ use tracing::{error, warn};
 
 use super::Context;
 use allot_client::{Error, Session};
-use allot_coordination::{Lead, Standing};
+use allot_coordination::{Leadership, LeadershipState};
 
 /// How often is tried again what no reconnect will mend.
 const REFUSED: Duration = Duration::from_secs(1);
@@ -29,7 +29,7 @@ pub struct Leader<'a> {
     context: &'a Context,
     part: &'static str,
     /// The lead.
-    pub lead: Lead,
+    pub lead: Leadership,
     /// The length of a lease, by our own settings.
     lease: Duration,
     /// How long a session must last to be of use: in a shorter one all that is done is to begin.
@@ -40,7 +40,7 @@ pub struct Leader<'a> {
 
 impl<'a> Leader<'a> {
     /// This part leads by this lead.
-    pub fn new(context: &'a Context, part: &'static str, lead: Lead, lease: Duration) -> Self {
+    pub fn new(context: &'a Context, part: &'static str, lead: Leadership, lease: Duration) -> Self {
         Self { context, part, lead, lease, lasting: lease, well: Instant::now() }
     }
 
@@ -54,7 +54,7 @@ impl<'a> Leader<'a> {
     pub async fn session(&self) -> Option<Session> {
         tokio::select! {
             session = self.context.connect(self.part) => session,
-            () = self.lead.over() => None,
+            () = self.lead.lost() => None,
             () = self.gives_up("no session with Redis that lasts") => None,
         }
     }
@@ -74,13 +74,13 @@ impl<'a> Leader<'a> {
     /// Whether it may be acted now; waits while the lead is suspended.
     pub async fn may_act(&self) -> bool {
         loop {
-            if self.context.stop.is_asked() {
+            if self.context.shutdown.is_requested() {
                 return false;
             }
-            match self.lead.now() {
-                Standing::Leading => return true,
-                Standing::Over => return false,
-                Standing::Suspended => sleep(SUSPENDED).await,
+            match self.lead.state() {
+                LeadershipState::Leading => return true,
+                LeadershipState::Lost => return false,
+                LeadershipState::Suspended => sleep(SUSPENDED).await,
             }
         }
     }
@@ -92,17 +92,17 @@ impl<'a> Leader<'a> {
             part = self.part, term = self.lead.term().0, %refusal,
             "there is a later leader. If ZooKeeper was set up anew and none is left, {way_in} lets us in"
         );
-        self.context.health.lacks(self.part, format!("our term is refused: {refusal}"));
-        tokio::select! { () = sleep(REFUSED) => {}, () = self.lead.over() => {} }
+        self.context.health.not_ready(self.part, format!("our term is refused: {refusal}"));
+        tokio::select! { () = sleep(REFUSED) => {}, () = self.lead.lost() => {} }
     }
 
     /// A session was ended by this fault.
-    pub async fn lost(&mut self, error: &Error, began: Instant) {
+    pub async fn session_failed(&mut self, error: &Error, began: Instant) {
         // What broke may have been silent for a time-out before that was noticed.
         if began.elapsed() >= self.lasting + self.context.servers.timeout {
             self.heard();
         }
-        self.context.lost(self.part, error, began).await;
+        self.context.session_failed(self.part, error, began).await;
         // A reply that nobody understands comes again at once.
         if !error.ends_session() {
             sleep(REFUSED).await;

@@ -1,14 +1,17 @@
-//! What every long-running part of Allot's daemon shares, whatever role it plays: the process context, shutdown,
-//! the loop of a leader, time, health, metrics, and the supervision of child processes. Imports no role.
+//! What all long-running parts of `allotd` share: the process context ([`Context`]), the shutdown request
+//! ([`Shutdown`]), the loop of a leader ([`leader`]), health and metrics over HTTP ([`http`]), logging
+//! ([`telemetry`]), points in time ([`time`]), and the supervision of child processes ([`child`]).
+//!
+//! This crate knows no role. The roles of `allotd` and `allot-compaction` build on it.
 
 pub mod child;
 mod context;
 mod health;
 pub mod http;
-mod leader;
+pub mod leader;
 pub mod telemetry;
 pub mod time;
 
-pub use context::{Context, Stop, stop};
+pub use context::{Context, Shutdown, shutdown_channel};
 pub use health::Health;
 pub use leader::{End, Leader};

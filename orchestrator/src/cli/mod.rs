@@ -85,7 +85,7 @@ enum Family {
     Watchdog,
     /// A program that dies with who started it; `allotd` starts it itself.
     #[command(hide = true)]
-    Tied(program::Arguments),
+    ExecChild(program::Arguments),
     /// Shows: load a plan, look at it, sell it out under load.
     #[command(subcommand)]
     Seats(seats::Command),
@@ -120,7 +120,7 @@ pub(crate) async fn main() -> ExitCode {
         Family::Accounts(command) => accounts::run(&cli.global, command).await,
         Family::CompactionGuard => hidden(allot_compaction::run_supervisor().await),
         Family::Watchdog => hidden(watchdog::run().await),
-        Family::Tied(arguments) => hidden(program::run(&arguments)),
+        Family::ExecChild(arguments) => hidden(program::run(&arguments)),
         Family::Seats(command) => seats::run(&cli.global, command).await,
         Family::Numbers(command) => numbers::run(&cli.global, command).await,
     };

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use allot_coordination::session::Connector;
 use allot_coordination::zookeeper::ZooKeeper;
-use allot_coordination::{Election, Error, Kind, Link, Settings, Standing};
+use allot_coordination::{Election, Error, Kind, LeadershipState, Link, Settings};
 use allot_tests::wait::TIMEOUT;
 use allot_tests::{Ensemble, ZooKeeperServer, eventually};
 
@@ -39,14 +39,14 @@ fn leadership_outlives_the_ensembles_own_leader_and_a_follower() {
             // A fenced write of the same term goes through as soon as there is a leader again.
             let tree = lead.tree().unwrap();
             while tree.create(&path, b"", Kind::Persistent).await.is_err() {
-                assert_ne!(lead.now(), Standing::Over, "the lead was lost");
+                assert_ne!(lead.state(), LeadershipState::Lost, "the lead was lost");
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         });
         println!("written in the same term {:?} after the ensemble's {which} was killed", killed.elapsed());
         // A write whose answer was lost may be read back before the lock is looked at on the new connection.
         eventually("the lead to hold", TIMEOUT, || {
-            assert_ne!(lead.now(), Standing::Over, "the lead was lost");
+            assert_ne!(lead.state(), LeadershipState::Lost, "the lead was lost");
             lead.check() == Ok(lead.term())
         });
         assert_eq!(a.coordinator().status().generation, before.generation);
@@ -55,7 +55,7 @@ fn leadership_outlives_the_ensembles_own_leader_and_a_follower() {
             ensemble.servers().iter().all(|server| server.mode().is_some())
         });
     }
-    assert!(other.lead().is_none());
+    assert!(other.leadership().is_none());
     // Watches still bring word after all these reconnects.
     b.run(async |_| members.wait_for(|seen| seen.current && seen.members.contains_key("a")).await.unwrap());
     a.run(async |_| membership.leave().await);
@@ -106,7 +106,7 @@ fn leadership_is_given_up_while_the_ensemble_hangs() {
     let held = paused.elapsed();
     println!("leadership held for {held:?} after the ensemble hung, session timeout {session:?}");
     assert!(held < session, "somebody else could have led: {held:?}");
-    eventually("the stint to be over", TIMEOUT, || lead.now() == Standing::Over);
+    eventually("the stint to be over", TIMEOUT, || lead.state() == LeadershipState::Lost);
     let over = paused.elapsed();
     println!("over after {over:?}");
     assert!(over < session, "it could have gone on in the time of another: {over:?}");
@@ -126,16 +126,16 @@ fn all_servers_away_longer_than_the_session_end_in_a_new_leader_with_a_higher_te
         .map(|participant| participant.run(async |coordinator| coordinator.campaign("/el", "x")))
         .collect();
     let first = loop {
-        if let Some(lead) = elections.iter().find_map(Election::lead) {
+        if let Some(lead) = elections.iter().find_map(Election::leadership) {
             break lead;
         }
         std::thread::sleep(Duration::from_millis(5));
     };
     ensemble.servers().iter().for_each(ZooKeeperServer::kill9);
     eventually("all sessions to be over", TIMEOUT, || {
-        participants.iter().all(|participant| participant.coordinator().status().link == Link::Over)
+        participants.iter().all(|participant| participant.coordinator().status().link == Link::Ended)
     });
-    assert_eq!(first.now(), Standing::Over);
+    assert_eq!(first.state(), LeadershipState::Lost);
     let back = Instant::now();
     ensemble.servers().iter().for_each(ZooKeeperServer::restart);
     let (left, right) = elections.split_at_mut(1);

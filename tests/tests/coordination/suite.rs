@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use allot_coordination::{
-    Error, Kind, Link, MULTI_LIMIT, NODE_LIMIT, Op, Presence, Settings, Standing, Version,
+    Error, Kind, LeadershipState, Link, MULTI_LIMIT, NODE_LIMIT, Op, Presence, Settings, Version,
 };
 use allot_tests::eventually;
 use allot_tests::wait::TIMEOUT;
@@ -272,7 +272,7 @@ fn one_candidate_leads_and_each_term_is_greater(world: &dyn World) {
     let lead_a = a.run(async |_| first.elected().await.unwrap());
     let mut second = b.run(async |coordinator| coordinator.campaign("/el", "b"));
     eventually("both to stand", TIMEOUT, || standing(&b) == 2);
-    assert!(second.lead().is_none());
+    assert!(second.leadership().is_none());
     assert_eq!(b.run(async |_| second.leader().await.unwrap()), Some("a".into()));
     assert_eq!(lead_a.check(), Ok(lead_a.term()));
     // Handing over: a is out before b is in, and goes to the end of the queue.
@@ -282,9 +282,9 @@ fn one_candidate_leads_and_each_term_is_greater(world: &dyn World) {
     let lead_b = b.run(async |_| second.elected().await.unwrap());
     println!("orderly hand-over: {:?}", asked.elapsed());
     assert!(lead_b.term() > lead_a.term());
-    assert_eq!(lead_a.now(), Standing::Over);
+    assert_eq!(lead_a.state(), LeadershipState::Lost);
     b.run(async |_| second.withdraw().await);
-    assert_eq!(lead_b.now(), Standing::Over);
+    assert_eq!(lead_b.state(), LeadershipState::Lost);
     let again = a.run(async |_| first.elected().await.unwrap());
     assert!(again.term() > lead_b.term());
     let epoch = a.run(async |coordinator| coordinator.tree().get("/el/epoch").await.unwrap().unwrap());
@@ -358,7 +358,7 @@ fn a_deposed_leader_writes_nothing(world: &dyn World) {
         coordinator.tree().children("/").await.unwrap()
     });
     assert!(!names.iter().any(|name| name.starts_with("late")), "{names:?}");
-    assert_eq!(lead.now(), Standing::Over);
+    assert_eq!(lead.state(), LeadershipState::Lost);
     // It stands again, in a later term; what was left of the earlier stays shut.
     let again = a.run(async |_| first.elected().await.unwrap());
     assert!(again.term() > lead.term());
@@ -396,9 +396,9 @@ fn all_sessions_over_means_a_new_leader_in_a_higher_term(world: &dyn World) {
     let mut second = b.run(async |coordinator| coordinator.campaign("/el", "b"));
     world.freeze();
     eventually("all sessions to be over", TIMEOUT, || {
-        [&a, &b].iter().all(|participant| participant.coordinator().status().link == Link::Over)
+        [&a, &b].iter().all(|participant| participant.coordinator().status().link == Link::Ended)
     });
-    assert_eq!(lead.now(), Standing::Over);
+    assert_eq!(lead.state(), LeadershipState::Lost);
     assert!(!a.coordinator().is_trusted());
     world.thaw();
     let term = a.run(async |_| {
@@ -512,7 +512,7 @@ fn a_member_is_there_again_under_its_next_session(world: &dyn World) {
     eventually("all sessions to be over", TIMEOUT, || {
         [&looker, &participant]
             .iter()
-            .all(|participant| participant.coordinator().status().link == Link::Over)
+            .all(|participant| participant.coordinator().status().link == Link::Ended)
     });
     assert_eq!(membership.presence(), Presence::Away);
     world.thaw();
@@ -568,6 +568,6 @@ fn nothing_is_asked_after_close(world: &dyn World) {
         assert_eq!(coordinator.tree().get("/el").await, Err(Error::Closed));
         assert_eq!(coordinator.up().await, Err(Error::Closed));
         assert_eq!(lead.check(), Err(Error::NotLeading));
-        lead.over().await;
+        lead.lost().await;
     });
 }

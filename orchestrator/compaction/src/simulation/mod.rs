@@ -187,7 +187,7 @@ impl Play {
         let fate = Arc::new(Fate::new(&name, seed, accidents, self.trace.clone()));
         let sessions = Arc::new(Mutex::new(Vec::new()));
         let wire = Wire { tree: self.tree.clone(), fate: fate.clone(), sessions: sessions.clone() };
-        let (_asked, stop) = allot_runtime::stop();
+        let (_asked, stop) = allot_runtime::shutdown_channel();
         let (world, trace) = (self.world.clone(), self.trace.clone());
         let playing = play(NodeContext {
             coordinator: Coordinator::start(Arc::new(wire), &allot_coordination::Settings::default()),

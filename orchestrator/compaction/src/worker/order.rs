@@ -11,7 +11,7 @@ use crate::ids::TaskId;
 use crate::supervisor::{Report, Spec, Why};
 use crate::task::{Ended, SubState, SubTask};
 use crate::task_store::Found;
-use allot_runtime::time::Moment;
+use allot_runtime::time::MonotonicTime;
 
 /// How many logs of runners are kept on disk.
 const LOGS: usize = 1000;
@@ -46,7 +46,7 @@ impl Worker {
             input: format!("{input}\n"),
             timeout: config.timeout.as_millis() as u64,
             stop_limit: config.stop_limit.as_millis() as u64,
-            trust: Moment::of(until),
+            trust: MonotonicTime::from_instant(until),
             log: self.log(sub.id),
         }
     }

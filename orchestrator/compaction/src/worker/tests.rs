@@ -18,7 +18,7 @@ use crate::task::{Ended, MainTask, State, SubState, SubTask, read, write};
 use crate::task_store::{Found, TaskStore};
 use allot_coordination::in_process::InProcess;
 use allot_coordination::{Coordinator, Error, Kind, Op};
-use allot_runtime::{Health, Stop};
+use allot_runtime::{Health, Shutdown};
 
 const SESSION: Duration = Duration::from_secs(2);
 const UNIT: &str = "u_1";
@@ -60,7 +60,7 @@ impl World {
     }
 
     /// One process of the unit, with these settings changed.
-    fn node_context(&self, change: impl FnOnce(&mut Settings), stop: Stop) -> NodeContext {
+    fn node_context(&self, change: impl FnOnce(&mut Settings), stop: Shutdown) -> NodeContext {
         let mut config = Settings {
             node: Some(UNIT.into()),
             runner: vec!["r".into()],
@@ -82,7 +82,7 @@ impl World {
     }
 
     /// A life of the unit as worker.
-    fn live(&self, change: impl FnOnce(&mut Settings), stop: Stop) {
+    fn live(&self, change: impl FnOnce(&mut Settings), stop: Shutdown) {
         let node_context = self.node_context(change, stop);
         let (notices, mut noticed) = mpsc::channel(8);
         tokio::spawn(async move { while noticed.recv().await.is_some() {} });
@@ -158,7 +158,7 @@ impl World {
 async fn what_an_earlier_life_left_running_waits_again_though_its_task_rests_or_no_slot_is_free() {
     let world = World::new().await;
     let busy = world.task("busy", 1, SubState::Init, |_| {}).await;
-    let (_asked, stop) = allot_runtime::stop();
+    let (_asked, stop) = allot_runtime::shutdown_channel();
     let paused = world.task("paused", 3, SubState::Running, |task| task.paused = true).await;
     let waiting = world.task("waiting", 1, SubState::Running, |task| task.priority = -1).await;
     world.live(|settings| settings.slots = 1, stop);
@@ -172,7 +172,7 @@ async fn what_an_earlier_life_left_running_waits_again_though_its_task_rests_or_
 /// With these settings others' subtasks are in the way of a task that is stopped.
 async fn stops_at_once(change: impl FnOnce(&mut Settings)) {
     let world = World::new().await;
-    let (_asked, stop) = allot_runtime::stop();
+    let (_asked, stop) = allot_runtime::shutdown_channel();
     let busy = world.task("busy", 1, SubState::Init, |task| task.priority = 1).await;
     let other = world.task("other", 30, SubState::Init, |_| {}).await;
     world.live(change, stop);
@@ -196,7 +196,7 @@ async fn subtasks_of_a_task_that_is_stopped_wait_for_no_permit() {
 #[tokio::test(start_paused = true)]
 async fn what_is_left_of_a_task_that_is_over_goes_without_a_trace() {
     let world = World::new().await;
-    let (_asked, stop) = allot_runtime::stop();
+    let (_asked, stop) = allot_runtime::shutdown_channel();
     let over = |task: &mut MainTask| task.state = State::Cancel;
     let waited = world.task("waited", 2, SubState::Init, over).await;
     let ran = world.task("ran", 1, SubState::Running, over).await;
@@ -245,7 +245,7 @@ async fn a_session_that_is_over_gives_back_nothing_that_another_has_by_now() {
 #[tokio::test(start_paused = true)]
 async fn what_a_worker_that_is_there_does_not_end_in_time_is_failed_by_the_manager() {
     let world = World::new().await;
-    let (_asked, stop) = allot_runtime::stop();
+    let (_asked, stop) = allot_runtime::shutdown_channel();
     let limits = |settings: &mut Settings| {
         settings.timeout = Duration::from_secs(10);
         settings.stop_limit = Duration::from_secs(1);

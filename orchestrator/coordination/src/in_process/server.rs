@@ -105,7 +105,7 @@ impl Server {
             // Dropping the sender fires it.
             watches.retain(|watch| watch.session != session);
         }
-        link.send_modify(|state| state.link = Link::Over);
+        link.send_modify(|state| state.link = Link::Ended);
     }
 
     pub(super) fn end_all(&mut self) {

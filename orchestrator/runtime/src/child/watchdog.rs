@@ -1,6 +1,6 @@
-//! Ends programs that nobody looks after any more: a process beside the daemon that knows the process groups of all of
-//! them. It kills them when the daemon is gone, and where they may run only until a time, which is put off again and
-//! again, also when it comes: a daemon that is itself stopped cannot end anything.
+//! A process beside the daemon that kills programs when the daemon no longer can. The watchdog knows the process groups
+//! of all programs. It kills them when the daemon is gone, and when the time until which they may run has passed: the
+//! daemon extends that time again and again, and a daemon that is itself suspended cannot kill anything.
 
 use std::collections::BTreeSet;
 use std::process::Stdio;
@@ -17,47 +17,50 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::error;
 
 use super::program;
-use crate::time::Moment;
+use crate::time::MonotonicTime;
 
-/// How long it may take to hear a word.
-const HEARS: Duration = Duration::from_secs(1);
+/// How long the watchdog may take to read a command.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long to wait before a watchdog that did not start is started again.
+const RESTART_PAUSE: Duration = Duration::from_secs(1);
 
-/// What it is told, a line of JSON each.
+/// A command to the watchdog process: one line of JSON.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Word {
-    /// A program began, as this process group.
-    Began(i32),
-    /// It has ended.
+pub enum WatchdogCommand {
+    /// A program started as this process group.
+    Started(i32),
+    /// The program of this process group ended.
     Ended(i32),
-    /// All programs may run until then, and longer if this is said again by then.
-    Run(Moment),
+    /// All programs may run until this time. Without a later command of this kind the watchdog then kills them.
+    RunUntil(MonotonicTime),
 }
 
-/// The way to the watchdog. When the last clone is dropped, it kills what is left, and ends.
+/// A handle of the watchdog. When the last clone is dropped, the watchdog kills the programs that are left and exits.
 #[derive(Debug, Clone)]
-pub struct Watchdog(mpsc::UnboundedSender<Word>);
+pub struct Watchdog(mpsc::UnboundedSender<WatchdogCommand>);
 
 impl Watchdog {
-    /// Starts it, and starts it anew whenever it is gone.
+    /// Starts the watchdog process, and starts another whenever the process dies or hangs.
     pub fn start() -> Self {
-        let (sender, words) = mpsc::unbounded_channel();
-        tokio::spawn(keep(words));
+        let (sender, commands) = mpsc::unbounded_channel();
+        tokio::spawn(supervise(commands));
         Self(sender)
     }
 
     /// A watchdog that does nothing, for tests.
-    pub fn deaf() -> Self {
+    pub fn disconnected() -> Self {
         Self(mpsc::unbounded_channel().0)
     }
 
-    /// Tells it something.
-    pub fn tell(&self, word: Word) {
-        // It ends with us only.
-        let _ = self.0.send(word);
+    /// Sends a command.
+    pub fn send(&self, command: WatchdogCommand) {
+        // The receiver is gone only if this process is about to exit.
+        let _ = self.0.send(command);
     }
 }
 
+/// A running watchdog process.
 struct Process {
     child: Child,
     input: ChildStdin,
@@ -66,51 +69,51 @@ struct Process {
 impl Process {
     fn start() -> Result<Self, String> {
         let start = || -> std::io::Result<Child> {
-            program::own("watchdog")?.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()
+            program::allotd_command("watchdog")?.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()
         };
         let mut child = start().map_err(|error| error.to_string())?;
         let input = child.stdin.take().ok_or("it has no standard input")?;
         Ok(Self { child, input })
     }
 
-    async fn tell(&mut self, word: Word) -> Result<(), String> {
-        let line = serde_json::to_string(&word).map_err(|error| error.to_string())?;
-        match timeout(HEARS, self.input.write_all(format!("{line}\n").as_bytes())).await {
+    async fn send(&mut self, command: WatchdogCommand) -> Result<(), String> {
+        let line = serde_json::to_string(&command).map_err(|error| error.to_string())?;
+        match timeout(WRITE_TIMEOUT, self.input.write_all(format!("{line}\n").as_bytes())).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err("it does not listen".into()),
+            Err(_) => Err("it reads nothing".into()),
         }
     }
 
-    /// Ends one that does not do its work, before it sees the end of its input and takes us for dead.
-    async fn dismiss(mut self) {
+    /// Kills a watchdog that does not do its work, before it sees the end of its input and kills all programs.
+    async fn kill(mut self) {
         let _ = self.child.kill().await;
     }
 }
 
-/// What the watchdog has to know.
+/// What the watchdog must know.
 #[derive(Default)]
-struct Known {
+struct State {
     groups: BTreeSet<i32>,
-    until: Option<Moment>,
+    until: Option<MonotonicTime>,
 }
 
-impl Known {
-    fn learn(&mut self, word: Word) {
-        match word {
-            Word::Began(group) => drop(self.groups.insert(group)),
-            Word::Ended(group) => drop(self.groups.remove(&group)),
-            Word::Run(until) => self.until = Some(until),
+impl State {
+    fn apply(&mut self, command: WatchdogCommand) {
+        match command {
+            WatchdogCommand::Started(group) => drop(self.groups.insert(group)),
+            WatchdogCommand::Ended(group) => drop(self.groups.remove(&group)),
+            WatchdogCommand::RunUntil(until) => self.until = Some(until),
         }
     }
 
-    /// All of it, for one that knows nothing.
-    async fn teach(&self) -> Result<Process, String> {
+    /// Starts a watchdog process and sends it the whole state.
+    async fn start_process(&self) -> Result<Process, String> {
         let mut process = Process::start()?;
-        let words = self.until.map(Word::Run).into_iter().chain(self.groups.iter().copied().map(Word::Began));
-        for word in words {
-            if let Err(reason) = process.tell(word).await {
-                process.dismiss().await;
+        let until = self.until.map(WatchdogCommand::RunUntil).into_iter();
+        for command in until.chain(self.groups.iter().copied().map(WatchdogCommand::Started)) {
+            if let Err(reason) = process.send(command).await {
+                process.kill().await;
                 return Err(reason);
             }
         }
@@ -118,39 +121,40 @@ impl Known {
     }
 }
 
-/// Passes on what is told; one that is gone is replaced at once, and told all of it.
-async fn keep(mut words: mpsc::UnboundedReceiver<Word>) {
-    let mut known = Known::default();
+/// Forwards commands to the watchdog process. A process that died or hangs is replaced at once, and its replacement is
+/// sent the whole state.
+async fn supervise(mut commands: mpsc::UnboundedReceiver<WatchdogCommand>) {
+    let mut state = State::default();
     let mut process: Option<Process> = None;
     loop {
-        let word = tokio::select! {
-            word = words.recv() => match word {
-                Some(word) => Some(word),
+        let command = tokio::select! {
+            command = commands.recv() => match command {
+                Some(command) => Some(command),
                 None => break,
             },
             () = async {
                 match &mut process {
                     Some(process) => drop(process.child.wait().await),
-                    None => sleep(HEARS).await,
+                    None => sleep(RESTART_PAUSE).await,
                 }
             } => None,
         };
-        if let Some(word) = word {
-            known.learn(word);
+        if let Some(command) = command {
+            state.apply(command);
         }
-        let told = match (&mut process, word) {
-            (Some(process), Some(word)) => process.tell(word).await,
-            (Some(_), None) => Err("it has ended".to_owned()),
-            (None, _) => Err("there was none yet".to_owned()),
+        let sent = match (&mut process, command) {
+            (Some(process), Some(command)) => process.send(command).await,
+            (Some(_), None) => Err("it exited".to_owned()),
+            (None, _) => Err("it was not started yet".to_owned()),
         };
-        if let Err(reason) = told {
-            if let Some(gone) = process.take() {
-                error!(reason, "the watchdog of our programs is gone; starting another");
-                gone.dismiss().await;
+        if let Err(reason) = sent {
+            if let Some(failed) = process.take() {
+                error!(reason, "the watchdog of child processes failed; starting another");
+                failed.kill().await;
             }
-            match known.teach().await {
-                Ok(taught) => process = Some(taught),
-                Err(error) => error!(error, "the watchdog of our programs does not start"),
+            match state.start_process().await {
+                Ok(started) => process = Some(started),
+                Err(error) => error!(error, "the watchdog of child processes does not start; retrying"),
             }
         }
     }
@@ -160,40 +164,40 @@ async fn keep(mut words: mpsc::UnboundedReceiver<Word>) {
     }
 }
 
-/// The hidden command: is the watchdog.
+/// The hidden command: the watchdog process itself.
 pub async fn run() -> Result<()> {
-    let control = program::control()?;
-    program::mind_no_signals()?;
-    watch(control).await;
+    let commands = program::stdin_lines()?;
+    program::ignore_termination_signals()?;
+    watch(commands).await;
     Ok(())
 }
 
-/// Kills all programs when their time is over, and when nobody is there any more.
-async fn watch(mut control: Lines<BufReader<pipe::Receiver>>) {
+/// Kills all programs when their time has passed, and when the daemon is gone.
+async fn watch(mut commands: Lines<BufReader<pipe::Receiver>>) {
     let mut groups = BTreeSet::new();
     let mut until: Option<Instant> = None;
-    let mut over = false;
+    let mut expired = false;
     loop {
         tokio::select! {
-            // What has been told counts before the time, also when this process has stood still for long.
+            // Commands that wait in the pipe count before the time does: this process may have been suspended.
             biased;
-            line = control.next_line() => match line.ok().flatten().map(|line| serde_json::from_str(&line)) {
-                Some(Ok(Word::Began(group))) => {
+            line = commands.next_line() => match line.ok().flatten().map(|line| serde_json::from_str(&line)) {
+                Some(Ok(WatchdogCommand::Started(group))) => {
                     groups.insert(group);
-                    if over {
+                    if expired {
                         kill(&groups);
                     }
                 }
-                Some(Ok(Word::Ended(group))) => drop(groups.remove(&group)),
-                Some(Ok(Word::Run(moment))) => {
-                    until = Some(moment.instant());
-                    over = false;
+                Some(Ok(WatchdogCommand::Ended(group))) => drop(groups.remove(&group)),
+                Some(Ok(WatchdogCommand::RunUntil(time))) => {
+                    until = Some(time.to_instant());
+                    expired = false;
                 }
-                Some(Err(_)) => {}
+                Some(Err(error)) => eprintln!("allotd watchdog: unknown command ignored: {error}"),
                 None => break,
             },
-            () = sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() && !over => {
-                over = true;
+            () = sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() && !expired => {
+                expired = true;
                 kill(&groups);
             }
         }
@@ -215,28 +219,34 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_watchdog_that_stood_still_lets_nothing_run_longer_by_what_it_was_told_before() {
-        let lasting = || Command::new("sleep").arg("60").process_group(0).kill_on_drop(true).spawn().unwrap();
-        let (mut child, mut other) = (lasting(), lasting());
-        let group = |child: &Child| program::group(child).unwrap().as_raw_pid();
+    async fn suspended_watchdog_does_not_extend_an_expired_time() {
+        let sleeper = || Command::new("sleep").arg("60").process_group(0).kill_on_drop(true).spawn().unwrap();
+        let (mut child, mut other) = (sleeper(), sleeper());
+        let group = |child: &Child| program::process_group(child).unwrap().as_raw_pid();
         let (mut sender, receiver) = pipe::pipe().unwrap();
-        let ends = async |child: &mut Child| timeout(Duration::from_secs(20), child.wait()).await.is_ok();
-        let mut tell = async |words: &[Word]| {
-            for word in words {
-                let line = serde_json::to_string(word).unwrap();
+        let exits = async |child: &mut Child| timeout(Duration::from_secs(20), child.wait()).await.is_ok();
+        let mut send = async |commands: &[WatchdogCommand]| {
+            for command in commands {
+                let line = serde_json::to_string(command).unwrap();
                 sender.write_all(format!("{line}\n").as_bytes()).await.unwrap();
             }
         };
-        let before = Moment::after(Duration::from_millis(50));
-        tell(&[Word::Run(before), Word::Began(group(&child)), Word::Run(before)]).await;
+        let before = MonotonicTime::after(Duration::from_millis(50));
+        send(&[
+            WatchdogCommand::RunUntil(before),
+            WatchdogCommand::Started(group(&child)),
+            WatchdogCommand::RunUntil(before),
+        ])
+        .await;
         sleep(Duration::from_millis(100)).await;
         let watching = tokio::spawn(watch(BufReader::new(receiver).lines()));
-        assert!(ends(&mut child).await);
-        // What it is told meanwhile counts.
-        tell(&[Word::Run(Moment::after(Duration::from_secs(600))), Word::Began(group(&other))]).await;
+        assert!(exits(&mut child).await);
+        // A later time lets programs run again.
+        let later = MonotonicTime::after(Duration::from_secs(600));
+        send(&[WatchdogCommand::RunUntil(later), WatchdogCommand::Started(group(&other))]).await;
         assert!(timeout(Duration::from_millis(100), other.wait()).await.is_err());
-        tell(&[Word::Run(before)]).await;
-        assert!(ends(&mut other).await);
+        send(&[WatchdogCommand::RunUntil(before)]).await;
+        assert!(exits(&mut other).await);
         watching.abort();
     }
 }

@@ -178,7 +178,7 @@ impl Listening {
             Kind::Directory => {
                 let (names, changed) = tree.watch(&self.path).await?;
                 let own = names.into_iter().filter(|name| paths::instance_of(name).is_none()).collect();
-                let nodes = tree.look_at_many(&self.path, own).await?.into_iter();
+                let nodes = tree.get_many_readable(&self.path, own).await?.into_iter();
                 // Whom the leader may not read takes no part.
                 let nodes = nodes.filter_map(|(name, node)| Some((name, node.ok()?))).collect();
                 Ok((Heard::There { dir: self.path.clone(), nodes }, changed))

@@ -48,7 +48,7 @@ impl Hands {
         let allocs: BTreeMap<String, Place> =
             full.map(|(place, _)| (paths::alloc(&place.dir, &place.instance), place.clone())).collect();
         for (alloc, names) in self.lists(allocs.keys().cloned().collect()).await? {
-            let nodes = self.tree.look_at_many(&alloc, names).await?;
+            let nodes = self.tree.get_many_readable(&alloc, names).await?;
             if let Some(place) = allocs.get(&alloc) {
                 let stand = view.at(place);
                 (stand.accounts, stand.strangers) = shown(nodes, stand.present);
@@ -58,7 +58,7 @@ impl Hands {
     }
 
     async fn read_dir(&self, view: &mut View, dir: &str, names: Vec<String>) -> Result<(), Error> {
-        for (name, node) in self.tree.look_at_many(dir, names).await? {
+        for (name, node) in self.tree.get_many_readable(dir, names).await? {
             let Ok(node) = node else {
                 debug!(dir, name, "a node that may not be read is no instance");
                 continue;
@@ -83,7 +83,7 @@ impl Hands {
         let path = paths::alloc(&place.dir, &place.instance);
         let found = self.readable(&path).await?.filter(|node| node.owner.is_none());
         let names = if found.is_some() { self.children(&path).await? } else { Vec::new() };
-        let nodes = self.tree.look_at_many(&path, names).await?;
+        let nodes = self.tree.get_many_readable(&path, names).await?;
         let stand = view.at(place);
         let known = stand.present.map(|known| known.created);
         stand.present = match present {

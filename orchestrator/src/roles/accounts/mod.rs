@@ -47,14 +47,14 @@ pub(crate) async fn run(mut context: Context) -> Result<()> {
     // In a cluster the book may be with another master than the realm.
     context.config = Arc::new(context.config.for_book());
     context.process.servers = context.config.servers.clone();
-    let mut stop = context.stop.clone();
+    let mut shutdown = context.shutdown.clone();
     let mut election =
         context.coordinator.campaign(&format!("{}/election", own_dir(&context.config)), &context.name);
     context.health.ready(PART);
-    while !context.stop.is_asked() {
+    while !context.shutdown.is_requested() {
         let lead = tokio::select! {
             lead = election.elected() => lead?,
-            () = stop.asked() => break,
+            () = shutdown.requested() => break,
         };
         info!(term = lead.term().0, "this process deals accounts");
         metrics::gauge!("allot_accounts_leading").set(1.0);

@@ -20,7 +20,7 @@ use super::{PART, fault, hearing, orders, own_dir};
 use crate::config::AccountsConfig;
 use crate::daemon::RoleContext as Context;
 use allot_client::{BookStore, Error, Record, Session};
-use allot_coordination::{self, Kind as Node, Lead, Version};
+use allot_coordination::{self, Kind as Node, Leadership, Version};
 use allot_runtime::time::now_ms;
 use allot_runtime::{End, Leader};
 
@@ -109,7 +109,7 @@ pub(super) struct Stint<'a> {
 }
 
 impl<'a> Stint<'a> {
-    pub(super) fn new(context: &'a Context, lead: &Lead) -> Option<Self> {
+    pub(super) fn new(context: &'a Context, lead: &Leadership) -> Option<Self> {
         let config = &context.config.accounts;
         let (ears, hearing) = Ears::new(&context.config);
         Some(Self {
@@ -157,14 +157,14 @@ impl<'a> Stint<'a> {
                     debug!(%error, "the tree cannot be read or written now");
                     if !error.is_transient() {
                         warn!(%error, "the tree cannot be read or written");
-                        self.context.health.lacks(PART, format!("the tree: {error}"));
+                        self.context.health.not_ready(PART, format!("the tree: {error}"));
                         sleep(REFUSED).await;
                     }
                     // What was on its way may or may not have been done.
                     self.view = None;
                     sleep(PAUSE).await;
                 }
-                Err(Fault::Store(error)) => self.leader.lost(&error, began).await,
+                Err(Fault::Store(error)) => self.leader.session_failed(&error, began).await,
             }
         }
     }
@@ -203,12 +203,12 @@ impl<'a> Stint<'a> {
                 result => result?,
             };
             self.context.health.ready(PART);
-            let mut stop = self.context.stop.clone();
+            let mut shutdown = self.context.shutdown.clone();
             tokio::select! {
                 () = sleep(wait) => {}
                 heard = self.hearing.recv() => if let Some(heard) = heard { self.hear(heard); },
-                () = self.leader.lead.over() => return Ok(End::Over),
-                () = stop.asked() => return Ok(End::Over),
+                () = self.leader.lead.lost() => return Ok(End::Over),
+                () = shutdown.requested() => return Ok(End::Over),
             }
         }
     }

@@ -38,7 +38,7 @@ pub(crate) async fn run(context: Context) -> Result<()> {
             Err(error) => {
                 batch = (proxy.batch / 2).max(1);
                 asked = proxy.asked;
-                context.lost(PART, &error, began).await;
+                context.session_failed(PART, &error, began).await;
                 if !error.ends_session() {
                     // A group that is gone is made anew at the next begin.
                     tokio::time::sleep(BLOCK).await;
@@ -80,7 +80,7 @@ impl Proxy<'_> {
         self.context.health.ready(PART);
         info!(server = %session.node, group = config.group, consumer = self.context.name, "writing details");
         let (mut claimed, mut tidied) = (Instant::now(), Instant::now());
-        while !self.context.stop.is_asked() {
+        while !self.context.shutdown.is_requested() {
             session.is_named()?;
             let entries = group.fresh(self.batch, BLOCK).await?;
             self.write(&mut group, &entries).await?;

@@ -18,9 +18,9 @@ use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
 use super::copies::Facts;
-use allot_runtime::child::program::{self, Becoming};
-use allot_runtime::child::watchdog::{Watchdog, Word};
-use allot_runtime::time::Moment;
+use allot_runtime::child::program::{self, ExecResult};
+use allot_runtime::child::watchdog::{Watchdog, WatchdogCommand};
+use allot_runtime::time::MonotonicTime;
 
 /// How long a program that failed rests.
 const REST: Duration = Duration::from_secs(1);
@@ -35,7 +35,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// How long output is waited for after the program has ended.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// Word from a program.
+/// WatchdogCommand from a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum News {
     /// A detail.
@@ -122,7 +122,7 @@ impl Media {
     /// From now on all programs may run for so long, and longer if this is said again by then; without it, for ever.
     pub(crate) fn may_run(&self, limit: Duration) {
         if let Some(watchdog) = &self.watchdog {
-            watchdog.tell(Word::Run(Moment::after(limit)));
+            watchdog.send(WatchdogCommand::RunUntil(MonotonicTime::after(limit)));
         }
     }
 
@@ -152,7 +152,7 @@ impl Media {
             let Some(begun) = begins? else { return Ok(()) };
             let Ok(begun) = begun.await else { return Ok(()) };
             // A machine that takes longer is slow; the program may begin all the same.
-            timeout(BEGIN, begun?.became()).await.unwrap_or(Ok(()))
+            timeout(BEGIN, begun?.wait()).await.unwrap_or(Ok(()))
         };
         let name = self.program.words.first().cloned().unwrap_or_default();
         (start, async move { begins.await.map_err(|reason: String| format!("{name}: {reason}")) })
@@ -161,7 +161,8 @@ impl Media {
     /// The program of a conference, which does not run yet; none where there are no programs.
     fn attended(&self, cmu: &str, e164: &str, epoch: u64, facts: &Facts) -> Result<Option<Attended>, String> {
         let Some(watchdog) = &self.watchdog else { return Ok(None) };
-        let mut command = program::tied(&self.program.words).map_err(|error| error.to_string())?;
+        let mut command = program::command_with_parent_death_signal(&self.program.words)
+            .map_err(|error| error.to_string())?;
         command.stdout(Stdio::piped()).kill_on_drop(true);
         command.env("ALLOT_E164", e164).env("ALLOT_CMU", cmu).env("ALLOT_EPOCH", epoch.to_string());
         command.env("ALLOT_END", &facts.end).env("ALLOT_SIZE", &facts.size);
@@ -238,7 +239,7 @@ struct Begun {
 impl Attended {
     /// Looks after it in the background, from its begin, which waits for the end of another. Whether it could be started
     /// is heard; nothing is, where it is to end before that.
-    fn attend(self, before: Option<Over>) -> (Attention, oneshot::Receiver<Result<Becoming, String>>) {
+    fn attend(self, before: Option<Over>) -> (Attention, oneshot::Receiver<Result<ExecResult, String>>) {
         let (stop, mut stopped) = oneshot::channel();
         let (begun, begins) = oneshot::channel();
         let (here, gone) = watch::channel(());
@@ -257,16 +258,17 @@ impl Attended {
         (Attention { stop, over: Over { gone, limit } }, begins)
     }
 
-    fn begin(&mut self) -> std::io::Result<(Begun, Becoming)> {
-        let (child, becoming) = program::start(&mut self.command)?;
-        let group = program::group(&child).ok_or_else(|| std::io::Error::other("it has ended already"))?;
-        self.watchdog.tell(Word::Began(group.as_raw_pid()));
+    fn begin(&mut self) -> std::io::Result<(Begun, ExecResult)> {
+        let (child, becoming) = program::spawn_with_parent_death_signal(&mut self.command)?;
+        let group =
+            program::process_group(&child).ok_or_else(|| std::io::Error::other("it has ended already"))?;
+        self.watchdog.send(WatchdogCommand::Started(group.as_raw_pid()));
         Ok((Begun { child, group }, becoming))
     }
 
     async fn run(
         mut self,
-        begins: oneshot::Sender<Result<Becoming, String>>,
+        begins: oneshot::Sender<Result<ExecResult, String>>,
         mut stop: oneshot::Receiver<()>,
     ) {
         let mut begun = match self.begin() {
@@ -316,7 +318,7 @@ impl Attended {
     /// The program has ended: so does whatever it has left behind.
     fn over(&self, group: Pid) {
         let _ = kill_process_group(group, Signal::KILL);
-        self.watchdog.tell(Word::Ended(group.as_raw_pid()));
+        self.watchdog.send(WatchdogCommand::Ended(group.as_raw_pid()));
     }
 
     /// Passes on what it tells, until it closes its output.
@@ -383,7 +385,7 @@ mod tests {
     fn shell(script: &str, start: u64, news: &mpsc::Sender<News>) -> Attended {
         let mut command = Command::new("sh");
         command.args(["-c", script]).process_group(0).stdout(Stdio::piped()).kill_on_drop(true);
-        let watchdog = Watchdog::deaf();
+        let watchdog = Watchdog::disconnected();
         let stop_limit = Duration::from_secs(10);
         Attended { command, e164: "1".to_owned(), start, stop_limit, news: news.clone(), watchdog }
     }

@@ -148,7 +148,7 @@ impl<'a> Unit<'a> {
                 Err(error) if error.code() == Some("STALE") => return End::Replaced,
                 Err(_) if self.is_cut_off() => return End::CutOff,
                 Err(error) => {
-                    self.context.lost(PART, &error, began).await;
+                    self.context.session_failed(PART, &error, began).await;
                     // The pause before is cut short when the process shall end; who drains stays for a while.
                     if self.draining.is_some() {
                         sleep(REST).await;
@@ -214,7 +214,7 @@ impl<'a> Unit<'a> {
         let context = self.context;
         let connecting = context.reconnect(PART);
         tokio::pin!(connecting);
-        let mut stop = context.stop.clone();
+        let mut shutdown = context.shutdown.clone();
         loop {
             if self.is_cut_off() {
                 return Err(End::CutOff);
@@ -228,7 +228,7 @@ impl<'a> Unit<'a> {
             tokio::select! {
                 session = &mut connecting => return Ok(session),
                 Some(news) = self.news.recv() => self.hear(news),
-                () = stop.asked(), if self.draining.is_none() => if let Some(end) = self.leave() {
+                () = shutdown.requested(), if self.draining.is_none() => if let Some(end) = self.leave() {
                     return Err(end);
                 },
                 () = sleep(rest) => {}
@@ -250,7 +250,7 @@ impl<'a> Unit<'a> {
         let mut commands = Commands::read(session.another(streams::BLOCK).await?, stream);
         let mut beat = ticks(self.config.beat);
         let mut chatter = ticks(self.config.chatter.unwrap_or(Duration::from_secs(3600)));
-        let mut stop = self.context.stop.clone();
+        let mut shutdown = self.context.shutdown.clone();
         let mut drain = ticks(DRAIN);
         loop {
             if self.is_cut_off() {
@@ -281,7 +281,7 @@ impl<'a> Unit<'a> {
                     self.chat();
                     self.tell(&store).await?;
                 }
-                () = stop.asked(), if self.draining.is_none() => if let Some(end) = self.leave() {
+                () = shutdown.requested(), if self.draining.is_none() => if let Some(end) = self.leave() {
                     return Ok(end);
                 },
                 _ = drain.tick(), if self.draining.is_some() => {
@@ -390,7 +390,7 @@ impl<'a> Unit<'a> {
     /// Whether people ended what has ended. A service manager that ends us may have asked our programs to end as well;
     /// of who drains it must not ask that, and people go on ending conferences meanwhile.
     fn heeds_ends(&self) -> bool {
-        self.config.drain || !self.context.stop.is_asked()
+        self.config.drain || !self.context.shutdown.is_requested()
     }
 
     fn chat(&mut self) {

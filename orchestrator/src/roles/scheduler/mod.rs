@@ -30,18 +30,18 @@ pub(crate) const LIFT: &str = "lift";
 
 /// Stands for election, and leads when elected, until the process shall end.
 pub(crate) async fn run(context: Context) -> Result<()> {
-    let mut stop = context.stop.clone();
+    let mut shutdown = context.shutdown.clone();
     let dir = format!("{}/election", context.dir());
-    if context.alone && begin_behind(&context, &dir).await?.is_none() {
+    if context.standalone && begin_behind(&context, &dir).await?.is_none() {
         return Ok(());
     }
     let mut nodes = Nodes::follow(&context.coordinator, &context.units_dir());
     let mut election = context.coordinator.campaign(&dir, &context.name);
     context.health.ready(PART);
-    while !context.stop.is_asked() {
+    while !context.shutdown.is_requested() {
         let lead = tokio::select! {
             lead = election.elected() => lead?,
-            () = stop.asked() => break,
+            () = shutdown.requested() => break,
         };
         info!(term = lead.term().0, "this scheduler leads");
         metrics::gauge!("allot_scheduler_leading").set(1.0);
@@ -65,7 +65,7 @@ async fn begin_behind(context: &Context, dir: &str) -> Result<Option<()>> {
         match RealmStore::new(session.connection, &context.config.realm).realm().await {
             Ok(realm) => break realm.get("term")?,
             // It loads its data, or has no memory.
-            Err(error) if error.ends_session() => context.lost(PART, &error, began).await,
+            Err(error) if error.ends_session() => context.session_failed(PART, &error, began).await,
             Err(error) => return Err(error).context("the realm's term"),
         }
     };

@@ -15,7 +15,7 @@ use super::{LIFT, PART};
 use crate::config::ConferenceConfig;
 use crate::daemon::RoleContext as Context;
 use allot_client::{Error, RealmStore, Session, UnitRow};
-use allot_coordination::Lead;
+use allot_coordination::Leadership;
 use allot_coordination::random;
 use allot_runtime::time::now_ms;
 use allot_runtime::{End, Leader};
@@ -56,7 +56,7 @@ pub(super) struct Stint<'a> {
 }
 
 impl<'a> Stint<'a> {
-    pub(super) fn new(context: &'a Context, nodes: &'a mut Nodes, lead: Lead) -> Self {
+    pub(super) fn new(context: &'a Context, nodes: &'a mut Nodes, lead: Leadership) -> Self {
         let config = &context.config.conference;
         let limits = Limits {
             percent: config.brake_percent,
@@ -93,7 +93,7 @@ impl<'a> Stint<'a> {
                 }
                 Err(error) => {
                     self.brake.unwell(Instant::now());
-                    self.leader.lost(&error, began).await;
+                    self.leader.session_failed(&error, began).await;
                 }
             }
         }
@@ -126,12 +126,12 @@ impl<'a> Stint<'a> {
             let tick = if paced { PACED.min(self.config.tick) } else { self.config.tick };
             // Spread, lest many realms' schedulers tick in the same instant.
             let tick = tick.mul_f64(random::within(0.8..1.2));
-            let mut stop = self.context.stop.clone();
+            let mut shutdown = self.context.shutdown.clone();
             tokio::select! {
                 () = sleep(tick) => {}
                 () = self.nodes.changed() => {}
-                () = self.leader.lead.over() => return Ok(End::Over),
-                () = stop.asked() => return Ok(End::Over),
+                () = self.leader.lead.lost() => return Ok(End::Over),
+                () = shutdown.requested() => return Ok(End::Over),
             }
         }
     }
@@ -149,13 +149,13 @@ impl<'a> Stint<'a> {
         if self.begun {
             info!(term, "the realm is claimed again, on a new connection");
         } else {
-            self.context.health.lacks(PART, "the units in ZooKeeper are not known yet");
-            let (lead, mut stop) = (self.leader.lead.clone(), self.context.stop.clone());
+            self.context.health.not_ready(PART, "the units in ZooKeeper are not known yet");
+            let (lead, mut shutdown) = (self.leader.lead.clone(), self.context.shutdown.clone());
             let live = tokio::select! {
                 biased;
                 live = self.nodes.current(&self.context.coordinator) => live,
-                () = lead.over() => return Ok(Some(End::Over)),
-                () = stop.asked() => return Ok(Some(End::Over)),
+                () = lead.lost() => return Ok(Some(End::Over)),
+                () = shutdown.requested() => return Ok(Some(End::Over)),
                 () = self.leader.gives_up("the units in ZooKeeper cannot be read") => return Ok(Some(End::Over)),
             };
             let Ok(live) = live else { return Ok(Some(End::Over)) };

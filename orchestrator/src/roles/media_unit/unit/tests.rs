@@ -199,7 +199,7 @@ fn context_with(server: &Server, self_stop: Option<u64>) -> (Context, watch::Sen
     given.cmu.self_stop = self_stop.map(Span::ms);
     given.cmu.lease = Some(Span::ms(10_000));
     let config = Config::resolve(&given).unwrap();
-    let (asked, stop) = allot_runtime::stop();
+    let (asked, shutdown) = allot_runtime::shutdown_channel();
     let connector = Arc::new(InProcess::new(Duration::from_secs(4)));
     let config = Arc::new(config);
     let context = Context {
@@ -208,9 +208,9 @@ fn context_with(server: &Server, self_stop: Option<u64>) -> (Context, watch::Sen
             servers: config.servers.clone(),
             host: config.cmu.host.clone(),
             coordinator: Coordinator::start(connector, &Settings::default()),
-            alone: true,
+            standalone: true,
             health: allot_runtime::Health::default(),
-            stop,
+            shutdown,
         },
         config,
     };
