@@ -214,7 +214,7 @@ pub(crate) static COMMANDS: &[Command] = &[
             Parameter::one_of("name", &[
                     MODULE.after("MODULE"),
                     ACCOUNT.after("ACCOUNT"),
-                    Parameter::name("module-or-account"),
+                    Parameter::text("module-or-account"),
                 ])
             .optional(),
         ],
@@ -230,7 +230,7 @@ pub(crate) static COMMANDS: &[Command] = &[
             KEY,
             MODULE.after("MODULE").optional(),
             INSTANCE.after("INSTANCE").optional(),
-            Parameter::name("state").after("STATE").optional(),
+            Parameter::text("state").after("STATE").optional(),
             CURSOR,
             COUNT,
         ],

@@ -179,7 +179,7 @@ pub(crate) static CONF_COMMANDS: &[Command] = &[
         complexity: "O(log(N) + M) with M conferences looked at",
         parameters: [
             KEY,
-            Parameter::name("state").after("STATE").optional(),
+            Parameter::text("state").after("STATE").optional(),
             Parameter::name("cmu").after("CMU").optional(),
             Parameter::natural("cursor").after("CURSOR").optional(),
             integer("n", "COUNT"),

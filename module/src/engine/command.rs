@@ -53,8 +53,8 @@ pub(crate) enum Kind {
     Text,
     /// An identifier: 1 to 256 bytes.
     Name,
-    /// Text of a form by which it can be told from a keyword; checked by the handler.
-    Like(fn(&[u8]) -> bool),
+    /// Text of a form by which it can be told from a keyword, and that form in words. The handler checks it in full.
+    Like(fn(&[u8]) -> bool, &'static str),
     /// A whole number that fits 64 bits.
     Integer,
     /// A whole number from 0 to 2^53: an epoch, a sequence number, a term, a cursor.
@@ -254,7 +254,7 @@ fn documented(parameters: &[Parameter]) -> Vec<ArgumentInfo> {
             Kind::Block(inner) => ArgumentKind::Block(documented(inner)),
             Kind::OneOf(inner) => ArgumentKind::OneOf(documented(inner)),
             Kind::Key => ArgumentKind::Key(i32::from(parameter.token.is_some())),
-            Kind::Text | Kind::Name | Kind::Like(_) => ArgumentKind::String,
+            Kind::Text | Kind::Name | Kind::Like(..) => ArgumentKind::String,
             Kind::Integer | Kind::Natural => ArgumentKind::Integer,
             Kind::Word => ArgumentKind::Word,
         };

@@ -177,7 +177,7 @@ impl Parameter {
     /// Whether that word may be its first one, where it has no keyword.
     fn takes(&self, word: &[u8]) -> bool {
         match self.kind {
-            Kind::Like(is_like) => is_like(word),
+            Kind::Like(is_like, _) => is_like(word),
             Kind::Integer => integer(word).is_some(),
             _ => true,
         }
@@ -366,6 +366,9 @@ impl<'a> Parser<'a> {
             Kind::Name if !is_identifier(word) => {
                 let text = format!("must have 1 to {MAX_IDENTIFIER} bytes, not {}", word.len());
                 Err(fault(format!("{} {text}", label.shown())))
+            }
+            Kind::Like(is_like, form) if !is_like(word) => {
+                Err(fault(format!("{} {} is not {form}", parameter.name, quoted(word))))
             }
             Kind::Integer => integer(word).ok_or_else(|| not_a_number(label, word)),
             Kind::Natural => {

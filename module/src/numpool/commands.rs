@@ -2,14 +2,15 @@
 
 use allot_core::numpool::{Number, Pool};
 
+use super::writes::FORM;
 use super::{reads, writes};
 use crate::engine::command::{Command, Kind, Parameter, command};
 use crate::engine::step::apply;
 use crate::ffi::command::{ACCESS, INSERT, RO, RW, UPDATE};
 
 const KEY: Parameter = Parameter::key("key");
-const NUMBER: Parameter = Parameter::new("number", Kind::Like(Number::is_like));
-const NUMBERS: Parameter = Parameter::new("number", Kind::Like(Number::is_like)).many();
+const NUMBER: Parameter = Parameter::new("number", Kind::Like(Number::is_like, FORM));
+const NUMBERS: Parameter = Parameter::new("number", Kind::Like(Number::is_like, FORM)).many();
 const TTL: Parameter = Parameter::integer("milliseconds").after("TTL");
 const LEASE: Parameter = Parameter::name("token").after("LEASE");
 const SWITCH: Parameter = Parameter::name("switch").after("SWITCH");

@@ -224,11 +224,14 @@ fn all(numbers: &Argument<'_>) -> Result<Numbers, Refusal> {
     numbers.words().iter().map(|text| number(text)).collect()
 }
 
+/// What a number is.
+pub(super) const FORM: &str = "1 to 32 characters of 0-9 + * #";
+
 /// A number.
 pub(super) fn number(text: &[u8]) -> Result<Number, Refusal> {
     Number::parse(text).ok_or_else(|| {
         let text = quoted(text);
-        Refusal::new(Code::Err, format!("number {text} is not 1 to 32 characters of 0-9 + * #"))
+        Refusal::new(Code::Err, format!("number {text} is not {FORM}"))
     })
 }
 
