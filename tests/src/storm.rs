@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use allot_core::seat::{Event, Show};
 use allot_core::shared::codec::Reader;
+use allot_core::shared::machine::MachineEvent;
 
 use crate::random::Random;
 use crate::raw::{RawClient, Reply};

@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 
 use allot_core::account::{Book as State, Event};
 use allot_core::shared::codec::Reader;
+use allot_core::shared::machine::MachineEvent;
 use allot_tests::books::{BOOK, Book, BookStorm};
 use allot_tests::shows::no_internal_errors;
 use allot_tests::stream::readable;

@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 
 use allot_core::conf::{Event, Realm as State};
 use allot_core::shared::codec::Reader;
+use allot_core::shared::machine::MachineEvent;
 use allot_tests::realms::{REALM, Realm, RealmStorm, UNITS};
 use allot_tests::shows::{allot_info, clock, no_internal_errors};
 use allot_tests::stream::{Command, readable};

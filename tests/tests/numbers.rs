@@ -10,6 +10,7 @@
 
 use allot_core::numpool::{Event, Pool};
 use allot_core::shared::codec::Reader;
+use allot_core::shared::machine::MachineEvent;
 use allot_tests::pools::{PoolStorm, fill, number, pool_info, state_of};
 use allot_tests::raw::RawClient;
 use allot_tests::shows::{allot_info, clock, no_internal_errors};

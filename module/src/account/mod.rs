@@ -9,6 +9,7 @@ mod writes;
 
 use allot_core::account::{Book, Event, decide_due, decide_over};
 use allot_core::shared::codec::{Damaged, Writer};
+use allot_core::shared::machine::MachineEvent;
 use allot_core::shared::refusal::Refusal;
 use smallvec::SmallVec;
 use std::ffi::CStr;

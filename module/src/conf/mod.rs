@@ -11,6 +11,7 @@ mod writes;
 use allot_core::conf::mail::HANG_UPS;
 use allot_core::conf::{Event, Realm, decide_due};
 use allot_core::shared::codec::{Damaged, Writer};
+use allot_core::shared::machine::MachineEvent;
 use allot_core::shared::outbox::{Fields, Outbox};
 use allot_core::shared::refusal::Refusal;
 use smallvec::SmallVec;

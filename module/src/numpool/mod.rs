@@ -9,6 +9,7 @@ mod writes;
 use allot_core::numpool::event::{Cause, Event};
 use allot_core::numpool::{Pool, decide_due};
 use allot_core::shared::codec::{Damaged, Writer};
+use allot_core::shared::machine::MachineEvent;
 use allot_core::shared::outbox::Outbox;
 use allot_core::shared::refusal::Refusal;
 use smallvec::SmallVec;

@@ -10,6 +10,7 @@ mod zmpop;
 use allot_core::seat::event::Event;
 use allot_core::seat::{Show, decide_due};
 use allot_core::shared::codec::{Damaged, Writer};
+use allot_core::shared::machine::MachineEvent;
 use allot_core::shared::outbox::Outbox;
 use allot_core::shared::refusal::Refusal;
 use smallvec::SmallVec;

@@ -1,11 +1,12 @@
 //! Events as bytes: what `ACCOUNT.APPLY` carries to replicas and the AOF.
 
-use super::event::{Event, Events};
+use super::event::Event;
 use super::record::Name;
 use super::state::Settings;
 use super::tariff::{Amount, Step, Tariff};
 use crate::shared::Bytes;
 use crate::shared::codec::{Damaged, Reader, Writer};
+use crate::shared::machine::MachineEvent;
 
 pub(super) fn ensure(holds: bool, otherwise: &'static str) -> Result<(), Damaged> {
     if holds { Ok(()) } else { Err(Damaged(otherwise)) }
@@ -81,9 +82,8 @@ fn read_names(reader: &mut Reader<'_>) -> Result<Vec<Bytes>, Damaged> {
     Ok(names)
 }
 
-impl Event {
-    /// Appends the event.
-    pub fn encode(&self, out: &mut Writer) {
+impl MachineEvent for Event {
+    fn encode(&self, out: &mut Writer) {
         let start = |out: &mut Writer, kind: u64, names: &[&[u8]]| {
             out.unsigned(kind);
             names.iter().for_each(|name| out.string(name));
@@ -217,18 +217,5 @@ impl Event {
             22 => Self::Halted { account: reader.identifier()? },
             _ => return Err(Damaged("the kind of event is unknown; was it written by a newer version?")),
         })
-    }
-
-    /// Reads the payload of `ACCOUNT.APPLY`.
-    ///
-    /// # Errors
-    /// Bytes that `encode` never writes.
-    pub fn decode_all(payload: &[u8]) -> Result<Events, Damaged> {
-        let mut reader = Reader::new(payload);
-        let mut events = Events::new();
-        while !reader.is_empty() {
-            events.push(Self::decode(&mut reader)?);
-        }
-        Ok(events)
     }
 }

@@ -1,14 +1,13 @@
 //! What happens to a book: results, which are all that ever changes one. `encoding` writes and reads them.
 
-use smallvec::SmallVec;
-
 use super::record::Name;
 use super::state::Settings;
 use super::tariff::Tariff;
+use crate::shared::machine;
 use crate::shared::{Bytes, Millis};
 
 /// The events of one decision.
-pub type Events = SmallVec<[Event; 1]>;
+pub type Events = machine::Events<Event>;
 
 /// Something that happens.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,6 +13,7 @@ pub mod decide;
 mod encoding;
 pub mod event;
 mod logins;
+mod machine;
 pub mod place;
 pub mod quality;
 pub mod read;

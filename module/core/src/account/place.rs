@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::read::Usage;
 use super::record::Name;
 use crate::shared::Millis;
+use crate::words;
 
 /// An hour, in milliseconds.
 pub const HOUR: Millis = 3_600_000;
@@ -75,31 +76,17 @@ impl Module {
     }
 }
 
-/// Whether an instance takes part. The numbers are part of the encoding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Presence {
-    /// It has a place and a share.
-    Active = 0,
-    /// It waits for a place.
-    Standby = 1,
-    /// It is gone for the time being, and its place and share wait for it.
-    Away = 2,
-    /// It is gone, and its accounts are being taken back.
-    Leaving = 3,
-}
-
-impl Presence {
-    /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 4] = [Self::Active, Self::Standby, Self::Away, Self::Leaving];
-
-    /// Its name in replies.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Active => "active",
-            Self::Standby => "standby",
-            Self::Away => "away",
-            Self::Leaving => "leaving",
-        }
+words! {
+    /// Whether an instance takes part. The numbers are part of the encoding.
+    pub enum Presence {
+        /// It has a place and a share.
+        Active = 0 => "active",
+        /// It waits for a place.
+        Standby = 1 => "standby",
+        /// It is gone for the time being, and its place and share wait for it.
+        Away = 2 => "away",
+        /// It is gone, and its accounts are being taken back.
+        Leaving = 3 => "leaving",
     }
 }
 

@@ -83,7 +83,7 @@ impl Book {
         out.string(&one.name);
         out.string(&self.module_name(one.module));
         out.unsigned(tariff as u64);
-        out.unsigned(one.standing as u64);
+        out.field(&one.standing);
         self.encode_place(one.instance, out);
         match one.goal {
             None => out.unsigned(0),
@@ -227,11 +227,7 @@ impl Book {
         let tariff = tariffs.get(reader.unsigned()? as usize).ok_or(Damaged("a tariff is not there"))?;
         let tariff = self.shared_tariff(tariff.clone());
         let mut one = Account::new(account, module, tariff, self.month, 0);
-        let standing = reader.unsigned()?;
-        one.standing = Standing::ALL
-            .into_iter()
-            .find(|known| *known as u64 == standing)
-            .ok_or(Damaged("a standing is unknown"))?;
+        one.standing = reader.field()?;
         one.instance = self.decode_place(reader)?;
         one.goal = match reader.unsigned()? {
             0 => None,
@@ -319,7 +315,7 @@ impl Book {
 fn encode_instance(instance: &Instance, out: &mut Writer) {
     out.unsigned(instance.arrived);
     out.string(&instance.name);
-    out.unsigned(instance.presence as u64);
+    out.field(&instance.presence);
     if let Some(until) = instance.away_until {
         out.signed(until);
     }
@@ -333,9 +329,7 @@ fn encode_instance(instance: &Instance, out: &mut Writer) {
 fn decode_instance(reader: &mut Reader<'_>, module: u32) -> Result<Instance, Damaged> {
     let arrived = reader.unsigned()?;
     let name = name(reader)?;
-    let presence = reader.unsigned()?;
-    let presence = Presence::ALL.into_iter().find(|known| *known as u64 == presence);
-    let presence = presence.ok_or(Damaged("a presence is unknown"))?;
+    let presence: Presence = reader.field()?;
     let away_until: Option<Millis> = if presence == Presence::Away { Some(reader.time()?) } else { None };
     let (since, offset) = (reader.time()?, reader.signed()?);
     ensure((-MAX_OFFSET..=MAX_OFFSET).contains(&offset), "an offset is out of range")?;

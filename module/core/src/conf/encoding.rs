@@ -1,18 +1,19 @@
 //! Events as bytes (docs/replication.md). The first is the kind, which never changes meaning.
 
 use super::conference::{CalledFrom, Cause};
-use super::event::{Created, Event, Events};
-use super::state::{Policy, Settings};
-use super::unit::{Name, Standing};
+use super::event::{Created, Event};
+use super::state::Settings;
+use super::unit::Name;
 use crate::shared::Bytes;
 use crate::shared::codec::{Damaged, Reader, Writer};
+use crate::shared::machine::MachineEvent;
 
 impl Settings {
     pub(super) fn encode(&self, out: &mut Writer) {
         out.unsigned(self.licences);
         out.signed(self.retry);
         out.signed(self.window);
-        out.unsigned(self.policy as u64);
+        out.field(&self.policy);
         out.signed(self.create_timeout);
         out.signed(self.release_timeout);
         out.signed(self.wait_timeout);
@@ -24,11 +25,7 @@ impl Settings {
             licences: reader.count()?,
             retry: reader.time()?,
             window: reader.time()?,
-            policy: match reader.unsigned()? {
-                0 => Policy::Earliest,
-                1 => Policy::Keep,
-                _ => return Err(Damaged("a policy is unknown")),
-            },
+            policy: reader.field()?,
             create_timeout: reader.time()?,
             release_timeout: reader.time()?,
             wait_timeout: reader.time()?,
@@ -39,12 +36,6 @@ impl Settings {
         }
         Ok(settings)
     }
-}
-
-/// The variant with that number.
-pub(super) fn numbered<T: Copy>(all: &[T], reader: &mut Reader<'_>) -> Result<T, Damaged> {
-    let number = reader.unsigned()?;
-    usize::try_from(number).ok().and_then(|at| all.get(at)).copied().ok_or(Damaged("a word is unknown"))
 }
 
 pub(super) fn flag(reader: &mut Reader<'_>) -> Result<bool, Damaged> {
@@ -80,12 +71,11 @@ pub(super) fn priority(reader: &mut Reader<'_>) -> Result<i32, Damaged> {
 fn causes(out: &mut Writer, kind: u64, e164: &[u8], cause: Cause) {
     out.unsigned(kind);
     out.string(e164);
-    out.unsigned(cause as u64);
+    out.field(&cause);
 }
 
-impl Event {
-    /// Appends the event's bytes.
-    pub fn encode(&self, out: &mut Writer) {
+impl MachineEvent for Event {
+    fn encode(&self, out: &mut Writer) {
         let named = |out: &mut Writer, kind: u64, name: &[u8]| {
             out.unsigned(kind);
             out.string(name);
@@ -115,7 +105,7 @@ impl Event {
             }
             Self::Lapsed { cmu, to } => {
                 named(out, 6, cmu);
-                out.unsigned(*to as u64);
+                out.field(to);
             }
             Self::Reported { cmu, highest } => {
                 named(out, 7, cmu);
@@ -223,12 +213,7 @@ impl Event {
         }
     }
 
-    /// Reads one event.
-    ///
-    /// # Errors
-    /// Bytes that no version up to this one writes.
-    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
-        let cause = |reader: &mut Reader<'_>| numbered(&Cause::ALL, reader);
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
         Ok(match reader.unsigned()? {
             1 => Self::Opened { settings: Settings::decode(reader)? },
             2 => Self::Configured { settings: Settings::decode(reader)? },
@@ -243,7 +228,7 @@ impl Event {
                 lease: reader.time()?,
             },
             5 => Self::Beat { cmu: name(reader)?, load: optional_signed(reader)? },
-            6 => Self::Lapsed { cmu: name(reader)?, to: numbered(&Standing::ALL, reader)? },
+            6 => Self::Lapsed { cmu: name(reader)?, to: reader.field()? },
             7 => Self::Reported { cmu: name(reader)?, highest: reader.count()? },
             8 => Self::Asked { cmu: optional_name(reader)?, details: flag(reader)? },
             9 => Self::Drained { cmu: name(reader)?, on: flag(reader)? },
@@ -274,13 +259,13 @@ impl Event {
             15 => Self::Acked { e164: reader.identifier()? },
             16 => Self::Failed {
                 e164: reader.identifier()?,
-                cause: cause(reader)?,
+                cause: reader.field()?,
                 release: flag(reader)?,
                 next_retry: reader.time()?,
             },
-            17 => Self::Pending { e164: reader.identifier()?, cause: cause(reader)? },
-            18 => Self::Ending { e164: reader.identifier()?, cause: cause(reader)? },
-            19 => Self::Ended { e164: reader.identifier()?, cause: cause(reader)?, release: flag(reader)? },
+            17 => Self::Pending { e164: reader.identifier()?, cause: reader.field()? },
+            18 => Self::Ending { e164: reader.identifier()?, cause: reader.field()? },
+            19 => Self::Ended { e164: reader.identifier()?, cause: reader.field()?, release: flag(reader)? },
             20 => Self::Adopted {
                 e164: reader.identifier()?,
                 cmu: name(reader)?,
@@ -289,9 +274,11 @@ impl Event {
             },
             21 => Self::Moving { e164: reader.identifier()?, to: name(reader)?, epoch: reader.count()? },
             22 => Self::Moved { e164: reader.identifier()? },
-            23 => {
-                Self::MoveFailed { e164: reader.identifier()?, cause: cause(reader)?, release: flag(reader)? }
-            }
+            23 => Self::MoveFailed {
+                e164: reader.identifier()?,
+                cause: reader.field()?,
+                release: flag(reader)?,
+            },
             24 => Self::EpochAgain { e164: reader.identifier()?, old: reader.count()? },
             25 => Self::Disowned { e164: reader.identifier()?, cmu: name(reader)?, epoch: reader.count()? },
             26 => Self::AskedAgain { e164: reader.identifier()? },
@@ -319,19 +306,6 @@ impl Event {
             32 => Self::Missed { stream: reader.string()?.to_vec() },
             _ => return Err(Damaged("the kind of event is unknown; was it written by a newer version?")),
         })
-    }
-
-    /// Reads the payload of `CONF.APPLY`.
-    ///
-    /// # Errors
-    /// As `decode`.
-    pub fn decode_all(payload: &[u8]) -> Result<Events, Damaged> {
-        let mut reader = Reader::new(payload);
-        let mut events = Events::new();
-        while !reader.is_empty() {
-            events.push(Self::decode(&mut reader)?);
-        }
-        Ok(events)
     }
 }
 

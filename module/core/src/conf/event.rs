@@ -4,11 +4,11 @@
 use super::conference::{CalledFrom, Cause, Epoch};
 use super::state::Settings;
 use super::unit::{Name, Standing};
+use crate::shared::machine;
 use crate::shared::{Bytes, Millis};
-use smallvec::SmallVec;
 
 /// The events of one step; mostly one.
-pub type Events = SmallVec<[Event; 1]>;
+pub type Events = machine::Events<Event>;
 
 /// One change. Units are named by their identity, conferences by their number.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -16,6 +16,7 @@ pub mod decide;
 mod encoding;
 pub mod event;
 mod links;
+mod machine;
 pub mod mail;
 mod managing;
 pub mod placing;

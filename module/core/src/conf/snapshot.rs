@@ -5,12 +5,12 @@
 //! (indexes, room and licences in use) is not in the bytes but built anew.
 
 use super::conference::{
-    Assignment, Cause, Conference, Detail, Epoch, How, MAX_DETAILS, MAX_HISTORY, MAX_VALUE, Moving, State,
+    Assignment, Conference, Detail, Epoch, How, MAX_DETAILS, MAX_HISTORY, MAX_VALUE, Moving, State,
 };
 use super::decide::{MAX_ROOM, MAX_TIME};
 use super::encoding::{
-    decode_called_from, encode_called_from, flag, name, numbered, optional_name, optional_number,
-    optional_signed, optional_time, priority,
+    decode_called_from, encode_called_from, flag, name, optional_name, optional_number, optional_signed,
+    optional_time, priority,
 };
 use super::state::{LAST_EPOCH, Realm, Settings};
 use super::unit::{Host, MAX_FORGOTTEN, MAX_REPLACED, Name, Standing, Unit, host_of};
@@ -66,7 +66,7 @@ impl Realm {
 
     fn encode_conference(&self, one: &Conference, out: &mut Writer) {
         out.string(&one.e164);
-        out.unsigned(one.state as u64);
+        out.field(&one.state);
         out.unsigned(one.origin_epoch);
         out.signed(one.created);
         optional_number(one.opened, out);
@@ -95,7 +95,7 @@ impl Realm {
         out.optional(one.zone.as_deref());
         out.optional(one.request.as_deref());
         encode_called_from(one.called_from.as_deref(), out);
-        out.unsigned(one.cause as u64);
+        out.field(&one.cause);
         out.unsigned(one.history.len() as u64);
         for entry in &one.history {
             out.unsigned(entry.epoch);
@@ -106,7 +106,7 @@ impl Realm {
             match entry.ended {
                 None => out.unsigned(0),
                 Some((to, how)) => {
-                    out.unsigned(1 + how as u64);
+                    out.unsigned(1 + how.number());
                     out.signed(to);
                 }
             }
@@ -193,7 +193,7 @@ impl Realm {
 
     fn decode_conference(&self, reader: &mut Reader<'_>) -> Result<Conference, Damaged> {
         let e164 = reader.identifier()?;
-        let state = numbered(&State::ALL, reader)?;
+        let state: State = reader.field()?;
         let origin_epoch = reader.count()?;
         let created = reader.time()?;
         let opened = optional_time(reader)?;
@@ -227,7 +227,7 @@ impl Realm {
         let zone = optional_name(reader)?.map(|zone| self.zone_name(&zone));
         let request = reader.optional_identifier()?;
         let called_from = decode_called_from(reader)?.map(Box::new);
-        let cause = numbered(&Cause::ALL, reader)?;
+        let cause = reader.field()?;
         let history = self.decode_history(reader, origin_epoch)?;
         let details = decode_details(reader)?;
         let Some(entry) = history.last() else { return Err(Damaged("a conference has no assignment")) };
@@ -314,7 +314,7 @@ impl Realm {
             let ended = match reader.unsigned()? {
                 0 => None,
                 how => {
-                    let how = usize::try_from(how - 1).ok().and_then(|how| How::ALL.get(how)).copied();
+                    let how = How::from_number(how - 1);
                     Some((reader.time()?, how.ok_or(Damaged("an assignment ended in no known way"))?))
                 }
             };
@@ -350,7 +350,7 @@ impl Unit {
         out.string(&self.cmu);
         out.optional(self.zone.as_deref());
         out.unsigned(self.capacity.into());
-        out.unsigned(self.standing as u64);
+        out.field(&self.standing);
         out.unsigned(u64::from(self.draining) | u64::from(self.reported) << 1);
         out.signed(self.lease);
         out.signed(self.renewed);
@@ -363,7 +363,7 @@ impl Unit {
     fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
         let (cmu, zone, capacity) = (name(reader)?, optional_name(reader)?, reader.number()?);
         ensure(i64::from(capacity) <= MAX_ROOM, "a unit has too much room")?;
-        let standing = numbered(&Standing::ALL, reader)?;
+        let standing: Standing = reader.field()?;
         let flags = reader.unsigned()?;
         ensure(flags < 4, "a flag is unknown")?;
         let lease: Millis = reader.time()?;

@@ -10,25 +10,18 @@ use crate::shared::names::NameIndex;
 use crate::shared::outbox::Outbox;
 use crate::shared::table::Table;
 use crate::shared::{Bytes, Millis};
+use crate::words;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Whether an older copy that is heard again takes its conference back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Policy {
-    /// The copy that was created earliest goes on.
-    #[default]
-    Earliest = 0,
-    /// Whoever owns the conference keeps it.
-    Keep = 1,
-}
-
-impl Policy {
-    /// Its word.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Earliest => "earliest",
-            Self::Keep => "keep",
-        }
+words! {
+    /// Whether an older copy that is heard again takes its conference back.
+    #[derive(Default)]
+    pub enum Policy {
+        /// The copy that was created earliest goes on.
+        #[default]
+        Earliest = 0 => "earliest",
+        /// Whoever owns the conference keeps it.
+        Keep = 1 => "keep",
     }
 }
 

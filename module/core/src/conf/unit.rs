@@ -2,6 +2,7 @@
 
 use super::conference::Epoch;
 use crate::shared::Millis;
+use crate::words;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -17,31 +18,18 @@ pub const MAX_REPLACED: usize = 1024;
 /// How many hosts are remembered whose unit was forgotten.
 pub const MAX_FORGOTTEN: usize = 1024;
 
-/// Where a unit stands. The numbers are part of the encoding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Standing {
-    /// Its lease is good.
-    Up = 0,
-    /// More than 60 % of its lease are over: nothing new is placed on it.
-    Suspect = 1,
-    /// Its lease is over; nobody has said yet that it is down.
-    Unreachable = 2,
-    /// The scheduler said that it is down.
-    Down = 3,
-}
-
-impl Standing {
-    /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 4] = [Self::Up, Self::Suspect, Self::Unreachable, Self::Down];
-
-    /// Its name in replies and messages.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Up => "up",
-            Self::Suspect => "suspect",
-            Self::Unreachable => "unreachable",
-            Self::Down => "down",
-        }
+words! {
+    /// Where a unit stands. The numbers are part of the encoding.
+    #[derive(Hash)]
+    pub enum Standing {
+        /// Its lease is good.
+        Up = 0 => "up",
+        /// More than 60 % of its lease are over: nothing new is placed on it.
+        Suspect = 1 => "suspect",
+        /// Its lease is over; nobody has said yet that it is down.
+        Unreachable = 2 => "unreachable",
+        /// The scheduler said that it is down.
+        Down = 3 => "down",
     }
 }
 

@@ -2,14 +2,15 @@
 //! written to the AOF, published and replayed.
 
 use super::number::Number;
-use super::request::Policy;
 use super::state::Settings;
 use crate::shared::codec::{Damaged, Reader, Writer};
+use crate::shared::machine::{self, MachineEvent};
 use crate::shared::{Bytes, Millis};
+use crate::words;
 use smallvec::SmallVec;
 
 /// The events of one step; mostly one.
-pub type Events = SmallVec<[Event; 1]>;
+pub type Events = machine::Events<Event>;
 
 /// Numbers that something happens to; mostly one.
 pub type Numbers = SmallVec<[Number; 1]>;
@@ -89,15 +90,16 @@ pub struct Called {
     pub peer: Option<Bytes>,
 }
 
-/// Why a call ended. The numbers are the encoding's and never change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
-    /// Somebody hung up.
-    HungUp = 0,
-    /// The lease's deadline passed.
-    Expired = 1,
-    /// Its switch does not carry it any more.
-    Reconciled = 2,
+words! {
+    /// Why a call ended. The numbers are the encoding's and never change.
+    pub enum Cause {
+        /// Somebody hung up.
+        HungUp = 0 => "hungup",
+        /// The lease's deadline passed.
+        Expired = 1 => "expired",
+        /// Its switch does not carry it any more.
+        Reconciled = 2 => "reconciled",
+    }
 }
 
 impl Event {
@@ -121,9 +123,10 @@ impl Event {
             Self::Flushed { .. } => "flushed",
         }
     }
+}
 
-    /// Appends the event's bytes (docs/replication.md). The first is its kind, which never changes meaning.
-    pub fn encode(&self, out: &mut Writer) {
+impl MachineEvent for Event {
+    fn encode(&self, out: &mut Writer) {
         match self {
             Self::Created(settings) => {
                 out.unsigned(1);
@@ -158,7 +161,7 @@ impl Event {
             Self::Ended { numbers, cool_until, cause } => {
                 write_numbers(out, 11, numbers);
                 write_time(out, *cool_until);
-                out.unsigned(*cause as u64);
+                out.unsigned(cause.number());
             }
             Self::Renewed { number, until } => {
                 out.unsigned(12);
@@ -175,11 +178,7 @@ impl Event {
         }
     }
 
-    /// Reads one event.
-    ///
-    /// # Errors
-    /// Bytes that no version up to this one writes.
-    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
         Ok(match reader.unsigned()? {
             1 => Self::Created(Settings::decode(reader)?),
             2 => Self::Configured(Settings::decode(reader)?),
@@ -204,12 +203,7 @@ impl Event {
             11 => Self::Ended {
                 numbers: read_numbers(reader)?,
                 cool_until: read_time(reader)?,
-                cause: match reader.unsigned()? {
-                    0 => Cause::HungUp,
-                    1 => Cause::Expired,
-                    2 => Cause::Reconciled,
-                    _ => return Err(Damaged("a call ended for no known cause")),
-                },
+                cause: reader.field()?,
             },
             12 => Self::Renewed { number: read_number(reader)?, until: reader.time()? },
             13 => Self::Cooled(read_numbers(reader)?),
@@ -219,19 +213,6 @@ impl Event {
             _ => return Err(Damaged("the kind of event is unknown; was it written by a newer version?")),
         })
     }
-
-    /// Reads the payload of `NUMPOOL.APPLY`.
-    ///
-    /// # Errors
-    /// As `decode`.
-    pub fn decode_all(payload: &[u8]) -> Result<Events, Damaged> {
-        let mut reader = Reader::new(payload);
-        let mut events = Events::new();
-        while !reader.is_empty() {
-            events.push(Self::decode(&mut reader)?);
-        }
-        Ok(events)
-    }
 }
 
 impl Settings {
@@ -240,7 +221,7 @@ impl Settings {
         out.unsigned(self.lease as u64);
         out.unsigned(self.cooldown as u64);
         out.unsigned(self.regttl as u64);
-        out.unsigned(self.pick as u64);
+        out.unsigned(self.pick.number());
         out.unsigned(self.events.into());
     }
 
@@ -254,9 +235,7 @@ impl Settings {
             _ => Err(Damaged("a setting is out of range")),
         };
         let (lease, cooldown, regttl) = (time()?, time()?, time()?);
-        let pick = reader.unsigned()?;
-        let pick = Policy::ALL.into_iter().find(|policy| *policy as u64 == pick);
-        let pick = pick.ok_or(Damaged("a policy is unknown"))?;
+        let pick = reader.field()?;
         Ok(Self { lease, cooldown, regttl, pick, events: reader.number()? })
     }
 }

@@ -130,7 +130,7 @@ impl Pool {
         let (switch, peer) = (self.switches.of(id), self.peers.of(id));
         let flag = |flag: u64, set: bool| if set { flag } else { 0 };
         out.unsigned(
-            record.state() as u64
+            record.state().number()
                 | flag(DRAINING, record.place == Place::LastCall)
                 | flag(LAPSES, lapses.is_some())
                 | flag(RESTS, rests.is_some())
@@ -193,7 +193,7 @@ impl Pool {
         peers: &[Bytes],
         reader: &mut Reader<'_>,
     ) -> Result<Number, Damaged> {
-        let state = State::ALL.into_iter().skip(1).find(|state| *state as u64 == flags & 7);
+        let state = State::from_number(flags & 7).filter(|&state| state != State::NoData);
         let state = state.ok_or(Damaged("a state is unknown"))?;
         ensure(flags <= ALL_FLAGS, "a flag is unknown")?;
         let has = |flag: u64| flags & flag != 0;

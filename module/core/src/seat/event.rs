@@ -4,11 +4,11 @@
 use super::claims::Seats;
 use super::plan::Limits;
 use crate::shared::codec::{Damaged, Reader, Writer};
+use crate::shared::machine::{self, MachineEvent};
 use crate::shared::{Bytes, Millis};
-use smallvec::SmallVec;
 
 /// The events of one step; mostly one.
-pub type Events = SmallVec<[Event; 1]>;
+pub type Events = machine::Events<Event>;
 
 /// The most seats that one event names.
 const MAX_SEATS: usize = super::plan::max::SEATS;
@@ -132,9 +132,10 @@ impl Event {
             Self::Flushed { .. } => "flushed",
         }
     }
+}
 
-    /// Appends the event's bytes (docs/replication.md). The first is its kind, which never changes meaning.
-    pub fn encode(&self, out: &mut Writer) {
+impl MachineEvent for Event {
+    fn encode(&self, out: &mut Writer) {
         match self {
             Self::Created { plan } => {
                 out.unsigned(1);
@@ -202,11 +203,7 @@ impl Event {
         }
     }
 
-    /// Reads one event.
-    ///
-    /// # Errors
-    /// Bytes that no version up to this one writes.
-    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
         let text =
             |bytes: &[u8]| String::from_utf8(bytes.to_vec()).map_err(|_| Damaged("a plan is not UTF-8"));
         Ok(match reader.unsigned()? {
@@ -246,19 +243,6 @@ impl Event {
             },
             _ => return Err(Damaged("the kind of event is unknown; was it written by a newer version?")),
         })
-    }
-
-    /// Reads the payload of `SEAT.APPLY`.
-    ///
-    /// # Errors
-    /// As `decode`.
-    pub fn decode_all(payload: &[u8]) -> Result<Events, Damaged> {
-        let mut reader = Reader::new(payload);
-        let mut events = Events::new();
-        while !reader.is_empty() {
-            events.push(Self::decode(&mut reader)?);
-        }
-        Ok(events)
     }
 }
 

@@ -10,6 +10,7 @@ use allot_core::account::request::{ModuleWish, Request};
 use allot_core::account::tariff::{Amount, Step, Tariff};
 use allot_core::account::{Book, Event, Reply, Settings, decide, decide_due};
 use allot_core::shared::codec::Writer;
+use allot_core::shared::machine::MachineEvent;
 use allot_core::shared::refusal::Refusal;
 
 pub(crate) const HOUR: i64 = 3_600_000;

@@ -5,6 +5,7 @@ use allot_core::conf::request::{Create, Report, Request, Set, Word};
 use allot_core::conf::state::Settings;
 use allot_core::conf::{Event, Realm, Reply, decide, decide_due};
 use allot_core::shared::codec::Writer;
+use allot_core::shared::machine::MachineEvent;
 use allot_core::shared::refusal::Refusal;
 
 pub(crate) struct Rig {
