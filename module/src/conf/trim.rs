@@ -5,10 +5,10 @@ use allot_core::conf::mail::{EVENTS, INFO, command_stream};
 use allot_core::conf::{Event, Realm};
 use smallvec::SmallVec;
 
-use crate::config;
-use crate::outbox::stream_name;
-use crate::sys::context::Answer;
-use crate::sys::{Context, KeyName};
+use crate::engine::config;
+use crate::engine::outbox::stream_name;
+use crate::ffi::context::Answer;
+use crate::ffi::{Context, KeyName};
 
 /// How often a realm's streams are looked at.
 const EVERY_MS: i64 = 5_000;

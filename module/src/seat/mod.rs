@@ -1,49 +1,38 @@
 //! `SEAT.*`: the seat family's state machine, as a family of the module.
 
-mod docs;
+mod commands;
+mod counters;
 mod reads;
-mod records;
+mod replies;
 mod writes;
 mod zmpop;
 
 use allot_core::seat::event::Event;
-use allot_core::seat::{Show as State, decide_due};
+use allot_core::seat::{Show, decide_due};
 use allot_core::shared::codec::{Damaged, Writer};
 use allot_core::shared::machine::MachineEvent;
 use allot_core::shared::outbox::Outbox;
 use allot_core::shared::refusal::Refusal;
-use redis_module::raw::RedisModuleType;
 use smallvec::SmallVec;
 use std::ffi::CStr;
-use std::ptr::null_mut;
-use std::sync::atomic::{AtomicI64, AtomicPtr, Ordering};
 
-use crate::family::Family;
-use crate::info;
+use crate::engine::family::{Family, Shelf};
+use crate::engine::info::Counter;
 
-pub(crate) use allot_core::seat::Show;
-pub(crate) use docs::COMMANDS;
+pub(crate) use commands::COMMANDS;
 
-static TYPE: AtomicPtr<RedisModuleType> = AtomicPtr::new(null_mut());
-static LIVE_HOLDS: AtomicI64 = AtomicI64::new(0);
+static SHELF: Shelf = Shelf::new();
 
-/// Live holds of all shows.
-pub(crate) fn live_holds() -> i64 {
-    LIVE_HOLDS.load(Ordering::Relaxed)
-}
-
-impl Family for State {
+impl Family for Show {
     type Event = Event;
     const TYPE: &'static CStr = c"allotseat";
     const ENCODING: i32 = 1;
     const APPLY: &'static CStr = c"SEAT.APPLY";
+    const GAUGE: &'static CStr = c"seat_live_holds";
+    const COUNTERS: &'static [&'static Counter] = counters::COUNTERS;
 
-    fn type_slot() -> &'static AtomicPtr<RedisModuleType> {
-        &TYPE
-    }
-
-    fn gauge_sum() -> &'static AtomicI64 {
-        &LIVE_HOLDS
+    fn shelf() -> &'static Shelf {
+        &SHELF
     }
 
     fn gauge(&self) -> i64 {
@@ -105,12 +94,12 @@ impl Family for State {
         let (counter, notice) = match event {
             Event::Created { .. } => (None, c"allot.seat.created"),
             Event::Altered { .. } | Event::Limited { .. } => (None, c"allot.seat.altered"),
-            Event::Held(_) => (Some(&info::SEAT_HELD), c"allot.seat.held"),
+            Event::Held(_) => (Some(&counters::SEAT_HELD), c"allot.seat.held"),
             Event::Extended { .. } => (None, c"allot.seat.extended"),
-            Event::Confirmed { .. } => (Some(&info::SEAT_CONFIRMED), c"allot.seat.confirmed"),
-            Event::Released { .. } => (Some(&info::SEAT_RELEASED), c"allot.seat.released"),
-            Event::Expired { .. } => (Some(&info::SEAT_EXPIRED), c"allot.seat.expired"),
-            Event::Refunded { .. } => (Some(&info::SEAT_REFUNDED), c"allot.seat.refunded"),
+            Event::Confirmed { .. } => (Some(&counters::SEAT_CONFIRMED), c"allot.seat.confirmed"),
+            Event::Released { .. } => (Some(&counters::SEAT_RELEASED), c"allot.seat.released"),
+            Event::Expired { .. } => (Some(&counters::SEAT_EXPIRED), c"allot.seat.expired"),
+            Event::Refunded { .. } => (Some(&counters::SEAT_REFUNDED), c"allot.seat.refunded"),
             Event::Blocked { .. } => (None, c"allot.seat.blocked"),
             Event::Unblocked { .. } => (None, c"allot.seat.unblocked"),
             Event::Flushed { .. } => return None,
