@@ -5,6 +5,7 @@ use allot_core::conf::decide::Decided;
 use allot_core::conf::request::{Changes, Create, Request, Set};
 use allot_core::conf::state::{Policy, Settings};
 use allot_core::conf::{Event, Realm, Reply, decide};
+use allot_core::shared::decision::Decision;
 use allot_core::shared::refusal::{Code, Refusal};
 
 use super::counters;
