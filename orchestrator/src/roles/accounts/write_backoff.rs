@@ -5,42 +5,45 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tracing::warn;
 
-use super::view::Place;
+use super::observed_tree::InstanceId;
 
 /// Since when something fails, in milliseconds since 1970, and whether that was said.
 #[derive(Debug)]
-pub(super) struct Stuck {
-    since: BTreeMap<Place, (u64, bool)>,
+pub(super) struct WriteBackoff {
+    since: BTreeMap<InstanceId, (u64, bool)>,
     /// How long an instance is waited for, in milliseconds.
     limit: u64,
 }
 
-impl Stuck {
+impl WriteBackoff {
     /// None yet.
     pub(super) fn new(limit: u64) -> Self {
         Self { since: BTreeMap::new(), limit }
     }
 
     /// Notes what failed just now, and that nothing else did.
-    pub(super) fn note(&mut self, failed: &BTreeSet<Place>, now: u64) {
-        self.since.retain(|place, _| failed.contains(place));
-        for place in failed {
-            let (since, told) = self.since.entry(place.clone()).or_insert((now, false));
+    pub(super) fn note(&mut self, failed: &BTreeSet<InstanceId>, now: u64) {
+        self.since.retain(|id, _| failed.contains(id));
+        for id in failed {
+            let (since, told) = self.since.entry(id.clone()).or_insert((now, false));
             if now >= since.saturating_add(self.limit) && !*told {
                 *told = true;
-                let (dir, instance) = (&place.dir, &place.instance);
-                warn!(dir, instance, "what is to stand here cannot be written; nobody waits for it any more");
+                let (dir, instance) = (&id.dir, &id.instance);
+                warn!(
+                    dir,
+                    instance, "what is to observed here cannot be written; nobody waits for it any more"
+                );
             }
         }
     }
 
     /// Until when an instance is waited for, where something fails.
-    pub(super) fn end(&self, place: &Place) -> Option<u64> {
-        self.since.get(place).map(|(since, _)| since.saturating_add(self.limit))
+    pub(super) fn end(&self, id: &InstanceId) -> Option<u64> {
+        self.since.get(id).map(|(since, _)| since.saturating_add(self.limit))
     }
 
     /// Whether nobody waits for an instance any more.
-    pub(super) fn is_late(&self, place: &Place, now: u64) -> bool {
-        self.end(place).is_some_and(|end| now >= end)
+    pub(super) fn is_late(&self, id: &InstanceId, now: u64) -> bool {
+        self.end(id).is_some_and(|end| now >= end)
     }
 }

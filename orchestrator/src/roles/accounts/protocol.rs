@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// What a node of an account says. The leader writes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Word {
+pub(super) struct AccountNode {
     /// Which account.
     pub(super) account: String,
     /// By which deal.
@@ -31,7 +31,7 @@ pub(super) enum State {
     Revoke,
 }
 
-impl Word {
+impl AccountNode {
     /// The bytes of the node.
     pub(super) fn bytes(&self) -> Vec<u8> {
         // A struct of numbers and texts cannot fail to be written.
@@ -80,12 +80,13 @@ mod tests {
 
     #[test]
     fn a_word_is_written_as_it_is_documented() {
-        let dealt = Word { account: "p1".into(), epoch: 7, state: State::Dealt, since: None, until: None };
+        let dealt =
+            AccountNode { account: "p1".into(), epoch: 7, state: State::Dealt, since: None, until: None };
         assert_eq!(dealt.bytes(), br#"{"account":"p1","epoch":7,"state":"dealt"}"#);
-        let revoke = Word { state: State::Revoke, since: Some(9), ..dealt.clone() };
+        let revoke = AccountNode { state: State::Revoke, since: Some(9), ..dealt.clone() };
         assert_eq!(revoke.bytes(), br#"{"account":"p1","epoch":7,"state":"revoke","since":9}"#);
-        assert_eq!(Word::read(&revoke.bytes()), Some(revoke));
-        assert_eq!(Word::read(b"p1"), None);
+        assert_eq!(AccountNode::read(&revoke.bytes()), Some(revoke));
+        assert_eq!(AccountNode::read(b"p1"), None);
     }
 
     #[test]

@@ -30,13 +30,13 @@ const MISSING: Duration = Duration::from_secs(1);
 
 /// Something was heard.
 #[derive(Debug)]
-pub(super) enum Heard {
+pub(super) enum WatchEvent {
     /// Who is in a module's directory: the nodes of instances, by their names.
-    There { dir: String, nodes: BTreeMap<String, Node> },
+    Instances { dir: String, nodes: BTreeMap<String, Node> },
     /// A module's directory is not there, and nobody in it.
     Missing { dir: String },
     /// A node of an instance's accounts has these data.
-    Said { alloc: String, node: Node },
+    AllocChanged { alloc: String, node: Node },
     /// The notify node has these data.
     Notified(Node),
 }
@@ -53,11 +53,11 @@ pub(super) enum Kind {
 }
 
 /// All listeners. Dropping it ends them, and their sessions.
-pub(super) struct Ears {
+pub(super) struct Watcher {
     config: Config,
     sessions: Vec<Session>,
     listeners: BTreeMap<String, Listener>,
-    heard: mpsc::UnboundedSender<Heard>,
+    heard: mpsc::UnboundedSender<WatchEvent>,
 }
 
 struct Session {
@@ -77,9 +77,9 @@ impl Drop for Listener {
     }
 }
 
-impl Ears {
+impl Watcher {
     /// None yet.
-    pub(super) fn new(config: &Config) -> (Self, mpsc::UnboundedReceiver<Heard>) {
+    pub(super) fn new(config: &Config) -> (Self, mpsc::UnboundedReceiver<WatchEvent>) {
         let (heard, hearing) = mpsc::unbounded_channel();
         let config = config.clone();
         (Self { config, sessions: Vec::new(), listeners: BTreeMap::new(), heard }, hearing)
@@ -130,7 +130,7 @@ struct Listening {
     coordinator: Coordinator,
     path: String,
     kind: Kind,
-    heard: mpsc::UnboundedSender<Heard>,
+    heard: mpsc::UnboundedSender<WatchEvent>,
 }
 
 impl Listening {
@@ -163,7 +163,7 @@ impl Listening {
                     let is_missing = self.kind == Kind::Directory && matches!(error, Error::NoNode(_));
                     if is_missing && missed.is_none_or(|missed| missed.elapsed() >= MISSING) {
                         missed = Some(Instant::now());
-                        if self.heard.send(Heard::Missing { dir: self.path.clone() }).is_err() {
+                        if self.heard.send(WatchEvent::Missing { dir: self.path.clone() }).is_err() {
                             return;
                         }
                     }
@@ -173,7 +173,7 @@ impl Listening {
         }
     }
 
-    async fn look(&self, tree: &Tree) -> Result<(Heard, Changed), Error> {
+    async fn look(&self, tree: &Tree) -> Result<(WatchEvent, Changed), Error> {
         match self.kind {
             Kind::Directory => {
                 let (names, changed) = tree.watch(&self.path).await?;
@@ -181,15 +181,15 @@ impl Listening {
                 let nodes = tree.get_many_readable(&self.path, own).await?.into_iter();
                 // Whom the leader may not read takes no part.
                 let nodes = nodes.filter_map(|(name, node)| Some((name, node.ok()?))).collect();
-                Ok((Heard::There { dir: self.path.clone(), nodes }, changed))
+                Ok((WatchEvent::Instances { dir: self.path.clone(), nodes }, changed))
             }
             Kind::Alloc => {
                 let (node, changed) = tree.watch_node(&self.path).await?;
-                Ok((Heard::Said { alloc: self.path.clone(), node }, changed))
+                Ok((WatchEvent::AllocChanged { alloc: self.path.clone(), node }, changed))
             }
             Kind::Notify => {
                 let (node, changed) = tree.watch_node(&self.path).await?;
-                Ok((Heard::Notified(node), changed))
+                Ok((WatchEvent::Notified(node), changed))
             }
         }
     }

@@ -6,25 +6,25 @@ use std::time::Duration;
 use jiff::tz::TimeZone;
 use tracing::{info, warn};
 
-use super::turns;
+use super::billing_cycles;
 use crate::config::AccountsConfig;
 use allot_client::{BookStore, Error};
 use allot_runtime::time::now_ms;
 
-/// Of one stint.
-pub(super) struct Chores {
+/// Of one session.
+pub(super) struct PeriodicTasks {
     zone: TimeZone,
     every: Duration,
     /// The interval of rebalancing that was begun.
     slot: u64,
 }
 
-impl Chores {
+impl PeriodicTasks {
     /// Nothing is due yet.
     pub(super) fn new(config: &AccountsConfig) -> Self {
-        let mut chores = Self { zone: config.zone.clone(), every: config.rebalance, slot: 0 };
-        chores.slot = chores.now();
-        chores
+        let mut periodic_tasks = Self { zone: config.zone.clone(), every: config.rebalance, slot: 0 };
+        periodic_tasks.slot = periodic_tasks.now();
+        periodic_tasks
     }
 
     /// Which interval of rebalancing it is: by the clock, so that a change of leaders does not hasten it. One that begins
@@ -49,7 +49,9 @@ impl Chores {
         let known: Vec<i64> = book.get("turns")?;
         // The first month began when the book was made, which is no turn.
         let began: Option<i64> = if book.get::<u32>("month")? > 0 { book.get("month_start")? } else { None };
-        if let Some(turns) = turns::choose(&known, began, turns::after(now, &self.zone), now) {
+        if let Some(turns) =
+            billing_cycles::choose(&known, began, billing_cycles::after(now, &self.zone), now)
+        {
             match store.set_turns(&turns).await {
                 // The clocks of two machines differ, and a turn is just now.
                 Err(error) if error.code() == Some("ERR") => {

@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
-use super::plan::{Change, Moment, Step, plan, suspects};
-use super::plan_tests::{BARRIER, LONGEST, NOW, book, dealt, place, present, row};
-use super::stuck::Stuck;
-use super::view::{Alloc, Book, Place, Shown, View};
-use super::words::Said;
+use super::observed_tree::{Alloc, Book, InstanceId, ObservedTree, Shown};
+use super::protocol::Said;
+use super::reconcile::{Action, Change, ReconcileInput, plan, suspects};
+use super::reconcile_tests::{BARRIER, LONGEST, NOW, book, dealt, id, present, row};
+use super::write_backoff::WriteBackoff;
 use allot_client::AccountRow;
 use allot_coordination::Version;
 
@@ -49,10 +49,10 @@ struct World {
     /// Logins of processes that seem to be dead.
     ghosts: Vec<(String, u64)>,
     attached: BTreeMap<String, String>,
-    tree: View,
+    tree: ObservedTree,
     processes: BTreeMap<String, Process>,
     /// What this leader remembers.
-    told: BTreeMap<Place, i64>,
+    told: BTreeMap<InstanceId, i64>,
     barrier: bool,
     began: u64,
 }
@@ -141,7 +141,7 @@ impl World {
     fn come(&mut self, instance: &str) {
         let created = self.next() as i64;
         self.processes.insert(instance.into(), Process { id: self.counter, ..Process::default() });
-        self.tree.at(&place(instance)).come(present(created, false));
+        self.tree.at(&id(instance)).come(present(created, false));
     }
 
     fn go(&mut self, instance: &str) {
@@ -152,19 +152,19 @@ impl World {
             });
             self.ghosts.extend(held);
         }
-        let stand = self.tree.at(&place(instance));
-        stand.present = None;
-        if stand.is_empty() {
-            self.tree.places.remove(&place(instance));
+        let observed = self.tree.at(&id(instance));
+        observed.present = None;
+        if observed.is_empty() {
+            self.tree.instances.remove(&id(instance));
         }
     }
 
     /// A process looks at what it is shown, and answers. Its logouts may not get through to the book.
     fn look(&mut self, instance: &str, heard: bool) {
         let Some(mut process) = self.processes.remove(instance) else { return };
-        let place = place(instance);
-        let stand = self.tree.places.get(&place).filter(|stand| stand.is_held());
-        if let Some(accounts) = stand.map(|stand| stand.accounts.clone()) {
+        let id = id(instance);
+        let observed = self.tree.instances.get(&id).filter(|observed| observed.is_held());
+        if let Some(accounts) = observed.map(|observed| observed.accounts.clone()) {
             process.said.retain(|account, _| accounts.contains_key(account));
             let ends = |shown: Option<&Shown>| shown.is_none_or(|shown| shown.revoked.is_some());
             let held: Vec<String> = process.holds.keys().cloned().collect();
@@ -187,7 +187,7 @@ impl World {
                     }
                 }
             }
-            if let Some(alloc) = &mut self.tree.at(&place).alloc {
+            if let Some(alloc) = &mut self.tree.at(&id).alloc {
                 alloc.said = Said { released: process.said.clone(), ..Said::default() };
             }
         }
@@ -200,16 +200,16 @@ impl World {
         self.tree.settle(&book);
         let unknown: BTreeSet<_> =
             suspects(&self.tree, &book).into_iter().filter(|deal| !self.known.contains(deal)).collect();
-        let moment = Moment {
+        let input = ReconcileInput {
             now: self.now,
             attached: &self.told,
             unknown: &unknown,
             longest: LONGEST,
             barrier: self.barrier.then_some(BARRIER),
             began: self.began,
-            stuck: &Stuck::new(BARRIER),
+            write_backoff: &WriteBackoff::new(BARRIER),
         };
-        let plan = plan(&self.tree, &book, &moment);
+        let plan = plan(&self.tree, &book, &input);
         let mut left = writes;
         let mut may = || {
             left = left.saturating_sub(1);
@@ -221,18 +221,18 @@ impl World {
             }
             self.change(change);
         }
-        for step in plan.takes.iter().chain(&plan.places) {
+        for action in plan.revocations.iter().chain(&plan.placements) {
             if !may() {
                 return false;
             }
-            self.step(step);
+            self.action(action);
         }
         self.barrier &= plan.held_up;
-        for step in &plan.shows {
+        for action in &plan.assignments {
             if !may() {
                 return false;
             }
-            self.step(step);
+            self.action(action);
         }
         plan.is_empty() && !plan.held_up
     }
@@ -240,9 +240,9 @@ impl World {
     fn change(&mut self, change: &Change) {
         match change {
             Change::Detach { instance, .. } => drop(self.attached.insert(instance.clone(), "away".into())),
-            Change::Attach { place, created, .. } => {
-                self.attached.insert(place.instance.clone(), "active".into());
-                self.told.insert(place.clone(), *created);
+            Change::Attach { id, created, .. } => {
+                self.attached.insert(id.instance.clone(), "active".into());
+                self.told.insert(id.clone(), *created);
             }
             Change::Logout { account, epoch } => {
                 if self.accounts[account].epoch == *epoch && self.goals.contains_key(account) {
@@ -250,7 +250,7 @@ impl World {
                 }
             }
             Change::Freeze { .. } => {}
-            Change::GiveBack { account, .. } => {
+            Change::Return { account, .. } => {
                 self.log_out(account);
                 let account = ACCOUNTS.iter().position(|name| name == account).unwrap();
                 self.deal(account, Some(account));
@@ -258,32 +258,32 @@ impl World {
         }
     }
 
-    fn step(&mut self, step: &Step) {
-        match step {
-            Step::Revoke { place, account, until } => {
+    fn action(&mut self, action: &Action) {
+        match action {
+            Action::Revoke { id, account, until } => {
                 let now = self.now;
-                let shown = self.tree.at(place).accounts.get_mut(account).unwrap();
+                let shown = self.tree.at(id).accounts.get_mut(account).unwrap();
                 *shown =
                     Shown { revoked: shown.revoked.or(Some(now)), until: until.or(shown.until), ..*shown };
             }
-            Step::Hide { place, account } => {
-                assert!(self.tree.at(place).accounts.remove(account).is_some());
+            Action::Withdraw { id, account } => {
+                assert!(self.tree.at(id).accounts.remove(account).is_some());
             }
-            Step::Redeal { place, account, epoch } => {
-                self.tree.at(place).accounts.get_mut(account).unwrap().epoch = *epoch;
+            Action::Reassign { id, account, epoch } => {
+                self.tree.at(id).accounts.get_mut(account).unwrap().epoch = *epoch;
             }
-            Step::Clear { place } => {
-                assert!(self.tree.at(place).accounts.is_empty());
-                self.tree.places.remove(place);
+            Action::Clear { id } => {
+                assert!(self.tree.at(id).accounts.is_empty());
+                self.tree.instances.remove(id);
             }
-            Step::Introduce { place } => {
+            Action::Introduce { id } => {
                 let created = self.next() as i64;
-                let stand = self.tree.at(place);
-                stand.present.as_mut().unwrap().introduced = true;
-                stand.alloc = Some(Alloc { created, version: Version::FIRST, said: Said::default() });
+                let observed = self.tree.at(id);
+                observed.present.as_mut().unwrap().introduced = true;
+                observed.alloc = Some(Alloc { created, version: Version::FIRST, said: Said::default() });
             }
-            Step::Show { place, account, epoch } => {
-                assert!(self.tree.at(place).accounts.insert(account.clone(), dealt(*epoch)).is_none());
+            Action::Publish { id, account, epoch } => {
+                assert!(self.tree.at(id).accounts.insert(account.clone(), dealt(*epoch)).is_none());
             }
         }
     }
@@ -291,10 +291,10 @@ impl World {
     /// No account is shown to two, or used by two.
     fn check(&self) {
         let mut shown = BTreeMap::new();
-        for (place, stand) in &self.tree.places {
-            for account in stand.accounts.keys() {
-                let before = shown.insert(account.clone(), place.clone());
-                assert!(before.is_none(), "{account} is shown to {before:?} and {place:?}");
+        for (id, observed) in &self.tree.instances {
+            for account in observed.accounts.keys() {
+                let before = shown.insert(account.clone(), id.clone());
+                assert!(before.is_none(), "{account} is shown to {before:?} and {id:?}");
             }
         }
         let mut used = BTreeMap::new();
@@ -368,9 +368,9 @@ proptest! {
         }
         prop_assert!(quiet > 10, "it never comes to rest: {world:#?}");
         for (name, row) in &world.accounts {
-            let shown: Vec<&Place> = world.tree.places.iter()
-                .filter(|(_, stand)| stand.accounts.contains_key(name)).map(|(place, _)| place).collect();
-            let there = row.instance.as_ref().filter(|_| row.state == "dealt").map(|instance| place(instance));
+            let shown: Vec<&InstanceId> = world.tree.instances.iter()
+                .filter(|(_, observed)| observed.accounts.contains_key(name)).map(|(id, _)| id).collect();
+            let there = row.instance.as_ref().filter(|_| row.state == "dealt").map(|instance| id(instance));
             prop_assert_eq!(shown, there.iter().collect::<Vec<_>>(), "{}", name);
         }
     }

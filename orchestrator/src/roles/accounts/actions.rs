@@ -5,8 +5,8 @@ use std::time::Duration;
 use redis::Cmd;
 use tracing::{debug, info, warn};
 
-use super::plan::Change;
-use super::view::Place;
+use super::observed_tree::InstanceId;
+use super::reconcile::Change;
 use allot_client::{BookStore, Error};
 
 /// Carries out; the instances that were attached, with their nodes. What others have changed since the book was read is
@@ -16,7 +16,7 @@ pub(super) async fn carry_out(
     term: u64,
     grace: Duration,
     changes: &[Change],
-) -> Result<Vec<(Place, i64)>, Error> {
+) -> Result<Vec<(InstanceId, i64)>, Error> {
     let (mut commands, mut sent): (Vec<Cmd>, Vec<&Change>) = (Vec::new(), Vec::new());
     for change in changes {
         let mut command;
@@ -27,10 +27,10 @@ pub(super) async fn carry_out(
                 command.arg(module).arg(instance).arg("GRACE").arg(grace.as_millis() as u64);
                 command.arg("TERM").arg(term);
             }
-            Change::Attach { module, place, .. } => {
-                info!(module, instance = place.instance, "an instance has come");
+            Change::Attach { module, id, .. } => {
+                info!(module, instance = id.instance, "an instance has come");
                 command = store.begin("ACCOUNT.ATTACH");
-                command.arg(module).arg(&place.instance).arg("TERM").arg(term);
+                command.arg(module).arg(&id.instance).arg("TERM").arg(term);
             }
             Change::Logout { account, epoch } => {
                 command = store.begin("ACCOUNT.LOGOUT");
@@ -41,7 +41,7 @@ pub(super) async fn carry_out(
                 command = store.begin("ACCOUNT.FREEZE");
                 command.arg(account).arg("TERM").arg(term);
             }
-            Change::GiveBack { account, epoch } => {
+            Change::Return { account, epoch } => {
                 info!(account, "an instance gives an account back");
                 command = store.begin("ACCOUNT.LOGOUT");
                 command.arg(account).arg(epoch).arg("BACK").arg("TERM").arg(term);
@@ -54,8 +54,8 @@ pub(super) async fn carry_out(
     for (change, result) in sent.into_iter().zip(store.ask_all(&commands).await?) {
         match result {
             Ok(_) => {
-                if let Change::Attach { place, created, .. } = change {
-                    attached.push((place.clone(), *created));
+                if let Change::Attach { id, created, .. } = change {
+                    attached.push((id.clone(), *created));
                 }
             }
             Err(error) if matches!(error.code(), Some("NOTFOUND" | "BADSTATE")) => {

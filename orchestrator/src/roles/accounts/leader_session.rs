@@ -1,4 +1,4 @@
-//! A stint of leadership: claims the book, reads the tree, and then compares the two, whenever something was heard and at
+//! A session of leadership: claims the book, reads the tree, and then compares the two, whenever something was heard and at
 //! every tick, in sessions with Redis of which each begins with a claim. It acts only while the lead holds; besides, every
 //! command carries the term, and every write of the tree stands behind the fence.
 
@@ -9,14 +9,14 @@ use tokio::sync::mpsc;
 use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
-use super::chores::Chores;
-use super::ears::{Ears, Heard, Kind};
-use super::hands::Hands;
+use super::observed_tree::{Book, InstanceId, ObservedTree};
 use super::paths::{self, Paths};
-use super::plan::{Change, Moment, Plan, plan, suspects};
-use super::stuck::Stuck;
-use super::view::{Book, Place, View};
-use super::{PART, fault, hearing, orders, own_dir};
+use super::periodic_tasks::PeriodicTasks;
+use super::reconcile::{Change, Plan, ReconcileInput, plan, suspects};
+use super::tree_writer::TreeWriter;
+use super::watcher::{Kind, WatchEvent, Watcher};
+use super::write_backoff::WriteBackoff;
+use super::{PART, actions, fault_injection, own_dir, watch_events};
 use crate::config::AccountsConfig;
 use crate::daemon::RoleContext as Context;
 use allot_client::{BookStore, Error, Record, Session};
@@ -69,22 +69,22 @@ struct Reading {
     at: Option<(Instant, Duration)>,
 }
 
-/// One stint.
-pub(super) struct Stint<'a> {
+/// One session.
+pub(super) struct LeaderSession<'a> {
     context: &'a Context,
     config: &'a AccountsConfig,
     leader: Leader<'a>,
-    hands: Hands,
-    ears: Ears,
-    hearing: mpsc::UnboundedReceiver<Heard>,
+    tree_writer: TreeWriter,
+    watcher: Watcher,
+    hearing: mpsc::UnboundedReceiver<WatchEvent>,
     began: Instant,
-    view: Option<View>,
+    tree: Option<ObservedTree>,
     /// Instances of which it is not known what stands in the tree.
-    unclear: BTreeSet<Place>,
+    unclear: BTreeSet<InstanceId>,
     /// Instances of which something could not be written.
-    stuck: Stuck,
+    write_backoff: WriteBackoff,
     /// Nodes of instances that the book was told of.
-    attached: BTreeMap<Place, i64>,
+    attached: BTreeMap<InstanceId, i64>,
     /// Accounts that were given back of late. One that an instance gives back as soon as it has it is not dealt as fast as
     /// that.
     given_back: BTreeMap<String, Instant>,
@@ -99,7 +99,7 @@ pub(super) struct Stint<'a> {
     /// The notify node's version, and the one that was dealt with.
     notify: Option<Version>,
     recorded: Option<Version>,
-    chores: Chores,
+    periodic_tasks: PeriodicTasks,
     /// Whether something was heard, or done, since book and tree were compared.
     news: bool,
     /// What was to be done last.
@@ -108,21 +108,21 @@ pub(super) struct Stint<'a> {
     taken_over: bool,
 }
 
-impl<'a> Stint<'a> {
+impl<'a> LeaderSession<'a> {
     pub(super) fn new(context: &'a Context, lead: &Leadership) -> Option<Self> {
         let config = &context.config.accounts;
-        let (ears, hearing) = Ears::new(&context.config);
+        let (watcher, hearing) = Watcher::new(&context.config);
         Some(Self {
             context,
             config,
-            hands: Hands { tree: lead.tree().ok()?, paths: Paths::new(&config.root) },
+            tree_writer: TreeWriter { tree: lead.tree().ok()?, paths: Paths::new(&config.root) },
             leader: Leader::new(context, PART, lead.clone(), context.config.cmu.lease),
-            ears,
+            watcher,
             hearing,
             began: Instant::now(),
-            view: None,
+            tree: None,
             unclear: BTreeSet::new(),
-            stuck: Stuck::new(config.barrier.as_millis() as u64),
+            write_backoff: WriteBackoff::new(config.barrier.as_millis() as u64),
             attached: BTreeMap::new(),
             given_back: BTreeMap::new(),
             asked: BTreeMap::new(),
@@ -131,7 +131,7 @@ impl<'a> Stint<'a> {
             compared: None,
             notify: None,
             recorded: None,
-            chores: Chores::new(config),
+            periodic_tasks: PeriodicTasks::new(config),
             news: true,
             last: Plan::default(),
             taken_over: false,
@@ -161,7 +161,7 @@ impl<'a> Stint<'a> {
                         sleep(REFUSED).await;
                     }
                     // What was on its way may or may not have been done.
-                    self.view = None;
+                    self.tree = None;
                     sleep(PAUSE).await;
                 }
                 Err(Fault::Store(error)) => self.leader.session_failed(&error, began).await,
@@ -179,7 +179,7 @@ impl<'a> Stint<'a> {
         if let Some(end) = self.claim(&store).await? {
             return Ok(end);
         }
-        fault::point("claimed");
+        fault_injection::point("claimed");
         if self.barrier {
             // Those that are asked by this session have their time from now.
             self.compared = None;
@@ -194,7 +194,7 @@ impl<'a> Stint<'a> {
             if looked.is_none_or(|looked| looked.elapsed() >= LOOK) {
                 looked = Some(Instant::now());
                 session.look().await?;
-                if let Some(refusal) = self.chores.look(&store, self.leader.lead.term().0).await? {
+                if let Some(refusal) = self.periodic_tasks.look(&store, self.leader.lead.term().0).await? {
                     return Ok(End::Refused(refusal));
                 }
             }
@@ -222,28 +222,33 @@ impl<'a> Stint<'a> {
 
     /// Reads the whole tree, and begins to listen.
     async fn begin(&mut self) -> Result<(), Fault> {
-        if self.view.is_some() {
+        if self.tree.is_some() {
             return Ok(());
         }
-        let tree = &self.hands.tree;
-        for path in [self.hands.paths.notify(), own_dir(&self.context.config)] {
+        let tree = &self.tree_writer.tree;
+        for path in [self.tree_writer.paths.notify(), own_dir(&self.context.config)] {
             tree.ensure(&path).await?;
         }
         let notified = tree.get(&self.notified()).await?;
         self.recorded =
             notified.and_then(|node| String::from_utf8(node.data).ok()?.parse().ok()).map(Version);
-        let view = self.hands.read().await?;
-        fault::point("read");
-        let accounts: usize = view.places.values().map(|stand| stand.accounts.len()).sum();
-        info!(term = self.leader.lead.term().0, instances = view.places.len(), accounts, "the tree is read");
-        for (place, stand) in &view.places {
-            self.ears.listen(&place.dir, Kind::Directory);
-            if stand.alloc.is_some() {
-                self.ears.listen(&paths::alloc(&place.dir, &place.instance), Kind::Alloc);
+        let tree = self.tree_writer.read().await?;
+        fault_injection::point("read");
+        let accounts: usize = tree.instances.values().map(|observed| observed.accounts.len()).sum();
+        info!(
+            term = self.leader.lead.term().0,
+            instances = tree.instances.len(),
+            accounts,
+            "the tree is read"
+        );
+        for (id, observed) in &tree.instances {
+            self.watcher.listen(&id.dir, Kind::Directory);
+            if observed.alloc.is_some() {
+                self.watcher.listen(&paths::alloc(&id.dir, &id.instance), Kind::Alloc);
             }
         }
-        self.ears.listen(&self.hands.paths.notify(), Kind::Notify);
-        (self.view, self.news) = (Some(view), true);
+        self.watcher.listen(&self.tree_writer.paths.notify(), Kind::Notify);
+        (self.tree, self.news) = (Some(tree), true);
         self.unclear.clear();
         Ok(())
     }
@@ -253,18 +258,18 @@ impl<'a> Stint<'a> {
     }
 
     /// Something was heard.
-    fn hear(&mut self, heard: Heard) {
+    fn hear(&mut self, heard: WatchEvent) {
         // That a directory is missing is said again and again, and is news once.
         let mut is_news = true;
         match &heard {
-            Heard::Notified(node) => self.notify = Some(node.version),
-            Heard::Missing { dir } => is_news = self.made.remove(dir),
-            Heard::There { .. } | Heard::Said { .. } => {}
+            WatchEvent::Notified(node) => self.notify = Some(node.version),
+            WatchEvent::Missing { dir } => is_news = self.made.remove(dir),
+            WatchEvent::Instances { .. } | WatchEvent::AllocChanged { .. } => {}
         }
-        if let Some(view) = &mut self.view {
-            for place in hearing::note(view, heard) {
+        if let Some(tree) = &mut self.tree {
+            for id in watch_events::note(tree, heard) {
                 is_news = true;
-                self.attached.remove(&place);
+                self.attached.remove(&id);
             }
         }
         self.news |= is_news;
@@ -283,21 +288,21 @@ impl<'a> Stint<'a> {
         self.reread().await?;
         self.read_book(store, reading).await?;
         self.make(&reading.book).await?;
-        let Some(mut view) = self.view.take() else { return Ok(PAUSE) };
-        let result = self.act(store, session, reading, &mut view).await;
+        let Some(mut tree) = self.tree.take() else { return Ok(PAUSE) };
+        let result = self.act(store, session, reading, &mut tree).await;
         // Where that failed, what stands there now is not known.
         if result.is_ok() {
-            self.view = Some(view);
+            self.tree = Some(tree);
         }
         result
     }
 
     /// Reads again what is not known for certain.
     async fn reread(&mut self) -> Result<(), Fault> {
-        let Some(view) = &mut self.view else { return Ok(()) };
-        while let Some(place) = self.unclear.first().cloned() {
-            self.hands.reread(view, &place).await?;
-            self.unclear.remove(&place);
+        let Some(tree) = &mut self.tree else { return Ok(()) };
+        while let Some(id) = self.unclear.first().cloned() {
+            self.tree_writer.reread(tree, &id).await?;
+            self.unclear.remove(&id);
             self.news = true;
         }
         Ok(())
@@ -319,11 +324,11 @@ impl<'a> Stint<'a> {
         }
         let began = Instant::now();
         let (modules, accounts) = (store.module_rows().await?, store.account_rows().await?);
-        let paths = &self.hands.paths;
+        let paths = &self.tree_writer.paths;
         let book = Book::new(modules, accounts, |department, module| paths.module(department, module));
         // Whatever was heard before is in it, and nothing is heard while it is read.
-        if let Some(view) = &mut self.view {
-            view.settle(&book);
+        if let Some(tree) = &mut self.tree {
+            tree.settle(&book);
         }
         self.news |= book != reading.book || reading.at.is_none() || notified != reading.notified;
         let at = Some((Instant::now(), began.elapsed()));
@@ -335,8 +340,8 @@ impl<'a> Stint<'a> {
     async fn make(&mut self, book: &Book) -> Result<(), Fault> {
         for dir in book.modules.keys() {
             if !self.made.contains(dir) {
-                self.hands.tree.ensure(dir).await?;
-                self.ears.listen(dir, Kind::Directory);
+                self.tree_writer.tree.ensure(dir).await?;
+                self.watcher.listen(dir, Kind::Directory);
                 self.made.insert(dir.clone());
             }
         }
@@ -349,27 +354,27 @@ impl<'a> Stint<'a> {
         store: &BookStore,
         session: &mut Session,
         reading: &mut Reading,
-        view: &mut View,
+        tree: &mut ObservedTree,
     ) -> Result<Duration, Fault> {
         let tick = self.config.tick;
         if !self.news {
             return Ok(tick);
         }
         let book = &reading.book;
-        let unknown = self.unknown(store, suspects(view, book)).await?;
+        let unknown = self.unknown(store, suspects(tree, book)).await?;
         let now = now_ms();
-        let moment = Moment {
+        let input = ReconcileInput {
             now,
             attached: &self.attached,
             unknown: &unknown,
             longest: self.config.max_ttl.as_millis() as u64,
             barrier: self.barrier.then_some(self.config.barrier.as_millis() as u64),
             began: *self.compared.get_or_insert(now),
-            stuck: &self.stuck,
+            write_backoff: &self.write_backoff,
         };
-        let mut plan = plan(view, book, &moment);
+        let mut plan = plan(tree, book, &input);
         self.pace(&mut plan);
-        measure(view, &plan);
+        measure(tree, &plan);
         if plan.is_done() {
             self.settled(reading.notified).await?;
             self.news = false;
@@ -381,47 +386,47 @@ impl<'a> Stint<'a> {
         if !plan.changes.is_empty() {
             self.leader.lead.check()?;
             let (term, grace) = (self.leader.lead.term().0, self.config.grace);
-            self.attached.extend(orders::carry_out(store, term, grace, &plan.changes).await?);
+            self.attached.extend(actions::carry_out(store, term, grace, &plan.changes).await?);
             reading.at = None;
-            fault::point("changed");
+            fault_injection::point("changed");
         }
         let mut unclear = BTreeSet::new();
-        for (steps, half, done) in
-            [(&plan.takes, "half-taken", "taken"), (&plan.places, "half-introduced", "introduced")]
+        for (actions, half, done) in
+            [(&plan.revocations, "half-taken", "taken"), (&plan.placements, "half-introduced", "introduced")]
         {
-            if !steps.is_empty() {
+            if !actions.is_empty() {
                 self.leader.lead.check()?;
-                unclear.extend(self.hands.take(view, steps, now, half).await?);
-                fault::point(done);
+                unclear.extend(self.tree_writer.take(tree, actions, now, half).await?);
+                fault_injection::point(done);
             }
         }
         if self.barrier && !plan.held_up {
             self.barrier = false;
-            fault::point("barrier");
+            fault_injection::point("barrier");
         }
-        if !plan.shows.is_empty() && self.confirm(store, session).await? {
+        if !plan.assignments.is_empty() && self.confirm(store, session).await? {
             self.leader.lead.check()?;
-            unclear.extend(self.hands.take(view, &plan.shows, now, "half-shown").await?);
-            metrics::counter!("allot_accounts_shown_total").increment(plan.shows.len() as u64);
-            fault::point("shown");
+            unclear.extend(self.tree_writer.take(tree, &plan.assignments, now, "half-shown").await?);
+            metrics::counter!("allot_accounts_shown_total").increment(plan.assignments.len() as u64);
+            fault_injection::point("shown");
         }
-        self.stuck.note(&unclear, now);
+        self.write_backoff.note(&unclear, now);
         self.unclear.extend(unclear);
-        self.listen(view);
+        self.listen(tree);
         // What did not help the first time is not done as fast as it can be.
         let idle = plan.is_empty() || plan == self.last;
         self.last = plan;
         Ok(if idle { wait.min(tick) } else { Duration::from_millis(1) })
     }
 
-    /// What was given back a moment ago is not dealt anew at once.
+    /// What was given back a input ago is not dealt anew at once.
     fn pace(&mut self, plan: &mut Plan) {
         self.given_back.retain(|_, at| at.elapsed() < GIVEN_BACK);
         let given_back = &mut self.given_back;
         let before = plan.changes.len();
         plan.changes.retain(|change| match change {
-            Change::GiveBack { account, .. } if given_back.contains_key(account) => false,
-            Change::GiveBack { account, .. } => {
+            Change::Return { account, .. } if given_back.contains_key(account) => false,
+            Change::Return { account, .. } => {
                 given_back.insert(account.clone(), Instant::now());
                 true
             }
@@ -433,20 +438,20 @@ impl<'a> Stint<'a> {
     }
 
     /// Listens to instances that have come, and to others no more.
-    fn listen(&mut self, view: &View) {
-        for (place, stand) in &view.places {
-            let path = paths::alloc(&place.dir, &place.instance);
-            if stand.alloc.is_some() {
-                self.ears.listen(&path, Kind::Alloc);
+    fn listen(&mut self, tree: &ObservedTree) {
+        for (id, observed) in &tree.instances {
+            let path = paths::alloc(&id.dir, &id.instance);
+            if observed.alloc.is_some() {
+                self.watcher.listen(&path, Kind::Alloc);
             } else {
-                self.ears.forget(&path);
+                self.watcher.forget(&path);
             }
         }
-        let places = &view.places;
-        self.ears.retain(|path| {
+        let places = &tree.instances;
+        self.watcher.retain(|path| {
             let Some((dir, name)) = path.rsplit_once('/') else { return true };
             let Some(instance) = paths::instance_of(name) else { return true };
-            places.contains_key(&Place { dir: dir.to_owned(), instance: instance.to_owned() })
+            places.contains_key(&InstanceId { dir: dir.to_owned(), instance: instance.to_owned() })
         });
     }
 
@@ -497,17 +502,17 @@ impl<'a> Stint<'a> {
             let took = self.began.elapsed();
             metrics::gauge!("allot_accounts_takeover_seconds").set(took.as_secs_f64());
             info!(term = self.leader.lead.term().0, ?took, "the tree is what the book says");
-            fault::point("settled");
+            fault_injection::point("settled");
         }
         let Some(version) = notified.filter(|version| Some(*version) != self.recorded) else { return Ok(()) };
         let (path, data) = (self.notified(), version.0.to_string());
-        match self.hands.tree.get(&path).await? {
-            Some(node) => drop(self.hands.tree.set(&path, data.as_bytes(), node.version).await?),
-            None => self.hands.tree.create(&path, data.as_bytes(), Node::Persistent).await?,
+        match self.tree_writer.tree.get(&path).await? {
+            Some(node) => drop(self.tree_writer.tree.set(&path, data.as_bytes(), node.version).await?),
+            None => self.tree_writer.tree.create(&path, data.as_bytes(), Node::Persistent).await?,
         }
         self.recorded = Some(version);
         info!(version = version.0, "a notice is dealt with");
-        fault::point("recorded");
+        fault_injection::point("recorded");
         Ok(())
     }
 }
@@ -518,9 +523,9 @@ fn mark(record: &Record) -> Result<Vec<u64>, Error> {
     fields.iter().map(|field| record.get(field)).collect()
 }
 
-fn measure(view: &View, plan: &Plan) {
-    let present = view.places.values().filter(|stand| stand.present.is_some()).count();
-    let accounts: usize = view.places.values().map(|stand| stand.accounts.len()).sum();
+fn measure(tree: &ObservedTree, plan: &Plan) {
+    let present = tree.instances.values().filter(|observed| observed.present.is_some()).count();
+    let accounts: usize = tree.instances.values().map(|observed| observed.accounts.len()).sum();
     metrics::gauge!("allot_accounts_instances").set(present as f64);
     metrics::gauge!("allot_accounts_shown").set(accounts as f64);
     metrics::gauge!("allot_accounts_pending").set(plan.pending as f64);

@@ -1,16 +1,16 @@
 //! Reading the tree and writing into it: many reads at a time, writes in batches behind the leader's fence. What was
-//! written is noted in the view; where the outcome is not known for certain, the instance has to be read again.
+//! written is noted in the tree; where the outcome is not known for certain, the instance has to be read again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::{FutureExt as _, StreamExt as _};
 use tracing::{debug, warn};
 
-use super::fault;
+use super::fault_injection;
+use super::observed_tree::{Alloc, InstanceId, ObservedInstance, ObservedTree, Presence, Shown};
 use super::paths::{self, Paths};
-use super::plan::Step;
-use super::view::{Alloc, Place, Presence, Shown, Stand, View};
-use super::words::{Said, State, Word};
+use super::protocol::{AccountNode, Said, State};
+use super::reconcile::Action;
 use allot_coordination::{Error, Kind, Node, Op, Tree, Version};
 
 /// Operations of one multi, at most.
@@ -24,17 +24,17 @@ const AT_ONCE: usize = 32;
 
 /// The leader's way to the tree.
 #[derive(Clone)]
-pub(super) struct Hands {
+pub(super) struct TreeWriter {
     /// Behind the fence.
     pub(super) tree: Tree,
     pub(super) paths: Paths,
 }
 
-impl Hands {
+impl TreeWriter {
     /// Reads everything there is.
-    pub(super) async fn read(&self) -> Result<View, Error> {
+    pub(super) async fn read(&self) -> Result<ObservedTree, Error> {
         self.tree.sync().await?;
-        let mut view = View::default();
+        let mut tree = ObservedTree::default();
         let departments = self.children(self.paths.root()).await?;
         let departments = departments.into_iter().filter(|name| !Paths::is_notify(name));
         let departments = departments.map(|name| format!("{}/{name}", self.paths.root())).collect();
@@ -42,22 +42,22 @@ impl Hands {
         let dirs =
             modules.flat_map(|(dir, names)| names.into_iter().map(move |name| format!("{dir}/{name}")));
         for (dir, names) in self.lists(dirs.collect()).await? {
-            self.read_dir(&mut view, &dir, names).await?;
+            self.read_dir(&mut tree, &dir, names).await?;
         }
-        let full = view.places.iter().filter(|(_, stand)| stand.alloc.is_some());
-        let allocs: BTreeMap<String, Place> =
-            full.map(|(place, _)| (paths::alloc(&place.dir, &place.instance), place.clone())).collect();
+        let full = tree.instances.iter().filter(|(_, observed)| observed.alloc.is_some());
+        let allocs: BTreeMap<String, InstanceId> =
+            full.map(|(id, _)| (paths::alloc(&id.dir, &id.instance), id.clone())).collect();
         for (alloc, names) in self.lists(allocs.keys().cloned().collect()).await? {
             let nodes = self.tree.get_many_readable(&alloc, names).await?;
-            if let Some(place) = allocs.get(&alloc) {
-                let stand = view.at(place);
-                (stand.accounts, stand.strangers) = shown(nodes, stand.present);
+            if let Some(id) = allocs.get(&alloc) {
+                let observed = tree.at(id);
+                (observed.accounts, observed.foreign_nodes) = shown(nodes, observed.present);
             }
         }
-        Ok(view)
+        Ok(tree)
     }
 
-    async fn read_dir(&self, view: &mut View, dir: &str, names: Vec<String>) -> Result<(), Error> {
+    async fn read_dir(&self, tree: &mut ObservedTree, dir: &str, names: Vec<String>) -> Result<(), Error> {
         for (name, node) in self.tree.get_many_readable(dir, names).await? {
             let Ok(node) = node else {
                 debug!(dir, name, "a node that may not be read is no instance");
@@ -65,36 +65,36 @@ impl Hands {
             };
             let alloc_of = paths::instance_of(&name).map(str::to_owned);
             let is_alloc = alloc_of.is_some();
-            let place = Place { dir: dir.to_owned(), instance: alloc_of.unwrap_or(name) };
+            let id = InstanceId { dir: dir.to_owned(), instance: alloc_of.unwrap_or(name) };
             if is_alloc && node.owner.is_none() {
-                view.at(&place).alloc = Some(alloc(&place, &node));
-            } else if let Some(present) = presence(&place, &node).filter(|_| !is_alloc) {
-                view.at(&place).present = Some(present);
+                tree.at(&id).alloc = Some(alloc(&id, &node));
+            } else if let Some(present) = presence(&id, &node).filter(|_| !is_alloc) {
+                tree.at(&id).present = Some(present);
             }
         }
         Ok(())
     }
 
-    /// Reads an instance again, as far as the leader writes it. That an instance has come is for the ears to say.
-    pub(super) async fn reread(&self, view: &mut View, place: &Place) -> Result<(), Error> {
+    /// Reads an instance again, as far as the leader writes it. That an instance has come is for the watcher to say.
+    pub(super) async fn reread(&self, tree: &mut ObservedTree, id: &InstanceId) -> Result<(), Error> {
         self.tree.sync().await?;
-        let path = paths::instance(&place.dir, &place.instance);
-        let present = self.readable(&path).await?.and_then(|node| presence(place, &node));
-        let path = paths::alloc(&place.dir, &place.instance);
+        let path = paths::instance(&id.dir, &id.instance);
+        let present = self.readable(&path).await?.and_then(|node| presence(id, &node));
+        let path = paths::alloc(&id.dir, &id.instance);
         let found = self.readable(&path).await?.filter(|node| node.owner.is_none());
         let names = if found.is_some() { self.children(&path).await? } else { Vec::new() };
         let nodes = self.tree.get_many_readable(&path, names).await?;
-        let stand = view.at(place);
-        let known = stand.present.map(|known| known.created);
-        stand.present = match present {
+        let observed = tree.at(id);
+        let known = observed.present.map(|known| known.created);
+        observed.present = match present {
             Some(present) if Some(present.created) == known => Some(present),
-            Some(_) => stand.present,
+            Some(_) => observed.present,
             None => None,
         };
-        stand.alloc = found.map(|node| alloc(place, &node));
-        (stand.accounts, stand.strangers) = shown(nodes, stand.present);
-        if stand.is_empty() {
-            view.places.remove(place);
+        observed.alloc = found.map(|node| alloc(id, &node));
+        (observed.accounts, observed.foreign_nodes) = shown(nodes, observed.present);
+        if observed.is_empty() {
+            tree.instances.remove(id);
         }
         Ok(())
     }
@@ -118,8 +118,8 @@ impl Hands {
     /// The children of many nodes.
     async fn lists(&self, dirs: Vec<String>) -> Result<Vec<(String, Vec<String>)>, Error> {
         let lists = dirs.into_iter().map(|dir| {
-            let hands = self.clone();
-            async move { hands.children(&dir).await.map(|names| (dir, names)) }.boxed()
+            let tree_writer = self.clone();
+            async move { tree_writer.children(&dir).await.map(|names| (dir, names)) }.boxed()
         });
         let mut lists = futures_util::stream::iter(lists).buffer_unordered(AT_ONCE);
         let mut all = Vec::new();
@@ -129,15 +129,15 @@ impl Hands {
         Ok(all)
     }
 
-    /// Takes these steps. The places of which it is not known what became of them are returned; what was done is noted.
+    /// Takes these actions. The places of which it is not known what became of them are returned; what was done is noted.
     pub(super) async fn take(
         &self,
-        view: &mut View,
-        steps: &[Step],
+        tree: &mut ObservedTree,
+        actions: &[Action],
         now: u64,
         half: &'static str,
-    ) -> Result<BTreeSet<Place>, Error> {
-        let mut batches = batches(view, steps, now);
+    ) -> Result<BTreeSet<InstanceId>, Error> {
+        let mut batches = batches(tree, actions, now);
         let many = batches.len() > 1;
         let (mut unclear, mut introduced) = (BTreeSet::new(), Vec::new());
         while !batches.is_empty() {
@@ -148,52 +148,52 @@ impl Hands {
             let mut writes = futures_util::stream::iter(writes).buffered(AT_ONCE);
             while let Some((numbers, written)) = writes.next().await {
                 if many {
-                    fault::point(half);
+                    fault_injection::point(half);
                 }
-                let of_it = || numbers.iter().filter_map(|&number| steps.get(number));
+                let of_it = || numbers.iter().filter_map(|&number| actions.get(number));
                 match written {
                     Ok(()) => {
-                        for step in of_it() {
-                            if let Step::Introduce { place } = step {
-                                introduced.push(place.clone());
+                        for action in of_it() {
+                            if let Action::Introduce { id } = action {
+                                introduced.push(id.clone());
                             }
-                            note(view, step, now);
+                            note(tree, action, now);
                         }
                     }
                     Err(Error::NotLeading) => return Err(Error::NotLeading),
                     // One of them cannot be done, and nothing was: the others can.
                     Err(error) if numbers.len() > 1 && !error.is_transient() && error != Error::Closed => {
-                        debug!(%error, steps = numbers.len(), "these are tried apart");
-                        batches.extend(apart(view, steps, &numbers, now));
+                        debug!(%error, actions = numbers.len(), "these are tried apart");
+                        batches.extend(apart(tree, actions, &numbers, now));
                     }
                     Err(error) => {
-                        debug!(%error, steps = numbers.len(), "these instances are read again");
-                        unclear.extend(of_it().map(|step| step.place().clone()));
+                        debug!(%error, actions = numbers.len(), "these instances are read again");
+                        unclear.extend(of_it().map(|action| action.id().clone()));
                     }
                 }
             }
         }
-        for place in introduced {
+        for id in introduced {
             // What a multi creates does not say when; by that it is told from an earlier one of its name.
-            let path = paths::alloc(&place.dir, &place.instance);
+            let path = paths::alloc(&id.dir, &id.instance);
             match self.tree.get(&path).await {
-                Ok(Some(node)) => view.at(&place).alloc = Some(alloc(&place, &node)),
-                Ok(None) | Err(_) => drop(unclear.insert(place)),
+                Ok(Some(node)) => tree.at(&id).alloc = Some(alloc(&id, &node)),
+                Ok(None) | Err(_) => drop(unclear.insert(id)),
             }
         }
         Ok(unclear)
     }
 }
 
-/// The numbers of the steps that go into one multi, and what they are in the tree.
+/// The numbers of the actions that go into one multi, and what they are in the tree.
 type Batch = (Vec<usize>, Vec<Op>);
 
-/// Steps as multis that the tree takes; what a step needs stays together.
-fn batches(view: &View, steps: &[Step], now: u64) -> Vec<Batch> {
+/// Steps as multis that the tree takes; what a action needs stays together.
+fn batches(tree: &ObservedTree, actions: &[Action], now: u64) -> Vec<Batch> {
     let mut batches: Vec<Batch> = Vec::new();
-    let (mut bytes, most) = (0, fault::batch(OPS));
-    for (number, step) in steps.iter().enumerate() {
-        let more = ops(view, step, now);
+    let (mut bytes, most) = (0, fault_injection::batch(OPS));
+    for (number, action) in actions.iter().enumerate() {
+        let more = ops(tree, action, now);
         let size: usize = more.iter().map(Op::size).sum();
         match batches.last_mut() {
             Some((numbers, ops)) if ops.len() + more.len() <= most && bytes + size <= BYTES => {
@@ -210,11 +210,11 @@ fn batches(view: &View, steps: &[Step], now: u64) -> Vec<Batch> {
     batches
 }
 
-/// A multi that failed by its instances; if it is of one, each step by itself.
-fn apart(view: &View, steps: &[Step], numbers: &[usize], now: u64) -> Vec<Batch> {
-    let mut parts: BTreeMap<&Place, Vec<usize>> = BTreeMap::new();
-    for (number, step) in numbers.iter().filter_map(|&number| Some((number, steps.get(number)?))) {
-        parts.entry(step.place()).or_default().push(number);
+/// A multi that failed by its instances; if it is of one, each action by itself.
+fn apart(tree: &ObservedTree, actions: &[Action], numbers: &[usize], now: u64) -> Vec<Batch> {
+    let mut parts: BTreeMap<&InstanceId, Vec<usize>> = BTreeMap::new();
+    for (number, action) in numbers.iter().filter_map(|&number| Some((number, actions.get(number)?))) {
+        parts.entry(action.id()).or_default().push(number);
     }
     let parts: Vec<Vec<usize>> = if parts.len() > 1 {
         parts.into_values().collect()
@@ -222,85 +222,87 @@ fn apart(view: &View, steps: &[Step], numbers: &[usize], now: u64) -> Vec<Batch>
         numbers.iter().map(|&number| vec![number]).collect()
     };
     let ops = |numbers: &Vec<usize>| {
-        let steps = numbers.iter().filter_map(|&number| steps.get(number));
-        steps.flat_map(|step| ops(view, step, now)).collect()
+        let actions = numbers.iter().filter_map(|&number| actions.get(number));
+        actions.flat_map(|action| ops(tree, action, now)).collect()
     };
     parts.into_iter().map(|numbers| (ops(&numbers), numbers)).map(|(ops, numbers)| (numbers, ops)).collect()
 }
 
-/// What a step is in the tree.
-fn ops(view: &View, step: &Step, now: u64) -> Vec<Op> {
-    let nobody = Stand::default();
-    let stand = view.places.get(step.place()).unwrap_or(&nobody);
+/// What a action is in the tree.
+fn ops(tree: &ObservedTree, action: &Action, now: u64) -> Vec<Op> {
+    let nobody = ObservedInstance::default();
+    let observed = tree.instances.get(action.id()).unwrap_or(&nobody);
     let set = |path: String, version: Version, data: Vec<u8>| Op::Set { path, data, version };
     let create = |path: String, data: Vec<u8>| Op::Create { path, data, kind: Kind::Persistent };
-    match step {
-        Step::Revoke { place, account, until } => {
-            let Some(shown) = stand.accounts.get(account) else { return Vec::new() };
+    match action {
+        Action::Revoke { id, account, until } => {
+            let Some(shown) = observed.accounts.get(account) else { return Vec::new() };
             let word = word(account, &revoked(*shown, now, *until));
-            vec![set(paths::account(&place.dir, &place.instance, account), shown.version, word)]
+            vec![set(paths::account(&id.dir, &id.instance, account), shown.version, word)]
         }
-        Step::Redeal { place, account, epoch } => {
-            let Some(shown) = stand.accounts.get(account) else { return Vec::new() };
+        Action::Reassign { id, account, epoch } => {
+            let Some(shown) = observed.accounts.get(account) else { return Vec::new() };
             let word = word(account, &Shown { epoch: *epoch, ..*shown });
-            vec![set(paths::account(&place.dir, &place.instance, account), shown.version, word)]
+            vec![set(paths::account(&id.dir, &id.instance, account), shown.version, word)]
         }
-        Step::Hide { place, account } => {
-            vec![Op::Delete { path: paths::account(&place.dir, &place.instance, account), version: None }]
+        Action::Withdraw { id, account } => {
+            vec![Op::Delete { path: paths::account(&id.dir, &id.instance, account), version: None }]
         }
-        Step::Show { place, account, epoch } => {
-            vec![create(paths::account(&place.dir, &place.instance, account), word(account, &fresh(*epoch)))]
+        Action::Publish { id, account, epoch } => {
+            vec![create(paths::account(&id.dir, &id.instance, account), word(account, &fresh(*epoch)))]
         }
-        Step::Clear { place } => {
-            let version = stand.alloc.as_ref().map(|alloc| alloc.version);
-            vec![Op::Delete { path: paths::alloc(&place.dir, &place.instance), version }]
+        Action::Clear { id } => {
+            let version = observed.alloc.as_ref().map(|alloc| alloc.version);
+            vec![Op::Delete { path: paths::alloc(&id.dir, &id.instance), version }]
         }
-        Step::Introduce { place } => {
-            let path = paths::alloc(&place.dir, &place.instance);
-            let Some(present) = stand.present else { return Vec::new() };
+        Action::Introduce { id } => {
+            let path = paths::alloc(&id.dir, &id.instance);
+            let Some(present) = observed.present else { return Vec::new() };
             let name = path.clone().into_bytes();
             // What another process said by this name counts no more.
-            let alloc = match &stand.alloc {
+            let alloc = match &observed.alloc {
                 Some(alloc) => set(path, alloc.version, Vec::new()),
                 None => create(path, Vec::new()),
             };
-            vec![alloc, set(paths::instance(&place.dir, &place.instance), present.version, name)]
+            vec![alloc, set(paths::instance(&id.dir, &id.instance), present.version, name)]
         }
     }
 }
 
-/// Notes a step that was taken.
-fn note(view: &mut View, step: &Step, now: u64) {
-    let place = step.place();
-    let stand = view.at(place);
-    match step {
-        Step::Revoke { account, until, .. } => {
-            if let Some(shown) = stand.accounts.get_mut(account) {
+/// Notes a action that was taken.
+fn note(tree: &mut ObservedTree, action: &Action, now: u64) {
+    let id = action.id();
+    let observed = tree.at(id);
+    match action {
+        Action::Revoke { account, until, .. } => {
+            if let Some(shown) = observed.accounts.get_mut(account) {
                 *shown = Shown { version: shown.version.next(), ..revoked(*shown, now, *until) };
             }
         }
-        Step::Redeal { account, epoch, .. } => {
-            if let Some(shown) = stand.accounts.get_mut(account) {
+        Action::Reassign { account, epoch, .. } => {
+            if let Some(shown) = observed.accounts.get_mut(account) {
                 // The book dealt it anew: whoever was logged in by the deal before is so no more.
                 *shown = Shown { version: shown.version.next(), ..fresh(*epoch) };
             }
         }
-        Step::Hide { account, .. } => drop(stand.accounts.remove(account)),
-        Step::Show { account, epoch, .. } => drop(stand.accounts.insert(account.clone(), fresh(*epoch))),
-        Step::Clear { .. } => stand.alloc = None,
-        Step::Introduce { .. } => {
-            if let Some(present) = &mut stand.present {
+        Action::Withdraw { account, .. } => drop(observed.accounts.remove(account)),
+        Action::Publish { account, epoch, .. } => {
+            drop(observed.accounts.insert(account.clone(), fresh(*epoch)))
+        }
+        Action::Clear { .. } => observed.alloc = None,
+        Action::Introduce { .. } => {
+            if let Some(present) = &mut observed.present {
                 (present.version, present.introduced) = (present.version.next(), true);
             }
         }
     }
-    if stand.is_empty() {
-        view.places.remove(place);
+    if observed.is_empty() {
+        tree.instances.remove(id);
     }
 }
 
 fn fresh(epoch: u64) -> Shown {
-    Shown { epoch, revoked: None, until: None, version: Version::FIRST, inherited: false }
+    Shown { epoch, revoked: None, until: None, version: Version::FIRST, from_previous_session: false }
 }
 
 fn revoked(shown: Shown, now: u64, until: Option<u64>) -> Shown {
@@ -310,24 +312,24 @@ fn revoked(shown: Shown, now: u64, until: Option<u64>) -> Shown {
 fn word(account: &str, shown: &Shown) -> Vec<u8> {
     let state = if shown.revoked.is_some() { State::Revoke } else { State::Dealt };
     let account = account.to_owned();
-    Word { account, epoch: shown.epoch, state, since: shown.revoked, until: shown.until }.bytes()
+    AccountNode { account, epoch: shown.epoch, state, since: shown.revoked, until: shown.until }.bytes()
 }
 
-/// Accounts as their nodes show them, and whether there are strangers among them. One that says nothing that we would say,
+/// Accounts as their nodes show them, and whether there are foreign_nodes among them. One that says nothing that we would say,
 /// or may not be read, is of no deal; a name that we would write otherwise is a stranger's. What is older than the process
 /// that is there was shown to an earlier one.
 fn shown(
     nodes: Vec<(String, Result<Node, Error>)>,
     present: Option<Presence>,
 ) -> (BTreeMap<String, Shown>, bool) {
-    let (mut accounts, mut strangers) = (BTreeMap::new(), false);
+    let (mut accounts, mut foreign_nodes) = (BTreeMap::new(), false);
     for (name, node) in nodes {
         let account = paths::decode(&name);
         if paths::encode(&account) != name {
-            strangers = true;
+            foreign_nodes = true;
             continue;
         }
-        let word = node.as_ref().ok().and_then(|node| Word::read(&node.data));
+        let word = node.as_ref().ok().and_then(|node| AccountNode::read(&node.data));
         let created = node.as_ref().map_or(0, |node| node.created);
         let shown = Shown {
             epoch: word.as_ref().map_or(0, |word| word.epoch),
@@ -337,28 +339,28 @@ fn shown(
                 .map(|word| word.since.unwrap_or_default()),
             until: word.as_ref().and_then(|word| word.until),
             version: node.map_or(Version::FIRST, |node| node.version),
-            inherited: present.is_some_and(|present| created < present.created),
+            from_previous_session: present.is_some_and(|present| created < present.created),
         };
         accounts.insert(account, shown);
     }
-    (accounts, strangers)
+    (accounts, foreign_nodes)
 }
 
 /// An instance by its own node; nothing of a node that lives without a session, or has a name that no book takes.
-pub(super) fn presence(place: &Place, node: &Node) -> Option<Presence> {
+pub(super) fn presence(id: &InstanceId, node: &Node) -> Option<Presence> {
     node.owner?;
-    if place.instance.len() > NAME {
-        debug!(dir = place.dir, instance = place.instance, "a name of more than {NAME} bytes is no instance");
+    if id.instance.len() > NAME {
+        debug!(dir = id.dir, instance = id.instance, "a name of more than {NAME} bytes is no instance");
         return None;
     }
-    let introduced = node.data == paths::alloc(&place.dir, &place.instance).into_bytes();
+    let introduced = node.data == paths::alloc(&id.dir, &id.instance).into_bytes();
     Some(Presence { created: node.created, version: node.version, introduced })
 }
 
 /// The node of an instance's accounts.
-pub(super) fn alloc(place: &Place, node: &Node) -> Alloc {
+pub(super) fn alloc(id: &InstanceId, node: &Node) -> Alloc {
     let said = Said::read(&node.data).unwrap_or_else(|why| {
-        warn!(dir = place.dir, instance = place.instance, why, "what an instance says is not understood");
+        warn!(dir = id.dir, instance = id.instance, why, "what an instance says is not understood");
         Said::default()
     });
     Alloc { created: node.created, version: node.version, said }

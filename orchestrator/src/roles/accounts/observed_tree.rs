@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::words::Said;
+use super::protocol::Said;
 use allot_client::{AccountRow, ModuleRow};
 use allot_coordination::Version;
 
 /// An instance: its module's directory, and its name in it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Place {
+pub(super) struct InstanceId {
     pub(super) dir: String,
     pub(super) instance: String,
 }
@@ -47,31 +47,31 @@ pub(super) struct Shown {
     /// Of the node's data.
     pub(super) version: Version,
     /// Whether it was shown before the process came that is there now, and an earlier one of its name may be logged in.
-    pub(super) inherited: bool,
+    pub(super) from_previous_session: bool,
 }
 
 /// All that stands in the tree of one instance.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Stand {
+pub(super) struct ObservedInstance {
     pub(super) present: Option<Presence>,
     pub(super) alloc: Option<Alloc>,
     pub(super) accounts: BTreeMap<String, Shown>,
     /// Whether others have put something among the accounts whose name no leader writes.
-    pub(super) strangers: bool,
+    pub(super) foreign_nodes: bool,
 }
 
-impl Stand {
+impl ObservedInstance {
     /// A process is there. What an earlier one of its name was shown is not of its own.
     pub(super) fn come(&mut self, present: Presence) {
         if self.present.is_none_or(|known| known.created != present.created) {
-            self.accounts.values_mut().for_each(|shown| shown.inherited = true);
+            self.accounts.values_mut().for_each(|shown| shown.from_previous_session = true);
         }
         self.present = Some(present);
     }
 
     /// Whether nothing stands among its accounts.
     pub(super) fn is_bare(&self) -> bool {
-        self.accounts.is_empty() && !self.strangers
+        self.accounts.is_empty() && !self.foreign_nodes
     }
 
     /// Whether somebody is there who may use what is shown to it.
@@ -87,32 +87,33 @@ impl Stand {
 
 /// The tree.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct View {
-    pub(super) places: BTreeMap<Place, Stand>,
+pub(super) struct ObservedTree {
+    pub(super) instances: BTreeMap<InstanceId, ObservedInstance>,
 }
 
-impl View {
+impl ObservedTree {
     /// What stands of an instance.
-    pub(super) fn at(&mut self, place: &Place) -> &mut Stand {
-        self.places.entry(place.clone()).or_default()
+    pub(super) fn at(&mut self, id: &InstanceId) -> &mut ObservedInstance {
+        self.instances.entry(id.clone()).or_default()
     }
 
     /// Follows a book that was read since these processes came: with what it has dealt to their name, and has no login
     /// of, no earlier one can be logged in.
     pub(super) fn settle(&mut self, book: &Book) {
-        for (place, stand) in self.places.iter_mut().filter(|(_, stand)| stand.present.is_some()) {
-            for (account, shown) in stand.accounts.iter_mut().filter(|(_, shown)| shown.inherited) {
+        for (id, observed) in self.instances.iter_mut().filter(|(_, observed)| observed.present.is_some()) {
+            for (account, shown) in
+                observed.accounts.iter_mut().filter(|(_, shown)| shown.from_previous_session)
+            {
                 let row = book.accounts.get(account);
-                let ours =
-                    row.filter(|row| row.epoch == shown.epoch && book.place(row).as_ref() == Some(place));
-                shown.inherited = ours.is_none_or(|row| row.login);
+                let ours = row.filter(|row| row.epoch == shown.epoch && book.id(row).as_ref() == Some(id));
+                shown.from_previous_session = ours.is_none_or(|row| row.login);
             }
         }
     }
 
     /// The accounts that are shown to anybody.
     pub(super) fn shown(&self) -> BTreeSet<&str> {
-        self.places.values().flat_map(|stand| stand.accounts.keys().map(String::as_str)).collect()
+        self.instances.values().flat_map(|observed| observed.accounts.keys().map(String::as_str)).collect()
     }
 }
 
@@ -153,8 +154,8 @@ impl Book {
     }
 
     /// The instance that an account is with by the book.
-    pub(super) fn place(&self, row: &AccountRow) -> Option<Place> {
+    pub(super) fn id(&self, row: &AccountRow) -> Option<InstanceId> {
         let (dir, instance) = (self.dirs.get(&row.module)?, row.instance.as_ref()?);
-        Some(Place { dir: dir.clone(), instance: instance.clone() })
+        Some(InstanceId { dir: dir.clone(), instance: instance.clone() })
     }
 }
