@@ -30,6 +30,11 @@ pub fn sample_venue_with(rows: usize, seats: usize, fields: &str) -> String {
     format!(r#"{{"areas":[{{"id":"a","rows":[{}]}}],{fields}}}"#, rows.join(","))
 }
 
+/// The plan with a stream of so many events beside its show.
+pub fn with_events(plan: &str, events: usize) -> String {
+    plan.replacen("{\"areas\"", &format!("{{\"events\":{events},\"areas\""), 1)
+}
+
 /// Opens a show.
 #[track_caller]
 pub fn create(server: &RedisServer, key: &str, plan: &str) {
