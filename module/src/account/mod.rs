@@ -7,11 +7,7 @@ mod reads;
 mod replies;
 mod writes;
 
-use allot_core::account::{Book, Event, decide_due, decide_over};
-use allot_core::shared::codec::{Damaged, Writer};
-use allot_core::shared::machine::MachineEvent;
-use allot_core::shared::refusal::Refusal;
-use smallvec::SmallVec;
+use allot_core::account::{Book, Event};
 use std::ffi::CStr;
 
 use crate::engine::family::{Family, Shelf};
@@ -22,7 +18,6 @@ pub(crate) use commands::COMMANDS;
 static SHELF: Shelf = Shelf::new();
 
 impl Family for Book {
-    type Event = Event;
     const TYPE: &'static CStr = c"allotacct";
     const ENCODING: i32 = 1;
     const APPLY: &'static CStr = c"ACCOUNT.APPLY";
@@ -36,61 +31,6 @@ impl Family for Book {
 
     fn gauge(&self) -> i64 {
         self.live_logins() as i64
-    }
-
-    fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
-        Self::decode(bytes)
-    }
-
-    fn encode(&self) -> Vec<u8> {
-        self.encode()
-    }
-
-    fn allocated(&self) -> usize {
-        self.allocated()
-    }
-
-    fn free_effort(&self) -> usize {
-        self.free_effort()
-    }
-
-    fn now(&self, clock: i64) -> i64 {
-        self.now(clock)
-    }
-
-    fn next_due(&self) -> Option<i64> {
-        self.next_due()
-    }
-
-    fn due(&self, now: i64, limit: usize) -> SmallVec<[Event; 1]> {
-        decide_due(self, now, limit)
-    }
-
-    fn due_before_all(&self, now: i64, limit: usize) -> SmallVec<[Event; 1]> {
-        decide_over(self, now, limit)
-    }
-
-    fn open(event: &Event, at: i64) -> Option<Result<Self, Refusal>> {
-        match event {
-            Event::Opened(settings) => Some(Ok(Self::open(settings.clone(), at))),
-            _ => None,
-        }
-    }
-
-    fn admits(&self, event: &Event) -> Result<(), Damaged> {
-        self.admits(event)
-    }
-
-    fn apply(&mut self, at: i64, event: &Event) {
-        self.apply(at, event);
-    }
-
-    fn encode_event(event: &Event, out: &mut Writer) {
-        event.encode(out);
-    }
-
-    fn decode_events(payload: &[u8]) -> Result<SmallVec<[Event; 1]>, Damaged> {
-        Event::decode_all(payload)
     }
 
     fn announce(event: &Event) -> Option<&'static CStr> {

@@ -103,7 +103,7 @@ pub(super) fn list(
     [_, module, instance, standing, cursor, count]: [Argument<'_>; 6],
 ) -> Done {
     let (module, instance) = (module.optional_text(), instance.optional_text());
-    let standing = standing.member(&Standing::ALL, Standing::word)?;
+    let standing = standing.member::<Standing>()?;
     let (cursor, count) = (cursor.optional_natural().unwrap_or(0), count_of(&count, USUAL_COUNT)?);
     if instance.is_some() && module.is_none() {
         let text = "INSTANCE needs a MODULE: instances have names within their module";

@@ -9,12 +9,9 @@ mod units;
 mod writes;
 
 use allot_core::conf::mail::HANG_UPS;
-use allot_core::conf::{Event, Realm, decide_due};
-use allot_core::shared::codec::{Damaged, Writer};
-use allot_core::shared::machine::MachineEvent;
-use allot_core::shared::outbox::{Fields, Outbox};
-use allot_core::shared::refusal::Refusal;
-use smallvec::SmallVec;
+use allot_core::conf::{Event, Realm};
+use allot_core::shared::machine::Events;
+use allot_core::shared::outbox::Fields;
 use std::ffi::CStr;
 
 use crate::engine::family::{Family, Shelf};
@@ -27,7 +24,6 @@ pub(crate) use commands::{CMU_COMMANDS, CONF_COMMANDS};
 static SHELF: Shelf = Shelf::new();
 
 impl Family for Realm {
-    type Event = Event;
     const TYPE: &'static CStr = c"allotconf";
     const ENCODING: i32 = 1;
     const APPLY: &'static CStr = c"CONF.APPLY";
@@ -46,66 +42,18 @@ impl Family for Realm {
         self.pending() as i64
     }
 
-    fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
-        Self::decode(bytes)
-    }
-
-    fn encode(&self) -> Vec<u8> {
-        self.encode()
-    }
-
-    fn allocated(&self) -> usize {
-        self.allocated()
-    }
-
-    fn free_effort(&self) -> usize {
-        self.free_effort()
-    }
-
-    fn now(&self, clock: i64) -> i64 {
-        self.now(clock)
-    }
-
-    fn next_due(&self) -> Option<i64> {
-        self.next_due()
-    }
-
-    fn due(&self, now: i64, limit: usize) -> SmallVec<[Event; 1]> {
-        decide_due(self, now, limit)
-    }
-
-    fn open(event: &Event, at: i64) -> Option<Result<Self, Refusal>> {
-        match event {
-            Event::Opened { settings } => Some(Ok(Self::open(*settings, at))),
-            _ => None,
-        }
-    }
-
-    fn admits(&self, event: &Event) -> Result<(), Damaged> {
-        self.admits(event)
-    }
-
-    fn apply(&mut self, at: i64, event: &Event) {
+    fn observe(&self, at: i64, event: &Event) {
         if let Event::Acked { e164 } | Event::Adopted { e164, .. } = event
-            && let Some(one) = self.conference_called(e164)
-            && let Some(since) = one.pending_since
+            && let Some(conference) = self.conference_called(e164)
+            && let Some(since) = conference.pending_since
         {
             counters::reopened(at - since);
         }
         if let Event::Ended { e164, .. } = event
-            && self.conference_called(e164).is_some_and(|one| one.pending_since.is_some())
+            && self.conference_called(e164).is_some_and(|conference| conference.pending_since.is_some())
         {
             counters::CONF_NEVER_RECOVERED.add(1);
         }
-        self.apply(at, event);
-    }
-
-    fn encode_event(event: &Event, out: &mut Writer) {
-        event.encode(out);
-    }
-
-    fn decode_events(payload: &[u8]) -> Result<SmallVec<[Event; 1]>, Damaged> {
-        Event::decode_all(payload)
     }
 
     fn announce(event: &Event) -> Option<&'static CStr> {
@@ -149,19 +97,6 @@ impl Family for Realm {
         Some(notice)
     }
 
-    fn outbox(&self) -> Option<&Outbox> {
-        Some(self.outbox())
-    }
-
-    fn stream_length(&self, _: &[u8]) -> u32 {
-        // The streams of a realm are trimmed by age.
-        0
-    }
-
-    fn flushed(sent: Vec<(Vec<u8>, u32)>, last_id: (u64, u64)) -> Option<Event> {
-        Some(Event::Flushed { sent, last_id })
-    }
-
     fn deliver(ctx: Context<'_>, stream: &[u8], message: &Fields) -> Option<bool> {
         (stream == HANG_UPS).then(|| hang_up(ctx, message))
     }
@@ -172,7 +107,7 @@ impl Family for Realm {
         name: KeyName<'_>,
         now: i64,
         place: &mut usize,
-    ) -> (SmallVec<[Event; 1]>, i64) {
+    ) -> (Events<Event>, i64) {
         trim::run(self, ctx, name, now, place)
     }
 }

@@ -75,7 +75,7 @@ pub(super) fn history(call: &Call<'_>, [_, e164]: [Argument<'_>; 2]) -> Done {
 
 /// `CONF.LIST key [STATE s] [CMU c] [CURSOR c] [COUNT n]`
 pub(super) fn list(call: &Call<'_>, [_, state, cmu, cursor, count]: [Argument<'_>; 5]) -> Done {
-    let state = state.member(&State::ALL, State::word)?;
+    let state = state.member::<State>()?;
     let (cmu, cursor) = (cmu.optional_text(), cursor.optional_natural().unwrap_or(0));
     let count = count.optional_integer().unwrap_or(USUAL_COUNT);
     if !(1..=MAX_LIST).contains(&count) {

@@ -3,7 +3,7 @@
 
 use allot_core::conf::decide::Decided;
 use allot_core::conf::request::{Changes, Create, Request, Set};
-use allot_core::conf::state::{Policy, Settings};
+use allot_core::conf::state::Settings;
 use allot_core::conf::{Event, Realm, Reply, decide};
 use allot_core::shared::decision::Decision;
 use allot_core::shared::refusal::{Code, Refusal};
@@ -81,7 +81,7 @@ pub(super) fn realm(
         licences: licences.optional_integer(),
         retry: retry.optional_integer(),
         window: window.optional_integer(),
-        policy: policy.choice(&[Policy::Earliest, Policy::Keep]),
+        policy: policy.member()?,
         create_timeout: create_timeout.optional_integer(),
         release_timeout: release_timeout.optional_integer(),
         wait_timeout: wait_timeout.optional_integer(),

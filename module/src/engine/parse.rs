@@ -7,6 +7,7 @@ use allot_core::invariant;
 use allot_core::shared::MAX_IDENTIFIER;
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
+use allot_core::shared::words::Words;
 
 use super::command::{Kind, Parameter, fewest, wrong_number};
 
@@ -92,18 +93,19 @@ impl<'a> Argument<'a> {
         meaning
     }
 
-    /// The one of `all` that has the given word; a refusal for a word that none has.
-    pub(crate) fn member<T: Copy>(
-        &self,
-        all: &[T],
-        word: impl Fn(T) -> &'static str,
-    ) -> Result<Option<T>, Refusal> {
+    /// The member of an enum that has the given word; a refusal for a word that none has.
+    pub(crate) fn member<T: Words>(&self) -> Result<Option<T>, Refusal> {
+        self.member_of(T::MEMBERS)
+    }
+
+    /// As `member`, of some members only.
+    pub(crate) fn member_of<T: Words>(&self, members: &[T]) -> Result<Option<T>, Refusal> {
         let (Some(parameter), Some(text)) = (self.parameter, self.optional_text()) else { return Ok(None) };
-        if let Some(&member) = all.iter().find(|&&member| is(text, word(member))) {
+        if let Some(member) = T::parse(text).filter(|member| members.contains(member)) {
             return Ok(Some(member));
         }
         let label = parameter.token.unwrap_or(parameter.name);
-        Err(not_one_of(label.as_bytes(), text, all.iter().map(|&member| word(member))))
+        Err(not_one_of(label.as_bytes(), text, members.iter().map(|&member| member.word())))
     }
 }
 

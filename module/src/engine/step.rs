@@ -3,6 +3,7 @@
 use allot_core::invariant;
 use allot_core::shared::codec::{Damaged, Reader, Writer};
 use allot_core::shared::invariant::Checked;
+use allot_core::shared::machine::MachineEvent;
 use allot_core::shared::outbox::Outbox;
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
@@ -139,6 +140,7 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
     /// Applies an event.
     pub(crate) fn apply(&mut self, event: &F::Event) {
         self.abort_on_unwind = Some(AbortOnUnwind);
+        self.value.state.observe(self.now, event);
         self.value.state.apply(self.now, event);
         self.write(event);
         // A step of thousands of events must not overfill the outbox.
@@ -167,7 +169,7 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
             self.payload.unsigned(1);
             self.payload.signed(self.now);
         }
-        F::encode_event(event, &mut self.payload);
+        event.encode(&mut self.payload);
         self.notices.extend(F::announce(event));
     }
 
@@ -373,7 +375,7 @@ fn apply_events<F: Family>(key: &mut Key<'_>, payload: &[u8]) -> Result<Notices,
     }
     let at = reader.reached()?;
     let mut notices = Notices::new();
-    let mut events = F::decode_events(reader.rest())?.into_iter();
+    let mut events = F::Event::decode_all(reader.rest())?.into_iter();
     if !key.exists() {
         let first = events.next().ok_or(Damaged("there is no event"))?;
         let opened = F::open(&first, at).ok_or(Damaged("there is no such key"))?;
@@ -386,6 +388,7 @@ fn apply_events<F: Family>(key: &mut Key<'_>, payload: &[u8]) -> Result<Notices,
     };
     for event in events {
         value.state.admits(&event)?;
+        value.state.observe(at, &event);
         value.state.apply(at, &event);
         notices.extend(F::announce(&event));
     }

@@ -6,13 +6,8 @@ mod reads;
 mod replies;
 mod writes;
 
+use allot_core::numpool::Pool;
 use allot_core::numpool::event::{Cause, Event};
-use allot_core::numpool::{Pool, decide_due};
-use allot_core::shared::codec::{Damaged, Writer};
-use allot_core::shared::machine::MachineEvent;
-use allot_core::shared::outbox::Outbox;
-use allot_core::shared::refusal::Refusal;
-use smallvec::SmallVec;
 use std::ffi::CStr;
 
 use crate::engine::family::{Family, Shelf};
@@ -24,7 +19,6 @@ pub(crate) use writes::call_number;
 static SHELF: Shelf = Shelf::new();
 
 impl Family for Pool {
-    type Event = Event;
     const TYPE: &'static CStr = c"allotpool";
     const ENCODING: i32 = 1;
     const APPLY: &'static CStr = c"NUMPOOL.APPLY";
@@ -37,54 +31,6 @@ impl Family for Pool {
 
     fn gauge(&self) -> i64 {
         self.live_leases() as i64
-    }
-
-    fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
-        Self::decode(bytes)
-    }
-
-    fn encode(&self) -> Vec<u8> {
-        self.encode()
-    }
-
-    fn allocated(&self) -> usize {
-        self.allocated()
-    }
-
-    fn free_effort(&self) -> usize {
-        self.free_effort()
-    }
-
-    fn now(&self, clock: i64) -> i64 {
-        self.now(clock)
-    }
-
-    fn next_due(&self) -> Option<i64> {
-        self.next_due()
-    }
-
-    fn due(&self, now: i64, limit: usize) -> SmallVec<[Event; 1]> {
-        decide_due(self, now, limit)
-    }
-
-    fn open(event: &Event, at: i64) -> Option<Result<Self, Refusal>> {
-        Self::open(event, at).map(Ok)
-    }
-
-    fn admits(&self, event: &Event) -> Result<(), Damaged> {
-        self.admits(event)
-    }
-
-    fn apply(&mut self, at: i64, event: &Event) {
-        self.apply(at, event);
-    }
-
-    fn encode_event(event: &Event, out: &mut Writer) {
-        event.encode(out);
-    }
-
-    fn decode_events(payload: &[u8]) -> Result<SmallVec<[Event; 1]>, Damaged> {
-        Event::decode_all(payload)
     }
 
     fn announce(event: &Event) -> Option<&'static CStr> {
@@ -117,18 +63,5 @@ impl Family for Pool {
             Event::Cooled(_) => c"allot.numpool.cooled",
             Event::Flushed { .. } => return None,
         })
-    }
-
-    fn outbox(&self) -> Option<&Outbox> {
-        Some(self.outbox())
-    }
-
-    fn stream_length(&self, _: &[u8]) -> u32 {
-        self.settings().events
-    }
-
-    fn flushed(sent: Vec<(Vec<u8>, u32)>, last_id: (u64, u64)) -> Option<Event> {
-        // A pool has one stream.
-        Some(Event::Flushed { count: sent.iter().map(|(_, count)| count).sum(), last_id })
     }
 }

@@ -37,7 +37,7 @@ pub(super) fn info(call: &Call<'_>, [_key]: [Argument<'_>; 1]) -> Done {
 pub(super) fn scan(call: &Call<'_>, [_, from, state, count]: [Argument<'_>; 4]) -> Done {
     let (cursor, count) = (cursor(from.integer())?, count_of(&count)?);
     let states = State::ALL.split_first().map_or(&[][..], |(_, states)| states);
-    let state = state.member(states, State::word)?;
+    let state = state.member_of(states)?;
     read::<Pool, _>(call.ctx, call.key()?, |pool, now| {
         let (next, numbers) = pool.scan(cursor, count, state, now);
         call.ctx.reply_array(2);

@@ -106,7 +106,7 @@ pub(super) fn call(
         switch: switch.optional_text(),
         peer: peer.optional_text(),
         prefix: prefix.optional_text().map(number).transpose()?,
-        pick: pick.member(&Policy::ALL, Policy::word)?,
+        pick: pick.member()?,
         random: 0,
     };
     let outcome = change::<Pool, _>(call.ctx, call.key()?, |step| {
@@ -208,7 +208,7 @@ pub(super) fn configure(
         lease: time_to_live("LEASE", &lease)?,
         cooldown: cooldown.optional_integer(),
         regttl: time_to_live("REGTTL", &regttl)?,
-        pick: pick.member(&Policy::ALL, Policy::word)?,
+        pick: pick.member()?,
         events: events.transpose()?,
     };
     if changes.events.is_some_and(|events| events > 0) {

@@ -7,13 +7,8 @@ mod replies;
 mod writes;
 mod zmpop;
 
+use allot_core::seat::Show;
 use allot_core::seat::event::Event;
-use allot_core::seat::{Show, decide_due};
-use allot_core::shared::codec::{Damaged, Writer};
-use allot_core::shared::machine::MachineEvent;
-use allot_core::shared::outbox::Outbox;
-use allot_core::shared::refusal::Refusal;
-use smallvec::SmallVec;
 use std::ffi::CStr;
 
 use crate::engine::family::{Family, Shelf};
@@ -24,7 +19,6 @@ pub(crate) use commands::COMMANDS;
 static SHELF: Shelf = Shelf::new();
 
 impl Family for Show {
-    type Event = Event;
     const TYPE: &'static CStr = c"allotseat";
     const ENCODING: i32 = 1;
     const APPLY: &'static CStr = c"SEAT.APPLY";
@@ -37,57 +31,6 @@ impl Family for Show {
 
     fn gauge(&self) -> i64 {
         self.claims().holds() as i64
-    }
-
-    fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
-        Self::decode(bytes)
-    }
-
-    fn encode(&self) -> Vec<u8> {
-        self.encode()
-    }
-
-    fn allocated(&self) -> usize {
-        self.allocated()
-    }
-
-    fn free_effort(&self) -> usize {
-        self.free_effort()
-    }
-
-    fn now(&self, clock: i64) -> i64 {
-        self.now(clock)
-    }
-
-    fn next_due(&self) -> Option<i64> {
-        self.next_due()
-    }
-
-    fn due(&self, now: i64, limit: usize) -> SmallVec<[Event; 1]> {
-        decide_due(self, now, limit)
-    }
-
-    fn open(event: &Event, at: i64) -> Option<Result<Self, Refusal>> {
-        match event {
-            Event::Created { plan } => Some(Self::open(plan, at)),
-            _ => None,
-        }
-    }
-
-    fn admits(&self, event: &Event) -> Result<(), Damaged> {
-        self.admits(event)
-    }
-
-    fn apply(&mut self, at: i64, event: &Event) {
-        self.apply(at, event);
-    }
-
-    fn encode_event(event: &Event, out: &mut Writer) {
-        event.encode(out);
-    }
-
-    fn decode_events(payload: &[u8]) -> Result<SmallVec<[Event; 1]>, Damaged> {
-        Event::decode_all(payload)
     }
 
     fn announce(event: &Event) -> Option<&'static CStr> {
@@ -108,18 +51,5 @@ impl Family for Show {
             counter.add(1);
         }
         Some(notice)
-    }
-
-    fn outbox(&self) -> Option<&Outbox> {
-        Some(self.outbox())
-    }
-
-    fn stream_length(&self, _: &[u8]) -> u32 {
-        self.event_stream_length()
-    }
-
-    fn flushed(sent: Vec<(Vec<u8>, u32)>, last_id: (u64, u64)) -> Option<Event> {
-        // A show has one stream.
-        Some(Event::Flushed { count: sent.iter().map(|(_, count)| count).sum(), last_id })
     }
 }

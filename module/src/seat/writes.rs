@@ -2,7 +2,7 @@
 
 use allot_core::invariant;
 use allot_core::seat::plan::{self, Plan};
-use allot_core::seat::request::{Adjacent, Hold, Orphans, Pick, Replace, Request};
+use allot_core::seat::request::{Hold, Pick, Replace, Request};
 use allot_core::seat::{Event, Reply, Show, decide};
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
@@ -86,8 +86,6 @@ pub(super) fn hold(
     [_, user, count, ttl, tier, areas, adjacent, orphans, flags, replace, chosen]: [Argument<'_>; 11],
 ) -> Done {
     let made = token::make_unless(chosen.is_given());
-    let adjacent = adjacent.choice(&[Adjacent::Prefer, Adjacent::Require, Adjacent::Area, Adjacent::Ignore]);
-    let orphans = orphans.choice(&[Orphans::Avoid, Orphans::Allow, Orphans::Forbid]);
     let replaced = |token| Replace { token, other: replace.has_last_word() };
     let mut hold = Hold {
         user: user.text(),
@@ -95,8 +93,8 @@ pub(super) fn hold(
         ttl: time_to_live(&ttl)?,
         tier: tier.optional_text(),
         areas: areas.words().to_vec(),
-        adjacent: adjacent.unwrap_or_default(),
-        orphans: orphans.unwrap_or_default(),
+        adjacent: adjacent.member()?.unwrap_or_default(),
+        orphans: orphans.member()?.unwrap_or_default(),
         flags: Vec::new(),
         replace: replace.optional_text().map(replaced),
         token: token::choice(&chosen, &made),
