@@ -57,7 +57,7 @@ pub enum Event {
         /// Their names.
         accounts: Vec<Bytes>,
     },
-    /// The platform froze an account that nobody is logged in with; a login that there is is over.
+    /// The platform froze an account that nobody is logged in with.
     Frozen {
         /// Its name.
         account: Bytes,
