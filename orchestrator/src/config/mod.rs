@@ -8,10 +8,11 @@ mod sources;
 mod span;
 
 pub(crate) use describe::describe;
-pub(crate) use resolve::{AccountsConfig, CmuConfig, ConferenceConfig, Config, time_zone};
+#[cfg(test)]
+pub(crate) use resolve::time_zone;
+pub(crate) use resolve::{AccountsConfig, CmuConfig, ConferenceConfig, Config};
 pub(crate) use sections::{Given, Role};
 pub(crate) use sources::{BookSource, Confirm, RealmSource, RedisSource, Source, TreeSource};
-#[cfg(test)]
 pub(crate) use span::Span;
 
 #[cfg(test)]
