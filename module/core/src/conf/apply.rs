@@ -10,6 +10,7 @@ use super::rows::Row;
 use super::state::Realm;
 use super::unit::{Name, Standing, Unit};
 use crate::shared::codec::pairs;
+use crate::shared::field::Any;
 use crate::shared::{Bytes, Millis};
 
 impl Realm {
@@ -41,7 +42,7 @@ impl Realm {
                 if let Some(unit) = self.units.get_mut(number)
                     && load.is_some()
                 {
-                    unit.load = *load;
+                    unit.load = load.map(|Any(load)| load);
                 }
                 self.renew(number, at);
             }

@@ -37,7 +37,11 @@ pub fn set_reporter(reporter: Reporter) {
 /// In builds with debug assertions.
 #[cold]
 #[track_caller]
-#[allow(clippy::panic, reason = "a broken invariant ends a test, and never a release build")]
+#[allow(
+    clippy::panic,
+    clippy::manual_assert,
+    reason = "a broken invariant ends a test, and never a release build"
+)]
 pub fn broken(what: &'static str) {
     let place = Location::caller();
     if cfg!(debug_assertions) {
