@@ -74,7 +74,7 @@ events! {
             /// Their names.
             accounts: Vec<Bytes>,
         } = 6, notice c"allot.account.moved";
-        /// The platform froze an account that nobody is logged in with; a login that there is is over.
+        /// The platform froze an account that nobody is logged in with.
         Frozen {
             /// Its name.
             account: Bytes,

@@ -8,6 +8,7 @@ use super::place::{HOUR, Instance, MAX_PLACES, Module, Pace, Presence, WINDOW};
 use super::record::{Account, Goal, Login, MAX_HISTORY, MONTHS, Name, Standing, Stay};
 use super::state::Book;
 use super::tariff::{MAX_COUNT, Tariff};
+use crate::invariant;
 use crate::shared::Millis;
 use crate::shared::codec::{Damaged, Reader, Writer};
 use crate::shared::list::NONE;
@@ -16,6 +17,8 @@ use crate::shared::list::NONE;
 pub const VERSION: u64 = 1;
 /// The last epoch that is believed: far from the greatest that has an encoding.
 const LAST_EPOCH: u64 = (1 << 53) - (1 << 40);
+/// The last month: each of the future needs a number, too.
+pub(super) const LAST_MONTH: u32 = u32::MAX / 2;
 /// No time has more hours.
 const MAX_HOUR: i64 = (1 << 53) / HOUR;
 /// No offset is as great.
@@ -54,28 +57,24 @@ impl Book {
         accounts.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         out.unsigned(accounts.len() as u64);
         for one in accounts {
-            let tariff = tariffs.binary_search(&&*one.tariff).unwrap_or_default();
-            self.encode_account(one, tariff, &mut out);
+            let tariff = tariffs.binary_search(&&*one.tariff);
+            invariant!(tariff.is_ok(), "the tariff of an account is among those in use");
+            self.encode_account(one, tariff.unwrap_or(0), &mut out);
         }
         out.bytes
     }
 
     /// Tariffs that some account has, in order.
     fn tariffs_in_use(&self) -> Vec<&Tariff> {
-        let mut tariffs: Vec<&Tariff> = self.accounts.iter().map(|(_, one)| &*one.tariff).collect();
-        tariffs.sort_unstable();
-        tariffs.dedup();
-        tariffs
+        self.tariffs.keys().map(|tariff| &**tariff).collect()
     }
 
     fn encode_place(&self, instance: u32, out: &mut Writer) {
-        match self.instances.get(instance) {
-            None => out.unsigned(0),
-            Some(instance) => {
-                out.unsigned(1);
-                out.string(&self.module_name(instance.module));
-                out.string(&instance.name);
-            }
+        let instance = if instance == NONE { None } else { self.indexed_instance(instance) };
+        out.unsigned(instance.is_some().into());
+        if let Some(instance) = instance {
+            out.string(&self.module_name(instance.module));
+            out.string(&instance.name);
         }
     }
 
@@ -140,11 +139,11 @@ impl Book {
         let mut book = Self::open(reader.field()?, applied);
         book.term = reader.count()?;
         book.leader = reader.optional_identifier()?;
+        ensure(book.term == 0 || book.leader.is_some(), "a term was claimed by nobody")?;
         book.last_epoch = reader.count()?;
         ensure(book.last_epoch <= LAST_EPOCH, "an epoch is out of range")?;
         book.month = reader.number()?;
-        // Each month of the future needs a number, too.
-        ensure(book.month < u32::MAX / 2, "a month is out of range")?;
+        ensure(book.month <= LAST_MONTH, "a month is out of range")?;
         let starts = reader.unsigned()?;
         let fits = starts <= (MONTHS + 1) as u64 && starts <= u64::from(book.month) + 1;
         ensure(starts > 0 && fits, "there are too many months, or none")?;
@@ -225,7 +224,7 @@ impl Book {
         let account = reader.identifier()?;
         let module = self.decode_known_module(reader)?;
         let tariff = tariffs.get(reader.unsigned()? as usize).ok_or(Damaged("a tariff is not there"))?;
-        let tariff = self.shared_tariff(tariff.clone());
+        let tariff = self.shared_tariff(tariff);
         let mut one = Account::new(account, module, tariff, self.month, 0);
         one.standing = reader.field()?;
         one.instance = self.decode_place(reader)?;
@@ -290,7 +289,7 @@ impl Book {
     }
 
     /// Whether an account's fields agree with each other and with the instances.
-    fn check_account(&self, one: &Account) -> Result<(), Damaged> {
+    pub(super) fn check_account(&self, one: &Account) -> Result<(), Damaged> {
         let placed = one.instance != NONE;
         let fits = match one.standing {
             Standing::Dealt => placed,

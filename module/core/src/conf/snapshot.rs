@@ -127,6 +127,7 @@ impl Realm {
         let mut realm = Self::open(reader.field()?, applied);
         realm.term = reader.count()?;
         realm.leader = reader.optional_identifier()?;
+        ensure(realm.term == 0 || realm.leader.is_some(), "a term was claimed by nobody")?;
         realm.last_epoch = reader.count()?;
         ensure(realm.last_epoch <= LAST_EPOCH, "an epoch is out of range")?;
         let mut last: Option<Name> = None;
@@ -143,7 +144,8 @@ impl Realm {
             let one = realm.decode_conference(&mut reader)?;
             ensure(one.e164 > last, "the conferences are not in order")?;
             last.clone_from(&one.e164);
-            let twice = realm.by_state.iter().any(|index| index.contains_key(&one.origin_epoch));
+            let twice =
+                State::ALL.into_iter().any(|state| realm.by_state.of(state).contains_key(&one.origin_epoch));
             ensure(!twice, "an epoch was given out twice")?;
             let known = one.asked_for().is_some_and(|request| realm.requests.contains_key(request));
             ensure(!known, "two conferences were asked for by one request")?;
@@ -204,8 +206,11 @@ impl Realm {
         let tried_count = reader.unsigned()?;
         ensure(tried_count <= MAX_TRIED, "too many units were tried")?;
         let mut tried = Vec::new();
+        let mut seen = BTreeSet::new();
         for _ in 0..tried_count {
-            tried.push(self.shared_name(reader)?);
+            let name = self.shared_name(reader)?;
+            ensure(seen.insert(name.clone()), "a unit was tried twice")?;
+            tried.push(name);
         }
         let moving = if reader.field()? {
             let cmu = reader.field::<Name>()?;
@@ -263,26 +268,40 @@ impl Realm {
             history,
             details,
         };
-        self.check(&one)?;
+        self.check_conference(&one)?;
         Ok(one)
     }
 
     /// Whether a conference's fields agree with each other and with the units.
-    fn check(&self, one: &Conference) -> Result<(), Damaged> {
+    pub(super) fn check_conference(&self, one: &Conference) -> Result<(), Damaged> {
+        let Some(latest) = one.history.last() else { return Err(Damaged("a conference has no assignment")) };
+        let same = (one.epoch, one.copy_epoch) == (latest.epoch, latest.copy_epoch);
+        ensure(same, "a conference is at another epoch than its latest assignment")?;
         let owned = matches!(one.state, State::Waiting | State::Creating | State::Open);
+        let has_opened = matches!(one.state, State::Waiting | State::Open);
+        let opened = one.opened.is_some() && latest.opened.is_some();
+        ensure(!has_opened || opened, "a conference is open and never opened")?;
+        ensure(
+            one.state != State::Creating || latest.opened.is_none(),
+            "a conference opened before it is created",
+        )?;
+        ensure(owned == latest.ended.is_none(), "a conference's state and assignment disagree")?;
         ensure(owned == one.owner.is_some(), "a conference's state and owner disagree")?;
         let alive = |unit: u32| self.unit(unit).is_some_and(|unit| unit.standing != Standing::Down);
         ensure(one.owner.is_none_or(alive), "a conference is on a unit that is down")?;
         let pending = one.state == State::Pending;
         ensure(pending == one.next_retry.is_some(), "a conference waits for nothing")?;
-        ensure(!pending || one.pending_since.is_some(), "a conference waits since never")?;
         ensure(
             !pending || one.recoverable && one.ending.is_none(),
             "a conference waits that cannot be recovered",
         )?;
+        let recovering = one.state == State::Creating && one.recovering;
+        ensure(one.recovering == (pending || recovering), "a conference is recovered that has its unit")?;
+        let waits = one.pending_since.is_some() && one.is_live();
+        ensure(waits == (pending || recovering), "a conference waits that has its unit")?;
+        ensure(one.tried.is_empty() || pending || recovering, "a conference was tried that has its unit")?;
         ensure((one.state == State::Ended) == one.ended.is_some(), "a conference is over, or is not")?;
         ensure(one.ending.is_none() || owned, "an ending conference has no owner")?;
-        ensure(one.tried.is_empty() || one.is_live(), "an ended conference is recovered")?;
         if let Some(moving) = one.moving {
             let may = matches!(one.state, State::Waiting | State::Open) && one.ending.is_none();
             ensure(
