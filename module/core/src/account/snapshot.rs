@@ -3,10 +3,10 @@
 //! The encoding is canonical: equal books have equal bytes, whatever way each came to be. Reading believes nothing: every
 //! name, count and reference is checked before it is used. Indexes are not written; they follow from the rest.
 
-use super::encoding::{ensure, name};
+use super::encoding::ensure;
 use super::place::{HOUR, Instance, MAX_PLACES, Module, Pace, Presence, WINDOW};
 use super::record::{Account, Goal, Login, MAX_HISTORY, MONTHS, Name, Standing, Stay};
-use super::state::{Book, Settings};
+use super::state::Book;
 use super::tariff::{MAX_COUNT, Tariff};
 use crate::invariant;
 use crate::shared::Millis;
@@ -30,7 +30,7 @@ impl Book {
         let mut out = Writer::default();
         out.unsigned(VERSION);
         out.signed(self.applied);
-        self.settings.encode(&mut out);
+        out.field(&self.settings);
         out.unsigned(self.term);
         out.optional(self.leader.as_deref());
         out.unsigned(self.last_epoch);
@@ -52,7 +52,7 @@ impl Book {
         }
         let tariffs: Vec<&Tariff> = self.tariffs_in_use();
         out.unsigned(tariffs.len() as u64);
-        tariffs.iter().for_each(|tariff| tariff.encode(&mut out));
+        tariffs.iter().for_each(|&tariff| out.field(tariff));
         let mut accounts: Vec<&Account> = self.accounts.iter().map(|(_, one)| one).collect();
         accounts.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         out.unsigned(accounts.len() as u64);
@@ -136,7 +136,7 @@ impl Book {
         let mut reader = Reader::new(bytes);
         ensure(reader.unsigned()? == VERSION, "the version of the encoding is unknown")?;
         let applied = reader.reached()?;
-        let mut book = Self::open(Settings::decode(&mut reader)?, applied);
+        let mut book = Self::open(reader.field()?, applied);
         book.term = reader.count()?;
         book.leader = reader.optional_identifier()?;
         ensure(book.term == 0 || book.leader.is_some(), "a term was claimed by nobody")?;
@@ -158,7 +158,7 @@ impl Book {
         }
         let mut tariffs: Vec<Tariff> = Vec::new();
         for _ in 0..reader.unsigned()? {
-            let tariff = Tariff::decode(&mut reader)?;
+            let tariff = reader.field()?;
             ensure(tariffs.last().is_none_or(|last| *last < tariff), "the tariffs are not in order")?;
             tariffs.push(tariff);
         }
@@ -184,7 +184,7 @@ impl Book {
     }
 
     fn decode_module(&mut self, reader: &mut Reader<'_>) -> Result<(), Damaged> {
-        let (module, department) = (name(reader)?, name(reader)?);
+        let (module, department) = (reader.field::<Name>()?, reader.field::<Name>()?);
         let rises = self.module_names.last_key_value().is_none_or(|(last, _)| *last < module);
         ensure(rises, "the modules are not in order")?;
         let department = self.department_name(&department);
@@ -272,10 +272,10 @@ impl Book {
         for place in 0..stays {
             let epoch = reader.count()?;
             let known = |name: Name, same: Option<Name>| same.filter(|same| *same == name).unwrap_or(name);
-            let module = name(reader)?;
+            let module = reader.field::<Name>()?;
             let module_id = self.find_module(&module);
             let module = known(module, module_id.map(|id| self.module_name(id)));
-            let instance = name(reader)?;
+            let instance = reader.field::<Name>()?;
             let shared = module_id.and_then(|id| self.find_instance(id, &instance));
             let instance = known(instance, shared.map(|id| self.instance_name(id)));
             let from = reader.time()?;
@@ -327,7 +327,7 @@ fn encode_instance(instance: &Instance, out: &mut Writer) {
 
 fn decode_instance(reader: &mut Reader<'_>, module: u32) -> Result<Instance, Damaged> {
     let arrived = reader.unsigned()?;
-    let name = name(reader)?;
+    let name = reader.field::<Name>()?;
     let presence: Presence = reader.field()?;
     let away_until: Option<Millis> = if presence == Presence::Away { Some(reader.time()?) } else { None };
     let (since, offset) = (reader.time()?, reader.signed()?);

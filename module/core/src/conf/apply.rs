@@ -11,6 +11,7 @@ use super::state::Realm;
 use super::unit::{Name, Standing, Unit};
 use crate::invariant;
 use crate::shared::codec::pairs;
+use crate::shared::field::Any;
 use crate::shared::{Bytes, Millis};
 
 impl Realm {
@@ -40,7 +41,7 @@ impl Realm {
             Event::Beat { cmu, load } => {
                 let Some(number) = self.admitted_unit(cmu) else { return };
                 if load.is_some() {
-                    self.change_unit(number, |unit| unit.load = *load);
+                    self.change_unit(number, |unit| unit.load = load.map(|Any(load)| load));
                 }
                 self.renew(number, at);
             }

@@ -12,6 +12,7 @@ use super::state::Realm;
 use super::unit::{Name, Standing, host_of};
 use crate::invariant;
 use crate::shared::codec::Writer;
+use crate::shared::field::Any;
 use crate::shared::refusal::{Code, Refusal};
 use crate::shared::text::quoted;
 use crate::shared::token::{MAX_TTL, check_identifier};
@@ -69,7 +70,7 @@ pub fn decide(realm: &Realm, now: Millis, request: &Request<'_>) -> Decided {
         Request::Beat { cmu, load } => {
             let unit = up_unit(realm, cmu)?;
             let cmu = realm.name_of(unit);
-            decided(Event::Beat { cmu: cmu.clone(), load: *load }, Reply::Unit(cmu))
+            decided(Event::Beat { cmu: cmu.clone(), load: load.map(Any) }, Reply::Unit(cmu))
         }
         Request::Join { cmu, capacity, zone, lease } => decide_join(realm, cmu, *capacity, *zone, *lease),
         Request::Report(report) => super::reports::decide_report(realm, now, report),
