@@ -39,6 +39,13 @@ pub(crate) struct Names {
     gaps: Gaps,
 }
 
+impl Names {
+    /// The key that is read first: in a cluster, the server that has it is asked for all caches.
+    pub(crate) fn first_key(&self) -> &str {
+        &self.tiers_key
+    }
+}
+
 /// What a gap between two free seats is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Gaps {

@@ -12,8 +12,9 @@ use redis::cmd;
 use super::draft::Draft;
 use super::summary::{Summary, problems};
 use super::{caches, csv, plan, pretix, side};
+use crate::cli::Outcome;
 use crate::cli::progress;
-use crate::cli::{Global, Outcome};
+use crate::config::RedisSource;
 use allot_client::{self, SeatStore, query};
 
 /// Under which order reference the seats are sold that were sold before we came.
@@ -50,6 +51,8 @@ pub(crate) struct Arguments {
     from_redis: Option<String>,
     #[command(flatten)]
     caches: caches::Names,
+    #[command(flatten)]
+    redis: RedisSource,
 }
 
 /// A format of seating plans.
@@ -64,8 +67,8 @@ enum Format {
 }
 
 /// Loads.
-pub(crate) async fn run(global: &Global, arguments: Arguments) -> Result<Outcome> {
-    let mut draft = read(global, &arguments).await?;
+pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
+    let mut draft = read(&arguments).await?;
     if arguments.disambiguate {
         draft.disambiguate();
     }
@@ -88,7 +91,7 @@ pub(crate) async fn run(global: &Global, arguments: Arguments) -> Result<Outcome
         return Ok(Outcome::Done);
     }
     let text = plan::write(&draft)?;
-    let connection = allot_client::connect(global.redis()).await?;
+    let connection = arguments.redis.connect(&arguments.key).await?;
     let sold = draft.sold();
     if sold.is_empty() {
         SeatStore::new(connection, &arguments.key).create(&text).await?;
@@ -101,10 +104,14 @@ pub(crate) async fn run(global: &Global, arguments: Arguments) -> Result<Outcome
     Ok(Outcome::Done)
 }
 
-async fn read(global: &Global, arguments: &Arguments) -> Result<Draft> {
+async fn read(arguments: &Arguments) -> Result<Draft> {
     if let Some(url) = &arguments.from_redis {
-        let url = if url.is_empty() { global.redis() } else { url };
-        return caches::read(&mut allot_client::connect(url).await?, &arguments.caches).await;
+        let mut connection = if url.is_empty() {
+            arguments.redis.connect(arguments.caches.first_key()).await?
+        } else {
+            allot_client::connect(url).await?
+        };
+        return caches::read(&mut connection, &arguments.caches).await;
     }
     let Some(path) = &arguments.file else { bail!("name a file, or --from-redis") };
     let text = read_file(path)?;
