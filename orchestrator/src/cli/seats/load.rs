@@ -15,7 +15,8 @@ use super::{caches, csv, plan, pretix, side};
 use crate::cli::Outcome;
 use crate::cli::progress;
 use crate::config::RedisSource;
-use allot_client::{self, SeatStore, query};
+use allot_client::{SeatStore, query};
+use allot_core::seat::plan::Limits;
 
 /// Under which order reference the seats are sold that were sold before we came.
 const IMPORTED: &str = "imported";
@@ -78,26 +79,29 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
             .and_then(|side| side.apply(&mut draft))
             .with_context(|| path.display().to_string())?;
     }
-    let found = draft.problems();
-    if arguments.dry_run || !found.is_empty() {
+    let built = draft.build();
+    if arguments.dry_run || built.is_err() {
         print!("{}", Summary(&draft));
     }
-    if !found.is_empty() {
-        eprint!("{}", problems(&found));
-        return Ok(Outcome::InputRefused);
-    }
+    let show = match built {
+        Ok(show) => show,
+        Err(found) => {
+            eprint!("{}", problems(&found));
+            return Ok(Outcome::InputRefused);
+        }
+    };
     if arguments.dry_run {
         println!("dry run: nothing was changed");
         return Ok(Outcome::Done);
     }
-    let text = plan::write(&draft)?;
+    let text = show.plan_json();
     let connection = arguments.redis.connect(&arguments.key).await?;
     let sold = draft.sold();
     if sold.is_empty() {
         SeatStore::new(connection, &arguments.key).create(&text).await?;
     } else {
-        let chunk = seats_per_hold(&draft);
-        open_with_sold(connection, &arguments.key, &text, &sold, chunk, hold_ms(&draft)).await?;
+        let chunk = seats_per_hold(draft.limits);
+        open_with_sold(connection, &arguments.key, &text, &sold, chunk, hold_ms(draft.limits)).await?;
     }
     print!("{}", Summary(&draft));
     println!("loaded as '{}'", arguments.key);
@@ -153,15 +157,14 @@ fn guess(path: &Path, text: &str) -> Result<Format> {
 }
 
 /// How many seats a hold may have under the show's own limits.
-fn seats_per_hold(draft: &Draft) -> usize {
-    let limit = draft.limits.and_then(|limits| limits.seats_per_user).unwrap_or(0) as usize;
+fn seats_per_hold(limits: Limits) -> usize {
+    let limit = limits.seats_per_user as usize;
     if limit == 0 { MAX_COUNT } else { limit.min(MAX_COUNT) }
 }
 
 /// How long a hold may last under the show's own limits.
-fn hold_ms(draft: &Draft) -> u64 {
-    let limit = draft.limits.and_then(|limits| limits.max_hold_ms).unwrap_or(0);
-    if limit == 0 { 60_000 } else { u64::from(limit).min(60_000) }
+fn hold_ms(limits: Limits) -> u64 {
+    if limits.max_hold_ms == 0 { 60_000 } else { limits.max_hold_ms.min(60_000) }
 }
 
 /// Creates a show in which some seats are sold from the first moment it can be seen: it is prepared under
@@ -266,13 +269,9 @@ mod tests {
 
     #[test]
     fn holds_for_import_keep_the_limits_of_the_show() {
-        let draft = |limits: &str| {
-            let area = r#"[{"id":"a","rows":[{"label":"1","rank":1,"tier":"t","seats":"1"}]}]"#;
-            plan::read(&format!(r#"{{"areas":{area},"limits":{limits}}}"#)).unwrap()
-        };
-        assert_eq!((seats_per_hold(&draft("{}")), hold_ms(&draft("{}"))), (100, 60_000));
-        let tight = draft(r#"{"seats_per_user":6,"max_hold_ms":500}"#);
-        assert_eq!((seats_per_hold(&tight), hold_ms(&tight)), (6, 500));
-        assert_eq!(seats_per_hold(&draft(r#"{"seats_per_user":0}"#)), 100);
+        let free = Limits::default();
+        assert_eq!((seats_per_hold(free), hold_ms(free)), (100, 60_000));
+        let tight = Limits { seats_per_user: 6, max_hold_ms: 500, ..free };
+        assert_eq!((seats_per_hold(tight), hold_ms(tight)), (6, 500));
     }
 }
