@@ -22,7 +22,7 @@ pub(super) struct Chores {
 impl Chores {
     /// Nothing is due yet.
     pub(super) fn new(config: &AccountsConfig) -> Self {
-        let mut chores = Self { zone: config.zone.clone(), every: config.rebalance, slot: 0 };
+        let mut chores = Self { zone: config.time_zone.clone(), every: config.rebalance, slot: 0 };
         chores.slot = chores.now();
         chores
     }
