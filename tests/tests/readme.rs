@@ -187,12 +187,13 @@ fn every_command_has_its_chapter() {
     let mut commands = Vec::new();
     words(&server.command("COMMAND LIST FILTERBY MODULE allot"), &mut commands);
     assert!(!commands.is_empty());
-    let chapters = ["seats", "numbers", "conferences", "accounts", "replication"];
-    let [seats, numbers, conferences, accounts, replication] =
+    let chapters = ["seats", "numbers", "conferences", "accounts", "replication", "operate"];
+    let [seats, numbers, conferences, accounts, replication, operate] =
         chapters.map(|chapter| read(&repository().join(format!("docs/{chapter}.md"))));
     for command in commands.iter().map(|command| command.to_uppercase()) {
         let chapter = match command.split_once('.') {
             Some((_, "APPLY")) => &replication,
+            Some(("ALLOT", _)) => &operate,
             Some(("NUMPOOL", _)) => &numbers,
             Some(("CONF" | "CMU", _)) => &conferences,
             Some(("ACCOUNT", _)) => &accounts,
