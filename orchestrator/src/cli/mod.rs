@@ -106,13 +106,13 @@ pub(crate) enum Outcome {
 }
 
 /// Runs what the command line asks for.
-pub(crate) async fn main() -> ExitCode {
+pub(crate) async fn main(run_role: daemon::RunRole) -> ExitCode {
     let cli = Cli::parse();
     if !matches!(cli.family, Family::Run(_)) {
         telemetry::init(cli.global.verbose, "warn", LogFormat::Text);
     }
     let result = match cli.family {
-        Family::Run(source) => run(&cli.global, *source).await,
+        Family::Run(source) => run(&cli.global, *source, run_role).await,
         Family::Config(command) => Ok(config::run(&cli.global, command)),
         Family::Conference(command) => realm::conference(&cli.global, command).await,
         Family::Units(arguments) => realm::units(&cli.global, arguments).await,
@@ -135,10 +135,10 @@ fn hidden(result: Result<()>) -> Result<Outcome> {
     result.map(|()| Outcome::Done)
 }
 
-async fn run(global: &Global, source: config::Source) -> Result<Outcome> {
+async fn run(global: &Global, source: config::Source, run_role: daemon::RunRole) -> Result<Outcome> {
     let config = source.config(global)?;
     telemetry::init(global.verbose, "info", config.log);
-    daemon::run(config).await
+    daemon::run(config, run_role).await.map(|()| Outcome::Done)
 }
 
 fn exit_code(result: &Result<Outcome>) -> u8 {

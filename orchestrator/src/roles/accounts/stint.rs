@@ -18,7 +18,7 @@ use super::stuck::Stuck;
 use super::view::{Book, Place, View};
 use super::{PART, fault, hearing, orders, own_dir};
 use crate::config::AccountsConfig;
-use crate::daemon::RoleContext as Context;
+use crate::roles::context::RoleContext as Context;
 use allot_client::{BookStore, Error, Record, Session};
 use allot_coordination::{self, Kind as Node, Leadership, Version};
 use allot_runtime::time::now_ms;
