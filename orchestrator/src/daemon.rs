@@ -1,5 +1,5 @@
-//! `allotd run`: the process around the roles. It knows how to begin, what all roles share, and how to end: at
-//! SIGTERM or SIGINT each role hands over, and a second signal ends it at once.
+//! `allotd run`: starts the process, runs its roles, and shuts them down. At SIGTERM or SIGINT each role hands over; a
+//! second signal ends the process at once. This file does not know the roles: `main.rs` passes them in.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,61 +11,34 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::{error, info, warn};
 
-use allot_runtime::http;
-use allot_runtime::time::now_ms;
-
-use crate::cli::Outcome;
 use crate::config::{Config, Role, describe};
-use crate::roles::{accounts, data_proxy, media_unit, scheduler};
+use crate::roles::context::RoleContext;
 use allot_coordination::in_process::InProcess;
 use allot_coordination::session::Connector;
 use allot_coordination::zookeeper::ZooKeeper;
-use allot_coordination::{Coordinator, Settings, node_name};
-
+use allot_coordination::{Coordinator, Settings};
+use allot_runtime::http;
+use allot_runtime::time::now_ms;
 use allot_runtime::{Health, shutdown_channel};
+
+/// Runs a role until the process shuts down.
+pub(crate) type RunRole = fn(Role, RoleContext) -> BoxFuture<'static, Result<()>>;
 
 /// The name of the session with the coordination service in probes.
 const COORDINATION: &str = "coordination";
-/// How long a name for people is looked for.
-const NAMING: Duration = Duration::from_secs(1);
-/// How long roles are given to hand over, besides what a unit needs to be drained.
-const FAREWELL: Duration = Duration::from_secs(10);
+/// How long to wait for the address that names this process to people.
+const NAME_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long roles may take to hand over, in addition to the time that a unit may take to drain.
+const HANDOVER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a role is given: the process, and all settings.
-#[derive(Clone)]
-pub(crate) struct RoleContext {
-    pub(crate) process: allot_runtime::Context,
-    pub(crate) config: Arc<Config>,
-}
-
-impl std::ops::Deref for RoleContext {
-    type Target = allot_runtime::Context;
-
-    fn deref(&self) -> &Self::Target {
-        &self.process
-    }
-}
-
-impl RoleContext {
-    /// The realm's directory in the coordination service.
-    pub(crate) fn dir(&self) -> String {
-        format!("{}/{}", self.config.root, node_name(&self.config.realm))
-    }
-
-    /// The directory of units.
-    pub(crate) fn units_dir(&self) -> String {
-        format!("{}/units", self.dir())
-    }
-}
-
-/// A part that panicked, be it in the background, leaves the others waiting for it. Any process may die at any moment,
-/// and a supervisor starts it again; one that hangs is worse.
-fn end_at_panic() {
-    let before = std::panic::take_hook();
+/// Aborts the process when any task panics: other parts would wait for the failed part for ever. A process may die at
+/// any moment, and its service manager restarts it.
+fn abort_on_panic() {
+    let default_hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        before(panic);
-        let what = panic.payload().downcast_ref::<String>().map(String::as_str);
-        if panic.location().is_some_and(|at| is_known(at.file(), what)) {
+        default_hook(panic);
+        let message = panic.payload().downcast_ref::<String>().map(String::as_str);
+        if panic.location().is_some_and(|location| is_known_panic(location.file(), message)) {
             return;
         }
         eprintln!("allotd: this is a bug, please report it");
@@ -73,25 +46,25 @@ fn end_at_panic() {
     }));
 }
 
-/// Whether it is the one panic of the ZooKeeper client that is known, and caught where it may happen: of a watch whose
-/// session went before it could say so. Any other would leave us waiting for a session that nobody serves.
-fn is_known(file: &str, what: Option<&str>) -> bool {
+/// Whether this is the one known panic of the ZooKeeper client, which is caught where it can happen: a watch whose
+/// session ended before the watch could report that.
+fn is_known_panic(file: &str, message: Option<&str>) -> bool {
     file.contains("zookeeper-client")
         && file.ends_with("session/watch.rs")
-        && what.is_some_and(|what| what.contains("Canceled"))
+        && message.is_some_and(|message| message.contains("Canceled"))
 }
 
-/// Plays the roles until a signal or a fault ends it.
-pub(crate) async fn run(config: Config) -> Result<Outcome> {
+/// Runs the configured roles until a signal or an error ends one of them.
+pub(crate) async fn run(config: Config, run_role: RunRole) -> Result<()> {
     if config.roles.is_empty() {
         bail!(
             "no role: name some in allotd.roles of the file, or by --roles scheduler,data-proxy,media-unit,compaction,accounts"
         );
     }
-    end_at_panic();
+    abort_on_panic();
     let health = Health::default();
     for part in config.roles.iter().map(|role| role.part()).chain([COORDINATION]) {
-        health.not_ready(part, "beginning");
+        health.not_ready(part, "starting");
     }
     if let Some(address) = config.http {
         http::serve(address, health.clone()).await?;
@@ -99,7 +72,7 @@ pub(crate) async fn run(config: Config) -> Result<Outcome> {
     for line in describe(&config).lines() {
         info!("{line}");
     }
-    let (shutdown_request, shutdown) = shutdown_channel();
+    let (request_shutdown, shutdown) = shutdown_channel();
     let coordinator = coordinator(&config);
     let name = match &config.name {
         Some(name) => name.clone(),
@@ -111,14 +84,19 @@ pub(crate) async fn run(config: Config) -> Result<Outcome> {
         host: config.cmu.host.clone(),
         coordinator: coordinator.clone(),
         standalone: config.zookeeper.is_none(),
-        health: health.clone(),
+        health,
         shutdown,
     };
     let context = RoleContext { process, config: Arc::new(config) };
-    let watching = tokio::spawn(watch_coordination(context.clone()));
+    let watching = tokio::spawn(watch_coordination(context.process.clone()));
     let mut roles = JoinSet::new();
     for role in context.config.roles.clone() {
-        roles.spawn(play(role, context.clone()));
+        let context = context.clone();
+        roles.spawn(async move {
+            info!(role = role.name(), name = context.name, "role starts");
+            let result = run_role(role, context).await;
+            (role, result.with_context(|| format!("role {}", role.name())))
+        });
     }
     let mut signals = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let ended = tokio::select! {
@@ -126,25 +104,18 @@ pub(crate) async fn run(config: Config) -> Result<Outcome> {
         _ = signals.0.recv() => None,
         _ = signals.1.recv() => None,
     };
-    let mut result = Ok(Outcome::Done);
-    match ended {
-        None => info!("asked to end; handing over"),
-        Some(Some(Ok((role, Err(fault))))) => {
-            error!(role = role.name(), error = format!("{fault:#}"), "a role has ended");
-            result = Err(fault);
+    let result = match ended {
+        None => {
+            info!("asked to end; handing over");
+            Ok(())
         }
-        Some(Some(Ok((role, Ok(()))))) => warn!(role = role.name(), "a role has ended"),
-        Some(Some(Err(fault))) => {
-            error!(%fault, "a role has failed: this is a bug, please report it");
-            result = Err(fault.into());
-        }
-        Some(None) => {}
-    }
-    shutdown_request.send_replace(true);
-    let limit = FAREWELL + context.config.farewell();
+        Some(ended) => role_ended(ended),
+    };
+    request_shutdown.send_replace(true);
+    let limit = HANDOVER_TIMEOUT + context.config.farewell();
     tokio::select! {
         done = timeout(limit, async { while roles.join_next().await.is_some() {} }) => if done.is_err() {
-            warn!("not all was handed over in time");
+            warn!(?limit, "not all roles have handed over in time; ending");
         },
         _ = signals.0.recv() => warn!("asked again; ending at once"),
         _ = signals.1.recv() => warn!("asked again; ending at once"),
@@ -156,39 +127,38 @@ pub(crate) async fn run(config: Config) -> Result<Outcome> {
     result
 }
 
-/// Runs a compaction unit.
-async fn compact(context: RoleContext) -> Result<()> {
-    let settings = context.config.compaction.clone();
-    let allot_runtime::Context { coordinator, health, shutdown, .. } = context.process;
-    allot_compaction::run(coordinator, health, shutdown, settings).await
+/// The result of the process when a role has ended without a signal.
+fn role_ended(ended: Option<Result<(Role, Result<()>), tokio::task::JoinError>>) -> Result<()> {
+    match ended {
+        Some(Ok((role, Err(fault)))) => {
+            error!(role = role.name(), error = format!("{fault:#}"), "a role failed; shutting down");
+            Err(fault)
+        }
+        Some(Ok((role, Ok(())))) => {
+            warn!(role = role.name(), "a role has ended; shutting down");
+            Ok(())
+        }
+        Some(Err(fault)) => {
+            error!(%fault, "a role panicked: this is a bug, please report it");
+            Err(fault.into())
+        }
+        // At least one role was spawned.
+        None => bail!("no role runs: this is a bug, please report it"),
+    }
 }
 
-/// The host in a name that people read, and nobody goes by.
+/// The host part of a name that only people read.
 async fn host_for_people(config: &Config) -> String {
     match &config.cmu.host {
         Some(host) => host.clone(),
-        None => match tokio::time::timeout(NAMING, config.servers.own_address()).await {
+        None => match timeout(NAME_TIMEOUT, config.servers.own_address()).await {
             Ok(Ok(address)) => address.to_string(),
             _ => "unknown".to_owned(),
         },
     }
 }
 
-fn play(role: Role, context: RoleContext) -> BoxFuture<'static, (Role, Result<()>)> {
-    Box::pin(async move {
-        info!(role = role.name(), name = context.name, "role begins");
-        let result = match role {
-            Role::Scheduler => scheduler::run(context).await,
-            Role::DataProxy => data_proxy::run(context).await,
-            Role::MediaUnit => media_unit::run(context).await,
-            Role::Compaction => compact(context).await,
-            Role::Accounts => accounts::run(context).await,
-        };
-        (role, result.with_context(|| format!("role {}", role.name())))
-    })
-}
-
-/// The way to the coordination service that these settings name.
+/// The session with the coordination service that these settings name.
 pub(crate) fn coordinator(config: &Config) -> Coordinator {
     let connector: Arc<dyn Connector> = if let Some(zookeeper) = &config.zookeeper {
         let ensemble = ZooKeeper::new(&zookeeper.servers, zookeeper.session);
@@ -206,8 +176,8 @@ pub(crate) fn coordinator(config: &Config) -> Coordinator {
     Coordinator::start(connector, &Settings::default())
 }
 
-/// Tells the probes of the session with the coordination service.
-async fn watch_coordination(context: RoleContext) {
+/// Reports the state of the session with the coordination service to the probes.
+async fn watch_coordination(context: allot_runtime::Context) {
     let mut status = context.coordinator.subscribe();
     loop {
         if status.borrow_and_update().is_up() {
@@ -226,12 +196,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_panic_of_the_zookeeper_client_is_known_and_no_other() {
-        let of = |file: &str, what| is_known(&format!("/registry/zookeeper-client-0.11.2/src/{file}"), what);
+    fn only_one_panic_of_the_zookeeper_client_is_known() {
+        let of = |file: &str, message| {
+            is_known_panic(&format!("/registry/zookeeper-client-0.11.2/src/{file}"), message)
+        };
         let canceled = Some("called `Result::unwrap()` on an `Err` value: Canceled");
         assert!(of("session/watch.rs", canceled));
         assert!(!of("session/mod.rs", canceled));
         assert!(!of("session/watch.rs", Some("called `Option::unwrap()` on a `None` value")));
-        assert!(!is_known("src/session/watch.rs", canceled));
+        assert!(!is_known_panic("src/session/watch.rs", canceled));
     }
 }

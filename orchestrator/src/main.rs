@@ -1,4 +1,4 @@
-//! `allotd`: the daemon and command line of Allot.
+//! `allotd`: the daemon and command line of Allot. This file is the only one that knows all roles.
 #![warn(missing_docs)]
 
 mod cli;
@@ -8,7 +8,32 @@ mod roles;
 
 use std::process::ExitCode;
 
+use anyhow::Result;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+
+use config::Role;
+use roles::context::RoleContext;
+use roles::{accounts, data_proxy, media_unit, scheduler};
+
 #[tokio::main]
 async fn main() -> ExitCode {
-    cli::main().await
+    cli::main(run_role).await
+}
+
+/// Runs a role until the process shuts down.
+fn run_role(role: Role, context: RoleContext) -> BoxFuture<'static, Result<()>> {
+    match role {
+        Role::Scheduler => scheduler::run(context).boxed(),
+        Role::DataProxy => data_proxy::run(context).boxed(),
+        Role::MediaUnit => media_unit::run(context).boxed(),
+        Role::Compaction => compaction(context).boxed(),
+        Role::Accounts => accounts::run(context).boxed(),
+    }
+}
+
+async fn compaction(context: RoleContext) -> Result<()> {
+    let settings = context.config.compaction.clone();
+    let allot_runtime::Context { coordinator, health, shutdown, .. } = context.process;
+    allot_compaction::run(coordinator, health, shutdown, settings).await
 }

@@ -98,13 +98,13 @@ pub(crate) enum Outcome {
 }
 
 /// Runs what the command line asks for.
-pub(crate) async fn main() -> ExitCode {
+pub(crate) async fn main(run_role: daemon::RunRole) -> ExitCode {
     let cli = Cli::parse();
     if !matches!(cli.family, Family::Run(_)) {
         telemetry::init(cli.global.verbose, "warn", LogFormat::Text);
     }
     let result = match cli.family {
-        Family::Run(source) => run(cli.global.verbose, *source).await,
+        Family::Run(source) => run(cli.global.verbose, *source, run_role).await,
         Family::Config(command) => config::run(command),
         Family::Conference(command) => realm::conference(command).await,
         Family::Units(arguments) => realm::units(arguments).await,
@@ -127,10 +127,10 @@ fn hidden(result: Result<()>) -> Result<Outcome> {
     result.map(|()| Outcome::Done)
 }
 
-async fn run(verbose: u8, source: Source) -> Result<Outcome> {
+async fn run(verbose: u8, source: Source, run_role: daemon::RunRole) -> Result<Outcome> {
     let config = source.config()?;
     telemetry::init(verbose, "info", config.log);
-    daemon::run(config).await
+    daemon::run(config, run_role).await.map(|()| Outcome::Done)
 }
 
 fn exit_code(result: &Result<Outcome>) -> u8 {

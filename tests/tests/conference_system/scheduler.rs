@@ -19,7 +19,7 @@ fn a_leader_that_loses_redis_alone_lets_another_lead() {
     system.release_one();
     let took = system.healthy_in(Duration::from_secs(40), "a unit killed while the leader is cut off Redis");
     println!("well again after {took:.1?}");
-    assert!(system.schedulers[leader].log().contains("giving the lead up"));
+    assert!(system.schedulers[leader].log().contains("giving leadership up"));
     system.schedulers[leader].heal();
     system.units[0].start();
     system.until("all units to be up", |realm| realm.stat("up") == 5);
@@ -39,7 +39,7 @@ fn a_lone_scheduler_that_gave_its_lead_up_goes_on() {
     client.open("1");
     let before = term(&mut client);
     server.pause();
-    eventually("it to give its lead up", TIMEOUT, || scheduler.log().contains("giving the lead up"));
+    eventually("it to give its lead up", TIMEOUT, || scheduler.log().contains("giving leadership up"));
     server.resume();
     eventually("it to lead again, in a later term", TIMEOUT, || term(&mut client) > before);
     client.join("b:1:1");

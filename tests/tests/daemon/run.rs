@@ -296,7 +296,7 @@ fn the_log_may_be_json_a_line_an_event() {
     let events: Vec<serde_json::Value> =
         log.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"))).collect();
     for (message, field, value) in
-        [("role begins", "name", "scheduler".into()), ("this scheduler leads", "term", 1.into())]
+        [("role starts", "name", "scheduler".into()), ("this scheduler leads", "term", 1.into())]
     {
         let event = events.iter().find(|event| event["message"] == message);
         let event = event.unwrap_or_else(|| panic!("no {message:?} in {log}"));

@@ -407,7 +407,7 @@ fn a_scheduler_that_may_not_read_the_units_gives_its_lead_up() {
     let scheduler = Process::new("scheduler", &[&["--roles", "conference"][..], &stores].concat());
     scheduler.start();
     eventually("it to give its lead up", TIMEOUT, || {
-        scheduler.log().contains("the units in ZooKeeper cannot be read; giving the lead up")
+        scheduler.log().contains("the units in ZooKeeper cannot be read; giving leadership up")
     });
 }
 

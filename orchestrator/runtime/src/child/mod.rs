@@ -1,4 +1,5 @@
 //! Child processes: programs of operators that must not outlive the process that supervises them.
 
 pub mod program;
+pub mod supervised;
 pub mod watchdog;

@@ -18,7 +18,7 @@ use super::watcher::{Kind, WatchEvent, Watcher};
 use super::write_backoff::WriteBackoff;
 use super::{PART, actions, fault_injection, own_dir, watch_events};
 use crate::config::AccountsConfig;
-use crate::daemon::RoleContext as Context;
+use crate::roles::context::RoleContext as Context;
 use allot_client::{BookStore, Error, Record, Session};
 use allot_coordination::{self, Kind as Node, Leadership, Version};
 use allot_runtime::time::now_ms;

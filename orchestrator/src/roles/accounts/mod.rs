@@ -29,7 +29,7 @@ use anyhow::Result;
 use tracing::info;
 
 use crate::config::Config;
-use crate::daemon::RoleContext as Context;
+use crate::roles::context::RoleContext as Context;
 use allot_coordination::node_name;
 
 /// The name of this part in logs and probes.

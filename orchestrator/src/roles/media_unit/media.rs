@@ -1,379 +1,357 @@
-//! The media of conferences: an operator's program for each, started and stopped with it. What it writes on its
-//! standard output, a line `field=value` each, are the conference's details; that it ends by itself with exit code 0
-//! says that people ended the conference. One that fails is started again after a while. A program is a process group,
-//! and the group ends with it; none outlives the unit, whatever becomes of that (`watchdog`).
+//! The media of conferences: one program of the operator per conference, which runs as long as the conference does. Each
+//! line `field=value` on the program's standard output is a detail of the conference. If the program exits by itself with
+//! code 0, people have ended the conference. A program that fails is restarted after a pause. Programs do not outlive
+//! the unit (see [`allot_runtime::child`]).
 //!
-//! Without a program a conference just lives.
+//! Without a configured program a conference exists without media.
 
 use std::collections::BTreeMap;
 use std::process::Stdio;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
-use tokio::process::{Child, ChildStdout, Command};
+use tokio::process::{ChildStdout, Command};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
-use super::copies::Facts;
+use super::conferences::ConferenceParams;
 use allot_runtime::child::program::{self, ExecResult};
+use allot_runtime::child::supervised::SupervisedChild;
 use allot_runtime::child::watchdog::{Watchdog, WatchdogCommand};
 use allot_runtime::time::MonotonicTime;
 
-/// How long a program that failed rests.
-const REST: Duration = Duration::from_secs(1);
-/// What a detail's value may have; longer ones are cut, and so are longer lines.
-const VALUE: usize = 65_536;
-/// Longer names are none of details.
-const FIELD: usize = 256;
-/// How long it is waited for that a program begins.
-const BEGIN: Duration = Duration::from_secs(1);
-/// How often it is looked whether all of a group has ended.
-const LOOK: Duration = Duration::from_millis(20);
-/// How long output is waited for after the program has ended.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// Pause before a program that failed is restarted.
+const RESTART_PAUSE: Duration = Duration::from_secs(1);
+/// The longest value of a detail, in bytes. Longer values, and longer lines, are cut.
+const MAX_VALUE: usize = 65_536;
+/// The longest name of a detail, in bytes.
+const MAX_FIELD: usize = 256;
+/// How long to wait until a program is executed.
+const EXEC_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long output is read after the program has ended.
+const OUTPUT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// WatchdogCommand from a program.
+/// An event of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum News {
-    /// A detail.
+pub(crate) enum MediaEvent {
+    /// The program wrote a detail.
     Detail {
-        /// Its conference.
+        /// Number of the conference.
         e164: String,
-        /// Which start of it.
+        /// Which start of the conference's media.
         start: u64,
-        /// The field's name.
+        /// Name of the field.
         field: String,
-        /// Its value.
+        /// Value of the field.
         value: String,
     },
-    /// It has ended by itself.
+    /// The program ended by itself with code 0.
     Ended {
-        /// Its conference.
+        /// Number of the conference.
         e164: String,
-        /// Which start of it.
+        /// Which start of the conference's media.
         start: u64,
     },
 }
 
-/// What a program is and how it is ended.
+/// The configured media program.
 #[derive(Debug, Clone)]
-pub(crate) struct Program {
-    /// The program and its arguments; empty for none.
-    pub(crate) words: Vec<String>,
-    /// How long it may take to end after SIGTERM.
+pub(crate) struct MediaProgram {
+    /// The program and its arguments; empty for conferences without media.
+    pub(crate) argv: Vec<String>,
+    /// How long the program may take to end after SIGTERM.
     pub(crate) stop_limit: Duration,
 }
 
-/// All media of a unit. When it is dropped, programs are killed.
+/// The media of all conferences of a unit. Dropping it kills the programs.
 pub(crate) struct Media {
-    program: Program,
-    /// Where there are programs.
+    program: MediaProgram,
+    /// `None` if no program is configured.
     watchdog: Option<Watchdog>,
-    running: BTreeMap<String, Running>,
-    /// Programs that were asked to end and may not have yet, by their conferences.
-    ending: BTreeMap<String, Over>,
+    running: BTreeMap<String, RunningMedia>,
+    /// Programs that were asked to end and may still run, by conference.
+    stopping: BTreeMap<String, ProgramEnd>,
     starts: u64,
-    news: mpsc::Sender<News>,
+    events: mpsc::Sender<MediaEvent>,
 }
 
-struct Running {
+struct RunningMedia {
     start: u64,
-    /// Where there is a program.
-    attended: Option<Attention>,
+    /// `None` if no program is configured, or it could not be started.
+    supervisor: Option<Supervisor>,
 }
 
-/// Somebody who looks after a program.
-struct Attention {
-    /// Dropped to end it.
+/// The task that supervises a program.
+struct Supervisor {
+    /// Dropped to end the program.
     stop: oneshot::Sender<()>,
-    over: Over,
+    end: ProgramEnd,
 }
 
-/// Hears when a program has ended, with all that it has started.
+/// The end of a program with everything that it started.
 #[derive(Debug, Clone)]
-pub(crate) struct Over {
-    /// Closed then.
-    gone: watch::Receiver<()>,
-    /// How long that may take.
+pub(crate) struct ProgramEnd {
+    /// Closed at the end.
+    ended: watch::Receiver<()>,
+    /// How long ending may take.
     limit: Duration,
 }
 
-impl Over {
-    /// Waits until it has. What not even SIGKILL ends is waited for no longer.
+impl ProgramEnd {
+    /// Waits until the program has ended, or the limit has passed: not even SIGKILL ends a process that is stuck in the
+    /// kernel.
     pub(crate) async fn wait(mut self) {
-        let _ = timeout(self.limit, async { while self.gone.changed().await.is_ok() {} }).await;
+        let _ = timeout(self.limit, async { while self.ended.changed().await.is_ok() {} }).await;
     }
 
-    fn is_over(&self) -> bool {
-        self.gone.has_changed().is_err()
+    fn has_come(&self) -> bool {
+        self.ended.has_changed().is_err()
     }
 }
 
 impl Media {
-    /// None yet; word of them comes by `news`.
-    pub(crate) fn new(program: Program, news: mpsc::Sender<News>) -> Self {
-        let watchdog = (!program.words.is_empty()).then(Watchdog::start);
-        Self { program, watchdog, running: BTreeMap::new(), ending: BTreeMap::new(), starts: 0, news }
+    /// No media yet. Events of programs are sent to `events`.
+    pub(crate) fn new(program: MediaProgram, events: mpsc::Sender<MediaEvent>) -> Self {
+        let watchdog = (!program.argv.is_empty()).then(Watchdog::start);
+        Self { program, watchdog, running: BTreeMap::new(), stopping: BTreeMap::new(), starts: 0, events }
     }
 
-    /// From now on all programs may run for so long, and longer if this is said again by then; without it, for ever.
-    pub(crate) fn may_run(&self, limit: Duration) {
+    /// From now on the watchdog kills all programs after `limit`, unless this is called again before. Without any call,
+    /// programs run without limit.
+    pub(crate) fn allow_for(&self, limit: Duration) {
         if let Some(watchdog) = &self.watchdog {
             watchdog.send(WatchdogCommand::RunUntil(MonotonicTime::after(limit)));
         }
     }
 
-    /// Begins the media of a conference, when that which it had before has ended. What is returned ends when it has
-    /// begun, or says why it could not; and which start it is.
+    /// Starts the media of a conference once the conference's earlier media has ended. Returns the number of this
+    /// start, and a future that waits until the program was executed or tells why it could not be.
     pub(crate) fn start(
         &mut self,
         cmu: &str,
         e164: &str,
         epoch: u64,
-        facts: &Facts,
+        params: &ConferenceParams,
     ) -> (u64, impl Future<Output = Result<(), String>> + use<>) {
         self.starts += 1;
         let start = self.starts;
-        let attended = self.attended(cmu, e164, epoch, facts);
-        let (attended, begins) = match attended {
-            Ok(Some(attended)) => {
-                let (attention, begun) = attended.attend(self.ending.get(e164).cloned());
-                (Some(attention), Ok(Some(begun)))
+        let (supervisor, executed) = match self.program_of(cmu, e164, epoch, params) {
+            Ok(Some(program)) => {
+                let (supervisor, executed) = program.supervise(self.stopping.get(e164).cloned());
+                (Some(supervisor), Ok(Some(executed)))
             }
             Ok(None) => (None, Ok(None)),
             Err(reason) => (None, Err(reason)),
         };
-        self.running.insert(e164.to_owned(), Running { start, attended });
-        let begins = async move {
-            // Who was ended before it began is asked no more.
-            let Some(begun) = begins? else { return Ok(()) };
-            let Ok(begun) = begun.await else { return Ok(()) };
-            // A machine that takes longer is slow; the program may begin all the same.
-            timeout(BEGIN, begun?.wait()).await.unwrap_or(Ok(()))
+        self.running.insert(e164.to_owned(), RunningMedia { start, supervisor });
+        let started = async move {
+            let Some(executed) = executed? else { return Ok(()) };
+            // A program that was stopped before it was spawned has no result.
+            let Ok(executed) = executed.await else { return Ok(()) };
+            // A machine that takes longer is slow; the program may still be executed.
+            timeout(EXEC_TIMEOUT, executed?.wait()).await.unwrap_or(Ok(()))
         };
-        let name = self.program.words.first().cloned().unwrap_or_default();
-        (start, async move { begins.await.map_err(|reason: String| format!("{name}: {reason}")) })
+        let name = self.program.argv.first().cloned().unwrap_or_default();
+        (start, async move { started.await.map_err(|reason: String| format!("{name}: {reason}")) })
     }
 
-    /// The program of a conference, which does not run yet; none where there are no programs.
-    fn attended(&self, cmu: &str, e164: &str, epoch: u64, facts: &Facts) -> Result<Option<Attended>, String> {
+    /// The program of a conference, not spawned yet; `None` if no program is configured.
+    fn program_of(
+        &self,
+        cmu: &str,
+        e164: &str,
+        epoch: u64,
+        params: &ConferenceParams,
+    ) -> Result<Option<ConferenceProgram>, String> {
         let Some(watchdog) = &self.watchdog else { return Ok(None) };
-        let mut command = program::command_with_parent_death_signal(&self.program.words)
+        let mut command = program::command_with_parent_death_signal(&self.program.argv)
             .map_err(|error| error.to_string())?;
         command.stdout(Stdio::piped()).kill_on_drop(true);
         command.env("ALLOT_E164", e164).env("ALLOT_CMU", cmu).env("ALLOT_EPOCH", epoch.to_string());
-        command.env("ALLOT_END", &facts.end).env("ALLOT_SIZE", &facts.size);
-        command.env("ALLOT_REQUEST", &facts.request);
-        command.env("ALLOT_RECOVERING", if facts.recovering { "1" } else { "0" });
-        Ok(Some(Attended {
+        command.env("ALLOT_END", &params.end).env("ALLOT_SIZE", &params.size);
+        command.env("ALLOT_REQUEST", &params.request);
+        command.env("ALLOT_RECOVERING", if params.recovering { "1" } else { "0" });
+        Ok(Some(ConferenceProgram {
             command,
             e164: e164.to_owned(),
             start: self.starts,
             stop_limit: self.program.stop_limit,
-            news: self.news.clone(),
+            events: self.events.clone(),
             watchdog: watchdog.clone(),
         }))
     }
 
     /// Ends the media of a conference, in the background.
     pub(crate) fn stop(&mut self, e164: &str) {
-        self.ending.retain(|_, over| !over.is_over());
-        let Some(Running { attended: Some(attended), .. }) = self.running.remove(e164) else { return };
-        drop(attended.stop);
-        self.ending.insert(e164.to_owned(), attended.over);
+        self.stopping.retain(|_, end| !end.has_come());
+        let Some(RunningMedia { supervisor: Some(supervisor), .. }) = self.running.remove(e164) else {
+            return;
+        };
+        drop(supervisor.stop);
+        self.stopping.insert(e164.to_owned(), supervisor.end);
     }
 
-    /// The end of what a conference had, where that is still under way.
-    pub(crate) fn ending(&self, e164: &str) -> Option<Over> {
-        self.ending.get(e164).filter(|over| !over.is_over()).cloned()
+    /// The end of a conference's earlier media, if it has not come yet.
+    pub(crate) fn stopping(&self, e164: &str) -> Option<ProgramEnd> {
+        self.stopping.get(e164).filter(|end| !end.has_come()).cloned()
     }
 
-    /// Ends all, and waits until they have.
+    /// Ends all media, and waits until it has ended.
     pub(crate) async fn stop_all(&mut self) {
         let all: Vec<String> = self.running.keys().cloned().collect();
         all.iter().for_each(|e164| self.stop(e164));
-        join_all(std::mem::take(&mut self.ending).into_values().map(Over::wait)).await;
+        join_all(std::mem::take(&mut self.stopping).into_values().map(ProgramEnd::wait)).await;
     }
 
-    /// The way by which programs are heard.
-    #[cfg(test)]
-    pub(crate) fn word(&self) -> mpsc::Sender<News> {
-        self.news.clone()
-    }
-
-    /// A conference that goes on has a program from now on, which ends when what is returned is dropped.
-    #[cfg(test)]
-    pub(crate) fn pretend(&mut self, e164: &str) -> watch::Sender<()> {
-        let (here, gone) = watch::channel(());
-        let over = Over { gone, limit: Duration::from_secs(60) };
-        let running = self.running.get_mut(e164).unwrap();
-        running.attended = Some(Attention { stop: oneshot::channel().0, over });
-        here
-    }
-
-    /// Whether word is of the media that a conference has now, and not of what it had before.
+    /// Whether an event comes from the media that the conference has now, not from earlier media.
     pub(crate) fn is_current(&self, e164: &str, start: u64) -> bool {
         self.running.get(e164).is_some_and(|running| running.start == start)
     }
+
+    /// Where programs send their events.
+    #[cfg(test)]
+    pub(crate) fn event_sender(&self) -> mpsc::Sender<MediaEvent> {
+        self.events.clone()
+    }
+
+    /// Gives a conference that has no program a program that ends when the result is dropped.
+    #[cfg(test)]
+    pub(crate) fn fake_program(&mut self, e164: &str) -> watch::Sender<()> {
+        let (program, ended) = watch::channel(());
+        let end = ProgramEnd { ended, limit: Duration::from_secs(60) };
+        let running = self.running.get_mut(e164).unwrap();
+        running.supervisor = Some(Supervisor { stop: oneshot::channel().0, end });
+        program
+    }
 }
 
-/// A program with somebody who looks after it.
-struct Attended {
+/// The program of one conference.
+struct ConferenceProgram {
     command: Command,
     e164: String,
     start: u64,
     stop_limit: Duration,
-    news: mpsc::Sender<News>,
+    events: mpsc::Sender<MediaEvent>,
     watchdog: Watchdog,
 }
 
-/// A start of it.
-struct Begun {
-    child: Child,
-    group: Pid,
-}
+/// Whether a program could be spawned, and then whether it could be executed.
+type Spawned = Result<ExecResult, String>;
 
-impl Attended {
-    /// Looks after it in the background, from its begin, which waits for the end of another. Whether it could be started
-    /// is heard; nothing is, where it is to end before that.
-    fn attend(self, before: Option<Over>) -> (Attention, oneshot::Receiver<Result<ExecResult, String>>) {
+impl ConferenceProgram {
+    /// Spawns and supervises the program in the background, after `earlier` has ended. The receiver gets nothing if
+    /// the program is stopped before it is spawned.
+    fn supervise(self, earlier: Option<ProgramEnd>) -> (Supervisor, oneshot::Receiver<Spawned>) {
         let (stop, mut stopped) = oneshot::channel();
-        let (begun, begins) = oneshot::channel();
-        let (here, gone) = watch::channel(());
-        let limit = self.stop_limit + LAST_WORDS;
-        // What is waited for before it begins may take as long as it itself.
-        let limit = before.as_ref().map_or(limit, |before| before.limit + limit);
+        let (report_spawned, spawned) = oneshot::channel();
+        let (running, ended) = watch::channel(());
+        let limit = self.stop_limit + OUTPUT_TIMEOUT;
+        // The earlier program may take its own limit to end.
+        let limit = earlier.as_ref().map_or(limit, |earlier| earlier.limit + limit);
         tokio::spawn(async move {
-            if let Some(before) = before {
-                before.wait().await;
+            if let Some(earlier) = earlier {
+                earlier.wait().await;
             }
             if matches!(stopped.try_recv(), Err(oneshot::error::TryRecvError::Empty)) {
-                self.run(begun, stopped).await;
+                self.run(report_spawned, stopped).await;
             }
-            drop(here);
+            drop(running);
         });
-        (Attention { stop, over: Over { gone, limit } }, begins)
+        (Supervisor { stop, end: ProgramEnd { ended, limit } }, spawned)
     }
 
-    fn begin(&mut self) -> std::io::Result<(Begun, ExecResult)> {
-        let (child, becoming) = program::spawn_with_parent_death_signal(&mut self.command)?;
-        let group =
-            program::process_group(&child).ok_or_else(|| std::io::Error::other("it has ended already"))?;
-        self.watchdog.send(WatchdogCommand::Started(group.as_raw_pid()));
-        Ok((Begun { child, group }, becoming))
+    fn spawn(&mut self) -> std::io::Result<(SupervisedChild, ExecResult)> {
+        SupervisedChild::spawn(&mut self.command, self.watchdog.clone())
     }
 
-    async fn run(
-        mut self,
-        begins: oneshot::Sender<Result<ExecResult, String>>,
-        mut stop: oneshot::Receiver<()>,
-    ) {
-        let mut begun = match self.begin() {
-            Ok((begun, becoming)) => {
-                let _ = begins.send(Ok(becoming));
-                begun
+    async fn run(mut self, report_spawned: oneshot::Sender<Spawned>, mut stop: oneshot::Receiver<()>) {
+        let mut child = match self.spawn() {
+            Ok((child, exec_result)) => {
+                let _ = report_spawned.send(Ok(exec_result));
+                child
             }
             Err(error) => {
-                let _ = begins.send(Err(error.to_string()));
+                let _ = report_spawned.send(Err(error.to_string()));
                 return;
             }
         };
         loop {
-            let mut listening = tokio::spawn(self.listen(begun.child.stdout.take()));
+            let mut output = tokio::spawn(self.read_output(child.take_stdout()));
             let status = tokio::select! {
                 _ = &mut stop => {
-                    // It is heard to its end, lest it die of what it says last.
-                    self.end(&mut begun).await;
-                    self.over(begun.group);
-                    listening.abort();
+                    // Output is read to its end: a program whose output is closed may die before it has ended properly.
+                    child.stop(self.stop_limit).await;
+                    output.abort();
                     return;
                 }
-                status = begun.child.wait() => status,
+                status = child.wait() => status,
             };
-            self.over(begun.group);
-            // What it started may hold its output, and say nothing more.
-            let _ = timeout(LAST_WORDS, &mut listening).await;
-            listening.abort();
+            // Kills what the program left behind.
+            drop(child);
+            // A process that escaped from the group may hold the output open and never write again.
+            let _ = timeout(OUTPUT_TIMEOUT, &mut output).await;
+            output.abort();
             if status.as_ref().is_ok_and(std::process::ExitStatus::success) {
-                let ended = News::Ended { e164: self.e164.clone(), start: self.start };
-                tokio::select! { _ = &mut stop => {} _ = self.news.send(ended) => {} }
+                let ended = MediaEvent::Ended { e164: self.e164.clone(), start: self.start };
+                tokio::select! { _ = &mut stop => {} _ = self.events.send(ended) => {} }
                 return;
             }
-            warn!(e164 = self.e164, ?status, "the program of a conference failed; starting it again");
-            begun = loop {
-                tokio::select! { _ = &mut stop => return, () = sleep(REST) => {} }
-                match self.begin() {
-                    Ok((again, _)) => break again,
+            warn!(e164 = self.e164, ?status, "the program of a conference failed; restarting it");
+            child = loop {
+                tokio::select! { _ = &mut stop => return, () = sleep(RESTART_PAUSE) => {} }
+                match self.spawn() {
+                    Ok((child, _)) => break child,
                     Err(error) => {
-                        warn!(e164 = self.e164, %error, "the program of a conference does not start");
+                        warn!(e164 = self.e164, %error, "the program of a conference does not start; retrying");
                     }
                 }
             };
         }
     }
 
-    /// The program has ended: so does whatever it has left behind.
-    fn over(&self, group: Pid) {
-        let _ = kill_process_group(group, Signal::KILL);
-        self.watchdog.send(WatchdogCommand::Ended(group.as_raw_pid()));
-    }
-
-    /// Passes on what it tells, until it closes its output.
-    fn listen(&self, output: Option<ChildStdout>) -> impl Future<Output = ()> + Send + 'static {
-        let (e164, start, news) = (self.e164.clone(), self.start, self.news.clone());
+    /// Sends an event for each detail that the program writes, until the program closes its output.
+    fn read_output(&self, output: Option<ChildStdout>) -> impl Future<Output = ()> + Send + 'static {
+        let (e164, start, events) = (self.e164.clone(), self.start, self.events.clone());
         async move {
-            let Some(mut output) = output.map(BufReader::new) else { return };
-            let (mut line, mut at_begin) = (Vec::new(), true);
+            let Some(mut output) = output.map(BufReader::new) else {
+                warn!(e164, "the program of a conference has no output; its details are unknown");
+                return;
+            };
+            let (mut line, mut at_line_start) = (Vec::new(), true);
             loop {
                 line.clear();
-                match (&mut output).take(VALUE as u64).read_until(b'\n', &mut line).await {
+                match (&mut output).take(MAX_VALUE as u64).read_until(b'\n', &mut line).await {
                     Ok(0) | Err(_) => return,
                     Ok(_) => {}
                 }
-                if !std::mem::replace(&mut at_begin, line.ends_with(b"\n")) {
+                // The rest of a line that is too long is skipped.
+                if !std::mem::replace(&mut at_line_start, line.ends_with(b"\n")) {
                     continue;
                 }
-                let Some((field, value)) = detail(&line) else {
-                    debug!(e164, "a line of a program is not of the form field=value");
+                let Some((field, value)) = parse_detail(&line) else {
+                    debug!(e164, "ignoring a line of a program that is not of the form field=value");
                     continue;
                 };
-                // Who does not hear it any more reads on all the same.
-                let _ = news.send(News::Detail { e164: e164.clone(), start, field, value }).await;
+                // Output is read even if nobody receives events any more: the program must not block on it.
+                let _ = events.send(MediaEvent::Detail { e164: e164.clone(), start, field, value }).await;
             }
-        }
-    }
-
-    /// Asks all of it to end, and gives it time for that; then ends it.
-    async fn end(&self, begun: &mut Begun) {
-        let _ = kill_process_group(begun.group, Signal::TERM);
-        let all = async {
-            let _ = begun.child.wait().await;
-            // What it started may take longer than itself.
-            while test_kill_process_group(begun.group).is_ok() {
-                sleep(LOOK).await;
-            }
-        };
-        if timeout(self.stop_limit, all).await.is_err() {
-            let _ = kill_process_group(begun.group, Signal::KILL);
-            let _ = begun.child.wait().await;
         }
     }
 }
 
 /// A line of the form `field=value`.
-fn detail(line: &[u8]) -> Option<(String, String)> {
+fn parse_detail(line: &[u8]) -> Option<(String, String)> {
     let text = String::from_utf8_lossy(line);
     let (field, value) = text.trim_end().split_once('=')?;
     let (field, value) = (field.trim(), cut(value.trim()));
-    (1..=FIELD).contains(&field.len()).then(|| (field.to_owned(), value.to_owned()))
+    (1..=MAX_FIELD).contains(&field.len()).then(|| (field.to_owned(), value.to_owned()))
 }
 
-/// As much as a value may have. Each byte that is no UTF-8 has become three.
+/// At most [`MAX_VALUE`] bytes of a value. A line may have become longer: each invalid byte became three.
 fn cut(value: &str) -> &str {
-    let end = (0..=value.len().min(VALUE)).rev().find(|&end| value.is_char_boundary(end));
+    let end = (0..=value.len().min(MAX_VALUE)).rev().find(|&end| value.is_char_boundary(end));
     end.and_then(|end| value.get(..end)).unwrap_or_default()
 }
 
@@ -381,62 +359,69 @@ fn cut(value: &str) -> &str {
 mod tests {
     use super::*;
 
-    /// A shell that does this, and says so; not yet begun.
-    fn shell(script: &str, start: u64, news: &mpsc::Sender<News>) -> Attended {
+    /// A shell script as the program of conference 1, not spawned yet.
+    fn shell(script: &str, start: u64, events: &mpsc::Sender<MediaEvent>) -> ConferenceProgram {
         let mut command = Command::new("sh");
         command.args(["-c", script]).process_group(0).stdout(Stdio::piped()).kill_on_drop(true);
         let watchdog = Watchdog::disconnected();
         let stop_limit = Duration::from_secs(10);
-        Attended { command, e164: "1".to_owned(), start, stop_limit, news: news.clone(), watchdog }
+        ConferenceProgram {
+            command,
+            e164: "1".to_owned(),
+            start,
+            stop_limit,
+            events: events.clone(),
+            watchdog,
+        }
     }
 
-    async fn hears(news: &mut mpsc::Receiver<News>) -> (u64, String) {
-        let heard = timeout(Duration::from_secs(10), news.recv()).await.unwrap();
-        let Some(News::Detail { start, field, .. }) = heard else { panic!("{heard:?}") };
+    async fn next_detail(events: &mut mpsc::Receiver<MediaEvent>) -> (u64, String) {
+        let event = timeout(Duration::from_secs(10), events.recv()).await.unwrap();
+        let Some(MediaEvent::Detail { start, field, .. }) = event else { panic!("{event:?}") };
         (start, field)
     }
 
     const SLOW: &str = "trap 'sleep 0.5; echo bye=1; exit 0' TERM; echo up=1; while :; do sleep 0.02; done";
 
     #[tokio::test]
-    async fn a_program_begins_when_the_one_before_it_has_ended() {
-        let (sender, mut news) = mpsc::channel(16);
-        let (first, _begun) = shell(SLOW, 1, &sender).attend(None);
-        assert_eq!(hears(&mut news).await, (1, "up".to_owned()));
+    async fn program_starts_only_after_the_conferences_earlier_program_has_ended() {
+        let (sender, mut events) = mpsc::channel(16);
+        let (first, _) = shell(SLOW, 1, &sender).supervise(None);
+        assert_eq!(next_detail(&mut events).await, (1, "up".to_owned()));
         drop(first.stop);
-        // One that is replaced before it begins never does.
-        let (second, begun) = shell(SLOW, 2, &sender).attend(Some(first.over.clone()));
+        // The second is stopped before it is spawned, and never runs.
+        let (second, spawned) = shell(SLOW, 2, &sender).supervise(Some(first.end.clone()));
         drop(second.stop);
-        let (third, third_begun) = shell(SLOW, 3, &sender).attend(Some(second.over.clone()));
-        assert!(!first.over.is_over() && !second.over.is_over());
-        assert_eq!(hears(&mut news).await, (1, "bye".to_owned()));
-        assert_eq!(hears(&mut news).await, (3, "up".to_owned()));
-        assert!(first.over.is_over() && second.over.is_over() && !third.over.is_over());
-        assert!(begun.await.is_err());
-        assert!(third_begun.await.unwrap().is_ok());
+        let (third, third_spawned) = shell(SLOW, 3, &sender).supervise(Some(second.end.clone()));
+        assert!(!first.end.has_come() && !second.end.has_come());
+        assert_eq!(next_detail(&mut events).await, (1, "bye".to_owned()));
+        assert_eq!(next_detail(&mut events).await, (3, "up".to_owned()));
+        assert!(first.end.has_come() && second.end.has_come() && !third.end.has_come());
+        assert!(spawned.await.is_err());
+        assert!(third_spawned.await.unwrap().is_ok());
         drop(third.stop);
-        third.over.clone().wait().await;
-        assert!(third.over.is_over());
+        third.end.clone().wait().await;
+        assert!(third.end.has_come());
     }
 
     #[tokio::test]
-    async fn a_program_that_does_not_start_says_why_and_is_over() {
-        let (sender, _news) = mpsc::channel(16);
-        let mut attended = shell("", 1, &sender);
-        attended.command = Command::new("/nowhere/media");
-        let (attention, begun) = attended.attend(None);
-        assert!(matches!(begun.await, Ok(Err(_))));
-        attention.over.wait().await;
+    async fn program_that_does_not_start_reports_why_and_has_ended() {
+        let (sender, _events) = mpsc::channel(16);
+        let mut program = shell("", 1, &sender);
+        program.command = Command::new("/nowhere/media");
+        let (supervisor, spawned) = program.supervise(None);
+        assert!(matches!(spawned.await, Ok(Err(_))));
+        supervisor.end.wait().await;
     }
 
     #[test]
-    fn a_value_is_never_longer_than_it_may_be_whatever_its_bytes_are() {
-        let line = [&b"odd="[..], &vec![0xff; VALUE]].concat();
-        let (field, value) = detail(&line).unwrap();
-        assert_eq!((field.as_str(), value.len()), ("odd", VALUE / 3 * 3));
+    fn value_is_cut_to_the_limit_even_if_it_is_not_utf8() {
+        let line = [&b"odd="[..], &vec![0xff; MAX_VALUE]].concat();
+        let (field, value) = parse_detail(&line).unwrap();
+        assert_eq!((field.as_str(), value.len()), ("odd", MAX_VALUE / 3 * 3));
         assert!(value.chars().all(|char| char == char::REPLACEMENT_CHARACTER));
-        assert_eq!(detail(b" members = 2 \n"), Some(("members".to_owned(), "2".to_owned())));
-        assert_eq!(detail(b"no detail"), None);
-        assert_eq!(detail(&[&[0xff; 100][..], b"=1"].concat()), None, "the name is too long");
+        assert_eq!(parse_detail(b" members = 2 \n"), Some(("members".to_owned(), "2".to_owned())));
+        assert_eq!(parse_detail(b"no detail"), None);
+        assert_eq!(parse_detail(&[&[0xff; 100][..], b"=1"].concat()), None, "the name is too long");
     }
 }

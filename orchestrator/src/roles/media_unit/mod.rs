@@ -1,8 +1,8 @@
-//! The media unit: a node in the coordination service, a lease in Redis, conferences that it is told to have, and
-//! media that is a program of the operator's. `copies` decides; `media` runs the programs; `unit` is one incarnation,
-//! from its first join to its end.
+//! The media unit: a node in the coordination service, a lease in Redis, the conferences that the realm assigns to the
+//! unit, and for each of them a media program of the operator. `conferences` decides what follows from a message;
+//! `media` runs the programs; `unit` is one incarnation, from its first join to its end.
 
-mod copies;
+mod conferences;
 mod details;
 mod media;
 mod unit;
@@ -10,34 +10,37 @@ mod unit;
 use anyhow::{Result, bail};
 use tracing::{info, warn};
 
-use crate::daemon::RoleContext as Context;
+use crate::roles::context::RoleContext as Context;
 use allot_runtime::time::now_ms;
 
-use unit::{End, Ends, Unit};
+use unit::{UnacknowledgedEnds, Unit, UnitEnd};
 
 /// The name of this part in logs and probes.
 const PART: &str = "cmu";
 
-/// Is a unit until the process shall end. One that had to end its media comes back as another.
+/// Runs a unit until the process shuts down. A unit that was cut off ends its media and comes back as a new unit.
 pub(crate) async fn run(context: Context) -> Result<()> {
     let Some(host) = context.host(PART).await else { return Ok(()) };
-    let mut last = 0;
-    let mut ends = Ends::default();
+    let mut last_started = 0;
+    let mut ends = UnacknowledgedEnds::default();
     loop {
-        // Not the same twice, also where the clock stands still.
-        last = now_ms().max(last + 1);
-        let cmu = format!("{host}:{}:{last}", std::process::id());
-        info!(cmu, "unit begins");
+        // Two incarnations must differ even if the clock stands still.
+        last_started = now_ms().max(last_started + 1);
+        let cmu = format!("{host}:{}:{last_started}", std::process::id());
+        info!(unit = cmu, "unit begins");
         let end;
         (end, ends) = Unit::new(&context, cmu.clone(), ends).run().await;
         match end {
-            End::Asked => return Ok(()),
-            End::Replaced => bail!(
+            UnitEnd::Shutdown => return Ok(()),
+            UnitEnd::Replaced => bail!(
                 "unit {cmu} was replaced: another unit joined on host '{host}', and this one has ended all its \
-                 conferences. Where several share an address, name each by cmu.host, e.g. {host}/b"
+                 conferences. If several units share an address, set cmu.host of each, e.g. {host}/b"
             ),
-            End::CutOff => {
-                warn!(cmu, "cut off from Redis for too long; all media is ended. Coming back as a new unit");
+            UnitEnd::CutOff => {
+                warn!(
+                    unit = cmu,
+                    "Redis has not answered for too long; all media is ended. Joining as a new unit"
+                );
             }
         }
     }

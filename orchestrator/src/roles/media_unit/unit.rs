@@ -1,10 +1,10 @@
-//! One incarnation of a unit. Sessions with Redis come and go; what it has stays, and at the beginning of each session
-//! it joins, reports its list and tells every detail anew. When Redis was not heard for `self_stop`, it ends.
+//! One incarnation of a unit. Sessions with Redis come and go, the conferences stay: each session starts with a join, a
+//! report of all conferences, and all their details. If Redis does not answer for `self_stop`, the incarnation ends.
 
-mod ends;
-mod orders;
+mod messages;
 #[cfg(test)]
 mod tests;
+mod unacknowledged_ends;
 
 use std::future::ready;
 use std::time::{Duration, Instant};
@@ -16,292 +16,299 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tracing::{debug, info, warn};
 
 use super::PART;
-use super::copies::Copies;
-use super::details::{Details, Told};
-use super::media::{Media, News, Program};
+use super::conferences::LocalConferences;
+use super::details::{DetailUpdate, Details};
+use super::media::{Media, MediaEvent, MediaProgram};
 use crate::config::CmuConfig;
-use crate::daemon::RoleContext as Context;
-use crate::roles::data_proxy::SET;
+use crate::roles::context::RoleContext as Context;
+use crate::roles::info_stream;
 use allot_client::streams::{self, Commands};
 use allot_client::{Error, RealmStore, Session};
 use allot_coordination::Membership;
 use allot_coordination::node_name;
 use allot_runtime::time::now_ms;
-pub(super) use ends::Ends;
-use orders::Done;
+use messages::Completed;
+pub(super) use unacknowledged_ends::UnacknowledgedEnds;
 
-/// How long it rests after what no reconnect will mend.
-const REST: Duration = Duration::from_millis(500);
-/// How much word of programs is taken at once.
-const NEWS: usize = 1024;
-/// How often a drain is looked at.
-const DRAIN: Duration = Duration::from_millis(200);
-/// How long a report waits for programs that end.
-const ENDINGS: Duration = Duration::from_secs(2);
+/// Pause after an error that reconnecting does not fix.
+const PAUSE: Duration = Duration::from_millis(500);
+/// Capacity of the queue of media events, and the most events that are handled before anything else gets a turn.
+const MEDIA_EVENTS: usize = 1024;
+/// How often a unit that drains asks how many conferences are left.
+const DRAIN_INTERVAL: Duration = Duration::from_millis(200);
+/// How long a report waits for programs that are stopping.
+const REPORT_DELAY: Duration = Duration::from_secs(2);
 
-/// The field of demonstrations.
+/// The detail that demonstrations write.
 const CHATTER: &str = "chatter";
 
-/// Why a unit ended.
+/// Why an incarnation ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
-    /// The process shall end.
-    Asked,
-    /// Another incarnation took its place.
+pub(super) enum UnitEnd {
+    /// The process shuts down.
+    Shutdown,
+    /// Another incarnation has joined on the same host.
     Replaced,
-    /// Redis was not heard for too long.
+    /// Redis has not answered for `self_stop`.
     CutOff,
 }
 
-/// What the realm has still to be told of all that the unit has.
+/// What the unit has to report to the realm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Owed {
-    /// Its list.
+enum PendingReport {
+    /// The list of conferences.
     List,
-    /// Its list, and then all details: it has joined.
-    All,
+    /// The list of conferences, then all details: the unit has joined.
+    ListAndDetails,
 }
 
-/// An incarnation.
+/// One incarnation.
 pub(super) struct Unit<'a> {
     context: &'a Context,
     config: &'a CmuConfig,
     cmu: String,
-    copies: Copies,
+    conferences: LocalConferences,
     details: Details,
     media: Media,
-    news: mpsc::Receiver<News>,
-    /// When the last beat was sent that was answered.
-    heard: Instant,
-    /// Since when conferences are moved away, lest they end with the process.
+    media_events: mpsc::Receiver<MediaEvent>,
+    /// When the last request that Redis answered was sent.
+    last_answer: Instant,
+    /// Since when the unit drains: its conferences move away before the process ends.
     draining: Option<Instant>,
-    chatted: u64,
-    /// Whether some details were refused: all are told anew with the next beat.
-    untold: bool,
-    /// What people ended and the realm may not know, also of the incarnations before.
-    ends: Ends,
-    /// Programs that begin or end, whose outcome is then said.
-    works: JoinSet<Done>,
-    /// How many of them begin.
-    beginning: usize,
-    /// What is said when nothing of that is under way, and since when: a report says what has begun and what has ended.
-    owed: Option<(Owed, Instant)>,
-    /// Whether replicas confirmed nothing when that was waited for last.
-    doubting: bool,
+    chatter_count: u64,
+    /// Whether some details were refused: all are sent again with the next heartbeat.
+    details_dirty: bool,
+    /// Ends of conferences that the realm may not know yet, of earlier incarnations as well.
+    ends: UnacknowledgedEnds,
+    /// Starts and stops of programs that are in progress; a reply follows each.
+    tasks: JoinSet<Completed>,
+    /// How many of these tasks are starts.
+    starting: usize,
+    /// The report to send once no start or stop is in progress, and since when it is pending.
+    pending_report: Option<(PendingReport, Instant)>,
+    /// Whether no replica confirmed anything when the unit last waited for one.
+    replication_unconfirmed: bool,
 }
 
 impl<'a> Unit<'a> {
-    /// One that says first what was left to say by those before it.
-    pub(super) fn new(context: &'a Context, cmu: String, ends: Ends) -> Self {
+    /// An incarnation that first sends the ends which earlier incarnations left unacknowledged.
+    pub(super) fn new(context: &'a Context, cmu: String, ends: UnacknowledgedEnds) -> Self {
         let config = &context.config.cmu;
-        let (sender, news) = mpsc::channel(1024);
-        let program = Program { words: config.program.clone(), stop_limit: config.stop_limit };
+        let (sender, media_events) = mpsc::channel(MEDIA_EVENTS);
+        let program = MediaProgram { argv: config.program.clone(), stop_limit: config.stop_limit };
         Self {
             context,
             config,
             cmu,
-            copies: Copies::default(),
+            conferences: LocalConferences::default(),
             details: Details::default(),
             media: Media::new(program, sender),
-            news,
-            heard: Instant::now(),
+            media_events,
+            last_answer: Instant::now(),
             draining: None,
-            chatted: 0,
-            untold: false,
+            chatter_count: 0,
+            details_dirty: false,
             ends,
-            works: JoinSet::new(),
-            beginning: 0,
-            owed: None,
-            doubting: false,
+            tasks: JoinSet::new(),
+            starting: 0,
+            pending_report: None,
+            replication_unconfirmed: false,
         }
     }
 
-    /// From the first join to the end; what people ended and the realm may not know.
-    pub(super) async fn run(mut self) -> (End, Ends) {
+    /// Runs from the first join to the end. Returns the ends that the realm may not know.
+    pub(super) async fn run(mut self) -> (UnitEnd, UnacknowledgedEnds) {
         let data = serde_json::json!({ "cmu": self.cmu, "capacity": self.config.capacity }).to_string();
         let dir = self.context.units_dir();
         let membership = self.context.coordinator.join(&dir, &node_name(&self.cmu), data.as_bytes());
-        let end = self.live().await;
-        info!(cmu = self.cmu, ?end, conferences = self.copies.len(), "unit ends");
-        while let Ok(news) = self.news.try_recv() {
-            self.hear(news);
+        let end = self.serve().await;
+        info!(unit = self.cmu, ?end, conferences = self.conferences.len(), "unit ends");
+        while let Ok(event) = self.media_events.try_recv() {
+            self.handle_media_event(event);
         }
-        // Nobody hears any more what a program has to say.
-        self.news.close();
+        // From now on nobody handles events of programs.
+        self.media_events.close();
         self.media.stop_all().await;
-        if end != End::CutOff {
-            self.say_goodbye(end).await;
+        if end != UnitEnd::CutOff {
+            self.deregister(end).await;
         }
         leave(membership).await;
         (end, self.ends)
     }
 
-    async fn live(&mut self) -> End {
+    /// Opens one session after another until the incarnation ends.
+    async fn serve(&mut self) -> UnitEnd {
         loop {
-            let session = match self.away().await {
+            let session = match self.reconnect().await {
                 Ok(session) => session,
                 Err(end) => return end,
             };
             let began = Instant::now();
-            match self.serve(session).await {
+            match self.serve_session(session).await {
                 Ok(end) => return end,
-                Err(error) if error.code() == Some("STALE") => return End::Replaced,
-                Err(_) if self.is_cut_off() => return End::CutOff,
+                Err(error) if error.code() == Some("STALE") => return UnitEnd::Replaced,
+                Err(_) if self.is_cut_off() => return UnitEnd::CutOff,
                 Err(error) => {
                     self.context.session_failed(PART, &error, began).await;
-                    // The pause before is cut short when the process shall end; who drains stays for a while.
+                    // `session_failed` does not pause during shutdown, but a unit that drains goes on for a while.
                     if self.draining.is_some() {
-                        sleep(REST).await;
+                        sleep(PAUSE).await;
                     }
                     if !error.ends_session() && error.code() != Some("NOTFOUND") {
-                        sleep(REST).await;
+                        sleep(PAUSE).await;
                     }
                 }
             }
         }
     }
 
-    /// How long until media must be ended.
-    fn deadline(&self) -> Option<Duration> {
-        self.config.self_stop.map(|limit| limit.saturating_sub(self.heard.elapsed()))
+    /// How long until the media must be ended; `None` without `self_stop`.
+    fn cut_off_in(&self) -> Option<Duration> {
+        self.config.self_stop.map(|limit| limit.saturating_sub(self.last_answer.elapsed()))
     }
 
-    /// Whether its media must be ended. Where there is none, nothing runs that could be too much.
+    /// Whether the media must be ended. A unit without conferences is never cut off: it has no media.
     fn is_cut_off(&self) -> bool {
-        self.deadline() == Some(Duration::ZERO) && self.copies.len() > 0
+        self.cut_off_in() == Some(Duration::ZERO) && self.conferences.len() > 0
     }
 
-    /// Refuses to claim anything where media must be ended: who was stopped for long may find that out in the middle of
-    /// anything, and would be given back what is open elsewhere, only to drop it.
-    fn may_claim(&self) -> Result<(), Error> {
+    /// Refuses to claim conferences if the media must be ended. A process that was suspended may notice that at any
+    /// step; it would be given back conferences that run elsewhere, only to drop them.
+    fn check_not_cut_off(&self) -> Result<(), Error> {
         if self.is_cut_off() {
-            return Err(Error::Stopped("Redis was not heard for too long".to_owned()));
+            return Err(Error::Stopped("Redis has not answered for too long".to_owned()));
         }
         Ok(())
     }
 
-    /// Redis has answered what was sent then. Where media shall not run twice, the watchdog hears until when it
-    /// certainly runs nowhere else: who is stopped cannot end it by itself.
-    fn heard(&mut self, sent: Instant) {
-        // A unit that was itself stopped finds that out by whatever it does first.
+    /// Redis has answered a request that was sent at this time. With `self_stop`, tells the watchdog until when no other
+    /// unit can run the same conferences: a suspended process cannot end its media itself.
+    fn note_answer(&mut self, sent: Instant) {
+        // A unit that was suspended notices it at the first step after; an answer must not hide that.
         if self.is_cut_off() {
             return;
         }
-        self.heard = sent;
+        self.last_answer = sent;
         if self.config.self_stop.is_some() {
             let safe = self.config.lease.saturating_sub(self.context.config.servers.timeout);
-            self.media.may_run(safe.saturating_sub(sent.elapsed()));
+            self.media.allow_for(safe.saturating_sub(sent.elapsed()));
         }
     }
 
-    /// The process shall end: now, or when its conferences are moved away.
-    fn leave(&mut self) -> Option<End> {
+    /// Shutdown was requested: the unit ends now, or starts to drain.
+    fn start_shutdown(&mut self) -> Option<UnitEnd> {
         if !self.config.drain {
-            return Some(End::Asked);
+            return Some(UnitEnd::Shutdown);
         }
-        info!(cmu = self.cmu, conferences = self.copies.len(), "draining");
+        info!(unit = self.cmu, conferences = self.conferences.len(), "draining");
         self.draining = Some(Instant::now());
         None
     }
 
-    /// Whether moving conferences away takes too long.
-    fn is_late(&self) -> bool {
+    /// Whether draining takes too long.
+    fn drain_is_overdue(&self) -> bool {
         self.draining.is_some_and(|since| since.elapsed() >= self.config.drain_limit)
     }
 
-    /// Without a session: media goes on, but not for ever.
-    async fn away(&mut self) -> Result<Session, End> {
+    /// Reconnects to Redis. Media continues meanwhile, but no longer than `self_stop`.
+    async fn reconnect(&mut self) -> Result<Session, UnitEnd> {
         let context = self.context;
         let connecting = context.reconnect(PART);
         tokio::pin!(connecting);
         let mut shutdown = context.shutdown.clone();
         loop {
             if self.is_cut_off() {
-                return Err(End::CutOff);
+                return Err(UnitEnd::CutOff);
             }
-            // What people ended must be said, or it would begin anew elsewhere.
-            let is_done = self.copies.len() == 0 && self.ends.are_said();
-            if self.is_late() || self.draining.is_some() && is_done {
-                return Err(End::Asked);
+            // Ends that the realm does not know would restart those conferences elsewhere.
+            let is_done = self.conferences.len() == 0 && self.ends.all_sent();
+            if self.drain_is_overdue() || self.draining.is_some() && is_done {
+                return Err(UnitEnd::Shutdown);
             }
-            let rest = self.deadline().filter(|_| self.copies.len() > 0).unwrap_or(REST).min(REST);
+            let wait = self.cut_off_in().filter(|_| self.conferences.len() > 0).unwrap_or(PAUSE).min(PAUSE);
             tokio::select! {
                 session = &mut connecting => return Ok(session),
-                Some(news) = self.news.recv() => self.hear(news),
-                () = shutdown.requested(), if self.draining.is_none() => if let Some(end) = self.leave() {
-                    return Err(end);
-                },
-                () = sleep(rest) => {}
+                Some(event) = self.media_events.recv() => self.handle_media_event(event),
+                () = shutdown.requested(), if self.draining.is_none() => {
+                    if let Some(end) = self.start_shutdown() {
+                        return Err(end);
+                    }
+                }
+                () = sleep(wait) => {}
             }
         }
     }
 
-    /// One session; ends well only with the unit.
-    async fn serve(&mut self, mut session: Session) -> Result<End, Error> {
+    /// One session with Redis; `Ok` only if the incarnation ends.
+    async fn serve_session(&mut self, mut session: Session) -> Result<UnitEnd, Error> {
         let store = RealmStore::new(session.connection.clone(), &self.context.config.realm);
-        // Before all else: an identity that ours takes the place of is heard no more.
-        self.ends.say_again();
-        self.say_ends(&store).await?;
+        // Before the join: after it, Redis refuses what earlier incarnations of this host have to say.
+        self.ends.resend_all();
+        self.send_ends(&store).await?;
         let sent = Instant::now();
         self.join(&store).await?;
-        self.heard(sent);
-        self.owed = Some((Owed::All, Instant::now()));
+        self.note_answer(sent);
+        self.pending_report = Some((PendingReport::ListAndDetails, Instant::now()));
         let stream = store.stream(&format!("cmd:{}", self.cmu));
-        let mut commands = Commands::read(session.another(streams::BLOCK).await?, stream);
-        let mut beat = ticks(self.config.beat);
+        let mut messages = Commands::read(session.another(streams::BLOCK).await?, stream);
+        let mut heartbeat = ticks(self.config.beat);
         let mut chatter = ticks(self.config.chatter.unwrap_or(Duration::from_secs(3600)));
         let mut shutdown = self.context.shutdown.clone();
-        let mut drain = ticks(DRAIN);
+        let mut drain = ticks(DRAIN_INTERVAL);
         loop {
             if self.is_cut_off() {
-                return Ok(End::CutOff);
+                return Ok(UnitEnd::CutOff);
             }
-            if let Some(owed) = self.payable() {
-                self.pay(owed, &store, &mut session).await?;
+            if let Some(report) = self.report_ready() {
+                self.send_report(report, &store, &mut session).await?;
             }
             tokio::select! {
                 biased;
-                _ = beat.tick() => {
+                _ = heartbeat.tick() => {
                     session.is_named()?;
-                    self.beat(&store, &mut session).await?;
+                    self.send_heartbeat(&store, &mut session).await?;
                 }
-                Some(Ok(done)) = self.works.join_next() => self.finish(&store, done).await?,
-                entries = commands.next(), if self.owed.is_none() => self.obey(&store, &mut session, entries?).await?,
-                Some(news) = self.news.recv() => {
-                    self.hear(news);
-                    // Not without end: who talks all the time must not keep us from our beats.
-                    for _ in 0..NEWS {
-                        let Ok(news) = self.news.try_recv() else { break };
-                        self.hear(news);
+                Some(Ok(completed)) = self.tasks.join_next() => self.complete(&store, completed).await?,
+                entries = messages.next(), if self.pending_report.is_none() => {
+                    self.handle_messages(&store, &mut session, entries?).await?;
+                }
+                Some(event) = self.media_events.recv() => {
+                    self.handle_media_event(event);
+                    // Limited: a program that writes all the time must not hold up heartbeats.
+                    for _ in 0..MEDIA_EVENTS {
+                        let Ok(event) = self.media_events.try_recv() else { break };
+                        self.handle_media_event(event);
                     }
-                    self.say_ends(&store).await?;
-                    self.tell(&store).await?;
+                    self.send_ends(&store).await?;
+                    self.send_details(&store).await?;
                 }
                 _ = chatter.tick(), if self.config.chatter.is_some() => {
-                    self.chat();
-                    self.tell(&store).await?;
+                    self.write_chatter();
+                    self.send_details(&store).await?;
                 }
-                () = shutdown.requested(), if self.draining.is_none() => if let Some(end) = self.leave() {
-                    return Ok(end);
-                },
-                _ = drain.tick(), if self.draining.is_some() => {
-                    let left = store.drain(&self.cmu).await?;
-                    if left == 0 && self.copies.len() == 0 || self.is_late() {
-                        return Ok(End::Asked);
+                () = shutdown.requested(), if self.draining.is_none() => {
+                    if let Some(end) = self.start_shutdown() {
+                        return Ok(end);
                     }
                 }
-                // The rest of what is too much to be told at once, when there is nothing else to do.
-                () = ready(()), if self.details.has_news() => self.tell(&store).await?,
+                _ = drain.tick(), if self.draining.is_some() => {
+                    let left = store.drain(&self.cmu).await?;
+                    if left == 0 && self.conferences.len() == 0 || self.drain_is_overdue() {
+                        return Ok(UnitEnd::Shutdown);
+                    }
+                }
+                // The next batch of details, when there is nothing else to do.
+                () = ready(()), if self.details.has_pending() => self.send_details(&store).await?,
             }
         }
     }
 
     async fn join(&self, store: &RealmStore) -> Result<(), Error> {
-        self.may_claim()?;
+        self.check_not_cut_off()?;
         let lease = self.config.lease.as_millis() as u64;
         let zone = self.config.zone.as_deref();
         match store.join(&self.cmu, self.config.capacity, zone, lease).await {
-            // No realm yet: its defaults will do until an operator says otherwise.
+            // The realm does not exist yet: it is created with its defaults, which an operator may change later.
             Err(error) if error.code() == Some("NOKEY") => {
                 store.realm().await?;
                 store.join(&self.cmu, self.config.capacity, zone, lease).await
@@ -310,133 +317,152 @@ impl<'a> Unit<'a> {
         }
     }
 
-    async fn beat(&mut self, store: &RealmStore, session: &mut Session) -> Result<(), Error> {
+    async fn send_heartbeat(&mut self, store: &RealmStore, session: &mut Session) -> Result<(), Error> {
         let sent = Instant::now();
-        match store.beat(&self.cmu, self.copies.len()).await {
-            // Down, or unknown to a server that took over: it joins and reports.
+        match store.beat(&self.cmu, self.conferences.len()).await {
+            // The unit was declared down, or is unknown to a server that took over.
             Err(error) if matches!(error.code(), Some("NOTFOUND" | "NOKEY")) => {
-                warn!(cmu = self.cmu, "the unit was taken for dead, or is unknown; joining again");
+                warn!(unit = self.cmu, %error, "Redis does not know this unit; joining again");
                 self.join(store).await?;
-                self.heard(sent);
-                self.owed = Some((Owed::All, Instant::now()));
+                self.note_answer(sent);
+                self.pending_report = Some((PendingReport::ListAndDetails, Instant::now()));
                 return Ok(());
             }
             result => result?,
         }
-        self.heard(sent);
-        if self.ends.are_doubtful() {
-            self.ask_replicas(session).await?;
+        self.note_answer(sent);
+        if self.ends.has_unconfirmed() {
+            self.wait_for_replicas(session).await?;
         }
-        if std::mem::take(&mut self.untold) {
-            self.details.renew_all();
-            self.tell(store).await?;
+        if std::mem::take(&mut self.details_dirty) {
+            self.details.resend_all();
+            self.send_details(store).await?;
         }
-        metrics::gauge!("allot_unit_conferences").set(self.copies.len() as f64);
+        metrics::gauge!("allot_unit_conferences").set(self.conferences.len() as f64);
         Ok(())
     }
 
-    /// What is owed and can be said: as soon as all has begun that begins, and nothing ends any more or has done so for
-    /// long. A program that takes long to end would keep all others waiting.
-    fn payable(&self) -> Option<Owed> {
-        let (owed, since) = self.owed?;
-        (self.beginning == 0 && (self.works.is_empty() || since.elapsed() >= ENDINGS)).then_some(owed)
+    /// The pending report, if it can be sent: no start is in progress, and no stop either, or one has been for long. A
+    /// program that takes long to end must not hold up the report of all other conferences.
+    fn report_ready(&self) -> Option<PendingReport> {
+        let (report, since) = self.pending_report?;
+        let ready = self.starting == 0 && (self.tasks.is_empty() || since.elapsed() >= REPORT_DELAY);
+        ready.then_some(report)
     }
 
-    /// Says what it has, and all about it where that is owed.
-    async fn pay(&mut self, owed: Owed, store: &RealmStore, session: &mut Session) -> Result<(), Error> {
-        self.report(store, session).await?;
-        self.owed = None;
-        if owed == Owed::All {
-            self.details.renew_all();
-            self.tell(store).await?;
+    async fn send_report(
+        &mut self,
+        report: PendingReport,
+        store: &RealmStore,
+        session: &mut Session,
+    ) -> Result<(), Error> {
+        self.send_list(store, session).await?;
+        self.pending_report = None;
+        if report == PendingReport::ListAndDetails {
+            self.details.resend_all();
+            self.send_details(store).await?;
             self.context.health.ready(PART);
-            info!(cmu = self.cmu, server = %session.node, conferences = self.copies.len(), "joined");
+            info!(unit = self.cmu, server = %session.node, conferences = self.conferences.len(), "joined");
         }
         Ok(())
     }
 
-    /// Says what it has. What follows comes as commands, in their turn.
-    async fn report(&mut self, store: &RealmStore, session: &mut Session) -> Result<(), Error> {
-        self.may_claim()?;
-        let reported = store.report(&self.cmu, self.copies.highest(), &self.copies.list()).await?;
+    /// Sends the list of conferences. The realm answers with messages.
+    async fn send_list(&mut self, store: &RealmStore, session: &mut Session) -> Result<(), Error> {
+        self.check_not_cut_off()?;
+        let reported = store.report(&self.cmu, self.conferences.highest(), &self.conferences.list()).await?;
         metrics::counter!("allot_unit_reports_total").increment(1);
-        debug!(cmu = self.cmu, ?reported, "reported");
-        // Conferences are its own again; after a failover that forgets it, it would report them once more.
-        if reported.adopted > 0 && !self.ask_replicas(session).await? {
-            warn!(cmu = self.cmu, "no replica confirmed in time that conferences are ours again");
+        debug!(unit = self.cmu, ?reported, "reported");
+        // Adopted conferences have new owners; after a failover that loses them, the unit reports once more.
+        if reported.adopted > 0 && !self.wait_for_replicas(session).await? {
+            warn!(
+                unit = self.cmu,
+                adopted = reported.adopted,
+                "no replica confirmed the adopted conferences in time"
+            );
         }
         Ok(())
     }
 
-    /// Word from a program.
-    fn hear(&mut self, news: News) {
-        match news {
-            News::Detail { e164, start, field, value } if self.media.is_current(&e164, start) => {
+    fn handle_media_event(&mut self, event: MediaEvent) {
+        match event {
+            MediaEvent::Detail { e164, start, field, value } if self.media.is_current(&e164, start) => {
                 self.details.set(&e164, &field, value);
             }
-            News::Ended { e164, start } if self.media.is_current(&e164, start) && self.heeds_ends() => {
+            MediaEvent::Ended { e164, start }
+                if self.media.is_current(&e164, start) && self.accepts_ends() =>
+            {
                 self.media.stop(&e164);
-                self.details.forget(&e164);
-                let Some(epoch) = self.copies.forget(&e164) else { return };
+                self.details.remove(&e164);
+                let Some(epoch) = self.conferences.remove(&e164) else {
+                    debug_assert!(false, "media of a conference that the unit does not have");
+                    warn!(
+                        unit = self.cmu,
+                        e164, "media ended of a conference that the unit does not have; ignored"
+                    );
+                    return;
+                };
                 info!(e164, epoch, "ended by people");
-                let mut word = cmd("CONF.ENDED");
-                word.arg(&self.context.config.realm).arg(&e164).arg(&self.cmu).arg(epoch);
-                self.ends.push(word);
+                let mut ended = cmd("CONF.ENDED");
+                ended.arg(&self.context.config.realm).arg(&e164).arg(&self.cmu).arg(epoch);
+                self.ends.push(ended);
             }
-            News::Detail { .. } | News::Ended { .. } => {}
+            // An event of earlier media of the conference, or an end during shutdown.
+            MediaEvent::Detail { .. } | MediaEvent::Ended { .. } => {}
         }
     }
 
-    /// Whether people ended what has ended. A service manager that ends us may have asked our programs to end as well;
-    /// of who drains it must not ask that, and people go on ending conferences meanwhile.
-    fn heeds_ends(&self) -> bool {
+    /// Whether a program that ends means that people ended the conference. During shutdown a service manager may have
+    /// stopped the programs as well. But a unit that drains keeps its programs, so a service manager must be configured
+    /// not to stop them, and people go on ending conferences.
+    fn accepts_ends(&self) -> bool {
         self.config.drain || !self.context.shutdown.is_requested()
     }
 
-    fn chat(&mut self) {
-        self.chatted += 1;
-        for (e164, _) in self.copies.list() {
-            self.details.set(&e164, CHATTER, format!("{} {}", self.chatted, now_ms()));
+    /// Writes the detail of demonstrations.
+    fn write_chatter(&mut self) {
+        self.chatter_count += 1;
+        for (e164, _) in self.conferences.list() {
+            self.details.set(&e164, CHATTER, format!("{} {}", self.chatter_count, now_ms()));
         }
     }
 
-    /// Tells what is new, or a part of it.
-    async fn tell(&mut self, store: &RealmStore) -> Result<(), Error> {
+    /// Sends the next batch of new details.
+    async fn send_details(&mut self, store: &RealmStore) -> Result<(), Error> {
         let stream = store.stream("info");
-        let mut messages = Vec::new();
-        for Told { e164, seq, fields } in self.details.take() {
-            let Some(epoch) = self.copies.epoch(&e164) else { continue };
-            let mut message = cmd("XADD");
-            message.arg(&stream).arg("*").arg("event").arg(SET).arg("e164").arg(&e164);
-            message.arg("cmu").arg(&self.cmu).arg("epoch").arg(epoch).arg("seq").arg(seq);
-            for (field, value) in fields {
-                // Names its assignment, so that whoever looks can tell whose write was accepted.
-                let value = if field == CHATTER { format!("{} {epoch} {value}", self.cmu) } else { value };
-                message.arg(field).arg(value);
+        let mut commands = Vec::new();
+        for DetailUpdate { e164, seq, mut fields } in self.details.take_batch() {
+            // Details of a conference whose media could not start are dropped with it.
+            let Some(epoch) = self.conferences.epoch(&e164) else { continue };
+            for (field, value) in &mut fields {
+                // Names the assignment, so that an observer can tell whose write was accepted.
+                if field == CHATTER {
+                    *value = format!("{} {epoch} {value}", self.cmu);
+                }
             }
-            messages.push(message);
+            commands.push(info_stream::details(&stream, &e164, &self.cmu, epoch, seq, &fields));
         }
-        let mut lost = false;
-        for result in store.ask_all(&messages).await? {
+        let mut refused = 0;
+        for result in store.ask_all(&commands).await? {
             match result {
-                // Whoever has no memory for details may have commands for us all the same.
+                // A server without memory for details may still have messages for this unit.
                 Err(error) if error.ends_session() && error.code() != Some("OOM") => return Err(error),
                 Err(error) => {
-                    lost = true;
-                    debug!(%error, "details cannot be told now");
+                    refused += 1;
+                    debug!(unit = self.cmu, %error, "details refused");
                 }
                 Ok(_) => {}
             }
         }
-        if lost {
+        if refused > 0 {
             metrics::counter!("allot_unit_untold_total").increment(1);
-            self.untold = true;
+            self.details_dirty = true;
         }
         Ok(())
     }
 }
 
-/// Takes our node away, if the coordination service can be asked.
+/// Removes the unit's node, if the coordination service answers.
 async fn leave(membership: Membership) {
     let _ = timeout(Duration::from_secs(2), membership.leave()).await;
 }

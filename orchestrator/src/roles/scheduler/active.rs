@@ -12,7 +12,7 @@ use super::rate_limiter::RateLimiter;
 use super::unit_nodes::UnitNodes;
 use super::{LIFT, PART};
 use crate::config::ConferenceConfig;
-use crate::daemon::RoleContext as Context;
+use crate::roles::context::RoleContext as Context;
 use allot_client::{Error, RealmStore, Session, UnitRow};
 use allot_coordination::Leadership;
 use allot_coordination::random;

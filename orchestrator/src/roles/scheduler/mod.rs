@@ -17,7 +17,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result};
 use tracing::info;
 
-use crate::daemon::RoleContext as Context;
+use crate::roles::context::RoleContext as Context;
 use allot_client::RealmStore;
 use allot_coordination::{Error, Kind, Leadership};
 use allot_runtime::{Candidate, LeaderSession, campaign};

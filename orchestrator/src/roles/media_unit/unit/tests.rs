@@ -1,4 +1,4 @@
-//! A unit and a server that is none: it says yes to all that units say, keeps it, and passes on commands.
+//! A unit against a fake server: the server accepts every command, records it, and delivers messages to the unit.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,10 +13,10 @@ use crate::config::{Config, Given, Span};
 use allot_coordination::in_process::InProcess;
 use allot_coordination::{Coordinator, Settings};
 
-/// How long one answer may take, in milliseconds.
-const ANSWER: u64 = 3000;
-/// How long anything may take.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// The time-out of one answer, in milliseconds.
+const ANSWER_TIMEOUT_MS: u64 = 3000;
+/// How long a test waits for anything.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 #[derive(Default)]
 struct Server {
@@ -24,12 +24,12 @@ struct Server {
     heard: Mutex<Vec<String>>,
     commands: Mutex<Vec<String>>,
     is_cut: AtomicBool,
-    /// Bytes that it takes in a millisecond; 0 for any number.
+    /// Bytes accepted per millisecond; 0 for no limit.
     speed: AtomicU64,
     has_replica: AtomicBool,
-    /// Whether its replica confirms anything.
+    /// Whether its replica confirms writes.
     is_confirmed: AtomicBool,
-    /// How far it is with saying that the unit was replaced.
+    /// Progress of telling the unit that another unit replaced it.
     replacing: Mutex<Replacing>,
 }
 
@@ -37,11 +37,11 @@ struct Server {
 enum Replacing {
     #[default]
     No,
-    /// The next beat is told so.
+    /// The next heartbeat is refused.
     Wanted,
-    /// A beat waits for its answer.
+    /// A heartbeat waits for its answer.
     Beaten,
-    /// The beat may be answered.
+    /// The heartbeat may be answered.
     Said,
 }
 
@@ -130,12 +130,12 @@ impl Server {
         }
     }
 
-    /// Has the unit be told.
+    /// Delivers messages to the unit.
     fn tell(&self, commands: &[&str]) {
         self.commands.lock().unwrap().extend(commands.iter().map(|&command| command.to_owned()));
     }
 
-    /// Where in all that it heard such a command is.
+    /// The position of the first command with this prefix.
     fn find(&self, start: &str) -> Option<usize> {
         self.heard.lock().unwrap().iter().position(|line| line.starts_with(start))
     }
@@ -150,7 +150,7 @@ impl Server {
                 sleep(Duration::from_millis(5)).await;
             }
         };
-        timeout(PATIENCE, look).await.unwrap_or_else(|_| panic!("no more {start}"));
+        timeout(TIMEOUT, look).await.unwrap_or_else(|_| panic!("no more {start}"));
     }
 
     async fn hears(&self, start: &str) -> usize {
@@ -162,7 +162,7 @@ impl Server {
                 sleep(Duration::from_millis(5)).await;
             }
         };
-        timeout(PATIENCE, look).await.unwrap_or_else(|_| panic!("{start}: {:?}", self.heard.lock().unwrap()))
+        timeout(TIMEOUT, look).await.unwrap_or_else(|_| panic!("{start}: {:?}", self.heard.lock().unwrap()))
     }
 }
 
@@ -183,16 +183,16 @@ fn entries(commands: &[String], after: usize) -> String {
     format!("*1\r\n*2\r\n$1\r\ns\r\n*{}\r\n{}", entries.len(), entries.concat())
 }
 
-/// A process with a unit of quick beats, and the word that it shall end.
+/// A process whose units send heartbeats every 50 ms, and the sender of its shutdown request.
 fn context(server: &Server) -> (Context, watch::Sender<bool>) {
     context_with(server, None)
 }
 
-/// The same, whose unit ends when it has not heard of its server for so many milliseconds.
+/// The same with this `self-stop`, in milliseconds.
 fn context_with(server: &Server, self_stop: Option<u64>) -> (Context, watch::Sender<bool>) {
     let mut given = Given::default();
     given.redis.url = Some(format!("redis://127.0.0.1:{}", server.port));
-    given.redis.timeout = Some(Span::ms(ANSWER));
+    given.redis.timeout = Some(Span::ms(ANSWER_TIMEOUT_MS));
     given.conference.wait = Some(Span::ms(100));
     given.accounts.wait = Some(Span::ms(100));
     given.cmu.beat = Some(Span::ms(50));
@@ -217,11 +217,11 @@ fn context_with(server: &Server, self_stop: Option<u64>) -> (Context, watch::Sen
     (context, asked)
 }
 
-/// A session, until there is what it waits for.
+/// One session of the unit, until the future ends.
 async fn serve<T>(unit: &mut Unit<'_>, until: impl Future<Output = T>) -> T {
     let session = unit.context.config.servers.session().await.unwrap();
     tokio::select! {
-        end = unit.serve(session) => panic!("the session ended: {end:?}"),
+        end = unit.serve_session(session) => panic!("the session ended: {end:?}"),
         found = until => found,
     }
 }
@@ -229,17 +229,17 @@ async fn serve<T>(unit: &mut Unit<'_>, until: impl Future<Output = T>) -> T {
 const CREATE: &str = "event CREATE cmu h:1:1 e164";
 
 #[tokio::test]
-async fn what_people_ended_on_a_unit_that_stopped_itself_is_said_before_the_next_one_joins() {
+async fn ends_of_a_cut_off_unit_are_sent_before_the_next_unit_joins() {
     let server = Server::start().await;
     let (context, _asked) = context_with(&server, Some(1000));
-    let mut unit = Unit::new(&context, "h:1:1".to_owned(), Ends::default());
+    let mut unit = Unit::new(&context, "h:1:1".to_owned(), UnacknowledgedEnds::default());
     server.tell(&[&format!("{CREATE} 1 epoch 5"), &format!("{CREATE} 2 epoch 6")]);
     serve(&mut unit, server.hears("CONF.ACK {allot}:conf 2 h:1:1 6")).await;
     server.is_cut.store(true, Ordering::Relaxed);
-    let people = unit.media.word();
-    people.send(News::Ended { e164: "1".to_owned(), start: 1 }).await.unwrap();
-    let (end, ends) = timeout(PATIENCE, unit.run()).await.unwrap();
-    assert_eq!((end, ends.counts()), (End::CutOff, (1, 0)));
+    let people = unit.media.event_sender();
+    people.send(MediaEvent::Ended { e164: "1".to_owned(), start: 1 }).await.unwrap();
+    let (end, ends) = timeout(TIMEOUT, unit.run()).await.unwrap();
+    assert_eq!((end, ends.counts()), (UnitEnd::CutOff, (1, 0)));
 
     server.is_cut.store(false, Ordering::Relaxed);
     server.commands.lock().unwrap().clear();
@@ -251,15 +251,15 @@ async fn what_people_ended_on_a_unit_that_stopped_itself_is_said_before_the_next
 }
 
 #[tokio::test]
-async fn what_people_ended_is_said_in_every_session_until_a_replica_has_it() {
+async fn ends_are_sent_in_every_session_until_a_replica_confirms() {
     let server = Server::start().await;
     server.has_replica.store(true, Ordering::Relaxed);
     let (context, _asked) = context(&server);
-    let mut unit = Unit::new(&context, "h:1:1".to_owned(), Ends::default());
+    let mut unit = Unit::new(&context, "h:1:1".to_owned(), UnacknowledgedEnds::default());
     server.tell(&[&format!("{CREATE} 1 epoch 5")]);
     serve(&mut unit, server.hears("CONF.ACK {allot}:conf 1 h:1:1 5")).await;
-    let people = unit.media.word();
-    people.send(News::Ended { e164: "1".to_owned(), start: 1 }).await.unwrap();
+    let people = unit.media.event_sender();
+    people.send(MediaEvent::Ended { e164: "1".to_owned(), start: 1 }).await.unwrap();
     let ended = "CONF.ENDED {allot}:conf 1 h:1:1 5";
     serve(&mut unit, async {
         server.hears(ended).await;
@@ -268,7 +268,7 @@ async fn what_people_ended_is_said_in_every_session_until_a_replica_has_it() {
     .await;
     assert_eq!((server.count(ended), unit.ends.counts()), (1, (0, 1)));
 
-    // A failover: the next master may not have heard it, nor the one after.
+    // Failovers: the next master may not know the end, nor the one after it.
     for session in 2..4 {
         let joins = server.count("CMU.JOIN");
         serve(&mut unit, server.hears_more("CMU.JOIN", joins)).await;
@@ -278,7 +278,7 @@ async fn what_people_ended_is_said_in_every_session_until_a_replica_has_it() {
     let waits = server.count("WAIT");
     serve(&mut unit, async {
         server.hears_more("WAIT", waits).await;
-        // By the next beat it has heard the answer.
+        // The unit has handled the answer by its next heartbeat.
         server.hears_more("CMU.BEAT", server.count("CMU.BEAT")).await;
     })
     .await;
@@ -288,72 +288,72 @@ async fn what_people_ended_is_said_in_every_session_until_a_replica_has_it() {
 }
 
 #[tokio::test]
-async fn a_unit_that_was_replaced_says_what_people_ended_meanwhile_and_not_that_it_goes() {
+async fn replaced_unit_sends_its_ends_and_is_not_declared_down() {
     let server = Server::start().await;
     let (context, _asked) = context(&server);
-    let mut unit = Unit::new(&context, "h:1:1".to_owned(), Ends::default());
+    let mut unit = Unit::new(&context, "h:1:1".to_owned(), UnacknowledgedEnds::default());
     server.tell(&[&format!("{CREATE} 1 epoch 5")]);
     serve(&mut unit, server.hears("CONF.ACK {allot}:conf 1 h:1:1 5")).await;
-    let people = unit.media.word();
+    let people = unit.media.event_sender();
     server.put(Replacing::Wanted);
     let meanwhile = async {
         server.comes_to(Replacing::Beaten).await;
-        people.send(News::Ended { e164: "1".to_owned(), start: 1 }).await.unwrap();
+        people.send(MediaEvent::Ended { e164: "1".to_owned(), start: 1 }).await.unwrap();
         server.put(Replacing::Said);
     };
-    let ((end, _), ()) = timeout(PATIENCE, async { tokio::join!(unit.run(), meanwhile) }).await.unwrap();
-    assert_eq!(end, End::Replaced);
+    let ((end, _), ()) = timeout(TIMEOUT, async { tokio::join!(unit.run(), meanwhile) }).await.unwrap();
+    assert_eq!(end, UnitEnd::Replaced);
     assert_eq!(server.count("CONF.ENDED {allot}:conf 1 h:1:1 5"), 1);
     assert_eq!(server.count("CMU.DOWN"), 0);
 }
 
 #[tokio::test]
-async fn a_unit_that_is_to_end_says_what_people_ended_when_redis_is_back() {
+async fn unit_that_shuts_down_sends_its_ends_when_redis_is_back() {
     let server = Server::start().await;
     let (context, asked) = context(&server);
-    let mut unit = Unit::new(&context, "h:1:1".to_owned(), Ends::default());
+    let mut unit = Unit::new(&context, "h:1:1".to_owned(), UnacknowledgedEnds::default());
     server.tell(&[&format!("{CREATE} 1 epoch 5")]);
     serve(&mut unit, server.hears("CONF.ACK {allot}:conf 1 h:1:1 5")).await;
     server.is_cut.store(true, Ordering::Relaxed);
-    unit.hear(News::Ended { e164: "1".to_owned(), start: 1 });
+    unit.handle_media_event(MediaEvent::Ended { e164: "1".to_owned(), start: 1 });
     asked.send_replace(true);
     let healed = async {
-        sleep(REST * 3).await;
+        sleep(PAUSE * 3).await;
         server.is_cut.store(false, Ordering::Relaxed);
     };
-    let ((end, ends), ()) = timeout(PATIENCE, async { tokio::join!(unit.run(), healed) }).await.unwrap();
-    assert_eq!((end, ends.are_said()), (End::Asked, true));
+    let ((end, ends), ()) = timeout(TIMEOUT, async { tokio::join!(unit.run(), healed) }).await.unwrap();
+    assert_eq!((end, ends.all_sent()), (UnitEnd::Shutdown, true));
     let said = server.find("CONF.ENDED {allot}:conf 1 h:1:1 5");
     assert!(said.is_some() && said < server.find("CMU.DOWN {allot}:conf h:1:1"), "{said:?}");
 }
 
 #[tokio::test]
-async fn a_unit_that_is_to_end_and_has_nothing_to_say_waits_for_no_server() {
+async fn unit_without_ends_shuts_down_without_waiting_for_redis() {
     let server = Server::start().await;
     let (context, asked) = context(&server);
     server.is_cut.store(true, Ordering::Relaxed);
     asked.send_replace(true);
-    let unit = Unit::new(&context, "h:1:1".to_owned(), Ends::default());
-    let (end, _) = timeout(PATIENCE / 4, unit.run()).await.unwrap();
-    assert_eq!(end, End::Asked);
+    let unit = Unit::new(&context, "h:1:1".to_owned(), UnacknowledgedEnds::default());
+    let (end, _) = timeout(TIMEOUT / 4, unit.run()).await.unwrap();
+    assert_eq!(end, UnitEnd::Shutdown);
 }
 
 #[tokio::test]
-async fn an_end_is_said_when_nothing_runs_any_more_and_keeps_nobody_waiting() {
+async fn ended_is_sent_after_the_program_ended_and_delays_nothing_else() {
     let server = Server::start().await;
     let (context, _asked) = context(&server);
-    let mut unit = Unit::new(&context, "h:1:1".to_owned(), Ends::default());
+    let mut unit = Unit::new(&context, "h:1:1".to_owned(), UnacknowledgedEnds::default());
     server.tell(&[&format!("{CREATE} 1 epoch 5")]);
     serve(&mut unit, server.hears("CONF.ACK {allot}:conf 1 h:1:1 5")).await;
-    let program = unit.media.pretend("1");
+    let program = unit.media.fake_program("1");
     let story = async {
         server.hears("CMU.JOIN").await;
         server.tell(&["event RELEASE e164 1 epoch 5", &format!("{CREATE} 2 epoch 6")]);
         server.hears("CONF.ACK {allot}:conf 2 h:1:1 6").await;
         let beats = server.count("CMU.BEAT");
         server.hears_more("CMU.BEAT", beats).await;
-        assert_eq!(server.count("CONF.ENDED"), 0, "its program runs still");
-        // A list would say that it has ended as well.
+        assert_eq!(server.count("CONF.ENDED"), 0, "its program still runs");
+        // A list would tell that the conference has ended as well.
         let reports = server.count("CMU.REPORT");
         server.tell(&["event REPORT what LIST"]);
         sleep(Duration::from_millis(300)).await;
@@ -366,24 +366,24 @@ async fn an_end_is_said_when_nothing_runs_any_more_and_keeps_nobody_waiting() {
 }
 
 #[tokio::test]
-async fn beats_do_not_wait_for_programs_that_begin() {
+async fn heartbeats_do_not_wait_for_programs_to_start() {
     let server = Server::start().await;
     let (context, _asked) = context(&server);
-    let mut unit = Unit::new(&context, "h:1:1".to_owned(), Ends::default());
-    unit.copies.handle(super::super::copies::Command::Create {
+    let mut unit = Unit::new(&context, "h:1:1".to_owned(), UnacknowledgedEnds::default());
+    unit.conferences.handle(super::super::conferences::Message::Create {
         e164: "1".to_owned(),
         epoch: 5,
-        facts: super::super::copies::Facts::default(),
+        params: super::super::conferences::ConferenceParams::default(),
     });
     let (started, start) = tokio::sync::oneshot::channel::<()>();
-    unit.beginning = 1;
-    unit.works.spawn(async move {
+    unit.starting = 1;
+    unit.tasks.spawn(async move {
         let _ = start.await;
-        Done::Begun { e164: "1".to_owned(), start: 0, begun: Ok(()) }
+        Completed::Start { e164: "1".to_owned(), start: 0, result: Ok(()) }
     });
     let story = async {
         server.hears_more("CMU.BEAT", 10).await;
-        assert_eq!(server.count("CMU.REPORT"), 0, "whether it could begin is not known");
+        assert_eq!(server.count("CMU.REPORT"), 0, "whether its media starts is not known yet");
         drop(started);
         server.hears("CMU.REPORT {allot}:conf h:1:1 HIGHEST 5 1 5").await;
     };
@@ -391,16 +391,16 @@ async fn beats_do_not_wait_for_programs_that_begin() {
 }
 
 #[tokio::test]
-async fn many_details_do_not_take_longer_than_one_answer_may() {
+async fn many_details_are_sent_within_the_answer_timeout() {
     let server = Server::start().await;
     let (context, _asked) = context(&server);
-    let mut unit = Unit::new(&context, "h:1:1".to_owned(), Ends::default());
+    let mut unit = Unit::new(&context, "h:1:1".to_owned(), UnacknowledgedEnds::default());
     server.tell(&[&format!("{CREATE} 1 epoch 5")]);
     serve(&mut unit, server.hears("CONF.ACK {allot}:conf 1 h:1:1 5")).await;
     let value = "x".repeat(60_000);
     (0..200).for_each(|field| unit.details.set("1", &format!("f{field}"), value.clone()));
-    // All of it takes longer than one answer may.
-    server.speed.store(200 * 60_000 / (ANSWER + 1000), Ordering::Relaxed);
+    // All details together take longer than one answer may.
+    server.speed.store(200 * 60_000 / (ANSWER_TIMEOUT_MS + 1000), Ordering::Relaxed);
     let story = async {
         server.hears("CMU.JOIN").await;
         let all = async {
@@ -419,9 +419,9 @@ async fn many_details_do_not_take_longer_than_one_answer_may() {
                 sleep(Duration::from_millis(20)).await;
             }
         };
-        timeout(PATIENCE, all).await.unwrap();
+        timeout(TIMEOUT, all).await.unwrap();
     };
     let beats = server.count("CMU.BEAT");
     serve(&mut unit, story).await;
-    assert!(server.count("CMU.BEAT") > beats + 3, "it beats meanwhile");
+    assert!(server.count("CMU.BEAT") > beats + 3, "heartbeats are sent meanwhile");
 }

@@ -1,8 +1,6 @@
-//! The data proxy: writes what units tell of their conferences. Redis decides on each write by owner and epoch; what
-//! it refuses is never tried again. A message is acknowledged when that is decided, so that one whose proxy died in
-//! between is written by another, at worst twice, which `seq` makes harmless.
-
-mod message;
+//! The data proxy: writes the details of conferences that units send. Redis accepts or refuses each write by owner and
+//! epoch; a refused write is not retried. A message is acknowledged after that. If its proxy dies before, another proxy
+//! writes the message, at worst a second time, which its sequence number makes harmless.
 
 use std::time::{Duration, Instant};
 
@@ -10,37 +8,36 @@ use anyhow::Result;
 use redis::Cmd;
 use tracing::{debug, info, warn};
 
-use crate::daemon::RoleContext as Context;
+use crate::roles::context::RoleContext as Context;
+use crate::roles::info_stream::{Message, read};
 use allot_client::streams::{BLOCK, Entry, Group};
 use allot_client::{Error, Node, RealmStore, Session};
 
-pub(crate) use message::SET;
-use message::{Message, read};
-
+/// The name of this part in logs and probes.
 const PART: &str = "data-proxy";
-/// How often consumers that are gone are forgotten.
-const TIDY: Duration = Duration::from_secs(60);
+/// How often consumers that are gone are removed from the group.
+const TIDY_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Writes until the process shall end.
+/// Writes details until the process shuts down.
 pub(crate) async fn run(context: Context) -> Result<()> {
     let mut batch = context.config.data_proxy.batch;
-    let mut asked = None;
+    let mut details_requested_from = None;
     while let Some(session) = context.connect(PART).await {
         let mut proxy = Proxy {
             store: RealmStore::new(session.connection.clone(), &context.config.realm),
             context: &context,
             batch,
-            asked,
+            details_requested_from,
         };
         let began = Instant::now();
         match proxy.serve(session).await {
             Ok(()) => break,
             Err(error) => {
                 batch = (proxy.batch / 2).max(1);
-                asked = proxy.asked;
+                details_requested_from = proxy.details_requested_from;
                 context.session_failed(PART, &error, began).await;
                 if !error.ends_session() {
-                    // A group that is gone is made anew at the next begin.
+                    // A group that was deleted is created again by the next session.
                     tokio::time::sleep(BLOCK).await;
                 }
             }
@@ -52,30 +49,29 @@ pub(crate) async fn run(context: Context) -> Result<()> {
 struct Proxy<'a> {
     store: RealmStore,
     context: &'a Context,
-    /// How many messages are taken at once. Half as many after a session that ended, since it may have been the answer
-    /// to so many that took too long, and the same ones come again; twice as many after each batch that was written.
+    /// How many messages are taken at once. Halved after a failed session: perhaps the answer to so many messages took
+    /// too long, and the same messages come again. Doubled after each batch that was written, up to the configured size.
     batch: u32,
-    /// The server on which all units were asked for their details.
-    asked: Option<Node>,
+    /// The server on which all units were last asked for all their details.
+    details_requested_from: Option<Node>,
 }
 
 impl Proxy<'_> {
-    /// One session; ends well only when the process shall end.
+    /// One session with Redis; `Ok` only if the process shuts down.
     async fn serve(&mut self, mut session: Session) -> Result<(), Error> {
         let config = &self.context.config.data_proxy;
-        let taking = session.another(BLOCK).await?;
+        let reader = session.another(BLOCK).await?;
         let names = (self.store.stream("info"), config.group.clone(), self.context.name.clone());
-        let mut group = Group::join(session.connection.clone(), taking, names).await?;
-        self.finish_own(&mut group).await?;
-        // Nobody knows what was told while no proxy was there, or to a server before this one; or what went with the
-        // stream, if it was deleted.
-        if group.made || self.asked.as_ref() != Some(&session.node) {
+        let mut group = Group::join(session.connection.clone(), reader, names).await?;
+        self.write_own_pending(&mut group).await?;
+        // Details may be lost that were sent while no proxy ran, or to another server, or to a stream that was deleted.
+        if group.made || self.details_requested_from.as_ref() != Some(&session.node) {
             match self.store.ask_units(None, "DETAILS").await {
-                // No realm yet: nothing was told.
+                // The realm does not exist yet: no unit has sent details.
                 Err(error) if error.code() == Some("NOKEY") => {}
                 result => result?,
             }
-            self.asked = Some(session.node.clone());
+            self.details_requested_from = Some(session.node.clone());
         }
         self.context.health.ready(PART);
         info!(server = %session.node, group = config.group, consumer = self.context.name, "writing details");
@@ -87,10 +83,10 @@ impl Proxy<'_> {
             if claimed.elapsed() >= config.claim_after / 2 {
                 claimed = Instant::now();
                 self.take_over(&mut group).await?;
-                // A group that nobody knows of any more would be waited on for ever.
+                // A server that is no longer the master would never deliver messages.
                 session.look().await?;
             }
-            if tidied.elapsed() >= TIDY {
+            if tidied.elapsed() >= TIDY_INTERVAL {
                 tidied = Instant::now();
                 group.tidy().await?;
             }
@@ -98,8 +94,8 @@ impl Proxy<'_> {
         Ok(())
     }
 
-    /// What this consumer took in an earlier session, and never acknowledged.
-    async fn finish_own(&mut self, group: &mut Group) -> Result<(), Error> {
+    /// Writes the messages that this consumer took in an earlier session and did not acknowledge.
+    async fn write_own_pending(&mut self, group: &mut Group) -> Result<(), Error> {
         let mut after = "0".to_owned();
         loop {
             let entries = group.own(self.batch, &after).await?;
@@ -109,14 +105,14 @@ impl Proxy<'_> {
         }
     }
 
-    /// What others took and left.
+    /// Writes the messages that other consumers took and did not acknowledge in time.
     async fn take_over(&mut self, group: &mut Group) -> Result<(), Error> {
         let config = &self.context.config.data_proxy;
         let mut cursor = "0-0".to_owned();
         loop {
             let (next, entries) = group.claim(config.claim_after, &cursor, self.batch).await?;
             if !entries.is_empty() {
-                info!(count = entries.len(), "messages that another proxy left are taken over");
+                info!(count = entries.len(), "took over messages that another proxy left");
                 metrics::counter!("allot_proxy_claimed_total").increment(entries.len() as u64);
             }
             self.write(group, &entries).await?;
@@ -127,15 +123,15 @@ impl Proxy<'_> {
         }
     }
 
-    /// Writes what they say, then acknowledges them.
+    /// Writes the details of these messages, then acknowledges the messages.
     async fn write(&mut self, group: &mut Group, entries: &[Entry]) -> Result<(), Error> {
-        let (mut writes, mut odd, mut resync) = (Vec::<Cmd>::with_capacity(entries.len()), 0, false);
+        let (mut writes, mut unknown, mut resync) = (Vec::<Cmd>::with_capacity(entries.len()), 0, false);
         for entry in entries {
             match read(entry) {
                 Message::Set { head, details } => {
                     let mut command = self.store.begin("CONF.SET");
-                    head.iter().for_each(|word| {
-                        command.arg(*word);
+                    head.iter().for_each(|argument| {
+                        command.arg(*argument);
                     });
                     for (field, value) in details {
                         command.arg(field).arg(value);
@@ -143,7 +139,7 @@ impl Proxy<'_> {
                     writes.push(command);
                 }
                 Message::Resync => resync = true,
-                Message::Odd => odd += 1,
+                Message::Unknown => unknown += 1,
             }
         }
         let (mut written, mut refused) = (0, 0);
@@ -158,10 +154,10 @@ impl Proxy<'_> {
             }
         }
         if resync {
-            warn!("messages of units were lost before they could be read; asking for all details");
+            warn!("messages of units were lost before a proxy could read them; requesting all details");
             self.store.ask_units(None, "DETAILS").await?;
         }
-        for (outcome, count) in [("written", written), ("refused", refused), ("odd", odd)] {
+        for (outcome, count) in [("written", written), ("refused", refused), ("odd", unknown)] {
             metrics::counter!("allot_proxy_messages_total", "outcome" => outcome).increment(count);
         }
         group.acknowledge(entries).await?;

@@ -1,0 +1,34 @@
+//! What a role is given: the process context and all settings.
+
+use std::sync::Arc;
+
+use allot_coordination::node_name;
+
+use crate::config::Config;
+
+/// What a role is given. Dereferences to the process context.
+#[derive(Clone)]
+pub(crate) struct RoleContext {
+    pub(crate) process: allot_runtime::Context,
+    pub(crate) config: Arc<Config>,
+}
+
+impl std::ops::Deref for RoleContext {
+    type Target = allot_runtime::Context;
+
+    fn deref(&self) -> &Self::Target {
+        &self.process
+    }
+}
+
+impl RoleContext {
+    /// The realm's directory in the coordination service.
+    pub(crate) fn dir(&self) -> String {
+        format!("{}/{}", self.config.root, node_name(&self.config.realm))
+    }
+
+    /// The directory of units.
+    pub(crate) fn units_dir(&self) -> String {
+        format!("{}/units", self.dir())
+    }
+}

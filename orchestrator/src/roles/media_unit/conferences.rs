@@ -1,0 +1,324 @@
+//! The conferences of a unit, and what follows from each message of the realm: the unit's side of the protocol. No
+//! clock, no I/O.
+
+use std::collections::BTreeMap;
+
+use allot_client::streams::Entry;
+
+/// The parameters of a conference that its media needs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ConferenceParams {
+    /// Planned end, in milliseconds since 1970; empty where there is none.
+    pub(crate) end: String,
+    /// Capacity of the unit that the conference takes.
+    pub(crate) size: String,
+    /// Priority.
+    pub(crate) priority: String,
+    /// The manager's request, as it was given to `CONF.CREATE`.
+    pub(crate) request: String,
+    /// Whether another unit had the conference before.
+    pub(crate) recovering: bool,
+}
+
+/// A message of the realm, as it arrived.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Message {
+    /// Run this conference.
+    Create {
+        /// Its number.
+        e164: String,
+        /// The assignment.
+        epoch: u64,
+        /// More about it.
+        params: ConferenceParams,
+    },
+    /// Stop running the conference, if it still has this epoch here.
+    Release {
+        /// Its number.
+        e164: String,
+        /// The assignment.
+        epoch: u64,
+    },
+    /// The conference has a new epoch.
+    Epoch {
+        /// Its number.
+        e164: String,
+        /// The new one.
+        epoch: u64,
+        /// The epoch that the conference has here, as far as the realm knows.
+        old: u64,
+    },
+    /// Report the list of conferences.
+    List,
+    /// Send all details again.
+    Details,
+    /// A message that this version does not know; ignored.
+    Unknown,
+}
+
+impl Message {
+    /// Decodes an entry of the unit's stream.
+    pub(crate) fn read(entry: &Entry) -> Self {
+        let (e164, epoch) = (entry.text("e164"), entry.number("epoch"));
+        match entry.text("event").as_str() {
+            "CREATE" => {
+                let params = ConferenceParams {
+                    end: entry.text("end"),
+                    size: entry.text("size"),
+                    priority: entry.text("priority"),
+                    request: entry.text("request"),
+                    recovering: entry.text("recovering") == "1",
+                };
+                Self::Create { e164, epoch, params }
+            }
+            "RELEASE" => Self::Release { e164, epoch },
+            "EPOCH" => Self::Epoch { e164, epoch, old: entry.number("old") },
+            "REPORT" if entry.text("what") == "DETAILS" => Self::Details,
+            // Messages of any kind were lost; the realm repeats all of them in response to the list.
+            "REPORT" | "RESYNC" => Self::List,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+/// What the unit does in response to a message, in this order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Stop the media of a conference.
+    Stop {
+        /// Its number.
+        e164: String,
+    },
+    /// Start the media of a conference, and answer `CONF.ACK`; or answer `CONF.NACK`, and forget the conference.
+    Start {
+        /// Its number.
+        e164: String,
+        /// The assignment.
+        epoch: u64,
+        /// More about it.
+        params: ConferenceParams,
+    },
+    /// Answer `CONF.ENDED` once the media has ended.
+    ReplyEnded {
+        /// Its number.
+        e164: String,
+        /// The assignment.
+        epoch: u64,
+    },
+    /// Send all details of a conference again.
+    SendDetails {
+        /// Its number.
+        e164: String,
+    },
+    /// Send all details of all conferences again.
+    SendAllDetails,
+    /// Report the list of conferences.
+    ReportList,
+}
+
+/// The conferences of a unit, with the epochs of their assignments.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct LocalConferences {
+    epochs: BTreeMap<String, u64>,
+    highest: u64,
+}
+
+impl LocalConferences {
+    /// The highest epoch of all `CREATE` and `EPOCH` messages that were handled.
+    pub(crate) fn highest(&self) -> u64 {
+        self.highest
+    }
+
+    /// All conferences with their epochs.
+    pub(crate) fn list(&self) -> Vec<(String, u64)> {
+        self.epochs.iter().map(|(e164, epoch)| (e164.clone(), *epoch)).collect()
+    }
+
+    /// Number of conferences.
+    pub(crate) fn len(&self) -> usize {
+        self.epochs.len()
+    }
+
+    /// The epoch of a conference, if this unit has it.
+    pub(crate) fn epoch(&self, e164: &str) -> Option<u64> {
+        self.epochs.get(e164).copied()
+    }
+
+    /// Whether one of these messages releases a conference that this unit has, or gets by an earlier one of them.
+    pub(crate) fn any_release_applies(&self, messages: &[Message]) -> bool {
+        if !messages.iter().any(|message| matches!(message, Message::Release { .. })) {
+            return false;
+        }
+        let mut ahead = self.clone();
+        messages.iter().any(|message| {
+            let applies =
+                matches!(message, Message::Release { e164, epoch } if ahead.epoch(e164) == Some(*epoch));
+            ahead.handle(message.clone());
+            applies
+        })
+    }
+
+    /// Applies a message; returns what the unit must do in response.
+    pub(crate) fn handle(&mut self, message: Message) -> Vec<Action> {
+        match message {
+            Message::Create { e164, epoch, params } => self.create(e164, epoch, params),
+            Message::Release { e164, epoch } if self.epoch(&e164) == Some(epoch) => {
+                self.epochs.remove(&e164);
+                vec![Action::Stop { e164: e164.clone() }, Action::ReplyEnded { e164, epoch }]
+            }
+            Message::Epoch { e164, epoch, old } => self.change_epoch(e164, epoch, old),
+            Message::List => vec![Action::ReportList],
+            Message::Details => vec![Action::SendAllDetails],
+            Message::Release { .. } | Message::Unknown => Vec::new(),
+        }
+    }
+
+    fn create(&mut self, e164: String, epoch: u64, params: ConferenceParams) -> Vec<Action> {
+        if !self.is_new_epoch(epoch) {
+            return Vec::new();
+        }
+        let older = self.epochs.insert(e164.clone(), epoch);
+        let mut actions = Vec::new();
+        if older.is_some() {
+            actions.push(Action::Stop { e164: e164.clone() });
+        }
+        actions.push(Action::Start { e164, epoch, params });
+        actions
+    }
+
+    fn change_epoch(&mut self, e164: String, epoch: u64, old: u64) -> Vec<Action> {
+        // The message may be repeated after other conferences got later epochs. A message whose old epoch is the current
+        // one was not handled yet: the conference would have the new epoch.
+        let names_our_epoch = old < epoch && self.epoch(&e164) == Some(old);
+        if !self.is_new_epoch(epoch) && !names_our_epoch {
+            return Vec::new();
+        }
+        match self.epochs.get_mut(&e164) {
+            Some(current) => {
+                *current = epoch;
+                vec![Action::SendDetails { e164 }]
+            }
+            None => vec![Action::ReplyEnded { e164, epoch }],
+        }
+    }
+
+    /// Whether no message of this epoch, or a later one, was handled before. From now on one was.
+    fn is_new_epoch(&mut self, epoch: u64) -> bool {
+        let is_new = epoch > self.highest;
+        self.highest = self.highest.max(epoch);
+        is_new
+    }
+
+    /// Removes a conference whose media could not start or has ended; returns its epoch, if this unit had it.
+    pub(crate) fn remove(&mut self, e164: &str) -> Option<u64> {
+        self.epochs.remove(e164)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn create(e164: &str, epoch: u64) -> Message {
+        Message::Create { e164: e164.into(), epoch, params: ConferenceParams::default() }
+    }
+
+    fn release(e164: &str, epoch: u64) -> Message {
+        Message::Release { e164: e164.into(), epoch }
+    }
+
+    fn renumber(e164: &str, old: u64, epoch: u64) -> Message {
+        Message::Epoch { e164: e164.into(), epoch, old }
+    }
+
+    fn start(e164: &str, epoch: u64) -> Action {
+        Action::Start { e164: e164.into(), epoch, params: ConferenceParams::default() }
+    }
+
+    fn stop(e164: &str) -> Action {
+        Action::Stop { e164: e164.into() }
+    }
+
+    fn ended(e164: &str, epoch: u64) -> Action {
+        Action::ReplyEnded { e164: e164.into(), epoch }
+    }
+
+    #[test]
+    fn create_is_handled_once_and_not_after_a_later_epoch() {
+        let mut conferences = LocalConferences::default();
+        assert_eq!(conferences.handle(create("1", 5)), [start("1", 5)]);
+        assert_eq!(conferences.handle(create("1", 5)), []);
+        assert_eq!(conferences.handle(create("2", 4)), []);
+        assert_eq!((conferences.list(), conferences.highest()), (vec![("1".into(), 5)], 5));
+    }
+
+    #[test]
+    fn newer_assignment_replaces_an_older_one() {
+        let mut conferences = LocalConferences::default();
+        conferences.handle(create("1", 5));
+        assert_eq!(conferences.handle(create("1", 6)), [stop("1"), start("1", 6)]);
+        assert!(!conferences.any_release_applies(&[release("1", 5)]));
+        assert_eq!(conferences.handle(release("1", 5)), []);
+        assert!(conferences.any_release_applies(&[release("1", 6)]));
+        assert_eq!(conferences.handle(release("1", 6)), [stop("1"), ended("1", 6)]);
+        assert_eq!(conferences.len(), 0);
+        assert_eq!(conferences.handle(release("1", 6)), []);
+    }
+
+    #[test]
+    fn new_epoch_sends_all_details_or_reports_an_unknown_conference() {
+        let mut conferences = LocalConferences::default();
+        conferences.handle(create("1", 5));
+        assert_eq!(conferences.handle(renumber("1", 5, 7)), [Action::SendDetails { e164: "1".into() }]);
+        assert_eq!(conferences.handle(renumber("1", 5, 7)), []);
+        assert_eq!(conferences.handle(renumber("2", 6, 8)), [ended("2", 8)]);
+        assert_eq!((conferences.epoch("1"), conferences.highest()), (Some(7), 8));
+        // A create message from before the adoption is too late.
+        assert_eq!(conferences.handle(create("3", 6)), []);
+    }
+
+    #[test]
+    fn repeated_epoch_message_is_applied_after_later_epochs() {
+        let mut conferences = LocalConferences::default();
+        conferences.handle(create("1", 5));
+        conferences.handle(create("9", 11));
+        assert_eq!(conferences.handle(renumber("1", 4, 10)), [], "names another epoch than ours");
+        assert_eq!(conferences.handle(renumber("2", 3, 10)), []);
+        assert_eq!(conferences.handle(renumber("1", 5, 10)), [Action::SendDetails { e164: "1".into() }]);
+        assert_eq!(conferences.handle(renumber("1", 5, 10)), []);
+        assert_eq!(conferences.handle(renumber("1", 10, 9)), [], "epochs grow");
+        assert_eq!((conferences.epoch("1"), conferences.highest()), (Some(10), 11));
+    }
+
+    #[test]
+    fn release_may_follow_a_new_epoch_in_the_same_batch() {
+        let mut conferences = LocalConferences::default();
+        conferences.handle(create("1", 5));
+        assert!(conferences.any_release_applies(&[renumber("1", 5, 7), release("1", 7)]));
+        assert!(conferences.any_release_applies(&[create("2", 8), release("2", 8)]));
+        assert!(!conferences.any_release_applies(&[renumber("1", 5, 7), release("1", 5)]));
+        assert!(!conferences.any_release_applies(&[release("1", 7), renumber("1", 5, 7)]));
+        assert_eq!((conferences.list(), conferences.highest()), (vec![("1".into(), 5)], 5));
+    }
+
+    #[test]
+    fn stream_entries_are_decoded_as_messages() {
+        let entry = |text: &str| {
+            let words: Vec<&str> = text.split(' ').collect();
+            let fields = words.chunks(2).map(|pair| (pair[0].into(), pair[1].into())).collect();
+            Message::read(&Entry { id: "1-0".into(), fields })
+        };
+        assert_eq!(entry("event RELEASE e164 1 cmu a epoch 5"), release("1", 5));
+        assert_eq!(entry("event EPOCH e164 1 cmu a epoch 5 old 4"), renumber("1", 4, 5));
+        assert_eq!(entry("event REPORT e164  cmu a epoch 0 what DETAILS"), Message::Details);
+        assert_eq!(entry("event REPORT e164  cmu a epoch 0 what LIST"), Message::List);
+        assert_eq!(entry("event RESYNC e164  cmu a epoch 0"), Message::List);
+        assert_eq!(entry("event SING e164 1"), Message::Unknown);
+        let Message::Create { params, .. } = entry(
+            "event CREATE e164 1 cmu a epoch 5 end 9 size 2 priority 3 request r recovering 1 moving 0",
+        ) else {
+            panic!("not a create message")
+        };
+        assert_eq!((params.end.as_str(), params.size.as_str(), params.recovering), ("9", "2", true));
+    }
+}

@@ -1,0 +1,202 @@
+//! The messages of the realm to a unit: the unit acts on each, and replies when that is done.
+
+use std::time::Instant;
+
+use redis::Cmd;
+use tracing::{debug, warn};
+
+use super::{PendingReport, Unit};
+use crate::roles::media_unit::conferences::{Action, Message};
+use allot_client::streams::Entry;
+use allot_client::{Error, RealmStore, Session};
+
+/// A start or stop of media that is no longer in progress.
+#[derive(Debug)]
+pub(super) enum Completed {
+    /// The media of a conference has started, or could not.
+    Start {
+        /// Number of the conference.
+        e164: String,
+        /// Which start of the conference's media.
+        start: u64,
+        /// Why the media could not start.
+        result: Result<(), String>,
+    },
+    /// The media of a conference has ended.
+    Stop {
+        /// Number of the conference.
+        e164: String,
+        /// Epoch of the assignment that ended.
+        epoch: u64,
+    },
+}
+
+impl Unit<'_> {
+    /// Acts on messages. Replies are sent when the actions are completed.
+    pub(super) async fn handle_messages(
+        &mut self,
+        store: &RealmStore,
+        session: &mut Session,
+        entries: Vec<Entry>,
+    ) -> Result<(), Error> {
+        for entry in &entries {
+            metrics::counter!("allot_unit_commands_total", "event" => entry.text("event")).increment(1);
+        }
+        let messages: Vec<Message> = entries.iter().map(Message::read).collect();
+        if self.conferences.any_release_applies(&messages) {
+            self.confirm_releases(store, session).await?;
+        }
+        for message in messages {
+            self.handle_message(message);
+        }
+        self.send_details(store).await
+    }
+
+    fn handle_message(&mut self, message: Message) {
+        for action in self.conferences.handle(message) {
+            self.perform(action);
+        }
+    }
+
+    /// Replies to everything that is completed by now.
+    pub(super) async fn complete(&mut self, store: &RealmStore, completed: Completed) -> Result<(), Error> {
+        let mut replies: Vec<Cmd> = self.reply_to(store, completed).into_iter().collect();
+        while let Some(Ok(completed)) = self.tasks.try_join_next() {
+            replies.extend(self.reply_to(store, completed));
+        }
+        // The pending report contains what the replies would say, and after it the realm knows this unit's conferences.
+        // Before, the realm might take a reply for one about a lost conference, and release a conference that the
+        // report would have the unit adopt.
+        if matches!(self.pending_report, Some((PendingReport::ListAndDetails, _))) {
+            return Ok(());
+        }
+        self.send_replies(store, &replies).await
+    }
+
+    /// Makes sure that the release of a conference survives a failover: a master without it would still assign the
+    /// conference to this unit, miss it in the unit's report, and end it for good. Redis replicates in order, so once
+    /// replicas confirm a later write of this unit, they have the release as well. The unit sends a heartbeat and waits
+    /// until replicas confirm it, for at most one lease; then it stops the conference even without confirmation. After
+    /// a wait in vain, the next release waits for one answer only.
+    async fn confirm_releases(&mut self, store: &RealmStore, session: &mut Session) -> Result<(), Error> {
+        let context = self.context;
+        let config = &context.config.conference;
+        if config.wait_replicas == 0 {
+            return Ok(());
+        }
+        let since = Instant::now();
+        session.look().await?;
+        loop {
+            let sent = Instant::now();
+            match store.beat(&self.cmu, self.conferences.len()).await {
+                // The unit was declared down: its next regular heartbeat joins again.
+                Err(error) if matches!(error.code(), Some("NOTFOUND" | "NOKEY")) => return Ok(()),
+                result => result?,
+            }
+            self.note_answer(sent);
+            match session.wait(config.wait_replicas, config.wait).await {
+                Ok(true) => {
+                    self.replication_unconfirmed = false;
+                    self.ends.confirm();
+                    return Ok(());
+                }
+                Ok(false) => {}
+                Err(error) if error.ends_session() => return Err(error),
+                Err(error) => {
+                    debug!(unit = self.cmu, %error, "replicas cannot be asked to confirm; releasing at once");
+                    return Ok(());
+                }
+            }
+            if self.replication_unconfirmed || since.elapsed() >= self.config.lease {
+                warn!(
+                    unit = self.cmu,
+                    "no replica confirmed the release of conferences in time; releasing them"
+                );
+                metrics::counter!("allot_unit_unconfirmed_total").increment(1);
+                self.replication_unconfirmed = true;
+                return Ok(());
+            }
+        }
+    }
+
+    /// Performs an action, or starts a task that does.
+    fn perform(&mut self, action: Action) {
+        match action {
+            Action::Stop { e164 } => {
+                self.media.stop(&e164);
+                self.details.remove(&e164);
+            }
+            Action::Start { e164, epoch, params } => {
+                let (start, started) = self.media.start(&self.cmu, &e164, epoch, &params);
+                self.starting += 1;
+                self.tasks.spawn(async move { Completed::Start { e164, start, result: started.await } });
+            }
+            Action::ReplyEnded { e164, epoch } => {
+                let end = self.media.stopping(&e164);
+                self.tasks.spawn(async move {
+                    // After the reply the number may be used again, on any unit.
+                    if let Some(end) = end {
+                        end.wait().await;
+                    }
+                    Completed::Stop { e164, epoch }
+                });
+            }
+            Action::SendDetails { e164 } => self.details.resend(&e164),
+            Action::SendAllDetails => self.details.resend_all(),
+            Action::ReportList => {
+                self.pending_report =
+                    self.pending_report.or_else(|| Some((PendingReport::List, Instant::now())));
+            }
+        }
+    }
+
+    fn reply_to(&mut self, store: &RealmStore, completed: Completed) -> Option<Cmd> {
+        match completed {
+            Completed::Start { e164, start, result } => {
+                self.starting = self.starting.saturating_sub(1);
+                self.reply_to_create(store, &e164, start, result)
+            }
+            Completed::Stop { e164, epoch } => Some(self.reply(store, "CONF.ENDED", &e164, epoch)),
+        }
+    }
+
+    /// The reply to `CREATE`, if the unit still has the conference: whether the media has started.
+    fn reply_to_create(
+        &mut self,
+        store: &RealmStore,
+        e164: &str,
+        start: u64,
+        result: Result<(), String>,
+    ) -> Option<Cmd> {
+        let epoch = self.conferences.epoch(e164).filter(|_| self.media.is_current(e164, start))?;
+        let Err(reason) = result else {
+            debug!(e164, epoch, "conference started");
+            return Some(self.reply(store, "CONF.ACK", e164, epoch));
+        };
+        warn!(e164, epoch, reason, "the conference's media cannot start; refusing the conference");
+        self.media.stop(e164);
+        self.details.remove(e164);
+        self.conferences.remove(e164);
+        let mut refusal = self.reply(store, "CONF.NACK", e164, epoch);
+        refusal.arg(reason.chars().take(100).collect::<String>());
+        Some(refusal)
+    }
+
+    fn reply(&self, store: &RealmStore, command: &str, e164: &str, epoch: u64) -> Cmd {
+        let mut reply = store.begin(command);
+        reply.arg(e164).arg(&self.cmu).arg(epoch);
+        reply
+    }
+
+    /// Sends replies. If the realm refuses one, it also sends a message that tells the unit what to do instead.
+    pub(super) async fn send_replies(&self, store: &RealmStore, replies: &[Cmd]) -> Result<(), Error> {
+        for result in store.ask_all(replies).await? {
+            match result {
+                Err(error) if error.ends_session() => return Err(error),
+                Err(error) => debug!(unit = self.cmu, %error, "a reply was refused"),
+                Ok(_) => {}
+            }
+        }
+        Ok(())
+    }
+}
