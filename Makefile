@@ -14,7 +14,7 @@ deps: ## Install what is missing: redis-server, clang, a C compiler, Python's re
 # shared dependencies where both are built at once, and so build them twice.
 build: deps ## Build the module and allotd, as they are shipped
 	cargo build --release -p allot-module
-	cargo build --release -p allot-orchestrator
+	cargo build --release -p allotd
 
 run: deps ## Start a server and a conference system, load shows and numbers, use them, kill a unit: [PLAN=FILE] [LOAD=OPTIONS] [PORT=N]
 	@PLAN='$(PLAN)' LOAD='$(LOAD)' PORT='$(PORT)' scripts/run.sh
@@ -35,7 +35,7 @@ check: deps ## Formatting, lints and documentation, all warnings as errors
 soak: deps ## The tests with many more random cases; takes long
 	cargo build --release -p allot-module
 	ALLOT_SOAK=1 ALLOT_MODEL_CASES=50000 cargo test --workspace --no-fail-fast \
-		--config profile.test.package.allot-orchestrator.opt-level=2
+		--config profile.test.package.allot-compaction.opt-level=2
 
 bench: deps ## Measure: live servers beside PING, then the core
 	cargo run --release -p allot-benches --bin allot-bench

@@ -303,7 +303,7 @@ END
 check_what_is_needed
 # From the root on: the server looks for its module in its own folder.
 module=$(realpath "${ALLOT_MODULE:-$(built allot-module liballot.so)}")
-allotd=$(realpath "${ALLOT_ALLOTD:-$(built allot-orchestrator allotd)}")
+allotd=$(realpath "${ALLOT_ALLOTD:-$(built allotd allotd)}")
 start_server
 if [ -n "$PLAN" ]; then own_plan; else
     examples

@@ -1,9 +1,14 @@
-//! `allotd`: hands the command line over to the library.
+//! `allotd`: the daemon and command line of Allot.
 #![warn(missing_docs)]
+
+mod cli;
+mod config;
+mod daemon;
+mod roles;
 
 use std::process::ExitCode;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    allot_orchestrator::main().await
+    cli::main().await
 }

@@ -3,15 +3,17 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use jiff::tz::TimeZone;
 
-use super::sections::{Given, LogFormat, Role};
+use allot_runtime::telemetry::LogFormat;
+
+use super::sections::{self, Given, Role};
 use super::span::Span;
-use crate::store::{Place, Secret, Servers, without_password};
+use allot_client::{Endpoint, Secret, Servers, without_password};
 
 /// What holds for a process. Spans are settings as given, with their defaults.
 #[derive(Debug, Clone)]
@@ -25,7 +27,7 @@ pub(crate) struct Config {
     pub(crate) conference: ConferenceConfig,
     pub(crate) data_proxy: DataProxyConfig,
     pub(crate) cmu: CmuConfig,
-    pub(crate) compaction: CompactionConfig,
+    pub(crate) compaction: allot_compaction::Settings,
     pub(crate) accounts: AccountsConfig,
     pub(crate) http: Option<SocketAddr>,
     pub(crate) log: LogFormat,
@@ -33,6 +35,8 @@ pub(crate) struct Config {
     pub(crate) root: String,
 }
 
+/// Address of the Redis server if none is given.
+const DEFAULT_REDIS: &str = "redis://127.0.0.1:6379";
 /// The session timeout of coordination within the process.
 const IN_PROCESS: Duration = Duration::from_secs(4);
 
@@ -101,30 +105,6 @@ pub(crate) struct CmuConfig {
     pub(crate) chatter: Option<Duration>,
 }
 
-/// The settings of a unit of compaction.
-#[derive(Debug, Clone)]
-pub(crate) struct CompactionConfig {
-    pub(crate) node: Option<String>,
-    pub(crate) pc: String,
-    pub(crate) slots: u32,
-    pub(crate) limit: u32,
-    pub(crate) runner: Vec<String>,
-    pub(crate) partitions: Vec<String>,
-    pub(crate) partitions_dir: Option<String>,
-    pub(crate) timeout: Duration,
-    pub(crate) stop_limit: Duration,
-    pub(crate) retries: u32,
-    /// `None` for one session of ZooKeeper.
-    pub(crate) grace: Option<Duration>,
-    pub(crate) every: Duration,
-    pub(crate) wave: u32,
-    pub(crate) compress_after: Duration,
-    pub(crate) delete_after: Duration,
-    pub(crate) output_dir: PathBuf,
-    /// Path of compaction's nodes, which are not under `Config::root`.
-    pub(crate) root: String,
-}
-
 /// The settings of dealing accounts.
 #[derive(Debug, Clone)]
 pub(crate) struct AccountsConfig {
@@ -173,7 +153,19 @@ impl Config {
     }
 }
 
-fn servers(given: &Given) -> Result<Servers> {
+/// The server at `redis.url`; without it, at the address in `ALLOT_REDIS`, where alone a password may stand: an
+/// environment cannot be read by others. Without both, the default.
+fn address(url: Option<&str>) -> Result<(Endpoint, Option<String>, Option<Secret>)> {
+    if let Some(url) = url {
+        let (endpoint, user) = Endpoint::url(url).context("redis.url")?;
+        return Ok((endpoint, user, None));
+    }
+    let url = sections::redis_address().unwrap_or_else(|| DEFAULT_REDIS.to_owned());
+    Endpoint::url_with_password(&url).context("ALLOT_REDIS")
+}
+
+/// The way to Redis that these settings name.
+pub(super) fn servers(given: &Given) -> Result<Servers> {
     let redis = &given.redis;
     let sentinels = redis.sentinels.clone().unwrap_or_default();
     let cluster = redis.cluster.clone().unwrap_or_default();
@@ -192,25 +184,28 @@ fn servers(given: &Given) -> Result<Servers> {
         );
     }
     let tls = redis.tls.unwrap_or(false);
-    let place = if !sentinels.is_empty() {
+    let (mut url_user, mut url_password) = (None, None);
+    let endpoint = if !sentinels.is_empty() {
         let Some(master) = redis.master.clone() else {
             bail!("redis.sentinels are given without redis.master, the name by which they know the master")
         };
-        Place::Sentinels { sentinels, master, tls }
+        Endpoint::Sentinels { sentinels, master, tls }
     } else if !cluster.is_empty() {
-        Place::Cluster { nodes: cluster, tls }
+        Endpoint::Cluster { nodes: cluster, tls }
     } else {
-        let url = redis.url.clone().unwrap_or_else(|| crate::cli::DEFAULT_REDIS.to_owned());
-        Place::url(&url).with_context(|| "redis.url".to_owned())?
+        let (endpoint, user, password) = address(redis.url.as_deref())?;
+        (url_user, url_password) = (user, password);
+        endpoint
     };
     let ca = match &redis.ca_file {
         Some(path) => Some(fs::read(path).with_context(|| format!("redis.ca-file {}", path.display()))?),
         None => None,
     };
     Ok(Servers {
-        place,
-        user: redis.user.clone(),
-        password: secret(redis.password_file.as_deref(), "redis.password-file", "ALLOT_REDIS_PASSWORD")?,
+        endpoint,
+        user: redis.user.clone().or(url_user),
+        password: secret(redis.password_file.as_deref(), "redis.password-file", "ALLOT_REDIS_PASSWORD")?
+            .or(url_password),
         sentinel_password: secret(
             redis.sentinel_password_file.as_deref(),
             "redis.sentinel-password-file",
@@ -336,12 +331,11 @@ fn cmu(given: &Given) -> Result<CmuConfig> {
     })
 }
 
-fn compaction(given: &Given) -> Result<CompactionConfig> {
-    const ROOT: &str = "/cluster.compact/Compaction_v2";
-    const DAY: u64 = 24 * 3600 * 1000;
+fn compaction(given: &Given) -> Result<allot_compaction::Settings> {
+    let default = allot_compaction::Settings::default();
     let compaction = &given.compaction;
-    let (slots, wave) = (compaction.slots.unwrap_or(2), compaction.wave.unwrap_or(1000));
-    let limit = compaction.limit.unwrap_or(0);
+    let (slots, wave) = (compaction.slots.unwrap_or(default.slots), compaction.wave.unwrap_or(default.wave));
+    let limit = compaction.limit.unwrap_or(default.limit);
     ensure!((1..=10_000).contains(&slots), "compaction.slots is {slots}; it may be 1 to 10000");
     ensure!((1..=100_000).contains(&wave), "compaction.wave is {wave}; it may be 1 to 100000");
     ensure!(
@@ -362,29 +356,30 @@ fn compaction(given: &Given) -> Result<CompactionConfig> {
         );
     }
     let node = compaction.node.clone();
-    let output_dir = compaction.output_dir.clone().unwrap_or_else(|| {
-        std::env::temp_dir()
-            .join("allot-compaction")
-            .join(node.as_deref().unwrap_or("unit").replace('/', "_"))
-    });
-    Ok(CompactionConfig {
+    let output_dir = compaction
+        .output_dir
+        .clone()
+        .unwrap_or_else(|| default.output_dir.join(node.as_deref().unwrap_or("unit").replace('/', "_")));
+    let span = |given: Option<Span>, default: Duration, name| positive(given, Span(default), name);
+    Ok(allot_compaction::Settings {
         node,
-        pc: compaction.pc.clone().unwrap_or_else(|| "default".to_owned()),
+        pc: compaction.pc.clone().unwrap_or(default.pc),
         slots,
         limit,
         runner: compaction.runner.clone().unwrap_or_default(),
         partitions: compaction.partitions.clone().unwrap_or_default(),
         partitions_dir: compaction.partitions_dir.clone(),
-        timeout: positive(compaction.timeout, Span::ms(3_600_000), "compaction.timeout")?,
-        stop_limit: positive(compaction.stop_limit, Span::ms(10_000), "compaction.stop-limit")?,
-        retries: compaction.retries.unwrap_or(1),
+        timeout: span(compaction.timeout, default.timeout, "compaction.timeout")?,
+        stop_limit: span(compaction.stop_limit, default.stop_limit, "compaction.stop-limit")?,
+        retries: compaction.retries.unwrap_or(default.retries),
         grace: compaction.grace.map(|span| span.0),
-        every: positive(compaction.every, Span::ms(3_600_000), "compaction.every")?,
+        every: span(compaction.every, default.every, "compaction.every")?,
         wave,
-        compress_after: positive(compaction.compress_after, Span::ms(DAY), "compaction.compress-after")?,
-        delete_after: positive(compaction.delete_after, Span::ms(30 * DAY), "compaction.delete-after")?,
+        compress_after: span(compaction.compress_after, default.compress_after, "compaction.compress-after")?,
+        delete_after: span(compaction.delete_after, default.delete_after, "compaction.delete-after")?,
         output_dir,
-        root: path(compaction.root.as_deref().unwrap_or(ROOT), "compaction.root", ROOT)?,
+        root: path(compaction.root.as_deref().unwrap_or(&default.root), "compaction.root", &default.root)?,
+        session: zookeeper(given)?.map(|zookeeper| zookeeper.session),
     })
 }
 
@@ -393,7 +388,7 @@ fn accounts(given: &Given) -> Result<AccountsConfig> {
     let accounts = &given.accounts;
     let book = accounts.book.clone().unwrap_or_else(|| "{acme}:accounts".to_owned());
     ensure!(!book.is_empty(), "accounts.book is empty");
-    let zone = crate::accounts::zone(accounts.time_zone.as_deref().unwrap_or("UTC"));
+    let zone = time_zone(accounts.time_zone.as_deref().unwrap_or("UTC"));
     Ok(AccountsConfig {
         book,
         root: path(accounts.root.as_deref().unwrap_or(ROOT), "accounts.root", ROOT)?,
@@ -405,6 +400,13 @@ fn accounts(given: &Given) -> Result<AccountsConfig> {
         rebalance: positive(accounts.rebalance, Span::ms(3_600_000), "accounts.rebalance")?,
         wait_replicas: accounts.wait_replicas.unwrap_or(1),
         wait: positive(accounts.wait, Span::ms(500), "accounts.wait")?,
+    })
+}
+
+/// The time zone of this name: one of the IANA database, or `UTC`.
+pub(crate) fn time_zone(name: &str) -> Result<TimeZone> {
+    TimeZone::get(name).with_context(|| {
+        format!("'{name}' is no time zone; write one as the IANA database has it, e.g. Europe/Berlin, or UTC")
     })
 }
 

@@ -6,6 +6,7 @@ use super::event::Event;
 use super::state::{Bucket, Owner, Show, Standing};
 use super::venue::{Area, Row, Seat};
 use crate::invariant;
+use crate::shared::event::MachineEvent;
 use crate::shared::outbox::Message;
 use crate::shared::{Bytes, Millis};
 

@@ -3,6 +3,7 @@
 use allot_core::seat::event::{Held, Turn};
 use allot_core::seat::request::{Pick, Request};
 use allot_core::seat::{Event, Show, decide};
+use allot_core::shared::field::Any;
 use allot_core::shared::token::TokenChoice;
 use serde_json::{Value, json};
 
@@ -22,8 +23,8 @@ fn show() -> Show {
 }
 
 fn held(seats: impl Iterator<Item = u32>, turn: Turn) -> Event {
-    let (token, user) = (b"t"[..].into(), b"u"[..].into());
-    Event::Held(Held { token, user, until: 10, fingerprint: 0, seats: seats.collect(), turn, replaced: None })
+    let (token, user, fingerprint) = (b"t"[..].into(), b"u"[..].into(), Any(0));
+    Event::Held(Held { token, user, until: 10, fingerprint, seats: seats.collect(), turn, replaced: None })
 }
 
 #[test]

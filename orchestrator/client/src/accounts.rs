@@ -1,0 +1,193 @@
+//! The commands of a book of accounts, typed. Records that people look at stay records.
+
+use std::ops::Deref;
+
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, Value};
+
+use super::keyed::Keyed;
+use super::{Error, Record};
+
+/// Accounts that one call lists.
+const PAGE: u32 = 1000;
+
+/// An account as `ACCOUNT.LIST` shows it, as far as dealing is concerned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccountRow {
+    /// Its name.
+    pub account: String,
+    /// The module that it belongs to.
+    pub module: String,
+    /// The instance that has it, if any.
+    pub instance: Option<String>,
+    /// `free`, `dealt`, `revoking` or `frozen`.
+    pub state: String,
+    /// The epoch of its last deal.
+    pub epoch: u64,
+    /// Whether somebody is logged in with it.
+    pub login: bool,
+}
+
+/// A module as `ACCOUNT.INFO` shows it, as far as dealing is concerned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModuleRow {
+    /// Its name.
+    pub module: String,
+    /// The department that it belongs to.
+    pub department: String,
+    /// Its instances, with `active`, `standby`, `away` or `leaving`.
+    pub attached: Vec<(String, String)>,
+}
+
+/// The client of one book. Clones share the connection.
+#[derive(Debug, Clone)]
+pub struct BookStore(Keyed);
+
+impl Deref for BookStore {
+    type Target = Keyed;
+
+    fn deref(&self) -> &Keyed {
+        &self.0
+    }
+}
+
+impl BookStore {
+    /// Of the book at `key`.
+    pub fn new(connection: MultiplexedConnection, key: &str) -> Self {
+        Self(Keyed::new(connection, key))
+    }
+
+    /// The book's record; a book that is not there is made, with its defaults.
+    pub async fn book(&self) -> Result<Record, Error> {
+        Record::read(self.ask(&self.begin("ACCOUNT.BOOK")).await?)
+    }
+
+    /// The book's record; nothing is made.
+    pub async fn info(&self) -> Result<Record, Error> {
+        Record::read(self.ask(&self.begin("ACCOUNT.INFO")).await?)
+    }
+
+    /// The elected leader claims the book. Also a write, behind which all that was dealt before stands in the stream
+    /// of replication.
+    pub async fn claim(&self, term: u64, leader: &str) -> Result<(), Error> {
+        self.ask::<Value>(self.begin("ACCOUNT.TERM").arg(term).arg(leader)).await.map(drop)
+    }
+
+    /// When the month turns next.
+    pub async fn set_turns(&self, turns: &[i64]) -> Result<(), Error> {
+        self.ask::<Value>(self.begin("ACCOUNT.BOOK").arg("TURNS").arg(turns)).await.map(drop)
+    }
+
+    /// The records of all modules.
+    pub async fn modules(&self) -> Result<Vec<Record>, Error> {
+        let usage = self.usage("module").await?;
+        let ask = |line: &Record| {
+            let mut command = self.begin("ACCOUNT.INFO");
+            command.arg("MODULE").arg(line.get::<Vec<u8>>("name")?);
+            Ok(command)
+        };
+        let commands = usage.iter().map(ask).collect::<Result<Vec<_>, Error>>()?;
+        let records = self.ask_all(&commands).await?.into_iter();
+        records.map(|record| Record::read(record?)).collect()
+    }
+
+    /// All modules, as far as dealing is concerned.
+    pub async fn module_rows(&self) -> Result<Vec<ModuleRow>, Error> {
+        self.modules().await?.iter().filter_map(|record| module_row(record).transpose()).collect()
+    }
+
+    /// A page of accounts from a cursor on, and the cursor of the next, 0 at the end.
+    pub async fn page(&self, cursor: u64, module: Option<&str>) -> Result<(u64, Vec<Record>), Error> {
+        let mut command = self.begin("ACCOUNT.LIST");
+        if let Some(module) = module {
+            command.arg("MODULE").arg(module);
+        }
+        command.arg("CURSOR").arg(cursor).arg("COUNT").arg(PAGE);
+        let (next, accounts): (u64, Value) = self.ask(&command).await?;
+        Ok((next, Record::read_list(accounts)?))
+    }
+
+    /// The records of all accounts.
+    pub async fn accounts(&self, module: Option<&str>) -> Result<Vec<Record>, Error> {
+        let (mut cursor, mut all) = (0, Vec::new());
+        loop {
+            let (next, mut page) = self.page(cursor, module).await?;
+            all.append(&mut page);
+            if next == 0 {
+                return Ok(all);
+            }
+            cursor = next;
+        }
+    }
+
+    /// All accounts, as far as dealing is concerned.
+    pub async fn account_rows(&self) -> Result<Vec<AccountRow>, Error> {
+        self.accounts(None).await?.iter().filter_map(|record| account_row(record).transpose()).collect()
+    }
+
+    /// Lines of use by `department` or `module`.
+    pub async fn usage(&self, by: &str) -> Result<Vec<Record>, Error> {
+        let (_, lines): (u64, Value) = self.ask(self.begin("ACCOUNT.USAGE").arg("BY").arg(by)).await?;
+        Record::read_list(lines)
+    }
+
+    /// The epochs of an account's last stays; none of one that is not there.
+    pub async fn epochs(&self, accounts: &[&str]) -> Result<Vec<Vec<u64>>, Error> {
+        let ask = |account: &&str| self.begin("ACCOUNT.HISTORY").arg(*account).clone();
+        let commands: Vec<Cmd> = accounts.iter().map(ask).collect();
+        let stays = |history: Result<Value, Error>| match history {
+            Ok(history) => {
+                Record::read_list(history)?.iter().map(|stay| stay.get("epoch")).collect::<Result<_, _>>()
+            }
+            Err(error) if error.code() == Some("NOTFOUND") => Ok(Vec::new()),
+            Err(error) => Err(error),
+        };
+        self.ask_all(&commands).await?.into_iter().map(stays).collect()
+    }
+
+    /// Evens out projected use: the moves.
+    pub async fn rebalance(&self, dry_run: bool, term: Option<u64>) -> Result<Vec<Record>, Error> {
+        let mut command = self.begin("ACCOUNT.REBALANCE");
+        if dry_run {
+            command.arg("DRYRUN");
+        }
+        if let Some(term) = term {
+            command.arg("TERM").arg(term);
+        }
+        Record::read_list(self.ask(&command).await?)
+    }
+}
+
+/// Names in the tree are text; one that is not stays out of it.
+fn text(record: &Record, field: &str) -> Result<Option<String>, Error> {
+    Ok(String::from_utf8(record.get(field)?).ok())
+}
+
+fn module_row(record: &Record) -> Result<Option<ModuleRow>, Error> {
+    let (Some(module), Some(department)) = (text(record, "module")?, text(record, "department")?) else {
+        return Ok(None);
+    };
+    let mut attached = Vec::new();
+    for one in Record::read_list(record.get("attached")?)? {
+        if let Some(instance) = text(&one, "instance")? {
+            attached.push((instance, one.get("state")?));
+        }
+    }
+    Ok(Some(ModuleRow { module, department, attached }))
+}
+
+fn account_row(record: &Record) -> Result<Option<AccountRow>, Error> {
+    let (Some(account), Some(module)) = (text(record, "account")?, text(record, "module")?) else {
+        return Ok(None);
+    };
+    let instance: Option<Vec<u8>> = record.get("instance")?;
+    let instance = instance.and_then(|instance| String::from_utf8(instance).ok());
+    Ok(Some(AccountRow {
+        account,
+        module,
+        instance,
+        state: record.get("state")?,
+        epoch: record.get("epoch")?,
+        login: record.get::<Option<u64>>("login_epoch")?.is_some(),
+    }))
+}

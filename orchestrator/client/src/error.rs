@@ -1,0 +1,113 @@
+//! What can go wrong between us and the server: no link, a refusal, or a reply that is not as specified.
+
+use std::fmt;
+
+use redis::{Arg, RedisError};
+
+/// Why a request did not get its answer.
+#[derive(Debug)]
+pub enum Error {
+    /// The server is out of reach, or the link broke; whether the request was carried out is unknown.
+    Link {
+        /// What was being done.
+        what: String,
+        /// Why it failed.
+        source: RedisError,
+    },
+    /// The server refused the request and changed nothing.
+    Refused {
+        /// The command's name.
+        command: String,
+        /// The first word of the error, e.g. `NOTFOUND`.
+        code: String,
+        /// The rest of it.
+        message: String,
+    },
+    /// The reply does not look as specified.
+    Shape(String),
+    /// No server could be found that is the master.
+    NoMaster(String),
+    /// A run of many requests ended early, for this reason.
+    Stopped(String),
+}
+
+impl Error {
+    /// Sorts an error of the client library.
+    pub fn of(command: &redis::Cmd, source: RedisError) -> Self {
+        let name = match command.args_iter().next() {
+            Some(Arg::Simple(name)) => String::from_utf8_lossy(name).into_owned(),
+            _ => String::new(),
+        };
+        match source.code() {
+            Some(code) => Self::Refused {
+                command: name,
+                code: code.to_owned(),
+                message: source.detail().unwrap_or_default().to_owned(),
+            },
+            None if source.kind() == redis::ErrorKind::UnexpectedReturnType => {
+                Self::Shape(format!("{name}: {source}"))
+            }
+            None => Self::Link { what: format!("{name} got no answer"), source },
+        }
+    }
+
+    /// The code of a refusal.
+    pub fn code(&self) -> Option<&str> {
+        match self {
+            Self::Refused { code, .. } => Some(code),
+            _ => None,
+        }
+    }
+}
+
+/// Refusals that are about the server and not about what was asked of it: it is no master, or no longer, or is
+/// not ready, or will not take a write that no replica would have.
+const SERVER_CODES: [&str; 13] = [
+    "READONLY",
+    "LOADING",
+    "MASTERDOWN",
+    "CLUSTERDOWN",
+    "MOVED",
+    "ASK",
+    "TRYAGAIN",
+    "NOREPLICAS",
+    "UNBLOCKED",
+    "NOAUTH",
+    "BUSY",
+    "MISCONF",
+    "OOM",
+];
+
+impl Error {
+    /// Whether the session is over: nothing more can be had of this server, and what was asked may or may not
+    /// have been done.
+    pub fn ends_session(&self) -> bool {
+        match self {
+            Self::Link { .. } | Self::NoMaster(_) => true,
+            Self::Refused { code, .. } => SERVER_CODES.contains(&code.as_str()),
+            Self::Shape(_) | Self::Stopped(_) => false,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Link { what, source } => write!(f, "{what}: {source} (is the server up? see --redis)"),
+            Self::Refused { command, code, message } => {
+                write!(f, "{command} was refused: {code} {message}")?;
+                if message.starts_with("unknown command") {
+                    write!(f, " (is the allot module loaded? start the server with loadmodule liballot.so)")?;
+                }
+                Ok(())
+            }
+            Self::Stopped(why) => write!(f, "stopped early: {why}"),
+            Self::NoMaster(what) => {
+                write!(f, "{what} is not a master, or none is known there; a failover may be under way")
+            }
+            Self::Shape(what) => write!(f, "the server's reply is not as specified: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

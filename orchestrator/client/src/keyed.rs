@@ -1,0 +1,51 @@
+//! What the clients of all keys have in common: commands whose first argument is the key, one at a time or many at once.
+
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, Value, cmd};
+
+use super::{Error, query};
+
+/// A connection, and the key that its commands are about. Clones share the connection.
+#[derive(Debug, Clone)]
+pub struct Keyed {
+    pub(crate) connection: MultiplexedConnection,
+    pub(crate) key: String,
+}
+
+impl Keyed {
+    /// About `key`.
+    pub(crate) fn new(connection: MultiplexedConnection, key: &str) -> Self {
+        Self { connection, key: key.to_owned() }
+    }
+
+    /// `command key`, to be gone on with.
+    pub fn begin(&self, command: &str) -> Cmd {
+        let mut begun = cmd(command);
+        begun.arg(&self.key);
+        begun
+    }
+
+    /// Sends a command.
+    pub async fn ask<T: redis::FromRedisValue>(&self, command: &Cmd) -> Result<T, Error> {
+        // A clone is a handle to the same connection.
+        query(&mut self.connection.clone(), command).await
+    }
+
+    /// Sends many commands at once; each has its own result.
+    pub async fn ask_all(&self, commands: &[Cmd]) -> Result<Vec<Result<Value, Error>>, Error> {
+        if commands.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut pipe = redis::pipe();
+        for command in commands {
+            pipe.add_command(command.clone());
+        }
+        let results: Vec<redis::RedisResult<Value>> = pipe
+            .ignore_errors()
+            .query_async(&mut self.connection.clone())
+            .await
+            .map_err(|source| Error::Link { what: "the requests got no answer".to_owned(), source })?;
+        let sorted = results.into_iter().zip(commands);
+        Ok(sorted.map(|(result, command)| result.map_err(|error| Error::of(command, error))).collect())
+    }
+}

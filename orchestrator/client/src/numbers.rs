@@ -1,0 +1,114 @@
+//! The commands of a number pool, typed.
+
+use std::ops::Deref;
+
+use redis::aio::MultiplexedConnection;
+use redis::{Value, cmd};
+
+use super::keyed::Keyed;
+use super::{Error, Record};
+
+/// A pool in numbers, and its settings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolInfo {
+    /// Numbers in the pool.
+    pub total: u64,
+    /// Of these, in each state.
+    pub idle_up: u64,
+    pub idle_down: u64,
+    pub busy_up: u64,
+    pub busy_down: u64,
+    /// Numbers that rest after a call.
+    pub cooling: u64,
+    /// Live calls.
+    pub leases: u64,
+    /// Numbers that go when their call ends.
+    pub draining: u64,
+    /// Life of a lease, in milliseconds; 0 = no end.
+    pub lease: i64,
+    /// Rest after a call, in milliseconds.
+    pub cooldown: i64,
+    /// Life of a registration, in milliseconds; 0 = no end.
+    pub regttl: i64,
+    /// How a call picks.
+    pub pick: String,
+}
+
+/// A live call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LiveLease {
+    /// Who carries it.
+    pub switch: Option<String>,
+    /// Since when, in milliseconds since the epoch.
+    pub since: i64,
+}
+
+/// The client of one pool. Clones share the connection.
+#[derive(Debug, Clone)]
+pub struct NumberStore(Keyed);
+
+impl Deref for NumberStore {
+    type Target = Keyed;
+
+    fn deref(&self) -> &Keyed {
+        &self.0
+    }
+}
+
+impl NumberStore {
+    /// Of the pool at `key`.
+    pub fn new(connection: MultiplexedConnection, key: &str) -> Self {
+        Self(Keyed::new(connection, key))
+    }
+
+    /// Puts numbers into the pool; how many were new.
+    pub async fn add(&self, numbers: &[String]) -> Result<u64, Error> {
+        self.ask(self.begin("NUMPOOL.ADD").arg(numbers)).await
+    }
+
+    /// Registers numbers; how many came up.
+    pub async fn register(&self, numbers: &[String], switch: Option<&str>) -> Result<u64, Error> {
+        let mut command = self.begin("NUMPOOL.REG");
+        command.arg(numbers);
+        if let Some(switch) = switch {
+            command.arg("SWITCH").arg(switch);
+        }
+        self.ask(&command).await
+    }
+
+    /// The pool in numbers.
+    pub async fn info(&self) -> Result<PoolInfo, Error> {
+        let record = Record::read(self.ask(&self.begin("NUMPOOL.INFO")).await?)?;
+        Ok(PoolInfo {
+            total: record.get("total")?,
+            idle_up: record.get("idle_up")?,
+            idle_down: record.get("idle_down")?,
+            busy_up: record.get("busy_up")?,
+            busy_down: record.get("busy_down")?,
+            cooling: record.get("cooling")?,
+            leases: record.get("leases")?,
+            draining: record.get("draining")?,
+            lease: record.get("lease")?,
+            cooldown: record.get("cooldown")?,
+            regttl: record.get("regttl")?,
+            pick: record.get("pick")?,
+        })
+    }
+
+    /// Live calls from a cursor on, and the next cursor, 0 at the end.
+    pub async fn leases(&self, cursor: u32, count: u32) -> Result<(u32, Vec<LiveLease>), Error> {
+        let mut command = self.begin("NUMPOOL.LEASES");
+        command.arg("CURSOR").arg(cursor).arg("COUNT").arg(count);
+        let (next, leases): (u32, Value) = self.ask(&command).await?;
+        let lease = |record: &Record| {
+            Ok(LiveLease { switch: record.get("call_switch")?, since: record.get("since")? })
+        };
+        Ok((next, Record::read_list(leases)?.iter().map(lease).collect::<Result<_, Error>>()?))
+    }
+
+    /// The server's clock, in milliseconds since the epoch.
+    pub async fn clock(&self) -> Result<i64, Error> {
+        let (seconds, microseconds): (i64, i64) = self.ask(&cmd("TIME")).await?;
+        Ok(seconds * 1000 + microseconds / 1000)
+    }
+}

@@ -1,0 +1,117 @@
+//! Records of the module: maps in RESP3, flat arrays in RESP2, read here and nowhere else.
+
+use redis::{FromRedisValue, Value};
+
+use super::Error;
+
+/// A record's fields by name.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Record(Vec<(String, Value)>);
+
+impl Record {
+    /// Reads a record of either protocol.
+    pub fn read(value: Value) -> Result<Self, Error> {
+        let pairs = match value {
+            Value::Map(pairs) => pairs,
+            Value::Array(flat) if flat.len() % 2 == 0 => {
+                let mut values = flat.into_iter();
+                let mut pairs = Vec::new();
+                while let (Some(name), Some(value)) = (values.next(), values.next()) {
+                    pairs.push((name, value));
+                }
+                pairs
+            }
+            other => return Err(Error::Shape(format!("expected a record, got {other:?}"))),
+        };
+        let named = |(name, value)| Ok((text(name)?, value));
+        Ok(Self(pairs.into_iter().map(named).collect::<Result<_, Error>>()?))
+    }
+
+    /// Reads a record, or nothing from a null.
+    pub fn read_nullable(value: Value) -> Result<Option<Self>, Error> {
+        if value == Value::Nil { Ok(None) } else { Self::read(value).map(Some) }
+    }
+
+    /// Reads a list of records.
+    pub fn read_list(value: Value) -> Result<Vec<Self>, Error> {
+        match value {
+            Value::Array(items) => items.into_iter().map(Self::read).collect(),
+            other => Err(Error::Shape(format!("expected a list of records, got {other:?}"))),
+        }
+    }
+
+    /// The value of a field.
+    pub fn get<T: FromRedisValue>(&self, field: &str) -> Result<T, Error> {
+        let value = self.0.iter().find(|(name, _)| name == field).map(|(_, value)| value.clone());
+        let value = value.ok_or_else(|| Error::Shape(format!("a record without the field '{field}'")))?;
+        T::from_redis_value(value).map_err(|error| Error::Shape(format!("field '{field}': {error}")))
+    }
+
+    /// The record as JSON.
+    pub fn json(&self) -> serde_json::Value {
+        self.0
+            .iter()
+            .map(|(name, value)| (name.clone(), json(value)))
+            .collect::<serde_json::Map<_, _>>()
+            .into()
+    }
+
+    /// A field as people read it; `-` where it is null or absent.
+    pub fn text(&self, field: &str) -> String {
+        match self.0.iter().find(|(name, _)| name == field).map(|(_, value)| json(value)) {
+            None | Some(serde_json::Value::Null) => "-".to_owned(),
+            Some(serde_json::Value::String(text)) => text,
+            Some(serde_json::Value::Array(items)) if items.is_empty() => "-".to_owned(),
+            Some(other) => other.to_string(),
+        }
+    }
+
+    /// The fields' names, in their order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(name, _)| name.as_str())
+    }
+}
+
+fn json(value: &Value) -> serde_json::Value {
+    match value {
+        Value::Int(number) => (*number).into(),
+        Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned().into(),
+        Value::SimpleString(text) => text.clone().into(),
+        Value::Array(items) => items.iter().map(json).collect::<Vec<_>>().into(),
+        _ => serde_json::Value::Null,
+    }
+}
+
+fn text(value: Value) -> Result<String, Error> {
+    String::from_redis_value(value).map_err(|error| Error::Shape(format!("a field's name: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bulk(text: &str) -> Value {
+        Value::BulkString(text.into())
+    }
+
+    #[test]
+    fn a_record_reads_alike_in_both_protocols() {
+        let flat = Value::Array(vec![bulk("free"), Value::Int(3), bulk("token"), Value::Nil]);
+        let map = Value::Map(vec![(bulk("free"), Value::Int(3)), (bulk("token"), Value::Nil)]);
+        let (flat, map) = (Record::read(flat).unwrap(), Record::read(map).unwrap());
+        assert_eq!(flat, map);
+        assert_eq!(map.get::<u64>("free").unwrap(), 3);
+        assert_eq!(map.get::<Option<String>>("token").unwrap(), None);
+    }
+
+    #[test]
+    fn what_is_no_record_is_refused() {
+        assert!(Record::read(Value::Int(1)).is_err());
+        assert!(Record::read(Value::Array(vec![bulk("odd")])).is_err());
+        assert!(Record::read_list(Value::Nil).is_err());
+        let record = Record::read(Value::Array(vec![bulk("a"), bulk("x")])).unwrap();
+        assert!(record.get::<u64>("a").is_err());
+        assert!(record.get::<u64>("b").unwrap_err().to_string().contains("'b'"));
+        assert_eq!(Record::read_nullable(Value::Nil).unwrap(), None);
+    }
+}

@@ -1,0 +1,109 @@
+//! Entries of streams, as they come over the wire, and as messages: `event`, `e164`, `cmu`, `epoch`, and more.
+
+use redis::{FromRedisValue, Value};
+
+use crate::Error;
+
+/// An entry of a stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Its id.
+    pub id: String,
+    /// Its fields in their order; none in an entry that was trimmed away.
+    pub fields: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Entry {
+    /// A field as text; empty where there is none.
+    pub fn text(&self, name: &str) -> String {
+        String::from_utf8_lossy(field_of(&self.fields, name).unwrap_or_default()).into_owned()
+    }
+
+    /// A field as a number; 0 where there is none.
+    pub fn number(&self, name: &str) -> u64 {
+        self.text(name).parse().unwrap_or(0)
+    }
+}
+
+/// The first field of that name.
+fn field_of<'a>(fields: &'a [(Vec<u8>, Vec<u8>)], name: &str) -> Option<&'a [u8]> {
+    fields.iter().find(|(field, _)| field == name.as_bytes()).map(|(_, value)| value.as_slice())
+}
+
+/// The entries of the one stream that `XREAD` or `XREADGROUP` was asked about; none where it waited in vain.
+pub(crate) fn read_reply(reply: Value) -> Result<Vec<Entry>, Error> {
+    let streams = match reply {
+        Value::Nil => return Ok(Vec::new()),
+        Value::Array(streams) => streams,
+        // RESP3.
+        Value::Map(streams) => {
+            return streams.into_iter().next().map_or(Ok(Vec::new()), |(_, entries)| read_list(entries));
+        }
+        other => return Err(odd(&other)),
+    };
+    match streams.into_iter().next() {
+        None => Ok(Vec::new()),
+        Some(Value::Array(mut stream)) if stream.len() == 2 => stream.pop().map_or(Ok(Vec::new()), read_list),
+        Some(other) => Err(odd(&other)),
+    }
+}
+
+/// A list of entries.
+pub(crate) fn read_list(list: Value) -> Result<Vec<Entry>, Error> {
+    match list {
+        Value::Array(entries) => entries.into_iter().map(read).collect(),
+        other => Err(odd(&other)),
+    }
+}
+
+fn read(entry: Value) -> Result<Entry, Error> {
+    let Value::Array(parts) = entry else { return Err(odd(&entry)) };
+    let mut parts = parts.into_iter();
+    let (Some(id), Some(fields)) = (parts.next(), parts.next()) else {
+        return Err(Error::Shape("an entry of a stream without id or fields".to_owned()));
+    };
+    let id = String::from_redis_value(id).map_err(|error| Error::Shape(error.to_string()))?;
+    let fields = match fields {
+        Value::Nil => Vec::new(),
+        fields => Vec::from_redis_value(fields).map_err(|error| Error::Shape(error.to_string()))?,
+    };
+    Ok(Entry { id, fields })
+}
+
+fn odd(value: &Value) -> Error {
+    Error::Shape(format!("expected entries of a stream, got {value:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bulk(text: &str) -> Value {
+        Value::BulkString(text.into())
+    }
+
+    #[test]
+    fn entries_read_alike_in_both_protocols() {
+        let fields = Value::Array(vec![bulk("event"), bulk("CREATE"), bulk("epoch"), bulk("7")]);
+        let entries = Value::Array(vec![Value::Array(vec![bulk("1-0"), fields])]);
+        let old = Value::Array(vec![Value::Array(vec![bulk("s"), entries.clone()])]);
+        let new = Value::Map(vec![(bulk("s"), entries)]);
+        let read = read_reply(old).unwrap();
+        assert_eq!(read, read_reply(new).unwrap());
+        let [entry] = read.as_slice() else { panic!("one entry") };
+        assert_eq!(
+            (entry.text("event").as_str(), entry.number("epoch"), entry.number("old")),
+            ("CREATE", 7, 0)
+        );
+        assert_eq!(read_reply(Value::Nil).unwrap(), []);
+    }
+
+    #[test]
+    fn what_is_no_entry_is_refused_and_a_trimmed_one_is_empty() {
+        assert!(read_reply(Value::Int(1)).is_err());
+        assert!(read_reply(Value::Array(vec![Value::Int(1)])).is_err());
+        assert!(read_list(Value::Array(vec![Value::Array(vec![bulk("1-0")])])).is_err());
+        let trimmed = Value::Array(vec![Value::Array(vec![bulk("1-0"), Value::Nil])]);
+        assert_eq!(read_list(trimmed).unwrap(), [Entry { id: "1-0".into(), fields: Vec::new() }]);
+    }
+}

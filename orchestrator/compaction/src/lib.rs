@@ -1,0 +1,36 @@
+//! Compaction of tables: a task is split into one subtask for each partition, the subtasks are spread over the units
+//! of a cluster, and the task is followed to its end.
+//!
+//! All state is in ZooKeeper (`task_store`). Three loops compare that state with what should be: `worker` runs
+//! subtasks, `manager` assigns the subtasks of the tasks that this unit manages, and `monitor` (one for the cluster)
+//! reassigns what lost its unit. The compacting itself is an operator's program, which a `supervisor` process runs.
+//!
+//! docs/compaction.md describes the behaviour.
+
+mod admission;
+pub mod hashing;
+pub mod history;
+pub mod ids;
+mod manager;
+mod monitor;
+pub mod node;
+mod node_context;
+mod partitions;
+pub mod paths;
+pub mod permits;
+mod runner;
+mod settings;
+#[cfg(test)]
+mod simulation;
+mod supervisor;
+pub mod task;
+pub mod task_store;
+mod unit;
+pub mod upgrade;
+pub mod window;
+mod worker;
+
+pub use settings::Settings;
+pub use supervisor::run as run_supervisor;
+pub use task_store::Fault;
+pub use unit::run;

@@ -1,0 +1,111 @@
+//! Which partitions a table has: what an operator's program prints, a line each, or the files of a directory.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::AsyncWriteExt as _;
+use tokio::time::timeout;
+
+use super::task::MainTask;
+use crate::Settings;
+use allot_runtime::child::program;
+
+/// How long a listing may take.
+const LIMIT: Duration = Duration::from_secs(600);
+/// Bytes of a partition's name.
+const LONGEST: usize = 2048;
+
+/// The partitions of a task's table, each once, in the order of the listing.
+pub(crate) async fn list(config: &Settings, task: &MainTask) -> Result<Vec<String>, String> {
+    let mut all = match (&config.partitions_dir, config.partitions.first()) {
+        _ if !task.named.is_empty() => task.named.clone(),
+        (Some(dir), _) => files(&fill(dir, task)).await?,
+        (None, Some(program)) => ask(program, &config.partitions, task).await?,
+        (None, None) => {
+            return Err(
+                "unit has neither compaction.partitions nor compaction.partitions-dir to list them by".into(),
+            );
+        }
+    };
+    let mut seen = std::collections::HashSet::new();
+    all.retain(|name| seen.insert(name.clone()));
+    match all.iter().find(|name| name.len() > LONGEST) {
+        Some(long) => Err(format!("a partition's name has {} bytes; at most {LONGEST}", long.len())),
+        None => Ok(all),
+    }
+}
+
+/// `{db}`, `{schema}` and `{table}` stand for the task's.
+fn fill(text: &str, task: &MainTask) -> String {
+    let [db, schema, table] = task.table();
+    text.replace("{db}", db).replace("{schema}", schema).replace("{table}", table)
+}
+
+async fn files(dir: &str) -> Result<Vec<String>, String> {
+    let wrong = |error: std::io::Error| format!("the directory of partitions, {dir}: {error}");
+    let mut entries = tokio::fs::read_dir(dir).await.map_err(wrong)?;
+    let mut names = Vec::new();
+    while let Some(entry) = entries.next_entry().await.map_err(wrong)? {
+        if entry.file_type().await.map_err(wrong)?.is_file() {
+            let path = entry.path();
+            let name = path.to_str().ok_or_else(|| format!("{} is no text", path.display()))?;
+            // A database's journals come and go beside it.
+            if !["-wal", "-shm", "-journal"].iter().any(|end| name.ends_with(end)) {
+                names.push(name.to_owned());
+            }
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// The process group of a program that nobody asks any more; what it started ends with it.
+struct EndsWithUs(Option<Pid>);
+
+impl Drop for EndsWithUs {
+    fn drop(&mut self) {
+        if let Some(group) = self.0 {
+            // There may be nobody left in it.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+
+async fn ask(program: &str, words: &[String], task: &MainTask) -> Result<Vec<String>, String> {
+    let [db, schema, table] = task.table();
+    let fault = |error| format!("the partitions program {program} does not start: {error}");
+    let mut child = program::command_with_parent_death_signal(words)
+        .map_err(fault)?
+        .env("ALLOT_TASK", &task.id)
+        .env("ALLOT_DB", db)
+        .env("ALLOT_SCHEMA", schema)
+        .env("ALLOT_TABLE", table)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(fault)?;
+    let _group = EndsWithUs(program::process_group(&child));
+    if let Some(mut stdin) = child.stdin.take() {
+        let input = serde_json::json!({"task": task.id, "db": db, "schema": schema, "table": table});
+        // It need not read.
+        let _ = stdin.write_all(input.to_string().as_bytes()).await;
+    }
+    let output = timeout(LIMIT, child.wait_with_output())
+        .await
+        .map_err(|_| format!("the partitions program {program} did not end within {LIMIT:?}"))?
+        .map_err(|error| format!("the partitions program {program}: {error}"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let last: String = said.chars().rev().take(500).collect::<Vec<_>>().into_iter().rev().collect();
+        return Err(format!(
+            "the partitions program {program} ended with {}: {}",
+            output.status,
+            last.trim()
+        ));
+    }
+    let text = String::from_utf8(output.stdout).map_err(|_| format!("{program} did not print text"))?;
+    Ok(text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect())
+}

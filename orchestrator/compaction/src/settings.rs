@@ -1,0 +1,71 @@
+//! The settings of a compaction unit, and their defaults.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The settings of a compaction unit.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Name of the unit, `<host>_<port>`; unique in the cluster.
+    pub node: Option<String>,
+    /// Processing cluster to which the unit belongs.
+    pub pc: String,
+    /// Subtasks that the unit runs at once, 1 to 10,000.
+    pub slots: u32,
+    /// Subtasks that the whole cluster runs at once; 0 for any number.
+    pub limit: u32,
+    /// The runner: a program and its arguments.
+    pub runner: Vec<String>,
+    /// The program that lists a table's partitions, and its arguments.
+    pub partitions: Vec<String>,
+    /// The directory whose files are a table's partitions.
+    pub partitions_dir: Option<String>,
+    /// How long a runner may run.
+    pub timeout: Duration,
+    /// How long a runner may take to end after SIGTERM.
+    pub stop_limit: Duration,
+    /// How often a subtask whose worker was lost is tried again.
+    pub retries: u32,
+    /// How long a unit may be away before it counts as lost; `None` for one ZooKeeper session timeout.
+    pub grace: Option<Duration>,
+    /// How often the monitor looks at all tasks.
+    pub every: Duration,
+    /// Subtasks of one task that are given out at once, 1 to 100,000.
+    pub wave: u32,
+    /// How long after its end a task is packed into history.
+    pub compress_after: Duration,
+    /// How long after its end a packed task is deleted.
+    pub delete_after: Duration,
+    /// Directory of the runners' output.
+    pub output_dir: PathBuf,
+    /// Path of compaction's nodes in ZooKeeper.
+    pub root: String,
+    /// The ZooKeeper session timeout that was asked for, if any.
+    pub session: Option<Duration>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        const HOUR: Duration = Duration::from_secs(3600);
+        Self {
+            node: None,
+            pc: "default".to_owned(),
+            slots: 2,
+            limit: 0,
+            runner: Vec::new(),
+            partitions: Vec::new(),
+            partitions_dir: None,
+            timeout: HOUR,
+            stop_limit: Duration::from_secs(10),
+            retries: 1,
+            grace: None,
+            every: HOUR,
+            wave: 1000,
+            compress_after: 24 * HOUR,
+            delete_after: 30 * 24 * HOUR,
+            output_dir: std::env::temp_dir().join("allot-compaction"),
+            root: "/cluster.compact/Compaction_v2".to_owned(),
+            session: None,
+        }
+    }
+}

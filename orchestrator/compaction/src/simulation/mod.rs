@@ -1,0 +1,465 @@
+//! The protocol of worker, manager and monitor under faults at every step: units in this process on one tree, whose
+//! runners are tasks. At any of its calls to the tree, before or after the call is carried out, a unit dies and comes back,
+//! or is cut off, with its session lost or not; all of the tree hangs for a while; and people stop tasks, let them rest and
+//! give them other managers. At no time are two runners at one partition, or more at a table than may be; in the end every
+//! task is over, every subtask has ended and is counted, and nothing of it is left.
+//!
+//! One thread, a clock that goes on when nobody has anything to do, and all chance from a seed: a seed makes the same run,
+//! call for call, however busy the machine is. `ALLOT_SEED=17` begins with that one.
+
+mod wire;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use self::wire::{Accident, Due, Fate, Wire};
+use super::ids::TaskId;
+use super::node_context::NodeContext;
+use super::runner::{Attention, Launch};
+use super::supervisor::{Report, Spec, Why};
+use super::task::{MainTask, RepeatInfo, State};
+use super::task_store::{Fault, TaskStore};
+use super::unit::play;
+use super::{paths, runner};
+use crate::Settings;
+use allot_coordination::Coordinator;
+use allot_coordination::in_process::InProcess;
+use allot_coordination::random;
+use allot_runtime::Health;
+
+const SESSION: Duration = Duration::from_millis(400);
+/// Far more than any run needs.
+const LIMIT: Duration = Duration::from_secs(60);
+const UNITS: u64 = 4;
+const PARTITIONS: usize = 30;
+/// So often no subtask loses its worker.
+const MANY: u32 = 100;
+/// Of the second task, how many may run at once.
+const AT_ONCE: usize = 3;
+
+/// What happened, line by line, where somebody wants to know.
+#[derive(Clone, Default)]
+struct Trace(Option<Arc<Mutex<Vec<String>>>>);
+
+impl Trace {
+    fn note(&self, line: impl FnOnce() -> String) {
+        if let Some(lines) = &self.0 {
+            lines.lock().unwrap_or_else(PoisonError::into_inner).push(line());
+        }
+    }
+}
+
+/// What runners do to the data.
+#[derive(Default)]
+struct Data {
+    running: BTreeSet<String>,
+    /// Those that have not been told to end: a limit is on them. Who was lost counts no more, though it may not be gone yet.
+    wanted: BTreeSet<String>,
+    ended: BTreeMap<String, usize>,
+    doubled: Vec<String>,
+    crowded: Vec<String>,
+}
+
+type World = Arc<Mutex<Data>>;
+
+fn with<T>(world: &World, act: impl FnOnce(&mut Data) -> T) -> T {
+    act(&mut world.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// A runner at work. It does not end at once where it is to, nor where the unit that began it is gone; but within a session
+/// time after its guard had to end it, or a little more.
+struct Working {
+    world: World,
+    partition: String,
+    lag: Duration,
+    /// When it is gone, once it is to end.
+    gone: Option<Instant>,
+}
+
+impl Working {
+    fn at(world: &World, partition: &str) -> Self {
+        with(world, |data| {
+            if !data.running.insert(partition.to_owned()) {
+                data.doubled.push(partition.to_owned());
+            }
+            data.wanted.insert(partition.to_owned());
+            let limited = data.wanted.iter().filter(|partition| partition.starts_with("t1/")).count();
+            if limited > AT_ONCE {
+                data.crowded.push(partition.to_owned());
+            }
+        });
+        let lag = SESSION.mul_f64(random::within(0.0..1.2));
+        Self { world: world.clone(), partition: partition.to_owned(), lag, gone: None }
+    }
+
+    /// Ends it.
+    async fn end(mut self) {
+        with(&self.world, |data| data.wanted.remove(&self.partition));
+        let gone = Instant::now() + self.lag;
+        self.gone = Some(gone);
+        sleep_until(gone).await;
+    }
+
+    /// It ended by itself.
+    fn done(mut self) {
+        with(&self.world, |data| *data.ended.entry(self.partition.clone()).or_default() += 1);
+        self.gone = Some(Instant::now());
+    }
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        let (world, partition) = (self.world.clone(), std::mem::take(&mut self.partition));
+        with(&world, |data| data.wanted.remove(&partition));
+        let left = move || {
+            let _ = with(&world, |data| data.running.remove(&partition));
+        };
+        // Where its unit died, the lock lives on for a session time before others wait for one.
+        let gone = self.gone.unwrap_or_else(|| Instant::now() + self.lag.mul_f64(1.5));
+        if gone <= Instant::now() {
+            left();
+        } else {
+            tokio::spawn(async move {
+                sleep_until(gone).await;
+                left();
+            });
+        }
+    }
+}
+
+/// Runners that are tasks.
+struct Simulated {
+    world: World,
+    trace: Trace,
+    name: String,
+}
+
+impl Launch for Simulated {
+    fn launch(&self, spec: Spec, attention: Attention) -> BoxFuture<'static, Result<Report, String>> {
+        let span = random::within(1..60);
+        let partition = spec.environment.iter().find(|(name, _)| name == "ALLOT_PARTITION");
+        let (world, partition) =
+            (self.world.clone(), partition.map(|(_, value)| value.clone()).unwrap_or_default());
+        self.trace.note(|| format!("{}: runs {partition}", self.name));
+        async move {
+            let working = Working::at(&world, &partition);
+            let Attention { coordinator, mut stop, mut lost, .. } = attention;
+            let cut_off = async {
+                while runner::trust(&coordinator).is_some() {
+                    sleep(Duration::from_millis(5)).await;
+                }
+            };
+            let why = tokio::select! {
+                () = sleep(Duration::from_millis(span)) => Why::Itself,
+                _ = stop.wait_for(|stop| *stop) => Why::Stopped,
+                _ = lost.wait_for(|lost| *lost) => Why::CutOff,
+                () = cut_off => Why::CutOff,
+            };
+            match why {
+                Why::Itself => working.done(),
+                _ => working.end().await,
+            }
+            let exit = (why == Why::Itself).then_some(0);
+            Ok(Report { why, exit, output: String::new(), result: None })
+        }
+        .boxed()
+    }
+}
+
+/// What all that happens in a run shares.
+#[derive(Clone)]
+struct Play {
+    tree: InProcess,
+    world: World,
+    trace: Trace,
+}
+
+impl Play {
+    /// A life of a unit; ends with it.
+    async fn live(&self, name: String, seed: u64, accidents: Vec<Due>) {
+        let fate = Arc::new(Fate::new(&name, seed, accidents, self.trace.clone()));
+        let sessions = Arc::new(Mutex::new(Vec::new()));
+        let wire = Wire { tree: self.tree.clone(), fate: fate.clone(), sessions: sessions.clone() };
+        let (_asked, stop) = allot_runtime::shutdown_channel();
+        let (world, trace) = (self.world.clone(), self.trace.clone());
+        let playing = play(NodeContext {
+            coordinator: Coordinator::start(Arc::new(wire), &allot_coordination::Settings::default()),
+            health: Health::default(),
+            stop,
+            config: Settings {
+                node: Some(name.clone()),
+                runner: vec!["r".into()],
+                wave: 12,
+                every: Duration::from_secs(1),
+                root: "/c".into(),
+                ..Settings::default()
+            },
+            name: name.clone(),
+            launch: Arc::new(Simulated { world, trace, name }),
+        });
+        tokio::select! {
+            ended = playing => panic!("a unit ended: {ended:?}"),
+            () = fate.died() => {}
+        }
+        // The service does not know it at once.
+        sleep(SESSION).await;
+        for session in sessions.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            // Some node_context of the dead may wait for an answer for ever, and hold it.
+            self.tree.expire(session.id());
+        }
+    }
+
+    /// Lives, of which each but the last ends at a step. In all of them the unit is cut off now and then.
+    async fn lives(self, name: String, seed: u64, deaths: usize) {
+        let mut random = StdRng::seed_from_u64(seed);
+        for life in 0..=deaths {
+            let mut accidents = Vec::new();
+            for _ in 0..random.random_range(0..3) {
+                let short = random.random_bool(0.5);
+                let span =
+                    SESSION.mul_f64(if short { random.random() } else { random.random_range(1.0..3.0) });
+                accidents.push((random.random_range(0..250), random.random(), Accident::Cut(span)));
+            }
+            if life < deaths {
+                accidents.push((random.random_range(0..250), random.random(), Accident::Death));
+            }
+            accidents.sort_by_key(|(at, ..)| *at);
+            self.live(name.clone(), random.random(), accidents).await;
+            sleep(Duration::from_millis(random.random_range(0..600))).await;
+        }
+    }
+
+    /// All of the tree hangs now and then, for less than a session lives or more.
+    async fn hang(self, seed: u64) {
+        let mut random = StdRng::seed_from_u64(seed);
+        for _ in 0..random.random_range(0..3) {
+            sleep(Duration::from_millis(random.random_range(0..1500))).await;
+            self.trace.note(|| "the tree hangs".to_owned());
+            self.tree.freeze();
+            sleep(SESSION.mul_f64(random.random_range(0.0..2.0))).await;
+            self.trace.note(|| "the tree goes on".to_owned());
+            self.tree.thaw();
+        }
+    }
+
+    /// What people do to a task.
+    async fn meddle(self, store: TaskStore, id: TaskId, seed: u64) {
+        let mut random = StdRng::seed_from_u64(seed);
+        for _ in 0..random.random_range(0..3) {
+            sleep(Duration::from_millis(random.random_range(0..1000))).await;
+            match random.random_range(0..8) {
+                0 => {
+                    insist(|| store.stop(id).boxed()).await;
+                    self.trace.note(|| format!("{id} is to stop"));
+                }
+                1 | 2 => {
+                    insist(|| store.pause(id, true).boxed()).await;
+                    self.trace.note(|| format!("{id} rests"));
+                    sleep(Duration::from_millis(random.random_range(0..1000))).await;
+                    insist(|| store.pause(id, false).boxed()).await;
+                    self.trace.note(|| format!("{id} goes on"));
+                }
+                3 | 4 => {
+                    let (sub, to) =
+                        (random.random_range(1..=PARTITIONS as u64), random.random_range(0..UNITS));
+                    let (sub, to) = (id.subtask(sub), unit(to));
+                    // It may run, or be over, or not be there.
+                    let _ = store.move_subtask(sub, &to).await;
+                    self.trace.note(|| format!("{sub} is given to {to}"));
+                }
+                _ => {
+                    let to = unit(random.random_range(0..UNITS));
+                    // It may not be there.
+                    let _ = store.reassign(id, None, &to).await;
+                    self.trace.note(|| format!("{id} is given to {to}"));
+                }
+            }
+        }
+    }
+}
+
+fn unit(number: u64) -> String {
+    format!("u{number}_1")
+}
+
+/// Asks until there is an answer; that the task is over is one.
+async fn insist<'a>(mut ask: impl FnMut() -> BoxFuture<'a, Result<MainTask, Fault>>) {
+    while let Err(fault) = ask().await {
+        match fault {
+            Fault::Refused(_) => return,
+            fault if fault.is_passing() => sleep(Duration::from_millis(20)).await,
+            fault => panic!("{fault}"),
+        }
+    }
+}
+
+/// The tasks of a run: one as it is, whose subtasks may not always begin again, and one that is repeated and may not run
+/// more than some at once.
+async fn submit(store: &TaskStore, random: &mut StdRng) -> Vec<TaskId> {
+    let mut ids = Vec::new();
+    for number in 0..2u64 {
+        let (manager, time) = (unit(number), 1_000_000 + number);
+        let id = TaskId::main(&manager, time);
+        let table = ["d".to_owned(), "s".to_owned(), format!("t{number}")];
+        let task = MainTask {
+            named: (0..PARTITIONS).map(|n| format!("t{number}/p{n:02}")).collect(),
+            retries: if number == 0 { [0, 1, MANY][random.random_range(0..3)] } else { MANY },
+            repeat_flag: number == 1,
+            repeat: RepeatInfo { repeat_count: 2, repeat_interval: 0 },
+            limit: if number == 1 { AT_ONCE as u32 } else { 0 },
+            ..MainTask::new(id, table, manager, "default".to_owned())
+        };
+        // Its manager must be there, and may just be dead.
+        while store.submit(id, &task, false).await.is_err() {
+            sleep(Duration::from_millis(10)).await;
+        }
+        ids.push(id);
+    }
+    ids
+}
+
+/// What of a task is not as it should be in the end.
+async fn wrong(store: &TaskStore, id: TaskId, world: &World) -> Result<Option<String>, Fault> {
+    let Some(main) = store.main(id).await? else { return Ok(Some(format!("{id} is not there"))) };
+    let task = main.task;
+    if !task.state.is_over() {
+        let mut left = Vec::new();
+        for number in 0..UNITS {
+            left.extend(store.subs(&unit(number), &store.at(&unit(number), None).await?).await?);
+        }
+        return Ok(Some(format!("{id} does not end: {task:?}\nleft: {left:?}")));
+    }
+    let (total, rounds) = (task.grand_total(), if task.repeat_flag { 2 } else { 1 });
+    let ended = with(world, |data| data.ended.clone());
+    let runs = |name: &String| ended.get(name).copied().unwrap_or_default();
+    let well = task.named.iter().filter(|name| runs(name) >= rounds).count();
+    // Nothing counts as well that did not run, and nothing fails that may begin again.
+    let ran: usize = task.named.iter().map(runs).sum();
+    let is_right = total.success_count <= ran as u64 && (total.failed_count == 0 || task.retries < MANY);
+    let is_whole = match task.state {
+        State::Done => {
+            let all = total.success_count + total.failed_count == (PARTITIONS * rounds) as u64;
+            let well = well == PARTITIONS || total.failed_count > 0;
+            all && well && total.stopped_count == 0
+        }
+        State::Cancel => task.cancelling,
+        _ => false,
+    };
+    let names = store.children(&store.paths.main(id)).await?.into_iter();
+    let states: Vec<String> = names.filter(|name| name.starts_with("Status.")).collect();
+    let as_it_should_be = is_right && is_whole && states == [paths::status(task.state)];
+    Ok((!as_it_should_be).then(|| format!("{id}: {task:?}, {well} ran as often as they should, {states:?}")))
+}
+
+/// What should not be in the tree any more when all tasks are over.
+async fn left(store: &TaskStore, ids: &[TaskId]) -> Result<Vec<String>, Fault> {
+    let mut dirs = vec![store.paths.locks(), store.paths.permits()];
+    dirs.extend(ids.iter().flat_map(|id| [store.paths.finished(*id), store.paths.partitions(*id)]));
+    dirs.extend((0..UNITS).map(|number| store.paths.inbox(&unit(number))));
+    let mut left = Vec::new();
+    for dir in dirs {
+        left.extend(store.children(&dir).await?.into_iter().map(|name| format!("{dir}/{name}")));
+    }
+    Ok(left)
+}
+
+/// A run. The states that its tasks end in.
+async fn simulate(seed: u64, trace: Trace) -> Vec<State> {
+    let play = Play { tree: InProcess::new(SESSION), world: World::default(), trace };
+    let watching = Coordinator::start(Arc::new(play.tree.clone()), &allot_coordination::Settings::default());
+    watching.up().await.unwrap();
+    let store = TaskStore::new(watching.tree(), "/c");
+    store.prepare().await.unwrap();
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut going_on = tokio::task::JoinSet::new();
+    for number in 0..UNITS {
+        let deaths = if number == UNITS - 1 { 0 } else { 3 };
+        going_on.spawn(play.clone().lives(unit(number), random.random(), deaths));
+    }
+    let began = Instant::now();
+    let ids = tokio::time::timeout(LIMIT, submit(&store, &mut random)).await;
+    let ids = ids.unwrap_or_else(|_| panic!("seed {seed}: nobody takes a task"));
+    going_on.spawn(play.clone().hang(random.random()));
+    for id in &ids {
+        going_on.spawn(play.clone().meddle(store.clone(), *id, random.random()));
+    }
+    // What is told to a unit that is just away is taken away when it is back, or by the monitor.
+    loop {
+        let mut why = Vec::new();
+        for id in &ids {
+            why.extend(wrong(&store, *id, &play.world).await.unwrap_or_else(|fault| Some(fault.to_string())));
+        }
+        if why.is_empty() {
+            why = left(&store, &ids).await.unwrap_or_else(|fault| vec![fault.to_string()]);
+        }
+        if why.is_empty() {
+            break;
+        }
+        assert!(began.elapsed() < LIMIT, "seed {seed}: {}", why.join("\n"));
+        if let Some(Err(error)) = going_on.try_join_next() {
+            panic!("seed {seed}: {error}");
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+    with(&play.world, |data| {
+        assert_eq!(data.doubled, Vec::<String>::new(), "seed {seed}: two at once at one partition");
+        assert_eq!(data.crowded, Vec::<String>::new(), "seed {seed}: more than {AT_ONCE} at once");
+    });
+    let mut states = Vec::new();
+    for id in ids {
+        states.push(store.main(id).await.unwrap().unwrap().task.state);
+    }
+    states
+}
+
+fn run(seed: u64, trace: Trace) -> Vec<State> {
+    random::seed(Some(seed));
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_time().start_paused(true);
+    #[cfg(tokio_unstable)]
+    builder.rng_seed(tokio::runtime::RngSeed::from_bytes(&seed.to_be_bytes()));
+    let states = builder.build().unwrap().block_on(simulate(seed, trace));
+    random::seed(None);
+    states
+}
+
+#[test]
+fn units_that_die_or_are_cut_off_at_any_step_lose_nothing_and_double_nothing() {
+    let count = std::env::var("ALLOT_SOAK").map_or(150, |_| 10_000);
+    let first: u64 = std::env::var("ALLOT_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0);
+    let mut ends = BTreeMap::new();
+    for seed in first..first + count {
+        for state in run(seed, Trace::default()) {
+            *ends.entry(state.to_string()).or_insert(0) += 1;
+        }
+    }
+    println!("tasks by how they ended: {ends:?}");
+    assert!(ends.len() == 2, "some are stopped, and not all: {ends:?}");
+}
+
+#[test]
+#[cfg_attr(not(tokio_unstable), ignore = "built without --cfg tokio_unstable, which .cargo/config.toml sets")]
+fn a_seed_makes_the_same_run_call_for_call() {
+    for seed in 0..10 {
+        let [first, second] = [(), ()].map(|()| {
+            let lines = Arc::new(Mutex::new(Vec::new()));
+            run(seed, Trace(Some(lines.clone())));
+            std::mem::take(&mut *lines.lock().unwrap())
+        });
+        assert!(first.len() > 1000, "seed {seed} does little");
+        let at = first.iter().zip(&second).position(|(a, b)| a != b);
+        assert!(
+            at.is_none() && first.len() == second.len(),
+            "seed {seed}: step {at:?} is another: {:?} {:?}",
+            at.map(|at| &first[at]),
+            at.map(|at| &second[at])
+        );
+    }
+}

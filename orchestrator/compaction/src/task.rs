@@ -1,0 +1,504 @@
+//! Tasks as they stand in the tree: JSON with the names that its readers know.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::ids::TaskId;
+use super::window::Window;
+
+/// How many names of results are summed up.
+const SUMS: usize = 64;
+/// The longest of them, in bytes.
+const SUM_NAME: usize = 64;
+/// How many failures a task keeps for people, the latest.
+const FAILURES: usize = 5;
+
+/// The state of a main task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum State {
+    /// Submitted; nothing of it is assigned yet.
+    Init,
+    /// It has begun.
+    Assigned,
+    /// It has ended by itself.
+    Done,
+    /// It was stopped, or could not go on.
+    Cancel,
+}
+
+impl State {
+    /// Whether it is over.
+    pub fn is_over(self) -> bool {
+        matches!(self, Self::Done | Self::Cancel)
+    }
+}
+
+/// The state of a subtask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SubState {
+    /// It waits at its worker.
+    Init,
+    /// Its runner runs.
+    Running,
+    /// Its runner has ended well.
+    Success,
+    /// Its runner has failed, or its worker was lost too often.
+    Failed,
+    /// It was ended, or not begun, because its task was stopped.
+    Stopped,
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+impl fmt::Display for SubState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+/// How often a task is done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RepeatInfo {
+    /// Rounds in all; 0 = until stopped.
+    pub repeat_count: u64,
+    /// Seconds between the end of a round and the beginning of the next.
+    pub repeat_interval: u64,
+}
+
+/// Subtasks that were counted.
+#[allow(clippy::struct_field_names, reason = "the names of the tree, which others read")]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ResultInfo {
+    /// Subtasks that ended well.
+    pub success_count: u64,
+    /// Subtasks that failed.
+    pub failed_count: u64,
+    /// Subtasks that were stopped.
+    pub stopped_count: u64,
+}
+
+impl ResultInfo {
+    /// All of them.
+    pub fn all(self) -> u64 {
+        self.success_count.saturating_add(self.failed_count).saturating_add(self.stopped_count)
+    }
+
+    /// With these besides.
+    fn plus(self, other: Self) -> Self {
+        Self {
+            success_count: self.success_count.saturating_add(other.success_count),
+            failed_count: self.failed_count.saturating_add(other.failed_count),
+            stopped_count: self.stopped_count.saturating_add(other.stopped_count),
+        }
+    }
+
+    fn count(&mut self, state: SubState) {
+        let count = match state {
+            SubState::Success => &mut self.success_count,
+            SubState::Stopped => &mut self.stopped_count,
+            SubState::Failed | SubState::Init | SubState::Running => &mut self.failed_count,
+        };
+        *count = count.saturating_add(1);
+    }
+}
+
+/// The list of a round's partitions.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listing {
+    /// What the names of its chunks begin with, so that a manager that was replaced while it wrote them leaves
+    /// nothing that could be taken for ours.
+    pub tag: String,
+    /// How many chunks.
+    pub chunks: u64,
+    /// How many partitions.
+    pub count: u64,
+}
+
+impl Listing {
+    /// The name of a chunk, from 0.
+    pub fn chunk(&self, number: u64) -> String {
+        format!("{}.{number:06}", self.tag)
+    }
+}
+
+/// A subtask that failed, for people.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// Its name, a task id.
+    pub id: String,
+    /// The partition of the table.
+    pub partition: String,
+    /// The unit that runs it.
+    pub worker: String,
+    /// Why it failed, for people.
+    pub message: String,
+    /// The last KiB of its output.
+    pub output: String,
+}
+
+/// A main task. Times are milliseconds since 1970, 0 for never.
+#[allow(clippy::struct_excessive_bools, reason = "the names of the tree, which others read")]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MainTask {
+    /// Its name, a task id.
+    #[serde(rename = "CompactTaskId")]
+    pub id: String,
+    /// Where it is in its life.
+    #[serde(rename = "CompactTaskState")]
+    pub state: State,
+    /// Whether it has more than one round.
+    pub repeat_flag: bool,
+    /// Whether it is a subtask.
+    pub sub_task_flag: bool,
+    /// How often it is repeated.
+    #[serde(rename = "RepeatInfo", default)]
+    pub repeat: RepeatInfo,
+    /// Of the round.
+    #[serde(rename = "ResultInfo", alias = "ResulttInfo", default)]
+    pub result: ResultInfo,
+    /// Database of the table.
+    pub db_name: String,
+    /// Schema of the table.
+    pub schema_name: String,
+    /// Name of the table.
+    pub table_name: String,
+    /// Always empty: it stands in the subtasks.
+    #[serde(default)]
+    pub partition_name: String,
+    /// The unit that manages it.
+    pub manager: String,
+    /// The processing cluster whose units do the work.
+    pub pc: String,
+    /// How often a subtask whose worker was lost is begun again.
+    pub retries: u32,
+    /// The round that runs or was last, from 1; 0 before the first.
+    #[serde(default)]
+    pub round: u64,
+    /// When the next round is due, where it is known.
+    #[serde(default)]
+    pub next_at: u64,
+    /// How many partitions of the round were assigned.
+    #[serde(default)]
+    pub cursor: u64,
+    /// Of the rounds before.
+    #[serde(default)]
+    pub totals: ResultInfo,
+    /// The sums of numbers that runners gave as their results, over all rounds.
+    #[serde(default)]
+    pub sums: BTreeMap<String, f64>,
+    /// When it was submitted.
+    #[serde(default)]
+    pub created: u64,
+    /// When it began.
+    #[serde(default)]
+    pub started: u64,
+    /// When it ended.
+    #[serde(default)]
+    pub finished: u64,
+    /// Somebody wants it stopped.
+    #[serde(default)]
+    pub cancelling: bool,
+    /// Why it was cancelled or cannot go on.
+    #[serde(default)]
+    pub error: String,
+    /// The partitions of the running round; none between two.
+    #[serde(default)]
+    pub listing: Option<Listing>,
+    /// Those that it was submitted with; empty where they are listed anew each round.
+    #[serde(default)]
+    pub named: Vec<String>,
+    /// Those of a higher one begin first.
+    #[serde(default)]
+    pub priority: i32,
+    /// Nothing new of it begins.
+    #[serde(default)]
+    pub paused: bool,
+    /// When subtasks may begin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<Window>,
+    /// How many of its subtasks may run at once; 0 for any number.
+    #[serde(default)]
+    pub limit: u32,
+    /// A task on the same table that must be over first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+    /// How many subtasks the rounds before had.
+    #[serde(default)]
+    pub first: u64,
+    /// The last failures of its subtasks.
+    #[serde(default)]
+    pub failures: Vec<Failure>,
+}
+
+impl MainTask {
+    /// A task that was submitted just now, to be done once.
+    pub fn new(id: TaskId, table: [String; 3], manager: String, pc: String) -> Self {
+        let [db_name, schema_name, table_name] = table;
+        Self {
+            id: id.to_string(),
+            state: State::Init,
+            repeat_flag: false,
+            sub_task_flag: false,
+            repeat: RepeatInfo { repeat_count: 1, repeat_interval: 0 },
+            result: ResultInfo::default(),
+            db_name,
+            schema_name,
+            table_name,
+            partition_name: String::new(),
+            manager,
+            pc,
+            retries: 1,
+            round: 0,
+            next_at: 0,
+            cursor: 0,
+            totals: ResultInfo::default(),
+            sums: BTreeMap::new(),
+            created: allot_runtime::time::now_ms(),
+            started: 0,
+            finished: 0,
+            cancelling: false,
+            error: String::new(),
+            listing: None,
+            named: Vec::new(),
+            priority: 0,
+            paused: false,
+            window: None,
+            limit: 0,
+            after: None,
+            first: 0,
+            failures: Vec::new(),
+        }
+    }
+
+    /// Its table, of database and schema.
+    pub fn table(&self) -> [&str; 3] {
+        [&self.db_name, &self.schema_name, &self.table_name]
+    }
+
+    /// What hashing calls a partition of it.
+    pub fn key(&self, partition: &str) -> String {
+        let [db, schema, table] = self.table();
+        [db, schema, table, partition].join("\u{1f}")
+    }
+
+    /// Partitions of the round.
+    pub fn count(&self) -> u64 {
+        self.listing.as_ref().map_or(0, |listing| listing.count)
+    }
+
+    /// Subtasks that are assigned and not counted.
+    pub fn outstanding(&self) -> u64 {
+        self.cursor.saturating_sub(self.result.all())
+    }
+
+    /// Counts a subtask's end.
+    pub fn take(&mut self, id: TaskId, outcome: &Ended) {
+        self.result.count(outcome.state);
+        for (name, value) in outcome.result.iter().flatten() {
+            let is_new = !self.sums.contains_key(name);
+            // A task is one node, however many names runners think of.
+            if name.len() > SUM_NAME || is_new && self.sums.len() >= SUMS {
+                continue;
+            }
+            let sum = value.as_f64().map(|value| value + self.sums.get(name).copied().unwrap_or_default());
+            // JSON has no word for infinity: a task with such a sum could not be read any more.
+            if let Some(sum) = sum.filter(|sum| sum.is_finite()) {
+                self.sums.insert(name.clone(), sum);
+            }
+        }
+        if outcome.state == SubState::Failed {
+            if self.failures.len() >= FAILURES {
+                self.failures.remove(0);
+            }
+            self.failures.push(Failure {
+                id: id.to_string(),
+                partition: outcome.partition.clone(),
+                worker: outcome.worker.clone(),
+                message: outcome.message.clone(),
+                output: outcome.output.clone(),
+            });
+        }
+    }
+
+    /// Closes a round: the next one, or the end. `now` in milliseconds since 1970.
+    pub fn close_round(&mut self, now: u64) {
+        self.first = self.first.saturating_add(self.count());
+        self.listing = None;
+        let last =
+            !self.repeat_flag || (self.repeat.repeat_count > 0 && self.round >= self.repeat.repeat_count);
+        if last {
+            self.state = State::Done;
+            self.finished = now;
+        } else {
+            self.next_at = now.saturating_add(self.repeat.repeat_interval.saturating_mul(1000));
+        }
+    }
+
+    /// Opens the next round, of these partitions.
+    pub fn open_round(&mut self, listing: Listing, now: u64) {
+        if self.round > 0 {
+            self.totals = self.grand_total();
+        }
+        self.result = ResultInfo::default();
+        self.round += 1;
+        self.next_at = 0;
+        self.cursor = 0;
+        self.listing = Some(listing);
+        self.error.clear();
+        if self.started == 0 {
+            self.started = now;
+        }
+    }
+
+    /// Over all rounds.
+    pub fn grand_total(&self) -> ResultInfo {
+        self.totals.plus(self.result)
+    }
+}
+
+/// A subtask at its worker.
+#[allow(clippy::struct_field_names, reason = "the names of the tree, which others read")]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SubTask {
+    /// Its name, a task id.
+    #[serde(rename = "CompactTaskId")]
+    pub id: String,
+    /// Where it is in its life.
+    #[serde(rename = "CompactTaskState")]
+    pub state: SubState,
+    /// Whether it is a subtask.
+    pub sub_task_flag: bool,
+    /// Database of the table.
+    pub db_name: String,
+    /// Schema of the table.
+    pub schema_name: String,
+    /// Name of the table.
+    pub table_name: String,
+    /// The partition of the table.
+    pub partition_name: String,
+    /// The processing cluster whose units do the work.
+    pub pc: String,
+    /// The unit that runs it.
+    pub worker: String,
+    /// The round of the main task, from 1.
+    pub round: u64,
+    /// How often it may be begun again.
+    pub retries: u32,
+    /// How often it was.
+    pub attempt: u32,
+    /// Milliseconds since 1970.
+    #[serde(default)]
+    pub started: u64,
+    /// Within how many milliseconds its worker ends it, while it runs.
+    #[serde(default)]
+    pub limit: u64,
+    /// The permits that it has while it runs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub permits: Vec<String>,
+}
+
+impl SubTask {
+    /// The node_context of a task that compacts this partition.
+    pub fn of(task: &MainTask, id: TaskId, partition: &str, worker: &str) -> Self {
+        Self {
+            id: id.to_string(),
+            state: SubState::Init,
+            sub_task_flag: true,
+            db_name: task.db_name.clone(),
+            schema_name: task.schema_name.clone(),
+            table_name: task.table_name.clone(),
+            partition_name: partition.to_owned(),
+            pc: task.pc.clone(),
+            worker: worker.to_owned(),
+            round: task.round,
+            retries: task.retries,
+            attempt: 0,
+            started: 0,
+            limit: 0,
+            permits: Vec::new(),
+        }
+    }
+
+    /// Its table, of database and schema.
+    pub fn table(&self) -> [&str; 3] {
+        [&self.db_name, &self.schema_name, &self.table_name]
+    }
+
+    /// The same at another worker, or once more at this one; `None` where it may not begin again. Only what had begun
+    /// uses up a retry, and only where it is `counted`.
+    pub fn again(&self, worker: &str, counted: bool) -> Option<Self> {
+        let begun = counted && self.state == SubState::Running;
+        if begun && self.attempt >= self.retries {
+            return None;
+        }
+        let attempt = self.attempt + u32::from(begun);
+        let (state, worker) = (SubState::Init, worker.to_owned());
+        Some(Self { state, worker, attempt, started: 0, permits: Vec::new(), ..self.clone() })
+    }
+
+    /// Its end in this way.
+    pub fn ended(&self, state: SubState, message: &str) -> Ended {
+        Ended {
+            state,
+            partition: self.partition_name.clone(),
+            worker: self.worker.clone(),
+            attempt: self.attempt,
+            exit: None,
+            message: message.to_owned(),
+            output: String::new(),
+            result: None,
+            started: self.started,
+            finished: allot_runtime::time::now_ms(),
+        }
+    }
+}
+
+/// How a subtask ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ended {
+    /// Where it is in its life.
+    pub state: SubState,
+    /// The partition of the table.
+    pub partition: String,
+    /// The unit that runs it.
+    pub worker: String,
+    /// How often it was begun, from 0.
+    pub attempt: u32,
+    /// The runner's exit code, where it had one.
+    pub exit: Option<i32>,
+    /// Why, for people; empty where all went well.
+    pub message: String,
+    /// The last KiB of its output.
+    pub output: String,
+    /// The last line of its output, where that is a JSON object.
+    pub result: Option<Map<String, Value>>,
+    /// When it began.
+    pub started: u64,
+    /// When it ended.
+    pub finished: u64,
+}
+
+/// As JSON.
+pub fn write<T: Serialize>(value: &T) -> Vec<u8> {
+    // Strings, numbers, lists and maps by name always can be written.
+    serde_json::to_vec(value).unwrap_or_default()
+}
+
+/// From JSON.
+pub fn read<T: for<'a> Deserialize<'a>>(path: &str, data: &[u8]) -> Result<T, super::Fault> {
+    serde_json::from_slice(data)
+        .map_err(|error| super::Fault::Odd(format!("{path} does not read as a task: {error}")))
+}
+
+#[cfg(test)]
+#[path = "task_tests.rs"]
+mod tests;

@@ -1,0 +1,275 @@
+//! A worker on a tree in this process. Its runners run until they are told to end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep};
+
+use crate::Settings;
+use crate::ids::TaskId;
+use crate::node_context::NodeContext;
+use crate::paths;
+use crate::runner::{Attention, Launch};
+use crate::supervisor::{Report, Spec, Why};
+use crate::task::{Ended, MainTask, State, SubState, SubTask, read, write};
+use crate::task_store::{Found, TaskStore};
+use allot_coordination::in_process::InProcess;
+use allot_coordination::{Coordinator, Error, Kind, Op};
+use allot_runtime::{Health, Shutdown};
+
+const SESSION: Duration = Duration::from_secs(2);
+const UNIT: &str = "u_1";
+
+/// Runners without end.
+struct Endless;
+
+impl Launch for Endless {
+    fn launch(&self, _: Spec, attention: Attention) -> BoxFuture<'static, Result<Report, String>> {
+        async move {
+            let Attention { mut stop, mut lost, .. } = attention;
+            let why = tokio::select! {
+                _ = stop.wait_for(|stop| *stop) => Why::Stopped,
+                _ = lost.wait_for(|lost| *lost) => Why::CutOff,
+            };
+            Ok(Report { why, exit: None, output: String::new(), result: None })
+        }
+        .boxed()
+    }
+}
+
+/// A tree, and somebody who looks at it.
+struct World {
+    tree: InProcess,
+    coordinator: Coordinator,
+    store: TaskStore,
+}
+
+impl World {
+    async fn new() -> Self {
+        let tree = InProcess::new(SESSION);
+        let coordinator =
+            Coordinator::start(Arc::new(tree.clone()), &allot_coordination::Settings::default());
+        coordinator.up().await.unwrap();
+        let store = TaskStore::new(coordinator.tree(), "/c");
+        store.prepare().await.unwrap();
+        store.tree.ensure(&store.paths.inbox(UNIT)).await.unwrap();
+        Self { tree, coordinator, store }
+    }
+
+    /// One process of the unit, with these settings changed.
+    fn node_context(&self, change: impl FnOnce(&mut Settings), stop: Shutdown) -> NodeContext {
+        let mut config = Settings {
+            node: Some(UNIT.into()),
+            runner: vec!["r".into()],
+            root: "/c".into(),
+            ..Settings::default()
+        };
+        change(&mut config);
+        NodeContext {
+            coordinator: Coordinator::start(
+                Arc::new(self.tree.clone()),
+                &allot_coordination::Settings::default(),
+            ),
+            health: Health::default(),
+            stop,
+            config,
+            name: UNIT.into(),
+            launch: Arc::new(Endless),
+        }
+    }
+
+    /// A life of the unit as worker.
+    fn live(&self, change: impl FnOnce(&mut Settings), stop: Shutdown) {
+        let node_context = self.node_context(change, stop);
+        let (notices, mut noticed) = mpsc::channel(8);
+        tokio::spawn(async move { while noticed.recv().await.is_some() {} });
+        tokio::spawn(super::run(node_context, notices));
+    }
+
+    /// A task, as it is changed here, with so many subtasks at the unit in this state.
+    async fn task(
+        &self,
+        table: &str,
+        subs: u64,
+        state: SubState,
+        change: impl FnOnce(&mut MainTask),
+    ) -> TaskId {
+        let names = ["d", "s", table].map(str::to_owned);
+        let id = TaskId::main(table, 1_000_000);
+        let mut task = MainTask::new(id, names, "manager_1".into(), "default".into());
+        task.state = State::Assigned;
+        change(&mut task);
+        self.store.tree.multi(self.store.creation(id, &task)).await.unwrap();
+        for number in 1..=subs {
+            let id = id.subtask(number);
+            let sub = SubTask { state, ..SubTask::of(&task, id, &format!("{table}{number}"), UNIT) };
+            let dir = self.store.paths.at(UNIT, id);
+            let nodes = [
+                (dir.clone(), Vec::new()),
+                (format!("{dir}/{}", paths::status(state)), Vec::new()),
+                (format!("{dir}/{}", paths::info(&sub.pc, &sub.db_name)), write(&sub)),
+            ];
+            let ops = nodes.map(|(path, data)| Op::Create { path, data, kind: Kind::Persistent });
+            self.store.tree.multi(ops.into()).await.unwrap();
+        }
+        id
+    }
+
+    async fn sub(&self, id: TaskId) -> Option<SubTask> {
+        self.store.sub(UNIT, id).await.unwrap().map(|sub| sub.task)
+    }
+
+    /// Waits until a subtask is in this state, with this attempt.
+    async fn comes_to(&self, id: TaskId, state: SubState, attempt: u32) -> Found<SubTask> {
+        let began = Instant::now();
+        loop {
+            match self.store.sub(UNIT, id).await.unwrap() {
+                Some(sub) if (sub.task.state, sub.task.attempt) == (state, attempt) => return sub,
+                other => assert!(began.elapsed() < SESSION * 10, "{other:?}"),
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// How these subtasks of a task ended, when all have; within a moment.
+    async fn ended(&self, main: TaskId, subs: u64) -> Vec<SubState> {
+        let dir = self.store.paths.finished(main);
+        let began = Instant::now();
+        loop {
+            let names = self.store.children(&dir).await.unwrap();
+            if names.len() as u64 == subs {
+                let nodes = self.store.tree.get_many(&dir, names).await.unwrap();
+                let state = |(name, node): (String, _)| {
+                    let node: allot_coordination::Node = node;
+                    read::<Ended>(&name, &node.data).unwrap().state
+                };
+                return nodes.into_iter().map(state).collect();
+            }
+            assert!(began.elapsed() < Duration::from_secs(1), "{names:?}");
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_earlier_life_left_running_waits_again_though_its_task_rests_or_no_slot_is_free() {
+    let world = World::new().await;
+    let busy = world.task("busy", 1, SubState::Init, |_| {}).await;
+    let (_asked, stop) = allot_runtime::shutdown_channel();
+    let paused = world.task("paused", 3, SubState::Running, |task| task.paused = true).await;
+    let waiting = world.task("waiting", 1, SubState::Running, |task| task.priority = -1).await;
+    world.live(|settings| settings.slots = 1, stop);
+    world.comes_to(busy.subtask(1), SubState::Running, 0).await;
+    for number in 1..=3 {
+        world.comes_to(paused.subtask(number), SubState::Init, 1).await;
+    }
+    world.comes_to(waiting.subtask(1), SubState::Init, 1).await;
+}
+
+/// With these settings others' subtasks are in the way of a task that is stopped.
+async fn stops_at_once(change: impl FnOnce(&mut Settings)) {
+    let world = World::new().await;
+    let (_asked, stop) = allot_runtime::shutdown_channel();
+    let busy = world.task("busy", 1, SubState::Init, |task| task.priority = 1).await;
+    let other = world.task("other", 30, SubState::Init, |_| {}).await;
+    world.live(change, stop);
+    world.comes_to(busy.subtask(1), SubState::Running, 0).await;
+    sleep(SESSION).await;
+    world.store.stop(other).await.unwrap();
+    assert_eq!(world.ended(other, 30).await, vec![SubState::Stopped; 30]);
+    assert_eq!(world.sub(busy.subtask(1)).await.unwrap().state, SubState::Running);
+}
+
+#[tokio::test(start_paused = true)]
+async fn subtasks_of_a_task_that_is_stopped_wait_for_no_slot() {
+    stops_at_once(|settings| settings.slots = 1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn subtasks_of_a_task_that_is_stopped_wait_for_no_permit() {
+    stops_at_once(|settings| (settings.slots, settings.limit) = (9, 1)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_left_of_a_task_that_is_over_goes_without_a_trace() {
+    let world = World::new().await;
+    let (_asked, stop) = allot_runtime::shutdown_channel();
+    let over = |task: &mut MainTask| task.state = State::Cancel;
+    let waited = world.task("waited", 2, SubState::Init, over).await;
+    let ran = world.task("ran", 1, SubState::Running, over).await;
+    world.live(|settings| settings.slots = 1, stop);
+    let began = Instant::now();
+    while !world.store.at(UNIT, None).await.unwrap().is_empty() {
+        assert!(began.elapsed() < SESSION * 10);
+        sleep(Duration::from_millis(20)).await;
+    }
+    for main in [waited, ran] {
+        let finished = world.store.children(&world.store.paths.finished(main)).await.unwrap();
+        assert_eq!(finished, Vec::<String>::new());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_is_over_gives_back_nothing_that_another_has_by_now() {
+    let world = World::new().await;
+    let main = world.task("t", 1, SubState::Init, |_| {}).await;
+    let unit = Coordinator::start(Arc::new(world.tree.clone()), &allot_coordination::Settings::default());
+    unit.up().await.unwrap();
+    let store = TaskStore::new(unit.tree(), "/c");
+    let session = unit.session_id().unwrap();
+    let mut sub = store.sub(UNIT, main.subtask(1)).await.unwrap().unwrap();
+    let permit = store.paths.permit("all.0");
+    store.start(&mut sub, vec![permit.clone()], session, 1000).await.unwrap();
+    // The session ends, another takes what it had, and ours comes back.
+    world.tree.expire(session);
+    let lock = store.lock(&sub.task);
+    for path in [&lock, &permit] {
+        world.store.tree.create(path, b"another's", Kind::Ephemeral).await.unwrap();
+    }
+    let mut news = unit.subscribe();
+    news.wait_for(|status| status.generation == 2 && status.is_up()).await.unwrap();
+    let ended = sub.task.ended(SubState::Success, "");
+    let offline = Err(Error::Offline.into());
+    assert_eq!(store.finish(&sub, Some(session), &ended).await, offline);
+    assert_eq!(store.requeue(&sub, Some(session), true).await, offline);
+    assert_eq!(store.release(&sub, session).await, Ok(()));
+    for path in [&lock, &permit] {
+        assert_eq!(world.store.tree.get(path).await.unwrap().unwrap().owner, world.coordinator.session_id());
+    }
+    assert_eq!(world.sub(sub.id).await.unwrap().state, SubState::Running);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_worker_that_is_there_does_not_end_in_time_is_failed_by_the_manager() {
+    let world = World::new().await;
+    let (_asked, stop) = allot_runtime::shutdown_channel();
+    let limits = |settings: &mut Settings| {
+        settings.timeout = Duration::from_secs(10);
+        settings.stop_limit = Duration::from_secs(1);
+    };
+    tokio::spawn(crate::unit::play(world.node_context(limits, stop)));
+    let id = TaskId::main(UNIT, 1_000_000);
+    let task = MainTask {
+        named: vec!["only".to_owned()],
+        ..MainTask::new(id, ["d", "s", "t"].map(str::to_owned), UNIT.into(), "default".into())
+    };
+    while world.store.submit(id, &task, false).await.is_err() {
+        sleep(Duration::from_millis(20)).await;
+    }
+    let began = Instant::now();
+    let main = loop {
+        let main = world.store.main(id).await.unwrap().unwrap().task;
+        if main.state.is_over() {
+            break main;
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "{main:?}");
+        sleep(Duration::from_millis(20)).await;
+    };
+    // The time-out, the time to end, two session times.
+    assert!(began.elapsed() >= Duration::from_secs(15), "{:?}", began.elapsed());
+    assert_eq!((main.state, main.result.failed_count), (State::Done, 1));
+    assert_eq!(main.failures[0].message, "its worker did not end it in time");
+}

@@ -1,0 +1,363 @@
+//! Leader election, as Curator's LeaderLatch does it: each candidate has an ephemeral sequential node, its latch, and
+//! the candidate whose latch is first leads. An elected candidate increments the epoch node under a check of its latch;
+//! the number in that node is the term.
+//!
+//! A candidate is a reconcile loop. There are few candidates, so each watches the whole directory and lists it again
+//! after every change.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+use tracing::{debug, info, warn};
+
+use super::coordinator::{Coordinator, Shared};
+use super::error::Error;
+use super::leadership::{Leadership, LeadershipState, Term};
+use super::node::{Kind, Op, Version};
+use super::session::Changed;
+use super::tree::Tree;
+use crate::random;
+
+/// A candidacy. Dropping it withdraws the candidate in the background.
+pub struct Election {
+    leadership: watch::Receiver<Option<Leadership>>,
+    stop: Option<watch::Sender<bool>>,
+    task: Option<JoinHandle<()>>,
+    tree: Tree,
+    dir: String,
+}
+
+impl Coordinator {
+    /// Becomes a candidate under `dir`, until withdrawn. People and other candidates see the name.
+    pub fn campaign(&self, dir: &str, name: &str) -> Election {
+        let (leadership_sender, leadership) = watch::channel(None);
+        let (stop, stopped) = watch::channel(false);
+        let candidate = Candidate {
+            shared: self.shared.clone(),
+            tree: self.tree(),
+            latches: format!("{dir}/latches"),
+            epoch: format!("{dir}/epoch"),
+            prefix: format!("_c_{}-latch-", token()),
+            name: name.to_owned(),
+            leadership: leadership_sender,
+            stop: stopped,
+        };
+        let task = tokio::spawn(candidate.run());
+        Election { leadership, stop: Some(stop), task: Some(task), tree: self.tree(), dir: dir.to_owned() }
+    }
+
+    /// The name of the candidate that leads under `dir`, read from the tree: for processes that are no candidates.
+    pub async fn leader(&self, dir: &str) -> Result<Option<String>, Error> {
+        leader(&self.tree(), dir).await
+    }
+}
+
+impl Election {
+    /// This candidate's current leadership, suspended leadership included.
+    pub fn leadership(&self) -> Option<Leadership> {
+        let leadership = self.leadership.borrow().clone();
+        leadership.filter(|leadership| leadership.state() != LeadershipState::Lost)
+    }
+
+    /// Waits until this candidate leads.
+    pub async fn elected(&mut self) -> Result<Leadership, Error> {
+        loop {
+            let leadership = self.leadership.borrow_and_update().clone();
+            if let Some(leadership) =
+                leadership.filter(|leadership| leadership.state() == LeadershipState::Leading)
+            {
+                return Ok(leadership);
+            }
+            let limit = Duration::from_millis(500);
+            // With a time limit: suspended leadership may hold again, and nothing signals that.
+            if let Ok(Err(_)) = tokio::time::timeout(limit, self.leadership.changed()).await {
+                return Err(Error::Closed);
+            }
+        }
+    }
+
+    /// The name of the candidate that leads, read from the tree.
+    pub async fn leader(&self) -> Result<Option<String>, Error> {
+        leader(&self.tree, &self.dir).await
+    }
+
+    /// Withdraws: the term has ended and the lock is free when this returns.
+    pub async fn withdraw(mut self) {
+        drop(self.stop.take());
+        if let Some(task) = self.task.take() {
+            let _ = task.await;
+        }
+    }
+}
+
+async fn leader(tree: &Tree, dir: &str) -> Result<Option<String>, Error> {
+    let latches = format!("{dir}/latches");
+    let mut names = match tree.children(&latches).await {
+        Err(Error::NoNode(_)) => return Ok(None),
+        names => names?,
+    };
+    names.sort_by(|a, b| sequence(a).cmp(sequence(b)));
+    let Some(first) = names.first() else { return Ok(None) };
+    let node = tree.get(&format!("{latches}/{first}")).await?;
+    Ok(node.map(|node| String::from_utf8_lossy(&node.data).into_owned()))
+}
+
+/// 128 random bits in the form of a UUID, as in the node names of Curator.
+fn token() -> String {
+    let bits = format!("{:032x}", random::any::<u128>());
+    let mut token = String::with_capacity(36);
+    for (at, digit) in bits.chars().enumerate() {
+        if matches!(at, 8 | 12 | 16 | 20) {
+            token.push('-');
+        }
+        token.push(digit);
+    }
+    token
+}
+
+/// The sequence number at the end of a latch's name, which orders the candidates.
+fn sequence(name: &str) -> &str {
+    name.len().checked_sub(10).and_then(|at| name.get(at..)).unwrap_or(name)
+}
+
+struct Candidate {
+    shared: Arc<Shared>,
+    tree: Tree,
+    latches: String,
+    epoch: String,
+    prefix: String,
+    name: String,
+    leadership: watch::Sender<Option<Leadership>>,
+    stop: watch::Receiver<bool>,
+}
+
+impl Candidate {
+    async fn run(mut self) {
+        let pause = self.shared.call.min(Duration::from_millis(100));
+        let mut stop = self.stop.clone();
+        loop {
+            let ended = tokio::select! {
+                // Nothing is ever sent; the sender is dropped.
+                _ = stop.changed() => break,
+                ended = self.wait_and_lead() => ended,
+            };
+            self.finish();
+            match ended {
+                Ok(()) => {}
+                Err(Error::Closed) => return,
+                Err(error) => {
+                    if error.is_transient() {
+                        debug!(dir = self.latches, %error, "candidacy interrupted; retrying");
+                    } else {
+                        warn!(dir = self.latches, %error, "candidacy interrupted; retrying");
+                    }
+                    tokio::select! {
+                        _ = stop.changed() => break,
+                        () = sleep(pause) => {}
+                    }
+                }
+            }
+        }
+        self.finish();
+        // A latch that is left behind would be ahead of all other candidates until the session ends.
+        while let Err(error) = self.clear().await {
+            debug!(dir = self.latches, %error, "the latch is not deleted yet; retrying");
+            sleep(pause).await;
+            if self.shared.up().await.is_err() {
+                break;
+            }
+        }
+    }
+
+    /// Creates a latch, waits for its turn, and leads until the latch or the leadership is lost.
+    async fn wait_and_lead(&mut self) -> Result<(), Error> {
+        let status = self.shared.up().await?;
+        self.tree.ensure(&self.latches).await?;
+        // An earlier attempt whose answer was lost may have left a latch, which would be ahead of the new one and never
+        // lead.
+        self.clear().await?;
+        let name = self
+            .tree
+            .create_sequential(&self.latches, &self.prefix, self.name.as_bytes(), Kind::Ephemeral)
+            .await?;
+        loop {
+            let mut status_changes = self.shared.subscribe();
+            let now = *status_changes.borrow_and_update();
+            if now.closed || now.generation != status.generation {
+                return Ok(());
+            }
+            let (mut names, changed) = self.tree.watch(&self.latches).await?;
+            if !names.contains(&name) {
+                return Ok(());
+            }
+            names.sort_by(|a, b| sequence(a).cmp(sequence(b)));
+            if names.first() == Some(&name) {
+                let result = self.lead(&name, status.generation).await;
+                self.finish();
+                return result.and(self.clear().await);
+            }
+            tokio::select! {
+                () = changed => {}
+                _ = status_changes.changed() => {}
+            }
+        }
+    }
+
+    /// This candidate's latch is the first: starts a term, and keeps it as long as it holds.
+    async fn lead(&mut self, name: &str, generation: u64) -> Result<(), Error> {
+        let latch = format!("{}/{name}", self.latches);
+        let attachment = self.shared.status().attachment;
+        self.check_latch(&latch).await?;
+        let (term, version) = self.increment_epoch(&latch).await?;
+        let at = (generation, attachment);
+        let leadership = Leadership::new(&self.shared, term, at, latch, (self.epoch.clone(), version));
+        info!(dir = self.latches, term = term.0, "leading");
+        self.leadership.send_replace(Some(leadership.clone()));
+        let result = self.keep(&leadership).await;
+        info!(dir = self.latches, term = term.0, "stopped leading");
+        result
+    }
+
+    /// Checks that the latch exists and belongs to the current session. A latch of an earlier session of this process
+    /// disappears with that session, and a second candidate would lead then.
+    async fn check_latch(&self, latch: &str) -> Result<(), Error> {
+        let node = self.tree.get(latch).await?.ok_or(Error::NotLeading)?;
+        let session = self.shared.connected()?.id();
+        if node.owner == Some(session) { Ok(()) } else { Err(Error::NotLeading) }
+    }
+
+    /// Increments the epoch node under a check of the latch; returns the new term and the node's version.
+    async fn increment_epoch(&self, latch: &str) -> Result<(Term, Version), Error> {
+        loop {
+            let node = self.tree.get(&self.epoch).await?;
+            let path = self.epoch.clone();
+            let (term, version, op) = match node {
+                None => {
+                    let data = b"1".to_vec();
+                    (Term(1), Version::FIRST, Op::Create { path, data, kind: Kind::Persistent })
+                }
+                Some(node) => {
+                    let last = std::str::from_utf8(&node.data).ok().and_then(|text| text.parse::<u64>().ok());
+                    let term = last.and_then(|last| last.checked_add(1)).ok_or_else(|| Error::Refused {
+                        what: format!("incrementing {}", self.epoch),
+                        why: "it does not hold a number".to_owned(),
+                    })?;
+                    let data = term.to_string().into_bytes();
+                    (Term(term), node.version.next(), Op::Set { path, data, version: node.version })
+                }
+            };
+            let check = Op::Check { path: latch.to_owned(), version: None };
+            match self.tree.multi(vec![check, op]).await {
+                Ok(()) => return Ok((term, version)),
+                // A write of the previous leader came in between. It was the last: the latch is ours now.
+                Err(Error::BadVersion(path) | Error::Exists(path)) if path == self.epoch => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Verifies leadership after each change of the latches and each reconnect, until the term ends.
+    async fn keep(&self, leadership: &Leadership) -> Result<(), Error> {
+        let mut status_changes = self.shared.subscribe();
+        let mut latches_changed: Changed = Box::pin(std::future::ready(()));
+        let mut must_verify = true;
+        while !leadership.is_lost() {
+            let status = *status_changes.borrow_and_update();
+            if status.closed || status.generation != leadership.generation() {
+                leadership.end();
+                break;
+            }
+            if status.is_up() && (must_verify || status.attachment != leadership.verified_at()) {
+                match self.verify(leadership).await {
+                    Ok(watch) => {
+                        latches_changed = watch;
+                        must_verify = false;
+                        leadership.verified(status.attachment);
+                    }
+                    Err(error) if error.is_transient() => {}
+                    Err(error) => {
+                        debug!(dir = self.latches, %error, "leadership is lost");
+                        leadership.end();
+                        break;
+                    }
+                }
+            }
+            let left = self.trusted_for();
+            if left.is_zero() {
+                // The service has not answered for so long that another candidate may soon lead.
+                leadership.end();
+                break;
+            }
+            tokio::select! {
+                () = &mut latches_changed, if !must_verify => must_verify = true,
+                _ = status_changes.changed() => {}
+                () = leadership.resigned() => {}
+                () = sleep(if must_verify { left.min(Duration::from_millis(20)) } else { left }) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// How long leadership still holds if the service answers nothing more.
+    fn trusted_for(&self) -> Duration {
+        let until = self.shared.trusted_session();
+        until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()))
+    }
+
+    /// Checks that latch and epoch are as they were when the term began. The `sync` before makes the answer that of the
+    /// whole service, not of one server that may lag.
+    async fn verify(&self, leadership: &Leadership) -> Result<Changed, Error> {
+        self.tree.sync_heard().await?;
+        let (_, changed) = self.tree.watch(&self.latches).await?;
+        self.check_latch(leadership.latch()).await?;
+        let (epoch, version) = leadership.epoch();
+        let node = self.tree.get(epoch).await?.ok_or(Error::NotLeading)?;
+        if node.version == version { Ok(changed) } else { Err(Error::NotLeading) }
+    }
+
+    /// Ends the term before its latch is deleted: otherwise two candidates would lead for a moment.
+    fn finish(&self) {
+        if let Some(leadership) = self.leadership.send_replace(None) {
+            leadership.end();
+        }
+    }
+
+    /// Deletes all latches of this candidate. The `sync` first makes a create visible whose answer was lost.
+    async fn clear(&self) -> Result<(), Error> {
+        self.tree.sync().await?;
+        let names = match self.tree.children(&self.latches).await {
+            Err(Error::NoNode(_)) => return Ok(()),
+            names => names?,
+        };
+        for name in names {
+            if name.starts_with(&self.prefix) {
+                match self.tree.delete(&format!("{}/{name}", self.latches), Version::FIRST).await {
+                    Ok(()) | Err(Error::NoNode(_)) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn candidates_are_ordered_by_sequence_number_and_not_by_token() {
+        let mut names = ["_c_ffff-latch-0000000002", "_c_0000-latch-0000000010", "_c_aaaa-latch-0000000001"];
+        names.sort_by(|a, b| sequence(a).cmp(sequence(b)));
+        let numbers: Vec<&str> = names.iter().map(|name| sequence(name)).collect();
+        assert_eq!(numbers, ["0000000001", "0000000002", "0000000010"]);
+        assert_eq!(sequence("short"), "short");
+        assert_eq!(token().len(), 36);
+        assert_ne!(token(), token());
+    }
+}

@@ -1,0 +1,42 @@
+//! Random choices: jitter of waiting times, one of several equal candidates, unique names. All random choices are made
+//! here, so that a simulation can seed them.
+
+use std::ops::Range;
+
+use rand::Rng as _;
+use rand::distr::uniform::SampleUniform;
+use rand::distr::{Distribution, StandardUniform};
+
+#[cfg(feature = "simulation")]
+thread_local! {
+    static SEEDED: std::cell::RefCell<Option<rand::rngs::StdRng>> = const { std::cell::RefCell::new(None) };
+}
+
+/// Seeds the choices of this thread; `None` ends that.
+#[cfg(feature = "simulation")]
+pub fn seed(seed: Option<u64>) {
+    SEEDED.set(seed.map(rand::SeedableRng::seed_from_u64));
+}
+
+/// Any value of a type.
+pub fn any<T>() -> T
+where
+    StandardUniform: Distribution<T>,
+{
+    #[cfg(feature = "simulation")]
+    if let Some(value) = SEEDED.with_borrow_mut(|seeded| Some(seeded.as_mut()?.random())) {
+        return value;
+    }
+    rand::rng().random()
+}
+
+/// A value of a range that is not empty.
+pub fn within<T: SampleUniform + PartialOrd>(range: Range<T>) -> T {
+    #[cfg(feature = "simulation")]
+    if let Some(mut seeded) = SEEDED.take() {
+        let value = seeded.random_range(range);
+        SEEDED.set(Some(seeded));
+        return value;
+    }
+    rand::rng().random_range(range)
+}

@@ -1,0 +1,278 @@
+//! The tree as roles use it: every call with a limit of size, of time and of how many are in flight; writes by
+//! version only; a write whose answer was lost is read back; behind a fence, writes that only a leader can do.
+
+use std::sync::Arc;
+use std::task::Poll;
+use tokio::time::Instant;
+
+use futures_util::stream::BoxStream;
+use futures_util::{FutureExt, StreamExt};
+use tokio::time::timeout;
+
+use super::coordinator::Shared;
+use super::error::Error;
+use super::leadership::Leadership;
+use super::node::{Kind, Node, Op, Version, admit_multi, admit_node};
+use super::session::{Answer, Changed, Session};
+use super::settle;
+
+/// How many reads [`Tree::get_many`] keeps on their way.
+const READS: usize = 64;
+
+/// A child, and what came of reading it.
+type Read = (String, Result<Option<Node>, Error>);
+
+/// A handle of the tree.
+#[derive(Clone)]
+pub struct Tree {
+    pub(super) shared: Arc<Shared>,
+    fence: Option<Leadership>,
+}
+
+impl Tree {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, fence: None }
+    }
+
+    /// The same tree, whose writes only this leader can do.
+    pub(crate) fn fenced(shared: Arc<Shared>, leadership: Leadership) -> Self {
+        Self { shared, fence: Some(leadership) }
+    }
+
+    /// Creates a node. After a lost answer a node with the same data counts as created, so where two may
+    /// create the same node the data must tell them apart; an ephemeral one is told by its session.
+    pub async fn create(&self, path: &str, data: &[u8], kind: Kind) -> Result<(), Error> {
+        admit_node(path, data)?;
+        let op = Op::Create { path: path.to_owned(), data: data.to_vec(), kind };
+        if self.fence.is_some() {
+            return self.multi(vec![op]).await;
+        }
+        let send = |session: &dyn Session| session.create(path, data, kind, false);
+        match self.call(&format!("create {path}"), send).await {
+            (Err(Error::Unanswered(_)), session) => settle::settle(self, &[op], session).await,
+            (answer, _) => answer.map(drop),
+        }
+    }
+
+    /// Creates a node in `dir` whose name ends in a number that grows, and returns the name. `prefix` must be
+    /// of this caller alone: by it the node is found again when the answer is lost.
+    pub async fn create_sequential(
+        &self,
+        dir: &str,
+        prefix: &str,
+        data: &[u8],
+        kind: Kind,
+    ) -> Result<String, Error> {
+        let path = format!("{dir}/{prefix}");
+        admit_node(&path, data)?;
+        self.check_fence()?;
+        let send = |session: &dyn Session| session.create(&path, data, kind, true);
+        match self.call(&format!("create {path}"), send).await {
+            (Err(Error::Unanswered(_)), _) => settle::settle_sequential(self, dir, prefix).await,
+            (answer, _) => {
+                let path = answer?;
+                Ok(path.rsplit('/').next().unwrap_or_default().to_owned())
+            }
+        }
+    }
+
+    /// Makes sure that this node and all above it exist.
+    pub async fn ensure(&self, path: &str) -> Result<(), Error> {
+        if self.get(path).await?.is_some() {
+            return Ok(());
+        }
+        let ends = path.match_indices('/').map(|(at, _)| at).skip(1).chain([path.len()]);
+        for end in ends {
+            match self.create(path.get(..end).unwrap_or(path), b"", Kind::Persistent).await {
+                Ok(()) | Err(Error::Exists(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a node, if it exists.
+    pub async fn get(&self, path: &str) -> Result<Option<Node>, Error> {
+        self.call(&format!("get {path}"), |session| session.get(path)).await.0
+    }
+
+    /// Reads these children of a node, many at a time. Those that are gone meanwhile are left out.
+    pub async fn get_many(&self, dir: &str, names: Vec<String>) -> Result<Vec<(String, Node)>, Error> {
+        let found = self.get_many_readable(dir, names).await?.into_iter();
+        found.map(|(name, node)| node.map(|node| (name, node))).collect()
+    }
+
+    /// As [`get_many`](Self::get_many), with the refusal of each that we may not read.
+    pub async fn get_many_readable(
+        &self,
+        dir: &str,
+        names: Vec<String>,
+    ) -> Result<Vec<(String, Result<Node, Error>)>, Error> {
+        let mut found = Vec::with_capacity(names.len());
+        let mut reads = self.reads(dir, names);
+        while let Some((name, node)) = reads.next().await {
+            match node {
+                Ok(Some(node)) => found.push((name, Ok(node))),
+                Ok(None) => {}
+                Err(refusal @ Error::Refused { .. }) => found.push((name, Err(refusal))),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(found)
+    }
+
+    /// The same, each with what came of it.
+    pub(super) fn reads(&self, dir: &str, names: Vec<String>) -> BoxStream<'static, Read> {
+        let (tree, dir) = (self.clone(), dir.to_owned());
+        let reads = names.into_iter().map(move |name| {
+            let (tree, path) = (tree.clone(), format!("{dir}/{name}"));
+            async move { (name, tree.get(&path).await) }.boxed()
+        });
+        futures_util::stream::iter(reads).buffer_unordered(READS).boxed()
+    }
+
+    /// Writes a node that has this version, and returns its new one.
+    pub async fn set(&self, path: &str, data: &[u8], version: Version) -> Result<Version, Error> {
+        admit_node(path, data)?;
+        let op = Op::Set { path: path.to_owned(), data: data.to_vec(), version };
+        if self.fence.is_some() {
+            return self.multi(vec![op]).await.map(|()| version.next());
+        }
+        match self.call(&format!("set {path}"), |session| session.set(path, data, version)).await {
+            (Err(Error::Unanswered(_)), session) => {
+                settle::settle(self, &[op], session).await.map(|()| version.next())
+            }
+            (answer, _) => answer,
+        }
+    }
+
+    /// Removes a node that has this version.
+    pub async fn delete(&self, path: &str, version: Version) -> Result<(), Error> {
+        let op = Op::Delete { path: path.to_owned(), version: Some(version) };
+        if self.fence.is_some() {
+            return self.multi(vec![op]).await;
+        }
+        match self.call(&format!("delete {path}"), |session| session.delete(path, version)).await {
+            (Err(Error::Unanswered(_)), session) => settle::settle(self, &[op], session).await,
+            (answer, _) => answer,
+        }
+    }
+
+    /// The names of a node's children, in no order.
+    pub async fn children(&self, path: &str) -> Result<Vec<String>, Error> {
+        self.call(&format!("list {path}"), |session| session.children(path)).await.0
+    }
+
+    /// The names of a node's children, and a word when they may have changed, the node may be gone, or the
+    /// session is over. Look again at that word *and* at each new [`Status::attachment`](super::Status).
+    pub async fn watch(&self, path: &str) -> Result<(Vec<String>, Changed), Error> {
+        self.call(&format!("watch {path}"), |session| session.watch_children(path)).await.0
+    }
+
+    /// A node, and a word when its data may have changed, it may be gone, or the session is over. As with
+    /// [`watch`](Self::watch), look again at that word *and* at each new attachment.
+    pub async fn watch_node(&self, path: &str) -> Result<(Node, Changed), Error> {
+        self.call(&format!("watch {path}"), |session| session.watch_node(path)).await.0
+    }
+
+    /// Carries out all of these or nothing. After a lost answer its `Set`s are looked at first, then its other
+    /// operations; one that cannot be told this way stays [`Error::Unanswered`].
+    pub async fn multi(&self, ops: Vec<Op>) -> Result<(), Error> {
+        self.send_multi(ops, None).await
+    }
+
+    /// As [`multi`](Self::multi), but on this session only: for what goes with it, and may be another's by the time
+    /// that there is a new one. [`Error::Offline`] where it is over.
+    pub async fn multi_on(&self, session: i64, ops: Vec<Op>) -> Result<(), Error> {
+        self.send_multi(ops, Some(session)).await
+    }
+
+    async fn send_multi(&self, mut ops: Vec<Op>, only: Option<i64>) -> Result<(), Error> {
+        for op in &ops {
+            if let Op::Create { path, data, .. } | Op::Set { path, data, .. } = op {
+                admit_node(path, data)?;
+            }
+        }
+        self.check_fence()?;
+        if let Some(leadership) = &self.fence {
+            ops.splice(0..0, leadership.checks());
+        }
+        admit_multi(&ops)?;
+        let send = |session: &dyn Session| {
+            if only.is_some_and(|only| only != session.id()) {
+                return std::future::ready(Err(Error::Offline)).boxed();
+            }
+            session.multi(&ops)
+        };
+        let answer = match self.call("multi", send).await {
+            (Err(Error::Unanswered(_)), session) => settle::settle(self, &ops, session).await,
+            (answer, _) => answer,
+        };
+        match (answer, &self.fence) {
+            (Err(Error::NoNode(path) | Error::BadVersion(path)), Some(leadership))
+                if leadership.is_fence(&path) =>
+            {
+                // The service says so, whatever we still believed.
+                leadership.end();
+                Err(Error::NotLeading)
+            }
+            (answer, _) => answer,
+        }
+    }
+
+    /// Ends when all that was asked before on this session has been carried out.
+    pub async fn sync(&self) -> Result<(), Error> {
+        self.call("sync", |session| session.sync()).await.0
+    }
+
+    /// A [`sync`](Self::sync) whose answer counts as a sign of life.
+    pub(super) async fn sync_heard(&self) -> Result<(), Error> {
+        let sent = Instant::now();
+        let (answer, id) = self.call("sync", |session| session.sync()).await;
+        answer?;
+        let session = self.shared.connected()?;
+        if id == Some(session.id()) {
+            self.shared.note_heard(session.as_ref(), sent);
+        }
+        Ok(())
+    }
+
+    fn check_fence(&self) -> Result<(), Error> {
+        self.fence.as_ref().map_or(Ok(()), |leadership| leadership.check().map(drop))
+    }
+
+    /// Sends one request, and says on which session. It goes on when the caller gives up or is dropped, and
+    /// counts as in flight until it has its answer.
+    async fn call<T: Send + 'static>(
+        &self,
+        what: &str,
+        send: impl FnOnce(&dyn Session) -> Answer<T>,
+    ) -> (Result<T, Error>, Option<i64>) {
+        let permit = match timeout(self.shared.call, self.shared.permits.clone().acquire_owned()).await {
+            Ok(Ok(permit)) => permit,
+            Ok(Err(_)) => return (Err(Error::Closed), None),
+            Err(_) => return (Err(Error::Busy), None),
+        };
+        let session = match self.shared.connected() {
+            Ok(session) => session,
+            Err(error) => return (Err(error), None),
+        };
+        let id = Some(session.id());
+        let mut answer = send(session.as_ref());
+        drop(session);
+        // The first poll sends it, here and now, so that what is asked later comes later.
+        let task = match futures_util::poll!(&mut answer) {
+            Poll::Ready(answer) => return (answer, id),
+            Poll::Pending => tokio::spawn(async move {
+                let answer = answer.await;
+                drop(permit);
+                answer
+            }),
+        };
+        match timeout(self.shared.call, task).await {
+            Ok(Ok(Err(Error::Unanswered(why)))) => (Err(Error::Unanswered(format!("{what}: {why}"))), id),
+            Ok(Ok(answer)) => (answer, id),
+            Ok(Err(_)) | Err(_) => (Err(Error::Unanswered(what.to_owned())), id),
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! The tree in ZooKeeper.
+//!
+//! Two faults of the client decide what is used of it: a persistent watch is silently deaf after a reconnect,
+//! so all watches here are one-shot; and more than 128 KiB of watched paths keep it from reconnecting, so
+//! only directories are watched, and one's own node.
+
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+use zookeeper_client as zk;
+
+use super::error::Error;
+use super::node::{Kind, Node, Op, Version};
+use super::session::{Answer, Changed, Connector, Link, LinkState, Session};
+
+/// How long the end of a session is waited for; beyond, the service finds out by itself.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// A ZooKeeper ensemble.
+#[derive(Clone)]
+pub struct ZooKeeper {
+    servers: String,
+    session_timeout: Duration,
+    /// `user:password` of digest authentication.
+    digest: Option<String>,
+}
+
+impl ZooKeeper {
+    /// The ensemble at these addresses, `host:port` separated by commas, and the session timeout to ask for.
+    pub fn new(servers: &str, session_timeout: Duration) -> Self {
+        Self { servers: servers.to_owned(), session_timeout, digest: None }
+    }
+
+    /// As this user, by digest authentication: whatever is created from now on is his alone.
+    #[must_use]
+    pub fn with_digest(mut self, user: &str, password: &str) -> Self {
+        self.digest = Some(format!("{user}:{password}"));
+        self
+    }
+}
+
+impl Connector for ZooKeeper {
+    fn connect(&self) -> Answer<Arc<dyn Session>> {
+        let mut connector = zk::Client::connector().with_session_timeout(self.session_timeout);
+        if let Some(digest) = &self.digest {
+            connector = connector.with_auth("digest", digest.as_bytes());
+        }
+        let access = if self.digest.is_some() { zk::Acls::creator_all() } else { zk::Acls::anyone_all() };
+        let connecting = connector.connect_owned(self.servers.clone());
+        async move {
+            let client = connecting
+                .await
+                .map_err(|error| Error::Refused { what: "a session".to_owned(), why: error.to_string() })?;
+            Ok(Arc::new(ZooKeeperSession::new(client, access)) as Arc<dyn Session>)
+        }
+        .boxed()
+    }
+
+    fn describe(&self) -> String {
+        self.servers.clone()
+    }
+
+    fn session_timeout(&self) -> Duration {
+        self.session_timeout
+    }
+}
+
+/// The future of a connection, free of what it borrows.
+trait ConnectOwned {
+    fn connect_owned(self, servers: String) -> BoxFuture<'static, Result<zk::Client, zk::Error>>;
+}
+
+impl ConnectOwned for zk::Connector {
+    fn connect_owned(self, servers: String) -> BoxFuture<'static, Result<zk::Client, zk::Error>> {
+        async move { self.connect(&servers).await }.boxed()
+    }
+}
+
+struct ZooKeeperSession {
+    id: i64,
+    timeout: Duration,
+    /// The session ends when the last clone of its client is dropped.
+    client: Mutex<Option<zk::Client>>,
+    link: watch::Receiver<LinkState>,
+    translator: AbortHandle,
+    /// Who may do what with nodes that we create.
+    access: zk::Acls<'static>,
+}
+
+impl ZooKeeperSession {
+    fn new(client: zk::Client, access: zk::Acls<'static>) -> Self {
+        let mut states = client.state_watcher();
+        let (sender, link) = watch::channel(LinkState { link: Link::Up, attached: 1 });
+        let translator = tokio::spawn(async move {
+            let mut state = states.state();
+            loop {
+                sender.send_modify(|link| {
+                    link.link = match state {
+                        zk::SessionState::SyncConnected => Link::Up,
+                        // One that follows nobody can tell nothing of the others.
+                        zk::SessionState::Disconnected | zk::SessionState::ConnectedReadOnly => Link::Down,
+                        _ => Link::Ended,
+                    };
+                });
+                if state.is_terminated() {
+                    return;
+                }
+                state = states.changed().await;
+                if state == zk::SessionState::SyncConnected {
+                    // Also where the cut itself was too short to be seen.
+                    sender.send_modify(|link| link.attached += 1);
+                }
+            }
+        })
+        .abort_handle();
+        let (id, timeout) = (client.session_id().0, client.session_timeout());
+        Self { id, timeout, client: Mutex::new(Some(client)), link, translator, access }
+    }
+
+    /// A request of the client, sent at the first poll.
+    fn ask<T, F>(&self, ask: impl FnOnce(zk::Client) -> F) -> Answer<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Error>> + Send + 'static,
+    {
+        let client = self.client.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match client {
+            Some(client) => ask(client).boxed(),
+            None => std::future::ready(Err(Error::Closed)).boxed(),
+        }
+    }
+}
+
+impl Drop for ZooKeeperSession {
+    fn drop(&mut self) {
+        self.translator.abort();
+    }
+}
+
+impl Session for ZooKeeperSession {
+    fn id(&self) -> i64 {
+        self.id
+    }
+
+    fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    fn link(&self) -> watch::Receiver<LinkState> {
+        self.link.clone()
+    }
+
+    fn create(&self, path: &str, data: &[u8], kind: Kind, sequential: bool) -> Answer<String> {
+        let (path, data, access) = (path.to_owned(), data.to_vec(), self.access);
+        self.ask(|client| async move {
+            let (_, number) = client
+                .create(&path, &data, &mode(kind, sequential).with_acls(access))
+                .await
+                .map_err(|error| sort(&path, &error))?;
+            Ok(if sequential { format!("{path}{number}") } else { path })
+        })
+    }
+
+    fn get(&self, path: &str) -> Answer<Option<Node>> {
+        let path = path.to_owned();
+        self.ask(|client| async move {
+            match client.get_data(&path).await {
+                Ok((data, stat)) => Ok(Some(node(data, &stat))),
+                Err(zk::Error::NoNode) => Ok(None),
+                Err(error) => Err(sort(&path, &error)),
+            }
+        })
+    }
+
+    fn set(&self, path: &str, data: &[u8], version: Version) -> Answer<Version> {
+        let (path, data) = (path.to_owned(), data.to_vec());
+        self.ask(|client| async move {
+            let stat =
+                client.set_data(&path, &data, Some(version.0)).await.map_err(|error| sort(&path, &error))?;
+            Ok(Version(stat.version))
+        })
+    }
+
+    fn delete(&self, path: &str, version: Version) -> Answer<()> {
+        let path = path.to_owned();
+        self.ask(|client| async move {
+            client.delete(&path, Some(version.0)).await.map_err(|error| sort(&path, &error))
+        })
+    }
+
+    fn children(&self, path: &str) -> Answer<Vec<String>> {
+        let path = path.to_owned();
+        self.ask(
+            |client| async move { client.list_children(&path).await.map_err(|error| sort(&path, &error)) },
+        )
+    }
+
+    fn watch_children(&self, path: &str) -> Answer<(Vec<String>, Changed)> {
+        let path = path.to_owned();
+        self.ask(|client| async move {
+            let (names, watcher) =
+                client.list_and_watch_children(&path).await.map_err(|error| sort(&path, &error))?;
+            Ok((names, changed(watcher)))
+        })
+    }
+
+    fn watch_node(&self, path: &str) -> Answer<(Node, Changed)> {
+        let path = path.to_owned();
+        self.ask(|client| async move {
+            let (data, stat, watcher) =
+                client.get_and_watch_data(&path).await.map_err(|error| sort(&path, &error))?;
+            Ok((node(data, &stat), changed(watcher)))
+        })
+    }
+
+    fn multi(&self, ops: &[Op]) -> Answer<()> {
+        let (ops, access) = (ops.to_vec(), self.access);
+        self.ask(|client| async move {
+            let mut writer = client.new_multi_writer();
+            for op in &ops {
+                add(&mut writer, op, access).map_err(|error| sort(op.path(), &error))?;
+            }
+            match writer.commit().await {
+                Ok(_) => Ok(()),
+                Err(zk::MultiWriteError::OperationFailed { index, source }) => {
+                    Err(sort(ops.get(index).map_or("multi", Op::path), &source))
+                }
+                Err(zk::MultiWriteError::RequestFailed { source }) => Err(sort("multi", &source)),
+            }
+        })
+    }
+
+    fn sync(&self) -> Answer<()> {
+        self.ask(|client| async move { client.sync("/").await.map_err(|error| sort("/", &error)) })
+    }
+
+    fn close(&self) -> BoxFuture<'static, ()> {
+        drop(self.client.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let mut link = self.link.clone();
+        async move {
+            let _ = timeout(FAREWELL, link.wait_for(|state| state.link == Link::Ended)).await;
+        }
+        .boxed()
+    }
+}
+
+fn node(data: Vec<u8>, stat: &zk::Stat) -> Node {
+    let owner = (stat.ephemeral_owner != 0).then_some(stat.ephemeral_owner);
+    Node { data, version: Version(stat.version), owner, created: stat.czxid }
+}
+
+/// The client panics in here when it is torn down before it could say how the session ended. To the loop that looks
+/// again that is one more word of change; to a task it would be a silent end.
+fn changed(watcher: zk::OneshotWatcher) -> Changed {
+    AssertUnwindSafe(watcher.changed()).catch_unwind().map(drop).boxed()
+}
+
+fn mode(kind: Kind, sequential: bool) -> zk::CreateMode {
+    match (kind, sequential) {
+        (Kind::Persistent, false) => zk::CreateMode::Persistent,
+        (Kind::Persistent, true) => zk::CreateMode::PersistentSequential,
+        (Kind::Ephemeral, false) => zk::CreateMode::Ephemeral,
+        (Kind::Ephemeral, true) => zk::CreateMode::EphemeralSequential,
+    }
+}
+
+fn add(writer: &mut zk::MultiWriter<'_>, op: &Op, access: zk::Acls<'static>) -> Result<(), zk::Error> {
+    match op {
+        Op::Check { path, version } => {
+            writer.add_check_version(path, version.map_or(-1, |version| version.0))
+        }
+        Op::Create { path, data, kind } => {
+            writer.add_create(path, data, &mode(*kind, false).with_acls(access))
+        }
+        Op::Set { path, data, version } => writer.add_set_data(path, data, Some(version.0)),
+        Op::Delete { path, version } => writer.add_delete(path, version.map(|version| version.0)),
+    }
+}
+
+/// Sorts an error of the client by what it means. What is not known to have changed nothing counts as without
+/// an answer: many faults of input and output come as `Custom`, and a request may have been carried out although
+/// its session is said to be over.
+fn sort(path: &str, error: &zk::Error) -> Error {
+    let path = path.to_owned();
+    match error {
+        zk::Error::NoNode => Error::NoNode(path),
+        zk::Error::NodeExists => Error::Exists(path),
+        zk::Error::BadVersion => Error::BadVersion(path),
+        zk::Error::NotEmpty => Error::NotEmpty(path),
+        zk::Error::NoChildrenForEphemerals
+        | zk::Error::NoAuth
+        | zk::Error::InvalidAcl
+        | zk::Error::BadArguments(_)
+        | zk::Error::NotReadOnly
+        | zk::Error::QuotaExceeded
+        | zk::Error::Throttled
+        | zk::Error::Unimplemented => Error::Refused { what: path, why: error.to_string() },
+        _ => Error::Unanswered(error.to_string()),
+    }
+}

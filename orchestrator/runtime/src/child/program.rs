@@ -1,0 +1,168 @@
+//! How programs of operators are started: in a process group of their own, without this process's secrets, and so that
+//! the kernel kills them when this process dies.
+//!
+//! Only a process itself can ask for its parent-death signal. So the child is `allotd` first (the hidden command
+//! `exec-child`), asks for the signal, and then replaces itself with the program. Processes that the program starts do
+//! not inherit the signal; they are killed with their process group.
+
+use std::io::{self, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::Stdio;
+
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
+use tokio::io::{AsyncReadExt as _, BufReader, Lines};
+use tokio::net::unix::pipe;
+use tokio::process::{Child, Command};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Environment variables that programs must not see. An address in `ALLOT_REDIS` may contain a password.
+const SECRETS: [&str; 4] =
+    ["ALLOT_REDIS", "ALLOT_REDIS_PASSWORD", "ALLOT_SENTINEL_PASSWORD", "ALLOT_ZOOKEEPER_PASSWORD"];
+
+/// Tells the hidden command that its standard input is a socket on which it reports why the program could not be
+/// executed.
+const REPORT_EXEC: &str = "ALLOT_REPORT_EXEC";
+
+/// Arguments of the hidden command.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// Process that must be our parent.
+    #[arg(long)]
+    parent: i32,
+    /// The program and its arguments.
+    #[arg(last = true, required = true)]
+    argv: Vec<String>,
+}
+
+/// This executable with one of its hidden subcommands, as a process group of its own, so that a signal from a terminal
+/// does not reach it.
+pub fn allotd_command(subcommand: &str) -> io::Result<Command> {
+    // An upgrade may replace the file on disk; this link stays the executable that runs.
+    const RUNNING: &str = "/proc/self/exe";
+    let mut command = if Path::new(RUNNING).exists() {
+        Command::new(RUNNING)
+    } else {
+        Command::new(std::env::current_exe()?)
+    };
+    command.arg0("allotd").arg(subcommand).process_group(0);
+    Ok(command)
+}
+
+/// A program that the kernel kills when this process dies, as a process group of its own. Must be spawned by a thread
+/// that lives as long as the process, as those of the runtime do: the signal is bound to the parent's *thread*.
+pub fn command_with_parent_death_signal(argv: &[String]) -> io::Result<Command> {
+    let mut command = allotd_command("exec-child")?;
+    command.arg("--parent").arg(std::process::id().to_string()).arg("--").args(argv);
+    SECRETS.iter().for_each(|secret| {
+        command.env_remove(secret);
+    });
+    Ok(command)
+}
+
+/// The process group of a child whose command comes from this module; `None` once the child was waited for.
+pub fn process_group(child: &Child) -> Option<Pid> {
+    child.id().and_then(|id| Pid::from_raw(id as i32))
+}
+
+/// Spawns a [`command_with_parent_death_signal`], and returns with it how to learn whether the program could be
+/// executed. The program's standard input is empty.
+pub fn spawn_with_parent_death_signal(command: &mut Command) -> io::Result<(Child, ExecResult)> {
+    let (ours, childs) = UnixStream::pair()?;
+    ours.set_nonblocking(true)?;
+    let child = command.env(REPORT_EXEC, "1").stdin(OwnedFd::from(childs)).spawn();
+    // The command owns the child's end until another takes its place; an end that stays open would never report.
+    command.stdin(Stdio::null());
+    Ok((child?, ExecResult(tokio::net::UnixStream::from_std(ours)?)))
+}
+
+/// Whether a child could execute its program: success closes the child's end of this socket, failure writes the reason.
+#[derive(Debug)]
+pub struct ExecResult(tokio::net::UnixStream);
+
+impl ExecResult {
+    /// Waits until the program was executed, or returns why it could not be.
+    pub async fn wait(mut self) -> Result<(), String> {
+        let mut reason = String::new();
+        // A child that was killed before it executed anything writes no reason; its exit status tells that.
+        let _ = self.0.read_to_string(&mut reason).await;
+        if reason.is_empty() { Ok(()) } else { Err(reason) }
+    }
+}
+
+/// The lines of standard input, which must be a pipe of the process that started this one.
+pub fn stdin_lines() -> Result<Lines<BufReader<pipe::Receiver>>> {
+    use tokio::io::AsyncBufReadExt as _;
+    let input = std::io::stdin().as_fd().try_clone_to_owned().context("standard input")?;
+    let input = pipe::Receiver::from_owned_fd(input).context("standard input is no pipe")?;
+    Ok(BufReader::new(input).lines())
+}
+
+/// From now on neither SIGTERM nor SIGINT ends this process: it ends with the process that started it, to which a
+/// service manager may send the same signals.
+pub fn ignore_termination_signals() -> Result<()> {
+    for kind in [SignalKind::terminate(), SignalKind::interrupt()] {
+        // A signal that was listened for once does not end the process any more, even without a listener.
+        drop(signal(kind).context("signals")?);
+    }
+    Ok(())
+}
+
+/// The hidden command: asks for the parent-death signal, and replaces itself with the program.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let Some((program, argv)) = arguments.argv.split_first() else { bail!("no program") };
+    set_parent_process_death_signal(Some(Signal::KILL)).context("asking for the parent-death signal")?;
+    // The parent may have died before the signal was asked for.
+    if getppid().map(Pid::as_raw_pid) != Some(arguments.parent) {
+        bail!("the process that started us is gone");
+    }
+    let mut command = std::process::Command::new(program);
+    command.args(argv);
+    let report =
+        std::env::var_os(REPORT_EXEC).map(|_| std::io::stdin().as_fd().try_clone_to_owned()).transpose();
+    let report = report.context("standard input")?;
+    if report.is_some() {
+        // The copy is closed when the program is executed.
+        command.env_remove(REPORT_EXEC).stdin(Stdio::null());
+    }
+    let error = command.exec();
+    if let Some(report) = report {
+        let _ = std::fs::File::from(report).write_all(error.to_string().as_bytes());
+    }
+    eprintln!("{program} does not start: {error}");
+    // The exit code of a shell that cannot execute a program.
+    std::process::exit(127)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn exec_result_of(text: Option<&str>) -> Result<(), String> {
+        let (ours, mut childs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        if let Some(text) = text {
+            childs.write_all(text.as_bytes()).unwrap();
+        }
+        drop(childs);
+        ExecResult(tokio::net::UnixStream::from_std(ours).unwrap()).wait().await
+    }
+
+    #[test]
+    fn program_does_not_inherit_secrets() {
+        let command = command_with_parent_death_signal(&["true".to_owned()]).unwrap();
+        let removed =
+            |name: &str| command.as_std().get_envs().any(|(of, value)| of == name && value.is_none());
+        assert!(["ALLOT_REDIS", "ALLOT_ZOOKEEPER_PASSWORD"].into_iter().all(removed));
+    }
+
+    #[tokio::test]
+    async fn socket_closed_without_a_reason_means_success() {
+        assert_eq!(exec_result_of(None).await, Ok(()));
+        assert_eq!(exec_result_of(Some("Exec format error")).await, Err("Exec format error".to_owned()));
+    }
+}

@@ -1,0 +1,50 @@
+//! Which parts of the process are ready, as the readiness probe reports it. A part that waits for a store is not ready,
+//! but the process is alive: restarting it would not help.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The state of all parts of a process. Clones share the state.
+#[derive(Debug, Clone, Default)]
+pub struct Health(Arc<Mutex<BTreeMap<&'static str, Option<String>>>>);
+
+impl Health {
+    /// Marks a part as ready.
+    pub fn ready(&self, part: &'static str) {
+        self.set(part, None);
+    }
+
+    /// Marks a part as not ready, with the reason.
+    pub fn not_ready(&self, part: &'static str, reason: impl Into<String>) {
+        self.set(part, Some(reason.into()));
+    }
+
+    fn set(&self, part: &'static str, problem: Option<String>) {
+        let ready = if problem.is_none() { 1.0 } else { 0.0 };
+        metrics::gauge!("allot_ready", "part" => part).set(ready);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(part, problem);
+    }
+
+    /// One line for each part that is not ready; empty if all parts are ready.
+    pub fn problems(&self) -> Vec<String> {
+        let parts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let problems = parts.iter().filter_map(|(part, problem)| Some((part, problem.as_ref()?)));
+        problems.map(|(part, problem)| format!("{part}: {problem}")).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn process_is_ready_when_every_part_is() {
+        let health = Health::default();
+        assert!(health.problems().is_empty());
+        health.not_ready("redis", "not connected");
+        health.ready("zookeeper");
+        assert_eq!(health.problems(), ["redis: not connected"]);
+        health.clone().ready("redis");
+        assert!(health.problems().is_empty());
+    }
+}

@@ -1,0 +1,19 @@
+//! What all long-running parts of `allotd` share: the process context ([`Context`]), the shutdown request
+//! ([`Shutdown`]), the loop of a leader ([`leader`]), health and metrics over HTTP ([`http`]), logging
+//! ([`telemetry`]), points in time ([`time`]), and the supervision of child processes ([`child`]).
+//!
+//! This crate knows no role. The roles of `allotd` and `allot-compaction` build on it.
+
+mod accounts_leader;
+pub mod child;
+mod context;
+mod health;
+pub mod http;
+pub mod leader;
+pub mod telemetry;
+pub mod time;
+
+pub use accounts_leader::{End, Leader};
+pub use context::{Context, Shutdown, shutdown_channel};
+pub use health::Health;
+pub use leader::{Candidate, LeaderRole, LeaderSession, SessionEnd, campaign};

@@ -1,0 +1,213 @@
+//! `allotd accounts status`: the tree of departments, modules and instances, and what is about to cost more.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use anyhow::Result;
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::cli::Outcome;
+use crate::cli::table;
+use crate::config::BookSource;
+use allot_client::Record;
+
+/// Accounts beyond this many are only counted.
+const SHOWN: usize = 20;
+
+/// Of which book.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    source: BookSource,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// An account that will reach its next step within the month, by its pace so far.
+#[derive(Debug, PartialEq, Eq)]
+struct Warning {
+    account: String,
+    place: String,
+    used: u64,
+    /// Where the next step begins, and what it costs.
+    end: u64,
+    price: String,
+    forecast: u64,
+}
+
+/// Prints it.
+pub(super) async fn run(arguments: &Arguments) -> Result<Outcome> {
+    let (_, store) = super::open(&arguments.source).await?;
+    let book = store.info().await?;
+    let (seconds, microseconds): (i64, i64) = store.ask(&redis::cmd("TIME")).await?;
+    let now = seconds * 1000 + microseconds / 1000;
+    let (departments, modules) = (store.usage("department").await?, store.usage("module").await?);
+    let records = store.modules().await?;
+    let (begin, end): (Option<i64>, i64) = (book.get("month_start")?, book.get("month_end")?);
+    let warnings = warnings(&store.accounts(None).await?, begin.unwrap_or(now), end, now)?;
+    if arguments.json {
+        let all = json!({
+            "book": book.json(),
+            "departments": departments.iter().map(Record::json).collect::<Vec<_>>(),
+            "use": modules.iter().map(Record::json).collect::<Vec<_>>(),
+            "modules": records.iter().map(module_json).collect::<Result<Vec<_>>>()?,
+            "warnings": warnings.iter().map(Warning::json).collect::<Vec<_>>(),
+        });
+        return table::write(&format!("{all}\n")).map(|()| Outcome::Done);
+    }
+    table::write(&draw(&book, &departments, &modules, &records, &warnings)?).map(|()| Outcome::Done)
+}
+
+fn module_json(record: &Record) -> Result<Value> {
+    let mut all = record.json();
+    let attached = Record::read_list(record.get("attached")?)?;
+    if let Some(fields) = all.as_object_mut() {
+        fields.insert("attached".to_owned(), attached.iter().map(Record::json).collect::<Vec<_>>().into());
+    }
+    Ok(all)
+}
+
+impl Warning {
+    fn json(&self) -> Value {
+        json!({
+            "account": self.account, "place": self.place, "used": self.used, "end": self.end,
+            "price": self.price, "forecast": self.forecast,
+        })
+    }
+}
+
+fn draw(
+    book: &Record,
+    departments: &[Record],
+    modules: &[Record],
+    records: &[Record],
+    warnings: &[Warning],
+) -> Result<String> {
+    let titles = ["", "accounts", "dealt", "revoking", "used", "quota", "forecast", "cost"];
+    let mut rows = vec![titles.map(str::to_owned).to_vec()];
+    let usage = |name: String, dealt: String, revoking: String, line: &Record| {
+        let text = |field| line.text(field);
+        vec![
+            name,
+            text("accounts"),
+            dealt,
+            revoking,
+            text("used"),
+            text("quota"),
+            text("projected"),
+            text("cost"),
+        ]
+    };
+    let lines: BTreeMap<String, &Record> = modules.iter().map(|line| (line.text("name"), line)).collect();
+    for department in departments {
+        let name = department.text("name");
+        rows.push(usage(name.clone(), String::new(), String::new(), department));
+        for module in records.iter().filter(|module| module.text("department") == name) {
+            let attached = Record::read_list(module.get("attached")?)?;
+            let sum = |field: &str| -> Result<String> {
+                let all = attached.iter().map(|one| one.get::<u64>(field)).collect::<Result<Vec<_>, _>>()?;
+                Ok(all.iter().sum::<u64>().to_string())
+            };
+            let title = format!(
+                "  {} ({} of {} places)",
+                module.text("module"),
+                module.text("active"),
+                module.text("instances")
+            );
+            if let Some(line) = lines.get(&module.text("module")) {
+                rows.push(usage(title, sum("dealt")?, sum("revoking")?, line));
+            }
+            for one in &attached {
+                let state = one.text("state");
+                let state = if state == "active" { String::new() } else { format!(" ({state})") };
+                let name = format!("    {}{state}", one.text("instance"));
+                rows.push(vec![name, String::new(), one.text("dealt"), one.text("revoking")]);
+            }
+        }
+    }
+    let mut text = format!(
+        "{} accounts: {} dealt, {} free, {} revoking, {} frozen; {} logged in\n\n",
+        book.text("accounts"),
+        book.text("dealt"),
+        book.text("free"),
+        book.text("revoking"),
+        book.text("frozen"),
+        book.text("logins")
+    );
+    text.push_str(&table::lay(&rows));
+    if !warnings.is_empty() {
+        let _ = writeln!(
+            text,
+            "\n{} accounts reach their next price step this month, by their pace so far:",
+            warnings.len()
+        );
+        for one in warnings.iter().take(SHOWN) {
+            let Warning { account, place, used, end, price, forecast } = one;
+            let _ = writeln!(
+                text,
+                "  {account} ({place}): {used} used, forecast {forecast}; beyond {end} each costs {price}"
+            );
+        }
+        if warnings.len() > SHOWN {
+            let _ = writeln!(text, "  ... and {} more", warnings.len() - SHOWN);
+        }
+        text.push_str("`allotd accounts rebalance --dry-run` says what can be done about it.\n");
+    }
+    Ok(text)
+}
+
+/// In milliseconds.
+const HOUR: i64 = 3_600_000;
+
+/// The accounts that will reach their next step, those first that are nearest to it.
+fn warnings(accounts: &[Record], begin: i64, end: i64, now: i64) -> Result<Vec<Warning>> {
+    // A few moments say nothing of a month.
+    let (passed, whole) = ((now - begin).max(HOUR) as u128, (end - begin).max(HOUR) as u128);
+    let mut all = Vec::new();
+    for record in accounts {
+        let used: u64 = record.get("used")?;
+        let forecast = u64::try_from(u128::from(used) * whole / passed).unwrap_or(u64::MAX).max(used);
+        let Some((step_end, price)) = next_step(record.get("quota")?, &record.text("tiers"), used) else {
+            continue;
+        };
+        if forecast > step_end {
+            let place = format!("{}/{}", record.text("module"), record.text("instance"));
+            let account = record.text("account");
+            all.push(Warning { account, place, used, end: step_end, price, forecast });
+        }
+    }
+    all.sort_by_key(|one| one.end.saturating_sub(one.used));
+    Ok(all)
+}
+
+/// Where the step ends that so much use is in, and what the next one costs; nothing on the last step.
+fn next_step(quota: u64, tiers: &str, used: u64) -> Option<(u64, String)> {
+    let words: Vec<&str> = tiers.split_whitespace().collect();
+    let mut end = quota;
+    for step in words.chunks(2) {
+        let [upto, price] = step else { return None };
+        if used <= end {
+            return Some((end, (*price).to_owned()));
+        }
+        end = upto.parse().ok()?;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_step_is_the_one_behind_what_is_used() {
+        let next = |used| next_step(100, "150 0.1 1000 0.5", used);
+        assert_eq!(next(0), Some((100, "0.1".into())));
+        assert_eq!(next(100), Some((100, "0.1".into())));
+        assert_eq!(next(101), Some((150, "0.5".into())));
+        assert_eq!(next(151), None);
+        assert_eq!(next_step(100, "", 5), None);
+        assert_eq!(next_step(100, "-", 5), None);
+    }
+}

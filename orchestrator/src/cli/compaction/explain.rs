@@ -1,0 +1,155 @@
+//! `allotd compaction explain`: why a task is not running, or not finished.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+
+use super::views::{subtasks, time};
+use super::{TaskClient, gone};
+use crate::cli::Outcome;
+use crate::cli::table::write;
+use allot_compaction::ids::TaskId;
+use allot_compaction::node::Units;
+use allot_compaction::permits;
+use allot_compaction::task::{MainTask, SubState, SubTask};
+use allot_runtime::time::now_ms;
+
+/// Says it, a reason a line.
+pub(super) async fn run(client: &TaskClient, id: TaskId, json: bool) -> Result<Outcome> {
+    let Some(main) = client.store.main(id).await? else { return Err(gone(id).into()) };
+    let units = client.units().await?;
+    let subs = subtasks(client, id).await?;
+    let before = match main.task.after.as_ref().and_then(|id| id.parse::<TaskId>().ok()) {
+        Some(before) => client.store.main(before).await?.filter(|before| !before.task.state.is_over()),
+        None => None,
+    };
+    let limits = limits(client, &main.task, &units).await?;
+    let away =
+        client.store.inboxes().await?.into_iter().filter_map(|(unit, inbox)| Some((unit, inbox.away?)));
+    let there = Presences { units: &units, away: away.collect() };
+    let reasons = reasons(&main.task, before.map(|before| before.id), &limits, &subs, &there, now_ms());
+    if json {
+        write(&format!("{}\n", serde_json::json!({"task": main.task.id, "reasons": reasons})))?;
+    } else {
+        write(&format!("{}\n", reasons.join("\n")))?;
+    }
+    Ok(Outcome::Done)
+}
+
+/// Who is there, and since when others are away, as far as the monitor has seen them go.
+struct Presences<'a> {
+    units: &'a Units,
+    away: BTreeMap<String, u64>,
+}
+
+impl Presences<'_> {
+    fn since(&self, unit: &str) -> String {
+        self.away.get(unit).map(|at| format!(" since {}", time(*at))).unwrap_or_default()
+    }
+}
+
+/// What is limited, how, and how many permits of it are taken.
+type Limit = (&'static str, u32, u32);
+
+async fn limits(client: &TaskClient, task: &MainTask, units: &Units) -> Result<Vec<Limit>> {
+    let taken = permits::taken(&client.store).await?;
+    // Each unit keeps its own; where they differ the lowest keeps some of them from beginning.
+    let of_all = units.live.values().map(|unit| unit.limit).filter(|limit| *limit > 0).min();
+    let scopes = permits::needed(task, of_all.unwrap_or(0)).into_iter();
+    Ok(scopes
+        .map(|(scope, limit)| {
+            let what = if scope == permits::ALL { "all tasks" } else { "the task" };
+            let of = taken.iter().filter(|name| name.rsplit_once('.').is_some_and(|(of, _)| of == scope));
+            (what, limit, of.count() as u32)
+        })
+        .collect())
+}
+
+fn reasons(
+    task: &MainTask,
+    before: Option<TaskId>,
+    limits: &[Limit],
+    subs: &[SubTask],
+    there: &Presences<'_>,
+    now: u64,
+) -> Vec<String> {
+    if task.state.is_over() {
+        let why = if task.error.is_empty() { String::new() } else { format!(": {}", task.error) };
+        return vec![format!("it is over, {} since {}{why}", task.state, time(task.finished))];
+    }
+    let mut all = Vec::new();
+    if !there.units.live.contains_key(&task.manager) {
+        let (manager, since) = (&task.manager, there.since(&task.manager));
+        all.push(format!(
+            "its manager {manager} is away{since}; the monitor gives it to another after the grace"
+        ));
+    }
+    if there.units.bins(&task.pc).is_empty() {
+        all.push(format!("no unit of its processing cluster {} is there", task.pc));
+    }
+    if task.paused {
+        all.push("it is paused; allotd compaction resume lets it go on".to_owned());
+    }
+    if let Some(window) = &task.window
+        && let Some(span) = window.shut_for(now)
+    {
+        all.push(format!(
+            "it is outside of its window {window}, which opens at {}",
+            time(now + span.as_millis() as u64)
+        ));
+    }
+    if let Some(before) = before {
+        all.push(format!("it waits for task {before} on the same table"));
+    }
+    all.extend(
+        limits
+            .iter()
+            .filter(|(_, limit, taken)| taken >= limit)
+            .map(|(what, limit, taken)| format!("{taken} subtasks of {what} run, and {limit} is the limit")),
+    );
+    if task.cancelling {
+        all.push(format!("it is being stopped: {} subtasks are not over", task.outstanding()));
+    }
+    if task.listing.is_none() {
+        if task.next_at > now {
+            all.push(format!("round {} is due at {}", task.round + 1, time(task.next_at)));
+        } else if before.is_none() && !task.paused {
+            all.push("its manager lists its partitions".to_owned());
+        }
+        if !task.error.is_empty() {
+            all.push(task.error.clone());
+        }
+    }
+    let rest = task.count().saturating_sub(task.cursor);
+    if rest > 0 {
+        all.push(format!("{rest} partitions of the round are not assigned yet"));
+    }
+    all.extend(by_worker(subs, there));
+    let finished = task.outstanding().saturating_sub(subs.len() as u64);
+    if finished > 0 {
+        all.push(format!("{finished} subtasks are over, and not counted yet"));
+    }
+    all
+}
+
+fn by_worker(subs: &[SubTask], there: &Presences<'_>) -> Vec<String> {
+    let mut workers: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+    for sub in subs {
+        let (running, waiting) = workers.entry(&sub.worker).or_default();
+        *(if sub.state == SubState::Running { running } else { waiting }) += 1;
+    }
+    let line = |(worker, (running, waiting)): (&str, (usize, usize))| {
+        let Some(info) = there.units.live.get(worker) else {
+            return format!(
+                "worker {worker} is away{}: {} subtasks wait until it counts as lost",
+                there.since(worker),
+                running + waiting
+            );
+        };
+        // Else it is something above that keeps them, or they are about to begin.
+        let full = running >= info.slots as usize;
+        let why = if waiting > 0 && full { "; they wait for a free slot" } else { "" };
+        format!("worker {worker}, {} slots: {running} running, {waiting} waiting{why}", info.slots)
+    };
+    workers.into_iter().map(line).collect()
+}

@@ -1,0 +1,183 @@
+//! `allotd compaction submit`, and waiting for the end of a task.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Error, Result, bail};
+use clap::Args;
+use indicatif::ProgressBar;
+use tokio::time::sleep;
+
+use super::{Common, TaskClient, gone};
+use crate::cli::Outcome;
+use crate::cli::{progress, table};
+use crate::config::Span;
+use allot_compaction::hashing::choose;
+use allot_compaction::ids::TaskId;
+use allot_compaction::task::{MainTask, RepeatInfo, State};
+use allot_compaction::task_store::Fault;
+use allot_compaction::window::{Window, own_zone};
+
+/// Bytes of partitions that are named by hand.
+const NAMED: usize = 32 * 1024;
+/// Bytes of a database's, schema's or table's name.
+const NAME: usize = 200;
+/// How often somebody who waits looks.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// A submission.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Database.
+    db: String,
+    /// Schema.
+    schema: String,
+    /// Table.
+    table: String,
+    /// Only this partition; may be repeated. Else the manager lists them.
+    #[arg(long = "partition", value_name = "PARTITION")]
+    partitions: Vec<String>,
+    /// Rounds in all; 0 until stopped.
+    #[arg(long, value_name = "COUNT", requires = "every", default_value_t = 1)]
+    repeat: u64,
+    /// From the end of a round to the beginning of the next; whole seconds
+    #[arg(long, value_name = "DURATION")]
+    every: Option<Span>,
+    /// Wait for the end; the exit code is 1 if not all went well. Ctrl-C ends the waiting, not the task.
+    #[arg(long)]
+    wait: bool,
+    /// The unit that manages it [default: compaction.node, if a file names it; else by hashing]
+    #[arg(long, value_name = "NODE")]
+    node: Option<String>,
+    /// Processing cluster [default: the unit's, or compaction.pc]
+    #[arg(long)]
+    pc: Option<String>,
+    /// How often a subtask whose worker was lost is begun again [default: compaction.retries]
+    #[arg(long)]
+    retries: Option<u32>,
+    /// Where the table has a task that is not over, wait for it, rather than be refused.
+    #[arg(long)]
+    queue: bool,
+    /// Subtasks of a task of a higher priority begin first.
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
+    priority: i32,
+    /// When subtasks may begin, e.g. 22:00-06:00; those that run by its end go on.
+    #[arg(long, value_name = "FROM-TO")]
+    window: Option<String>,
+    /// Time zone of the window, e.g. Europe/Berlin [default: this machine's]
+    #[arg(long, requires = "window")]
+    zone: Option<String>,
+    /// Subtasks that run at once, at most; 0 for any number.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=1_000_000))]
+    limit: u32,
+    #[command(flatten)]
+    pub(super) common: Common,
+}
+
+/// Submits, and waits if it is asked to.
+pub(super) async fn run(client: &TaskClient, arguments: &Arguments) -> Result<Outcome> {
+    let (id, task) = compose(client, arguments).await?;
+    client.store.submit(id, &task, arguments.queue).await?;
+    if arguments.common.json {
+        table::write(&format!("{}\n", serde_json::json!({"task": id.to_string(), "manager": task.manager})))?;
+    } else {
+        table::write(&format!("{id}\n"))?;
+    }
+    if arguments.wait { wait(client, id, "goes on").await } else { Ok(Outcome::Done) }
+}
+
+async fn compose(client: &TaskClient, arguments: &Arguments) -> Result<(TaskId, MainTask)> {
+    for (name, text) in [("DB", &arguments.db), ("SCHEMA", &arguments.schema), ("TABLE", &arguments.table)] {
+        if text.is_empty() || text.len() > NAME {
+            bail!("{name} has {} bytes; it may have 1 to {NAME}", text.len());
+        }
+    }
+    if arguments.partitions.iter().map(String::len).sum::<usize>() > NAMED {
+        bail!("the named partitions take more than {NAMED} bytes; let compaction.partitions list them");
+    }
+    let units = client.units().await?;
+    let config = &client.config.compaction;
+    let wanted = arguments.node.as_ref().or(config.node.as_ref());
+    let pc = arguments.pc.clone().or_else(|| Some(units.live.get(wanted?)?.pc.clone()));
+    let pc = pc.unwrap_or_else(|| config.pc.clone());
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64;
+    let manager = match wanted {
+        Some(node) if units.live.get(node).is_some_and(|info| info.pc == pc) => node.clone(),
+        Some(node) => return Err(Fault::Refused(format!("unit {node} is not there, or not of {pc}")).into()),
+        None => {
+            let chosen = choose(&format!("{time}"), &units.bins(&pc)).map(|bin| bin.name.clone());
+            chosen
+                .ok_or_else(|| Fault::Refused(format!("no unit of {pc} is there: allotd compaction nodes")))?
+        }
+    };
+    let id = TaskId::main(&manager, time);
+    let repeat = RepeatInfo { repeat_count: arguments.repeat, repeat_interval: interval(arguments)? };
+    let table = [&arguments.db, &arguments.schema, &arguments.table].map(Clone::clone);
+    let task = MainTask {
+        repeat_flag: arguments.repeat != 1,
+        repeat,
+        retries: arguments.retries.unwrap_or(config.retries),
+        named: arguments.partitions.clone(),
+        priority: arguments.priority,
+        window: window(arguments)?,
+        limit: arguments.limit,
+        ..MainTask::new(id, table, manager, pc)
+    };
+    Ok((id, task))
+}
+
+/// Seconds between two rounds.
+fn interval(arguments: &Arguments) -> Result<u64> {
+    const LONGEST: u64 = 10 * 366 * 24 * 3600;
+    match arguments.every.map(|span| span.0.as_secs()) {
+        None => Ok(0),
+        Some(seconds @ 1..=LONGEST) => Ok(seconds),
+        Some(_) => bail!("--every is a second at least, and ten years at most"),
+    }
+}
+
+fn window(arguments: &Arguments) -> Result<Option<Window>> {
+    let Some(text) = &arguments.window else { return Ok(None) };
+    let zone = arguments.zone.clone().unwrap_or_else(own_zone);
+    Window::new(text, &zone).map(Some).map_err(Error::msg)
+}
+
+/// Waits for the end of a task, with a bar where a person looks on. Done where nothing failed. `otherwise` says what the
+/// task does when nobody waits any more.
+pub(super) async fn wait(client: &TaskClient, id: TaskId, otherwise: &str) -> Result<Outcome> {
+    let bar = progress::bar(0, "");
+    let watched = tokio::select! {
+        end = follow(client, id, &bar) => Some(end),
+        _ = tokio::signal::ctrl_c() => None,
+    };
+    bar.finish_and_clear();
+    let Some(task) = watched else {
+        eprintln!("the task {otherwise}; allotd compaction show {id} shows it");
+        return Ok(Outcome::CheckFailed);
+    };
+    let task = task?;
+    let total = task.grand_total();
+    let why = if task.error.is_empty() { String::new() } else { format!(": {}", task.error) };
+    eprintln!(
+        "{}{why} after {} rounds: {} well, {} failed, {} stopped",
+        task.state, task.round, total.success_count, total.failed_count, total.stopped_count
+    );
+    let well = task.state == State::Done && total.failed_count == 0 && total.stopped_count == 0;
+    Ok(if well { Outcome::Done } else { Outcome::CheckFailed })
+}
+
+async fn follow(client: &TaskClient, id: TaskId, bar: &ProgressBar) -> Result<MainTask> {
+    loop {
+        match client.store.main(id).await {
+            Ok(Some(main)) if main.task.state.is_over() => return Ok(main.task),
+            Ok(Some(main)) => {
+                bar.set_message(format!("round {}", main.task.round));
+                bar.set_length(main.task.count());
+                bar.set_position(main.task.result.all());
+            }
+            Ok(None) => return Err(gone(id).into()),
+            Err(fault) if fault.is_passing() => {}
+            Err(fault) => return Err(fault.into()),
+        }
+        sleep(LOOK).await;
+    }
+}

@@ -1,0 +1,215 @@
+//! The command line: what can be asked of `allotd`, and how an answer becomes an exit code.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Args, Parser, Subcommand};
+
+use allot_runtime::child::{program, watchdog};
+use allot_runtime::telemetry;
+use allot_runtime::telemetry::LogFormat;
+
+use crate::config::Source;
+use crate::daemon;
+
+mod accounts;
+mod compaction;
+mod config;
+mod numbers;
+pub(crate) mod progress;
+mod realm;
+mod seats;
+pub(crate) mod table;
+
+/// Scarce things, handed out exactly once.
+#[derive(Debug, Parser)]
+#[command(
+    name = "allotd",
+    version,
+    after_help = "Exit codes: 0 done; 1 a check failed; 2 the command line is wrong; 3 the input is refused; \
+                  4 Redis or ZooKeeper is out of reach or refused the request."
+)]
+struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    family: Family,
+}
+
+/// Options that stand before a command as well as after it.
+#[derive(Debug, Args)]
+struct Global {
+    /// Address of the Redis server, for all commands that need one.
+    // An option of the same name in each of those commands has the value; this one lets it stand before the command.
+    #[arg(id = "redis-url", long = "redis-url", visible_alias = "redis", global = true, value_name = "URL")]
+    #[arg(env = "ALLOT_REDIS_URL", hide_env_values = true, hide = true)]
+    _redis_url: Option<String>,
+    /// Say more about what is being done, on standard error; repeat for more.
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
+}
+
+#[derive(Debug, Subcommand)]
+enum Family {
+    /// Be a scheduler of conferences, a data proxy, a media unit, a unit of compaction, one that deals accounts, or
+    /// several
+    /// of these.
+    Run(Box<Source>),
+    /// Settings of `run`.
+    #[command(subcommand)]
+    Config(config::Command),
+    /// Conferences: create and end them, look at them, move them.
+    #[command(subcommand)]
+    Conference(realm::ConferenceCommand),
+    /// Media units: list them, drain them, release the brake.
+    Units(realm::UnitsArguments),
+    /// Compaction: submit tasks, look at them, stop them.
+    #[command(subcommand)]
+    Compaction(compaction::Command),
+    /// Accounts: the inventory in and out of a file, how it stands, evening out, simulations.
+    #[command(subcommand)]
+    Accounts(accounts::Command),
+    /// The guard of a runner; `allotd` starts it itself.
+    #[command(hide = true)]
+    CompactionGuard,
+    /// The watchdog of a process's programs; `allotd` starts it itself.
+    #[command(hide = true)]
+    Watchdog,
+    /// A program that dies with who started it; `allotd` starts it itself.
+    #[command(hide = true)]
+    ExecChild(program::Arguments),
+    /// Shows: load a plan, look at it, sell it out under load.
+    #[command(subcommand)]
+    Seats(seats::Command),
+    /// Number pools: fill one from a file, look at it, take one over from a list and a hash.
+    #[command(subcommand)]
+    Numbers(numbers::Command),
+}
+
+/// How a command that ran to its end turned out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// As asked.
+    Done,
+    /// What was to be checked does not hold.
+    CheckFailed,
+    /// The input has problems, which were printed.
+    InputRefused,
+}
+
+/// Runs what the command line asks for.
+pub(crate) async fn main() -> ExitCode {
+    let cli = Cli::parse();
+    if !matches!(cli.family, Family::Run(_)) {
+        telemetry::init(cli.global.verbose, "warn", LogFormat::Text);
+    }
+    let result = match cli.family {
+        Family::Run(source) => run(cli.global.verbose, *source).await,
+        Family::Config(command) => Ok(config::run(command)),
+        Family::Conference(command) => realm::conference(command).await,
+        Family::Units(arguments) => realm::units(arguments).await,
+        Family::Compaction(command) => compaction::run(command).await,
+        Family::Accounts(command) => accounts::run(command).await,
+        Family::CompactionGuard => hidden(allot_compaction::run_supervisor().await),
+        Family::Watchdog => hidden(watchdog::run().await),
+        Family::ExecChild(arguments) => hidden(program::run(&arguments)),
+        Family::Seats(command) => seats::run(command).await,
+        Family::Numbers(command) => numbers::run(command).await,
+    };
+    if let Err(error) = &result {
+        eprintln!("allotd: {error:#}");
+    }
+    ExitCode::from(exit_code(&result))
+}
+
+/// How a process that `allotd` starts itself ended.
+fn hidden(result: Result<()>) -> Result<Outcome> {
+    result.map(|()| Outcome::Done)
+}
+
+async fn run(verbose: u8, source: Source) -> Result<Outcome> {
+    let config = source.config()?;
+    telemetry::init(verbose, "info", config.log);
+    daemon::run(config).await
+}
+
+fn exit_code(result: &Result<Outcome>) -> u8 {
+    match result {
+        Ok(Outcome::Done) => 0,
+        Ok(Outcome::CheckFailed) => 1,
+        Err(error) if error.chain().any(is_of_a_store) => 4,
+        Ok(Outcome::InputRefused) | Err(_) => 3,
+    }
+}
+
+fn is_of_a_store(cause: &(dyn std::error::Error + 'static)) -> bool {
+    cause.is::<allot_client::Error>()
+        || cause.is::<allot_coordination::Error>()
+        || cause.is::<allot_compaction::Fault>()
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::{Context, anyhow};
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn help_shows_the_value_of_no_variable() {
+        fn check(command: &clap::Command) {
+            for argument in command.get_arguments().filter(|argument| argument.get_env().is_some()) {
+                assert!(argument.is_hide_env_values_set(), "{}: {}", command.get_name(), argument.get_id());
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&Cli::command());
+    }
+
+    #[test]
+    fn redis_address_is_one_flag_of_two_names_anywhere() {
+        for line in [
+            "allotd --redis redis://h:7 seats show k",
+            "allotd --redis-url redis://h:7 seats show k",
+            "allotd seats show k --redis redis://h:7",
+            "allotd numbers show k --redis-url redis://h:7",
+            "allotd conference --redis redis://h:7 list",
+            "allotd units --redis redis://h:7",
+            "allotd run --redis redis://h:7",
+        ] {
+            let mut matches = &Cli::command().try_get_matches_from(line.split(' ')).unwrap();
+            while let Some((_, below)) = matches.subcommand() {
+                matches = below;
+            }
+            let address = matches.get_one::<String>("redis-url").map(String::as_str);
+            assert_eq!(address, Some("redis://h:7"), "{line}");
+        }
+        let twice = "allotd seats show k --redis redis://a --redis-url redis://b";
+        assert!(Cli::try_parse_from(twice.split(' ')).is_err());
+    }
+
+    #[test]
+    fn every_outcome_has_its_exit_code() {
+        assert_eq!(exit_code(&Ok(Outcome::Done)), 0);
+        assert_eq!(exit_code(&Ok(Outcome::CheckFailed)), 1);
+        assert_eq!(exit_code(&Ok(Outcome::InputRefused)), 3);
+        assert_eq!(exit_code(&Err(anyhow!("no such file"))), 3);
+        let refused = allot_client::Error::Shape("odd".into());
+        assert_eq!(exit_code(&Err(refused).context("while loading")), 4);
+    }
+
+    #[test]
+    fn a_rush_has_one_end_only() {
+        let parse = |line: &str| Cli::try_parse_from(line.split(' '));
+        assert!(parse("allotd seats rush k --buyers 3 --until-sold-out --duration 5").is_err());
+        assert!(parse("allotd seats rush k --buyers 3 --duration 5").is_ok());
+        assert!(parse("allotd seats load --key k").is_err());
+        assert!(parse("allotd seats load --key k --from-redis").is_ok());
+        assert!(parse("allotd seats load plan.json --key k --from-redis").is_err());
+    }
+}

@@ -1,0 +1,32 @@
+//! `allotd numbers`: everything about number pools: filled from a file, looked at, taken over from the list and
+//! the hash of an existing system.
+
+mod file;
+mod load;
+mod migrate;
+mod show;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+use crate::cli::Outcome;
+
+/// What can be done with number pools.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Put the numbers of a file into a pool.
+    Load(load::Arguments),
+    /// Print a pool: totals, settings, and who carries its calls.
+    Show(show::Arguments),
+    /// Take over the list and the hash of an existing system into a pool, in one step.
+    Migrate(migrate::Arguments),
+}
+
+/// Does it.
+pub(crate) async fn run(command: Command) -> Result<Outcome> {
+    match command {
+        Command::Load(arguments) => load::run(arguments).await,
+        Command::Show(arguments) => show::run(arguments).await,
+        Command::Migrate(arguments) => migrate::run(arguments).await,
+    }
+}

@@ -1,0 +1,261 @@
+//! Builds a show from the caches of an existing system: a list of tiers, a JSON list of areas for each tier,
+//! and for each tier and area a sorted set of the seats that are still free.
+//!
+//! The caches know only free seats, by position: row Y, place X, in the score `Y*100000+X` (left to right)
+//! or `Y*100000-X` (right to left). So a seat's label is its X and a row's its Y; what lies between two free
+//! seats and is in no set is sold, or was never there, and which of the two only the operator knows
+//! (`--gaps`). Seats beyond the outermost free ones of a row leave no trace and are not in the show.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
+use redis::aio::MultiplexedConnection;
+use redis::cmd;
+use serde::Deserialize;
+
+use super::draft::{Area, Draft, Row, Seat, SourcePlace};
+use crate::cli::progress;
+use allot_client::query;
+use allot_core::seat::plan::{Rule, max};
+
+/// Scores of one row lie within this.
+const STRIDE: i64 = 100_000;
+
+/// Names of the caches.
+#[derive(Debug, Args)]
+pub(crate) struct Names {
+    /// Key of the list of tiers.
+    #[arg(long, default_value = "tiers", value_name = "KEY")]
+    tiers_key: String,
+    /// Key of a tier's list of areas; {tier} stands for the tier.
+    #[arg(long, default_value = "{tier}", value_name = "PATTERN")]
+    areas_key: String,
+    /// Key of the sorted set of a tier's free seats in an area; {tier} and {area} stand for the two.
+    #[arg(long, default_value = "{tier}_{area}", value_name = "PATTERN")]
+    seats_key: String,
+    /// What a gap between two free seats is.
+    #[arg(long, value_enum, default_value_t = Gaps::Sold)]
+    gaps: Gaps,
+}
+
+impl Names {
+    /// The key that is read first: in a cluster, the server that has it is asked for all caches.
+    pub(crate) fn first_key(&self) -> &str {
+        &self.tiers_key
+    }
+}
+
+/// What a gap between two free seats is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Gaps {
+    /// A seat that is sold already.
+    Sold,
+    /// An aisle, or no seat at all.
+    Break,
+}
+
+/// An area as existing systems cache it.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct CachedArea {
+    area_id: Name,
+    name: Option<String>,
+    #[serde(rename = "partitionlevel")]
+    priority: i32,
+    #[serde(rename = "seatAllocationRule")]
+    rule: u8,
+}
+
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(untagged)]
+enum Name {
+    Number(i64),
+    Text(String),
+}
+
+/// Free seats by row and place, with their tiers.
+type Places = BTreeMap<i64, BTreeMap<i64, String>>;
+
+/// Reads the caches and drafts a show.
+pub(crate) async fn read(connection: &mut MultiplexedConnection, names: &Names) -> Result<Draft> {
+    let tiers: Vec<String> = query(connection, cmd("LRANGE").arg(&names.tiers_key).arg(0).arg(-1))
+        .await
+        .context("the list of tiers")?;
+    if tiers.is_empty() {
+        bail!("the list '{}' is empty or absent; --tiers-key names the list of tiers", names.tiers_key);
+    }
+    let bar = progress::bar(tiers.len() as u64, "reading the caches");
+    let mut found: Vec<(CachedArea, Places)> = Vec::new();
+    for tier in &tiers {
+        let key = names.areas_key.replace("{tier}", tier);
+        for area in areas(connection, &key).await? {
+            if !found.iter().any(|(known, _)| known.area_id == area.area_id) {
+                found.push((area.clone(), Places::new()));
+            }
+            let of_area = found.iter_mut().find(|(known, _)| known.area_id == area.area_id);
+            let Some((known, places)) = of_area else { continue };
+            if *known != area {
+                bail!(
+                    "key '{key}': area {} differs from what another tier's list says of it",
+                    id(&area.area_id)
+                );
+            }
+            let key = names.seats_key.replace("{tier}", tier).replace("{area}", &id(&area.area_id));
+            let members: Vec<(String, f64)> =
+                query(connection, cmd("ZRANGE").arg(&key).arg(0).arg(-1).arg("WITHSCORES")).await?;
+            place(places, &members, rule(&area)?, tier).with_context(|| format!("sorted set '{key}'"))?;
+        }
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    let mut draft = Draft::default();
+    for (area, places) in found {
+        // An area without a free seat leaves no trace of its rows.
+        if places.is_empty() {
+            tracing::warn!(area = id(&area.area_id), "no free seat in any tier: the area is left out");
+            continue;
+        }
+        draft.areas.push(area_of(&area, places, names.gaps)?);
+    }
+    Ok(draft)
+}
+
+async fn areas(connection: &mut MultiplexedConnection, key: &str) -> Result<Vec<CachedArea>> {
+    let text: Option<String> = query(connection, cmd("GET").arg(key)).await?;
+    let text =
+        text.with_context(|| format!("key '{key}' is absent; --areas-key is the pattern of its name"))?;
+    let mut json = serde_json::Deserializer::from_str(&text);
+    serde_path_to_error::deserialize(&mut json).with_context(|| format!("key '{key}' is no list of areas"))
+}
+
+fn id(name: &Name) -> String {
+    match name {
+        Name::Number(number) => number.to_string(),
+        Name::Text(text) => text.clone(),
+    }
+}
+
+fn rule(area: &CachedArea) -> Result<Rule> {
+    match area.rule {
+        1 => Ok(Rule::Ltr),
+        2 => Ok(Rule::Rtl),
+        other => bail!("area {}: seatAllocationRule is {other}; 1 is ltr, 2 is rtl", id(&area.area_id)),
+    }
+}
+
+fn place(places: &mut Places, members: &[(String, f64)], rule: Rule, tier: &str) -> Result<()> {
+    for (member, score) in members {
+        if score.fract() != 0.0 || *score < 0.0 || *score >= 9_007_199_254_740_992.0 {
+            bail!("seat '{member}' has the score {score}, which is no Y*{STRIDE}+X or Y*{STRIDE}-X");
+        }
+        let score = *score as i64;
+        let (y, x) = match rule {
+            Rule::Rtl => {
+                let y = (score + STRIDE - 1) / STRIDE;
+                (y, y * STRIDE - score)
+            }
+            Rule::Ltr | Rule::Center => (score / STRIDE, score % STRIDE),
+        };
+        if let Some(other) = places.entry(y).or_default().insert(x, tier.to_owned()) {
+            bail!("seat '{member}' stands in row {y} at {x}, where a seat of tier '{other}' stands already");
+        }
+    }
+    Ok(())
+}
+
+fn area_of(area: &CachedArea, places: Places, gaps: Gaps) -> Result<Area> {
+    let area_id = id(&area.area_id);
+    let mut rows = Vec::with_capacity(places.len());
+    for ((y, seats), rank) in places.into_iter().zip(1..) {
+        let mut positions: Vec<Option<Seat>> = Vec::new();
+        let mut last: Option<(i64, String)> = None;
+        for (x, tier) in seats {
+            if let Some((before, tier_before)) = &last {
+                if x - before > max::POSITIONS as i64 {
+                    bail!(
+                        "area {area_id}, row {y}: nothing between {before} and {x}, which is wider than a row may be"
+                    );
+                }
+                positions.extend((before + 1..x).map(|gap| match gaps {
+                    Gaps::Sold => Some(Seat { sold: true, ..seat(gap, tier_before.clone()) }),
+                    Gaps::Break => None,
+                }));
+            }
+            positions.push(Some(seat(x, tier.clone())));
+            last = Some((x, tier));
+        }
+        let source = SourcePlace::Path(format!("area {area_id}, row {y}"));
+        rows.push(Row { label: y.to_string(), rank, source, positions });
+    }
+    let name = area.name.clone().unwrap_or_else(|| area_id.clone());
+    Ok(Area { id: area_id, name, priority: area.priority, rule: rule(area)?, rows })
+}
+
+fn seat(x: i64, tier: String) -> Seat {
+    Seat::new(x.to_string(), tier)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn members(scores: &[i64]) -> Vec<(String, f64)> {
+        scores.iter().map(|score| (format!("s{score}"), *score as f64)).collect()
+    }
+
+    fn cached(rule: u8) -> CachedArea {
+        serde_json::from_str(&format!(
+            r#"{{"areaId":7,"name":"N","partitionlevel":2,"seatAllocationRule":{rule}}}"#
+        ))
+        .unwrap()
+    }
+
+    fn drawn(area: &Area) -> Vec<String> {
+        let position = |position: &Option<Seat>| match position {
+            None => "|".to_owned(),
+            Some(Seat { plan, sold, .. }) => {
+                format!("{}{}{}", plan.label, plan.tier.as_deref().unwrap(), if *sold { "!" } else { "" })
+            }
+        };
+        let row = |row: &Row| {
+            format!("{}: {}", row.label, row.positions.iter().map(position).collect::<Vec<_>>().join(" "))
+        };
+        area.rows.iter().map(row).collect()
+    }
+
+    #[test]
+    fn both_directions_of_score_give_the_same_rows() {
+        for (rule, scores) in [(1, [100_001, 100_002, 200_005]), (2, [99_999, 99_998, 199_995])] {
+            let mut places = Places::new();
+            place(&mut places, &members(&scores), super::rule(&cached(rule)).unwrap(), "g").unwrap();
+            let area = area_of(&cached(rule), places, Gaps::Sold).unwrap();
+            assert_eq!(drawn(&area), ["1: 1g 2g", "2: 5g"]);
+            assert_eq!((area.id.as_str(), area.priority), ("7", 2));
+        }
+    }
+
+    #[test]
+    fn a_gap_is_sold_or_a_break_but_never_free() {
+        let mut places = Places::new();
+        place(&mut places, &members(&[100_001, 100_004]), Rule::Ltr, "g").unwrap();
+        place(&mut places, &members(&[100_002, 100_006]), Rule::Ltr, "h").unwrap();
+        let sold = area_of(&cached(1), places.clone(), Gaps::Sold).unwrap();
+        assert_eq!(drawn(&sold), ["1: 1g 2h 3h! 4g 5g! 6h"]);
+        let broken = area_of(&cached(1), places, Gaps::Break).unwrap();
+        assert_eq!(drawn(&broken), ["1: 1g 2h | 4g | 6h"]);
+    }
+
+    #[test]
+    fn scores_that_are_no_places_are_refused() {
+        let mut places = Places::new();
+        assert!(place(&mut places, &[("a".into(), 1.5)], Rule::Ltr, "g").is_err());
+        assert!(place(&mut places, &[("a".into(), -1.0)], Rule::Ltr, "g").is_err());
+        place(&mut places, &members(&[100_001]), Rule::Ltr, "g").unwrap();
+        let twice = place(&mut places, &members(&[100_001]), Rule::Ltr, "h").unwrap_err().to_string();
+        assert!(twice.contains("tier 'g' stands already"), "{twice}");
+        place(&mut places, &members(&[190_001]), Rule::Ltr, "g").unwrap();
+        assert!(area_of(&cached(1), places, Gaps::Sold).is_err());
+        assert!(super::rule(&cached(3)).is_err());
+    }
+}

@@ -1,0 +1,295 @@
+//! A show on its way in, the same for every source: the parts of a plan, and where each part stood in the source. What a
+//! plan must be is decided by the module's own code alone; this file knows only where to point.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+
+use allot_core::seat::Show;
+use allot_core::seat::plan::{Limits, Plan, PlanArea, PlanRow, PlanSeat, PlanSeats, Rule};
+
+/// A show that may still have problems.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Draft {
+    pub(crate) areas: Vec<Area>,
+    pub(crate) limits: Limits,
+    /// Length of the event stream, 0 for none.
+    pub(crate) events: u32,
+    /// Whether breaks have an entry of their own among the seats of the source.
+    pub(crate) lists_breaks: bool,
+}
+
+/// Rows that share a priority and a rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Area {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) priority: i32,
+    pub(crate) rule: Rule,
+    pub(crate) rows: Vec<Row>,
+}
+
+/// Positions in physical order; `None` is an aisle, a pillar or a missing seat.
+#[derive(Debug, Clone)]
+pub(crate) struct Row {
+    pub(crate) label: String,
+    pub(crate) rank: i32,
+    pub(crate) source: SourcePlace,
+    pub(crate) positions: Vec<Option<Seat>>,
+}
+
+// Where a row stood is no part of what it is.
+impl PartialEq for Row {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.label, self.rank, &self.positions) == (&other.label, other.rank, &other.positions)
+    }
+}
+
+impl Eq for Row {}
+
+/// A seat.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Seat {
+    /// The seat as a plan has it.
+    pub(crate) plan: PlanSeat,
+    /// Whether it is to be sold before the show is opened.
+    pub(crate) sold: bool,
+    /// Its own line in the source, where it has one.
+    pub(crate) line: Option<u64>,
+}
+
+impl Seat {
+    /// A free seat without flags.
+    pub(crate) fn new(label: String, tier: String) -> Self {
+        let plan = PlanSeat { label, tier: Some(tier), flags: Vec::new() };
+        Self { plan, sold: false, line: None }
+    }
+}
+
+/// A place in the source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum SourcePlace {
+    /// In a tree, e.g. `zones[0].rows[3]`.
+    Path(String),
+    /// The line on which it began.
+    Line(u64),
+}
+
+impl fmt::Display for SourcePlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Path(path) => f.write_str(path),
+            Self::Line(line) => write!(f, "line {line}"),
+        }
+    }
+}
+
+impl Row {
+    /// Its seats, in physical order.
+    pub(crate) fn seats(&self) -> impl Iterator<Item = &Seat> {
+        self.positions.iter().flatten()
+    }
+
+    fn plan(&self) -> PlanRow {
+        let seats = self.positions.iter().map(|seat| seat.as_ref().map(|seat| seat.plan.clone()));
+        PlanRow {
+            label: self.label.clone(),
+            rank: self.rank,
+            tier: None,
+            seats: PlanSeats::List(seats.collect()),
+        }
+    }
+}
+
+/// The id of a seat.
+pub(crate) fn seat_id(area: &str, row: &str, seat: &str) -> String {
+    format!("{area}-{row}-{seat}")
+}
+
+impl Draft {
+    /// All rows, with their areas.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = (&Area, &Row)> {
+        self.areas.iter().flat_map(|area| area.rows.iter().map(move |row| (area, row)))
+    }
+
+    /// All seats.
+    pub(crate) fn seats(&self) -> impl Iterator<Item = &Seat> {
+        self.rows().flat_map(|(_, row)| row.seats())
+    }
+
+    /// Ids of the seats that are sold before the show is opened.
+    pub(crate) fn sold(&self) -> Vec<String> {
+        let of = |(area, row): (&Area, &Row)| {
+            let id = |seat: &Seat| seat_id(&area.id, &row.label, &seat.plan.label);
+            row.seats().filter(|seat| seat.sold).map(id).collect::<Vec<_>>()
+        };
+        self.rows().flat_map(of).collect()
+    }
+
+    /// The show that the module makes of this, by the module's own code.
+    ///
+    /// # Errors
+    /// The module's first objection, with its place in the source; of ids that occur twice, all. O(seats).
+    pub(crate) fn build(&self) -> Result<Show, Vec<String>> {
+        let area = |area: &Area| PlanArea {
+            id: area.id.clone(),
+            name: Some(area.name.clone()),
+            priority: area.priority,
+            rule: area.rule,
+            rows: area.rows.iter().map(Row::plan).collect(),
+        };
+        let areas = self.areas.iter().map(area).collect();
+        let plan = Plan { areas, limits: self.limits, events: self.events };
+        Show::new(&plan, 0).map_err(|refusal| {
+            let duplicates = self.duplicates();
+            // The module names the first of them only.
+            if refusal.text.contains("occurs twice") && !duplicates.is_empty() {
+                duplicates
+            } else {
+                vec![self.in_source(&refusal.text)]
+            }
+        })
+    }
+
+    /// The module's objection, with the place in the source for the place in the plan.
+    fn in_source(&self, objection: &str) -> String {
+        let text = objection.strip_prefix("plan: ").unwrap_or(objection);
+        let found = text.split_once(": ").and_then(|(place, what)| {
+            let mut numbers = place.split(['[', ']']).filter_map(|part| part.parse::<usize>().ok());
+            let row = self.areas.get(numbers.next()?)?.rows.get(numbers.next()?)?;
+            let place =
+                numbers.next().map_or_else(|| row.source.to_string(), |seat| self.seat_place(row, seat));
+            Some(format!("{place}: {what}"))
+        });
+        found.unwrap_or_else(|| text.to_owned())
+    }
+
+    /// Where the seat at a position of a row stood in the source.
+    fn seat_place(&self, row: &Row, position: usize) -> String {
+        let before = row.positions.get(..position).unwrap_or_default();
+        let entry = if self.lists_breaks { position } else { before.iter().flatten().count() };
+        match (row.positions.get(position), &row.source) {
+            (Some(Some(Seat { line: Some(line), .. })), _) => format!("line {line}"),
+            (_, SourcePlace::Line(_)) => row.source.to_string(),
+            (_, SourcePlace::Path(path)) => format!("{path}.seats[{entry}]"),
+        }
+    }
+
+    /// Every seat whose id an earlier one has, with both places.
+    fn duplicates(&self) -> Vec<String> {
+        let mut first_seen: HashMap<String, (&Row, usize)> = HashMap::new();
+        let mut duplicates = Vec::new();
+        for (area, row) in self.rows() {
+            for (position, seat) in row.positions.iter().enumerate() {
+                let Some(seat) = seat else { continue };
+                let id = seat_id(&area.id, &row.label, &seat.plan.label);
+                if let Some((other, at)) = first_seen.get(&id) {
+                    let (here, there) = (self.seat_place(row, position), self.seat_place(other, *at));
+                    duplicates.push(format!("{here}: seat id '{id}' occurs already at {there}"));
+                } else {
+                    first_seen.insert(id, (row, position));
+                }
+            }
+        }
+        duplicates
+    }
+
+    /// Numbers what is named twice: areas of one id, rows of one label in an area, seats of one label in a
+    /// row. The first keeps its name, the next become `A.2`, `A.3`, passing over names that are taken.
+    pub(crate) fn disambiguate(&mut self) {
+        number(self.areas.iter_mut().map(|area| &mut area.id));
+        for area in &mut self.areas {
+            number(area.rows.iter_mut().map(|row| &mut row.label));
+            for row in &mut area.rows {
+                number(row.positions.iter_mut().flatten().map(|seat| &mut seat.plan.label));
+            }
+        }
+    }
+}
+
+fn number<'a>(names: impl Iterator<Item = &'a mut String>) {
+    let names: Vec<&mut String> = names.collect();
+    let mut taken: HashSet<String> = names.iter().map(|name| (**name).clone()).collect();
+    let mut next: HashMap<String, u32> = HashMap::new();
+    for name in names {
+        let count = next.entry(name.clone()).or_insert(1);
+        if *count > 1 {
+            let mut fresh = format!("{name}.{count}");
+            while !taken.insert(fresh.clone()) {
+                *count += 1;
+                fresh = format!("{name}.{count}");
+            }
+            *name = fresh;
+        }
+        *count += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn draft(rows: &[(&str, &[&str])]) -> Draft {
+        let rows = rows.iter().zip(1..).map(|((label, seats), rank)| Row {
+            label: (*label).to_owned(),
+            rank,
+            source: SourcePlace::Path(format!("rows[{}]", rank - 1)),
+            positions: seats.iter().map(|seat| Some(Seat::new((*seat).to_owned(), "t".into()))).collect(),
+        });
+        let area =
+            Area { id: "a".into(), name: "A".into(), priority: 1, rule: Rule::Ltr, rows: rows.collect() };
+        Draft { areas: vec![area], ..Draft::default() }
+    }
+
+    fn labels(draft: &Draft) -> Vec<&str> {
+        draft.rows().map(|(_, row)| row.label.as_str()).collect()
+    }
+
+    #[test]
+    fn duplicates_are_pointed_at_in_both_places() {
+        let problems = draft(&[("A", &["1", "2"]), ("A", &["2", "3"])]).build().unwrap_err();
+        assert_eq!(problems, ["rows[1].seats[0]: seat id 'a-A-2' occurs already at rows[0].seats[1]"]);
+    }
+
+    #[test]
+    fn rows_of_one_name_without_a_common_seat_are_fine() {
+        assert!(draft(&[("A", &["1", "2"]), ("A", &["3"])]).build().is_ok());
+    }
+
+    #[test]
+    fn repeated_names_are_numbered_past_those_that_are_taken() {
+        let mut twins = draft(&[("A", &["1", "1", "1"]), ("A", &["1"]), ("A.2", &["1"]), ("A", &["1"])]);
+        twins.disambiguate();
+        assert_eq!(labels(&twins), ["A", "A.3", "A.2", "A.4"]);
+        assert_eq!(twins.build().err(), None);
+        let first: Vec<_> = twins.areas[0].rows[0].seats().map(|seat| seat.plan.label.as_str()).collect();
+        assert_eq!(first, ["1", "1.2", "1.3"]);
+    }
+
+    #[test]
+    fn names_that_only_meet_in_the_id_are_still_reported() {
+        let mut meeting = draft(&[("b-c", &["1"])]);
+        let mut other = meeting.areas[0].clone();
+        other.id = "a-b".into();
+        other.rows[0].label = "c".into();
+        meeting.areas.push(other);
+        meeting.disambiguate();
+        assert_eq!(meeting.build().unwrap_err().len(), 1);
+    }
+
+    #[test]
+    fn objections_of_the_module_name_the_place_in_the_source() {
+        let problem = |draft: &Draft| draft.build().unwrap_err().join("\n");
+        assert_eq!(problem(&draft(&[("A", &[])])), "rows[0]: seats: has no seat");
+        assert_eq!(problem(&draft(&[("A", &["1", ""])])), "rows[0].seats[1]: is empty");
+        assert!(problem(&draft(&[(&"A".repeat(300), &["1"])])).contains("256"));
+        let wide = vec!["1"; 4097];
+        assert!(problem(&draft(&[("A", &wide)])).contains("4097 positions"));
+        let mut broken = draft(&[("A", &["1", ""])]);
+        broken.areas[0].rows[0].positions.insert(0, None);
+        assert_eq!(problem(&broken), "rows[0].seats[1]: is empty", "the source has no entry for a break");
+        broken.lists_breaks = true;
+        assert_eq!(problem(&broken), "rows[0].seats[2]: is empty");
+        broken.limits.max_hold_ms = u64::MAX;
+        assert!(problem(&broken).starts_with("limits.max_hold_ms: is more than"));
+    }
+}

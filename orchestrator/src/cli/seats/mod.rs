@@ -1,0 +1,40 @@
+//! `allotd seats`: everything about shows. Importers turn a source into a draft, a draft becomes a plan, and
+//! the plan goes to the server.
+
+mod caches;
+mod csv;
+mod draft;
+mod load;
+mod plan;
+mod pretix;
+mod rush;
+mod show;
+mod side;
+mod summary;
+#[cfg(test)]
+mod testdata;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+use crate::cli::Outcome;
+
+/// What can be done with shows.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Create a show from a seating plan, or from the caches of an existing system.
+    Load(load::Arguments),
+    /// Print a show: areas, counts and a map of every row.
+    Show(show::Arguments),
+    /// Sell a show out under load, and check that no seat is ever given to two.
+    Rush(rush::Arguments),
+}
+
+/// Does it.
+pub(crate) async fn run(command: Command) -> Result<Outcome> {
+    match command {
+        Command::Load(arguments) => load::run(arguments).await,
+        Command::Show(arguments) => show::run(arguments).await,
+        Command::Rush(arguments) => rush::run(arguments).await,
+    }
+}

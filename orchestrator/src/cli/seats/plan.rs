@@ -1,0 +1,106 @@
+//! Reads the plan of a show in the module's own format, by the module's own code.
+
+use allot_core::seat::labels::parse_short_form;
+use allot_core::seat::plan::{Plan, PlanRow, PlanSeat, PlanSeats, parse};
+use anyhow::{Context, Result, anyhow};
+
+use super::draft::{Area, Draft, Row, Seat, SourcePlace};
+
+/// Reads a plan; an error names the place in it.
+pub(crate) fn read(text: &str) -> Result<Draft> {
+    let plan: Plan = parse(text.as_bytes())
+        .map_err(|refusal| anyhow!(refusal.text))
+        .context("not a seating plan (see docs/seats.md, Plan)")?;
+    let mut areas = Vec::with_capacity(plan.areas.len());
+    for (number, area) in plan.areas.into_iter().enumerate() {
+        let rows = area.rows.into_iter().enumerate();
+        let rows = rows.map(|(row_number, row)| read_row(row, format!("areas[{number}].rows[{row_number}]")));
+        let name = area.name.unwrap_or_else(|| area.id.clone());
+        let rows = rows.collect::<Result<_>>()?;
+        areas.push(Area { id: area.id, name, priority: area.priority, rule: area.rule, rows });
+    }
+    Ok(Draft { areas, limits: plan.limits, events: plan.events, lists_breaks: true })
+}
+
+fn read_row(row: PlanRow, place: String) -> Result<Row> {
+    let seats = match row.seats {
+        PlanSeats::List(seats) => seats,
+        PlanSeats::Short(text) => {
+            let labels = parse_short_form(&text).map_err(|what| anyhow!("{place}.seats: {what}"))?;
+            let seat = |label| PlanSeat { label, tier: None, flags: Vec::new() };
+            labels.into_iter().map(|label| label.map(seat)).collect()
+        }
+    };
+    let seat = |mut plan: PlanSeat| {
+        plan.tier = plan.tier.or_else(|| row.tier.clone());
+        Seat { plan, sold: false, line: None }
+    };
+    let positions = seats.into_iter().map(|position| position.map(seat)).collect();
+    Ok(Row { label: row.label, rank: row.rank, source: SourcePlace::Path(place), positions })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EXAMPLE: &str = r#"{ "areas": [
+      { "id": "stalls", "name": "Stalls", "priority": 2, "rule": "center",
+        "rows": [ { "label": "A", "rank": 1, "tier": "gold", "seats": "1-12,|,13-24" },
+                  { "label": "B", "rank": 2, "seats": [ null, {"label": "1", "tier": "gold"},
+                    {"label": "2", "tier": "gold", "flags": ["wheelchair"]}, null, null, {"label": "3", "tier": "silver"} ] } ] } ],
+      "limits": { "seats_per_user": 6, "max_hold_ms": 1800000 } }"#;
+
+    fn problems(text: &str) -> String {
+        match read(text) {
+            Err(error) => format!("{error:#}"),
+            Ok(draft) => draft.build().unwrap_err().join("\n"),
+        }
+    }
+
+    #[test]
+    fn the_example_of_the_manual_is_read() {
+        let draft = read(EXAMPLE).unwrap();
+        let rows = &draft.areas[0].rows;
+        assert_eq!(rows[0].seats().count(), 24);
+        assert_eq!(rows[0].positions[12], None);
+        let label =
+            |seat: &Option<Seat>| seat.as_ref().map_or("|".to_owned(), |seat| seat.plan.label.clone());
+        assert_eq!(rows[1].positions.iter().map(label).collect::<String>(), "|12||3");
+    }
+
+    #[test]
+    fn what_is_sent_is_what_the_module_makes_of_the_file() {
+        let (sent, plan) =
+            (read(EXAMPLE).unwrap().build().unwrap(), parse::<Plan>(EXAMPLE.as_bytes()).unwrap());
+        assert_eq!(sent.plan(), allot_core::seat::Show::new(&plan, 0).unwrap().plan());
+        assert_eq!(read(&sent.plan_json()).unwrap().build().unwrap().plan(), sent.plan());
+    }
+
+    #[test]
+    fn hold_of_more_than_seven_weeks_is_accepted_as_by_the_module() {
+        let plan = EXAMPLE.replace("1800000", "5000000000");
+        assert_eq!(read(&plan).unwrap().build().unwrap().limits().max_hold_ms, 5_000_000_000);
+        assert!(problems(&EXAMPLE.replace("1800000", "500000000000")).contains("ten years"));
+    }
+
+    #[test]
+    fn more_flags_than_the_module_takes_are_refused() {
+        let flags: Vec<String> = (0..70).map(|number| format!("\"f{number}\"")).collect();
+        let problem = problems(&EXAMPLE.replace("\"wheelchair\"", &flags.join(",")));
+        assert_eq!(problem, "areas[0].rows[1].seats[2]: the plan has more than 64 flags");
+    }
+
+    #[test]
+    fn errors_name_the_place() {
+        let plan = |row: &str| format!(r#"{{"areas":[{{"id":"a","rows":[{{"label":"A",{row}}}]}}]}}"#);
+        assert!(problems(&plan(r#""seats":"1""#)).contains("areas[0].rows[0]"));
+        let none = problems(&plan(r#""rank":1,"seats":"1""#));
+        assert_eq!(none, "areas[0].rows[0].seats[0]: has no tier, and its row has none");
+        for form in ["", "1,,2", "1-", "a-b", "01-12", "1-99999"] {
+            let problem = problems(&plan(&format!(r#""rank":1,"tier":"t","seats":"{form}""#)));
+            assert!(problem.contains("areas[0].rows[0].seats"), "{form}: {problem}");
+        }
+        assert!(problems(r#"{"areas":[],"limit":{}}"#).contains("limit"));
+        assert!(problems("{} {}").contains("seating plan"));
+    }
+}

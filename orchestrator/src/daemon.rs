@@ -1,0 +1,237 @@
+//! `allotd run`: the process around the roles. It knows how to begin, what all roles share, and how to end: at
+//! SIGTERM or SIGINT each role hands over, and a second signal ends it at once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use futures_util::future::BoxFuture;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tracing::{error, info, warn};
+
+use allot_runtime::http;
+use allot_runtime::time::now_ms;
+
+use crate::cli::Outcome;
+use crate::config::{Config, Role, describe};
+use crate::roles::{accounts, data_proxy, media_unit, scheduler};
+use allot_coordination::in_process::InProcess;
+use allot_coordination::session::Connector;
+use allot_coordination::zookeeper::ZooKeeper;
+use allot_coordination::{Coordinator, Settings, node_name};
+
+use allot_runtime::{Health, shutdown_channel};
+
+/// The name of the session with the coordination service in probes.
+const COORDINATION: &str = "coordination";
+/// How long a name for people is looked for.
+const NAMING: Duration = Duration::from_secs(1);
+/// How long roles are given to hand over, besides what a unit needs to be drained.
+const FAREWELL: Duration = Duration::from_secs(10);
+
+/// What a role is given: the process, and all settings.
+#[derive(Clone)]
+pub(crate) struct RoleContext {
+    pub(crate) process: allot_runtime::Context,
+    pub(crate) config: Arc<Config>,
+}
+
+impl std::ops::Deref for RoleContext {
+    type Target = allot_runtime::Context;
+
+    fn deref(&self) -> &Self::Target {
+        &self.process
+    }
+}
+
+impl RoleContext {
+    /// The realm's directory in the coordination service.
+    pub(crate) fn dir(&self) -> String {
+        format!("{}/{}", self.config.root, node_name(&self.config.realm))
+    }
+
+    /// The directory of units.
+    pub(crate) fn units_dir(&self) -> String {
+        format!("{}/units", self.dir())
+    }
+}
+
+/// A part that panicked, be it in the background, leaves the others waiting for it. Any process may die at any moment,
+/// and a supervisor starts it again; one that hangs is worse.
+fn end_at_panic() {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        before(panic);
+        let what = panic.payload().downcast_ref::<String>().map(String::as_str);
+        if panic.location().is_some_and(|at| is_known(at.file(), what)) {
+            return;
+        }
+        eprintln!("allotd: this is a bug, please report it");
+        std::process::abort();
+    }));
+}
+
+/// Whether it is the one panic of the ZooKeeper client that is known, and caught where it may happen: of a watch whose
+/// session went before it could say so. Any other would leave us waiting for a session that nobody serves.
+fn is_known(file: &str, what: Option<&str>) -> bool {
+    file.contains("zookeeper-client")
+        && file.ends_with("session/watch.rs")
+        && what.is_some_and(|what| what.contains("Canceled"))
+}
+
+/// Plays the roles until a signal or a fault ends it.
+pub(crate) async fn run(config: Config) -> Result<Outcome> {
+    if config.roles.is_empty() {
+        bail!(
+            "no role: name some in allotd.roles of the file, or by --roles conference,data-proxy,cmu,compaction,accounts"
+        );
+    }
+    end_at_panic();
+    let health = Health::default();
+    for part in config.roles.iter().map(|role| role.word()).chain([COORDINATION]) {
+        health.not_ready(part, "beginning");
+    }
+    if let Some(address) = config.http {
+        http::serve(address, health.clone()).await?;
+    }
+    for line in describe(&config).lines() {
+        info!("{line}");
+    }
+    let (shutdown_request, shutdown) = shutdown_channel();
+    let coordinator = coordinator(&config);
+    let name = match &config.name {
+        Some(name) => name.clone(),
+        None => format!("{}:{}:{}", host_for_people(&config).await, std::process::id(), now_ms()),
+    };
+    let process = allot_runtime::Context {
+        name,
+        servers: config.servers.clone(),
+        host: config.cmu.host.clone(),
+        coordinator: coordinator.clone(),
+        standalone: config.zookeeper.is_none(),
+        health: health.clone(),
+        shutdown,
+    };
+    let context = RoleContext { process, config: Arc::new(config) };
+    let watching = tokio::spawn(watch_coordination(context.clone()));
+    let mut roles = JoinSet::new();
+    for role in context.config.roles.clone() {
+        roles.spawn(play(role, context.clone()));
+    }
+    let mut signals = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let ended = tokio::select! {
+        ended = roles.join_next() => Some(ended),
+        _ = signals.0.recv() => None,
+        _ = signals.1.recv() => None,
+    };
+    let mut result = Ok(Outcome::Done);
+    match ended {
+        None => info!("asked to end; handing over"),
+        Some(Some(Ok((role, Err(fault))))) => {
+            error!(role = role.word(), error = format!("{fault:#}"), "a role has ended");
+            result = Err(fault);
+        }
+        Some(Some(Ok((role, Ok(()))))) => warn!(role = role.word(), "a role has ended"),
+        Some(Some(Err(fault))) => {
+            error!(%fault, "a role has failed: this is a bug, please report it");
+            result = Err(fault.into());
+        }
+        Some(None) => {}
+    }
+    shutdown_request.send_replace(true);
+    let limit = FAREWELL + context.config.farewell();
+    tokio::select! {
+        done = timeout(limit, async { while roles.join_next().await.is_some() {} }) => if done.is_err() {
+            warn!("not all was handed over in time");
+        },
+        _ = signals.0.recv() => warn!("asked again; ending at once"),
+        _ = signals.1.recv() => warn!("asked again; ending at once"),
+    }
+    roles.abort_all();
+    watching.abort();
+    let _ = timeout(Duration::from_secs(2), coordinator.close()).await;
+    info!("ended");
+    result
+}
+
+/// Runs a compaction unit.
+async fn compact(context: RoleContext) -> Result<()> {
+    let settings = context.config.compaction.clone();
+    let allot_runtime::Context { coordinator, health, shutdown, .. } = context.process;
+    allot_compaction::run(coordinator, health, shutdown, settings).await
+}
+
+/// The host in a name that people read, and nobody goes by.
+async fn host_for_people(config: &Config) -> String {
+    match &config.cmu.host {
+        Some(host) => host.clone(),
+        None => match tokio::time::timeout(NAMING, config.servers.own_address()).await {
+            Ok(Ok(address)) => address.to_string(),
+            _ => "unknown".to_owned(),
+        },
+    }
+}
+
+fn play(role: Role, context: RoleContext) -> BoxFuture<'static, (Role, Result<()>)> {
+    Box::pin(async move {
+        info!(role = role.word(), name = context.name, "role begins");
+        let result = match role {
+            Role::Conference => scheduler::run(context).await,
+            Role::DataProxy => data_proxy::run(context).await,
+            Role::Cmu => media_unit::run(context).await,
+            Role::Compaction => compact(context).await,
+            Role::Accounts => accounts::run(context).await,
+        };
+        (role, result.with_context(|| format!("role {}", role.word())))
+    })
+}
+
+/// The way to the coordination service that these settings name.
+pub(crate) fn coordinator(config: &Config) -> Coordinator {
+    let connector: Arc<dyn Connector> = if let Some(zookeeper) = &config.zookeeper {
+        let ensemble = ZooKeeper::new(&zookeeper.servers, zookeeper.session);
+        Arc::new(match &zookeeper.digest {
+            Some((user, password)) => ensemble.with_digest(user, password.reveal()),
+            None => ensemble,
+        })
+    } else {
+        warn!(
+            "no ZooKeeper is configured: coordination is within this process, and units of other processes are \
+             judged by their leases alone. Set zookeeper.servers for more than one machine"
+        );
+        Arc::new(InProcess::new(config.session()))
+    };
+    Coordinator::start(connector, &Settings::default())
+}
+
+/// Tells the probes of the session with the coordination service.
+async fn watch_coordination(context: RoleContext) {
+    let mut status = context.coordinator.subscribe();
+    loop {
+        if status.borrow_and_update().is_up() {
+            context.health.ready(COORDINATION);
+        } else {
+            context.health.not_ready(COORDINATION, "no session with ZooKeeper");
+        }
+        if status.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_panic_of_the_zookeeper_client_is_known_and_no_other() {
+        let of = |file: &str, what| is_known(&format!("/registry/zookeeper-client-0.11.2/src/{file}"), what);
+        let canceled = Some("called `Result::unwrap()` on an `Err` value: Canceled");
+        assert!(of("session/watch.rs", canceled));
+        assert!(!of("session/mod.rs", canceled));
+        assert!(!of("session/watch.rs", Some("called `Option::unwrap()` on a `None` value")));
+        assert!(!is_known("src/session/watch.rs", canceled));
+    }
+}

@@ -1,0 +1,427 @@
+//! A unit and a server that is none: it says yes to all that units say, keeps it, and passes on commands.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+use super::*;
+use crate::config::{Config, Given, Span};
+use allot_coordination::in_process::InProcess;
+use allot_coordination::{Coordinator, Settings};
+
+/// How long one answer may take, in milliseconds.
+const ANSWER: u64 = 3000;
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+#[derive(Default)]
+struct Server {
+    port: u16,
+    heard: Mutex<Vec<String>>,
+    commands: Mutex<Vec<String>>,
+    is_cut: AtomicBool,
+    /// Bytes that it takes in a millisecond; 0 for any number.
+    speed: AtomicU64,
+    has_replica: AtomicBool,
+    /// Whether its replica confirms anything.
+    is_confirmed: AtomicBool,
+    /// How far it is with saying that the unit was replaced.
+    replacing: Mutex<Replacing>,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Replacing {
+    #[default]
+    No,
+    /// The next beat is told so.
+    Wanted,
+    /// A beat waits for its answer.
+    Beaten,
+    /// The beat may be answered.
+    Said,
+}
+
+impl Server {
+    async fn start() -> Arc<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = Arc::new(Self { port: listener.local_addr().unwrap().port(), ..Self::default() });
+        let ours = server.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(ours.clone().serve(stream));
+            }
+        });
+        server
+    }
+
+    async fn serve(self: Arc<Self>, stream: TcpStream) -> Option<()> {
+        let mut stream = BufReader::new(stream);
+        loop {
+            let count = number(&mut stream).await?;
+            let mut words = Vec::new();
+            for _ in 0..count {
+                let mut word = vec![0; number(&mut stream).await? + 2];
+                stream.read_exact(&mut word).await.ok()?;
+                word.truncate(word.len() - 2);
+                words.push(String::from_utf8_lossy(&word).into_owned());
+            }
+            let (line, speed) = (words.join(" "), self.speed.load(Ordering::Relaxed));
+            if let Some(pause) = (line.len() as u64).checked_div(speed) {
+                sleep(Duration::from_millis(pause)).await;
+            }
+            let reply = self.reply(&words).await;
+            if self.is_cut.load(Ordering::Relaxed) {
+                return None;
+            }
+            self.heard.lock().unwrap().push(line);
+            stream.write_all(reply.as_bytes()).await.ok()?;
+        }
+    }
+
+    async fn reply(&self, words: &[String]) -> String {
+        match words[0].as_str() {
+            "ROLE" if self.has_replica.load(Ordering::Relaxed) => {
+                "*3 $6 master :0 *1 *3 $9 127.0.0.1 $4 7001 $1 0 ".replace(' ', "\r\n")
+            }
+            "WAIT" => format!(":{}\r\n", u8::from(self.is_confirmed.load(Ordering::Relaxed))),
+            "CMU.BEAT" if self.is_at(Replacing::Wanted) => {
+                self.put(Replacing::Beaten);
+                self.comes_to(Replacing::Said).await;
+                "-STALE another unit took its place\r\n".to_owned()
+            }
+            "ROLE" => "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n".to_owned(),
+            "CMU.REPORT" => {
+                let fields = ":0 adopted *0 released *0 ended *0".replace(' ', "\r\n");
+                let fields = ["adopted", "released", "ended"]
+                    .iter()
+                    .fold(fields, |all, name| all.replace(name, &format!("${}\r\n{name}", name.len())));
+                format!("*8\r\n$4\r\nkept\r\n{fields}\r\n")
+            }
+            "XREAD" => {
+                let after: usize = words.last().unwrap().split('-').next().unwrap().parse().unwrap();
+                for _ in 0..20 {
+                    let commands = self.commands.lock().unwrap().clone();
+                    if commands.len() > after {
+                        return entries(&commands, after);
+                    }
+                    sleep(Duration::from_millis(5)).await;
+                }
+                "*-1\r\n".to_owned()
+            }
+            _ => "+OK\r\n".to_owned(),
+        }
+    }
+
+    fn put(&self, replacing: Replacing) {
+        *self.replacing.lock().unwrap() = replacing;
+    }
+
+    fn is_at(&self, replacing: Replacing) -> bool {
+        *self.replacing.lock().unwrap() == replacing
+    }
+
+    async fn comes_to(&self, replacing: Replacing) {
+        while !self.is_at(replacing) {
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Has the unit be told.
+    fn tell(&self, commands: &[&str]) {
+        self.commands.lock().unwrap().extend(commands.iter().map(|&command| command.to_owned()));
+    }
+
+    /// Where in all that it heard such a command is.
+    fn find(&self, start: &str) -> Option<usize> {
+        self.heard.lock().unwrap().iter().position(|line| line.starts_with(start))
+    }
+
+    fn count(&self, start: &str) -> usize {
+        self.heard.lock().unwrap().iter().filter(|line| line.starts_with(start)).count()
+    }
+
+    async fn hears_more(&self, start: &str, before: usize) {
+        let look = async {
+            while self.count(start) <= before {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(PATIENCE, look).await.unwrap_or_else(|_| panic!("no more {start}"));
+    }
+
+    async fn hears(&self, start: &str) -> usize {
+        let look = async {
+            loop {
+                if let Some(at) = self.find(start) {
+                    return at;
+                }
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(PATIENCE, look).await.unwrap_or_else(|_| panic!("{start}: {:?}", self.heard.lock().unwrap()))
+    }
+}
+
+async fn number(stream: &mut BufReader<TcpStream>) -> Option<usize> {
+    let mut line = String::new();
+    stream.read_line(&mut line).await.ok()?;
+    line.get(1..)?.trim().parse().ok()
+}
+
+fn entries(commands: &[String], after: usize) -> String {
+    let entry = |(at, command): (usize, &String)| {
+        let words: Vec<String> =
+            command.split(' ').map(|word| format!("${}\r\n{word}\r\n", word.len())).collect();
+        let id = format!("{}-0", at + 1);
+        format!("*2\r\n${}\r\n{id}\r\n*{}\r\n{}", id.len(), words.len(), words.concat())
+    };
+    let entries: Vec<String> = commands.iter().enumerate().skip(after).map(entry).collect();
+    format!("*1\r\n*2\r\n$1\r\ns\r\n*{}\r\n{}", entries.len(), entries.concat())
+}
+
+/// A process with a unit of quick beats, and the word that it shall end.
+fn context(server: &Server) -> (Context, watch::Sender<bool>) {
+    context_with(server, None)
+}
+
+/// The same, whose unit ends when it has not heard of its server for so many milliseconds.
+fn context_with(server: &Server, self_stop: Option<u64>) -> (Context, watch::Sender<bool>) {
+    let mut given = Given::default();
+    given.redis.url = Some(format!("redis://127.0.0.1:{}", server.port));
+    given.redis.timeout = Some(Span::ms(ANSWER));
+    given.conference.wait = Some(Span::ms(100));
+    given.accounts.wait = Some(Span::ms(100));
+    given.cmu.beat = Some(Span::ms(50));
+    given.cmu.self_stop = self_stop.map(Span::ms);
+    given.cmu.lease = Some(Span::ms(10_000));
+    let config = Config::resolve(&given).unwrap();
+    let (asked, shutdown) = allot_runtime::shutdown_channel();
+    let connector = Arc::new(InProcess::new(Duration::from_secs(4)));
+    let config = Arc::new(config);
+    let context = Context {
+        process: allot_runtime::Context {
+            name: "n".to_owned(),
+            servers: config.servers.clone(),
+            host: config.cmu.host.clone(),
+            coordinator: Coordinator::start(connector, &Settings::default()),
+            standalone: true,
+            health: allot_runtime::Health::default(),
+            shutdown,
+        },
+        config,
+    };
+    (context, asked)
+}
+
+/// A session, until there is what it waits for.
+async fn serve<T>(unit: &mut Unit<'_>, until: impl Future<Output = T>) -> T {
+    let session = unit.context.config.servers.session().await.unwrap();
+    tokio::select! {
+        end = unit.serve(session) => panic!("the session ended: {end:?}"),
+        found = until => found,
+    }
+}
+
+const CREATE: &str = "event CREATE cmu h:1:1 e164";
+
+#[tokio::test]
+async fn what_people_ended_on_a_unit_that_stopped_itself_is_said_before_the_next_one_joins() {
+    let server = Server::start().await;
+    let (context, _asked) = context_with(&server, Some(1000));
+    let mut unit = Unit::new(&context, "h:1:1".to_owned(), Ends::default());
+    server.tell(&[&format!("{CREATE} 1 epoch 5"), &format!("{CREATE} 2 epoch 6")]);
+    serve(&mut unit, server.hears("CONF.ACK {allot}:conf 2 h:1:1 6")).await;
+    server.is_cut.store(true, Ordering::Relaxed);
+    let people = unit.media.word();
+    people.send(News::Ended { e164: "1".to_owned(), start: 1 }).await.unwrap();
+    let (end, ends) = timeout(PATIENCE, unit.run()).await.unwrap();
+    assert_eq!((end, ends.counts()), (End::CutOff, (1, 0)));
+
+    server.is_cut.store(false, Ordering::Relaxed);
+    server.commands.lock().unwrap().clear();
+    let mut next = Unit::new(&context, "h:1:2".to_owned(), ends);
+    let joined = serve(&mut next, server.hears("CMU.JOIN {allot}:conf h:1:2")).await;
+    let said = server.find("CONF.ENDED {allot}:conf 1 h:1:1 5");
+    assert!(said.is_some_and(|said| said < joined), "{said:?} {joined}");
+    assert_eq!(server.count("CONF.ENDED"), 1);
+}
+
+#[tokio::test]
+async fn what_people_ended_is_said_in_every_session_until_a_replica_has_it() {
+    let server = Server::start().await;
+    server.has_replica.store(true, Ordering::Relaxed);
+    let (context, _asked) = context(&server);
+    let mut unit = Unit::new(&context, "h:1:1".to_owned(), Ends::default());
+    server.tell(&[&format!("{CREATE} 1 epoch 5")]);
+    serve(&mut unit, server.hears("CONF.ACK {allot}:conf 1 h:1:1 5")).await;
+    let people = unit.media.word();
+    people.send(News::Ended { e164: "1".to_owned(), start: 1 }).await.unwrap();
+    let ended = "CONF.ENDED {allot}:conf 1 h:1:1 5";
+    serve(&mut unit, async {
+        server.hears(ended).await;
+        server.hears_more("WAIT", server.count("WAIT")).await;
+    })
+    .await;
+    assert_eq!((server.count(ended), unit.ends.counts()), (1, (0, 1)));
+
+    // A failover: the next master may not have heard it, nor the one after.
+    for session in 2..4 {
+        let joins = server.count("CMU.JOIN");
+        serve(&mut unit, server.hears_more("CMU.JOIN", joins)).await;
+        assert_eq!(server.count(ended), session);
+    }
+    server.is_confirmed.store(true, Ordering::Relaxed);
+    let waits = server.count("WAIT");
+    serve(&mut unit, async {
+        server.hears_more("WAIT", waits).await;
+        // By the next beat it has heard the answer.
+        server.hears_more("CMU.BEAT", server.count("CMU.BEAT")).await;
+    })
+    .await;
+    assert_eq!((server.count(ended), unit.ends.counts()), (4, (0, 0)));
+    serve(&mut unit, server.hears_more("CMU.JOIN", server.count("CMU.JOIN"))).await;
+    assert_eq!(server.count(ended), 4);
+}
+
+#[tokio::test]
+async fn a_unit_that_was_replaced_says_what_people_ended_meanwhile_and_not_that_it_goes() {
+    let server = Server::start().await;
+    let (context, _asked) = context(&server);
+    let mut unit = Unit::new(&context, "h:1:1".to_owned(), Ends::default());
+    server.tell(&[&format!("{CREATE} 1 epoch 5")]);
+    serve(&mut unit, server.hears("CONF.ACK {allot}:conf 1 h:1:1 5")).await;
+    let people = unit.media.word();
+    server.put(Replacing::Wanted);
+    let meanwhile = async {
+        server.comes_to(Replacing::Beaten).await;
+        people.send(News::Ended { e164: "1".to_owned(), start: 1 }).await.unwrap();
+        server.put(Replacing::Said);
+    };
+    let ((end, _), ()) = timeout(PATIENCE, async { tokio::join!(unit.run(), meanwhile) }).await.unwrap();
+    assert_eq!(end, End::Replaced);
+    assert_eq!(server.count("CONF.ENDED {allot}:conf 1 h:1:1 5"), 1);
+    assert_eq!(server.count("CMU.DOWN"), 0);
+}
+
+#[tokio::test]
+async fn a_unit_that_is_to_end_says_what_people_ended_when_redis_is_back() {
+    let server = Server::start().await;
+    let (context, asked) = context(&server);
+    let mut unit = Unit::new(&context, "h:1:1".to_owned(), Ends::default());
+    server.tell(&[&format!("{CREATE} 1 epoch 5")]);
+    serve(&mut unit, server.hears("CONF.ACK {allot}:conf 1 h:1:1 5")).await;
+    server.is_cut.store(true, Ordering::Relaxed);
+    unit.hear(News::Ended { e164: "1".to_owned(), start: 1 });
+    asked.send_replace(true);
+    let healed = async {
+        sleep(REST * 3).await;
+        server.is_cut.store(false, Ordering::Relaxed);
+    };
+    let ((end, ends), ()) = timeout(PATIENCE, async { tokio::join!(unit.run(), healed) }).await.unwrap();
+    assert_eq!((end, ends.are_said()), (End::Asked, true));
+    let said = server.find("CONF.ENDED {allot}:conf 1 h:1:1 5");
+    assert!(said.is_some() && said < server.find("CMU.DOWN {allot}:conf h:1:1"), "{said:?}");
+}
+
+#[tokio::test]
+async fn a_unit_that_is_to_end_and_has_nothing_to_say_waits_for_no_server() {
+    let server = Server::start().await;
+    let (context, asked) = context(&server);
+    server.is_cut.store(true, Ordering::Relaxed);
+    asked.send_replace(true);
+    let unit = Unit::new(&context, "h:1:1".to_owned(), Ends::default());
+    let (end, _) = timeout(PATIENCE / 4, unit.run()).await.unwrap();
+    assert_eq!(end, End::Asked);
+}
+
+#[tokio::test]
+async fn an_end_is_said_when_nothing_runs_any_more_and_keeps_nobody_waiting() {
+    let server = Server::start().await;
+    let (context, _asked) = context(&server);
+    let mut unit = Unit::new(&context, "h:1:1".to_owned(), Ends::default());
+    server.tell(&[&format!("{CREATE} 1 epoch 5")]);
+    serve(&mut unit, server.hears("CONF.ACK {allot}:conf 1 h:1:1 5")).await;
+    let program = unit.media.pretend("1");
+    let story = async {
+        server.hears("CMU.JOIN").await;
+        server.tell(&["event RELEASE e164 1 epoch 5", &format!("{CREATE} 2 epoch 6")]);
+        server.hears("CONF.ACK {allot}:conf 2 h:1:1 6").await;
+        let beats = server.count("CMU.BEAT");
+        server.hears_more("CMU.BEAT", beats).await;
+        assert_eq!(server.count("CONF.ENDED"), 0, "its program runs still");
+        // A list would say that it has ended as well.
+        let reports = server.count("CMU.REPORT");
+        server.tell(&["event REPORT what LIST"]);
+        sleep(Duration::from_millis(300)).await;
+        assert_eq!(server.count("CMU.REPORT"), reports);
+        drop(program);
+        server.hears("CONF.ENDED {allot}:conf 1 h:1:1 5").await;
+        server.hears("CMU.REPORT {allot}:conf h:1:1 HIGHEST 6 2 6").await;
+    };
+    serve(&mut unit, story).await;
+}
+
+#[tokio::test]
+async fn beats_do_not_wait_for_programs_that_begin() {
+    let server = Server::start().await;
+    let (context, _asked) = context(&server);
+    let mut unit = Unit::new(&context, "h:1:1".to_owned(), Ends::default());
+    unit.copies.handle(super::super::copies::Command::Create {
+        e164: "1".to_owned(),
+        epoch: 5,
+        facts: super::super::copies::Facts::default(),
+    });
+    let (started, start) = tokio::sync::oneshot::channel::<()>();
+    unit.beginning = 1;
+    unit.works.spawn(async move {
+        let _ = start.await;
+        Done::Begun { e164: "1".to_owned(), start: 0, begun: Ok(()) }
+    });
+    let story = async {
+        server.hears_more("CMU.BEAT", 10).await;
+        assert_eq!(server.count("CMU.REPORT"), 0, "whether it could begin is not known");
+        drop(started);
+        server.hears("CMU.REPORT {allot}:conf h:1:1 HIGHEST 5 1 5").await;
+    };
+    serve(&mut unit, story).await;
+}
+
+#[tokio::test]
+async fn many_details_do_not_take_longer_than_one_answer_may() {
+    let server = Server::start().await;
+    let (context, _asked) = context(&server);
+    let mut unit = Unit::new(&context, "h:1:1".to_owned(), Ends::default());
+    server.tell(&[&format!("{CREATE} 1 epoch 5")]);
+    serve(&mut unit, server.hears("CONF.ACK {allot}:conf 1 h:1:1 5")).await;
+    let value = "x".repeat(60_000);
+    (0..200).for_each(|field| unit.details.set("1", &format!("f{field}"), value.clone()));
+    // All of it takes longer than one answer may.
+    server.speed.store(200 * 60_000 / (ANSWER + 1000), Ordering::Relaxed);
+    let story = async {
+        server.hears("CMU.JOIN").await;
+        let all = async {
+            loop {
+                let told: HashSet<String> = {
+                    let heard = server.heard.lock().unwrap();
+                    let told = heard.iter().filter(|line| line.starts_with("XADD"));
+                    told.flat_map(|line| line.split(' '))
+                        .filter(|word| word.starts_with('f'))
+                        .map(str::to_owned)
+                        .collect()
+                };
+                if told.len() == 200 {
+                    return;
+                }
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        timeout(PATIENCE, all).await.unwrap();
+    };
+    let beats = server.count("CMU.BEAT");
+    serve(&mut unit, story).await;
+    assert!(server.count("CMU.BEAT") > beats + 3, "it beats meanwhile");
+}
