@@ -39,14 +39,14 @@ pub fn set_reporter(reporter: Reporter) {
 #[track_caller]
 #[allow(
     clippy::panic,
-    clippy::manual_assert,
+    unreachable_code,
     reason = "a broken invariant ends a test, and never a release build"
 )]
 pub fn broken(what: &'static str) {
     let place = Location::caller();
-    if cfg!(debug_assertions) {
-        panic!("broken invariant at {place}: {what}");
-    }
+    #[cfg(debug_assertions)]
+    panic!("broken invariant at {place}: {what}");
+    #[cfg(not(debug_assertions))]
     if let Some(report) = REPORTER.get() {
         report(what, place);
     }
