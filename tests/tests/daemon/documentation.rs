@@ -179,8 +179,8 @@ fn every_command_has_its_chapter() {
     let mut commands = Vec::new();
     words(&server.command("COMMAND LIST FILTERBY MODULE allot"), &mut commands);
     assert!(!commands.is_empty());
-    let chapters = ["seats", "numbers", "conferences", "accounts", "replication"];
-    let [seats, numbers, conferences, accounts, replication] =
+    let chapters = ["seats", "numbers", "conferences", "accounts", "replication", "operate"];
+    let [seats, numbers, conferences, accounts, replication, operate] =
         chapters.map(|chapter| read(&repository().join(format!("docs/{chapter}.md"))));
     for command in commands.iter().map(|command| command.to_uppercase()) {
         let chapter = match command.split_once('.') {
@@ -188,6 +188,7 @@ fn every_command_has_its_chapter() {
             Some(("NUMPOOL", _)) => &numbers,
             Some(("CONF" | "CMU", _)) => &conferences,
             Some(("ACCOUNT", _)) => &accounts,
+            Some(("ALLOT", _)) => &operate,
             _ => &seats,
         };
         assert!(chapter.lines().any(|line| line.starts_with('#') && line.contains(&command)), "{command}");
