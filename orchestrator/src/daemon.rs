@@ -85,12 +85,12 @@ fn is_known(file: &str, what: Option<&str>) -> bool {
 pub(crate) async fn run(config: Config) -> Result<Outcome> {
     if config.roles.is_empty() {
         bail!(
-            "no role: name some in allotd.roles of the file, or by --roles conference,data-proxy,cmu,compaction,accounts"
+            "no role: name some in allotd.roles of the file, or by --roles scheduler,data-proxy,media-unit,compaction,accounts"
         );
     }
     end_at_panic();
     let health = Health::default();
-    for part in config.roles.iter().map(|role| role.word()).chain([COORDINATION]) {
+    for part in config.roles.iter().map(|role| role.part()).chain([COORDINATION]) {
         health.not_ready(part, "beginning");
     }
     if let Some(address) = config.http {
@@ -130,10 +130,10 @@ pub(crate) async fn run(config: Config) -> Result<Outcome> {
     match ended {
         None => info!("asked to end; handing over"),
         Some(Some(Ok((role, Err(fault))))) => {
-            error!(role = role.word(), error = format!("{fault:#}"), "a role has ended");
+            error!(role = role.name(), error = format!("{fault:#}"), "a role has ended");
             result = Err(fault);
         }
-        Some(Some(Ok((role, Ok(()))))) => warn!(role = role.word(), "a role has ended"),
+        Some(Some(Ok((role, Ok(()))))) => warn!(role = role.name(), "a role has ended"),
         Some(Some(Err(fault))) => {
             error!(%fault, "a role has failed: this is a bug, please report it");
             result = Err(fault.into());
@@ -176,15 +176,15 @@ async fn host_for_people(config: &Config) -> String {
 
 fn play(role: Role, context: RoleContext) -> BoxFuture<'static, (Role, Result<()>)> {
     Box::pin(async move {
-        info!(role = role.word(), name = context.name, "role begins");
+        info!(role = role.name(), name = context.name, "role begins");
         let result = match role {
-            Role::Conference => scheduler::run(context).await,
+            Role::Scheduler => scheduler::run(context).await,
             Role::DataProxy => data_proxy::run(context).await,
-            Role::Cmu => media_unit::run(context).await,
+            Role::MediaUnit => media_unit::run(context).await,
             Role::Compaction => compact(context).await,
             Role::Accounts => accounts::run(context).await,
         };
-        (role, result.with_context(|| format!("role {}", role.word())))
+        (role, result.with_context(|| format!("role {}", role.name())))
     })
 }
 

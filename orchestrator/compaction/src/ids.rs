@@ -21,11 +21,13 @@ impl TaskId {
     }
 
     /// Its main task.
+    #[must_use]
     pub fn of_main(self) -> Self {
         Self { number: 0, ..self }
     }
 
     /// Its subtask by this number, from 1.
+    #[must_use]
     pub fn subtask(self, number: u64) -> Self {
         Self { number, ..self }
     }

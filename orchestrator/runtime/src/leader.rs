@@ -1,111 +1,269 @@
-//! What all have in common who lead, and write into Redis as long as they do: sessions that end with the lead, when it
-//! may be acted, and what is to be done where Redis knows of a later leader, or is out of reach for long.
+//! The loop of a leader. [`campaign`] takes part in an election and leads whenever it is won. [`LeaderSession`] is one
+//! leadership term of a role that writes to Redis: while leading, it opens a session, claims the term, ticks, and gives
+//! leadership up when no session lasts. What a role does in a session is its [`LeaderRole`].
 
+use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
+use allot_client::Session;
+use allot_coordination::{Coordinator, Error as CoordinationError, Leadership, LeadershipState};
 use tokio::time::sleep;
-use tracing::{error, warn};
+use tracing::{debug, error, warn};
 
-use super::Context;
-use allot_client::{Error, Session};
-use allot_coordination::{Leadership, LeadershipState};
+use super::context::{Context, Shutdown};
 
-/// How often is tried again what no reconnect will mend.
-const REFUSED: Duration = Duration::from_secs(1);
-/// How often it is looked whether a suspended lead goes on.
-const SUSPENDED: Duration = Duration::from_millis(20);
+/// Pause after an error that reconnecting does not fix.
+const REFUSED_PAUSE: Duration = Duration::from_secs(1);
+/// Pause after an error of the coordination service.
+const COORDINATION_PAUSE: Duration = Duration::from_millis(50);
+/// How often suspended leadership is checked.
+const SUSPENDED_POLL: Duration = Duration::from_millis(20);
+/// How often a session checks that its server is still the master, and calls [`LeaderRole::check`].
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How a session ended that Redis did not end.
-pub enum End {
-    /// The lead is over, or the process shall end.
-    Over,
-    /// Redis refuses our term.
-    Refused(Error),
+/// A part of the process of which at most one in the cluster leads.
+pub trait Candidate: Send {
+    /// Leads for one term. Returns when the term has ended or shutdown was requested, or is cancelled then.
+    fn lead(&mut self, leadership: Leadership) -> impl Future<Output = ()> + Send;
 }
 
-/// A part of the daemon that leads.
-#[derive(Clone)]
-pub struct Leader<'a> {
+/// Takes part in the election under `dir` until shutdown is requested, and leads whenever elected.
+///
+/// # Errors
+/// The coordinator is closed.
+pub async fn campaign(
+    coordinator: &Coordinator,
+    shutdown: &Shutdown,
+    dir: &str,
+    name: &str,
+    candidate: &mut impl Candidate,
+) -> Result<(), CoordinationError> {
+    let mut shutdown = shutdown.clone();
+    let mut election = coordinator.campaign(dir, name);
+    while !shutdown.is_requested() {
+        let leadership = tokio::select! {
+            leadership = election.elected() => leadership?,
+            () = shutdown.requested() => break,
+        };
+        candidate.lead(leadership).await;
+    }
+    election.withdraw().await;
+    Ok(())
+}
+
+/// Why a session of a leader ended.
+#[derive(Debug)]
+pub enum SessionEnd {
+    /// The term has ended, or the process shuts down.
+    LeadershipEnded,
+    /// Redis knows a later term than ours.
+    TermRefused(allot_client::Error),
+    /// The session with Redis failed.
+    Redis(allot_client::Error),
+    /// The coordination service did not do what was asked.
+    Coordination(CoordinationError),
+}
+
+impl From<allot_client::Error> for SessionEnd {
+    fn from(error: allot_client::Error) -> Self {
+        if error.code() == Some("STALE") { Self::TermRefused(error) } else { Self::Redis(error) }
+    }
+}
+
+impl From<CoordinationError> for SessionEnd {
+    fn from(error: CoordinationError) -> Self {
+        match error {
+            CoordinationError::NotLeading | CoordinationError::Closed => Self::LeadershipEnded,
+            error => Self::Coordination(error),
+        }
+    }
+}
+
+/// What a leader does in its sessions with Redis.
+pub trait LeaderRole: Send {
+    /// The command by which an operator makes Redis accept our term again, if the election was lost with ZooKeeper's
+    /// data and counts from 1 again.
+    fn reset_command(&self) -> String;
+
+    /// Starts a session: claims the term, and reads what [`tick`](Self::tick) relies on.
+    fn begin(
+        &mut self,
+        leader: &mut LeaderSession<'_>,
+        session: &mut Session,
+    ) -> impl Future<Output = Result<(), SessionEnd>> + Send;
+
+    /// Called before the first tick and then once a second.
+    fn check(&mut self, session: &mut Session) -> impl Future<Output = Result<(), SessionEnd>> + Send;
+
+    /// Observes and acts once. Returns how long to wait before the next tick, if no [`event`](Self::event) comes.
+    fn tick(
+        &mut self,
+        leader: &mut LeaderSession<'_>,
+        session: &mut Session,
+    ) -> impl Future<Output = Result<Duration, SessionEnd>> + Send;
+
+    /// Waits for something that calls for the next tick. Is cancelled when that tick comes for another reason.
+    fn event(&mut self) -> impl Future<Output = ()> + Send;
+
+    /// A session ended, for this reason.
+    fn session_ended(&mut self, end: &SessionEnd);
+}
+
+/// One leadership term of a role, over all its sessions with Redis.
+pub struct LeaderSession<'a> {
     context: &'a Context,
     part: &'static str,
-    /// The lead.
-    pub lead: Leadership,
-    /// The length of a lease, by our own settings.
-    lease: Duration,
-    /// How long a session must last to be of use: in a shorter one all that is done is to begin.
-    lasting: Duration,
-    /// Until when the last one of use lasted, or since when it leads.
-    well: Instant,
+    leadership: Leadership,
+    /// The lease that this process is configured with.
+    own_lease: Duration,
+    /// A session that is shorter is of no use: it was spent on beginning.
+    useful_length: Duration,
+    /// When the last useful session ended, or the term began.
+    last_useful: Instant,
 }
 
-impl<'a> Leader<'a> {
-    /// This part leads by this lead.
-    pub fn new(context: &'a Context, part: &'static str, lead: Leadership, lease: Duration) -> Self {
-        Self { context, part, lead, lease, lasting: lease, well: Instant::now() }
+impl<'a> LeaderSession<'a> {
+    /// A term that has just begun. `own_lease` is the lease length of the own configuration.
+    pub fn new(
+        context: &'a Context,
+        part: &'static str,
+        leadership: Leadership,
+        own_lease: Duration,
+    ) -> Self {
+        let last_useful = Instant::now();
+        Self { context, part, leadership, own_lease, useful_length: own_lease, last_useful }
     }
 
-    /// A session is of use that lasts so long, where that is longer than our own settings say.
-    pub fn lasts(&mut self, lease: Duration) {
-        self.lasting = self.lease.max(lease);
+    /// Sets the longest lease in use: a session is useful if it is at least as long, and as the own lease.
+    pub fn set_longest_lease(&mut self, lease: Duration) {
+        self.useful_length = self.own_lease.max(lease);
     }
 
-    /// A session with the master, as soon as there is one; none when the lead is over or the process shall end. Who has
-    /// had none of use for long gives the lead up: it may be its own way to Redis that is broken, and another's may not.
-    pub async fn session(&self) -> Option<Session> {
+    /// Leads until the term ends or the process shuts down.
+    pub async fn run(mut self, role: &mut impl LeaderRole) {
+        while let Some(session) = self.open_session().await {
+            let began = Instant::now();
+            let Err(end) = self.serve(role, session).await;
+            role.session_ended(&end);
+            match end {
+                SessionEnd::LeadershipEnded => return,
+                SessionEnd::TermRefused(refusal) => self.term_refused(&refusal, &role.reset_command()).await,
+                SessionEnd::Redis(error) => self.redis_failed(&error, began).await,
+                SessionEnd::Coordination(error) => self.coordination_failed(&error).await,
+            }
+        }
+    }
+
+    /// A session with the master, as soon as there is one; `None` when the term ends or the process shuts down. Gives
+    /// leadership up after a long time without a useful session: perhaps only this process cannot reach Redis.
+    async fn open_session(&self) -> Option<Session> {
         tokio::select! {
             session = self.context.connect(self.part) => session,
-            () = self.lead.lost() => None,
-            () = self.gives_up("no session with Redis that lasts") => None,
+            () = self.leadership.lost() => None,
+            () = self.give_up_in_time("no session with Redis lasts") => None,
         }
     }
 
-    /// Gives the lead up when there was no session of use for too long.
-    pub async fn gives_up(&self, why: &str) {
-        sleep(self.lasting.saturating_mul(2).saturating_sub(self.well.elapsed())).await;
-        warn!(part = self.part, term = self.lead.term().0, "{why}; giving the lead up");
-        self.lead.resign();
+    /// One session, from its claim to its end.
+    async fn serve(
+        &mut self,
+        role: &mut impl LeaderRole,
+        mut session: Session,
+    ) -> Result<Infallible, SessionEnd> {
+        self.wait_until_leading().await?;
+        role.begin(self, &mut session).await?;
+        let mut checked: Option<Instant> = None;
+        loop {
+            self.wait_until_leading().await?;
+            if checked.is_none_or(|checked| checked.elapsed() >= CHECK_INTERVAL) {
+                checked = Some(Instant::now());
+                session.look().await?;
+                role.check(&mut session).await?;
+            }
+            let wait = role.tick(self, &mut session).await?;
+            self.context.health.ready(self.part);
+            self.while_leading(async {
+                tokio::select! { () = sleep(wait) => {}, () = role.event() => {} }
+            })
+            .await?;
+        }
     }
 
-    /// Redis was there: what ended the session is something else.
-    pub fn heard(&mut self) {
-        self.well = Instant::now();
+    /// Waits for this future, but no longer than the term lasts and the process runs.
+    ///
+    /// # Errors
+    /// [`SessionEnd::LeadershipEnded`].
+    pub async fn while_leading<T>(&self, future: impl Future<Output = T>) -> Result<T, SessionEnd> {
+        let mut shutdown = self.context.shutdown.clone();
+        tokio::select! {
+            biased;
+            () = self.leadership.lost() => Err(SessionEnd::LeadershipEnded),
+            () = shutdown.requested() => Err(SessionEnd::LeadershipEnded),
+            value = future => Ok(value),
+        }
     }
 
-    /// Whether it may be acted now; waits while the lead is suspended.
-    pub async fn may_act(&self) -> bool {
+    /// Waits while leadership is suspended.
+    ///
+    /// # Errors
+    /// [`SessionEnd::LeadershipEnded`], also when the process shuts down.
+    pub async fn wait_until_leading(&self) -> Result<(), SessionEnd> {
         loop {
             if self.context.shutdown.is_requested() {
-                return false;
+                return Err(SessionEnd::LeadershipEnded);
             }
-            match self.lead.state() {
-                LeadershipState::Leading => return true,
-                LeadershipState::Lost => return false,
-                LeadershipState::Suspended => sleep(SUSPENDED).await,
+            match self.leadership.state() {
+                LeadershipState::Leading => return Ok(()),
+                LeadershipState::Lost => return Err(SessionEnd::LeadershipEnded),
+                LeadershipState::Suspended => sleep(SUSPENDED_POLL).await,
             }
         }
     }
 
-    /// Redis knows of a later leader: says so, and what lets us in, and rests.
-    pub async fn shut_out(&mut self, refusal: &Error, way_in: &str) {
-        self.heard();
+    /// Resigns once two useful lengths have passed since the last useful session.
+    pub async fn give_up_in_time(&self, reason: &str) {
+        sleep(self.useful_length.saturating_mul(2).saturating_sub(self.last_useful.elapsed())).await;
+        warn!(part = self.part, term = self.leadership.term().0, "{reason}; giving leadership up");
+        self.leadership.resign();
+    }
+
+    /// Redis answered: what ended the session is no reason to give leadership up.
+    fn redis_answered(&mut self) {
+        self.last_useful = Instant::now();
+    }
+
+    async fn term_refused(&mut self, refusal: &allot_client::Error, reset_command: &str) {
+        self.redis_answered();
         error!(
-            part = self.part, term = self.lead.term().0, %refusal,
-            "there is a later leader. If ZooKeeper was set up anew and none is left, {way_in} lets us in"
+            part = self.part, term = self.leadership.term().0, %refusal,
+            "Redis has seen a later leader; not acting. If ZooKeeper's data was lost and no later leader exists, run \
+             {reset_command}"
         );
         self.context.health.not_ready(self.part, format!("our term is refused: {refusal}"));
-        tokio::select! { () = sleep(REFUSED) => {}, () = self.lead.lost() => {} }
+        tokio::select! { () = sleep(REFUSED_PAUSE) => {}, () = self.leadership.lost() => {} }
     }
 
-    /// A session was ended by this fault.
-    pub async fn session_failed(&mut self, error: &Error, began: Instant) {
-        // What broke may have been silent for a time-out before that was noticed.
-        if began.elapsed() >= self.lasting + self.context.servers.timeout {
-            self.heard();
+    async fn redis_failed(&mut self, error: &allot_client::Error, began: Instant) {
+        // The connection may have been silent for one time-out before the failure was noticed.
+        if began.elapsed() >= self.useful_length + self.context.servers.timeout {
+            self.redis_answered();
         }
         self.context.session_failed(self.part, error, began).await;
-        // A reply that nobody understands comes again at once.
+        // A reply that could not be understood would come again at once.
         if !error.ends_session() {
-            sleep(REFUSED).await;
+            sleep(REFUSED_PAUSE).await;
         }
+    }
+
+    async fn coordination_failed(&mut self, error: &CoordinationError) {
+        self.redis_answered();
+        if error.is_transient() {
+            debug!(part = self.part, %error, "the coordination service cannot be used now; retrying");
+        } else {
+            warn!(part = self.part, %error, "the coordination service refuses; retrying");
+            self.context.health.not_ready(self.part, format!("the coordination service refuses: {error}"));
+            sleep(REFUSED_PAUSE).await;
+        }
+        sleep(COORDINATION_PAUSE).await;
     }
 }

@@ -1,6 +1,7 @@
 //! What README.md and docs/ say is so: every session shown is typed again, word by word, on a real server; every
 //! command, setting and counter has its place; every link leads somewhere; and `make run` does what it promises.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Write as _;
@@ -209,15 +210,35 @@ fn every_setting_and_every_counter_is_explained() {
     }
 }
 
+/// The anchors of a document, as GitHub makes them of its headings.
+fn anchors(document: &Path) -> HashSet<String> {
+    let mut anchors = HashSet::new();
+    let mut is_code = false;
+    for line in read(document).lines() {
+        is_code ^= line.trim_start().starts_with("```");
+        if line.starts_with('#') && !is_code {
+            let heading = line.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
+            anchors.insert(heading.chars().filter(|c| c.is_alphanumeric() || "-_".contains(*c)).collect());
+        }
+    }
+    anchors
+}
+
 #[test]
-fn every_link_leads_to_a_file() {
+fn every_link_leads_to_a_file_and_a_heading() {
     let names = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "lua/README.md", "examples/README.md"];
     for document in names.iter().map(|name| repository().join(name)).chain(docs()) {
         let folder = document.parent().unwrap();
         for link in read(&document).split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-            let file = link.split('#').next().unwrap_or_default();
-            let elsewhere = file.is_empty() || file.contains("://");
-            assert!(elsewhere || folder.join(file).exists(), "{}: {link}", document.display());
+            if link.contains("://") {
+                continue;
+            }
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = if file.is_empty() { document.clone() } else { folder.join(file) };
+            assert!(target.exists(), "{}: {link}", document.display());
+            let is_page = target.extension() == Some(OsStr::new("md"));
+            let is_known = anchor.is_empty() || (is_page && anchors(&target).contains(anchor));
+            assert!(is_known, "{}: no heading for {link}", document.display());
         }
     }
 }

@@ -14,7 +14,7 @@ fn settings_are_checked_before_anything_begins() {
     let server = RedisServer::start();
     let example = repository().join("examples/allot.toml");
     let checked = run(&server, &["config", "check", example.to_str().unwrap()]).ok();
-    assert!(checked.out.contains("roles: conference, data-proxy, cmu\n"), "{}", checked.out);
+    assert!(checked.out.contains("roles: scheduler, data-proxy, media-unit\n"), "{}", checked.out);
     assert!(checked.out.contains("coordination is within the process"), "{}", checked.out);
     let wrong = server.dir().join("wrong.toml");
     fs::write(&wrong, "[cmu]\ncapcity = 5\n").unwrap();

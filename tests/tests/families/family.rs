@@ -53,7 +53,10 @@ macro_rules! state {
             type Event = $event;
 
             fn decode_events(payload: &[u8]) -> Vec<$event> {
-                <$event>::decode_all(payload).expect("events").into_iter().collect()
+                <$event as allot_core::shared::machine::MachineEvent>::decode_all(payload)
+                    .expect("events")
+                    .into_iter()
+                    .collect()
             }
 
             fn open(first: &$event, at: i64) -> Self {

@@ -4,6 +4,7 @@ use super::event::Event;
 use super::{Book, decide_due, decide_over};
 use crate::shared::Millis;
 use crate::shared::codec::Damaged;
+use crate::shared::invariant::Checked;
 use crate::shared::machine::{Events, Machine};
 use crate::shared::refusal::Refusal;
 
@@ -55,5 +56,9 @@ impl Machine for Book {
 
     fn free_effort(&self) -> usize {
         self.free_effort()
+    }
+
+    fn check(&self) -> Checked {
+        self.check()
     }
 }

@@ -8,6 +8,7 @@
 
 mod admit;
 mod apply;
+mod check;
 pub mod deal;
 pub mod decide;
 mod encoding;

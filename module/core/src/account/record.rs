@@ -191,6 +191,11 @@ impl Account {
         }
     }
 
+    /// Whether its instance can work with it: it is dealt, and nobody is logged in.
+    pub(super) fn is_ready(&self) -> bool {
+        self.standing == Standing::Dealt && self.login.is_none()
+    }
+
     /// Bytes allocated behind it.
     pub(super) fn allocated(&self) -> usize {
         let spilled = |bytes: &Bytes| if bytes.spilled() { bytes.capacity() } else { 0 };

@@ -1,6 +1,7 @@
 //! A conference: what is on record, its assignments, and its details.
 
 use super::unit::Name;
+use crate::invariant;
 use crate::shared::{Bytes, Millis};
 use crate::words;
 
@@ -227,9 +228,11 @@ impl Conference {
         self.history.iter().rev().find(|entry| entry.epoch == epoch && *entry.cmu == *cmu)
     }
 
-    /// The unit of the latest assignment.
+    /// The unit of the latest assignment; every conference has had one.
     pub fn last_unit(&self) -> Option<&Name> {
-        self.history.last().map(|entry| &entry.cmu)
+        let entry = self.history.last();
+        invariant!(entry.is_some(), "a conference has an assignment");
+        entry.map(|entry| &entry.cmu)
     }
 
     /// Begins an assignment.
@@ -242,17 +245,19 @@ impl Conference {
             let failed = |entry: &Assignment| matches!(entry.ended, Some((_, How::Failed)));
             let oldest = |entry: &Assignment| Some(entry.epoch) != kept;
             let at = self.history.iter().position(failed).or_else(|| self.history.iter().position(oldest));
+            invariant!(at.is_some(), "a full history has an assignment that may be forgotten");
             self.history.remove(at.unwrap_or(0));
         }
         self.history.push(entry);
     }
 
-    /// Ends the assignment that owns it.
+    /// Ends the assignment that owns it, if one does: a pending conference has none.
     pub(super) fn close(&mut self, at: Millis, how: How) {
-        if let Some(entry) = self.history.last_mut()
-            && entry.ended.is_none()
-        {
-            entry.ended = Some((at, how));
+        match self.history.last_mut() {
+            Some(entry) => {
+                entry.ended.get_or_insert((at, how));
+            }
+            None => invariant!("a conference has an assignment"),
         }
     }
 

@@ -11,6 +11,7 @@
 mod admit;
 mod apply;
 pub mod board;
+mod check;
 pub mod conference;
 pub mod decide;
 mod encoding;

@@ -1,6 +1,7 @@
 //! A media unit: its identity, its lease, its room, and which conferences are its own.
 
 use super::conference::Epoch;
+use crate::invariant;
 use crate::shared::Millis;
 use crate::words;
 use std::collections::{BTreeSet, VecDeque};
@@ -88,6 +89,13 @@ impl Unit {
     /// When its lease is over.
     pub fn lease_ends(&self) -> Millis {
         self.renewed.saturating_add(self.lease)
+    }
+
+    /// Room that a conference took is free again.
+    pub(super) fn give_back_room(&mut self, size: u64) {
+        let left = self.used.checked_sub(size);
+        invariant!(left.is_some(), "the room in use on a unit is that of its conferences");
+        self.used = left.unwrap_or(0);
     }
 
     /// Whether it has no conference and none moves to it.

@@ -8,6 +8,7 @@ use super::search::{Found, Search, Wish};
 use super::state::{Owner, Show};
 use super::venue::Seat;
 use crate::shared::decision::{self, decided, unchanged};
+use crate::shared::field::Any;
 use crate::shared::refusal::{Code, Refusal, refuse};
 use crate::shared::text::quoted;
 use crate::shared::token::{MAX_TTL, TokenChoice, check_identifier, check_ttl};
@@ -158,7 +159,8 @@ fn decided_hold(
 ) -> Decided {
     let (token, user) = (Bytes::from_slice(token), Bytes::from_slice(user));
     let record = HoldRecord { token: token.clone(), user: user.clone(), seats: seats.clone(), until };
-    decided(Event::Held(Held { token, user, until, fingerprint, seats, turn, replaced }), Reply::Hold(record))
+    let held = Held { token, user, until, fingerprint: Any(fingerprint), seats, turn, replaced };
+    decided(Event::Held(held), Reply::Hold(record))
 }
 
 /// The record of a hold that this very request made before, if it did.

@@ -174,20 +174,82 @@ impl<T: Field> Field for Box<T> {
     }
 }
 
-/// Appends how many values there are, and each.
-pub fn encode_list<T: Field>(values: &[T], out: &mut Writer) {
-    out.unsigned(values.len() as u64);
-    values.iter().for_each(|value| value.encode(out));
+/// How many values there are, and each. No length is trusted before the bytes are there.
+impl<T: Field> Field for Vec<T> {
+    fn encode(&self, out: &mut Writer) {
+        out.unsigned(self.len() as u64);
+        self.iter().for_each(|value| value.encode(out));
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
+        let mut values = Self::new();
+        for _ in 0..reader.unsigned()? {
+            values.push(T::decode(reader)?);
+        }
+        Ok(values)
+    }
 }
 
-/// Reads as many values as `encode_list` wrote. No length is trusted before the bytes are there.
-///
-/// # Errors
-/// Bytes that are no such list.
-pub fn decode_list<T: Field, L: Default + Extend<T>>(reader: &mut Reader<'_>) -> Result<L, Damaged> {
-    let mut values = L::default();
-    for _ in 0..reader.unsigned()? {
-        values.extend([T::decode(reader)?]);
+/// A stream, and how many of its messages.
+impl Field for (Vec<u8>, u32) {
+    fn encode(&self, out: &mut Writer) {
+        self.0.encode(out);
+        self.1.encode(out);
     }
-    Ok(values)
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
+        Ok((Field::decode(reader)?, Field::decode(reader)?))
+    }
+}
+
+/// A number without bounds: a hash, or what a client measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Any<T>(pub T);
+
+impl Field for Any<u64> {
+    fn encode(&self, out: &mut Writer) {
+        out.unsigned(self.0);
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
+        reader.unsigned().map(Self)
+    }
+}
+
+impl Field for Any<i64> {
+    fn encode(&self, out: &mut Writer) {
+        out.signed(self.0);
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
+        reader.signed().map(Self)
+    }
+}
+
+/// Defines structs whose encoding is that of their fields, in their order.
+#[macro_export]
+macro_rules! fields {
+    ($(
+        $(#[$attribute:meta])*
+        pub struct $Struct:ident {
+            $($(#[$field_attribute:meta])* pub $field:ident: $Type:ty,)+
+        }
+    )+) => {$(
+        $(#[$attribute])*
+        pub struct $Struct {
+            $($(#[$field_attribute])* pub $field: $Type,)+
+        }
+
+        impl $crate::shared::field::Field for $Struct {
+            fn encode(&self, out: &mut $crate::shared::codec::Writer) {
+                $(out.field(&self.$field);)+
+            }
+
+            fn decode(
+                reader: &mut $crate::shared::codec::Reader<'_>,
+            ) -> Result<Self, $crate::shared::codec::Damaged> {
+                Ok(Self { $($field: reader.field()?,)+ })
+            }
+        }
+    )+};
 }

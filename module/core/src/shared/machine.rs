@@ -4,7 +4,8 @@
 //! replica that applies the same events at the same times has the same bytes.
 
 use super::Millis;
-use super::codec::{Damaged, Reader, Writer};
+use super::codec::Damaged;
+pub use super::event::MachineEvent;
 use super::invariant::Checked;
 use super::outbox::Outbox;
 use super::refusal::Refusal;
@@ -12,31 +13,6 @@ use smallvec::SmallVec;
 
 /// The events of one step; mostly one.
 pub type Events<E> = SmallVec<[E; 1]>;
-
-/// What happens to a machine, and what is replicated.
-pub trait MachineEvent: Sized {
-    /// Appends the event's bytes (docs/replication.md). The first is its kind, which never changes meaning.
-    fn encode(&self, out: &mut Writer);
-
-    /// Reads one event.
-    ///
-    /// # Errors
-    /// Bytes that no version up to this one writes.
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged>;
-
-    /// Reads events until the bytes end: the payload of an internal command (`SEAT.APPLY` and the like).
-    ///
-    /// # Errors
-    /// As `decode`.
-    fn decode_all(payload: &[u8]) -> Result<Events<Self>, Damaged> {
-        let mut reader = Reader::new(payload);
-        let mut events = Events::new();
-        while !reader.is_empty() {
-            events.push(Self::decode(&mut reader)?);
-        }
-        Ok(events)
-    }
-}
 
 /// The state behind one key.
 pub trait Machine: Clone + Send + Sized + 'static {

@@ -5,6 +5,7 @@ pub mod codec;
 pub mod column;
 pub mod deadlines;
 pub mod decision;
+pub mod event;
 pub mod fence;
 pub mod field;
 pub mod invariant;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 
-use crate::cli::{Global, Outcome};
+use crate::cli::Outcome;
 use crate::config::{Config, TreeSource};
 use crate::daemon;
 use allot_compaction::hashing::choose;
@@ -159,7 +159,7 @@ impl TaskClient {
 }
 
 /// Does it.
-pub(crate) async fn run(_: &Global, command: Command) -> Result<Outcome> {
+pub(crate) async fn run(command: Command) -> Result<Outcome> {
     let common = match &command {
         Command::Submit(arguments) => &arguments.common,
         Command::Upgrade(arguments) => &arguments.common,

@@ -1,6 +1,5 @@
 //! When months turn, by the clocks of a time zone.
 
-use anyhow::{Context as _, Result};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan as _};
 
@@ -10,13 +9,6 @@ const AHEAD: usize = 13;
 const APART: i64 = 26 * 3_600_000;
 /// Two turns that are further apart than this begin two months, in milliseconds.
 const TWO_MONTHS: i64 = 15 * 24 * 3_600_000;
-
-/// The time zone of this name: one of the IANA database, or `UTC`.
-pub(crate) fn zone(name: &str) -> Result<TimeZone> {
-    TimeZone::get(name).with_context(|| {
-        format!("'{name}' is no time zone; write one as the IANA database has it, e.g. Europe/Berlin, or UTC")
-    })
-}
 
 /// The next turns of the month after an instant, all in milliseconds since 1970: when the first day of a month begins.
 pub(super) fn after(now: i64, zone: &TimeZone) -> Vec<i64> {
@@ -58,6 +50,7 @@ pub(super) fn choose(known: &[i64], began: Option<i64>, wanted: Vec<i64>, now: i
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::time_zone as zone;
 
     fn ms(text: &str) -> i64 {
         text.parse::<Timestamp>().unwrap().as_millisecond()
@@ -82,11 +75,6 @@ mod tests {
         // Clocks went from midnight to one on the first of October 2017 in Paraguay.
         let asuncion = zone("America/Asuncion").unwrap();
         assert_eq!(after(ms("2017-09-15T12:00:00Z"), &asuncion)[0], ms("2017-10-01T04:00:00Z"));
-    }
-
-    #[test]
-    fn what_is_no_time_zone_is_refused_with_a_way_out() {
-        assert!(zone("Berlin").unwrap_err().to_string().contains("Europe/Berlin"));
     }
 
     /// The turns that a book has after a daemon of this zone has looked at this instant.

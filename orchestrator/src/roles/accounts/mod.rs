@@ -32,8 +32,6 @@ use crate::config::Config;
 use crate::daemon::RoleContext as Context;
 use allot_coordination::node_name;
 
-pub(crate) use billing_cycles::zone;
-
 /// The name of this part in logs and probes.
 const PART: &str = "accounts";
 

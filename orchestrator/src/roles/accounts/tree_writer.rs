@@ -287,7 +287,7 @@ fn note(tree: &mut ObservedTree, action: &Action, now: u64) {
         }
         Action::Withdraw { account, .. } => drop(observed.accounts.remove(account)),
         Action::Publish { account, epoch, .. } => {
-            drop(observed.accounts.insert(account.clone(), fresh(*epoch)))
+            observed.accounts.insert(account.clone(), fresh(*epoch));
         }
         Action::Clear { .. } => observed.alloc = None,
         Action::Introduce { .. } => {

@@ -1,14 +1,16 @@
-//! The scheduler of conferences. Of any number of them one leads, by election; it declares units down, has their
-//! conferences placed anew at a pace that the others can bear, and holds back when too much seems to be lost at once.
-//! What it knows is in Redis and the coordination service; it may die at any moment, and the next one goes on.
+//! The scheduler of conferences. At most one scheduler of a realm leads, by election. The leader declares units down,
+//! has their conferences recovered at a rate that the other units can bear, and stops declaring units down when too many
+//! seem to fail at once. All its state is in Redis and the coordination service: a scheduler may be killed at any
+//! moment, and the next leader continues.
 //!
-//! `verdicts`, `brake` and `pace` decide, and know neither clock nor wire; `stint` does what they say.
+//! `failure_detector`, `mass_failure_guard` and `rate_limiter` decide, without clock or I/O; `active` is the leader that
+//! observes and acts.
 
-mod brake;
-mod nodes;
-mod pace;
-mod stint;
-mod verdicts;
+mod active;
+mod failure_detector;
+mod mass_failure_guard;
+mod rate_limiter;
+mod unit_nodes;
 
 use std::time::Instant;
 
@@ -17,56 +19,64 @@ use tracing::info;
 
 use crate::daemon::RoleContext as Context;
 use allot_client::RealmStore;
-use allot_coordination::{Error, Kind};
+use allot_coordination::{Error, Kind, Leadership};
+use allot_runtime::{Candidate, LeaderSession, campaign};
 
-use nodes::Nodes;
-use stint::Stint;
+use active::ActiveScheduler;
+use unit_nodes::UnitNodes;
 
 /// The name of this part in logs and probes.
 const PART: &str = "conference";
 
-/// The field of the realm's `brake` that the operator sets.
+/// The field of the realm's `brake` hash by which an operator releases the brake.
 pub(crate) const LIFT: &str = "lift";
 
-/// Stands for election, and leads when elected, until the process shall end.
+/// Takes part in the election, and leads when elected, until the process shuts down.
 pub(crate) async fn run(context: Context) -> Result<()> {
-    let mut shutdown = context.shutdown.clone();
     let dir = format!("{}/election", context.dir());
-    if context.standalone && begin_behind(&context, &dir).await?.is_none() {
+    if context.standalone && continue_terms_of_redis(&context, &dir).await?.is_none() {
         return Ok(());
     }
-    let mut nodes = Nodes::follow(&context.coordinator, &context.units_dir());
-    let mut election = context.coordinator.campaign(&dir, &context.name);
     context.health.ready(PART);
-    while !context.shutdown.is_requested() {
-        let lead = tokio::select! {
-            lead = election.elected() => lead?,
-            () = shutdown.requested() => break,
-        };
-        info!(term = lead.term().0, "this scheduler leads");
-        metrics::gauge!("allot_scheduler_leading").set(1.0);
-        metrics::gauge!("allot_scheduler_term").set(lead.term().0 as f64);
-        Stint::new(&context, &mut nodes, lead.clone()).run().await;
-        metrics::gauge!("allot_scheduler_leading").set(0.0);
-        metrics::gauge!("allot_scheduler_brake").set(0.0);
-        info!(term = lead.term().0, "this scheduler leads no more");
-        context.health.ready(PART);
-    }
-    election.withdraw().await;
+    let nodes = UnitNodes::follow(&context.coordinator, &context.units_dir());
+    let mut scheduler = Scheduler { context: &context, nodes };
+    campaign(&context.coordinator, &context.shutdown, &dir, &context.name, &mut scheduler).await?;
     Ok(())
 }
 
-/// Coordination within the process begins at term 1 each time. So that the realm takes the next term for a later one
-/// than that of the process before, the count goes on from what the realm has.
-async fn begin_behind(context: &Context, dir: &str) -> Result<Option<()>> {
+struct Scheduler<'a> {
+    context: &'a Context,
+    nodes: UnitNodes,
+}
+
+impl Candidate for Scheduler<'_> {
+    async fn lead(&mut self, leadership: Leadership) {
+        let term = leadership.term().0;
+        info!(term, "this scheduler leads");
+        metrics::gauge!("allot_scheduler_leading").set(1.0);
+        metrics::gauge!("allot_scheduler_term").set(term as f64);
+        let lease = self.context.config.cmu.lease;
+        let session = LeaderSession::new(self.context, PART, leadership.clone(), lease);
+        session.run(&mut ActiveScheduler::new(self.context, &mut self.nodes, leadership)).await;
+        metrics::gauge!("allot_scheduler_leading").set(0.0);
+        metrics::gauge!("allot_scheduler_brake").set(0.0);
+        info!(term, "this scheduler stopped leading");
+        self.context.health.ready(PART);
+    }
+}
+
+/// Without ZooKeeper, terms of each process would start at 1, and the realm would refuse them as older than those of
+/// the process before. So the epoch node is created with the term that the realm knows. `None` when the process shuts
+/// down.
+async fn continue_terms_of_redis(context: &Context, dir: &str) -> Result<Option<()>> {
     let term: u64 = loop {
         let Some(session) = context.connect(PART).await else { return Ok(None) };
         let began = Instant::now();
         match RealmStore::new(session.connection, &context.config.realm).realm().await {
             Ok(realm) => break realm.get("term")?,
-            // It loads its data, or has no memory.
+            // For instance, the server loads its data or is out of memory.
             Err(error) if error.ends_session() => context.session_failed(PART, &error, began).await,
-            Err(error) => return Err(error).context("the realm's term"),
+            Err(error) => return Err(error).context("reading the realm's term"),
         }
     };
     context.coordinator.up().await?;

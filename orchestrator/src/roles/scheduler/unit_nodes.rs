@@ -1,4 +1,5 @@
-//! The units whose nodes stand in the coordination service, and since when that is known without a break.
+//! The units that have a node in the coordination service, and since when the directory has been followed without a
+//! break.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -6,19 +7,21 @@ use std::time::Instant;
 use allot_coordination::name_of_node;
 use allot_coordination::{Coordinator, Error, Members, Snapshot};
 
-/// The directory of units, followed.
-pub(super) struct Nodes {
+/// The directory of units, followed by watches.
+pub(super) struct UnitNodes {
     members: Members,
+    /// The connection on which the directory has been followed, and since when.
     since: Option<(u64, Instant)>,
 }
 
-impl Nodes {
+impl UnitNodes {
     pub(super) fn follow(coordinator: &Coordinator, dir: &str) -> Self {
         Self { members: coordinator.members(dir), since: None }
     }
 
-    /// Who is there, and since when it has been followed on this connection; `None` while it is not.
-    pub(super) fn look(&mut self, coordinator: &Coordinator) -> (BTreeSet<String>, Option<Instant>) {
+    /// The units that have a node, and since when the directory has been followed on this connection; `None` while it
+    /// is not.
+    pub(super) fn snapshot(&mut self, coordinator: &Coordinator) -> (BTreeSet<String>, Option<Instant>) {
         let snapshot = self.members.snapshot();
         let is_current = snapshot.current && snapshot.attachment == coordinator.status().attachment;
         if !is_current || !coordinator.is_trusted() {
@@ -29,13 +32,13 @@ impl Nodes {
         (names(&snapshot), self.since.map(|(_, since)| since))
     }
 
-    /// Waits for a look that was taken on the connection that there is.
+    /// Waits until the directory was read on the current connection; the units that have a node then.
     pub(super) async fn current(&mut self, coordinator: &Coordinator) -> Result<BTreeSet<String>, Error> {
-        let seen = self
+        let snapshot = self
             .members
-            .wait_for(|seen| seen.current && seen.attachment == coordinator.status().attachment)
+            .wait_for(|snapshot| snapshot.current && snapshot.attachment == coordinator.status().attachment)
             .await?;
-        Ok(names(&seen))
+        Ok(names(&snapshot))
     }
 
     /// Waits for a change.

@@ -1,0 +1,43 @@
+//! `allotd config`: what settings make of a process.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+use crate::cli::Outcome;
+use crate::cli::table::write;
+use crate::config::{Given, Source, describe};
+
+/// What can be done with settings.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Check a file of settings, with the environment and flags over it as in `run`, and print what they make of a
+    /// process.
+    Check {
+        /// The file.
+        file: PathBuf,
+        #[command(flatten)]
+        given: Box<Given>,
+    },
+    /// Print a file with every setting, its default and its meaning.
+    Example,
+}
+
+/// Does it.
+pub(crate) fn run(command: Command) -> Result<Outcome> {
+    let (file, given) = match command {
+        Command::Check { file, given } => (file, given),
+        Command::Example => return write(&Given::example()).map(|()| Outcome::Done),
+    };
+    Ok(match Source::new(file, *given).config() {
+        Ok(config) => {
+            print!("{}", describe(&config));
+            Outcome::Done
+        }
+        Err(error) => {
+            eprintln!("allotd: {error:#}");
+            Outcome::InputRefused
+        }
+    })
+}

@@ -1,0 +1,407 @@
+//! The leading scheduler. Each session with Redis begins with a claim of the realm; then the leader observes and acts at
+//! every tick. What is read in a session is acted upon only in that session, and only while leadership holds. In
+//! addition, every command carries the term.
+
+use std::time::{Duration, Instant};
+
+use tracing::{debug, error, info, warn};
+
+use super::failure_detector::{Evidence, FailureDetector, Liveness, Observation};
+use super::mass_failure_guard::{Decision, Limits, MassFailureGuard, ReleaseReason};
+use super::rate_limiter::RateLimiter;
+use super::unit_nodes::UnitNodes;
+use super::{LIFT, PART};
+use crate::config::ConferenceConfig;
+use crate::daemon::RoleContext as Context;
+use allot_client::{Error, RealmStore, Session, UnitRow};
+use allot_coordination::Leadership;
+use allot_coordination::random;
+use allot_runtime::time::now_ms;
+use allot_runtime::{LeaderRole, LeaderSession, SessionEnd};
+
+/// The longest wait for the next tick while the rate limit holds recoveries back.
+const RATE_LIMITED_TICK: Duration = Duration::from_millis(50);
+/// The state of a unit that takes conferences.
+const UP: &str = "up";
+/// The most conferences that one command recovers.
+const RECOVERY_BATCH: u32 = 1000;
+/// How often the realm's `brake` hash is written while the brake holds.
+const BRAKE_REFRESH: Duration = Duration::from_secs(1);
+/// How long the realm's `brake` hash outlives the scheduler that writes it. The scheduler writes it every
+/// [`BRAKE_REFRESH`] while the brake holds, so a deposed scheduler's last write is soon replaced.
+const BRAKE_TTL_S: u64 = 10;
+/// For how long after a claim the realm's leases are known well enough to declare units down by them.
+const CLAIM_FRESH: Duration = Duration::from_millis(500);
+/// Longer leases are not waited for: a leader without a session gives leadership up before such a lease expires.
+const LONGEST_LEASE: Duration = Duration::from_secs(60);
+
+/// The leading scheduler in one term.
+pub(super) struct ActiveScheduler<'a> {
+    context: &'a Context,
+    config: &'a ConferenceConfig,
+    nodes: &'a mut UnitNodes,
+    leadership: Leadership,
+    detector: FailureDetector,
+    brake: MassFailureGuard,
+    rate: RateLimiter,
+    /// Whether this term has told the realm which units are alive.
+    begun: bool,
+    /// When the realm was last claimed.
+    claimed: Instant,
+    /// When units were last observed.
+    observed: Instant,
+    /// Whether the rate limit alone holds recoveries back.
+    rate_limited: bool,
+    /// Since when the brake holds, in milliseconds since 1970, and when the realm's `brake` hash was last written.
+    held: Option<(u64, Instant)>,
+    /// Whether the log says already that this user may not ask replicas for confirmation.
+    warned_of_wait: bool,
+}
+
+impl<'a> ActiveScheduler<'a> {
+    pub(super) fn new(context: &'a Context, nodes: &'a mut UnitNodes, leadership: Leadership) -> Self {
+        let config = &context.config.conference;
+        let limits = Limits {
+            percent: config.brake_percent,
+            least: config.brake_least,
+            window: config.brake_window,
+            lift: config.brake_lift,
+        };
+        Self {
+            context,
+            config,
+            nodes,
+            leadership,
+            detector: FailureDetector::new(config.grace, context.config.session()),
+            brake: MassFailureGuard::new(limits),
+            rate: RateLimiter::new(config.pace, config.burst),
+            begun: false,
+            claimed: Instant::now(),
+            observed: Instant::now(),
+            rate_limited: false,
+            held: None,
+            warned_of_wait: false,
+        }
+    }
+
+    fn term(&self) -> u64 {
+        self.leadership.term().0
+    }
+
+    fn store(&self, session: &Session) -> RealmStore {
+        RealmStore::new(session.connection.clone(), &self.context.config.realm)
+    }
+}
+
+impl LeaderRole for ActiveScheduler<'_> {
+    fn reset_command(&self) -> String {
+        "`allotd conference unclaim`".to_owned()
+    }
+
+    /// Claims the realm, and has every unit report. The claim restarts all leases: heartbeats that were sent while the
+    /// server was away were lost. A new term also tells the realm which units are alive.
+    async fn begin(
+        &mut self,
+        leader: &mut LeaderSession<'_>,
+        session: &mut Session,
+    ) -> Result<(), SessionEnd> {
+        let (store, term) = (self.store(session), self.term());
+        self.claim(&store).await?;
+        self.detector.forget();
+        // All leases restart, so even dead units look alive for one lease.
+        self.brake.store_unwell(self.claimed);
+        if self.begun {
+            info!(term, "realm claimed again on a new connection");
+        } else {
+            self.context.health.not_ready(PART, "the units in ZooKeeper are not known yet");
+            let live = leader
+                .while_leading(async {
+                    tokio::select! {
+                        biased;
+                        live = self.nodes.current(&self.context.coordinator) => live,
+                        () = leader.give_up_in_time("the units in ZooKeeper cannot be read") => {
+                            Err(allot_coordination::Error::NotLeading)
+                        }
+                    }
+                })
+                .await??;
+            let live: Vec<String> = live.into_iter().collect();
+            // `restart` recovers units without node and lease at once, past failure detector and brake. So no lease may
+            // have expired merely because this scheduler waited, or was suspended, after its claim.
+            if self.claimed.elapsed() > CLAIM_FRESH {
+                leader.wait_until_leading().await?;
+                self.claim(&store).await?;
+            }
+            store.restart(&live, term).await?;
+            store.ask::<u64>(&redis::Cmd::del(store.stream("brake"))).await?;
+            self.begun = true;
+            info!(term, live = live.len(), "realm claimed");
+        }
+        store.ask_units(None, "LIST").await?;
+        Ok(())
+    }
+
+    async fn check(&mut self, session: &mut Session) -> Result<(), SessionEnd> {
+        Ok(measure(&self.store(session)).await?)
+    }
+
+    async fn tick(
+        &mut self,
+        leader: &mut LeaderSession<'_>,
+        session: &mut Session,
+    ) -> Result<Duration, SessionEnd> {
+        let rate_limited = self.observe_and_act(leader, session).await?;
+        let tick = if rate_limited { RATE_LIMITED_TICK.min(self.config.tick) } else { self.config.tick };
+        // Jitter: schedulers of many realms must not tick in the same instant.
+        Ok(tick.mul_f64(random::within(0.8..1.2)))
+    }
+
+    async fn event(&mut self) {
+        self.nodes.changed().await;
+    }
+
+    fn session_ended(&mut self, end: &SessionEnd) {
+        if matches!(end, SessionEnd::Redis(_)) {
+            self.brake.store_unwell(Instant::now());
+        }
+    }
+}
+
+impl ActiveScheduler<'_> {
+    /// One tick: observes all units, declares units down, and recovers conferences. Whether the rate limit alone holds
+    /// recoveries back.
+    async fn observe_and_act(
+        &mut self,
+        leader: &mut LeaderSession<'_>,
+        session: &mut Session,
+    ) -> Result<bool, Error> {
+        let store = self.store(session);
+        let units = store.units().await?;
+        let (present, followed_since) = self.nodes.snapshot(&self.context.coordinator);
+        let now = Instant::now();
+        // ZooKeeper was unwell also if it was away between two observations.
+        if followed_since.is_none_or(|since| since > self.observed) {
+            self.brake.store_unwell(now);
+        }
+        self.observed = now;
+        self.note_leases(leader, &units);
+        let evidence = Evidence { now, units: &units, present: &present, followed_since };
+        let observation = self.detector.observe(&evidence);
+        self.release_brake(&store, &observation, now).await?;
+        match self.brake.decide(&observation, now) {
+            Decision::Hold { begun } => {
+                if begun {
+                    self.brake_holds(&store, &observation).await?;
+                }
+                metrics::gauge!("allot_scheduler_brake").set(1.0);
+                Ok(false)
+            }
+            Decision::Proceed(down) => {
+                metrics::gauge!("allot_scheduler_brake").set(0.0);
+                for cmu in &down {
+                    // An old observation is not acted upon; the next tick comes at once.
+                    if now.elapsed() > self.config.tick * 4 {
+                        break;
+                    }
+                    self.declare_down(&store, cmu, present.contains(cmu)).await?;
+                }
+                self.recover(&store, session, &units, &down).await
+            }
+        }
+    }
+
+    /// Adjusts to the leases that units have, which may differ from this process's configuration.
+    fn note_leases(&mut self, leader: &mut LeaderSession<'_>, units: &[UnitRow]) {
+        let leases =
+            || units.iter().filter(|unit| Liveness::of(unit) != Liveness::Down).map(|unit| unit.lease);
+        let longest = leases().max().unwrap_or(self.context.config.cmu.lease).min(LONGEST_LEASE);
+        self.brake.set_leases(longest, self.claimed);
+        leader.set_longest_lease(leases().filter(|lease| *lease <= LONGEST_LEASE).max().unwrap_or_default());
+    }
+
+    async fn declare_down(&self, store: &RealmStore, cmu: &str, has_node: bool) -> Result<(), Error> {
+        if self.leadership.check().is_err() {
+            return Ok(());
+        }
+        match store.down(cmu, Some(self.term())).await {
+            Ok(()) => {
+                warn!(unit = cmu, has_node, "unit declared down: its lease has expired");
+                metrics::counter!("allot_scheduler_downs_total").increment(1);
+                Ok(())
+            }
+            // The unit was forgotten or replaced since it was observed.
+            Err(error) if error.code() == Some("NOTFOUND") => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Recovers as many conferences as the rate limit of the units allows. Whether the rate limit alone holds more back.
+    async fn recover(
+        &mut self,
+        store: &RealmStore,
+        session: &mut Session,
+        units: &[UnitRow],
+        down: &[String],
+    ) -> Result<bool, Error> {
+        let targets = units.iter().filter(|unit| unit.state == UP && !down.contains(&unit.cmu));
+        let targets: Vec<&str> = targets.map(|unit| unit.cmu.as_str()).collect();
+        // Without target units nothing can be recovered. One is asked for nevertheless: a refusal tells that another
+        // scheduler has claimed the realm.
+        let mut probe = u32::from(targets.is_empty());
+        self.rate.refill(targets.into_iter(), Instant::now());
+        let mut recovered = 0;
+        while self.leadership.check().is_ok() {
+            let count = self.rate.allowance().min(RECOVERY_BATCH).max(std::mem::take(&mut probe));
+            if count == 0 {
+                break;
+            }
+            let grants = store.recover(count, self.term()).await?;
+            for grant in &grants {
+                debug!(e164 = grant.e164, unit = grant.cmu, epoch = grant.epoch, "conference recovered");
+            }
+            self.rate.take(&grants);
+            recovered += grants.len();
+            self.rate_limited = grants.len() == count as usize;
+            if !self.rate_limited {
+                break;
+            }
+        }
+        if recovered > 0 {
+            metrics::counter!("allot_scheduler_grants_total").increment(recovered as u64);
+            info!(count = recovered, rate_limited = self.rate_limited, "conferences recovered");
+            self.confirm(session).await?;
+        }
+        Ok(self.rate_limited)
+    }
+
+    /// Waits until replicas confirm the new owners. New owners that no replica confirms in time stay: after a failover
+    /// such a conference would be recovered once more, with another epoch.
+    async fn confirm(&mut self, session: &mut Session) -> Result<(), Error> {
+        match session.wait(self.config.wait_replicas, self.config.wait).await {
+            Ok(true) => return Ok(()),
+            Ok(false) => {
+                warn!(replicas = session.replicas, "no replica confirmed the last changes of owner in time");
+            }
+            Err(error) if error.ends_session() => return Err(error),
+            // The ACL does not permit WAIT. Another session would not change that.
+            Err(error) if !self.warned_of_wait => {
+                warn!(%error, "replicas cannot be asked to confirm changes of owner; permit WAIT to this user");
+                self.warned_of_wait = true;
+            }
+            Err(error) => debug!(%error, "replicas cannot be asked to confirm changes of owner"),
+        }
+        metrics::counter!("allot_scheduler_unconfirmed_total").increment(1);
+        Ok(())
+    }
+
+    /// The brake begins to hold: logs it, and writes it to the realm's `brake` hash.
+    async fn brake_holds(&mut self, store: &RealmStore, observation: &Observation) -> Result<(), Error> {
+        error!(
+            silent = observation.silent.len(),
+            alive = observation.alive,
+            units = names(observation),
+            "the brake holds: too many units would go down at once. No unit is declared down and no conference is \
+             recovered until both stores were well for {:?}, the units are back, or `allotd units release-brake` is run",
+            self.config.brake_lift
+        );
+        self.write_brake(store, observation, now_ms()).await
+    }
+
+    /// Writes the realm's `brake` hash, by which operators see that the brake holds.
+    async fn write_brake(
+        &mut self,
+        store: &RealmStore,
+        observation: &Observation,
+        since: u64,
+    ) -> Result<(), Error> {
+        self.held = Some((since, Instant::now()));
+        if self.leadership.check().is_err() {
+            return Ok(());
+        }
+        let key = store.stream("brake");
+        let mut write = redis::cmd("HSET");
+        write.arg(&key).arg("since").arg(since).arg("leader").arg(&self.context.name);
+        write.arg("units").arg(names(observation));
+        let mut expire = redis::cmd("EXPIRE");
+        expire.arg(&key).arg(BRAKE_TTL_S);
+        for result in store.ask_all(&[write, expire]).await? {
+            // The brake holds in this process even if operators cannot see it.
+            if let Err(error) = result {
+                debug!(%error, "the realm's brake cannot be written");
+            }
+        }
+        Ok(())
+    }
+
+    async fn release_brake(
+        &mut self,
+        store: &RealmStore,
+        observation: &Observation,
+        now: Instant,
+    ) -> Result<(), Error> {
+        if !self.brake.holds() {
+            return Ok(());
+        }
+        let key = store.stream("brake");
+        let requested: Option<u64> = store.ask(redis::cmd("HGET").arg(&key).arg(LIFT)).await?;
+        // A request that names another time was made for an earlier brake.
+        let by_operator = self.held.is_some_and(|(since, _)| requested == Some(since));
+        let Some(reason) = self.brake.release(observation, by_operator, now) else {
+            return match self.held {
+                Some((since, written)) if written.elapsed() >= BRAKE_REFRESH => {
+                    self.write_brake(store, observation, since).await
+                }
+                _ => Ok(()),
+            };
+        };
+        self.held = None;
+        if self.leadership.check().is_ok() {
+            store.ask::<u64>(&redis::Cmd::del(key)).await?;
+        }
+        let silent = observation.silent.len();
+        match reason {
+            ReleaseReason::UnitsReturned => info!(silent, "brake released: the units are back"),
+            ReleaseReason::StoresWell => warn!(silent, "brake released: both stores are well"),
+            ReleaseReason::Operator => warn!(silent, "brake released by the operator"),
+        }
+        Ok(())
+    }
+
+    /// Claims the realm for this term. A realm that does not exist is created with its defaults first; only that needs
+    /// memory, which a server may lack.
+    ///
+    /// # Errors
+    /// `STALE` if a later term has claimed the realm.
+    async fn claim(&mut self, store: &RealmStore) -> Result<(), Error> {
+        let (term, name) = (self.term(), &self.context.name);
+        let claimed = match store.claim(term, name).await {
+            Err(error) if error.code() == Some("NOKEY") => {
+                store.realm().await?;
+                store.claim(term, name).await
+            }
+            claimed => claimed,
+        };
+        self.claimed = Instant::now();
+        claimed
+    }
+}
+
+async fn measure(store: &RealmStore) -> Result<(), Error> {
+    let stat = store.stat().await?;
+    for state in ["waiting", "creating", "open", "pending"] {
+        if let Ok(count) = stat.get::<f64>(state) {
+            metrics::gauge!("allot_scheduler_conferences", "state" => state).set(count);
+        }
+    }
+    for state in [UP, "draining", "suspect", "unreachable", "down"] {
+        if let Ok(count) = stat.get::<f64>(state) {
+            metrics::gauge!("allot_scheduler_units", "state" => state).set(count);
+        }
+    }
+    Ok(())
+}
+
+/// The silent units, for people.
+fn names(observation: &Observation) -> String {
+    observation.silent.iter().map(String::as_str).collect::<Vec<_>>().join(" ")
+}
