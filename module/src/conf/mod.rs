@@ -16,6 +16,7 @@ use std::ffi::CStr;
 
 use crate::engine::family::{Family, Shelf};
 use crate::engine::info::Counter;
+use crate::engine::reply::present;
 use crate::ffi::context::Outcome;
 use crate::ffi::{Context, KeyName};
 
@@ -74,12 +75,12 @@ impl Family for Realm {
 /// Hangs up a number that was called for a conference; whether it need not be tried again. A pool that is gone has
 /// nothing to be given back to.
 fn hang_up(ctx: Context<'_>, message: &Fields) -> bool {
-    let value = |name: &str| message.get(name.as_bytes()).unwrap_or_default();
+    let value = |name: &str| present(message.get(name.as_bytes())).unwrap_or_default();
     let arguments = [value("pool"), value("number"), b"LEASE", value("lease")];
     match ctx.call_and_replicate(c"NUMPOOL.HANGUP", &arguments) {
         Outcome::Done => true,
         Outcome::NotRun => false,
-        // Whatever it says, it will say again.
+        // Another attempt would be refused as well.
         Outcome::Refused => {
             counters::CONF_POOLS_GONE.add(1);
             true

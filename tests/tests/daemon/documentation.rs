@@ -186,10 +186,10 @@ fn every_command_has_its_chapter() {
     for command in commands.iter().map(|command| command.to_uppercase()) {
         let chapter = match command.split_once('.') {
             Some((_, "APPLY")) => &replication,
-            Some(("ALLOT", _)) => &operate,
             Some(("NUMPOOL", _)) => &numbers,
             Some(("CONF" | "CMU", _)) => &conferences,
             Some(("ACCOUNT", _)) => &accounts,
+            Some(("ALLOT", _)) => &operate,
             _ => &seats,
         };
         assert!(chapter.lines().any(|line| line.starts_with('#') && line.contains(&command)), "{command}");
