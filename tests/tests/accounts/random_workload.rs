@@ -149,7 +149,7 @@ impl RandomWorkload {
                 eventually("the faulty one to stand for election", TIMEOUT, || {
                     dies.is_ready() || !dies.is_running()
                 });
-                // Those who begin anew stand behind it.
+                // Those who begin again stand behind it.
                 for dealer in &self.system.dealers {
                     dealer.terminate();
                     dealer.start();

@@ -27,9 +27,9 @@ fn every_subtask_of_two_hundred_ends_once_though_worker_manager_and_monitor_are_
     ended(10);
     let manager = cluster.json(&["show", &id])["task"]["manager"].as_str().unwrap().to_owned();
     unit(&manager).kill9();
-    // Whoever has the task now says what it found of it.
+    // The task's new manager says what it found of the task.
     let adopted = || {
-        let logs = cluster.units.iter().filter(|unit| unit.name != manager).map(Process::log);
+        let logs = cluster.units.iter().filter(|unit| unit.name != manager).map(|unit| unit.log());
         logs.flat_map(|log| log.lines().map(str::to_owned).collect::<Vec<_>>())
             .find(|line| line.contains("managing a task") && line.contains(&id))
     };

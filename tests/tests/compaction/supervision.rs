@@ -1,4 +1,4 @@
-//! No runner outlives its permission: whatever dies, hangs or is cut off, a runner is over before its partition is given
+//! No runner outlives its permission: whether a process dies, hangs or is cut off, a runner is over before its partition is given
 //! to another. The runners take a minute where nobody ends them, and hold a lock of their own.
 
 use std::process::{Command, Stdio};
@@ -114,8 +114,8 @@ fn signal(name: &str, pids: &[String]) {
 fn a_runner_is_over_before_its_partition_is_anothers_whatever_dies_or_hangs() {
     let cluster = Cluster::start(2, &[]);
     // Once without being asked for it.
-    cluster.survives_with(&[], "killed", Process::kill9, Process::start);
-    cluster.survives("stopped", Process::pause, Process::resume);
+    cluster.survives_with(&[], "killed", |unit| unit.kill9(), Process::start);
+    cluster.survives("stopped", |unit| unit.pause(), |unit| unit.resume());
     let mut stopped = Vec::new();
     cluster.survives(
         "stopped with its guard",
@@ -126,7 +126,7 @@ fn a_runner_is_over_before_its_partition_is_anothers_whatever_dies_or_hangs() {
             signal("-STOP", &stopped);
             unit.pause();
         },
-        Process::resume,
+        |unit| unit.resume(),
     );
     signal("-CONT", &stopped);
 }

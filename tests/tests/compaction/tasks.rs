@@ -101,7 +101,7 @@ fn limits_priorities_windows_and_queues_say_what_begins() {
         cluster.submit(&["d", "s", "other", "--limit", "1"]),
         cluster.submit(&["d", "s", "high", "--priority", "5"]),
     );
-    // A window that is shut, whatever the time is.
+    // A window that is shut at any time.
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() / 3600 % 24;
     let window = format!("{:02}:00-{:02}:00", (now + 3) % 24, (now + 5) % 24);
     let shut = cluster.submit(&["d", "s", "shut", "--window", &window, "--zone", "UTC"]);
@@ -185,7 +185,7 @@ fn a_task_is_paused_given_to_others_resumed_and_stopped() {
     let explained = cluster.run(&["explain", &id]).ok().out;
     assert!(explained.contains("it is paused"), "{explained}");
 
-    // Whoever has it now gives it away, the task and a subtask.
+    // Its new manager gives away the task and a subtask.
     let manager = shown["task"]["manager"].as_str().unwrap().to_owned();
     let _ = cluster.run(&["reassign", &id]).ok();
     let managed = || cluster.json(&["show", &id])["task"]["manager"].as_str().unwrap().to_owned();

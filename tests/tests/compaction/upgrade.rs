@@ -169,7 +169,7 @@ fn a_thousand_old_tasks_are_taken_over_once_whoever_is_killed_and_then_removed()
             assert_eq!(task["manager"], format!("xcloud{}_9876", n % 3), "{task}");
         }
 
-        // What is no old tree is not removed, whoever says so.
+        // What is no old tree is not removed, even with the option.
         for (root, why) in [
             ("/cluster.compact", "holds"),
             ("/", "holds"),

@@ -131,7 +131,7 @@ fn what_people_end_without_redis_is_said_by_a_unit_that_is_to_end() {
     std::thread::sleep(Duration::from_secs(2));
     assert_eq!(client.place("1").2, "open", "nobody could be told");
     unit.heal();
-    assert!(unit.ended().success());
+    assert!(unit.wait_for_end().success());
     assert_eq!(client.place("1").2, "ended");
     assert_eq!(client.ok("CONF.INFO 1").field("cause").text(), "unit");
 }
@@ -191,7 +191,7 @@ fn people_end_conferences_of_a_unit_that_drains() {
     fs::write(server.dir().join("1.over"), "0\n").unwrap();
     eventually("it to be over", TIMEOUT, || client.place("1").2 == "ended");
     assert_eq!(client.ok("CONF.INFO 1").field("cause").text(), "unit");
-    assert!(unit.ended().success());
+    assert!(unit.wait_for_end().success());
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn what_people_end_while_a_unit_drains_without_redis_is_said_when_it_is_back() {
     eventually("the unit to hear of it", TIMEOUT, || unit.log().contains("ended by people"));
     unit.heal();
     eventually("it to be over", TIMEOUT, || client.place("1").2 == "ended");
-    assert!(unit.ended().success());
+    assert!(unit.wait_for_end().success());
 }
 
 #[test]
@@ -278,7 +278,7 @@ fn a_unit_that_is_back_at_redis_tells_every_detail_anew() {
     eventually("its session to be over", TIMEOUT, || !unit.is_ready());
     assert_eq!(told(&mut client), before);
     unit.heal();
-    eventually("it to be told anew", TIMEOUT, || told(&mut client) > before);
+    eventually("it to be told again", TIMEOUT, || told(&mut client) > before);
     assert_eq!(client.place("1").1, epoch, "it was its own all the time");
 }
 

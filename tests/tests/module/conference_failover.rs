@@ -40,7 +40,7 @@ fn a_failover_in_the_middle_of_grants_gives_no_epoch_out_twice() {
     epochs.extend(&more);
     let all: BTreeSet<i64> = epochs.iter().copied().collect();
     assert_eq!(all.len(), epochs.len(), "an epoch was given out twice");
-    // The old one wakes, and follows. Whoever acts on its grants is behind.
+    // The old one wakes, and follows. A unit that acts on its grants is behind.
     old.resume();
     old.replica_of(&new);
     assert_eq!(old.digest_value(REALM), new.digest_value(REALM));

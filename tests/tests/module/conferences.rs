@@ -104,7 +104,7 @@ fn a_stream_of_another_type_keeps_nothing_else_waiting_and_loses_nothing() {
     for number in 0..50 {
         realm.open(&number.to_string());
     }
-    assert_eq!(realm.entries("cmd:a:1:1").len(), 50, "commands go out all the same");
+    assert_eq!(realm.entries("cmd:a:1:1").len(), 50, "commands are sent nevertheless");
     assert_eq!(realm.stat("unsent"), 100);
     assert!(allot_info(&server, "outbox_failures") >= 100);
     realm.client.words(&format!("DEL {REALM}:evt"));

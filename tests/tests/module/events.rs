@@ -111,7 +111,7 @@ fn a_replica_and_a_restarted_server_have_the_same_stream_and_each_entry_goes_out
         &allot_tests::shows::THEATRE.replacen("{\"areas\"", "{\"events\":100000,\"areas\"", 1),
     );
     let mut workload = SeatWorkload::new(server.raw(), "show", 50);
-    // The workload sets other lengths now and then; whatever the length, every entry goes out once.
+    // The workload sets other lengths now and then; with any length, every entry goes out once.
     workload.run(400);
     eventually("all short holds to expire", TIMEOUT, || {
         let lasting: usize = workload.lasting().map(|(_, seats)| seats.len()).sum();
