@@ -114,7 +114,7 @@ fn a_silent_instance_keeps_what_it_was_asked_for_and_holds_up_nobody_else() {
 }
 
 #[test]
-fn whoever_is_cut_off_logs_out_by_itself_before_its_accounts_go_on() {
+fn instance_cut_off_logs_out_before_its_accounts_are_reassigned() {
     let mut system = Dealing::start(1);
     let mut book = system.book();
     book.ok("MODULE m DEPARTMENT d INSTANCES 2");
@@ -169,7 +169,7 @@ fn another_process_of_the_same_name_takes_its_place() {
 }
 
 #[test]
-fn another_process_of_the_same_name_does_not_end_the_login_of_the_one_before() {
+fn second_process_of_a_name_does_not_end_the_first_ones_login() {
     let mut system = Dealing::start(1);
     let mut book = system.book();
     book.ok("MODULE a DEPARTMENT d INSTANCES 1");

@@ -12,7 +12,7 @@ use allot_tests::wait::TIMEOUT;
 use allot_tests::{Dealing, RedisServer, Reply, eventually};
 
 #[test]
-fn a_deal_is_shown_when_a_replica_has_it_and_one_that_a_failover_forgot_is_waited_out() {
+fn assignment_is_published_when_a_replica_has_it() {
     let mut system = Dealing::start(0);
     let replica = RedisServer::start();
     // What is on its way when the wire is cut never arrives.

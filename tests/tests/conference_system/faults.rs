@@ -47,7 +47,7 @@ fn given_up(system: &System, unit: usize) {
 }
 
 #[test]
-fn units_that_die_hang_or_are_cut_off_lose_their_conferences_and_come_back() {
+fn lost_units_lose_their_conferences_and_come_back() {
     let mut system = System::start(&Plan::default().with("ALLOT_CMU_LEASE", "5s"));
     system.create(CONFERENCES);
 
@@ -101,7 +101,7 @@ fn units_that_die_hang_or_are_cut_off_lose_their_conferences_and_come_back() {
 }
 
 #[test]
-fn schedulers_and_proxies_that_die_or_hang_are_replaced_and_a_deposed_one_changes_nothing() {
+fn lost_schedulers_and_proxies_are_replaced_and_change_nothing_after() {
     let mut system = system();
 
     let leader = system.leader();

@@ -195,7 +195,7 @@ fn people_end_conferences_of_a_unit_that_drains() {
 }
 
 #[test]
-fn what_people_end_while_a_unit_drains_without_redis_is_said_when_it_is_back() {
+fn unit_draining_without_redis_reports_ended_conferences_later() {
     let server = RedisServer::start();
     let mut client = Realm::create(&server, &[]);
     let unit = Process::new("unit", &["--roles", "cmu", "--realm", REALM, "--cmu-host", "127.0.0.1/unit"])
@@ -256,7 +256,7 @@ fn a_unit_that_stops_itself_and_wakes_late_takes_nothing_back() {
 }
 
 #[test]
-fn a_unit_that_is_back_at_redis_tells_every_detail_anew() {
+fn unit_back_at_redis_sends_every_detail_again() {
     let server = RedisServer::start();
     let mut client = Realm::create(&server, &[]);
     // It is there before there is anybody whom it could ask for details.
@@ -314,7 +314,7 @@ fn runs(pid: &str) -> bool {
 }
 
 #[test]
-fn no_program_outlives_its_conference_or_its_unit_whatever_becomes_of_it() {
+fn no_program_outlives_its_conference_or_its_unit() {
     let server = RedisServer::start();
     let media = stubborn(&server);
     let _scheduler = alone(&server, "scheduler", "conference", &[]);

@@ -117,7 +117,7 @@ fn leadership_is_given_up_while_the_ensemble_hangs() {
 }
 
 #[test]
-fn all_servers_away_longer_than_the_session_end_in_a_new_leader_with_a_higher_term() {
+fn outage_longer_than_the_session_ends_in_a_new_higher_term() {
     let ensemble = Ensemble::start();
     let session = Duration::from_secs(4);
     let participants = [join(&ensemble, session), join(&ensemble, session)];

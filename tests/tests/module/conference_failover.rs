@@ -89,7 +89,7 @@ fn burst(mut realm: Realm, done: &AtomicUsize, stop: &AtomicBool) -> Vec<Granted
 }
 
 #[test]
-fn a_master_that_is_paused_in_a_burst_and_wakes_as_one_of_two_gives_nothing_out_that_lasts() {
+fn second_master_that_wakes_up_grants_nothing_that_lasts() {
     let (old, new) = (RedisServer::strict().start(), RedisServer::strict().start());
     new.replica_of(&old);
     let mut realm = Realm::create(&old, &UNITS[..1]);

@@ -26,7 +26,7 @@ fn a_refused_batch_makes_no_pool() {
 /// What of the three kinds of deadline is late, in milliseconds; the machine may be busy, so it is enough that one
 /// of many is on time: a timer that is late never is.
 #[test]
-fn leases_cool_downs_and_registrations_end_within_a_tenth_of_a_second_with_nobody_calling() {
+fn leases_rests_and_registrations_end_on_time_without_any_call() {
     let server = RedisServer::start();
     let mut client = server.raw();
     fill(&mut client, "pool", 2);

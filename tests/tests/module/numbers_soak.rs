@@ -206,7 +206,7 @@ fn forget_calls_of(folder: &Path, name: &str) {
 }
 
 #[test]
-fn no_number_has_two_calls_and_none_is_lost_whoever_crashes() {
+fn crashes_give_no_number_two_calls_and_lose_none() {
     if std::env::var_os("ALLOT_SWITCH").is_some() {
         return;
     }
