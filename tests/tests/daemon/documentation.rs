@@ -137,7 +137,7 @@ fn the_examples_of_the_documentation_go_as_written() {
 }
 
 #[test]
-fn the_session_of_the_functions_library_goes_as_written_on_a_server_without_the_module() {
+fn session_of_the_functions_library_goes_as_written() {
     let server = RedisServer::builder().module(false).start();
     let library = read(&repository().join("lua/allot.lua"));
     assert_eq!(server.raw().call(&["FUNCTION", "LOAD", &library]), allot_tests::Reply::bulk("allot"));
@@ -244,7 +244,7 @@ fn every_link_leads_to_a_file_and_a_heading() {
 }
 
 #[test]
-fn make_run_sells_the_examples_kills_a_unit_and_ends_when_told_to_run_once() {
+fn make_run_sells_the_examples_and_survives_a_killed_unit() {
     // Not among those that outgoing connections take, since the next ones are used as well.
     let begin = 10_000 + u16::try_from(std::process::id() % 15_000).unwrap();
     let port = (begin..begin + 1000).find(|&port| TcpListener::bind(("127.0.0.1", port)).is_ok()).unwrap();
