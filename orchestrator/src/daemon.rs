@@ -1,5 +1,5 @@
-//! `allotd run`: the process around the roles. It knows how to begin, what all roles share, and how to end: at
-//! SIGTERM or SIGINT each role hands over, and a second signal ends it at once.
+//! `allotd run`: the process around the roles. It starts them with what they share. At SIGTERM or SIGINT each role hands
+//! over; a second signal ends the process at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,12 +26,12 @@ use allot_runtime::{Health, stop};
 
 /// The name of the session with the coordination service in probes.
 const COORDINATION: &str = "coordination";
-/// How long a name for people is looked for.
+/// Limit for finding a name for people.
 const NAMING: Duration = Duration::from_secs(1);
-/// How long roles are given to hand over, besides what a unit needs to be drained.
-const FAREWELL: Duration = Duration::from_secs(10);
+/// How long roles may take to hand over, in addition to the time for draining a unit.
+const HAND_OVER: Duration = Duration::from_secs(10);
 
-/// What a role is given: the process, and all settings.
+/// What every role gets: the process, and all settings.
 #[derive(Clone)]
 pub(crate) struct RoleContext {
     pub(crate) process: allot_runtime::Context,
@@ -58,9 +58,9 @@ impl RoleContext {
     }
 }
 
-/// A part that panicked, be it in the background, leaves the others waiting for it. Any process may die at any moment,
-/// and a supervisor starts it again; one that hangs is worse.
-fn end_at_panic() {
+/// Makes every panic end the process, also one in a background task: the other tasks would wait for it without end. A
+/// process may die at any moment, and a supervisor starts it again; a process that hangs is worse.
+fn abort_on_panic() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         before(panic);
@@ -73,25 +73,25 @@ fn end_at_panic() {
     }));
 }
 
-/// Whether it is the one panic of the ZooKeeper client that is known, and caught where it may happen: of a watch whose
-/// session went before it could say so. Any other would leave us waiting for a session that nobody serves.
+/// Whether a panic is the one known panic of the ZooKeeper client, which is caught where it happens: of a watch whose
+/// session ended first. After any other panic of the client, the session would never answer.
 fn is_known(file: &str, what: Option<&str>) -> bool {
     file.contains("zookeeper-client")
         && file.ends_with("session/watch.rs")
         && what.is_some_and(|what| what.contains("Canceled"))
 }
 
-/// Plays the roles until a signal or a fault ends it.
+/// Runs the roles until a signal or a fault ends them.
 pub(crate) async fn run(config: Config) -> Result<Outcome> {
     if config.roles.is_empty() {
         bail!(
             "no role: name some in allotd.roles of the file, or by --roles scheduler,data-proxy,media-unit,compaction,accounts"
         );
     }
-    end_at_panic();
+    abort_on_panic();
     let health = Health::default();
     for part in config.roles.iter().map(|role| role.part()).chain([COORDINATION]) {
-        health.lacks(part, "beginning");
+        health.lacks(part, "starting");
     }
     if let Some(address) = config.http {
         http::serve(address, health.clone()).await?;
@@ -128,7 +128,7 @@ pub(crate) async fn run(config: Config) -> Result<Outcome> {
     };
     let mut result = Ok(Outcome::Done);
     match ended {
-        None => info!("asked to end; handing over"),
+        None => info!("signal received; handing over"),
         Some(Some(Ok((role, Err(fault))))) => {
             error!(role = role.name(), error = format!("{fault:#}"), "a role has ended");
             result = Err(fault);
@@ -141,13 +141,13 @@ pub(crate) async fn run(config: Config) -> Result<Outcome> {
         Some(None) => {}
     }
     asked.send_replace(true);
-    let limit = FAREWELL + context.config.farewell();
+    let limit = HAND_OVER + context.config.hand_over();
     tokio::select! {
         done = timeout(limit, async { while roles.join_next().await.is_some() {} }) => if done.is_err() {
-            warn!("not all was handed over in time");
+            warn!("hand-over did not finish in time");
         },
-        _ = signals.0.recv() => warn!("asked again; ending at once"),
-        _ = signals.1.recv() => warn!("asked again; ending at once"),
+        _ = signals.0.recv() => warn!("asked again by a second signal; ending at once"),
+        _ = signals.1.recv() => warn!("asked again by a second signal; ending at once"),
     }
     roles.abort_all();
     watching.abort();
@@ -163,7 +163,7 @@ async fn compact(context: RoleContext) -> Result<()> {
     allot_compaction::run(coordinator, health, stop, settings).await
 }
 
-/// The host in a name that people read, and nobody goes by.
+/// The host in the process name, which is for people only.
 async fn host_for_people(config: &Config) -> String {
     match &config.cmu.host {
         Some(host) => host.clone(),
@@ -188,7 +188,7 @@ fn play(role: Role, context: RoleContext) -> BoxFuture<'static, (Role, Result<()
     })
 }
 
-/// The way to the coordination service that these settings name.
+/// A session manager for the coordination service of these settings.
 pub(crate) fn coordinator(config: &Config) -> Coordinator {
     let connector: Arc<dyn Connector> = if let Some(zookeeper) = &config.zookeeper {
         let ensemble = ZooKeeper::new(&zookeeper.servers, zookeeper.session);
@@ -206,7 +206,7 @@ pub(crate) fn coordinator(config: &Config) -> Coordinator {
     Coordinator::start(connector, &Settings::default())
 }
 
-/// Tells the probes of the session with the coordination service.
+/// Reports the state of the session with the coordination service to the probes.
 async fn watch_coordination(context: RoleContext) {
     let mut status = context.coordinator.subscribe();
     loop {
