@@ -106,19 +106,19 @@ pub(crate) async fn run(config: Config, run_role: RunRole) -> Result<()> {
     };
     let result = match ended {
         None => {
-            info!("asked to end; handing over");
+            info!("signal received; handing over");
             Ok(())
         }
         Some(ended) => role_ended(ended),
     };
     request_shutdown.send_replace(true);
-    let limit = HANDOVER_TIMEOUT + context.config.farewell();
+    let limit = HANDOVER_TIMEOUT + context.config.hand_over();
     tokio::select! {
         done = timeout(limit, async { while roles.join_next().await.is_some() {} }) => if done.is_err() {
             warn!(?limit, "not all roles have handed over in time; ending");
         },
-        _ = signals.0.recv() => warn!("asked again; ending at once"),
-        _ = signals.1.recv() => warn!("asked again; ending at once"),
+        _ = signals.0.recv() => warn!("asked again by a second signal; ending at once"),
+        _ = signals.1.recv() => warn!("asked again by a second signal; ending at once"),
     }
     roles.abort_all();
     watching.abort();

@@ -67,8 +67,8 @@ impl BookStore {
         Record::read(self.ask(&self.begin("ACCOUNT.INFO")).await?)
     }
 
-    /// The elected leader claims the book. Also a write, behind which all that was dealt before stands in the stream
-    /// of replication.
+    /// The elected leader claims the book. The claim is a write, so replicas that have it
+    /// have all earlier assignments, too.
     pub async fn claim(&self, term: u64, leader: &str) -> Result<(), Error> {
         self.ask::<Value>(self.begin("ACCOUNT.TERM").arg(term).arg(leader)).await.map(drop)
     }

@@ -86,7 +86,7 @@ impl RealmStore {
         self.ask::<Value>(&command).await.map(drop)
     }
 
-    /// Asks a unit, or all, for the list, or for all details anew.
+    /// Asks a unit, or all, for its list, or for all details again.
     pub async fn ask_units(&self, cmu: Option<&str>, what: &str) -> Result<(), Error> {
         let mut command = self.begin("CMU.ASK");
         if let Some(cmu) = cmu {

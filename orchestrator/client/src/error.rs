@@ -1,10 +1,10 @@
-//! What can go wrong between us and the server: no link, a refusal, or a reply that is not as specified.
+//! Errors between client and server.
 
 use std::fmt;
 
 use redis::{Arg, RedisError};
 
-/// Why a request did not get its answer.
+/// Why a request failed.
 #[derive(Debug)]
 pub enum Error {
     /// The server is out of reach, or the link broke; whether the request was carried out is unknown.
@@ -23,6 +23,8 @@ pub enum Error {
         /// The rest of it.
         message: String,
     },
+    /// An address of a server that cannot be used; the text says why.
+    Address(String),
     /// The reply does not look as specified.
     Shape(String),
     /// No server could be found that is the master.
@@ -85,7 +87,7 @@ impl Error {
         match self {
             Self::Link { .. } | Self::NoMaster(_) => true,
             Self::Refused { code, .. } => SERVER_CODES.contains(&code.as_str()),
-            Self::Shape(_) | Self::Stopped(_) => false,
+            Self::Address(_) | Self::Shape(_) | Self::Stopped(_) => false,
         }
     }
 }
@@ -93,7 +95,7 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Link { what, source } => write!(f, "{what}: {source} (is the server up? see --redis)"),
+            Self::Link { what, source } => write!(f, "{what}: {source}"),
             Self::Refused { command, code, message } => {
                 write!(f, "{command} was refused: {code} {message}")?;
                 if message.starts_with("unknown command") {
@@ -101,6 +103,7 @@ impl fmt::Display for Error {
                 }
                 Ok(())
             }
+            Self::Address(why) => f.write_str(why),
             Self::Stopped(why) => write!(f, "stopped early: {why}"),
             Self::NoMaster(what) => {
                 write!(f, "{what} is not a master, or none is known there; a failover may be under way")

@@ -18,20 +18,26 @@ impl Keyed {
         Self { connection, key: key.to_owned() }
     }
 
-    /// `command key`, to be gone on with.
+    /// A command and the key; the caller adds further arguments.
     pub fn begin(&self, command: &str) -> Cmd {
         let mut begun = cmd(command);
         begun.arg(&self.key);
         begun
     }
 
-    /// Sends a command.
+    /// Sends a command and reads its reply.
+    ///
+    /// # Errors
+    /// Any [`Error`] of a request.
     pub async fn ask<T: redis::FromRedisValue>(&self, command: &Cmd) -> Result<T, Error> {
         // A clone is a handle to the same connection.
         query(&mut self.connection.clone(), command).await
     }
 
-    /// Sends many commands at once; each has its own result.
+    /// Sends many commands in one round trip; each has its own result.
+    ///
+    /// # Errors
+    /// [`Error::Link`] if the connection broke; a refusal is the result of its own command.
     pub async fn ask_all(&self, commands: &[Cmd]) -> Result<Vec<Result<Value, Error>>, Error> {
         if commands.is_empty() {
             return Ok(Vec::new());

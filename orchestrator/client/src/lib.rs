@@ -1,7 +1,18 @@
-//! The typed client of the module's commands: one connection, one error, one decoder of records.
+//! A typed client of Allot's commands, for any Rust program that uses tokio.
+//!
+//! - [`Servers`] finds a master: at an address, through Sentinels, or in a cluster by the slot of a key; over TCP or TLS,
+//!   as an ACL user. [`Servers::connection`] is for single requests. [`Servers::session`] is for programs that decide by
+//!   what they read: a [`Session`] is one master, and it ends with that master, so that no decision crosses a failover.
+//! - [`SeatStore`], [`NumberStore`], [`RealmStore`] and [`BookStore`] have the commands of one key each. A command that has
+//!   no method of its own is sent with [`Keyed::begin`] and [`Keyed::ask`].
+//! - [`streams`] reads event streams.
+//! - Every error is an [`Error`]; [`Error::code`] is the server's code of a refusal, such as `NOTFOUND`.
+//!
+//! The example `seats` holds and sells a seat under a token and follows the event stream.
 
 mod accounts;
 mod conferences;
+mod endpoint;
 mod error;
 mod keyed;
 mod numbers;
@@ -16,18 +27,24 @@ use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
 
 pub use accounts::{AccountRow, BookStore, ModuleRow};
-pub use conferences::{Grant, RealmStore, UnitRow};
+pub use conferences::{Grant, RealmStore, Reported, UnitRow};
+pub use endpoint::{Endpoint, Node, Secret};
 pub use error::Error;
-pub use numbers::{NumberStore, PoolInfo};
+pub use keyed::Keyed;
+pub use numbers::{LiveLease, NumberStore, PoolInfo};
 pub use record::Record;
-pub use seats::{Bucket, Hold, MapRow, SeatStore};
-pub use servers::{Endpoint, Node, Secret, Servers, Session};
+pub use seats::{Bucket, Hold, HoldRequest, MapRow, SeatStore};
+pub use servers::{Servers, Session};
 
 /// A large plan takes the server seconds to build.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Connects to the server at `url`; replies are understood in RESP2 and in RESP3 (`?protocol=resp3`).
+/// Connects to the server at `url`, which may have a user and a password in it. Replies are understood in RESP2 and in RESP3
+/// (`?protocol=resp3`).
+///
+/// # Errors
+/// [`Error::Link`] if `url` is no address, or the server is out of reach or refuses the login.
 pub async fn connect(url: &str) -> Result<MultiplexedConnection, Error> {
     let link = |source| Error::Link { what: format!("cannot connect to {}", without_password(url)), source };
     let client = redis::Client::open(url).map_err(link)?;
@@ -49,7 +66,7 @@ pub fn without_password(url: &str) -> String {
             None => url.to_owned(),
         };
     };
-    // Of which of the two an `@` after the mark is a part nobody can tell.
+    // An `@` after the mark may be part of either.
     if query.contains('@') {
         return format!("{scheme}***");
     }
@@ -57,7 +74,10 @@ pub fn without_password(url: &str) -> String {
     format!("{scheme}{host}?***")
 }
 
-/// Sends a command and sorts what can go wrong.
+/// Sends a command and reads its reply.
+///
+/// # Errors
+/// Any [`Error`] of a request.
 pub async fn query<T: redis::FromRedisValue>(
     connection: &mut MultiplexedConnection,
     command: &redis::Cmd,

@@ -13,16 +13,19 @@ use super::{Error, Record};
 pub struct PoolInfo {
     /// Numbers in the pool.
     pub total: u64,
-    /// Of these, in each state.
+    /// Numbers without a call whose device is registered: these can be called.
     pub idle_up: u64,
+    /// Numbers without a call whose device is not registered.
     pub idle_down: u64,
+    /// Numbers in a call whose device is registered.
     pub busy_up: u64,
+    /// Numbers in a call whose device is not registered.
     pub busy_down: u64,
     /// Numbers that rest after a call.
     pub cooling: u64,
     /// Live calls.
     pub leases: u64,
-    /// Numbers that go when their call ends.
+    /// Numbers that are removed when their call ends.
     pub draining: u64,
     /// Life of a lease, in milliseconds; 0 = no end.
     pub lease: i64,

@@ -7,7 +7,23 @@ use redis::aio::MultiplexedConnection;
 use super::keyed::Keyed;
 use super::{Error, Record};
 
-/// Places a user has for a while.
+/// What a buyer asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HoldRequest<'a> {
+    /// The buyer, whose limits count.
+    pub user: &'a str,
+    /// Seats, 1 to 100.
+    pub count: u32,
+    /// How long the seats are held, in milliseconds.
+    pub ttl_ms: u64,
+    /// Only seats of this tier; without it, of any.
+    pub tier: Option<&'a str>,
+    /// Name of the hold. The same request under the same name again, after a lost answer, gets the same hold; without a
+    /// name the server makes one.
+    pub token: Option<&'a str>,
+}
+
+/// Seats that a user has for a while.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hold {
     /// Names the hold in later commands.
@@ -25,13 +41,13 @@ pub struct Bucket {
     pub tier: String,
     /// 1 is best.
     pub priority: i64,
-    /// Seats to be had.
+    /// Seats for sale.
     pub free: u64,
     /// Seats in a hold.
     pub held: u64,
     /// Seats sold.
     pub sold: u64,
-    /// House seats.
+    /// Seats kept by the house.
     pub blocked: u64,
     /// Longest run of adjacent free seats.
     pub longest: u64,
@@ -66,34 +82,39 @@ impl Deref for SeatStore {
 }
 
 impl SeatStore {
-    /// Of the show at `key`.
+    /// The client of the show at `key`.
     pub fn new(connection: MultiplexedConnection, key: &str) -> Self {
         Self(Keyed::new(connection, key))
     }
 
-    /// Creates the show.
+    /// Creates the show from a plan in JSON; the same plan again is no error.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `EXISTS` if there is a show of another plan.
     pub async fn create(&self, plan: &str) -> Result<(), Error> {
         self.ask(self.begin("SEAT.CREATE").arg(plan)).await
     }
 
-    /// Finds and holds `count` places; nothing when fewer are free.
-    pub async fn hold(
-        &self,
-        user: &str,
-        count: u32,
-        ttl_ms: u64,
-        tier: Option<&str>,
-    ) -> Result<Option<Hold>, Error> {
+    /// Finds and holds the best free seats; `None` when fewer are free.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `LIMIT` if the user would have more than the show allows.
+    pub async fn hold(&self, request: &HoldRequest<'_>) -> Result<Option<Hold>, Error> {
         let mut command = self.begin("SEAT.HOLD");
-        command.arg(user).arg(count).arg("TTL").arg(ttl_ms);
-        if let Some(tier) = tier {
-            command.arg("TIER").arg(tier);
+        command.arg(request.user).arg(request.count).arg("TTL").arg(request.ttl_ms);
+        for (option, value) in [("TIER", request.tier), ("TOKEN", request.token)] {
+            if let Some(value) = value {
+                command.arg(option).arg(value);
+            }
         }
         let record = Record::read_nullable(self.ask(&command).await?)?;
         record.map(|record| hold(&record)).transpose()
     }
 
-    /// Holds exactly these seats.
+    /// Holds exactly these seats, all or none.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `BADSTATE` if one of them is not free.
     pub async fn pick(&self, user: &str, ttl_ms: u64, seats: &[String]) -> Result<Hold, Error> {
         let mut command = self.begin("SEAT.PICK");
         command.arg(user).arg("TTL").arg(ttl_ms);
@@ -101,7 +122,10 @@ impl SeatStore {
         hold(&Record::read(self.ask(&command).await?)?)
     }
 
-    /// Sells the seats of a hold; how many.
+    /// Sells the seats of a hold under an order reference, and returns how many. The same again is no error.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `NOTFOUND` if there is no such hold, or it has expired.
     pub async fn confirm(&self, token: &str, order: Option<&str>) -> Result<u64, Error> {
         let mut command = self.begin("SEAT.CONFIRM");
         command.arg(token);
@@ -111,12 +135,12 @@ impl SeatStore {
         self.ask(&command).await
     }
 
-    /// Gives the seats of a hold back; how many.
+    /// Releases the seats of a hold, and returns how many.
     pub async fn release(&self, token: &str) -> Result<u64, Error> {
         self.ask(self.begin("SEAT.RELEASE").arg(token)).await
     }
 
-    /// The books of the show, one line a bucket.
+    /// The counts of the show, one line per area and tier.
     pub async fn stat(&self, tier: Option<&str>, area: Option<&str>) -> Result<Vec<Bucket>, Error> {
         let mut command = self.begin("SEAT.STAT");
         if let Some(tier) = tier {

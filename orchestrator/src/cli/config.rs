@@ -24,7 +24,7 @@ pub(crate) enum Command {
     Example,
 }
 
-/// Does it.
+/// Runs the command.
 pub(crate) fn run(command: Command) -> Result<Outcome> {
     let (file, given) = match command {
         Command::Check { file, given } => (file, given),

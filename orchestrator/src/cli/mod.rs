@@ -1,4 +1,4 @@
-//! The command line: what can be asked of `allotd`, and how an answer becomes an exit code.
+//! The command line of `allotd`, and its exit codes.
 
 use std::process::ExitCode;
 
@@ -21,13 +21,13 @@ mod realm;
 mod seats;
 pub(crate) mod table;
 
-/// Scarce things, handed out exactly once.
+/// Allocates scarce things exactly once: seats, numbers, conferences and accounts.
 #[derive(Debug, Parser)]
 #[command(
     name = "allotd",
     version,
-    after_help = "Exit codes: 0 done; 1 a check failed; 2 the command line is wrong; 3 the input is refused; \
-                  4 Redis or ZooKeeper is out of reach or refused the request."
+    after_help = "Exit codes: 0 done; 1 a check failed; 2 wrong command line; 3 the input or the settings were refused; \
+                  4 Redis or ZooKeeper is out of reach, or refused the request."
 )]
 struct Cli {
     #[command(flatten)]
@@ -44,32 +44,30 @@ struct Global {
     #[arg(id = "redis-url", long = "redis-url", visible_alias = "redis", global = true, value_name = "URL")]
     #[arg(env = "ALLOT_REDIS_URL", hide_env_values = true, hide = true)]
     _redis_url: Option<String>,
-    /// Say more about what is being done, on standard error; repeat for more.
+    /// Print more about the work on standard error; repeat for more.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
 }
 
 #[derive(Debug, Subcommand)]
 enum Family {
-    /// Be a scheduler of conferences, a data proxy, a media unit, a unit of compaction, one that deals accounts, or
-    /// several
-    /// of these.
+    /// Run one or more roles: scheduler, data-proxy, media-unit, compaction, accounts.
     Run(Box<Source>),
-    /// Settings of `run`.
+    /// Check the settings of `run`, or print an example file.
     #[command(subcommand)]
     Config(config::Command),
-    /// Conferences: create and end them, look at them, move them.
+    /// Create, end, show and move conferences.
     #[command(subcommand)]
     Conference(realm::ConferenceCommand),
-    /// Media units: list them, drain them, release the brake.
+    /// List and drain media units, and release the brake.
     Units(realm::UnitsArguments),
-    /// Compaction: submit tasks, look at them, stop them.
+    /// Submit, show and stop compaction tasks.
     #[command(subcommand)]
     Compaction(compaction::Command),
-    /// Accounts: the inventory in and out of a file, how it stands, evening out, simulations.
+    /// Import, export, show, rebalance and simulate accounts.
     #[command(subcommand)]
     Accounts(accounts::Command),
-    /// The guard of a runner; `allotd` starts it itself.
+    /// The supervisor of a runner; `allotd` starts it itself.
     #[command(hide = true)]
     CompactionGuard,
     /// The watchdog of a process's programs; `allotd` starts it itself.
@@ -78,26 +76,26 @@ enum Family {
     /// A program that dies with who started it; `allotd` starts it itself.
     #[command(hide = true)]
     ExecChild(program::Arguments),
-    /// Shows: load a plan, look at it, sell it out under load.
+    /// Load and print shows, and sell them out under load.
     #[command(subcommand)]
     Seats(seats::Command),
-    /// Number pools: fill one from a file, look at it, take one over from a list and a hash.
+    /// Fill and print number pools, and migrate them from a list and a hash.
     #[command(subcommand)]
     Numbers(numbers::Command),
 }
 
-/// How a command that ran to its end turned out.
+/// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// As asked.
     Done,
-    /// What was to be checked does not hold.
+    /// A check failed.
     CheckFailed,
     /// The input has problems, which were printed.
     InputRefused,
 }
 
-/// Runs what the command line asks for.
+/// Runs the command.
 pub(crate) async fn main(run_role: daemon::RunRole) -> ExitCode {
     let cli = Cli::parse();
     if !matches!(cli.family, Family::Run(_)) {
@@ -117,7 +115,11 @@ pub(crate) async fn main(run_role: daemon::RunRole) -> ExitCode {
         Family::Numbers(command) => numbers::run(command).await,
     };
     if let Err(error) = &result {
-        eprintln!("allotd: {error:#}");
+        let unreachable = |cause: &(dyn std::error::Error + 'static)| {
+            matches!(cause.downcast_ref(), Some(allot_client::Error::Link { .. }))
+        };
+        let hint = if error.chain().any(unreachable) { " (is the server up? see --redis-url)" } else { "" };
+        eprintln!("allotd: {error:#}{hint}");
     }
     ExitCode::from(exit_code(&result))
 }
@@ -143,7 +145,8 @@ fn exit_code(result: &Result<Outcome>) -> u8 {
 }
 
 fn is_of_a_store(cause: &(dyn std::error::Error + 'static)) -> bool {
-    cause.is::<allot_client::Error>()
+    let of_redis = cause.downcast_ref::<allot_client::Error>();
+    of_redis.is_some_and(|error| !matches!(error, allot_client::Error::Address(_)))
         || cause.is::<allot_coordination::Error>()
         || cause.is::<allot_compaction::Fault>()
 }
@@ -199,6 +202,8 @@ mod tests {
         assert_eq!(exit_code(&Ok(Outcome::CheckFailed)), 1);
         assert_eq!(exit_code(&Ok(Outcome::InputRefused)), 3);
         assert_eq!(exit_code(&Err(anyhow!("no such file"))), 3);
+        let address = allot_client::Error::Address("no address".into());
+        assert_eq!(exit_code(&Err(address).context("redis.url")), 3);
         let refused = allot_client::Error::Shape("odd".into());
         assert_eq!(exit_code(&Err(refused).context("while loading")), 4);
     }

@@ -26,7 +26,7 @@ pub(super) fn print_one(record: &Record, json: bool) -> Result<()> {
     write(&lines.collect::<String>())
 }
 
-/// Writes to standard output; whoever reads only the first lines has seen what they wanted.
+/// Writes to standard output. A reader that closes the pipe early, such as `head`, is no error.
 pub(crate) fn write(text: &str) -> Result<()> {
     match io::stdout().lock().write_all(text.as_bytes()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_stands_over_the_file() {
+    fn flag_overrides_the_file() {
         let file = parse("[cmu]\ncapacity = 5\nlease = \"8s\"\n[allotd]\nroles = [\"cmu\"]").unwrap();
         let given = flags("allotd --cmu-capacity 7 --roles conference,data-proxy").over(file);
         let config = Config::resolve(&given).unwrap();
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_of_time_without_sense_is_refused_and_nothing_worse() {
+    fn absurd_length_of_time_is_refused() {
         for setting in ["[cmu]\nbeat", "[cmu]\nlease", "[conference]\ntick", "[redis]\ntimeout"] {
             let why = refused(&format!("{setting} = \"500000000000years\""));
             assert!(why.contains("1000 years"), "{why}");
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn committed_example_is_the_generated_one() {
         let text = fs::read_to_string(example()).unwrap();
-        assert!(text == Given::example(), "write it anew: allotd config example > examples/allot.toml");
+        assert!(text == Given::example(), "write it again: allotd config example > examples/allot.toml");
     }
 
     #[test]
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_with_its_place_and_a_way_out() {
+    fn wrong_setting_is_refused_with_its_name_and_a_remedy() {
         let cases = [
             ("[cmu]\ncapcity = 5", "line 2"),
             ("[cmu]\nlease = 5", "string"),
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scheduler_that_seems_to_sleep_is_refused_with_a_zookeeper_and_without() {
+    fn scheduler_with_a_tick_longer_than_half_a_session_is_refused() {
         let check = |text: &str| Config::of(text).check_roles().map_err(|error| error.to_string());
         let scheduler = "[allotd]\nroles = [\"conference\"]\n[conference]\ntick =";
         assert!(check(&format!("{scheduler} \"5s\"")).unwrap_err().contains("2s at most"));

@@ -1,4 +1,4 @@
-//! From what was given to what holds: defaults, files of secrets, and whether it all fits together.
+//! From given settings to the settings of a process: defaults, files of secrets, and checks of single settings.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +13,7 @@ use allot_runtime::telemetry::LogFormat;
 use super::sections::{self, AccountsConfig, CmuConfig, ConferenceConfig, DataProxyConfig, Given, Role};
 use allot_client::{Endpoint, Secret, Servers, without_password};
 
-/// What holds for a process. Spans are settings as given, with their defaults.
+/// The settings of a process.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
     pub(crate) name: Option<String>,
@@ -43,7 +43,7 @@ impl Config {
     }
 
     /// How long the roles of this process may take to hand over what they have.
-    pub(crate) fn farewell(&self) -> Duration {
+    pub(crate) fn hand_over(&self) -> Duration {
         let limit = |role: Role| match role {
             Role::MediaUnit if self.cmu.drain => self.cmu.stop_limit + self.cmu.drain_limit,
             Role::MediaUnit => self.cmu.stop_limit,
@@ -63,13 +63,13 @@ pub(crate) struct ZooKeeperConfig {
 }
 
 impl Config {
-    /// The same, where the master that is meant is the one that has the book of accounts.
+    /// The same settings, with the way to the master that has the book of accounts.
     pub(crate) fn for_book(&self) -> Self {
-        let servers = Servers { realm: self.accounts.book.clone(), ..self.servers.clone() };
+        let servers = Servers { key: self.accounts.book.clone(), ..self.servers.clone() };
         Self { servers, ..self.clone() }
     }
 
-    /// What holds where this was given.
+    /// The settings of a process for which these were given.
     pub(crate) fn resolve(given: &Given) -> Result<Self> {
         let (process, servers) = (given.process.resolve()?, servers(given)?);
         let cmu = cmu(given)?;
@@ -116,7 +116,7 @@ pub(super) fn servers(given: &Given) -> Result<Servers> {
     );
     if let Some(address) = sentinels.iter().chain(&cluster).find(|address| address.contains('@')) {
         bail!(
-            "'{}' is no address of the form HOST:PORT; a user is named by redis.user, and his password by a file, \
+            "'{}' is no address of the form HOST:PORT; name a user by redis.user, and the password by a file, \
              redis.password-file",
             without_password(address)
         );
@@ -151,7 +151,7 @@ pub(super) fn servers(given: &Given) -> Result<Servers> {
         )?,
         ca,
         timeout: resolved.timeout,
-        realm: realm(given)?,
+        key: realm(given)?,
     })
 }
 

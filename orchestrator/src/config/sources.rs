@@ -56,7 +56,7 @@ pub(crate) struct RedisSource {
     redis: Redis,
 }
 
-/// A server that builds a large show answers nobody for seconds, also no new connection.
+/// Time for connecting: a server that builds a large show answers no client for seconds.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How much longer than a usual answer may the answer to one large request take.
 const LARGE_REQUEST: Duration = Duration::from_secs(60);
@@ -66,7 +66,7 @@ impl RedisSource {
     pub(crate) async fn connect(&self, key: &str) -> Result<MultiplexedConnection> {
         let given = Given { redis: self.redis.clone(), ..Given::default() };
         let mut servers = resolve::servers(&merge(given, self.config.as_deref())?)?;
-        key.clone_into(&mut servers.realm);
+        key.clone_into(&mut servers.key);
         servers.timeout = servers.timeout.max(PATIENCE);
         Ok(servers.connection(LARGE_REQUEST).await?)
     }

@@ -1,5 +1,4 @@
-//! The commands of one unit as they come, read in order by a task of their own: the wait for them takes a connection
-//! for itself.
+//! A stream read in order from its first entry on, by a task of its own: waiting for entries occupies a connection.
 
 use std::time::Duration;
 
@@ -11,12 +10,12 @@ use tokio::task::AbortHandle;
 use super::entry::{Entry, read_reply};
 use crate::{Error, query};
 
-/// How long they are waited for before they are asked for again.
+/// How long one request waits for entries.
 pub const BLOCK: Duration = Duration::from_millis(500);
-/// Commands taken at once.
+/// Entries taken at once.
 const BATCH: usize = 256;
 
-/// A unit's commands, in one session. Dropping it ends the reading.
+/// The entries of one stream, in one session: the commands of a unit, or the events of a show. Dropping it ends the reading.
 pub struct Commands {
     entries: mpsc::Receiver<Result<Vec<Entry>, Error>>,
     task: AbortHandle,
@@ -29,8 +28,9 @@ impl Drop for Commands {
 }
 
 impl Commands {
-    /// From the stream's first entry on, in each session anew: the ids of a server that took over may begin below
-    /// what was read from the one before, and what was handled already is handled no second time.
+    /// Reads `stream` from its first entry on. A new session has to start there, too: the ids of a server that took over
+    /// may be lower than those read before, so a program must recognise entries that it has handled already. The
+    /// connection's answers must be allowed to take [`BLOCK`] longer.
     pub fn read(mut connection: MultiplexedConnection, stream: String) -> Self {
         let (sender, entries) = mpsc::channel(1);
         let task = tokio::spawn(async move {
@@ -50,7 +50,10 @@ impl Commands {
         Self { entries, task: task.abort_handle() }
     }
 
-    /// The next ones, some at least.
+    /// The next entries, at least one. Waits for them without limit.
+    ///
+    /// # Errors
+    /// What ended the reading; nothing more can be read after it.
     pub async fn next(&mut self) -> Result<Vec<Entry>, Error> {
         let next = self.entries.recv().await;
         next.unwrap_or_else(|| Err(Error::Stopped("the commands are read no more".to_owned())))

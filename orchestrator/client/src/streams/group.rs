@@ -47,7 +47,7 @@ impl Group {
         }
     }
 
-    /// What nobody has taken yet; waits for it so long.
+    /// Entries that no consumer has taken yet; waits for them for at most `block`.
     pub async fn fresh(&mut self, count: u32, block: Duration) -> Result<Vec<Entry>, Error> {
         let mut command = cmd("XREADGROUP");
         command.arg("GROUP").arg(&self.name).arg(&self.consumer).arg("COUNT").arg(count);

@@ -13,7 +13,7 @@ use crate::cli::progress;
 use crate::config::RedisSource;
 use allot_client::{self, NumberStore};
 
-/// How many numbers go into one request: enough to cost little, few enough to hold nobody up.
+/// How many numbers go into one request: large enough to be fast, small enough not to delay other clients.
 const CHUNK: usize = 1000;
 /// Problems beyond this many are only counted.
 const SHOWN: usize = 20;
@@ -48,7 +48,7 @@ pub(crate) struct Arguments {
     redis: RedisSource,
 }
 
-/// Loads.
+/// Runs the command.
 pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
     let path = &arguments.file;
     let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;

@@ -57,12 +57,12 @@ const INCONSISTENCIES: [(&str, &str); 8] = [
     ("listed_down", "in the list, but down: they do not wait"),
     ("listed_twice", "in the list more than once: they wait once, where they came first"),
     ("listed_not_a_number", "in the list, and no numbers: left out"),
-    ("not_listed", "idle and up, but not in the list, so that nobody found them: they wait at the end"),
+    ("not_listed", "idle and up, but not in the list, so that no call found them: they are put at the end"),
     ("unreadable", "with a state that cannot be read: taken for idle and down"),
     ("not_a_number", "in the hash, and no numbers: left out"),
 ];
 
-/// Takes over.
+/// Runs the command.
 pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
     let named = |key: &Option<String>, part: &str| {
         key.clone().unwrap_or_else(|| format!("{{{}}}:{part}", arguments.from.as_deref().unwrap_or_default()))

@@ -22,7 +22,7 @@ pub(crate) enum Command {
     Migrate(migrate::Arguments),
 }
 
-/// Does it.
+/// Runs the command.
 pub(crate) async fn run(command: Command) -> Result<Outcome> {
     match command {
         Command::Load(arguments) => load::run(arguments).await,

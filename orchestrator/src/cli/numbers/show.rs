@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
     redis: RedisSource,
 }
 
-/// Prints it.
+/// Runs the command.
 pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
     let pool = NumberStore::new(arguments.redis.connect(&arguments.key).await?, &arguments.key);
     let info = pool.info().await?;
@@ -44,7 +44,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
     }
     let text = draw(&arguments.key, &info, &carried, pool.clock().await?);
     match io::stdout().lock().write_all(text.as_bytes()) {
-        // Whoever reads only the first lines has seen what they wanted.
+        // A reader that closes the pipe early, such as `head`, is no error.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Outcome::Done),
         result => result.context("standard output").map(|()| Outcome::Done),
     }

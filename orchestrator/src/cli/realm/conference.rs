@@ -29,7 +29,7 @@ pub(crate) enum Command {
     History(One),
     /// Move a conference to another unit, which takes over when it has it.
     Move(Move),
-    /// Let a scheduler of an earlier term in: the way out after ZooKeeper was set up anew.
+    /// Accept schedulers of earlier terms again, after ZooKeeper was rebuilt.
     Unclaim(Target),
 }
 
@@ -158,7 +158,7 @@ const HISTORY: [(&str, &str); 6] = [
 /// Conferences asked for at a time.
 const PAGE: u32 = 1000;
 
-/// Does it.
+/// Runs the command.
 pub(crate) async fn run(command: Command) -> Result<Outcome> {
     match command {
         Command::Create(arguments) => create(arguments).await,
@@ -166,7 +166,7 @@ pub(crate) async fn run(command: Command) -> Result<Outcome> {
             let mut changing = Changing::connect(&arguments.realm.source, &arguments.confirm).await?;
             let release = changing.store.begin("CONF.RELEASE").arg(&arguments.e164).clone();
             let record = Record::read(changing.store.ask(&release).await?)?;
-            // A failover that forgets it would open the conference anew when its unit is lost.
+            // A failover that loses the release would open the conference again when its unit is lost.
             changing.confirm().await;
             print_one(&record, arguments.realm.json).map(|()| Outcome::Done)
         }

@@ -40,7 +40,7 @@ impl Changing {
         Ok(Self { store, session, replicas, limit })
     }
 
-    /// Has replicas confirm what was changed. What they do not confirm stands all the same, so that is only said.
+    /// Waits until replicas confirm the change. Without a confirmation the change stays, and a warning is printed.
     async fn confirm(&mut self) {
         let why = match self.session.wait(self.replicas, self.limit).await {
             Ok(true) => return,

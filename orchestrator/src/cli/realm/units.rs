@@ -97,7 +97,7 @@ async fn release_brake(store: &RealmStore) -> Result<Outcome> {
         eprintln!("allotd: the brake does not hold");
         return Ok(Outcome::CheckFailed);
     };
-    // Which brake is meant, lest the next one be lifted with it.
+    // Names the brake that is meant, so that a later one is not lifted with it.
     store.ask::<u64>(redis::cmd("HSET").arg(&brake).arg(LIFT).arg(since)).await?;
     Ok(Outcome::Done)
 }

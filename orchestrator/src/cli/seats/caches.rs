@@ -28,10 +28,10 @@ pub(crate) struct Names {
     /// Key of the list of tiers.
     #[arg(long, default_value = "tiers", value_name = "KEY")]
     tiers_key: String,
-    /// Key of a tier's list of areas; {tier} stands for the tier.
+    /// Key of a tier's list of areas; {tier} is replaced by the tier.
     #[arg(long, default_value = "{tier}", value_name = "PATTERN")]
     areas_key: String,
-    /// Key of the sorted set of a tier's free seats in an area; {tier} and {area} stand for the two.
+    /// Key of the sorted set of a tier's free seats in an area; {tier} and {area} are replaced by both.
     #[arg(long, default_value = "{tier}_{area}", value_name = "PATTERN")]
     seats_key: String,
     /// What a gap between two free seats is.
@@ -158,7 +158,7 @@ fn place(places: &mut Places, members: &[(String, f64)], rule: Rule, tier: &str)
             Rule::Ltr | Rule::Center => (score / STRIDE, score % STRIDE),
         };
         if let Some(other) = places.entry(y).or_default().insert(x, tier.to_owned()) {
-            bail!("seat '{member}' stands in row {y} at {x}, where a seat of tier '{other}' stands already");
+            bail!("seat '{member}' is in row {y} at {x}, where a seat of tier '{other}' is already");
         }
     }
     Ok(())
@@ -253,7 +253,7 @@ mod tests {
         assert!(place(&mut places, &[("a".into(), -1.0)], Rule::Ltr, "g").is_err());
         place(&mut places, &members(&[100_001]), Rule::Ltr, "g").unwrap();
         let twice = place(&mut places, &members(&[100_001]), Rule::Ltr, "h").unwrap_err().to_string();
-        assert!(twice.contains("tier 'g' stands already"), "{twice}");
+        assert!(twice.contains("tier 'g' is already"), "{twice}");
         place(&mut places, &members(&[190_001]), Rule::Ltr, "g").unwrap();
         assert!(area_of(&cached(1), places, Gaps::Sold).is_err());
         assert!(super::rule(&cached(3)).is_err());

@@ -1,4 +1,4 @@
-//! A show on its way in, the same for every source: the parts of a plan, and where each part stood in the source. What a
+//! A show on its way in, the same for every source: the parts of a plan, and where each part was in the source. What a
 //! plan must be is decided by the module's own code alone; this file knows only where to point.
 
 use std::collections::{HashMap, HashSet};
@@ -37,7 +37,7 @@ pub(crate) struct Row {
     pub(crate) positions: Vec<Option<Seat>>,
 }
 
-// Where a row stood is no part of what it is.
+// The place in the source is no part of a row.
 impl PartialEq for Row {
     fn eq(&self, other: &Self) -> bool {
         (&self.label, self.rank, &self.positions) == (&other.label, other.rank, &other.positions)
@@ -163,7 +163,7 @@ impl Draft {
         found.unwrap_or_else(|| text.to_owned())
     }
 
-    /// Where the seat at a position of a row stood in the source.
+    /// The place in the source of the seat at a position of a row.
     fn seat_place(&self, row: &Row, position: usize) -> String {
         let before = row.positions.get(..position).unwrap_or_default();
         let entry = if self.lists_breaks { position } else { before.iter().flatten().count() };

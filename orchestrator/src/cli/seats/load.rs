@@ -18,11 +18,11 @@ use crate::config::RedisSource;
 use allot_client::{SeatStore, query};
 use allot_core::seat::plan::Limits;
 
-/// Under which order reference the seats are sold that were sold before we came.
+/// Order reference of the seats that were sold before the import.
 const IMPORTED: &str = "imported";
 /// A hold has at most this many seats.
 const MAX_COUNT: usize = 100;
-/// A show that is only half prepared goes by itself when we are killed.
+/// A half-prepared show expires by itself if this process is killed, after so many seconds.
 const PREPARATION_S: u64 = 3600;
 
 /// What to load, and as what.
@@ -67,7 +67,7 @@ enum Format {
     Csv,
 }
 
-/// Loads.
+/// Runs the command.
 pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
     let mut draft = read(&arguments).await?;
     if arguments.disambiguate {
@@ -186,7 +186,7 @@ async fn open_with_sold(
     let prepared = prepare(&mut connection, &show, &draft_key, plan, sold, chunk, ttl_ms).await;
     let renamed = match prepared {
         Ok(()) => {
-            // In one step, lest a show that is open keep the time limit of one in preparation.
+            // In one step, so that the finished show cannot keep the expiry of the one in preparation.
             let mut step = redis::pipe();
             step.atomic().cmd("PERSIST").arg(&draft_key).ignore();
             step.cmd("RENAMENX").arg(&draft_key).arg(key);
@@ -207,7 +207,7 @@ async fn open_with_sold(
     if renamed? {
         Ok(())
     } else {
-        bail!("key '{key}' was created by somebody else meanwhile; nothing was changed")
+        bail!("key '{key}' was created by another client meanwhile; nothing was changed")
     }
 }
 

@@ -1,5 +1,5 @@
-//! `allotd seats`: everything about shows. Importers turn a source into a draft, a draft becomes a plan, and
-//! the plan goes to the server.
+//! `allotd seats`: commands for shows. Importers turn a source into a draft, the module's own code makes a show of it, and
+//! the show's plan goes to the server.
 
 mod caches;
 mod csv;
@@ -26,11 +26,11 @@ pub(crate) enum Command {
     Load(load::Arguments),
     /// Print a show: areas, counts and a map of every row.
     Show(show::Arguments),
-    /// Sell a show out under load, and check that no seat is ever given to two.
+    /// Sell a show out under load, and check that no seat is ever sold twice.
     Rush(rush::Arguments),
 }
 
-/// Does it.
+/// Runs the command.
 pub(crate) async fn run(command: Command) -> Result<Outcome> {
     match command {
         Command::Load(arguments) => load::run(arguments).await,

@@ -26,7 +26,7 @@ pub(crate) struct Arguments {
     redis: RedisSource,
 }
 
-/// Prints it.
+/// Runs the command.
 pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
     let show = SeatStore::new(arguments.redis.connect(&arguments.key).await?, &arguments.key);
     let buckets = show.stat(None, arguments.area.as_deref()).await?;
@@ -49,7 +49,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
     text += &totals(&buckets);
     text += &legend(color);
     match io::stdout().lock().write_all(text.as_bytes()) {
-        // Whoever reads only the first lines has seen what they wanted.
+        // A reader that closes the pipe early, such as `head`, is no error.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Outcome::Done),
         result => result.context("standard output").map(|()| Outcome::Done),
     }

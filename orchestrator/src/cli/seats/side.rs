@@ -52,7 +52,7 @@ pub(crate) fn read(text: &str) -> Result<Side> {
 }
 
 impl Side {
-    /// Changes the draft; whatever the file names must be there.
+    /// Changes the draft. Every area and seat that the file names must exist.
     pub(crate) fn apply(mut self, draft: &mut Draft) -> Result<()> {
         for area in &mut draft.areas {
             if let Some(fix) = self.areas.remove(&area.id) {

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use super::ledger::Ledger;
 use super::tally::{Operation, Tally};
-use allot_client::{Error, Hold, SeatStore};
+use allot_client::{Error, Hold, HoldRequest, SeatStore};
 
 /// Pause between two looks at a show that has nothing free but may have again.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
@@ -87,7 +87,7 @@ pub(super) async fn run(market: &Market, show: &SeatStore, number: u64) {
         match purchase(market, show, &mut random).await {
             Ok(_) if market.ends == Ends::Once => return,
             Ok(true) => {}
-            // Whoever has a hold outstanding asks again afterwards, so the last of them sees what it frees.
+            // A buyer with a hold outstanding asks again afterwards, so the last of them sees the seats that it frees.
             Ok(false) if market.ends == Ends::SoldOut && market.outstanding.load(Ordering::SeqCst) == 0 => {
                 return;
             }
@@ -119,7 +119,7 @@ async fn purchase(market: &Market, show: &SeatStore, random: &mut StdRng) -> Res
     } else if dice < market.confirm + market.release {
         release(market, show, holder, &hold, lease).await
     } else {
-        // Whoever asks after this finds the seats free, so nobody takes the show for sold out too early.
+        // A request after this finds the seats free, so no buyer takes the show for sold out too early.
         sleep(lease.over.saturating_duration_since(Instant::now())).await;
         market.tally.forgotten();
         Ok(())
@@ -133,7 +133,9 @@ async fn find(market: &Market, show: &SeatStore, holder: u64, count: u32) -> Res
     let user = format!("rush-{:x}-{holder}", market.run);
     for count in (1..=count).rev() {
         let sent = Instant::now();
-        let reply = show.hold(&user, count, market.ttl.as_millis() as u64, market.tier.as_deref()).await;
+        let ttl_ms = market.ttl.as_millis() as u64;
+        let tier = market.tier.as_deref();
+        let reply = show.hold(&HoldRequest { user: &user, count, ttl_ms, tier, token: None }).await;
         market.tally.took(Operation::Hold, sent.elapsed());
         if let Some(hold) = reply? {
             market.tally.granted(count, &hold);

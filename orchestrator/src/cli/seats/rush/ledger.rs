@@ -1,6 +1,6 @@
 //! Who holds which seat, as far as the buyers can know it, to find a seat that has two holders.
 //!
-//! Why an alarm is never false. A buyer stands in the ledger for a seat only while the server must still
+//! Why an alarm is never false. A buyer is in the ledger for a seat only while the server must still
 //! count the seat as theirs:
 //! - entered after the reply to HOLD, so after the server granted it;
 //! - taken out before RELEASE is sent, so before the server can free it;
@@ -9,10 +9,10 @@
 //!   it had read a little before; the margin is far more than both. A reply that arrives after its lease
 //!   end is not entered at all, as the server may have passed the seat on;
 //! - when CONFIRM is answered 'sold', the entry stays for ever. The lease may have run out in the ledger
-//!   (not on the server) between sending and reply; whoever got in meanwhile got a seat that was ours.
+//!   (not on the server) between sending and reply; a buyer that got in meanwhile got a seat that was sold.
 //!
 //! So two entries at one time are two holders at one time (provided both clocks run at the same speed and
-//! nobody refunds). The converse does not hold: an overlap that is over before both replies have arrived
+//! no buyer refunds). The converse does not hold: an overlap that is over before both replies have arrived
 //! goes unseen here, and so does one within the margin, unless a seat is sold twice, and that shows here
 //! and in the books.
 
@@ -91,7 +91,7 @@ impl Ledger {
         let entry = Entry { holder, lease_end: None };
         let sell = |seat: &String| {
             self.with(seat, |entries| {
-                // Whoever stands here came in after us, whether or not their lease has run out since.
+                // A buyer found here came in later, whether or not their lease has run out since.
                 let before = entries.insert(seat.clone(), entry)?;
                 (before.holder != holder).then(|| double(seat, before, entry))
             })

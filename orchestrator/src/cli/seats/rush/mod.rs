@@ -22,7 +22,7 @@ use crate::cli::Outcome;
 use crate::config::RedisSource;
 use allot_client::{self, SeatStore};
 
-/// Holds that nobody calls for lapse by the server's timer, which may take this long on a busy server.
+/// Holds that were neither bought nor released expire by the server's timer, which may take this long on a busy server.
 const SETTLING: Duration = Duration::from_secs(10);
 const MAX_PARTY: u32 = 100;
 
@@ -84,7 +84,7 @@ fn share(text: &str) -> Result<f64, String> {
     share.ok_or_else(|| format!("'{text}' is no share between 0 and 1"))
 }
 
-/// Lets them in.
+/// Runs the buyers.
 pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
     let ends = ends(&arguments)?;
     let mut shows = Vec::new();

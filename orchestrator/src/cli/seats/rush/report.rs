@@ -31,7 +31,7 @@ impl Books {
         })
     }
 
-    /// Whether nobody has bought or held anything.
+    /// Whether no seat was ever held or sold.
     pub(super) fn fresh(&self) -> bool {
         self.held == 0 && self.sold == 0
     }

@@ -39,7 +39,7 @@ pub(super) struct Counts {
     pub(super) nothing_free: AtomicU64,
     pub(super) seats_granted: AtomicU64,
     pub(super) seats_confirmed: AtomicU64,
-    /// Seats of a CONFIRM whose answer was lost: sold or not, nobody here knows.
+    /// Seats of a CONFIRM whose answer was lost: unknown whether they were sold.
     pub(super) seats_unknown: AtomicU64,
     pub(super) doubles: AtomicU64,
     /// Holds gone before their time, and replies with other seats than asked for.
