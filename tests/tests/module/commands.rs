@@ -8,7 +8,7 @@ use std::io::Write as _;
 
 use allot_tests::module::repository;
 use allot_tests::raw::encode;
-use allot_tests::shows::{allot_info, create, house, house_with, no_internal_errors};
+use allot_tests::shows::{allot_info, create, no_internal_errors, sample_venue, sample_venue_with};
 use allot_tests::{RedisServer, Reply};
 
 /// Keywords of a command, and whether each is optional everywhere it occurs.
@@ -160,7 +160,7 @@ fn options_that_exclude_each_other_are_a_syntax_error() {
 #[test]
 fn check_finds_no_fault_in_values_of_every_family() {
     let server = RedisServer::start();
-    create(&server, "show", &house_with(2, 6, r#""limits":{"seats_per_user":4}"#));
+    create(&server, "show", &sample_venue_with(2, 6, r#""limits":{"seats_per_user":4}"#));
     let mut client = server.raw();
     for line in [
         "SEAT.HOLD show ann 2 TTL 60000 TOKEN a",
@@ -192,7 +192,7 @@ fn check_finds_no_fault_in_values_of_every_family() {
 #[test]
 fn a_replicated_event_that_does_not_fit_is_counted_and_logged() {
     let server = RedisServer::builder().arg("appendonly", "yes").start();
-    create(&server, "show", &house(2, 6));
+    create(&server, "show", &sample_venue(2, 6));
     server.shutdown();
     let folder = fs::read_dir(server.dir().join("appendonlydir")).unwrap();
     let mut files = folder.map(|file| file.unwrap().path());
