@@ -8,15 +8,16 @@ use allot_core::shared::text::quoted;
 
 use super::replies::reply_book;
 use super::writes::answer;
-use crate::engine::parse::{Argument, integer, natural};
+use crate::engine::argument::Argument;
 use crate::engine::step::{self, read};
 use crate::engine::value::Value;
+use crate::engine::word::{integer, natural};
 use crate::engine::{Call, Done};
 use crate::ffi::context::Mode;
 use crate::ffi::value::Found;
 
 /// `ACCOUNT.BOOK key [CAP n] [DWELL ms] [MAXMOVES n] [TURNS ms ms ...]`
-pub(super) fn book(call: &Call<'_>, [_, cap, dwell, max_moves, turns]: [Argument<'_>; 5]) -> Done {
+pub(super) fn book(call: &Call<'_>, [_, cap, dwell, max_moves, turns]: &[Argument<'_>; 5]) -> Done {
     let changes = Changes {
         cap: cap.optional_integer(),
         dwell: dwell.optional_integer(),
@@ -41,7 +42,7 @@ pub(super) fn book(call: &Call<'_>, [_, cap, dwell, max_moves, turns]: [Argument
 }
 
 /// `ACCOUNT.TERM key term leader [FORCE]`
-pub(super) fn claim(call: &Call<'_>, [_, term, leader, force]: [Argument<'_>; 4]) -> Done {
+pub(super) fn claim(call: &Call<'_>, [_, term, leader, force]: &[Argument<'_>; 4]) -> Done {
     let (term, leader) = (term.natural(), leader.text());
     answer(call, &Request::Claim { term, leader, force: force.is_given() })
 }
@@ -49,7 +50,7 @@ pub(super) fn claim(call: &Call<'_>, [_, term, leader, force]: [Argument<'_>; 4]
 /// `ACCOUNT.MODULE key module DEPARTMENT d INSTANCES n [WEIGHT w] [RESERVE n] [TERM t]`
 pub(super) fn module(
     call: &Call<'_>,
-    [_, module, department, instances, weight, reserve, term]: [Argument<'_>; 7],
+    [_, module, department, instances, weight, reserve, term]: &[Argument<'_>; 7],
 ) -> Done {
     let wish = ModuleWish {
         module: module.text(),
@@ -63,8 +64,8 @@ pub(super) fn module(
 }
 
 /// `ACCOUNT.ADD key module QUOTA n [TIERS n upto price ...] ACCOUNTS n account ... [TERM t]`
-pub(super) fn add(call: &Call<'_>, [_, module, quota, tiers, accounts, term]: [Argument<'_>; 6]) -> Done {
-    let tariff = Tariff { quota: quota.natural(), steps: steps(&tiers)? };
+pub(super) fn add(call: &Call<'_>, [_, module, quota, tiers, accounts, term]: &[Argument<'_>; 6]) -> Done {
+    let tariff = Tariff { quota: quota.natural(), steps: steps(tiers)? };
     let module = Some(module.text()).filter(|&module| module != b"*");
     let accounts = accounts.words().to_vec();
     answer(call, &Request::Add { module, tariff, accounts, term: term.optional_natural() })
@@ -86,18 +87,18 @@ fn steps(tiers: &Argument<'_>) -> Result<Vec<Step>, Refusal> {
 }
 
 /// `ACCOUNT.DEL key n account ... [TERM t]`
-pub(super) fn del(call: &Call<'_>, [_, accounts, term]: [Argument<'_>; 3]) -> Done {
+pub(super) fn del(call: &Call<'_>, [_, accounts, term]: &[Argument<'_>; 3]) -> Done {
     answer(call, &Request::Del { accounts: accounts.words().to_vec(), term: term.optional_natural() })
 }
 
 /// `ACCOUNT.MOVE key module n account ... [TERM t]`
-pub(super) fn move_to(call: &Call<'_>, [_, module, accounts, term]: [Argument<'_>; 4]) -> Done {
+pub(super) fn move_to(call: &Call<'_>, [_, module, accounts, term]: &[Argument<'_>; 4]) -> Done {
     let (module, accounts) = (module.text(), accounts.words().to_vec());
     answer(call, &Request::Move { module, accounts, term: term.optional_natural() })
 }
 
 /// `ACCOUNT.FREEZE key account [OFF] [TERM t]`
-pub(super) fn freeze(call: &Call<'_>, [_, account, off, term]: [Argument<'_>; 4]) -> Done {
+pub(super) fn freeze(call: &Call<'_>, [_, account, off, term]: &[Argument<'_>; 4]) -> Done {
     let (account, on) = (account.text(), !off.is_given());
     answer(call, &Request::Freeze { account, on, term: term.optional_natural() })
 }

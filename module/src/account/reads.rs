@@ -8,7 +8,7 @@ use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
 
 use super::replies::{reply_account, reply_book, reply_history, reply_module, reply_picked, reply_usage};
-use crate::engine::parse::Argument;
+use crate::engine::argument::Argument;
 use crate::engine::reply::{present, reply_present};
 use crate::engine::step::read;
 use crate::engine::{Call, Done};
@@ -47,8 +47,8 @@ fn count_of(count: &Argument<'_>, usual: i64) -> Result<usize, Refusal> {
 }
 
 /// `ACCOUNT.PICK key module instance [COUNT n]`
-pub(super) fn pick(call: &Call<'_>, [_, module, instance, count]: [Argument<'_>; 4]) -> Done {
-    let (module, instance, count) = (module.text(), instance.text(), count_of(&count, 1)?);
+pub(super) fn pick(call: &Call<'_>, [_, module, instance, count]: &[Argument<'_>; 4]) -> Done {
+    let (module, instance, count) = (module.text(), instance.text(), count_of(count, 1)?);
     read::<Book, _>(call.ctx, call.key()?, |book, _| {
         let id = known_instance(book, module, instance)?;
         let picked =
@@ -72,7 +72,7 @@ enum Of {
 }
 
 /// `ACCOUNT.INFO key [module|account]`; where both have the name, `MODULE name` or `ACCOUNT name` says which.
-pub(super) fn info(call: &Call<'_>, [_, of]: [Argument<'_>; 2]) -> Done {
+pub(super) fn info(call: &Call<'_>, [_, of]: &[Argument<'_>; 2]) -> Done {
     let asked = of.choice(&[Of::Module, Of::Account, Of::Either]);
     let name = of.optional_text().unwrap_or_default();
     read::<Book, _>(call.ctx, call.key()?, |book, now| {
@@ -102,11 +102,11 @@ pub(super) fn info(call: &Call<'_>, [_, of]: [Argument<'_>; 2]) -> Done {
 /// `ACCOUNT.LIST key [MODULE m [INSTANCE i]] [STATE s] [CURSOR c] [COUNT n]`
 pub(super) fn list(
     call: &Call<'_>,
-    [_, module, instance, standing, cursor, count]: [Argument<'_>; 6],
+    [_, module, instance, standing, cursor, count]: &[Argument<'_>; 6],
 ) -> Done {
     let (module, instance) = (module.optional_text(), instance.optional_text());
     let standing = standing.member::<Standing>()?;
-    let (cursor, count) = (cursor.optional_natural().unwrap_or(0), count_of(&count, USUAL_COUNT)?);
+    let (cursor, count) = (cursor.optional_natural().unwrap_or(0), count_of(count, USUAL_COUNT)?);
     if instance.is_some() && module.is_none() {
         let text = "INSTANCE needs a MODULE: instances have names within their module";
         return Err(Refusal::new(Code::Err, text));
@@ -135,10 +135,10 @@ enum By {
 }
 
 /// `ACCOUNT.USAGE key [BY department|module|account] [AGO n] [CURSOR c] [COUNT n]`
-pub(super) fn usage(call: &Call<'_>, [_, by, ago, cursor, count]: [Argument<'_>; 5]) -> Done {
+pub(super) fn usage(call: &Call<'_>, [_, by, ago, cursor, count]: &[Argument<'_>; 5]) -> Done {
     let by = by.choice(&[By::Department, By::Module, By::Account]).unwrap_or(By::Department);
     let (ago, cursor) = (ago.optional_natural().unwrap_or(0), cursor.optional_natural().unwrap_or(0));
-    let count = count_of(&count, USUAL_COUNT)?;
+    let count = count_of(count, USUAL_COUNT)?;
     read::<Book, _>(call.ctx, call.key()?, |book, now| {
         let past = u32::try_from(ago).ok().and_then(|ago| book.month().checked_sub(ago));
         let Some(month) = past.filter(|&month| book.month_start(month).is_some()) else {
@@ -187,7 +187,7 @@ fn reply_usages(call: &Call<'_>, book: &Book, (by, month, now): (By, u32, i64), 
 }
 
 /// `ACCOUNT.HISTORY key account`
-pub(super) fn history(call: &Call<'_>, [_, account]: [Argument<'_>; 2]) -> Done {
+pub(super) fn history(call: &Call<'_>, [_, account]: &[Argument<'_>; 2]) -> Done {
     let account = account.text();
     read::<Book, _>(call.ctx, call.key()?, |book, _| {
         reply_history(call.ctx, known(book, account)?);

@@ -10,7 +10,7 @@ use super::counters;
 use super::replies::{
     reply_account, reply_book, reply_instance, reply_login, reply_module, reply_shifts, reply_used,
 };
-use crate::engine::parse::Argument;
+use crate::engine::argument::Argument;
 use crate::engine::reply::reply_present;
 use crate::engine::step::change;
 use crate::engine::{Call, Done, config};
@@ -88,13 +88,13 @@ fn reply(ctx: Context<'_>, book: &Book, now: i64, reply: &Reply, short: bool) {
 }
 
 /// `ACCOUNT.ATTACH key module instance [TERM t]`
-pub(super) fn attach(call: &Call<'_>, [_, module, instance, term]: [Argument<'_>; 4]) -> Done {
+pub(super) fn attach(call: &Call<'_>, [_, module, instance, term]: &[Argument<'_>; 4]) -> Done {
     let (module, instance) = (module.text(), instance.text());
     answer(call, &Request::Attach { module, instance, term: term.optional_natural() })
 }
 
 /// `ACCOUNT.DETACH key module instance [GRACE ms] [TERM t]`
-pub(super) fn detach(call: &Call<'_>, [_, module, instance, grace, term]: [Argument<'_>; 5]) -> Done {
+pub(super) fn detach(call: &Call<'_>, [_, module, instance, grace, term]: &[Argument<'_>; 5]) -> Done {
     let (module, instance) = (module.text(), instance.text());
     let grace = grace.optional_integer().unwrap_or(0);
     answer(call, &Request::Detach { module, instance, grace, term: term.optional_natural() })
@@ -105,31 +105,31 @@ fn time_to_live(ttl: &Argument<'_>) -> Result<i64, Refusal> {
 }
 
 /// `ACCOUNT.LOGIN key account instance terminal TTL ms`
-pub(super) fn login(call: &Call<'_>, [_, account, instance, terminal, ttl]: [Argument<'_>; 5]) -> Done {
+pub(super) fn login(call: &Call<'_>, [_, account, instance, terminal, ttl]: &[Argument<'_>; 5]) -> Done {
     let (account, instance, terminal) = (account.text(), instance.text(), terminal.text());
-    answer(call, &Request::Login { account, instance, terminal, ttl: time_to_live(&ttl)? })
+    answer(call, &Request::Login { account, instance, terminal, ttl: time_to_live(ttl)? })
 }
 
 /// `ACCOUNT.RENEW key account epoch TTL ms`
-pub(super) fn renew(call: &Call<'_>, [_, account, epoch, ttl]: [Argument<'_>; 4]) -> Done {
+pub(super) fn renew(call: &Call<'_>, [_, account, epoch, ttl]: &[Argument<'_>; 4]) -> Done {
     let (account, epoch) = (account.text(), epoch.natural());
-    answer(call, &Request::Renew { account, epoch, ttl: time_to_live(&ttl)? })
+    answer(call, &Request::Renew { account, epoch, ttl: time_to_live(ttl)? })
 }
 
 /// `ACCOUNT.LOGOUT key account epoch [BACK] [TERM t]`
-pub(super) fn logout(call: &Call<'_>, [_, account, epoch, back, term]: [Argument<'_>; 5]) -> Done {
+pub(super) fn logout(call: &Call<'_>, [_, account, epoch, back, term]: &[Argument<'_>; 5]) -> Done {
     let (account, epoch, back) = (account.text(), epoch.natural(), back.is_given());
     answer(call, &Request::Logout { account, epoch, back, term: term.optional_natural() })
 }
 
 /// `ACCOUNT.USE key account epoch [COUNT n]`
-pub(super) fn usage(call: &Call<'_>, [_, account, epoch, count]: [Argument<'_>; 4]) -> Done {
+pub(super) fn usage(call: &Call<'_>, [_, account, epoch, count]: &[Argument<'_>; 4]) -> Done {
     let (account, epoch) = (account.text(), epoch.natural());
     answer(call, &Request::Use { account, epoch, count: count.optional_integer().unwrap_or(1) })
 }
 
 /// `ACCOUNT.REBALANCE key [DRYRUN] [MAXMOVES n] [TERM t]`
-pub(super) fn rebalance(call: &Call<'_>, [_, dry_run, max_moves, term]: [Argument<'_>; 4]) -> Done {
+pub(super) fn rebalance(call: &Call<'_>, [_, dry_run, max_moves, term]: &[Argument<'_>; 4]) -> Done {
     let max_moves = max_moves.optional_integer().unwrap_or(USUAL_MOVES);
     let (dry_run, term) = (dry_run.is_given(), term.optional_natural());
     answer(call, &Request::Rebalance { dry_run, max_moves, term })

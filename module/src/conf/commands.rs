@@ -3,7 +3,8 @@
 use allot_core::conf::Realm;
 
 use super::{reads, units, writes};
-use crate::engine::command::{Command, Parameter, command};
+use crate::engine::command::{Command, command};
+use crate::engine::parameter::Parameter;
 use crate::engine::step::apply;
 use crate::ffi::command::{ACCESS, RO, RW, UPDATE};
 

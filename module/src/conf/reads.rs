@@ -7,7 +7,7 @@ use allot_core::shared::text::quoted;
 use std::borrow::Cow;
 
 use super::replies::{reply_conference, reply_history, reply_unit};
-use crate::engine::parse::Argument;
+use crate::engine::argument::Argument;
 use crate::engine::reply::{Field, present, reply_record};
 use crate::engine::step::read;
 use crate::engine::{Call, Done};
@@ -32,7 +32,7 @@ fn known_unit(realm: &Realm, cmu: &[u8]) -> Result<u32, Refusal> {
 }
 
 /// `CONF.GET key e164 [field ...]`
-pub(super) fn get(call: &Call<'_>, [_, e164, fields]: [Argument<'_>; 3]) -> Done {
+pub(super) fn get(call: &Call<'_>, [_, e164, fields]: &[Argument<'_>; 3]) -> Done {
     let (e164, fields) = (e164.text(), fields.words());
     read::<Realm, _>(call.ctx, call.key()?, |realm, now| {
         let one = known(realm, e164, now)?;
@@ -56,7 +56,7 @@ pub(super) fn get(call: &Call<'_>, [_, e164, fields]: [Argument<'_>; 3]) -> Done
 }
 
 /// `CONF.INFO key e164`
-pub(super) fn info(call: &Call<'_>, [_, e164]: [Argument<'_>; 2]) -> Done {
+pub(super) fn info(call: &Call<'_>, [_, e164]: &[Argument<'_>; 2]) -> Done {
     let e164 = e164.text();
     read::<Realm, _>(call.ctx, call.key()?, |realm, now| {
         reply_conference(call.ctx, realm, &*known(realm, e164, now)?);
@@ -65,7 +65,7 @@ pub(super) fn info(call: &Call<'_>, [_, e164]: [Argument<'_>; 2]) -> Done {
 }
 
 /// `CONF.HISTORY key e164`
-pub(super) fn history(call: &Call<'_>, [_, e164]: [Argument<'_>; 2]) -> Done {
+pub(super) fn history(call: &Call<'_>, [_, e164]: &[Argument<'_>; 2]) -> Done {
     let e164 = e164.text();
     read::<Realm, _>(call.ctx, call.key()?, |realm, now| {
         reply_history(call.ctx, &*known(realm, e164, now)?);
@@ -74,7 +74,7 @@ pub(super) fn history(call: &Call<'_>, [_, e164]: [Argument<'_>; 2]) -> Done {
 }
 
 /// `CONF.LIST key [STATE s] [CMU c] [CURSOR c] [COUNT n]`
-pub(super) fn list(call: &Call<'_>, [_, state, cmu, cursor, count]: [Argument<'_>; 5]) -> Done {
+pub(super) fn list(call: &Call<'_>, [_, state, cmu, cursor, count]: &[Argument<'_>; 5]) -> Done {
     let state = state.member::<State>()?;
     let (cmu, cursor) = (cmu.optional_text(), cursor.optional_natural().unwrap_or(0));
     let count = count.optional_integer().unwrap_or(USUAL_COUNT);
@@ -95,7 +95,7 @@ pub(super) fn list(call: &Call<'_>, [_, state, cmu, cursor, count]: [Argument<'_
 }
 
 /// `CONF.STAT key`
-pub(super) fn stat(call: &Call<'_>, [_key]: [Argument<'_>; 1]) -> Done {
+pub(super) fn stat(call: &Call<'_>, [_key]: &[Argument<'_>; 1]) -> Done {
     read::<Realm, _>(call.ctx, call.key()?, |realm, _| {
         let totals = realm.totals();
         let [waiting, creating, open, pending, ended] =
@@ -125,7 +125,7 @@ pub(super) fn stat(call: &Call<'_>, [_key]: [Argument<'_>; 1]) -> Done {
 }
 
 /// `CONF.PLAN key [DOWN cmu]`
-pub(super) fn plan(call: &Call<'_>, [_, down]: [Argument<'_>; 2]) -> Done {
+pub(super) fn plan(call: &Call<'_>, [_, down]: &[Argument<'_>; 2]) -> Done {
     let down = down.optional_text();
     read::<Realm, _>(call.ctx, call.key()?, |realm, now| {
         let line = |id: u32, cmu: Option<&[u8]>, why: Option<&str>| {
@@ -157,7 +157,7 @@ pub(super) fn plan(call: &Call<'_>, [_, down]: [Argument<'_>; 2]) -> Done {
 }
 
 /// `CMU.LIST key`
-pub(super) fn units(call: &Call<'_>, [_key]: [Argument<'_>; 1]) -> Done {
+pub(super) fn units(call: &Call<'_>, [_key]: &[Argument<'_>; 1]) -> Done {
     read::<Realm, _>(call.ctx, call.key()?, |realm, _| {
         call.ctx.reply_array(realm.unit_counts().0);
         realm.units().for_each(|unit| reply_unit(call.ctx, unit));

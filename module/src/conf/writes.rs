@@ -10,8 +10,8 @@ use allot_core::shared::refusal::{Code, Refusal};
 
 use super::counters;
 use super::replies::{reply_conference, reply_realm, reply_reported, reply_unit};
+use crate::engine::argument::Argument;
 use crate::engine::number_source::call_number;
-use crate::engine::parse::Argument;
 use crate::engine::reply::{Field, reply_present, reply_record};
 use crate::engine::step::{self, Step, change};
 use crate::engine::value::Value;
@@ -73,8 +73,8 @@ fn reply(ctx: Context<'_>, realm: &Realm, reply: &Reply) {
 /// `CONF.REALM key [option value ...]`
 pub(super) fn realm(
     call: &Call<'_>,
-    [_, licences, retry, window, policy, create_timeout, release_timeout, wait_timeout, tombstone]: [Argument<'_>;
-        9],
+    [_, licences, retry, window, policy, create_timeout, release_timeout, wait_timeout, tombstone]: &[Argument<'_>;
+         9],
 ) -> Done {
     let changes = Changes {
         licences: licences.optional_integer(),
@@ -117,7 +117,7 @@ fn check_hash_tag(ctx: Context<'_>, name: KeyName<'_>) -> Done {
 }
 
 /// `CONF.TERM key term leader [FORCE]`
-pub(super) fn claim(call: &Call<'_>, [_, term, leader, force]: [Argument<'_>; 4]) -> Done {
+pub(super) fn claim(call: &Call<'_>, [_, term, leader, force]: &[Argument<'_>; 4]) -> Done {
     let (term, leader) = (term.natural(), leader.text());
     answer(call, &Request::Claim { term, leader, force: force.is_given() })
 }
@@ -125,7 +125,7 @@ pub(super) fn claim(call: &Call<'_>, [_, term, leader, force]: [Argument<'_>; 4]
 /// `CONF.CREATE key e164 [END ms] [SIZE n] ...` or `CONF.CREATE key * FROM pool ...`
 pub(super) fn create(
     call: &Call<'_>,
-    [_, e164, end, size, licences, priority, zone, no_recovery, request, pool]: [Argument<'_>; 10],
+    [_, e164, end, size, licences, priority, zone, no_recovery, request, pool]: &[Argument<'_>; 10],
 ) -> Done {
     let create = Create {
         e164: e164.text(),
@@ -138,7 +138,7 @@ pub(super) fn create(
         request: request.optional_text(),
         called_from: None,
     };
-    let pool = if pool.is_given() { Some(call.key_at(pool.place())?) } else { None };
+    let pool = pool.place_of_key().map(|place| call.key_at(place)).transpose()?;
     match (create.e164 == b"*", pool) {
         (false, None) => answer(call, &Request::Create(create)),
         (true, Some(pool)) => create_from(call, &create, pool),
@@ -168,17 +168,17 @@ fn create_from(call: &Call<'_>, create: &Create<'_>, pool: KeyName<'_>) -> Done 
 }
 
 /// `CONF.RELEASE key e164`
-pub(super) fn release(call: &Call<'_>, [_, e164]: [Argument<'_>; 2]) -> Done {
+pub(super) fn release(call: &Call<'_>, [_, e164]: &[Argument<'_>; 2]) -> Done {
     answer(call, &Request::Release { e164: e164.text() })
 }
 
 /// `CONF.EXTEND key e164 END ms`
-pub(super) fn extend(call: &Call<'_>, [_, e164, end]: [Argument<'_>; 3]) -> Done {
+pub(super) fn extend(call: &Call<'_>, [_, e164, end]: &[Argument<'_>; 3]) -> Done {
     answer(call, &Request::Extend { e164: e164.text(), end: end.integer() })
 }
 
 /// `CONF.SET key e164 cmu epoch seq field value [field value ...]`: the hot path.
-pub(super) fn set(call: &Call<'_>, [_, e164, cmu, epoch, seq, fields]: [Argument<'_>; 6]) -> Done {
+pub(super) fn set(call: &Call<'_>, [_, e164, cmu, epoch, seq, fields]: &[Argument<'_>; 6]) -> Done {
     let (e164, cmu, fields) = (e164.text(), cmu.text(), fields.words());
     let (epoch, seq) = (epoch.natural(), seq.natural());
     let set = Set { e164, cmu, epoch, seq, fields };
@@ -204,19 +204,19 @@ pub(super) fn set(call: &Call<'_>, [_, e164, cmu, epoch, seq, fields]: [Argument
 const USUAL_COUNT: i64 = 100;
 
 /// `CONF.RECOVER key [COUNT n] [TERM t]`
-pub(super) fn recover(call: &Call<'_>, [_, count, term]: [Argument<'_>; 3]) -> Done {
+pub(super) fn recover(call: &Call<'_>, [_, count, term]: &[Argument<'_>; 3]) -> Done {
     let count = count.optional_integer().unwrap_or(USUAL_COUNT);
     answer(call, &Request::Recover { count, term: term.optional_natural() })
 }
 
 /// `CONF.RESTART key LIVE n cmu ... [TERM t]`
-pub(super) fn restart(call: &Call<'_>, [_, live, term]: [Argument<'_>; 3]) -> Done {
+pub(super) fn restart(call: &Call<'_>, [_, live, term]: &[Argument<'_>; 3]) -> Done {
     let live = live.words().to_vec();
     answer(call, &Request::Restart { live, term: term.optional_natural() })
 }
 
 /// `CONF.MOVE key e164 [TO cmu] [TERM t]`
-pub(super) fn move_(call: &Call<'_>, [_, e164, to, term]: [Argument<'_>; 4]) -> Done {
+pub(super) fn move_(call: &Call<'_>, [_, e164, to, term]: &[Argument<'_>; 4]) -> Done {
     let (e164, to) = (e164.text(), to.optional_text());
     answer(call, &Request::Move { e164, to, term: term.optional_natural() })
 }

@@ -5,8 +5,9 @@ use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
 use std::sync::{Mutex, PoisonError};
 
-use super::command::{Call, Command, Done, Parameter, command};
-use super::parse::Argument;
+use super::argument::Argument;
+use super::command::{Call, Command, Done, command};
+use super::parameter::Parameter;
 use super::step::{no_key, wrong_type};
 use crate::ffi::command::{ACCESS, RO};
 use crate::ffi::context::Mode;
@@ -36,7 +37,7 @@ pub(crate) static COMMANDS: &[Command] = &[command! {
     parameters: [Parameter::key("key")],
 }];
 
-fn check(call: &Call<'_>, [_key]: [Argument<'_>; 1]) -> Done {
+fn check(call: &Call<'_>, [_key]: &[Argument<'_>; 1]) -> Done {
     let name = call.key()?;
     let checks = CHECKS.lock().unwrap_or_else(PoisonError::into_inner).clone();
     match checks.into_iter().find_map(|check| check(call.ctx, name)) {

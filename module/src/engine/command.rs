@@ -1,11 +1,13 @@
 //! A command: one table entry, from which its documentation (`COMMAND DOCS`), its arity, its key specifications, its ACL
 //! categories and the parser of its arguments follow.
 
-use allot_core::shared::refusal::{Code, Refusal};
-use allot_core::shared::text::quoted;
+use allot_core::shared::refusal::Refusal;
 use std::ffi::CStr;
 
-use super::parse::{Argument, parse};
+use super::argument::Argument;
+use super::parameter::{Kind, Parameter, fewest};
+use super::parse::parse;
+use super::word::wrong_number;
 use crate::ffi::command::{ArgumentInfo, ArgumentKind, CommandInfo, Entry, KeyPlace, KeySpec};
 use crate::ffi::string::Names;
 use crate::ffi::{Context, KeyName};
@@ -29,139 +31,6 @@ pub(crate) struct Command {
     pub(crate) parameters: &'static [Parameter],
 }
 
-/// What may be given in a call.
-#[derive(Clone, Copy)]
-pub(crate) struct Parameter {
-    pub(crate) name: &'static str,
-    pub(crate) kind: Kind,
-    /// The keyword before it.
-    pub(crate) token: Option<&'static str>,
-    pub(crate) optional: bool,
-    /// Whether it may be repeated.
-    pub(crate) many: bool,
-    /// Whether its keyword must be at its place, and not just anywhere among its neighbours.
-    pub(crate) in_place: bool,
-    /// The message where it, or the second word of a pair, is missing; empty: a plain one.
-    pub(crate) missing: &'static str,
-}
-
-/// What the words of a parameter are.
-#[derive(Clone, Copy)]
-pub(crate) enum Kind {
-    Key,
-    /// Any bytes.
-    Text,
-    /// An identifier: 1 to 256 bytes.
-    Name,
-    /// Text of a form by which it can be told from a keyword, and that form in words. The handler checks it in full.
-    Like(fn(&[u8]) -> bool, &'static str),
-    /// A whole number that fits 64 bits.
-    Integer,
-    /// A whole number from 0 to 2^53: an epoch, a sequence number, a term, a cursor.
-    Natural,
-    /// A keyword that is all there is of it.
-    Word,
-    /// Several in a row.
-    Block(&'static [Parameter]),
-    /// How many, then so many of the second. Where the second is optional there may be none.
-    Counted(&'static [Parameter; 2]),
-    /// One of several.
-    OneOf(&'static [Parameter]),
-}
-
-impl Parameter {
-    pub(crate) const fn new(name: &'static str, kind: Kind) -> Self {
-        let (token, optional, many, in_place, missing) = (None, false, false, false, "");
-        Self { name, kind, token, optional, many, in_place, missing }
-    }
-
-    pub(crate) const fn key(name: &'static str) -> Self {
-        Self::new(name, Kind::Key)
-    }
-
-    pub(crate) const fn text(name: &'static str) -> Self {
-        Self::new(name, Kind::Text)
-    }
-
-    pub(crate) const fn name(name: &'static str) -> Self {
-        Self::new(name, Kind::Name)
-    }
-
-    pub(crate) const fn integer(name: &'static str) -> Self {
-        Self::new(name, Kind::Integer)
-    }
-
-    pub(crate) const fn natural(name: &'static str) -> Self {
-        Self::new(name, Kind::Natural)
-    }
-
-    /// A keyword that is all there is of the parameter.
-    pub(crate) const fn word(name: &'static str, token: &'static str) -> Self {
-        Self::new(name, Kind::Word).after(token)
-    }
-
-    pub(crate) const fn block(name: &'static str, parameters: &'static [Self]) -> Self {
-        Self::new(name, Kind::Block(parameters))
-    }
-
-    pub(crate) const fn counted(name: &'static str, parameters: &'static [Self; 2]) -> Self {
-        Self::new(name, Kind::Counted(parameters))
-    }
-
-    pub(crate) const fn one_of(name: &'static str, parameters: &'static [Self]) -> Self {
-        Self::new(name, Kind::OneOf(parameters))
-    }
-
-    /// Behind that keyword.
-    pub(crate) const fn after(self, token: &'static str) -> Self {
-        Self { token: Some(token), ..self }
-    }
-
-    pub(crate) const fn optional(self) -> Self {
-        Self { optional: true, ..self }
-    }
-
-    /// Any number of times; at least once, unless it is optional.
-    pub(crate) const fn many(self) -> Self {
-        Self { many: true, ..self }
-    }
-
-    /// With its keyword at just that place.
-    pub(crate) const fn in_place(self) -> Self {
-        Self { in_place: true, ..self }
-    }
-
-    /// With that message where it is missing.
-    pub(crate) const fn or_error(self, missing: &'static str) -> Self {
-        Self { missing, ..self }
-    }
-
-    /// The fewest words that it takes, and whether it never takes more.
-    pub(crate) fn fewest(&self) -> (usize, bool) {
-        if self.optional {
-            return (0, false);
-        }
-        let (words, exact) = match self.kind {
-            Kind::Word => (0, true),
-            Kind::Block(inner) => fewest(inner),
-            Kind::Counted(inner) => (fewest(inner).0, false),
-            Kind::OneOf(inner) => {
-                let words = inner.iter().map(|one| one.fewest().0);
-                let (few, most) = (words.clone().min().unwrap_or(0), words.max().unwrap_or(0));
-                (few, few == most && inner.iter().all(|one| one.fewest().1))
-            }
-            _ => (1, true),
-        };
-        (words + usize::from(self.token.is_some()), exact && !self.many)
-    }
-}
-
-/// The fewest words that several take together, and whether they never take more.
-pub(crate) fn fewest(parameters: &[Parameter]) -> (usize, bool) {
-    let all = parameters.iter().map(Parameter::fewest);
-    all.fold((0, true), |(sum, exact), (words, one_exact)| (sum + words, exact && one_exact))
-}
-
 /// A table entry: what the server and its users are told of a command, its parameters, and the handler, which takes the
 /// arguments of a call in the order of the parameters. How many they are is checked at compile time.
 ///
@@ -172,7 +41,7 @@ macro_rules! command {
         keys: $keys:expr, summary: $summary:literal, complexity: $complexity:literal,
         parameters: [$($parameter:expr),* $(,)?] $(,)?
     ) => {{
-        const PARAMETERS: &[$crate::engine::command::Parameter] = &[$($parameter),*];
+        const PARAMETERS: &[$crate::engine::parameter::Parameter] = &[$($parameter),*];
 
         #[allow(unsafe_code, reason = "the one shape in which the server calls a command")]
         unsafe extern "C" fn entry(
@@ -199,7 +68,10 @@ macro_rules! command {
         }
     }};
     (@run $call:ident, $handler:path) => {
-        $call.arguments::<{ PARAMETERS.len() }>(PARAMETERS).and_then(|arguments| $handler(&$call, arguments))
+        {
+            let mut arguments = [$crate::engine::argument::Argument::NONE; PARAMETERS.len()];
+            $call.parse(PARAMETERS, &mut arguments).and_then(|()| $handler(&$call, &arguments))
+        }
     };
     (@by $call:ident, $handler:path) => { $handler(&$call) };
 }
@@ -276,14 +148,9 @@ impl<'a> Call<'a> {
         Self { ctx, words, names }
     }
 
-    /// The arguments of this call, parameter by parameter.
-    pub(crate) fn arguments<const N: usize>(
-        &self,
-        parameters: &'static [Parameter],
-    ) -> Result<[Argument<'a>; N], Refusal> {
-        let mut arguments = [Argument::NONE; N];
-        parse(parameters, self.words, &mut arguments)?;
-        Ok(arguments)
+    /// Reads the arguments of this call, parameter by parameter.
+    pub(crate) fn parse(&self, parameters: &'static [Parameter], arguments: &mut [Argument<'a>]) -> Done {
+        parse(parameters, self.words, arguments)
     }
 
     /// The key, for commands whose key is the first argument.
@@ -300,10 +167,4 @@ impl<'a> Call<'a> {
     pub(crate) fn words(&self) -> &'a [&'a [u8]] {
         self.words
     }
-}
-
-/// A refusal because words are missing.
-pub(crate) fn wrong_number(words: &[&[u8]]) -> Refusal {
-    let command = String::from_utf8_lossy(words.first().copied().unwrap_or_default()).to_lowercase();
-    Refusal::new(Code::Err, format!("wrong number of arguments for {} command", quoted(command)))
 }

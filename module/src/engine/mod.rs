@@ -1,11 +1,12 @@
 //! What the families share. Imports `ffi` and the kit of allot-core, never a family.
 //!
-//! `command` is the table entry of a command, from which its documentation and the parser of its arguments (`parse`)
-//! follow. `family` says what a family's state machine is to the module, `value` what lives behind a key, and `step` is
+//! `command` is the table entry of a command. Its documentation follows from its parameters (`parameter`), and so does
+//! the parser (`parse`, `word`) that hands a call's arguments (`argument`) to the handler. `family` says what a family's state machine is to the module, `value` what lives behind a key, and `step` is
 //! the path of every request: find, apply what is due, decide, apply, replicate, publish. `deadlines`, `outbox`, `info`,
 //! `config`, `token` and `reply` are what they need for it; `faults` counts and logs what only a bug can cause, `check`
 //! is `ALLOT.CHECK`, and `number_source` lets one family take numbers from another.
 
+pub(crate) mod argument;
 pub(crate) mod check;
 pub(crate) mod command;
 pub(crate) mod config;
@@ -16,10 +17,12 @@ pub(crate) mod info;
 pub(crate) mod native;
 pub(crate) mod number_source;
 pub(crate) mod outbox;
+pub(crate) mod parameter;
 pub(crate) mod parse;
 pub(crate) mod reply;
 pub(crate) mod step;
 pub(crate) mod token;
 pub(crate) mod value;
+pub(crate) mod word;
 
 pub(crate) use command::{Call, Done};

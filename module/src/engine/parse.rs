@@ -5,109 +5,12 @@
 
 use allot_core::invariant;
 use allot_core::shared::MAX_IDENTIFIER;
-use allot_core::shared::refusal::{Code, Refusal};
+use allot_core::shared::refusal::Refusal;
 use allot_core::shared::text::quoted;
-use allot_core::shared::words::Words;
 
-use super::command::{Kind, Parameter, fewest, wrong_number};
-
-/// What was given for a parameter in a call.
-#[derive(Clone, Copy)]
-pub(crate) struct Argument<'a> {
-    parameter: Option<&'static Parameter>,
-    words: &'a [&'a [u8]],
-    /// The number, where the parameter is one; which one of several; 1 for a block with its last word.
-    number: i64,
-    /// Place of the first word in the call.
-    place: usize,
-}
-
-impl<'a> Argument<'a> {
-    pub(crate) const NONE: Self = Self { parameter: None, words: &[], number: 0, place: 0 };
-
-    pub(crate) fn is_given(&self) -> bool {
-        self.parameter.is_some()
-    }
-
-    fn given<T>(&self, value: T) -> Option<T> {
-        self.is_given().then_some(value)
-    }
-
-    /// The text of a required parameter.
-    pub(crate) fn text(&self) -> &'a [u8] {
-        let Some(&word) = self.words.first() else {
-            invariant!("a required argument is there once a call is parsed");
-            return &[];
-        };
-        word
-    }
-
-    pub(crate) fn optional_text(&self) -> Option<&'a [u8]> {
-        self.words.first().copied()
-    }
-
-    /// The number of a required parameter.
-    pub(crate) fn integer(&self) -> i64 {
-        invariant!(self.is_given(), "a required argument is there once a call is parsed");
-        self.number
-    }
-
-    pub(crate) fn optional_integer(&self) -> Option<i64> {
-        self.given(self.number)
-    }
-
-    /// The number of a required parameter that is 0 or more.
-    pub(crate) fn natural(&self) -> u64 {
-        self.integer() as u64
-    }
-
-    pub(crate) fn optional_natural(&self) -> Option<u64> {
-        self.given(self.number as u64)
-    }
-
-    /// The words of a list, without their number.
-    pub(crate) fn words(&self) -> &'a [&'a [u8]] {
-        self.words
-    }
-
-    /// The words of a list, if it is given.
-    pub(crate) fn optional_words(&self) -> Option<&'a [&'a [u8]]> {
-        self.given(self.words)
-    }
-
-    /// Place of the first word in the call.
-    pub(crate) fn place(&self) -> usize {
-        self.place
-    }
-
-    /// Whether a block ends with its optional last word.
-    pub(crate) fn has_last_word(&self) -> bool {
-        self.number == 1
-    }
-
-    /// Which one of several is given; `all` are their meanings, in the order of the table.
-    pub(crate) fn choice<T: Copy>(&self, all: &[T]) -> Option<T> {
-        let chosen = self.given(self.number)?;
-        let meaning = usize::try_from(chosen).ok().and_then(|chosen| all.get(chosen)).copied();
-        invariant!(meaning.is_some(), "each of several has a meaning");
-        meaning
-    }
-
-    /// The member of an enum that has the given word; a refusal for a word that none has.
-    pub(crate) fn member<T: Words>(&self) -> Result<Option<T>, Refusal> {
-        self.member_of(T::MEMBERS)
-    }
-
-    /// As `member`, of some members only.
-    pub(crate) fn member_of<T: Words>(&self, members: &[T]) -> Result<Option<T>, Refusal> {
-        let (Some(parameter), Some(text)) = (self.parameter, self.optional_text()) else { return Ok(None) };
-        if let Some(member) = T::parse(text).filter(|member| members.contains(member)) {
-            return Ok(Some(member));
-        }
-        let label = parameter.token.unwrap_or(parameter.name);
-        Err(not_one_of(label.as_bytes(), text, members.iter().map(|&member| member.word())))
-    }
-}
+use super::argument::Argument;
+use super::parameter::{Kind, Parameter, fewest, position, tokens};
+use super::word::{fault, integer, is_identifier, natural, not_one_of, wrong_number};
 
 /// How an error message names a parameter.
 #[derive(Clone, Copy)]
@@ -154,42 +57,6 @@ pub(crate) fn parse<'a>(
     }
 }
 
-impl Parameter {
-    /// Whether it begins with a keyword and may come in any order among others that do.
-    pub(crate) fn is_option(&self) -> bool {
-        match self.kind {
-            _ if self.in_place => false,
-            _ if self.token.is_some() => true,
-            Kind::Block(inner) => inner.first().is_some_and(Self::is_option),
-            Kind::OneOf(inner) => self.optional && inner.iter().all(|one| matches!(one.kind, Kind::Word)),
-            _ => false,
-        }
-    }
-
-    /// Whether that word is its keyword; which of them, where it has several.
-    fn begins_with(&self, word: &[u8]) -> Option<i64> {
-        match (self.token, self.kind) {
-            (Some(token), _) => is(word, token).then_some(0),
-            (None, Kind::Block(inner)) => inner.first()?.begins_with(word),
-            (None, Kind::OneOf(inner)) => position(inner, |one| one.begins_with(word).is_some()),
-            _ => None,
-        }
-    }
-
-    /// Whether that word may be its first one, where it has no keyword.
-    fn takes(&self, word: &[u8]) -> bool {
-        match self.kind {
-            Kind::Like(is_like, _) => is_like(word),
-            Kind::Integer => integer(word).is_some(),
-            _ => true,
-        }
-    }
-}
-
-fn position(parameters: &[Parameter], is_it: impl Fn(&Parameter) -> bool) -> Option<i64> {
-    parameters.iter().position(is_it).map(|place| place as i64)
-}
-
 impl<'a> Parser<'a> {
     fn peek(&self) -> Option<&'a [u8]> {
         self.words.get(self.next).copied()
@@ -202,7 +69,9 @@ impl<'a> Parser<'a> {
     /// Notes that the words from `from` up to here are what is given for a parameter.
     fn give(&self, parameter: &'static Parameter, from: usize, number: i64) -> Argument<'a> {
         let words = self.words.get(from..self.next).unwrap_or_default();
-        Argument { parameter: Some(parameter), words, number, place: from }
+        // Of a key the handler needs the server's string, which is found by its place.
+        let number = if matches!(parameter.kind, Kind::Key) { from as i64 } else { number };
+        Argument { parameter: Some(parameter), words, number }
     }
 
     /// Reads options in any order, up to the first word that is none of them.
@@ -281,7 +150,6 @@ impl<'a> Parser<'a> {
         later: &'static [Parameter],
         argument: &mut Argument<'a>,
     ) -> Result<(), Refusal> {
-        let spare = self.left().saturating_sub(fewest(later).0);
         let next = self.peek();
         if parameter.token.is_some() {
             match next.filter(|next| parameter.begins_with(next).is_some()) {
@@ -294,8 +162,11 @@ impl<'a> Parser<'a> {
             }
             return Ok(());
         }
-        if parameter.optional && (spare == 0 || !next.is_some_and(|next| parameter.takes(next))) {
-            return Ok(());
+        if parameter.optional {
+            let spare = self.left() > fewest(later).0;
+            if !spare || !next.is_some_and(|next| parameter.takes(next)) {
+                return Ok(());
+            }
         }
         *argument = match parameter.kind {
             Kind::Block(inner) => self.rows(parameter, inner.len())?,
@@ -438,10 +309,6 @@ impl<'a> Label<'a> {
     }
 }
 
-fn fault(text: impl Into<String>) -> Refusal {
-    Refusal::new(Code::Err, text)
-}
-
 /// A word that has no place here.
 fn unexpected(word: &[u8]) -> Refusal {
     fault(format!("syntax error: {} is not expected here", quoted(word)))
@@ -460,61 +327,4 @@ fn not_a_number(label: Label<'_>, word: &[u8]) -> Refusal {
         Label::Option(option) => format!("{} takes a whole number, not {}", quoted(option), quoted(word)),
     };
     fault(text)
-}
-
-/// The keywords of several.
-fn tokens(parameters: &'static [Parameter]) -> impl ExactSizeIterator<Item = &'static str> {
-    parameters.iter().map(|one| one.token.unwrap_or(one.name))
-}
-
-/// A value that is none of an option's.
-fn not_one_of(option: &[u8], value: &[u8], words: impl ExactSizeIterator<Item = &'static str>) -> Refusal {
-    let mut list = String::new();
-    let last = words.len().saturating_sub(1);
-    for (place, word) in words.enumerate() {
-        list.push_str(match place {
-            0 => "",
-            _ if place == last => " or ",
-            _ => ", ",
-        });
-        list.push_str(word);
-    }
-    fault(format!("{} takes {list}, not {}", quoted(option), quoted(value)))
-}
-
-/// Whether a word is that keyword, in any case.
-fn is(word: &[u8], keyword: &str) -> bool {
-    word.eq_ignore_ascii_case(keyword.as_bytes())
-}
-
-fn is_identifier(word: &[u8]) -> bool {
-    (1..=MAX_IDENTIFIER).contains(&word.len())
-}
-
-/// A whole number from 0 to 2^53: an epoch, a sequence number, a term, a cursor.
-pub(crate) fn natural(what: &str, word: &[u8]) -> Result<u64, Refusal> {
-    // No time and no count is greater (docs/replication.md).
-    let value = integer(word).and_then(|value| u64::try_from(value).ok());
-    value
-        .filter(|&value| value < 1 << 53)
-        .ok_or_else(|| fault(format!("{what} must be a whole number from 0 to 2^53, not {}", quoted(word))))
-}
-
-/// A whole number as Redis reads one: decimal, no space, no plus, no leading zero.
-pub(crate) fn integer(word: &[u8]) -> Option<i64> {
-    let (negative, digits) = match word.strip_prefix(b"-") {
-        Some(digits) => (true, digits),
-        None => (false, word),
-    };
-    match *digits {
-        [b'0'] if !negative => return Some(0),
-        [b'1'..=b'9', ..] => {}
-        _ => return None,
-    }
-    // Downwards, since there is one more number below 0 than above.
-    let value = digits.iter().try_fold(0i64, |value, byte| {
-        let digit = byte.wrapping_sub(b'0');
-        if digit < 10 { value.checked_mul(10)?.checked_sub(digit.into()) } else { None }
-    })?;
-    if negative { Some(value) } else { value.checked_neg() }
 }

@@ -11,10 +11,10 @@ use smallvec::SmallVec;
 use std::cell::Cell;
 use std::ffi::CStr;
 
+use super::argument::Argument;
 use super::command::{Call, Done};
 use super::deadlines::{self, NEVER};
 use super::family::Family;
-use super::parse::Argument;
 use super::value::Value;
 use super::{faults, outbox};
 use crate::ffi::context::{Key, Mode};
@@ -348,7 +348,7 @@ fn apply_replicated<F: Family>(ctx: Context<'_>, name: KeyName<'_>, payload: &[u
 }
 
 /// The handler of a family's internal command, `APPLY key payload`.
-pub(crate) fn apply<F: Family>(call: &Call<'_>, [_, payload]: [Argument<'_>; 2]) -> Done {
+pub(crate) fn apply<F: Family>(call: &Call<'_>, [_, payload]: &[Argument<'_>; 2]) -> Done {
     apply_replicated::<F>(call.ctx, call.key()?, payload.text())?;
     call.ctx.reply_ok();
     Ok(())

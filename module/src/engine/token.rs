@@ -6,7 +6,7 @@ use rand::rngs::StdRng;
 use rand::{RngCore, SeedableRng};
 use std::cell::RefCell;
 
-use super::parse::Argument;
+use super::argument::Argument;
 
 /// Characters of a token; 20 of 32 are 100 bits, which cannot be guessed and never occur twice.
 const ALPHABET: [u8; 32] = *b"0123456789abcdefghjkmnpqrstvwxyz";

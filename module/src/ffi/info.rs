@@ -5,11 +5,10 @@ use std::ffi::CStr;
 use std::os::raw::c_int;
 
 use super::api::api;
-use super::guard::{guard, hooks};
 
 /// Where the sections and fields of `INFO` go.
 pub(crate) struct InfoWriter {
-    raw: *mut RedisModuleInfoCtx,
+    pub(super) raw: *mut RedisModuleInfoCtx,
 }
 
 // SAFETY of what follows: `raw` is the server's for the time of the callback, and so is the writer.
@@ -26,12 +25,4 @@ impl InfoWriter {
     pub(crate) fn signed(&self, name: &CStr, value: i64) {
         unsafe { api!(RedisModule_InfoAddFieldLongLong(self.raw, name.as_ptr(), value)) };
     }
-}
-
-pub(super) unsafe extern "C" fn write_info(ctx: *mut RedisModuleInfoCtx, _: c_int) {
-    guard((), || {
-        if let Some(hooks) = hooks() {
-            (hooks.info)(&InfoWriter { raw: ctx });
-        }
-    });
 }

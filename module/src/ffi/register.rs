@@ -1,6 +1,6 @@
 //! What the server is told at load, commands aside: value types, settings, `INFO`, and the events that move keys.
 
-use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent, RedisModuleString};
+use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent, RedisModuleInfoCtx, RedisModuleString};
 use std::ffi::CStr;
 use std::os::raw::{c_char, c_int, c_longlong, c_void};
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use super::api::api;
 use super::context::{Context, make_detached_context};
 use super::guard::{Hooks, guard, hooks, set_hooks};
-use super::info::write_info;
+use super::info::InfoWriter;
 use super::string::bytes_of;
 use super::value::{self, Native};
 
@@ -140,6 +140,14 @@ unsafe extern "C" fn set_setting(
         value.store(new, Ordering::Relaxed);
     }
     raw::REDISMODULE_OK as c_int
+}
+
+unsafe extern "C" fn write_info(ctx: *mut RedisModuleInfoCtx, _: c_int) {
+    guard((), || {
+        if let Some(hooks) = hooks() {
+            (hooks.info)(&InfoWriter { raw: ctx });
+        }
+    });
 }
 
 /// Keys that come under another name by `RENAME` or `MOVE`.

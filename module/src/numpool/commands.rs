@@ -4,7 +4,8 @@ use allot_core::numpool::{Number, Pool};
 
 use super::writes::FORM;
 use super::{reads, writes};
-use crate::engine::command::{Command, Kind, Parameter, command};
+use crate::engine::command::{Command, command};
+use crate::engine::parameter::{Kind, Parameter};
 use crate::engine::step::apply;
 use crate::ffi::command::{ACCESS, INSERT, RO, RW, UPDATE};
 

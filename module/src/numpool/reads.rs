@@ -6,7 +6,7 @@ use allot_core::shared::refusal::{Code, Refusal};
 
 use super::replies::{reply_info, reply_live_lease, reply_number};
 use super::writes::number;
-use crate::engine::parse::Argument;
+use crate::engine::argument::Argument;
 use crate::engine::step::read;
 use crate::engine::{Call, Done};
 
@@ -14,7 +14,7 @@ use crate::engine::{Call, Done};
 const USUAL_COUNT: i64 = 10;
 
 /// `NUMPOOL.GET key number`
-pub(super) fn get(call: &Call<'_>, [_, wanted]: [Argument<'_>; 2]) -> Done {
+pub(super) fn get(call: &Call<'_>, [_, wanted]: &[Argument<'_>; 2]) -> Done {
     let number = number(wanted.text())?;
     read::<Pool, _>(call.ctx, call.key()?, |pool, now| {
         let Some(record) = pool.number_record(number, now) else {
@@ -26,7 +26,7 @@ pub(super) fn get(call: &Call<'_>, [_, wanted]: [Argument<'_>; 2]) -> Done {
 }
 
 /// `NUMPOOL.INFO key`
-pub(super) fn info(call: &Call<'_>, [_key]: [Argument<'_>; 1]) -> Done {
+pub(super) fn info(call: &Call<'_>, [_key]: &[Argument<'_>; 1]) -> Done {
     read::<Pool, _>(call.ctx, call.key()?, |pool, _| {
         reply_info(call.ctx, &pool.totals(), &pool.settings());
         Ok(())
@@ -34,8 +34,8 @@ pub(super) fn info(call: &Call<'_>, [_key]: [Argument<'_>; 1]) -> Done {
 }
 
 /// `NUMPOOL.SCAN key cursor [STATE state] [COUNT n]`
-pub(super) fn scan(call: &Call<'_>, [_, from, state, count]: [Argument<'_>; 4]) -> Done {
-    let (cursor, count) = (cursor(from.integer())?, count_of(&count)?);
+pub(super) fn scan(call: &Call<'_>, [_, from, state, count]: &[Argument<'_>; 4]) -> Done {
+    let (cursor, count) = (cursor(from.integer())?, count_of(count)?);
     let states = State::ALL.split_first().map_or(&[][..], |(_, states)| states);
     let state = state.member_of(states)?;
     read::<Pool, _>(call.ctx, call.key()?, |pool, now| {
@@ -51,8 +51,8 @@ pub(super) fn scan(call: &Call<'_>, [_, from, state, count]: [Argument<'_>; 4]) 
 }
 
 /// `NUMPOOL.LEASES key [SWITCH id] [CURSOR c] [COUNT n]`
-pub(super) fn leases(call: &Call<'_>, [_, switch, from, count]: [Argument<'_>; 4]) -> Done {
-    let (switch, count) = (switch.optional_text(), count_of(&count)?);
+pub(super) fn leases(call: &Call<'_>, [_, switch, from, count]: &[Argument<'_>; 4]) -> Done {
+    let (switch, count) = (switch.optional_text(), count_of(count)?);
     let from = cursor(from.optional_integer().unwrap_or(0))?;
     read::<Pool, _>(call.ctx, call.key()?, |pool, now| {
         let (next, leases) = pool.lease_scan(from, count, switch, now);

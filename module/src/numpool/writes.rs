@@ -10,8 +10,8 @@ use allot_core::shared::token::TokenChoice;
 
 use super::counters;
 use super::replies::{reply_lease, reply_reconciled};
+use crate::engine::argument::Argument;
 use crate::engine::number_source::Take;
-use crate::engine::parse::Argument;
 use crate::engine::step::{Step, change, change_or_create};
 use crate::engine::{Call, Done, config, outbox, token};
 use crate::ffi::{Context, KeyName};
@@ -62,18 +62,18 @@ fn reply(call: &Call<'_>, outcome: Result<Reply, Refusal>) -> Done {
 }
 
 /// `NUMPOOL.ADD key number [number ...]`
-pub(super) fn add(call: &Call<'_>, [_, numbers]: [Argument<'_>; 2]) -> Done {
-    answer_or_create(call, Settings::default(), &Request::Add(&all(&numbers)?))
+pub(super) fn add(call: &Call<'_>, [_, numbers]: &[Argument<'_>; 2]) -> Done {
+    answer_or_create(call, Settings::default(), &Request::Add(&all(numbers)?))
 }
 
 /// `NUMPOOL.DEL key number [number ...] [DRAIN]`
-pub(super) fn del(call: &Call<'_>, [_, numbers, drain]: [Argument<'_>; 3]) -> Done {
-    answer(call, &Request::Del { numbers: &all(&numbers)?, drain: drain.is_given() })
+pub(super) fn del(call: &Call<'_>, [_, numbers, drain]: &[Argument<'_>; 3]) -> Done {
+    answer(call, &Request::Del { numbers: &all(numbers)?, drain: drain.is_given() })
 }
 
 /// `NUMPOOL.REG key number [number ...] [TTL ms] [SWITCH id]`
-pub(super) fn reg(call: &Call<'_>, [_, numbers, ttl, switch]: [Argument<'_>; 4]) -> Done {
-    let (numbers, ttl) = (all(&numbers)?, time_to_live("TTL", &ttl)?);
+pub(super) fn reg(call: &Call<'_>, [_, numbers, ttl, switch]: &[Argument<'_>; 4]) -> Done {
+    let (numbers, ttl) = (all(numbers)?, time_to_live("TTL", ttl)?);
     answer(call, &Request::Reg { numbers: &numbers, ttl, switch: switch.optional_text() })
 }
 
@@ -85,24 +85,24 @@ enum Which {
 }
 
 /// `NUMPOOL.UNREG key number [number ...]` or `NUMPOOL.UNREG key SWITCH id`
-pub(super) fn unreg(call: &Call<'_>, [_, which]: [Argument<'_>; 2]) -> Done {
+pub(super) fn unreg(call: &Call<'_>, [_, which]: &[Argument<'_>; 2]) -> Done {
     match which.choice(&[Which::Numbers, Which::Switch]) {
         Some(Which::Switch) => answer(call, &Request::UnregSwitch(which.text())),
-        Some(Which::Numbers) | None => answer(call, &Request::Unreg(&all(&which)?)),
+        Some(Which::Numbers) | None => answer(call, &Request::Unreg(&all(which)?)),
     }
 }
 
 /// `NUMPOOL.CALL key [number] [option ...]`
 pub(super) fn call(
     call: &Call<'_>,
-    [_, wanted, ttl, lease, switch, peer, prefix, pick]: [Argument<'_>; 8],
+    [_, wanted, ttl, lease, switch, peer, prefix, pick]: &[Argument<'_>; 8],
 ) -> Done {
     let made = token::make_unless(lease.is_given());
-    let mut wish = request::Call {
+    let mut request = request::Call {
         number: wanted.optional_text().map(number).transpose()?,
-        ttl: time_to_live("TTL", &ttl)?,
+        ttl: time_to_live("TTL", ttl)?,
         endless: false,
-        lease: token::choice(&lease, &made),
+        lease: token::choice(lease, &made),
         switch: switch.optional_text(),
         peer: peer.optional_text(),
         prefix: prefix.optional_text().map(number).transpose()?,
@@ -110,21 +110,21 @@ pub(super) fn call(
         random: 0,
     };
     let outcome = change::<Pool, _>(call.ctx, call.key()?, |step| {
-        let decision = decide_call(step, &mut wish)?;
+        let decision = decide_call(step, &mut request)?;
         Ok(settle(step, decision))
     });
     reply(call, outcome)
 }
 
 /// Decides a call, with what the pool needs for it at hand.
-fn decide_call(step: &mut Step<'_, '_, Pool>, wish: &mut request::Call<'_>) -> Result<Decision, Refusal> {
-    if wish.pick.unwrap_or(step.state().settings().pick) == Policy::Random {
-        wish.random = token::random();
+fn decide_call(step: &mut Step<'_, '_, Pool>, request: &mut request::Call<'_>) -> Result<Decision, Refusal> {
+    if request.pick.unwrap_or(step.state().settings().pick) == Policy::Random {
+        request.random = token::random();
     }
-    if wish.number.is_none() {
-        step.state_mut().prepare(wish.pick, wish.prefix);
+    if request.number.is_none() {
+        step.state_mut().prepare(request.pick, request.prefix);
     }
-    decide(step.state(), step.now(), &Request::Call(*wish))
+    decide(step.state(), step.now(), &Request::Call(*request))
 }
 
 /// How many numbers are tried for something that is there on some of them already.
@@ -134,7 +134,7 @@ const TRIED: usize = 64;
 /// neither does. Where the thing is there already on that number (`EXISTS`), the others are tried, the longest waiting
 /// first. The lease never falls due by itself.
 pub(crate) fn call_number(ctx: Context<'_>, pool: KeyName<'_>, lease: &[u8], take: &mut Take<'_>) -> Done {
-    let mut wish = request::Call {
+    let mut request = request::Call {
         number: None,
         ttl: None,
         endless: true,
@@ -148,7 +148,7 @@ pub(crate) fn call_number(ctx: Context<'_>, pool: KeyName<'_>, lease: &[u8], tak
     change::<Pool, _>(ctx, pool, |step| {
         let mut others = None;
         loop {
-            let decision = decide_call(step, &mut wish)?;
+            let decision = decide_call(step, &mut request)?;
             let Reply::Lease(record) = &decision.reply else {
                 counters::NUMPOOL_NONE_FREE.add(1);
                 let name = quoted(pool.as_bytes());
@@ -168,8 +168,8 @@ pub(crate) fn call_number(ctx: Context<'_>, pool: KeyName<'_>, lease: &[u8], tak
                 let waiting = step.state().waiting().filter(|other| *other != number).take(TRIED);
                 waiting.collect::<Vec<_>>().into_iter()
             });
-            wish.number = others.next();
-            if wish.number.is_none() {
+            request.number = others.next();
+            if request.number.is_none() {
                 return Err(refusal);
             }
         }
@@ -177,20 +177,20 @@ pub(crate) fn call_number(ctx: Context<'_>, pool: KeyName<'_>, lease: &[u8], tak
 }
 
 /// `NUMPOOL.HANGUP key number [LEASE token] [COOLDOWN ms]`
-pub(super) fn hangup(call: &Call<'_>, [_, called, lease, cooldown]: [Argument<'_>; 4]) -> Done {
+pub(super) fn hangup(call: &Call<'_>, [_, called, lease, cooldown]: &[Argument<'_>; 4]) -> Done {
     let (lease, cooldown) = (lease.optional_text(), cooldown.optional_integer());
     answer(call, &Request::HangUp { number: number(called.text())?, lease, cooldown })
 }
 
 /// `NUMPOOL.RENEW key number LEASE token TTL ms`
-pub(super) fn renew(call: &Call<'_>, [_, called, lease, ttl]: [Argument<'_>; 4]) -> Done {
+pub(super) fn renew(call: &Call<'_>, [_, called, lease, ttl]: &[Argument<'_>; 4]) -> Done {
     let number = number(called.text())?;
     let ttl = config::check_ttl(&config::NUMPOOL_MAX_TTL, "TTL", ttl.integer())?;
     answer(call, &Request::Renew { number, lease: lease.text(), ttl })
 }
 
 /// `NUMPOOL.RECONCILE key SWITCH id [BEFORE ms] [LEASE token ...]`
-pub(super) fn reconcile(call: &Call<'_>, [_, switch, before, leases]: [Argument<'_>; 4]) -> Done {
+pub(super) fn reconcile(call: &Call<'_>, [_, switch, before, leases]: &[Argument<'_>; 4]) -> Done {
     let before = before.optional_integer();
     answer(call, &Request::Reconcile { switch: switch.text(), before, leases: leases.words() })
 }
@@ -198,16 +198,16 @@ pub(super) fn reconcile(call: &Call<'_>, [_, switch, before, leases]: [Argument<
 /// `NUMPOOL.CONFIG key [LEASE ms] [COOLDOWN ms] [REGTTL ms] [PICK policy] [EVENTS n]`
 pub(super) fn configure(
     call: &Call<'_>,
-    [_, lease, cooldown, regttl, pick, events]: [Argument<'_>; 6],
+    [_, lease, cooldown, regttl, pick, events]: &[Argument<'_>; 6],
 ) -> Done {
     let events = events.optional_integer().map(|events| {
         let wrong = || format!("EVENTS must be 0 to {}, not {events}", u32::MAX);
         u32::try_from(events).map_err(|_| Refusal::new(Code::Err, wrong()))
     });
     let changes = Changes {
-        lease: time_to_live("LEASE", &lease)?,
+        lease: time_to_live("LEASE", lease)?,
         cooldown: cooldown.optional_integer(),
-        regttl: time_to_live("REGTTL", &regttl)?,
+        regttl: time_to_live("REGTTL", regttl)?,
         pick: pick.member()?,
         events: events.transpose()?,
     };

@@ -5,12 +5,12 @@ use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
 
 use super::replies::{reply_hold, reply_seat, reply_seats};
-use crate::engine::parse::Argument;
+use crate::engine::argument::Argument;
 use crate::engine::step::read;
 use crate::engine::{Call, Done};
 
 /// `SEAT.GET key seat`
-pub(super) fn get(call: &Call<'_>, [_, seat]: [Argument<'_>; 2]) -> Done {
+pub(super) fn get(call: &Call<'_>, [_, seat]: &[Argument<'_>; 2]) -> Done {
     let id = seat.text();
     read::<Show, _>(call.ctx, call.key()?, |show, now| {
         let Some(seat) = show.venue().find(id) else {
@@ -22,7 +22,7 @@ pub(super) fn get(call: &Call<'_>, [_, seat]: [Argument<'_>; 2]) -> Done {
 }
 
 /// `SEAT.HOLDS key user`
-pub(super) fn holds(call: &Call<'_>, [_, user]: [Argument<'_>; 2]) -> Done {
+pub(super) fn holds(call: &Call<'_>, [_, user]: &[Argument<'_>; 2]) -> Done {
     read::<Show, _>(call.ctx, call.key()?, |show, now| {
         let holds = show.holds_of(user.text(), now);
         call.ctx.reply_array(holds.len());
@@ -34,7 +34,7 @@ pub(super) fn holds(call: &Call<'_>, [_, user]: [Argument<'_>; 2]) -> Done {
 }
 
 /// `SEAT.ORDER key ref`
-pub(super) fn order(call: &Call<'_>, [_, reference]: [Argument<'_>; 2]) -> Done {
+pub(super) fn order(call: &Call<'_>, [_, reference]: &[Argument<'_>; 2]) -> Done {
     let reference = reference.text();
     read::<Show, _>(call.ctx, call.key()?, |show, _| {
         let Some(seats) = show.order_seats(reference) else {
@@ -46,7 +46,7 @@ pub(super) fn order(call: &Call<'_>, [_, reference]: [Argument<'_>; 2]) -> Done 
 }
 
 /// `SEAT.STAT key [TIER tier] [AREA area]`
-pub(super) fn stat(call: &Call<'_>, [_, tier, area]: [Argument<'_>; 3]) -> Done {
+pub(super) fn stat(call: &Call<'_>, [_, tier, area]: &[Argument<'_>; 3]) -> Done {
     let (tier, area) = (tier.optional_text(), area.optional_text());
     read::<Show, _>(call.ctx, call.key()?, |show, _| {
         let venue = show.venue();
@@ -92,7 +92,7 @@ pub(super) fn stat(call: &Call<'_>, [_, tier, area]: [Argument<'_>; 3]) -> Done 
 }
 
 /// `SEAT.MAP key area`
-pub(super) fn map(call: &Call<'_>, [_, area]: [Argument<'_>; 2]) -> Done {
+pub(super) fn map(call: &Call<'_>, [_, area]: &[Argument<'_>; 2]) -> Done {
     let id = area.text();
     read::<Show, _>(call.ctx, call.key()?, |show, _| {
         let venue = show.venue();
@@ -114,7 +114,7 @@ pub(super) fn map(call: &Call<'_>, [_, area]: [Argument<'_>; 2]) -> Done {
 }
 
 /// `SEAT.PLAN key`
-pub(super) fn plan(call: &Call<'_>, [_key]: [Argument<'_>; 1]) -> Done {
+pub(super) fn plan(call: &Call<'_>, [_key]: &[Argument<'_>; 1]) -> Done {
     read::<Show, _>(call.ctx, call.key()?, |show, _| {
         call.ctx.reply_string(show.plan_json().as_bytes());
         Ok(())

@@ -9,7 +9,7 @@ use allot_core::shared::text::quoted;
 
 use super::counters;
 use super::replies::reply_hold;
-use crate::engine::parse::Argument;
+use crate::engine::argument::Argument;
 use crate::engine::step::{self, Step, change};
 use crate::engine::value::Value;
 use crate::engine::{Call, Done, config, outbox, token};
@@ -43,7 +43,7 @@ fn answer(call: &Call<'_>, request: &Request<'_>) -> Done {
 }
 
 /// `SEAT.CREATE key plan`
-pub(super) fn create(call: &Call<'_>, [_, json]: [Argument<'_>; 2]) -> Done {
+pub(super) fn create(call: &Call<'_>, [_, json]: &[Argument<'_>; 2]) -> Done {
     let plan: Plan = plan::parse(json.text())?;
     // Built here to be checked and brought into its normal form, which is what is replicated.
     let wanted = Show::new(&plan, 0)?;
@@ -72,7 +72,7 @@ pub(super) fn create(call: &Call<'_>, [_, json]: [Argument<'_>; 2]) -> Done {
 }
 
 /// `SEAT.ALTER key plan-part`
-pub(super) fn alter(call: &Call<'_>, [_, json]: [Argument<'_>; 2]) -> Done {
+pub(super) fn alter(call: &Call<'_>, [_, json]: &[Argument<'_>; 2]) -> Done {
     let part: plan::PlanPart = plan::parse(json.text())?;
     if part.events.is_some_and(|events| events > 0) {
         outbox::check_stream(call.ctx, call.key()?, "plan: events")?;
@@ -83,21 +83,21 @@ pub(super) fn alter(call: &Call<'_>, [_, json]: [Argument<'_>; 2]) -> Done {
 /// `SEAT.HOLD key user count TTL ms [option ...]`
 pub(super) fn hold(
     call: &Call<'_>,
-    [_, user, count, ttl, tier, areas, adjacent, orphans, flags, replace, chosen]: [Argument<'_>; 11],
+    [_, user, count, ttl, tier, areas, adjacent, orphans, flags, replace, chosen]: &[Argument<'_>; 11],
 ) -> Done {
     let made = token::make_unless(chosen.is_given());
     let replaced = |token| Replace { token, other: replace.has_last_word() };
     let mut hold = Hold {
         user: user.text(),
         count: count.integer(),
-        ttl: time_to_live(&ttl)?,
+        ttl: time_to_live(ttl)?,
         tier: tier.optional_text(),
         areas: areas.words().to_vec(),
         adjacent: adjacent.member()?.unwrap_or_default(),
         orphans: orphans.member()?.unwrap_or_default(),
         flags: Vec::new(),
         replace: replace.optional_text().map(replaced),
-        token: token::choice(&chosen, &made),
+        token: token::choice(chosen, &made),
     };
     check_count(hold.count)?;
     let record = change::<Show, _>(call.ctx, call.key()?, |step| {
@@ -112,12 +112,12 @@ pub(super) fn hold(
 }
 
 /// `SEAT.PICK key user TTL ms [TOKEN token] SEATS n seat ...`
-pub(super) fn pick(call: &Call<'_>, [_, user, ttl, chosen, seats]: [Argument<'_>; 5]) -> Done {
+pub(super) fn pick(call: &Call<'_>, [_, user, ttl, chosen, seats]: &[Argument<'_>; 5]) -> Done {
     let made = token::make_unless(chosen.is_given());
     let pick = Pick {
         user: user.text(),
-        ttl: time_to_live(&ttl)?,
-        token: token::choice(&chosen, &made),
+        ttl: time_to_live(ttl)?,
+        token: token::choice(chosen, &made),
         seats: seats.words().to_vec(),
     };
     check_count(pick.seats.len() as i64)?;
@@ -149,35 +149,35 @@ fn count_refused(outcome: Done) -> Done {
 }
 
 /// `SEAT.EXTEND key token TTL ms`
-pub(super) fn extend(call: &Call<'_>, [_, token, ttl]: [Argument<'_>; 3]) -> Done {
-    let ttl = time_to_live(&ttl)?;
+pub(super) fn extend(call: &Call<'_>, [_, token, ttl]: &[Argument<'_>; 3]) -> Done {
+    let ttl = time_to_live(ttl)?;
     answer(call, &Request::Extend { token: token.text(), ttl })
 }
 
 /// `SEAT.CONFIRM key token [USER user] [ORDER ref]`
-pub(super) fn confirm(call: &Call<'_>, [_, token, user, order]: [Argument<'_>; 4]) -> Done {
+pub(super) fn confirm(call: &Call<'_>, [_, token, user, order]: &[Argument<'_>; 4]) -> Done {
     let (user, order) = (user.optional_text(), order.optional_text());
     answer(call, &Request::Confirm { token: token.text(), user, order })
 }
 
 /// `SEAT.RELEASE key token [SEATS n seat ...]`
-pub(super) fn release(call: &Call<'_>, [_, token, seats]: [Argument<'_>; 3]) -> Done {
+pub(super) fn release(call: &Call<'_>, [_, token, seats]: &[Argument<'_>; 3]) -> Done {
     let seats = seats.optional_words().map(<[_]>::to_vec);
     answer(call, &Request::Release { token: token.text(), seats })
 }
 
 /// `SEAT.REFUND key [ORDER ref] n seat ...`
-pub(super) fn refund(call: &Call<'_>, [_, order, seats]: [Argument<'_>; 3]) -> Done {
+pub(super) fn refund(call: &Call<'_>, [_, order, seats]: &[Argument<'_>; 3]) -> Done {
     answer(call, &Request::Refund { order: order.optional_text(), seats: seats.words().to_vec() })
 }
 
 /// `SEAT.BLOCK key n seat ...`
-pub(super) fn block(call: &Call<'_>, [_, seats]: [Argument<'_>; 2]) -> Done {
+pub(super) fn block(call: &Call<'_>, [_, seats]: &[Argument<'_>; 2]) -> Done {
     answer(call, &Request::Block(seats.words().to_vec()))
 }
 
 /// `SEAT.UNBLOCK key n seat ...`
-pub(super) fn unblock(call: &Call<'_>, [_, seats]: [Argument<'_>; 2]) -> Done {
+pub(super) fn unblock(call: &Call<'_>, [_, seats]: &[Argument<'_>; 2]) -> Done {
     answer(call, &Request::Unblock(seats.words().to_vec()))
 }
 

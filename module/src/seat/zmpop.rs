@@ -6,8 +6,8 @@
 
 use allot_core::shared::refusal::{Code, Refusal};
 
-use crate::engine::parse::integer;
 use crate::engine::step::wrong_type;
+use crate::engine::word::integer;
 use crate::engine::{Call, Done};
 use crate::ffi::context::{Key, Mode};
 use crate::ffi::zset::{End, Member, Members};

@@ -1,0 +1,105 @@
+//! What was given for a parameter in a call, as its handler takes it.
+
+use allot_core::invariant;
+use allot_core::shared::refusal::Refusal;
+use allot_core::shared::words::Words;
+
+use super::parameter::Parameter;
+use super::word::not_one_of;
+
+/// What was given for a parameter in a call.
+#[derive(Clone, Copy)]
+pub(crate) struct Argument<'a> {
+    pub(super) parameter: Option<&'static Parameter>,
+    pub(super) words: &'a [&'a [u8]],
+    /// The number, where the parameter is one; which one of several; 1 for a block with its last word; the place of a key
+    /// among the words of the call.
+    pub(super) number: i64,
+}
+
+impl<'a> Argument<'a> {
+    pub(crate) const NONE: Self = Self { parameter: None, words: &[], number: 0 };
+
+    pub(crate) fn is_given(&self) -> bool {
+        self.parameter.is_some()
+    }
+
+    fn given<T>(&self, value: T) -> Option<T> {
+        self.is_given().then_some(value)
+    }
+
+    /// The text of a required parameter.
+    pub(crate) fn text(&self) -> &'a [u8] {
+        let Some(&word) = self.words.first() else {
+            invariant!("a required argument is there once a call is parsed");
+            return &[];
+        };
+        word
+    }
+
+    pub(crate) fn optional_text(&self) -> Option<&'a [u8]> {
+        self.words.first().copied()
+    }
+
+    /// The number of a required parameter.
+    pub(crate) fn integer(&self) -> i64 {
+        invariant!(self.is_given(), "a required argument is there once a call is parsed");
+        self.number
+    }
+
+    pub(crate) fn optional_integer(&self) -> Option<i64> {
+        self.given(self.number)
+    }
+
+    /// The number of a required parameter that is 0 or more.
+    pub(crate) fn natural(&self) -> u64 {
+        self.integer() as u64
+    }
+
+    pub(crate) fn optional_natural(&self) -> Option<u64> {
+        self.given(self.number as u64)
+    }
+
+    /// The words of a list, without their number.
+    pub(crate) fn words(&self) -> &'a [&'a [u8]] {
+        self.words
+    }
+
+    /// The words of a list, if it is given.
+    pub(crate) fn optional_words(&self) -> Option<&'a [&'a [u8]]> {
+        self.given(self.words)
+    }
+
+    /// The place of a key among the words of the call, if it is given.
+    pub(crate) fn place_of_key(&self) -> Option<usize> {
+        self.given(self.number as usize)
+    }
+
+    /// Whether a block ends with its optional last word.
+    pub(crate) fn has_last_word(&self) -> bool {
+        self.number == 1
+    }
+
+    /// Which one of several is given; `all` are their meanings, in the order of the table.
+    pub(crate) fn choice<T: Copy>(&self, all: &[T]) -> Option<T> {
+        let chosen = self.given(self.number)?;
+        let meaning = usize::try_from(chosen).ok().and_then(|chosen| all.get(chosen)).copied();
+        invariant!(meaning.is_some(), "each of several has a meaning");
+        meaning
+    }
+
+    /// The member of an enum that has the given word; a refusal for a word that none has.
+    pub(crate) fn member<T: Words>(&self) -> Result<Option<T>, Refusal> {
+        self.member_of(T::MEMBERS)
+    }
+
+    /// As `member`, of some members only.
+    pub(crate) fn member_of<T: Words>(&self, members: &[T]) -> Result<Option<T>, Refusal> {
+        let (Some(parameter), Some(text)) = (self.parameter, self.optional_text()) else { return Ok(None) };
+        if let Some(member) = T::parse(text).filter(|member| members.contains(member)) {
+            return Ok(Some(member));
+        }
+        let label = parameter.token.unwrap_or(parameter.name);
+        Err(not_one_of(label.as_bytes(), text, members.iter().map(|&member| member.word())))
+    }
+}

@@ -1,0 +1,178 @@
+//! The parameters of a command: what may be given in a call, in which form and how often.
+
+use super::word::{integer, is};
+
+/// What may be given in a call.
+#[derive(Clone, Copy)]
+pub(crate) struct Parameter {
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    /// The keyword before it.
+    pub(crate) token: Option<&'static str>,
+    pub(crate) optional: bool,
+    /// Whether it may be repeated.
+    pub(crate) many: bool,
+    /// Whether its keyword must be at its place, and not just anywhere among its neighbours.
+    pub(crate) in_place: bool,
+    /// The message where it, or the second word of a pair, is missing; empty: a plain one.
+    pub(crate) missing: &'static str,
+}
+
+/// What the words of a parameter are.
+#[derive(Clone, Copy)]
+pub(crate) enum Kind {
+    Key,
+    /// Any bytes.
+    Text,
+    /// An identifier: 1 to 256 bytes.
+    Name,
+    /// Text of a form by which it can be told from a keyword, and that form in words. The handler checks it in full.
+    Like(fn(&[u8]) -> bool, &'static str),
+    /// A whole number that fits 64 bits.
+    Integer,
+    /// A whole number from 0 to 2^53: an epoch, a sequence number, a term, a cursor.
+    Natural,
+    /// A keyword that is all there is of it.
+    Word,
+    /// Several in a row.
+    Block(&'static [Parameter]),
+    /// How many, then so many of the second. Where the second is optional there may be none.
+    Counted(&'static [Parameter; 2]),
+    /// One of several.
+    OneOf(&'static [Parameter]),
+}
+
+impl Parameter {
+    pub(crate) const fn new(name: &'static str, kind: Kind) -> Self {
+        let (token, optional, many, in_place, missing) = (None, false, false, false, "");
+        Self { name, kind, token, optional, many, in_place, missing }
+    }
+
+    pub(crate) const fn key(name: &'static str) -> Self {
+        Self::new(name, Kind::Key)
+    }
+
+    pub(crate) const fn text(name: &'static str) -> Self {
+        Self::new(name, Kind::Text)
+    }
+
+    pub(crate) const fn name(name: &'static str) -> Self {
+        Self::new(name, Kind::Name)
+    }
+
+    pub(crate) const fn integer(name: &'static str) -> Self {
+        Self::new(name, Kind::Integer)
+    }
+
+    pub(crate) const fn natural(name: &'static str) -> Self {
+        Self::new(name, Kind::Natural)
+    }
+
+    /// A keyword that is all there is of the parameter.
+    pub(crate) const fn word(name: &'static str, token: &'static str) -> Self {
+        Self::new(name, Kind::Word).after(token)
+    }
+
+    pub(crate) const fn block(name: &'static str, parameters: &'static [Self]) -> Self {
+        Self::new(name, Kind::Block(parameters))
+    }
+
+    pub(crate) const fn counted(name: &'static str, parameters: &'static [Self; 2]) -> Self {
+        Self::new(name, Kind::Counted(parameters))
+    }
+
+    pub(crate) const fn one_of(name: &'static str, parameters: &'static [Self]) -> Self {
+        Self::new(name, Kind::OneOf(parameters))
+    }
+
+    /// Behind that keyword.
+    pub(crate) const fn after(self, token: &'static str) -> Self {
+        Self { token: Some(token), ..self }
+    }
+
+    pub(crate) const fn optional(self) -> Self {
+        Self { optional: true, ..self }
+    }
+
+    /// Any number of times; at least once, unless it is optional.
+    pub(crate) const fn many(self) -> Self {
+        Self { many: true, ..self }
+    }
+
+    /// With its keyword at just that place.
+    pub(crate) const fn in_place(self) -> Self {
+        Self { in_place: true, ..self }
+    }
+
+    /// With that message where it is missing.
+    pub(crate) const fn or_error(self, missing: &'static str) -> Self {
+        Self { missing, ..self }
+    }
+
+    /// The fewest words that it takes, and whether it never takes more.
+    pub(super) fn fewest(&self) -> (usize, bool) {
+        if self.optional {
+            return (0, false);
+        }
+        let (words, exact) = match self.kind {
+            Kind::Word => (0, true),
+            Kind::Block(inner) => fewest(inner),
+            Kind::Counted(inner) => (fewest(inner).0, false),
+            Kind::OneOf(inner) => {
+                let words = inner.iter().map(|one| one.fewest().0);
+                let (few, most) = (words.clone().min().unwrap_or(0), words.max().unwrap_or(0));
+                (few, few == most && inner.iter().all(|one| one.fewest().1))
+            }
+            _ => (1, true),
+        };
+        (words + usize::from(self.token.is_some()), exact && !self.many)
+    }
+}
+
+/// The fewest words that several take together, and whether they never take more.
+pub(super) fn fewest(parameters: &[Parameter]) -> (usize, bool) {
+    let all = parameters.iter().map(Parameter::fewest);
+    all.fold((0, true), |(sum, exact), (words, one_exact)| (sum + words, exact && one_exact))
+}
+
+impl Parameter {
+    /// Whether it begins with a keyword and may come in any order among others that do.
+    pub(super) fn is_option(&self) -> bool {
+        match self.kind {
+            _ if self.in_place => false,
+            _ if self.token.is_some() => true,
+            Kind::Block(inner) => inner.first().is_some_and(Self::is_option),
+            Kind::OneOf(inner) => self.optional && inner.iter().all(|one| matches!(one.kind, Kind::Word)),
+            _ => false,
+        }
+    }
+
+    /// Whether that word is its keyword; which of them, where it has several.
+    pub(super) fn begins_with(&self, word: &[u8]) -> Option<i64> {
+        match (self.token, self.kind) {
+            (Some(token), _) => is(word, token).then_some(0),
+            (None, Kind::Block(inner)) => inner.first()?.begins_with(word),
+            (None, Kind::OneOf(inner)) => position(inner, |one| one.begins_with(word).is_some()),
+            _ => None,
+        }
+    }
+
+    /// Whether that word may be its first one, where it has no keyword.
+    pub(super) fn takes(&self, word: &[u8]) -> bool {
+        match self.kind {
+            Kind::Like(is_like, _) => is_like(word),
+            Kind::Integer => integer(word).is_some(),
+            _ => true,
+        }
+    }
+}
+
+/// The place of the first that is the one looked for.
+pub(super) fn position(parameters: &[Parameter], is_it: impl Fn(&Parameter) -> bool) -> Option<i64> {
+    parameters.iter().position(is_it).map(|place| place as i64)
+}
+
+/// The keywords of several.
+pub(super) fn tokens(parameters: &'static [Parameter]) -> impl ExactSizeIterator<Item = &'static str> {
+    parameters.iter().map(|one| one.token.unwrap_or(one.name))
+}

@@ -1,0 +1,73 @@
+//! Single words of a call: keywords, identifiers and numbers, and the messages where one is wrong.
+
+use allot_core::shared::MAX_IDENTIFIER;
+use allot_core::shared::refusal::{Code, Refusal};
+use allot_core::shared::text::quoted;
+
+/// A refusal of a malformed call.
+pub(super) fn fault(text: impl Into<String>) -> Refusal {
+    Refusal::new(Code::Err, text)
+}
+
+/// A refusal because words are missing.
+pub(super) fn wrong_number(words: &[&[u8]]) -> Refusal {
+    let command = String::from_utf8_lossy(words.first().copied().unwrap_or_default()).to_lowercase();
+    Refusal::new(Code::Err, format!("wrong number of arguments for {} command", quoted(command)))
+}
+
+/// A value that is none of an option's.
+pub(super) fn not_one_of(
+    option: &[u8],
+    value: &[u8],
+    words: impl ExactSizeIterator<Item = &'static str>,
+) -> Refusal {
+    let mut list = String::new();
+    let last = words.len().saturating_sub(1);
+    for (place, word) in words.enumerate() {
+        list.push_str(match place {
+            0 => "",
+            _ if place == last => " or ",
+            _ => ", ",
+        });
+        list.push_str(word);
+    }
+    fault(format!("{} takes {list}, not {}", quoted(option), quoted(value)))
+}
+
+/// Whether a word is that keyword, in any case.
+pub(super) fn is(word: &[u8], keyword: &str) -> bool {
+    word.eq_ignore_ascii_case(keyword.as_bytes())
+}
+
+/// Whether a word is 1 to 256 bytes long.
+pub(super) fn is_identifier(word: &[u8]) -> bool {
+    (1..=MAX_IDENTIFIER).contains(&word.len())
+}
+
+/// A whole number from 0 to 2^53: an epoch, a sequence number, a term, a cursor.
+pub(crate) fn natural(what: &str, word: &[u8]) -> Result<u64, Refusal> {
+    // No time and no count is greater (docs/replication.md).
+    let value = integer(word).and_then(|value| u64::try_from(value).ok());
+    value
+        .filter(|&value| value < 1 << 53)
+        .ok_or_else(|| fault(format!("{what} must be a whole number from 0 to 2^53, not {}", quoted(word))))
+}
+
+/// A whole number as Redis reads one: decimal, no space, no plus, no leading zero.
+pub(crate) fn integer(word: &[u8]) -> Option<i64> {
+    let (negative, digits) = match word.strip_prefix(b"-") {
+        Some(digits) => (true, digits),
+        None => (false, word),
+    };
+    match *digits {
+        [b'0'] if !negative => return Some(0),
+        [b'1'..=b'9', ..] => {}
+        _ => return None,
+    }
+    // Downwards, since there is one more number below 0 than above.
+    let value = digits.iter().try_fold(0i64, |value, byte| {
+        let digit = byte.wrapping_sub(b'0');
+        if digit < 10 { value.checked_mul(10)?.checked_sub(digit.into()) } else { None }
+    })?;
+    if negative { Some(value) } else { value.checked_neg() }
+}
