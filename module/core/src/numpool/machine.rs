@@ -4,6 +4,7 @@ use super::event::Event;
 use super::{Pool, decide_due};
 use crate::shared::Millis;
 use crate::shared::codec::Damaged;
+use crate::shared::invariant::Checked;
 use crate::shared::machine::{Events, Machine};
 use crate::shared::outbox::Outbox;
 use crate::shared::refusal::Refusal;
@@ -62,5 +63,9 @@ impl Machine for Pool {
 
     fn free_effort(&self) -> usize {
         self.free_effort()
+    }
+
+    fn check(&self) -> Checked {
+        self.check()
     }
 }
