@@ -2,7 +2,7 @@
 //! written to the AOF, published and replayed.
 
 use super::number::Number;
-use super::state::Settings;
+use super::settings::Settings;
 use crate::shared::codec::{Damaged, Reader, Writer};
 use crate::shared::field::Field;
 use crate::shared::machine;

@@ -1,9 +1,7 @@
 //! What an event does to a show. Cannot fail: whatever could be refused was refused by `decide`, and what comes
 //! from elsewhere (a master, an AOF file) is held against the show by `admits` first.
 
-use super::alter::taken_seat_of_other_tier;
-use super::claims::{Seats, Stage};
-use super::decide::{MAX_COUNT, check_limits};
+use super::claims::{MAX_COUNT, Seats, Stage};
 use super::event::{Event, Held, Turn};
 use super::plan::{self, Plan};
 use super::state::{Owner, Show, Standing};
@@ -48,15 +46,13 @@ impl Show {
             Event::Altered { plan } => {
                 let plan: Plan =
                     plan::parse(plan.as_bytes()).map_err(|_| Damaged("the plan is not well-formed"))?;
-                check_limits(plan.limits).map_err(|_| Damaged("a limit is out of range"))?;
+                plan.limits.check().map_err(|_| Damaged("a limit is out of range"))?;
                 let venue = Venue::build(&plan).map_err(|_| Damaged("the plan breaks a rule"))?;
                 ensure(venue.is_of_same_place(&self.venue), "the plan is of another place")?;
-                let moved = taken_seat_of_other_tier(self, &venue);
+                let moved = self.taken_seat_of_other_tier(&venue);
                 ensure(moved.is_none(), "a seat that is held or sold would change its tier")
             }
-            Event::Limited { limits, .. } => {
-                check_limits(*limits).map_err(|_| Damaged("a limit is out of range"))
-            }
+            Event::Limited { limits, .. } => limits.check().map_err(|_| Damaged("a limit is out of range")),
             Event::Held(held) => {
                 let replaced = held.replaced.as_ref().map(|token| hold(token)).transpose()?;
                 ensure(self.claims.find(&held.token).is_none(), "the token is in use")?;

@@ -1,8 +1,8 @@
 //! What can be seen of a show: seats, holds, orders, totals, maps, and events as messages.
 
 use super::claims::{Seats, Stage};
-use super::decide::HoldRecord;
 use super::event::Event;
+use super::outcome::HoldRecord;
 use super::state::{Bucket, Owner, Show, Standing};
 use super::venue::{Area, Row, Seat};
 use crate::invariant;

@@ -4,8 +4,7 @@
 //! nothing: the plan is built as a client's would be, and every seat, count and reference is checked before it
 //! is used.
 
-use super::claims::{Claim, Seats, Stage};
-use super::decide::MAX_COUNT;
+use super::claims::{Claim, MAX_COUNT, Seats, Stage};
 use super::plan::{self, Plan};
 use super::state::{Owner, Show, Standing};
 use super::venue::Seat;

@@ -132,9 +132,9 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::super::number::Number;
-    use super::super::request::{Call, Policy, Request};
-    use super::super::{Settings, decide};
     use super::*;
+    use crate::numpool::request::{Call, Policy, Request};
+    use crate::numpool::{Settings, decide};
     use crate::shared::list::List;
     use crate::shared::token::TokenChoice;
 

@@ -14,10 +14,10 @@ use hashbrown::DefaultHashBuilder;
 use std::hash::BuildHasher;
 
 /// Where a number stands in a tree: first by peer, which is 0 in the tree of all; then by its digits.
-pub(super) type Key = (u32, Number);
+pub(in crate::numpool) type Key = (u32, Number);
 
 /// What the tree does not keep itself of the numbers in it. None of it may change while a number is in the tree.
-pub(super) trait Look {
+pub(in crate::numpool) trait Look {
     /// Where a number stands.
     fn key(&self, id: u32) -> Key;
     /// Calls that it was given for.
@@ -46,19 +46,19 @@ impl Default for Node {
 
 /// The best of some numbers.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Best {
+pub(in crate::numpool) struct Best {
     /// Who joined first, or `NONE`.
-    pub(super) oldest: u32,
+    pub(in crate::numpool) oldest: u32,
     /// Who was used least, or `NONE`.
-    pub(super) least: u32,
+    pub(in crate::numpool) least: u32,
     /// How many they are.
-    pub(super) count: u32,
+    pub(in crate::numpool) count: u32,
 }
 
 /// A treap: a search tree whose shape hangs on a hash of each id, which keeps it at O(log n) whatever comes. It
 /// takes 24 bytes a number.
 #[derive(Clone, Debug)]
-pub(super) struct Tree {
+pub(in crate::numpool) struct Tree {
     nodes: Column<Node>,
     root: u32,
     joins: u32,
@@ -73,7 +73,7 @@ impl Default for Tree {
 
 impl Tree {
     /// A tree of these numbers, who joined first first. O(n log n).
-    pub(super) fn of(ids: impl Iterator<Item = u32>, look: &impl Look) -> Self {
+    pub(in crate::numpool) fn of(ids: impl Iterator<Item = u32>, look: &impl Look) -> Self {
         let mut tree = Self::default();
         let mut sorted: Vec<(Key, u32)> = Vec::new();
         for id in ids {
@@ -105,7 +105,7 @@ impl Tree {
     }
 
     /// A number that is not in the tree joins, behind all that joined before. O(log n).
-    pub(super) fn join(&mut self, id: u32, look: &impl Look) {
+    pub(in crate::numpool) fn join(&mut self, id: u32, look: &impl Look) {
         if self.joins == u32::MAX {
             self.renumber();
         }
@@ -118,19 +118,19 @@ impl Tree {
     }
 
     /// A number that is in the tree leaves it. O(log n).
-    pub(super) fn leave(&mut self, id: u32, look: &impl Look) {
+    pub(in crate::numpool) fn leave(&mut self, id: u32, look: &impl Look) {
         self.root = self.without(self.root, id, look.key(id), look);
     }
 
     /// The best of the numbers from `least` to `greatest`. O(log n).
-    pub(super) fn best(&self, least: Key, greatest: Key, look: &impl Look) -> Best {
+    pub(in crate::numpool) fn best(&self, least: Key, greatest: Key, look: &impl Look) -> Best {
         let mut best = Best { oldest: NONE, least: NONE, count: 0 };
         self.gather(self.root, [least, greatest], [false, false], &mut best, look);
         best
     }
 
     /// The number at a place, counted from 0, among those from `least` on. O(log n).
-    pub(super) fn at(&self, least: Key, place: u32, look: &impl Look) -> u32 {
+    pub(in crate::numpool) fn at(&self, least: Key, place: u32, look: &impl Look) -> u32 {
         let mut place = place + self.before(least, look);
         let mut at = self.root;
         while at != NONE {
@@ -155,7 +155,7 @@ impl Tree {
     ///
     /// # Errors
     /// The first contradiction.
-    pub(super) fn check(&self, ids: impl Iterator<Item = u32>, look: &impl Look) -> Checked {
+    pub(in crate::numpool) fn check(&self, ids: impl Iterator<Item = u32>, look: &impl Look) -> Checked {
         self.nodes.check()?;
         let mut expected: Vec<u32> = ids.collect();
         let rising =
@@ -197,7 +197,7 @@ impl Tree {
     }
 
     /// Bytes allocated.
-    pub(super) fn allocated(&self) -> usize {
+    pub(in crate::numpool) fn allocated(&self) -> usize {
         self.nodes.allocated()
     }
 

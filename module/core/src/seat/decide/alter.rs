@@ -1,10 +1,10 @@
 //! What `SEAT.ALTER` makes of a plan.
 
-use super::labels::parse_short_form;
-use super::plan::{Limits, PartRow, Plan, PlanPart, PlanRow, PlanSeat, PlanSeats, wrong};
-use super::state::{Owner, Show};
-use super::venue::{Seat, Venue};
 use crate::invariant;
+use crate::seat::labels::parse_short_form;
+use crate::seat::plan::{Limits, PartRow, Plan, PlanPart, PlanRow, PlanSeat, PlanSeats, wrong};
+use crate::seat::state::Show;
+use crate::seat::venue::Venue;
 use crate::shared::refusal::{Code, Refusal};
 use crate::shared::text::quoted;
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ use std::collections::HashMap;
 pub(super) fn altered_plan(show: &Show, part: &PlanPart) -> Result<Plan, Refusal> {
     let mut plan = show.plan();
     plan.limits = altered_limits(plan.limits, part);
-    super::decide::check_limits(plan.limits)?;
+    plan.limits.check()?;
     plan.events = part.events.unwrap_or(plan.events);
     let mut tiers_change = false;
     for (number, change) in part.areas.iter().enumerate() {
@@ -124,23 +124,8 @@ fn listed(row: &PlanRow) -> Vec<Option<PlanSeat>> {
 
 /// Refuses a new tier for a seat that is held or sold.
 fn check_tiers(show: &Show, venue: &Venue) -> Result<(), Refusal> {
-    let Some(seat) = taken_seat_of_other_tier(show, venue) else { return Ok(()) };
+    let Some(seat) = show.taken_seat_of_other_tier(venue) else { return Ok(()) };
     let state = show.standing(seat).word();
     let what = format!("seat {} is {state}; its tier cannot change", quoted(venue.id(seat)));
     Err(Refusal::new(Code::BadState, what))
-}
-
-/// The first seat that is held or sold and has another tier in a venue of the same place. O(seats).
-pub(super) fn taken_seat_of_other_tier(show: &Show, venue: &Venue) -> Option<Seat> {
-    venue.rows().find_map(|row| {
-        let base = venue.base(row);
-        let tier = |venue: &Venue, seat: Seat| {
-            let layout = venue.layout(row);
-            let slot = layout.tier_slot((seat - base) as usize)?;
-            layout.tiers.get(slot).map(|&(tier, _)| venue.tier_name(tier).to_owned())
-        };
-        venue.seats_of(row).find(|&seat| {
-            matches!(show.owner(seat), Owner::Claim(_)) && tier(show.venue(), seat) != tier(venue, seat)
-        })
-    })
 }

@@ -297,8 +297,8 @@ impl Venue {
 #[cfg(test)]
 mod tests {
     use super::super::plan::{self, Plan};
-    use super::super::{Event, Request, decide};
     use super::*;
+    use crate::seat::{Event, Request, decide};
     use crate::shared::token::TokenChoice;
 
     /// A show with a hold of two seats, a sale of one under an order, and a blocked seat.
@@ -327,7 +327,7 @@ mod tests {
 
     fn pick(show: &mut Show, token: &[u8], seats: &[&[u8]]) {
         let token = TokenChoice { token, chosen: true };
-        let pick = super::super::request::Pick { user: token.token, ttl: 100, token, seats: seats.to_vec() };
+        let pick = crate::seat::request::Pick { user: token.token, ttl: 100, token, seats: seats.to_vec() };
         ask(show, &Request::Pick(pick));
     }
 

@@ -1,9 +1,9 @@
 //! Which of the free numbers a call gets.
 
-use super::number::Number;
-use super::request::Policy;
-use super::state::{ByDigits, ByPeer, Pool};
 use crate::invariant;
+use crate::numpool::number::Number;
+use crate::numpool::request::Policy;
+use crate::numpool::state::{ByDigits, ByPeer, Pool};
 use crate::shared::list::NONE;
 
 /// What is wanted of a number.

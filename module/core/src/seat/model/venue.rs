@@ -25,19 +25,19 @@ pub type Tier = u16;
 /// All that is fixed about a show.
 #[derive(Clone, Debug)]
 pub struct Venue {
-    pub(super) areas: Vec<AreaInfo>,
-    pub(super) rows: Vec<RowInfo>,
-    pub(super) layouts: Vec<Layout>,
-    pub(super) row_labels: Box<str>,
-    pub(super) tiers: Names,
-    pub(super) flags: Names,
-    pub(super) seats: u32,
-    pub(super) positions: u32,
-    pub(super) area_by_id: HashMap<Box<[u8]>, Area>,
-    pub(super) rows_by_label: HashTable<Row>,
-    pub(super) hasher: DefaultHashBuilder,
+    pub(in crate::seat) areas: Vec<AreaInfo>,
+    pub(in crate::seat) rows: Vec<RowInfo>,
+    pub(in crate::seat) layouts: Vec<Layout>,
+    pub(in crate::seat) row_labels: Box<str>,
+    pub(in crate::seat) tiers: Names,
+    pub(in crate::seat) flags: Names,
+    pub(in crate::seat) seats: u32,
+    pub(in crate::seat) positions: u32,
+    pub(in crate::seat) area_by_id: HashMap<Box<[u8]>, Area>,
+    pub(in crate::seat) rows_by_label: HashTable<Row>,
+    pub(in crate::seat) hasher: DefaultHashBuilder,
     /// The row of the first position of each block of 64.
-    pub(super) row_of_block: Vec<Row>,
+    pub(in crate::seat) row_of_block: Vec<Row>,
 }
 
 /// One area.
@@ -56,13 +56,13 @@ pub struct AreaInfo {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RowInfo {
-    pub(super) base: Seat,
-    pub(super) layout: u32,
-    pub(super) rank: i32,
-    pub(super) label_at: u32,
-    pub(super) label_len: u16,
-    pub(super) area: u16,
+pub(in crate::seat) struct RowInfo {
+    pub(in crate::seat) base: Seat,
+    pub(in crate::seat) layout: u32,
+    pub(in crate::seat) rank: i32,
+    pub(in crate::seat) label_at: u32,
+    pub(in crate::seat) label_len: u16,
+    pub(in crate::seat) area: u16,
 }
 
 /// What a row looks like.
@@ -96,13 +96,13 @@ impl Layout {
 
 /// Collects names and gives them numbers in order of appearance.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Names {
-    pub(super) names: Vec<Box<str>>,
-    pub(super) numbers: HashMap<Box<[u8]>, u16>,
+pub(in crate::seat) struct Names {
+    pub(in crate::seat) names: Vec<Box<str>>,
+    pub(in crate::seat) numbers: HashMap<Box<[u8]>, u16>,
 }
 
 impl Names {
-    pub(super) fn number(&mut self, name: &str) -> u16 {
+    pub(in crate::seat) fn number(&mut self, name: &str) -> u16 {
         if let Some(&number) = self.numbers.get(name.as_bytes()) {
             return number;
         }
@@ -375,7 +375,7 @@ impl Venue {
             + self.row_of_block.capacity() * size_of::<Row>()
     }
 
-    pub(super) fn label_hash(&self, area: Area, label: &[u8]) -> u64 {
+    pub(in crate::seat) fn label_hash(&self, area: Area, label: &[u8]) -> u64 {
         self.hasher.hash_one((area, label))
     }
 }

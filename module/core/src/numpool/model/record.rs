@@ -7,20 +7,20 @@ use crate::shared::list::{Links, NONE};
 
 /// A number's record.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Record {
+pub(in crate::numpool) struct Record {
     /// Its neighbours in the queue; for a number that is not there: its lease, or its cool-down, and `NONE`.
     links: [u32; 2],
     /// Calls that it was given for; stops at 2^32 - 1.
-    pub(super) uses: u32,
+    pub(in crate::numpool) uses: u32,
     since: [u16; 3],
     state: State,
     /// Where it is besides.
-    pub(super) place: Place,
+    pub(in crate::numpool) place: Place,
 }
 
 /// What a number's links are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Place {
+pub(in crate::numpool) enum Place {
     /// Nothing.
     #[default]
     Nowhere,
@@ -41,55 +41,55 @@ impl Default for Record {
 }
 
 /// The last time that a record can hold: the year 10889.
-pub(super) const LATEST: Millis = (1 << 48) - 1;
+pub(in crate::numpool) const LATEST: Millis = (1 << 48) - 1;
 
 impl Record {
     /// The record of a number that is new at `now`.
-    pub(super) fn new(now: Millis) -> Self {
+    pub(in crate::numpool) fn new(now: Millis) -> Self {
         let mut record = Self { state: State::IdleDown, ..Self::default() };
         record.set_since(now);
         record
     }
 
-    pub(super) fn state(self) -> State {
+    pub(in crate::numpool) fn state(self) -> State {
         self.state
     }
 
-    pub(super) fn set_state(&mut self, state: State) {
+    pub(in crate::numpool) fn set_state(&mut self, state: State) {
         self.state = state;
     }
 
     /// Since when it is idle; without meaning while it is busy.
-    pub(super) fn since(self) -> Millis {
+    pub(in crate::numpool) fn since(self) -> Millis {
         let [low, middle, high] = self.since.map(Millis::from);
         high << 32 | middle << 16 | low
     }
 
-    pub(super) fn set_since(&mut self, since: Millis) {
+    pub(in crate::numpool) fn set_since(&mut self, since: Millis) {
         let since = since.clamp(0, LATEST);
         self.since = [since as u16, (since >> 16) as u16, (since >> 32) as u16];
     }
 
     /// The lease of a number that carries a call, or `NONE`.
-    pub(super) fn lease(self) -> u32 {
+    pub(in crate::numpool) fn lease(self) -> u32 {
         let [lease, _] = self.links;
         if matches!(self.place, Place::Call | Place::LastCall) { lease } else { NONE }
     }
 
     /// The cool-down of a number that cools down, or `NONE`.
-    pub(super) fn cool_down(self) -> u32 {
+    pub(in crate::numpool) fn cool_down(self) -> u32 {
         let [cool_down, _] = self.links;
         if self.place == Place::Cooling { cool_down } else { NONE }
     }
 
     /// Puts it somewhere that is not the queue, with the lease or cool-down that belongs to the place.
-    pub(super) fn put(&mut self, place: Place, what: u32) {
+    pub(in crate::numpool) fn put(&mut self, place: Place, what: u32) {
         self.place = place;
         self.links = [what, NONE];
     }
 
     /// Whether it waits in the queue.
-    pub(super) fn is_queued(self) -> bool {
+    pub(in crate::numpool) fn is_queued(self) -> bool {
         self.place == Place::Queue
     }
 }

@@ -3,6 +3,7 @@
 use crate::invariant;
 use crate::shared::refusal::{Code, Refusal};
 use crate::shared::text::printable;
+use crate::shared::token::MAX_TTL;
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
@@ -73,6 +74,19 @@ pub struct Plan {
     /// How many events the stream `<key>:evt` keeps; 0 (the default) keeps no stream.
     #[serde(default)]
     pub events: u32,
+}
+
+impl Limits {
+    /// Refuses limits that no show can have.
+    ///
+    /// # Errors
+    /// `ERR plan: limits.max_hold_ms: ...` for more than ten years.
+    pub(in crate::seat) fn check(self) -> Result<(), Refusal> {
+        if self.max_hold_ms <= MAX_TTL as u64 {
+            return Ok(());
+        }
+        Err(wrong("limits.max_hold_ms", &format!("is more than {MAX_TTL} ms, which are ten years")))
+    }
 }
 
 impl Plan {

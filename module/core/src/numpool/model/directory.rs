@@ -221,7 +221,7 @@ impl<T: Copy + Default> Directory<T> {
 
     /// As if all ids had been given out, for tests of a full pool that need no sixteen million numbers.
     #[cfg(test)]
-    pub(super) fn fill_up(&mut self) {
+    pub(in crate::numpool) fn fill_up(&mut self) {
         self.slots = MAX_NUMBERS;
     }
 

@@ -13,6 +13,9 @@ use crate::shared::table::Table;
 use crate::shared::{Bytes, Millis};
 use smallvec::SmallVec;
 
+/// The most seats of one hold.
+pub const MAX_COUNT: i64 = 100;
+
 /// Seats of a claim, by number; four fit without an allocation.
 pub type Seats = SmallVec<[Seat; 4]>;
 
@@ -32,7 +35,7 @@ pub struct Claim {
     /// Its seats, rising. Never empty.
     pub seats: Seats,
     /// Its place in the list of its user's holds, or of its order's claims.
-    pub(super) slot: u32,
+    pub(in crate::seat) slot: u32,
 }
 
 /// How far a claim has come.
@@ -60,9 +63,9 @@ pub struct User {
     /// Seats held and sold.
     pub seats: u32,
     /// Claims, held and sold.
-    pub(super) claims: u32,
+    pub(in crate::seat) claims: u32,
     /// Live holds.
-    pub(super) holds: SmallVec<[u32; 2]>,
+    pub(in crate::seat) holds: SmallVec<[u32; 2]>,
 }
 
 /// An order with at least one claim.
@@ -70,19 +73,19 @@ pub struct User {
 pub struct Order {
     /// As the caller gives it.
     pub reference: Bytes,
-    pub(super) claims: SmallVec<[u32; 2]>,
+    pub(in crate::seat) claims: SmallVec<[u32; 2]>,
 }
 
 /// All claims of a show.
 #[derive(Clone, Debug, Default)]
 pub struct Claims {
-    pub(super) table: Table<Claim>,
-    pub(super) users: Table<User>,
-    pub(super) orders: Table<Order>,
-    pub(super) by_token: NameIndex,
-    pub(super) by_user: NameIndex,
-    pub(super) by_order: NameIndex,
-    pub(super) deadlines: Deadlines,
+    pub(in crate::seat) table: Table<Claim>,
+    pub(in crate::seat) users: Table<User>,
+    pub(in crate::seat) orders: Table<Order>,
+    pub(in crate::seat) by_token: NameIndex,
+    pub(in crate::seat) by_user: NameIndex,
+    pub(in crate::seat) by_order: NameIndex,
+    pub(in crate::seat) deadlines: Deadlines,
 }
 
 impl Claims {

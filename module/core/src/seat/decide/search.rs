@@ -1,12 +1,12 @@
 //! Best seating (docs/seats.md, SEAT.HOLD exactly, steps 2 to 5): which seats a hold gets. Changes nothing.
 
-use super::bits::{self, Bits};
-use super::claims::Seats;
-use super::index::{clean_run_of, exactly, run_of};
-use super::request::{Adjacent, Orphans};
-use super::state::{Bucket, Show};
-use super::venue::{Area, Row, Seat, Tier};
 use crate::invariant;
+use crate::seat::bits::{self, Bits};
+use crate::seat::claims::Seats;
+use crate::seat::index::{clean_run_of, exactly, run_of};
+use crate::seat::request::{Adjacent, Orphans};
+use crate::seat::state::Show;
+use crate::seat::venue::{Area, Row, Seat, Tier};
 use std::borrow::Cow;
 
 /// What is wanted, with every name resolved.
@@ -395,7 +395,7 @@ impl<'a> Search<'a> {
     fn lengths(&self, bucket: u32) -> u128 {
         let info = self.show.bucket_at(bucket);
         let indexed = info.view(self.wish.flags).map_or(!0, |view| view.runs.all().lengths);
-        let lifted = |one: &Lifted| super::index::Runs::of(&one.seats.takeable).lengths;
+        let lifted = |one: &Lifted| crate::seat::index::Runs::of(&one.seats.takeable).lengths;
         self.lifted_in(bucket).fold(indexed, |all, one| all | lifted(one))
     }
 
@@ -458,7 +458,7 @@ impl<'a> Search<'a> {
     }
 
     /// Positions of a row, and the rule of its area.
-    fn shape(&self, row: Row) -> (usize, super::plan::Rule) {
+    fn shape(&self, row: Row) -> (usize, crate::seat::plan::Rule) {
         let venue = &self.show.venue;
         (usize::from(venue.layout(row).len), venue.area(venue.area_of(row)).rule)
     }
@@ -494,13 +494,5 @@ impl Rows<'_, '_> {
             }
         }
         Some((row, strips))
-    }
-}
-
-impl Bucket {
-    /// The index for a request that names these flags, if there is one.
-    pub(super) fn view(&self, flags: u64) -> Option<&super::state::View> {
-        let allowed = flags & self.flags;
-        self.views.iter().find(|view| view.allowed == allowed)
     }
 }

@@ -32,9 +32,9 @@ const fn code(byte: u8) -> u8 {
 
 impl Number {
     /// Before all numbers.
-    pub(super) const LEAST: Self = Self(0);
+    pub(in crate::numpool) const LEAST: Self = Self(0);
     /// Behind all numbers.
-    pub(super) const GREATEST: Self = Self(u128::MAX);
+    pub(in crate::numpool) const GREATEST: Self = Self(u128::MAX);
 
     /// The number of a text; `None` for a text that is none. O(characters).
     pub fn parse(text: &[u8]) -> Option<Self> {
@@ -84,13 +84,13 @@ impl Number {
     }
 
     /// Its bytes as far as they are used, two characters each, and how many these are.
-    pub(super) fn packed(self) -> ([u8; 16], usize) {
+    pub(in crate::numpool) fn packed(self) -> ([u8; 16], usize) {
         let used = 128 - self.0.trailing_zeros() as usize;
         (self.0.to_be_bytes(), used.div_ceil(8).min(16))
     }
 
     /// The number of bytes that `packed` gave; `None` for others.
-    pub(super) fn unpacked(bytes: &[u8]) -> Option<Self> {
+    pub(in crate::numpool) fn unpacked(bytes: &[u8]) -> Option<Self> {
         let mut all = [0; 16];
         all.get_mut(..bytes.len())?.copy_from_slice(bytes);
         let number = Self(u128::from_be_bytes(all));
@@ -99,12 +99,12 @@ impl Number {
     }
 
     /// Its sixteen bytes as a number.
-    pub(super) fn bits(self) -> u128 {
+    pub(in crate::numpool) fn bits(self) -> u128 {
         self.0
     }
 
     /// The number of these bits, which `bits` gave.
-    pub(super) fn of_bits(bits: u128) -> Self {
+    pub(in crate::numpool) fn of_bits(bits: u128) -> Self {
         Self(bits)
     }
 }

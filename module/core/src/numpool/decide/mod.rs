@@ -1,13 +1,19 @@
 //! What a request comes to: looks, picks, checks every limit, and changes nothing.
 
+mod due;
+mod pick;
+
+pub use self::due::decide_due;
+use self::pick::Wish;
 use super::cells::{Cell, State, Trigger, cell};
 use super::directory::MAX_NUMBERS;
 use super::event::{Called, Cause, Event, Events, Numbers};
 use super::number::Number;
-use super::pick::Wish;
+pub use super::outcome::{Decision, LeaseRecord, Reconciled, Reply};
 use super::record::Place;
 use super::request::{Call, Changes, Request};
-use super::state::{Pool, Settings};
+use super::settings::Settings;
+use super::state::Pool;
 use crate::invariant;
 use crate::shared::decision::{self, decided, unchanged};
 use crate::shared::list::NONE;
@@ -17,46 +23,6 @@ use crate::shared::token::{MAX_TTL, check_identifier, check_ttl};
 use crate::shared::{Bytes, Millis};
 use hashbrown::HashSet;
 use smallvec::smallvec;
-
-/// What happens, and what the caller is told.
-pub type Decision = decision::Decision<Event, Reply>;
-
-/// What the caller hears.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reply {
-    /// Done.
-    Ok,
-    /// No number is free.
-    None,
-    /// A count, or a time.
-    Integer(i64),
-    /// A number for a call.
-    Lease(LeaseRecord),
-    /// What became of a switch's leases.
-    Reconciled(Reconciled),
-}
-
-/// A lease as its holder sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeaseRecord {
-    /// Its number.
-    pub number: Number,
-    /// Its name.
-    pub token: Bytes,
-    /// When it ends by itself, if it does.
-    pub until: Option<Millis>,
-}
-
-/// What became of a switch's leases.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reconciled {
-    /// Leases that go on.
-    pub kept: u64,
-    /// Leases that were ended.
-    pub freed: u64,
-    /// Tokens that are no live lease of this switch.
-    pub unknown: Vec<Bytes>,
-}
 
 type Decided = decision::Decided<Event, Reply>;
 
@@ -404,108 +370,4 @@ fn allowed(pool: &Pool, number: Number, trigger: Trigger) -> Result<(), Refusal>
 
 fn not_found<T>(number: Number) -> Result<T, Refusal> {
     refuse(Code::NotFound, format!("number {number} is not in the pool"))
-}
-
-/// What is due by `now`, in the order of its times, at most `limit` numbers; more may be due.
-pub fn decide_due(pool: &Pool, now: Millis, limit: usize) -> Events {
-    let mut due: Vec<Due> = Vec::new();
-    if pool.next_due().is_none_or(|earliest| earliest > now) {
-        return Events::new();
-    }
-    for id in pool.leases.deadlines().due(now, limit) {
-        let (Some(lease), Some(until)) = (pool.leases.get(id), pool.leases.until(id)) else {
-            invariant!("a lease that is due is live");
-            continue;
-        };
-        let last = pool.is_draining(lease.number);
-        // Where its rest is over as well, the number joins the queue in the turn of that.
-        match deadline(until, None, pool.settings.cooldown) {
-            Some(rested) if rested <= now && !last => {
-                due.push(Due { at: rested, what: What::ExpiredAndCooled, number: pool.number(lease.number) });
-            }
-            _ => due.push(Due { at: until, what: What::Expired, number: pool.number(lease.number) }),
-        }
-    }
-    for id in pool.cool_downs.due(now, limit) {
-        match (pool.cooling.get(id), pool.cool_downs.get(id)) {
-            (Some(&number), Some(until)) => {
-                due.push(Due { at: until, what: What::Cooled, number: pool.number(number) });
-            }
-            _ => invariant!("a rest that is over is that of a number"),
-        }
-    }
-    for id in pool.registrations.due(now, limit) {
-        match pool.registrations.get(id) {
-            Some(until) => due.push(Due { at: until, what: What::Lapsed, number: pool.number(id) }),
-            None => invariant!("a registration that lapses has a deadline"),
-        }
-    }
-    due.sort_unstable_by_key(|due| (due.at, due.what.rank(), due.number));
-    due.truncate(limit);
-    due_events(pool, due)
-}
-
-/// Something that is due.
-struct Due {
-    at: Millis,
-    what: What,
-    number: Number,
-}
-
-/// What can be due.
-#[derive(Clone, Copy)]
-enum What {
-    Expired,
-    /// Expired, and what rest followed is over as well.
-    ExpiredAndCooled,
-    Cooled,
-    Lapsed,
-}
-
-impl What {
-    /// The order of what is due at one time: as if each had been seen to in its turn.
-    fn rank(self) -> u8 {
-        match self {
-            Self::Expired => 0,
-            Self::ExpiredAndCooled | Self::Cooled => 1,
-            Self::Lapsed => 2,
-        }
-    }
-}
-
-fn due_events(pool: &Pool, due: Vec<Due>) -> Events {
-    let mut events = Events::new();
-    let mut gone = HashSet::new();
-    for Due { at, what, number } in due {
-        // Its lease was over before, and with that the number went.
-        if gone.contains(&number) {
-            continue;
-        }
-        let next = match what {
-            What::Expired => {
-                if pool.directory.find(number).is_some_and(|id| pool.is_draining(id)) {
-                    gone.insert(number);
-                }
-                // It rests from the time at which the lease was over, whenever that is noticed.
-                let cool_until = deadline(at, None, pool.settings.cooldown);
-                Event::Ended { numbers: smallvec![number], cool_until, cause: Cause::Expired }
-            }
-            What::ExpiredAndCooled => {
-                Event::Ended { numbers: smallvec![number], cool_until: None, cause: Cause::Expired }
-            }
-            What::Cooled => Event::Cooled(smallvec![number]),
-            What::Lapsed => Event::Lapsed(smallvec![number]),
-        };
-        match (events.last_mut(), &next) {
-            (Some(Event::Cooled(numbers)), Event::Cooled(_))
-            | (Some(Event::Lapsed(numbers)), Event::Lapsed(_)) => numbers.push(number),
-            (Some(Event::Ended { numbers, cool_until: last, .. }), Event::Ended { cool_until, .. })
-                if last == cool_until && numbers.len() < TOLD_AT_ONCE =>
-            {
-                numbers.push(number);
-            }
-            _ => events.push(next),
-        }
-    }
-    events
 }

@@ -1,5 +1,7 @@
 //! A show: its venue, which seats are free, and who has the others.
 
+mod buckets;
+
 use super::bits::{self, Bits};
 use super::claims::{Claims, Stage};
 use super::index::{RunIndex, Runs};
@@ -10,39 +12,38 @@ use crate::shared::Millis;
 use crate::shared::outbox::Outbox;
 use crate::shared::refusal::Refusal;
 use crate::words;
-use hashbrown::HashMap;
 use std::ops::Range;
 
 /// One performance: the state of one key.
 #[derive(Clone, Debug)]
 pub struct Show {
-    pub(super) venue: Venue,
-    pub(super) limits: Limits,
+    pub(in crate::seat) venue: Venue,
+    pub(in crate::seat) limits: Limits,
     /// Length of the event stream, 0 = none.
-    pub(super) events: u32,
+    pub(in crate::seat) events: u32,
     /// The last time applied; never goes back.
-    pub(super) applied: Millis,
-    pub(super) claims: Claims,
+    pub(in crate::seat) applied: Millis,
+    pub(in crate::seat) claims: Claims,
     /// Who has each position: `FREE` (breaks too), `BLOCKED`, or the number of a claim.
-    pub(super) owners: Box<[u32]>,
+    pub(in crate::seat) owners: Box<[u32]>,
     /// Free seats of all strips as bits.
-    pub(super) words: Box<[u64]>,
+    pub(in crate::seat) words: Box<[u64]>,
     /// By area, then tier: the order of `SEAT.STAT`, and of the snapshot.
-    pub(super) buckets: Vec<Bucket>,
+    pub(in crate::seat) buckets: Vec<Bucket>,
     /// Buckets of each area.
-    pub(super) area_buckets: Box<[Range<u32>]>,
+    pub(in crate::seat) area_buckets: Box<[Range<u32>]>,
     /// Buckets of each tier by priority, then plan order.
-    pub(super) tier_buckets: Box<[Box<[u32]>]>,
+    pub(in crate::seat) tier_buckets: Box<[Box<[u32]>]>,
     /// All buckets by priority, then plan order.
-    pub(super) all_buckets: Box<[u32]>,
+    pub(in crate::seat) all_buckets: Box<[u32]>,
     /// The strips of all rows, and where those of each row begin.
-    pub(super) row_strips: Box<[StripRef]>,
-    pub(super) row_strips_at: Box<[u32]>,
+    pub(in crate::seat) row_strips: Box<[StripRef]>,
+    pub(in crate::seat) row_strips_at: Box<[u32]>,
     /// When each area was last served without a tier, as a count of turns; 0 = never.
-    pub(super) area_turns: Box<[u64]>,
+    pub(in crate::seat) area_turns: Box<[u64]>,
     /// Turns taken so far.
-    pub(super) turns: u64,
-    pub(super) outbox: Outbox,
+    pub(in crate::seat) turns: u64,
+    pub(in crate::seat) outbox: Outbox,
 }
 
 const FREE: u32 = u32::MAX;
@@ -67,16 +68,16 @@ pub struct Bucket {
     /// Its tier.
     pub tier: Tier,
     /// Its part of each row, in seat order.
-    pub(super) strips: Box<[Strip]>,
+    pub(in crate::seat) strips: Box<[Strip]>,
     /// Every flag of one of its seats.
-    pub(super) flags: u64,
+    pub(in crate::seat) flags: u64,
     /// Seats by state.
     pub counts: Counts,
     /// The index for requests that name no flag, then the one for all flags (where there are any), then those
     /// that requests asked for.
-    pub(super) views: Vec<View>,
+    pub(in crate::seat) views: Vec<View>,
     /// When it was last served, as a count of turns; 0 = never.
-    pub(super) turn: u64,
+    pub(in crate::seat) turn: u64,
 }
 
 /// Seats by state.
@@ -95,12 +96,12 @@ pub struct Counts {
 /// The seats of a bucket in one row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Strip {
-    pub(super) row: Row,
+    pub(in crate::seat) row: Row,
     word: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct StripRef {
+pub(in crate::seat) struct StripRef {
     bucket: u32,
     strip: u32,
 }
@@ -109,15 +110,11 @@ pub(super) struct StripRef {
 #[derive(Clone, Debug)]
 pub struct View {
     /// The flags named, of those that the bucket has.
-    pub(super) allowed: u64,
+    pub(in crate::seat) allowed: u64,
     /// Free seats that it may take.
-    pub(super) free: u32,
-    pub(super) runs: RunIndex,
+    pub(in crate::seat) free: u32,
+    pub(in crate::seat) runs: RunIndex,
 }
-
-/// How many views that requests asked for a bucket keeps. A view is no part of the state: without one the
-/// search walks the rows and finds the same.
-const MAX_VIEWS: usize = 8;
 
 impl Show {
     /// An empty show.
@@ -125,7 +122,7 @@ impl Show {
     /// # Errors
     /// A plan that breaks a rule, with the place.
     pub fn new(plan: &Plan, now: Millis) -> Result<Self, Refusal> {
-        super::decide::check_limits(plan.limits)?;
+        plan.limits.check()?;
         let venue = Venue::build(plan)?;
         let owners = vec![FREE; venue.position_count() as usize].into_boxed_slice();
         let area_turns = vec![0; venue.areas().len()].into_boxed_slice();
@@ -222,141 +219,8 @@ impl Show {
         }
     }
 
-    /// Gives the buckets the numbers that their tiers have in the venue now, before they are built anew.
-    pub(super) fn rename_tiers(&mut self, old: &Venue) {
-        for bucket in &mut self.buckets {
-            // A tier that no seat has any more has no bucket that could take over the turn.
-            bucket.tier = self.venue.tier_called(old.tier_name(bucket.tier).as_bytes()).unwrap_or(Tier::MAX);
-        }
-    }
-
-    /// Fills buckets, strips and indexes from venue and owners. O(seats).
-    pub(super) fn build_buckets(&mut self) {
-        let turns: HashMap<(Area, Tier), u64> =
-            std::mem::take(&mut self.buckets).iter().map(|old| ((old.area, old.tier), old.turn)).collect();
-        let mut drafts: Vec<(Area, Tier, Vec<Strip>)> = Vec::new();
-        let (mut row_strips, mut row_strips_at) = (Vec::new(), Vec::with_capacity(self.venue.rows().len()));
-        let mut words = Vec::new();
-        let mut area_buckets = Vec::with_capacity(self.venue.areas().len());
-        for (area, info) in self.venue.areas().iter().enumerate() {
-            let area = area as Area;
-            let tiers =
-                info.rows.clone().flat_map(|row| self.venue.layout(row).tiers.iter().map(|&(tier, _)| tier));
-            let mut tiers: Vec<Tier> = tiers.collect();
-            tiers.sort_unstable();
-            tiers.dedup();
-            let first = drafts.len() as u32;
-            drafts.extend(tiers.iter().map(|&tier| (area, tier, Vec::new())));
-            area_buckets.push(first..drafts.len() as u32);
-            for row in info.rows.clone() {
-                row_strips_at.push(row_strips.len() as u32);
-                let (layout, base) = (self.venue.layout(row), self.venue.base(row));
-                for (tier, seats) in &layout.tiers {
-                    let bucket = first + tiers.partition_point(|other| other < tier) as u32;
-                    let Some((_, _, strips)) = drafts.get_mut(bucket as usize) else {
-                        invariant!("a tier of an area has a bucket");
-                        continue;
-                    };
-                    row_strips.push(StripRef { bucket, strip: strips.len() as u32 });
-                    strips.push(Strip { row, word: words.len() as u32 });
-                    let mut free = seats.clone();
-                    for position in bits::ones(seats) {
-                        bits::put(&mut free, position, self.owner(base + position as Seat) == Owner::Free);
-                    }
-                    words.extend_from_slice(&free);
-                }
-            }
-        }
-        self.words = words.into();
-        self.row_strips = row_strips.into();
-        self.row_strips_at = row_strips_at.into();
-        self.area_buckets = area_buckets.into();
-        self.buckets =
-            drafts.into_iter().map(|(area, tier, strips)| self.bucket(area, tier, strips, &turns)).collect();
-        self.order_buckets();
-    }
-
-    fn bucket(
-        &self,
-        area: Area,
-        tier: Tier,
-        strips: Vec<Strip>,
-        turns: &HashMap<(Area, Tier), u64>,
-    ) -> Bucket {
-        let mut counts = Counts::default();
-        let mut flags = 0;
-        for strip in &strips {
-            let (layout, base) = (self.venue.layout(strip.row), self.venue.base(strip.row));
-            let Some((_, seats)) = layout.tiers.iter().find(|(other, _)| *other == tier) else {
-                invariant!("the row of a bucket's strip has seats of its tier");
-                continue;
-            };
-            for position in bits::ones(seats) {
-                flags |= layout.flags_at(position);
-                *counts.of(self.standing(base + position as Seat)) += 1;
-            }
-        }
-        let turn = turns.get(&(area, tier)).copied().unwrap_or(0);
-        let mut bucket = Bucket { area, tier, strips: strips.into(), flags, counts, views: Vec::new(), turn };
-        bucket.views.push(self.view(&bucket, 0));
-        if flags != 0 {
-            bucket.views.push(self.view(&bucket, flags));
-        }
-        bucket
-    }
-
-    /// Sorts the buckets into the order in which they are tried.
-    pub(super) fn order_buckets(&mut self) {
-        let mut all: Vec<u32> = (0..self.buckets.len() as u32).collect();
-        all.sort_by_key(|&number| (self.venue.area(self.bucket_at(number).area).priority, number));
-        let mut tiers = vec![Vec::new(); self.venue.tiers().len()];
-        for &number in &all {
-            match tiers.get_mut(usize::from(self.bucket_at(number).tier)) {
-                Some(tier) => tier.push(number),
-                None => invariant!("the tier of a bucket is one of the venue"),
-            }
-        }
-        self.tier_buckets = tiers.into_iter().map(Vec::into_boxed_slice).collect();
-        self.all_buckets = all.into();
-    }
-
-    pub(super) fn view(&self, bucket: &Bucket, allowed: u64) -> View {
-        let mut free = 0;
-        let runs: Vec<Runs> = bucket
-            .strips
-            .iter()
-            .map(|strip| {
-                let seats = self.takeable(*strip, allowed);
-                free += bits::count(&seats);
-                Runs::of(&seats)
-            })
-            .collect();
-        View { allowed, free, runs: RunIndex::new(&runs) }
-    }
-
-    /// Makes sure that every bucket has the index for a request that names these flags. Called before such a
-    /// request is decided; it changes no answer, only how fast it comes.
-    pub fn prepare(&mut self, flags: u64) {
-        if flags == 0 {
-            return;
-        }
-        for number in 0..self.buckets.len() as u32 {
-            let bucket = self.bucket_at(number);
-            let allowed = flags & bucket.flags;
-            if bucket.views.iter().any(|view| view.allowed == allowed) {
-                continue;
-            }
-            let view = self.view(bucket, allowed);
-            let bucket = self.bucket_mut(number);
-            if bucket.views.len() >= 2 + MAX_VIEWS {
-                bucket.views.remove(2);
-            }
-            bucket.views.push(view);
-        }
-    }
-
     /// Buckets of a tier, or all, by priority, then plan order.
-    pub(super) fn candidates(&self, tier: Option<Tier>) -> &[u32] {
+    pub(in crate::seat) fn candidates(&self, tier: Option<Tier>) -> &[u32] {
         let Some(tier) = tier else { return &self.all_buckets };
         let Some(buckets) = self.tier_buckets.get(usize::from(tier)) else {
             invariant!("a tier has a list of buckets");
@@ -366,7 +230,7 @@ impl Show {
     }
 
     /// Numbers of an area's buckets.
-    pub(super) fn buckets_of(&self, area: Area) -> Range<u32> {
+    pub(in crate::seat) fn buckets_of(&self, area: Area) -> Range<u32> {
         self.area_buckets.get(area as usize).cloned().unwrap_or_else(|| {
             invariant!("an area has buckets");
             0..0
@@ -374,7 +238,7 @@ impl Show {
     }
 
     #[allow(clippy::indexing_slicing, reason = "numbers of buckets come from the show")]
-    pub(super) fn bucket_at(&self, number: u32) -> &Bucket {
+    pub(in crate::seat) fn bucket_at(&self, number: u32) -> &Bucket {
         &self.buckets[number as usize]
     }
 
@@ -384,7 +248,7 @@ impl Show {
     }
 
     /// Free seats of a strip, whatever their flags.
-    pub(super) fn free_seats(&self, strip: Strip) -> &[u64] {
+    pub(in crate::seat) fn free_seats(&self, strip: Strip) -> &[u64] {
         let (at, words) = (strip.word as usize, usize::from(self.venue.layout(strip.row).len).div_ceil(64));
         self.words.get(at..at + words).unwrap_or_else(|| {
             invariant!("a strip has its words");
@@ -393,14 +257,14 @@ impl Show {
     }
 
     /// Free seats of a strip that a request naming these flags may take.
-    pub(super) fn takeable(&self, strip: Strip, allowed: u64) -> Bits {
+    pub(in crate::seat) fn takeable(&self, strip: Strip, allowed: u64) -> Bits {
         let mut seats = Bits::from_slice(self.free_seats(strip));
         self.hide_flagged(strip.row, allowed, &mut seats);
         seats
     }
 
     /// Clears the seats of a row that have a flag which is not named.
-    pub(super) fn hide_flagged(&self, row: Row, allowed: u64, seats: &mut [u64]) {
+    pub(in crate::seat) fn hide_flagged(&self, row: Row, allowed: u64, seats: &mut [u64]) {
         for &(position, set) in &self.venue.layout(row).flags {
             if set & !allowed != 0 {
                 bits::put(seats, usize::from(position), false);
@@ -409,7 +273,7 @@ impl Show {
     }
 
     /// The bucket and the strip of a seat; `None` for a break.
-    pub(super) fn strip_of(&self, seat: Seat) -> Option<(u32, u32)> {
+    pub(in crate::seat) fn strip_of(&self, seat: Seat) -> Option<(u32, u32)> {
         let row = self.venue.row_of(seat);
         let slot = self.venue.layout(row).tier_slot((seat - self.venue.base(row)) as usize)?;
         let at = *self.row_strips_at.get(row as usize)? as usize + slot;
@@ -418,7 +282,7 @@ impl Show {
 
     /// Gives seats (rising) to another owner and keeps bits, counts and indexes in step. `from` and `to` say in
     /// which count the seats stand before and after. O(seats log rows).
-    pub(super) fn hand_over(&mut self, seats: &[Seat], from: Standing, to: Standing, owner: Owner) {
+    pub(in crate::seat) fn hand_over(&mut self, seats: &[Seat], from: Standing, to: Standing, owner: Owner) {
         let owner = match owner {
             Owner::Free => FREE,
             Owner::Blocked => BLOCKED,
@@ -443,7 +307,7 @@ impl Show {
     }
 
     /// Moves seats between counts without a change of owner: a hold that becomes a sale.
-    pub(super) fn recount(&mut self, seats: &[Seat], from: Standing, to: Standing) {
+    pub(in crate::seat) fn recount(&mut self, seats: &[Seat], from: Standing, to: Standing) {
         for &seat in seats {
             match self.strip_of(seat) {
                 Some((bucket, _)) => self.bucket_mut(bucket).counts.move_seat(from, to),
@@ -484,7 +348,7 @@ impl Show {
     }
 
     /// A strip of a bucket, both of this show.
-    pub(super) fn strip(&self, bucket: u32, strip: u32) -> Option<Strip> {
+    pub(in crate::seat) fn strip(&self, bucket: u32, strip: u32) -> Option<Strip> {
         let found = self.bucket_at(bucket).strips.get(strip as usize).copied();
         invariant!(found.is_some(), "a strip is one of its bucket");
         found
@@ -563,5 +427,13 @@ impl Counts {
             Standing::Sold => &mut self.sold,
             Standing::Blocked => &mut self.blocked,
         }
+    }
+}
+
+impl Bucket {
+    /// The index for a request that names these flags, if there is one.
+    pub(in crate::seat) fn view(&self, flags: u64) -> Option<&View> {
+        let allowed = flags & self.flags;
+        self.views.iter().find(|view| view.allowed == allowed)
     }
 }

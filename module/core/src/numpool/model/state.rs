@@ -2,34 +2,20 @@
 
 use super::cells::{Action, Cell, State, Trigger, cell};
 use super::directory::Directory;
-use super::event::Called;
 use super::groups::Groups;
 use super::leases::Leases;
 use super::number::Number;
 use super::order::{Key, Look, Tree};
 use super::record::{Place, Record};
-use super::request::Policy;
+use super::settings::Settings;
 use crate::invariant;
+use crate::numpool::event::Called;
+use crate::numpool::request::Policy;
 use crate::shared::Millis;
 use crate::shared::deadlines::Deadlines;
 use crate::shared::list::{List, NONE};
 use crate::shared::outbox::Outbox;
 use crate::shared::table::Table;
-
-/// What a pool does where a request does not say.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Settings {
-    /// Life of a lease; 0 = it has no end.
-    pub lease: Millis,
-    /// Rest after a call; 0 = none.
-    pub cooldown: Millis,
-    /// Life of a registration; 0 = it has no end.
-    pub regttl: Millis,
-    /// How a call picks.
-    pub pick: Policy,
-    /// Length of the event stream; 0 = there is none.
-    pub events: u32,
-}
 
 /// A pool of numbers.
 ///
@@ -38,23 +24,23 @@ pub struct Settings {
 /// queue and called that one last.
 #[derive(Clone, Debug, Default)]
 pub struct Pool {
-    pub(super) applied: Millis,
-    pub(super) settings: Settings,
-    pub(super) directory: Directory<Record>,
-    pub(super) counts: [u32; 5],
-    pub(super) draining: u32,
-    pub(super) queue: List,
+    pub(in crate::numpool) applied: Millis,
+    pub(in crate::numpool) settings: Settings,
+    pub(in crate::numpool) directory: Directory<Record>,
+    pub(in crate::numpool) counts: [u32; 5],
+    pub(in crate::numpool) draining: u32,
+    pub(in crate::numpool) queue: List,
     /// By number: when its registration lapses.
-    pub(super) registrations: Deadlines,
+    pub(in crate::numpool) registrations: Deadlines,
     /// Numbers that rest, and by their place here until when.
-    pub(super) cooling: Table<u32>,
-    pub(super) cool_downs: Deadlines,
-    pub(super) leases: Leases,
-    pub(super) switches: Groups,
-    pub(super) peers: Groups,
-    pub(super) by_digits: Option<Box<Tree>>,
-    pub(super) by_peer: Option<Box<Tree>>,
-    pub(super) outbox: Outbox,
+    pub(in crate::numpool) cooling: Table<u32>,
+    pub(in crate::numpool) cool_downs: Deadlines,
+    pub(in crate::numpool) leases: Leases,
+    pub(in crate::numpool) switches: Groups,
+    pub(in crate::numpool) peers: Groups,
+    pub(in crate::numpool) by_digits: Option<Box<Tree>>,
+    pub(in crate::numpool) by_peer: Option<Box<Tree>>,
+    pub(in crate::numpool) outbox: Outbox,
 }
 
 /// The number of an id that has one.
@@ -66,10 +52,13 @@ fn name_of(directory: &Directory<Record>, id: u32) -> Number {
 }
 
 /// Free numbers by their digits.
-pub(super) struct ByDigits<'a>(pub(super) &'a Directory<Record>);
+pub(in crate::numpool) struct ByDigits<'a>(pub(in crate::numpool) &'a Directory<Record>);
 
 /// Free numbers by the peer that they called last, and then by their digits.
-pub(super) struct ByPeer<'a>(pub(super) &'a Directory<Record>, pub(super) &'a Groups);
+pub(in crate::numpool) struct ByPeer<'a>(
+    pub(in crate::numpool) &'a Directory<Record>,
+    pub(in crate::numpool) &'a Groups,
+);
 
 impl Look for ByDigits<'_> {
     fn key(&self, id: u32) -> Key {
@@ -93,16 +82,16 @@ impl Look for ByPeer<'_> {
 
 /// What a transition needs to know besides.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct How<'a> {
-    pub(super) at: Millis,
+pub(in crate::numpool) struct How<'a> {
+    pub(in crate::numpool) at: Millis,
     /// Until when a number rests whose call ends.
-    pub(super) cool_until: Option<Millis>,
+    pub(in crate::numpool) cool_until: Option<Millis>,
     /// The lease that begins.
-    pub(super) called: Option<&'a Called>,
+    pub(in crate::numpool) called: Option<&'a Called>,
 }
 
 impl How<'_> {
-    pub(super) fn at(at: Millis) -> Self {
+    pub(in crate::numpool) fn at(at: Millis) -> Self {
         Self { at, cool_until: None, called: None }
     }
 }
@@ -191,7 +180,7 @@ impl Pool {
     }
 
     /// The number of an id that has one.
-    pub(super) fn number(&self, id: u32) -> Number {
+    pub(in crate::numpool) fn number(&self, id: u32) -> Number {
         name_of(&self.directory, id)
     }
 
@@ -201,7 +190,7 @@ impl Pool {
     }
 
     /// Puts a new number into the pool: the cell of `nodata` and ADD.
-    pub(super) fn store(&mut self, number: Number, at: Millis) -> u32 {
+    pub(in crate::numpool) fn store(&mut self, number: Number, at: Millis) -> u32 {
         let id = self.directory.insert(number);
         *self.directory.at(id) = Record::new(at);
         *self.count(State::IdleDown) += 1;
@@ -209,7 +198,7 @@ impl Pool {
     }
 
     /// What an event does to a number: as its cell of the table says.
-    pub(super) fn happen(&mut self, id: u32, trigger: Trigger, how: How<'_>) {
+    pub(in crate::numpool) fn happen(&mut self, id: u32, trigger: Trigger, how: How<'_>) {
         let state = self.directory.get(id).state();
         let (next, actions) = match cell(state, trigger) {
             Cell::To(next, actions) => (next, actions),
@@ -239,7 +228,7 @@ impl Pool {
     }
 
     /// The number's registration ends: lists and deadlines that go with it.
-    pub(super) fn unregister(&mut self, id: u32, how: How<'_>) {
+    pub(in crate::numpool) fn unregister(&mut self, id: u32, how: How<'_>) {
         self.happen(id, Trigger::Unreg, how);
         self.registrations.remove(id);
         self.switches.unlist(id);
@@ -247,7 +236,7 @@ impl Pool {
     }
 
     /// Ends a number's rest; it joins the queue if it is registered.
-    pub(super) fn cool(&mut self, id: u32) {
+    pub(in crate::numpool) fn cool(&mut self, id: u32) {
         self.stop_resting(id);
         if self.directory.get(id).state() == State::IdleUp {
             self.join(id);
@@ -255,29 +244,29 @@ impl Pool {
     }
 
     /// A number that is in no queue rests until then.
-    pub(super) fn rest(&mut self, id: u32, until: Millis) {
+    pub(in crate::numpool) fn rest(&mut self, id: u32, until: Millis) {
         let cool_down = self.cooling.insert(id);
         self.cool_downs.set(cool_down, until);
         self.directory.at(id).put(Place::Cooling, cool_down);
     }
 
     /// Whether a number goes when its call ends.
-    pub(super) fn is_draining(&self, id: u32) -> bool {
+    pub(in crate::numpool) fn is_draining(&self, id: u32) -> bool {
         self.directory.get(id).place == Place::LastCall
     }
 
     /// Until when a number rests, if it does.
-    pub(super) fn cool_until(&self, id: u32) -> Option<Millis> {
+    pub(in crate::numpool) fn cool_until(&self, id: u32) -> Option<Millis> {
         self.cool_downs.get(self.directory.get(id).cool_down())
     }
 
-    pub(super) fn count(&mut self, state: State) -> &mut u32 {
+    pub(in crate::numpool) fn count(&mut self, state: State) -> &mut u32 {
         #[allow(clippy::indexing_slicing, reason = "there are as many counts as states")]
         &mut self.counts[state as usize]
     }
 
     /// Joins the queue at its tail, unless it rests: then it joins when that is over.
-    pub(super) fn join(&mut self, id: u32) {
+    pub(in crate::numpool) fn join(&mut self, id: u32) {
         let record = self.directory.at(id);
         if record.place == Place::Cooling
             || !invariant!(record.place == Place::Nowhere, "a number joins once")

@@ -1,10 +1,14 @@
 //! What a request comes to: looks, searches, checks every limit, and changes nothing.
 
-use super::claims::{Seats, Stage};
+mod alter;
+pub mod search;
+
+use self::search::{Found, Search, Wish};
+use super::claims::{MAX_COUNT, Seats, Stage};
 use super::event::{Event, Events, Held, Turn};
-use super::plan::{Limits, PlanPart, wrong};
+pub use super::outcome::{Decision, HoldRecord, Reply};
+use super::plan::PlanPart;
 use super::request::{Adjacent, Hold, Orphans, Pick, Request};
-use super::search::{Found, Search, Wish};
 use super::state::{Owner, Show};
 use super::venue::Seat;
 use crate::invariant;
@@ -12,51 +16,8 @@ use crate::shared::decision::{self, decided, unchanged};
 use crate::shared::field::Any;
 use crate::shared::refusal::{Code, Refusal, refuse};
 use crate::shared::text::quoted;
-use crate::shared::token::{MAX_TTL, TokenChoice, check_identifier, check_ttl};
+use crate::shared::token::{TokenChoice, check_identifier, check_ttl};
 use crate::shared::{Bytes, Millis};
-
-/// The most seats of one hold.
-pub const MAX_COUNT: i64 = 100;
-
-/// Refuses limits that no show can have.
-///
-/// # Errors
-/// `ERR plan: limits.max_hold_ms: ...` for more than ten years.
-pub(super) fn check_limits(limits: Limits) -> Result<(), Refusal> {
-    if limits.max_hold_ms <= MAX_TTL as u64 {
-        return Ok(());
-    }
-    Err(wrong("limits.max_hold_ms", &format!("is more than {MAX_TTL} ms, which are ten years")))
-}
-
-/// What happens, and what the caller is told.
-pub type Decision = decision::Decision<Event, Reply>;
-
-/// What the caller hears.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reply {
-    /// Done.
-    Ok,
-    /// Fewer seats are free than were wanted.
-    None,
-    /// A count, or a time.
-    Integer(i64),
-    /// A hold record.
-    Hold(HoldRecord),
-}
-
-/// A hold as its holder sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HoldRecord {
-    /// Its name.
-    pub token: Bytes,
-    /// Its user.
-    pub user: Bytes,
-    /// Its seats by area, row, position.
-    pub seats: Seats,
-    /// Its deadline.
-    pub until: Millis,
-}
 
 type Decided = decision::Decided<Event, Reply>;
 
@@ -267,15 +228,15 @@ fn decide_refund(show: &Show, order: Option<&[u8]>, ids: &[&[u8]]) -> Decided {
 
 fn decide_alter(show: &Show, part: &PlanPart) -> Decided {
     if part.areas.is_empty() {
-        let limits = super::alter::altered_limits(show.limits, part);
-        check_limits(limits)?;
+        let limits = alter::altered_limits(show.limits, part);
+        limits.check()?;
         let events = part.events.unwrap_or(show.events);
         if limits == show.limits && events == show.events {
             return unchanged(Reply::Ok);
         }
         return decided(Event::Limited { limits, events }, Reply::Ok);
     }
-    let plan = super::alter::altered_plan(show, part)?;
+    let plan = alter::altered_plan(show, part)?;
     if plan == show.plan() {
         return unchanged(Reply::Ok);
     }

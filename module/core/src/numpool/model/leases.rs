@@ -203,7 +203,7 @@ impl Leases {
 }
 
 /// A lease of a snapshot, not yet among the others.
-pub(super) fn lease(
+pub(in crate::numpool) fn lease(
     token: Bytes,
     number: u32,
     switch: Option<&[u8]>,
