@@ -5,20 +5,12 @@
 //! depends on nothing but the state.
 
 use super::event::Event;
-use super::place::{Instance, Module, Presence};
-use super::record::{Account, Goal, Login, Name, Standing, Stay};
-use super::state::Book;
+use super::model::place::{Instance, Module, Presence};
+use super::model::record::{Account, Goal, Login, Name, Standing, Stay, day_of};
+use super::model::state::Book;
 use crate::invariant;
 use crate::shared::list::NONE;
 use crate::shared::{Bytes, Millis};
-
-/// A day, in milliseconds.
-pub(super) const DAY: Millis = 24 * super::place::HOUR;
-
-/// The day of an instant.
-pub(super) fn day_of(at: Millis) -> i32 {
-    i32::try_from(at / DAY).unwrap_or(i32::MAX)
-}
 
 impl Book {
     /// Applies an event at its time. O(log accounts) for each account that it names.
@@ -287,7 +279,7 @@ impl Book {
 
     /// An account that nobody is logged in with gets where it is to go.
     fn arrive(&mut self, at: Millis, id: u32, goal: Goal) {
-        let place = Self::place_of(Some(goal));
+        let place = goal.place();
         let active = |&place: &u32| {
             self.indexed_instance(place).is_some_and(|place| place.presence == Presence::Active)
         };

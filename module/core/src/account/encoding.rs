@@ -1,9 +1,9 @@
 //! Events as bytes: what `ACCOUNT.APPLY` carries to replicas and the AOF.
 
 use super::event::{Event, Events};
-use super::record::Name;
-use super::state::Settings;
-use super::tariff::{Amount, Step, Tariff};
+use super::model::record::Name;
+use super::model::state::Settings;
+use super::model::tariff::{Amount, Step, Tariff};
 use crate::shared::Bytes;
 use crate::shared::codec::{Damaged, Reader, Writer};
 

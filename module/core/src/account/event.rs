@@ -2,9 +2,9 @@
 
 use smallvec::SmallVec;
 
-use super::record::Name;
-use super::state::Settings;
-use super::tariff::Tariff;
+use super::model::record::Name;
+use super::model::state::Settings;
+use super::model::tariff::Tariff;
 use crate::shared::{Bytes, Millis};
 
 /// The events of one decision.

@@ -1,7 +1,7 @@
 //! How good a deal is: how uneven, how many moves over the least possible, and what it costs against the best assignment
 //! in hindsight. Figures for tests, simulations and reports; nothing decides by them.
 
-use super::tariff::{Amount, Tariff};
+use super::model::tariff::{Amount, Tariff};
 
 /// The difference between the largest and the smallest share; 0 or 1 is even.
 pub fn imbalance(shares: &[usize]) -> usize {

@@ -4,10 +4,10 @@
 //! name, count and reference is checked before it is used. Indexes are not written; they follow from the rest.
 
 use super::encoding::{ensure, name};
-use super::place::{HOUR, Instance, MAX_PLACES, Module, Pace, Presence, WINDOW};
-use super::record::{Account, Goal, Login, MAX_HISTORY, MONTHS, Name, Standing, Stay};
-use super::state::{Book, Settings};
-use super::tariff::{MAX_COUNT, Tariff};
+use super::model::place::{HOUR, Instance, MAX_PLACES, Module, Pace, Presence, WINDOW};
+use super::model::record::{Account, Goal, LAST_MONTH, Login, MAX_HISTORY, MONTHS, Name, Standing, Stay};
+use super::model::state::{Book, Settings};
+use super::model::tariff::{MAX_COUNT, Tariff};
 use crate::invariant;
 use crate::shared::Millis;
 use crate::shared::codec::{Damaged, Reader, Writer};
@@ -17,8 +17,6 @@ use crate::shared::list::NONE;
 pub const VERSION: u64 = 1;
 /// The last epoch that is believed: far from the greatest that has an encoding.
 const LAST_EPOCH: u64 = (1 << 53) - (1 << 40);
-/// The last month: each of the future needs a number, too.
-pub(super) const LAST_MONTH: u32 = u32::MAX / 2;
 /// No time has more hours.
 const MAX_HOUR: i64 = (1 << 53) / HOUR;
 /// No offset is as great.
@@ -290,28 +288,6 @@ impl Book {
             one.history.push(Stay { epoch, module, instance, from, to });
         }
         Ok(())
-    }
-
-    /// Whether an account's fields agree with each other and with the instances.
-    pub(super) fn check_account(&self, one: &Account) -> Result<(), Damaged> {
-        let placed = one.instance != NONE;
-        let fits = match one.standing {
-            Standing::Dealt => placed,
-            // One that was frozen in use is with nobody while it waits to be deleted.
-            Standing::Revoking => placed || one.goal == Some(Goal::Delete),
-            Standing::Free | Standing::Frozen => !placed,
-        };
-        ensure(fits, "an account's standing and its instance disagree")?;
-        ensure((one.standing == Standing::Revoking) == one.goal.is_some(), "an account goes nowhere")?;
-        ensure(one.login.is_some() || one.standing != Standing::Revoking, "an account waits for nobody")?;
-        let ours = self.instances.get(one.instance).is_none_or(|place| place.module == one.module);
-        ensure(ours, "an account is with an instance of another module")?;
-        let to = Self::place_of(one.goal);
-        ensure(to.is_none_or(|to| self.instances.get(to).is_some()), "an account goes nowhere")?;
-        ensure(one.epoch <= self.last_epoch, "an epoch is yet to come")?;
-        let lasts = one.history.last().is_some_and(|stay| stay.to.is_none());
-        let stays = one.history.last().is_some_and(|stay| stay.epoch == one.epoch);
-        ensure(lasts == placed && (!placed || stays), "an account's stay and its instance disagree")
     }
 }
 

@@ -1,9 +1,9 @@
 //! Events as bytes (docs/replication.md). The first is the kind, which never changes meaning.
 
-use super::conference::{CalledFrom, Cause};
 use super::event::{Created, Event, Events};
-use super::state::{Policy, Settings};
-use super::unit::{Name, Standing};
+use super::model::conference::{CalledFrom, Cause};
+use super::model::state::{Policy, Settings};
+use super::model::unit::{Name, Standing};
 use crate::shared::Bytes;
 use crate::shared::codec::{Damaged, Reader, Writer};
 
@@ -348,7 +348,7 @@ pub(super) fn check_fields(bytes: &[u8]) -> Result<(), Damaged> {
     let mut reader = Reader::new(bytes);
     while !reader.is_empty() {
         let _: Bytes = reader.identifier()?;
-        if reader.string()?.len() > super::conference::MAX_VALUE {
+        if reader.string()?.len() > super::model::conference::MAX_VALUE {
             return Err(Damaged("a detail is too long"));
         }
     }

@@ -1,8 +1,8 @@
 //! What can be seen of a realm: listings, totals, details.
 
-use super::conference::{Conference, Epoch, State};
-use super::state::Realm;
-use super::unit::Standing;
+use super::model::conference::{Conference, Epoch, State};
+use super::model::state::Realm;
+use super::model::unit::Standing;
 use crate::invariant;
 
 /// Totals of a realm, as `CONF.STAT` shows them.

@@ -4,16 +4,16 @@
 //! every number, name and cross-reference is checked before it is used, and whatever follows from other fields
 //! (indexes, room and licences in use) is not in the bytes but built anew.
 
-use super::conference::{
-    Assignment, Cause, Conference, Detail, Epoch, How, MAX_DETAILS, MAX_HISTORY, MAX_VALUE, Moving, State,
-};
-use super::decide::{MAX_ROOM, MAX_TIME};
 use super::encoding::{
     decode_called_from, encode_called_from, flag, name, numbered, optional_name, optional_number,
     optional_signed, optional_time, priority,
 };
-use super::state::{LAST_EPOCH, Realm, Settings};
-use super::unit::{Host, MAX_FORGOTTEN, MAX_REPLACED, Name, Standing, Unit, host_of};
+use super::model::conference::{
+    Assignment, Cause, Conference, Detail, Epoch, How, MAX_DETAILS, MAX_HISTORY, MAX_VALUE, Moving, State,
+};
+use super::model::ids::{MAX_ROOM, MAX_TIME};
+use super::model::state::{LAST_EPOCH, Realm, Settings};
+use super::model::unit::{Host, MAX_FORGOTTEN, MAX_REPLACED, Name, Standing, Unit, host_of};
 use crate::shared::codec::{Damaged, Reader, Writer};
 use crate::shared::outbox::Outbox;
 use crate::shared::token::MAX_TTL;
@@ -154,7 +154,7 @@ impl Realm {
             ensure(!known, "two conferences were asked for by one request")?;
             realm.enter(one);
         }
-        realm.outbox = Outbox::decode_lanes(&mut reader, super::mail::capacity)?;
+        realm.outbox = Outbox::decode_lanes(&mut reader, super::model::messages::capacity)?;
         reader.finish()?;
         Ok(realm)
     }
@@ -273,47 +273,6 @@ impl Realm {
         };
         self.check_conference(&one)?;
         Ok(one)
-    }
-
-    /// Whether a conference's fields agree with each other and with the units.
-    pub(super) fn check_conference(&self, one: &Conference) -> Result<(), Damaged> {
-        let Some(latest) = one.history.last() else { return Err(Damaged("a conference has no assignment")) };
-        let same = (one.epoch, one.copy_epoch) == (latest.epoch, latest.copy_epoch);
-        ensure(same, "a conference is at another epoch than its latest assignment")?;
-        let owned = matches!(one.state, State::Waiting | State::Creating | State::Open);
-        let has_opened = matches!(one.state, State::Waiting | State::Open);
-        let opened = one.opened.is_some() && latest.opened.is_some();
-        ensure(!has_opened || opened, "a conference is open and never opened")?;
-        ensure(
-            one.state != State::Creating || latest.opened.is_none(),
-            "a conference opened before it is created",
-        )?;
-        ensure(owned == latest.ended.is_none(), "a conference's state and assignment disagree")?;
-        ensure(owned == one.owner.is_some(), "a conference's state and owner disagree")?;
-        let alive = |unit: u32| self.unit(unit).is_some_and(|unit| unit.standing != Standing::Down);
-        ensure(one.owner.is_none_or(alive), "a conference is on a unit that is down")?;
-        let pending = one.state == State::Pending;
-        ensure(pending == one.next_retry.is_some(), "a conference waits for nothing")?;
-        ensure(
-            !pending || one.recoverable && one.ending.is_none(),
-            "a conference waits that cannot be recovered",
-        )?;
-        let recovering = one.state == State::Creating && one.recovering;
-        ensure(one.recovering == (pending || recovering), "a conference is recovered that has its unit")?;
-        let waits = one.pending_since.is_some() && one.is_live();
-        ensure(waits == (pending || recovering), "a conference waits that has its unit")?;
-        ensure(one.tried.is_empty() || pending || recovering, "a conference was tried that has its unit")?;
-        ensure((one.state == State::Ended) == one.ended.is_some(), "a conference is over, or is not")?;
-        ensure(one.ending.is_none() || owned, "an ending conference has no owner")?;
-        if let Some(moving) = one.moving {
-            let may = matches!(one.state, State::Waiting | State::Open) && one.ending.is_none();
-            ensure(
-                may && one.owner != Some(moving.to) && alive(moving.to),
-                "a conference moves that cannot",
-            )?;
-            ensure(one.epoch < moving.epoch && moving.epoch <= self.last_epoch, "an epoch is yet to come")?;
-        }
-        Ok(())
     }
 
     fn decode_history(&self, reader: &mut Reader<'_>, origin: Epoch) -> Result<Vec<Assignment>, Damaged> {
