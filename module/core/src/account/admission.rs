@@ -36,18 +36,24 @@ impl Book {
                 ensure(new, "an account is added twice")
             }
             Event::Deleted { accounts } => self.all_are(accounts, |_| true),
-            Event::Withdrawn { accounts } => self.all_are(accounts, |one| one.standing == Standing::Dealt),
+            Event::Withdrawn { accounts } => {
+                self.all_are(accounts, |account| account.standing == Standing::Dealt)
+            }
             Event::Rehomed { module, accounts } => {
                 let module = self.module_number(module)?;
-                self.all_are(accounts, |one| self.destination(one).is_some_and(|home| home != module))
+                self.all_are(accounts, |account| self.destination(account).is_some_and(|home| home != module))
             }
-            Event::Frozen { account } => {
-                self.account_is(account, |one| one.standing != Standing::Frozen && one.login.is_none())
-            }
-            Event::Halted { account } => self.account_is(account, |one| {
-                one.standing != Standing::Frozen && one.login.is_some() && one.goal != Some(Goal::Delete)
+            Event::Frozen { account } => self.account_is(account, |account| {
+                account.standing != Standing::Frozen && account.login.is_none()
             }),
-            Event::Thawed { account } => self.account_is(account, |one| one.standing == Standing::Frozen),
+            Event::Halted { account } => self.account_is(account, |account| {
+                account.standing != Standing::Frozen
+                    && account.login.is_some()
+                    && account.goal != Some(Goal::Delete)
+            }),
+            Event::Thawed { account } => {
+                self.account_is(account, |account| account.standing == Standing::Frozen)
+            }
             Event::Attached { module, instance, active } => {
                 let module = self.module_number(module)?;
                 let known = self.find_instance(module, instance).and_then(|id| self.indexed_instance(id));
@@ -70,38 +76,39 @@ impl Book {
             Event::Dealt { module, instance, accounts } => {
                 self.place_is(module, instance, Instance::has_place)?;
                 let module = self.module_number(module)?;
-                let can_be_dealt = |one: &Account| {
-                    let stands = matches!(one.standing, Standing::Free | Standing::Dealt);
-                    stands && one.login.is_none() && one.module == module
+                let can_be_dealt = |account: &Account| {
+                    let stands = matches!(account.standing, Standing::Free | Standing::Dealt);
+                    stands && account.login.is_none() && account.module == module
                 };
                 self.all_are(accounts, can_be_dealt)
             }
             Event::Recalled { module, instance, accounts } => {
                 self.is_active(module, instance)?;
                 let module = self.module_number(module)?;
-                let in_use = |one: &Account| {
-                    one.standing == Standing::Dealt && one.login.is_some() && one.module == module
+                let in_use = |account: &Account| {
+                    account.standing == Standing::Dealt && account.login.is_some() && account.module == module
                 };
                 self.all_are(accounts, in_use)
             }
             Event::Shifted { account, module, instance } => {
                 self.is_active(module, instance)?;
                 let place = self.find_place(module, instance);
-                self.account_is(account, |one| {
-                    let from = self.instance(one.instance);
+                self.account_is(account, |account| {
+                    let from = self.instance(account.instance);
                     let active = from.is_some_and(|from| from.presence == Presence::Active);
-                    one.standing == Standing::Dealt && active && Some(one.instance) != place
+                    account.standing == Standing::Dealt && active && Some(account.instance) != place
                 })
             }
             Event::LoggedIn { account, .. } => {
-                self.account_is(account, |one| one.standing == Standing::Dealt)
+                self.account_is(account, |account| account.standing == Standing::Dealt)
             }
-            Event::Renewed { account, .. } => {
-                self.account_is(account, |one| one.standing == Standing::Dealt && one.login.is_some())
-            }
-            Event::LoggedOut { account, .. } => self.account_is(account, |one| one.login.is_some()),
+            Event::Renewed { account, .. } => self.account_is(account, |account| {
+                account.standing == Standing::Dealt && account.login.is_some()
+            }),
+            Event::LoggedOut { account, .. } => self.account_is(account, |account| account.login.is_some()),
             Event::Used { account, count } => {
-                let fits = |one: &Account| one.used_in(self.month).saturating_add(*count) <= MAX_COUNT;
+                let fits =
+                    |account: &Account| account.used_in(self.month).saturating_add(*count) <= MAX_COUNT;
                 self.account_is(account, fits)
             }
         }

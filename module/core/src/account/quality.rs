@@ -16,7 +16,7 @@ pub fn least_moves(shares: &[usize]) -> usize {
     let Some(even) = total.checked_div(shares.len()) else { return 0 };
     let larger = total - even * shares.len();
     let mut sorted = shares.to_vec();
-    sorted.sort_unstable_by(|one, other| other.cmp(one));
+    sorted.sort_unstable_by(|account, other| other.cmp(account));
     sorted
         .iter()
         .enumerate()

@@ -26,8 +26,8 @@ pub struct Used {
 }
 
 impl Used {
-    pub(super) fn of(one: &Account, used: u64) -> Self {
-        let tariff = &one.tariff;
+    pub(super) fn of(account: &Account, used: u64) -> Self {
+        let tariff = &account.tariff;
         Self { used, left: tariff.left(used), step: tariff.step(used), cost: tariff.cost(used) }
     }
 }
@@ -77,16 +77,16 @@ impl Book {
                 return (found, u64::from(id));
             }
             // Among all numbers some are of no account.
-            let Some(one) = self.accounts.get(id) else { continue };
-            let fits = module.is_none_or(|module| one.module == module)
-                && standing.is_none_or(|standing| one.standing == standing);
+            let Some(account) = self.accounts.get(id) else { continue };
+            let fits = module.is_none_or(|module| account.module == module)
+                && standing.is_none_or(|standing| account.standing == standing);
             if !fits {
                 continue;
             }
             if found.len() == count {
                 return (found, u64::from(id));
             }
-            found.push(one);
+            found.push(account);
         }
         (found, 0)
     }
@@ -99,7 +99,11 @@ impl Book {
                 return module.sums.clone();
             }
             let mut usage = Usage::default();
-            module.accounts.iter().filter_map(|&id| self.indexed(id)).for_each(|one| usage.add(one, month));
+            module
+                .accounts
+                .iter()
+                .filter_map(|&id| self.indexed(id))
+                .for_each(|account| usage.add(account, month));
             usage
         };
         self.modules()
@@ -117,9 +121,9 @@ impl Book {
     }
 
     /// Use and cost of one account in a month.
-    pub fn usage_of(&self, one: &Account, month: u32) -> Usage {
+    pub fn usage_of(&self, account: &Account, month: u32) -> Usage {
         let mut usage = Usage::default();
-        usage.add(one, month);
+        usage.add(account, month);
         usage
     }
 

@@ -59,14 +59,20 @@ impl Realm {
                 gone.iter().try_for_each(|cmu| self.is_in_service(cmu))
             }
             Event::Created(created) => {
-                let one = self.conference_called(&created.e164);
-                ensure(one.is_none_or(|one| !one.is_live()), "a conference is created twice")?;
+                let conference = self.conference_called(&created.e164);
+                ensure(
+                    conference.is_none_or(|conference| !conference.is_live()),
+                    "a conference is created twice",
+                )?;
                 self.is_in_service(&created.cmu)?;
                 self.is_new(created.epoch)?;
                 is_end_time(created.end)?;
                 let request = created.called_from.as_ref().and(created.request.as_deref());
                 let known = request.and_then(|request| self.asked_for(request));
-                ensure(known.is_none_or(|one| one.e164 == created.e164), "a request is answered twice")?;
+                ensure(
+                    known.is_none_or(|conference| conference.e164 == created.e164),
+                    "a request is answered twice",
+                )?;
                 let size = (1..=MAX_ROOM).contains(&created.size.into());
                 ensure(size && i64::from(created.licences) <= MAX_ROOM, "a size is out of range")
             }
@@ -89,9 +95,10 @@ impl Realm {
     }
 
     fn admits_to_conference(&self, event: &Event) -> Result<(), Damaged> {
-        let one = event.e164().and_then(|e164| self.conference_called(e164));
-        let one = one.ok_or(Damaged("there is no such conference"))?;
-        let is = |states: &[State]| ensure(states.contains(&one.state), "a conference is in another state");
+        let conference = event.e164().and_then(|e164| self.conference_called(e164));
+        let conference = conference.ok_or(Damaged("there is no such conference"))?;
+        let is =
+            |states: &[State]| ensure(states.contains(&conference.state), "a conference is in another state");
         let owned = [State::Waiting, State::Creating, State::Open];
         match event {
             Event::Removed { .. } => is(&[State::Ended]),
@@ -105,41 +112,43 @@ impl Realm {
             Event::AskedAgain { .. } => is(&[State::Waiting]),
             Event::Failed { .. } => {
                 is(&[State::Creating])?;
-                ensure(one.recovering, "a first creation that failed is tried again")?;
-                Self::may_wait(one)
+                ensure(conference.recovering, "a first creation that failed is tried again")?;
+                Self::may_wait(conference)
             }
             Event::Pending { .. } => {
                 is(&owned)?;
-                if one.moving.is_some() { Ok(()) } else { Self::may_wait(one) }
+                if conference.moving.is_some() { Ok(()) } else { Self::may_wait(conference) }
             }
             Event::Ending { .. } => {
-                ensure(one.ending.is_none(), "a conference ends twice")?;
+                ensure(conference.ending.is_none(), "a conference ends twice")?;
                 is(&owned)
             }
             Event::EpochAgain { .. } => is(&owned),
             Event::Adopted { cmu, old, epoch, .. } => {
-                ensure(one.is_live() && one.ending.is_none(), "what is over is adopted")?;
-                let copy = one.assignment(cmu, *old).ok_or(Damaged("an unknown copy is adopted"))?;
+                ensure(conference.is_live() && conference.ending.is_none(), "what is over is adopted")?;
+                let copy = conference.assignment(cmu, *old).ok_or(Damaged("an unknown copy is adopted"))?;
                 let lost = matches!(copy.ended, Some((_, How::Lost)));
                 ensure(lost, "a copy is adopted that its unit did not lose")?;
                 self.is_in_service(cmu)?;
                 let unit = self.find_unit(cmu);
-                let elsewhere = one.owner != unit && one.moving.map(|moving| moving.to) != unit;
+                let elsewhere = conference.owner != unit && conference.moving.map(|moving| moving.to) != unit;
                 ensure(elsewhere, "a unit adopts what it has")?;
                 self.is_new(*epoch)
             }
             Event::Moving { to, epoch, .. } => {
                 is(&[State::Open])?;
-                let free = one.moving.is_none() && one.ending.is_none() && one.owner != self.find_unit(to);
+                let free = conference.moving.is_none()
+                    && conference.ending.is_none()
+                    && conference.owner != self.find_unit(to);
                 ensure(free, "a conference moves that cannot")?;
                 self.is_in_service(to)?;
                 self.is_new(*epoch)
             }
             Event::Moved { .. } | Event::MoveFailed { .. } => {
-                ensure(one.moving.is_some(), "a conference does not move")
+                ensure(conference.moving.is_some(), "a conference does not move")
             }
             Event::Extended { end, .. } => {
-                let goes_on = one.is_live() && one.ending.is_none();
+                let goes_on = conference.is_live() && conference.ending.is_none();
                 ensure(goes_on, "what is over is extended")?;
                 is_end_time(Some(*end))
             }
@@ -148,7 +157,7 @@ impl Realm {
                 check_fields(bytes)?;
                 let mut new = std::collections::BTreeSet::new();
                 for (field, _) in pairs(bytes) {
-                    match one.place_of(field).map(|at| one.details.get(at)) {
+                    match conference.place_of(field).map(|at| conference.details.get(at)) {
                         Ok(known) => {
                             let newer = known.is_some_and(|detail| detail.seq < *seq);
                             ensure(newer, "a detail is written that is not newer")?;
@@ -156,14 +165,20 @@ impl Realm {
                         Err(_) => ensure(new.insert(field), "a detail is written twice")?,
                     }
                 }
-                ensure(one.details.len() + new.len() <= MAX_DETAILS, "a conference has too many details")
+                ensure(
+                    conference.details.len() + new.len() <= MAX_DETAILS,
+                    "a conference has too many details",
+                )
             }
             _ => Err(Damaged("this is no event of a conference")),
         }
     }
 
-    fn may_wait(one: &Conference) -> Result<(), Damaged> {
-        ensure(one.recoverable && one.ending.is_none(), "a conference waits that cannot be recovered")
+    fn may_wait(conference: &Conference) -> Result<(), Damaged> {
+        ensure(
+            conference.recoverable && conference.ending.is_none(),
+            "a conference waits that cannot be recovered",
+        )
     }
 
     fn unit_is(&self, cmu: &[u8], standing: impl Fn(Standing) -> bool) -> Result<(), Damaged> {

@@ -54,31 +54,31 @@ impl Realm {
         }
         out.unsigned(self.forgotten.len() as u64);
         self.forgotten.iter().for_each(|host| out.string(host));
-        let mut all: Vec<&Conference> = self.conferences.iter().map(|(_, one)| one).collect();
-        all.sort_unstable_by(|one, other| one.e164.cmp(&other.e164));
+        let mut all: Vec<&Conference> = self.conferences.iter().map(|(_, conference)| conference).collect();
+        all.sort_unstable_by(|conference, other| conference.e164.cmp(&other.e164));
         out.unsigned(all.len() as u64);
-        for one in all {
-            self.encode_conference(one, &mut out);
+        for conference in all {
+            self.encode_conference(conference, &mut out);
         }
         self.outbox.encode(&mut out);
         out.bytes
     }
 
-    fn encode_conference(&self, one: &Conference, out: &mut Writer) {
-        out.string(&one.e164);
-        out.unsigned(one.state as u64);
-        out.unsigned(one.origin_epoch);
-        out.signed(one.created);
-        optional_number(one.opened, out);
-        optional_number(one.end, out);
-        out.signed(one.since);
-        optional_number(one.ended, out);
-        optional_number(one.pending_since, out);
-        out.unsigned(one.attempts.into());
-        optional_number(one.next_retry, out);
-        out.unsigned(one.tried.len() as u64);
-        one.tried.iter().for_each(|cmu| out.string(cmu));
-        match one.moving {
+    fn encode_conference(&self, conference: &Conference, out: &mut Writer) {
+        out.string(&conference.e164);
+        out.unsigned(conference.state as u64);
+        out.unsigned(conference.origin_epoch);
+        out.signed(conference.created);
+        optional_number(conference.opened, out);
+        optional_number(conference.end, out);
+        out.signed(conference.since);
+        optional_number(conference.ended, out);
+        optional_number(conference.pending_since, out);
+        out.unsigned(conference.attempts.into());
+        optional_number(conference.next_retry, out);
+        out.unsigned(conference.tried.len() as u64);
+        conference.tried.iter().for_each(|cmu| out.string(cmu));
+        match conference.moving {
             None => out.unsigned(0),
             Some(moving) => {
                 out.unsigned(1);
@@ -87,17 +87,17 @@ impl Realm {
                 out.signed(moving.since);
             }
         }
-        optional_number(one.ending, out);
-        out.unsigned(u64::from(one.recovering) | u64::from(one.recoverable) << 1);
-        out.signed(one.priority.into());
-        out.unsigned(one.size.into());
-        out.unsigned(one.licences.into());
-        out.optional(one.zone.as_deref());
-        out.optional(one.request.as_deref());
-        encode_called_from(one.called_from.as_deref(), out);
-        out.unsigned(one.cause as u64);
-        out.unsigned(one.history.len() as u64);
-        for entry in &one.history {
+        optional_number(conference.ending, out);
+        out.unsigned(u64::from(conference.recovering) | u64::from(conference.recoverable) << 1);
+        out.signed(conference.priority.into());
+        out.unsigned(conference.size.into());
+        out.unsigned(conference.licences.into());
+        out.optional(conference.zone.as_deref());
+        out.optional(conference.request.as_deref());
+        encode_called_from(conference.called_from.as_deref(), out);
+        out.unsigned(conference.cause as u64);
+        out.unsigned(conference.history.len() as u64);
+        for entry in &conference.history {
             out.unsigned(entry.epoch);
             out.unsigned(entry.copy_epoch);
             out.string(&entry.cmu);
@@ -111,8 +111,8 @@ impl Realm {
                 }
             }
         }
-        out.unsigned(one.details.len() as u64);
-        for detail in &one.details {
+        out.unsigned(conference.details.len() as u64);
+        for detail in &conference.details {
             out.string(&detail.field);
             out.unsigned(detail.seq);
             out.string(&detail.value);
@@ -144,15 +144,16 @@ impl Realm {
         realm.decode_hosts(&mut reader)?;
         let mut last = Bytes::new();
         for _ in 0..reader.unsigned()? {
-            let one = realm.decode_conference(&mut reader)?;
-            ensure(one.e164 > last, "the conferences are not in order")?;
-            last.clone_from(&one.e164);
-            let twice =
-                State::ALL.into_iter().any(|state| realm.by_state.of(state).contains_key(&one.origin_epoch));
+            let conference = realm.decode_conference(&mut reader)?;
+            ensure(conference.e164 > last, "the conferences are not in order")?;
+            last.clone_from(&conference.e164);
+            let twice = State::ALL
+                .into_iter()
+                .any(|state| realm.by_state.of(state).contains_key(&conference.origin_epoch));
             ensure(!twice, "an epoch was given out twice")?;
-            let known = one.asked_for().is_some_and(|request| realm.requests.contains_key(request));
+            let known = conference.asked_for().is_some_and(|request| realm.requests.contains_key(request));
             ensure(!known, "two conferences were asked for by one request")?;
-            realm.enter(one);
+            realm.enter(conference);
         }
         realm.outbox = Outbox::decode_lanes(&mut reader, super::model::messages::capacity)?;
         reader.finish()?;
@@ -241,7 +242,7 @@ impl Realm {
             None => Some(self.find_unit(&entry.cmu).ok_or(Damaged("a conference is on no unit"))?),
             Some(_) => None,
         };
-        let one = Conference {
+        let conference = Conference {
             e164,
             state,
             owner,
@@ -271,8 +272,8 @@ impl Realm {
             history,
             details,
         };
-        self.check_conference(&one)?;
-        Ok(one)
+        self.check_conference(&conference)?;
+        Ok(conference)
     }
 
     fn decode_history(&self, reader: &mut Reader<'_>, origin: Epoch) -> Result<Vec<Assignment>, Damaged> {

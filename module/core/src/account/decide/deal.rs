@@ -49,8 +49,8 @@ impl Book {
                 invariant!("accounts are dealt where an instance is active");
                 break;
             };
-            let Some(one) = self.indexed(account) else { break };
-            dealt.entry(lowest).or_default().push(one.name.clone());
+            let Some(account) = self.indexed(account) else { break };
+            dealt.entry(lowest).or_default().push(account.name.clone());
             levels.insert((level + 1, lowest));
             // Who had nothing has it only when this step is applied.
             if givers.remove(&(level, lowest)) {
@@ -64,13 +64,13 @@ impl Book {
             && high - low > 1
         {
             let gift = gifts.entry(from).or_insert_with(|| self.givable(from));
-            let Some(one) = gift.next().and_then(|id| self.indexed(id)) else {
+            let Some(account) = gift.next().and_then(|id| self.indexed(id)) else {
                 // All that it has left is on its way to it.
                 givers.remove(&(high, from));
                 continue;
             };
-            let shares = if one.login.is_some() { &mut recalled } else { &mut dealt };
-            shares.entry(to).or_default().push(one.name.clone());
+            let shares = if account.login.is_some() { &mut recalled } else { &mut dealt };
+            shares.entry(to).or_default().push(account.name.clone());
             for (level, id, next) in [(low, to, low + 1), (high, from, high - 1)] {
                 levels.remove(&(level, id));
                 levels.insert((next, id));
@@ -94,9 +94,9 @@ impl Book {
 
     /// What an instance without a place gives back.
     fn withdraw(&self, instance: &Instance, limit: usize) -> Event {
-        let dealt = |&id: &u32| self.indexed(id).filter(|one| one.standing == Standing::Dealt);
+        let dealt = |&id: &u32| self.indexed(id).filter(|account| account.standing == Standing::Dealt);
         let accounts = instance.accounts.iter().filter_map(dealt).take(limit);
-        let accounts: Vec<Bytes> = accounts.map(|one| one.name.clone()).collect();
+        let accounts: Vec<Bytes> = accounts.map(|account| account.name.clone()).collect();
         invariant!(limit == 0 || !accounts.is_empty(), "an instance that drains has accounts");
         Event::Withdrawn { accounts }
     }
@@ -105,7 +105,8 @@ impl Book {
     fn givable(&self, instance: u32) -> Box<dyn Iterator<Item = u32> + '_> {
         let Some(instance) = self.indexed_instance(instance) else { return Box::new(std::iter::empty()) };
         let in_use = |&id: &u32| {
-            self.indexed(id).is_some_and(|one| one.standing == Standing::Dealt && one.login.is_some())
+            self.indexed(id)
+                .is_some_and(|account| account.standing == Standing::Dealt && account.login.is_some())
         };
         let ready = instance.ready.iter().rev().map(|&(_, id)| id);
         Box::new(ready.chain(instance.accounts.iter().copied().filter(in_use)))

@@ -108,24 +108,27 @@ pub(super) fn decide_add(book: &Book, module: Option<&[u8]>, tariff: &Tariff, ac
 }
 
 pub(super) fn decide_freeze(book: &Book, account: &[u8], on: bool) -> Decided {
-    let one = known_account(book, account)?;
-    let reply = Reply::Account(one.name.clone());
-    if (one.standing == Standing::Frozen) == on {
+    let account = known_account(book, account)?;
+    let reply = Reply::Account(account.name.clone());
+    if (account.standing == Standing::Frozen) == on {
         return Ok(unchanged(reply));
     }
-    let name = one.name.clone();
+    let name = account.name.clone();
     if !on {
         return Ok(decided(Event::Thawed { account: name }, reply));
     }
-    if one.goal == Some(Goal::Delete) {
+    if account.goal == Some(Goal::Delete) {
         // It is on its way out, and nobody can log in with it.
         return Ok(unchanged(reply));
     }
     // Somebody who is logged in is so until it is over, whatever the platform says: nobody else may be before.
-    let event =
-        if one.login.is_some() { Event::Halted { account: name } } else { Event::Frozen { account: name } };
+    let event = if account.login.is_some() {
+        Event::Halted { account: name }
+    } else {
+        Event::Frozen { account: name }
+    };
     let mut events: Events = smallvec![event];
-    events.extend(book.replacement(one));
+    events.extend(book.replacement(account));
     Ok(Decision { events, reply })
 }
 

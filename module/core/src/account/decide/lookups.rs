@@ -30,10 +30,10 @@ pub(super) fn known_once(
     check_batch(accounts)?;
     let mut seen = BTreeSet::new();
     let mut names = Vec::new();
-    for &account in accounts {
-        let one = known_account(book, account)?;
-        if seen.insert(account) && changes(one) {
-            names.push(one.name.clone());
+    for &name in accounts {
+        let account = known_account(book, name)?;
+        if seen.insert(name) && changes(account) {
+            names.push(account.name.clone());
         }
     }
     Ok(names)

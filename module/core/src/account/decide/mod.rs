@@ -58,7 +58,7 @@ pub fn decide(book: &Book, now: Millis, request: &Request<'_>) -> Decided {
                     return refuse(Code::BadState, text);
                 }
             }
-            let accounts = known_once(book, accounts, |one| book.destination(one) != Some(id))?;
+            let accounts = known_once(book, accounts, |account| book.destination(account) != Some(id))?;
             let count = Reply::Integer(accounts.len() as i64);
             if accounts.is_empty() {
                 return Ok(unchanged(count));
@@ -105,8 +105,8 @@ pub fn decide_over(book: &Book, now: Millis, limit: usize) -> Events {
     let turns = book.settings.turns.iter().take_while(|&&turn| turn <= now).count();
     events.extend((0..turns).map(|_| Event::MonthTurned));
     for id in book.logins.due(now, limit) {
-        if let Some(one) = book.indexed(id) {
-            events.push(Event::LoggedOut { account: one.name.clone(), lapsed: true });
+        if let Some(account) = book.indexed(id) {
+            events.push(Event::LoggedOut { account: account.name.clone(), lapsed: true });
         }
     }
     events.extend(book.gone(&book.away.due(now, limit)));
@@ -136,7 +136,7 @@ impl Settings {
             settings.max_moves = range("MAXMOVES", moves, 0, 1000)? as u32;
         }
         if let Some(turns) = &changes.turns {
-            let rises = turns.windows(2).all(|pair| matches!(pair, [one, next] if one < next));
+            let rises = turns.windows(2).all(|pair| matches!(pair, [turn, next] if turn < next));
             let within = turns.iter().all(|&turn| turn > now && turn <= MAX_TIME);
             if !rises || !within || turns.len() > MAX_TURNS {
                 let text = format!("TURNS must be 1 to {MAX_TURNS} times that are yet to come, rising");

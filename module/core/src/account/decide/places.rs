@@ -32,9 +32,9 @@ impl Book {
 
     /// What replaces an account that is frozen, at once and from the reserve if need be: where it is, or was on its way to.
     /// An instance that is away gets it as well, since its share waits for it.
-    pub(super) fn replacement(&self, one: &Account) -> Option<Event> {
-        let place = match one.goal {
-            None if one.standing == Standing::Dealt => one.instance,
+    pub(super) fn replacement(&self, account: &Account) -> Option<Event> {
+        let place = match account.goal {
+            None if account.standing == Standing::Dealt => account.instance,
             goal => goal.and_then(Goal::place)?,
         };
         let place = self.indexed_instance(place).filter(|place| place.has_place())?;
@@ -59,11 +59,11 @@ impl Book {
         }
         let placed = |id: u32| self.indexed_instance(id).filter(|instance| instance.has_place());
         let all: Vec<&Instance> = module.instances().filter_map(placed).collect();
-        let leave = all.iter().rev().take(taken - places).map(|one| {
-            let (module, instance) = (module.name.clone(), one.name.clone());
-            match one.presence {
-                Presence::Away => Event::Detached { module, instance },
-                _ => Event::Placed { module, instance, active: false },
+        let leave = all.iter().rev().take(taken - places).map(|instance| {
+            let (module, name) = (module.name.clone(), instance.name.clone());
+            match instance.presence {
+                Presence::Away => Event::Detached { module, instance: name },
+                _ => Event::Placed { module, instance: name, active: false },
             }
         });
         leave.collect()

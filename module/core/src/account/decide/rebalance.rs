@@ -69,12 +69,13 @@ impl Book {
     /// What is left of the accounts on their way to each instance.
     fn coming(&self) -> BTreeMap<u32, i128> {
         let mut coming = BTreeMap::new();
-        let revoking = |&id: &u32| self.indexed(id).filter(|one| one.standing == Standing::Revoking);
-        for (_, instance) in self.instances.iter().filter(|(_, one)| one.accounts.len() > one.dealt as usize)
+        let revoking = |&id: &u32| self.indexed(id).filter(|account| account.standing == Standing::Revoking);
+        for (_, instance) in
+            self.instances.iter().filter(|(_, instance)| instance.accounts.len() > instance.dealt as usize)
         {
-            for one in instance.accounts.iter().filter_map(revoking) {
-                if let Some(place) = one.goal.and_then(Goal::place) {
-                    *coming.entry(place).or_insert(0) += i128::from(self.rest(one));
+            for account in instance.accounts.iter().filter_map(revoking) {
+                if let Some(place) = account.goal.and_then(Goal::place) {
+                    *coming.entry(place).or_insert(0) += i128::from(self.rest(account));
                 }
             }
         }
@@ -84,17 +85,17 @@ impl Book {
     fn party(&self, id: u32, module: u32, now: Millis) -> Party {
         let (mut left, mut spare, mut price) = (0i128, Vec::new(), None::<Amount>);
         let accounts = self.indexed_instance(id).into_iter().flat_map(|instance| &instance.accounts);
-        for &account in accounts {
-            let Some(one) = self.indexed(account) else { continue };
-            if one.standing != Standing::Dealt {
+        for &number in accounts {
+            let Some(account) = self.indexed(number) else { continue };
+            if account.standing != Standing::Dealt {
                 continue;
             }
-            let rest = self.rest(one);
+            let rest = self.rest(account);
             left += i128::from(rest);
-            let next = one.tariff.next_price(one.used_in(self.month).max(one.tariff.quota));
+            let next = account.tariff.next_price(account.used_in(self.month).max(account.tariff.quota));
             price = Some(price.map_or(next, |price| price.min(next)));
-            if rest > 0 && self.may_move(one, now) {
-                spare.push((rest, account));
+            if rest > 0 && self.may_move(account, now) {
+                spare.push((rest, number));
             }
         }
         spare.sort_unstable();
@@ -103,14 +104,14 @@ impl Book {
     }
 
     /// What an account has left at the flat price and below the cap.
-    fn rest(&self, one: &Account) -> u64 {
-        one.room(self.month, self.settings.limit()).unwrap_or(0)
+    fn rest(&self, account: &Account) -> u64 {
+        account.room(self.month, self.settings.limit()).unwrap_or(0)
     }
 
     /// Whether an account has stayed long enough and has not been moved too often today.
-    fn may_move(&self, one: &Account, now: Millis) -> bool {
-        now.saturating_sub(one.since) >= self.settings.dwell
-            && one.moves_on(day_of(now)) < self.settings.max_moves
+    fn may_move(&self, account: &Account, now: Millis) -> bool {
+        now.saturating_sub(account.since) >= self.settings.dwell
+            && account.moves_on(day_of(now)) < self.settings.max_moves
     }
 
     /// The next move among these, if there is one that helps.

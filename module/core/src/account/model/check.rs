@@ -82,24 +82,30 @@ impl Book {
     }
 
     /// Whether an account's fields agree with each other and with the instances.
-    pub(in crate::account) fn check_account(&self, one: &Account) -> Result<(), Damaged> {
-        let placed = one.instance != NONE;
-        let fits = match one.standing {
+    pub(in crate::account) fn check_account(&self, account: &Account) -> Result<(), Damaged> {
+        let placed = account.instance != NONE;
+        let fits = match account.standing {
             Standing::Dealt => placed,
             // One that was frozen in use is with nobody while it waits to be deleted.
-            Standing::Revoking => placed || one.goal == Some(Goal::Delete),
+            Standing::Revoking => placed || account.goal == Some(Goal::Delete),
             Standing::Free | Standing::Frozen => !placed,
         };
         agrees(fits, "an account's standing and its instance disagree")?;
-        agrees((one.standing == Standing::Revoking) == one.goal.is_some(), "an account goes nowhere")?;
-        agrees(one.login.is_some() || one.standing != Standing::Revoking, "an account waits for nobody")?;
-        let ours = self.instances.get(one.instance).is_none_or(|place| place.module == one.module);
+        agrees(
+            (account.standing == Standing::Revoking) == account.goal.is_some(),
+            "an account goes nowhere",
+        )?;
+        agrees(
+            account.login.is_some() || account.standing != Standing::Revoking,
+            "an account waits for nobody",
+        )?;
+        let ours = self.instances.get(account.instance).is_none_or(|place| place.module == account.module);
         agrees(ours, "an account is with an instance of another module")?;
-        let to = one.goal.and_then(Goal::place);
+        let to = account.goal.and_then(Goal::place);
         agrees(to.is_none_or(|to| self.instances.get(to).is_some()), "an account goes nowhere")?;
-        agrees(one.epoch <= self.last_epoch, "an epoch is yet to come")?;
-        let lasts = one.history.last().is_some_and(|stay| stay.to.is_none());
-        let stays = one.history.last().is_some_and(|stay| stay.epoch == one.epoch);
+        agrees(account.epoch <= self.last_epoch, "an epoch is yet to come")?;
+        let lasts = account.history.last().is_some_and(|stay| stay.to.is_none());
+        let stays = account.history.last().is_some_and(|stay| stay.epoch == account.epoch);
         agrees(lasts == placed && (!placed || stays), "an account's stay and its instance disagree")
     }
 
@@ -204,7 +210,7 @@ impl Book {
 
     /// Checks that nothing is in a set that is not there; that what is there is in it, is checked above.
     fn check_sets(&self) -> Checked {
-        let away = self.instances.iter().filter(|(_, one)| one.presence == Presence::Away).count();
+        let away = self.instances.iter().filter(|(_, instance)| instance.presence == Presence::Away).count();
         ensure!(self.away.len() == away, "an instance is kept a place that is not away");
         let drains = self.draining.iter().all(|&id| self.instances.get(id).is_some());
         ensure!(drains, "an instance has accounts to give back that is not there");
@@ -263,8 +269,9 @@ mod tests {
         }
         ask(&mut book, &Request::Attach { module, instance: b"c", term: None });
         ask(&mut book, &Request::Attach { module, instance: b"b", term: None });
-        let login =
-            |account: &[u8]| book.account_called(account).unwrap().login.as_ref().map(|one| one.epoch);
+        let login = |account: &[u8]| {
+            book.account_called(account).unwrap().login.as_ref().map(|account| account.epoch)
+        };
         let dealt = |account: &&&[u8]| book.account_called(account).unwrap().standing == Standing::Dealt;
         let working: Vec<&[u8]> =
             accounts.iter().filter(dealt).copied().filter(|account| login(account).is_some()).collect();
@@ -286,7 +293,7 @@ mod tests {
     }
 
     fn account(book: &mut Book, standing: Standing) -> &mut Account {
-        let id = book.accounts.iter().find(|(_, one)| one.standing == standing).unwrap().0;
+        let id = book.accounts.iter().find(|(_, account)| account.standing == standing).unwrap().0;
         book.accounts.get_mut(id).unwrap()
     }
 
@@ -294,8 +301,11 @@ mod tests {
     fn check_finds_damage_in_each_structure() {
         let sound = book();
         assert_eq!(sound.check(), Ok(()));
-        assert!(sound.instances.iter().any(|(_, one)| one.incoming > 0), "an account is on its way");
-        assert!(sound.modules.iter().all(|(_, one)| one.barred > 0), "an account is barred");
+        assert!(
+            sound.instances.iter().any(|(_, instance)| instance.incoming > 0),
+            "an account is on its way"
+        );
+        assert!(sound.modules.iter().all(|(_, module)| module.barred > 0), "an account is barred");
         type Damage = (&'static str, fn(&mut Book));
         let damages: [Damage; 28] = [
             ("totals", |book| book.totals.swap(0, 1)),
@@ -350,8 +360,10 @@ mod tests {
     fn tariff_of_a_copied_book_is_forgotten_with_its_last_account() {
         let mut book = book();
         let copy = book.clone();
-        let names: Vec<_> = book.accounts.iter().map(|(_, one)| one.name.clone()).collect();
-        for (_, account) in book.accounts.iter().map(|(id, one)| (id, one.clone())).collect::<Vec<_>>() {
+        let names: Vec<_> = book.accounts.iter().map(|(_, account)| account.name.clone()).collect();
+        for (_, account) in
+            book.accounts.iter().map(|(id, account)| (id, account.clone())).collect::<Vec<_>>()
+        {
             if let Some(login) = &account.login {
                 let (account, epoch) = (&account.name[..], login.epoch);
                 ask(&mut book, &Request::Logout { account, epoch, back: false, term: None });

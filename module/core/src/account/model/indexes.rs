@@ -12,15 +12,15 @@ use crate::shared::list::NONE;
 
 impl Book {
     /// The module that an account is on its way to, or belongs to; `None` where it is about to be deleted.
-    pub(in crate::account) fn destination(&self, one: &Account) -> Option<u32> {
-        match one.goal {
+    pub(in crate::account) fn destination(&self, account: &Account) -> Option<u32> {
+        match account.goal {
             Some(Goal::Delete) => None,
             Some(Goal::Module(module)) => Some(module),
             Some(Goal::Place(place)) => {
                 // Its instance is not forgotten while an account is on its way to it.
-                Some(self.indexed_instance(place).map_or(one.module, |place| place.module))
+                Some(self.indexed_instance(place).map_or(account.module, |place| place.module))
             }
-            Some(Goal::Deal) | None => Some(one.module),
+            Some(Goal::Deal) | None => Some(account.module),
         }
     }
 
@@ -63,7 +63,9 @@ impl Book {
             invariant!("an instance that changes is there");
             return;
         };
-        let level = |one: &Instance| (one.presence == Presence::Active).then(|| (one.level(), one.dealt > 0));
+        let level = |instance: &Instance| {
+            (instance.presence == Presence::Active).then(|| (instance.level(), instance.dealt > 0))
+        };
         let before = level(instance);
         change(instance);
         let after = level(instance);
@@ -108,9 +110,9 @@ impl Book {
             return false;
         }
         let ready = |&id: &u32| {
-            let one = self.accounts.get(id);
-            invariant!(one.is_some(), "an instance has accounts that are there");
-            one.filter(|one| one.is_ready()).map(|one| (one.room(month, limit), id))
+            let account = self.accounts.get(id);
+            invariant!(account.is_some(), "an instance has accounts that are there");
+            account.filter(|account| account.is_ready()).map(|account| (account.room(month, limit), id))
         };
         instance.ready = instance.accounts.iter().filter_map(ready).collect();
         instance.ready_order = order;
@@ -119,12 +121,12 @@ impl Book {
 
     /// Enters an account among those that can be picked, or takes it out, if it is one of those.
     pub(in crate::account) fn set_ready(&mut self, id: u32, on: bool) {
-        let Some(one) = self.indexed(id) else { return };
-        if !one.is_ready() {
+        let Some(account) = self.indexed(id) else { return };
+        if !account.is_ready() {
             return;
         }
         let (month, limit) = self.order();
-        let (instance, key) = (one.instance, (one.room(month, limit), id));
+        let (instance, key) = (account.instance, (account.room(month, limit), id));
         let refreshed = self.refresh(instance);
         let Some(instance) = self.instances.get_mut(instance) else { return };
         if on {
@@ -139,9 +141,10 @@ impl Book {
 
     /// Enters an account in all indexes that depend on where it stands, or takes it out. Its module stays.
     fn link(&mut self, id: u32, on: bool) {
-        let Some(one) = self.indexed(id) else { return };
-        let (standing, instance, goal, module) = (one.standing, one.instance, one.goal, one.module);
-        let barred = one.login.is_some();
+        let Some(account) = self.indexed(id) else { return };
+        let (standing, instance, goal, module) =
+            (account.standing, account.instance, account.goal, account.module);
+        let barred = account.login.is_some();
         match self.totals.get_mut(standing as usize) {
             Some(total) => step(total, on),
             None => invariant!("there is a total for each standing"),
@@ -171,15 +174,15 @@ impl Book {
 
     /// Enters an account among those of a module, or takes it out.
     fn set_home(&mut self, module: u32, id: u32, on: bool) {
-        let (Some(module), Some(one)) = (self.modules.get_mut(module), self.accounts.get(id)) else {
+        let (Some(module), Some(account)) = (self.modules.get_mut(module), self.accounts.get(id)) else {
             invariant!("an account and its module are there");
             return;
         };
         let changed = if on {
-            module.sums.add(one, self.month);
+            module.sums.add(account, self.month);
             module.accounts.insert(id)
         } else {
-            module.sums.take(one, self.month);
+            module.sums.take(account, self.month);
             module.accounts.remove(&id)
         };
         invariant!(changed, "a module has its accounts, each once");
@@ -188,28 +191,28 @@ impl Book {
     /// Counts instructions of an account in the running month, with the sums of its module in step.
     pub(in crate::account) fn count_use(&mut self, id: u32, count: u64) {
         let month = self.month;
-        let Some(one) = self.accounts.get_mut(id) else {
+        let Some(account) = self.accounts.get_mut(id) else {
             invariant!("an account that is used is there");
             return;
         };
-        let Some(module) = self.modules.get_mut(one.module) else {
+        let Some(module) = self.modules.get_mut(account.module) else {
             invariant!("an account has a module");
             return;
         };
-        module.sums.take(one, month);
-        one.count(month, count);
-        module.sums.add(one, month);
+        module.sums.take(account, month);
+        account.count(month, count);
+        module.sums.add(account, month);
     }
 
     /// Changes an account with all indexes in step.
     pub(in crate::account) fn change(&mut self, id: u32, change: impl FnOnce(&mut Account)) {
-        let Some(one) = self.indexed(id) else { return };
-        let (before, left) = (one.module, one.instance);
-        let passed = one.goal.and_then(Goal::place).unwrap_or(NONE);
+        let Some(account) = self.indexed(id) else { return };
+        let (before, left) = (account.module, account.instance);
+        let passed = account.goal.and_then(Goal::place).unwrap_or(NONE);
         self.link(id, false);
-        let Some(one) = self.accounts.get_mut(id) else { return };
-        change(one);
-        let after = one.module;
+        let Some(account) = self.accounts.get_mut(id) else { return };
+        change(account);
+        let after = account.module;
         if before != after {
             self.set_home(before, id, false);
             self.set_home(after, id, true);
@@ -237,13 +240,13 @@ impl Book {
     pub(in crate::account) fn remove(&mut self, id: u32) {
         self.link(id, false);
         self.logins.remove(id);
-        let Some(home) = self.indexed(id).map(|one| one.module) else { return };
+        let Some(home) = self.indexed(id).map(|account| account.module) else { return };
         self.set_home(home, id, false);
-        let Some(one) = self.accounts.remove(id) else { return };
-        self.names.remove(&one.name, id);
-        self.look_at(one.module);
-        self.forget_tariff(&one.tariff);
-        self.forget_if_empty(one.instance);
+        let Some(account) = self.accounts.remove(id) else { return };
+        self.names.remove(&account.name, id);
+        self.look_at(account.module);
+        self.forget_tariff(&account.tariff);
+        self.forget_if_empty(account.instance);
     }
 
     /// An account that had a tariff is gone, and the tariff with the last of them.
@@ -260,8 +263,8 @@ impl Book {
 
     /// Forgets an instance that is gone, once it has nothing and nothing is on its way to it.
     pub(in crate::account) fn forget_if_empty(&mut self, id: u32) {
-        let gone = |one: &Instance| {
-            one.presence == Presence::Leaving && one.accounts.is_empty() && one.incoming == 0
+        let gone = |instance: &Instance| {
+            instance.presence == Presence::Leaving && instance.accounts.is_empty() && instance.incoming == 0
         };
         // There is none, or it was forgotten a moment ago.
         if self.instances.get(id).is_some_and(gone) {

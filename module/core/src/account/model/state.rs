@@ -50,7 +50,7 @@ impl Settings {
 
     /// Whether a snapshot or an event may bring these settings.
     pub(in crate::account) fn is_sound(&self) -> bool {
-        let rises = self.turns.windows(2).all(|pair| matches!(pair, [one, next] if one < next));
+        let rises = self.turns.windows(2).all(|pair| matches!(pair, [turn, next] if turn < next));
         let within = self.turns.iter().all(|turn| (0..=MAX_TIME).contains(turn));
         rises
             && within
@@ -193,7 +193,7 @@ impl Book {
 
     /// The number of an account. O(1).
     pub fn find(&self, name: &[u8]) -> Option<u32> {
-        self.names.find(name, |id| self.indexed(id).is_some_and(|one| *one.name == *name))
+        self.names.find(name, |id| self.indexed(id).is_some_and(|account| *account.name == *name))
     }
 
     /// An account that an index names. `None` breaks an invariant, which is reported where this is called.
@@ -286,7 +286,7 @@ impl Book {
 
     /// Bytes allocated. O(modules + instances), of the accounts a sample.
     pub fn allocated(&self) -> usize {
-        let sampled = self.accounts.iter().take(64).map(|(_, one)| one.allocated());
+        let sampled = self.accounts.iter().take(64).map(|(_, account)| account.allocated());
         let (count, bytes) = sampled.fold((0usize, 0usize), |(count, sum), bytes| (count + 1, sum + bytes));
         // A number in a set takes some 6 bytes, and each account is in two of them; and some 34 by its room.
         self.accounts.allocated()

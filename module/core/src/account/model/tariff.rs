@@ -161,9 +161,9 @@ mod tests {
 
     #[test]
     fn steps_must_rise() {
-        let one = |upto| Step { upto, price: price("1") };
-        assert!(Tariff { quota: 100, steps: vec![one(100)] }.fault().is_some());
-        assert!(Tariff { quota: 100, steps: vec![one(101), one(101)] }.fault().is_some());
-        assert_eq!(Tariff { quota: 100, steps: vec![one(101), one(102)] }.fault(), None);
+        let account = |upto| Step { upto, price: price("1") };
+        assert!(Tariff { quota: 100, steps: vec![account(100)] }.fault().is_some());
+        assert!(Tariff { quota: 100, steps: vec![account(101), account(101)] }.fault().is_some());
+        assert_eq!(Tariff { quota: 100, steps: vec![account(101), account(102)] }.fault(), None);
     }
 }

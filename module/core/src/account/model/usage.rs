@@ -20,21 +20,21 @@ pub struct Usage {
 }
 
 impl Usage {
-    pub(in crate::account) fn add(&mut self, one: &Account, month: u32) {
+    pub(in crate::account) fn add(&mut self, account: &Account, month: u32) {
         self.accounts += 1;
-        self.quota += u128::from(one.tariff.quota);
-        self.used += u128::from(one.used_in(month));
-        self.left += u128::from(one.left(month));
+        self.quota += u128::from(account.tariff.quota);
+        self.used += u128::from(account.used_in(month));
+        self.left += u128::from(account.left(month));
         // Not saturating, so that `take` is exact again once it is below its end, which no real sum comes near to.
-        self.cost.0 = self.cost.0.wrapping_add(one.cost_in(month).0);
+        self.cost.0 = self.cost.0.wrapping_add(account.cost_in(month).0);
     }
 
-    pub(in crate::account) fn take(&mut self, one: &Account, month: u32) {
+    pub(in crate::account) fn take(&mut self, account: &Account, month: u32) {
         self.accounts = less(self.accounts as u128, 1) as usize;
-        self.quota = less(self.quota, one.tariff.quota.into());
-        self.used = less(self.used, one.used_in(month).into());
-        self.left = less(self.left, one.left(month).into());
-        self.cost.0 = self.cost.0.wrapping_sub(one.cost_in(month).0);
+        self.quota = less(self.quota, account.tariff.quota.into());
+        self.used = less(self.used, account.used_in(month).into());
+        self.left = less(self.left, account.left(month).into());
+        self.cost.0 = self.cost.0.wrapping_sub(account.cost_in(month).0);
     }
 
     /// Nothing is used yet.

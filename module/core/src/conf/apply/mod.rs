@@ -117,34 +117,34 @@ impl Realm {
         };
         match event {
             Event::Acked { .. } => {
-                self.change(id, |one| one.opens(at));
+                self.change(id, |conference| conference.opens(at));
                 self.publish("opened", id, None);
             }
             Event::Granted { cmu, epoch, .. } => {
                 let Some(unit) = self.admitted_unit(cmu) else { return };
                 let entry = self.assignment(unit, *epoch, *epoch, at);
                 self.take_epoch(*epoch);
-                self.change(id, |one| {
-                    one.attempts = one.attempts.saturating_add(1);
+                self.change(id, |conference| {
+                    conference.attempts = conference.attempts.saturating_add(1);
                     // No other was left.
-                    if one.tried.contains(cmu) {
-                        one.tried.clear();
+                    if conference.tried.contains(cmu) {
+                        conference.tried.clear();
                     }
-                    one.grants(unit, entry, at);
+                    conference.grants(unit, entry, at);
                 });
                 self.tell_create(id, unit, *epoch);
                 self.publish("granted", id, Some(Cause::Recovery));
             }
             Event::Failed { cause, release, next_retry, .. } => {
                 self.release_if(*release, id);
-                self.change(id, |one| one.fails(at, *next_retry, *cause));
+                self.change(id, |conference| conference.fails(at, *next_retry, *cause));
                 self.publish("failed", id, Some(*cause));
             }
             Event::Pending { cause, .. } => self.lose(at, id, Trigger::Lost, *cause),
             Event::Ending { cause, .. } => {
                 self.release_if(true, id);
                 self.cancel_move(id, *cause, false);
-                self.change(id, |one| one.is_to_end(at, *cause));
+                self.change(id, |conference| conference.is_to_end(at, *cause));
                 self.publish("ending", id, Some(*cause));
             }
             Event::Ended { cause, release, .. } => {
@@ -154,18 +154,18 @@ impl Realm {
             }
             Event::Adopted { e164, cmu, old, epoch } => {
                 let Some(unit) = self.admitted_unit(cmu) else { return };
-                let copy = self.indexed(id).and_then(|one| one.assignment(cmu, *old));
+                let copy = self.indexed(id).and_then(|conference| conference.assignment(cmu, *old));
                 invariant!(copy.is_some(), "a copy that is adopted is on record");
                 let copy_epoch = copy.map_or(*old, |entry| entry.copy_epoch);
                 let entry = self.assignment(unit, *epoch, copy_epoch, at);
                 self.take_epoch(*epoch);
                 self.release_if(true, id);
                 self.cancel_move(id, Cause::Adopted, false);
-                self.change(id, |one| {
-                    one.close(at, How::Released);
-                    one.grants(unit, entry, at);
-                    one.opens(at);
-                    one.cause = Cause::Adopted;
+                self.change(id, |conference| {
+                    conference.close(at, How::Released);
+                    conference.grants(unit, entry, at);
+                    conference.opens(at);
+                    conference.cause = Cause::Adopted;
                 });
                 self.tell_epoch(cmu, e164, *old, *epoch);
                 self.publish("adopted", id, Some(Cause::Adopted));
@@ -173,43 +173,45 @@ impl Realm {
             Event::Moving { to, epoch, .. } => {
                 let Some(unit) = self.admitted_unit(to) else { return };
                 self.take_epoch(*epoch);
-                self.change(id, |one| one.moving = Some(Moving { to: unit, epoch: *epoch, since: at }));
+                self.change(id, |conference| {
+                    conference.moving = Some(Moving { to: unit, epoch: *epoch, since: at })
+                });
                 self.tell_create(id, unit, *epoch);
                 self.publish_of("moving", id, unit, *epoch, None);
             }
             Event::Moved { .. } => {
-                let Some(one) = self.indexed(id) else { return };
-                let (Some(moving), Some(owner)) = (one.moving, one.owner) else {
+                let Some(conference) = self.indexed(id) else { return };
+                let (Some(moving), Some(owner)) = (conference.moving, conference.owner) else {
                     invariant!("a conference that has moved has an owner and was moving");
                     return;
                 };
-                let (e164, epoch, source) = (one.e164.clone(), one.epoch, self.name_of(owner));
+                let (e164, epoch, source) = (conference.e164.clone(), conference.epoch, self.name_of(owner));
                 let mut entry = self.assignment(moving.to, moving.epoch, moving.epoch, at);
                 entry.from = moving.since;
                 self.tell_release(&source, &e164, epoch);
-                self.change(id, |one| {
-                    one.close(at, How::Moved);
-                    one.moving = None;
-                    one.grants(moving.to, entry, at);
-                    one.opens(at);
-                    one.cause = Cause::Manager;
+                self.change(id, |conference| {
+                    conference.close(at, How::Moved);
+                    conference.moving = None;
+                    conference.grants(moving.to, entry, at);
+                    conference.opens(at);
+                    conference.cause = Cause::Manager;
                 });
                 self.publish("moved", id, None);
             }
             Event::MoveFailed { cause, release, .. } => self.cancel_move(id, *cause, *release),
             Event::EpochAgain { old, .. } => {
                 let Some(cmu) = self.owner_of(id) else { return };
-                let Some(one) = self.indexed(id) else { return };
-                let (e164, epoch) = (one.e164.clone(), one.epoch);
+                let Some(conference) = self.indexed(id) else { return };
+                let (e164, epoch) = (conference.e164.clone(), conference.epoch);
                 self.tell_epoch(&cmu, &e164, *old, epoch);
             }
             Event::AskedAgain { .. } => {
-                self.change(id, |one| one.since = at);
+                self.change(id, |conference| conference.since = at);
                 let Some(cmu) = self.owner_of(id) else { return };
                 self.ask_once(&cmu);
             }
             Event::Extended { end, .. } => {
-                self.change(id, |one| one.end = Some(*end));
+                self.change(id, |conference| conference.end = Some(*end));
                 self.publish("extended", id, None);
             }
             Event::Removed { .. } => self.remove(id),
@@ -219,7 +221,7 @@ impl Realm {
 
     /// The unit of a conference that has one.
     fn owner_of(&self, id: u32) -> Option<Name> {
-        let owner = self.indexed(id).and_then(|one| one.owner);
+        let owner = self.indexed(id).and_then(|conference| conference.owner);
         invariant!(owner.is_some(), "a waiting, creating or open conference has an owner");
         owner.map(|owner| self.name_of(owner))
     }
@@ -228,17 +230,17 @@ impl Realm {
     pub(super) fn change(&mut self, id: u32, change: impl FnOnce(&mut Conference)) {
         let before = self.links(id);
         self.link_pending(id, false);
-        let Some(one) = self.conferences.get_mut(id) else {
+        let Some(conference) = self.conferences.get_mut(id) else {
             invariant!("a conference that changes is there");
             return;
         };
-        let was_live = one.is_live();
-        change(one);
+        let was_live = conference.is_live();
+        change(conference);
         if was_live
-            && !one.is_live()
-            && let Some(from) = &one.called_from
+            && !conference.is_live()
+            && let Some(from) = &conference.called_from
         {
-            self.outbox.push_always(hang_up(from, &one.e164));
+            self.outbox.push_always(hang_up(from, &conference.e164));
         }
         self.relink(id, before, self.links(id));
         self.link_pending(id, true);
@@ -254,8 +256,9 @@ impl Realm {
         if !release {
             return;
         }
-        let Some(one) = self.indexed(id) else { return };
-        let (e164, owner, epoch, moving) = (one.e164.clone(), one.owner, one.epoch, one.moving);
+        let Some(conference) = self.indexed(id) else { return };
+        let (e164, owner, epoch, moving) =
+            (conference.e164.clone(), conference.owner, conference.epoch, conference.moving);
         if let Some(owner) = owner {
             let cmu = self.name_of(owner);
             self.tell_release(&cmu, &e164, epoch);
@@ -277,19 +280,19 @@ impl Realm {
     }
 
     pub(super) fn end(&mut self, at: Millis, id: u32, cause: Cause) {
-        self.change(id, |one| one.ends(at, cause));
+        self.change(id, |conference| conference.ends(at, cause));
         self.publish("ended", id, Some(cause));
     }
 
     /// Ends a conference's move, if it moves.
     pub(super) fn cancel_move(&mut self, id: u32, cause: Cause, release: bool) {
-        let Some(one) = self.indexed(id) else { return };
-        let (Some(moving), e164) = (one.moving, one.e164.clone()) else { return };
+        let Some(conference) = self.indexed(id) else { return };
+        let (Some(moving), e164) = (conference.moving, conference.e164.clone()) else { return };
         if release {
             let cmu = self.name_of(moving.to);
             self.tell_release(&cmu, &e164, moving.epoch);
         }
-        self.change(id, |one| one.moving = None);
+        self.change(id, |conference| conference.moving = None);
         self.publish_of("move-failed", id, moving.to, moving.epoch, Some(cause));
     }
 
@@ -337,8 +340,8 @@ impl Realm {
     fn configure(&mut self, settings: crate::conf::model::state::Settings) {
         self.settings = settings;
         // Deadlines follow from settings.
-        for (id, one) in self.conferences.iter() {
-            match one.next_due(&self.settings) {
+        for (id, conference) in self.conferences.iter() {
+            match conference.next_due(&self.settings) {
                 Some(due) => self.conference_due.set(id, due),
                 None => self.conference_due.remove(id),
             }
@@ -350,14 +353,14 @@ impl Realm {
 
     /// The hot path: no index knows of details.
     fn set_details(&mut self, e164: &[u8], seq: u64, bytes: &[u8]) {
-        let Some(one) = self.find(e164).and_then(|id| self.conferences.get_mut(id)) else {
+        let Some(conference) = self.find(e164).and_then(|id| self.conferences.get_mut(id)) else {
             invariant!("an event that was admitted names a conference that is there");
             return;
         };
         for (field, value) in pairs(bytes) {
-            match one.place_of(field) {
+            match conference.place_of(field) {
                 Ok(at) => {
-                    let Some(detail) = one.details.get_mut(at) else {
+                    let Some(detail) = conference.details.get_mut(at) else {
                         invariant!("a field that was found has a place");
                         continue;
                     };
@@ -368,7 +371,7 @@ impl Realm {
                 Err(at) => {
                     let detail =
                         Detail { field: Bytes::from_slice(field), seq, value: Bytes::from_slice(value) };
-                    one.details.insert(at, detail);
+                    conference.details.insert(at, detail);
                 }
             }
         }

@@ -127,29 +127,35 @@ impl Realm {
     }
 
     pub(super) fn lose(&mut self, at: Millis, id: u32, row: Trigger, cause: Cause) {
-        let Some(one) = self.indexed(id) else { return };
-        let ending = one.ending.is_some();
-        match effective(one, transition(row, Some(one.state))) {
+        let Some(conference) = self.indexed(id) else { return };
+        let ending = conference.ending.is_some();
+        match effective(conference, transition(row, Some(conference.state))) {
             // The unit that it moves to goes on.
-            _ if one.moving.is_some() && !ending => {
-                let (Some(moving), Some(owner), epoch) = (one.moving, one.owner, one.epoch) else {
+            _ if conference.moving.is_some() && !ending => {
+                let (Some(moving), Some(owner), epoch) =
+                    (conference.moving, conference.owner, conference.epoch)
+                else {
                     invariant!("a conference that moves has an owner");
                     return;
                 };
                 let entry = self.assignment(moving.to, moving.epoch, moving.epoch, at);
-                self.change(id, |one| one.goes_on(at, moving, entry, cause));
+                self.change(id, |conference| conference.goes_on(at, moving, entry, cause));
                 self.publish_of("lost", id, owner, epoch, Some(cause));
                 self.publish("granted", id, Some(Cause::Recovery));
             }
             Transition::Pending => {
-                self.change(id, |one| one.loses(at, cause));
+                self.change(id, |conference| conference.loses(at, cause));
                 self.publish("lost", id, Some(cause));
             }
             Transition::Ended => {
                 // Should it be heard again, it is told.
                 self.release_if(cause != Cause::Replaced, id);
-                self.change(id, |one| one.close(at, How::Lost));
-                let cause = if ending { self.indexed(id).map_or(cause, |one| one.cause) } else { cause };
+                self.change(id, |conference| conference.close(at, How::Lost));
+                let cause = if ending {
+                    self.indexed(id).map_or(cause, |conference| conference.cause)
+                } else {
+                    cause
+                };
                 self.end(at, id, cause);
             }
             _ => invariant!("a conference that loses its unit waits for recovery or ends"),
@@ -166,17 +172,18 @@ impl Realm {
             let (cmu, owned) = (unit.cmu.clone(), unit.owned.clone());
             let mut asked = false;
             for (_, id) in owned {
-                let Some(one) = self.indexed(id) else { continue };
-                match effective(one, transition(Trigger::RestartAlive, Some(one.state))) {
+                let Some(conference) = self.indexed(id) else { continue };
+                match effective(conference, transition(Trigger::RestartAlive, Some(conference.state))) {
                     Transition::Waiting => {
-                        self.change(id, |one| {
-                            (one.state, one.since, one.cause) = (State::Waiting, at, Cause::Restart);
+                        self.change(id, |conference| {
+                            (conference.state, conference.since, conference.cause) =
+                                (State::Waiting, at, Cause::Restart);
                         });
                         asked = true;
                         self.publish("waiting", id, Some(Cause::Restart));
                     }
                     Transition::Ended => {
-                        let cause = one.cause;
+                        let cause = conference.cause;
                         self.release_if(true, id);
                         self.end(at, id, cause);
                     }

@@ -59,7 +59,7 @@ pub(super) fn no_conference<T>(e164: &[u8]) -> Result<T, Refusal> {
 
 /// Refuses a unit that does not own the conference.
 pub(super) fn not_owner<T>(realm: &Realm, e164: &[u8], cmu: &[u8]) -> Result<T, Refusal> {
-    let owner = realm.conference_called(e164).and_then(|one| one.owner);
+    let owner = realm.conference_called(e164).and_then(|conference| conference.owner);
     let owner = owner.and_then(|owner| realm.indexed_unit(owner));
     let owner = owner.map_or_else(|| "nobody's".to_owned(), |owner| format!("{}'s", quoted(&owner.cmu)));
     refuse(Code::NotOwner, format!("conference {} is {owner}, not {}'s", quoted(e164), quoted(cmu)))
@@ -71,17 +71,18 @@ pub(super) fn stale<T>(e164: &[u8], current: Epoch, epoch: Epoch) -> Result<T, R
 }
 
 /// A word that does not fit what is on record: of another unit, at another epoch, or in another state.
-pub(super) fn out_of_date<T>(realm: &Realm, one: &Conference, word: Word<'_>) -> Result<T, Refusal> {
+pub(super) fn out_of_date<T>(realm: &Realm, conference: &Conference, word: Word<'_>) -> Result<T, Refusal> {
     let unit = realm.find_unit(word.cmu);
-    if one.matches(unit, word.epoch) {
-        let text = format!("conference {} is {}", quoted(&one.e164), one.state.word());
+    if conference.matches(unit, word.epoch) {
+        let text = format!("conference {} is {}", quoted(&conference.e164), conference.state.word());
         return refuse(Code::BadState, text);
     }
-    if one.owner.is_some() && one.owner == unit {
-        return stale(word.e164, one.epoch, word.epoch);
+    if conference.owner.is_some() && conference.owner == unit {
+        return stale(word.e164, conference.epoch, word.epoch);
     }
-    if one.state == State::Ended {
-        let text = format!("conference {} is ended, and this was not its last assignment", quoted(&one.e164));
+    if conference.state == State::Ended {
+        let text =
+            format!("conference {} is ended, and this was not its last assignment", quoted(&conference.e164));
         return refuse(Code::Stale, text);
     }
     not_owner(realm, word.e164, word.cmu)
@@ -94,12 +95,12 @@ pub(super) fn disowned(realm: &Realm, word: Word<'_>) -> Event {
 }
 
 /// Whether a pending conference was last open on that unit, by that assignment.
-pub(super) fn had_it_last(one: &Conference, cmu: &[u8], epoch: Epoch) -> bool {
-    one.last_lost().is_some_and(|lost| lost.epoch == epoch && *lost.cmu == *cmu)
+pub(super) fn had_it_last(conference: &Conference, cmu: &[u8], epoch: Epoch) -> bool {
+    conference.last_lost().is_some_and(|lost| lost.epoch == epoch && *lost.cmu == *cmu)
 }
 
 /// The end at a unit's word. A copy that a move has begun is ended as well.
-pub(super) fn ended_by_unit(one: &Conference, cause: Cause) -> Event {
-    let cause = if one.ending.is_some() { one.cause } else { cause };
-    Event::Ended { e164: one.e164.clone(), cause, release: one.moving.is_some() }
+pub(super) fn ended_by_unit(conference: &Conference, cause: Cause) -> Event {
+    let cause = if conference.ending.is_some() { conference.cause } else { cause };
+    Event::Ended { e164: conference.e164.clone(), cause, release: conference.moving.is_some() }
 }

@@ -77,21 +77,26 @@ pub(super) fn decide_create(realm: &Realm, now: Millis, create: &Create<'_>) -> 
     };
     let e164 = Bytes::from_slice(create.e164);
     let asked = create.called_from.and(create.request).and_then(|request| realm.asked_for(request));
-    if let Some(one) = asked {
-        return unchanged(Reply::Conference(one.e164.clone()));
+    if let Some(conference) = asked {
+        return unchanged(Reply::Conference(conference.e164.clone()));
     }
-    let one = realm.conference_called(create.e164);
+    let conference = realm.conference_called(create.e164);
     // Before anything that depends on the time: a retry gets the answer that was lost.
-    if let Some(one) = one
+    if let Some(conference) = conference
         && create.called_from.is_none()
         && create.request.is_some()
-        && one.request.as_deref() == create.request
+        && conference.request.as_deref() == create.request
     {
         return unchanged(Reply::Conference(e164));
     }
-    if let (Transition::Exists, Some(one)) = (transition(Trigger::Create, one.map(|one| one.state)), one) {
-        let text =
-            format!("conference {} is there already, and is {}", quoted(create.e164), one.state.word());
+    if let (Transition::Exists, Some(conference)) =
+        (transition(Trigger::Create, conference.map(|conference| conference.state)), conference)
+    {
+        let text = format!(
+            "conference {} is there already, and is {}",
+            quoted(create.e164),
+            conference.state.word()
+        );
         return refuse(Code::Exists, text);
     }
     if let Some(end) = create.end {
@@ -144,33 +149,33 @@ fn check_end(now: Millis, end: Millis) -> Result<(), Refusal> {
 }
 
 pub(super) fn decide_release(realm: &Realm, e164: &[u8]) -> Decided {
-    let Some(one) = realm.conference_called(e164) else { return no_conference(e164) };
-    let e164 = one.e164.clone();
+    let Some(conference) = realm.conference_called(e164) else { return no_conference(e164) };
+    let e164 = conference.e164.clone();
     let reply = Reply::Conference(e164.clone());
     let cause = Cause::Manager;
-    match transition(Trigger::Release, Some(one.state)) {
-        Transition::Ending if one.ending.is_none() => decided(Event::Ending { e164, cause }, reply),
+    match transition(Trigger::Release, Some(conference.state)) {
+        Transition::Ending if conference.ending.is_none() => decided(Event::Ending { e164, cause }, reply),
         Transition::Ended => decided(Event::Ended { e164, cause, release: false }, reply),
         _ => unchanged(reply),
     }
 }
 
-fn bad_state<T>(one: &Conference) -> Result<T, Refusal> {
-    let state = if one.ending.is_some() { "ending" } else { one.state.word() };
-    refuse(Code::BadState, format!("conference {} is {state}", quoted(&one.e164)))
+fn bad_state<T>(conference: &Conference) -> Result<T, Refusal> {
+    let state = if conference.ending.is_some() { "ending" } else { conference.state.word() };
+    refuse(Code::BadState, format!("conference {} is {state}", quoted(&conference.e164)))
 }
 
 pub(super) fn decide_extend(realm: &Realm, now: Millis, e164: &[u8], end: Millis) -> Decided {
-    let Some(one) = realm.conference_called(e164) else { return no_conference(e164) };
-    if !one.is_live() || one.ending.is_some() {
-        return bad_state(one);
+    let Some(conference) = realm.conference_called(e164) else { return no_conference(e164) };
+    if !conference.is_live() || conference.ending.is_some() {
+        return bad_state(conference);
     }
     check_end(now, end)?;
-    let reply = Reply::Conference(one.e164.clone());
-    if one.end == Some(end) {
+    let reply = Reply::Conference(conference.e164.clone());
+    if conference.end == Some(end) {
         return unchanged(reply);
     }
-    decided(Event::Extended { e164: one.e164.clone(), end }, reply)
+    decided(Event::Extended { e164: conference.e164.clone(), end }, reply)
 }
 
 pub(super) fn decide_recover(realm: &Realm, now: Millis, count: i64) -> Decided {
@@ -180,12 +185,12 @@ pub(super) fn decide_recover(realm: &Realm, now: Millis, count: i64) -> Decided 
     let (mut events, mut grants) = (Events::new(), Vec::new());
     let mut epoch = realm.next_epoch(now);
     for (id, unit) in realm.plan_recovery(now, count as usize) {
-        let Some(one) = realm.indexed(id) else { continue };
-        let recovers = transition(Trigger::Recover, Some(one.state)) == Transition::Creating;
+        let Some(conference) = realm.indexed(id) else { continue };
+        let recovers = transition(Trigger::Recover, Some(conference.state)) == Transition::Creating;
         if !invariant!(recovers, "what is recovered was pending") {
             continue;
         }
-        let grant = Grant { e164: one.e164.clone(), cmu: realm.name_of(unit), epoch };
+        let grant = Grant { e164: conference.e164.clone(), cmu: realm.name_of(unit), epoch };
         events.push(Event::Granted { e164: grant.e164.clone(), cmu: grant.cmu.clone(), epoch });
         grants.push(grant);
         epoch += 1;
@@ -207,23 +212,25 @@ pub(super) fn decide_restart(realm: &Realm, now: Millis, live: &[&[u8]]) -> Deci
 }
 
 pub(super) fn decide_move(realm: &Realm, now: Millis, e164: &[u8], to: Option<&[u8]>) -> Decided {
-    let Some(one) = realm.conference_called(e164) else { return no_conference(e164) };
-    if one.state != State::Open || one.ending.is_some() {
-        return bad_state(one);
+    let Some(conference) = realm.conference_called(e164) else { return no_conference(e164) };
+    if conference.state != State::Open || conference.ending.is_some() {
+        return bad_state(conference);
     }
-    if let Some(moving) = one.moving {
+    if let Some(moving) = conference.moving {
         let target = realm.name_of(moving.to);
         if to.is_none_or(|to| *target == *to) {
-            return unchanged(Reply::Conference(one.e164.clone()));
+            return unchanged(Reply::Conference(conference.e164.clone()));
         }
         let text = format!("conference {} moves to {} already", quoted(e164), quoted(&target));
         return refuse(Code::BadState, text);
     }
     let unit = match to {
-        None => realm.placement_index.choose(one.zone.as_ref(), one.size, |unit, _| Some(unit) == one.owner),
+        None => realm
+            .placement_index
+            .choose(conference.zone.as_ref(), conference.size, |unit, _| Some(unit) == conference.owner),
         Some(to) => {
             let unit = known_unit(realm, to)?;
-            if one.owner == Some(unit) {
+            if conference.owner == Some(unit) {
                 let text = format!("conference {} is on unit {} already", quoted(e164), quoted(to));
                 return refuse(Code::BadState, text);
             }
@@ -233,8 +240,8 @@ pub(super) fn decide_move(realm: &Realm, now: Millis, e164: &[u8], to: Option<&[
                     .map_or("gone", |unit| if unit.reported { unit.word() } else { "yet to report" });
                 return refuse(Code::BadState, format!("unit {} is {word}", quoted(to)));
             }
-            if let Some(zone) = &one.zone
-                && realm.indexed_unit(unit).is_some_and(|unit| unit.zone != one.zone)
+            if let Some(zone) = &conference.zone
+                && realm.indexed_unit(unit).is_some_and(|unit| unit.zone != conference.zone)
             {
                 let text = format!(
                     "conference {} must be in zone {}, and unit {} is not",
@@ -244,13 +251,16 @@ pub(super) fn decide_move(realm: &Realm, now: Millis, e164: &[u8], to: Option<&[
                 );
                 return refuse(Code::BadState, text);
             }
-            (realm.placement_index.room(unit) >= u64::from(one.size)).then_some(unit)
+            (realm.placement_index.room(unit) >= u64::from(conference.size)).then_some(unit)
         }
     };
-    let Some(unit) = unit else { return no_room(one.zone.as_deref(), one.size.into()) };
-    let event =
-        Event::Moving { e164: one.e164.clone(), to: realm.name_of(unit), epoch: realm.next_epoch(now) };
-    decided(event, Reply::Conference(one.e164.clone()))
+    let Some(unit) = unit else { return no_room(conference.zone.as_deref(), conference.size.into()) };
+    let event = Event::Moving {
+        e164: conference.e164.clone(),
+        to: realm.name_of(unit),
+        epoch: realm.next_epoch(now),
+    };
+    decided(event, Reply::Conference(conference.e164.clone()))
 }
 
 pub(super) fn decide_drain(realm: &Realm, now: Millis, cmu: &[u8], on: bool, moves: bool) -> Decided {
@@ -267,18 +277,19 @@ pub(super) fn decide_drain(realm: &Realm, now: Millis, cmu: &[u8], on: bool, mov
     board.strike(number);
     let mut epoch = realm.next_epoch(now);
     let (mut moved, mut left) = (0, 0);
-    for one in unit.owned.iter().filter_map(|&(_, id)| realm.indexed(id)) {
-        if one.ending.is_some() || one.moving.is_some() {
+    for conference in unit.owned.iter().filter_map(|&(_, id)| realm.indexed(id)) {
+        if conference.ending.is_some() || conference.moving.is_some() {
             continue;
         }
-        let open = one.state == State::Open && moved < MAX_STEP;
-        let to = if open { board.choose(one.zone.as_ref(), one.size, |_, _| false) } else { None };
+        let open = conference.state == State::Open && moved < MAX_STEP;
+        let to =
+            if open { board.choose(conference.zone.as_ref(), conference.size, |_, _| false) } else { None };
         let Some(to) = to else {
             left += 1;
             continue;
         };
-        board.reserve(to, one.size);
-        events.push(Event::Moving { e164: one.e164.clone(), to: realm.name_of(to), epoch });
+        board.reserve(to, conference.size);
+        events.push(Event::Moving { e164: conference.e164.clone(), to: realm.name_of(to), epoch });
         epoch += 1;
         moved += 1;
     }

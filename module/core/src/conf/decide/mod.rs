@@ -114,15 +114,15 @@ impl Realm {
     /// that keeps whoever lost a conference from writing into it. O(1).
     pub fn may_write(&self, e164: &[u8], cmu: &[u8], epoch: Epoch) -> Result<u32, WriteFault> {
         let id = self.find(e164).ok_or(WriteFault::Unknown)?;
-        let one = self.indexed(id).ok_or(WriteFault::Unknown)?;
-        if one.state == State::Ended {
+        let conference = self.indexed(id).ok_or(WriteFault::Unknown)?;
+        if conference.state == State::Ended {
             return Err(WriteFault::State);
         }
-        let owner = one.owner.and_then(|owner| self.indexed_unit(owner));
+        let owner = conference.owner.and_then(|owner| self.indexed_unit(owner));
         if owner.is_none_or(|owner| *owner.cmu != *cmu) {
             return Err(WriteFault::Owner);
         }
-        if one.epoch == epoch { Ok(id) } else { Err(WriteFault::Epoch(one.epoch)) }
+        if conference.epoch == epoch { Ok(id) } else { Err(WriteFault::Epoch(conference.epoch)) }
     }
 }
 
@@ -137,7 +137,7 @@ fn decide_set(realm: &Realm, set: &Set<'_>) -> Decided {
         Err(WriteFault::Owner) => return not_owner(realm, set.e164, set.cmu),
         Err(WriteFault::Epoch(current)) => return stale(set.e164, current, set.epoch),
     };
-    let Some(one) = realm.indexed(id) else { return no_conference(set.e164) };
+    let Some(conference) = realm.indexed(id) else { return no_conference(set.e164) };
     if set.fields.len() > 2 * MAX_DETAILS {
         return refuse(Code::Limit, format!("conference {} may have {MAX_DETAILS} fields", name()));
     }
@@ -157,7 +157,7 @@ fn decide_set(realm: &Realm, set: &Set<'_>) -> Decided {
         if set.fields.chunks(2).skip(place + 1).any(|later| later.first() == Some(&field)) {
             continue;
         }
-        match one.place_of(field).map(|at| one.details.get(at)) {
+        match conference.place_of(field).map(|at| conference.details.get(at)) {
             Ok(Some(detail)) if detail.seq >= set.seq => continue,
             Ok(_) => {}
             Err(_) => new += 1,
@@ -170,24 +170,24 @@ fn decide_set(realm: &Realm, set: &Set<'_>) -> Decided {
         let text = format!("seq {} is not newer than what is written of conference {}", set.seq, name());
         return refuse(Code::Stale, text);
     }
-    if one.details.len() + new > MAX_DETAILS {
+    if conference.details.len() + new > MAX_DETAILS {
         return refuse(Code::Limit, format!("conference {} may have {MAX_DETAILS} fields", name()));
     }
-    let event = Event::Set { e164: one.e164.clone(), seq: set.seq, fields: fields.bytes };
+    let event = Event::Set { e164: conference.e164.clone(), seq: set.seq, fields: fields.bytes };
     decided(event, Reply::Integer(written))
 }
 
 fn decide_ack(realm: &Realm, word: Word<'_>) -> Decided {
     let unit = Some(known_unit(realm, word.cmu)?);
-    let one = realm.conference_called(word.e164);
-    if let Some(one) = one.filter(|one| one.moves_to(unit, word.epoch)) {
-        return decided(Event::Moved { e164: one.e164.clone() }, Reply::Ok);
+    let conference = realm.conference_called(word.e164);
+    if let Some(conference) = conference.filter(|conference| conference.moves_to(unit, word.epoch)) {
+        return decided(Event::Moved { e164: conference.e164.clone() }, Reply::Ok);
     }
-    let (row, reply) = match one {
-        Some(one) if one.matches(unit, word.epoch) => (Trigger::Ack, Reply::Ok),
+    let (row, reply) = match conference {
+        Some(conference) if conference.matches(unit, word.epoch) => (Trigger::Ack, Reply::Ok),
         _ => (Trigger::StaleAck, Reply::Released),
     };
-    match transition(row, one.map(|one| one.state)) {
+    match transition(row, conference.map(|conference| conference.state)) {
         Transition::Open => decided(Event::Acked { e164: Bytes::from_slice(word.e164) }, reply),
         Transition::ReleaseSender => decided(disowned(realm, word), reply),
         Transition::Stays => unchanged(reply),
@@ -201,19 +201,19 @@ fn decide_ack(realm: &Realm, word: Word<'_>) -> Decided {
 fn decide_nack(realm: &Realm, now: Millis, word: Word<'_>, reason: Option<&[u8]>) -> Decided {
     let number = known_unit(realm, word.cmu)?;
     let unit = Some(number);
-    let Some(one) = realm.conference_called(word.e164) else { return no_conference(word.e164) };
-    let event = if one.moves_to(unit, word.epoch) {
-        Event::MoveFailed { e164: one.e164.clone(), cause: Cause::Refused, release: false }
-    } else if one.matches(unit, word.epoch)
-        && transition(Trigger::Nack, Some(one.state)) == Transition::Failed
+    let Some(conference) = realm.conference_called(word.e164) else { return no_conference(word.e164) };
+    let event = if conference.moves_to(unit, word.epoch) {
+        Event::MoveFailed { e164: conference.e164.clone(), cause: Cause::Refused, release: false }
+    } else if conference.matches(unit, word.epoch)
+        && transition(Trigger::Nack, Some(conference.state)) == Transition::Failed
     {
-        realm.failed(one, Cause::Refused, now)
+        realm.failed(conference, Cause::Refused, now)
     } else {
-        return out_of_date(realm, one, word);
+        return out_of_date(realm, conference, word);
     };
     let mut events = Events::new();
     if let Some(reason) = reason {
-        let (e164, cmu) = (one.e164.clone(), realm.name_of(number));
+        let (e164, cmu) = (conference.e164.clone(), realm.name_of(number));
         events.push(Event::Refused { e164, cmu, epoch: word.epoch, reason: Bytes::from_slice(reason) });
     }
     events.push(event);
@@ -222,29 +222,31 @@ fn decide_nack(realm: &Realm, now: Millis, word: Word<'_>, reason: Option<&[u8]>
 
 fn decide_ended(realm: &Realm, word: Word<'_>) -> Decided {
     let unit = realm.find_unit(word.cmu);
-    let one = realm.conference_called(word.e164);
-    let last = |one: &Conference| {
-        one.history.last().is_some_and(|last| last.epoch == word.epoch && *last.cmu == *word.cmu)
+    let conference = realm.conference_called(word.e164);
+    let last = |conference: &Conference| {
+        conference.history.last().is_some_and(|last| last.epoch == word.epoch && *last.cmu == *word.cmu)
     };
-    match one.map(|one| (one, transition(Trigger::EndedByUnit, Some(one.state)))) {
-        Some((one, _)) if unit.is_some() && one.moves_to(unit, word.epoch) => {
-            let event = Event::MoveFailed { e164: one.e164.clone(), cause: Cause::Unit, release: false };
+    match conference.map(|conference| (conference, transition(Trigger::EndedByUnit, Some(conference.state))))
+    {
+        Some((conference, _)) if unit.is_some() && conference.moves_to(unit, word.epoch) => {
+            let event =
+                Event::MoveFailed { e164: conference.e164.clone(), cause: Cause::Unit, release: false };
             return decided(event, Reply::Ok);
         }
-        Some((one, Transition::Ended)) if unit.is_some() && one.matches(unit, word.epoch) => {
-            return decided(ended_by_unit(one, Cause::Unit), Reply::Ok);
+        Some((conference, Transition::Ended)) if unit.is_some() && conference.matches(unit, word.epoch) => {
+            return decided(ended_by_unit(conference, Cause::Unit), Reply::Ok);
         }
         // Also of one whose place another took: what people ended on it is not to live again.
-        Some((one, Transition::EndedIfLast)) if had_it_last(one, word.cmu, word.epoch) => {
-            return decided(ended_by_unit(one, Cause::Unit), Reply::Ok);
+        Some((conference, Transition::EndedIfLast)) if had_it_last(conference, word.cmu, word.epoch) => {
+            return decided(ended_by_unit(conference, Cause::Unit), Reply::Ok);
         }
         // It says again what is on record.
-        Some((one, Transition::Nothing)) if last(one) => return unchanged(Reply::Ok),
+        Some((conference, Transition::Nothing)) if last(conference) => return unchanged(Reply::Ok),
         // The word is behind, or of nobody who had the conference: which of the two, is said below.
         _ => {}
     }
     known_unit(realm, word.cmu)?;
-    one.map_or_else(|| no_conference(word.e164), |one| out_of_date(realm, one, word))
+    conference.map_or_else(|| no_conference(word.e164), |conference| out_of_date(realm, conference, word))
 }
 
 fn decide_join(realm: &Realm, cmu: &[u8], capacity: i64, zone: Option<&[u8]>, lease: Millis) -> Decided {

@@ -30,10 +30,11 @@ impl Realm {
                 invariant!("each turn is of a line");
                 continue;
             };
-            let one = self.indexed(turn.3).filter(|one| one.end.is_none_or(|end| end > now));
+            let conference =
+                self.indexed(turn.3).filter(|conference| conference.end.is_none_or(|end| end > now));
             // The room that its line had may be taken by what came before it.
-            if let (Some(unit), Some(one)) = (line.unit(&turn, &board), one) {
-                board.reserve(unit, one.size);
+            if let (Some(unit), Some(conference)) = (line.unit(&turn, &board), conference) {
+                board.reserve(unit, conference.size);
                 placed.push((turn.3, unit));
             }
             heads.extend(line.next(&board).map(|turn| Reverse((turn, place))));
@@ -54,17 +55,17 @@ impl Realm {
         all.sort_unstable();
         let mut plan = Vec::with_capacity(lost.owned.len());
         for ((.., id), is_lost) in all {
-            let Some(one) = self.indexed(id) else { continue };
-            let stays = match one.moving {
-                _ if one.ending.is_some() => Some(Err("ending")),
+            let Some(conference) = self.indexed(id) else { continue };
+            let stays = match conference.moving {
+                _ if conference.ending.is_some() => Some(Err("ending")),
                 Some(moving) => Some(Ok(self.name_of(moving.to))),
-                None if !one.recoverable => Some(Err("not recoverable")),
+                None if !conference.recoverable => Some(Err("not recoverable")),
                 None => None,
             };
             let goes = stays.unwrap_or_else(|| {
-                let again = is_lost || one.next_retry.is_none_or(|retry| retry <= now);
-                let unit = Need::of(one).choose(&board, again).ok_or("no room")?;
-                board.reserve(unit, one.size);
+                let again = is_lost || conference.next_retry.is_none_or(|retry| retry <= now);
+                let unit = Need::of(conference).choose(&board, again).ok_or("no room")?;
+                board.reserve(unit, conference.size);
                 Ok(self.name_of(unit))
             });
             if is_lost {
@@ -76,18 +77,19 @@ impl Realm {
 
     /// When a pending conference is tried next, if there is room for it then: at once while there is a unit that did not
     /// fail it. O(units).
-    pub fn next_try(&self, one: &Conference) -> Option<Millis> {
-        let retry = one.next_retry?;
-        Some(if self.has_untried(one) { retry.min(one.since) } else { retry })
+    pub fn next_try(&self, conference: &Conference) -> Option<Millis> {
+        let retry = conference.next_retry?;
+        Some(if self.has_untried(conference) { retry.min(conference.since) } else { retry })
     }
 
     /// Units that failed a conference, while there is another that could have it. O(units).
-    pub fn tried<'a>(&self, one: &'a Conference) -> &'a [Name] {
-        if self.has_untried(one) { &one.tried } else { &[] }
+    pub fn tried<'a>(&self, conference: &'a Conference) -> &'a [Name] {
+        if self.has_untried(conference) { &conference.tried } else { &[] }
     }
 
-    fn has_untried(&self, one: &Conference) -> bool {
-        self.placement_index.has_other(one.zone.as_ref(), one.size, |name| one.tried.contains(name))
+    fn has_untried(&self, conference: &Conference) -> bool {
+        self.placement_index
+            .has_other(conference.zone.as_ref(), conference.size, |name| conference.tried.contains(name))
     }
 
     /// Which conferences wait for recovery, in turn, and why they wait: `retry` for one whose time has not come, `no
@@ -98,7 +100,7 @@ impl Realm {
             self.plan_recovery(now, self.pending()).into_iter().map(|(id, _)| id).collect();
         let mut all: Vec<Turn> = self.queues.queues.values().flat_map(|queue| &queue.all).copied().collect();
         all.sort_unstable();
-        let why = |id: u32| match self.indexed(id).and_then(|one| self.next_try(one)) {
+        let why = |id: u32| match self.indexed(id).and_then(|conference| self.next_try(conference)) {
             _ if placed.contains(&id) => "due",
             Some(next) if next > now => "retry",
             _ => "no room",

@@ -31,22 +31,23 @@ pub(super) fn decide_report(realm: &Realm, now: Millis, report: &Report<'_>) -> 
     let epoch = realm.next_epoch(now).max(realm.last_with(report.highest, now) + 1);
     // First of all, so that what the list frees or takes is of a unit that has reported.
     let events = smallvec::smallvec![Event::Reported { cmu: cmu.clone(), highest: report.highest }];
-    let mut said = Said { realm, cmu, number, now, epoch, events, reported: Reported::default() };
+    let mut reconciliation =
+        Reconciliation { realm, cmu, number, now, epoch, events, reported: Reported::default() };
     for &(e164, epoch) in &report.list {
-        said.has(e164, epoch);
+        reconciliation.has(e164, epoch);
     }
     let Some(unit) = realm.indexed_unit(number) else { return unchanged(Reply::Ok) };
     let own = unit.owned.iter().chain(&unit.targets).filter_map(|&(_, id)| realm.indexed(id));
-    for one in own.chain(realm.lost_by(&unit.cmu)) {
-        if !listed.contains(&one.e164[..]) {
-            said.lacks(one, report.highest);
+    for conference in own.chain(realm.lost_by(&unit.cmu)) {
+        if !listed.contains(&conference.e164[..]) {
+            reconciliation.lacks(conference, report.highest);
         }
     }
-    Ok(Decision { events: said.events, reply: Reply::Reported(said.reported) })
+    Ok(Decision { events: reconciliation.events, reply: Reply::Reported(reconciliation.reported) })
 }
 
 /// What is decided so far.
-struct Said<'a> {
+struct Reconciliation<'a> {
     realm: &'a Realm,
     cmu: Name,
     number: u32,
@@ -57,56 +58,59 @@ struct Said<'a> {
     reported: Reported,
 }
 
-impl Said<'_> {
+impl Reconciliation<'_> {
     /// The list has a conference at that epoch.
     fn has(&mut self, e164: &[u8], epoch: Epoch) {
         let unit = Some(self.number);
-        let one = self.realm.conference_called(e164);
-        if let Some(one) = one.filter(|one| one.moves_to(unit, epoch)) {
-            self.events.push(Event::Moved { e164: one.e164.clone() });
+        let conference = self.realm.conference_called(e164);
+        if let Some(conference) = conference.filter(|conference| conference.moves_to(unit, epoch)) {
+            self.events.push(Event::Moved { e164: conference.e164.clone() });
             self.reported.kept += 1;
             return;
         }
-        let row = match one {
-            Some(one) if one.matches(unit, epoch) => Trigger::Has,
-            Some(one) if one.owner == unit && same_copy(one, &self.cmu, epoch) => Trigger::HasOlder,
+        let row = match conference {
+            Some(conference) if conference.matches(unit, epoch) => Trigger::Has,
+            Some(conference) if conference.owner == unit && same_copy(conference, &self.cmu, epoch) => {
+                Trigger::HasOlder
+            }
             _ => Trigger::HasOther,
         };
         let word = Word { e164, cmu: &self.cmu, epoch };
-        let mut next = transition(row, one.map(|one| one.state));
-        if let (Transition::Adopt, Some(one)) = (next, one) {
-            next = if may_adopt(self.realm, one, &self.cmu, self.number, epoch) {
-                effective(one, Transition::Adopt)
+        let mut next = transition(row, conference.map(|conference| conference.state));
+        if let (Transition::Adopt, Some(conference)) = (next, conference) {
+            next = if may_adopt(self.realm, conference, &self.cmu, self.number, epoch) {
+                effective(conference, Transition::Adopt)
             } else {
                 Transition::ReleaseSender
             };
         }
-        match (next, one) {
-            (Transition::Open, Some(one)) => {
-                self.events.push(Event::Acked { e164: one.e164.clone() });
+        match (next, conference) {
+            (Transition::Open, Some(conference)) => {
+                self.events.push(Event::Acked { e164: conference.e164.clone() });
                 self.reported.kept += 1;
             }
-            (Transition::EpochAgain, Some(one)) => {
-                self.events.push(Event::EpochAgain { e164: one.e164.clone(), old: epoch });
-                self.reported.adopted.push((one.e164.clone(), epoch, one.epoch));
+            (Transition::EpochAgain, Some(conference)) => {
+                self.events.push(Event::EpochAgain { e164: conference.e164.clone(), old: epoch });
+                self.reported.adopted.push((conference.e164.clone(), epoch, conference.epoch));
             }
-            (Transition::Adopt, Some(one)) => {
+            (Transition::Adopt, Some(conference)) => {
                 let event = Event::Adopted {
-                    e164: one.e164.clone(),
+                    e164: conference.e164.clone(),
                     cmu: self.cmu.clone(),
                     old: epoch,
                     epoch: self.epoch,
                 };
                 self.events.push(event);
-                self.reported.adopted.push((one.e164.clone(), epoch, self.epoch));
+                self.reported.adopted.push((conference.e164.clone(), epoch, self.epoch));
                 self.epoch += 1;
             }
             // It was to end, and here is another copy that is to end with it.
-            (Transition::Ended, Some(one)) => {
+            (Transition::Ended, Some(conference)) => {
                 self.events.push(disowned(self.realm, word));
-                let event = Event::Ended { e164: one.e164.clone(), cause: one.cause, release: true };
+                let event =
+                    Event::Ended { e164: conference.e164.clone(), cause: conference.cause, release: true };
                 self.events.push(event);
-                self.reported.released.push(one.e164.clone());
+                self.reported.released.push(conference.e164.clone());
             }
             (Transition::ReleaseSender, _) => {
                 self.events.push(disowned(self.realm, word));
@@ -118,37 +122,37 @@ impl Said<'_> {
     }
 
     /// The list lacks a conference of the unit: one that it owns, is to take over, or was the last to have.
-    fn lacks(&mut self, one: &Conference, highest: Epoch) {
-        let e164 = one.e164.clone();
-        if let Some(moving) = one.moving.filter(|moving| moving.to == self.number) {
+    fn lacks(&mut self, conference: &Conference, highest: Epoch) {
+        let e164 = conference.e164.clone();
+        if let Some(moving) = conference.moving.filter(|moving| moving.to == self.number) {
             if moving.epoch <= highest {
                 self.events.push(Event::MoveFailed { e164, cause: Cause::Missing, release: false });
             }
             return;
         }
-        let epoch = match one.owner {
-            Some(_) => one.epoch,
+        let epoch = match conference.owner {
+            Some(_) => conference.epoch,
             None => {
-                let lost = one.last_lost();
+                let lost = conference.last_lost();
                 invariant!(lost.is_some(), "a pending conference that its unit lost was open there");
                 lost.map_or(Epoch::MAX, |lost| lost.epoch)
             }
         };
         let row = if epoch <= highest { Trigger::Lacks } else { Trigger::LacksUnheard };
-        match transition(row, Some(one.state)) {
+        match transition(row, Some(conference.state)) {
             Transition::Failed => {
-                let event = self.realm.failed(one, Cause::Missing, self.now);
+                let event = self.realm.failed(conference, Cause::Missing, self.now);
                 if matches!(event, Event::Ended { .. }) {
                     self.reported.ended.push(e164);
                 }
                 self.events.push(event);
             }
             Transition::Ended => {
-                self.events.push(ended_by_unit(one, Cause::Missing));
+                self.events.push(ended_by_unit(conference, Cause::Missing));
                 self.reported.ended.push(e164);
             }
-            Transition::EndedIfLast if had_it_last(one, &self.cmu, epoch) => {
-                self.events.push(ended_by_unit(one, Cause::Missing));
+            Transition::EndedIfLast if had_it_last(conference, &self.cmu, epoch) => {
+                self.events.push(ended_by_unit(conference, Cause::Missing));
                 self.reported.ended.push(e164);
             }
             Transition::Stays => self.reported.kept += 1,
@@ -160,19 +164,19 @@ impl Said<'_> {
 }
 
 /// Whether that epoch is an older one of the owner's very copy.
-fn same_copy(one: &Conference, cmu: &[u8], epoch: Epoch) -> bool {
-    one.assignment(cmu, epoch).is_some_and(|entry| entry.copy_epoch == one.copy_epoch)
+fn same_copy(conference: &Conference, cmu: &[u8], epoch: Epoch) -> bool {
+    conference.assignment(cmu, epoch).is_some_and(|entry| entry.copy_epoch == conference.copy_epoch)
 }
 
 /// Whether a unit that reports a copy of that epoch may have the conference back: it lost it, the conference is still
 /// the same one, and its copy is older than the one that goes on now.
-fn may_adopt(realm: &Realm, one: &Conference, cmu: &[u8], number: u32, epoch: Epoch) -> bool {
-    let Some(entry) = one.assignment(cmu, epoch) else { return false };
-    if epoch < one.origin_epoch || !matches!(entry.ended, Some((_, How::Lost))) {
+fn may_adopt(realm: &Realm, conference: &Conference, cmu: &[u8], number: u32, epoch: Epoch) -> bool {
+    let Some(entry) = conference.assignment(cmu, epoch) else { return false };
+    if epoch < conference.origin_epoch || !matches!(entry.ended, Some((_, How::Lost))) {
         return false;
     }
-    let Some(owner) = one.owner else { return true };
-    let target = one.moving.is_some_and(|moving| moving.to == number);
-    let older = entry.copy_epoch < one.copy_epoch;
+    let Some(owner) = conference.owner else { return true };
+    let target = conference.moving.is_some_and(|moving| moving.to == number);
+    let older = entry.copy_epoch < conference.copy_epoch;
     realm.settings.policy == Policy::Earliest && owner != number && !target && older
 }

@@ -24,7 +24,11 @@ impl Realm {
             ensure!(self.conference_due.get(id) == due, "{} has another deadline", called());
             ensure!(conference.epoch <= self.last_epoch, "{} has an epoch that is yet to come", called());
         }
-        let due = self.conferences.iter().filter(|(_, one)| one.next_due(&self.settings).is_some()).count();
+        let due = self
+            .conferences
+            .iter()
+            .filter(|(_, conference)| conference.next_due(&self.settings).is_some())
+            .count();
         ensure!(self.conference_due.len() == due, "a conference has a deadline that is not there");
         self.check_states()?;
         self.check_requests()?;
@@ -35,42 +39,56 @@ impl Realm {
     }
 
     /// Whether a conference's fields agree with each other and with the units.
-    pub(in crate::conf) fn check_conference(&self, one: &Conference) -> Result<(), Damaged> {
-        let Some(latest) = one.history.last() else { return Err(Damaged("a conference has no assignment")) };
-        let same = (one.epoch, one.copy_epoch) == (latest.epoch, latest.copy_epoch);
+    pub(in crate::conf) fn check_conference(&self, conference: &Conference) -> Result<(), Damaged> {
+        let Some(latest) = conference.history.last() else {
+            return Err(Damaged("a conference has no assignment"));
+        };
+        let same = (conference.epoch, conference.copy_epoch) == (latest.epoch, latest.copy_epoch);
         agrees(same, "a conference is at another epoch than its latest assignment")?;
-        let owned = matches!(one.state, State::Waiting | State::Creating | State::Open);
-        let has_opened = matches!(one.state, State::Waiting | State::Open);
-        let opened = one.opened.is_some() && latest.opened.is_some();
+        let owned = matches!(conference.state, State::Waiting | State::Creating | State::Open);
+        let has_opened = matches!(conference.state, State::Waiting | State::Open);
+        let opened = conference.opened.is_some() && latest.opened.is_some();
         agrees(!has_opened || opened, "a conference is open and never opened")?;
         agrees(
-            one.state != State::Creating || latest.opened.is_none(),
+            conference.state != State::Creating || latest.opened.is_none(),
             "a conference opened before it is created",
         )?;
         agrees(owned == latest.ended.is_none(), "a conference's state and assignment disagree")?;
-        agrees(owned == one.owner.is_some(), "a conference's state and owner disagree")?;
+        agrees(owned == conference.owner.is_some(), "a conference's state and owner disagree")?;
         let alive = |unit: u32| self.unit(unit).is_some_and(|unit| unit.standing != Standing::Down);
-        agrees(one.owner.is_none_or(alive), "a conference is on a unit that is down")?;
-        let pending = one.state == State::Pending;
-        agrees(pending == one.next_retry.is_some(), "a conference waits for nothing")?;
+        agrees(conference.owner.is_none_or(alive), "a conference is on a unit that is down")?;
+        let pending = conference.state == State::Pending;
+        agrees(pending == conference.next_retry.is_some(), "a conference waits for nothing")?;
         agrees(
-            !pending || one.recoverable && one.ending.is_none(),
+            !pending || conference.recoverable && conference.ending.is_none(),
             "a conference waits that cannot be recovered",
         )?;
-        let recovering = one.state == State::Creating && one.recovering;
-        agrees(one.recovering == (pending || recovering), "a conference is recovered that has its unit")?;
-        let waits = one.pending_since.is_some() && one.is_live();
+        let recovering = conference.state == State::Creating && conference.recovering;
+        agrees(
+            conference.recovering == (pending || recovering),
+            "a conference is recovered that has its unit",
+        )?;
+        let waits = conference.pending_since.is_some() && conference.is_live();
         agrees(waits == (pending || recovering), "a conference waits that has its unit")?;
-        agrees(one.tried.is_empty() || pending || recovering, "a conference was tried that has its unit")?;
-        agrees((one.state == State::Ended) == one.ended.is_some(), "a conference is over, or is not")?;
-        agrees(one.ending.is_none() || owned, "an ending conference has no owner")?;
-        if let Some(moving) = one.moving {
-            let may = matches!(one.state, State::Waiting | State::Open) && one.ending.is_none();
+        agrees(
+            conference.tried.is_empty() || pending || recovering,
+            "a conference was tried that has its unit",
+        )?;
+        agrees(
+            (conference.state == State::Ended) == conference.ended.is_some(),
+            "a conference is over, or is not",
+        )?;
+        agrees(conference.ending.is_none() || owned, "an ending conference has no owner")?;
+        if let Some(moving) = conference.moving {
+            let may = matches!(conference.state, State::Waiting | State::Open) && conference.ending.is_none();
             agrees(
-                may && one.owner != Some(moving.to) && alive(moving.to),
+                may && conference.owner != Some(moving.to) && alive(moving.to),
                 "a conference moves that cannot",
             )?;
-            agrees(one.epoch < moving.epoch && moving.epoch <= self.last_epoch, "an epoch is yet to come")?;
+            agrees(
+                conference.epoch < moving.epoch && moving.epoch <= self.last_epoch,
+                "an epoch is yet to come",
+            )?;
         }
         Ok(())
     }
@@ -79,8 +97,9 @@ impl Realm {
         let mut known = 0;
         for state in State::ALL {
             for (&epoch, &id) in self.by_state.of(state) {
-                let one = self.conferences.get(id);
-                let same = one.is_some_and(|one| (one.state, one.origin_epoch) == (state, epoch));
+                let conference = self.conferences.get(id);
+                let same = conference
+                    .is_some_and(|conference| (conference.state, conference.origin_epoch) == (state, epoch));
                 ensure!(same, "epoch {epoch} is not that of a conference that is {}", state.word());
                 known += 1;
             }
@@ -95,11 +114,12 @@ impl Realm {
 
     fn check_requests(&self) -> Checked {
         for (request, &id) in &self.requests {
-            let one = self.conferences.get(id);
-            let same = one.is_some_and(|one| one.asked_for() == Some(&request[..]));
+            let conference = self.conferences.get(id);
+            let same = conference.is_some_and(|conference| conference.asked_for() == Some(&request[..]));
             ensure!(same, "request {} did not ask for its conference", request.escape_ascii());
         }
-        let asked = self.conferences.iter().filter(|(_, one)| one.asked_for().is_some()).count();
+        let asked =
+            self.conferences.iter().filter(|(_, conference)| conference.asked_for().is_some()).count();
         ensure!(asked == self.requests.len(), "a conference is not found by its request");
         Ok(())
     }
@@ -108,14 +128,14 @@ impl Realm {
         let (mut licences, mut used) = (0, BTreeMap::<u32, u64>::new());
         let (mut owned, mut targets) =
             (BTreeMap::<u32, BTreeSet<_>>::new(), BTreeMap::<u32, BTreeSet<_>>::new());
-        for (id, one) in self.conferences.iter() {
-            licences += if one.is_live() { u64::from(one.licences) } else { 0 };
-            if let Some(owner) = one.owner {
-                *used.entry(owner).or_default() += u64::from(one.size);
-                owned.entry(owner).or_default().insert((one.epoch, id));
+        for (id, conference) in self.conferences.iter() {
+            licences += if conference.is_live() { u64::from(conference.licences) } else { 0 };
+            if let Some(owner) = conference.owner {
+                *used.entry(owner).or_default() += u64::from(conference.size);
+                owned.entry(owner).or_default().insert((conference.epoch, id));
             }
-            if let Some(moving) = one.moving {
-                *used.entry(moving.to).or_default() += u64::from(one.size);
+            if let Some(moving) = conference.moving {
+                *used.entry(moving.to).or_default() += u64::from(conference.size);
                 targets.entry(moving.to).or_default().insert((moving.epoch, id));
             }
         }
@@ -172,11 +192,11 @@ impl Realm {
     }
 
     fn check_pending(&self) -> Checked {
-        let pending = || self.conferences.iter().filter(|(_, one)| one.state == State::Pending);
+        let pending = || self.conferences.iter().filter(|(_, conference)| conference.state == State::Pending);
         self.queues.check(pending())?;
         let mut lost = Lost::new();
-        for (id, one) in pending() {
-            if let Some(entry) = one.last_lost() {
+        for (id, conference) in pending() {
+            if let Some(entry) = conference.last_lost() {
                 lost.entry(entry.cmu.clone()).or_default().insert((entry.epoch, id));
             }
         }
@@ -266,7 +286,7 @@ mod tests {
         realm
     }
 
-    fn one<'a>(realm: &'a mut Realm, e164: &str) -> &'a mut super::super::conference::Conference {
+    fn conference<'a>(realm: &'a mut Realm, e164: &str) -> &'a mut super::super::conference::Conference {
         let id = realm.find(e164.as_bytes()).unwrap();
         realm.conferences.get_mut(id).unwrap()
     }
@@ -314,9 +334,9 @@ mod tests {
                 let _ = realm.hosts.remove(&b"a"[..]);
             }),
             ("forgotten hosts", |realm| realm.forgotten.clear()),
-            ("state", |realm| one(realm, "1").state = State::Waiting),
-            ("history", |realm| one(realm, "1").history.clear()),
-            ("assignment", |realm| one(realm, "1").close(NOW, How::Lost)),
+            ("state", |realm| conference(realm, "1").state = State::Waiting),
+            ("history", |realm| conference(realm, "1").history.clear()),
+            ("assignment", |realm| conference(realm, "1").close(NOW, How::Lost)),
             ("epochs", |realm| realm.last_epoch = 1),
             ("outbox", |realm| realm.outbox.push_always(Message::new("other").with("event", b"x"))),
         ];

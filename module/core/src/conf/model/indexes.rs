@@ -27,13 +27,13 @@ pub(in crate::conf) struct Links {
 }
 
 impl Links {
-    fn of(one: &Conference) -> Self {
-        let size = u64::from(one.size);
+    fn of(conference: &Conference) -> Self {
+        let size = u64::from(conference.size);
         Self {
-            state: (one.state, one.origin_epoch),
-            owner: one.owner.map(|unit| Room { unit, epoch: one.epoch, size }),
-            target: one.moving.map(|moving| Room { unit: moving.to, epoch: moving.epoch, size }),
-            licences: if one.is_live() { one.licences.into() } else { 0 },
+            state: (conference.state, conference.origin_epoch),
+            owner: conference.owner.map(|unit| Room { unit, epoch: conference.epoch, size }),
+            target: conference.moving.map(|moving| Room { unit: moving.to, epoch: moving.epoch, size }),
+            licences: if conference.is_live() { conference.licences.into() } else { 0 },
         }
     }
 }
@@ -102,20 +102,20 @@ impl Realm {
     /// Puts a conference, if it waits for recovery, into what is known of those, or takes it out: every change takes it
     /// out before and puts it back after. O(log conferences).
     pub(in crate::conf) fn link_pending(&mut self, id: u32, on: bool) {
-        let Some(one) = self.conferences.get(id) else {
+        let Some(conference) = self.conferences.get(id) else {
             invariant!("a conference that changes is there");
             return;
         };
-        if one.state != State::Pending {
+        if conference.state != State::Pending {
             return;
         }
         if on {
-            self.queues.join(one, id);
+            self.queues.join(conference, id);
         } else {
-            self.queues.leave(one, id);
+            self.queues.leave(conference, id);
         }
         // A conference that was never open was lost by nobody.
-        let Some(lost) = one.last_lost() else { return };
+        let Some(lost) = conference.last_lost() else { return };
         if on {
             let is_new = self.lost.entry(lost.cmu.clone()).or_default().insert((lost.epoch, id));
             invariant!(is_new, "a conference is lost once");
@@ -141,7 +141,7 @@ impl Realm {
 
     /// Brings a conference's deadline up to date.
     pub(in crate::conf) fn watch(&mut self, id: u32) {
-        match self.indexed(id).and_then(|one| one.next_due(&self.settings)) {
+        match self.indexed(id).and_then(|conference| conference.next_due(&self.settings)) {
             Some(due) => self.conference_due.set(id, due),
             None => self.conference_due.remove(id),
         }
@@ -191,12 +191,12 @@ impl Realm {
         self.link_pending(id, false);
         self.relink(id, self.links(id), None);
         self.conference_due.remove(id);
-        let Some(one) = self.conferences.remove(id) else {
+        let Some(conference) = self.conferences.remove(id) else {
             invariant!("a conference that is forgotten was there");
             return;
         };
-        self.names.remove(&one.e164, id);
-        if let Some(request) = one.asked_for() {
+        self.names.remove(&conference.e164, id);
+        if let Some(request) = conference.asked_for() {
             let was_there = self.requests.remove(request) == Some(id);
             invariant!(was_there, "a conference on a called number is found by its request");
         }

@@ -63,19 +63,19 @@ impl Realm {
 
     /// CREATE to the unit of a conference's latest assignment, or to the one that it moves to.
     pub(in crate::conf) fn tell_create(&mut self, id: u32, unit: u32, epoch: Epoch) {
-        let (Some(one), Some(unit)) = (self.indexed(id), self.indexed_unit(unit)) else { return };
+        let (Some(conference), Some(unit)) = (self.indexed(id), self.indexed_unit(unit)) else { return };
         let flag = |set: bool| if set { &b"1"[..] } else { b"0" };
-        let create = command(&unit.cmu, "CREATE", &one.e164, epoch);
-        let create = match one.end {
+        let create = command(&unit.cmu, "CREATE", &conference.e164, epoch);
+        let create = match conference.end {
             Some(end) => create.with_number("end", end),
             None => create.with("end", b""),
         };
         let create = create
-            .with_number("size", one.size)
-            .with_number("priority", one.priority)
-            .with("request", one.request.as_deref().unwrap_or_default())
-            .with("recovering", flag(one.recovering))
-            .with("moving", flag(one.moving.is_some()));
+            .with_number("size", conference.size)
+            .with_number("priority", conference.priority)
+            .with("request", conference.request.as_deref().unwrap_or_default())
+            .with("recovering", flag(conference.recovering))
+            .with("moving", flag(conference.moving.is_some()));
         self.send(create);
     }
 
@@ -104,9 +104,10 @@ impl Realm {
 
     /// A transition of a conference, as it stands after it.
     pub(in crate::conf) fn publish(&mut self, event: &str, id: u32, cause: Option<Cause>) {
-        let Some(one) = self.indexed(id) else { return };
-        let cmu = one.last_unit().map_or(&b""[..], |cmu| cmu);
-        let entry = transition(event, &one.e164, cmu, one.epoch).with("state", one.state.word().as_bytes());
+        let Some(conference) = self.indexed(id) else { return };
+        let cmu = conference.last_unit().map_or(&b""[..], |cmu| cmu);
+        let entry = transition(event, &conference.e164, cmu, conference.epoch)
+            .with("state", conference.state.word().as_bytes());
         let entry = entry.with_some("cause", cause.map(|cause| cause.word().as_bytes()));
         self.send(entry);
     }
@@ -120,9 +121,10 @@ impl Realm {
         epoch: Epoch,
         cause: Option<Cause>,
     ) {
-        let Some(one) = self.indexed(id) else { return };
+        let Some(conference) = self.indexed(id) else { return };
         let cmu = self.name_of(unit);
-        let entry = transition(event, &one.e164, &cmu, epoch).with("state", one.state.word().as_bytes());
+        let entry = transition(event, &conference.e164, &cmu, epoch)
+            .with("state", conference.state.word().as_bytes());
         let entry = entry.with_some("cause", cause.map(|cause| cause.word().as_bytes()));
         self.send(entry);
     }

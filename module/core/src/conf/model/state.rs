@@ -125,8 +125,8 @@ impl Realm {
     /// The time at which something is due that nobody asks for.
     pub fn next_due(&self) -> Option<Millis> {
         match (self.conference_due.earliest(), self.unit_due.earliest()) {
-            (Some(one), Some(other)) => Some(one.min(other)),
-            (one, other) => one.or(other),
+            (Some(conference), Some(unit)) => Some(conference.min(unit)),
+            (conference, unit) => conference.or(unit),
         }
     }
 
@@ -146,7 +146,7 @@ impl Realm {
 
     /// The number of a conference, live or ended. O(1).
     pub fn find(&self, e164: &[u8]) -> Option<u32> {
-        self.names.find(e164, |id| self.indexed(id).is_some_and(|one| *one.e164 == *e164))
+        self.names.find(e164, |id| self.indexed(id).is_some_and(|conference| *conference.e164 == *e164))
     }
 
     /// A conference that an index names. `None` breaks an invariant, which is reported where this is called.
@@ -260,7 +260,7 @@ impl Realm {
 
     /// Bytes allocated by the whole value, about.
     pub fn allocated(&self) -> usize {
-        let conferences: usize = self.conferences.iter().map(|(_, one)| one.allocated()).sum();
+        let conferences: usize = self.conferences.iter().map(|(_, conference)| conference.allocated()).sum();
         let unit = |unit: &Unit| unit.cmu.len() + 32 + (unit.owned.len() + unit.targets.len()) * 24;
         size_of::<Self>()
             + self.conferences.allocated()
@@ -268,7 +268,7 @@ impl Realm {
             + self.names.allocated()
             + self.conferences.len() * 20
             + self.units.allocated()
-            + self.units.iter().map(|(_, one)| unit(one)).sum::<usize>()
+            + self.units.iter().map(|(_, known)| unit(known)).sum::<usize>()
             + self.placement_index.allocated()
             + self.queues.len() * 64
             + self.conference_due.allocated()
