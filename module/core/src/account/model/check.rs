@@ -234,6 +234,9 @@ mod tests {
 
     const NOW: i64 = 1000;
 
+    /// What is damaged, and how.
+    type Damage = (&'static str, fn(&mut Book));
+
     fn ask(book: &mut Book, request: &Request<'_>) {
         let decision = decide(book, NOW, request).unwrap();
         decision.events.iter().for_each(|event| book.apply(NOW, event));
@@ -306,7 +309,6 @@ mod tests {
             "an account is on its way"
         );
         assert!(sound.modules.iter().all(|(_, module)| module.barred > 0), "an account is barred");
-        type Damage = (&'static str, fn(&mut Book));
         let damages: [Damage; 28] = [
             ("totals", |book| book.totals.swap(0, 1)),
             ("tariffs", |book| book.tariffs.values_mut().for_each(|count| *count += 1)),

@@ -174,7 +174,7 @@ impl Realm {
                 let Some(unit) = self.admitted_unit(to) else { return };
                 self.take_epoch(*epoch);
                 self.change(id, |conference| {
-                    conference.moving = Some(Moving { to: unit, epoch: *epoch, since: at })
+                    conference.moving = Some(Moving { to: unit, epoch: *epoch, since: at });
                 });
                 self.tell_create(id, unit, *epoch);
                 self.publish_of("moving", id, unit, *epoch, None);

@@ -189,7 +189,7 @@ impl Realm {
                     }
                     Transition::Stays => {}
                     _ => {
-                        invariant!("a conference of a unit that is alive stays, waits for a report, or ends")
+                        invariant!("a conference of a unit that is alive stays, waits for a report, or ends");
                     }
                 }
             }

@@ -130,13 +130,12 @@ impl Reconciliation<'_> {
             }
             return;
         }
-        let epoch = match conference.owner {
-            Some(_) => conference.epoch,
-            None => {
-                let lost = conference.last_lost();
-                invariant!(lost.is_some(), "a pending conference that its unit lost was open there");
-                lost.map_or(Epoch::MAX, |lost| lost.epoch)
-            }
+        let epoch = if conference.owner.is_some() {
+            conference.epoch
+        } else {
+            let lost = conference.last_lost();
+            invariant!(lost.is_some(), "a pending conference that its unit lost was open there");
+            lost.map_or(Epoch::MAX, |lost| lost.epoch)
         };
         let row = if epoch <= highest { Trigger::Lacks } else { Trigger::LacksUnheard };
         match transition(row, Some(conference.state)) {

@@ -231,11 +231,15 @@ mod tests {
     use super::super::super::request::{Create, Report, Request, Word};
     use super::super::super::{decide, decide_due};
     use super::super::conference::How;
+    use super::super::queues::Queues;
     use super::super::settings::Settings;
     use super::*;
     use crate::shared::outbox::Message;
 
     const NOW: i64 = 1000;
+
+    /// What is damaged, and how.
+    type Damage = (&'static str, fn(&mut Realm));
 
     fn ask(realm: &mut Realm, request: &Request<'_>) {
         let decision = decide(realm, NOW, request).unwrap();
@@ -301,7 +305,6 @@ mod tests {
         let sound = realm();
         assert_eq!(sound.check(), Ok(()));
         assert_eq!((sound.pending(), sound.forgotten.len(), sound.count(State::Ended)), (1, 1, 1));
-        type Damage = (&'static str, fn(&mut Realm));
         let damages: [Damage; 26] = [
             ("state index", |realm| realm.by_state.of_mut(State::Open).clear()),
             ("state index of nobody", |realm| {
@@ -325,7 +328,7 @@ mod tests {
             ("standing", |realm| unit(realm, "a:1:1").standing = Standing::Down),
             ("capacity on the board", |realm| unit(realm, "c:1:1").capacity = 3),
             ("board", |realm| realm.placement_index.remove(0)),
-            ("queues", |realm| realm.queues = Default::default()),
+            ("queues", |realm| realm.queues = Queues::default()),
             ("lost", |realm| realm.lost.clear()),
             ("unit names", |realm| {
                 let _ = realm.unit_names.insert(b"z"[..].into(), 0);

@@ -247,7 +247,7 @@ mod tests {
             |board| {
                 board.zones.values_mut().for_each(|order| {
                     let _ = order.by_room.pop_last();
-                })
+                });
             },
             |board| board.units.values_mut().for_each(|entry| entry.used += 1),
         ];
