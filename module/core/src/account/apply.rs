@@ -5,20 +5,12 @@
 //! depends on nothing but the state.
 
 use super::event::Event;
-use super::place::{Instance, Module, Presence};
-use super::record::{Account, Goal, Login, Name, Standing, Stay};
-use super::state::Book;
+use super::model::place::{Instance, Module, Presence};
+use super::model::record::{Account, Goal, Login, Name, Standing, Stay, day_of};
+use super::model::state::Book;
 use crate::invariant;
 use crate::shared::list::NONE;
 use crate::shared::{Bytes, Millis};
-
-/// A day, in milliseconds.
-pub(super) const DAY: Millis = 24 * super::place::HOUR;
-
-/// The day of an instant.
-pub(super) fn day_of(at: Millis) -> i32 {
-    i32::try_from(at / DAY).unwrap_or(i32::MAX)
-}
 
 impl Book {
     /// Applies an event at its time. O(log accounts) for each account that it names.
@@ -55,7 +47,7 @@ impl Book {
             Event::LoggedIn { account, terminal, until } => self.log_in(at, account, terminal, *until),
             Event::Renewed { account, until } => {
                 let Some(id) = self.admitted(account) else { return };
-                let Some(login) = self.accounts.get_mut(id).and_then(|one| one.login.as_mut()) else {
+                let Some(login) = self.accounts.get_mut(id).and_then(|account| account.login.as_mut()) else {
                     invariant!("a login that is renewed is there");
                     return;
                 };
@@ -95,9 +87,9 @@ impl Book {
             Event::Shifted { account, module, instance } => {
                 let Some(place) = self.admitted_place(module, instance) else { return };
                 let Some(id) = self.admitted(account) else { return };
-                let Some(one) = self.accounts.get_mut(id) else { return };
-                let from = one.instance;
-                one.moved = (day_of(at), one.moves_on(day_of(at)).saturating_add(1));
+                let Some(account) = self.accounts.get_mut(id) else { return };
+                let from = account.instance;
+                account.moved = (day_of(at), account.moves_on(day_of(at)).saturating_add(1));
                 self.with_instance(from, |from| from.offset -= 1);
                 self.with_instance(place, |place| place.offset += 1);
                 self.go_on(at, id, Goal::Place(place));
@@ -105,17 +97,18 @@ impl Book {
             Event::Frozen { account } | Event::Halted { account } => {
                 let Some(id) = self.admitted(account) else { return };
                 // It gets to the module that it was to go to, if it was.
-                let home = self.indexed(id).and_then(|one| self.destination(one));
+                let home = self.indexed(id).and_then(|account| self.destination(account));
                 invariant!(home.is_some(), "an account that is frozen is not being deleted");
-                self.change(id, |one| {
-                    one.end_stay(at);
-                    one.module = home.unwrap_or(one.module);
-                    (one.standing, one.instance, one.goal, one.since) = (Standing::Frozen, NONE, None, at);
+                self.change(id, |account| {
+                    account.end_stay(at);
+                    account.module = home.unwrap_or(account.module);
+                    (account.standing, account.instance, account.goal, account.since) =
+                        (Standing::Frozen, NONE, None, at);
                 });
             }
             Event::Thawed { account } => {
                 let Some(id) = self.admitted(account) else { return };
-                self.change(id, |one| (one.standing, one.since) = (Standing::Free, at));
+                self.change(id, |account| (account.standing, account.since) = (Standing::Free, at));
             }
             Event::Attached { module, instance, active } => self.attach(at, module, instance, *active),
             Event::Placed { module, instance, active } => {
@@ -238,7 +231,7 @@ impl Book {
     /// An account does not get to an instance of another module that rebalancing gave it to: neither keeps a target by it.
     /// Within a module `make_up_for` has seen to it, or the instance is away and waits for another.
     fn call_off(&mut self, id: u32, place: u32) {
-        let Some(from) = self.indexed(id).map(|one| one.instance) else { return };
+        let Some(from) = self.indexed(id).map(|account| account.instance) else { return };
         if from == NONE {
             return;
         }
@@ -266,14 +259,14 @@ impl Book {
 
     /// Sends an account on its way: at once where nobody is logged in with it, else as soon as nobody is.
     fn go_on(&mut self, at: Millis, id: u32, goal: Goal) {
-        let Some(one) = self.indexed(id) else { return };
-        let before = one.goal;
+        let Some(account) = self.indexed(id) else { return };
+        let before = account.goal;
         // One that was frozen in use is with nobody, and need only be waited for before it is forgotten.
-        if one.login.is_some() && (one.instance != NONE || goal == Goal::Delete) {
+        if account.login.is_some() && (account.instance != NONE || goal == Goal::Delete) {
             if let Some(Goal::Place(missed)) = before.filter(|before| *before != goal) {
                 self.call_off(id, missed);
             }
-            self.change(id, |one| (one.standing, one.goal) = (Standing::Revoking, Some(goal)));
+            self.change(id, |account| (account.standing, account.goal) = (Standing::Revoking, Some(goal)));
         } else {
             self.arrive(at, id, goal);
         }
@@ -281,13 +274,13 @@ impl Book {
 
     /// An account whose login is over goes on, if it is to.
     fn settle(&mut self, at: Millis, id: u32) {
-        let Some(goal) = self.indexed(id).and_then(|one| one.goal) else { return };
+        let Some(goal) = self.indexed(id).and_then(|account| account.goal) else { return };
         self.arrive(at, id, goal);
     }
 
     /// An account that nobody is logged in with gets where it is to go.
     fn arrive(&mut self, at: Millis, id: u32, goal: Goal) {
-        let place = Self::place_of(Some(goal));
+        let place = goal.place();
         let active = |&place: &u32| {
             self.indexed_instance(place).is_some_and(|place| place.presence == Presence::Active)
         };
@@ -298,16 +291,16 @@ impl Book {
         match (goal, place) {
             (Goal::Delete, _) => self.remove(id),
             (_, Some(place)) => self.deal(at, id, place),
-            (goal, None) => self.change(id, |one| {
-                one.end_stay(at);
+            (goal, None) => self.change(id, |account| {
+                account.end_stay(at);
                 if let Goal::Module(module) = goal {
-                    one.module = module;
+                    account.module = module;
                 }
                 // A frozen one stays so wherever it goes.
-                if one.standing != Standing::Frozen {
-                    (one.standing, one.since) = (Standing::Free, at);
+                if account.standing != Standing::Frozen {
+                    (account.standing, account.since) = (Standing::Free, at);
                 }
-                (one.instance, one.goal) = (NONE, None);
+                (account.instance, account.goal) = (NONE, None);
             }),
         }
     }
@@ -318,10 +311,11 @@ impl Book {
         let (module, name) = (instance.module, instance.name.clone());
         let epoch = self.take_epoch(at);
         let stay = Stay { epoch, module: self.module_name(module), instance: name, from: at, to: None };
-        self.change(id, |one| {
-            one.begin_stay(stay);
-            (one.module, one.standing, one.instance, one.goal) = (module, Standing::Dealt, place, None);
-            (one.epoch, one.since) = (epoch, at);
+        self.change(id, |account| {
+            account.begin_stay(stay);
+            (account.module, account.standing, account.instance, account.goal) =
+                (module, Standing::Dealt, place, None);
+            (account.epoch, account.since) = (epoch, at);
         });
     }
 
@@ -329,20 +323,20 @@ impl Book {
         let Some(id) = self.admitted(account) else { return };
         let epoch = self.take_epoch(at);
         self.set_ready(id, false);
-        let Some(one) = self.accounts.get_mut(id) else { return };
-        one.login = Some(Box::new(Login { terminal: terminal.clone(), epoch, until }));
+        let Some(account) = self.accounts.get_mut(id) else { return };
+        account.login = Some(Box::new(Login { terminal: terminal.clone(), epoch, until }));
         self.logins.set(id, until);
     }
 
     /// A login is over.
     fn log_out(&mut self, id: u32) {
         self.logins.remove(id);
-        let Some(one) = self.accounts.get_mut(id) else { return };
-        invariant!(one.login.is_some(), "a login that is over was there");
-        if one.standing == Standing::Free {
-            self.change(id, |one| one.login = None);
+        let Some(account) = self.accounts.get_mut(id) else { return };
+        invariant!(account.login.is_some(), "a login that is over was there");
+        if account.standing == Standing::Free {
+            self.change(id, |account| account.login = None);
         } else {
-            one.login = None;
+            account.login = None;
             self.set_ready(id, true);
         }
     }
@@ -351,7 +345,7 @@ impl Book {
         let Some(id) = self.admitted(account) else { return };
         self.set_ready(id, false);
         self.count_use(id, count);
-        let instance = self.indexed(id).map_or(NONE, |one| one.instance);
+        let instance = self.indexed(id).map_or(NONE, |account| account.instance);
         self.set_ready(id, true);
         self.with_instance(instance, |instance| instance.pace.count(at, count));
     }

@@ -1,7 +1,7 @@
 //! Parts of events as bytes (docs/replication.md).
 
-use super::state::Settings;
-use super::tariff::{Amount, Step, Tariff};
+use super::model::state::Settings;
+use super::model::tariff::{Amount, Step, Tariff};
 use crate::shared::codec::{Damaged, Reader, Writer};
 use crate::shared::field::Field;
 

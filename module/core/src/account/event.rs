@@ -1,8 +1,8 @@
 //! What happens to a book: results, which are all that ever changes one.
 
-use super::record::Name;
-use super::state::Settings;
-use super::tariff::Tariff;
+use super::model::record::Name;
+use super::model::state::Settings;
+use super::model::tariff::Tariff;
 use crate::shared::machine;
 use crate::shared::{Bytes, Millis};
 use crate::{events, words};

@@ -1,7 +1,7 @@
 //! How good a deal is: how uneven, how many moves over the least possible, and what it costs against the best assignment
 //! in hindsight. Figures for tests, simulations and reports; nothing decides by them.
 
-use super::tariff::{Amount, Tariff};
+use super::model::tariff::{Amount, Tariff};
 
 /// The difference between the largest and the smallest share; 0 or 1 is even.
 pub fn imbalance(shares: &[usize]) -> usize {
@@ -16,7 +16,7 @@ pub fn least_moves(shares: &[usize]) -> usize {
     let Some(even) = total.checked_div(shares.len()) else { return 0 };
     let larger = total - even * shares.len();
     let mut sorted = shares.to_vec();
-    sorted.sort_unstable_by(|one, other| other.cmp(one));
+    sorted.sort_unstable_by(|account, other| other.cmp(account));
     sorted
         .iter()
         .enumerate()

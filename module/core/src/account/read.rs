@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::place::{Instance, Module};
-use super::record::{Account, Name, Standing};
-use super::state::Book;
-use super::tariff::Amount;
-use crate::invariant;
+use super::model::place::{Instance, Module};
+use super::model::record::{Account, Name, Standing};
+use super::model::state::Book;
+use super::model::tariff::Amount;
+pub use super::model::usage::Usage;
 use crate::shared::Millis;
 
 /// How many accounts one list passes over at most.
@@ -26,64 +26,10 @@ pub struct Used {
 }
 
 impl Used {
-    pub(super) fn of(one: &Account, used: u64) -> Self {
-        let tariff = &one.tariff;
+    pub(super) fn of(account: &Account, used: u64) -> Self {
+        let tariff = &account.tariff;
         Self { used, left: tariff.left(used), step: tariff.step(used), cost: tariff.cost(used) }
     }
-}
-
-/// Use and cost of some accounts in a month.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
-    /// How many accounts.
-    pub accounts: usize,
-    /// Instructions that the flat price covers.
-    pub quota: u128,
-    /// Instructions sent.
-    pub used: u128,
-    /// What is left of each at the flat price, in sum.
-    pub left: u128,
-    /// Cost beyond the flat price.
-    pub cost: Amount,
-}
-
-impl Usage {
-    pub(super) fn add(&mut self, one: &Account, month: u32) {
-        self.accounts += 1;
-        self.quota += u128::from(one.tariff.quota);
-        self.used += u128::from(one.used_in(month));
-        self.left += u128::from(one.left(month));
-        // Not saturating, so that `take` is exact again once it is below its end, which no real sum comes near to.
-        self.cost.0 = self.cost.0.wrapping_add(one.cost_in(month).0);
-    }
-
-    pub(super) fn take(&mut self, one: &Account, month: u32) {
-        self.accounts = less(self.accounts as u128, 1) as usize;
-        self.quota = less(self.quota, one.tariff.quota.into());
-        self.used = less(self.used, one.used_in(month).into());
-        self.left = less(self.left, one.left(month).into());
-        self.cost.0 = self.cost.0.wrapping_sub(one.cost_in(month).0);
-    }
-
-    /// Nothing is used yet.
-    pub(super) fn begin_month(&mut self) {
-        (self.used, self.left, self.cost) = (0, self.quota, Amount(0));
-    }
-
-    fn sum(&mut self, more: &Self) {
-        self.accounts += more.accounts;
-        self.quota += more.quota;
-        self.used += more.used;
-        self.left += more.left;
-        self.cost.0 = self.cost.0.wrapping_add(more.cost.0);
-    }
-}
-
-/// A sum less one of the numbers that it is of.
-fn less(sum: u128, number: u128) -> u128 {
-    let rest = sum.checked_sub(number);
-    invariant!(rest.is_some(), "a sum is that of its numbers");
-    rest.unwrap_or(0)
 }
 
 impl Book {
@@ -131,16 +77,16 @@ impl Book {
                 return (found, u64::from(id));
             }
             // Among all numbers some are of no account.
-            let Some(one) = self.accounts.get(id) else { continue };
-            let fits = module.is_none_or(|module| one.module == module)
-                && standing.is_none_or(|standing| one.standing == standing);
+            let Some(account) = self.accounts.get(id) else { continue };
+            let fits = module.is_none_or(|module| account.module == module)
+                && standing.is_none_or(|standing| account.standing == standing);
             if !fits {
                 continue;
             }
             if found.len() == count {
                 return (found, u64::from(id));
             }
-            found.push(one);
+            found.push(account);
         }
         (found, 0)
     }
@@ -153,7 +99,11 @@ impl Book {
                 return module.sums.clone();
             }
             let mut usage = Usage::default();
-            module.accounts.iter().filter_map(|&id| self.indexed(id)).for_each(|one| usage.add(one, month));
+            module
+                .accounts
+                .iter()
+                .filter_map(|&id| self.indexed(id))
+                .for_each(|account| usage.add(account, month));
             usage
         };
         self.modules()
@@ -171,9 +121,9 @@ impl Book {
     }
 
     /// Use and cost of one account in a month.
-    pub fn usage_of(&self, one: &Account, month: u32) -> Usage {
+    pub fn usage_of(&self, account: &Account, month: u32) -> Usage {
         let mut usage = Usage::default();
-        usage.add(one, month);
+        usage.add(account, month);
         usage
     }
 
@@ -189,7 +139,7 @@ impl Book {
 
     /// How many more instructions a module will send this month at the pace of its instances.
     pub fn projected_of(&self, module: u32, now: Millis) -> u64 {
-        let instances = self.modules.get(module).into_iter().flat_map(super::place::Module::instances);
+        let instances = self.modules.get(module).into_iter().flat_map(super::model::place::Module::instances);
         instances.map(|id| self.projected(id, now)).fold(0, u64::saturating_add)
     }
 }

@@ -1,7 +1,7 @@
 //! What can be asked of a book (docs/accounts.md, Commands), with every argument already parsed.
 
-use super::record::Epoch;
-use super::tariff::Tariff;
+use super::model::record::Epoch;
+use super::model::tariff::Tariff;
 use crate::shared::Millis;
 
 /// A request that may change a book. All byte strings are the caller's. `term` is the leader's, where it is given; any

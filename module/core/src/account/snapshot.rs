@@ -4,10 +4,10 @@
 //! name, count and reference is checked before it is used. Indexes are not written; they follow from the rest.
 
 use super::encoding::ensure;
-use super::place::{HOUR, Instance, MAX_PLACES, Module, Pace, Presence, WINDOW};
-use super::record::{Account, Goal, Login, MAX_HISTORY, MONTHS, Name, Standing, Stay};
-use super::state::Book;
-use super::tariff::{MAX_COUNT, Tariff};
+use super::model::place::{HOUR, Instance, MAX_PLACES, Module, Pace, Presence, WINDOW};
+use super::model::record::{Account, Goal, LAST_MONTH, Login, MAX_HISTORY, MONTHS, Name, Stay};
+use super::model::state::Book;
+use super::model::tariff::{MAX_COUNT, Tariff};
 use crate::invariant;
 use crate::shared::Millis;
 use crate::shared::codec::{Damaged, Reader, Writer};
@@ -17,8 +17,6 @@ use crate::shared::list::NONE;
 pub const VERSION: u64 = 1;
 /// The last epoch that is believed: far from the greatest that has an encoding.
 const LAST_EPOCH: u64 = (1 << 53) - (1 << 40);
-/// The last month: each of the future needs a number, too.
-pub(super) const LAST_MONTH: u32 = u32::MAX / 2;
 /// No time has more hours.
 const MAX_HOUR: i64 = (1 << 53) / HOUR;
 /// No offset is as great.
@@ -53,13 +51,13 @@ impl Book {
         let tariffs: Vec<&Tariff> = self.tariffs_in_use();
         out.unsigned(tariffs.len() as u64);
         tariffs.iter().for_each(|&tariff| out.field(tariff));
-        let mut accounts: Vec<&Account> = self.accounts.iter().map(|(_, one)| one).collect();
-        accounts.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        let mut accounts: Vec<&Account> = self.accounts.iter().map(|(_, account)| account).collect();
+        accounts.sort_unstable_by(|account, other| account.name.cmp(&other.name));
         out.unsigned(accounts.len() as u64);
-        for one in accounts {
-            let tariff = tariffs.binary_search(&&*one.tariff);
+        for account in accounts {
+            let tariff = tariffs.binary_search(&&*account.tariff);
             invariant!(tariff.is_ok(), "the tariff of an account is among those in use");
-            self.encode_account(one, tariff.unwrap_or(0), &mut out);
+            self.encode_account(account, tariff.unwrap_or(0), &mut out);
         }
         out.bytes
     }
@@ -78,13 +76,13 @@ impl Book {
         }
     }
 
-    fn encode_account(&self, one: &Account, tariff: usize, out: &mut Writer) {
-        out.string(&one.name);
-        out.string(&self.module_name(one.module));
+    fn encode_account(&self, account: &Account, tariff: usize, out: &mut Writer) {
+        out.string(&account.name);
+        out.string(&self.module_name(account.module));
         out.unsigned(tariff as u64);
-        out.field(&one.standing);
-        self.encode_place(one.instance, out);
-        match one.goal {
+        out.field(&account.standing);
+        self.encode_place(account.instance, out);
+        match account.goal {
             None => out.unsigned(0),
             Some(Goal::Deal) => out.unsigned(1),
             Some(Goal::Place(place)) => {
@@ -97,9 +95,9 @@ impl Book {
             }
             Some(Goal::Delete) => out.unsigned(4),
         }
-        out.unsigned(one.epoch);
-        out.signed(one.since);
-        match &one.login {
+        out.unsigned(account.epoch);
+        out.signed(account.since);
+        match &account.login {
             None => out.unsigned(0),
             Some(login) => {
                 out.unsigned(1);
@@ -108,17 +106,17 @@ impl Book {
                 out.signed(login.until);
             }
         }
-        out.unsigned(one.month.into());
-        out.unsigned(one.used);
-        out.unsigned(one.past.len() as u64);
-        for &(month, used) in &one.past {
+        out.unsigned(account.month.into());
+        out.unsigned(account.used);
+        out.unsigned(account.past.len() as u64);
+        for &(month, used) in &account.past {
             out.unsigned(month.into());
             out.unsigned(used);
         }
-        out.signed(one.moved.0.into());
-        out.unsigned(one.moved.1.into());
-        out.unsigned(one.history.len() as u64);
-        for stay in &one.history {
+        out.signed(account.moved.0.into());
+        out.unsigned(account.moved.1.into());
+        out.unsigned(account.history.len() as u64);
+        for stay in &account.history {
             out.unsigned(stay.epoch);
             out.string(&stay.module);
             out.string(&stay.instance);
@@ -164,11 +162,11 @@ impl Book {
         }
         let mut last: Option<Vec<u8>> = None;
         for _ in 0..reader.unsigned()? {
-            let one = book.decode_account(&mut reader, &tariffs)?;
-            ensure(last.is_none_or(|last| *last < one.name[..]), "the accounts are not in order")?;
-            last = Some(one.name.to_vec());
-            let login = one.login.as_ref().map(|login| login.until);
-            let id = book.enter(one);
+            let account = book.decode_account(&mut reader, &tariffs)?;
+            ensure(last.is_none_or(|last| *last < account.name[..]), "the accounts are not in order")?;
+            last = Some(account.name.to_vec());
+            let login = account.login.as_ref().map(|login| login.until);
+            let id = book.enter(account);
             login.into_iter().for_each(|until| book.logins.set(id, until));
         }
         reader.finish()?;
@@ -176,10 +174,13 @@ impl Book {
             book.look_at(id);
         }
         ensure(book.tariffs.len() == tariffs.len(), "a tariff is nobody's")?;
-        let empty = |one: &Instance| {
-            one.presence == Presence::Leaving && one.accounts.is_empty() && one.incoming == 0
+        let empty = |instance: &Instance| {
+            instance.presence == Presence::Leaving && instance.accounts.is_empty() && instance.incoming == 0
         };
-        ensure(!book.instances.iter().any(|(_, one)| empty(one)), "an instance that is gone has nothing")?;
+        ensure(
+            !book.instances.iter().any(|(_, instance)| empty(instance)),
+            "an instance that is gone has nothing",
+        )?;
         Ok(book)
     }
 
@@ -188,11 +189,12 @@ impl Book {
         let rises = self.module_names.last_key_value().is_none_or(|(last, _)| *last < module);
         ensure(rises, "the modules are not in order")?;
         let department = self.department_name(&department);
-        let mut one = Module::new(module.clone(), department);
-        (one.places, one.weight, one.reserve) = (reader.number()?, reader.number()?, reader.number()?);
-        let fits = [one.places, one.weight, one.reserve].into_iter().all(|n| i64::from(n) <= MAX_PLACES);
+        let mut known = Module::new(module.clone(), department);
+        (known.places, known.weight, known.reserve) = (reader.number()?, reader.number()?, reader.number()?);
+        let fits =
+            [known.places, known.weight, known.reserve].into_iter().all(|n| i64::from(n) <= MAX_PLACES);
         ensure(fits, "a module's number is out of range")?;
-        let id = self.modules.insert(one);
+        let id = self.modules.insert(known);
         self.module_names.insert(module, id);
         let mut last = 0;
         for _ in 0..reader.unsigned()? {
@@ -225,10 +227,10 @@ impl Book {
         let module = self.decode_known_module(reader)?;
         let tariff = tariffs.get(reader.unsigned()? as usize).ok_or(Damaged("a tariff is not there"))?;
         let tariff = self.shared_tariff(tariff);
-        let mut one = Account::new(account, module, tariff, self.month, 0);
-        one.standing = reader.field()?;
-        one.instance = self.decode_place(reader)?;
-        one.goal = match reader.unsigned()? {
+        let mut account = Account::new(account, module, tariff, self.month, 0);
+        account.standing = reader.field()?;
+        account.instance = self.decode_place(reader)?;
+        account.goal = match reader.unsigned()? {
             0 => None,
             1 => Some(Goal::Deal),
             2 => Some(Goal::Place(self.decode_place(reader)?)),
@@ -236,37 +238,37 @@ impl Book {
             4 => Some(Goal::Delete),
             _ => return Err(Damaged("a goal is unknown")),
         };
-        one.epoch = reader.count()?;
-        one.since = reader.time()?;
+        account.epoch = reader.count()?;
+        account.since = reader.time()?;
         if reader.unsigned()? != 0 {
             let terminal = reader.identifier()?;
             let login = Login { terminal, epoch: reader.count()?, until: reader.time()? };
             ensure(login.epoch <= self.last_epoch, "an epoch is yet to come")?;
-            one.login = Some(Box::new(login));
+            account.login = Some(Box::new(login));
         }
-        self.decode_use(reader, &mut one)?;
-        one.moved =
+        self.decode_use(reader, &mut account)?;
+        account.moved =
             (reader.signed()?.try_into().map_err(|_| Damaged("a day is out of range"))?, reader.number()?);
-        self.decode_history(reader, &mut one)?;
-        self.check_account(&one)?;
-        Ok(one)
+        self.decode_history(reader, &mut account)?;
+        self.check_account(&account)?;
+        Ok(account)
     }
 
-    fn decode_use(&self, reader: &mut Reader<'_>, one: &mut Account) -> Result<(), Damaged> {
-        one.month = reader.number()?;
-        one.used = reader.unsigned()?;
+    fn decode_use(&self, reader: &mut Reader<'_>, account: &mut Account) -> Result<(), Damaged> {
+        account.month = reader.number()?;
+        account.used = reader.unsigned()?;
         let past = reader.unsigned()?;
-        ensure(one.month <= self.month && past <= MONTHS as u64, "a month is yet to come")?;
+        ensure(account.month <= self.month && past <= MONTHS as u64, "a month is yet to come")?;
         for _ in 0..past {
             let (month, used) = (reader.number()?, reader.unsigned()?);
-            let rises = one.past.last().is_none_or(|&(last, _)| last < month) && month < one.month;
+            let rises = account.past.last().is_none_or(|&(last, _)| last < month) && month < account.month;
             ensure(rises && used <= MAX_COUNT, "the months of an account are not in order")?;
-            one.past.push((month, used));
+            account.past.push((month, used));
         }
-        ensure(one.used <= MAX_COUNT, "a count is out of range")
+        ensure(account.used <= MAX_COUNT, "a count is out of range")
     }
 
-    fn decode_history(&self, reader: &mut Reader<'_>, one: &mut Account) -> Result<(), Damaged> {
+    fn decode_history(&self, reader: &mut Reader<'_>, account: &mut Account) -> Result<(), Damaged> {
         let stays = reader.unsigned()?;
         ensure(stays <= MAX_HISTORY as u64, "an account has too long a history")?;
         for place in 0..stays {
@@ -280,34 +282,13 @@ impl Book {
             let instance = known(instance, shared.map(|id| self.instance_name(id)));
             let from = reader.time()?;
             let to = if reader.unsigned()? == 0 { None } else { Some(reader.time()?) };
-            let rises = one.history.last().is_none_or(|last| last.epoch < epoch) && epoch <= self.last_epoch;
+            let rises =
+                account.history.last().is_none_or(|last| last.epoch < epoch) && epoch <= self.last_epoch;
             ensure(rises, "the epochs of a history do not rise")?;
             ensure(to.is_some() || place + 1 == stays, "a stay lasts that is followed by another")?;
-            one.history.push(Stay { epoch, module, instance, from, to });
+            account.history.push(Stay { epoch, module, instance, from, to });
         }
         Ok(())
-    }
-
-    /// Whether an account's fields agree with each other and with the instances.
-    pub(super) fn check_account(&self, one: &Account) -> Result<(), Damaged> {
-        let placed = one.instance != NONE;
-        let fits = match one.standing {
-            Standing::Dealt => placed,
-            // One that was frozen in use is with nobody while it waits to be deleted.
-            Standing::Revoking => placed || one.goal == Some(Goal::Delete),
-            Standing::Free | Standing::Frozen => !placed,
-        };
-        ensure(fits, "an account's standing and its instance disagree")?;
-        ensure((one.standing == Standing::Revoking) == one.goal.is_some(), "an account goes nowhere")?;
-        ensure(one.login.is_some() || one.standing != Standing::Revoking, "an account waits for nobody")?;
-        let ours = self.instances.get(one.instance).is_none_or(|place| place.module == one.module);
-        ensure(ours, "an account is with an instance of another module")?;
-        let to = Self::place_of(one.goal);
-        ensure(to.is_none_or(|to| self.instances.get(to).is_some()), "an account goes nowhere")?;
-        ensure(one.epoch <= self.last_epoch, "an epoch is yet to come")?;
-        let lasts = one.history.last().is_some_and(|stay| stay.to.is_none());
-        let stays = one.history.last().is_some_and(|stay| stay.epoch == one.epoch);
-        ensure(lasts == placed && (!placed || stays), "an account's stay and its instance disagree")
     }
 }
 

@@ -1,7 +1,7 @@
 //! Parts of events as bytes (docs/replication.md).
 
-use super::conference::CalledFrom;
-use super::state::Settings;
+use super::model::conference::CalledFrom;
+use super::model::state::Settings;
 use crate::shared::Bytes;
 use crate::shared::codec::{Damaged, Reader, Writer};
 use crate::shared::field::Field;
@@ -41,7 +41,7 @@ pub(super) fn check_fields(bytes: &[u8]) -> Result<(), Damaged> {
     let mut reader = Reader::new(bytes);
     while !reader.is_empty() {
         let _: Bytes = reader.identifier()?;
-        if reader.string()?.len() > super::conference::MAX_VALUE {
+        if reader.string()?.len() > super::model::conference::MAX_VALUE {
             return Err(Damaged("a detail is too long"));
         }
     }

@@ -1,9 +1,9 @@
 //! What happens to a realm: results, not wishes. The only thing that ever changes one, and what is replicated,
 //! written to the AOF, published and replayed.
 
-use super::conference::{CalledFrom, Cause, Epoch};
-use super::state::Settings;
-use super::unit::{Name, Standing};
+use super::model::conference::{CalledFrom, Cause, Epoch};
+use super::model::state::Settings;
+use super::model::unit::{Name, Standing};
 use crate::shared::field::Any;
 use crate::shared::machine;
 use crate::shared::{Bytes, Millis};

@@ -1,39 +1,30 @@
 //! Conferences: which media unit (CMU) has which conference, by which assignment. A conference is open on one
-//! unit or on none, and whoever lost it can write nothing any more.
+//! unit or on none, and a unit that lost a conference can write nothing into it any more.
 //!
-//! One realm is one state. The way of a request: `request` (what was asked) -> `decide` (with `rows` for the
-//! table of transitions, `reports` for a unit's list, `placing` for who gets what) -> `event` (what happens) ->
-//! `apply` (`units` for what whole units go through). The state is `state` over `conference` and `unit`, with `board`
-//! (units by use) and `queues` (what waits, by zone and size) to find things without a scan, which `links` keeps in step.
-//! `timing` says what is due, `mail` says what is told to units and to the world,
+//! One realm is one state. The way of a request: `request` (what was asked) -> `decide` -> `outcome` (events and a
+//! reply) -> `event` (what happens) -> `apply`. Events of another server pass `admission` first. `model` has the state:
+//! conferences, units, the table of transitions, messages, and the indexes by which everything is found without a scan.
 //! `snapshot` reads and writes the whole state, `read` answers questions.
 
-mod admit;
+mod admission;
 mod apply;
-pub mod board;
-mod check;
-pub mod conference;
 pub mod decide;
 mod encoding;
 pub mod event;
-mod links;
 mod machine;
-pub mod mail;
-mod managing;
-pub mod placing;
-mod queues;
+pub mod model;
+pub mod outcome;
 pub mod read;
-pub mod reports;
 pub mod request;
-pub mod rows;
 pub mod snapshot;
-pub mod state;
-mod timing;
-pub mod unit;
-mod units;
 
-pub use decide::{Decision, Reply, decide};
+pub use decide::{decide, decide_due};
 pub use event::Event;
+pub use model::state::Realm;
+pub use model::{conference, messages, state, transitions, unit};
+pub use outcome::{Decision, Reply};
 pub use request::Request;
-pub use state::Realm;
-pub use timing::decide_due;
+
+// The names that the module used before; they go when it has followed.
+pub use decide::{placing, reconcile_report as reports};
+pub use model::messages as mail;

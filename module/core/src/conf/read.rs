@@ -1,8 +1,8 @@
 //! What can be seen of a realm: listings, totals, details.
 
-use super::conference::{Conference, Epoch, State};
-use super::state::Realm;
-use super::unit::Standing;
+use super::model::conference::{Conference, Epoch, State};
+use super::model::state::Realm;
+use super::model::unit::Standing;
 use crate::invariant;
 
 /// Totals of a realm, as `CONF.STAT` shows them.
@@ -57,11 +57,13 @@ impl Realm {
             let Some(unit) = self.indexed_unit(unit) else { return (Vec::new(), 0) };
             let own =
                 unit.owned.range((begin, 0)..).filter_map(|&(epoch, id)| Some((epoch, self.indexed(id)?)));
-            found.extend(own.filter(|(_, one)| state.is_none_or(|state| one.state == state)).take(more));
+            found.extend(
+                own.filter(|(_, conference)| state.is_none_or(|state| conference.state == state)).take(more),
+            );
         } else {
-            let states = State::ALL.into_iter().filter(|&one| match state {
-                None => one != State::Ended,
-                Some(state) => one == state,
+            let states = State::ALL.into_iter().filter(|&conference| match state {
+                None => conference != State::Ended,
+                Some(state) => conference == state,
             });
             for state in states {
                 let index = self.by_state.of(state);
@@ -73,13 +75,13 @@ impl Realm {
         let next = if found.len() > count { found.get(count.saturating_sub(1)) } else { None };
         let next = next.map_or(0, |&(epoch, _)| epoch);
         found.truncate(count);
-        (found.into_iter().map(|(_, one)| one).collect(), next)
+        (found.into_iter().map(|(_, conference)| conference).collect(), next)
     }
 
     /// The value of a conference's detail.
-    pub fn detail<'a>(&self, one: &'a Conference, field: &[u8]) -> Option<&'a [u8]> {
-        let at = one.place_of(field).ok()?;
-        let detail = one.details.get(at);
+    pub fn detail<'a>(&self, conference: &'a Conference, field: &[u8]) -> Option<&'a [u8]> {
+        let at = conference.place_of(field).ok()?;
+        let detail = conference.details.get(at);
         invariant!(detail.is_some(), "a field that was found has a place");
         detail.map(|detail| &detail.value[..])
     }

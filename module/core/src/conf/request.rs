@@ -1,7 +1,7 @@
 //! What can be asked of a realm (docs/conferences.md, Commands), with every argument already parsed.
 
-use super::conference::Epoch;
-use super::state::Policy;
+use super::model::conference::Epoch;
+use super::model::state::Policy;
 use crate::shared::Millis;
 
 /// A request that may change a realm. All byte strings are the caller's. `term` is the scheduler's, where it is

@@ -4,12 +4,12 @@
 //! every number, name and cross-reference is checked before it is used, and whatever follows from other fields
 //! (indexes, room and licences in use) is not in the bytes but built anew.
 
-use super::conference::{
+use super::decide::{MAX_ROOM, MAX_TIME};
+use super::model::conference::{
     Assignment, Conference, Detail, Epoch, How, MAX_DETAILS, MAX_HISTORY, MAX_VALUE, Moving, State,
 };
-use super::decide::{MAX_ROOM, MAX_TIME};
-use super::state::{LAST_EPOCH, Realm};
-use super::unit::{Host, MAX_FORGOTTEN, MAX_REPLACED, Name, Standing, Unit, host_of};
+use super::model::state::{LAST_EPOCH, Realm};
+use super::model::unit::{Host, MAX_FORGOTTEN, MAX_REPLACED, Name, Standing, Unit, host_of};
 use crate::shared::codec::{Damaged, Reader, Writer};
 use crate::shared::field::Any;
 use crate::shared::outbox::Outbox;
@@ -51,31 +51,31 @@ impl Realm {
         }
         out.unsigned(self.forgotten.len() as u64);
         self.forgotten.iter().for_each(|host| out.string(host));
-        let mut all: Vec<&Conference> = self.conferences.iter().map(|(_, one)| one).collect();
-        all.sort_unstable_by(|one, other| one.e164.cmp(&other.e164));
+        let mut all: Vec<&Conference> = self.conferences.iter().map(|(_, conference)| conference).collect();
+        all.sort_unstable_by(|conference, other| conference.e164.cmp(&other.e164));
         out.unsigned(all.len() as u64);
-        for one in all {
-            self.encode_conference(one, &mut out);
+        for conference in all {
+            self.encode_conference(conference, &mut out);
         }
         self.outbox.encode(&mut out);
         out.bytes
     }
 
-    fn encode_conference(&self, one: &Conference, out: &mut Writer) {
-        out.string(&one.e164);
-        out.field(&one.state);
-        out.unsigned(one.origin_epoch);
-        out.signed(one.created);
-        out.field(&one.opened);
-        out.field(&one.end);
-        out.signed(one.since);
-        out.field(&one.ended);
-        out.field(&one.pending_since);
-        out.unsigned(one.attempts.into());
-        out.field(&one.next_retry);
-        out.unsigned(one.tried.len() as u64);
-        one.tried.iter().for_each(|cmu| out.string(cmu));
-        match one.moving {
+    fn encode_conference(&self, conference: &Conference, out: &mut Writer) {
+        out.string(&conference.e164);
+        out.field(&conference.state);
+        out.unsigned(conference.origin_epoch);
+        out.signed(conference.created);
+        out.field(&conference.opened);
+        out.field(&conference.end);
+        out.signed(conference.since);
+        out.field(&conference.ended);
+        out.field(&conference.pending_since);
+        out.unsigned(conference.attempts.into());
+        out.field(&conference.next_retry);
+        out.unsigned(conference.tried.len() as u64);
+        conference.tried.iter().for_each(|cmu| out.string(cmu));
+        match conference.moving {
             None => out.unsigned(0),
             Some(moving) => {
                 out.unsigned(1);
@@ -84,17 +84,17 @@ impl Realm {
                 out.signed(moving.since);
             }
         }
-        out.field(&one.ending);
-        out.unsigned(u64::from(one.recovering) | u64::from(one.recoverable) << 1);
-        out.signed(one.priority.into());
-        out.unsigned(one.size.into());
-        out.unsigned(one.licences.into());
-        out.optional(one.zone.as_deref());
-        out.optional(one.request.as_deref());
-        out.field(&one.called_from);
-        out.field(&one.cause);
-        out.unsigned(one.history.len() as u64);
-        for entry in &one.history {
+        out.field(&conference.ending);
+        out.unsigned(u64::from(conference.recovering) | u64::from(conference.recoverable) << 1);
+        out.signed(conference.priority.into());
+        out.unsigned(conference.size.into());
+        out.unsigned(conference.licences.into());
+        out.optional(conference.zone.as_deref());
+        out.optional(conference.request.as_deref());
+        out.field(&conference.called_from);
+        out.field(&conference.cause);
+        out.unsigned(conference.history.len() as u64);
+        for entry in &conference.history {
             out.unsigned(entry.epoch);
             out.unsigned(entry.copy_epoch);
             out.string(&entry.cmu);
@@ -108,8 +108,8 @@ impl Realm {
                 }
             }
         }
-        out.unsigned(one.details.len() as u64);
-        for detail in &one.details {
+        out.unsigned(conference.details.len() as u64);
+        for detail in &conference.details {
             out.string(&detail.field);
             out.unsigned(detail.seq);
             out.string(&detail.value);
@@ -141,17 +141,18 @@ impl Realm {
         realm.decode_hosts(&mut reader)?;
         let mut last = Bytes::new();
         for _ in 0..reader.unsigned()? {
-            let one = realm.decode_conference(&mut reader)?;
-            ensure(one.e164 > last, "the conferences are not in order")?;
-            last.clone_from(&one.e164);
-            let twice =
-                State::ALL.into_iter().any(|state| realm.by_state.of(state).contains_key(&one.origin_epoch));
+            let conference = realm.decode_conference(&mut reader)?;
+            ensure(conference.e164 > last, "the conferences are not in order")?;
+            last.clone_from(&conference.e164);
+            let twice = State::ALL
+                .into_iter()
+                .any(|state| realm.by_state.of(state).contains_key(&conference.origin_epoch));
             ensure(!twice, "an epoch was given out twice")?;
-            let known = one.asked_for().is_some_and(|request| realm.requests.contains_key(request));
+            let known = conference.asked_for().is_some_and(|request| realm.requests.contains_key(request));
             ensure(!known, "two conferences were asked for by one request")?;
-            realm.enter(one);
+            realm.enter(conference);
         }
-        realm.outbox = Outbox::decode_lanes(&mut reader, super::mail::capacity)?;
+        realm.outbox = Outbox::decode_lanes(&mut reader, super::model::messages::capacity)?;
         reader.finish()?;
         Ok(realm)
     }
@@ -238,7 +239,7 @@ impl Realm {
             None => Some(self.find_unit(&entry.cmu).ok_or(Damaged("a conference is on no unit"))?),
             Some(_) => None,
         };
-        let one = Conference {
+        let conference = Conference {
             e164,
             state,
             owner,
@@ -268,49 +269,8 @@ impl Realm {
             history,
             details,
         };
-        self.check_conference(&one)?;
-        Ok(one)
-    }
-
-    /// Whether a conference's fields agree with each other and with the units.
-    pub(super) fn check_conference(&self, one: &Conference) -> Result<(), Damaged> {
-        let Some(latest) = one.history.last() else { return Err(Damaged("a conference has no assignment")) };
-        let same = (one.epoch, one.copy_epoch) == (latest.epoch, latest.copy_epoch);
-        ensure(same, "a conference is at another epoch than its latest assignment")?;
-        let owned = matches!(one.state, State::Waiting | State::Creating | State::Open);
-        let has_opened = matches!(one.state, State::Waiting | State::Open);
-        let opened = one.opened.is_some() && latest.opened.is_some();
-        ensure(!has_opened || opened, "a conference is open and never opened")?;
-        ensure(
-            one.state != State::Creating || latest.opened.is_none(),
-            "a conference opened before it is created",
-        )?;
-        ensure(owned == latest.ended.is_none(), "a conference's state and assignment disagree")?;
-        ensure(owned == one.owner.is_some(), "a conference's state and owner disagree")?;
-        let alive = |unit: u32| self.unit(unit).is_some_and(|unit| unit.standing != Standing::Down);
-        ensure(one.owner.is_none_or(alive), "a conference is on a unit that is down")?;
-        let pending = one.state == State::Pending;
-        ensure(pending == one.next_retry.is_some(), "a conference waits for nothing")?;
-        ensure(
-            !pending || one.recoverable && one.ending.is_none(),
-            "a conference waits that cannot be recovered",
-        )?;
-        let recovering = one.state == State::Creating && one.recovering;
-        ensure(one.recovering == (pending || recovering), "a conference is recovered that has its unit")?;
-        let waits = one.pending_since.is_some() && one.is_live();
-        ensure(waits == (pending || recovering), "a conference waits that has its unit")?;
-        ensure(one.tried.is_empty() || pending || recovering, "a conference was tried that has its unit")?;
-        ensure((one.state == State::Ended) == one.ended.is_some(), "a conference is over, or is not")?;
-        ensure(one.ending.is_none() || owned, "an ending conference has no owner")?;
-        if let Some(moving) = one.moving {
-            let may = matches!(one.state, State::Waiting | State::Open) && one.ending.is_none();
-            ensure(
-                may && one.owner != Some(moving.to) && alive(moving.to),
-                "a conference moves that cannot",
-            )?;
-            ensure(one.epoch < moving.epoch && moving.epoch <= self.last_epoch, "an epoch is yet to come")?;
-        }
-        Ok(())
+        self.check_conference(&conference)?;
+        Ok(conference)
     }
 
     fn decode_history(&self, reader: &mut Reader<'_>, origin: Epoch) -> Result<Vec<Assignment>, Damaged> {

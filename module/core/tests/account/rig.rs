@@ -1,6 +1,6 @@
 //! A book, its clock, and a replica that gets every event as bytes.
 
-use allot_core::account::decide::Decision;
+use allot_core::account::Decision;
 use allot_core::account::place::Presence;
 use allot_core::account::record::{Account, Standing};
 use allot_core::account::request::{ModuleWish, Request};

@@ -1,0 +1,150 @@
+//! Whether an event that another server decided fits this book. Once it passes, `apply` cannot go wrong.
+
+use super::encoding::ensure;
+use super::event::Event;
+use super::model::place::{Instance, MAX_PLACES, Presence};
+use super::model::record::{Account, Goal, LAST_MONTH, Standing};
+use super::model::state::Book;
+use super::model::tariff::MAX_COUNT;
+use crate::shared::Bytes;
+use crate::shared::codec::Damaged;
+use std::collections::BTreeSet;
+
+impl Book {
+    /// Holds a foreign event against this book. O(what the event names).
+    ///
+    /// # Errors
+    /// An event that no decision on this book could have made; the book differs from its master's.
+    pub fn admits(&self, event: &Event) -> Result<(), Damaged> {
+        match event {
+            Event::Opened(_) => Err(Damaged("the book is open already")),
+            Event::Configured(_) | Event::Claimed { .. } => Ok(()),
+            Event::MonthTurned => {
+                ensure(!self.settings.turns.is_empty(), "a month turns and none is to turn")?;
+                ensure(self.month < LAST_MONTH, "there are no more months")
+            }
+            Event::Defined { places, weight, reserve, .. } => {
+                let fits =
+                    [places, weight, reserve].into_iter().all(|&number| i64::from(number) <= MAX_PLACES);
+                ensure(fits, "a module's number is out of range")
+            }
+            Event::Added { module, accounts, .. } => {
+                self.module_number(module)?;
+                ensure(!accounts.is_empty(), "an event names no account")?;
+                let mut seen = BTreeSet::new();
+                let new = accounts.iter().all(|name| self.find(name).is_none() && seen.insert(name));
+                ensure(new, "an account is added twice")
+            }
+            Event::Deleted { accounts } => self.all_are(accounts, |_| true),
+            Event::Withdrawn { accounts } => {
+                self.all_are(accounts, |account| account.standing == Standing::Dealt)
+            }
+            Event::Rehomed { module, accounts } => {
+                let module = self.module_number(module)?;
+                self.all_are(accounts, |account| self.destination(account).is_some_and(|home| home != module))
+            }
+            Event::Frozen { account } => self.account_is(account, |account| {
+                account.standing != Standing::Frozen && account.login.is_none()
+            }),
+            Event::Halted { account } => self.account_is(account, |account| {
+                account.standing != Standing::Frozen
+                    && account.login.is_some()
+                    && account.goal != Some(Goal::Delete)
+            }),
+            Event::Thawed { account } => {
+                self.account_is(account, |account| account.standing == Standing::Frozen)
+            }
+            Event::Attached { module, instance, active } => {
+                let module = self.module_number(module)?;
+                let known = self.find_instance(module, instance).and_then(|id| self.indexed_instance(id));
+                let fits = match known.map(|known| known.presence) {
+                    Some(Presence::Active | Presence::Standby) => false,
+                    // Its place was kept.
+                    Some(Presence::Away) => *active,
+                    Some(Presence::Leaving) | None => true,
+                };
+                ensure(fits, "an instance comes that is there")
+            }
+            Event::Placed { module, instance, active } => {
+                let before = if *active { Presence::Standby } else { Presence::Active };
+                self.place_is(module, instance, |place| place.presence == before)
+            }
+            Event::Away { module, instance, .. } => self.is_active(module, instance),
+            Event::Detached { module, instance } => {
+                self.place_is(module, instance, |place| place.presence != Presence::Leaving)
+            }
+            Event::Dealt { module, instance, accounts } => {
+                self.place_is(module, instance, Instance::has_place)?;
+                let module = self.module_number(module)?;
+                let can_be_dealt = |account: &Account| {
+                    let stands = matches!(account.standing, Standing::Free | Standing::Dealt);
+                    stands && account.login.is_none() && account.module == module
+                };
+                self.all_are(accounts, can_be_dealt)
+            }
+            Event::Recalled { module, instance, accounts } => {
+                self.is_active(module, instance)?;
+                let module = self.module_number(module)?;
+                let in_use = |account: &Account| {
+                    account.standing == Standing::Dealt && account.login.is_some() && account.module == module
+                };
+                self.all_are(accounts, in_use)
+            }
+            Event::Shifted { account, module, instance } => {
+                self.is_active(module, instance)?;
+                let place = self.find_place(module, instance);
+                self.account_is(account, |account| {
+                    let from = self.instance(account.instance);
+                    let active = from.is_some_and(|from| from.presence == Presence::Active);
+                    account.standing == Standing::Dealt && active && Some(account.instance) != place
+                })
+            }
+            Event::LoggedIn { account, .. } => {
+                self.account_is(account, |account| account.standing == Standing::Dealt)
+            }
+            Event::Renewed { account, .. } => self.account_is(account, |account| {
+                account.standing == Standing::Dealt && account.login.is_some()
+            }),
+            Event::LoggedOut { account, .. } => self.account_is(account, |account| account.login.is_some()),
+            Event::Used { account, count } => {
+                let fits =
+                    |account: &Account| account.used_in(self.month).saturating_add(*count) <= MAX_COUNT;
+                self.account_is(account, fits)
+            }
+        }
+    }
+
+    fn module_number(&self, module: &[u8]) -> Result<u32, Damaged> {
+        self.find_module(module).ok_or(Damaged("a module is not there"))
+    }
+
+    fn is_active(&self, module: &[u8], instance: &[u8]) -> Result<(), Damaged> {
+        self.place_is(module, instance, |place| place.presence == Presence::Active)
+    }
+
+    fn place_is(
+        &self,
+        module: &[u8],
+        instance: &[u8],
+        is: impl FnOnce(&Instance) -> bool,
+    ) -> Result<(), Damaged> {
+        let place = self.find_place(module, instance).and_then(|id| self.indexed_instance(id));
+        ensure(is(place.ok_or(Damaged("an instance is not there"))?), "an instance stands otherwise")
+    }
+
+    /// Whether all of these accounts are so, and each is named once.
+    fn all_are(&self, accounts: &[Bytes], is: impl Fn(&Account) -> bool) -> Result<(), Damaged> {
+        ensure(!accounts.is_empty(), "an event names no account")?;
+        let mut seen = BTreeSet::new();
+        for name in accounts {
+            ensure(seen.insert(name), "an event names an account twice")?;
+            self.account_is(name, &is)?;
+        }
+        Ok(())
+    }
+
+    fn account_is(&self, name: &[u8], is: impl Fn(&Account) -> bool) -> Result<(), Damaged> {
+        let known = self.account_called(name).ok_or(Damaged("an account is not there"))?;
+        ensure(is(known), "an account stands otherwise")
+    }
+}

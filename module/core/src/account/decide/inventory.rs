@@ -1,0 +1,177 @@
+//! What the owner of the accounts asks for: modules, accounts, instances that come and go.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::lookups::{check_batch, known_account, known_module};
+use crate::account::event::{Event, Events};
+use crate::account::model::place::{MAX_PLACES, Module, Presence};
+use crate::account::model::record::{Goal, Name, Standing};
+use crate::account::model::state::Book;
+use crate::account::model::tariff::Tariff;
+use crate::account::outcome::{Decided, Decision, Reply, decided, refuse, unchanged};
+use crate::account::request::ModuleWish;
+use crate::invariant;
+use crate::shared::refusal::Code;
+use crate::shared::text::quoted;
+use crate::shared::token::{MAX_TTL, check_identifier};
+use crate::shared::{Bytes, Millis};
+use smallvec::smallvec;
+
+pub(super) fn decide_module(book: &Book, wish: &ModuleWish<'_>) -> Decided {
+    for (what, name) in [("module", wish.module), ("DEPARTMENT", wish.department)] {
+        check_identifier(what, name)?;
+        if name == b"*" {
+            let text = format!("{what} must not be '*', which stands for all: choose another name");
+            return refuse(Code::Err, text);
+        }
+    }
+    let known = book.find_module(wish.module).and_then(|id| Some((id, book.indexed_module(id)?)));
+    let numbers = [
+        ("INSTANCES", Some(wish.instances), 0),
+        ("WEIGHT", wish.weight, known.map_or(1, |(_, module)| module.weight)),
+        ("RESERVE", wish.reserve, known.map_or(0, |(_, module)| module.reserve)),
+    ];
+    let mut values = [0u32; 3];
+    for (value, (name, wanted, usual)) in values.iter_mut().zip(numbers) {
+        let wanted = wanted.unwrap_or(i64::from(usual));
+        if !(0..=MAX_PLACES).contains(&wanted) {
+            return refuse(Code::Err, format!("{name} must be 0 to {MAX_PLACES}, not {wanted}"));
+        }
+        *value = wanted as u32;
+    }
+    let [places, weight, reserve] = values;
+    let name = Name::from(wish.module);
+    let department = Name::from(wish.department);
+    if let Some((_, module)) = known
+        && (module.places, module.weight, module.reserve) == (places, weight, reserve)
+        && module.department == department
+    {
+        return Ok(unchanged(Reply::Module(name)));
+    }
+    let mut events: Events =
+        smallvec![Event::Defined { module: name.clone(), department, places, weight, reserve }];
+    if let Some((id, _)) = known {
+        events.extend(book.place_changes(id, places as usize));
+    }
+    Ok(Decision { events, reply: Reply::Module(name) })
+}
+
+pub(super) fn decide_add(book: &Book, module: Option<&[u8]>, tariff: &Tariff, accounts: &[&[u8]]) -> Decided {
+    if let Some(fault) = tariff.fault() {
+        return refuse(Code::Err, fault);
+    }
+    check_batch(accounts)?;
+    let mut seen = BTreeSet::new();
+    for &account in accounts {
+        check_identifier("account", account)?;
+        if book.find(account).is_some() || !seen.insert(account) {
+            return refuse(Code::Exists, format!("account {} is there already", quoted(account)));
+        }
+    }
+    let reply = Reply::Integer(accounts.len() as i64);
+    let names = |accounts: &[&[u8]]| accounts.iter().map(|name| Bytes::from_slice(name)).collect();
+    if let Some(module) = module {
+        let (_, module) = known_module(book, module)?;
+        let module = module.name.clone();
+        return Ok(decided(
+            Event::Added { module, tariff: tariff.clone(), accounts: names(accounts) },
+            reply,
+        ));
+    }
+    // Each to the module that has fewest for its weight.
+    let weighs = |&(_, module): &(usize, &Module)| module.weight > 0;
+    let mut order: BTreeSet<(u128, usize)> = BTreeSet::new();
+    let modules: Vec<&Module> = book.modules().collect();
+    let share = |count: usize, module: &Module| ((count as u128 + 1) << 40) / u128::from(module.weight);
+    for (place, module) in modules.iter().copied().enumerate().filter(weighs) {
+        order.insert((share(module.accounts.len(), module), place));
+    }
+    if order.is_empty() {
+        return refuse(Code::NotFound, "there is no module with a WEIGHT to distribute accounts by");
+    }
+    let mut parts: BTreeMap<usize, Vec<&[u8]>> = BTreeMap::new();
+    for &account in accounts {
+        let next = order.pop_first().and_then(|(_, place)| Some((place, modules.get(place)?)));
+        let Some((place, module)) = next else {
+            invariant!("each module with a weight has a place in the order");
+            break;
+        };
+        let part = parts.entry(place).or_default();
+        part.push(account);
+        order.insert((share(module.accounts.len() + part.len(), module), place));
+    }
+    let events = parts.iter().filter_map(|(&place, part)| {
+        let module = modules.get(place)?.name.clone();
+        Some(Event::Added { module, tariff: tariff.clone(), accounts: names(part) })
+    });
+    Ok(Decision { events: events.collect(), reply })
+}
+
+pub(super) fn decide_freeze(book: &Book, account: &[u8], on: bool) -> Decided {
+    let account = known_account(book, account)?;
+    let reply = Reply::Account(account.name.clone());
+    if (account.standing == Standing::Frozen) == on {
+        return Ok(unchanged(reply));
+    }
+    let name = account.name.clone();
+    if !on {
+        return Ok(decided(Event::Thawed { account: name }, reply));
+    }
+    if account.goal == Some(Goal::Delete) {
+        // It is on its way out, and nobody can log in with it.
+        return Ok(unchanged(reply));
+    }
+    // Somebody who is logged in is so until it is over, whatever the platform says: nobody else may be before.
+    let event = if account.login.is_some() {
+        Event::Halted { account: name }
+    } else {
+        Event::Frozen { account: name }
+    };
+    let mut events: Events = smallvec![event];
+    events.extend(book.replacement(account));
+    Ok(Decision { events, reply })
+}
+
+pub(super) fn decide_attach(book: &Book, module: &[u8], instance: &[u8]) -> Decided {
+    let (id, module) = known_module(book, module)?;
+    check_identifier("instance", instance)?;
+    let name = Name::from(instance);
+    let reply = Reply::Instance(module.name.clone(), name.clone());
+    let known = book.find_instance(id, instance).and_then(|id| book.indexed_instance(id));
+    let active = match known.map(|known| known.presence) {
+        Some(Presence::Active | Presence::Standby) => return Ok(unchanged(reply)),
+        Some(Presence::Away) => true,
+        Some(Presence::Leaving) | None => book.places_taken(id).0 < module.places as usize,
+    };
+    Ok(decided(Event::Attached { module: module.name.clone(), instance: name, active }, reply))
+}
+
+pub(super) fn decide_detach(
+    book: &Book,
+    now: Millis,
+    module: &[u8],
+    instance: &[u8],
+    grace: Millis,
+) -> Decided {
+    if !(0..=MAX_TTL).contains(&grace) {
+        return refuse(Code::Err, format!("GRACE must be 0 to {MAX_TTL} ms, not {grace}"));
+    }
+    let (module_id, module) = known_module(book, module)?;
+    let known = book.find_instance(module_id, instance);
+    let Some((id, known)) = known.and_then(|id| Some((id, book.indexed_instance(id)?))) else {
+        let text = format!("instance {} is not attached to {}", quoted(instance), quoted(&module.name));
+        return refuse(Code::NotFound, text);
+    };
+    if known.presence == Presence::Leaving {
+        return Ok(unchanged(Reply::Ok));
+    }
+    if known.presence == Presence::Active && grace > 0 {
+        let (module, instance) = (module.name.clone(), known.name.clone());
+        return Ok(decided(Event::Away { module, instance, until: now.saturating_add(grace) }, Reply::Ok));
+    }
+    // One that is away already keeps its time, unless it is to go now.
+    if known.presence == Presence::Away && grace > 0 {
+        return Ok(unchanged(Reply::Ok));
+    }
+    Ok(Decision { events: book.gone(&[id]), reply: Reply::Ok })
+}

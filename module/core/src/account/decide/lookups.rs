@@ -1,0 +1,50 @@
+//! What many requests look up and check.
+
+use std::collections::BTreeSet;
+
+use crate::account::model::place::Module;
+use crate::account::model::record::Account;
+use crate::account::model::state::Book;
+use crate::account::outcome::refuse;
+use crate::shared::Bytes;
+use crate::shared::refusal::{Code, Refusal};
+use crate::shared::text::quoted;
+
+/// The most accounts of a batch.
+pub const MAX_BATCH: usize = 10_000;
+
+/// Refuses an empty batch and one that is too long.
+pub(super) fn check_batch(accounts: &[&[u8]]) -> Result<(), Refusal> {
+    if (1..=MAX_BATCH).contains(&accounts.len()) {
+        return Ok(());
+    }
+    refuse(Code::Err, format!("a batch has 1 to {MAX_BATCH} accounts, not {}", accounts.len()))
+}
+
+/// Accounts of a batch that are not what they are to be, each once. All must be known.
+pub(super) fn known_once(
+    book: &Book,
+    accounts: &[&[u8]],
+    changes: impl Fn(&Account) -> bool,
+) -> Result<Vec<Bytes>, Refusal> {
+    check_batch(accounts)?;
+    let mut seen = BTreeSet::new();
+    let mut names = Vec::new();
+    for &name in accounts {
+        let account = known_account(book, name)?;
+        if seen.insert(name) && changes(account) {
+            names.push(account.name.clone());
+        }
+    }
+    Ok(names)
+}
+
+pub(super) fn known_account<'a>(book: &'a Book, account: &[u8]) -> Result<&'a Account, Refusal> {
+    book.account_called(account)
+        .ok_or_else(|| Refusal::new(Code::NotFound, format!("there is no account {}", quoted(account))))
+}
+
+pub(super) fn known_module<'a>(book: &'a Book, module: &[u8]) -> Result<(u32, &'a Module), Refusal> {
+    let known = book.find_module(module).and_then(|id| Some((id, book.indexed_module(id)?)));
+    known.ok_or_else(|| Refusal::new(Code::NotFound, format!("there is no module {}", quoted(module))))
+}

@@ -1,0 +1,171 @@
+//! What happens when something is asked of a book, or when its time has come. Looks, checks every limit, and changes
+//! nothing. `logins` has what those ask who work with accounts.
+
+pub mod deal;
+mod inventory;
+mod logins;
+mod lookups;
+mod places;
+pub mod rebalance;
+
+pub use self::lookups::MAX_BATCH;
+
+use self::inventory::{decide_add, decide_attach, decide_detach, decide_freeze, decide_module};
+use self::lookups::{known_account, known_module, known_once};
+use crate::account::event::{Event, Events};
+use crate::account::model::state::{Book, MAX_TIME, MAX_TURNS, Settings};
+use crate::account::model::tariff::MAX_COUNT;
+use crate::account::outcome::{Decided, Decision, Reply, Shift, decided, refuse, unchanged};
+use crate::account::request::{Changes, Request};
+use crate::shared::Millis;
+use crate::shared::fence;
+use crate::shared::refusal::{Code, Refusal};
+use crate::shared::text::quoted;
+use crate::shared::token::{MAX_TTL, check_ttl};
+
+/// The most moves of one rebalancing.
+pub const MAX_MOVES: i64 = 1000;
+/// How many it makes where nobody says how many.
+pub const USUAL_MOVES: i64 = 100;
+
+/// Decides a request at `now`, which is not before the last time applied.
+///
+/// # Errors
+/// What the specification refuses, in its codes.
+pub fn decide(book: &Book, now: Millis, request: &Request<'_>) -> Decided {
+    check_term(book, request)?;
+    match request {
+        Request::Configure(changes) => {
+            let settings = book.settings.with(changes, now)?;
+            if settings == book.settings {
+                return Ok(unchanged(Reply::Book));
+            }
+            Ok(decided(Event::Configured(settings), Reply::Book))
+        }
+        Request::Claim { term, leader, force } => decide_claim(book, *term, leader, *force),
+        Request::Module(wish) => decide_module(book, wish),
+        Request::Add { module, tariff, accounts, .. } => decide_add(book, *module, tariff, accounts),
+        Request::Del { accounts, .. } => {
+            let accounts = known_once(book, accounts, |_| true)?;
+            let count = Reply::Integer(accounts.len() as i64);
+            Ok(decided(Event::Deleted { accounts }, count))
+        }
+        Request::Move { module, accounts, .. } => {
+            let (id, module) = known_module(book, module)?;
+            for &account in accounts {
+                if book.destination(known_account(book, account)?).is_none() {
+                    let text = format!("account {} is being deleted", quoted(account));
+                    return refuse(Code::BadState, text);
+                }
+            }
+            let accounts = known_once(book, accounts, |account| book.destination(account) != Some(id))?;
+            let count = Reply::Integer(accounts.len() as i64);
+            if accounts.is_empty() {
+                return Ok(unchanged(count));
+            }
+            Ok(decided(Event::Rehomed { module: module.name.clone(), accounts }, count))
+        }
+        Request::Freeze { account, on, .. } => decide_freeze(book, account, *on),
+        Request::Attach { module, instance, .. } => decide_attach(book, module, instance),
+        Request::Detach { module, instance, grace, .. } => decide_detach(book, now, module, instance, *grace),
+        Request::Rebalance { dry_run, max_moves, .. } => {
+            if !(1..=MAX_MOVES).contains(max_moves) {
+                return refuse(Code::Err, format!("MAXMOVES must be 1 to {MAX_MOVES}, not {max_moves}"));
+            }
+            let shifts = book.rebalance(now, *max_moves as usize);
+            let events = if *dry_run { Events::new() } else { shifts.iter().map(Shift::event).collect() };
+            Ok(Decision { events, reply: Reply::Moves(shifts) })
+        }
+        Request::Login { account, instance, terminal, ttl } => {
+            logins::decide_login(book, now, known_account(book, account)?, instance, terminal, *ttl)
+        }
+        Request::Renew { account, epoch, ttl } => {
+            check_ttl(*ttl)?;
+            logins::decide_renew(now, known_account(book, account)?, *epoch, *ttl)
+        }
+        Request::Logout { account, epoch, back, .. } => {
+            Ok(logins::decide_logout(now, known_account(book, account)?, *epoch, *back))
+        }
+        Request::Use { account, epoch, count } => {
+            logins::decide_use(book, now, known_account(book, account)?, *epoch, *count)
+        }
+    }
+}
+
+/// What is due at `now`, at most `limit` events; where nothing is, a step of dealing of at most `limit` accounts.
+pub fn decide_due(book: &Book, now: Millis, limit: usize) -> Events {
+    let events = decide_over(book, now, limit);
+    // What is dealt depends on what comes of these.
+    if events.is_empty() { book.decide_deal(limit) } else { events }
+}
+
+/// What is over at `now`, at most `limit` events: months, logins, and the time that the places of instances are kept.
+pub fn decide_over(book: &Book, now: Millis, limit: usize) -> Events {
+    let mut events = Events::new();
+    let turns = book.settings.turns.iter().take_while(|&&turn| turn <= now).count();
+    events.extend((0..turns).map(|_| Event::MonthTurned));
+    for id in book.logins.due(now, limit) {
+        if let Some(account) = book.indexed(id) {
+            events.push(Event::LoggedOut { account: account.name.clone(), lapsed: true });
+        }
+    }
+    events.extend(book.gone(&book.away.due(now, limit)));
+    events
+}
+
+impl Settings {
+    /// These settings with some changed.
+    ///
+    /// # Errors
+    /// `ERR` for one that is out of range.
+    pub fn with(&self, changes: &Changes, now: Millis) -> Result<Self, Refusal> {
+        let mut settings = self.clone();
+        let range = |name: &str, value: i64, least: i64, most: i64| {
+            if (least..=most).contains(&value) {
+                return Ok(value);
+            }
+            refuse(Code::Err, format!("{name} must be {least} to {most}, not {value}"))
+        };
+        if let Some(cap) = changes.cap {
+            settings.cap = range("CAP", cap, 0, MAX_COUNT as i64)?.unsigned_abs();
+        }
+        if let Some(dwell) = changes.dwell {
+            settings.dwell = range("DWELL", dwell, 0, MAX_TTL)?;
+        }
+        if let Some(moves) = changes.max_moves {
+            settings.max_moves = range("MAXMOVES", moves, 0, 1000)? as u32;
+        }
+        if let Some(turns) = &changes.turns {
+            let rises = turns.windows(2).all(|pair| matches!(pair, [turn, next] if turn < next));
+            let within = turns.iter().all(|&turn| turn > now && turn <= MAX_TIME);
+            if !rises || !within || turns.len() > MAX_TURNS {
+                let text = format!("TURNS must be 1 to {MAX_TURNS} times that are yet to come, rising");
+                return refuse(Code::Err, text);
+            }
+            settings.turns.clone_from(turns);
+        }
+        Ok(settings)
+    }
+}
+
+/// Refuses who is not the leader that claimed the book.
+fn check_term(book: &Book, request: &Request<'_>) -> Result<(), Refusal> {
+    let term = match request {
+        Request::Module(wish) => wish.term,
+        Request::Add { term, .. }
+        | Request::Del { term, .. }
+        | Request::Move { term, .. }
+        | Request::Freeze { term, .. }
+        | Request::Attach { term, .. }
+        | Request::Detach { term, .. }
+        | Request::Logout { term, .. }
+        | Request::Rebalance { term, .. } => *term,
+        _ => None,
+    };
+    fence::check_term(book.term, term)
+}
+
+fn decide_claim(book: &Book, term: u64, leader: &[u8], force: bool) -> Decided {
+    let leader = fence::check_claim((book.term, book.leader.as_deref()), (term, leader), force)?;
+    Ok(decided(Event::Claimed { term, leader }, Reply::Book))
+}

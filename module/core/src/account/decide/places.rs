@@ -1,0 +1,80 @@
+//! Who gets a place of a module and who loses one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::account::event::{Event, Events};
+use crate::account::model::place::{Instance, Module, Presence};
+use crate::account::model::record::{Account, Goal, Standing};
+use crate::account::model::state::Book;
+
+impl Book {
+    /// Instances are gone for good, and those that stand by take their places. O(instances of their modules).
+    pub(super) fn gone(&self, ids: &[u32]) -> Events {
+        let mut events = Events::new();
+        let mut modules: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
+        for &id in ids {
+            if let Some(instance) = self.indexed_instance(id) {
+                modules.entry(instance.module).or_default().insert(id);
+                let module = self.module_name(instance.module);
+                events.push(Event::Detached { module, instance: instance.name.clone() });
+            }
+        }
+        for (id, gone) in modules {
+            let (taken, waiting) = self.places_taken(id);
+            let Some(module) = self.indexed_module(id) else { continue };
+            let placed = |id: &&u32| self.indexed_instance(**id).is_some_and(Instance::has_place);
+            let free = module.places as usize + gone.iter().filter(placed).count();
+            let next = waiting.iter().filter(|id| !gone.contains(id));
+            events.extend(next.take(free.saturating_sub(taken)).map(|&id| self.placed(module, id)));
+        }
+        events
+    }
+
+    /// What replaces an account that is frozen, at once and from the reserve if need be: where it is, or was on its way to.
+    /// An instance that is away gets it as well, since its share waits for it.
+    pub(super) fn replacement(&self, account: &Account) -> Option<Event> {
+        let place = match account.goal {
+            None if account.standing == Standing::Dealt => account.instance,
+            goal => goal.and_then(Goal::place)?,
+        };
+        let place = self.indexed_instance(place).filter(|place| place.has_place())?;
+        let module = self.indexed_module(place.module)?;
+        let spare = module.free.first().and_then(|&id| self.indexed(id))?;
+        let (module, instance) = (module.name.clone(), place.name.clone());
+        Some(Event::Dealt { module, instance, accounts: vec![spare.name.clone()] })
+    }
+
+    /// An instance gets a place.
+    fn placed(&self, module: &Module, id: u32) -> Event {
+        Event::Placed { module: module.name.clone(), instance: self.instance_name(id), active: true }
+    }
+
+    /// Who gets a place and who loses one where a module has another number of them. Whoever came last goes first, and
+    /// one that is away for good.
+    pub(super) fn place_changes(&self, id: u32, places: usize) -> Vec<Event> {
+        let (taken, waiting) = self.places_taken(id);
+        let Some(module) = self.indexed_module(id) else { return Vec::new() };
+        if places >= taken {
+            return waiting.iter().take(places - taken).map(|&id| self.placed(module, id)).collect();
+        }
+        let placed = |id: u32| self.indexed_instance(id).filter(|instance| instance.has_place());
+        let all: Vec<&Instance> = module.instances().filter_map(placed).collect();
+        let leave = all.iter().rev().take(taken - places).map(|instance| {
+            let (module, name) = (module.name.clone(), instance.name.clone());
+            match instance.presence {
+                Presence::Away => Event::Detached { module, instance: name },
+                _ => Event::Placed { module, instance: name, active: false },
+            }
+        });
+        leave.collect()
+    }
+
+    /// Instances of a module that have its places, and those that stand by for one.
+    pub(super) fn places_taken(&self, module: u32) -> (usize, Vec<u32>) {
+        let Some(module) = self.indexed_module(module) else { return (0, Vec::new()) };
+        let is = |id: u32, is: fn(&Instance) -> bool| self.indexed_instance(id).is_some_and(is);
+        let taken = module.instances().filter(|&id| is(id, Instance::has_place)).count();
+        let stands_by = |instance: &Instance| instance.presence == Presence::Standby;
+        (taken, module.instances().filter(|&id| is(id, stands_by)).collect())
+    }
+}

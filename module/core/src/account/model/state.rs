@@ -1,0 +1,304 @@
+//! A book: modules, instances, accounts, and the indexes by which they are found.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::invariant;
+
+use super::place::{HOUR, Instance, Module};
+use super::record::{Account, Epoch, Name};
+use super::tariff::{MAX_COUNT, Tariff};
+use crate::shared::deadlines::Deadlines;
+use crate::shared::list::NONE;
+use crate::shared::names::NameIndex;
+use crate::shared::table::Table;
+use crate::shared::token::MAX_TTL;
+use crate::shared::{Bytes, Millis};
+
+/// How far ahead use is projected where no turn of the month is known.
+const MONTH: Millis = 30 * 24 * HOUR;
+
+/// The most turns of the month that are kept ahead.
+pub(in crate::account) const MAX_TURNS: usize = 120;
+pub(in crate::account) use crate::shared::fence::MAX_TIME;
+
+/// What the operator set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The most instructions of an account in a month; 0 = no limit.
+    pub cap: u64,
+    /// How long an account stays with an instance at least before rebalancing moves it.
+    pub dwell: Millis,
+    /// The most moves by rebalancing of an account in a day.
+    pub max_moves: u32,
+    /// The next instants at which the month turns, rising.
+    pub turns: Vec<Millis>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { cap: 0, dwell: 30 * 60_000, max_moves: 2, turns: Vec::new() }
+    }
+}
+
+impl Settings {
+    /// The most instructions of an account in a month.
+    pub fn limit(&self) -> u64 {
+        if self.cap == 0 { MAX_COUNT } else { self.cap }
+    }
+
+    /// Whether a snapshot or an event may bring these settings.
+    pub(in crate::account) fn is_sound(&self) -> bool {
+        let rises = self.turns.windows(2).all(|pair| matches!(pair, [turn, next] if turn < next));
+        let within = self.turns.iter().all(|turn| (0..=MAX_TIME).contains(turn));
+        rises
+            && within
+            && self.turns.len() <= MAX_TURNS
+            && self.cap <= MAX_COUNT
+            && (0..=MAX_TTL).contains(&self.dwell)
+            && self.max_moves <= 1000
+    }
+}
+
+/// A book.
+#[derive(Clone, Debug)]
+pub struct Book {
+    pub(in crate::account) settings: Settings,
+    /// The last time applied.
+    pub(in crate::account) applied: Millis,
+    pub(in crate::account) term: u64,
+    pub(in crate::account) leader: Option<Bytes>,
+    pub(in crate::account) last_epoch: Epoch,
+    /// The running month, counted from 0, and when each of the kept months began.
+    pub(in crate::account) month: u32,
+    pub(in crate::account) month_starts: Vec<Millis>,
+    pub(in crate::account) arrivals: u64,
+    pub(in crate::account) modules: Table<Module>,
+    pub(in crate::account) module_names: BTreeMap<Name, u32>,
+    pub(in crate::account) instances: Table<Instance>,
+    pub(in crate::account) accounts: Table<Account>,
+    pub(in crate::account) names: NameIndex,
+    /// Each tariff once, and how many accounts have it.
+    pub(in crate::account) tariffs: BTreeMap<Arc<Tariff>, usize>,
+    /// Live logins, by when they are over.
+    pub(in crate::account) logins: Deadlines,
+    /// Instances that are away, by when their place is given up.
+    pub(in crate::account) away: Deadlines,
+    /// Instances without a place that have accounts to give back.
+    pub(in crate::account) draining: BTreeSet<u32>,
+    /// Modules whose deal is not even.
+    pub(in crate::account) uneven: BTreeSet<u32>,
+    /// Numbers of accounts by standing.
+    pub(in crate::account) totals: [usize; 4],
+}
+
+impl Book {
+    /// A book of nothing, opened at that time.
+    pub fn open(settings: Settings, at: Millis) -> Self {
+        Self {
+            settings,
+            applied: at,
+            term: 0,
+            leader: None,
+            last_epoch: 0,
+            month: 0,
+            month_starts: vec![at],
+            arrivals: 0,
+            modules: Table::default(),
+            module_names: BTreeMap::new(),
+            instances: Table::default(),
+            accounts: Table::default(),
+            names: NameIndex::default(),
+            tariffs: BTreeMap::new(),
+            logins: Deadlines::default(),
+            away: Deadlines::default(),
+            draining: BTreeSet::new(),
+            uneven: BTreeSet::new(),
+            totals: [0; 4],
+        }
+    }
+
+    /// What the operator set.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The term of the leader that claimed the book, and its name.
+    pub fn leader(&self) -> (u64, Option<&[u8]>) {
+        (self.term, self.leader.as_deref())
+    }
+
+    /// The latest epoch given out.
+    pub fn last_epoch(&self) -> Epoch {
+        self.last_epoch
+    }
+
+    /// The running month, counted from 0.
+    pub fn month(&self) -> u32 {
+        self.month
+    }
+
+    /// The month that runs at `now`, whether or not its turn was applied.
+    pub fn month_at(&self, now: Millis) -> u32 {
+        let turns = self.settings.turns.iter().take_while(|&&turn| turn <= now).count();
+        self.month.saturating_add(u32::try_from(turns).unwrap_or(u32::MAX))
+    }
+
+    /// When a month began, if it is kept.
+    pub fn month_start(&self, month: u32) -> Option<Millis> {
+        let age = self.month.checked_sub(month)? as usize;
+        let place = self.month_starts.len().checked_sub(age + 1)?;
+        self.month_starts.get(place).copied()
+    }
+
+    /// When the running month ends. Where no turn is known that is yet to come, a month has 30 days; where those are over
+    /// as well, it is taken to end 30 days from now: use goes on, and is projected as far.
+    pub fn month_end(&self, now: Millis) -> Millis {
+        let start = self.month_starts.last().copied();
+        invariant!(start.is_some(), "the running month has begun");
+        let start = start.unwrap_or(self.applied);
+        let turn = self.settings.turns.iter().copied().find(|&turn| turn > now);
+        turn.unwrap_or(if start + MONTH > now { start + MONTH } else { now + MONTH })
+    }
+
+    /// *Now* of this book: the greater of the clock and the last time applied.
+    pub fn now(&self, clock: Millis) -> Millis {
+        clock.max(self.applied)
+    }
+
+    /// The time at which something is due that nobody asks for.
+    pub fn next_due(&self) -> Option<Millis> {
+        if !self.is_even() {
+            return Some(self.applied);
+        }
+        let times = [self.settings.turns.first().copied(), self.logins.earliest(), self.away.earliest()];
+        times.into_iter().flatten().min()
+    }
+
+    /// Whether there is nothing to deal.
+    pub fn is_even(&self) -> bool {
+        self.uneven.is_empty() && self.draining.is_empty()
+    }
+
+    /// How many logins are live.
+    pub fn live_logins(&self) -> usize {
+        self.logins.len()
+    }
+
+    /// How many accounts there are by standing, and how many instances and modules.
+    pub fn totals(&self) -> ([usize; 4], usize, usize) {
+        (self.totals, self.instances.len(), self.modules.len())
+    }
+
+    /// The number of an account. O(1).
+    pub fn find(&self, name: &[u8]) -> Option<u32> {
+        self.names.find(name, |id| self.indexed(id).is_some_and(|account| *account.name == *name))
+    }
+
+    /// An account that an index names. `None` breaks an invariant, which is reported where this is called.
+    #[track_caller]
+    pub(in crate::account) fn indexed(&self, id: u32) -> Option<&Account> {
+        let account = self.accounts.get(id);
+        if account.is_none() {
+            invariant!("an index names accounts that are there");
+        }
+        account
+    }
+
+    /// An instance that an index or an account names. `None` breaks an invariant, which is reported where this is
+    /// called.
+    #[track_caller]
+    pub(in crate::account) fn indexed_instance(&self, id: u32) -> Option<&Instance> {
+        let instance = self.instances.get(id);
+        if instance.is_none() {
+            invariant!("indexes and accounts name instances that are there");
+        }
+        instance
+    }
+
+    /// A module that an index, an instance or an account names. `None` breaks an invariant, which is reported where
+    /// this is called.
+    #[track_caller]
+    pub(in crate::account) fn indexed_module(&self, id: u32) -> Option<&Module> {
+        let module = self.modules.get(id);
+        if module.is_none() {
+            invariant!("indexes, instances and accounts name modules that are there");
+        }
+        module
+    }
+
+    /// As `indexed_module`, to be changed.
+    #[track_caller]
+    pub(in crate::account) fn indexed_module_mut(&mut self, id: u32) -> Option<&mut Module> {
+        let module = self.modules.get_mut(id);
+        if module.is_none() {
+            invariant!("indexes, instances and accounts name modules that are there");
+        }
+        module
+    }
+
+    /// An account by its number.
+    pub fn account(&self, id: u32) -> Option<&Account> {
+        self.accounts.get(id)
+    }
+
+    /// An account by its name. O(1).
+    pub fn account_called(&self, name: &[u8]) -> Option<&Account> {
+        self.find(name).and_then(|id| self.indexed(id))
+    }
+
+    /// The number of a module. O(log modules).
+    pub fn find_module(&self, name: &[u8]) -> Option<u32> {
+        self.module_names.get(name).copied()
+    }
+
+    /// A module by its number.
+    pub fn module(&self, id: u32) -> Option<&Module> {
+        self.modules.get(id)
+    }
+
+    /// All modules, by name.
+    pub fn modules(&self) -> impl Iterator<Item = &Module> {
+        self.module_names.values().filter_map(|&id| self.indexed_module(id))
+    }
+
+    /// The number of an instance. O(log instances).
+    pub fn find_instance(&self, module: u32, name: &[u8]) -> Option<u32> {
+        self.modules.get(module).and_then(|module| module.names.get(name).copied())
+    }
+
+    /// An instance by its number.
+    pub fn instance(&self, id: u32) -> Option<&Instance> {
+        self.instances.get(id)
+    }
+
+    /// A module's name.
+    pub fn module_name(&self, id: u32) -> Name {
+        self.indexed_module(id).map_or_else(|| Name::from(&b""[..]), |module| module.name.clone())
+    }
+
+    /// An instance's name; empty for none.
+    pub fn instance_name(&self, id: u32) -> Name {
+        let instance = if id == NONE { None } else { self.indexed_instance(id) };
+        instance.map_or_else(|| Name::from(&b""[..]), |instance| instance.name.clone())
+    }
+
+    /// Bytes allocated. O(modules + instances), of the accounts a sample.
+    pub fn allocated(&self) -> usize {
+        let sampled = self.accounts.iter().take(64).map(|(_, account)| account.allocated());
+        let (count, bytes) = sampled.fold((0usize, 0usize), |(count, sum), bytes| (count + 1, sum + bytes));
+        // A number in a set takes some 6 bytes, and each account is in two of them; and some 34 by its room.
+        self.accounts.allocated()
+            + self.accounts.len() * 46
+            + bytes.checked_div(count).map_or(0, |each| each * self.accounts.len())
+            + self.names.allocated()
+            + self.logins.allocated()
+            + self.instances.allocated()
+            + self.modules.allocated()
+    }
+
+    /// How much there is to free.
+    pub fn free_effort(&self) -> usize {
+        self.accounts.len()
+    }
+}

@@ -1,0 +1,169 @@
+//! What an account costs: so many instructions a month at the flat price, and more by steps beyond. Exact: prices are
+//! whole billionths, costs are sums of products of whole numbers.
+
+use std::fmt;
+
+/// Digits behind the point of a price.
+const DIGITS: usize = 9;
+/// One, in billionths.
+const ONE: i128 = 1_000_000_000;
+/// The most steps of a tariff.
+pub const MAX_STEPS: usize = 16;
+/// The most instructions that anything counts.
+pub const MAX_COUNT: u64 = 1 << 53;
+
+/// An amount of money in billionths of its unit, never negative.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Amount(pub i128);
+
+impl Amount {
+    /// Reads a price: digits, and at most nine behind a point; less than a billion. `None` for anything else.
+    pub fn parse_price(text: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(text).ok()?;
+        let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+        let digits = |text: &str, most: usize| {
+            (1..=most).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
+        };
+        if !digits(whole, DIGITS) || !digits(part, DIGITS) {
+            return None;
+        }
+        let part: i128 = format!("{part:0<DIGITS$}").parse().ok()?;
+        Some(Self(whole.parse::<i128>().ok()? * ONE + part))
+    }
+}
+
+impl fmt::Display for Amount {
+    /// Decimal, without needless zeros: `12.5`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (whole, part) = (self.0 / ONE, self.0 % ONE);
+        if part == 0 {
+            return write!(f, "{whole}");
+        }
+        let part = format!("{part:0DIGITS$}");
+        write!(f, "{whole}.{}", part.trim_end_matches('0'))
+    }
+}
+
+/// A step beyond the flat price.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Step {
+    /// Up to how many instructions of the month it goes; the last one's price holds beyond as well.
+    pub upto: u64,
+    /// What each instruction costs, in billionths.
+    pub price: Amount,
+}
+
+/// What an account costs.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Tariff {
+    /// Instructions a month at the flat price.
+    pub quota: u64,
+    /// Steps beyond it, rising.
+    pub steps: Vec<Step>,
+}
+
+impl Tariff {
+    /// Why it is none: a step that does not rise, or too many.
+    pub fn fault(&self) -> Option<&'static str> {
+        let mut from = self.quota;
+        if self.quota > MAX_COUNT || self.steps.len() > MAX_STEPS {
+            return Some("a quota is at most 2^53, and there are at most 16 steps");
+        }
+        for step in &self.steps {
+            if step.upto <= from || step.upto > MAX_COUNT {
+                return Some("each step must end beyond the one before it, the first beyond the quota");
+            }
+            from = step.upto;
+        }
+        None
+    }
+
+    /// What so many instructions of a month cost beyond the flat price. O(steps).
+    pub fn cost(&self, used: u64) -> Amount {
+        let mut from = self.quota;
+        let mut cost = 0i128;
+        for (place, step) in self.steps.iter().enumerate() {
+            let last = place + 1 == self.steps.len();
+            let upto = if last { used.max(from) } else { step.upto.min(used.max(from)) };
+            cost += i128::from(upto - from) * step.price.0;
+            from = upto;
+        }
+        Amount(cost)
+    }
+
+    /// At which step the last of so many instructions was: 0 within the flat price.
+    pub fn step(&self, used: u64) -> usize {
+        if used <= self.quota {
+            return 0;
+        }
+        let beyond = self.steps.iter().position(|step| used <= step.upto);
+        beyond.unwrap_or(self.steps.len().saturating_sub(1)) + usize::from(!self.steps.is_empty())
+    }
+
+    /// What the next instruction after so many costs.
+    pub fn next_price(&self, used: u64) -> Amount {
+        let step = self.step(used.saturating_add(1));
+        step.checked_sub(1).and_then(|step| self.steps.get(step)).map_or(Amount(0), |step| step.price)
+    }
+
+    /// Instructions left at the flat price after so many.
+    pub fn left(&self, used: u64) -> u64 {
+        self.quota.saturating_sub(used)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn price(text: &str) -> Amount {
+        Amount::parse_price(text.as_bytes()).unwrap()
+    }
+
+    fn tariff() -> Tariff {
+        let steps = [(120, "0.1"), (150, "0.25"), (200, "1")];
+        let steps = steps.map(|(upto, text)| Step { upto, price: price(text) }).to_vec();
+        Tariff { quota: 100, steps }
+    }
+
+    #[test]
+    fn prices_are_exact_decimals() {
+        for text in ["0", "1", "0.1", "12.5", "999999999.999999999"] {
+            assert_eq!(price(text).to_string(), text);
+        }
+        assert_eq!(price("1.50").to_string(), "1.5");
+        for text in ["", ".", "1.", ".5", "-1", "+1", "1e3", "1.0000000001", "1000000000", " 1", "0x1"] {
+            assert_eq!(Amount::parse_price(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn cost_goes_by_steps_and_the_last_price_holds() {
+        let tariff = tariff();
+        for (used, cost, step) in [
+            (0, "0", 0),
+            (100, "0", 0),
+            (101, "0.1", 1),
+            (120, "2", 1),
+            (121, "2.25", 2),
+            (150, "9.5", 2),
+            (250, "109.5", 3),
+        ] {
+            assert_eq!((tariff.cost(used).to_string().as_str(), tariff.step(used)), (cost, step), "{used}");
+        }
+        assert_eq!(tariff.next_price(99), Amount(0));
+        assert_eq!(tariff.next_price(100), price("0.1"));
+        assert_eq!(tariff.next_price(120), price("0.25"));
+        assert_eq!(tariff.next_price(9999), price("1"));
+        assert_eq!(Tariff { quota: 5, steps: vec![] }.cost(99), Amount(0));
+        assert_eq!(Tariff { quota: 5, steps: vec![] }.step(99), 0);
+    }
+
+    #[test]
+    fn steps_must_rise() {
+        let account = |upto| Step { upto, price: price("1") };
+        assert!(Tariff { quota: 100, steps: vec![account(100)] }.fault().is_some());
+        assert!(Tariff { quota: 100, steps: vec![account(101), account(101)] }.fault().is_some());
+        assert_eq!(Tariff { quota: 100, steps: vec![account(101), account(102)] }.fault(), None);
+    }
+}

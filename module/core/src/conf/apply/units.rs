@@ -1,0 +1,201 @@
+//! What a unit goes through, and its conferences with it: it joins, takes another's place, is heard again, goes down,
+//! or is met by a new scheduler. One event may cover thousands of conferences: they are taken by epoch, and units by
+//! name, so that every server tells the same messages in the same order.
+
+use crate::conf::model::conference::{Cause, How, State};
+use crate::conf::model::state::Realm;
+use crate::conf::model::transitions::{Transition, Trigger, effective, transition};
+use crate::conf::model::unit::{MAX_REPLACED, Name, Standing, Unit, host_of};
+use crate::invariant;
+use crate::shared::Millis;
+use std::collections::BTreeSet;
+
+impl Realm {
+    /// A unit's lease begins anew; it is up unless it is down.
+    pub(super) fn renew(&mut self, number: u32, at: Millis) {
+        let Some(unit) = self.units.get_mut(number) else {
+            invariant!("a unit whose lease is renewed is there");
+            return;
+        };
+        unit.renewed = at;
+        let back = matches!(unit.standing, Standing::Suspect | Standing::Unreachable);
+        if back {
+            unit.standing = Standing::Up;
+            let (cmu, word) = (unit.cmu.clone(), unit.word());
+            self.relink_unit(number);
+            self.publish_unit("up", &cmu, word);
+        } else {
+            Self::watch_unit(&mut self.unit_due, &self.settings, &self.lost, number, unit);
+        }
+    }
+
+    pub(super) fn join(&mut self, at: Millis, cmu: &Name, capacity: u32, zone: Option<Name>, lease: Millis) {
+        let zone = zone.map(|zone| self.zone_name(&zone));
+        if let Some(number) = self.find_unit(cmu) {
+            self.placement_index.remove(number);
+            let Some(unit) = self.units.get_mut(number) else {
+                invariant!("the names of units are of units that are there");
+                return;
+            };
+            (unit.capacity, unit.zone, unit.lease, unit.renewed) = (capacity, zone, lease, at);
+            let was = unit.standing;
+            if was == Standing::Down {
+                // Nothing is placed on it before it has said what it has.
+                (unit.reported, unit.joined, unit.highest) = (false, at, 0);
+            }
+            unit.standing = Standing::Up;
+            let word = unit.word();
+            self.relink_unit(number);
+            if was != Standing::Up {
+                self.publish_unit(if was == Standing::Down { "joined" } else { "up" }, cmu, word);
+            }
+            return;
+        }
+        let host = self.hosts.get(host_of(cmu)).map(|host| host.current);
+        if let Some(Some(before)) = host {
+            self.replace(at, before);
+        }
+        self.enter_unit(Unit {
+            cmu: cmu.clone(),
+            zone,
+            capacity,
+            used: 0,
+            standing: Standing::Up,
+            draining: false,
+            // Of a host whose last unit was forgotten nobody knows what still runs there.
+            reported: host != Some(None),
+            lease,
+            renewed: at,
+            joined: at,
+            down_since: 0,
+            load: None,
+            highest: 0,
+            owned: BTreeSet::new(),
+            targets: BTreeSet::new(),
+        });
+        self.publish_unit("joined", cmu, "up");
+    }
+
+    /// Another incarnation takes a unit's place.
+    fn replace(&mut self, at: Millis, number: u32) {
+        let cmu = self.name_of(number);
+        self.lose_unit(at, &cmu, Trigger::Lost, Cause::Replaced);
+        self.placement_index.remove(number);
+        self.unit_due.remove(number);
+        let idle = self.units.remove(number).is_some_and(|unit| unit.is_idle());
+        invariant!(idle, "a unit that is replaced has lost its conferences");
+        self.unit_names.remove(&cmu);
+        match self.hosts.get_mut(host_of(&cmu)) {
+            Some(host) => {
+                if host.replaced.len() >= MAX_REPLACED {
+                    host.replaced.pop_front();
+                }
+                host.replaced.push_back(cmu.clone());
+                host.current = None;
+            }
+            None => invariant!("a unit has a host"),
+        }
+        self.end_stream(&cmu);
+        self.publish_unit("replaced", &cmu, "replaced");
+    }
+
+    /// A unit is gone: what it had is pending, or what the table says; what moved to it stays where it is.
+    pub(super) fn lose_unit(&mut self, at: Millis, cmu: &Name, row: Trigger, cause: Cause) {
+        let Some(number) = self.admitted_unit(cmu) else { return };
+        // First of all off the board, which then need not follow every conference.
+        self.placement_index.remove(number);
+        let Some(unit) = self.units.get_mut(number) else {
+            invariant!("the names of units are of units that are there");
+            return;
+        };
+        let first = unit.standing != Standing::Down;
+        unit.standing = Standing::Down;
+        if first {
+            unit.down_since = at;
+        }
+        let (owned, targets) = (unit.owned.clone(), unit.targets.clone());
+        if first && cause != Cause::Replaced {
+            self.publish_unit("down", cmu, "down");
+        }
+        for (_, id) in targets {
+            self.cancel_move(id, cause, false);
+        }
+        for (_, id) in owned {
+            self.lose(at, id, row, cause);
+        }
+        self.relink_unit(number);
+    }
+
+    pub(super) fn lose(&mut self, at: Millis, id: u32, row: Trigger, cause: Cause) {
+        let Some(conference) = self.indexed(id) else { return };
+        let ending = conference.ending.is_some();
+        match effective(conference, transition(row, Some(conference.state))) {
+            // The unit that it moves to goes on.
+            _ if conference.moving.is_some() && !ending => {
+                let (Some(moving), Some(owner), epoch) =
+                    (conference.moving, conference.owner, conference.epoch)
+                else {
+                    invariant!("a conference that moves has an owner");
+                    return;
+                };
+                let entry = self.assignment(moving.to, moving.epoch, moving.epoch, at);
+                self.change(id, |conference| conference.goes_on(at, moving, entry, cause));
+                self.publish_of("lost", id, owner, epoch, Some(cause));
+                self.publish("granted", id, Some(Cause::Recovery));
+            }
+            Transition::Pending => {
+                self.change(id, |conference| conference.loses(at, cause));
+                self.publish("lost", id, Some(cause));
+            }
+            Transition::Ended => {
+                // Should it be heard again, it is told.
+                self.release_if(cause != Cause::Replaced, id);
+                self.change(id, |conference| conference.close(at, How::Lost));
+                let cause = if ending {
+                    self.indexed(id).map_or(cause, |conference| conference.cause)
+                } else {
+                    cause
+                };
+                self.end(at, id, cause);
+            }
+            _ => invariant!("a conference that loses its unit waits for recovery or ends"),
+        }
+    }
+
+    pub(super) fn restart(&mut self, at: Millis, gone: &[Name]) {
+        for cmu in gone {
+            self.lose_unit(at, cmu, Trigger::RestartGone, Cause::Restart);
+        }
+        let all: Vec<u32> = self.unit_names.values().copied().collect();
+        for number in all {
+            let Some(unit) = self.indexed_unit(number) else { continue };
+            let (cmu, owned) = (unit.cmu.clone(), unit.owned.clone());
+            let mut asked = false;
+            for (_, id) in owned {
+                let Some(conference) = self.indexed(id) else { continue };
+                match effective(conference, transition(Trigger::RestartAlive, Some(conference.state))) {
+                    Transition::Waiting => {
+                        self.change(id, |conference| {
+                            (conference.state, conference.since, conference.cause) =
+                                (State::Waiting, at, Cause::Restart);
+                        });
+                        asked = true;
+                        self.publish("waiting", id, Some(Cause::Restart));
+                    }
+                    Transition::Ended => {
+                        let cause = conference.cause;
+                        self.release_if(true, id);
+                        self.end(at, id, cause);
+                    }
+                    Transition::Stays => {}
+                    _ => {
+                        invariant!("a conference of a unit that is alive stays, waits for a report, or ends");
+                    }
+                }
+            }
+            if asked {
+                self.tell_report(&cmu, false);
+            }
+        }
+    }
+}

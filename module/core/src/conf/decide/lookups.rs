@@ -1,0 +1,102 @@
+//! What many requests look up and check.
+
+use crate::conf::event::Event;
+use crate::conf::model::conference::{Cause, Conference, Epoch, State};
+use crate::conf::model::state::Realm;
+use crate::conf::model::unit::{Name, Standing, host_of};
+use crate::conf::outcome::refuse;
+use crate::conf::request::Word;
+use crate::shared::Bytes;
+use crate::shared::fence;
+use crate::shared::refusal::{Code, Refusal};
+use crate::shared::text::quoted;
+
+/// Refuses a scheduler whose term is not the claimed one.
+pub(super) fn check_term(realm: &Realm, term: Option<u64>) -> Result<(), Refusal> {
+    fence::check_term(realm.term, term)
+}
+
+/// The number of a unit that joined, down or not.
+pub(super) fn known_unit(realm: &Realm, cmu: &[u8]) -> Result<u32, Refusal> {
+    match realm.find_unit(cmu) {
+        Some(unit) => Ok(unit),
+        None if realm.is_replaced(cmu) => replaced(realm, cmu),
+        None => refuse(Code::NotFound, format!("unit {} has not joined", quoted(cmu))),
+    }
+}
+
+/// The number of a unit that joined and is not down.
+pub(super) fn up_unit(realm: &Realm, cmu: &[u8]) -> Result<u32, Refusal> {
+    let number = known_unit(realm, cmu)?;
+    if is_down(realm, number) {
+        let text = format!("unit {} is down; it must join and report again", quoted(cmu));
+        return refuse(Code::NotFound, text);
+    }
+    Ok(number)
+}
+
+/// Whether a unit is down.
+pub(super) fn is_down(realm: &Realm, unit: u32) -> bool {
+    realm.indexed_unit(unit).is_some_and(|unit| unit.standing == Standing::Down)
+}
+
+/// Refuses an identity that was replaced.
+pub(super) fn replaced<T>(realm: &Realm, cmu: &[u8]) -> Result<T, Refusal> {
+    // The host's last unit may have been forgotten.
+    let current = realm.hosts.get(host_of(cmu)).and_then(|host| realm.indexed_unit(host.current?));
+    let by = current.map_or_else(String::new, |unit| format!(" by {}", quoted(&unit.cmu)));
+    refuse(Code::Stale, format!("unit {} was replaced{by}; it must stop its conferences", quoted(cmu)))
+}
+
+/// Refuses a number without a conference.
+pub(super) fn no_conference<T>(e164: &[u8]) -> Result<T, Refusal> {
+    refuse(Code::NotFound, format!("there is no conference {}", quoted(e164)))
+}
+
+/// Refuses a unit that does not own the conference.
+pub(super) fn not_owner<T>(realm: &Realm, e164: &[u8], cmu: &[u8]) -> Result<T, Refusal> {
+    let owner = realm.conference_called(e164).and_then(|conference| conference.owner);
+    let owner = owner.and_then(|owner| realm.indexed_unit(owner));
+    let owner = owner.map_or_else(|| "nobody's".to_owned(), |owner| format!("{}'s", quoted(&owner.cmu)));
+    refuse(Code::NotOwner, format!("conference {} is {owner}, not {}'s", quoted(e164), quoted(cmu)))
+}
+
+/// Refuses another epoch than the present one.
+pub(super) fn stale<T>(e164: &[u8], current: Epoch, epoch: Epoch) -> Result<T, Refusal> {
+    refuse(Code::Stale, format!("conference {} is at epoch {current}, not {epoch}", quoted(e164)))
+}
+
+/// A word that does not fit what is on record: of another unit, at another epoch, or in another state.
+pub(super) fn out_of_date<T>(realm: &Realm, conference: &Conference, word: Word<'_>) -> Result<T, Refusal> {
+    let unit = realm.find_unit(word.cmu);
+    if conference.matches(unit, word.epoch) {
+        let text = format!("conference {} is {}", quoted(&conference.e164), conference.state.word());
+        return refuse(Code::BadState, text);
+    }
+    if conference.owner.is_some() && conference.owner == unit {
+        return stale(word.e164, conference.epoch, word.epoch);
+    }
+    if conference.state == State::Ended {
+        let text =
+            format!("conference {} is ended, and this was not its last assignment", quoted(&conference.e164));
+        return refuse(Code::Stale, text);
+    }
+    not_owner(realm, word.e164, word.cmu)
+}
+
+/// RELEASE to the sender, with its epoch.
+pub(super) fn disowned(realm: &Realm, word: Word<'_>) -> Event {
+    let cmu = realm.find_unit(word.cmu).map_or_else(|| Name::from(word.cmu), |unit| realm.name_of(unit));
+    Event::Disowned { e164: Bytes::from_slice(word.e164), cmu, epoch: word.epoch }
+}
+
+/// Whether a pending conference was last open on that unit, by that assignment.
+pub(super) fn had_it_last(conference: &Conference, cmu: &[u8], epoch: Epoch) -> bool {
+    conference.last_lost().is_some_and(|lost| lost.epoch == epoch && *lost.cmu == *cmu)
+}
+
+/// The end at a unit's word. A copy that a move has begun is ended as well.
+pub(super) fn ended_by_unit(conference: &Conference, cause: Cause) -> Event {
+    let cause = if conference.ending.is_some() { conference.cause } else { cause };
+    Event::Ended { e164: conference.e164.clone(), cause, release: conference.moving.is_some() }
+}

@@ -1,0 +1,286 @@
+//! What managers, operators and schedulers ask for: conferences that begin and end, claims, drains, recovery, moves.
+
+use super::MAX_STEP;
+use super::lookups::{known_unit, no_conference};
+use crate::conf::event::{Created, Event, Events};
+use crate::conf::model::conference::{CalledFrom, Cause, Conference, State};
+use crate::conf::model::ids::{MAX_ROOM, MAX_TIME};
+use crate::conf::model::state::{Realm, Settings};
+use crate::conf::model::transitions::{Transition, Trigger, transition};
+use crate::conf::model::unit::{Name, Standing};
+use crate::conf::outcome::{Decided, Decision, Grant, Reply, decided, refuse, unchanged};
+use crate::conf::request::{Changes, Create};
+use crate::invariant;
+use crate::shared::fence;
+use crate::shared::refusal::{Code, Refusal};
+use crate::shared::text::quoted;
+use crate::shared::token::check_identifier;
+use crate::shared::{Bytes, Millis};
+
+impl Settings {
+    /// These settings with some changed.
+    ///
+    /// # Errors
+    /// `ERR` for one that is out of range.
+    pub fn with(&self, changes: &Changes) -> Result<Self, Refusal> {
+        let licences = match changes.licences {
+            None => self.licences,
+            Some(licences) => u64::try_from(licences).map_err(|_| {
+                Refusal::new(Code::Err, format!("LICENCES must be 0 to {MAX_ROOM}, not {licences}"))
+            })?,
+        };
+        let settings = Self {
+            licences,
+            retry: changes.retry.unwrap_or(self.retry),
+            window: changes.window.unwrap_or(self.window),
+            policy: changes.policy.unwrap_or(self.policy),
+            create_timeout: changes.create_timeout.unwrap_or(self.create_timeout),
+            release_timeout: changes.release_timeout.unwrap_or(self.release_timeout),
+            wait_timeout: changes.wait_timeout.unwrap_or(self.wait_timeout),
+            tombstone: changes.tombstone.unwrap_or(self.tombstone),
+        };
+        settings.check()?;
+        Ok(settings)
+    }
+}
+
+pub(super) fn decide_claim(realm: &Realm, term: u64, leader: &[u8], force: bool) -> Decided {
+    let leader = fence::check_claim((realm.term, realm.leader.as_deref()), (term, leader), force)?;
+    decided(Event::Claimed { term, leader }, Reply::Realm)
+}
+
+pub(super) fn decide_create(realm: &Realm, now: Millis, create: &Create<'_>) -> Decided {
+    check_identifier("e164", create.e164)?;
+    let (pool, lease) = create.called_from.unzip();
+    let names = [("ZONE", create.zone), ("REQUEST", create.request), ("FROM", pool), ("lease", lease)];
+    for (name, value) in names {
+        value.map_or(Ok(()), |value| check_identifier(name, value))?;
+    }
+    for (name, value, least) in [("SIZE", create.size, 1), ("LICENCES", create.licences, 0)] {
+        if !(least..=MAX_ROOM).contains(&value) {
+            return refuse(Code::Err, format!("{name} must be {least} to {MAX_ROOM}, not {value}"));
+        }
+    }
+    let Ok(priority) = i32::try_from(create.priority) else {
+        return refuse(Code::Err, format!("PRIORITY must fit 32 bits, and {} does not", create.priority));
+    };
+    let e164 = Bytes::from_slice(create.e164);
+    let asked = create.called_from.and(create.request).and_then(|request| realm.asked_for(request));
+    if let Some(conference) = asked {
+        return unchanged(Reply::Conference(conference.e164.clone()));
+    }
+    let conference = realm.conference_called(create.e164);
+    // Before anything that depends on the time: a retry gets the answer that was lost.
+    if let Some(conference) = conference
+        && create.called_from.is_none()
+        && create.request.is_some()
+        && conference.request.as_deref() == create.request
+    {
+        return unchanged(Reply::Conference(e164));
+    }
+    if let (Transition::Exists, Some(conference)) =
+        (transition(Trigger::Create, conference.map(|conference| conference.state)), conference)
+    {
+        let text = format!(
+            "conference {} is there already, and is {}",
+            quoted(create.e164),
+            conference.state.word()
+        );
+        return refuse(Code::Exists, text);
+    }
+    if let Some(end) = create.end {
+        check_end(now, end)?;
+    }
+    let total = realm.settings.licences;
+    if total > 0 && realm.licences + create.licences as u64 > total {
+        let text = format!(
+            "{} of {total} licences are in use; {} more are not free",
+            realm.licences, create.licences
+        );
+        return refuse(Code::Limit, text);
+    }
+    let zone = create.zone.map(|zone| realm.zone_name(zone));
+    let Some(unit) = realm.placement_index.choose(zone.as_ref(), create.size as u32, |_, _| false) else {
+        return no_room(create.zone, create.size);
+    };
+    let created = Created {
+        e164: e164.clone(),
+        cmu: realm.name_of(unit),
+        epoch: realm.next_epoch(now),
+        end: create.end,
+        size: create.size as u32,
+        licences: create.licences as u32,
+        priority,
+        zone,
+        recoverable: create.recoverable,
+        request: create.request.map(Bytes::from_slice),
+        called_from: create.called_from.map(|(pool, lease)| CalledFrom {
+            pool: Bytes::from_slice(pool),
+            lease: Bytes::from_slice(lease),
+        }),
+    };
+    decided(Event::Created(Box::new(created)), Reply::Conference(e164))
+}
+
+fn no_room<T>(zone: Option<&[u8]>, size: i64) -> Result<T, Refusal> {
+    let zone = zone.map_or_else(String::new, |zone| format!(" of zone {}", quoted(zone)));
+    refuse(Code::Limit, format!("no unit{zone} has room for a conference of size {size}"))
+}
+
+fn check_end(now: Millis, end: Millis) -> Result<(), Refusal> {
+    if end > MAX_TIME {
+        return refuse(Code::Err, format!("END must be at most {MAX_TIME}, not {end}"));
+    }
+    if end <= now {
+        return refuse(Code::Err, format!("END {end} is not in the future; it is {now}"));
+    }
+    Ok(())
+}
+
+pub(super) fn decide_release(realm: &Realm, e164: &[u8]) -> Decided {
+    let Some(conference) = realm.conference_called(e164) else { return no_conference(e164) };
+    let e164 = conference.e164.clone();
+    let reply = Reply::Conference(e164.clone());
+    let cause = Cause::Manager;
+    match transition(Trigger::Release, Some(conference.state)) {
+        Transition::Ending if conference.ending.is_none() => decided(Event::Ending { e164, cause }, reply),
+        Transition::Ended => decided(Event::Ended { e164, cause, release: false }, reply),
+        _ => unchanged(reply),
+    }
+}
+
+fn bad_state<T>(conference: &Conference) -> Result<T, Refusal> {
+    let state = if conference.ending.is_some() { "ending" } else { conference.state.word() };
+    refuse(Code::BadState, format!("conference {} is {state}", quoted(&conference.e164)))
+}
+
+pub(super) fn decide_extend(realm: &Realm, now: Millis, e164: &[u8], end: Millis) -> Decided {
+    let Some(conference) = realm.conference_called(e164) else { return no_conference(e164) };
+    if !conference.is_live() || conference.ending.is_some() {
+        return bad_state(conference);
+    }
+    check_end(now, end)?;
+    let reply = Reply::Conference(conference.e164.clone());
+    if conference.end == Some(end) {
+        return unchanged(reply);
+    }
+    decided(Event::Extended { e164: conference.e164.clone(), end }, reply)
+}
+
+pub(super) fn decide_recover(realm: &Realm, now: Millis, count: i64) -> Decided {
+    if !(1..=MAX_STEP).contains(&count) {
+        return refuse(Code::Err, format!("COUNT must be 1 to {MAX_STEP}, not {count}"));
+    }
+    let (mut events, mut grants) = (Events::new(), Vec::new());
+    let mut epoch = realm.next_epoch(now);
+    for (id, unit) in realm.plan_recovery(now, count as usize) {
+        let Some(conference) = realm.indexed(id) else { continue };
+        let recovers = transition(Trigger::Recover, Some(conference.state)) == Transition::Creating;
+        if !invariant!(recovers, "what is recovered was pending") {
+            continue;
+        }
+        let grant = Grant { e164: conference.e164.clone(), cmu: realm.name_of(unit), epoch };
+        events.push(Event::Granted { e164: grant.e164.clone(), cmu: grant.cmu.clone(), epoch });
+        grants.push(grant);
+        epoch += 1;
+    }
+    Ok(Decision { events, reply: Reply::Grants(grants) })
+}
+
+pub(super) fn decide_restart(realm: &Realm, now: Millis, live: &[&[u8]]) -> Decided {
+    let found: std::collections::HashSet<&[u8]> = live.iter().copied().collect();
+    let gone: Vec<Name> = realm
+        .units()
+        .filter(|unit| {
+            let good = matches!(unit.standing, Standing::Up | Standing::Suspect) && unit.lease_ends() > now;
+            unit.standing != Standing::Down && !good && !found.contains(&unit.cmu[..])
+        })
+        .map(|unit| unit.cmu.clone())
+        .collect();
+    decided(Event::Restarted { gone }, Reply::Realm)
+}
+
+pub(super) fn decide_move(realm: &Realm, now: Millis, e164: &[u8], to: Option<&[u8]>) -> Decided {
+    let Some(conference) = realm.conference_called(e164) else { return no_conference(e164) };
+    if conference.state != State::Open || conference.ending.is_some() {
+        return bad_state(conference);
+    }
+    if let Some(moving) = conference.moving {
+        let target = realm.name_of(moving.to);
+        if to.is_none_or(|to| *target == *to) {
+            return unchanged(Reply::Conference(conference.e164.clone()));
+        }
+        let text = format!("conference {} moves to {} already", quoted(e164), quoted(&target));
+        return refuse(Code::BadState, text);
+    }
+    let unit = match to {
+        None => realm
+            .placement_index
+            .choose(conference.zone.as_ref(), conference.size, |unit, _| Some(unit) == conference.owner),
+        Some(to) => {
+            let unit = known_unit(realm, to)?;
+            if conference.owner == Some(unit) {
+                let text = format!("conference {} is on unit {} already", quoted(e164), quoted(to));
+                return refuse(Code::BadState, text);
+            }
+            if !realm.placement_index.takes(unit) {
+                let word = realm
+                    .indexed_unit(unit)
+                    .map_or("gone", |unit| if unit.reported { unit.word() } else { "yet to report" });
+                return refuse(Code::BadState, format!("unit {} is {word}", quoted(to)));
+            }
+            if let Some(zone) = &conference.zone
+                && realm.indexed_unit(unit).is_some_and(|unit| unit.zone != conference.zone)
+            {
+                let text = format!(
+                    "conference {} must be in zone {}, and unit {} is not",
+                    quoted(e164),
+                    quoted(zone),
+                    quoted(to)
+                );
+                return refuse(Code::BadState, text);
+            }
+            (realm.placement_index.room(unit) >= u64::from(conference.size)).then_some(unit)
+        }
+    };
+    let Some(unit) = unit else { return no_room(conference.zone.as_deref(), conference.size.into()) };
+    let event = Event::Moving {
+        e164: conference.e164.clone(),
+        to: realm.name_of(unit),
+        epoch: realm.next_epoch(now),
+    };
+    decided(event, Reply::Conference(conference.e164.clone()))
+}
+
+pub(super) fn decide_drain(realm: &Realm, now: Millis, cmu: &[u8], on: bool, moves: bool) -> Decided {
+    let number = known_unit(realm, cmu)?;
+    let Some(unit) = realm.indexed_unit(number) else { return unchanged(Reply::Ok) };
+    let mut events = Events::new();
+    if unit.draining != on {
+        events.push(Event::Drained { cmu: unit.cmu.clone(), on });
+    }
+    if !moves {
+        return Ok(Decision { events, reply: Reply::Unit(unit.cmu.clone()) });
+    }
+    let mut board = realm.placement_index.clone();
+    board.strike(number);
+    let mut epoch = realm.next_epoch(now);
+    let (mut moved, mut left) = (0, 0);
+    for conference in unit.owned.iter().filter_map(|&(_, id)| realm.indexed(id)) {
+        if conference.ending.is_some() || conference.moving.is_some() {
+            continue;
+        }
+        let open = conference.state == State::Open && moved < MAX_STEP;
+        let to =
+            if open { board.choose(conference.zone.as_ref(), conference.size, |_, _| false) } else { None };
+        let Some(to) = to else {
+            left += 1;
+            continue;
+        };
+        board.reserve(to, conference.size);
+        events.push(Event::Moving { e164: conference.e164.clone(), to: realm.name_of(to), epoch });
+        epoch += 1;
+        moved += 1;
+    }
+    Ok(Decision { events, reply: Reply::Moves(moved, left) })
+}

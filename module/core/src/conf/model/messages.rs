@@ -1,0 +1,146 @@
+//! What is told to others: commands to units (`cmd:<cmu>`) and transitions to whoever watches (`evt`). Every
+//! message carries `e164`, `cmu` and `epoch`; one that has none of its own carries an empty one, or 0.
+
+use super::conference::{CalledFrom, Cause, Epoch};
+use super::state::Realm;
+use crate::shared::outbox::{Fields, LONG_CAPACITY, Message};
+
+/// The stream of transitions.
+pub const EVENTS: &[u8] = b"evt";
+/// The stream from units to data proxies, which units write.
+pub const INFO: &[u8] = b"info";
+
+/// No stream, but what pools of numbers are to be told: calls that are over.
+pub const HANG_UPS: &[u8] = b"hangup";
+
+/// That the call is over by which a conference had its number. It waits until the pool has been told: a number is
+/// given back once, and never forgotten.
+pub(in crate::conf) fn hang_up(from: &CalledFrom, e164: &[u8]) -> Message {
+    Message::to(HANG_UPS).with("pool", &from.pool).with("number", e164).with("lease", &from.lease)
+}
+
+/// How many messages wait for a stream at most; `None` for one that is not the realm's own.
+pub(in crate::conf) fn capacity(stream: &[u8]) -> Option<usize> {
+    if stream == HANG_UPS { Some(usize::MAX) } else { is_stream(stream).then_some(LONG_CAPACITY) }
+}
+
+/// The stream of a unit's commands.
+pub fn command_stream(cmu: &[u8]) -> Vec<u8> {
+    [b"cmd:", cmu].concat()
+}
+
+/// Whether a stream is the realm's own.
+pub(in crate::conf) fn is_stream(stream: &[u8]) -> bool {
+    let unit = stream.strip_prefix(b"cmd:");
+    stream == EVENTS
+        || stream == INFO
+        || unit.is_some_and(|cmu| (1..=crate::shared::MAX_IDENTIFIER).contains(&cmu.len()))
+}
+
+fn message(stream: Vec<u8>, event: &str, e164: &[u8], cmu: &[u8], epoch: Epoch) -> Message {
+    let message =
+        Message { stream, fields: Fields::default() }.with("event", event.as_bytes()).with("e164", e164);
+    message.with("cmu", cmu).with_number("epoch", epoch)
+}
+
+fn transition(event: &str, e164: &[u8], cmu: &[u8], epoch: Epoch) -> Message {
+    message(EVENTS.to_vec(), event, e164, cmu, epoch)
+}
+
+fn command(cmu: &[u8], event: &str, e164: &[u8], epoch: Epoch) -> Message {
+    message(command_stream(cmu), event, e164, cmu, epoch)
+}
+
+/// That readers of a stream have missed something.
+fn resync(stream: &[u8]) -> Message {
+    message(stream.to_vec(), "RESYNC", b"", stream.strip_prefix(b"cmd:").unwrap_or_default(), 0)
+}
+
+impl Realm {
+    fn send(&mut self, message: Message) {
+        self.outbox.push_or_resync(message, resync);
+    }
+
+    /// CREATE to the unit of a conference's latest assignment, or to the one that it moves to.
+    pub(in crate::conf) fn tell_create(&mut self, id: u32, unit: u32, epoch: Epoch) {
+        let (Some(conference), Some(unit)) = (self.indexed(id), self.indexed_unit(unit)) else { return };
+        let flag = |set: bool| if set { &b"1"[..] } else { b"0" };
+        let create = command(&unit.cmu, "CREATE", &conference.e164, epoch);
+        let create = match conference.end {
+            Some(end) => create.with_number("end", end),
+            None => create.with("end", b""),
+        };
+        let create = create
+            .with_number("size", conference.size)
+            .with_number("priority", conference.priority)
+            .with("request", conference.request.as_deref().unwrap_or_default())
+            .with("recovering", flag(conference.recovering))
+            .with("moving", flag(conference.moving.is_some()));
+        self.send(create);
+    }
+
+    /// RELEASE: the unit ends its copy of that epoch.
+    pub(in crate::conf) fn tell_release(&mut self, cmu: &[u8], e164: &[u8], epoch: Epoch) {
+        self.send(command(cmu, "RELEASE", e164, epoch));
+    }
+
+    /// EPOCH: the unit's copy has another epoch from now on.
+    pub(in crate::conf) fn tell_epoch(&mut self, cmu: &[u8], e164: &[u8], old: Epoch, epoch: Epoch) {
+        self.send(command(cmu, "EPOCH", e164, epoch).with_number("old", old));
+    }
+
+    /// REPORT: the unit sends its list, or all details anew.
+    pub(in crate::conf) fn tell_report(&mut self, cmu: &[u8], details: bool) {
+        let what: &[u8] = if details { b"DETAILS" } else { b"LIST" };
+        self.send(command(cmu, "REPORT", b"", 0).with("what", what));
+    }
+
+    /// A unit's stream is to be deleted, with what it has still to be told.
+    pub(in crate::conf) fn end_stream(&mut self, cmu: &[u8]) {
+        let stream = command_stream(cmu);
+        self.outbox.forget(&stream);
+        self.send(Message::to(&stream));
+    }
+
+    /// A transition of a conference, as it stands after it.
+    pub(in crate::conf) fn publish(&mut self, event: &str, id: u32, cause: Option<Cause>) {
+        let Some(conference) = self.indexed(id) else { return };
+        let cmu = conference.last_unit().map_or(&b""[..], |cmu| cmu);
+        let entry = transition(event, &conference.e164, cmu, conference.epoch)
+            .with("state", conference.state.word().as_bytes());
+        let entry = entry.with_some("cause", cause.map(|cause| cause.word().as_bytes()));
+        self.send(entry);
+    }
+
+    /// A transition of another assignment than its latest, which has a unit and an epoch of its own.
+    pub(in crate::conf) fn publish_of(
+        &mut self,
+        event: &str,
+        id: u32,
+        unit: u32,
+        epoch: Epoch,
+        cause: Option<Cause>,
+    ) {
+        let Some(conference) = self.indexed(id) else { return };
+        let cmu = self.name_of(unit);
+        let entry = transition(event, &conference.e164, &cmu, epoch)
+            .with("state", conference.state.word().as_bytes());
+        let entry = entry.with_some("cause", cause.map(|cause| cause.word().as_bytes()));
+        self.send(entry);
+    }
+
+    /// Why a unit cannot create a conference.
+    pub(in crate::conf) fn publish_refusal(&mut self, e164: &[u8], cmu: &[u8], epoch: Epoch, reason: &[u8]) {
+        self.send(transition("refused", e164, cmu, epoch).with("reason", reason));
+    }
+
+    /// RESYNC: readers of a stream have missed something, and must ask or read the state anew.
+    pub(in crate::conf) fn tell_resync(&mut self, stream: &[u8]) {
+        self.send(resync(stream));
+    }
+
+    /// A transition of a unit, or of the realm.
+    pub(in crate::conf) fn publish_unit(&mut self, event: &str, cmu: &[u8], state: &str) {
+        self.send(transition(event, b"", cmu, 0).with("state", state.as_bytes()));
+    }
+}

@@ -1,0 +1,81 @@
+//! What the operator sets for a realm.
+
+use super::ids::MAX_ROOM;
+use crate::shared::Millis;
+use crate::shared::refusal::{Code, Refusal};
+use crate::shared::token::MAX_TTL;
+use crate::words;
+
+words! {
+    /// Whether an older copy that is heard again takes its conference back.
+    #[derive(Default)]
+    pub enum Policy {
+        /// The copy that was created earliest goes on.
+        #[default]
+        Earliest = 0 => "earliest",
+        /// Whoever owns the conference keeps it.
+        Keep = 1 => "keep",
+    }
+}
+
+/// What the operator sets for a realm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Licences in all; 0 is no limit.
+    pub licences: u64,
+    /// How long units that failed a conference are not tried again.
+    pub retry: Millis,
+    /// How long a conference may wait for recovery.
+    pub window: Millis,
+    /// Which copy goes on.
+    pub policy: Policy,
+    /// How long a unit may take to create a conference.
+    pub create_timeout: Millis,
+    /// How long a unit may take to end a conference.
+    pub release_timeout: Millis,
+    /// How long a unit may take to report a conference that is asked for.
+    pub wait_timeout: Millis,
+    /// How long the record of an ended conference, or of a down unit, stays.
+    pub tombstone: Millis,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            licences: 0,
+            retry: 300_000,
+            window: 1_800_000,
+            policy: Policy::Earliest,
+            create_timeout: 10_000,
+            release_timeout: 5_000,
+            wait_timeout: 30_000,
+            tombstone: 600_000,
+        }
+    }
+}
+
+impl Settings {
+    /// Refuses what no realm can have.
+    pub(in crate::conf) fn check(&self) -> Result<(), Refusal> {
+        if self.licences > MAX_ROOM as u64 {
+            return Err(Refusal::new(
+                Code::Err,
+                format!("LICENCES must be 0 to {MAX_ROOM}, not {}", self.licences),
+            ));
+        }
+        let times = [
+            ("RETRY", self.retry),
+            ("WINDOW", self.window),
+            ("CREATETIMEOUT", self.create_timeout),
+            ("RELEASETIMEOUT", self.release_timeout),
+            ("WAITTIMEOUT", self.wait_timeout),
+            ("TOMBSTONE", self.tombstone),
+        ];
+        match times.into_iter().find(|(_, time)| !(1..=MAX_TTL).contains(time)) {
+            None => Ok(()),
+            Some((name, time)) => {
+                Err(Refusal::new(Code::Err, format!("{name} must be 1 to {MAX_TTL} ms, not {time}")))
+            }
+        }
+    }
+}

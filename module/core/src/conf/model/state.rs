@@ -1,0 +1,283 @@
+//! A realm: its settings, its units and conferences. `links` keeps the indexes over them.
+
+use super::conference::{Assignment, Conference, Epoch, State};
+use super::placement_index::PlacementIndex;
+use super::queues::Queues;
+pub use super::settings::{Policy, Settings};
+use super::state_index::ByState;
+use super::unit::{Host, Name, Standing, Unit, host_of};
+use crate::invariant;
+use crate::shared::deadlines::Deadlines;
+use crate::shared::names::NameIndex;
+use crate::shared::outbox::Outbox;
+use crate::shared::table::Table;
+use crate::shared::{Bytes, Millis};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// The last epoch that follows from a clock: 2112, in microseconds. However far ahead a clock, or a snapshot's time, is,
+/// as many epochs follow as anybody can grant.
+pub(in crate::conf) const LAST_OF_CLOCK: Epoch = 1 << 52;
+
+/// How far ahead of the clock an epoch may be that a unit says it has handled, in microseconds: a day, more than clocks
+/// differ. Whatever is farther nobody gave out, and must not use up what is left.
+const BELIEVED: Epoch = 24 * 3600 * 1_000_000;
+
+/// The last epoch that is believed of a snapshot: far from the greatest that has an encoding.
+pub(in crate::conf) const LAST_EPOCH: Epoch = (1 << 53) - (1 << 40);
+
+/// The first epoch that may be given out at a time.
+fn epoch_of(now: Millis) -> Epoch {
+    (now.max(0) as u64).saturating_mul(1000).min(LAST_OF_CLOCK)
+}
+
+/// Conferences that units lost, by unit.
+pub(in crate::conf) type Lost = BTreeMap<Name, BTreeSet<(Epoch, u32)>>;
+
+/// A realm.
+#[derive(Clone, Debug)]
+pub struct Realm {
+    pub(in crate::conf) settings: Settings,
+    /// The last time applied.
+    pub(in crate::conf) applied: Millis,
+    pub(in crate::conf) term: u64,
+    pub(in crate::conf) leader: Option<Bytes>,
+    pub(in crate::conf) last_epoch: Epoch,
+    /// Licences in use.
+    pub(in crate::conf) licences: u64,
+    pub(in crate::conf) units: Table<Unit>,
+    pub(in crate::conf) unit_names: BTreeMap<Name, u32>,
+    pub(in crate::conf) hosts: BTreeMap<Box<[u8]>, Host>,
+    /// Hosts whose unit was forgotten, which was longest ago first.
+    pub(in crate::conf) forgotten: VecDeque<Box<[u8]>>,
+    pub(in crate::conf) conferences: Table<Conference>,
+    pub(in crate::conf) names: NameIndex,
+    /// Conferences whose numbers were called for them, by the request that asked for each: who repeats it knows no
+    /// number.
+    pub(in crate::conf) requests: BTreeMap<Bytes, u32>,
+    pub(in crate::conf) placement_index: PlacementIndex,
+    pub(in crate::conf) queues: Queues,
+    pub(in crate::conf) by_state: ByState,
+    /// Pending conferences by the unit that was the last to have them open, and the epoch at which it lost them. The
+    /// unit need not be known: it may come back.
+    pub(in crate::conf) lost: Lost,
+    pub(in crate::conf) conference_due: Deadlines,
+    pub(in crate::conf) unit_due: Deadlines,
+    pub(in crate::conf) outbox: Outbox,
+}
+
+impl Realm {
+    /// A realm without units and conferences, opened at that time.
+    pub fn open(settings: Settings, at: Millis) -> Self {
+        Self {
+            settings,
+            applied: at,
+            term: 0,
+            leader: None,
+            last_epoch: 0,
+            licences: 0,
+            units: Table::default(),
+            unit_names: BTreeMap::new(),
+            hosts: BTreeMap::new(),
+            forgotten: VecDeque::new(),
+            conferences: Table::default(),
+            names: NameIndex::default(),
+            requests: BTreeMap::new(),
+            placement_index: PlacementIndex::default(),
+            queues: Queues::default(),
+            by_state: ByState::default(),
+            lost: Lost::new(),
+            conference_due: Deadlines::default(),
+            unit_due: Deadlines::default(),
+            outbox: Outbox::default(),
+        }
+    }
+
+    /// What the operator set.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The term of the scheduler that claimed the realm, and its name.
+    pub fn leader(&self) -> (u64, Option<&[u8]>) {
+        (self.term, self.leader.as_deref())
+    }
+
+    /// The latest epoch given out.
+    pub fn last_epoch(&self) -> Epoch {
+        self.last_epoch
+    }
+
+    /// Licences in use.
+    pub fn licences_used(&self) -> u64 {
+        self.licences
+    }
+
+    /// Messages owed to streams.
+    pub fn outbox(&self) -> &Outbox {
+        &self.outbox
+    }
+
+    /// *Now* of this realm: the greater of the clock and the last time applied.
+    pub fn now(&self, clock: Millis) -> Millis {
+        clock.max(self.applied)
+    }
+
+    /// The time at which something is due that nobody asks for.
+    pub fn next_due(&self) -> Option<Millis> {
+        match (self.conference_due.earliest(), self.unit_due.earliest()) {
+            (Some(conference), Some(unit)) => Some(conference.min(unit)),
+            (conference, unit) => conference.or(unit),
+        }
+    }
+
+    /// The epoch of the next assignment: `max(last + 1, now)`, *now* in microseconds, so that they still grow after a
+    /// failover to a replica that had not heard of the last ones. In milliseconds a burst of grants would run ahead of
+    /// the clock, and a new master could give some of them out again.
+    pub(in crate::conf) fn next_epoch(&self, now: Millis) -> Epoch {
+        (self.last_epoch + 1).max(epoch_of(now))
+    }
+
+    /// The latest epoch given out, now that a unit has handled that one. It may be of a master that was lost before a
+    /// replica heard of it, whose clock was ahead: the unit takes no command at an epoch up to there.
+    pub(in crate::conf) fn last_with(&self, handled: Epoch, now: Millis) -> Epoch {
+        let believed = handled <= epoch_of(now) + BELIEVED;
+        if believed { self.last_epoch.max(handled) } else { self.last_epoch }
+    }
+
+    /// The number of a conference, live or ended. O(1).
+    pub fn find(&self, e164: &[u8]) -> Option<u32> {
+        self.names.find(e164, |id| self.indexed(id).is_some_and(|conference| *conference.e164 == *e164))
+    }
+
+    /// A conference that an index names. `None` breaks an invariant, which is reported where this is called.
+    #[track_caller]
+    pub(in crate::conf) fn indexed(&self, id: u32) -> Option<&Conference> {
+        let conference = self.conferences.get(id);
+        if conference.is_none() {
+            invariant!("an index names conferences that are there");
+        }
+        conference
+    }
+
+    /// A unit that an index or a conference names. `None` breaks an invariant, which is reported where this is called.
+    #[track_caller]
+    pub(in crate::conf) fn indexed_unit(&self, number: u32) -> Option<&Unit> {
+        let unit = self.units.get(number);
+        if unit.is_none() {
+            invariant!("indexes and conferences name units that are there");
+        }
+        unit
+    }
+
+    /// A conference by its number in the table.
+    pub fn conference(&self, id: u32) -> Option<&Conference> {
+        self.conferences.get(id)
+    }
+
+    /// A conference, live or ended, by its E.164 number. O(1).
+    pub fn conference_called(&self, e164: &[u8]) -> Option<&Conference> {
+        self.find(e164).and_then(|id| self.indexed(id))
+    }
+
+    /// The conference on a called number that was asked for by that request, live or ended. O(log conferences).
+    pub fn asked_for(&self, request: &[u8]) -> Option<&Conference> {
+        self.requests.get(request).and_then(|&id| self.indexed(id))
+    }
+
+    /// The number of a unit. O(log units).
+    pub fn find_unit(&self, cmu: &[u8]) -> Option<u32> {
+        self.unit_names.get(cmu).copied()
+    }
+
+    /// A unit by its number in the table.
+    pub fn unit(&self, unit: u32) -> Option<&Unit> {
+        self.units.get(unit)
+    }
+
+    /// A unit by its identity. O(log units).
+    pub fn unit_called(&self, cmu: &[u8]) -> Option<&Unit> {
+        self.find_unit(cmu).and_then(|unit| self.indexed_unit(unit))
+    }
+
+    /// Whether an identity was replaced by a later one of its host.
+    pub fn is_replaced(&self, cmu: &[u8]) -> bool {
+        let host = self.hosts.get(host_of(cmu));
+        host.is_some_and(|host| host.replaced.iter().any(|replaced| **replaced == *cmu))
+    }
+
+    /// Room that a unit has for new conferences, as placement sees it; `None` for one that takes none. O(log units).
+    pub fn room(&self, cmu: &[u8]) -> Option<u64> {
+        self.find_unit(cmu)
+            .filter(|&unit| self.placement_index.takes(unit))
+            .map(|unit| self.placement_index.room(unit))
+    }
+
+    /// How many conferences stand in that state.
+    pub fn count(&self, state: State) -> usize {
+        self.by_state.of(state).len()
+    }
+
+    /// The name that all records of this unit or zone share.
+    pub(in crate::conf) fn name_of(&self, unit: u32) -> Name {
+        self.indexed_unit(unit).map_or_else(|| Name::from(&b""[..]), |unit| unit.cmu.clone())
+    }
+
+    /// A zone's name, shared with the units that are in it.
+    pub(in crate::conf) fn zone_name(&self, zone: &[u8]) -> Name {
+        self.placement_index.zone(zone).unwrap_or_else(|| Name::from(zone))
+    }
+
+    /// A new assignment of a conference to a unit.
+    pub(in crate::conf) fn assignment(
+        &self,
+        unit: u32,
+        epoch: Epoch,
+        copy_epoch: Epoch,
+        at: Millis,
+    ) -> Assignment {
+        Assignment { epoch, copy_epoch, cmu: self.name_of(unit), from: at, opened: None, ended: None }
+    }
+
+    /// Units in the order of their names.
+    pub fn units(&self) -> impl Iterator<Item = &Unit> {
+        self.unit_names.values().filter_map(|&number| self.indexed_unit(number))
+    }
+
+    /// How many units there are, and how many conferences they may take.
+    pub fn unit_counts(&self) -> (usize, usize) {
+        (self.units.len(), self.units().filter(|unit| unit.standing != Standing::Down).count())
+    }
+
+    /// Pending conferences that a unit was the last to have open.
+    pub fn lost_by(&self, cmu: &[u8]) -> impl Iterator<Item = &Conference> {
+        self.lost.get(cmu).into_iter().flatten().filter_map(|&(_, id)| self.indexed(id))
+    }
+
+    /// How many conferences wait for recovery.
+    pub fn pending(&self) -> usize {
+        self.queues.len()
+    }
+
+    /// Bytes allocated by the whole value, about.
+    pub fn allocated(&self) -> usize {
+        let conferences: usize = self.conferences.iter().map(|(_, conference)| conference.allocated()).sum();
+        let unit = |unit: &Unit| unit.cmu.len() + 32 + (unit.owned.len() + unit.targets.len()) * 24;
+        size_of::<Self>()
+            + self.conferences.allocated()
+            + conferences
+            + self.names.allocated()
+            + self.conferences.len() * 20
+            + self.units.allocated()
+            + self.units.iter().map(|(_, known)| unit(known)).sum::<usize>()
+            + self.placement_index.allocated()
+            + self.queues.len() * 64
+            + self.conference_due.allocated()
+            + self.unit_due.allocated()
+            + self.outbox.allocated()
+    }
+
+    /// A rough number of allocations, which tells whether freeing is worth a background thread.
+    pub fn free_effort(&self) -> usize {
+        1 + self.units.len() * 4 + self.conferences.len() * 3 + self.outbox.len()
+    }
+}
