@@ -35,7 +35,7 @@ check: deps ## Formatting, lints and documentation, all warnings as errors
 soak: deps ## The tests with many more random cases; takes long
 	cargo build --release -p allot-module
 	ALLOT_SOAK=1 ALLOT_MODEL_CASES=50000 cargo test --workspace --no-fail-fast \
-		--config profile.test.package.allotd.opt-level=2
+		--config profile.test.package.allot-compaction.opt-level=2
 
 bench: deps ## Measure: live servers beside PING, then the core
 	cargo run --release -p allot-benches --bin allot-bench

@@ -1,32 +1,21 @@
 //! `liballot.so`: the Redis module.
 //!
-//! This file is registration only. `sys` holds all that is unsafe; `command` what a command is and how its
-//! arguments are read; `family` the steps that every family shares (find, apply what is due, decide, apply,
-//! replicate, publish); `deadlines`, `outbox`, `info` and `config` what they need for it. Each family is a
-//! folder: `mod.rs` ties its state machine (crate allot-core) to `family`, `writes.rs` and `reads.rs` are its commands,
-//! `records.rs` their replies, `docs.rs` what `COMMAND DOCS` says.
+//! `ffi` holds all that is unsafe and knows nothing of the rest; `engine` is what the families share: the command table
+//! and its parser, the path of a request (decide, apply, replicate, publish), timer, outbox, settings and counters. Each
+//! family is a folder that imports `engine` and no other family: `commands` is its table, `writes` and `reads` are the
+//! handlers, `replies` what they reply, and `mod.rs` ties its state machine (crate allot-core) to `engine`. `register`
+//! alone knows all of them.
 
 mod account;
-mod command;
 mod conf;
-mod config;
-mod deadlines;
-mod family;
-mod info;
-mod numbers;
+mod engine;
+mod ffi;
 mod numpool;
-mod outbox;
-mod record;
+mod register;
 mod seat;
-mod sys;
-mod token;
 
 use redis_module::raw::{RedisModuleCtx, RedisModuleString};
 use std::os::raw::c_int;
-use sys::register::Registration;
-
-/// Version as the server knows it: major * 10000 + minor * 100 + patch.
-const VERSION: c_int = 100;
 
 /// Called by the server at load.
 ///
@@ -39,20 +28,5 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     argv: *mut *mut RedisModuleString,
     argc: c_int,
 ) -> c_int {
-    let Some(server) = (unsafe { Registration::begin(ctx, c"allot", VERSION) }) else { return 1 };
-    let register = || {
-        server.family::<seat::Show>()?;
-        server.family::<numpool::Pool>()?;
-        server.family::<conf::Realm>()?;
-        server.family::<account::Book>()?;
-        let commands = [seat::COMMANDS, numpool::COMMANDS, account::COMMANDS];
-        commands
-            .into_iter()
-            .flatten()
-            .chain(conf::commands())
-            .try_for_each(|command| server.command(command))?;
-        server.server_events()?;
-        unsafe { server.settings(argv, argc) }
-    };
-    c_int::from(register().is_none())
+    c_int::from(unsafe { register::register(ctx, argv, argc) }.is_none())
 }

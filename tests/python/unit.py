@@ -1,4 +1,4 @@
-"""A media unit in Python, with nothing but redis and kazoo: what docs/allotd.md says under 'Any language'.
+"""A media unit in Python, with nothing but redis and kazoo: what docs/protocol.md says under "Media units".
 
     unit.py --redis redis://127.0.0.1:6379 --zookeeper 127.0.0.1:2181 --realm '{allot}:conf' --host 10.0.0.1/py
 

@@ -83,13 +83,13 @@ impl Book {
 
 /// A random run of all that changes a book.
 #[derive(Debug)]
-pub struct BookStorm {
+pub struct BookWorkload {
     /// The book.
     pub book: Book,
     random: Random,
 }
 
-impl BookStorm {
+impl BookWorkload {
     /// A run on [`BOOK`], which exists.
     pub fn new(server: &RedisServer, seed: u64) -> Self {
         Self { book: Book::of(server), random: Random::new(seed) }

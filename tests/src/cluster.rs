@@ -6,7 +6,7 @@ use redis::Value;
 
 use crate::raw::Reply;
 use crate::redis_server::{Builder, RedisServer};
-use crate::wait::{GENEROUS, eventually};
+use crate::wait::{TIMEOUT, eventually};
 
 /// The number of hash slots of a cluster.
 const SLOTS: u32 = 16_384;
@@ -42,7 +42,7 @@ impl Cluster {
         for (index, replica) in cluster.replicas.iter().enumerate() {
             let master = &cluster.masters[index % masters];
             let id = node_id(master);
-            eventually("the replica to know its master", GENEROUS, || {
+            eventually("the replica to know its master", TIMEOUT, || {
                 redis::cmd("CLUSTER").arg("REPLICATE").arg(&id).exec(&mut replica.connection()).is_ok()
             });
             replica.wait_replica_synced();
@@ -93,7 +93,7 @@ impl Cluster {
     /// Waits until every living node knows of every other and calls the cluster sound.
     #[track_caller]
     pub fn wait_ok(&self) {
-        eventually("cluster_state:ok on every node", GENEROUS, || {
+        eventually("cluster_state:ok on every node", TIMEOUT, || {
             self.nodes().filter(|node| node.is_running()).all(|node| {
                 let info: String = redis::cmd("CLUSTER")
                     .arg("INFO")
@@ -142,7 +142,7 @@ impl Cluster {
             Instant::now()
         };
         let mut met = meet();
-        eventually("every node to know every other", GENEROUS, || {
+        eventually("every node to know every other", TIMEOUT, || {
             // Nodes that have met take no harm from meeting again.
             if met.elapsed() > HANDSHAKE {
                 met = meet();
@@ -204,7 +204,7 @@ impl SlotMove<'_> {
             node.command(&format!("CLUSTER SETSLOT {slot} NODE {}", node_id(to)));
         }
         let home = format!("127.0.0.1:{}@", to.port());
-        eventually("all to know the slot's new home", GENEROUS, || {
+        eventually("all to know the slot's new home", TIMEOUT, || {
             cluster.masters().iter().all(|node| {
                 // A node that has not heard of the last move would claim the next one under the same epoch.
                 let epoch = |node: &RedisServer| {

@@ -11,7 +11,7 @@ use crate::module::allotd;
 use crate::process::Process;
 use crate::realms::REALM;
 use crate::redis_server::RedisServer;
-use crate::wait::{GENEROUS, eventually};
+use crate::wait::{TIMEOUT, eventually};
 
 /// How a run of `allotd` ended.
 #[derive(Debug)]
@@ -92,7 +92,7 @@ pub fn alone(server: &RedisServer, name: &str, roles: &str, more: &[&str]) -> Pr
         ["--roles", roles, "--name", name, "--realm", REALM, "--cmu-host", &host, "--redis-url", &url];
     let process = Process::new(name, &[&arguments[..], more].concat());
     process.start();
-    eventually(&format!("{name} to be ready"), GENEROUS, || process.is_ready());
+    eventually(&format!("{name} to be ready"), TIMEOUT, || process.is_ready());
     process
 }
 

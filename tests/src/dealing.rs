@@ -19,7 +19,7 @@ use crate::clients::Clients;
 use crate::process::Process;
 use crate::raw::Reply;
 use crate::redis_server::RedisServer;
-use crate::wait::{GENEROUS, eventually};
+use crate::wait::{TIMEOUT, eventually};
 use crate::zookeeper::{Ensemble, patient};
 
 /// What an instance is shown: accounts with what their nodes say.
@@ -115,7 +115,7 @@ impl Dealing {
         for _ in 0..dealers {
             system.add_dealer(&[]);
         }
-        eventually("a daemon to lead", GENEROUS, || system.dealers.is_empty() || system.leader().is_some());
+        eventually("a daemon to lead", TIMEOUT, || system.dealers.is_empty() || system.leader().is_some());
         system
     }
 
@@ -150,7 +150,7 @@ impl Dealing {
     #[track_caller]
     pub fn until_led(&self) -> usize {
         let mut found = None;
-        eventually("a daemon to lead", GENEROUS, || {
+        eventually("a daemon to lead", TIMEOUT, || {
             found = self.leader();
             found.is_some()
         });
@@ -261,7 +261,7 @@ impl Dealing {
             let violations = self.violations();
             assert!(violations.is_empty(), "{what}: {violations}");
             let Err(why) = looked else { break };
-            assert!(start.elapsed() < GENEROUS, "waited in vain for {what}: {why}");
+            assert!(start.elapsed() < TIMEOUT, "waited in vain for {what}: {why}");
             std::thread::sleep(Duration::from_millis(50));
         }
         self.check_tree();

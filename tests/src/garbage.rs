@@ -1,5 +1,6 @@
 //! What no client should send: commands of random words, and real ones with a word changed, left out or doubled.
 
+use crate::damage::mutate;
 use crate::random::Random;
 use crate::raw::{RawClient, Reply};
 
@@ -18,6 +19,16 @@ const WORDS: &[&str] = &[
     "-9223372036854775808",
     "9223372036854775808",
     "1e3",
+    "101",
+    "100",
+    "inf",
+    "nan",
+    " 1",
+    "1.5",
+    "4294967296",
+    "4096",
+    "-2147483649",
+    "2147483647",
     "007",
     "+1",
     "",
@@ -37,6 +48,7 @@ const CODES: &[&str] = &[
     "WRONGTYPE",
     "NOKEY",
     "EXISTS",
+    "NOADJACENT",
     "NOTFOUND",
     "BADSTATE",
     "NOTOWNER",
@@ -48,17 +60,26 @@ const CODES: &[&str] = &[
 /// The words of a family. Its value is under the key `k`; `s` holds a string.
 #[derive(Clone, Copy, Debug)]
 pub struct Garbage<'a> {
+    /// How many calls are sent in a short run.
+    pub steps: usize,
     /// Its commands.
     pub commands: &'a [&'a str],
     /// Calls that are right, on `k`.
     pub templates: &'a [&'a str],
     /// Its names and keywords.
     pub words: &'a [&'a str],
+    /// A document that the family takes as an argument. It is sent with some bytes changed.
+    pub document: Option<&'a str>,
 }
 
 impl Garbage<'_> {
     fn word(&self, random: &mut Random) -> Vec<u8> {
-        match random.below(8) {
+        match random.below(9) {
+            8 if self.document.is_some() => {
+                let mut document = self.document.unwrap_or_default().as_bytes().to_vec();
+                mutate(random, &mut document);
+                document
+            }
             0 => {
                 let len = *random.of(&[0, 1, 255, 256, 257, 1000]);
                 vec![*random.of(&[b'a', b':', 0, 0xff]); len]
@@ -99,8 +120,9 @@ impl Garbage<'_> {
         call
     }
 
-    /// Sends so many calls, by turns over these connections; every 500 of them `begin` makes the value anew. Each is
-    /// answered, with a code of the contract and readable text if it is refused, and never `internal`.
+    /// Sends so many calls, by turns over these connections. Before every 500 of them `begin` checks what is there and
+    /// makes a new value. Each call is answered; a refusal has a code of the contract and readable text, and is never
+    /// `internal`.
     #[track_caller]
     pub fn pour(
         &self,
@@ -115,7 +137,6 @@ impl Garbage<'_> {
             let at = step % clients.len();
             let client = &mut clients[at];
             if step % 500 == 0 {
-                client.words("DEL k");
                 client.words("SET s text");
                 begin(client);
             }

@@ -40,20 +40,20 @@ pub fn state_of(client: &mut RawClient, key: &str, number: &str) -> String {
 
 /// Random commands on a pool of few numbers, of all kinds.
 #[derive(Debug)]
-pub struct PoolStorm {
+pub struct PoolWorkload {
     client: RawClient,
     key: String,
     random: Random,
     tokens: usize,
 }
 
-impl PoolStorm {
+impl PoolWorkload {
     /// Of the pool at `key`, which is made where there is none.
     pub fn new(client: RawClient, key: &str, seed: u64) -> Self {
         Self { client, key: key.into(), random: Random::new(seed), tokens: 0 }
     }
 
-    /// Sends so many commands. An internal error fails the test; refusals are part of the storm.
+    /// Sends so many commands. An internal error fails the test; refusals are part of the workload.
     #[track_caller]
     pub fn run(&mut self, steps: usize) {
         for _ in 0..steps {

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::module::allotd;
 use crate::proxy::Proxy;
-use crate::wait::{GENEROUS, eventually};
+use crate::wait::{TIMEOUT, eventually};
 
 /// A daemon.
 #[derive(Debug)]
@@ -149,7 +149,7 @@ impl Process {
     #[track_caller]
     pub fn ended(&self) -> ExitStatus {
         let mut status = None;
-        eventually(&format!("{} to end", self.name), GENEROUS, || {
+        eventually(&format!("{} to end", self.name), TIMEOUT, || {
             status = self.child().as_mut().and_then(|child| child.try_wait().ok().flatten());
             status.is_some()
         });

@@ -5,7 +5,7 @@ use std::fmt;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 
-use crate::wait::GENEROUS;
+use crate::wait::TIMEOUT;
 
 /// One reply, RESP2 or RESP3.
 #[derive(Clone, PartialEq, Eq)]
@@ -148,7 +148,7 @@ impl RawClient {
         let stream = TcpStream::connect(("127.0.0.1", port))
             .unwrap_or_else(|error| panic!("no connection to port {port}: {error}"));
         stream.set_nodelay(true).expect("a fresh socket takes options");
-        stream.set_read_timeout(Some(GENEROUS)).expect("a fresh socket takes options");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("a fresh socket takes options");
         Self { reader: BufReader::new(stream) }
     }
 

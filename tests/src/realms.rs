@@ -107,14 +107,14 @@ impl Realm {
 
 /// A random run of all that changes a realm.
 #[derive(Debug)]
-pub struct RealmStorm {
+pub struct RealmWorkload {
     /// The realm.
     pub realm: Realm,
     random: Random,
     number: usize,
 }
 
-impl RealmStorm {
+impl RealmWorkload {
     /// A run on [`REALM`], which exists.
     pub fn new(server: &RedisServer, seed: u64) -> Self {
         let random = Random::new(seed);

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use crate::module::liballot;
 use crate::raw::{RawClient, read_reply};
 use crate::tls::Certificates;
-use crate::wait::{GENEROUS, eventually};
+use crate::wait::{TIMEOUT, eventually};
 
 /// How a server is to be started.
 #[derive(Debug, Clone)]
@@ -241,7 +241,7 @@ impl RedisServer {
     pub fn shutdown(&self) {
         let Some(mut child) = self.child().take() else { return };
         RawClient::connect(self.port).send(&["SHUTDOWN"]);
-        eventually("redis-server to shut down", GENEROUS, || matches!(child.try_wait(), Ok(Some(_))));
+        eventually("redis-server to shut down", TIMEOUT, || matches!(child.try_wait(), Ok(Some(_))));
     }
 
     /// Starts it again in the same folder, on the same port, with the same settings, and waits until it
@@ -258,7 +258,7 @@ impl RedisServer {
                     return;
                 }
                 // An outgoing connection of some process may hold the port for a moment.
-                Err(Failure::PortTaken) if start.elapsed() < GENEROUS => {
+                Err(Failure::PortTaken) if start.elapsed() < TIMEOUT => {
                     thread::sleep(Duration::from_millis(50));
                 }
                 Err(Failure::PortTaken) => panic!("port {} was not free again", self.port),
@@ -306,7 +306,7 @@ impl RedisServer {
     /// On a replica: waits until the first transfer is over and the link is up.
     #[track_caller]
     pub fn wait_replica_synced(&self) {
-        eventually("the replica's link to be up", GENEROUS, || {
+        eventually("the replica's link to be up", TIMEOUT, || {
             self.info("replication").get("master_link_status").is_some_and(|status| status == "up")
         });
     }
@@ -318,7 +318,7 @@ impl RedisServer {
             server.info("replication").get(field).and_then(|value| value.parse::<u64>().ok())
         };
         let target = offset(self, "master_repl_offset");
-        eventually("the replica to reach the master's offset", GENEROUS, || {
+        eventually("the replica to reach the master's offset", TIMEOUT, || {
             target.is_some() && offset(replica, "slave_repl_offset") >= target
         });
     }
@@ -416,12 +416,12 @@ fn wait_until_up(child: &mut Child, port: u16, dir: &Path) -> Result<(), Failure
         if answers(port) {
             return Ok(());
         }
-        if start.elapsed() > GENEROUS {
+        if start.elapsed() > TIMEOUT {
             let _ = child.kill();
             let _ = child.wait();
             let log = read_log(dir);
             let news = log.get(logged_before as usize..).unwrap_or(&log);
-            return Err(Failure::Other(format!("no answer to PING in {GENEROUS:?}\n{news}")));
+            return Err(Failure::Other(format!("no answer to PING in {TIMEOUT:?}\n{news}")));
         }
         thread::sleep(Duration::from_millis(5));
     }

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use crate::raw::{RawClient, Reply};
 use crate::redis_server::{RedisServer, free_port, redis_server_binary};
 use crate::tls::Certificates;
-use crate::wait::{GENEROUS, eventually};
+use crate::wait::{TIMEOUT, eventually};
 
 /// The name by which Sentinels know the master.
 pub const MASTER: &str = "main";
@@ -72,7 +72,7 @@ impl Sentinel {
                 .expect("redis-server runs");
             let mut sentinel = Self { child, port, password, _dir: dir };
             let mut runs = true;
-            eventually("the Sentinel to listen", GENEROUS, || {
+            eventually("the Sentinel to listen", TIMEOUT, || {
                 runs = matches!(sentinel.child.try_wait(), Ok(None));
                 !runs || RawClient::try_connect(port).is_some()
             });
@@ -89,7 +89,7 @@ impl Sentinel {
     pub fn knows_replicas(&self, count: usize) {
         eventually(
             "the Sentinel to know the replicas",
-            GENEROUS,
+            TIMEOUT,
             || matches!(self.ask("REPLICAS"), Some(Reply::Array(replicas)) if replicas.len() == count),
         );
     }

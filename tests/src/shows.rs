@@ -3,7 +3,7 @@
 use crate::raw::{RawClient, Reply};
 use crate::redis_server::RedisServer;
 
-/// A small house with everything a plan can have: two areas of one priority and one behind them, three tiers,
+/// A small venue with everything a plan can have: two areas of one priority and one behind them, three tiers,
 /// aisles, flags, all order rules.
 pub const THEATRE: &str = r#"{"areas":[
   {"id":"left","priority":1,"rule":"center","rows":[
@@ -18,16 +18,21 @@ pub const THEATRE: &str = r#"{"areas":[
   "limits":{"holds_per_user":0}}"#;
 
 /// The plan of one area `a` of so many rows (`1`...) of so many seats of tier `t`, without limits.
-pub fn house(rows: usize, seats: usize) -> String {
-    house_with(rows, seats, r#""limits":{"holds_per_user":0}"#)
+pub fn sample_venue(rows: usize, seats: usize) -> String {
+    sample_venue_with(rows, seats, r#""limits":{"holds_per_user":0}"#)
 }
 
-/// As [`house`], with other fields of the plan, as JSON.
-pub fn house_with(rows: usize, seats: usize, fields: &str) -> String {
+/// As [`sample_venue`], with other fields of the plan, as JSON.
+pub fn sample_venue_with(rows: usize, seats: usize, fields: &str) -> String {
     let rows: Vec<String> = (1..=rows)
         .map(|n| format!(r#"{{"label":"{n}","rank":{n},"tier":"t","seats":"1-{seats}"}}"#))
         .collect();
     format!(r#"{{"areas":[{{"id":"a","rows":[{}]}}],{fields}}}"#, rows.join(","))
+}
+
+/// The plan with a stream of so many events beside its show.
+pub fn with_events(plan: &str, events: usize) -> String {
+    plan.replacen("{\"areas\"", &format!("{{\"events\":{events},\"areas\""), 1)
 }
 
 /// Opens a show.

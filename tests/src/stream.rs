@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::raw::{RawClient, Reply, read_line, read_reply};
 use crate::redis_server::RedisServer;
-use crate::wait::GENEROUS;
+use crate::wait::TIMEOUT;
 
 /// A command as it was replicated, argument by argument.
 pub type Command = Vec<Vec<u8>>;
@@ -28,7 +28,7 @@ impl ReplicationStream {
     /// The same for a server that may be gone; `link` gets the connection, by which the stream can be ended.
     pub(crate) fn try_attach(port: u16, link: impl FnOnce(&TcpStream)) -> std::io::Result<Self> {
         let stream = TcpStream::connect(("127.0.0.1", port))?;
-        stream.set_read_timeout(Some(GENEROUS))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
         link(&stream);
         let mut reader = BufReader::new(stream);
         // The old handshake: a master neither expects acknowledgements from such a replica nor drops it

@@ -12,7 +12,7 @@ use crate::process::Process;
 use crate::raw::{RawClient, Reply};
 use crate::realms::{REALM, Realm};
 use crate::redis_server::RedisServer;
-use crate::wait::{GENEROUS, eventually};
+use crate::wait::{TIMEOUT, eventually};
 use crate::writes::Writes;
 use crate::zookeeper::Ensemble;
 
@@ -130,8 +130,8 @@ impl System {
             writes,
             _one: one,
         };
-        eventually("all processes to be ready", GENEROUS, || system.processes().all(Process::is_ready));
-        eventually("all units to be up", GENEROUS, || system.realm().stat("up") == plan.units as i64);
+        eventually("all processes to be ready", TIMEOUT, || system.processes().all(Process::is_ready));
+        eventually("all units to be up", TIMEOUT, || system.realm().stat("up") == plan.units as i64);
         system
     }
 
@@ -159,7 +159,7 @@ impl System {
     #[track_caller]
     pub fn leader(&self) -> usize {
         let mut found = None;
-        eventually("a scheduler to lead", GENEROUS, || {
+        eventually("a scheduler to lead", TIMEOUT, || {
             let leading = |process: &Process| process.metric("allot_scheduler_leading") == Some(1.0);
             found = self.schedulers.iter().position(|process| process.is_running() && leading(process));
             found.is_some()
@@ -188,7 +188,7 @@ impl System {
         *lives = false;
         let e164 = e164.clone();
         // Where the master is away the manager tries again.
-        let (limit, mut last) = (Instant::now() + GENEROUS, None);
+        let (limit, mut last) = (Instant::now() + TIMEOUT, None);
         while !matches!(&last, Some(Reply::Array(_))) {
             assert!(
                 Instant::now() < limit,
@@ -245,7 +245,7 @@ impl System {
     #[track_caller]
     pub fn until_confirmed(&self) {
         let mut client = self.master().raw();
-        eventually("the replica to confirm", GENEROUS, || {
+        eventually("the replica to confirm", TIMEOUT, || {
             client.words("SET {r}:rig 1");
             client.words("WAIT 1 1000").int() > 0
         });
@@ -255,7 +255,7 @@ impl System {
     /// writes into it; none that was ended lives.
     #[track_caller]
     pub fn healthy(&self, what: &str) -> Duration {
-        self.healthy_in(GENEROUS, what)
+        self.healthy_in(TIMEOUT, what)
     }
 
     /// The same within a time that follows from the settings.
@@ -324,7 +324,7 @@ impl System {
     pub fn places(&self) -> Vec<(String, u64)> {
         let numbers: Vec<&String> = self.roster.keys().collect();
         let mut rows = None;
-        eventually("the master to answer", GENEROUS, || {
+        eventually("the master to answer", TIMEOUT, || {
             rows = RawClient::try_connect(self.master().port())
                 .and_then(|mut client| audit(&mut client, &numbers));
             rows.is_some()
@@ -346,7 +346,7 @@ impl System {
     #[track_caller]
     pub fn until(&self, what: &str, mut condition: impl FnMut(&mut Realm) -> bool) {
         let mut realm = self.realm();
-        eventually(what, GENEROUS, || condition(&mut realm));
+        eventually(what, TIMEOUT, || condition(&mut realm));
     }
 
     /// How many writes were looked at: as events, and where they stand.

@@ -2,7 +2,7 @@
 
 use crate::raw::RawClient;
 use crate::redis_server::RedisServer;
-use crate::wait::{GENEROUS, eventually};
+use crate::wait::{TIMEOUT, eventually};
 
 /// A server whose own memory stays what it is.
 #[track_caller]
@@ -27,7 +27,7 @@ pub fn usage_is_true(server: &RedisServer, before: i64, keys: &[impl AsRef<str>]
     let mut client = server.raw();
     // Buffers of clients shrink a while after they were needed.
     let mut last = (0, 0);
-    eventually("used_memory to fit MEMORY USAGE", GENEROUS, || {
+    eventually("used_memory to fit MEMORY USAGE", TIMEOUT, || {
         let said: i64 = keys.iter().map(|key| usage(&mut client, key.as_ref())).sum();
         let grown = used(server) - before;
         if (said, grown) != last {

@@ -3,9 +3,9 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// What a wait is given when nothing better is known: far more than a healthy server needs, since the
-/// machines that run the tests are shared and noisy.
-pub const GENEROUS: Duration = Duration::from_secs(60);
+/// How long a wait may take by default. This is far more than a healthy server needs, because the
+/// machines that run the tests are shared and slow at times.
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Polls `condition` until it holds; fails the test, naming `what`, when it does not within `limit`.
 #[track_caller]

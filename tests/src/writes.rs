@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use allot_core::conf::Event;
 use allot_core::shared::codec::Reader;
+use allot_core::shared::machine::MachineEvent;
 
 use crate::stream::{Command, ReplicationStream};
 

@@ -17,7 +17,7 @@ use allot_coordination::{Coordinator, Error, Settings, Tree};
 use tempfile::TempDir;
 
 use crate::redis_server::free_port;
-use crate::wait::{GENEROUS, eventually};
+use crate::wait::{TIMEOUT, eventually};
 
 /// The ensemble's unit of time. Sessions may be as short as twice this.
 pub const TICK: Duration = Duration::from_millis(500);
@@ -163,8 +163,8 @@ impl ZooKeeperServer {
             if let Some(status) = ended {
                 return Err(format!("it ended with {status}\n{}", self.log()));
             }
-            if start.elapsed() > GENEROUS {
-                return Err(format!("no answer to srvr in {GENEROUS:?}\n{}", self.log()));
+            if start.elapsed() > TIMEOUT {
+                return Err(format!("no answer to srvr in {TIMEOUT:?}\n{}", self.log()));
             }
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -264,7 +264,7 @@ impl Ensemble {
                 server.restart();
             }
         }
-        eventually("the ensemble to be whole", GENEROUS, || {
+        eventually("the ensemble to be whole", TIMEOUT, || {
             self.servers.iter().all(|server| server.mode().is_some())
         });
     }
@@ -278,7 +278,7 @@ impl Ensemble {
     #[track_caller]
     fn with_mode(&self, mode: &str) -> &ZooKeeperServer {
         let mut found = None;
-        eventually(&format!("a ZooKeeper server that is {mode}"), GENEROUS, || {
+        eventually(&format!("a ZooKeeper server that is {mode}"), TIMEOUT, || {
             found = self.servers.iter().find(|server| server.mode().as_deref() == Some(mode));
             found.is_some()
         });
@@ -302,7 +302,7 @@ pub fn on_tree<T, F: Future<Output = T>>(address: &str, act: impl FnOnce(Tree) -
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let runtime = runtime.expect("a runtime");
     runtime.block_on(async {
-        let connector = allot_coordination::zookeeper::ZooKeeper::new(address, GENEROUS);
+        let connector = allot_coordination::zookeeper::ZooKeeper::new(address, TIMEOUT);
         let connector: Arc<dyn Connector> = Arc::new(connector);
         let coordinator = Coordinator::start(connector, &Settings::default());
         coordinator.up().await.expect("ZooKeeper is up");

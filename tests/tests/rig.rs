@@ -1,16 +1,9 @@
 //! The rig itself, tried on plain Redis: what the other tests lean on must bear.
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test reports what is wrong by failing"
-)]
 
 use std::time::Duration;
 
 use allot_tests::stream::readable;
-use allot_tests::wait::GENEROUS;
+use allot_tests::wait::TIMEOUT;
 use allot_tests::{Cluster, RedisServer, ReplicationStream, Reply, allotd, eventually, liballot};
 
 fn plain() -> RedisServer {
@@ -141,7 +134,7 @@ fn waiting_in_vain_names_what_was_waited_for() {
     let failed = std::panic::catch_unwind(|| eventually("pigs to fly", Duration::ZERO, || false));
     assert!(failed.unwrap_err().downcast::<String>().unwrap().contains("pigs to fly"));
     let mut calls = 0;
-    eventually("the third call", GENEROUS, || {
+    eventually("the third call", TIMEOUT, || {
         calls += 1;
         calls == 3
     });

@@ -1,106 +1,36 @@
 //! `ACCOUNT.*`: the state machine of books of accounts, as a family of the module.
 
-mod docs;
+mod commands;
+mod counters;
 mod inventory;
 mod reads;
-mod records;
+mod replies;
 mod writes;
 
-use allot_core::account::{Book as State, Event, decide_due, decide_over};
-use allot_core::shared::codec::{Damaged, Writer};
-use allot_core::shared::refusal::Refusal;
-use redis_module::raw::RedisModuleType;
-use smallvec::SmallVec;
+use allot_core::account::{Book, Event};
 use std::ffi::CStr;
-use std::ptr::null_mut;
-use std::sync::atomic::{AtomicI64, AtomicPtr, Ordering};
 
-use crate::family::Family;
-use crate::info;
+use crate::engine::family::{Family, Shelf};
+use crate::engine::info::Counter;
 
-pub(crate) use allot_core::account::Book;
-pub(crate) use docs::COMMANDS;
+pub(crate) use commands::COMMANDS;
 
-static TYPE: AtomicPtr<RedisModuleType> = AtomicPtr::new(null_mut());
-static LIVE_LOGINS: AtomicI64 = AtomicI64::new(0);
+static SHELF: Shelf = Shelf::new();
 
-/// Live logins of all books.
-pub(crate) fn live_logins() -> i64 {
-    LIVE_LOGINS.load(Ordering::Relaxed)
-}
-
-impl Family for State {
-    type Event = Event;
+impl Family for Book {
     const TYPE: &'static CStr = c"allotacct";
     const ENCODING: i32 = 1;
     const APPLY: &'static CStr = c"ACCOUNT.APPLY";
+    const GAUGE: &'static CStr = c"account_live_logins";
+    const COUNTERS: &'static [&'static Counter] = counters::COUNTERS;
     const DUE_AT_ONCE: usize = 1000;
 
-    fn type_slot() -> &'static AtomicPtr<RedisModuleType> {
-        &TYPE
-    }
-
-    fn gauge_sum() -> &'static AtomicI64 {
-        &LIVE_LOGINS
+    fn shelf() -> &'static Shelf {
+        &SHELF
     }
 
     fn gauge(&self) -> i64 {
         self.live_logins() as i64
-    }
-
-    fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
-        Self::decode(bytes)
-    }
-
-    fn encode(&self) -> Vec<u8> {
-        self.encode()
-    }
-
-    fn allocated(&self) -> usize {
-        self.allocated()
-    }
-
-    fn free_effort(&self) -> usize {
-        self.free_effort()
-    }
-
-    fn now(&self, clock: i64) -> i64 {
-        self.now(clock)
-    }
-
-    fn next_due(&self) -> Option<i64> {
-        self.next_due()
-    }
-
-    fn due(&self, now: i64, limit: usize) -> SmallVec<[Event; 1]> {
-        decide_due(self, now, limit)
-    }
-
-    fn due_before_all(&self, now: i64, limit: usize) -> SmallVec<[Event; 1]> {
-        decide_over(self, now, limit)
-    }
-
-    fn open(event: &Event, at: i64) -> Option<Result<Self, Refusal>> {
-        match event {
-            Event::Opened(settings) => Some(Ok(Self::open(settings.clone(), at))),
-            _ => None,
-        }
-    }
-
-    fn admits(&self, event: &Event) -> Result<(), Damaged> {
-        self.admits(event)
-    }
-
-    fn apply(&mut self, at: i64, event: &Event) {
-        self.apply(at, event);
-    }
-
-    fn encode_event(event: &Event, out: &mut Writer) {
-        event.encode(out);
-    }
-
-    fn decode_events(payload: &[u8]) -> Result<SmallVec<[Event; 1]>, Damaged> {
-        Event::decode_all(payload)
     }
 
     fn announce(event: &Event) -> Option<&'static CStr> {
@@ -121,24 +51,24 @@ impl Family for State {
             Event::Detached { .. } => c"allot.account.detached",
             Event::Withdrawn { .. } | Event::Recalled { .. } => c"allot.account.revoked",
             Event::Dealt { accounts, .. } => {
-                info::ACCOUNT_DEALT.add(accounts.len() as u64);
+                counters::ACCOUNT_DEALT.add(accounts.len() as u64);
                 c"allot.account.dealt"
             }
             Event::Shifted { .. } => {
-                info::ACCOUNT_SHIFTED.add(1);
+                counters::ACCOUNT_SHIFTED.add(1);
                 c"allot.account.shifted"
             }
             Event::LoggedIn { .. } => {
-                info::ACCOUNT_LOGINS.add(1);
+                counters::ACCOUNT_LOGINS.add(1);
                 c"allot.account.login"
             }
             Event::Renewed { .. } => c"allot.account.renewed",
             Event::LoggedOut { lapsed, .. } => {
-                info::ACCOUNT_LAPSED.add(u64::from(*lapsed));
+                counters::ACCOUNT_LAPSED.add(u64::from(*lapsed));
                 if *lapsed { c"allot.account.lapsed" } else { c"allot.account.logout" }
             }
             Event::Used { count, .. } => {
-                info::ACCOUNT_USED.add(*count);
+                counters::ACCOUNT_USED.add(*count);
                 c"allot.account.used"
             }
             Event::MonthTurned => c"allot.account.month-turned",

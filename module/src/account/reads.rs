@@ -7,16 +7,17 @@ use allot_core::account::record::{Account, Standing};
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
 
-use super::records::{reply_account, reply_book, reply_history, reply_module, reply_picked, reply_usage};
-use super::writes::Done;
-use crate::command::{Arguments, Call, is, not_one_of, unknown};
-use crate::family::read;
-use crate::numbers::natural;
+use super::replies::{reply_account, reply_book, reply_history, reply_module, reply_picked, reply_usage};
+use crate::engine::parse::Argument;
+use crate::engine::step::read;
+use crate::engine::{Call, Done};
 
 /// The most accounts that may be asked for at once.
 const MAX_LIST: i64 = 10_000;
 /// The most that one call gives, whoever asks for more: some milliseconds, for which the server does nothing else.
 const MOST: usize = 1000;
+/// How many lines a list has where the caller does not say.
+const USUAL_COUNT: i64 = 100;
 
 fn known<'a>(book: &'a Book, account: &[u8]) -> Result<&'a Account, Refusal> {
     book.account_called(account)
@@ -36,8 +37,8 @@ fn known_instance(book: &Book, module: &[u8], instance: &[u8]) -> Result<u32, Re
     })
 }
 
-fn count_of(arguments: &mut Arguments<'_>, option: &[u8]) -> Result<usize, Refusal> {
-    let count = arguments.integer_of(option)?;
+fn count_of(count: &Argument<'_>, usual: i64) -> Result<usize, Refusal> {
+    let count = count.optional_integer().unwrap_or(usual);
     if (1..=MAX_LIST).contains(&count) {
         return Ok(MOST.min(count as usize));
     }
@@ -45,11 +46,8 @@ fn count_of(arguments: &mut Arguments<'_>, option: &[u8]) -> Result<usize, Refus
 }
 
 /// `ACCOUNT.PICK key module instance [COUNT n]`
-pub(super) fn pick(call: &Call<'_>) -> Done {
-    let mut arguments = call.arguments(2);
-    let (module, instance) = (arguments.identifier("module")?, arguments.identifier("instance")?);
-    let count = if arguments.takes("COUNT") { count_of(&mut arguments, b"COUNT")? } else { 1 };
-    arguments.finish()?;
+pub(super) fn pick(call: &Call<'_>, [_, module, instance, count]: [Argument<'_>; 4]) -> Done {
+    let (module, instance, count) = (module.text(), instance.text(), count_of(&count, 1)?);
     read::<Book, _>(call.ctx, call.key()?, |book, _| {
         let id = known_instance(book, module, instance)?;
         let picked = book.instance(id).map(|instance| book.pick(instance, count)).unwrap_or_default();
@@ -63,67 +61,53 @@ pub(super) fn pick(call: &Call<'_>) -> Done {
     })
 }
 
+/// What `ACCOUNT.INFO` is asked about.
+#[derive(Clone, Copy)]
+enum Of {
+    Module,
+    Account,
+    Either,
+}
+
 /// `ACCOUNT.INFO key [module|account]`; where both have the name, `MODULE name` or `ACCOUNT name` says which.
-pub(super) fn info(call: &Call<'_>) -> Done {
-    let mut arguments = call.arguments(2);
-    let of = arguments.rest();
+pub(super) fn info(call: &Call<'_>, [_, of]: [Argument<'_>; 2]) -> Done {
+    let asked = of.choice(&[Of::Module, Of::Account, Of::Either]);
+    let name = of.optional_text().unwrap_or_default();
     read::<Book, _>(call.ctx, call.key()?, |book, now| {
         let module = |name: &[u8]| book.find_module(name).and_then(|id| book.module(id));
-        match *of {
-            [] => reply_book(call.ctx, book, now),
-            [word, name] if is(word, "MODULE") => match book.module(known_module(book, name)?) {
+        match asked {
+            None => reply_book(call.ctx, book, now),
+            Some(Of::Module) => match book.module(known_module(book, name)?) {
                 Some(module) => reply_module(call.ctx, book, module),
                 None => call.ctx.reply_null(),
             },
-            [word, name] if is(word, "ACCOUNT") => reply_account(call.ctx, book, known(book, name)?, now),
-            [name] => {
+            Some(Of::Account) => reply_account(call.ctx, book, known(book, name)?, now),
+            Some(Of::Either) => {
                 if let Some(module) = module(name) {
                     reply_module(call.ctx, book, module);
-                } else if let Some(one) = book.account_called(name) {
-                    reply_account(call.ctx, book, one, now);
+                } else if let Some(account) = book.account_called(name) {
+                    reply_account(call.ctx, book, account, now);
                 } else {
                     let text = format!("there is neither a module nor an account {}", quoted(name));
                     return Err(Refusal::new(Code::NotFound, text));
                 }
             }
-            [word, ..] => return Err(unknown(word)),
         }
         Ok(())
     })
 }
 
 /// `ACCOUNT.LIST key [MODULE m [INSTANCE i]] [STATE s] [CURSOR c] [COUNT n]`
-pub(super) fn list(call: &Call<'_>) -> Done {
-    let mut arguments = call.arguments(2);
-    let (mut module, mut instance, mut standing, mut cursor, mut count) = (None, None, None, 0, 100);
-    while let Some(option) = arguments.option() {
-        if is(option, "MODULE") {
-            arguments.once(0, option)?;
-            module = Some(arguments.identifier_of(option)?);
-        } else if is(option, "INSTANCE") {
-            arguments.once(1, option)?;
-            instance = Some(arguments.identifier_of(option)?);
-        } else if is(option, "STATE") {
-            arguments.once(2, option)?;
-            let word = arguments.value(option)?;
-            let found = Standing::ALL.into_iter().find(|standing| is(word, standing.word()));
-            standing =
-                Some(found.ok_or_else(|| not_one_of(option, word, "free, dealt, revoking or frozen"))?);
-        } else if is(option, "CURSOR") {
-            arguments.once(3, option)?;
-            cursor = natural("CURSOR", arguments.value(option)?)?;
-        } else if is(option, "COUNT") {
-            arguments.once(4, option)?;
-            count = count_of(&mut arguments, option)?;
-        } else {
-            return Err(unknown(option));
-        }
-    }
+pub(super) fn list(
+    call: &Call<'_>,
+    [_, module, instance, standing, cursor, count]: [Argument<'_>; 6],
+) -> Done {
+    let (module, instance) = (module.optional_text(), instance.optional_text());
+    let standing = standing.member::<Standing>()?;
+    let (cursor, count) = (cursor.optional_natural().unwrap_or(0), count_of(&count, USUAL_COUNT)?);
     if instance.is_some() && module.is_none() {
-        return Err(Refusal::new(
-            Code::Err,
-            "INSTANCE needs a MODULE: instances have names within their module",
-        ));
+        let text = "INSTANCE needs a MODULE: instances have names within their module";
+        return Err(Refusal::new(Code::Err, text));
     }
     read::<Book, _>(call.ctx, call.key()?, |book, now| {
         let place = match (module, instance) {
@@ -149,31 +133,10 @@ enum By {
 }
 
 /// `ACCOUNT.USAGE key [BY department|module|account] [AGO n] [CURSOR c] [COUNT n]`
-pub(super) fn usage(call: &Call<'_>) -> Done {
-    let mut arguments = call.arguments(2);
-    let (mut by, mut ago, mut cursor, mut count) = (By::Department, 0, 0, 100);
-    while let Some(option) = arguments.option() {
-        if is(option, "BY") {
-            arguments.once(0, option)?;
-            by = match arguments.value(option)? {
-                word if is(word, "DEPARTMENT") => By::Department,
-                word if is(word, "MODULE") => By::Module,
-                word if is(word, "ACCOUNT") => By::Account,
-                word => return Err(not_one_of(option, word, "department, module or account")),
-            };
-        } else if is(option, "AGO") {
-            arguments.once(1, option)?;
-            ago = natural("AGO", arguments.value(option)?)?;
-        } else if is(option, "CURSOR") {
-            arguments.once(2, option)?;
-            cursor = natural("CURSOR", arguments.value(option)?)?;
-        } else if is(option, "COUNT") {
-            arguments.once(3, option)?;
-            count = count_of(&mut arguments, option)?;
-        } else {
-            return Err(unknown(option));
-        }
-    }
+pub(super) fn usage(call: &Call<'_>, [_, by, ago, cursor, count]: [Argument<'_>; 5]) -> Done {
+    let by = by.choice(&[By::Department, By::Module, By::Account]).unwrap_or(By::Department);
+    let (ago, cursor) = (ago.optional_natural().unwrap_or(0), cursor.optional_natural().unwrap_or(0));
+    let count = count_of(&count, USUAL_COUNT)?;
     read::<Book, _>(call.ctx, call.key()?, |book, now| {
         let past = u32::try_from(ago).ok().and_then(|ago| book.month().checked_sub(ago));
         let Some(month) = past.filter(|&month| book.month_start(month).is_some()) else {
@@ -222,10 +185,8 @@ fn reply_usages(call: &Call<'_>, book: &Book, (by, month, now): (By, u32, i64), 
 }
 
 /// `ACCOUNT.HISTORY key account`
-pub(super) fn history(call: &Call<'_>) -> Done {
-    let mut arguments = call.arguments(2);
-    let account = arguments.identifier("account")?;
-    arguments.finish()?;
+pub(super) fn history(call: &Call<'_>, [_, account]: [Argument<'_>; 2]) -> Done {
+    let account = account.text();
     read::<Book, _>(call.ctx, call.key()?, |book, _| {
         reply_history(call.ctx, known(book, account)?);
         Ok(())

@@ -6,16 +6,14 @@ use allot_core::account::decide::USUAL_MOVES;
 use allot_core::account::{Book, Reply, Request, decide};
 use allot_core::shared::refusal::{Code, Refusal};
 
-use super::records::{
+use super::counters;
+use super::replies::{
     reply_account, reply_book, reply_instance, reply_login, reply_module, reply_shifts, reply_used,
 };
-use crate::command::{Arguments, Call, is, unknown};
-use crate::family::{self, change};
-use crate::numbers::{number, term};
-use crate::sys::Context;
-use crate::{config, info};
-
-pub(super) type Done = Result<(), Refusal>;
+use crate::engine::parse::Argument;
+use crate::engine::step::change;
+use crate::engine::{Call, Done, config};
+use crate::ffi::Context;
 
 /// How many steps of dealing a command does itself that changes the deal; the rest is left to the timer.
 const STEPS: usize = 4;
@@ -51,10 +49,10 @@ pub(super) fn answer(call: &Call<'_>, request: &Request<'_>) -> Done {
         Ok(())
     });
     if let Err(refusal) = &done {
-        info::ACCOUNT_REFUSED.add(1);
+        counters::ACCOUNT_REFUSED.add(1);
         match refusal.code {
-            Code::Limit => info::ACCOUNT_CAPPED.add(1),
-            Code::Stale => info::ACCOUNT_STALE.add(1),
+            Code::Limit => counters::ACCOUNT_CAPPED.add(1),
+            Code::Stale => counters::ACCOUNT_STALE.add(1),
             _ => {}
         }
     }
@@ -88,119 +86,50 @@ fn reply(ctx: Context<'_>, book: &Book, now: i64, reply: &Reply, short: bool) {
     }
 }
 
-/// `TERM t` and nothing else, at the end of a command.
-pub(super) fn term_at_end(mut arguments: Arguments<'_>) -> Result<Option<u64>, Refusal> {
-    let mut claimed = None;
-    while let Some(option) = arguments.option() {
-        if !is(option, "TERM") {
-            return Err(unknown(option));
-        }
-        claimed = term(&mut arguments, option)?;
-    }
-    Ok(claimed)
-}
-
 /// `ACCOUNT.ATTACH key module instance [TERM t]`
-pub(super) fn attach(call: &Call<'_>) -> Done {
-    let mut arguments = call.arguments(2);
-    let (module, instance) = (arguments.identifier("module")?, arguments.identifier("instance")?);
-    let term = term_at_end(arguments)?;
-    answer(call, &Request::Attach { module, instance, term })
+pub(super) fn attach(call: &Call<'_>, [_, module, instance, term]: [Argument<'_>; 4]) -> Done {
+    let (module, instance) = (module.text(), instance.text());
+    answer(call, &Request::Attach { module, instance, term: term.optional_natural() })
 }
 
 /// `ACCOUNT.DETACH key module instance [GRACE ms] [TERM t]`
-pub(super) fn detach(call: &Call<'_>) -> Done {
-    let mut arguments = call.arguments(2);
-    let (module, instance) = (arguments.identifier("module")?, arguments.identifier("instance")?);
-    let (mut grace, mut claimed) = (0, None);
-    while let Some(option) = arguments.option() {
-        if is(option, "GRACE") {
-            arguments.once(0, option)?;
-            grace = arguments.integer_of(option)?;
-        } else if is(option, "TERM") {
-            claimed = term(&mut arguments, option)?;
-        } else {
-            return Err(unknown(option));
-        }
-    }
-    answer(call, &Request::Detach { module, instance, grace, term: claimed })
+pub(super) fn detach(call: &Call<'_>, [_, module, instance, grace, term]: [Argument<'_>; 5]) -> Done {
+    let (module, instance) = (module.text(), instance.text());
+    let grace = grace.optional_integer().unwrap_or(0);
+    answer(call, &Request::Detach { module, instance, grace, term: term.optional_natural() })
 }
 
-/// A time to live behind its word, which must be there.
-fn time_to_live(arguments: &mut Arguments<'_>) -> Result<i64, Refusal> {
-    if !arguments.takes("TTL") {
-        let text = "TTL is missing: say for how many milliseconds the login shall last unless it is renewed";
-        return Err(Refusal::new(Code::Err, text));
-    }
-    config::check_ttl(&config::ACCOUNT_MAX_TTL, "TTL", arguments.integer_of(b"TTL")?)
+fn time_to_live(ttl: &Argument<'_>) -> Result<i64, Refusal> {
+    config::check_ttl(&config::ACCOUNT_MAX_TTL, "TTL", ttl.integer())
 }
 
 /// `ACCOUNT.LOGIN key account instance terminal TTL ms`
-pub(super) fn login(call: &Call<'_>) -> Done {
-    let mut arguments = call.arguments(2);
-    let account = arguments.identifier("account")?;
-    let (instance, terminal) = (arguments.identifier("instance")?, arguments.identifier("terminal")?);
-    let ttl = time_to_live(&mut arguments)?;
-    arguments.finish()?;
-    answer(call, &Request::Login { account, instance, terminal, ttl })
+pub(super) fn login(call: &Call<'_>, [_, account, instance, terminal, ttl]: [Argument<'_>; 5]) -> Done {
+    let (account, instance, terminal) = (account.text(), instance.text(), terminal.text());
+    answer(call, &Request::Login { account, instance, terminal, ttl: time_to_live(&ttl)? })
 }
 
 /// `ACCOUNT.RENEW key account epoch TTL ms`
-pub(super) fn renew(call: &Call<'_>) -> Done {
-    let mut arguments = call.arguments(2);
-    let account = arguments.identifier("account")?;
-    let epoch = number(&mut arguments, "epoch")?;
-    let ttl = time_to_live(&mut arguments)?;
-    arguments.finish()?;
-    answer(call, &Request::Renew { account, epoch, ttl })
+pub(super) fn renew(call: &Call<'_>, [_, account, epoch, ttl]: [Argument<'_>; 4]) -> Done {
+    let (account, epoch) = (account.text(), epoch.natural());
+    answer(call, &Request::Renew { account, epoch, ttl: time_to_live(&ttl)? })
 }
 
 /// `ACCOUNT.LOGOUT key account epoch [BACK] [TERM t]`
-pub(super) fn logout(call: &Call<'_>) -> Done {
-    let mut arguments = call.arguments(2);
-    let account = arguments.identifier("account")?;
-    let epoch = number(&mut arguments, "epoch")?;
-    let back = arguments.takes("BACK");
-    let term = term_at_end(arguments)?;
-    answer(call, &Request::Logout { account, epoch, back, term })
+pub(super) fn logout(call: &Call<'_>, [_, account, epoch, back, term]: [Argument<'_>; 5]) -> Done {
+    let (account, epoch, back) = (account.text(), epoch.natural(), back.is_given());
+    answer(call, &Request::Logout { account, epoch, back, term: term.optional_natural() })
 }
 
 /// `ACCOUNT.USE key account epoch [COUNT n]`
-pub(super) fn usage(call: &Call<'_>) -> Done {
-    let mut arguments = call.arguments(2);
-    let account = arguments.identifier("account")?;
-    let epoch = number(&mut arguments, "epoch")?;
-    let count = if arguments.takes("COUNT") { arguments.integer_of(b"COUNT")? } else { 1 };
-    arguments.finish()?;
-    answer(call, &Request::Use { account, epoch, count })
+pub(super) fn usage(call: &Call<'_>, [_, account, epoch, count]: [Argument<'_>; 4]) -> Done {
+    let (account, epoch) = (account.text(), epoch.natural());
+    answer(call, &Request::Use { account, epoch, count: count.optional_integer().unwrap_or(1) })
 }
 
 /// `ACCOUNT.REBALANCE key [DRYRUN] [MAXMOVES n] [TERM t]`
-pub(super) fn rebalance(call: &Call<'_>) -> Done {
-    let mut arguments = call.arguments(2);
-    let (mut dry_run, mut max_moves, mut claimed) = (false, USUAL_MOVES, None);
-    while let Some(option) = arguments.option() {
-        if is(option, "DRYRUN") {
-            arguments.once(0, option)?;
-            dry_run = true;
-        } else if is(option, "MAXMOVES") {
-            arguments.once(1, option)?;
-            max_moves = arguments.integer_of(option)?;
-        } else if is(option, "TERM") {
-            claimed = term(&mut arguments, option)?;
-        } else {
-            return Err(unknown(option));
-        }
-    }
-    answer(call, &Request::Rebalance { dry_run, max_moves, term: claimed })
-}
-
-/// `ACCOUNT.APPLY key payload`
-pub(super) fn apply(call: &Call<'_>) -> Done {
-    let mut arguments = call.arguments(2);
-    let payload = arguments.any()?;
-    arguments.finish()?;
-    family::obey::<Book>(call.ctx, call.key()?, payload)?;
-    call.ctx.reply_ok();
-    Ok(())
+pub(super) fn rebalance(call: &Call<'_>, [_, dry_run, max_moves, term]: [Argument<'_>; 4]) -> Done {
+    let max_moves = max_moves.optional_integer().unwrap_or(USUAL_MOVES);
+    let (dry_run, term) = (dry_run.is_given(), term.optional_natural());
+    answer(call, &Request::Rebalance { dry_run, max_moves, term })
 }

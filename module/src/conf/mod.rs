@@ -1,121 +1,59 @@
 //! `CONF.*` and `CMU.*`: the conference family's state machine, as a family of the module.
 
-mod docs;
+mod commands;
+mod counters;
 mod reads;
-mod records;
+mod replies;
 mod trim;
 mod units;
 mod writes;
 
 use allot_core::conf::mail::HANG_UPS;
-use allot_core::conf::{Event, Realm as RealmState, decide_due};
-use allot_core::shared::codec::{Damaged, Writer};
-use allot_core::shared::outbox::{Fields, Outbox};
-use allot_core::shared::refusal::Refusal;
-use redis_module::raw::RedisModuleType;
-use smallvec::SmallVec;
+use allot_core::conf::{Event, Realm};
+use allot_core::shared::machine::Events;
+use allot_core::shared::outbox::Fields;
 use std::ffi::CStr;
-use std::ptr::null_mut;
-use std::sync::atomic::{AtomicI64, AtomicPtr, Ordering};
 
-use crate::family::Family;
-use crate::info;
-use crate::sys::context::Outcome;
-use crate::sys::{Context, KeyName};
+use crate::engine::family::{Family, Shelf};
+use crate::engine::info::Counter;
+use crate::ffi::context::Outcome;
+use crate::ffi::{Context, KeyName};
 
-pub(crate) use allot_core::conf::Realm;
-pub(crate) use docs::commands;
+pub(crate) use commands::{CMU_COMMANDS, CONF_COMMANDS};
 
-static TYPE: AtomicPtr<RedisModuleType> = AtomicPtr::new(null_mut());
-static PENDING: AtomicI64 = AtomicI64::new(0);
+static SHELF: Shelf = Shelf::new();
 
-/// Conferences that wait for recovery, in all realms.
-pub(crate) fn pending() -> i64 {
-    PENDING.load(Ordering::Relaxed)
-}
-
-impl Family for RealmState {
-    type Event = Event;
+impl Family for Realm {
     const TYPE: &'static CStr = c"allotconf";
     const ENCODING: i32 = 1;
     const APPLY: &'static CStr = c"CONF.APPLY";
+    const GAUGE: &'static CStr = c"conf_pending";
+    const COUNTERS: &'static [&'static Counter] = counters::COUNTERS;
     // A unit that goes down has thousands of messages to send; each takes some microseconds.
     const SENT_AT_ONCE: usize = 512;
     const DUE_AT_ONCE: usize = 1000;
-    const UPKEEP_FROM: i64 = 0;
+    const MAINTENANCE_FROM: i64 = 0;
 
-    fn type_slot() -> &'static AtomicPtr<RedisModuleType> {
-        &TYPE
-    }
-
-    fn gauge_sum() -> &'static AtomicI64 {
-        &PENDING
+    fn shelf() -> &'static Shelf {
+        &SHELF
     }
 
     fn gauge(&self) -> i64 {
         self.pending() as i64
     }
 
-    fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
-        Self::decode(bytes)
-    }
-
-    fn encode(&self) -> Vec<u8> {
-        self.encode()
-    }
-
-    fn allocated(&self) -> usize {
-        self.allocated()
-    }
-
-    fn free_effort(&self) -> usize {
-        self.free_effort()
-    }
-
-    fn now(&self, clock: i64) -> i64 {
-        self.now(clock)
-    }
-
-    fn next_due(&self) -> Option<i64> {
-        self.next_due()
-    }
-
-    fn due(&self, now: i64, limit: usize) -> SmallVec<[Event; 1]> {
-        decide_due(self, now, limit)
-    }
-
-    fn open(event: &Event, at: i64) -> Option<Result<Self, Refusal>> {
-        match event {
-            Event::Opened { settings } => Some(Ok(Self::open(*settings, at))),
-            _ => None,
-        }
-    }
-
-    fn admits(&self, event: &Event) -> Result<(), Damaged> {
-        self.admits(event)
-    }
-
-    fn apply(&mut self, at: i64, event: &Event) {
+    fn observe(&self, at: i64, event: &Event) {
         if let Event::Acked { e164 } | Event::Adopted { e164, .. } = event
-            && let Some(one) = self.conference_called(e164)
-            && let Some(since) = one.pending_since
+            && let Some(conference) = self.conference_called(e164)
+            && let Some(since) = conference.pending_since
         {
-            info::reopened(at - since);
+            counters::reopened(at - since);
         }
         if let Event::Ended { e164, .. } = event
-            && self.conference_called(e164).is_some_and(|one| one.pending_since.is_some())
+            && self.conference_called(e164).is_some_and(|conference| conference.pending_since.is_some())
         {
-            info::CONF_NEVER_RECOVERED.add(1);
+            counters::CONF_NEVER_RECOVERED.add(1);
         }
-        self.apply(at, event);
-    }
-
-    fn encode_event(event: &Event, out: &mut Writer) {
-        event.encode(out);
-    }
-
-    fn decode_events(payload: &[u8]) -> Result<SmallVec<[Event; 1]>, Damaged> {
-        Event::decode_all(payload)
     }
 
     fn announce(event: &Event) -> Option<&'static CStr> {
@@ -124,33 +62,33 @@ impl Family for RealmState {
             Event::Configured { .. } => (None, c"allot.conf.realm-configured"),
             Event::Claimed { .. } => (None, c"allot.conf.claimed"),
             Event::Restarted { .. } => (None, c"allot.conf.restarted"),
-            Event::Created(_) => (Some(&info::CONF_CREATED), c"allot.conf.created"),
-            Event::Granted { .. } => (Some(&info::CONF_GRANTED), c"allot.conf.granted"),
-            Event::Acked { .. } => (Some(&info::CONF_OPENED), c"allot.conf.opened"),
-            Event::Failed { .. } => (Some(&info::CONF_FAILED), c"allot.conf.failed"),
+            Event::Created(_) => (Some(&counters::CONF_CREATED), c"allot.conf.created"),
+            Event::Granted { .. } => (Some(&counters::CONF_GRANTED), c"allot.conf.granted"),
+            Event::Acked { .. } => (Some(&counters::CONF_OPENED), c"allot.conf.opened"),
+            Event::Failed { .. } => (Some(&counters::CONF_FAILED), c"allot.conf.failed"),
             Event::Pending { .. } => (None, c"allot.conf.lost"),
             Event::Ending { .. } => (None, c"allot.conf.ending"),
-            Event::Ended { .. } => (Some(&info::CONF_ENDED), c"allot.conf.ended"),
-            Event::Adopted { .. } => (Some(&info::CONF_ADOPTED), c"allot.conf.adopted"),
+            Event::Ended { .. } => (Some(&counters::CONF_ENDED), c"allot.conf.ended"),
+            Event::Adopted { .. } => (Some(&counters::CONF_ADOPTED), c"allot.conf.adopted"),
             Event::Moving { .. } => (None, c"allot.conf.moving"),
-            Event::Moved { .. } => (Some(&info::CONF_MOVED), c"allot.conf.moved"),
+            Event::Moved { .. } => (Some(&counters::CONF_MOVED), c"allot.conf.moved"),
             Event::MoveFailed { .. } => (None, c"allot.conf.move-failed"),
             Event::Extended { .. } => (None, c"allot.conf.extended"),
-            Event::Set { .. } => (Some(&info::CONF_WRITES), c"allot.conf.set"),
+            Event::Set { .. } => (Some(&counters::CONF_WRITES), c"allot.conf.set"),
             Event::Removed { .. } => (None, c"allot.conf.removed"),
-            Event::Disowned { .. } => (Some(&info::CONF_DISOWNED), c"allot.conf.disowned"),
+            Event::Disowned { .. } => (Some(&counters::CONF_DISOWNED), c"allot.conf.disowned"),
             Event::EpochAgain { .. } => (None, c"allot.conf.epoch-again"),
             Event::Refused { .. } => (None, c"allot.conf.refused"),
             Event::AskedAgain { .. } => (None, c"allot.conf.asked"),
             Event::Joined { .. } => (None, c"allot.cmu.joined"),
             Event::Beat { .. } => (None, c"allot.cmu.beat"),
-            Event::Lapsed { .. } => (Some(&info::CMU_LAPSED), c"allot.cmu.lapsed"),
+            Event::Lapsed { .. } => (Some(&counters::CMU_LAPSED), c"allot.cmu.lapsed"),
             Event::Reported { .. } => (None, c"allot.cmu.reported"),
             Event::Asked { .. } => (None, c"allot.cmu.asked"),
             Event::Drained { .. } => (None, c"allot.cmu.drained"),
-            Event::Down { .. } => (Some(&info::CMU_DOWN), c"allot.cmu.down"),
+            Event::Down { .. } => (Some(&counters::CMU_DOWN), c"allot.cmu.down"),
             Event::Forgotten { .. } => (None, c"allot.cmu.forgotten"),
-            Event::Missed { .. } => (Some(&info::STREAM_RESYNCS), c"allot.conf.missed"),
+            Event::Missed { .. } => (Some(&counters::STREAM_RESYNCS), c"allot.conf.missed"),
             Event::Flushed { .. } => return None,
         };
         if let Some(counter) = counter {
@@ -159,30 +97,17 @@ impl Family for RealmState {
         Some(notice)
     }
 
-    fn outbox(&self) -> Option<&Outbox> {
-        Some(self.outbox())
+    fn deliver(ctx: Context<'_>, stream: &[u8], message: &Fields) -> Option<bool> {
+        (stream == HANG_UPS).then(|| hang_up(ctx, message))
     }
 
-    fn stream_length(&self, _: &[u8]) -> u32 {
-        // The streams of a realm are trimmed by age.
-        0
-    }
-
-    fn flushed(sent: Vec<(Vec<u8>, u32)>, last_id: (u64, u64)) -> Option<Event> {
-        Some(Event::Flushed { sent, last_id })
-    }
-
-    fn deliver(ctx: Context<'_>, lane: &[u8], message: &Fields) -> Option<bool> {
-        (lane == HANG_UPS).then(|| hang_up(ctx, message))
-    }
-
-    fn upkeep(
+    fn maintain(
         &self,
         ctx: Context<'_>,
         name: KeyName<'_>,
         now: i64,
         place: &mut usize,
-    ) -> (SmallVec<[Event; 1]>, i64) {
+    ) -> (Events<Event>, i64) {
         trim::run(self, ctx, name, now, place)
     }
 }
@@ -197,7 +122,7 @@ fn hang_up(ctx: Context<'_>, message: &Fields) -> bool {
         Outcome::NotRun => false,
         // Whatever it says, it will say again.
         Outcome::Refused => {
-            info::CONF_POOLS_GONE.add(1);
+            counters::CONF_POOLS_GONE.add(1);
             true
         }
     }

@@ -6,15 +6,16 @@ use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
 use std::borrow::Cow;
 
-use super::records::{reply_conference, reply_history, reply_unit};
-use super::writes::Done;
-use crate::command::{Call, is, not_one_of, unknown};
-use crate::family::read;
-use crate::numbers::natural;
-use crate::record::{Field, reply_record};
+use super::replies::{reply_conference, reply_history, reply_unit};
+use crate::engine::parse::Argument;
+use crate::engine::reply::{Field, reply_record};
+use crate::engine::step::read;
+use crate::engine::{Call, Done};
 
 /// The most conferences that one `CONF.LIST` gives.
 const MAX_LIST: i64 = 10_000;
+/// How many it gives where the caller does not say.
+const USUAL_COUNT: i64 = 100;
 
 /// A conference as if all that is due had happened.
 fn known<'a>(realm: &'a Realm, e164: &[u8], now: i64) -> Result<Cow<'a, Conference>, Refusal> {
@@ -31,10 +32,8 @@ fn known_unit(realm: &Realm, cmu: &[u8]) -> Result<u32, Refusal> {
 }
 
 /// `CONF.GET key e164 [field ...]`
-pub(super) fn get(call: &Call<'_>) -> Done {
-    let mut arguments = call.arguments(2);
-    let e164 = arguments.identifier("e164")?;
-    let fields = arguments.rest();
+pub(super) fn get(call: &Call<'_>, [_, e164, fields]: [Argument<'_>; 3]) -> Done {
+    let (e164, fields) = (e164.text(), fields.words());
     read::<Realm, _>(call.ctx, call.key()?, |realm, now| {
         let one = known(realm, e164, now)?;
         if fields.is_empty() {
@@ -57,10 +56,8 @@ pub(super) fn get(call: &Call<'_>) -> Done {
 }
 
 /// `CONF.INFO key e164`
-pub(super) fn info(call: &Call<'_>) -> Done {
-    let mut arguments = call.arguments(2);
-    let e164 = arguments.identifier("e164")?;
-    arguments.finish()?;
+pub(super) fn info(call: &Call<'_>, [_, e164]: [Argument<'_>; 2]) -> Done {
+    let e164 = e164.text();
     read::<Realm, _>(call.ctx, call.key()?, |realm, now| {
         reply_conference(call.ctx, realm, &*known(realm, e164, now)?);
         Ok(())
@@ -68,10 +65,8 @@ pub(super) fn info(call: &Call<'_>) -> Done {
 }
 
 /// `CONF.HISTORY key e164`
-pub(super) fn history(call: &Call<'_>) -> Done {
-    let mut arguments = call.arguments(2);
-    let e164 = arguments.identifier("e164")?;
-    arguments.finish()?;
+pub(super) fn history(call: &Call<'_>, [_, e164]: [Argument<'_>; 2]) -> Done {
+    let e164 = e164.text();
     read::<Realm, _>(call.ctx, call.key()?, |realm, now| {
         reply_history(call.ctx, &*known(realm, e164, now)?);
         Ok(())
@@ -79,29 +74,10 @@ pub(super) fn history(call: &Call<'_>) -> Done {
 }
 
 /// `CONF.LIST key [STATE s] [CMU c] [CURSOR c] [COUNT n]`
-pub(super) fn list(call: &Call<'_>) -> Done {
-    let mut arguments = call.arguments(2);
-    let (mut state, mut cmu, mut cursor, mut count) = (None, None, 0, 100);
-    while let Some(option) = arguments.option() {
-        if is(option, "STATE") {
-            arguments.once(0, option)?;
-            let word = arguments.value(option)?;
-            let found = State::ALL.into_iter().find(|state| is(word, state.word()));
-            let words = "waiting, creating, open, pending or ended";
-            state = Some(found.ok_or_else(|| not_one_of(option, word, words))?);
-        } else if is(option, "CMU") {
-            arguments.once(1, option)?;
-            cmu = Some(arguments.identifier_of(option)?);
-        } else if is(option, "CURSOR") {
-            arguments.once(2, option)?;
-            cursor = natural("CURSOR", arguments.value(option)?)?;
-        } else if is(option, "COUNT") {
-            arguments.once(3, option)?;
-            count = arguments.integer_of(option)?;
-        } else {
-            return Err(unknown(option));
-        }
-    }
+pub(super) fn list(call: &Call<'_>, [_, state, cmu, cursor, count]: [Argument<'_>; 5]) -> Done {
+    let state = state.member::<State>()?;
+    let (cmu, cursor) = (cmu.optional_text(), cursor.optional_natural().unwrap_or(0));
+    let count = count.optional_integer().unwrap_or(USUAL_COUNT);
     if !(1..=MAX_LIST).contains(&count) {
         return Err(Refusal::new(Code::Err, format!("COUNT must be 1 to {MAX_LIST}, not {count}")));
     }
@@ -119,8 +95,7 @@ pub(super) fn list(call: &Call<'_>) -> Done {
 }
 
 /// `CONF.STAT key`
-pub(super) fn stat(call: &Call<'_>) -> Done {
-    call.arguments(2).finish()?;
+pub(super) fn stat(call: &Call<'_>, [_key]: [Argument<'_>; 1]) -> Done {
     read::<Realm, _>(call.ctx, call.key()?, |realm, _| {
         let totals = realm.totals();
         let [waiting, creating, open, pending, ended] =
@@ -150,10 +125,8 @@ pub(super) fn stat(call: &Call<'_>) -> Done {
 }
 
 /// `CONF.PLAN key [DOWN cmu]`
-pub(super) fn plan(call: &Call<'_>) -> Done {
-    let mut arguments = call.arguments(2);
-    let down = if arguments.takes("DOWN") { Some(arguments.identifier_of(b"DOWN")?) } else { None };
-    arguments.finish()?;
+pub(super) fn plan(call: &Call<'_>, [_, down]: [Argument<'_>; 2]) -> Done {
+    let down = down.optional_text();
     read::<Realm, _>(call.ctx, call.key()?, |realm, now| {
         let line = |id: u32, cmu: Option<&[u8]>, why: Option<&str>| {
             let Some(one) = realm.conference(id) else { return call.ctx.reply_null() };
@@ -184,8 +157,7 @@ pub(super) fn plan(call: &Call<'_>) -> Done {
 }
 
 /// `CMU.LIST key`
-pub(super) fn units(call: &Call<'_>) -> Done {
-    call.arguments(2).finish()?;
+pub(super) fn units(call: &Call<'_>, [_key]: [Argument<'_>; 1]) -> Done {
     read::<Realm, _>(call.ctx, call.key()?, |realm, _| {
         call.ctx.reply_array(realm.unit_counts().0);
         realm.units().for_each(|unit| reply_unit(call.ctx, unit));

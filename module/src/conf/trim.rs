@@ -3,12 +3,12 @@
 
 use allot_core::conf::mail::{EVENTS, INFO, command_stream};
 use allot_core::conf::{Event, Realm};
-use smallvec::SmallVec;
+use allot_core::shared::machine::Events;
 
-use crate::config;
-use crate::outbox::stream_name;
-use crate::sys::context::Answer;
-use crate::sys::{Context, KeyName};
+use crate::engine::config;
+use crate::engine::outbox::stream_name;
+use crate::ffi::context::Answer;
+use crate::ffi::{Context, KeyName};
 
 /// How often a realm's streams are looked at.
 const EVERY_MS: i64 = 5_000;
@@ -28,11 +28,11 @@ pub(super) fn run(
     name: KeyName<'_>,
     now: i64,
     place: &mut usize,
-) -> (SmallVec<[Event; 1]>, i64) {
+) -> (Events<Event>, i64) {
     let units = realm.units().map(|unit| command_stream(&unit.cmu));
     let all = [EVENTS.to_vec(), INFO.to_vec()].into_iter().chain(units);
     let part: Vec<Vec<u8>> = all.skip(*place).take(AT_ONCE).collect();
-    let mut events = SmallVec::new();
+    let mut events = Events::new();
     for stream in &part {
         if trim(ctx, &stream_name(name.as_bytes(), stream), now) {
             events.push(Event::Missed { stream: stream.clone() });

@@ -1,168 +1,74 @@
-//! The words of units on a conference (`CONF.ACK`, `CONF.NACK`, `CONF.ENDED`), and `CMU.*`.
+//! What units report of a conference (`CONF.ACK`, `CONF.NACK`, `CONF.ENDED`), and `CMU.*`.
 
-use allot_core::conf::reports::Reported;
 use allot_core::conf::request::{Report, Request, Word};
-use allot_core::shared::refusal::{Code, Refusal};
 
-use super::writes::{Done, answer, epoch};
-use crate::command::{Arguments, Call, is, not_one_of, unknown};
-use crate::numbers::{number, term};
-use crate::sys::Context;
+use super::writes::answer;
+use crate::engine::parse::{Argument, natural};
+use crate::engine::{Call, Done};
 
 /// The lease of a unit that asks for none.
 const LEASE_MS: i64 = 5000;
 
-fn word<'a>(arguments: &mut Arguments<'a>) -> Result<Word<'a>, Refusal> {
-    let (e164, cmu) = (arguments.identifier("e164")?, arguments.identifier("cmu")?);
-    Ok(Word { e164, cmu, epoch: number(arguments, "epoch")? })
+fn word<'a>(e164: &Argument<'a>, cmu: &Argument<'a>, epoch: &Argument<'a>) -> Word<'a> {
+    Word { e164: e164.text(), cmu: cmu.text(), epoch: epoch.natural() }
 }
 
 /// `CONF.ACK key e164 cmu epoch`
-pub(super) fn ack(call: &Call<'_>) -> Done {
-    let mut arguments = call.arguments(2);
-    let word = word(&mut arguments)?;
-    arguments.finish()?;
-    answer(call, &Request::Ack(word))
+pub(super) fn ack(call: &Call<'_>, [_, e164, cmu, epoch]: [Argument<'_>; 4]) -> Done {
+    answer(call, &Request::Ack(word(&e164, &cmu, &epoch)))
 }
 
 /// `CONF.NACK key e164 cmu epoch [reason]`
-pub(super) fn nack(call: &Call<'_>) -> Done {
-    let mut arguments = call.arguments(2);
-    let word = word(&mut arguments)?;
-    let reason = if call.len() > 5 { Some(arguments.identifier("reason")?) } else { None };
-    arguments.finish()?;
-    answer(call, &Request::Nack(word, reason))
+pub(super) fn nack(call: &Call<'_>, [_, e164, cmu, epoch, reason]: [Argument<'_>; 5]) -> Done {
+    answer(call, &Request::Nack(word(&e164, &cmu, &epoch), reason.optional_text()))
 }
 
 /// `CONF.ENDED key e164 cmu epoch`
-pub(super) fn ended(call: &Call<'_>) -> Done {
-    let mut arguments = call.arguments(2);
-    let word = word(&mut arguments)?;
-    arguments.finish()?;
-    answer(call, &Request::Ended(word))
+pub(super) fn ended(call: &Call<'_>, [_, e164, cmu, epoch]: [Argument<'_>; 4]) -> Done {
+    answer(call, &Request::Ended(word(&e164, &cmu, &epoch)))
 }
 
 /// `CMU.JOIN key cmu CAPACITY n [ZONE z] [LEASE ms]`
-pub(super) fn join(call: &Call<'_>) -> Done {
-    let mut arguments = call.arguments(2);
-    let cmu = arguments.identifier("cmu")?;
-    let (mut capacity, mut zone, mut lease) = (None, None, LEASE_MS);
-    while let Some(option) = arguments.option() {
-        if is(option, "CAPACITY") {
-            arguments.once(0, option)?;
-            capacity = Some(arguments.integer_of(option)?);
-        } else if is(option, "ZONE") {
-            arguments.once(1, option)?;
-            zone = Some(arguments.identifier_of(option)?);
-        } else if is(option, "LEASE") {
-            arguments.once(2, option)?;
-            lease = arguments.integer_of(option)?;
-        } else {
-            return Err(unknown(option));
-        }
-    }
-    let Some(capacity) = capacity else {
-        return Err(Refusal::new(
-            Code::Err,
-            "CAPACITY is missing: say how many conferences the unit has room for",
-        ));
-    };
+pub(super) fn join(call: &Call<'_>, [_, cmu, capacity, zone, lease]: [Argument<'_>; 5]) -> Done {
+    let (cmu, capacity, zone) = (cmu.text(), capacity.integer(), zone.optional_text());
+    let lease = lease.optional_integer().unwrap_or(LEASE_MS);
     answer(call, &Request::Join { cmu, capacity, zone, lease })
 }
 
 /// `CMU.BEAT key cmu [LOAD n]`
-pub(super) fn beat(call: &Call<'_>) -> Done {
-    let mut arguments = call.arguments(2);
-    let cmu = arguments.identifier("cmu")?;
-    let load = if arguments.takes("LOAD") { Some(arguments.integer_of(b"LOAD")?) } else { None };
-    arguments.finish()?;
-    answer(call, &Request::Beat { cmu, load })
+pub(super) fn beat(call: &Call<'_>, [_, cmu, load]: [Argument<'_>; 3]) -> Done {
+    answer(call, &Request::Beat { cmu: cmu.text(), load: load.optional_integer() })
 }
 
 /// `CMU.REPORT key cmu HIGHEST epoch [e164 epoch ...]`
-pub(super) fn report(call: &Call<'_>) -> Done {
-    let mut arguments = call.arguments(2);
-    let cmu = arguments.identifier("cmu")?;
-    if !arguments.takes("HIGHEST") {
-        let text = "HIGHEST is missing: say which epoch was the highest that the unit had handled, or 0";
-        return Err(Refusal::new(Code::Err, text));
-    }
-    let highest = number(&mut arguments, "HIGHEST")?;
-    let rest = arguments.rest();
-    let mut list = Vec::with_capacity(rest.len() / 2);
-    for pair in rest.chunks(2) {
-        let &[e164, at] = pair else {
-            let text = "conferences and epochs come by turns, and the last epoch is missing";
-            return Err(Refusal::new(Code::Err, text));
-        };
-        list.push((e164, epoch(at)?));
-    }
-    answer(call, &Request::Report(Report { cmu, highest, list }))
-}
-
-pub(super) fn reply_reported(ctx: Context<'_>, reported: &Reported) {
-    ctx.reply_map(4);
-    ctx.reply_string(b"kept");
-    ctx.reply_integer(reported.kept);
-    ctx.reply_string(b"adopted");
-    ctx.reply_array(reported.adopted.len());
-    for (e164, old, new) in &reported.adopted {
-        ctx.reply_array(3);
-        ctx.reply_string(e164);
-        ctx.reply_integer(*old as i64);
-        ctx.reply_integer(*new as i64);
-    }
-    for (name, list) in [("released", &reported.released), ("ended", &reported.ended)] {
-        ctx.reply_string(name.as_bytes());
-        ctx.reply_array(list.len());
-        list.iter().for_each(|e164| ctx.reply_string(e164));
-    }
+pub(super) fn report(call: &Call<'_>, [_, cmu, highest, list]: [Argument<'_>; 4]) -> Done {
+    let rows = list.words().as_chunks().0.iter();
+    let list = rows.map(|&[e164, epoch]| Ok((e164, natural("epoch", epoch)?)));
+    let list = list.collect::<Result<_, _>>()?;
+    answer(call, &Request::Report(Report { cmu: cmu.text(), highest: highest.natural(), list }))
 }
 
 /// `CMU.ASK key [cmu] LIST|DETAILS`
-pub(super) fn ask(call: &Call<'_>) -> Done {
-    let mut arguments = call.arguments(2);
-    let cmu = if call.len() > 3 { Some(arguments.identifier("cmu")?) } else { None };
-    let details = match arguments.any()? {
-        what if is(what, "LIST") => false,
-        what if is(what, "DETAILS") => true,
-        what => return Err(not_one_of(b"CMU.ASK", what, "LIST or DETAILS")),
-    };
-    arguments.finish()?;
-    answer(call, &Request::Ask { cmu, details })
+pub(super) fn ask(call: &Call<'_>, [_, cmu, what]: [Argument<'_>; 3]) -> Done {
+    let details = what.choice(&[false, true]) == Some(true);
+    answer(call, &Request::Ask { cmu: cmu.optional_text(), details })
+}
+
+/// What `CMU.DRAIN` may say in addition.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Drain {
+    Off,
+    Move,
 }
 
 /// `CMU.DRAIN key cmu [OFF|MOVE] [TERM t]`
-pub(super) fn drain(call: &Call<'_>) -> Done {
-    let mut arguments = call.arguments(2);
-    let cmu = arguments.identifier("cmu")?;
-    let (mut on, mut moves, mut claimed) = (true, false, None);
-    while let Some(option) = arguments.option() {
-        if is(option, "OFF") {
-            arguments.once(0, option)?;
-            on = false;
-        } else if is(option, "MOVE") {
-            arguments.once(0, option)?;
-            moves = true;
-        } else if is(option, "TERM") {
-            claimed = term(&mut arguments, option)?;
-        } else {
-            return Err(unknown(option));
-        }
-    }
-    answer(call, &Request::Drain { cmu, on, moves, term: claimed })
+pub(super) fn drain(call: &Call<'_>, [_, cmu, how, term]: [Argument<'_>; 4]) -> Done {
+    let how = how.choice(&[Drain::Off, Drain::Move]);
+    let (on, moves) = (how != Some(Drain::Off), how == Some(Drain::Move));
+    answer(call, &Request::Drain { cmu: cmu.text(), on, moves, term: term.optional_natural() })
 }
 
 /// `CMU.DOWN key cmu [TERM t]`
-pub(super) fn down(call: &Call<'_>) -> Done {
-    let mut arguments = call.arguments(2);
-    let cmu = arguments.identifier("cmu")?;
-    let mut claimed = None;
-    while let Some(option) = arguments.option() {
-        if !is(option, "TERM") {
-            return Err(unknown(option));
-        }
-        claimed = term(&mut arguments, option)?;
-    }
-    answer(call, &Request::Down { cmu, term: claimed })
+pub(super) fn down(call: &Call<'_>, [_, cmu, term]: [Argument<'_>; 3]) -> Done {
+    answer(call, &Request::Down { cmu: cmu.text(), term: term.optional_natural() })
 }

@@ -1,100 +1,36 @@
 //! `NUMPOOL.*`: the number pools' state machine, as a family of the module.
 
-mod docs;
+mod commands;
+mod counters;
 mod reads;
-mod records;
+mod replies;
 mod writes;
 
+use allot_core::numpool::Pool;
 use allot_core::numpool::event::{Cause, Event};
-use allot_core::numpool::{Pool as State, decide_due};
-use allot_core::shared::codec::{Damaged, Writer};
-use allot_core::shared::outbox::Outbox;
-use allot_core::shared::refusal::Refusal;
-use redis_module::raw::RedisModuleType;
-use smallvec::SmallVec;
 use std::ffi::CStr;
-use std::ptr::null_mut;
-use std::sync::atomic::{AtomicI64, AtomicPtr, Ordering};
 
-use crate::family::Family;
-use crate::info;
+use crate::engine::family::{Family, Shelf};
+use crate::engine::info::Counter;
 
-pub(crate) use allot_core::numpool::Pool;
-pub(crate) use docs::COMMANDS;
-pub(crate) use writes::call_for;
+pub(crate) use commands::COMMANDS;
+pub(crate) use writes::call_number;
 
-static TYPE: AtomicPtr<RedisModuleType> = AtomicPtr::new(null_mut());
-static LIVE_LEASES: AtomicI64 = AtomicI64::new(0);
+static SHELF: Shelf = Shelf::new();
 
-/// Live leases of all pools.
-pub(crate) fn live_leases() -> i64 {
-    LIVE_LEASES.load(Ordering::Relaxed)
-}
-
-impl Family for State {
-    type Event = Event;
+impl Family for Pool {
     const TYPE: &'static CStr = c"allotpool";
     const ENCODING: i32 = 1;
     const APPLY: &'static CStr = c"NUMPOOL.APPLY";
+    const GAUGE: &'static CStr = c"numpool_live_leases";
+    const COUNTERS: &'static [&'static Counter] = counters::COUNTERS;
 
-    fn type_slot() -> &'static AtomicPtr<RedisModuleType> {
-        &TYPE
-    }
-
-    fn gauge_sum() -> &'static AtomicI64 {
-        &LIVE_LEASES
+    fn shelf() -> &'static Shelf {
+        &SHELF
     }
 
     fn gauge(&self) -> i64 {
         self.live_leases() as i64
-    }
-
-    fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
-        Self::decode(bytes)
-    }
-
-    fn encode(&self) -> Vec<u8> {
-        self.encode()
-    }
-
-    fn allocated(&self) -> usize {
-        self.allocated()
-    }
-
-    fn free_effort(&self) -> usize {
-        self.free_effort()
-    }
-
-    fn now(&self, clock: i64) -> i64 {
-        self.now(clock)
-    }
-
-    fn next_due(&self) -> Option<i64> {
-        self.next_due()
-    }
-
-    fn due(&self, now: i64, limit: usize) -> SmallVec<[Event; 1]> {
-        decide_due(self, now, limit)
-    }
-
-    fn open(event: &Event, at: i64) -> Option<Result<Self, Refusal>> {
-        Self::open(event, at).map(Ok)
-    }
-
-    fn admits(&self, event: &Event) -> Result<(), Damaged> {
-        self.admits(event)
-    }
-
-    fn apply(&mut self, at: i64, event: &Event) {
-        self.apply(at, event);
-    }
-
-    fn encode_event(event: &Event, out: &mut Writer) {
-        event.encode(out);
-    }
-
-    fn decode_events(payload: &[u8]) -> Result<SmallVec<[Event; 1]>, Damaged> {
-        Event::decode_all(payload)
     }
 
     fn announce(event: &Event) -> Option<&'static CStr> {
@@ -107,18 +43,18 @@ impl Family for State {
             Event::Registered { .. } => c"allot.numpool.registered",
             Event::Unregistered(_) | Event::Left { .. } => c"allot.numpool.unregistered",
             Event::Lapsed(numbers) => {
-                info::NUMPOOL_LAPSED.add(numbers.len() as u64);
+                counters::NUMPOOL_LAPSED.add(numbers.len() as u64);
                 c"allot.numpool.lapsed"
             }
             Event::Called(_) => {
-                info::NUMPOOL_CALLED.add(1);
+                counters::NUMPOOL_CALLED.add(1);
                 c"allot.numpool.called"
             }
             Event::Ended { numbers, cause, .. } => {
                 let (counter, notice) = match cause {
-                    Cause::HungUp => (&info::NUMPOOL_HUNGUP, c"allot.numpool.hungup"),
-                    Cause::Expired => (&info::NUMPOOL_EXPIRED, c"allot.numpool.expired"),
-                    Cause::Reconciled => (&info::NUMPOOL_RECONCILED, c"allot.numpool.reconciled"),
+                    Cause::HungUp => (&counters::NUMPOOL_HUNGUP, c"allot.numpool.hungup"),
+                    Cause::Expired => (&counters::NUMPOOL_EXPIRED, c"allot.numpool.expired"),
+                    Cause::Reconciled => (&counters::NUMPOOL_RECONCILED, c"allot.numpool.reconciled"),
                 };
                 counter.add(numbers.len() as u64);
                 notice
@@ -127,18 +63,5 @@ impl Family for State {
             Event::Cooled(_) => c"allot.numpool.cooled",
             Event::Flushed { .. } => return None,
         })
-    }
-
-    fn outbox(&self) -> Option<&Outbox> {
-        Some(self.outbox())
-    }
-
-    fn stream_length(&self, _: &[u8]) -> u32 {
-        self.settings().events
-    }
-
-    fn flushed(sent: Vec<(Vec<u8>, u32)>, last_id: (u64, u64)) -> Option<Event> {
-        // A pool has one stream.
-        Some(Event::Flushed { count: sent.iter().map(|(_, count)| count).sum(), last_id })
     }
 }

@@ -4,21 +4,18 @@ use allot_core::numpool::Pool;
 use allot_core::numpool::cells::State;
 use allot_core::shared::refusal::{Code, Refusal};
 
-use super::records::{reply_info, reply_live_lease, reply_number};
+use super::replies::{reply_info, reply_live_lease, reply_number};
 use super::writes::number;
-use crate::command::{Arguments, Call, is, not_one_of, unknown};
-use crate::family::read;
-
-type Done = Result<(), Refusal>;
+use crate::engine::parse::Argument;
+use crate::engine::step::read;
+use crate::engine::{Call, Done};
 
 /// How many places a scan looks at where the caller does not say.
-const USUAL_COUNT: u32 = 10;
+const USUAL_COUNT: i64 = 10;
 
 /// `NUMPOOL.GET key number`
-pub(super) fn get(call: &Call<'_>) -> Done {
-    let mut arguments = call.arguments(2);
-    let number = number(arguments.any()?)?;
-    arguments.finish()?;
+pub(super) fn get(call: &Call<'_>, [_, wanted]: [Argument<'_>; 2]) -> Done {
+    let number = number(wanted.text())?;
     read::<Pool, _>(call.ctx, call.key()?, |pool, now| {
         let Some(record) = pool.number_record(number, now) else {
             return Err(Refusal::new(Code::NotFound, format!("number {number} is not in the pool")));
@@ -29,8 +26,7 @@ pub(super) fn get(call: &Call<'_>) -> Done {
 }
 
 /// `NUMPOOL.INFO key`
-pub(super) fn info(call: &Call<'_>) -> Done {
-    call.arguments(2).finish()?;
+pub(super) fn info(call: &Call<'_>, [_key]: [Argument<'_>; 1]) -> Done {
     read::<Pool, _>(call.ctx, call.key()?, |pool, _| {
         reply_info(call.ctx, &pool.totals(), &pool.settings());
         Ok(())
@@ -38,24 +34,10 @@ pub(super) fn info(call: &Call<'_>) -> Done {
 }
 
 /// `NUMPOOL.SCAN key cursor [STATE state] [COUNT n]`
-pub(super) fn scan(call: &Call<'_>) -> Done {
-    let mut arguments = call.arguments(2);
-    let cursor = cursor(arguments.integer("cursor")?)?;
-    let (mut state, mut count) = (None, USUAL_COUNT);
-    while let Some(option) = arguments.option() {
-        if is(option, "STATE") {
-            arguments.once(0, option)?;
-            let value = arguments.value(option)?;
-            let known = State::called(value);
-            let states = "idle+up, idle+down, busy+up or busy+down";
-            state = Some(known.ok_or_else(|| not_one_of(option, value, states))?);
-        } else if is(option, "COUNT") {
-            arguments.once(1, option)?;
-            count = count_of(&mut arguments, option)?;
-        } else {
-            return Err(unknown(option));
-        }
-    }
+pub(super) fn scan(call: &Call<'_>, [_, from, state, count]: [Argument<'_>; 4]) -> Done {
+    let (cursor, count) = (cursor(from.integer())?, count_of(&count)?);
+    let states = State::ALL.split_first().map_or(&[][..], |(_, states)| states);
+    let state = state.member_of(states)?;
     read::<Pool, _>(call.ctx, call.key()?, |pool, now| {
         let (next, numbers) = pool.scan(cursor, count, state, now);
         call.ctx.reply_array(2);
@@ -69,23 +51,9 @@ pub(super) fn scan(call: &Call<'_>) -> Done {
 }
 
 /// `NUMPOOL.LEASES key [SWITCH id] [CURSOR c] [COUNT n]`
-pub(super) fn leases(call: &Call<'_>) -> Done {
-    let mut arguments = call.arguments(2);
-    let (mut switch, mut from, mut count) = (None, 0, USUAL_COUNT);
-    while let Some(option) = arguments.option() {
-        if is(option, "SWITCH") {
-            arguments.once(0, option)?;
-            switch = Some(arguments.identifier_of(option)?);
-        } else if is(option, "CURSOR") {
-            arguments.once(1, option)?;
-            from = cursor(arguments.integer_of(option)?)?;
-        } else if is(option, "COUNT") {
-            arguments.once(2, option)?;
-            count = count_of(&mut arguments, option)?;
-        } else {
-            return Err(unknown(option));
-        }
-    }
+pub(super) fn leases(call: &Call<'_>, [_, switch, from, count]: [Argument<'_>; 4]) -> Done {
+    let (switch, count) = (switch.optional_text(), count_of(&count)?);
+    let from = cursor(from.optional_integer().unwrap_or(0))?;
     read::<Pool, _>(call.ctx, call.key()?, |pool, now| {
         let (next, leases) = pool.lease_scan(from, count, switch, now);
         call.ctx.reply_array(2);
@@ -102,8 +70,8 @@ fn cursor(value: i64) -> Result<u32, Refusal> {
     u32::try_from(value).map_err(|_| Refusal::new(Code::Err, format!("there is no cursor {value}")))
 }
 
-fn count_of(arguments: &mut Arguments<'_>, option: &[u8]) -> Result<u32, Refusal> {
-    let count = arguments.integer_of(option)?;
+fn count_of(count: &Argument<'_>) -> Result<u32, Refusal> {
+    let count = count.optional_integer().unwrap_or(USUAL_COUNT);
     match u32::try_from(count) {
         Ok(count) if count > 0 => Ok(count),
         _ => Err(Refusal::new(Code::Err, format!("COUNT must be 1 to {}, not {count}", u32::MAX))),

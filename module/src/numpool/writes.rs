@@ -1,23 +1,20 @@
 //! The `NUMPOOL.*` commands that change a pool: arguments in, the state machine asked, replies out.
 
-use std::cell::OnceCell;
-
 use allot_core::numpool::decide::{Decision, configured};
 use allot_core::numpool::event::Numbers;
 use allot_core::numpool::request::{Changes, Policy, Request};
 use allot_core::numpool::{Event, Number, Pool, Reply, Settings, decide, request};
 use allot_core::shared::refusal::{Code, Refusal};
+use allot_core::shared::text::quoted;
 use allot_core::shared::token::TokenChoice;
 
-use smallvec::smallvec;
-
-use super::records::{reply_lease, reply_reconciled};
-use crate::command::{Arguments, Call, is, not_one_of, unknown};
-use crate::family::{self, Step, change, change_or_create};
-use crate::sys::{Context, KeyName};
-use crate::{config, info, outbox, token};
-
-type Done = Result<(), Refusal>;
+use super::counters;
+use super::replies::{reply_lease, reply_reconciled};
+use crate::engine::number_source::Take;
+use crate::engine::parse::Argument;
+use crate::engine::step::{Step, change, change_or_create};
+use crate::engine::{Call, Done, config, outbox, token};
+use crate::ffi::{Context, KeyName};
 
 /// Applies what a decision says; its reply is true then.
 fn settle(step: &mut Step<'_, '_, Pool>, decision: Decision) -> Reply {
@@ -49,12 +46,12 @@ fn answer_or_create(call: &Call<'_>, settings: Settings, request: &Request<'_>) 
 fn reply(call: &Call<'_>, outcome: Result<Reply, Refusal>) -> Done {
     match outcome {
         Err(refusal) => {
-            info::NUMPOOL_REFUSED.add(1);
+            counters::NUMPOOL_REFUSED.add(1);
             return Err(refusal);
         }
         Ok(Reply::Ok) => call.ctx.reply_ok(),
         Ok(Reply::None) => {
-            info::NUMPOOL_NONE_FREE.add(1);
+            counters::NUMPOOL_NONE_FREE.add(1);
             call.ctx.reply_nothing();
         }
         Ok(Reply::Integer(value)) => call.ctx.reply_integer(value),
@@ -65,95 +62,53 @@ fn reply(call: &Call<'_>, outcome: Result<Reply, Refusal>) -> Done {
 }
 
 /// `NUMPOOL.ADD key number [number ...]`
-pub(super) fn add(call: &Call<'_>) -> Done {
-    let mut arguments = call.arguments(2);
-    let numbers = numbers(&mut arguments)?;
-    arguments.finish()?;
-    answer_or_create(call, Settings::default(), &Request::Add(&numbers))
+pub(super) fn add(call: &Call<'_>, [_, numbers]: [Argument<'_>; 2]) -> Done {
+    answer_or_create(call, Settings::default(), &Request::Add(&all(&numbers)?))
 }
 
 /// `NUMPOOL.DEL key number [number ...] [DRAIN]`
-pub(super) fn del(call: &Call<'_>) -> Done {
-    let mut arguments = call.arguments(2);
-    let numbers = numbers(&mut arguments)?;
-    let drain = arguments.takes("DRAIN");
-    arguments.finish()?;
-    answer(call, &Request::Del { numbers: &numbers, drain })
+pub(super) fn del(call: &Call<'_>, [_, numbers, drain]: [Argument<'_>; 3]) -> Done {
+    answer(call, &Request::Del { numbers: &all(&numbers)?, drain: drain.is_given() })
 }
 
 /// `NUMPOOL.REG key number [number ...] [TTL ms] [SWITCH id]`
-pub(super) fn reg(call: &Call<'_>) -> Done {
-    let mut arguments = call.arguments(2);
-    let numbers = numbers(&mut arguments)?;
-    let (mut ttl, mut switch) = (None, None);
-    while let Some(option) = arguments.option() {
-        if is(option, "TTL") {
-            arguments.once(0, option)?;
-            ttl = Some(time_to_live(arguments.integer_of(option)?)?);
-        } else if is(option, "SWITCH") {
-            arguments.once(1, option)?;
-            switch = Some(arguments.identifier_of(option)?);
-        } else {
-            return Err(unknown(option));
-        }
-    }
-    answer(call, &Request::Reg { numbers: &numbers, ttl, switch })
+pub(super) fn reg(call: &Call<'_>, [_, numbers, ttl, switch]: [Argument<'_>; 4]) -> Done {
+    let (numbers, ttl) = (all(&numbers)?, time_to_live("TTL", &ttl)?);
+    answer(call, &Request::Reg { numbers: &numbers, ttl, switch: switch.optional_text() })
+}
+
+/// What `NUMPOOL.UNREG` names.
+#[derive(Clone, Copy)]
+enum Which {
+    Numbers,
+    Switch,
 }
 
 /// `NUMPOOL.UNREG key number [number ...]` or `NUMPOOL.UNREG key SWITCH id`
-pub(super) fn unreg(call: &Call<'_>) -> Done {
-    let mut arguments = call.arguments(2);
-    if arguments.takes("SWITCH") {
-        let switch = arguments.identifier_of(b"SWITCH")?;
-        arguments.finish()?;
-        return answer(call, &Request::UnregSwitch(switch));
+pub(super) fn unreg(call: &Call<'_>, [_, which]: [Argument<'_>; 2]) -> Done {
+    match which.choice(&[Which::Numbers, Which::Switch]) {
+        Some(Which::Switch) => answer(call, &Request::UnregSwitch(which.text())),
+        Some(Which::Numbers) | None => answer(call, &Request::Unreg(&all(&which)?)),
     }
-    let numbers = numbers(&mut arguments)?;
-    arguments.finish()?;
-    answer(call, &Request::Unreg(&numbers))
 }
 
 /// `NUMPOOL.CALL key [number] [option ...]`
-pub(super) fn call(call: &Call<'_>) -> Done {
-    let mut arguments = call.arguments(2);
-    let made = OnceCell::new();
+pub(super) fn call(
+    call: &Call<'_>,
+    [_, wanted, ttl, lease, switch, peer, prefix, pick]: [Argument<'_>; 8],
+) -> Done {
+    let made = token::make_unless(lease.is_given());
     let mut wish = request::Call {
-        number: if arguments.next_is(Number::is_like) { Some(number(arguments.any()?)?) } else { None },
-        ttl: None,
+        number: wanted.optional_text().map(number).transpose()?,
+        ttl: time_to_live("TTL", &ttl)?,
         endless: false,
-        lease: TokenChoice { token: &[], chosen: false },
-        switch: None,
-        peer: None,
-        prefix: None,
-        pick: None,
+        lease: token::choice(&lease, &made),
+        switch: switch.optional_text(),
+        peer: peer.optional_text(),
+        prefix: prefix.optional_text().map(number).transpose()?,
+        pick: pick.member()?,
         random: 0,
     };
-    while let Some(option) = arguments.option() {
-        if is(option, "TTL") {
-            arguments.once(0, option)?;
-            wish.ttl = Some(time_to_live(arguments.integer_of(option)?)?);
-        } else if is(option, "LEASE") {
-            arguments.once(1, option)?;
-            wish.lease = TokenChoice { token: arguments.identifier_of(option)?, chosen: true };
-        } else if is(option, "SWITCH") {
-            arguments.once(2, option)?;
-            wish.switch = Some(arguments.identifier_of(option)?);
-        } else if is(option, "PEER") {
-            arguments.once(3, option)?;
-            wish.peer = Some(arguments.identifier_of(option)?);
-        } else if is(option, "PREFIX") {
-            arguments.once(4, option)?;
-            wish.prefix = Some(number(arguments.value(option)?)?);
-        } else if is(option, "PICK") {
-            arguments.once(5, option)?;
-            wish.pick = Some(policy(option, arguments.value(option)?)?);
-        } else {
-            return Err(unknown(option));
-        }
-    }
-    if !wish.lease.chosen {
-        wish.lease.token = made.get_or_init(token::make);
-    }
     let outcome = change::<Pool, _>(call.ctx, call.key()?, |step| {
         let decision = decide_call(step, &mut wish)?;
         Ok(settle(step, decision))
@@ -176,14 +131,9 @@ fn decide_call(step: &mut Step<'_, '_, Pool>, wish: &mut request::Call<'_>) -> R
 const TRIED: usize = 64;
 
 /// Calls a number of a pool for something that will hang it up, unless `take` refuses that number: both happen, or
-/// neither does. Where it is there already on that number (`EXISTS`), the others are tried, the longest waiting first.
-/// The lease never falls due by itself.
-pub(crate) fn call_for<T>(
-    ctx: Context<'_>,
-    pool: KeyName<'_>,
-    lease: &[u8],
-    take: impl Fn(Number) -> Result<T, Refusal>,
-) -> Result<T, Refusal> {
+/// neither does. Where the thing is there already on that number (`EXISTS`), the others are tried, the longest waiting
+/// first. The lease never falls due by itself.
+pub(crate) fn call_number(ctx: Context<'_>, pool: KeyName<'_>, lease: &[u8], take: &mut Take<'_>) -> Done {
     let mut wish = request::Call {
         number: None,
         ttl: None,
@@ -200,18 +150,18 @@ pub(crate) fn call_for<T>(
         loop {
             let decision = decide_call(step, &mut wish)?;
             let Reply::Lease(record) = &decision.reply else {
-                info::NUMPOOL_NONE_FREE.add(1);
-                let name = allot_core::shared::text::quoted(pool.as_bytes());
+                counters::NUMPOOL_NONE_FREE.add(1);
+                let name = quoted(pool.as_bytes());
                 let text = format!("no number of the pool {name} can be called now");
                 return Err(Refusal::new(Code::Limit, text));
             };
             let number = record.number;
-            let refusal = match take(number) {
+            let refusal = match take(&number.text()) {
                 Err(refusal) if refusal.code == Code::Exists => refusal,
                 Err(refusal) => return Err(refusal),
-                Ok(taken) => {
+                Ok(()) => {
                     settle(step, decision);
-                    return Ok(taken);
+                    return Ok(());
                 }
             };
             let others = others.get_or_insert_with(|| {
@@ -227,101 +177,40 @@ pub(crate) fn call_for<T>(
 }
 
 /// `NUMPOOL.HANGUP key number [LEASE token] [COOLDOWN ms]`
-pub(super) fn hangup(call: &Call<'_>) -> Done {
-    let mut arguments = call.arguments(2);
-    let number = number(arguments.any()?)?;
-    let (mut lease, mut cooldown) = (None, None);
-    while let Some(option) = arguments.option() {
-        if is(option, "LEASE") {
-            arguments.once(0, option)?;
-            lease = Some(arguments.identifier_of(option)?);
-        } else if is(option, "COOLDOWN") {
-            arguments.once(1, option)?;
-            cooldown = Some(arguments.integer_of(option)?);
-        } else {
-            return Err(unknown(option));
-        }
-    }
-    answer(call, &Request::HangUp { number, lease, cooldown })
+pub(super) fn hangup(call: &Call<'_>, [_, called, lease, cooldown]: [Argument<'_>; 4]) -> Done {
+    let (lease, cooldown) = (lease.optional_text(), cooldown.optional_integer());
+    answer(call, &Request::HangUp { number: number(called.text())?, lease, cooldown })
 }
 
 /// `NUMPOOL.RENEW key number LEASE token TTL ms`
-pub(super) fn renew(call: &Call<'_>) -> Done {
-    let mut arguments = call.arguments(2);
-    let number = number(arguments.any()?)?;
-    let (mut lease, mut ttl) = (None, None);
-    while let Some(option) = arguments.option() {
-        if is(option, "LEASE") {
-            arguments.once(0, option)?;
-            lease = Some(arguments.identifier_of(option)?);
-        } else if is(option, "TTL") {
-            arguments.once(1, option)?;
-            ttl = Some(time_to_live(arguments.integer_of(option)?)?);
-        } else {
-            return Err(unknown(option));
-        }
-    }
-    let missing = |what: &str| Refusal::new(Code::Err, format!("{what} is missing"));
-    let lease = lease.ok_or_else(|| missing("LEASE"))?;
-    let ttl = ttl.ok_or_else(|| missing("TTL"))?;
-    answer(call, &Request::Renew { number, lease, ttl })
+pub(super) fn renew(call: &Call<'_>, [_, called, lease, ttl]: [Argument<'_>; 4]) -> Done {
+    let number = number(called.text())?;
+    let ttl = config::check_ttl(&config::NUMPOOL_MAX_TTL, "TTL", ttl.integer())?;
+    answer(call, &Request::Renew { number, lease: lease.text(), ttl })
 }
 
 /// `NUMPOOL.RECONCILE key SWITCH id [BEFORE ms] [LEASE token ...]`
-pub(super) fn reconcile(call: &Call<'_>) -> Done {
-    let mut arguments = call.arguments(2);
-    let (mut switch, mut before, mut leases) = (None, None, Vec::new());
-    while let Some(option) = arguments.option() {
-        if is(option, "SWITCH") {
-            arguments.once(0, option)?;
-            switch = Some(arguments.identifier_of(option)?);
-        } else if is(option, "BEFORE") {
-            arguments.once(1, option)?;
-            before = Some(arguments.integer_of(option)?);
-        } else if is(option, "LEASE") {
-            leases.push(arguments.identifier_of(option)?);
-            while arguments.next_is(|_| true) {
-                leases.push(arguments.identifier("LEASE")?);
-            }
-        } else {
-            return Err(unknown(option));
-        }
-    }
-    let switch =
-        switch.ok_or_else(|| Refusal::new(Code::Err, "SWITCH is missing: say whose leases to look at"))?;
-    answer(call, &Request::Reconcile { switch, before, leases: &leases })
+pub(super) fn reconcile(call: &Call<'_>, [_, switch, before, leases]: [Argument<'_>; 4]) -> Done {
+    let before = before.optional_integer();
+    answer(call, &Request::Reconcile { switch: switch.text(), before, leases: leases.words() })
 }
 
 /// `NUMPOOL.CONFIG key [LEASE ms] [COOLDOWN ms] [REGTTL ms] [PICK policy] [EVENTS n]`
-pub(super) fn configure(call: &Call<'_>) -> Done {
-    let mut arguments = call.arguments(2);
-    let mut changes = Changes::default();
-    while let Some(option) = arguments.option() {
-        if is(option, "LEASE") {
-            arguments.once(0, option)?;
-            changes.lease =
-                Some(config::check_ttl(&config::NUMPOOL_MAX_TTL, "LEASE", arguments.integer_of(option)?)?);
-        } else if is(option, "COOLDOWN") {
-            arguments.once(1, option)?;
-            changes.cooldown = Some(arguments.integer_of(option)?);
-        } else if is(option, "REGTTL") {
-            arguments.once(2, option)?;
-            changes.regttl =
-                Some(config::check_ttl(&config::NUMPOOL_MAX_TTL, "REGTTL", arguments.integer_of(option)?)?);
-        } else if is(option, "PICK") {
-            arguments.once(3, option)?;
-            changes.pick = Some(policy(option, arguments.value(option)?)?);
-        } else if is(option, "EVENTS") {
-            arguments.once(4, option)?;
-            let events = arguments.integer_of(option)?;
-            let events = u32::try_from(events).map_err(|_| {
-                Refusal::new(Code::Err, format!("EVENTS must be 0 to {}, not {events}", u32::MAX))
-            })?;
-            changes.events = Some(events);
-        } else {
-            return Err(unknown(option));
-        }
-    }
+pub(super) fn configure(
+    call: &Call<'_>,
+    [_, lease, cooldown, regttl, pick, events]: [Argument<'_>; 6],
+) -> Done {
+    let events = events.optional_integer().map(|events| {
+        let wrong = || format!("EVENTS must be 0 to {}, not {events}", u32::MAX);
+        u32::try_from(events).map_err(|_| Refusal::new(Code::Err, wrong()))
+    });
+    let changes = Changes {
+        lease: time_to_live("LEASE", &lease)?,
+        cooldown: cooldown.optional_integer(),
+        regttl: time_to_live("REGTTL", &regttl)?,
+        pick: pick.member()?,
+        events: events.transpose()?,
+    };
     if changes.events.is_some_and(|events| events > 0) {
         outbox::check_stream(call.ctx, call.key()?, "EVENTS")?;
     }
@@ -330,38 +219,23 @@ pub(super) fn configure(call: &Call<'_>) -> Done {
     answer_or_create(call, settings, &Request::Configure(changes))
 }
 
-/// `NUMPOOL.APPLY key payload`: what a master decided.
-pub(super) fn apply(call: &Call<'_>) -> Done {
-    let mut arguments = call.arguments(2);
-    let payload = arguments.any()?;
-    arguments.finish()?;
-    family::obey::<Pool>(call.ctx, call.key()?, payload)?;
-    call.ctx.reply_ok();
-    Ok(())
+/// The numbers of a list.
+fn all(numbers: &Argument<'_>) -> Result<Numbers, Refusal> {
+    numbers.words().iter().map(|text| number(text)).collect()
 }
 
-/// One number or more: words up to the first that cannot be one.
-fn numbers(arguments: &mut Arguments<'_>) -> Result<Numbers, Refusal> {
-    let mut numbers: Numbers = smallvec![number(arguments.any()?)?];
-    while arguments.next_is(Number::is_like) {
-        numbers.push(number(arguments.any()?)?);
-    }
-    Ok(numbers)
-}
+/// What a number is.
+pub(super) const FORM: &str = "1 to 32 characters of 0-9 + * #";
 
 /// A number.
 pub(super) fn number(text: &[u8]) -> Result<Number, Refusal> {
     Number::parse(text).ok_or_else(|| {
-        let text = allot_core::shared::text::quoted(text);
-        Refusal::new(Code::Err, format!("number {text} is not 1 to 32 characters of 0-9 + * #"))
+        let text = quoted(text);
+        Refusal::new(Code::Err, format!("number {text} is not {FORM}"))
     })
 }
 
-fn policy(option: &[u8], value: &[u8]) -> Result<Policy, Refusal> {
-    let policy = Policy::ALL.into_iter().find(|policy| is(value, policy.word()));
-    policy.ok_or_else(|| not_one_of(option, value, "LONGEST, RANDOM, LEASTUSED or STICKY"))
-}
-
-fn time_to_live(ttl: i64) -> Result<i64, Refusal> {
-    config::check_ttl(&config::NUMPOOL_MAX_TTL, "TTL", ttl)
+fn time_to_live(what: &str, ttl: &Argument<'_>) -> Result<Option<i64>, Refusal> {
+    let check = |ttl| config::check_ttl(&config::NUMPOOL_MAX_TTL, what, ttl);
+    ttl.optional_integer().map(check).transpose()
 }

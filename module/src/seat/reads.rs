@@ -4,17 +4,14 @@ use allot_core::seat::Show;
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
 
-use super::records::{reply_hold, reply_seat, reply_seats};
-use crate::command::{Call, is, unknown};
-use crate::family::read;
-
-type Done = Result<(), Refusal>;
+use super::replies::{reply_hold, reply_seat, reply_seats};
+use crate::engine::parse::Argument;
+use crate::engine::step::read;
+use crate::engine::{Call, Done};
 
 /// `SEAT.GET key seat`
-pub(super) fn get(call: &Call<'_>) -> Done {
-    let mut arguments = call.arguments(2);
-    let id = arguments.identifier("seat")?;
-    arguments.finish()?;
+pub(super) fn get(call: &Call<'_>, [_, seat]: [Argument<'_>; 2]) -> Done {
+    let id = seat.text();
     read::<Show, _>(call.ctx, call.key()?, |show, now| {
         let Some(seat) = show.venue().find(id) else {
             return Err(Refusal::new(Code::NotFound, format!("seat {} is not in the show", quoted(id))));
@@ -25,12 +22,9 @@ pub(super) fn get(call: &Call<'_>) -> Done {
 }
 
 /// `SEAT.HOLDS key user`
-pub(super) fn holds(call: &Call<'_>) -> Done {
-    let mut arguments = call.arguments(2);
-    let user = arguments.identifier("user")?;
-    arguments.finish()?;
+pub(super) fn holds(call: &Call<'_>, [_, user]: [Argument<'_>; 2]) -> Done {
     read::<Show, _>(call.ctx, call.key()?, |show, now| {
-        let holds = show.holds_of(user, now);
+        let holds = show.holds_of(user.text(), now);
         call.ctx.reply_array(holds.len());
         for record in &holds {
             reply_hold(call.ctx, show, record);
@@ -40,10 +34,8 @@ pub(super) fn holds(call: &Call<'_>) -> Done {
 }
 
 /// `SEAT.ORDER key ref`
-pub(super) fn order(call: &Call<'_>) -> Done {
-    let mut arguments = call.arguments(2);
-    let reference = arguments.identifier("order")?;
-    arguments.finish()?;
+pub(super) fn order(call: &Call<'_>, [_, reference]: [Argument<'_>; 2]) -> Done {
+    let reference = reference.text();
     read::<Show, _>(call.ctx, call.key()?, |show, _| {
         let Some(seats) = show.order_seats(reference) else {
             return Err(Refusal::new(Code::NotFound, format!("there is no order {}", quoted(reference))));
@@ -54,20 +46,8 @@ pub(super) fn order(call: &Call<'_>) -> Done {
 }
 
 /// `SEAT.STAT key [TIER tier] [AREA area]`
-pub(super) fn stat(call: &Call<'_>) -> Done {
-    let mut arguments = call.arguments(2);
-    let (mut tier, mut area) = (None, None);
-    while let Some(option) = arguments.option() {
-        if is(option, "TIER") {
-            arguments.once(0, option)?;
-            tier = Some(arguments.identifier_of(option)?);
-        } else if is(option, "AREA") {
-            arguments.once(1, option)?;
-            area = Some(arguments.identifier_of(option)?);
-        } else {
-            return Err(unknown(option));
-        }
-    }
+pub(super) fn stat(call: &Call<'_>, [_, tier, area]: [Argument<'_>; 3]) -> Done {
+    let (tier, area) = (tier.optional_text(), area.optional_text());
     read::<Show, _>(call.ctx, call.key()?, |show, _| {
         let venue = show.venue();
         let missing = |what: String| Err(Refusal::new(Code::NotFound, what));
@@ -112,10 +92,8 @@ pub(super) fn stat(call: &Call<'_>) -> Done {
 }
 
 /// `SEAT.MAP key area`
-pub(super) fn map(call: &Call<'_>) -> Done {
-    let mut arguments = call.arguments(2);
-    let id = arguments.identifier("area")?;
-    arguments.finish()?;
+pub(super) fn map(call: &Call<'_>, [_, area]: [Argument<'_>; 2]) -> Done {
+    let id = area.text();
     read::<Show, _>(call.ctx, call.key()?, |show, _| {
         let venue = show.venue();
         let Some(area) = venue.area_called(id) else {
@@ -136,8 +114,7 @@ pub(super) fn map(call: &Call<'_>) -> Done {
 }
 
 /// `SEAT.PLAN key`
-pub(super) fn plan(call: &Call<'_>) -> Done {
-    call.arguments(2).finish()?;
+pub(super) fn plan(call: &Call<'_>, [_key]: [Argument<'_>; 1]) -> Done {
     read::<Show, _>(call.ctx, call.key()?, |show, _| {
         call.ctx.reply_string(show.plan_json().as_bytes());
         Ok(())

@@ -1,15 +1,16 @@
 //! `SEAT.ZMPOP`: `ZMPOP` on ordinary sorted sets, and N neighbours from them.
 //!
-//! Without `ADJACENT` every reply is `ZMPOP`'s own, so the error texts are too; it replicates and notifies as
-//! `ZMPOP` does. With it, members whose scores follow one another are neighbours, and a multiple of the stride
+//! Without `ADJACENT` every reply is `ZMPOP`'s own, so the error texts are too: this command reads its words itself. It
+//! replicates and notifies as `ZMPOP` does. With it, members whose scores follow one another are neighbours, and a multiple of the stride
 //! begins a new row.
 
 use allot_core::shared::refusal::{Code, Refusal};
 
-use crate::command::{Call, integer};
-use crate::family::wrong_type;
-use crate::sys::context::{Key, Mode};
-use crate::sys::zset::{End, Member, Members};
+use crate::engine::parse::integer;
+use crate::engine::step::wrong_type;
+use crate::engine::{Call, Done};
+use crate::ffi::context::{Key, Mode};
+use crate::ffi::zset::{End, Member, Members};
 
 /// Scores from here on are no whole numbers that a double can tell apart.
 const EXACT: f64 = 9_007_199_254_740_992.0;
@@ -26,17 +27,17 @@ struct Options {
 }
 
 /// `SEAT.ZMPOP numkeys key [key ...] MIN|MAX [COUNT n] [ADJACENT [STRIDE s]]`
-pub(super) fn zmpop(call: &Call<'_>) -> Result<(), Refusal> {
+pub(super) fn zmpop(call: &Call<'_>) -> Done {
     if call.ctx.asks_for_keys() {
         tell_keys(call);
         return Ok(());
     }
-    let mut arguments = call.arguments(1);
-    let keys = positive(arguments.any()?, "numkeys")?;
-    let place = keys.checked_add(2).filter(|&place| place < call.len()).ok_or_else(syntax)?;
-    let options = options(call, place)?;
+    let words = call.words();
+    let keys = positive(words.get(1).copied().unwrap_or_default(), "numkeys")?;
+    let place = keys.checked_add(2).filter(|&place| place < words.len()).ok_or_else(syntax)?;
+    let options = options(words.get(place..).unwrap_or_default())?;
     for place in 2..place {
-        let name = call.name(place)?;
+        let name = call.key_at(place)?;
         let key = call.ctx.open(name, Mode::Write);
         match key.is_zset() {
             None => continue,
@@ -69,27 +70,27 @@ pub(super) fn zmpop(call: &Call<'_>) -> Result<(), Refusal> {
 /// Tells the server which arguments are keys: Redis 7.0 asks for that in a cluster, where it does not follow the
 /// documented key specification.
 fn tell_keys(call: &Call<'_>) {
-    let keys = call.arguments(1).any().ok().and_then(|word| positive(word, "numkeys").ok());
-    if let Some(end) = keys.and_then(|keys| keys.checked_add(2)).filter(|&end| end <= call.len()) {
+    let keys = call.words().get(1).and_then(|word| positive(word, "numkeys").ok());
+    if let Some(end) = keys.and_then(|keys| keys.checked_add(2)).filter(|&end| end <= call.words().len()) {
         (2..end).for_each(|place| call.ctx.key_is_at(place));
     }
 }
 
-fn options(call: &Call<'_>, place: usize) -> Result<Options, Refusal> {
-    let mut arguments = call.arguments(place);
-    let end = match arguments.any()? {
-        word if is_word(word, b"MIN") => End::Min,
-        word if is_word(word, b"MAX") => End::Max,
+fn options(words: &[&[u8]]) -> Result<Options, Refusal> {
+    let mut words = words.iter();
+    let end = match words.next() {
+        Some(word) if is_word(word, b"MIN") => End::Min,
+        Some(word) if is_word(word, b"MAX") => End::Max,
         _ => return Err(syntax()),
     };
     let (mut count, mut adjacent, mut stride) = (None, false, None);
-    while let Some(option) = arguments.option() {
+    while let Some(option) = words.next() {
         if count.is_none() && is_word(option, b"COUNT") {
-            count = Some(positive(arguments.option().ok_or_else(syntax)?, "count")?);
+            count = Some(positive(words.next().ok_or_else(syntax)?, "count")?);
         } else if !adjacent && is_word(option, b"ADJACENT") {
             adjacent = true;
         } else if stride.is_none() && is_word(option, b"STRIDE") {
-            stride = Some(positive(arguments.option().ok_or_else(syntax)?, "stride")? as i64);
+            stride = Some(positive(words.next().ok_or_else(syntax)?, "stride")? as i64);
         } else {
             return Err(syntax());
         }

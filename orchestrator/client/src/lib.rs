@@ -21,7 +21,7 @@ pub use error::Error;
 pub use numbers::{NumberStore, PoolInfo};
 pub use record::Record;
 pub use seats::{Bucket, Hold, MapRow, SeatStore};
-pub use servers::{Node, Place, Secret, Servers, Session};
+pub use servers::{Endpoint, Node, Secret, Servers, Session};
 
 /// A large plan takes the server seconds to build.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);

@@ -17,8 +17,8 @@ use futures_util::stream::FuturesUnordered;
 use rand::Rng as _;
 use redis::aio::MultiplexedConnection;
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo,
-    TlsCertificates, Value, cmd,
+    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion,
+    RedisConnectionInfo, TlsCertificates, Value, cmd,
 };
 
 use tokio::net::{UdpSocket, lookup_host};
@@ -56,7 +56,7 @@ impl fmt::Debug for Secret {
 
 /// How the master is found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum Endpoint {
     /// It is at this address.
     Address(Node),
     /// Sentinels know, by the master's name.
@@ -84,6 +84,7 @@ pub struct Node {
     port: u16,
     tls: bool,
     database: i64,
+    protocol: ProtocolVersion,
 }
 
 impl fmt::Display for Node {
@@ -94,33 +95,46 @@ impl fmt::Display for Node {
     }
 }
 
-impl Place {
-    /// The server at `redis://host:port[/database]` or `rediss://...`.
-    pub fn url(url: &str) -> Result<Self> {
-        let info = match url.into_connection_info() {
-            Ok(info) => info,
-            Err(error) => bail!("'{}': {error}", super::without_password(url)),
-        };
-        if info.redis_settings().password().is_some() {
+impl Endpoint {
+    /// The server at `redis://host:port[/database]` or `rediss://...`, and the user that the address names, if any.
+    ///
+    /// # Errors
+    /// If `url` is no such address, or has a password in it: others could read the password in a list of processes.
+    pub fn url(url: &str) -> Result<(Self, Option<String>)> {
+        let (endpoint, user, password) = Self::url_with_password(url)?;
+        if password.is_some() {
             bail!(
                 "'{}' has a password in it, which others could see; name a file by redis.password-file, or set \
                  ALLOT_REDIS_PASSWORD",
                 super::without_password(url)
             );
         }
-        let database = info.redis_settings().db();
-        match info.addr() {
-            ConnectionAddr::Tcp(host, port) => {
-                Ok(Self::Address(Node { host: host.clone(), port: *port, tls: false, database }))
-            }
-            ConnectionAddr::TcpTls { host, port, .. } => {
-                Ok(Self::Address(Node { host: host.clone(), port: *port, tls: true, database }))
-            }
+        Ok((endpoint, user))
+    }
+
+    /// The same of an address that only its owner can read: the server, its user, and its password.
+    ///
+    /// # Errors
+    /// If `url` is no such address.
+    pub fn url_with_password(url: &str) -> Result<(Self, Option<String>, Option<Secret>)> {
+        let info = match url.into_connection_info() {
+            Ok(info) => info,
+            Err(error) => bail!("'{}': {error}", super::without_password(url)),
+        };
+        let (host, port, tls) = match info.addr() {
+            ConnectionAddr::Tcp(host, port) => (host.clone(), *port, false),
+            ConnectionAddr::TcpTls { host, port, .. } => (host.clone(), *port, true),
             _ => bail!(
-                "'{}' is no address of the form redis://HOST:PORT or rediss://HOST:PORT",
+                "'{}' is no address of the form redis://HOST:PORT or rediss://HOST:PORT; a password can be named by \
+                 redis.password-file",
                 super::without_password(url)
             ),
-        }
+        };
+        let settings = info.redis_settings();
+        let (database, protocol) = (settings.db(), settings.protocol());
+        let user = settings.username().map(str::to_owned);
+        let password = settings.password().map(|password| Secret::new(password.to_owned()));
+        Ok((Self::Address(Node { host, port, tls, database, protocol }), user, password))
     }
 }
 
@@ -128,7 +142,7 @@ impl Place {
 #[derive(Debug, Clone)]
 pub struct Servers {
     /// How it is found.
-    pub place: Place,
+    pub endpoint: Endpoint,
     /// ACL user.
     pub user: Option<String>,
     /// Its password.
@@ -145,12 +159,12 @@ pub struct Servers {
 
 impl fmt::Display for Servers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.place {
-            Place::Address(node) => node.fmt(f)?,
-            Place::Sentinels { sentinels, master, .. } => {
+        match &self.endpoint {
+            Endpoint::Address(node) => node.fmt(f)?,
+            Endpoint::Sentinels { sentinels, master, .. } => {
                 write!(f, "master '{master}' by Sentinels {}", sentinels.join(", "))?;
             }
-            Place::Cluster { nodes, .. } => write!(f, "cluster at {}", nodes.join(", "))?,
+            Endpoint::Cluster { nodes, .. } => write!(f, "cluster at {}", nodes.join(", "))?,
         }
         self.user.as_ref().map_or(Ok(()), |user| write!(f, " as {user}"))
     }
@@ -176,9 +190,9 @@ impl Servers {
     /// Finds the master and connects to it; a server that is not, or does not say so, is refused.
     pub async fn session(&self) -> Result<Session, Error> {
         let mut last = Error::NoMaster(self.to_string());
-        match &self.place {
-            Place::Address(node) => return self.attach(node.clone(), None).await,
-            Place::Sentinels { sentinels, master, tls } => {
+        match &self.endpoint {
+            Endpoint::Address(node) => return self.attach(node.clone(), None).await,
+            Endpoint::Sentinels { sentinels, master, tls } => {
                 for (failover, node) in self.ask_sentinels(sentinels, master, *tls).await? {
                     match self.attach(node, Some(failover)).await {
                         Ok(session) => return Ok(session),
@@ -186,7 +200,7 @@ impl Servers {
                     }
                 }
             }
-            Place::Cluster { nodes, tls } => {
+            Endpoint::Cluster { nodes, tls } => {
                 // Who is asked may be behind, so that the next one is asked then; beginning with another one each
                 // time, lest all wait for the same one that is dead.
                 let first = rand::rng().random_range(0..nodes.len().max(1));
@@ -205,6 +219,20 @@ impl Servers {
         Err(last)
     }
 
+    /// A connection for single requests, whose answers may take `longer` than [`timeout`](Self::timeout): to the server
+    /// at an address, whether it is a master or not; otherwise to the master.
+    ///
+    /// # Errors
+    /// [`Error::Link`] if no server can be reached, [`Error::NoMaster`] if no master is known.
+    pub async fn connection(&self, longer: Duration) -> Result<MultiplexedConnection, Error> {
+        match &self.endpoint {
+            Endpoint::Address(node) => self.connect(node, self.timeout + longer).await,
+            Endpoint::Sentinels { .. } | Endpoint::Cluster { .. } => {
+                self.session().await?.another(longer).await
+            }
+        }
+    }
+
     /// A session with this server, which Sentinels made the master by that failover.
     async fn attach(&self, node: Node, failover: Option<u64>) -> Result<Session, Error> {
         let mut connection = self.connect(&node, self.timeout).await?;
@@ -219,7 +247,7 @@ impl Servers {
     /// Asks Sentinels, as long as the session is there, whether they made another the master since: this one may be cut
     /// off from them and its replicas, and not from us, and take itself for a master all the time.
     async fn heed(self, node: Node, failover: u64, deposed: watch::Sender<bool>) {
-        let Place::Sentinels { sentinels, master, tls } = &self.place else { return };
+        let Endpoint::Sentinels { sentinels, master, tls } = &self.endpoint else { return };
         loop {
             let look = async {
                 let jitter = rand::rng().random_range(0.8..1.2);
@@ -238,10 +266,14 @@ impl Servers {
     /// Our own address as the first server sees it of which that can be found out; nothing is sent for it. Not so where
     /// names are not resolved yet, or there is no route.
     pub async fn own_address(&self) -> std::io::Result<IpAddr> {
-        let servers = match &self.place {
-            Place::Address(node) if node.host.contains(':') => vec![format!("[{}]:{}", node.host, node.port)],
-            Place::Address(node) => vec![format!("{}:{}", node.host, node.port)],
-            Place::Sentinels { sentinels: some, .. } | Place::Cluster { nodes: some, .. } => some.clone(),
+        let servers = match &self.endpoint {
+            Endpoint::Address(node) if node.host.contains(':') => {
+                vec![format!("[{}]:{}", node.host, node.port)]
+            }
+            Endpoint::Address(node) => vec![format!("{}:{}", node.host, node.port)],
+            Endpoint::Sentinels { sentinels: some, .. } | Endpoint::Cluster { nodes: some, .. } => {
+                some.clone()
+            }
         };
         let mut found = Err(std::io::ErrorKind::NotFound.into());
         for server in servers {
@@ -290,7 +322,7 @@ impl Servers {
         let command = cmd("SENTINEL").arg("MASTER").arg(master).clone();
         let record: HashMap<String, String> = query(&mut connection, &command).await?;
         let epoch = record.get("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or_default();
-        Ok((epoch, Node { host, port, tls, database: 0 }))
+        Ok((epoch, Node { host, port, tls, database: 0, protocol: ProtocolVersion::default() }))
     }
 
     /// Asks a node of a cluster who has the realm's slot.
@@ -301,7 +333,7 @@ impl Servers {
         let slots: Value = query(&mut connection, cmd("CLUSTER").arg("SLOTS")).await?;
         let (host, port) = master_of(&slots, slot).ok_or_else(|| Error::NoMaster(self.to_string()))?;
         let host = if host.is_empty() { asked.host } else { host };
-        Ok(Node { host, port, tls, database: 0 })
+        Ok(Node { host, port, tls, database: 0, protocol: ProtocolVersion::default() })
     }
 
     async fn connect(&self, node: &Node, timeout: Duration) -> Result<MultiplexedConnection, Error> {
@@ -315,7 +347,7 @@ impl Servers {
         (user, password): (Option<&String>, Option<&Secret>),
     ) -> Result<MultiplexedConnection, Error> {
         let link = |source| Error::Link { what: format!("cannot connect to {node}"), source };
-        let mut login = RedisConnectionInfo::default().set_db(node.database);
+        let mut login = RedisConnectionInfo::default().set_db(node.database).set_protocol(node.protocol);
         if let Some(user) = user {
             login = login.set_username(user);
         }
@@ -417,7 +449,13 @@ fn node_at(address: &str, tls: bool) -> Result<Node, Error> {
     let (host, port) = parts
         .filter(|(host, _)| !host.is_empty())
         .ok_or_else(|| Error::Shape(format!("'{address}' is no address of the form HOST:PORT")))?;
-    Ok(Node { host: host.trim_matches(['[', ']']).to_owned(), port, tls, database: 0 })
+    Ok(Node {
+        host: host.trim_matches(['[', ']']).to_owned(),
+        port,
+        tls,
+        database: 0,
+        protocol: ProtocolVersion::default(),
+    })
 }
 
 /// The master of a slot by `CLUSTER SLOTS`.
@@ -467,7 +505,7 @@ mod tests {
         let servers = |nodes: &[&str]| {
             let nodes = nodes.iter().map(|&node| node.to_owned()).collect();
             Servers {
-                place: Place::Cluster { nodes, tls: false },
+                endpoint: Endpoint::Cluster { nodes, tls: false },
                 user: None,
                 password: None,
                 sentinel_password: None,
@@ -488,13 +526,17 @@ mod tests {
         for odd in ["h", "h:x", ":1"] {
             assert!(node_at(odd, false).is_err(), "{odd}");
         }
-        let Ok(Place::Address(node)) = Place::url("redis://h:7/3") else { panic!("an address") };
+        let Ok((Endpoint::Address(node), None)) = Endpoint::url("redis://h:7/3") else {
+            panic!("an address")
+        };
         assert_eq!(node.to_string(), "redis://h:7/3");
         for url in ["redis://:secret@h", "unix:///s?pass=secret"] {
-            let refused = Place::url(url).unwrap_err().to_string();
+            let refused = Endpoint::url(url).unwrap_err().to_string();
             assert!(!refused.contains("secret") && refused.contains("password-file"), "{refused}");
         }
-        let refused = Place::url("user:secret@host:6379").unwrap_err().to_string();
+        let (_, user, password) = Endpoint::url_with_password("redis://me:secret@h:7").unwrap();
+        assert_eq!((user.as_deref(), password), (Some("me"), Some(Secret::new("secret".to_owned()))));
+        let refused = Endpoint::url("user:secret@host:6379").unwrap_err().to_string();
         assert!(!refused.contains("secret"), "{refused}");
     }
 }

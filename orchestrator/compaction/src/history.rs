@@ -8,8 +8,8 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use tracing::{info, warn};
 
-use super::board::{Board, Fault, Found};
 use super::task::{MainTask, write};
+use super::task_store::{Fault, Found, TaskStore};
 use allot_coordination::{Error, Kind, Op};
 use allot_runtime::time::now_ms;
 
@@ -34,15 +34,15 @@ fn unpack(path: &str, data: &[u8]) -> Result<Vec<MainTask>, Fault> {
 }
 
 /// Everything of a task that is over.
-async fn removal(board: &Board, main: &Found<MainTask>) -> Result<Vec<Op>, Fault> {
+async fn removal(store: &TaskStore, main: &Found<MainTask>) -> Result<Vec<Op>, Fault> {
     let delete = |path: String| Op::Delete { path, version: None };
     let mut ops = vec![Op::Delete { path: main.info.clone(), version: Some(main.version) }];
-    for name in board.children(&main.dir).await? {
+    for name in store.children(&main.dir).await? {
         let path = format!("{}/{name}", main.dir);
         if path == main.info {
             continue;
         }
-        for child in board.children(&path).await? {
+        for child in store.children(&path).await? {
             ops.push(delete(format!("{path}/{child}")));
         }
         ops.push(delete(path));
@@ -56,13 +56,13 @@ type Leaving = (MainTask, Vec<Op>);
 
 /// Packs what has been over for so long: into the pack and out of the tree in one multi. Returns how many. What cannot be
 /// removed, since something that is none of ours stands in it, keeps nothing else from being packed.
-pub async fn pack(board: &Board, after: Duration) -> Result<usize, Fault> {
+pub async fn pack(store: &TaskStore, after: Duration) -> Result<usize, Fault> {
     let limit = now_ms().saturating_sub(after.as_millis() as u64);
-    let mains = board.mains().await?;
+    let mains = store.mains().await?;
     let old = mains.into_iter().filter(|main| main.task.state.is_over() && main.task.finished <= limit);
     let (mut batch, mut size, mut count): (Vec<Leaving>, _, _) = (Vec::new(), 0, 0);
     for main in old {
-        let removal = match removal(board, &main).await {
+        let removal = match removal(store, &main).await {
             Err(fault) if fault.is_of_its_own() => {
                 warn!(%fault, "a task is not packed into history");
                 continue;
@@ -72,7 +72,7 @@ pub async fn pack(board: &Board, after: Duration) -> Result<usize, Fault> {
         // Counted as if it were not compressed: then it surely fits.
         let more = removal.iter().map(Op::size).sum::<usize>() + write(&main.task).len();
         if !batch.is_empty() && size + more > FILL {
-            count += pack_these(board, &batch).await?;
+            count += pack_these(store, &batch).await?;
             batch.clear();
             size = 0;
         }
@@ -80,15 +80,15 @@ pub async fn pack(board: &Board, after: Duration) -> Result<usize, Fault> {
         batch.push((main.task, removal));
     }
     if !batch.is_empty() {
-        count += pack_these(board, &batch).await?;
+        count += pack_these(store, &batch).await?;
     }
     Ok(count)
 }
 
 /// Packs these, all in one, and where that cannot be each alone.
-async fn pack_these(board: &Board, batch: &[Leaving]) -> Result<usize, Fault> {
+async fn pack_these(store: &TaskStore, batch: &[Leaving]) -> Result<usize, Fault> {
     let stuck = |fault: &Fault| fault.is_of_its_own() || fault.is_race();
-    match write_pack(board, batch).await {
+    match write_pack(store, batch).await {
         Err(fault) if stuck(&fault) && batch.len() > 1 => {}
         Err(fault) if stuck(&fault) => {
             warn!(%fault, "a task is not packed into history");
@@ -98,7 +98,7 @@ async fn pack_these(board: &Board, batch: &[Leaving]) -> Result<usize, Fault> {
     }
     let mut count = 0;
     for one in batch.chunks(1) {
-        match write_pack(board, one).await {
+        match write_pack(store, one).await {
             Ok(()) => count += 1,
             Err(fault) if stuck(&fault) => warn!(%fault, "a task is not packed into history"),
             Err(fault) => return Err(fault),
@@ -107,15 +107,15 @@ async fn pack_these(board: &Board, batch: &[Leaving]) -> Result<usize, Fault> {
     Ok(count)
 }
 
-async fn write_pack(board: &Board, batch: &[Leaving]) -> Result<(), Fault> {
+async fn write_pack(store: &TaskStore, batch: &[Leaving]) -> Result<(), Fault> {
     let tasks: Vec<&MainTask> = batch.iter().map(|(task, _)| task).collect();
     let data = squeeze(&tasks)?;
     let mut time = now_ms();
     loop {
-        let path = format!("{}/{time:013}", board.paths.compress());
+        let path = format!("{}/{time:013}", store.paths.compress());
         let create = Op::Create { path: path.clone(), data: data.clone(), kind: Kind::Persistent };
         let removals = batch.iter().flat_map(|(_, removal)| removal.iter().cloned());
-        match board.tree.multi([create].into_iter().chain(removals).collect()).await {
+        match store.tree.multi([create].into_iter().chain(removals).collect()).await {
             Err(Error::Exists(taken)) if taken == path => time += 1,
             done => break done?,
         }
@@ -125,13 +125,13 @@ async fn write_pack(board: &Board, batch: &[Leaving]) -> Result<(), Fault> {
 }
 
 /// Deletes packs that are older than this. Returns how many.
-pub async fn expire(board: &Board, after: Duration) -> Result<usize, Fault> {
+pub async fn expire(store: &TaskStore, after: Duration) -> Result<usize, Fault> {
     let limit = now_ms().saturating_sub(after.as_millis() as u64);
     let mut count = 0;
-    for name in board.children(&board.paths.compress()).await? {
+    for name in store.children(&store.paths.compress()).await? {
         if name.parse().is_ok_and(|time: u64| time < limit) {
-            let path = format!("{}/{name}", board.paths.compress());
-            match board.tree.multi(vec![Op::Delete { path, version: None }]).await {
+            let path = format!("{}/{name}", store.paths.compress());
+            match store.tree.multi(vec![Op::Delete { path, version: None }]).await {
                 Ok(()) => count += 1,
                 // Something that is none of ours stands under it, or another was faster.
                 Err(error @ (Error::NotEmpty(_) | Error::NoNode(_) | Error::Refused { .. })) => {
@@ -145,24 +145,24 @@ pub async fn expire(board: &Board, after: Duration) -> Result<usize, Fault> {
 }
 
 /// The tasks of each pack, or why it does not read.
-async fn packs(board: &Board) -> Result<Vec<Result<Vec<MainTask>, Fault>>, Fault> {
-    let names = board.children(&board.paths.compress()).await?;
-    let found = board.tree.get_many_readable(&board.paths.compress(), names).await?.into_iter();
+async fn packs(store: &TaskStore) -> Result<Vec<Result<Vec<MainTask>, Fault>>, Fault> {
+    let names = store.children(&store.paths.compress()).await?;
+    let found = store.tree.get_many_readable(&store.paths.compress(), names).await?.into_iter();
     Ok(found.map(|(name, node)| unpack(&name, &node?.data)).collect())
 }
 
 /// All packed tasks. Who asks may be about to write what is missing, so all must read.
-pub async fn packed(board: &Board) -> Result<Vec<MainTask>, Fault> {
-    let packs = packs(board).await?.into_iter().collect::<Result<Vec<_>, _>>()?;
+pub async fn packed(store: &TaskStore) -> Result<Vec<MainTask>, Fault> {
+    let packs = packs(store).await?.into_iter().collect::<Result<Vec<_>, _>>()?;
     Ok(packs.into_iter().flatten().collect())
 }
 
 /// All tasks that are over, packed or not, from old to new. A pack that does not read is left out, and logged.
-pub async fn all(board: &Board) -> Result<Vec<MainTask>, Fault> {
-    let mains = board.mains().await?;
+pub async fn all(store: &TaskStore) -> Result<Vec<MainTask>, Fault> {
+    let mains = store.mains().await?;
     let mut tasks: Vec<MainTask> =
         mains.into_iter().map(|main| main.task).filter(|task| task.state.is_over()).collect();
-    for pack in packs(board).await? {
+    for pack in packs(store).await? {
         match pack {
             Ok(pack) => tasks.extend(pack),
             Err(fault) => warn!(%fault, "a pack of history is passed over"),

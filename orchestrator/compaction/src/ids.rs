@@ -21,11 +21,13 @@ impl TaskId {
     }
 
     /// Its main task.
+    #[must_use]
     pub fn of_main(self) -> Self {
         Self { number: 0, ..self }
     }
 
     /// Its subtask by this number, from 1.
+    #[must_use]
     pub fn subtask(self, number: u64) -> Self {
         Self { number, ..self }
     }
@@ -50,7 +52,7 @@ impl FromStr for TaskId {
         let wrong = || format!("'{text}' is no task; one looks like aaaaffff.16176931.56000000.0");
         let parts: Vec<&str> = text.split('.').collect();
         let [unit, high, low, number] = parts.as_slice() else { return Err(wrong()) };
-        let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+        let digits = |node_context: &str| node_context.bytes().all(|byte| byte.is_ascii_digit());
         if unit.len() != 8 || high.len() != 8 || low.len() != 8 || !digits(high) || !digits(low) {
             return Err(wrong());
         }

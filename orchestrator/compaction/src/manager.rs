@@ -11,12 +11,13 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
-use super::board::{Board, Fault, Found};
 use super::hashing::{Bin, assign, choose};
 use super::ids::TaskId;
 use super::node::Units;
+use super::node_context::{NodeContext, PAUSE, event};
+use super::partitions;
 use super::task::{MainTask, State, SubState};
-use super::{PAUSE, Part, event, partitions};
+use super::task_store::{Fault, Found, TaskStore};
 use allot_coordination::Error;
 use allot_runtime::time::now_ms;
 
@@ -30,17 +31,21 @@ const LOOKS: u32 = 4;
 const LONG: Duration = Duration::from_secs(24 * 3600);
 
 /// Manages until the process shall end.
-pub(crate) async fn run(part: Part, mut notices: mpsc::Receiver<TaskId>, units: watch::Receiver<Units>) {
-    let mut stop = part.stop.clone();
+pub(crate) async fn run(
+    node_context: NodeContext,
+    mut notices: mpsc::Receiver<TaskId>,
+    units: watch::Receiver<Units>,
+) {
+    let mut stop = node_context.stop.clone();
     let mut drives: JoinSet<TaskId> = JoinSet::new();
     let mut live: BTreeSet<TaskId> = BTreeSet::new();
     let mut again: BTreeSet<TaskId> = BTreeSet::new();
-    let mut fresh = own(&part).await;
+    let mut fresh = own(&node_context).await;
     loop {
         for id in fresh.drain(..) {
             // One that just ends may not have seen why it is named again.
             if live.insert(id) {
-                let drive = Drive::new(&part, id, units.clone());
+                let drive = Drive::new(&node_context, id, units.clone());
                 drives.spawn(drive.run());
             } else {
                 again.insert(id);
@@ -63,14 +68,15 @@ pub(crate) async fn run(part: Part, mut notices: mpsc::Receiver<TaskId>, units: 
 }
 
 /// The tasks that the tree says are this unit's.
-async fn own(part: &Part) -> Vec<TaskId> {
-    let board = part.board();
-    let mut stop = part.stop.clone();
+async fn own(node_context: &NodeContext) -> Vec<TaskId> {
+    let store = node_context.store();
+    let mut stop = node_context.stop.clone();
     loop {
-        match board.mains().await {
+        match store.mains().await {
             Ok(mains) => {
-                let ours =
-                    mains.iter().filter(|main| !main.task.state.is_over() && main.task.manager == part.name);
+                let ours = mains
+                    .iter()
+                    .filter(|main| !main.task.state.is_over() && main.task.manager == node_context.name);
                 return ours.map(|main| main.id).collect();
             }
             Err(fault) => {
@@ -93,8 +99,8 @@ enum Next {
 
 /// One main task in this unit's hands.
 struct Drive {
-    part: Part,
-    board: Board,
+    node_context: NodeContext,
+    store: TaskStore,
     id: TaskId,
     units: watch::Receiver<Units>,
     /// The round's partitions and their workers, with what they follow from.
@@ -118,11 +124,11 @@ struct Plan {
 }
 
 impl Drive {
-    fn new(part: &Part, id: TaskId, units: watch::Receiver<Units>) -> Self {
-        let (board, part) = (part.board(), part.clone());
+    fn new(node_context: &NodeContext, id: TaskId, units: watch::Receiver<Units>) -> Self {
+        let (store, node_context) = (node_context.store(), node_context.clone());
         Self {
-            part,
-            board,
+            node_context,
+            store,
             id,
             units,
             plan: None,
@@ -134,7 +140,7 @@ impl Drive {
     }
 
     async fn run(mut self) -> TaskId {
-        while !self.part.stop.is_requested() {
+        while !self.node_context.stop.is_requested() {
             match self.look().await {
                 Ok(true) => {}
                 Ok(false) => break,
@@ -154,19 +160,19 @@ impl Drive {
 
     /// One look, what follows from it, and the wait for the next. Whether there is a next.
     async fn look(&mut self) -> Result<bool, Fault> {
-        self.board.noticed(&self.part.name, self.id).await?;
+        self.store.noticed(&self.node_context.name, self.id).await?;
         loop {
-            let mut news = self.part.coordinator.subscribe();
+            let mut news = self.node_context.coordinator.subscribe();
             let status = *news.borrow_and_update();
-            let Some(mut main) = self.board.main(self.id).await? else { return Ok(false) };
-            if main.task.state.is_over() || main.task.manager != self.part.name {
+            let Some(mut main) = self.store.main(self.id).await? else { return Ok(false) };
+            if main.task.state.is_over() || main.task.manager != self.node_context.name {
                 return Ok(false);
             }
-            let (_, marked) = self.board.tree.watch(&main.dir).await?;
+            let (_, marked) = self.store.tree.watch(&main.dir).await?;
             // The one that it waits for says by its status that it is over.
             let ahead = match main.task.after.as_ref().and_then(|id| id.parse().ok()) {
                 Some(before) if main.task.state == State::Init => {
-                    match self.board.tree.watch(&self.board.paths.main(before)).await {
+                    match self.store.tree.watch(&self.store.paths.main(before)).await {
                         Err(Error::NoNode(_)) => None,
                         watched => Some(watched?),
                     }
@@ -175,13 +181,13 @@ impl Drive {
             };
             // Nothing comes where nothing is out: a task that waits for its next round costs one watch, not two.
             let (finished, came) = if main.task.outstanding() > 0 {
-                let (finished, came) = self.board.tree.watch(&self.board.paths.finished(self.id)).await?;
+                let (finished, came) = self.store.tree.watch(&self.store.paths.finished(self.id)).await?;
                 (finished, Some(came))
             } else {
                 (Vec::new(), None)
             };
             // Read behind the watch, so that nothing is missed.
-            let Some(again) = self.board.main(self.id).await? else { return Ok(false) };
+            let Some(again) = self.store.main(self.id).await? else { return Ok(false) };
             main = again;
             match self.act(&mut main, &finished).await? {
                 Next::Over => return Ok(false),
@@ -189,7 +195,7 @@ impl Drive {
                 // The first of a round went out just now.
                 Next::Wait(_) if came.is_none() && main.task.outstanding() > 0 => {}
                 Next::Wait(span) => {
-                    let mut stop = self.part.stop.clone();
+                    let mut stop = self.node_context.stop.clone();
                     tokio::select! {
                         () = marked => {}
                         () = event(came) => {}
@@ -214,14 +220,14 @@ impl Drive {
     }
 
     async fn act(&mut self, main: &mut Found<MainTask>, finished: &[String]) -> Result<Next, Fault> {
-        if main.task.manager != self.part.name {
+        if main.task.manager != self.node_context.name {
             return Ok(Next::Over);
         }
         if !finished.is_empty() {
             self.before = self.before.map(|before| before + finished.len() as u64);
             let mut rest = finished;
             while !rest.is_empty() {
-                let count = self.board.count(main, rest).await?;
+                let count = self.store.count(main, rest).await?;
                 rest = rest.get(count.max(1)..).unwrap_or_default();
             }
             return Ok(Next::Again);
@@ -254,7 +260,7 @@ impl Drive {
             if open > 0 {
                 return Ok(Next::Wait(due));
             }
-            self.board.cancel(main, "it was stopped").await?;
+            self.store.cancel(main, "it was stopped").await?;
             info!(id = %self.id, "a task is stopped");
             return Ok(Next::Over);
         }
@@ -268,7 +274,7 @@ impl Drive {
             return Ok(Next::Wait(due));
         }
         let round = main.task.round;
-        self.board.close_round(main).await?;
+        self.store.close_round(main).await?;
         self.plan = None;
         let (well, failed) = (main.task.result.success_count, main.task.result.failed_count);
         info!(id = %self.id, round, well, failed, state = %main.task.state, "a round is done");
@@ -278,7 +284,7 @@ impl Drive {
     /// Between two rounds, and before the first.
     async fn begin(&mut self, main: &mut Found<MainTask>, due: Duration) -> Result<Next, Fault> {
         if main.task.cancelling {
-            self.board.cancel(main, "it was stopped").await?;
+            self.store.cancel(main, "it was stopped").await?;
             return Ok(Next::Over);
         }
         if main.task.paused || self.predecessor(main).await?.is_some() {
@@ -289,27 +295,27 @@ impl Drive {
             return Ok(Next::Wait(due.min(Duration::from_millis(wait))));
         }
         // It may take long; meanwhile the task may be stopped, or given to another.
-        let (_, marked) = self.board.tree.watch(&main.dir).await?;
-        if self.board.main(self.id).await?.is_none_or(|now| now.version != main.version) {
+        let (_, marked) = self.store.tree.watch(&main.dir).await?;
+        if self.store.main(self.id).await?.is_none_or(|now| now.version != main.version) {
             return Ok(Next::Again);
         }
-        let mut stop = self.part.stop.clone();
+        let mut stop = self.node_context.stop.clone();
         let listed = tokio::select! {
-            listed = partitions::list(&self.part.config, &main.task) => listed,
+            listed = partitions::list(&self.node_context.config, &main.task) => listed,
             () = marked => return Ok(Next::Again),
             () = stop.requested() => return Ok(Next::Over),
         };
         match listed {
-            Ok(partitions) => self.board.open_round(main, &partitions).await?,
+            Ok(partitions) => self.store.open_round(main, &partitions).await?,
             Err(why) if main.task.round == 0 => {
                 warn!(id = %self.id, why, "a task is cancelled: its partitions cannot be listed");
-                self.board.cancel(main, &why).await?;
+                self.store.cancel(main, &why).await?;
                 return Ok(Next::Over);
             }
             Err(why) => {
                 warn!(id = %self.id, why, "partitions cannot be listed; trying again in a minute");
                 if main.task.error != why {
-                    self.board.note(main, &why).await?;
+                    self.store.note(main, &why).await?;
                 }
                 return Ok(Next::Wait(due.min(LISTING_REST)));
             }
@@ -320,13 +326,13 @@ impl Drive {
     /// The task that this one waits for, if that is not over.
     async fn predecessor(&self, main: &Found<MainTask>) -> Result<Option<TaskId>, Fault> {
         let Some(id) = main.task.after.as_ref().and_then(|id| id.parse().ok()) else { return Ok(None) };
-        let before = self.board.main(id).await?;
+        let before = self.store.main(id).await?;
         Ok(before.filter(|before| !before.task.state.is_over()).map(|before| before.id))
     }
 
     /// How much longer than its runner a subtask may run before its worker must hang.
     fn margin(&self) -> Duration {
-        self.part.session_timeout() * 2
+        self.node_context.session_timeout() * 2
     }
 
     /// Workers end runners whose time is up. Where one does not, though it is there, its subtask counts as failed. It is
@@ -336,7 +342,7 @@ impl Drive {
         if self.examination > now {
             return Ok(());
         }
-        let config = &self.part.config;
+        let config = &self.node_context.config;
         let usual = config.timeout + config.stop_limit;
         self.examination = now + (usual + self.margin()) / LOOKS;
         let mut seen = BTreeMap::new();
@@ -361,10 +367,10 @@ impl Drive {
         usual: Duration,
         seen: &mut BTreeMap<(TaskId, u32, u64), Instant>,
     ) -> Result<(), Fault> {
-        for name in self.board.children(&self.board.paths.assigned()).await? {
+        for name in self.store.children(&self.store.paths.assigned()).await? {
             let worker = super::paths::decode(&name);
-            for ids in self.board.at(&worker, Some(self.id)).await?.chunks(RELIEF) {
-                let mut overdue = self.board.subs(&worker, ids).await?;
+            for ids in self.store.at(&worker, Some(self.id)).await?.chunks(RELIEF) {
+                let mut overdue = self.store.subs(&worker, ids).await?;
                 overdue.retain(|sub| {
                     if sub.task.state != SubState::Running {
                         return false;
@@ -382,7 +388,7 @@ impl Drive {
                     continue;
                 }
                 warn!(id = %self.id, worker, count = overdue.len(), "a worker does not end what took too long; failed");
-                self.board.fail(main, &overdue, "its worker did not end it in time").await?;
+                self.store.fail(main, &overdue, "its worker did not end it in time").await?;
             }
         }
         Ok(())
@@ -395,7 +401,7 @@ impl Drive {
         units: &Units,
         due: Duration,
     ) -> Result<Next, Fault> {
-        let wave = u64::from(self.part.config.wave);
+        let wave = u64::from(self.node_context.config.wave);
         // A new wave when half of the last is counted, so that it is one and not a drip.
         if main.task.outstanding() > wave / 2 {
             return Ok(Next::Wait(due));
@@ -412,7 +418,7 @@ impl Drive {
             let worker = |&place: &usize| plan.bins.get(place).map_or("", |bin| bin.name.as_str());
             let all = plan.partitions.iter().map(String::as_str).zip(plan.workers.iter().map(worker));
             let items: Vec<(&str, &str)> = all.skip(from).take(room).collect();
-            self.board.assign(main, &items).await?;
+            self.store.assign(main, &items).await?;
             if main.task.cursor as usize == from {
                 return Err(Fault::Odd(format!("partition {from} of the round cannot be assigned")));
             }
@@ -429,7 +435,7 @@ impl Drive {
                 return Ok(());
             }
             Some(plan) if plan.tag == tag => plan.partitions,
-            _ => self.board.partitions(main).await?,
+            _ => self.store.partitions(main).await?,
         };
         let keys: Vec<String> = partitions.iter().map(|name| main.task.key(name)).collect();
         let workers = assign(&keys, &bins);
@@ -449,21 +455,21 @@ impl Drive {
             return Ok(moved);
         }
         let bins = units.bins(&main.task.pc);
-        let session = self.part.session_timeout();
-        for name in self.board.children(&self.board.paths.assigned()).await? {
+        let session = self.node_context.session_timeout();
+        for name in self.store.children(&self.store.paths.assigned()).await? {
             let worker = super::paths::decode(&name);
             let Some(since) = units.away_since(&worker) else { continue };
             if since + session > Instant::now() {
                 self.suspect(since + session);
                 continue;
             }
-            let ids = self.board.at(&worker, Some(self.id)).await?;
+            let ids = self.store.at(&worker, Some(self.id)).await?;
             for ids in ids.chunks(RELIEF) {
                 if bins.is_empty() && !main.task.cancelling {
                     // Nobody to give it to; somebody may come.
                     continue;
                 }
-                let found = self.board.subs(&worker, ids).await?.into_iter();
+                let found = self.store.subs(&worker, ids).await?.into_iter();
                 let subs: Vec<_> = found
                     .map(|sub| {
                         let to = choose(&main.task.key(&sub.task.partition_name), &bins);
@@ -471,7 +477,7 @@ impl Drive {
                     })
                     .collect();
                 let count = subs.len();
-                moved += self.board.relieve(main, &subs).await?;
+                moved += self.store.relieve(main, &subs).await?;
                 info!(id = %self.id, worker, count, "subtasks of a lost worker are given to others, or failed");
             }
         }

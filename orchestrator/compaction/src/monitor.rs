@@ -10,12 +10,13 @@ use tokio::time::Instant;
 use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
-use super::board::{Board, Fault, Found};
 use super::hashing::choose;
+use super::history;
 use super::ids::TaskId;
 use super::node::Units;
+use super::node_context::{NodeContext, PAUSE, event};
 use super::task::MainTask;
-use super::{PAUSE, Part, event, history};
+use super::task_store::{Fault, Found, TaskStore};
 use allot_coordination::{Error, Leadership, LeadershipState};
 use allot_runtime::time::now_ms;
 
@@ -23,10 +24,10 @@ use allot_runtime::time::now_ms;
 const AGAIN: Duration = Duration::from_secs(60);
 
 /// Stands for election until the process shall end, and is the monitor meanwhile, whenever it is elected.
-pub(crate) async fn run(part: Part, units: watch::Receiver<Units>) {
-    let mut stop = part.stop.clone();
-    let paths = part.board().paths;
-    let mut election = part.coordinator.campaign(&paths.election(), &part.name);
+pub(crate) async fn run(node_context: NodeContext, units: watch::Receiver<Units>) {
+    let mut stop = node_context.stop.clone();
+    let paths = node_context.store().paths;
+    let mut election = node_context.coordinator.campaign(&paths.election(), &node_context.name);
     loop {
         let lead = tokio::select! {
             lead = election.elected() => lead,
@@ -35,7 +36,8 @@ pub(crate) async fn run(part: Part, units: watch::Receiver<Units>) {
         let Ok(lead) = lead else { break };
         info!(term = lead.term().0, "this unit is the monitor");
         metrics::gauge!("allot_compaction_monitor").set(1.0);
-        let mut stint = Stint { part: part.clone(), units: units.clone(), nobody: BTreeSet::new() };
+        let mut stint =
+            Stint { node_context: node_context.clone(), units: units.clone(), nobody: BTreeSet::new() };
         tokio::select! {
             () = stint.run(&lead) => {}
             () = lead.lost() => {}
@@ -48,7 +50,7 @@ pub(crate) async fn run(part: Part, units: watch::Receiver<Units>) {
 
 /// One stint.
 struct Stint {
-    part: Part,
+    node_context: NodeContext,
     units: watch::Receiver<Units>,
     /// Tasks for which nobody was there at the last look of the clock, nor at any since.
     nobody: BTreeSet<TaskId>,
@@ -56,7 +58,7 @@ struct Stint {
 
 impl Stint {
     async fn run(&mut self, lead: &Leadership) {
-        let every = self.part.config.every;
+        let every = self.node_context.config.every;
         // By the clock, at once and then every hour; and whenever somebody comes or goes.
         let mut clock = Instant::now();
         // What keeps the tree small takes its time, and holds up no task whose manager is gone.
@@ -104,11 +106,11 @@ impl Stint {
     /// One look; when the next is due, if somebody is away.
     async fn look(&mut self, lead: &Leadership, by_clock: bool) -> Result<Option<Instant>, Fault> {
         let units = self.units.borrow_and_update().clone();
-        let board = self.board(lead)?;
-        let grace = self.part.config.grace.unwrap_or_else(|| self.part.session_timeout());
+        let store = self.store(lead)?;
+        let grace = self.node_context.config.grace.unwrap_or_else(|| self.node_context.session_timeout());
         let mut due: Option<Instant> = None;
         let mut nobody = BTreeSet::new();
-        for mut main in board.mains().await? {
+        for mut main in store.mains().await? {
             if main.task.state.is_over() {
                 continue;
             }
@@ -129,14 +131,14 @@ impl Stint {
             if let Some(to) = choose(&main.id.to_string(), &bins) {
                 self.nobody.remove(&main.id);
                 let from = main.task.manager.clone();
-                match board.reassign(main.id, Some(&from), &to.name).await {
+                match store.reassign(main.id, Some(&from), &to.name).await {
                     Ok(_) => info!(id = %main.id, from, to = to.name, "a task has another manager"),
                     // It is over meanwhile, or its manager-to-be is gone: the next look sees.
                     Err(Fault::Refused(why)) => debug!(why, "a task was not moved"),
                     Err(fault) => return Err(fault),
                 }
             } else if by_clock && self.nobody.contains(&main.id) {
-                self.give_up(&board, &mut main, &units).await?;
+                self.give_up(&store, &mut main, &units).await?;
             } else {
                 nobody.insert(main.id);
             }
@@ -145,22 +147,22 @@ impl Stint {
             self.nobody = nobody;
         }
         // Last, since it is a help and no more.
-        if let Err(fault) = Self::note_absence(&board, &units).await {
+        if let Err(fault) = Self::note_absence(&store, &units).await {
             debug!(%fault, "since when units are away is not noted");
         }
         Ok(due)
     }
 
-    fn board(&self, lead: &Leadership) -> Result<Board, Fault> {
-        Ok(Board { tree: lead.tree()?, ..self.part.board() })
+    fn store(&self, lead: &Leadership) -> Result<TaskStore, Fault> {
+        Ok(TaskStore { tree: lead.tree()?, ..self.node_context.store() })
     }
 
     /// What is due by the clock beside the look: history packed and deleted, inboxes removed. Each for itself; what cannot
     /// be done is done at the next hour, and what may be otherwise in a moment is said.
     fn chores(&self, lead: Leadership) -> impl Future<Output = Result<(), Fault>> + use<> {
-        let (part, units) = (self.part.clone(), self.units.clone());
+        let (node_context, units) = (self.node_context.clone(), self.units.clone());
         async move {
-            let board = Board { tree: lead.tree()?, ..part.board() };
+            let store = TaskStore { tree: lead.tree()?, ..node_context.store() };
             let passed = |done: Result<(), Fault>| match done {
                 Err(fault) if fault.is_passing() => Err(fault),
                 Err(Fault::Tree(Error::NotLeading)) => Err(Error::NotLeading.into()),
@@ -170,18 +172,18 @@ impl Stint {
                 }
                 Ok(()) => Ok(()),
             };
-            passed(history::pack(&board, part.config.compress_after).await.map(drop))?;
-            passed(history::expire(&board, part.config.delete_after).await.map(drop))?;
+            passed(history::pack(&store, node_context.config.compress_after).await.map(drop))?;
+            passed(history::expire(&store, node_context.config.delete_after).await.map(drop))?;
             let units = units.borrow().clone();
-            passed(tidy(&board, &units, part.config.every).await)
+            passed(tidy(&store, &units, node_context.config.every).await)
         }
     }
 
     /// Notes since when units are away, for those who ask why their subtasks wait.
-    async fn note_absence(board: &Board, units: &Units) -> Result<(), Fault> {
+    async fn note_absence(store: &TaskStore, units: &Units) -> Result<(), Fault> {
         // Two clocks: what differs by less is the same.
         const SLACK: u64 = 5000;
-        for (unit, inbox) in board.inboxes().await? {
+        for (unit, inbox) in store.inboxes().await? {
             let at = |since: Instant| now_ms().saturating_sub(since.elapsed().as_millis() as u64);
             let away = units.away_since(&unit).map(at);
             // It was back meanwhile, and nobody noted that.
@@ -193,35 +195,40 @@ impl Stint {
                 (None, noted) => noted.is_some() && units.live.contains_key(&unit),
             };
             if is_news {
-                board.note_away(&unit, inbox, away).await?;
+                store.note_away(&unit, inbox, away).await?;
             }
         }
         Ok(())
     }
 
     /// No unit of its processing cluster was there at two looks in a row.
-    async fn give_up(&self, board: &Board, main: &mut Found<MainTask>, units: &Units) -> Result<(), Fault> {
+    async fn give_up(
+        &self,
+        store: &TaskStore,
+        main: &mut Found<MainTask>,
+        units: &Units,
+    ) -> Result<(), Fault> {
         const BATCH: usize = 50;
         let why = format!("no unit of {} was there at two looks in a row", main.task.pc);
-        for name in board.children(&board.paths.assigned()).await? {
+        for name in store.children(&store.paths.assigned()).await? {
             let worker = super::paths::decode(&name);
             if units.away_since(&worker).is_none() {
                 continue;
             }
-            for ids in board.at(&worker, Some(main.id)).await?.chunks(BATCH) {
+            for ids in store.at(&worker, Some(main.id)).await?.chunks(BATCH) {
                 let subs: Vec<_> =
-                    board.subs(&worker, ids).await?.into_iter().map(|sub| (sub, None)).collect();
-                board.relieve(main, &subs).await?;
+                    store.subs(&worker, ids).await?.into_iter().map(|sub| (sub, None)).collect();
+                store.relieve(main, &subs).await?;
             }
         }
         loop {
-            let names = board.children(&board.paths.finished(main.id)).await?;
+            let names = store.children(&store.paths.finished(main.id)).await?;
             if names.is_empty() {
                 break;
             }
-            board.count(main, &names).await?;
+            store.count(main, &names).await?;
         }
-        board.cancel(main, &why).await?;
+        store.cancel(main, &why).await?;
         warn!(id = %main.id, why, "a task is cancelled");
         Ok(())
     }
@@ -229,19 +236,19 @@ impl Stint {
 
 /// Takes away what units left that have not been there for so long: notices that nobody will read, and inboxes with
 /// nothing in them. One that comes back makes its own anew.
-async fn tidy(board: &Board, units: &Units, after: Duration) -> Result<(), Fault> {
-    for (unit, node) in board.inboxes().await? {
+async fn tidy(store: &TaskStore, units: &Units, after: Duration) -> Result<(), Fault> {
+    for (unit, node) in store.inboxes().await? {
         let away = units.away_since(&unit);
         if away.is_none_or(|since| since.elapsed() < after) {
             continue;
         }
-        let inbox = board.paths.inbox(&unit);
-        for id in board.children(&inbox).await?.iter().filter_map(|name| name.parse::<TaskId>().ok()) {
-            if id.is_main() && board.main(id).await?.is_none_or(|main| main.task.manager != unit) {
-                board.noticed(&unit, id).await?;
+        let inbox = store.paths.inbox(&unit);
+        for id in store.children(&inbox).await?.iter().filter_map(|name| name.parse::<TaskId>().ok()) {
+            if id.is_main() && store.main(id).await?.is_none_or(|main| main.task.manager != unit) {
+                store.noticed(&unit, id).await?;
             }
         }
-        board.remove_inbox(&unit, node).await?;
+        store.remove_inbox(&unit, node).await?;
     }
     Ok(())
 }
@@ -252,9 +259,9 @@ mod tests {
 
     use super::*;
     use crate::Settings;
-    use crate::guard::{Report, Spec};
     use crate::node::{self, NodeInfo};
     use crate::runner::{Attention, Launch};
+    use crate::supervisor::{Report, Spec};
     use crate::task::State;
     use allot_coordination::in_process::InProcess;
     use allot_coordination::{Coordinator, Membership};
@@ -271,7 +278,7 @@ mod tests {
         }
     }
 
-    fn part(coordinator: &Coordinator) -> Part {
+    fn node_context(coordinator: &Coordinator) -> NodeContext {
         let (_, stop) = allot_runtime::shutdown_channel();
         let config = Settings {
             node: Some("m_1".into()),
@@ -280,7 +287,7 @@ mod tests {
             root: "/c".into(),
             ..Settings::default()
         };
-        Part {
+        NodeContext {
             coordinator: coordinator.clone(),
             health: Health::default(),
             stop,
@@ -290,45 +297,46 @@ mod tests {
         }
     }
 
-    /// A coordinator, a part of it, and a task whose manager `gone_1` was never there.
-    async fn with_a_task() -> (Coordinator, Part, TaskId) {
+    /// A coordinator, a node_context of it, and a task whose manager `gone_1` was never there.
+    async fn with_a_task() -> (Coordinator, NodeContext, TaskId) {
         let tree = InProcess::new(SESSION);
         let coordinator = Coordinator::start(Arc::new(tree), &allot_coordination::Settings::default());
         coordinator.up().await.unwrap();
-        let part = part(&coordinator);
-        let board = part.board();
-        board.prepare().await.unwrap();
-        board.tree.ensure(&board.paths.inbox("u_1")).await.unwrap();
+        let node_context = node_context(&coordinator);
+        let store = node_context.store();
+        store.prepare().await.unwrap();
+        store.tree.ensure(&store.paths.inbox("u_1")).await.unwrap();
         let id = TaskId::main("gone_1", 1_000_000);
         let table = ["d", "s", "t"].map(str::to_owned);
         let task = MainTask::new(id, table, "gone_1".into(), "default".into());
-        board.tree.multi(board.creation(id, &task)).await.unwrap();
-        (coordinator, part, id)
+        store.tree.multi(store.creation(id, &task)).await.unwrap();
+        (coordinator, node_context, id)
     }
 
-    fn unit(coordinator: &Coordinator, part: &Part, (name, pc): (&str, &str)) -> Membership {
+    fn unit(coordinator: &Coordinator, node_context: &NodeContext, (name, pc): (&str, &str)) -> Membership {
         let info = NodeInfo { pc: pc.into(), slots: 1, limit: 0, version: "1".into(), started: 1 };
-        coordinator.join(&part.board().paths.nodes(), name, &serde_json::to_vec(&info).unwrap())
+        coordinator.join(&node_context.store().paths.nodes(), name, &serde_json::to_vec(&info).unwrap())
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_task_is_cancelled_when_nobody_was_there_from_one_look_to_the_next_and_not_between_two_stays() {
-        let (coordinator, part, id) = with_a_task().await;
-        let board = part.board();
-        let mut units = node::follow(&coordinator, &board.paths.nodes());
-        let mut election = coordinator.campaign(&board.paths.election(), "m_1");
+        let (coordinator, node_context, id) = with_a_task().await;
+        let store = node_context.store();
+        let mut units = node::follow(&coordinator, &store.paths.nodes());
+        let mut election = coordinator.campaign(&store.paths.election(), "m_1");
         let lead = election.elected().await.unwrap();
-        let mut stint = Stint { part: part.clone(), units: units.clone(), nobody: BTreeSet::new() };
-        let state = async || board.main(id).await.unwrap().unwrap().task.state;
+        let mut stint =
+            Stint { node_context: node_context.clone(), units: units.clone(), nobody: BTreeSet::new() };
+        let state = async || store.main(id).await.unwrap().unwrap().task.state;
         units.wait_for(|units| units.current).await.unwrap();
         sleep(SESSION * 2).await;
         stint.look(&lead, true).await.unwrap();
 
         // Somebody comes, has the task, and goes.
-        let membership = unit(&coordinator, &part, ("u_1", "default"));
+        let membership = unit(&coordinator, &node_context, ("u_1", "default"));
         units.wait_for(|units| units.live.contains_key("u_1")).await.unwrap();
         stint.look(&lead, false).await.unwrap();
-        assert_eq!(board.main(id).await.unwrap().unwrap().task.manager, "u_1");
+        assert_eq!(store.main(id).await.unwrap().unwrap().task.manager, "u_1");
         membership.leave().await;
         units.wait_for(|units| units.live.is_empty()).await.unwrap();
         sleep(SESSION * 2).await;
@@ -340,39 +348,40 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_manager_that_is_of_another_cluster_now_is_as_good_as_gone() {
-        let (coordinator, part, id) = with_a_task().await;
-        let board = part.board();
-        let mut units = node::follow(&coordinator, &board.paths.nodes());
-        let _it = unit(&coordinator, &part, ("gone_1", "other"));
+        let (coordinator, node_context, id) = with_a_task().await;
+        let store = node_context.store();
+        let mut units = node::follow(&coordinator, &store.paths.nodes());
+        let _it = unit(&coordinator, &node_context, ("gone_1", "other"));
         units.wait_for(|units| units.live.contains_key("gone_1")).await.unwrap();
-        let mut election = coordinator.campaign(&board.paths.election(), "m_1");
+        let mut election = coordinator.campaign(&store.paths.election(), "m_1");
         let lead = election.elected().await.unwrap();
-        let mut stint = Stint { part: part.clone(), units: units.clone(), nobody: BTreeSet::new() };
+        let mut stint =
+            Stint { node_context: node_context.clone(), units: units.clone(), nobody: BTreeSet::new() };
         stint.look(&lead, true).await.unwrap();
-        assert_eq!(board.main(id).await.unwrap().unwrap().task.manager, "gone_1");
-        let _another = unit(&coordinator, &part, ("u_1", "default"));
+        assert_eq!(store.main(id).await.unwrap().unwrap().task.manager, "gone_1");
+        let _another = unit(&coordinator, &node_context, ("u_1", "default"));
         units.wait_for(|units| units.live.contains_key("u_1")).await.unwrap();
         stint.look(&lead, false).await.unwrap();
-        let task = board.main(id).await.unwrap().unwrap().task;
+        let task = store.main(id).await.unwrap().unwrap().task;
         assert_eq!((task.manager.as_str(), task.state), ("u_1", State::Init));
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_cannot_be_packed_keeps_nothing_else_from_it() {
-        let (_coordinator, part, id) = with_a_task().await;
-        let board = part.board();
-        let mut over = board.main(id).await.unwrap().unwrap();
-        board.cancel(&mut over, "for a test").await.unwrap();
+        let (_coordinator, node_context, id) = with_a_task().await;
+        let store = node_context.store();
+        let mut over = store.main(id).await.unwrap().unwrap();
+        store.cancel(&mut over, "for a test").await.unwrap();
         // Something under it that is none of ours, deeper than anything of ours is.
-        board.tree.ensure(&format!("{}/a/b/c", over.dir)).await.unwrap();
+        store.tree.ensure(&format!("{}/a/b/c", over.dir)).await.unwrap();
         let other = TaskId::main("gone_1", 2_000_000);
         let table = ["d", "s", "t"].map(str::to_owned);
         let mut task = MainTask::new(other, table, "gone_1".into(), "default".into());
         task.state = State::Done;
-        board.tree.multi(board.creation(other, &task)).await.unwrap();
-        assert_eq!(history::pack(&board, Duration::ZERO).await.unwrap(), 1);
-        let rest = board.mains().await.unwrap();
+        store.tree.multi(store.creation(other, &task)).await.unwrap();
+        assert_eq!(history::pack(&store, Duration::ZERO).await.unwrap(), 1);
+        let rest = store.mains().await.unwrap();
         assert_eq!(rest.iter().map(|main| main.id).collect::<Vec<_>>(), [id]);
-        assert_eq!(history::all(&board).await.unwrap().len(), 2);
+        assert_eq!(history::all(&store).await.unwrap().len(), 2);
     }
 }

@@ -17,14 +17,14 @@ const INFO: &str = "TaskInfo.";
 #[derive(Debug, Clone)]
 pub struct Paths(String);
 
-/// A name as part of a path.
+/// A name as node_context of a path.
 pub fn encode(name: &str) -> String {
     utf8_percent_encode(name, CODED).to_string()
 }
 
-/// The name that a part of a path was made of.
-pub fn decode(part: &str) -> String {
-    percent_decode_str(part).decode_utf8_lossy().into_owned()
+/// The name that a node_context of a path was made of.
+pub fn decode(node_context: &str) -> String {
+    percent_decode_str(node_context).decode_utf8_lossy().into_owned()
 }
 
 /// The name of the node that says in which state a task is.

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use super::board::{Board, Fault};
 use super::paths::encode;
 use super::task::MainTask;
+use super::task_store::{Fault, TaskStore};
 use allot_coordination::random;
 
 /// The scope of all tasks together.
@@ -22,10 +22,10 @@ pub fn needed(task: &MainTask, cluster: u32) -> Vec<(String, u32)> {
 }
 
 /// A free permit of each scope, as paths; or none where one of them has no free one.
-pub fn free(board: &Board, taken: &[String], needed: &[(String, u32)]) -> Option<Vec<String>> {
+pub fn free(store: &TaskStore, taken: &[String], needed: &[(String, u32)]) -> Option<Vec<String>> {
     let choose = |(scope, limit): &(String, u32)| {
         let number = choose(taken, scope, *limit)?;
-        Some(board.paths.permit(&format!("{scope}.{number}")))
+        Some(store.paths.permit(&format!("{scope}.{number}")))
     };
     needed.iter().map(choose).collect()
 }
@@ -40,8 +40,8 @@ fn choose(taken: &[String], scope: &str, limit: u32) -> Option<u32> {
 }
 
 /// Those that are taken, in order.
-pub async fn taken(board: &Board) -> Result<Vec<String>, Fault> {
-    let mut names = board.children(&board.paths.permits()).await?;
+pub async fn taken(store: &TaskStore) -> Result<Vec<String>, Fault> {
+    let mut names = store.children(&store.paths.permits()).await?;
     names.sort_unstable();
     Ok(names)
 }

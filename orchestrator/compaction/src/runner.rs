@@ -13,7 +13,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::sync::watch;
 use tokio::time::{interval, sleep, timeout};
 
-use super::guard::{Report, Say, Spec, Why, Word};
+use super::supervisor::{Report, Spec, SupervisorCommand, SupervisorEvent, Why};
 use allot_coordination::Coordinator;
 use allot_runtime::child::program;
 use allot_runtime::child::watchdog::{Watchdog, WatchdogCommand};
@@ -141,7 +141,7 @@ impl Runner {
                     }
                     Some(line) => {
                         match serde_json::from_str(&line) {
-                            Ok(Say::Runs(group)) => {
+                            Ok(SupervisorEvent::Runs(group)) => {
                                 self.group = Pid::from_raw(group);
                                 // First until when: what begins after that time is ended at once.
                                 let until = trust(&coordinator).unwrap_or_else(Instant::now);
@@ -149,8 +149,8 @@ impl Runner {
                                 self.watchdog.send(WatchdogCommand::RunUntil(MonotonicTime::from_instant(until)));
                                 self.watchdog.send(WatchdogCommand::Started(group));
                             }
-                            Ok(Say::Refused(why)) => return Err(why),
-                            Ok(Say::Ended(mut report)) => {
+                            Ok(SupervisorEvent::Refused(why)) => return Err(why),
+                            Ok(SupervisorEvent::Ended(mut report)) => {
                                 // It has said its last word, and need not come to its end by itself.
                                 let _ = self.child.kill().await;
                                 lapsed |= is_over(trusted);
@@ -171,13 +171,13 @@ impl Runner {
                         trusted = Some(until);
                         let until = MonotonicTime::from_instant(until);
                         self.watchdog.send(WatchdogCommand::RunUntil(until));
-                        Word::Beat(until)
+                        SupervisorCommand::Beat(until)
                     }
                     None => continue,
                 },
                 () = said(&mut stop), if !told => {
                     told = true;
-                    Word::Stop
+                    SupervisorCommand::Stop
                 }
                 () = said(&mut lost), if self.control.is_some() => {
                     // The guard ends it at once, or is ended with it.

@@ -78,8 +78,11 @@ pub struct RepeatInfo {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ResultInfo {
+    /// Subtasks that ended well.
     pub success_count: u64,
+    /// Subtasks that failed.
     pub failed_count: u64,
+    /// Subtasks that were stopped.
     pub stopped_count: u64,
 }
 
@@ -130,10 +133,15 @@ impl Listing {
 /// A subtask that failed, for people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
+    /// Its name, a task id.
     pub id: String,
+    /// The partition of the table.
     pub partition: String,
+    /// The unit that runs it.
     pub worker: String,
+    /// Why it failed, for people.
     pub message: String,
+    /// The last KiB of its output.
     pub output: String,
 }
 
@@ -141,24 +149,34 @@ pub struct Failure {
 #[allow(clippy::struct_excessive_bools, reason = "the names of the tree, which others read")]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MainTask {
+    /// Its name, a task id.
     #[serde(rename = "CompactTaskId")]
     pub id: String,
+    /// Where it is in its life.
     #[serde(rename = "CompactTaskState")]
     pub state: State,
+    /// Whether it has more than one round.
     pub repeat_flag: bool,
+    /// Whether it is a subtask.
     pub sub_task_flag: bool,
+    /// How often it is repeated.
     #[serde(rename = "RepeatInfo", default)]
     pub repeat: RepeatInfo,
     /// Of the round.
     #[serde(rename = "ResultInfo", alias = "ResulttInfo", default)]
     pub result: ResultInfo,
+    /// Database of the table.
     pub db_name: String,
+    /// Schema of the table.
     pub schema_name: String,
+    /// Name of the table.
     pub table_name: String,
     /// Always empty: it stands in the subtasks.
     #[serde(default)]
     pub partition_name: String,
+    /// The unit that manages it.
     pub manager: String,
+    /// The processing cluster whose units do the work.
     pub pc: String,
     /// How often a subtask whose worker was lost is begun again.
     pub retries: u32,
@@ -177,10 +195,13 @@ pub struct MainTask {
     /// The sums of numbers that runners gave as their results, over all rounds.
     #[serde(default)]
     pub sums: BTreeMap<String, f64>,
+    /// When it was submitted.
     #[serde(default)]
     pub created: u64,
+    /// When it began.
     #[serde(default)]
     pub started: u64,
+    /// When it ended.
     #[serde(default)]
     pub finished: u64,
     /// Somebody wants it stopped.
@@ -213,6 +234,7 @@ pub struct MainTask {
     /// How many subtasks the rounds before had.
     #[serde(default)]
     pub first: u64,
+    /// The last failures of its subtasks.
     #[serde(default)]
     pub failures: Vec<Failure>,
 }
@@ -347,17 +369,27 @@ impl MainTask {
 #[allow(clippy::struct_field_names, reason = "the names of the tree, which others read")]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubTask {
+    /// Its name, a task id.
     #[serde(rename = "CompactTaskId")]
     pub id: String,
+    /// Where it is in its life.
     #[serde(rename = "CompactTaskState")]
     pub state: SubState,
+    /// Whether it is a subtask.
     pub sub_task_flag: bool,
+    /// Database of the table.
     pub db_name: String,
+    /// Schema of the table.
     pub schema_name: String,
+    /// Name of the table.
     pub table_name: String,
+    /// The partition of the table.
     pub partition_name: String,
+    /// The processing cluster whose units do the work.
     pub pc: String,
+    /// The unit that runs it.
     pub worker: String,
+    /// The round of the main task, from 1.
     pub round: u64,
     /// How often it may be begun again.
     pub retries: u32,
@@ -375,7 +407,7 @@ pub struct SubTask {
 }
 
 impl SubTask {
-    /// The part of a task that compacts this partition.
+    /// The node_context of a task that compacts this partition.
     pub fn of(task: &MainTask, id: TaskId, partition: &str, worker: &str) -> Self {
         Self {
             id: id.to_string(),
@@ -433,9 +465,13 @@ impl SubTask {
 /// How a subtask ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ended {
+    /// Where it is in its life.
     pub state: SubState,
+    /// The partition of the table.
     pub partition: String,
+    /// The unit that runs it.
     pub worker: String,
+    /// How often it was begun, from 0.
     pub attempt: u32,
     /// The runner's exit code, where it had one.
     pub exit: Option<i32>,
@@ -445,7 +481,9 @@ pub struct Ended {
     pub output: String,
     /// The last line of its output, where that is a JSON object.
     pub result: Option<Map<String, Value>>,
+    /// When it began.
     pub started: u64,
+    /// When it ended.
     pub finished: u64,
 }
 

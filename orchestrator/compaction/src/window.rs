@@ -27,7 +27,7 @@ impl Window {
         let (from, to) = text.split_once('-').ok_or_else(wrong)?;
         let time = |text: &str| {
             let (hour, minute) = text.trim().split_once(':').ok_or_else(wrong)?;
-            let of = |part: &str| part.parse::<i8>().map_err(|_| wrong());
+            let of = |node_context: &str| node_context.parse::<i8>().map_err(|_| wrong());
             Time::new(of(hour)?, of(minute)?, 0, 0).map_err(|_| wrong())
         };
         let (from, to) = (time(from)?, time(to)?);

@@ -13,13 +13,14 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tracing::{debug, info, warn};
 
-use super::board::{Board, Fault, Found};
-use super::gate::{Gate, Word};
-use super::guard::Why;
+use super::admission::{Admission, AdmissionWatch};
 use super::ids::TaskId;
+use super::node_context::{NodeContext, PAUSE};
+use super::permits;
 use super::runner::{Attention, trust};
+use super::supervisor::Why;
 use super::task::{Ended, MainTask, SubState, SubTask};
-use super::{PAUSE, Part, permits};
+use super::task_store::{Fault, Found, TaskStore};
 use allot_coordination::Error;
 use allot_runtime::time::now_ms;
 
@@ -55,8 +56,8 @@ type Work = JoinSet<(TaskId, bool)>;
 /// A unit as worker.
 #[derive(Clone)]
 pub(crate) struct Worker {
-    part: Part,
-    board: Board,
+    node_context: NodeContext,
+    store: TaskStore,
     /// Main tasks that somebody has given to this unit.
     notices: mpsc::Sender<TaskId>,
     slots: Arc<Semaphore>,
@@ -75,25 +76,25 @@ pub(crate) struct Worker {
 }
 
 /// Works until the process shall end.
-pub(crate) async fn run(part: Part, notices: mpsc::Sender<TaskId>) {
-    while !part.stop.is_requested() {
-        let Ok(status) = part.coordinator.up().await else { return };
+pub(crate) async fn run(node_context: NodeContext, notices: mpsc::Sender<TaskId>) {
+    while !node_context.stop.is_requested() {
+        let Ok(status) = node_context.coordinator.up().await else { return };
         let (lost_sender, lost) = watch::channel(false);
         let (leave, leaving) = watch::channel(false);
         let worker = Worker {
-            board: part.board(),
-            slots: Arc::new(Semaphore::new(part.config.slots as usize)),
+            store: node_context.store(),
+            slots: Arc::new(Semaphore::new(node_context.config.slots as usize)),
             endings: Arc::new(Semaphore::new(ENDINGS)),
             freed: Arc::default(),
             tight: Arc::default(),
             others: Arc::default(),
             notices: notices.clone(),
-            part: part.clone(),
+            node_context: node_context.clone(),
             lost,
             leaving,
         };
         let mut work = Work::new();
-        let mut stop = part.stop.clone();
+        let mut stop = node_context.stop.clone();
         tokio::select! {
             () = worker.live(status.generation, &mut work) => {
                 warn!("the session is lost; all runners are ended");
@@ -110,25 +111,25 @@ pub(crate) async fn run(part: Part, notices: mpsc::Sender<TaskId>) {
 impl Worker {
     /// One life, until its session is over.
     async fn live(&self, generation: u64, work: &mut Work) {
-        let inbox = self.board.paths.inbox(&self.part.name);
+        let inbox = self.store.paths.inbox(&self.node_context.name);
         let mut known: BTreeSet<TaskId> = BTreeSet::new();
-        let mut gates: BTreeMap<TaskId, Gate> = BTreeMap::new();
+        let mut watches: BTreeMap<TaskId, AdmissionWatch> = BTreeMap::new();
         // Those that may stand there as running though they are not known. At first all: what an earlier life left is taken
         // up whatever its task waits for.
         let mut unsure: Option<BTreeSet<TaskId>> = None;
-        let mut news = self.part.coordinator.subscribe();
+        let mut news = self.node_context.coordinator.subscribe();
         loop {
             let status = *news.borrow_and_update();
             if status.generation != generation || status.closed {
                 return;
             }
-            let (names, changed) = match self.board.tree.watch(&inbox).await {
+            let (names, changed) = match self.store.tree.watch(&inbox).await {
                 Ok(looked) => looked,
                 Err(error) => {
                     debug!(%error, "the inbox cannot be read now");
                     if let Error::NoNode(_) = error {
                         // We were away so long that it was taken away.
-                        let _ = self.board.tree.ensure(&inbox).await;
+                        let _ = self.store.tree.ensure(&inbox).await;
                     }
                     sleep(PAUSE).await;
                     continue;
@@ -141,7 +142,7 @@ impl Worker {
             }
             let doubtful =
                 ids.iter().copied().filter(|id| unsure.as_ref().is_none_or(|ids| ids.contains(id)));
-            match self.board.running(&self.part.name, &doubtful.collect::<Vec<_>>()).await {
+            match self.store.running(&self.node_context.name, &doubtful.collect::<Vec<_>>()).await {
                 Ok(left) => left.into_iter().for_each(|id| self.look(id, Turn::Left, &mut known, work)),
                 Err(fault) => {
                     debug!(%fault, "what an earlier life left cannot be read now");
@@ -150,10 +151,10 @@ impl Worker {
                 }
             }
             let unsure = unsure.insert(BTreeSet::new());
-            self.attend(&ids, &mut gates);
+            self.attend(&ids, &mut watches);
             tokio::pin!(changed);
             loop {
-                let opens = self.begin(&ids, &gates, &mut known, work);
+                let opens = self.begin(&ids, &watches, &mut known, work);
                 tokio::select! {
                     () = &mut changed => break,
                     _ = news.wait_for(|now| *now != status) => break,
@@ -176,13 +177,13 @@ impl Worker {
     }
 
     /// Follows the main tasks of these subtasks, and no others.
-    fn attend(&self, ids: &[TaskId], gates: &mut BTreeMap<TaskId, Gate>) {
+    fn attend(&self, ids: &[TaskId], watches: &mut BTreeMap<TaskId, AdmissionWatch>) {
         let mains: BTreeSet<TaskId> = ids.iter().map(|id| id.of_main()).collect();
-        gates.retain(|main, _| mains.contains(main));
+        watches.retain(|main, _| mains.contains(main));
         with(&self.tight, |tight| tight.retain(|main, _| mains.contains(main)));
         for main in mains {
-            gates.entry(main).or_insert_with(|| {
-                Gate::follow(&self.part.coordinator, &self.board, main, self.freed.clone())
+            watches.entry(main).or_insert_with(|| {
+                AdmissionWatch::follow(&self.node_context.coordinator, &self.store, main, self.freed.clone())
             });
         }
     }
@@ -192,26 +193,26 @@ impl Worker {
     fn begin(
         &self,
         ids: &[TaskId],
-        gates: &BTreeMap<TaskId, Gate>,
+        watches: &BTreeMap<TaskId, AdmissionWatch>,
         known: &mut BTreeSet<TaskId>,
         work: &mut Work,
     ) -> Option<Duration> {
         let now = now_ms();
-        let words: BTreeMap<TaskId, Word> =
-            gates.iter().map(|(main, gate)| (*main, gate.word(now))).collect();
-        let opens = words.values().filter_map(|word| match word {
-            Word::Shut(span) => Some(*span),
-            Word::Go(_) | Word::Wait | Word::End => None,
+        let admissions: BTreeMap<TaskId, Admission> =
+            watches.iter().map(|(main, watch)| (*main, watch.admission(now))).collect();
+        let opens = admissions.values().filter_map(|word| match word {
+            Admission::ClosedFor(span) => Some(*span),
+            Admission::Start(_) | Admission::Wait | Admission::Cancel => None,
         });
         let tight: BTreeSet<TaskId> = with(&self.tight, |tight| tight.keys().copied().collect());
         let mut ready: Vec<(Reverse<i32>, TaskId)> = Vec::new();
         for &id in ids {
-            match words.get(&id.of_main()) {
+            match admissions.get(&id.of_main()) {
                 _ if known.contains(&id) => {}
-                Some(Word::Go(priority)) if !tight.contains(&id.of_main()) => {
+                Some(Admission::Start(priority)) if !tight.contains(&id.of_main()) => {
                     ready.push((Reverse(*priority), id));
                 }
-                Some(Word::End) => {
+                Some(Admission::Cancel) => {
                     if let Ok(permit) = self.endings.clone().try_acquire_owned() {
                         self.look(id, Turn::End(permit), known, work);
                     }
@@ -241,7 +242,7 @@ impl Worker {
         if seen.is_empty() {
             return std::future::pending().await;
         }
-        match self.board.tree.watch(&self.board.paths.permits()).await {
+        match self.store.tree.watch(&self.store.paths.permits()).await {
             Ok((mut names, changed)) => {
                 names.sort_unstable();
                 // They may have changed before they were watched.
@@ -271,22 +272,22 @@ impl Worker {
     }
 
     async fn try_handle(&self, id: TaskId, turn: Turn) -> Result<(), Fault> {
-        let Some(sub) = self.board.sub(&self.part.name, id).await? else { return Ok(()) };
+        let Some(sub) = self.store.sub(&self.node_context.name, id).await? else { return Ok(()) };
         if sub.task.state == SubState::Running {
             drop(turn);
             self.freed.notify_one();
             return self.recover(&sub).await;
         }
         let Some(main) = self.live_main(&sub).await? else {
-            return self.board.discard(&sub).await;
+            return self.store.discard(&sub).await;
         };
         if main.task.cancelling {
             let ended = sub.task.ended(SubState::Stopped, "its task was stopped");
-            return self.board.finish(&sub, None, &ended).await;
+            return self.store.finish(&sub, None, &ended).await;
         }
         match turn {
             // It may have changed since its gate was looked at.
-            Turn::Begin(permit) if matches!(Word::of(&main.task, now_ms()), Word::Go(_)) => {
+            Turn::Begin(permit) if matches!(Admission::of(&main.task, now_ms()), Admission::Start(_)) => {
                 self.start(sub, &main, permit).await
             }
             _ => Ok(()),
@@ -295,7 +296,7 @@ impl Worker {
 
     /// The main task of a subtask, where that is there and not over: where somebody waits for the subtask.
     async fn live_main(&self, sub: &Found<SubTask>) -> Result<Option<Found<MainTask>>, Fault> {
-        let main = self.board.main(sub.id.of_main()).await?;
+        let main = self.store.main(sub.id.of_main()).await?;
         Ok(main.filter(|main| !main.task.state.is_over()))
     }
 
@@ -306,26 +307,27 @@ impl Worker {
         main: &Found<MainTask>,
         permit: OwnedSemaphorePermit,
     ) -> Result<(), Fault> {
-        let needed = permits::needed(&main.task, self.part.config.limit);
-        let taken = if needed.is_empty() { Vec::new() } else { permits::taken(&self.board).await? };
-        let Some(permits) = permits::free(&self.board, &taken, &needed) else {
+        let needed = permits::needed(&main.task, self.node_context.config.limit);
+        let taken = if needed.is_empty() { Vec::new() } else { permits::taken(&self.store).await? };
+        let Some(permits) = permits::free(&self.store, &taken, &needed) else {
             with(&self.tight, |tight| tight.insert(main.id, taken));
             return Ok(());
         };
-        let lock = self.board.lock(&sub.task);
+        let lock = self.store.lock(&sub.task);
         if self.is_taken(&lock).await? {
             self.rest(permit).await;
             return Ok(());
         }
-        let coordinator = &self.part.coordinator;
+        let coordinator = &self.node_context.coordinator;
         let (Some(session), Some(_)) = (coordinator.session_id(), trust(coordinator)) else {
             // Just connected again. What begins before our session is known to be good would be ended at once.
             drop(permit);
             sleep(PAUSE).await;
             return Ok(());
         };
-        let limit = (self.part.config.timeout + self.part.config.stop_limit).as_millis() as u64;
-        let fence = match self.board.start(&mut sub, permits, session, limit).await {
+        let limit =
+            (self.node_context.config.timeout + self.node_context.config.stop_limit).as_millis() as u64;
+        let fence = match self.store.start(&mut sub, permits, session, limit).await {
             Err(Fault::Tree(Error::Exists(path))) if path == lock => {
                 with(&self.others, |others| others.insert(lock, None));
                 self.rest(permit).await;
@@ -345,8 +347,8 @@ impl Worker {
         if with(&self.others, |others| !others.contains_key(lock)) {
             return Ok(false);
         }
-        let there = self.board.tree.get(lock).await?.is_some();
-        let session = self.part.session_timeout();
+        let there = self.store.tree.get(lock).await?.is_some();
+        let session = self.node_context.session_timeout();
         Ok(with(&self.others, |others| {
             let gone = (!there).then(|| others.get(lock).copied().flatten().unwrap_or_else(Instant::now));
             let over = gone.is_some_and(|gone| gone.elapsed() >= session);
@@ -369,12 +371,12 @@ impl Worker {
     /// What is `Running` and not run by this life: an earlier one had it. It is begun again when nothing of that one
     /// can still be at it: a session time after its lock has gone.
     async fn recover(&self, sub: &Found<SubTask>) -> Result<(), Fault> {
-        let path = self.board.lock(&sub.task);
-        let session = self.part.session_timeout();
+        let path = self.store.lock(&sub.task);
+        let session = self.node_context.session_timeout();
         let name = sub.id.to_string().into_bytes();
         loop {
-            let own = self.part.coordinator.session_id();
-            match self.board.tree.get(&path).await? {
+            let own = self.node_context.coordinator.session_id();
+            match self.store.tree.get(&path).await? {
                 // We have it, and do not know: the answer to our own beginning was lost.
                 Some(node) if node.owner.is_some() && node.owner == own && node.data == name => {
                     return self.give_up(sub, own, false).await;
@@ -397,12 +399,12 @@ impl Worker {
     /// ours still has its lock.
     async fn give_up(&self, sub: &Found<SubTask>, holder: Option<i64>, counted: bool) -> Result<(), Fault> {
         if self.live_main(sub).await?.is_some() {
-            return self.board.requeue(sub, holder, counted).await;
+            return self.store.requeue(sub, holder, counted).await;
         }
         if let Some(session) = holder {
-            self.board.release(sub, session).await?;
+            self.store.release(sub, session).await?;
         }
-        self.board.discard(sub).await
+        self.store.discard(sub).await
     }
 
     /// Rests; whether this life ended meanwhile.
@@ -418,7 +420,7 @@ impl Worker {
     /// Runs the runner to its end.
     async fn compact(&self, sub: &Found<SubTask>, fence: i64) -> Outcome {
         // What was known of our session may have grown old while the subtask was begun.
-        let Some(until) = trust(&self.part.coordinator) else { return Outcome::Unbegun };
+        let Some(until) = trust(&self.node_context.coordinator) else { return Outcome::Unbegun };
         let spec = self.spec(sub, fence, until);
         let (stop_sender, stop) = watch::channel(false);
         let mut leaving = self.leaving.clone();
@@ -431,31 +433,31 @@ impl Worker {
             std::future::pending::<()>().await;
         };
         let attention = Attention {
-            coordinator: self.part.coordinator.clone(),
+            coordinator: self.node_context.coordinator.clone(),
             stop,
             lost: self.lost.clone(),
-            beat: self.part.session_timeout() / 10,
+            beat: self.node_context.session_timeout() / 10,
         };
-        let running = self.part.launch.launch(spec, attention);
+        let running = self.node_context.launch.launch(spec, attention);
         let report = tokio::select! { report = running => report, () = asked => return Outcome::CutOff };
         match report {
             Ok(report) if report.why == Why::Unbegun => Outcome::Unbegun,
             Ok(report) if matches!(report.why, Why::CutOff | Why::Abandoned) => Outcome::CutOff,
             Ok(report) if report.why == Why::Stopped && *self.leaving.borrow() => Outcome::CutOff,
-            Ok(report) => Outcome::Over(order::ended(&sub.task, report, self.part.config.timeout)),
+            Ok(report) => Outcome::Over(order::ended(&sub.task, report, self.node_context.config.timeout)),
             Err(why) => Outcome::Over(sub.task.ended(SubState::Failed, &why)),
         }
     }
 
     /// Ends when the main task is to be stopped, or is over.
     async fn stopped(&self, main: TaskId) {
-        let dir = self.board.paths.main(main);
-        let mut news = self.part.coordinator.subscribe();
+        let dir = self.store.paths.main(main);
+        let mut news = self.node_context.coordinator.subscribe();
         loop {
             let status = *news.borrow_and_update();
             let looked = async {
-                let (_, changed) = self.board.tree.watch(&dir).await?;
-                let main = self.board.main(main).await?.map(|main| main.task);
+                let (_, changed) = self.store.tree.watch(&dir).await?;
+                let main = self.store.main(main).await?.map(|main| main.task);
                 let asked = main.is_some_and(|main| main.cancelling || main.state.is_over());
                 Ok::<_, Fault>((asked, changed))
             };
@@ -472,22 +474,22 @@ impl Worker {
 
     /// Writes the outcome, as long as the session lives that began it: the next one cannot, it has no lock.
     async fn hand_over(&self, sub: &Found<SubTask>, session: i64, outcome: Outcome) -> Result<(), Fault> {
-        let coordinator = &self.part.coordinator;
+        let coordinator = &self.node_context.coordinator;
         let is_over =
             || *self.lost.borrow() || coordinator.session_id().is_some_and(|current| current != session);
         while !is_over() {
             let done = match &outcome {
-                Outcome::Over(ended) => self.board.finish(sub, Some(session), ended).await,
+                Outcome::Over(ended) => self.store.finish(sub, Some(session), ended).await,
                 Outcome::CutOff => {
                     let leaving = *self.leaving.borrow();
-                    self.board.requeue(sub, Some(session), !leaving).await
+                    self.store.requeue(sub, Some(session), !leaving).await
                 }
-                Outcome::Unbegun => self.board.requeue(sub, Some(session), false).await,
+                Outcome::Unbegun => self.store.requeue(sub, Some(session), false).await,
             };
             match done {
                 Err(fault) if fault.is_passing() && !fault.is_race() => sleep(PAUSE).await,
                 // It was given to another while it ran here, who waits for its lock: as long as this session lives.
-                Err(fault) if fault.is_race() => match self.board.release(sub, session).await {
+                Err(fault) if fault.is_race() => match self.store.release(sub, session).await {
                     Err(fault) if fault.is_passing() => sleep(PAUSE).await,
                     _ => return Err(fault),
                 },

@@ -9,18 +9,17 @@ use allot_runtime::child::{program, watchdog};
 use allot_runtime::telemetry;
 use allot_runtime::telemetry::LogFormat;
 
-use crate::{config, daemon};
+use crate::config::Source;
+use crate::daemon;
 
 mod accounts;
 mod compaction;
+mod config;
 mod numbers;
 pub(crate) mod progress;
 mod realm;
 mod seats;
 pub(crate) mod table;
-
-/// Where Redis is if nobody says otherwise.
-pub(crate) const DEFAULT_REDIS: &str = "redis://127.0.0.1:6379";
 
 /// Scarce things, handed out exactly once.
 #[derive(Debug, Parser)]
@@ -37,24 +36,17 @@ struct Cli {
     family: Family,
 }
 
-/// Options of every command.
+/// Options that stand before a command as well as after it.
 #[derive(Debug, Args)]
-pub(crate) struct Global {
-    /// Address of the Redis server, where --redis-url, --redis-sentinels and --redis-cluster are not given; not used by
-    /// `compaction` [default: redis://127.0.0.1:6379]
-    // Its value may have a password in it, which help must not show.
-    #[arg(long, global = true, env = "ALLOT_REDIS", hide_env_values = true, value_name = "URL")]
-    pub(crate) redis: Option<String>,
+struct Global {
+    /// Address of the Redis server, for all commands that need one.
+    // An option of the same name in each of those commands has the value; this one lets it stand before the command.
+    #[arg(id = "redis-url", long = "redis-url", visible_alias = "redis", global = true, value_name = "URL")]
+    #[arg(env = "ALLOT_REDIS_URL", hide_env_values = true, hide = true)]
+    _redis_url: Option<String>,
     /// Say more about what is being done, on standard error; repeat for more.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
-    pub(crate) verbose: u8,
-}
-
-impl Global {
-    /// Address of the Redis server.
-    pub(crate) fn redis(&self) -> &str {
-        self.redis.as_deref().unwrap_or(DEFAULT_REDIS)
-    }
+    verbose: u8,
 }
 
 #[derive(Debug, Subcommand)]
@@ -62,7 +54,7 @@ enum Family {
     /// Be a scheduler of conferences, a data proxy, a media unit, a unit of compaction, one that deals accounts, or
     /// several
     /// of these.
-    Run(Box<config::Source>),
+    Run(Box<Source>),
     /// Settings of `run`.
     #[command(subcommand)]
     Config(config::Command),
@@ -112,17 +104,17 @@ pub(crate) async fn main(run_role: daemon::RunRole) -> ExitCode {
         telemetry::init(cli.global.verbose, "warn", LogFormat::Text);
     }
     let result = match cli.family {
-        Family::Run(source) => run(&cli.global, *source, run_role).await,
-        Family::Config(command) => Ok(config::run(&cli.global, command)),
-        Family::Conference(command) => realm::conference(&cli.global, command).await,
-        Family::Units(arguments) => realm::units(&cli.global, arguments).await,
-        Family::Compaction(command) => compaction::run(&cli.global, command).await,
-        Family::Accounts(command) => accounts::run(&cli.global, command).await,
-        Family::CompactionGuard => hidden(allot_compaction::run_guard().await),
+        Family::Run(source) => run(cli.global.verbose, *source, run_role).await,
+        Family::Config(command) => Ok(config::run(command)),
+        Family::Conference(command) => realm::conference(command).await,
+        Family::Units(arguments) => realm::units(arguments).await,
+        Family::Compaction(command) => compaction::run(command).await,
+        Family::Accounts(command) => accounts::run(command).await,
+        Family::CompactionGuard => hidden(allot_compaction::run_supervisor().await),
         Family::Watchdog => hidden(watchdog::run().await),
         Family::ExecChild(arguments) => hidden(program::run(&arguments)),
-        Family::Seats(command) => seats::run(&cli.global, command).await,
-        Family::Numbers(command) => numbers::run(&cli.global, command).await,
+        Family::Seats(command) => seats::run(command).await,
+        Family::Numbers(command) => numbers::run(command).await,
     };
     if let Err(error) = &result {
         eprintln!("allotd: {error:#}");
@@ -135,9 +127,9 @@ fn hidden(result: Result<()>) -> Result<Outcome> {
     result.map(|()| Outcome::Done)
 }
 
-async fn run(global: &Global, source: config::Source, run_role: daemon::RunRole) -> Result<Outcome> {
-    let config = source.config(global)?;
-    telemetry::init(global.verbose, "info", config.log);
+async fn run(verbose: u8, source: Source, run_role: daemon::RunRole) -> Result<Outcome> {
+    let config = source.config()?;
+    telemetry::init(verbose, "info", config.log);
     daemon::run(config, run_role).await.map(|()| Outcome::Done)
 }
 
@@ -177,6 +169,28 @@ mod tests {
             command.get_subcommands().for_each(check);
         }
         check(&Cli::command());
+    }
+
+    #[test]
+    fn redis_address_is_one_flag_of_two_names_anywhere() {
+        for line in [
+            "allotd --redis redis://h:7 seats show k",
+            "allotd --redis-url redis://h:7 seats show k",
+            "allotd seats show k --redis redis://h:7",
+            "allotd numbers show k --redis-url redis://h:7",
+            "allotd conference --redis redis://h:7 list",
+            "allotd units --redis redis://h:7",
+            "allotd run --redis redis://h:7",
+        ] {
+            let mut matches = &Cli::command().try_get_matches_from(line.split(' ')).unwrap();
+            while let Some((_, below)) = matches.subcommand() {
+                matches = below;
+            }
+            let address = matches.get_one::<String>("redis-url").map(String::as_str);
+            assert_eq!(address, Some("redis://h:7"), "{line}");
+        }
+        let twice = "allotd seats show k --redis redis://a --redis-url redis://b";
+        assert!(Cli::try_parse_from(twice.split(' ')).is_err());
     }
 
     #[test]

@@ -1,252 +1,29 @@
-//! The settings of `allotd run`: a file, over it the environment, over that flags; and `allotd config check`.
+//! Settings: a file, over it the environment, over that flags.
 
 mod check;
+mod describe;
 mod resolve;
 mod sections;
+mod sources;
 mod span;
 
-use std::fmt::Write as _;
-use std::fs;
-use std::path::{Path, PathBuf};
-
-use anyhow::{Context, Result, anyhow};
-use clap::{Args, Subcommand};
-
-use crate::cli::{Global, Outcome};
-
-pub(crate) use resolve::{AccountsConfig, CmuConfig, ConferenceConfig, Config};
-pub(crate) use sections::{Accounts, Compaction, Conference, Given, Realm, Redis, Role, ZooKeeper};
-pub(crate) use span::Span;
-
-/// A file of settings, and settings that override it.
-#[derive(Debug, Args)]
-pub(crate) struct Source {
-    /// File of settings (TOML); examples/allot.toml has all of them.
-    #[arg(long, env = "ALLOT_CONFIG", hide_env_values = true, value_name = "FILE")]
-    config: Option<PathBuf>,
-    #[command(flatten)]
-    given: Given,
-}
-
-impl Source {
-    /// What holds.
-    pub(crate) fn config(self, global: &Global) -> Result<Config> {
-        let mut given = self.given;
-        with_global(&mut given.redis, global);
-        let config = load(given, self.config.as_deref())?;
-        config.check_roles()?;
-        Ok(config)
-    }
-}
-
-/// Where a realm is: what commands that look at one, or change it, must know.
-#[derive(Debug, Args)]
-pub(crate) struct RealmSource {
-    /// File of settings (TOML), of which Redis and the realm matter here.
-    #[arg(long, env = "ALLOT_CONFIG", hide_env_values = true, value_name = "FILE")]
-    config: Option<PathBuf>,
-    #[command(flatten)]
-    redis: Redis,
-    #[command(flatten)]
-    realm: Realm,
-}
-
-impl RealmSource {
-    /// What holds.
-    pub(crate) fn config(&self, global: &Global) -> Result<Config> {
-        self.config_over(global, Conference::default())
-    }
-
-    /// What holds where somebody changes an owner.
-    pub(crate) fn config_with(&self, global: &Global, confirm: &Confirm) -> Result<Config> {
-        let conference =
-            Conference { wait_replicas: confirm.wait_replicas, wait: confirm.wait, ..Conference::default() };
-        self.config_over(global, conference)
-    }
-
-    fn config_over(&self, global: &Global, conference: Conference) -> Result<Config> {
-        let (redis, realm) = (self.redis.clone(), self.realm.clone());
-        let mut given = Given { redis, realm, conference, ..Given::default() };
-        with_global(&mut given.redis, global);
-        load(given, self.config.as_deref())
-    }
-}
-
-/// Who must confirm a change of owner: the scheduler's settings, for people who make one.
-#[derive(Debug, Args)]
-pub(crate) struct Confirm {
-    /// Replicas that must confirm a change of owner; if fewer do, it is reported and the change stands. Without
-    /// replicas nobody is asked [default: 1]
-    #[arg(long = "conference-wait-replicas", env = "ALLOT_CONFERENCE_WAIT_REPLICAS", hide_env_values = true)]
-    wait_replicas: Option<u32>,
-    /// How long they are waited for [default: 100ms]
-    #[arg(long = "conference-wait", env = "ALLOT_CONFERENCE_WAIT", hide_env_values = true)]
-    wait: Option<Span>,
-}
-
-/// Where tasks of compaction are: what commands that look at them, or change them, must know.
-#[derive(Debug, Args)]
-pub(crate) struct TreeSource {
-    /// File of settings (TOML), of which ZooKeeper and compaction matter here.
-    #[arg(long, env = "ALLOT_CONFIG", hide_env_values = true, value_name = "FILE")]
-    config: Option<PathBuf>,
-    #[command(flatten)]
-    zookeeper: ZooKeeper,
-    /// Path of compaction's nodes in ZooKeeper [default: /cluster.compact/Compaction_v2]
-    #[arg(long = "compaction-root", env = "ALLOT_COMPACTION_ROOT", hide_env_values = true)]
-    root: Option<String>,
-}
-
-impl TreeSource {
-    /// What holds.
-    pub(crate) fn config(&self) -> Result<Config> {
-        let compaction = Compaction { root: self.root.clone(), ..Compaction::default() };
-        let given = Given { zookeeper: self.zookeeper.clone(), compaction, ..Given::default() };
-        load(given, self.config.as_deref())
-    }
-}
-
-/// Where a book of accounts is: what commands that look at one, or change it, must know.
-#[derive(Debug, Args)]
-pub(crate) struct BookSource {
-    /// File of settings (TOML), of which Redis, ZooKeeper and accounts matter here.
-    #[arg(long, env = "ALLOT_CONFIG", hide_env_values = true, value_name = "FILE")]
-    config: Option<PathBuf>,
-    #[command(flatten)]
-    redis: Redis,
-    #[command(flatten)]
-    zookeeper: ZooKeeper,
-    /// Key of the book [default: {acme}:accounts]
-    #[arg(long = "book", env = "ALLOT_ACCOUNTS_BOOK", hide_env_values = true, value_name = "KEY")]
-    book: Option<String>,
-    /// Path in ZooKeeper where client systems come [default: /resource]
-    #[arg(long = "accounts-root", env = "ALLOT_ACCOUNTS_ROOT", hide_env_values = true, value_name = "PATH")]
-    root: Option<String>,
-}
-
-impl BookSource {
-    /// What holds.
-    pub(crate) fn config(&self, global: &Global) -> Result<Config> {
-        let accounts = Accounts { book: self.book.clone(), root: self.root.clone(), ..Accounts::default() };
-        let (redis, zookeeper) = (self.redis.clone(), self.zookeeper.clone());
-        let mut given = Given { redis, zookeeper, accounts, ..Given::default() };
-        with_global(&mut given.redis, global);
-        load(given, self.config.as_deref())
-    }
-}
-
-/// `--redis` is an address like `redis.url`, unless there is another way to the server.
-fn with_global(redis: &mut Redis, global: &Global) {
-    if redis.url.is_none() && redis.sentinels.is_none() && redis.cluster.is_none() {
-        redis.url.clone_from(&global.redis);
-    }
-}
-
-fn load(mut given: Given, file: Option<&Path>) -> Result<Config> {
-    if let Some(path) = file {
-        let mut under = read(path)?;
-        // One way to the server takes the place of another, also where the file has a third.
-        if given.redis.url.is_some() || given.redis.sentinels.is_some() || given.redis.cluster.is_some() {
-            (under.redis.url, under.redis.sentinels, under.redis.cluster) = (None, None, None);
-        }
-        given = given.over(under);
-    }
-    Config::resolve(&given)
-}
-
-/// Reads a file.
-pub(crate) fn read(path: &Path) -> Result<Given> {
-    let text = fs::read_to_string(path).with_context(|| format!("{}", path.display()))?;
-    parse(&text).map_err(|error| anyhow!("{}: {}", path.display(), error.to_string().trim_end()))
-}
-
+pub(crate) use describe::describe;
 #[cfg(test)]
-impl Config {
-    /// Of a file with this text.
-    pub(crate) fn of(text: &str) -> Self {
-        Self::resolve(&parse(text).unwrap()).unwrap()
-    }
-}
-
-fn parse(text: &str) -> Result<Given, toml::de::Error> {
-    toml::from_str(text)
-}
-
-/// What can be done with settings.
-#[derive(Debug, Subcommand)]
-pub(crate) enum Command {
-    /// Check a file of settings, with the environment and flags over it as in `run`, and say what they make of a
-    /// process.
-    Check {
-        /// The file.
-        file: PathBuf,
-        #[command(flatten)]
-        given: Box<Given>,
-    },
-}
-
-/// Does it.
-pub(crate) fn run(global: &Global, command: Command) -> Outcome {
-    let Command::Check { file, given } = command;
-    match (Source { config: Some(file), given: *given }).config(global) {
-        Ok(config) => {
-            print!("{}", describe(&config));
-            Outcome::Done
-        }
-        Err(error) => {
-            eprintln!("allotd: {error:#}");
-            Outcome::InputRefused
-        }
-    }
-}
-
-/// What a process with these settings is.
-pub(crate) fn describe(config: &Config) -> String {
-    let mut text = String::new();
-    let roles: Vec<&str> = config.roles.iter().map(|role| role.word()).collect();
-    let roles =
-        if roles.is_empty() { "none: name some in allotd.roles".to_owned() } else { roles.join(", ") };
-    let _ = writeln!(text, "roles: {roles}");
-    let _ = writeln!(text, "redis: {}", config.servers);
-    let _ = writeln!(text, "realm: {}", config.realm);
-    if config.roles.contains(&Role::Accounts) {
-        let zone = config.accounts.zone.iana_name().unwrap_or("UTC");
-        let _ = writeln!(text, "accounts: {} under {}, {zone}", config.accounts.book, config.accounts.root);
-    }
-    if config.roles.contains(&Role::Compaction) {
-        let compaction = &config.compaction;
-        let node = compaction.node.as_deref().unwrap_or_default();
-        let _ = writeln!(
-            text,
-            "compaction: {node} of {} under {}, {} at once by {}",
-            compaction.pc,
-            compaction.root,
-            compaction.slots,
-            compaction.runner.join(" ")
-        );
-    }
-    let _ = match &config.zookeeper {
-        Some(zookeeper) => writeln!(
-            text,
-            "zookeeper: {} under {}, session {}{}",
-            zookeeper.servers,
-            config.root,
-            span::Span(zookeeper.session),
-            zookeeper.digest.as_ref().map_or(String::new(), |(user, _)| format!(", as {user}"))
-        ),
-        None => writeln!(text, "zookeeper: none, coordination is within the process"),
-    };
-    let _ = match config.http {
-        Some(address) => writeln!(text, "http: {address}"),
-        None => writeln!(text, "http: none, so no metrics and no probes"),
-    };
-    text
-}
+pub(crate) use resolve::time_zone;
+pub(crate) use resolve::{AccountsConfig, CmuConfig, ConferenceConfig, Config};
+pub(crate) use sections::{Given, Role};
+pub(crate) use sources::{BookSource, Confirm, RealmSource, RedisSource, Source, TreeSource};
+pub(crate) use span::Span;
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+    use std::fs;
+    use std::path::Path;
+
     use clap::Parser;
 
+    use super::sources::parse;
     use super::*;
 
     #[derive(Debug, Parser)]
@@ -385,6 +162,11 @@ mod tests {
         let slow = "[zookeeper]\nservers = \"a:1\"\nsession = \"10s\"\n";
         assert_eq!(check(&format!("{slow}{scheduler} \"5s\"")), Ok(()));
         assert!(refused(&format!("{slow}{scheduler} \"6s\"")).contains("5s at most"));
+    }
+
+    #[test]
+    fn unknown_time_zone_is_refused_with_an_example() {
+        assert!(time_zone("Berlin").unwrap_err().to_string().contains("Europe/Berlin"));
     }
 
     #[test]

@@ -11,9 +11,9 @@ use jiff::tz::TimeZone;
 
 use allot_runtime::telemetry::LogFormat;
 
-use super::sections::{Given, Role};
+use super::sections::{self, Given, Role};
 use super::span::Span;
-use allot_client::{Place, Secret, Servers, without_password};
+use allot_client::{Endpoint, Secret, Servers, without_password};
 
 /// What holds for a process. Spans are settings as given, with their defaults.
 #[derive(Debug, Clone)]
@@ -35,6 +35,8 @@ pub(crate) struct Config {
     pub(crate) root: String,
 }
 
+/// Address of the Redis server if none is given.
+const DEFAULT_REDIS: &str = "redis://127.0.0.1:6379";
 /// The session timeout of coordination within the process.
 const IN_PROCESS: Duration = Duration::from_secs(4);
 
@@ -151,7 +153,19 @@ impl Config {
     }
 }
 
-fn servers(given: &Given) -> Result<Servers> {
+/// The server at `redis.url`; without it, at the address in `ALLOT_REDIS`, where alone a password may stand: an
+/// environment cannot be read by others. Without both, the default.
+fn address(url: Option<&str>) -> Result<(Endpoint, Option<String>, Option<Secret>)> {
+    if let Some(url) = url {
+        let (endpoint, user) = Endpoint::url(url).context("redis.url")?;
+        return Ok((endpoint, user, None));
+    }
+    let url = sections::redis_address().unwrap_or_else(|| DEFAULT_REDIS.to_owned());
+    Endpoint::url_with_password(&url).context("ALLOT_REDIS")
+}
+
+/// The way to Redis that these settings name.
+pub(super) fn servers(given: &Given) -> Result<Servers> {
     let redis = &given.redis;
     let sentinels = redis.sentinels.clone().unwrap_or_default();
     let cluster = redis.cluster.clone().unwrap_or_default();
@@ -170,25 +184,28 @@ fn servers(given: &Given) -> Result<Servers> {
         );
     }
     let tls = redis.tls.unwrap_or(false);
-    let place = if !sentinels.is_empty() {
+    let (mut url_user, mut url_password) = (None, None);
+    let endpoint = if !sentinels.is_empty() {
         let Some(master) = redis.master.clone() else {
             bail!("redis.sentinels are given without redis.master, the name by which they know the master")
         };
-        Place::Sentinels { sentinels, master, tls }
+        Endpoint::Sentinels { sentinels, master, tls }
     } else if !cluster.is_empty() {
-        Place::Cluster { nodes: cluster, tls }
+        Endpoint::Cluster { nodes: cluster, tls }
     } else {
-        let url = redis.url.clone().unwrap_or_else(|| crate::cli::DEFAULT_REDIS.to_owned());
-        Place::url(&url).with_context(|| "redis.url".to_owned())?
+        let (endpoint, user, password) = address(redis.url.as_deref())?;
+        (url_user, url_password) = (user, password);
+        endpoint
     };
     let ca = match &redis.ca_file {
         Some(path) => Some(fs::read(path).with_context(|| format!("redis.ca-file {}", path.display()))?),
         None => None,
     };
     Ok(Servers {
-        place,
-        user: redis.user.clone(),
-        password: secret(redis.password_file.as_deref(), "redis.password-file", "ALLOT_REDIS_PASSWORD")?,
+        endpoint,
+        user: redis.user.clone().or(url_user),
+        password: secret(redis.password_file.as_deref(), "redis.password-file", "ALLOT_REDIS_PASSWORD")?
+            .or(url_password),
         sentinel_password: secret(
             redis.sentinel_password_file.as_deref(),
             "redis.sentinel-password-file",
@@ -371,7 +388,7 @@ fn accounts(given: &Given) -> Result<AccountsConfig> {
     let accounts = &given.accounts;
     let book = accounts.book.clone().unwrap_or_else(|| "{acme}:accounts".to_owned());
     ensure!(!book.is_empty(), "accounts.book is empty");
-    let zone = crate::roles::accounts::zone(accounts.time_zone.as_deref().unwrap_or("UTC"));
+    let zone = time_zone(accounts.time_zone.as_deref().unwrap_or("UTC"));
     Ok(AccountsConfig {
         book,
         root: path(accounts.root.as_deref().unwrap_or(ROOT), "accounts.root", ROOT)?,
@@ -383,6 +400,13 @@ fn accounts(given: &Given) -> Result<AccountsConfig> {
         rebalance: positive(accounts.rebalance, Span::ms(3_600_000), "accounts.rebalance")?,
         wait_replicas: accounts.wait_replicas.unwrap_or(1),
         wait: positive(accounts.wait, Span::ms(500), "accounts.wait")?,
+    })
+}
+
+/// The time zone of this name: one of the IANA database, or `UTC`.
+pub(crate) fn time_zone(name: &str) -> Result<TimeZone> {
+    TimeZone::get(name).with_context(|| {
+        format!("'{name}' is no time zone; write one as the IANA database has it, e.g. Europe/Berlin, or UTC")
     })
 }
 

@@ -82,6 +82,7 @@ section! {
     Redis {
         /// Address of a Redis server: redis://HOST:PORT, or rediss://HOST:PORT for TLS [default:
         /// redis://127.0.0.1:6379]
+        #[arg(visible_alias = "redis", value_name = "URL")]
         url: String = "redis-url", "ALLOT_REDIS_URL";
         /// Addresses (HOST:PORT) of Sentinels to ask for the master
         #[arg(value_delimiter = ',')]
@@ -103,6 +104,18 @@ section! {
         sentinel_password_file: PathBuf = "redis-sentinel-password-file", "ALLOT_SENTINEL_PASSWORD_FILE";
         /// How long an answer may take; at most half of what the lease leaves after a beat [default: 1500ms]
         timeout: Span = "redis-timeout", "ALLOT_REDIS_TIMEOUT";
+    }
+}
+
+/// An address in the environment: a shorter name of `ALLOT_REDIS_URL`.
+pub(super) fn redis_address() -> Option<String> {
+    std::env::var("ALLOT_REDIS").ok().filter(|url| !url.is_empty())
+}
+
+impl Redis {
+    /// Whether one of the three ways to the server is given.
+    pub(super) fn names_a_server(&self) -> bool {
+        self.url.is_some() || self.sentinels.is_some() || self.cluster.is_some()
     }
 }
 

@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use allot_coordination::session::Connector;
 use allot_coordination::zookeeper::ZooKeeper;
 use allot_coordination::{Election, Error, Kind, LeadershipState, Link, Settings};
-use allot_tests::wait::GENEROUS;
+use allot_tests::wait::TIMEOUT;
 use allot_tests::{Ensemble, ZooKeeperServer, eventually};
 
-use crate::party::{Party, SESSION};
+use crate::participants::{Participant, SESSION};
 
-fn join(ensemble: &Ensemble, session: Duration) -> Party {
+fn join(ensemble: &Ensemble, session: Duration) -> Participant {
     let connector: Arc<dyn Connector> = Arc::new(ZooKeeper::new(&ensemble.address(), session));
-    Party::new(connector, &Settings::default())
+    Participant::new(connector, &Settings::default())
 }
 
 #[test]
@@ -45,13 +45,13 @@ fn leadership_outlives_the_ensembles_own_leader_and_a_follower() {
         });
         println!("written in the same term {:?} after the ensemble's {which} was killed", killed.elapsed());
         // A write whose answer was lost may be read back before the lock is looked at on the new connection.
-        eventually("the lead to hold", GENEROUS, || {
+        eventually("the lead to hold", TIMEOUT, || {
             assert_ne!(lead.state(), LeadershipState::Lost, "the lead was lost");
             lead.check() == Ok(lead.term())
         });
         assert_eq!(a.coordinator().status().generation, before.generation);
         server.restart();
-        eventually("the ensemble to be whole again", GENEROUS, || {
+        eventually("the ensemble to be whole again", TIMEOUT, || {
             ensemble.servers().iter().all(|server| server.mode().is_some())
         });
     }
@@ -66,14 +66,14 @@ fn leadership_outlives_the_ensembles_own_leader_and_a_follower() {
 fn a_member_that_may_not_be_read_is_there_and_hides_no_other() {
     let server = ZooKeeperServer::start();
     let zookeeper = || ZooKeeper::new(&server.address(), SESSION);
-    let party = |zookeeper: ZooKeeper| Party::new(Arc::new(zookeeper), &Settings::default());
+    let participant = |zookeeper: ZooKeeper| Participant::new(Arc::new(zookeeper), &Settings::default());
     let (looker, open, closed) =
-        (party(zookeeper()), party(zookeeper()), party(zookeeper().with_digest("u", "p")));
+        (participant(zookeeper()), participant(zookeeper()), participant(zookeeper().with_digest("u", "p")));
     let mut members = looker.run(async |coordinator| coordinator.members("/units"));
     // The directory is everybody's.
     looker.run(async |_| members.wait_for(|seen| seen.current).await.unwrap());
-    let join = |party: &Party, name: &'static str| {
-        party.run(async |coordinator| {
+    let join = |participant: &Participant, name: &'static str| {
+        participant.run(async |coordinator| {
             let mut membership = coordinator.join("/units", name, name.as_bytes());
             membership.present().await.unwrap();
             membership
@@ -96,22 +96,22 @@ fn a_member_that_may_not_be_read_is_there_and_hides_no_other() {
 fn leadership_is_given_up_while_the_ensemble_hangs() {
     let ensemble = Ensemble::start();
     // The lead is over after 0.6 of it; what is left is for a test that waits for the machine.
-    let party = join(&ensemble, Duration::from_secs(16));
-    let session = party.coordinator().session_timeout().unwrap();
-    let mut election = party.run(async |coordinator| coordinator.campaign("/el", "a"));
-    let lead = party.run(async |_| election.elected().await.unwrap());
+    let participant = join(&ensemble, Duration::from_secs(16));
+    let session = participant.coordinator().session_timeout().unwrap();
+    let mut election = participant.run(async |coordinator| coordinator.campaign("/el", "a"));
+    let lead = participant.run(async |_| election.elected().await.unwrap());
     let paused = Instant::now();
     ensemble.servers().iter().for_each(ZooKeeperServer::pause);
-    eventually("leadership not to hold", GENEROUS, || lead.check().is_err());
+    eventually("leadership not to hold", TIMEOUT, || lead.check().is_err());
     let held = paused.elapsed();
     println!("leadership held for {held:?} after the ensemble hung, session timeout {session:?}");
     assert!(held < session, "somebody else could have led: {held:?}");
-    eventually("the stint to be over", GENEROUS, || lead.state() == LeadershipState::Lost);
+    eventually("the stint to be over", TIMEOUT, || lead.state() == LeadershipState::Lost);
     let over = paused.elapsed();
     println!("over after {over:?}");
     assert!(over < session, "it could have gone on in the time of another: {over:?}");
     ensemble.servers().iter().for_each(ZooKeeperServer::resume);
-    let again = party.run(async |_| election.elected().await.unwrap());
+    let again = participant.run(async |_| election.elected().await.unwrap());
     assert!(again.term() > lead.term());
     assert!(lead.check().is_err());
 }
@@ -120,9 +120,11 @@ fn leadership_is_given_up_while_the_ensemble_hangs() {
 fn all_servers_away_longer_than_the_session_end_in_a_new_leader_with_a_higher_term() {
     let ensemble = Ensemble::start();
     let session = Duration::from_secs(4);
-    let parties = [join(&ensemble, session), join(&ensemble, session)];
-    let mut elections: Vec<_> =
-        parties.iter().map(|party| party.run(async |coordinator| coordinator.campaign("/el", "x"))).collect();
+    let participants = [join(&ensemble, session), join(&ensemble, session)];
+    let mut elections: Vec<_> = participants
+        .iter()
+        .map(|participant| participant.run(async |coordinator| coordinator.campaign("/el", "x")))
+        .collect();
     let first = loop {
         if let Some(lead) = elections.iter().find_map(Election::leadership) {
             break lead;
@@ -130,19 +132,19 @@ fn all_servers_away_longer_than_the_session_end_in_a_new_leader_with_a_higher_te
         std::thread::sleep(Duration::from_millis(5));
     };
     ensemble.servers().iter().for_each(ZooKeeperServer::kill9);
-    eventually("all sessions to be over", GENEROUS, || {
-        parties.iter().all(|party| party.coordinator().status().link == Link::Ended)
+    eventually("all sessions to be over", TIMEOUT, || {
+        participants.iter().all(|participant| participant.coordinator().status().link == Link::Ended)
     });
     assert_eq!(first.state(), LeadershipState::Lost);
     let back = Instant::now();
     ensemble.servers().iter().for_each(ZooKeeperServer::restart);
     let (left, right) = elections.split_at_mut(1);
-    let second = parties[0].run(async |_| {
+    let second = participants[0].run(async |_| {
         tokio::select! { lead = left[0].elected() => lead.unwrap(), lead = right[0].elected() => lead.unwrap() }
     });
     println!("led again {:?} after all servers were started again", back.elapsed());
     assert!(second.term() > first.term());
     let late = first.tree().unwrap();
-    let refused = parties[0].run(async |_| late.create("/late", b"", Kind::Persistent).await);
+    let refused = participants[0].run(async |_| late.create("/late", b"", Kind::Persistent).await);
     assert!(refused.is_err());
 }

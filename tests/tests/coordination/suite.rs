@@ -6,9 +6,9 @@ use allot_coordination::{
     Error, Kind, LeadershipState, Link, MULTI_LIMIT, NODE_LIMIT, Op, Presence, Settings, Version,
 };
 use allot_tests::eventually;
-use allot_tests::wait::GENEROUS;
+use allot_tests::wait::TIMEOUT;
 
-use crate::party::{Local, Party, Real, World};
+use crate::participants::{Local, Participant, Real, World};
 
 macro_rules! suite {
     ($($name:ident)*) => {
@@ -55,16 +55,16 @@ async fn answered<T, F: Future<Output = Result<T, Error>>>(ask: impl Fn() -> F) 
 }
 
 /// How many candidates stand.
-fn standing(party: &Party) -> usize {
-    party.run(async |coordinator| {
+fn standing(participant: &Participant) -> usize {
+    participant.run(async |coordinator| {
         let tree = coordinator.tree();
         answered(|| tree.children("/el/latches")).await.len()
     })
 }
 
 fn nodes_are_written_by_version_only(world: &dyn World) {
-    let party = world.join();
-    party.run(async |coordinator| {
+    let participant = world.join();
+    participant.run(async |coordinator| {
         let tree = coordinator.tree();
         assert_eq!(tree.get("/a/b").await, Ok(None));
         assert_eq!(tree.create("/a/b", b"", Kind::Persistent).await, Err(Error::NoNode("/a/b".into())));
@@ -95,8 +95,8 @@ fn nodes_are_written_by_version_only(world: &dyn World) {
 }
 
 fn a_multi_is_done_whole_or_not_at_all(world: &dyn World) {
-    let party = world.join();
-    party.run(async |coordinator| {
+    let participant = world.join();
+    participant.run(async |coordinator| {
         let tree = coordinator.tree();
         tree.ensure("/m").await.unwrap();
         tree.create("/m/state", b"init", Kind::Persistent).await.unwrap();
@@ -117,8 +117,8 @@ fn a_multi_is_done_whole_or_not_at_all(world: &dyn World) {
 }
 
 fn what_is_too_large_is_refused_before_it_is_sent(world: &dyn World) {
-    let party = world.join();
-    party.run(async |coordinator| {
+    let participant = world.join();
+    participant.run(async |coordinator| {
         let tree = coordinator.tree();
         let before = coordinator.status();
         tree.create("/large", &vec![1; NODE_LIMIT], Kind::Persistent).await.unwrap();
@@ -141,8 +141,8 @@ fn what_is_too_large_is_refused_before_it_is_sent(world: &dyn World) {
 }
 
 fn numbers_of_sequential_nodes_grow(world: &dyn World) {
-    let party = world.join();
-    party.run(async |coordinator| {
+    let participant = world.join();
+    participant.run(async |coordinator| {
         let tree = coordinator.tree();
         tree.ensure("/s").await.unwrap();
         let mut names = Vec::new();
@@ -209,8 +209,8 @@ fn ephemeral_nodes_go_with_their_session(world: &dyn World) {
         coordinator.tree().create("/e/second", b"", Kind::Ephemeral).await.unwrap();
     });
     // In an orderly way: gone at once. Without a word: gone in time.
-    let names = |party: &Party| {
-        party.run(async |coordinator| {
+    let names = |participant: &Participant| {
+        participant.run(async |coordinator| {
             let tree = coordinator.tree();
             answered(|| tree.sync()).await;
             answered(|| tree.children("/e")).await
@@ -220,7 +220,7 @@ fn ephemeral_nodes_go_with_their_session(world: &dyn World) {
     assert_eq!(names(&second), ["second"]);
     drop(second);
     let third = world.join();
-    eventually("the node of the vanished to be gone", GENEROUS, || names(&third).is_empty());
+    eventually("the node of the vanished to be gone", TIMEOUT, || names(&third).is_empty());
 }
 
 fn calls_beyond_the_limit_wait_and_then_give_up(world: &dyn World) {
@@ -229,12 +229,12 @@ fn calls_beyond_the_limit_wait_and_then_give_up(world: &dyn World) {
         in_flight: 4,
         settle: Some(Duration::from_millis(1)),
     };
-    let party = world.join_with(&settings);
+    let participant = world.join_with(&settings);
     let one_is_busy = || {
-        let before = party.run(async |coordinator| coordinator.up().await.unwrap());
+        let before = participant.run(async |coordinator| coordinator.up().await.unwrap());
         // As long as the service is frozen nothing ends, and what was given up is still in flight.
         world.freeze();
-        let answers = party.run(async |coordinator| {
+        let answers = participant.run(async |coordinator| {
             let asks = (0..6).map(|n| {
                 let tree = coordinator.tree();
                 tokio::spawn(async move { tree.get(&format!("/n-{n}")).await })
@@ -245,7 +245,7 @@ fn calls_beyond_the_limit_wait_and_then_give_up(world: &dyn World) {
             }
             answers
         });
-        let cut_off = answers.contains(&Err(Error::Offline)) || party.coordinator().status() != before;
+        let cut_off = answers.contains(&Err(Error::Offline)) || participant.coordinator().status() != before;
         world.thaw();
         assert!(answers.iter().all(Result::is_err), "{answers:?}");
         let busy = answers.contains(&Err(Error::Busy));
@@ -255,7 +255,7 @@ fn calls_beyond_the_limit_wait_and_then_give_up(world: &dyn World) {
     // Who waits for the machine may be cut off before all is asked; then it is done again.
     assert!((0..SCENES).any(|_| one_is_busy()), "cut off each time");
     // The place of each is free again when it has ended.
-    party.run(async |coordinator| {
+    participant.run(async |coordinator| {
         coordinator.up().await.unwrap();
         loop {
             if coordinator.tree().get("/n").await == Ok(None) {
@@ -271,7 +271,7 @@ fn one_candidate_leads_and_each_term_is_greater(world: &dyn World) {
     let mut first = a.run(async |coordinator| coordinator.campaign("/el", "a"));
     let lead_a = a.run(async |_| first.elected().await.unwrap());
     let mut second = b.run(async |coordinator| coordinator.campaign("/el", "b"));
-    eventually("both to stand", GENEROUS, || standing(&b) == 2);
+    eventually("both to stand", TIMEOUT, || standing(&b) == 2);
     assert!(second.leadership().is_none());
     assert_eq!(b.run(async |_| second.leader().await.unwrap()), Some("a".into()));
     assert_eq!(lead_a.check(), Ok(lead_a.term()));
@@ -301,7 +301,7 @@ fn a_leader_that_vanishes_is_replaced_and_its_name_with_it(world: &dyn World) {
     let lead_b = b.run(async |_| second.elected().await.unwrap());
     println!(
         "take-over after a leader vanished, session timeout {:?}: {:?}",
-        crate::party::SESSION,
+        crate::participants::SESSION,
         vanished.elapsed()
     );
     assert!(lead_b.term() > lead_a.term());
@@ -314,7 +314,7 @@ fn a_candidate_that_withdraws_while_waiting_leaves_the_queue(world: &dyn World) 
     let mut first = a.run(async |coordinator| coordinator.campaign("/el", "a"));
     let lead = a.run(async |_| first.elected().await.unwrap());
     let second = b.run(async |coordinator| coordinator.campaign("/el", "b"));
-    eventually("both to stand", GENEROUS, || standing(&a) == 2);
+    eventually("both to stand", TIMEOUT, || standing(&a) == 2);
     b.run(async |_| second.withdraw().await);
     a.run(async |coordinator| {
         let tree = coordinator.tree();
@@ -369,24 +369,24 @@ fn a_deposed_leader_writes_nothing(world: &dyn World) {
 }
 
 fn leadership_does_not_hold_while_cut_off_and_goes_on_when_the_lock_was_kept(world: &dyn World) {
-    let party = world.join();
-    let mut election = party.run(async |coordinator| coordinator.campaign("/el", "a"));
-    let lead = party.run(async |_| election.elected().await.unwrap());
-    let before = party.coordinator().status();
+    let participant = world.join();
+    let mut election = participant.run(async |coordinator| coordinator.campaign("/el", "a"));
+    let lead = participant.run(async |_| election.elected().await.unwrap());
+    let before = participant.coordinator().status();
     let frozen = Instant::now();
     world.freeze();
-    eventually("the cut to be seen", GENEROUS, || party.coordinator().status().link != Link::Up);
+    eventually("the cut to be seen", TIMEOUT, || participant.coordinator().status().link != Link::Up);
     assert_eq!(lead.check(), Err(Error::NotLeading));
     println!("leadership did not hold {:?} after the service hung", frozen.elapsed());
     world.thaw();
-    let after = party.run(async |coordinator| coordinator.up().await.unwrap());
+    let after = participant.run(async |coordinator| coordinator.up().await.unwrap());
     assert!(after.attachment > before.attachment, "everything must be read again");
-    let again = party.run(async |_| election.elected().await.unwrap());
+    let again = participant.run(async |_| election.elected().await.unwrap());
     // In the same term if it was back in time, else in a later one; never again in the old after its end.
     assert!(again.term() >= lead.term());
     assert_eq!(lead.check().is_ok(), again.term() == lead.term());
     assert!(again.tree().is_ok());
-    party.run(async |_| again.tree().unwrap().create("/w", b"", Kind::Persistent).await.unwrap());
+    participant.run(async |_| again.tree().unwrap().create("/w", b"", Kind::Persistent).await.unwrap());
 }
 
 fn all_sessions_over_means_a_new_leader_in_a_higher_term(world: &dyn World) {
@@ -395,8 +395,8 @@ fn all_sessions_over_means_a_new_leader_in_a_higher_term(world: &dyn World) {
     let lead = a.run(async |_| first.elected().await.unwrap());
     let mut second = b.run(async |coordinator| coordinator.campaign("/el", "b"));
     world.freeze();
-    eventually("all sessions to be over", GENEROUS, || {
-        [&a, &b].iter().all(|party| party.coordinator().status().link == Link::Ended)
+    eventually("all sessions to be over", TIMEOUT, || {
+        [&a, &b].iter().all(|participant| participant.coordinator().status().link == Link::Ended)
     });
     assert_eq!(lead.state(), LeadershipState::Lost);
     assert!(!a.coordinator().is_trusted());
@@ -411,21 +411,21 @@ fn all_sessions_over_means_a_new_leader_in_a_higher_term(world: &dyn World) {
 
 fn a_create_whose_answer_was_lost_is_read_back(world: &dyn World) {
     let settings =
-        Settings { call: Some(Duration::from_millis(200)), settle: Some(GENEROUS), ..Settings::default() };
-    let party = world.join_with(&settings);
+        Settings { call: Some(Duration::from_millis(200)), settle: Some(TIMEOUT), ..Settings::default() };
+    let participant = world.join_with(&settings);
     // Who waits for the machine may be cut off before all is asked; then it is done again.
-    assert!((0..SCENES).any(|n| is_read_back(world, &party, &format!("/r{n}"))), "cut off each time");
+    assert!((0..SCENES).any(|n| is_read_back(world, &participant, &format!("/r{n}"))), "cut off each time");
 }
 
 /// Creates nodes in a directory while the service is frozen; whether that went on without being cut off.
-fn is_read_back(world: &dyn World, party: &Party, dir: &str) -> bool {
-    let before = party.run(async |coordinator| {
+fn is_read_back(world: &dyn World, participant: &Participant, dir: &str) -> bool {
+    let before = participant.run(async |coordinator| {
         let tree = coordinator.tree();
         answered(|| tree.ensure(dir)).await;
         coordinator.up().await.unwrap()
     });
     world.freeze();
-    let (asked, cut_off) = party.run(async |coordinator| {
+    let (asked, cut_off) = participant.run(async |coordinator| {
         let tree = coordinator.tree();
         let [plain, mine, multi] = ["plain", "mine", "multi"].map(|name| format!("{dir}/{name}"));
         let asked = [
@@ -454,7 +454,7 @@ fn is_read_back(world: &dyn World, party: &Party, dir: &str) -> bool {
         (asked, cut_off)
     });
     world.thaw();
-    party.run(async |coordinator| {
+    participant.run(async |coordinator| {
         for ask in asked {
             let answer = ask.await.unwrap();
             assert!(cut_off || answer == Ok(()), "{answer:?}");
@@ -476,8 +476,8 @@ fn is_read_back(world: &dyn World, party: &Party, dir: &str) -> bool {
 fn members_are_listed_with_what_they_say_and_go_when_they_vanish(world: &dyn World) {
     let (looker, a, b) = (world.join(), world.join(), world.join());
     let mut members = looker.run(async |coordinator| coordinator.members("/units"));
-    let join = |party: &Party, name: &'static str| {
-        party.run(async |coordinator| {
+    let join = |participant: &Participant, name: &'static str| {
+        participant.run(async |coordinator| {
             let mut membership = coordinator.join("/units", name, name.as_bytes());
             membership.present().await.unwrap();
             membership
@@ -500,17 +500,19 @@ fn members_are_listed_with_what_they_say_and_go_when_they_vanish(world: &dyn Wor
 }
 
 fn a_member_is_there_again_under_its_next_session(world: &dyn World) {
-    let (looker, party) = (world.join(), world.join());
+    let (looker, participant) = (world.join(), world.join());
     let mut members = looker.run(async |coordinator| coordinator.members("/units"));
-    let mut membership = party.run(async |coordinator| coordinator.join("/units", "u", b"u:1"));
-    party.run(async |_| membership.present().await.unwrap());
+    let mut membership = participant.run(async |coordinator| coordinator.join("/units", "u", b"u:1"));
+    participant.run(async |_| membership.present().await.unwrap());
     let before = looker.run(async |_| members.wait_for(|seen| seen.members.contains_key("u")).await.unwrap());
     world.freeze();
     // Cut off, nobody is taken for dead, and nobody takes himself for present.
     looker.run(async |_| members.wait_for(|seen| !seen.current).await.unwrap());
     assert_eq!(members.snapshot().members, before.members);
-    eventually("all sessions to be over", GENEROUS, || {
-        [&looker, &party].iter().all(|party| party.coordinator().status().link == Link::Ended)
+    eventually("all sessions to be over", TIMEOUT, || {
+        [&looker, &participant]
+            .iter()
+            .all(|participant| participant.coordinator().status().link == Link::Ended)
     });
     assert_eq!(membership.presence(), Presence::Away);
     world.thaw();
@@ -522,7 +524,7 @@ fn a_member_is_there_again_under_its_next_session(world: &dyn World) {
             .unwrap()
     });
     assert!(after.members["u"].created > before.members["u"].created);
-    party.run(async |_| membership.present().await.unwrap());
+    participant.run(async |_| membership.present().await.unwrap());
 }
 
 fn a_name_that_another_holds_is_waited_for(world: &dyn World) {
@@ -530,11 +532,11 @@ fn a_name_that_another_holds_is_waited_for(world: &dyn World) {
     let mut first = a.run(async |coordinator| coordinator.join("/units", "u", b"first"));
     a.run(async |_| first.present().await.unwrap());
     let mut second = b.run(async |coordinator| coordinator.join("/units", "u", b"second"));
-    let node = |party: &Party| {
-        party.run(async |coordinator| coordinator.tree().get("/units/u").await.unwrap().unwrap())
+    let node = |participant: &Participant| {
+        participant.run(async |coordinator| coordinator.tree().get("/units/u").await.unwrap().unwrap())
     };
     assert_eq!(node(&b).data, b"first");
-    eventually("the second to look", GENEROUS, || second.presence() != Presence::Away);
+    eventually("the second to look", TIMEOUT, || second.presence() != Presence::Away);
     assert_eq!((first.presence(), second.presence()), (Presence::Present, Presence::Taken));
     a.run(async |_| first.leave().await);
     b.run(async |_| second.present().await.unwrap());
@@ -558,8 +560,8 @@ fn what_an_earlier_session_of_the_same_process_left_is_replaced(world: &dyn Worl
 }
 
 fn nothing_is_asked_after_close(world: &dyn World) {
-    let party = world.join();
-    party.run(async |coordinator| {
+    let participant = world.join();
+    participant.run(async |coordinator| {
         let mut election = coordinator.campaign("/el", "a");
         let lead = election.elected().await.unwrap();
         coordinator.close().await;

@@ -4,10 +4,12 @@ use super::encoding::ensure;
 use super::event::Event;
 use super::place::{Instance, MAX_PLACES, Presence};
 use super::record::{Account, Goal, Standing};
+use super::snapshot::LAST_MONTH;
 use super::state::Book;
 use super::tariff::MAX_COUNT;
 use crate::shared::Bytes;
 use crate::shared::codec::Damaged;
+use std::collections::BTreeSet;
 
 impl Book {
     /// Holds a foreign event against this book. O(what the event names).
@@ -18,60 +20,96 @@ impl Book {
         match event {
             Event::Opened(_) => Err(Damaged("the book is open already")),
             Event::Configured(_) | Event::Claimed { .. } => Ok(()),
-            Event::MonthTurned => ensure(self.month < u32::MAX, "there are no more months"),
+            Event::MonthTurned => {
+                ensure(!self.settings.turns.is_empty(), "a month turns and none is to turn")?;
+                ensure(self.month < LAST_MONTH, "there are no more months")
+            }
             Event::Defined { places, weight, reserve, .. } => {
                 let fits =
                     [places, weight, reserve].into_iter().all(|&number| i64::from(number) <= MAX_PLACES);
                 ensure(fits, "a module's number is out of range")
             }
             Event::Added { module, accounts, .. } => {
-                ensure(self.find_module(module).is_some(), "a module is not there")?;
-                let mut seen = std::collections::BTreeSet::new();
+                self.module_number(module)?;
+                ensure(!accounts.is_empty(), "an event names no account")?;
+                let mut seen = BTreeSet::new();
                 let new = accounts.iter().all(|name| self.find(name).is_none() && seen.insert(name));
                 ensure(new, "an account is added twice")
             }
-            Event::Deleted { accounts } | Event::Withdrawn { accounts } => self.are_there(accounts),
+            Event::Deleted { accounts } => self.all_are(accounts, |_| true),
+            Event::Withdrawn { accounts } => self.all_are(accounts, |one| one.standing == Standing::Dealt),
             Event::Rehomed { module, accounts } => {
-                ensure(self.find_module(module).is_some(), "a module is not there")?;
-                self.are_there(accounts)
+                let module = self.module_number(module)?;
+                self.all_are(accounts, |one| self.destination(one).is_some_and(|home| home != module))
             }
-            Event::Frozen { account } => self.account_is(account, |one| one.standing != Standing::Frozen),
+            Event::Frozen { account } => {
+                self.account_is(account, |one| one.standing != Standing::Frozen && one.login.is_none())
+            }
             Event::Halted { account } => self.account_is(account, |one| {
                 one.standing != Standing::Frozen && one.login.is_some() && one.goal != Some(Goal::Delete)
             }),
             Event::Thawed { account } => self.account_is(account, |one| one.standing == Standing::Frozen),
-            Event::Attached { module, .. } => {
-                ensure(self.find_module(module).is_some(), "a module is not there")
+            Event::Attached { module, instance, active } => {
+                let module = self.module_number(module)?;
+                let known = self.find_instance(module, instance).and_then(|id| self.indexed_instance(id));
+                let fits = match known.map(|known| known.presence) {
+                    Some(Presence::Active | Presence::Standby) => false,
+                    // Its place was kept.
+                    Some(Presence::Away) => *active,
+                    Some(Presence::Leaving) | None => true,
+                };
+                ensure(fits, "an instance comes that is there")
             }
-            Event::Placed { module, instance, .. }
-            | Event::Away { module, instance, .. }
-            | Event::Detached { module, instance } => {
-                ensure(self.find_place(module, instance).is_some(), "an instance is not there")
+            Event::Placed { module, instance, active } => {
+                let before = if *active { Presence::Standby } else { Presence::Active };
+                self.place_is(module, instance, |place| place.presence == before)
+            }
+            Event::Away { module, instance, .. } => self.is_active(module, instance),
+            Event::Detached { module, instance } => {
+                self.place_is(module, instance, |place| place.presence != Presence::Leaving)
             }
             Event::Dealt { module, instance, accounts } => {
                 self.place_is(module, instance, Instance::has_place)?;
-                self.are_there(accounts)?;
-                let idle = |name: &Bytes| self.account_called(name).is_some_and(|one| one.login.is_none());
-                ensure(accounts.iter().all(idle), "an account is dealt that somebody is logged in with")
+                let module = self.module_number(module)?;
+                let can_be_dealt = |one: &Account| {
+                    let stands = matches!(one.standing, Standing::Free | Standing::Dealt);
+                    stands && one.login.is_none() && one.module == module
+                };
+                self.all_are(accounts, can_be_dealt)
             }
             Event::Recalled { module, instance, accounts } => {
                 self.is_active(module, instance)?;
-                self.are_there(accounts)
+                let module = self.module_number(module)?;
+                let in_use = |one: &Account| {
+                    one.standing == Standing::Dealt && one.login.is_some() && one.module == module
+                };
+                self.all_are(accounts, in_use)
             }
             Event::Shifted { account, module, instance } => {
                 self.is_active(module, instance)?;
-                self.account_is(account, |one| one.standing == Standing::Dealt)
+                let place = self.find_place(module, instance);
+                self.account_is(account, |one| {
+                    let from = self.instance(one.instance);
+                    let active = from.is_some_and(|from| from.presence == Presence::Active);
+                    one.standing == Standing::Dealt && active && Some(one.instance) != place
+                })
             }
             Event::LoggedIn { account, .. } => {
                 self.account_is(account, |one| one.standing == Standing::Dealt)
             }
-            Event::Renewed { account, .. } => self.account_is(account, |one| one.login.is_some()),
-            Event::LoggedOut { account, .. } => self.account_is(account, |_| true),
+            Event::Renewed { account, .. } => {
+                self.account_is(account, |one| one.standing == Standing::Dealt && one.login.is_some())
+            }
+            Event::LoggedOut { account, .. } => self.account_is(account, |one| one.login.is_some()),
             Event::Used { account, count } => {
-                ensure(*count <= MAX_COUNT, "a count is out of range")?;
-                self.account_is(account, |_| true)
+                let fits = |one: &Account| one.used_in(self.month).saturating_add(*count) <= MAX_COUNT;
+                self.account_is(account, fits)
             }
         }
+    }
+
+    fn module_number(&self, module: &[u8]) -> Result<u32, Damaged> {
+        self.find_module(module).ok_or(Damaged("a module is not there"))
     }
 
     fn is_active(&self, module: &[u8], instance: &[u8]) -> Result<(), Damaged> {
@@ -84,12 +122,19 @@ impl Book {
         instance: &[u8],
         is: impl FnOnce(&Instance) -> bool,
     ) -> Result<(), Damaged> {
-        let place = self.find_place(module, instance).and_then(|id| self.instance(id));
-        ensure(place.is_some_and(is), "an account goes to an instance that has no place")
+        let place = self.find_place(module, instance).and_then(|id| self.indexed_instance(id));
+        ensure(is(place.ok_or(Damaged("an instance is not there"))?), "an instance stands otherwise")
     }
 
-    fn are_there(&self, accounts: &[Bytes]) -> Result<(), Damaged> {
-        accounts.iter().try_for_each(|name| self.account_is(name, |_| true))
+    /// Whether all of these accounts are so, and each is named once.
+    fn all_are(&self, accounts: &[Bytes], is: impl Fn(&Account) -> bool) -> Result<(), Damaged> {
+        ensure(!accounts.is_empty(), "an event names no account")?;
+        let mut seen = BTreeSet::new();
+        for name in accounts {
+            ensure(seen.insert(name), "an event names an account twice")?;
+            self.account_is(name, &is)?;
+        }
+        Ok(())
     }
 
     fn account_is(&self, name: &[u8], is: impl Fn(&Account) -> bool) -> Result<(), Damaged> {

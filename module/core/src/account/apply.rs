@@ -8,6 +8,7 @@ use super::event::Event;
 use super::place::{Instance, Module, Presence};
 use super::record::{Account, Goal, Login, Name, Standing, Stay};
 use super::state::Book;
+use crate::invariant;
 use crate::shared::list::NONE;
 use crate::shared::{Bytes, Millis};
 
@@ -30,36 +31,41 @@ impl Book {
             Event::Defined { module, department, places, weight, reserve } => {
                 let department = self.department_name(department);
                 let id = self.find_module(module).unwrap_or_else(|| self.enter_module(module, &department));
-                if let Some(module) = self.modules.get_mut(id) {
+                if let Some(module) = self.indexed_module_mut(id) {
                     module.department = department;
                     (module.places, module.weight, module.reserve) = (*places, *weight, *reserve);
                 }
                 self.look_at(id);
             }
             Event::Added { module, tariff, accounts } => {
-                let Some(module) = self.find_module(module) else { return };
-                let tariff = self.shared_tariff(tariff.clone());
+                let Some(module) = self.admitted_module(module) else { return };
+                let tariff = self.shared_tariff(tariff);
                 for name in accounts {
                     self.enter(Account::new(name.clone(), module, tariff.clone(), self.month, at));
                 }
             }
             Event::MonthTurned => {
-                let at = if self.settings.turns.is_empty() { at } else { self.settings.turns.remove(0) };
+                if self.settings.turns.is_empty() {
+                    invariant!("a month turns at its time");
+                    return;
+                }
+                let at = self.settings.turns.remove(0);
                 self.turn_month(at);
             }
             Event::LoggedIn { account, terminal, until } => self.log_in(at, account, terminal, *until),
             Event::Renewed { account, until } => {
-                let Some(id) = self.find(account) else { return };
-                if let Some(login) = self.accounts.get_mut(id).and_then(|one| one.login.as_mut()) {
-                    login.until = *until;
-                    self.logins.set(id, *until);
-                }
+                let Some(id) = self.admitted(account) else { return };
+                let Some(login) = self.accounts.get_mut(id).and_then(|one| one.login.as_mut()) else {
+                    invariant!("a login that is renewed is there");
+                    return;
+                };
+                login.until = *until;
+                self.logins.set(id, *until);
             }
             Event::LoggedOut { account, .. } => {
-                if let Some(id) = self.find(account) {
-                    self.log_out(id);
-                    self.settle(at, id);
-                }
+                let Some(id) = self.admitted(account) else { return };
+                self.log_out(id);
+                self.settle(at, id);
             }
             Event::Used { account, count } => self.count(at, account, *count),
             _ => self.apply_to_deal(at, event),
@@ -70,48 +76,37 @@ impl Book {
         match event {
             Event::Deleted { accounts } => self.each(at, accounts, Goal::Delete),
             Event::Rehomed { module, accounts } => {
-                if let Some(module) = self.find_module(module) {
-                    self.each(at, accounts, Goal::Module(module));
-                }
+                let Some(module) = self.admitted_module(module) else { return };
+                self.each(at, accounts, Goal::Module(module));
             }
             Event::Withdrawn { accounts } => self.each(at, accounts, Goal::Deal),
             Event::Dealt { module, instance, accounts } => {
                 // One that is away gets what replaces its accounts, too.
-                let Some(place) = self.find_place(module, instance) else { return };
-                for id in accounts.iter().filter_map(|name| self.find(name)).collect::<Vec<_>>() {
+                let Some(place) = self.admitted_place(module, instance) else { return };
+                for name in accounts {
+                    let Some(id) = self.admitted(name) else { continue };
                     self.deal(at, id, place);
                 }
             }
             Event::Recalled { module, instance, accounts } => {
-                if let Some(place) = self.find_place(module, instance) {
-                    self.each(at, accounts, Goal::Place(place));
-                }
+                let Some(place) = self.admitted_place(module, instance) else { return };
+                self.each(at, accounts, Goal::Place(place));
             }
             Event::Shifted { account, module, instance } => {
-                let (Some(place), Some(id)) = (self.find_place(module, instance), self.find(account)) else {
-                    return;
-                };
-                let from = self.accounts.get(id).map_or(NONE, |one| one.instance);
-                if let Some(one) = self.accounts.get_mut(id) {
-                    one.moved = (day_of(at), one.moves_on(day_of(at)) + 1);
-                }
+                let Some(place) = self.admitted_place(module, instance) else { return };
+                let Some(id) = self.admitted(account) else { return };
+                let Some(one) = self.accounts.get_mut(id) else { return };
+                let from = one.instance;
+                one.moved = (day_of(at), one.moves_on(day_of(at)).saturating_add(1));
                 self.with_instance(from, |from| from.offset -= 1);
                 self.with_instance(place, |place| place.offset += 1);
                 self.go_on(at, id, Goal::Place(place));
             }
-            Event::Frozen { account } => {
-                let Some(id) = self.find(account) else { return };
-                self.log_out(id);
-                // Nobody is logged in any more, so that it gets where it was to go, if it was.
-                self.settle(at, id);
-                self.change(id, |one| {
-                    one.end_stay(at);
-                    (one.standing, one.instance, one.goal, one.since) = (Standing::Frozen, NONE, None, at);
-                });
-            }
-            Event::Halted { account } => {
-                let Some(id) = self.find(account) else { return };
-                let home = self.accounts.get(id).and_then(|one| self.destination(one));
+            Event::Frozen { account } | Event::Halted { account } => {
+                let Some(id) = self.admitted(account) else { return };
+                // It gets to the module that it was to go to, if it was.
+                let home = self.indexed(id).and_then(|one| self.destination(one));
+                invariant!(home.is_some(), "an account that is frozen is not being deleted");
                 self.change(id, |one| {
                     one.end_stay(at);
                     one.module = home.unwrap_or(one.module);
@@ -119,9 +114,8 @@ impl Book {
                 });
             }
             Event::Thawed { account } => {
-                if let Some(id) = self.find(account) {
-                    self.change(id, |one| (one.standing, one.since) = (Standing::Free, at));
-                }
+                let Some(id) = self.admitted(account) else { return };
+                self.change(id, |one| (one.standing, one.since) = (Standing::Free, at));
             }
             Event::Attached { module, instance, active } => self.attach(at, module, instance, *active),
             Event::Placed { module, instance, active } => {
@@ -134,8 +128,39 @@ impl Book {
             Event::Detached { module, instance } => {
                 self.set_presence(module, instance, Presence::Leaving, None);
             }
-            _ => {}
+            _ => invariant!("every kind of event is applied"),
         }
+    }
+
+    /// The number of an account that an event names. `None` breaks an invariant, as for the two below, which is
+    /// reported where this is called: admission refuses an event whose account is not there.
+    #[track_caller]
+    fn admitted(&self, account: &[u8]) -> Option<u32> {
+        let id = self.find(account);
+        if id.is_none() {
+            invariant!("an event that was admitted names an account that is there");
+        }
+        id
+    }
+
+    /// The number of a module that an event names.
+    #[track_caller]
+    fn admitted_module(&self, module: &[u8]) -> Option<u32> {
+        let id = self.find_module(module);
+        if id.is_none() {
+            invariant!("an event that was admitted names a module that is there");
+        }
+        id
+    }
+
+    /// The number of an instance that an event names.
+    #[track_caller]
+    fn admitted_place(&self, module: &[u8], instance: &[u8]) -> Option<u32> {
+        let id = self.find_place(module, instance);
+        if id.is_none() {
+            invariant!("an event that was admitted names an instance that is there");
+        }
+        id
     }
 
     fn enter_module(&mut self, name: &Name, department: &Name) -> u32 {
@@ -150,7 +175,7 @@ impl Book {
     }
 
     fn attach(&mut self, at: Millis, module: &[u8], name: &Name, active: bool) {
-        let Some(module) = self.find_module(module) else { return };
+        let Some(module) = self.admitted_module(module) else { return };
         let presence = if active { Presence::Active } else { Presence::Standby };
         if let Some(id) = self.find_instance(module, name) {
             self.away.remove(id);
@@ -163,7 +188,7 @@ impl Book {
     }
 
     fn set_presence(&mut self, module: &[u8], name: &[u8], presence: Presence, until: Option<Millis>) {
-        let Some(id) = self.find_place(module, name) else { return };
+        let Some(id) = self.admitted_place(module, name) else { return };
         match until {
             Some(until) => self.away.set(id, until),
             None => self.away.remove(id),
@@ -177,17 +202,19 @@ impl Book {
             }
         });
         self.forget_if_empty(id);
-        if let Some(module) = self.find_module(module) {
-            self.make_up_for(module, lost);
-            self.look_at(module);
-        }
+        let Some(module) = self.admitted_module(module) else { return };
+        self.make_up_for(module, lost);
+        self.look_at(module);
     }
 
     /// What rebalancing gave an instance that has lost its place, others of the module gave, or other modules did. The part
     /// of the module is theirs again, those first who gave most; and the other way round where it gave.
     fn make_up_for(&mut self, module: u32, lost: i64) {
-        let Some(module) = self.modules.get(module).filter(|_| lost != 0) else { return };
-        let offset = |id: u32| self.instances.get(id).map_or(0, |instance| instance.offset);
+        if lost == 0 {
+            return;
+        }
+        let Some(module) = self.indexed_module(module) else { return };
+        let offset = |id: u32| self.indexed_instance(id).map_or(0, |instance| instance.offset);
         // Their offsets are even among themselves but for what came from this one, and from other modules.
         let rest: i64 = module.instances().map(offset).sum();
         if rest.signum() != -lost.signum() {
@@ -211,9 +238,12 @@ impl Book {
     /// An account does not get to an instance of another module that rebalancing gave it to: neither keeps a target by it.
     /// Within a module `make_up_for` has seen to it, or the instance is away and waits for another.
     fn call_off(&mut self, id: u32, place: u32) {
-        let from = self.accounts.get(id).map_or(NONE, |one| one.instance);
-        let module = |id: u32| self.instances.get(id).map(|instance| instance.module);
-        if module(from).is_none() || module(from) == module(place) {
+        let Some(from) = self.indexed(id).map(|one| one.instance) else { return };
+        if from == NONE {
+            return;
+        }
+        let module = |id: u32| self.indexed_instance(id).map(|instance| instance.module);
+        if module(from) == module(place) {
             return;
         }
         // Who has lost its place meanwhile, and has one again, keeps no target that could be undone.
@@ -229,15 +259,14 @@ impl Book {
     /// Sends accounts on their way.
     fn each(&mut self, at: Millis, accounts: &[Bytes], goal: Goal) {
         for name in accounts {
-            if let Some(id) = self.find(name) {
-                self.go_on(at, id, goal);
-            }
+            let Some(id) = self.admitted(name) else { continue };
+            self.go_on(at, id, goal);
         }
     }
 
     /// Sends an account on its way: at once where nobody is logged in with it, else as soon as nobody is.
     fn go_on(&mut self, at: Millis, id: u32, goal: Goal) {
-        let Some(one) = self.accounts.get(id) else { return };
+        let Some(one) = self.indexed(id) else { return };
         let before = one.goal;
         // One that was frozen in use is with nobody, and need only be waited for before it is forgotten.
         if one.login.is_some() && (one.instance != NONE || goal == Goal::Delete) {
@@ -252,17 +281,17 @@ impl Book {
 
     /// An account whose login is over goes on, if it is to.
     fn settle(&mut self, at: Millis, id: u32) {
-        let goal = self.accounts.get(id).filter(|one| one.standing == Standing::Revoking);
-        if let Some(goal) = goal.and_then(|one| one.goal) {
-            self.arrive(at, id, goal);
-        }
+        let Some(goal) = self.indexed(id).and_then(|one| one.goal) else { return };
+        self.arrive(at, id, goal);
     }
 
     /// An account that nobody is logged in with gets where it is to go.
     fn arrive(&mut self, at: Millis, id: u32, goal: Goal) {
         let place = Self::place_of(Some(goal));
-        let place = place
-            .filter(|&place| self.instances.get(place).is_some_and(|one| one.presence == Presence::Active));
+        let active = |&place: &u32| {
+            self.indexed_instance(place).is_some_and(|place| place.presence == Presence::Active)
+        };
+        let place = place.filter(active);
         if let (Goal::Place(missed), None) = (goal, place) {
             self.call_off(id, missed);
         }
@@ -285,7 +314,7 @@ impl Book {
 
     /// An account begins a stay.
     fn deal(&mut self, at: Millis, id: u32, place: u32) {
-        let Some(instance) = self.instances.get(place) else { return };
+        let Some(instance) = self.indexed_instance(place) else { return };
         let (module, name) = (instance.module, instance.name.clone());
         let epoch = self.take_epoch(at);
         let stay = Stay { epoch, module: self.module_name(module), instance: name, from: at, to: None };
@@ -297,32 +326,33 @@ impl Book {
     }
 
     fn log_in(&mut self, at: Millis, account: &[u8], terminal: &Bytes, until: Millis) {
-        let Some(id) = self.find(account) else { return };
+        let Some(id) = self.admitted(account) else { return };
         let epoch = self.take_epoch(at);
         self.set_ready(id, false);
-        if let Some(one) = self.accounts.get_mut(id) {
-            one.login = Some(Box::new(Login { terminal: terminal.clone(), epoch, until }));
-        }
+        let Some(one) = self.accounts.get_mut(id) else { return };
+        one.login = Some(Box::new(Login { terminal: terminal.clone(), epoch, until }));
         self.logins.set(id, until);
     }
 
+    /// A login is over.
     fn log_out(&mut self, id: u32) {
         self.logins.remove(id);
-        if self.accounts.get(id).is_some_and(|one| one.standing == Standing::Free) {
+        let Some(one) = self.accounts.get_mut(id) else { return };
+        invariant!(one.login.is_some(), "a login that is over was there");
+        if one.standing == Standing::Free {
             self.change(id, |one| one.login = None);
-        } else if self.accounts.get_mut(id).and_then(|one| one.login.take()).is_some() {
+        } else {
+            one.login = None;
             self.set_ready(id, true);
         }
     }
 
     fn count(&mut self, at: Millis, account: &[u8], count: u64) {
-        let Some(id) = self.find(account) else { return };
+        let Some(id) = self.admitted(account) else { return };
         self.set_ready(id, false);
         self.count_use(id, count);
-        let instance = self.accounts.get(id).map_or(NONE, |one| one.instance);
+        let instance = self.indexed(id).map_or(NONE, |one| one.instance);
         self.set_ready(id, true);
-        if let Some(instance) = self.instances.get_mut(instance) {
-            instance.pace.count(at, count);
-        }
+        self.with_instance(instance, |instance| instance.pace.count(at, count));
     }
 }

@@ -12,6 +12,7 @@ use super::event::{Event, Events};
 use super::place::{Instance, Module, Presence};
 use super::record::{Goal, Standing};
 use super::state::Book;
+use crate::invariant;
 use crate::shared::Bytes;
 use smallvec::smallvec;
 
@@ -24,7 +25,7 @@ pub const STEP: usize = 256;
 impl Book {
     /// Whether there is something to deal in a module. O(log instances).
     pub(super) fn is_uneven(&self, module: u32) -> bool {
-        let Some(module) = self.modules.get(module) else { return false };
+        let Some(module) = self.indexed_module(module) else { return false };
         let Some(lowest) = module.levels.first() else { return false };
         let highest = module.givers.last();
         module.free.len() > module.reserve as usize || highest.is_some_and(|highest| highest.0 - lowest.0 > 1)
@@ -33,12 +34,18 @@ impl Book {
     /// The next step towards an even deal; nothing where all are even. O(instances of the module + accounts moved log
     /// accounts).
     pub fn decide_deal(&self, limit: usize) -> Events {
-        if let Some(instance) = self.draining.first().and_then(|&id| self.instances.get(id)) {
+        if let Some(instance) = self.draining.first().and_then(|&id| self.indexed_instance(id)) {
             return smallvec![self.withdraw(instance, limit.min(STEP))];
         }
-        let modules = self.uneven.iter().filter_map(|&id| self.modules.get(id));
-        let mut steps = modules.map(|module| self.deal_in(module, limit.min(STEP)));
-        steps.find(|events| !events.is_empty()).unwrap_or_default()
+        let modules = self.uneven.iter().filter_map(|&id| self.indexed_module(id));
+        for module in modules {
+            let events = self.deal_in(module, limit.min(STEP));
+            if invariant!(limit == 0 || !events.is_empty(), "there is something to deal in an uneven module")
+            {
+                return events;
+            }
+        }
+        Events::new()
     }
 
     fn deal_in(&self, module: &Module, limit: usize) -> Events {
@@ -46,9 +53,11 @@ impl Book {
         let (mut dealt, mut recalled) = (Shares::new(), Shares::new());
         let over = module.free.len().saturating_sub(module.reserve as usize);
         for &account in module.free.iter().take(over.min(limit)) {
-            let (Some((level, lowest)), Some(one)) = (levels.pop_first(), self.accounts.get(account)) else {
+            let Some((level, lowest)) = levels.pop_first() else {
+                invariant!("accounts are dealt where an instance is active");
                 break;
             };
+            let Some(one) = self.indexed(account) else { break };
             dealt.entry(lowest).or_default().push(one.name.clone());
             levels.insert((level + 1, lowest));
             // Who had nothing has it only when this step is applied.
@@ -63,7 +72,8 @@ impl Book {
             && high - low > 1
         {
             let gift = gifts.entry(from).or_insert_with(|| self.givable(from));
-            let Some(one) = gift.next().and_then(|id| self.accounts.get(id)) else {
+            let Some(one) = gift.next().and_then(|id| self.indexed(id)) else {
+                // All that it has left is on its way to it.
                 givers.remove(&(high, from));
                 continue;
             };
@@ -92,33 +102,30 @@ impl Book {
 
     /// What an instance without a place gives back.
     fn withdraw(&self, instance: &Instance, limit: usize) -> Event {
-        let dealt = |&id: &u32| self.accounts.get(id).filter(|one| one.standing == Standing::Dealt);
+        let dealt = |&id: &u32| self.indexed(id).filter(|one| one.standing == Standing::Dealt);
         let accounts = instance.accounts.iter().filter_map(dealt).take(limit);
-        Event::Withdrawn { accounts: accounts.map(|one| one.name.clone()).collect() }
+        let accounts: Vec<Bytes> = accounts.map(|one| one.name.clone()).collect();
+        invariant!(limit == 0 || !accounts.is_empty(), "an instance that drains has accounts");
+        Event::Withdrawn { accounts }
     }
 
     /// Accounts that an instance can give, those first that nobody is logged in with and that have most left.
     fn givable(&self, instance: u32) -> Box<dyn Iterator<Item = u32> + '_> {
-        let Some(instance) = self.instances.get(instance) else { return Box::new(std::iter::empty()) };
-        let dealt = |login: bool| {
-            move |&id: &u32| {
-                self.accounts
-                    .get(id)
-                    .is_some_and(|one| one.standing == Standing::Dealt && one.login.is_some() == login)
-            }
+        let Some(instance) = self.indexed_instance(instance) else { return Box::new(std::iter::empty()) };
+        let in_use = |&id: &u32| {
+            self.indexed(id).is_some_and(|one| one.standing == Standing::Dealt && one.login.is_some())
         };
         let ready = instance.ready.iter().rev().map(|&(_, id)| id);
-        Box::new(ready.chain(instance.accounts.iter().copied().filter(dealt(true))))
+        Box::new(ready.chain(instance.accounts.iter().copied().filter(in_use)))
     }
 
     /// Instances of a module that have its places, and those that stand by for one.
     pub(super) fn places_taken(&self, module: u32) -> (usize, Vec<u32>) {
-        let Some(module) = self.modules.get(module) else { return (0, Vec::new()) };
-        let is =
-            |presence| move |&id: &u32| self.instances.get(id).is_some_and(|one| one.presence == presence);
-        let taken =
-            module.instances().filter(|id| is(Presence::Active)(id) || is(Presence::Away)(id)).count();
-        (taken, module.instances().filter(is(Presence::Standby)).collect())
+        let Some(module) = self.indexed_module(module) else { return (0, Vec::new()) };
+        let is = |id: u32, is: fn(&Instance) -> bool| self.indexed_instance(id).is_some_and(is);
+        let taken = module.instances().filter(|&id| is(id, Instance::has_place)).count();
+        let stands_by = |instance: &Instance| instance.presence == Presence::Standby;
+        (taken, module.instances().filter(|&id| is(id, stands_by)).collect())
     }
 
     /// The largest difference between two levels of a module's instances; 0 or 1 where its deal is even.

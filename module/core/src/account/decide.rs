@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::event::{Event, Events};
+use super::logins;
 use super::place::{Instance, MAX_PLACES, Module, Presence};
 use super::read::Used;
 use super::rebalance::Shift;
@@ -11,17 +12,19 @@ use super::record::{Account, Goal, Name, Standing};
 use super::request::{Changes, ModuleWish, Request};
 use super::state::{Book, Settings};
 use super::tariff::{MAX_COUNT, Tariff};
-use crate::shared::list::NONE;
+use crate::invariant;
+use crate::shared::decision;
+use crate::shared::fence::{self, MAX_TIME};
 use crate::shared::refusal::{Code, Refusal};
 use crate::shared::text::quoted;
-use crate::shared::token::{MAX_TTL, check_identifier};
+use crate::shared::token::{MAX_TTL, check_identifier, check_ttl};
 use crate::shared::{Bytes, Millis};
 use smallvec::smallvec;
 
+pub(super) use crate::shared::refusal::refuse;
+
 /// The most turns of the month that are kept ahead.
 const MAX_TURNS: usize = 120;
-/// The latest time that a turn or a deadline may have, and the highest term.
-const MAX_TIME: Millis = 1 << 52;
 /// The most accounts of a batch.
 pub const MAX_BATCH: usize = 10_000;
 /// The most moves of one rebalancing.
@@ -29,14 +32,8 @@ pub const MAX_MOVES: i64 = 1000;
 /// How many it makes where nobody says how many.
 pub const USUAL_MOVES: i64 = 100;
 
-/// What happens, and what the caller hears.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Decision {
-    /// To be applied in this order, all at the time of the decision.
-    pub events: Events,
-    /// True once they are applied.
-    pub reply: Reply,
-}
+/// What happens, and what the caller is told.
+pub type Decision = decision::Decision<Event, Reply>;
 
 /// What the caller hears.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,18 +57,14 @@ pub enum Reply {
 }
 
 /// A decision, or why there is none.
-pub type Decided = Result<Decision, Refusal>;
-
-pub(super) fn refuse<T>(code: Code, text: impl Into<String>) -> Result<T, Refusal> {
-    Err(Refusal::new(code, text))
-}
+pub type Decided = decision::Decided<Event, Reply>;
 
 pub(super) fn decided(event: Event, reply: Reply) -> Decision {
-    Decision { events: smallvec![event], reply }
+    Decision::event(event, reply)
 }
 
 pub(super) fn unchanged(reply: Reply) -> Decision {
-    Decision { events: Events::new(), reply }
+    Decision::unchanged(reply)
 }
 
 /// Decides a request at `now`, which is not before the last time applied.
@@ -122,8 +115,18 @@ pub fn decide(book: &Book, now: Millis, request: &Request<'_>) -> Decided {
             let events = if *dry_run { Events::new() } else { shifts.iter().map(Shift::event).collect() };
             Ok(Decision { events, reply: Reply::Moves(shifts) })
         }
-        Request::Login { .. } | Request::Renew { .. } | Request::Logout { .. } | Request::Use { .. } => {
-            super::logins::decide(book, now, request)
+        Request::Login { account, instance, terminal, ttl } => {
+            logins::decide_login(book, now, known_account(book, account)?, instance, terminal, *ttl)
+        }
+        Request::Renew { account, epoch, ttl } => {
+            check_ttl(*ttl)?;
+            logins::decide_renew(now, known_account(book, account)?, *epoch, *ttl)
+        }
+        Request::Logout { account, epoch, back, .. } => {
+            Ok(logins::decide_logout(now, known_account(book, account)?, *epoch, *back))
+        }
+        Request::Use { account, epoch, count } => {
+            logins::decide_use(book, now, known_account(book, account)?, *epoch, *count)
         }
     }
 }
@@ -141,7 +144,7 @@ pub fn decide_over(book: &Book, now: Millis, limit: usize) -> Events {
     let turns = book.settings.turns.iter().take_while(|&&turn| turn <= now).count();
     events.extend((0..turns).map(|_| Event::MonthTurned));
     for id in book.logins.due(now, limit) {
-        if let Some(one) = book.accounts.get(id) {
+        if let Some(one) = book.indexed(id) {
             events.push(Event::LoggedOut { account: one.name.clone(), lapsed: true });
         }
     }
@@ -210,26 +213,12 @@ fn check_term(book: &Book, request: &Request<'_>) -> Result<(), Refusal> {
         | Request::Rebalance { term, .. } => *term,
         _ => None,
     };
-    match term {
-        Some(term) if term != book.term => {
-            refuse(Code::Stale, format!("term {term} is not the claimed one, which is {}", book.term))
-        }
-        _ => Ok(()),
-    }
+    fence::check_term(book.term, term)
 }
 
 fn decide_claim(book: &Book, term: u64, leader: &[u8], force: bool) -> Decided {
-    check_identifier("leader", leader)?;
-    if term > MAX_TIME as u64 {
-        return refuse(Code::Err, format!("term must be 0 to {MAX_TIME}, not {term}"));
-    }
-    let another = book.leader.as_deref().is_some_and(|claimed| claimed != leader);
-    if !force && (term < book.term || term == book.term && another) {
-        let by = quoted(book.leader.as_deref().unwrap_or_default());
-        let text = format!("term {term} is not newer than {}, which {by} claimed", book.term);
-        return refuse(Code::Stale, text);
-    }
-    Ok(decided(Event::Claimed { term, leader: Bytes::from_slice(leader) }, Reply::Book))
+    let leader = fence::check_claim((book.term, book.leader.as_deref()), (term, leader), force)?;
+    Ok(decided(Event::Claimed { term, leader }, Reply::Book))
 }
 
 fn decide_module(book: &Book, wish: &ModuleWish<'_>) -> Decided {
@@ -240,7 +229,7 @@ fn decide_module(book: &Book, wish: &ModuleWish<'_>) -> Decided {
             return refuse(Code::Err, text);
         }
     }
-    let known = book.find_module(wish.module).and_then(|id| book.modules.get(id).map(|module| (id, module)));
+    let known = book.find_module(wish.module).and_then(|id| Some((id, book.indexed_module(id)?)));
     let numbers = [
         ("INSTANCES", Some(wish.instances), 0),
         ("WEIGHT", wish.weight, known.map_or(1, |(_, module)| module.weight)),
@@ -306,12 +295,14 @@ fn decide_add(book: &Book, module: Option<&[u8]>, tariff: &Tariff, accounts: &[&
     }
     let mut parts: BTreeMap<usize, Vec<&[u8]>> = BTreeMap::new();
     for &account in accounts {
-        let Some((_, place)) = order.pop_first() else { break };
+        let next = order.pop_first().and_then(|(_, place)| Some((place, modules.get(place)?)));
+        let Some((place, module)) = next else {
+            invariant!("each module with a weight has a place in the order");
+            break;
+        };
         let part = parts.entry(place).or_default();
         part.push(account);
-        if let Some(module) = modules.get(place) {
-            order.insert((share(module.accounts.len() + part.len(), module), place));
-        }
+        order.insert((share(module.accounts.len() + part.len(), module), place));
     }
     let events = parts.iter().filter_map(|(&place, part)| {
         let module = modules.get(place)?.name.clone();
@@ -347,7 +338,7 @@ fn decide_attach(book: &Book, module: &[u8], instance: &[u8]) -> Decided {
     check_identifier("instance", instance)?;
     let name = Name::from(instance);
     let reply = Reply::Instance(module.name.clone(), name.clone());
-    let known = book.find_instance(id, instance).and_then(|id| book.instances.get(id));
+    let known = book.find_instance(id, instance).and_then(|id| book.indexed_instance(id));
     let active = match known.map(|known| known.presence) {
         Some(Presence::Active | Presence::Standby) => return Ok(unchanged(reply)),
         Some(Presence::Away) => true,
@@ -361,8 +352,8 @@ fn decide_detach(book: &Book, now: Millis, module: &[u8], instance: &[u8], grace
         return refuse(Code::Err, format!("GRACE must be 0 to {MAX_TTL} ms, not {grace}"));
     }
     let (module_id, module) = known_module(book, module)?;
-    let id = book.find_instance(module_id, instance);
-    let Some((id, known)) = id.and_then(|id| book.instances.get(id).map(|known| (id, known))) else {
+    let known = book.find_instance(module_id, instance);
+    let Some((id, known)) = known.and_then(|id| Some((id, book.indexed_instance(id)?))) else {
         let text = format!("instance {} is not attached to {}", quoted(instance), quoted(&module.name));
         return refuse(Code::NotFound, text);
     };
@@ -386,7 +377,7 @@ impl Book {
         let mut events = Events::new();
         let mut modules: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
         for &id in ids {
-            if let Some(instance) = self.instances.get(id) {
+            if let Some(instance) = self.indexed_instance(id) {
                 modules.entry(instance.module).or_default().insert(id);
                 let module = self.module_name(instance.module);
                 events.push(Event::Detached { module, instance: instance.name.clone() });
@@ -394,11 +385,11 @@ impl Book {
         }
         for (id, gone) in modules {
             let (taken, waiting) = self.places_taken(id);
-            let Some(module) = self.modules.get(id) else { continue };
-            let placed = |id: &&u32| self.instances.get(**id).is_some_and(Instance::has_place);
+            let Some(module) = self.indexed_module(id) else { continue };
+            let placed = |id: &&u32| self.indexed_instance(**id).is_some_and(Instance::has_place);
             let free = module.places as usize + gone.iter().filter(placed).count();
             let next = waiting.iter().filter(|id| !gone.contains(id));
-            events.extend(next.take(free.saturating_sub(taken)).map(|&id| self.placed(id)));
+            events.extend(next.take(free.saturating_sub(taken)).map(|&id| self.placed(module, id)));
         }
         events
     }
@@ -410,28 +401,27 @@ impl Book {
             None if one.standing == Standing::Dealt => one.instance,
             goal => Self::place_of(goal)?,
         };
-        let place = self.instances.get(place).filter(|place| place.has_place())?;
-        let module = self.modules.get(place.module)?;
-        let spare = module.free.first().and_then(|&id| self.accounts.get(id))?;
+        let place = self.indexed_instance(place).filter(|place| place.has_place())?;
+        let module = self.indexed_module(place.module)?;
+        let spare = module.free.first().and_then(|&id| self.indexed(id))?;
         let (module, instance) = (module.name.clone(), place.name.clone());
         Some(Event::Dealt { module, instance, accounts: vec![spare.name.clone()] })
     }
 
     /// An instance gets a place.
-    fn placed(&self, id: u32) -> Event {
-        let module = self.instances.get(id).map_or(NONE, |instance| instance.module);
-        Event::Placed { module: self.module_name(module), instance: self.instance_name(id), active: true }
+    fn placed(&self, module: &Module, id: u32) -> Event {
+        Event::Placed { module: module.name.clone(), instance: self.instance_name(id), active: true }
     }
 
     /// Who gets a place and who loses one where a module has another number of them. Whoever came last goes first, and
     /// one that is away for good.
     fn place_changes(&self, id: u32, places: usize) -> Vec<Event> {
         let (taken, waiting) = self.places_taken(id);
-        let Some(module) = self.modules.get(id) else { return Vec::new() };
+        let Some(module) = self.indexed_module(id) else { return Vec::new() };
         if places >= taken {
-            return waiting.iter().take(places - taken).map(|&id| self.placed(id)).collect();
+            return waiting.iter().take(places - taken).map(|&id| self.placed(module, id)).collect();
         }
-        let placed = |id: u32| self.instances.get(id).filter(|instance| instance.has_place());
+        let placed = |id: u32| self.indexed_instance(id).filter(|instance| instance.has_place());
         let all: Vec<&Instance> = module.instances().filter_map(placed).collect();
         let leave = all.iter().rev().take(taken - places).map(|one| {
             let (module, instance) = (module.name.clone(), one.name.clone());
@@ -448,7 +438,10 @@ impl Book {
         match one.goal {
             Some(Goal::Delete) => None,
             Some(Goal::Module(module)) => Some(module),
-            Some(Goal::Place(place)) => self.instances.get(place).map(|place| place.module),
+            Some(Goal::Place(place)) => {
+                // Its instance is not forgotten while an account is on its way to it.
+                Some(self.indexed_instance(place).map_or(one.module, |place| place.module))
+            }
             Some(Goal::Deal) | None => Some(one.module),
         }
     }
@@ -485,6 +478,6 @@ pub(super) fn known_account<'a>(book: &'a Book, account: &[u8]) -> Result<&'a Ac
 }
 
 pub(super) fn known_module<'a>(book: &'a Book, module: &[u8]) -> Result<(u32, &'a Module), Refusal> {
-    let known = book.find_module(module).and_then(|id| book.modules.get(id).map(|module| (id, module)));
+    let known = book.find_module(module).and_then(|id| Some((id, book.indexed_module(id)?)));
     known.ok_or_else(|| Refusal::new(Code::NotFound, format!("there is no module {}", quoted(module))))
 }

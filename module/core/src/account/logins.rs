@@ -1,9 +1,8 @@
 //! What those ask who work with accounts: exclusive logins with deadlines, and instructions counted before they are sent.
 
-use super::decide::{Decided, Decision, Reply, decided, known_account, refuse, unchanged};
+use super::decide::{Decided, Decision, Reply, decided, refuse, unchanged};
 use super::event::Event;
 use super::record::{Account, Epoch, Standing};
-use super::request::Request;
 use super::state::Book;
 use crate::shared::list::NONE;
 use crate::shared::refusal::{Code, Refusal};
@@ -14,41 +13,28 @@ use crate::shared::{Bytes, Millis};
 /// The most instructions that are counted at once.
 const MAX_USE: i64 = 1_000_000_000;
 
-pub(super) fn decide(book: &Book, now: Millis, request: &Request<'_>) -> Decided {
-    match request {
-        Request::Login { account, instance, terminal, ttl } => {
-            decide_login(book, now, known_account(book, account)?, instance, terminal, *ttl)
-        }
-        Request::Renew { account, epoch, ttl } => {
-            check_ttl(*ttl)?;
-            let one = known_account(book, account)?;
-            live(now, one, *epoch)?;
-            if one.standing != Standing::Dealt {
-                let text = format!("account {} is {}: log out", quoted(&one.name), one.standing.word());
-                return refuse(Code::BadState, text);
-            }
-            let until = now.saturating_add(*ttl);
-            Ok(decided(Event::Renewed { account: one.name.clone(), until }, Reply::Account(one.name.clone())))
-        }
-        Request::Logout { account, epoch, back, .. } => {
-            let one = known_account(book, account)?;
-            if *back && one.standing == Standing::Dealt {
-                return Ok(give_back(one, *epoch));
-            }
-            let login = one.live_login(now).is_some_and(|login| login.epoch == *epoch);
-            let gives = one.standing == Standing::Revoking || one.instance == NONE && one.login.is_some();
-            let deal = one.epoch == *epoch && gives;
-            if !login && !deal {
-                // It is over already, or another's: a late word ends nothing.
-                return Ok(unchanged(Reply::Integer(0)));
-            }
-            Ok(decided(Event::LoggedOut { account: one.name.clone(), lapsed: false }, Reply::Integer(1)))
-        }
-        Request::Use { account, epoch, count } => {
-            decide_use(book, now, known_account(book, account)?, *epoch, *count)
-        }
-        _ => refuse(Code::Err, "internal: not a request of who works with accounts"),
+pub(super) fn decide_renew(now: Millis, one: &Account, epoch: Epoch, ttl: Millis) -> Decided {
+    live(now, one, epoch)?;
+    if one.standing != Standing::Dealt {
+        let text = format!("account {} is {}: log out", quoted(&one.name), one.standing.word());
+        return refuse(Code::BadState, text);
     }
+    let until = now.saturating_add(ttl);
+    Ok(decided(Event::Renewed { account: one.name.clone(), until }, Reply::Account(one.name.clone())))
+}
+
+pub(super) fn decide_logout(now: Millis, one: &Account, epoch: Epoch, back: bool) -> Decision {
+    if back && one.standing == Standing::Dealt {
+        return give_back(one, epoch);
+    }
+    let login = one.live_login(now).is_some_and(|login| login.epoch == epoch);
+    let gives = one.standing == Standing::Revoking || one.instance == NONE && one.login.is_some();
+    let deal = one.epoch == epoch && gives;
+    if !login && !deal {
+        // It is over already, or another's: a late word ends nothing.
+        return unchanged(Reply::Integer(0));
+    }
+    decided(Event::LoggedOut { account: one.name.clone(), lapsed: false }, Reply::Integer(1))
 }
 
 /// An instance gives an account back that nobody asked it for: whoever was logged in there is so no more, and it is dealt
@@ -63,7 +49,7 @@ fn give_back(one: &Account, epoch: Epoch) -> Decision {
     Decision { events: over.into_iter().chain([withdrawn]).collect(), reply: Reply::Integer(1) }
 }
 
-fn decide_login(
+pub(super) fn decide_login(
     book: &Book,
     now: Millis,
     one: &Account,
@@ -113,7 +99,7 @@ fn live(now: Millis, one: &Account, epoch: Epoch) -> Result<(), Refusal> {
     }
 }
 
-fn decide_use(book: &Book, now: Millis, one: &Account, epoch: Epoch, count: i64) -> Decided {
+pub(super) fn decide_use(book: &Book, now: Millis, one: &Account, epoch: Epoch, count: i64) -> Decided {
     if !(1..=MAX_USE).contains(&count) {
         return refuse(Code::Err, format!("COUNT must be 1 to {MAX_USE}, not {count}"));
     }

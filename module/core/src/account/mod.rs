@@ -8,11 +8,13 @@
 
 mod admit;
 mod apply;
+mod check;
 pub mod deal;
 pub mod decide;
 mod encoding;
 pub mod event;
 mod logins;
+mod machine;
 pub mod place;
 pub mod quality;
 pub mod read;

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::read::Usage;
 use super::record::Name;
+use crate::invariant;
 use crate::shared::Millis;
+use crate::words;
 
 /// An hour, in milliseconds.
 pub const HOUR: Millis = 3_600_000;
@@ -75,31 +77,17 @@ impl Module {
     }
 }
 
-/// Whether an instance takes part. The numbers are part of the encoding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Presence {
-    /// It has a place and a share.
-    Active = 0,
-    /// It waits for a place.
-    Standby = 1,
-    /// It is gone for the time being, and its place and share wait for it.
-    Away = 2,
-    /// It is gone, and its accounts are being taken back.
-    Leaving = 3,
-}
-
-impl Presence {
-    /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 4] = [Self::Active, Self::Standby, Self::Away, Self::Leaving];
-
-    /// Its name in replies.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Active => "active",
-            Self::Standby => "standby",
-            Self::Away => "away",
-            Self::Leaving => "leaving",
-        }
+words! {
+    /// Whether an instance takes part. The numbers are part of the encoding.
+    pub enum Presence {
+        /// It has a place and a share.
+        Active = 0 => "active",
+        /// It waits for a place.
+        Standby = 1 => "standby",
+        /// It is gone for the time being, and its place and share wait for it.
+        Away = 2 => "away",
+        /// It is gone, and its accounts are being taken back.
+        Leaving = 3 => "leaving",
     }
 }
 
@@ -119,22 +107,22 @@ impl Pace {
         Self { hour: at / HOUR, first: at / HOUR, buckets: [0; WINDOW] }
     }
 
-    fn bucket(&mut self, hour: i64) -> Option<&mut u64> {
-        self.buckets.get_mut(hour.rem_euclid(WINDOW as i64) as usize)
+    /// Changes the count of an hour.
+    fn change(&mut self, hour: i64, change: impl FnOnce(&mut u64)) {
+        match self.buckets.get_mut(hour.rem_euclid(WINDOW as i64) as usize) {
+            Some(count) => change(count),
+            None => invariant!("each hour of a day has a bucket"),
+        }
     }
 
     pub(super) fn count(&mut self, at: Millis, count: u64) {
         let hour = at / HOUR;
         // What is older than a day is forgotten.
         for passed in (self.hour + 1..=hour).take(WINDOW) {
-            if let Some(bucket) = self.bucket(passed) {
-                *bucket = 0;
-            }
+            self.change(passed, |bucket| *bucket = 0);
         }
         self.hour = self.hour.max(hour);
-        if let Some(bucket) = self.bucket(self.hour) {
-            *bucket = bucket.saturating_add(count);
-        }
+        self.change(self.hour, |bucket| *bucket = bucket.saturating_add(count));
     }
 
     /// How many instructions the pace of the last day makes in so many milliseconds.
@@ -144,7 +132,9 @@ impl Pace {
         let mut sum = 0u128;
         for age in 0..WINDOW as i64 - gone {
             let at = (self.hour - age).rem_euclid(WINDOW as i64) as usize;
-            sum += u128::from(self.buckets.get(at).copied().unwrap_or(0));
+            let bucket = self.buckets.get(at).copied();
+            invariant!(bucket.is_some(), "each hour of a day has a bucket");
+            sum += u128::from(bucket.unwrap_or(0));
         }
         // The hour that is running counts by its part.
         let known = (now - self.first * HOUR)

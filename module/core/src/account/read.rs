@@ -6,6 +6,7 @@ use super::place::{Instance, Module};
 use super::record::{Account, Name, Standing};
 use super::state::Book;
 use super::tariff::Amount;
+use crate::invariant;
 use crate::shared::Millis;
 
 /// How many accounts one list passes over at most.
@@ -57,10 +58,10 @@ impl Usage {
     }
 
     pub(super) fn take(&mut self, one: &Account, month: u32) {
-        self.accounts = self.accounts.saturating_sub(1);
-        self.quota = self.quota.saturating_sub(one.tariff.quota.into());
-        self.used = self.used.saturating_sub(one.used_in(month).into());
-        self.left = self.left.saturating_sub(one.left(month).into());
+        self.accounts = less(self.accounts as u128, 1) as usize;
+        self.quota = less(self.quota, one.tariff.quota.into());
+        self.used = less(self.used, one.used_in(month).into());
+        self.left = less(self.left, one.left(month).into());
         self.cost.0 = self.cost.0.wrapping_sub(one.cost_in(month).0);
     }
 
@@ -78,18 +79,25 @@ impl Usage {
     }
 }
 
+/// A sum less one of the numbers that it is of.
+fn less(sum: u128, number: u128) -> u128 {
+    let rest = sum.checked_sub(number);
+    invariant!(rest.is_some(), "a sum is that of its numbers");
+    rest.unwrap_or(0)
+}
+
 impl Book {
     /// An instance's accounts that nobody is logged in with, those first with which most can be sent at the flat price,
     /// and none that has reached the cap. O(count), or O(accounts of the instance) until it is worked with for the first
     /// time in a month or under a new cap.
     pub fn pick(&self, instance: &Instance, count: usize) -> Vec<&Account> {
         // Those that have reached it come first in the order, and are last here.
-        let open = |&(room, id): &(Option<u64>, u32)| room.and_then(|_| self.accounts.get(id));
+        let open = |&(room, id): &(Option<u64>, u32)| room.and_then(|_| self.indexed(id));
         let order @ (month, limit) = self.order();
         if instance.ready_order == order {
             return instance.ready.iter().rev().map_while(open).take(count).collect();
         }
-        let room = |&(_, id): &(Option<u64>, u32)| Some((self.accounts.get(id)?.room(month, limit), id));
+        let room = |&(_, id): &(Option<u64>, u32)| Some((self.indexed(id)?.room(month, limit), id));
         let mut all: Vec<(Option<u64>, u32)> = instance.ready.iter().filter_map(room).collect();
         all.sort_unstable();
         all.iter().rev().map_while(open).take(count).collect()
@@ -107,11 +115,11 @@ impl Book {
     ) -> (Vec<&Account>, u64) {
         let from = u32::try_from(cursor).unwrap_or(u32::MAX);
         let all: Box<dyn Iterator<Item = u32> + '_> = match (instance, module) {
-            (Some(instance), _) => match self.instances.get(instance) {
+            (Some(instance), _) => match self.indexed_instance(instance) {
                 Some(instance) => Box::new(instance.accounts.range(from..).copied()),
                 None => Box::new(std::iter::empty()),
             },
-            (None, Some(module)) => match self.modules.get(module) {
+            (None, Some(module)) => match self.indexed_module(module) {
                 Some(module) => Box::new(module.accounts.range(from..).copied()),
                 None => Box::new(std::iter::empty()),
             },
@@ -122,6 +130,7 @@ impl Book {
             if passed == MAX_PASSED {
                 return (found, u64::from(id));
             }
+            // Among all numbers some are of no account.
             let Some(one) = self.accounts.get(id) else { continue };
             let fits = module.is_none_or(|module| one.module == module)
                 && standing.is_none_or(|standing| one.standing == standing);
@@ -144,11 +153,7 @@ impl Book {
                 return module.sums.clone();
             }
             let mut usage = Usage::default();
-            module
-                .accounts
-                .iter()
-                .filter_map(|&id| self.accounts.get(id))
-                .for_each(|one| usage.add(one, month));
+            module.accounts.iter().filter_map(|&id| self.indexed(id)).for_each(|one| usage.add(one, month));
             usage
         };
         self.modules()

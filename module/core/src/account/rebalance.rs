@@ -55,14 +55,14 @@ impl Book {
     /// How many more instructions an instance will send this month at its pace.
     pub fn projected(&self, instance: u32, now: Millis) -> u64 {
         let ahead = self.month_end(now).saturating_sub(now);
-        self.instances.get(instance).map_or(0, |instance| instance.pace.forecast(now, ahead))
+        self.indexed_instance(instance).map_or(0, |instance| instance.pace.forecast(now, ahead))
     }
 
     /// The moves that rebalancing makes now, at most `limit`. O(accounts of the departments + moves x instances).
     pub fn rebalance(&self, now: Millis, limit: usize) -> Vec<Shift> {
         let mut groups: BTreeMap<(Name, Option<u32>), Vec<Party>> = BTreeMap::new();
         for (id, instance) in self.instances.iter() {
-            let Some(module) = self.modules.get(instance.module) else { continue };
+            let Some(module) = self.indexed_module(instance.module) else { continue };
             if instance.presence == Presence::Active {
                 // A module without a weight shares with nobody.
                 let alone = (module.weight == 0).then_some(instance.module);
@@ -91,7 +91,7 @@ impl Book {
     /// What is left of the accounts on their way to each instance.
     fn coming(&self) -> BTreeMap<u32, i128> {
         let mut coming = BTreeMap::new();
-        let revoking = |&id: &u32| self.accounts.get(id).filter(|one| one.standing == Standing::Revoking);
+        let revoking = |&id: &u32| self.indexed(id).filter(|one| one.standing == Standing::Revoking);
         for (_, instance) in self.instances.iter().filter(|(_, one)| one.accounts.len() > one.dealt as usize)
         {
             for one in instance.accounts.iter().filter_map(revoking) {
@@ -105,9 +105,9 @@ impl Book {
 
     fn party(&self, id: u32, module: u32, now: Millis) -> Party {
         let (mut left, mut spare, mut price) = (0i128, Vec::new(), None::<Amount>);
-        let accounts = self.instances.get(id).into_iter().flat_map(|instance| &instance.accounts);
+        let accounts = self.indexed_instance(id).into_iter().flat_map(|instance| &instance.accounts);
         for &account in accounts {
-            let Some(one) = self.accounts.get(account) else { continue };
+            let Some(one) = self.indexed(account) else { continue };
             if one.standing != Standing::Dealt {
                 continue;
             }
@@ -167,7 +167,7 @@ impl Book {
         let to = parties.get_mut(taker)?;
         to.need -= i128::from(rest);
         Some(Shift {
-            account: self.accounts.get(account)?.name.clone(),
+            account: self.indexed(account)?.name.clone(),
             from: source,
             to: (self.module_name(to.module), self.instance_name(to.id)),
             avoided: Amount(need.min(i128::from(rest)) * to.price.0),

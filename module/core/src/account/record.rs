@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::tariff::{Amount, Tariff};
 use crate::shared::list::NONE;
 use crate::shared::{Bytes, Millis};
+use crate::words;
 
 /// The number of a deal or a login. Every one of a book has its own, and later ones are greater.
 pub type Epoch = u64;
@@ -16,31 +17,18 @@ pub const MAX_HISTORY: usize = 32;
 /// How many past months are kept.
 pub const MONTHS: usize = 12;
 
-/// The four states. The numbers are part of the encoding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Standing {
-    /// No instance has it.
-    Free = 0,
-    /// An instance has it.
-    Dealt = 1,
-    /// It is to leave its instance as soon as nobody is logged in.
-    Revoking = 2,
-    /// The platform froze it.
-    Frozen = 3,
-}
-
-impl Standing {
-    /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 4] = [Self::Free, Self::Dealt, Self::Revoking, Self::Frozen];
-
-    /// Its name in replies.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Free => "free",
-            Self::Dealt => "dealt",
-            Self::Revoking => "revoking",
-            Self::Frozen => "frozen",
-        }
+words! {
+    /// The four states. The numbers are part of the encoding.
+    #[derive(PartialOrd, Ord)]
+    pub enum Standing {
+        /// No instance has it.
+        Free = 0 => "free",
+        /// An instance has it.
+        Dealt = 1 => "dealt",
+        /// It is to leave its instance as soon as nobody is logged in.
+        Revoking = 2 => "revoking",
+        /// The platform froze it.
+        Frozen = 3 => "frozen",
     }
 }
 
@@ -201,6 +189,11 @@ impl Account {
         {
             stay.to = Some(at);
         }
+    }
+
+    /// Whether its instance can work with it: it is dealt, and nobody is logged in.
+    pub(super) fn is_ready(&self) -> bool {
+        self.standing == Standing::Dealt && self.login.is_none()
     }
 
     /// Bytes allocated behind it.

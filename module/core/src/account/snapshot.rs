@@ -3,11 +3,12 @@
 //! The encoding is canonical: equal books have equal bytes, whatever way each came to be. Reading believes nothing: every
 //! name, count and reference is checked before it is used. Indexes are not written; they follow from the rest.
 
-use super::encoding::{ensure, name};
+use super::encoding::ensure;
 use super::place::{HOUR, Instance, MAX_PLACES, Module, Pace, Presence, WINDOW};
 use super::record::{Account, Goal, Login, MAX_HISTORY, MONTHS, Name, Standing, Stay};
-use super::state::{Book, Settings};
+use super::state::Book;
 use super::tariff::{MAX_COUNT, Tariff};
+use crate::invariant;
 use crate::shared::Millis;
 use crate::shared::codec::{Damaged, Reader, Writer};
 use crate::shared::list::NONE;
@@ -16,6 +17,8 @@ use crate::shared::list::NONE;
 pub const VERSION: u64 = 1;
 /// The last epoch that is believed: far from the greatest that has an encoding.
 const LAST_EPOCH: u64 = (1 << 53) - (1 << 40);
+/// The last month: each of the future needs a number, too.
+pub(super) const LAST_MONTH: u32 = u32::MAX / 2;
 /// No time has more hours.
 const MAX_HOUR: i64 = (1 << 53) / HOUR;
 /// No offset is as great.
@@ -27,7 +30,7 @@ impl Book {
         let mut out = Writer::default();
         out.unsigned(VERSION);
         out.signed(self.applied);
-        self.settings.encode(&mut out);
+        out.field(&self.settings);
         out.unsigned(self.term);
         out.optional(self.leader.as_deref());
         out.unsigned(self.last_epoch);
@@ -49,33 +52,29 @@ impl Book {
         }
         let tariffs: Vec<&Tariff> = self.tariffs_in_use();
         out.unsigned(tariffs.len() as u64);
-        tariffs.iter().for_each(|tariff| tariff.encode(&mut out));
+        tariffs.iter().for_each(|&tariff| out.field(tariff));
         let mut accounts: Vec<&Account> = self.accounts.iter().map(|(_, one)| one).collect();
         accounts.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         out.unsigned(accounts.len() as u64);
         for one in accounts {
-            let tariff = tariffs.binary_search(&&*one.tariff).unwrap_or_default();
-            self.encode_account(one, tariff, &mut out);
+            let tariff = tariffs.binary_search(&&*one.tariff);
+            invariant!(tariff.is_ok(), "the tariff of an account is among those in use");
+            self.encode_account(one, tariff.unwrap_or(0), &mut out);
         }
         out.bytes
     }
 
     /// Tariffs that some account has, in order.
     fn tariffs_in_use(&self) -> Vec<&Tariff> {
-        let mut tariffs: Vec<&Tariff> = self.accounts.iter().map(|(_, one)| &*one.tariff).collect();
-        tariffs.sort_unstable();
-        tariffs.dedup();
-        tariffs
+        self.tariffs.keys().map(|tariff| &**tariff).collect()
     }
 
     fn encode_place(&self, instance: u32, out: &mut Writer) {
-        match self.instances.get(instance) {
-            None => out.unsigned(0),
-            Some(instance) => {
-                out.unsigned(1);
-                out.string(&self.module_name(instance.module));
-                out.string(&instance.name);
-            }
+        let instance = if instance == NONE { None } else { self.indexed_instance(instance) };
+        out.unsigned(instance.is_some().into());
+        if let Some(instance) = instance {
+            out.string(&self.module_name(instance.module));
+            out.string(&instance.name);
         }
     }
 
@@ -83,7 +82,7 @@ impl Book {
         out.string(&one.name);
         out.string(&self.module_name(one.module));
         out.unsigned(tariff as u64);
-        out.unsigned(one.standing as u64);
+        out.field(&one.standing);
         self.encode_place(one.instance, out);
         match one.goal {
             None => out.unsigned(0),
@@ -137,14 +136,14 @@ impl Book {
         let mut reader = Reader::new(bytes);
         ensure(reader.unsigned()? == VERSION, "the version of the encoding is unknown")?;
         let applied = reader.reached()?;
-        let mut book = Self::open(Settings::decode(&mut reader)?, applied);
+        let mut book = Self::open(reader.field()?, applied);
         book.term = reader.count()?;
         book.leader = reader.optional_identifier()?;
+        ensure(book.term == 0 || book.leader.is_some(), "a term was claimed by nobody")?;
         book.last_epoch = reader.count()?;
         ensure(book.last_epoch <= LAST_EPOCH, "an epoch is out of range")?;
         book.month = reader.number()?;
-        // Each month of the future needs a number, too.
-        ensure(book.month < u32::MAX / 2, "a month is out of range")?;
+        ensure(book.month <= LAST_MONTH, "a month is out of range")?;
         let starts = reader.unsigned()?;
         let fits = starts <= (MONTHS + 1) as u64 && starts <= u64::from(book.month) + 1;
         ensure(starts > 0 && fits, "there are too many months, or none")?;
@@ -159,7 +158,7 @@ impl Book {
         }
         let mut tariffs: Vec<Tariff> = Vec::new();
         for _ in 0..reader.unsigned()? {
-            let tariff = Tariff::decode(&mut reader)?;
+            let tariff = reader.field()?;
             ensure(tariffs.last().is_none_or(|last| *last < tariff), "the tariffs are not in order")?;
             tariffs.push(tariff);
         }
@@ -185,7 +184,7 @@ impl Book {
     }
 
     fn decode_module(&mut self, reader: &mut Reader<'_>) -> Result<(), Damaged> {
-        let (module, department) = (name(reader)?, name(reader)?);
+        let (module, department) = (reader.field::<Name>()?, reader.field::<Name>()?);
         let rises = self.module_names.last_key_value().is_none_or(|(last, _)| *last < module);
         ensure(rises, "the modules are not in order")?;
         let department = self.department_name(&department);
@@ -225,13 +224,9 @@ impl Book {
         let account = reader.identifier()?;
         let module = self.decode_known_module(reader)?;
         let tariff = tariffs.get(reader.unsigned()? as usize).ok_or(Damaged("a tariff is not there"))?;
-        let tariff = self.shared_tariff(tariff.clone());
+        let tariff = self.shared_tariff(tariff);
         let mut one = Account::new(account, module, tariff, self.month, 0);
-        let standing = reader.unsigned()?;
-        one.standing = Standing::ALL
-            .into_iter()
-            .find(|known| *known as u64 == standing)
-            .ok_or(Damaged("a standing is unknown"))?;
+        one.standing = reader.field()?;
         one.instance = self.decode_place(reader)?;
         one.goal = match reader.unsigned()? {
             0 => None,
@@ -277,10 +272,10 @@ impl Book {
         for place in 0..stays {
             let epoch = reader.count()?;
             let known = |name: Name, same: Option<Name>| same.filter(|same| *same == name).unwrap_or(name);
-            let module = name(reader)?;
+            let module = reader.field::<Name>()?;
             let module_id = self.find_module(&module);
             let module = known(module, module_id.map(|id| self.module_name(id)));
-            let instance = name(reader)?;
+            let instance = reader.field::<Name>()?;
             let shared = module_id.and_then(|id| self.find_instance(id, &instance));
             let instance = known(instance, shared.map(|id| self.instance_name(id)));
             let from = reader.time()?;
@@ -294,7 +289,7 @@ impl Book {
     }
 
     /// Whether an account's fields agree with each other and with the instances.
-    fn check_account(&self, one: &Account) -> Result<(), Damaged> {
+    pub(super) fn check_account(&self, one: &Account) -> Result<(), Damaged> {
         let placed = one.instance != NONE;
         let fits = match one.standing {
             Standing::Dealt => placed,
@@ -319,7 +314,7 @@ impl Book {
 fn encode_instance(instance: &Instance, out: &mut Writer) {
     out.unsigned(instance.arrived);
     out.string(&instance.name);
-    out.unsigned(instance.presence as u64);
+    out.field(&instance.presence);
     if let Some(until) = instance.away_until {
         out.signed(until);
     }
@@ -332,10 +327,8 @@ fn encode_instance(instance: &Instance, out: &mut Writer) {
 
 fn decode_instance(reader: &mut Reader<'_>, module: u32) -> Result<Instance, Damaged> {
     let arrived = reader.unsigned()?;
-    let name = name(reader)?;
-    let presence = reader.unsigned()?;
-    let presence = Presence::ALL.into_iter().find(|known| *known as u64 == presence);
-    let presence = presence.ok_or(Damaged("a presence is unknown"))?;
+    let name = reader.field::<Name>()?;
+    let presence: Presence = reader.field()?;
     let away_until: Option<Millis> = if presence == Presence::Away { Some(reader.time()?) } else { None };
     let (since, offset) = (reader.time()?, reader.signed()?);
     ensure((-MAX_OFFSET..=MAX_OFFSET).contains(&offset), "an offset is out of range")?;

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::invariant;
+
 use super::place::{HOUR, Instance, Module, Presence};
 use super::record::{Account, Epoch, Goal, MONTHS, Name, Standing};
 use super::tariff::{MAX_COUNT, Tariff};
@@ -59,7 +61,8 @@ pub struct Book {
     pub(super) instances: Table<Instance>,
     pub(super) accounts: Table<Account>,
     pub(super) names: NameIndex,
-    pub(super) tariffs: BTreeSet<Arc<Tariff>>,
+    /// Each tariff once, and how many accounts have it.
+    pub(super) tariffs: BTreeMap<Arc<Tariff>, usize>,
     /// Live logins, by when they are over.
     pub(super) logins: Deadlines,
     /// Instances that are away, by when their place is given up.
@@ -89,7 +92,7 @@ impl Book {
             instances: Table::default(),
             accounts: Table::default(),
             names: NameIndex::default(),
-            tariffs: BTreeSet::new(),
+            tariffs: BTreeMap::new(),
             logins: Deadlines::default(),
             away: Deadlines::default(),
             draining: BTreeSet::new(),
@@ -134,7 +137,9 @@ impl Book {
     /// When the running month ends. Where no turn is known that is yet to come, a month has 30 days; where those are over
     /// as well, it is taken to end 30 days from now: use goes on, and is projected as far.
     pub fn month_end(&self, now: Millis) -> Millis {
-        let start = self.month_starts.last().copied().unwrap_or_default();
+        let start = self.month_starts.last().copied();
+        invariant!(start.is_some(), "the running month has begun");
+        let start = start.unwrap_or(self.applied);
         let turn = self.settings.turns.iter().copied().find(|&turn| turn > now);
         turn.unwrap_or(if start + MONTH > now { start + MONTH } else { now + MONTH })
     }
@@ -170,7 +175,49 @@ impl Book {
 
     /// The number of an account. O(1).
     pub fn find(&self, name: &[u8]) -> Option<u32> {
-        self.names.find(name, |id| self.accounts.get(id).is_some_and(|one| *one.name == *name))
+        self.names.find(name, |id| self.indexed(id).is_some_and(|one| *one.name == *name))
+    }
+
+    /// An account that an index names. `None` breaks an invariant, which is reported where this is called.
+    #[track_caller]
+    pub(super) fn indexed(&self, id: u32) -> Option<&Account> {
+        let account = self.accounts.get(id);
+        if account.is_none() {
+            invariant!("an index names accounts that are there");
+        }
+        account
+    }
+
+    /// An instance that an index or an account names. `None` breaks an invariant, which is reported where this is
+    /// called.
+    #[track_caller]
+    pub(super) fn indexed_instance(&self, id: u32) -> Option<&Instance> {
+        let instance = self.instances.get(id);
+        if instance.is_none() {
+            invariant!("indexes and accounts name instances that are there");
+        }
+        instance
+    }
+
+    /// A module that an index, an instance or an account names. `None` breaks an invariant, which is reported where
+    /// this is called.
+    #[track_caller]
+    pub(super) fn indexed_module(&self, id: u32) -> Option<&Module> {
+        let module = self.modules.get(id);
+        if module.is_none() {
+            invariant!("indexes, instances and accounts name modules that are there");
+        }
+        module
+    }
+
+    /// As `indexed_module`, to be changed.
+    #[track_caller]
+    pub(super) fn indexed_module_mut(&mut self, id: u32) -> Option<&mut Module> {
+        let module = self.modules.get_mut(id);
+        if module.is_none() {
+            invariant!("indexes, instances and accounts name modules that are there");
+        }
+        module
     }
 
     /// An account by its number.
@@ -180,7 +227,7 @@ impl Book {
 
     /// An account by its name. O(1).
     pub fn account_called(&self, name: &[u8]) -> Option<&Account> {
-        self.find(name).and_then(|id| self.accounts.get(id))
+        self.find(name).and_then(|id| self.indexed(id))
     }
 
     /// The number of a module. O(log modules).
@@ -195,7 +242,7 @@ impl Book {
 
     /// All modules, by name.
     pub fn modules(&self) -> impl Iterator<Item = &Module> {
-        self.module_names.values().filter_map(|&id| self.modules.get(id))
+        self.module_names.values().filter_map(|&id| self.indexed_module(id))
     }
 
     /// The number of an instance. O(log instances).
@@ -210,12 +257,13 @@ impl Book {
 
     /// A module's name.
     pub fn module_name(&self, id: u32) -> Name {
-        self.modules.get(id).map_or_else(|| Name::from(&b""[..]), |module| module.name.clone())
+        self.indexed_module(id).map_or_else(|| Name::from(&b""[..]), |module| module.name.clone())
     }
 
     /// An instance's name; empty for none.
     pub fn instance_name(&self, id: u32) -> Name {
-        self.instances.get(id).map_or_else(|| Name::from(&b""[..]), |instance| instance.name.clone())
+        let instance = if id == NONE { None } else { self.indexed_instance(id) };
+        instance.map_or_else(|| Name::from(&b""[..]), |instance| instance.name.clone())
     }
 
     /// Bytes allocated. O(modules + instances), of the accounts a sample.
@@ -245,14 +293,10 @@ impl Book {
         same.map_or_else(|| Name::from(name), |module| module.department.clone())
     }
 
-    /// The one tariff that is equal to this.
-    pub(super) fn shared_tariff(&mut self, tariff: Tariff) -> Arc<Tariff> {
-        if let Some(known) = self.tariffs.get(&tariff) {
-            return known.clone();
-        }
-        let tariff = Arc::new(tariff);
-        self.tariffs.insert(tariff.clone());
-        tariff
+    /// The tariff that is equal to this and that other accounts have, if some have it.
+    pub(super) fn shared_tariff(&self, tariff: &Tariff) -> Arc<Tariff> {
+        let known = self.tariffs.get_key_value(tariff);
+        known.map_or_else(|| Arc::new(tariff.clone()), |(known, _)| known.clone())
     }
 
     /// The next epoch: `max(last + 1, now)`, *now* in microseconds, so that epochs still grow after a failover to a
@@ -265,9 +309,15 @@ impl Book {
         self.last_epoch
     }
 
-    /// Changes an instance with its module's levels in step.
+    /// Changes an instance with its module's levels in step; `NONE` is none.
     pub(super) fn with_instance(&mut self, id: u32, change: impl FnOnce(&mut Instance)) {
-        let Some(instance) = self.instances.get_mut(id) else { return };
+        if id == NONE {
+            return;
+        }
+        let Some(instance) = self.instances.get_mut(id) else {
+            invariant!("an instance that changes is there");
+            return;
+        };
         let level = |one: &Instance| (one.presence == Presence::Active).then(|| (one.level(), one.dealt > 0));
         let before = level(instance);
         change(instance);
@@ -281,16 +331,16 @@ impl Book {
         if before == after {
             return;
         }
-        if let Some(module) = self.modules.get_mut(module) {
-            if let Some((level, _)) = before {
-                module.levels.remove(&(level, id));
-                module.givers.remove(&(level, id));
+        if let Some(module) = self.indexed_module_mut(module) {
+            if let Some((level, gave)) = before {
+                let was_there =
+                    module.levels.remove(&(level, id)) && module.givers.remove(&(level, id)) == gave;
+                invariant!(was_there, "an active instance has a place among the levels");
             }
             if let Some((level, gives)) = after {
-                module.levels.insert((level, id));
-                if gives {
-                    module.givers.insert((level, id));
-                }
+                let is_new =
+                    module.levels.insert((level, id)) && (!gives || module.givers.insert((level, id)));
+                invariant!(is_new, "an active instance has one place among the levels");
             }
         }
         // An account on its way may belong to another module, which nobody else would look at.
@@ -302,104 +352,113 @@ impl Book {
         (self.month, self.settings.limit())
     }
 
-    /// Brings the order of an instance's ready accounts to the running month and the cap of today.
-    fn refresh(&mut self, instance: u32) {
+    /// Brings the order of an instance's ready accounts to the running month and the cap of today. Whether it was not.
+    fn refresh(&mut self, instance: u32) -> bool {
         let order @ (month, limit) = self.order();
-        let stale = self.instances.get(instance).is_some_and(|instance| instance.ready_order != order);
-        if !stale {
-            return;
+        let Some(instance) = self.instances.get_mut(instance) else {
+            invariant!("an account that is dealt has an instance");
+            return false;
+        };
+        if instance.ready_order == order {
+            return false;
         }
-        let Some(instance) = self.instances.get_mut(instance) else { return };
         let ready = |&id: &u32| {
-            let one = self.accounts.get(id)?;
-            (one.standing == Standing::Dealt && one.login.is_none()).then(|| (one.room(month, limit), id))
+            let one = self.accounts.get(id);
+            invariant!(one.is_some(), "an instance has accounts that are there");
+            one.filter(|one| one.is_ready()).map(|one| (one.room(month, limit), id))
         };
         instance.ready = instance.accounts.iter().filter_map(ready).collect();
         instance.ready_order = order;
+        true
     }
 
-    /// Enters an account among those that can be picked, or takes it out.
+    /// Enters an account among those that can be picked, or takes it out, if it is one of those.
     pub(super) fn set_ready(&mut self, id: u32, on: bool) {
-        let Some(one) = self.accounts.get(id) else { return };
-        if one.standing != Standing::Dealt || one.login.is_some() {
+        let Some(one) = self.indexed(id) else { return };
+        if !one.is_ready() {
             return;
         }
         let (month, limit) = self.order();
         let (instance, key) = (one.instance, (one.room(month, limit), id));
-        self.refresh(instance);
+        let refreshed = self.refresh(instance);
         let Some(instance) = self.instances.get_mut(instance) else { return };
         if on {
-            instance.ready.insert(key);
+            let is_new = instance.ready.insert(key);
+            // An order that was made just now may have it already.
+            invariant!(is_new || refreshed, "an account is ready once");
         } else {
-            instance.ready.remove(&key);
+            let was_there = instance.ready.remove(&key);
+            invariant!(was_there, "an account that is ready has a place in the order");
         }
     }
 
     /// Enters an account in all indexes that depend on where it stands, or takes it out. Its module stays.
     fn link(&mut self, id: u32, on: bool) {
-        let Some(one) = self.accounts.get(id) else { return };
+        let Some(one) = self.indexed(id) else { return };
         let (standing, instance, goal, module) = (one.standing, one.instance, one.goal, one.module);
         let barred = one.login.is_some();
-        let step = |count: u32| if on { count.saturating_add(1) } else { count.saturating_sub(1) };
-        if let Some(total) = self.totals.get_mut(standing as usize) {
-            *total = if on { *total + 1 } else { total.saturating_sub(1) };
+        match self.totals.get_mut(standing as usize) {
+            Some(total) => step(total, on),
+            None => invariant!("there is a total for each standing"),
         }
-        if let Some(module) = self.modules.get_mut(module)
-            && standing == Standing::Free
+        if standing == Standing::Free
+            && let Some(module) = self.indexed_module_mut(module)
         {
-            match (on, barred) {
-                (true, true) => module.barred += 1,
-                (false, true) => module.barred = module.barred.saturating_sub(1),
-                (true, false) => drop(module.free.insert(id)),
-                (false, false) => drop(module.free.remove(&id)),
+            if barred {
+                step(&mut module.barred, on);
+            } else {
+                let changed = if on { module.free.insert(id) } else { module.free.remove(&id) };
+                invariant!(changed, "a module has its free accounts, each once");
             }
         }
         self.set_ready(id, on);
         self.with_instance(instance, |instance| {
-            if on {
-                instance.accounts.insert(id)
-            } else {
-                instance.accounts.remove(&id)
-            };
+            let changed = if on { instance.accounts.insert(id) } else { instance.accounts.remove(&id) };
+            invariant!(changed, "an instance has its accounts, each once");
             if standing == Standing::Dealt {
-                instance.dealt = step(instance.dealt);
+                step(&mut instance.dealt, on);
             }
         });
         if let Some(Goal::Place(place)) = goal {
-            self.with_instance(place, |place| place.incoming = step(place.incoming));
+            self.with_instance(place, |place| step(&mut place.incoming, on));
         }
     }
 
     /// Enters an account among those of a module, or takes it out.
     fn set_home(&mut self, module: u32, id: u32, on: bool) {
-        let (Some(module), Some(one)) = (self.modules.get_mut(module), self.accounts.get(id)) else { return };
-        if on {
-            module.accounts.insert(id);
+        let (Some(module), Some(one)) = (self.modules.get_mut(module), self.accounts.get(id)) else {
+            invariant!("an account and its module are there");
+            return;
+        };
+        let changed = if on {
             module.sums.add(one, self.month);
+            module.accounts.insert(id)
         } else {
-            module.accounts.remove(&id);
             module.sums.take(one, self.month);
-        }
+            module.accounts.remove(&id)
+        };
+        invariant!(changed, "a module has its accounts, each once");
     }
 
     /// Counts instructions of an account in the running month, with the sums of its module in step.
     pub(super) fn count_use(&mut self, id: u32, count: u64) {
         let month = self.month;
-        let Some(one) = self.accounts.get_mut(id) else { return };
-        let sums = self.modules.get_mut(one.module).map(|module| &mut module.sums);
-        match sums {
-            Some(sums) => {
-                sums.take(one, month);
-                one.count(month, count);
-                sums.add(one, month);
-            }
-            None => one.count(month, count),
-        }
+        let Some(one) = self.accounts.get_mut(id) else {
+            invariant!("an account that is used is there");
+            return;
+        };
+        let Some(module) = self.modules.get_mut(one.module) else {
+            invariant!("an account has a module");
+            return;
+        };
+        module.sums.take(one, month);
+        one.count(month, count);
+        module.sums.add(one, month);
     }
 
     /// Changes an account with all indexes in step.
     pub(super) fn change(&mut self, id: u32, change: impl FnOnce(&mut Account)) {
-        let Some(one) = self.accounts.get(id) else { return };
+        let Some(one) = self.indexed(id) else { return };
         let (before, left) = (one.module, one.instance);
         let passed = Self::place_of(one.goal).unwrap_or(NONE);
         self.link(id, false);
@@ -420,6 +479,7 @@ impl Book {
     /// Enters a new account.
     pub(super) fn enter(&mut self, account: Account) -> u32 {
         let (name, module) = (account.name.clone(), account.module);
+        *self.tariffs.entry(account.tariff.clone()).or_default() += 1;
         let id = self.accounts.insert(account);
         self.names.insert(&name, id);
         self.set_home(module, id, true);
@@ -432,16 +492,25 @@ impl Book {
     pub(super) fn remove(&mut self, id: u32) {
         self.link(id, false);
         self.logins.remove(id);
-        let home = self.accounts.get(id).map_or(NONE, |one| one.module);
+        let Some(home) = self.indexed(id).map(|one| one.module) else { return };
         self.set_home(home, id, false);
         let Some(one) = self.accounts.remove(id) else { return };
         self.names.remove(&one.name, id);
         self.look_at(one.module);
-        // The set has one of them, and this account the other.
-        if Arc::strong_count(&one.tariff) == 2 {
-            self.tariffs.remove(&one.tariff);
-        }
+        self.forget_tariff(&one.tariff);
         self.forget_if_empty(one.instance);
+    }
+
+    /// An account that had a tariff is gone, and the tariff with the last of them.
+    fn forget_tariff(&mut self, tariff: &Tariff) {
+        let Some(count) = self.tariffs.get_mut(tariff) else {
+            invariant!("the tariff of an account is known");
+            return;
+        };
+        step(count, false);
+        if *count == 0 {
+            self.tariffs.remove(tariff);
+        }
     }
 
     /// Forgets an instance that is gone, once it has nothing and nothing is on its way to it.
@@ -449,6 +518,7 @@ impl Book {
         let gone = |one: &Instance| {
             one.presence == Presence::Leaving && one.accounts.is_empty() && one.incoming == 0
         };
+        // There is none, or it was forgotten a moment ago.
         if self.instances.get(id).is_some_and(gone) {
             self.remove_instance(id);
         }
@@ -467,8 +537,9 @@ impl Book {
     pub(super) fn turn_month(&mut self, at: Millis) {
         self.month += 1;
         for &id in self.module_names.values() {
-            if let Some(module) = self.modules.get_mut(id) {
-                module.sums.begin_month();
+            match self.modules.get_mut(id) {
+                Some(module) => module.sums.begin_month(),
+                None => invariant!("the names of modules are of modules that are there"),
             }
         }
         self.month_starts.push(at);
@@ -482,9 +553,9 @@ impl Book {
         let presence = instance.presence;
         // Its place among the levels comes with the change below.
         let id = self.instances.insert(Instance { presence: Presence::Standby, ..instance });
-        if let Some(module) = self.modules.get_mut(module) {
-            module.names.insert(name, id);
-            module.instances.insert((arrived, id));
+        if let Some(module) = self.indexed_module_mut(module) {
+            let is_new = module.names.insert(name, id).is_none() && module.instances.insert((arrived, id));
+            invariant!(is_new, "a module has its instances, each once");
         }
         self.with_instance(id, |instance| instance.presence = presence);
         id
@@ -493,11 +564,40 @@ impl Book {
     /// Forgets an instance that has no accounts and no place.
     fn remove_instance(&mut self, id: u32) {
         self.away.remove(id);
-        self.draining.remove(&id);
-        let Some(instance) = self.instances.remove(id) else { return };
-        if let Some(module) = self.modules.get_mut(instance.module) {
-            module.names.remove(&instance.name);
-            module.instances.remove(&(instance.arrived, id));
+        let Some(instance) = self.instances.remove(id) else {
+            invariant!("an instance that is forgotten was there");
+            return;
+        };
+        invariant!(!self.draining.contains(&id), "an instance that is forgotten has nothing to give back");
+        if let Some(module) = self.indexed_module_mut(instance.module) {
+            let was_there = module.names.remove(&instance.name) == Some(id)
+                && module.instances.remove(&(instance.arrived, id));
+            invariant!(was_there, "a module has its instances");
         }
+    }
+}
+
+/// A count that goes up and down by one.
+trait Count: Copy {
+    fn next(self, up: bool) -> Option<Self>;
+}
+
+impl Count for u32 {
+    fn next(self, up: bool) -> Option<Self> {
+        if up { self.checked_add(1) } else { self.checked_sub(1) }
+    }
+}
+
+impl Count for usize {
+    fn next(self, up: bool) -> Option<Self> {
+        if up { self.checked_add(1) } else { self.checked_sub(1) }
+    }
+}
+
+/// One more, or one less.
+fn step(count: &mut impl Count, up: bool) {
+    match count.next(up) {
+        Some(next) => *count = next,
+        None => invariant!("a count is that of what is there"),
     }
 }

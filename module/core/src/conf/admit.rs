@@ -1,11 +1,12 @@
 //! Whether an event that another server decided fits this realm. Once it passes, `apply` cannot go wrong.
 
-use super::conference::{Conference, Epoch, MAX_DETAILS, State};
-use super::decide::MAX_ROOM;
+use super::conference::{Conference, Epoch, How, MAX_DETAILS, State};
+use super::decide::{MAX_ROOM, MAX_TIME};
 use super::encoding::check_fields;
 use super::event::Event;
-use super::state::Realm;
+use super::state::{LAST_OF_CLOCK, Realm};
 use super::unit::{Standing, host_of};
+use crate::shared::Millis;
 use crate::shared::codec::{Damaged, pairs};
 use crate::shared::token::MAX_TTL;
 
@@ -22,10 +23,8 @@ impl Realm {
         match event {
             Event::Opened { .. } => Err(Damaged("the realm is open already")),
             Event::Configured { settings } => ensure(settings.check().is_ok(), "a setting is out of range"),
-            Event::Claimed { .. }
-            | Event::Asked { cmu: None, .. }
-            | Event::Disowned { .. }
-            | Event::Refused { .. } => Ok(()),
+            Event::Claimed { .. } | Event::Asked { cmu: None, .. } | Event::Disowned { .. } => Ok(()),
+            Event::Refused { e164, .. } => ensure(self.find(e164).is_some(), "there is no such conference"),
             Event::Joined { cmu, capacity, lease, .. } => {
                 ensure(!self.is_replaced(cmu), "a unit that was replaced joins")?;
                 ensure(i64::from(*capacity) <= MAX_ROOM, "a unit has too much room")?;
@@ -34,28 +33,37 @@ impl Realm {
                 let known = self.find_unit(cmu);
                 ensure(known.is_none() || known == current, "a unit is not its host's current one")
             }
-            Event::Beat { cmu, .. } | Event::Reported { cmu, .. } | Event::Drained { cmu, .. } => {
-                self.unit_is(cmu, |_| true)
+            Event::Drained { cmu, on } => {
+                let unit = self.unit_called(cmu).ok_or(NO_UNIT)?;
+                ensure(unit.draining != *on, "a unit drains, or does not, already")
             }
-            Event::Asked { cmu: Some(cmu), .. } => self.unit_is(cmu, |_| true),
-            Event::Lapsed { cmu, to } => {
-                ensure(matches!(to, Standing::Suspect | Standing::Unreachable), "a lease lapses otherwise")?;
-                self.unit_is(cmu, |standing| standing != Standing::Down)
+            Event::Lapsed { cmu, to: Standing::Suspect } => {
+                self.unit_is(cmu, |standing| standing == Standing::Up)
             }
-            Event::Down { cmu } => self.unit_is(cmu, |standing| standing != Standing::Down),
+            Event::Lapsed { cmu, to: Standing::Unreachable } => {
+                self.unit_is(cmu, |standing| matches!(standing, Standing::Up | Standing::Suspect))
+            }
+            Event::Lapsed { .. } => Err(Damaged("a lease lapses otherwise")),
+            Event::Beat { cmu, .. }
+            | Event::Reported { cmu, .. }
+            | Event::Asked { cmu: Some(cmu), .. }
+            | Event::Down { cmu } => self.is_in_service(cmu),
             Event::Forgotten { cmu } => {
                 self.unit_is(cmu, |standing| standing == Standing::Down)?;
                 let idle = self.unit_called(cmu).is_some_and(super::unit::Unit::is_idle);
                 ensure(idle, "a unit that has conferences is forgotten")
             }
             Event::Restarted { gone } => {
-                gone.iter().try_for_each(|cmu| self.unit_is(cmu, |standing| standing != Standing::Down))
+                let rises = gone.is_sorted_by(|cmu, next| cmu < next);
+                ensure(rises, "the units that are gone are not in order")?;
+                gone.iter().try_for_each(|cmu| self.is_in_service(cmu))
             }
             Event::Created(created) => {
                 let one = self.conference_called(&created.e164);
                 ensure(one.is_none_or(|one| !one.is_live()), "a conference is created twice")?;
-                self.unit_is(&created.cmu, |standing| standing != Standing::Down)?;
+                self.is_in_service(&created.cmu)?;
                 self.is_new(created.epoch)?;
+                is_end_time(created.end)?;
                 let request = created.called_from.as_ref().and(created.request.as_deref());
                 let known = request.and_then(|request| self.asked_for(request));
                 ensure(known.is_none_or(|one| one.e164 == created.e164), "a request is answered twice")?;
@@ -66,9 +74,12 @@ impl Realm {
                 ensure(super::mail::is_stream(stream), "a message is for a stream that the family has not")
             }
             Event::Flushed { sent, .. } => {
+                let rises = sent.is_sorted_by(|(stream, _), (next, _)| stream < next);
+                ensure(rises, "the streams of the outbox are not in order")?;
                 for (stream, count) in sent {
                     let waiting = self.outbox.len_of(stream);
-                    ensure(*count as usize <= waiting, "there are not so many messages")?;
+                    let fits = (1..=waiting).contains(&(*count as usize));
+                    ensure(fits, "there are not so many messages")?;
                 }
                 Ok(())
             }
@@ -86,45 +97,65 @@ impl Realm {
             Event::Ended { .. } => is(&[State::Waiting, State::Creating, State::Open, State::Pending]),
             Event::Granted { cmu, epoch, .. } => {
                 is(&[State::Pending])?;
-                self.unit_is(cmu, |standing| standing != Standing::Down)?;
+                self.is_in_service(cmu)?;
                 self.is_new(*epoch)
             }
             Event::Acked { .. } => is(&[State::Waiting, State::Creating]),
             Event::AskedAgain { .. } => is(&[State::Waiting]),
             Event::Failed { .. } => {
-                is(&[State::Waiting, State::Creating])?;
+                is(&[State::Creating])?;
+                ensure(one.recovering, "a first creation that failed is tried again")?;
                 Self::may_wait(one)
             }
             Event::Pending { .. } => {
                 is(&owned)?;
                 if one.moving.is_some() { Ok(()) } else { Self::may_wait(one) }
             }
-            Event::Ending { .. } | Event::EpochAgain { .. } => is(&owned),
+            Event::Ending { .. } => {
+                ensure(one.ending.is_none(), "a conference ends twice")?;
+                is(&owned)
+            }
+            Event::EpochAgain { .. } => is(&owned),
             Event::Adopted { cmu, old, epoch, .. } => {
                 ensure(one.is_live() && one.ending.is_none(), "what is over is adopted")?;
-                ensure(one.assignment(cmu, *old).is_some(), "an unknown copy is adopted")?;
-                self.unit_is(cmu, |standing| standing != Standing::Down)?;
+                let copy = one.assignment(cmu, *old).ok_or(Damaged("an unknown copy is adopted"))?;
+                let lost = matches!(copy.ended, Some((_, How::Lost)));
+                ensure(lost, "a copy is adopted that its unit did not lose")?;
+                self.is_in_service(cmu)?;
                 let unit = self.find_unit(cmu);
                 let elsewhere = one.owner != unit && one.moving.map(|moving| moving.to) != unit;
-                ensure(elsewhere || one.owner.is_none(), "a unit adopts what it has")?;
+                ensure(elsewhere, "a unit adopts what it has")?;
                 self.is_new(*epoch)
             }
             Event::Moving { to, epoch, .. } => {
                 is(&[State::Open])?;
                 let free = one.moving.is_none() && one.ending.is_none() && one.owner != self.find_unit(to);
                 ensure(free, "a conference moves that cannot")?;
-                self.unit_is(to, |standing| standing != Standing::Down)?;
+                self.is_in_service(to)?;
                 self.is_new(*epoch)
             }
             Event::Moved { .. } | Event::MoveFailed { .. } => {
                 ensure(one.moving.is_some(), "a conference does not move")
             }
-            Event::Extended { .. } => ensure(one.is_live(), "what is over is extended"),
-            Event::Set { fields: bytes, .. } => {
+            Event::Extended { end, .. } => {
+                let goes_on = one.is_live() && one.ending.is_none();
+                ensure(goes_on, "what is over is extended")?;
+                is_end_time(Some(*end))
+            }
+            Event::Set { seq, fields: bytes, .. } => {
                 is(&owned)?;
                 check_fields(bytes)?;
-                let new = pairs(bytes).filter(|(field, _)| one.place_of(field).is_err()).count();
-                ensure(one.details.len() + new <= MAX_DETAILS, "a conference has too many details")
+                let mut new = std::collections::BTreeSet::new();
+                for (field, _) in pairs(bytes) {
+                    match one.place_of(field).map(|at| one.details.get(at)) {
+                        Ok(known) => {
+                            let newer = known.is_some_and(|detail| detail.seq < *seq);
+                            ensure(newer, "a detail is written that is not newer")?;
+                        }
+                        Err(_) => ensure(new.insert(field), "a detail is written twice")?,
+                    }
+                }
+                ensure(one.details.len() + new.len() <= MAX_DETAILS, "a conference has too many details")
             }
             _ => Err(Damaged("this is no event of a conference")),
         }
@@ -135,11 +166,24 @@ impl Realm {
     }
 
     fn unit_is(&self, cmu: &[u8], standing: impl Fn(Standing) -> bool) -> Result<(), Damaged> {
-        let unit = self.unit_called(cmu).ok_or(Damaged("there is no such unit"))?;
+        let unit = self.unit_called(cmu).ok_or(NO_UNIT)?;
         ensure(standing(unit.standing), "a unit is in another state")
     }
 
-    fn is_new(&self, epoch: Epoch) -> Result<(), Damaged> {
-        ensure(epoch > self.last_epoch, "an epoch was given out before")
+    /// Whether a unit joined and is not down.
+    fn is_in_service(&self, cmu: &[u8]) -> Result<(), Damaged> {
+        self.unit_is(cmu, |standing| standing != Standing::Down)
     }
+
+    fn is_new(&self, epoch: Epoch) -> Result<(), Damaged> {
+        ensure(epoch > self.last_epoch, "an epoch was given out before")?;
+        let follows = epoch <= LAST_OF_CLOCK.max(self.last_epoch + 1);
+        ensure(follows, "an epoch is later than any clock")
+    }
+}
+
+const NO_UNIT: Damaged = Damaged("there is no such unit");
+
+fn is_end_time(end: Option<Millis>) -> Result<(), Damaged> {
+    ensure(end.is_none_or(|end| end <= MAX_TIME), "an end time is out of range")
 }

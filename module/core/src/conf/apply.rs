@@ -9,7 +9,9 @@ use super::mail::hang_up;
 use super::rows::Row;
 use super::state::Realm;
 use super::unit::{Name, Standing, Unit};
+use crate::invariant;
 use crate::shared::codec::pairs;
+use crate::shared::field::Any;
 use crate::shared::{Bytes, Millis};
 
 impl Realm {
@@ -37,27 +39,23 @@ impl Realm {
                 self.join(at, cmu, *capacity, zone.clone(), *lease);
             }
             Event::Beat { cmu, load } => {
-                let Some(number) = self.find_unit(cmu) else { return };
-                if let Some(unit) = self.units.get_mut(number)
-                    && load.is_some()
-                {
-                    unit.load = *load;
+                let Some(number) = self.admitted_unit(cmu) else { return };
+                if load.is_some() {
+                    self.change_unit(number, |unit| unit.load = load.map(|Any(load)| load));
                 }
                 self.renew(number, at);
             }
             Event::Lapsed { cmu, to } => {
-                let Some(number) = self.find_unit(cmu) else { return };
-                if let Some(unit) = self.units.get_mut(number) {
-                    unit.standing = *to;
-                }
+                let Some(number) = self.admitted_unit(cmu) else { return };
+                self.change_unit(number, |unit| unit.standing = *to);
                 self.relink_unit(number);
                 self.publish_unit(to.word(), cmu, to.word());
             }
             Event::Reported { cmu, highest } => {
-                let Some(number) = self.find_unit(cmu) else { return };
-                if let Some(unit) = self.units.get_mut(number) {
+                let Some(number) = self.admitted_unit(cmu) else { return };
+                self.change_unit(number, |unit| {
                     (unit.reported, unit.highest) = (true, unit.highest.max(*highest));
-                }
+                });
                 self.take_epoch(self.last_with(*highest, self.applied));
                 self.renew(number, at);
                 self.relink_unit(number);
@@ -70,35 +68,50 @@ impl Realm {
                 }
             }
             Event::Drained { cmu, on } => {
-                let Some(number) = self.find_unit(cmu) else { return };
-                if let Some(unit) = self.units.get_mut(number) {
-                    unit.draining = *on;
-                }
+                let Some(number) = self.admitted_unit(cmu) else { return };
+                self.change_unit(number, |unit| unit.draining = *on);
                 self.relink_unit(number);
-                let word = self.units.get(number).map_or("", Unit::word);
+                let word = self.indexed_unit(number).map_or("", Unit::word);
                 self.publish_unit(if *on { "draining" } else { "undrained" }, cmu, word);
             }
             Event::Down { cmu } => self.lose_unit(at, cmu, Row::Lost, Cause::Down),
             Event::Forgotten { cmu } => {
-                if let Some(number) = self.find_unit(cmu) {
-                    self.end_stream(cmu);
-                    self.remove_unit(number);
-                    self.publish_unit("forgotten", cmu, "");
-                }
+                let Some(number) = self.admitted_unit(cmu) else { return };
+                self.end_stream(cmu);
+                self.remove_unit(number);
+                self.publish_unit("forgotten", cmu, "");
             }
             Event::Restarted { gone } => self.restart(at, gone),
             Event::Missed { stream } => self.tell_resync(stream),
             Event::Refused { e164, cmu, epoch, reason } => self.publish_refusal(e164, cmu, *epoch, reason),
+            // The conference need not be on record.
+            Event::Disowned { e164, cmu, epoch } => self.tell_release(cmu, e164, *epoch),
             Event::Created(created) => self.create(at, created),
             _ => self.apply_to_conference(at, event),
         }
     }
 
+    /// The number of a unit that an event names. `None` breaks an invariant, which is reported where this is called:
+    /// admission refuses an event whose unit is not there.
+    #[track_caller]
+    pub(super) fn admitted_unit(&self, cmu: &[u8]) -> Option<u32> {
+        let number = self.find_unit(cmu);
+        if number.is_none() {
+            invariant!("an event that was admitted names a unit that is there");
+        }
+        number
+    }
+
+    fn change_unit(&mut self, number: u32, change: impl FnOnce(&mut Unit)) {
+        match self.units.get_mut(number) {
+            Some(unit) => change(unit),
+            None => invariant!("a unit that changes is there"),
+        }
+    }
+
     fn apply_to_conference(&mut self, at: Millis, event: &Event) {
         let Some(id) = event.e164().and_then(|e164| self.find(e164)) else {
-            if let Event::Disowned { e164, cmu, epoch } = event {
-                self.tell_release(cmu, e164, *epoch);
-            }
+            invariant!("an event that was admitted names a conference that is there");
             return;
         };
         match event {
@@ -107,11 +120,11 @@ impl Realm {
                 self.publish("opened", id, None);
             }
             Event::Granted { cmu, epoch, .. } => {
-                let Some(unit) = self.find_unit(cmu) else { return };
+                let Some(unit) = self.admitted_unit(cmu) else { return };
                 let entry = self.assignment(unit, *epoch, *epoch, at);
                 self.take_epoch(*epoch);
                 self.change(id, |one| {
-                    one.attempts += 1;
+                    one.attempts = one.attempts.saturating_add(1);
                     // No other was left.
                     if one.tried.contains(cmu) {
                         one.tried.clear();
@@ -138,10 +151,11 @@ impl Realm {
                 self.cancel_move(id, *cause, false);
                 self.end(at, id, *cause);
             }
-            Event::Adopted { cmu, old, epoch, .. } => {
-                let Some(unit) = self.find_unit(cmu) else { return };
-                let copy_epoch = self.conferences.get(id).and_then(|one| one.assignment(cmu, *old));
-                let copy_epoch = copy_epoch.map_or(*old, |entry| entry.copy_epoch);
+            Event::Adopted { e164, cmu, old, epoch } => {
+                let Some(unit) = self.admitted_unit(cmu) else { return };
+                let copy = self.indexed(id).and_then(|one| one.assignment(cmu, *old));
+                invariant!(copy.is_some(), "a copy that is adopted is on record");
+                let copy_epoch = copy.map_or(*old, |entry| entry.copy_epoch);
                 let entry = self.assignment(unit, *epoch, copy_epoch, at);
                 self.take_epoch(*epoch);
                 self.release_if(true, id);
@@ -152,21 +166,22 @@ impl Realm {
                     one.opens(at);
                     one.cause = Cause::Adopted;
                 });
-                if let Some(e164) = event.e164() {
-                    self.tell_epoch(cmu, e164, *old, *epoch);
-                }
+                self.tell_epoch(cmu, e164, *old, *epoch);
                 self.publish("adopted", id, Some(Cause::Adopted));
             }
             Event::Moving { to, epoch, .. } => {
-                let Some(unit) = self.find_unit(to) else { return };
+                let Some(unit) = self.admitted_unit(to) else { return };
                 self.take_epoch(*epoch);
                 self.change(id, |one| one.moving = Some(Moving { to: unit, epoch: *epoch, since: at }));
                 self.tell_create(id, unit, *epoch);
                 self.publish_of("moving", id, unit, *epoch, None);
             }
             Event::Moved { .. } => {
-                let Some(one) = self.conferences.get(id) else { return };
-                let (Some(moving), Some(owner)) = (one.moving, one.owner) else { return };
+                let Some(one) = self.indexed(id) else { return };
+                let (Some(moving), Some(owner)) = (one.moving, one.owner) else {
+                    invariant!("a conference that has moved has an owner and was moving");
+                    return;
+                };
                 let (e164, epoch, source) = (one.e164.clone(), one.epoch, self.name_of(owner));
                 let mut entry = self.assignment(moving.to, moving.epoch, moving.epoch, at);
                 entry.from = moving.since;
@@ -182,43 +197,47 @@ impl Realm {
             }
             Event::MoveFailed { cause, release, .. } => self.cancel_move(id, *cause, *release),
             Event::EpochAgain { old, .. } => {
-                let Some(one) = self.conferences.get(id) else { return };
-                if let Some(owner) = one.owner {
-                    let (e164, epoch, cmu) = (one.e164.clone(), one.epoch, self.name_of(owner));
-                    self.tell_epoch(&cmu, &e164, *old, epoch);
-                }
+                let Some(cmu) = self.owner_of(id) else { return };
+                let Some(one) = self.indexed(id) else { return };
+                let (e164, epoch) = (one.e164.clone(), one.epoch);
+                self.tell_epoch(&cmu, &e164, *old, epoch);
             }
-            Event::Disowned { e164, cmu, epoch } => self.tell_release(cmu, e164, *epoch),
             Event::AskedAgain { .. } => {
                 self.change(id, |one| one.since = at);
-                let owner = self.conferences.get(id).and_then(|one| one.owner);
-                if let Some(owner) = owner {
-                    let cmu = self.name_of(owner);
-                    self.ask_once(&cmu);
-                }
+                let Some(cmu) = self.owner_of(id) else { return };
+                self.ask_once(&cmu);
             }
             Event::Extended { end, .. } => {
                 self.change(id, |one| one.end = Some(*end));
                 self.publish("extended", id, None);
             }
             Event::Removed { .. } => self.remove(id),
-            _ => {}
+            _ => invariant!("every kind of event is applied"),
         }
+    }
+
+    /// The unit of a conference that has one.
+    fn owner_of(&self, id: u32) -> Option<Name> {
+        let owner = self.indexed(id).and_then(|one| one.owner);
+        invariant!(owner.is_some(), "a waiting, creating or open conference has an owner");
+        owner.map(|owner| self.name_of(owner))
     }
 
     /// Changes a conference with all indexes in step. One that ends by it hangs up its number.
     pub(super) fn change(&mut self, id: u32, change: impl FnOnce(&mut Conference)) {
         let before = self.links(id);
         self.link_pending(id, false);
-        if let Some(one) = self.conferences.get_mut(id) {
-            let was_live = one.is_live();
-            change(one);
-            if was_live
-                && !one.is_live()
-                && let Some(from) = &one.called_from
-            {
-                self.outbox.push_always(hang_up(from, &one.e164));
-            }
+        let Some(one) = self.conferences.get_mut(id) else {
+            invariant!("a conference that changes is there");
+            return;
+        };
+        let was_live = one.is_live();
+        change(one);
+        if was_live
+            && !one.is_live()
+            && let Some(from) = &one.called_from
+        {
+            self.outbox.push_always(hang_up(from, &one.e164));
         }
         self.relink(id, before, self.links(id));
         self.link_pending(id, true);
@@ -231,7 +250,10 @@ impl Realm {
 
     /// RELEASE to whoever has a conference: its owner, and the unit that it moves to.
     pub(super) fn release_if(&mut self, release: bool, id: u32) {
-        let Some(one) = self.conferences.get(id).filter(|_| release) else { return };
+        if !release {
+            return;
+        }
+        let Some(one) = self.indexed(id) else { return };
         let (e164, owner, epoch, moving) = (one.e164.clone(), one.owner, one.epoch, one.moving);
         if let Some(owner) = owner {
             let cmu = self.name_of(owner);
@@ -258,8 +280,9 @@ impl Realm {
         self.publish("ended", id, Some(cause));
     }
 
+    /// Ends a conference's move, if it moves.
     pub(super) fn cancel_move(&mut self, id: u32, cause: Cause, release: bool) {
-        let Some(one) = self.conferences.get(id) else { return };
+        let Some(one) = self.indexed(id) else { return };
         let (Some(moving), e164) = (one.moving, one.e164.clone()) else { return };
         if release {
             let cmu = self.name_of(moving.to);
@@ -270,10 +293,10 @@ impl Realm {
     }
 
     fn create(&mut self, at: Millis, created: &Created) {
+        let Some(unit) = self.admitted_unit(&created.cmu) else { return };
         if let Some(tombstone) = self.find(&created.e164) {
             self.remove(tombstone);
         }
-        let Some(unit) = self.find_unit(&created.cmu) else { return };
         let epoch = created.epoch;
         self.take_epoch(epoch);
         let id = self.enter(Conference {
@@ -326,15 +349,20 @@ impl Realm {
 
     /// The hot path: no index knows of details.
     fn set_details(&mut self, e164: &[u8], seq: u64, bytes: &[u8]) {
-        let Some(one) = self.find(e164).and_then(|id| self.conferences.get_mut(id)) else { return };
+        let Some(one) = self.find(e164).and_then(|id| self.conferences.get_mut(id)) else {
+            invariant!("an event that was admitted names a conference that is there");
+            return;
+        };
         for (field, value) in pairs(bytes) {
             match one.place_of(field) {
                 Ok(at) => {
-                    if let Some(detail) = one.details.get_mut(at) {
-                        detail.seq = seq;
-                        detail.value.clear();
-                        detail.value.extend_from_slice(value);
-                    }
+                    let Some(detail) = one.details.get_mut(at) else {
+                        invariant!("a field that was found has a place");
+                        continue;
+                    };
+                    detail.seq = seq;
+                    detail.value.clear();
+                    detail.value.extend_from_slice(value);
                 }
                 Err(at) => {
                     let detail =
@@ -365,8 +393,11 @@ impl Conference {
         self.state = State::Open;
         self.since = at;
         self.opened.get_or_insert(at);
-        if let Some(entry) = self.history.last_mut() {
-            entry.opened.get_or_insert(at);
+        match self.history.last_mut() {
+            Some(entry) => {
+                entry.opened.get_or_insert(at);
+            }
+            None => invariant!("a conference has an assignment"),
         }
         (self.recovering, self.attempts, self.pending_since) = (false, 0, None);
         self.tried = Vec::new();

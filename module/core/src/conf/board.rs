@@ -1,6 +1,8 @@
 //! The board: every unit that takes conferences, by how much of it is used, so that the right one is found at once.
 
 use super::unit::{Name, Unit};
+use crate::shared::invariant::Checked;
+use crate::{ensure, invariant};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A unit's place: share of its capacity in use (as a fraction of 2^64), conferences, name, number.
@@ -22,6 +24,7 @@ impl Entry {
         (share, self.conferences, self.name.clone(), unit)
     }
 
+    /// Room that is left: 0 for a unit that joined again with less capacity than is used of it.
     fn free(&self) -> u64 {
         u64::from(self.capacity).saturating_sub(self.used)
     }
@@ -32,6 +35,18 @@ impl Entry {
 struct Order {
     by_share: BTreeSet<Place>,
     by_room: BTreeSet<(u64, u32)>,
+}
+
+impl Order {
+    fn put(&mut self, place: Place, room: (u64, u32)) {
+        let is_new = self.by_share.insert(place) && self.by_room.insert(room);
+        invariant!(is_new, "a unit is placed once");
+    }
+
+    fn take(&mut self, place: &Place, room: (u64, u32)) {
+        let was_placed = self.by_share.remove(place) && self.by_room.remove(&room);
+        invariant!(was_placed, "a unit on the board has a place in each order");
+    }
 }
 
 /// Units that take conferences, all of them and by zone. A copy of it serves as a drawing board: what is planned
@@ -62,30 +77,26 @@ impl Board {
     fn put(&mut self, number: u32, entry: Entry) {
         let (place, room) = (entry.place(number), (entry.free(), number));
         if let Some(zone) = &entry.zone {
-            let order = self.zones.entry(zone.clone()).or_default();
-            order.by_share.insert(place.clone());
-            order.by_room.insert(room);
+            self.zones.entry(zone.clone()).or_default().put(place.clone(), room);
         }
-        self.all.by_share.insert(place);
-        self.all.by_room.insert(room);
+        self.all.put(place, room);
         self.units.insert(number, entry);
     }
 
-    /// Takes a unit off the board. O(log units).
+    /// Takes a unit off the board, if it is there. O(log units).
     pub(super) fn remove(&mut self, number: u32) {
         let Some(entry) = self.units.remove(&number) else { return };
         let (place, room) = (entry.place(number), (entry.free(), number));
-        if let Some(zone) = &entry.zone
-            && let Some(order) = self.zones.get_mut(zone)
-        {
-            order.by_share.remove(&place);
-            order.by_room.remove(&room);
-            if order.by_share.is_empty() {
-                self.zones.remove(zone);
-            }
+        self.all.take(&place, room);
+        let Some(zone) = &entry.zone else { return };
+        let Some(order) = self.zones.get_mut(zone) else {
+            invariant!("the zone of a unit on the board has an order");
+            return;
+        };
+        order.take(&place, room);
+        if order.by_share.is_empty() {
+            self.zones.remove(zone);
         }
-        self.all.by_share.remove(&place);
-        self.all.by_room.remove(&room);
     }
 
     fn order(&self, zone: Option<&Name>) -> Option<&Order> {
@@ -116,7 +127,11 @@ impl Board {
     /// Whether the zone has a unit, full or not, that could ever take a conference of that size, and is not among these.
     /// O(units).
     pub fn has_other(&self, zone: Option<&Name>, size: u32, named: impl Fn(&Name) -> bool) -> bool {
-        let could = |number| self.units.get(number).is_some_and(|entry| entry.capacity >= size);
+        let could = |number| {
+            let entry = self.units.get(number);
+            invariant!(entry.is_some(), "a unit with a place is on the board");
+            entry.is_some_and(|entry| entry.capacity >= size)
+        };
         let order = self.order(zone);
         order.is_some_and(|order| {
             order.by_share.iter().any(|(.., name, number)| !named(name) && could(number))
@@ -133,9 +148,12 @@ impl Board {
         self.units.contains_key(&number)
     }
 
-    /// Plans a conference onto a unit.
+    /// Plans a conference onto a unit, which was chosen on this board.
     pub fn reserve(&mut self, number: u32, size: u32) {
-        let Some(mut entry) = self.units.get(&number).cloned() else { return };
+        let Some(mut entry) = self.units.get(&number).cloned() else {
+            invariant!("a chosen unit is on the board");
+            return;
+        };
         self.remove(number);
         entry.used += u64::from(size);
         entry.conferences += 1;
@@ -152,8 +170,91 @@ impl Board {
         self.zones.get_key_value(zone).map(|(name, _)| name.clone())
     }
 
+    /// Checks both orders, of all units and of each zone, against the units. O(units log units).
+    ///
+    /// # Errors
+    /// What contradicts what.
+    pub fn check(&self) -> Checked {
+        let mut expected = Self::default();
+        for (&number, entry) in &self.units {
+            expected.put(number, entry.clone());
+        }
+        ensure!(self.all.by_share == expected.all.by_share, "the order of shares is not that of the units");
+        ensure!(self.all.by_room == expected.all.by_room, "the order of rooms is not that of the units");
+        ensure!(self.zones.keys().eq(expected.zones.keys()), "the zones are not those of the units");
+        for (zone, order) in &self.zones {
+            let known = expected.zones.get(zone);
+            let same =
+                known.is_some_and(|known| known.by_share == order.by_share && known.by_room == order.by_room);
+            ensure!(same, "the orders of zone {} are not those of its units", zone.escape_ascii());
+        }
+        Ok(())
+    }
+
+    /// Checks what is known of a unit against its record. O(1).
+    ///
+    /// # Errors
+    /// What contradicts what.
+    pub(super) fn check_unit(&self, number: u32, unit: &Unit) -> Checked {
+        let name = unit.cmu.escape_ascii();
+        let Some(entry) = self.units.get(&number) else {
+            ensure!(!unit.takes(), "unit {name} takes conferences and is not on the board");
+            return Ok(());
+        };
+        ensure!(unit.takes(), "unit {name} takes no conferences and is on the board");
+        let same = (&entry.name, &entry.zone, entry.capacity, entry.used, entry.conferences as usize)
+            == (&unit.cmu, &unit.zone, unit.capacity, unit.used, unit.owned.len() + unit.targets.len());
+        ensure!(same, "unit {name} differs from its place on the board");
+        Ok(())
+    }
+
+    /// How many units are on the board.
+    pub(super) fn len(&self) -> usize {
+        self.units.len()
+    }
+
     /// Bytes allocated, about.
     pub(super) fn allocated(&self) -> usize {
         self.units.len() * (size_of::<Entry>() + 4 * size_of::<Place>())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn board() -> Board {
+        let mut board = Board::default();
+        for (number, used) in [(1, 3), (2, 5)] {
+            let name = Name::from(&[number as u8][..]);
+            let zone = Some(Name::from(&b"east"[..]));
+            board.put(number, Entry { zone, capacity: 10, used, conferences: 1, name });
+        }
+        board
+    }
+
+    #[test]
+    fn check_finds_damage_in_each_order() {
+        assert_eq!(board().check(), Ok(()));
+        let damages: [fn(&mut Board); 5] = [
+            |board| {
+                let _ = board.all.by_share.pop_first();
+            },
+            |board| {
+                let _ = board.all.by_room.pop_last();
+            },
+            |board| board.zones.clear(),
+            |board| {
+                board.zones.values_mut().for_each(|order| {
+                    let _ = order.by_room.pop_last();
+                })
+            },
+            |board| board.units.values_mut().for_each(|entry| entry.used += 1),
+        ];
+        for (number, damage) in damages.into_iter().enumerate() {
+            let mut board = board();
+            damage(&mut board);
+            assert!(board.check().is_err(), "damage {number} is not found");
+        }
     }
 }

@@ -1,7 +1,9 @@
 //! A conference: what is on record, its assignments, and its details.
 
 use super::unit::Name;
+use crate::invariant;
 use crate::shared::{Bytes, Millis};
+use crate::words;
 
 /// The number of an assignment. Every grant of every conference of a realm has its own, and later ones are greater.
 pub type Epoch = u64;
@@ -13,130 +15,68 @@ pub const MAX_DETAILS: usize = 256;
 /// The longest value of a detail, in bytes.
 pub const MAX_VALUE: usize = 65_536;
 
-/// The five states. The numbers are part of the encoding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum State {
-    /// Its unit should have it and is asked.
-    Waiting = 0,
-    /// Its unit was told to create it.
-    Creating = 1,
-    /// Its unit has it.
-    Open = 2,
-    /// It lost its unit and waits for another.
-    Pending = 3,
-    /// It is over; the record stays for a while.
-    Ended = 4,
-}
-
-impl State {
-    /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 5] = [Self::Waiting, Self::Creating, Self::Open, Self::Pending, Self::Ended];
-
-    /// Its name in replies and messages.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Waiting => "waiting",
-            Self::Creating => "creating",
-            Self::Open => "open",
-            Self::Pending => "pending",
-            Self::Ended => "ended",
-        }
+words! {
+    /// The five states. The numbers are part of the encoding.
+    #[derive(Hash)]
+    pub enum State {
+        /// Its unit should have it and is asked.
+        Waiting = 0 => "waiting",
+        /// Its unit was told to create it.
+        Creating = 1 => "creating",
+        /// Its unit has it.
+        Open = 2 => "open",
+        /// It lost its unit and waits for another.
+        Pending = 3 => "pending",
+        /// It is over; the record stays for a while.
+        Ended = 4 => "ended",
     }
 }
 
-/// Why something happened, as it stands in `evt` and on record. The numbers are part of the encoding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Cause {
-    /// The manager asked for it.
-    Manager = 0,
-    /// Its end time came.
-    EndTime = 1,
-    /// People ended it: its unit said so.
-    Unit = 2,
-    /// Its unit could not create it.
-    Refused = 3,
-    /// Its unit said nothing in time.
-    Timeout = 4,
-    /// Its unit's list has it not.
-    Missing = 5,
-    /// Its unit went down.
-    Down = 6,
-    /// Its unit restarted: another incarnation took its place.
-    Replaced = 7,
-    /// A new scheduler did not find its unit.
-    Restart = 8,
-    /// It waited for recovery as long as it may.
-    Window = 9,
-    /// An older copy was heard again.
-    Adopted = 10,
-    /// Capacity was free for it.
-    Recovery = 11,
-}
-
-impl Cause {
-    /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 12] = [
-        Self::Manager,
-        Self::EndTime,
-        Self::Unit,
-        Self::Refused,
-        Self::Timeout,
-        Self::Missing,
-        Self::Down,
-        Self::Replaced,
-        Self::Restart,
-        Self::Window,
-        Self::Adopted,
-        Self::Recovery,
-    ];
-
-    /// Its word.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Manager => "manager",
-            Self::EndTime => "end-time",
-            Self::Unit => "unit",
-            Self::Refused => "refused",
-            Self::Timeout => "timeout",
-            Self::Missing => "missing",
-            Self::Down => "down",
-            Self::Replaced => "replaced",
-            Self::Restart => "restart",
-            Self::Window => "window",
-            Self::Adopted => "adopted",
-            Self::Recovery => "recovery",
-        }
+words! {
+    /// Why something happened, as it stands in `evt` and on record. The numbers are part of the encoding.
+    #[derive(Hash)]
+    pub enum Cause {
+        /// The manager asked for it.
+        Manager = 0 => "manager",
+        /// Its end time came.
+        EndTime = 1 => "end-time",
+        /// People ended it: its unit said so.
+        Unit = 2 => "unit",
+        /// Its unit could not create it.
+        Refused = 3 => "refused",
+        /// Its unit said nothing in time.
+        Timeout = 4 => "timeout",
+        /// Its unit's list has it not.
+        Missing = 5 => "missing",
+        /// Its unit went down.
+        Down = 6 => "down",
+        /// Its unit restarted: another incarnation took its place.
+        Replaced = 7 => "replaced",
+        /// A new scheduler did not find its unit.
+        Restart = 8 => "restart",
+        /// It waited for recovery as long as it may.
+        Window = 9 => "window",
+        /// An older copy was heard again.
+        Adopted = 10 => "adopted",
+        /// Capacity was free for it.
+        Recovery = 11 => "recovery",
     }
 }
 
-/// How an assignment ended. The numbers are part of the encoding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum How {
-    /// Its unit went away.
-    Lost = 0,
-    /// An older copy took over.
-    Released = 1,
-    /// It was moved.
-    Moved = 2,
-    /// The conference ended.
-    Ended = 3,
-    /// The unit did not create it.
-    Failed = 4,
-}
-
-impl How {
-    /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 5] = [Self::Lost, Self::Released, Self::Moved, Self::Ended, Self::Failed];
-
-    /// Its word.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Lost => "lost",
-            Self::Released => "released",
-            Self::Moved => "moved",
-            Self::Ended => "ended",
-            Self::Failed => "failed",
-        }
+words! {
+    /// How an assignment ended. The numbers are part of the encoding.
+    #[derive(Hash)]
+    pub enum How {
+        /// Its unit went away.
+        Lost = 0 => "lost",
+        /// An older copy took over.
+        Released = 1 => "released",
+        /// It was moved.
+        Moved = 2 => "moved",
+        /// The conference ended.
+        Ended = 3 => "ended",
+        /// The unit did not create it.
+        Failed = 4 => "failed",
     }
 }
 
@@ -288,9 +228,11 @@ impl Conference {
         self.history.iter().rev().find(|entry| entry.epoch == epoch && *entry.cmu == *cmu)
     }
 
-    /// The unit of the latest assignment.
+    /// The unit of the latest assignment; every conference has had one.
     pub fn last_unit(&self) -> Option<&Name> {
-        self.history.last().map(|entry| &entry.cmu)
+        let entry = self.history.last();
+        invariant!(entry.is_some(), "a conference has an assignment");
+        entry.map(|entry| &entry.cmu)
     }
 
     /// Begins an assignment.
@@ -303,17 +245,19 @@ impl Conference {
             let failed = |entry: &Assignment| matches!(entry.ended, Some((_, How::Failed)));
             let oldest = |entry: &Assignment| Some(entry.epoch) != kept;
             let at = self.history.iter().position(failed).or_else(|| self.history.iter().position(oldest));
+            invariant!(at.is_some(), "a full history has an assignment that may be forgotten");
             self.history.remove(at.unwrap_or(0));
         }
         self.history.push(entry);
     }
 
-    /// Ends the assignment that owns it.
+    /// Ends the assignment that owns it, if one does: a pending conference has none.
     pub(super) fn close(&mut self, at: Millis, how: How) {
-        if let Some(entry) = self.history.last_mut()
-            && entry.ended.is_none()
-        {
-            entry.ended = Some((at, how));
+        match self.history.last_mut() {
+            Some(entry) => {
+                entry.ended.get_or_insert((at, how));
+            }
+            None => invariant!("a conference has an assignment"),
         }
     }
 

@@ -3,40 +3,33 @@
 
 use super::conference::{Cause, Conference, Epoch, MAX_DETAILS, MAX_VALUE, State};
 use super::event::{Event, Events};
+use super::managing;
 use super::placing::Grant;
 use super::reports::Reported;
 use super::request::{Request, Set, Word};
 use super::rows::{Cell, Row, cell};
 use super::state::Realm;
 use super::unit::{Name, Standing, host_of};
+use crate::invariant;
 use crate::shared::codec::Writer;
+use crate::shared::field::Any;
 use crate::shared::refusal::{Code, Refusal};
 use crate::shared::text::quoted;
 use crate::shared::token::{MAX_TTL, check_identifier};
 use crate::shared::{Bytes, MAX_IDENTIFIER, Millis};
+use crate::shared::{decision, fence};
 
-/// The greatest time that can be named.
-pub const MAX_TIME: Millis = 1 << 52;
+pub(super) use crate::shared::decision::{decided, unchanged};
+pub use crate::shared::fence::MAX_TIME;
+pub(super) use crate::shared::refusal::refuse;
+
 /// The greatest size, capacity and number of licences.
 pub const MAX_ROOM: i64 = 1_000_000_000;
 /// The most conferences that one request places or moves.
 pub const MAX_STEP: i64 = 1000;
 
-/// What happens, and what the caller hears.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Decision {
-    /// To be applied in this order, all at the time of the decision.
-    pub events: Events,
-    /// True once they are applied.
-    pub reply: Reply,
-}
-
-impl From<Reply> for Decision {
-    /// Nothing happens.
-    fn from(reply: Reply) -> Self {
-        Self { events: Events::new(), reply }
-    }
-}
+/// What happens, and what the caller is told.
+pub type Decision = decision::Decision<Event, Reply>;
 
 /// What the caller hears.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,21 +55,7 @@ pub enum Reply {
 }
 
 /// A decision, or why there is none.
-pub type Decided = Result<Decision, Refusal>;
-
-pub(super) fn refuse<T>(code: Code, text: impl Into<String>) -> Result<T, Refusal> {
-    Err(Refusal::new(code, text))
-}
-
-#[allow(clippy::unnecessary_wraps, reason = "the last word of functions that may refuse")]
-pub(super) fn decided(event: Event, reply: Reply) -> Decided {
-    Ok(Decision { events: smallvec::smallvec![event], reply })
-}
-
-#[allow(clippy::unnecessary_wraps, reason = "the last word of functions that may refuse")]
-pub(super) fn unchanged(reply: Reply) -> Decided {
-    Ok(reply.into())
-}
+pub type Decided = decision::Decided<Event, Reply>;
 
 /// Decides a request at `now`, which is not before the last time applied. What is due by `now` was applied.
 ///
@@ -91,7 +70,7 @@ pub fn decide(realm: &Realm, now: Millis, request: &Request<'_>) -> Decided {
         Request::Beat { cmu, load } => {
             let unit = up_unit(realm, cmu)?;
             let cmu = realm.name_of(unit);
-            decided(Event::Beat { cmu: cmu.clone(), load: *load }, Reply::Unit(cmu))
+            decided(Event::Beat { cmu: cmu.clone(), load: load.map(Any) }, Reply::Unit(cmu))
         }
         Request::Join { cmu, capacity, zone, lease } => decide_join(realm, cmu, *capacity, *zone, *lease),
         Request::Report(report) => super::reports::decide_report(realm, now, report),
@@ -107,20 +86,38 @@ pub fn decide(realm: &Realm, now: Millis, request: &Request<'_>) -> Decided {
             let unit = known_unit(realm, cmu)?;
             let cmu = realm.name_of(unit);
             let reply = Reply::Unit(cmu.clone());
-            if realm.unit(unit).is_some_and(|unit| unit.standing == Standing::Down) {
+            if is_down(realm, unit) {
                 return unchanged(reply);
             }
             decided(Event::Down { cmu }, reply)
         }
-        Request::Configure(_)
-        | Request::Claim { .. }
-        | Request::Drain { .. }
-        | Request::Create(_)
-        | Request::Release { .. }
-        | Request::Extend { .. }
-        | Request::Recover { .. }
-        | Request::Restart { .. }
-        | Request::Move { .. } => super::managing::decide(realm, now, request),
+        Request::Configure(changes) => {
+            let settings = realm.settings.with(changes)?;
+            if settings == realm.settings {
+                return unchanged(Reply::Realm);
+            }
+            decided(Event::Configured { settings }, Reply::Realm)
+        }
+        Request::Claim { term, leader, force } => managing::decide_claim(realm, *term, leader, *force),
+        Request::Create(create) => managing::decide_create(realm, now, create),
+        Request::Release { e164 } => managing::decide_release(realm, e164),
+        Request::Extend { e164, end } => managing::decide_extend(realm, now, e164, *end),
+        Request::Recover { count, term } => {
+            check_term(realm, *term)?;
+            managing::decide_recover(realm, now, *count)
+        }
+        Request::Restart { live, term } => {
+            check_term(realm, *term)?;
+            managing::decide_restart(realm, now, live)
+        }
+        Request::Move { e164, to, term } => {
+            check_term(realm, *term)?;
+            managing::decide_move(realm, now, e164, *to)
+        }
+        Request::Drain { cmu, on, moves, term } => {
+            check_term(realm, *term)?;
+            managing::decide_drain(realm, now, cmu, *on, *moves)
+        }
     }
 }
 
@@ -133,8 +130,8 @@ pub enum WriteFault {
     State,
     /// Another unit owns it, or none.
     Owner,
-    /// The unit owns it by another assignment.
-    Epoch,
+    /// The unit owns it by another assignment, the one of this epoch.
+    Epoch(Epoch),
 }
 
 impl Realm {
@@ -142,15 +139,15 @@ impl Realm {
     /// that keeps whoever lost a conference from writing into it. O(1).
     pub fn may_write(&self, e164: &[u8], cmu: &[u8], epoch: Epoch) -> Result<u32, WriteFault> {
         let id = self.find(e164).ok_or(WriteFault::Unknown)?;
-        let one = self.conference(id).ok_or(WriteFault::Unknown)?;
+        let one = self.indexed(id).ok_or(WriteFault::Unknown)?;
         if one.state == State::Ended {
             return Err(WriteFault::State);
         }
-        let owner = one.owner.and_then(|owner| self.unit(owner));
+        let owner = one.owner.and_then(|owner| self.indexed_unit(owner));
         if owner.is_none_or(|owner| *owner.cmu != *cmu) {
             return Err(WriteFault::Owner);
         }
-        if one.epoch == epoch { Ok(id) } else { Err(WriteFault::Epoch) }
+        if one.epoch == epoch { Ok(id) } else { Err(WriteFault::Epoch(one.epoch)) }
     }
 }
 
@@ -163,9 +160,9 @@ fn decide_set(realm: &Realm, set: &Set<'_>) -> Decided {
             return refuse(Code::BadState, format!("conference {} is ended", name()));
         }
         Err(WriteFault::Owner) => return not_owner(realm, set.e164, set.cmu),
-        Err(WriteFault::Epoch) => return stale(realm, set.e164, set.epoch),
+        Err(WriteFault::Epoch(current)) => return stale(set.e164, current, set.epoch),
     };
-    let Some(one) = realm.conference(id) else { return no_conference(set.e164) };
+    let Some(one) = realm.indexed(id) else { return no_conference(set.e164) };
     if set.fields.len() > 2 * MAX_DETAILS {
         return refuse(Code::Limit, format!("conference {} may have {MAX_DETAILS} fields", name()));
     }
@@ -218,7 +215,11 @@ fn decide_ack(realm: &Realm, word: Word<'_>) -> Decided {
     match cell(row, one.map(|one| one.state)) {
         Cell::Open => decided(Event::Acked { e164: Bytes::from_slice(word.e164) }, reply),
         Cell::ReleaseSender => decided(disowned(realm, word), reply),
-        _ => unchanged(reply),
+        Cell::Stays => unchanged(reply),
+        _ => {
+            invariant!("the word that a conference is open opens it, changes nothing, or is behind");
+            unchanged(reply)
+        }
     }
 }
 
@@ -229,7 +230,8 @@ pub(super) fn disowned(realm: &Realm, word: Word<'_>) -> Event {
 }
 
 fn decide_nack(realm: &Realm, now: Millis, word: Word<'_>, reason: Option<&[u8]>) -> Decided {
-    let unit = Some(known_unit(realm, word.cmu)?);
+    let number = known_unit(realm, word.cmu)?;
+    let unit = Some(number);
     let Some(one) = realm.conference_called(word.e164) else { return no_conference(word.e164) };
     let event = if one.moves_to(unit, word.epoch) {
         Event::MoveFailed { e164: one.e164.clone(), cause: Cause::Refused, release: false }
@@ -240,8 +242,7 @@ fn decide_nack(realm: &Realm, now: Millis, word: Word<'_>, reason: Option<&[u8]>
     };
     let mut events = Events::new();
     if let Some(reason) = reason {
-        let (e164, cmu) =
-            (one.e164.clone(), unit.map_or_else(|| Name::from(word.cmu), |unit| realm.name_of(unit)));
+        let (e164, cmu) = (one.e164.clone(), realm.name_of(number));
         events.push(Event::Refused { e164, cmu, epoch: word.epoch, reason: Bytes::from_slice(reason) });
     }
     events.push(event);
@@ -268,6 +269,7 @@ fn decide_ended(realm: &Realm, word: Word<'_>) -> Decided {
         }
         // It says again what is on record.
         Some((one, Cell::Nothing)) if last(one) => return unchanged(Reply::Ok),
+        // The word is behind, or of nobody who had the conference: which of the two, is said below.
         _ => {}
     }
     known_unit(realm, word.cmu)?;
@@ -308,12 +310,7 @@ fn decide_join(realm: &Realm, cmu: &[u8], capacity: i64, zone: Option<&[u8]>, le
 
 /// Refuses a scheduler whose term is not the claimed one.
 pub(super) fn check_term(realm: &Realm, term: Option<u64>) -> Result<(), Refusal> {
-    match term {
-        Some(term) if term != realm.term => {
-            refuse(Code::Stale, format!("term {term} is not the claimed one, which is {}", realm.term))
-        }
-        _ => Ok(()),
-    }
+    fence::check_term(realm.term, term)
 }
 
 /// The number of a unit that joined, down or not.
@@ -328,15 +325,20 @@ pub(super) fn known_unit(realm: &Realm, cmu: &[u8]) -> Result<u32, Refusal> {
 /// The number of a unit that joined and is not down.
 pub(super) fn up_unit(realm: &Realm, cmu: &[u8]) -> Result<u32, Refusal> {
     let number = known_unit(realm, cmu)?;
-    if realm.unit(number).is_some_and(|unit| unit.standing == Standing::Down) {
+    if is_down(realm, number) {
         let text = format!("unit {} is down; it must join and report again", quoted(cmu));
         return refuse(Code::NotFound, text);
     }
     Ok(number)
 }
 
+fn is_down(realm: &Realm, unit: u32) -> bool {
+    realm.indexed_unit(unit).is_some_and(|unit| unit.standing == Standing::Down)
+}
+
 fn replaced<T>(realm: &Realm, cmu: &[u8]) -> Result<T, Refusal> {
-    let current = realm.hosts.get(host_of(cmu)).and_then(|host| realm.unit(host.current?));
+    // The host's last unit may have been forgotten.
+    let current = realm.hosts.get(host_of(cmu)).and_then(|host| realm.indexed_unit(host.current?));
     let by = current.map_or_else(String::new, |unit| format!(" by {}", quoted(&unit.cmu)));
     refuse(Code::Stale, format!("unit {} was replaced{by}; it must stop its conferences", quoted(cmu)))
 }
@@ -346,13 +348,13 @@ pub(super) fn no_conference<T>(e164: &[u8]) -> Result<T, Refusal> {
 }
 
 fn not_owner<T>(realm: &Realm, e164: &[u8], cmu: &[u8]) -> Result<T, Refusal> {
-    let owner = realm.conference_called(e164).and_then(|one| one.owner).and_then(|owner| realm.unit(owner));
+    let owner = realm.conference_called(e164).and_then(|one| one.owner);
+    let owner = owner.and_then(|owner| realm.indexed_unit(owner));
     let owner = owner.map_or_else(|| "nobody's".to_owned(), |owner| format!("{}'s", quoted(&owner.cmu)));
     refuse(Code::NotOwner, format!("conference {} is {owner}, not {}'s", quoted(e164), quoted(cmu)))
 }
 
-fn stale<T>(realm: &Realm, e164: &[u8], epoch: Epoch) -> Result<T, Refusal> {
-    let current = realm.conference_called(e164).map_or(0, |one| one.epoch);
+fn stale<T>(e164: &[u8], current: Epoch, epoch: Epoch) -> Result<T, Refusal> {
     refuse(Code::Stale, format!("conference {} is at epoch {current}, not {epoch}", quoted(e164)))
 }
 
@@ -364,7 +366,7 @@ fn out_of_date<T>(realm: &Realm, one: &Conference, word: Word<'_>) -> Result<T, 
         return refuse(Code::BadState, text);
     }
     if one.owner.is_some() && one.owner == unit {
-        return stale(realm, word.e164, word.epoch);
+        return stale(word.e164, one.epoch, word.epoch);
     }
     if one.state == State::Ended {
         let text = format!("conference {} is ended, and this was not its last assignment", quoted(&one.e164));

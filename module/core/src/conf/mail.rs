@@ -63,8 +63,7 @@ impl Realm {
 
     /// CREATE to the unit of a conference's latest assignment, or to the one that it moves to.
     pub(super) fn tell_create(&mut self, id: u32, unit: u32, epoch: Epoch) {
-        let Some(one) = self.conferences.get(id) else { return };
-        let Some(unit) = self.units.get(unit) else { return };
+        let (Some(one), Some(unit)) = (self.indexed(id), self.indexed_unit(unit)) else { return };
         let flag = |set: bool| if set { &b"1"[..] } else { b"0" };
         let create = command(&unit.cmu, "CREATE", &one.e164, epoch);
         let create = match one.end {
@@ -105,7 +104,7 @@ impl Realm {
 
     /// A transition of a conference, as it stands after it.
     pub(super) fn publish(&mut self, event: &str, id: u32, cause: Option<Cause>) {
-        let Some(one) = self.conferences.get(id) else { return };
+        let Some(one) = self.indexed(id) else { return };
         let cmu = one.last_unit().map_or(&b""[..], |cmu| cmu);
         let entry = transition(event, &one.e164, cmu, one.epoch).with("state", one.state.word().as_bytes());
         let entry = entry.with_some("cause", cause.map(|cause| cause.word().as_bytes()));
@@ -114,7 +113,7 @@ impl Realm {
 
     /// A transition of another assignment than its latest, which has a unit and an epoch of its own.
     pub(super) fn publish_of(&mut self, event: &str, id: u32, unit: u32, epoch: Epoch, cause: Option<Cause>) {
-        let Some(one) = self.conferences.get(id) else { return };
+        let Some(one) = self.indexed(id) else { return };
         let cmu = self.name_of(unit);
         let entry = transition(event, &one.e164, &cmu, epoch).with("state", one.state.word().as_bytes());
         let entry = entry.with_some("cause", cause.map(|cause| cause.word().as_bytes()));

@@ -2,52 +2,21 @@
 
 use super::conference::{CalledFrom, Cause, Conference, State};
 use super::decide::{
-    Decided, Decision, MAX_ROOM, MAX_STEP, MAX_TIME, Reply, check_term, decided, known_unit, no_conference,
-    refuse, unchanged,
+    Decided, Decision, MAX_ROOM, MAX_STEP, MAX_TIME, Reply, decided, known_unit, no_conference, refuse,
+    unchanged,
 };
 use super::event::{Created, Event, Events};
 use super::placing::Grant;
-use super::request::{Changes, Create, Request};
+use super::request::{Changes, Create};
 use super::rows::{Cell, Row, cell};
 use super::state::{Realm, Settings};
 use super::unit::{Name, Standing};
+use crate::invariant;
+use crate::shared::fence;
 use crate::shared::refusal::{Code, Refusal};
 use crate::shared::text::quoted;
 use crate::shared::token::{MAX_TTL, check_identifier};
 use crate::shared::{Bytes, Millis};
-
-pub(super) fn decide(realm: &Realm, now: Millis, request: &Request<'_>) -> Decided {
-    match request {
-        Request::Configure(changes) => {
-            let settings = realm.settings.with(changes)?;
-            if settings == realm.settings {
-                return unchanged(Reply::Realm);
-            }
-            decided(Event::Configured { settings }, Reply::Realm)
-        }
-        Request::Claim { term, leader, force } => decide_claim(realm, *term, leader, *force),
-        Request::Create(create) => decide_create(realm, now, create),
-        Request::Release { e164 } => decide_release(realm, e164),
-        Request::Extend { e164, end } => decide_extend(realm, now, e164, *end),
-        Request::Recover { count, term } => {
-            check_term(realm, *term)?;
-            decide_recover(realm, now, *count)
-        }
-        Request::Restart { live, term } => {
-            check_term(realm, *term)?;
-            decide_restart(realm, now, live)
-        }
-        Request::Move { e164, to, term } => {
-            check_term(realm, *term)?;
-            decide_move(realm, now, e164, *to)
-        }
-        Request::Drain { cmu, on, moves, term } => {
-            check_term(realm, *term)?;
-            decide_drain(realm, now, cmu, *on, *moves)
-        }
-        _ => refuse(Code::Err, "internal: not a request of a manager's"),
-    }
-}
 
 impl Settings {
     /// Refuses what no realm can have.
@@ -95,23 +64,12 @@ impl Settings {
     }
 }
 
-fn decide_claim(realm: &Realm, term: u64, leader: &[u8], force: bool) -> Decided {
-    check_identifier("leader", leader)?;
-    if term > MAX_TIME as u64 {
-        return refuse(Code::Err, format!("term must be 0 to {MAX_TIME}, not {term}"));
-    }
-    let another = realm.leader.as_deref().is_some_and(|claimed| claimed != leader);
-    if !force && (term < realm.term || term == realm.term && another) {
-        let by = realm.leader.as_deref().unwrap_or_default();
-        return refuse(
-            Code::Stale,
-            format!("term {term} is not newer than {}, which {} claimed", realm.term, quoted(by)),
-        );
-    }
-    decided(Event::Claimed { term, leader: Bytes::from_slice(leader) }, Reply::Realm)
+pub(super) fn decide_claim(realm: &Realm, term: u64, leader: &[u8], force: bool) -> Decided {
+    let leader = fence::check_claim((realm.term, realm.leader.as_deref()), (term, leader), force)?;
+    decided(Event::Claimed { term, leader }, Reply::Realm)
 }
 
-fn decide_create(realm: &Realm, now: Millis, create: &Create<'_>) -> Decided {
+pub(super) fn decide_create(realm: &Realm, now: Millis, create: &Create<'_>) -> Decided {
     check_identifier("e164", create.e164)?;
     let (pool, lease) = create.called_from.unzip();
     let names = [("ZONE", create.zone), ("REQUEST", create.request), ("FROM", pool), ("lease", lease)];
@@ -194,7 +152,7 @@ fn check_end(now: Millis, end: Millis) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn decide_release(realm: &Realm, e164: &[u8]) -> Decided {
+pub(super) fn decide_release(realm: &Realm, e164: &[u8]) -> Decided {
     let Some(one) = realm.conference_called(e164) else { return no_conference(e164) };
     let e164 = one.e164.clone();
     let reply = Reply::Conference(e164.clone());
@@ -211,7 +169,7 @@ fn bad_state<T>(one: &Conference) -> Result<T, Refusal> {
     refuse(Code::BadState, format!("conference {} is {state}", quoted(&one.e164)))
 }
 
-fn decide_extend(realm: &Realm, now: Millis, e164: &[u8], end: Millis) -> Decided {
+pub(super) fn decide_extend(realm: &Realm, now: Millis, e164: &[u8], end: Millis) -> Decided {
     let Some(one) = realm.conference_called(e164) else { return no_conference(e164) };
     if !one.is_live() || one.ending.is_some() {
         return bad_state(one);
@@ -224,15 +182,16 @@ fn decide_extend(realm: &Realm, now: Millis, e164: &[u8], end: Millis) -> Decide
     decided(Event::Extended { e164: one.e164.clone(), end }, reply)
 }
 
-fn decide_recover(realm: &Realm, now: Millis, count: i64) -> Decided {
+pub(super) fn decide_recover(realm: &Realm, now: Millis, count: i64) -> Decided {
     if !(1..=MAX_STEP).contains(&count) {
         return refuse(Code::Err, format!("COUNT must be 1 to {MAX_STEP}, not {count}"));
     }
     let (mut events, mut grants) = (Events::new(), Vec::new());
     let mut epoch = realm.next_epoch(now);
     for (id, unit) in realm.plan_recovery(now, count as usize) {
-        let Some(one) = realm.conference(id) else { continue };
-        if cell(Row::Recover, Some(one.state)) != Cell::Creating {
+        let Some(one) = realm.indexed(id) else { continue };
+        let recovers = cell(Row::Recover, Some(one.state)) == Cell::Creating;
+        if !invariant!(recovers, "what is recovered was pending") {
             continue;
         }
         let grant = Grant { e164: one.e164.clone(), cmu: realm.name_of(unit), epoch };
@@ -243,7 +202,7 @@ fn decide_recover(realm: &Realm, now: Millis, count: i64) -> Decided {
     Ok(Decision { events, reply: Reply::Grants(grants) })
 }
 
-fn decide_restart(realm: &Realm, now: Millis, live: &[&[u8]]) -> Decided {
+pub(super) fn decide_restart(realm: &Realm, now: Millis, live: &[&[u8]]) -> Decided {
     let found: std::collections::HashSet<&[u8]> = live.iter().copied().collect();
     let gone: Vec<Name> = realm
         .units()
@@ -256,7 +215,7 @@ fn decide_restart(realm: &Realm, now: Millis, live: &[&[u8]]) -> Decided {
     decided(Event::Restarted { gone }, Reply::Realm)
 }
 
-fn decide_move(realm: &Realm, now: Millis, e164: &[u8], to: Option<&[u8]>) -> Decided {
+pub(super) fn decide_move(realm: &Realm, now: Millis, e164: &[u8], to: Option<&[u8]>) -> Decided {
     let Some(one) = realm.conference_called(e164) else { return no_conference(e164) };
     if one.state != State::Open || one.ending.is_some() {
         return bad_state(one);
@@ -279,15 +238,17 @@ fn decide_move(realm: &Realm, now: Millis, e164: &[u8], to: Option<&[u8]>) -> De
             }
             if !realm.board.takes(unit) {
                 let word = realm
-                    .unit(unit)
+                    .indexed_unit(unit)
                     .map_or("gone", |unit| if unit.reported { unit.word() } else { "yet to report" });
                 return refuse(Code::BadState, format!("unit {} is {word}", quoted(to)));
             }
-            if one.zone.is_some() && realm.unit(unit).is_some_and(|unit| unit.zone != one.zone) {
-                let zone = quoted(one.zone.as_deref().unwrap_or_default());
+            if let Some(zone) = &one.zone
+                && realm.indexed_unit(unit).is_some_and(|unit| unit.zone != one.zone)
+            {
                 let text = format!(
-                    "conference {} must be in zone {zone}, and unit {} is not",
+                    "conference {} must be in zone {}, and unit {} is not",
                     quoted(e164),
+                    quoted(zone),
                     quoted(to)
                 );
                 return refuse(Code::BadState, text);
@@ -301,9 +262,9 @@ fn decide_move(realm: &Realm, now: Millis, e164: &[u8], to: Option<&[u8]>) -> De
     decided(event, Reply::Conference(one.e164.clone()))
 }
 
-fn decide_drain(realm: &Realm, now: Millis, cmu: &[u8], on: bool, moves: bool) -> Decided {
+pub(super) fn decide_drain(realm: &Realm, now: Millis, cmu: &[u8], on: bool, moves: bool) -> Decided {
     let number = known_unit(realm, cmu)?;
-    let Some(unit) = realm.unit(number) else { return unchanged(Reply::Ok) };
+    let Some(unit) = realm.indexed_unit(number) else { return unchanged(Reply::Ok) };
     let mut events = Events::new();
     if unit.draining != on {
         events.push(Event::Drained { cmu: unit.cmu.clone(), on });
@@ -315,7 +276,7 @@ fn decide_drain(realm: &Realm, now: Millis, cmu: &[u8], on: bool, moves: bool) -
     board.strike(number);
     let mut epoch = realm.next_epoch(now);
     let (mut moved, mut left) = (0, 0);
-    for one in unit.owned.iter().filter_map(|&(_, id)| realm.conference(id)) {
+    for one in unit.owned.iter().filter_map(|&(_, id)| realm.indexed(id)) {
         if one.ending.is_some() || one.moving.is_some() {
             continue;
         }

@@ -11,11 +11,13 @@
 mod admit;
 mod apply;
 pub mod board;
+mod check;
 pub mod conference;
 pub mod decide;
 mod encoding;
 pub mod event;
 mod links;
+mod machine;
 pub mod mail;
 mod managing;
 pub mod placing;

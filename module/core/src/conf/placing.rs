@@ -5,6 +5,7 @@ use super::conference::{Conference, Epoch};
 use super::queues::{Line, Need, Queues, Turn};
 use super::state::Realm;
 use super::unit::Name;
+use crate::invariant;
 use crate::shared::{Bytes, Millis};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};
@@ -35,8 +36,12 @@ impl Realm {
         while placed.len() < most
             && let Some(Reverse((turn, place))) = heads.pop()
         {
-            let Some(line) = lines.get_mut(place) else { continue };
-            let one = self.conference(turn.3).filter(|one| one.end.is_none_or(|end| end > now));
+            let Some(line) = lines.get_mut(place) else {
+                invariant!("each turn is of a line");
+                continue;
+            };
+            let one = self.indexed(turn.3).filter(|one| one.end.is_none_or(|end| end > now));
+            // The room that its line had may be taken by what came before it.
             if let (Some(unit), Some(one)) = (line.unit(&turn, &board), one) {
                 board.reserve(unit, one.size);
                 placed.push((turn.3, unit));
@@ -50,16 +55,16 @@ impl Realm {
     /// the unit that would have it, or why none would. What waits already has its turn among them.
     /// O((conferences of the unit + pending) log conferences).
     pub fn plan_down(&self, unit: u32, now: Millis) -> Vec<(u32, Result<Name, &'static str>)> {
-        let Some(lost) = self.unit(unit) else { return Vec::new() };
+        let Some(lost) = self.indexed_unit(unit) else { return Vec::new() };
         let mut board = self.board.clone();
         board.strike(unit);
-        let turn = |&(_, id): &(_, u32)| Some((Queues::turn(self.conference(id)?, id, now), true));
+        let turn = |&(_, id): &(_, u32)| Some((Queues::turn(self.indexed(id)?, id, now), true));
         let mut all: Vec<(Turn, bool)> = lost.owned.iter().filter_map(turn).collect();
         all.extend(self.queues.queues.values().flat_map(|queue| &queue.all).map(|&turn| (turn, false)));
         all.sort_unstable();
         let mut plan = Vec::with_capacity(lost.owned.len());
         for ((.., id), is_lost) in all {
-            let Some(one) = self.conference(id) else { continue };
+            let Some(one) = self.indexed(id) else { continue };
             let stays = match one.moving {
                 _ if one.ending.is_some() => Some(Err("ending")),
                 Some(moving) => Some(Ok(self.name_of(moving.to))),
@@ -103,7 +108,7 @@ impl Realm {
             self.plan_recovery(now, self.pending()).into_iter().map(|(id, _)| id).collect();
         let mut all: Vec<Turn> = self.queues.queues.values().flat_map(|queue| &queue.all).copied().collect();
         all.sort_unstable();
-        let why = |id: u32| match self.conference(id).and_then(|one| self.next_try(one)) {
+        let why = |id: u32| match self.indexed(id).and_then(|one| self.next_try(one)) {
             _ if placed.contains(&id) => "due",
             Some(next) if next > now => "retry",
             _ => "no room",

@@ -5,6 +5,8 @@ use super::board::Board;
 use super::conference::{Conference, Epoch};
 use super::unit::Name;
 use crate::shared::Millis;
+use crate::shared::invariant::Checked;
+use crate::{ensure, invariant};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -102,24 +104,40 @@ impl Queues {
         (Reverse(conference.priority), since, conference.origin_epoch, id)
     }
 
-    /// Adds a pending conference, or takes it out. O(log n).
-    pub(super) fn link(&mut self, conference: &Conference, id: u32, on: bool) {
+    /// The turn of a pending conference, and when units that failed it may have it again.
+    fn turn_of(conference: &Conference, id: u32) -> (Turn, (Millis, Turn)) {
+        invariant!(
+            conference.pending_since.is_some() && conference.next_retry.is_some(),
+            "a pending conference has the time since when it waits, and a time for the next try"
+        );
         let turn = Self::turn(conference, id, 0);
-        let again = (conference.next_retry.unwrap_or_default(), turn);
+        (turn, (conference.next_retry.unwrap_or(0), turn))
+    }
+
+    /// Adds a pending conference. O(log n).
+    pub(super) fn join(&mut self, conference: &Conference, id: u32) {
+        let (turn, again) = Self::turn_of(conference, id);
         let need = Need::of(conference);
-        let queue = self.queues.entry(need.clone()).or_default();
-        if on {
-            queue.all.insert(turn);
-            if !need.tried.is_empty() {
-                queue.again.insert(again);
-            }
-            self.len += 1;
-        } else {
-            queue.all.remove(&turn);
-            queue.again.remove(&again);
-            if queue.all.is_empty() {
-                self.queues.remove(&need);
-            }
+        let failed = !need.tried.is_empty();
+        let queue = self.queues.entry(need).or_default();
+        let is_new = queue.all.insert(turn) && (!failed || queue.again.insert(again));
+        invariant!(is_new, "a pending conference joins its queue once");
+        self.len += 1;
+    }
+
+    /// Takes a pending conference out. O(log n).
+    pub(super) fn leave(&mut self, conference: &Conference, id: u32) {
+        let (turn, again) = Self::turn_of(conference, id);
+        let need = Need::of(conference);
+        let Some(queue) = self.queues.get_mut(&need) else {
+            invariant!("a pending conference has a queue");
+            return;
+        };
+        let was_there = queue.all.remove(&turn) && (need.tried.is_empty() || queue.again.remove(&again));
+        if queue.all.is_empty() {
+            self.queues.remove(&need);
+        }
+        if invariant!(was_there, "a pending conference is in its queue") {
             self.len -= 1;
         }
     }
@@ -127,5 +145,30 @@ impl Queues {
     /// How many wait.
     pub(super) fn len(&self) -> usize {
         self.len
+    }
+
+    /// Checks that each of these conferences, which are all that wait, is in its queue and nothing else is.
+    /// O(n log n).
+    ///
+    /// # Errors
+    /// What contradicts what.
+    pub(super) fn check<'a>(&self, pending: impl Iterator<Item = (u32, &'a Conference)>) -> Checked {
+        let mut expected = Self::default();
+        for (id, conference) in pending {
+            let e164 = conference.e164.escape_ascii();
+            ensure!(conference.pending_since.is_some(), "conference {e164} waits since never");
+            ensure!(conference.next_retry.is_some(), "conference {e164} waits for nothing");
+            expected.join(conference, id);
+        }
+        ensure!(self.len == expected.len, "{} conferences are queued, {} wait", self.len, expected.len);
+        ensure!(self.queues.keys().eq(expected.queues.keys()), "the queues are not those of what waits");
+        for (need, queue) in &self.queues {
+            let same = expected
+                .queues
+                .get(need)
+                .is_some_and(|known| known.all == queue.all && known.again == queue.again);
+            ensure!(same, "the queue for {need:?} differs from what waits for it");
+        }
+        Ok(())
     }
 }

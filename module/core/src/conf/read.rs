@@ -3,6 +3,7 @@
 use super::conference::{Conference, Epoch, State};
 use super::state::Realm;
 use super::unit::Standing;
+use crate::invariant;
 
 /// Totals of a realm, as `CONF.STAT` shows them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,8 +27,9 @@ impl Realm {
             *total = self.count(state);
         }
         for unit in self.units() {
-            if let Some(count) = totals.units.get_mut(unit.standing as usize) {
-                *count += 1;
+            match totals.units.get_mut(unit.standing as usize) {
+                Some(count) => *count += 1,
+                None => invariant!("there is a count for each standing"),
             }
             totals.draining += usize::from(unit.draining);
             if unit.standing != Standing::Down {
@@ -52,9 +54,9 @@ impl Realm {
         let mut found: Vec<(Epoch, &Conference)> = Vec::new();
         let more = count.saturating_add(1);
         if let Some(unit) = unit {
-            let Some(unit) = self.unit(unit) else { return (Vec::new(), 0) };
+            let Some(unit) = self.indexed_unit(unit) else { return (Vec::new(), 0) };
             let own =
-                unit.owned.range((begin, 0)..).filter_map(|&(epoch, id)| Some((epoch, self.conference(id)?)));
+                unit.owned.range((begin, 0)..).filter_map(|&(epoch, id)| Some((epoch, self.indexed(id)?)));
             found.extend(own.filter(|(_, one)| state.is_none_or(|state| one.state == state)).take(more));
         } else {
             let states = State::ALL.into_iter().filter(|&one| match state {
@@ -62,9 +64,8 @@ impl Realm {
                 Some(state) => one == state,
             });
             for state in states {
-                let Some(index) = self.by_state.get(state as usize) else { continue };
-                let all =
-                    index.range(begin..).filter_map(|(&epoch, &id)| Some((epoch, self.conference(id)?)));
+                let index = self.by_state.of(state);
+                let all = index.range(begin..).filter_map(|(&epoch, &id)| Some((epoch, self.indexed(id)?)));
                 found.extend(all.take(more));
             }
             found.sort_unstable_by_key(|&(epoch, _)| epoch);
@@ -78,6 +79,8 @@ impl Realm {
     /// The value of a conference's detail.
     pub fn detail<'a>(&self, one: &'a Conference, field: &[u8]) -> Option<&'a [u8]> {
         let at = one.place_of(field).ok()?;
-        one.details.get(at).map(|detail| &detail.value[..])
+        let detail = one.details.get(at);
+        invariant!(detail.is_some(), "a field that was found has a place");
+        detail.map(|detail| &detail.value[..])
     }
 }

@@ -7,6 +7,7 @@ use super::request::{Report, Word};
 use super::rows::{Cell, Row, cell};
 use super::state::{Policy, Realm};
 use super::unit::Name;
+use crate::invariant;
 use crate::shared::refusal::Code;
 use crate::shared::text::quoted;
 use crate::shared::token::check_identifier;
@@ -39,14 +40,14 @@ pub(super) fn decide_report(realm: &Realm, now: Millis, report: &Report<'_>) -> 
     }
     // What it is given back must be news to it.
     let epoch = realm.next_epoch(now).max(realm.last_with(report.highest, now) + 1);
-    let mut said = Said { realm, cmu: cmu.clone(), number, now, epoch, ..Said::of(realm) };
     // First of all, so that what the list frees or takes is of a unit that has reported.
-    said.events.push(Event::Reported { cmu, highest: report.highest });
+    let events = smallvec::smallvec![Event::Reported { cmu: cmu.clone(), highest: report.highest }];
+    let mut said = Said { realm, cmu, number, now, epoch, events, reported: Reported::default() };
     for &(e164, epoch) in &report.list {
         said.has(e164, epoch);
     }
-    let Some(unit) = realm.unit(number) else { return super::decide::unchanged(Reply::Ok) };
-    let own = unit.owned.iter().chain(&unit.targets).filter_map(|&(_, id)| realm.conference(id));
+    let Some(unit) = realm.indexed_unit(number) else { return super::decide::unchanged(Reply::Ok) };
+    let own = unit.owned.iter().chain(&unit.targets).filter_map(|&(_, id)| realm.indexed(id));
     for one in own.chain(realm.lost_by(&unit.cmu)) {
         if !listed.contains(&one.e164[..]) {
             said.lacks(one, report.highest);
@@ -67,12 +68,7 @@ struct Said<'a> {
     reported: Reported,
 }
 
-impl<'a> Said<'a> {
-    fn of(realm: &'a Realm) -> Self {
-        let (events, reported) = (Events::new(), Reported::default());
-        Self { realm, cmu: Name::from(&b""[..]), number: 0, now: 0, epoch: 0, events, reported }
-    }
-
+impl Said<'_> {
     /// The list has a conference at that epoch.
     fn has(&mut self, e164: &[u8], epoch: Epoch) {
         let unit = Some(self.number);
@@ -127,7 +123,8 @@ impl<'a> Said<'a> {
                 self.events.push(disowned(self.realm, word));
                 self.reported.released.push(Bytes::from_slice(e164));
             }
-            _ => self.reported.kept += 1,
+            (Cell::Stays, _) => self.reported.kept += 1,
+            _ => invariant!("a copy that a unit reports is kept, adopted, or released"),
         }
     }
 
@@ -142,7 +139,11 @@ impl<'a> Said<'a> {
         }
         let epoch = match one.owner {
             Some(_) => one.epoch,
-            None => one.last_lost().map_or(Epoch::MAX, |lost| lost.epoch),
+            None => {
+                let lost = one.last_lost();
+                invariant!(lost.is_some(), "a pending conference that its unit lost was open there");
+                lost.map_or(Epoch::MAX, |lost| lost.epoch)
+            }
         };
         let row = if epoch <= highest { Row::Lacks } else { Row::LacksUnheard };
         match cell(row, Some(one.state)) {
@@ -161,7 +162,10 @@ impl<'a> Said<'a> {
                 self.events.push(ended_by_unit(one, Cause::Missing));
                 self.reported.ended.push(e164);
             }
-            _ => self.reported.kept += i64::from(one.owner.is_some()),
+            Cell::Stays => self.reported.kept += 1,
+            // It waits for recovery, and the unit took its list before it had heard of it.
+            Cell::Nothing => {}
+            _ => invariant!("a conference that a unit lacks ends, or the unit has not heard of it"),
         }
     }
 }

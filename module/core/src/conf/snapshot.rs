@@ -5,16 +5,13 @@
 //! (indexes, room and licences in use) is not in the bytes but built anew.
 
 use super::conference::{
-    Assignment, Cause, Conference, Detail, Epoch, How, MAX_DETAILS, MAX_HISTORY, MAX_VALUE, Moving, State,
+    Assignment, Conference, Detail, Epoch, How, MAX_DETAILS, MAX_HISTORY, MAX_VALUE, Moving, State,
 };
 use super::decide::{MAX_ROOM, MAX_TIME};
-use super::encoding::{
-    decode_called_from, encode_called_from, flag, name, numbered, optional_name, optional_number,
-    optional_signed, optional_time, priority,
-};
-use super::state::{LAST_EPOCH, Realm, Settings};
+use super::state::{LAST_EPOCH, Realm};
 use super::unit::{Host, MAX_FORGOTTEN, MAX_REPLACED, Name, Standing, Unit, host_of};
 use crate::shared::codec::{Damaged, Reader, Writer};
+use crate::shared::field::Any;
 use crate::shared::outbox::Outbox;
 use crate::shared::token::MAX_TTL;
 use crate::shared::{Bytes, Millis};
@@ -36,7 +33,7 @@ impl Realm {
         let mut out = Writer::default();
         out.unsigned(VERSION);
         out.signed(self.applied);
-        self.settings.encode(&mut out);
+        out.field(&self.settings);
         out.unsigned(self.term);
         out.optional(self.leader.as_deref());
         out.unsigned(self.last_epoch);
@@ -66,16 +63,16 @@ impl Realm {
 
     fn encode_conference(&self, one: &Conference, out: &mut Writer) {
         out.string(&one.e164);
-        out.unsigned(one.state as u64);
+        out.field(&one.state);
         out.unsigned(one.origin_epoch);
         out.signed(one.created);
-        optional_number(one.opened, out);
-        optional_number(one.end, out);
+        out.field(&one.opened);
+        out.field(&one.end);
         out.signed(one.since);
-        optional_number(one.ended, out);
-        optional_number(one.pending_since, out);
+        out.field(&one.ended);
+        out.field(&one.pending_since);
         out.unsigned(one.attempts.into());
-        optional_number(one.next_retry, out);
+        out.field(&one.next_retry);
         out.unsigned(one.tried.len() as u64);
         one.tried.iter().for_each(|cmu| out.string(cmu));
         match one.moving {
@@ -87,26 +84,26 @@ impl Realm {
                 out.signed(moving.since);
             }
         }
-        optional_number(one.ending, out);
+        out.field(&one.ending);
         out.unsigned(u64::from(one.recovering) | u64::from(one.recoverable) << 1);
         out.signed(one.priority.into());
         out.unsigned(one.size.into());
         out.unsigned(one.licences.into());
         out.optional(one.zone.as_deref());
         out.optional(one.request.as_deref());
-        encode_called_from(one.called_from.as_deref(), out);
-        out.unsigned(one.cause as u64);
+        out.field(&one.called_from);
+        out.field(&one.cause);
         out.unsigned(one.history.len() as u64);
         for entry in &one.history {
             out.unsigned(entry.epoch);
             out.unsigned(entry.copy_epoch);
             out.string(&entry.cmu);
             out.signed(entry.from);
-            optional_number(entry.opened, out);
+            out.field(&entry.opened);
             match entry.ended {
                 None => out.unsigned(0),
                 Some((to, how)) => {
-                    out.unsigned(1 + how as u64);
+                    out.unsigned(1 + how.number());
                     out.signed(to);
                 }
             }
@@ -127,9 +124,10 @@ impl Realm {
         let mut reader = Reader::new(bytes);
         ensure(reader.unsigned()? == VERSION, "the version of the encoding is unknown")?;
         let applied = reader.reached()?;
-        let mut realm = Self::open(Settings::decode(&mut reader)?, applied);
+        let mut realm = Self::open(reader.field()?, applied);
         realm.term = reader.count()?;
         realm.leader = reader.optional_identifier()?;
+        ensure(realm.term == 0 || realm.leader.is_some(), "a term was claimed by nobody")?;
         realm.last_epoch = reader.count()?;
         ensure(realm.last_epoch <= LAST_EPOCH, "an epoch is out of range")?;
         let mut last: Option<Name> = None;
@@ -146,7 +144,8 @@ impl Realm {
             let one = realm.decode_conference(&mut reader)?;
             ensure(one.e164 > last, "the conferences are not in order")?;
             last.clone_from(&one.e164);
-            let twice = realm.by_state.iter().any(|index| index.contains_key(&one.origin_epoch));
+            let twice =
+                State::ALL.into_iter().any(|state| realm.by_state.of(state).contains_key(&one.origin_epoch));
             ensure(!twice, "an epoch was given out twice")?;
             let known = one.asked_for().is_some_and(|request| realm.requests.contains_key(request));
             ensure(!known, "two conferences were asked for by one request")?;
@@ -168,7 +167,7 @@ impl Realm {
             ensure(count <= MAX_REPLACED as u64, "a host has too many identities")?;
             let mut replaced = VecDeque::new();
             for _ in 0..count {
-                let cmu = name(reader)?;
+                let cmu = reader.field::<Name>()?;
                 ensure(host_of(&cmu) == host, "an identity is of another host")?;
                 let twice = replaced.contains(&cmu) || self.find_unit(&cmu).is_some();
                 ensure(!twice, "an identity is replaced and is not")?;
@@ -193,41 +192,44 @@ impl Realm {
 
     fn decode_conference(&self, reader: &mut Reader<'_>) -> Result<Conference, Damaged> {
         let e164 = reader.identifier()?;
-        let state = numbered(&State::ALL, reader)?;
+        let state: State = reader.field()?;
         let origin_epoch = reader.count()?;
         let created = reader.time()?;
-        let opened = optional_time(reader)?;
-        let end = optional_time(reader)?;
+        let opened = reader.field()?;
+        let end: Option<Millis> = reader.field()?;
         ensure(end.is_none_or(|end| end <= MAX_TIME), "an end time is out of range")?;
         let since = reader.time()?;
-        let ended = optional_time(reader)?;
-        let pending_since = optional_time(reader)?;
+        let ended = reader.field()?;
+        let pending_since = reader.field()?;
         let attempts = reader.number()?;
-        let next_retry = optional_time(reader)?;
+        let next_retry = reader.field()?;
         let tried_count = reader.unsigned()?;
         ensure(tried_count <= MAX_TRIED, "too many units were tried")?;
         let mut tried = Vec::new();
+        let mut seen = BTreeSet::new();
         for _ in 0..tried_count {
-            tried.push(self.shared_name(reader)?);
+            let name = self.shared_name(reader)?;
+            ensure(seen.insert(name.clone()), "a unit was tried twice")?;
+            tried.push(name);
         }
-        let moving = if flag(reader)? {
-            let cmu = name(reader)?;
+        let moving = if reader.field()? {
+            let cmu = reader.field::<Name>()?;
             let to = self.find_unit(&cmu).ok_or(Damaged("a conference moves to no unit"))?;
             Some(Moving { to, epoch: reader.count()?, since: reader.time()? })
         } else {
             None
         };
-        let ending = optional_time(reader)?;
+        let ending = reader.field()?;
         let flags = reader.unsigned()?;
         ensure(flags < 4, "a flag is unknown")?;
-        let priority = priority(reader)?;
+        let priority = reader.field()?;
         let (size, licences) = (reader.number()?, reader.number()?);
         ensure((1..=MAX_ROOM).contains(&size.into()), "a size is out of range")?;
         ensure(i64::from(licences) <= MAX_ROOM, "a number of licences is out of range")?;
-        let zone = optional_name(reader)?.map(|zone| self.zone_name(&zone));
+        let zone = reader.field::<Option<Name>>()?.map(|zone| self.zone_name(&zone));
         let request = reader.optional_identifier()?;
-        let called_from = decode_called_from(reader)?.map(Box::new);
-        let cause = numbered(&Cause::ALL, reader)?;
+        let called_from = reader.field()?;
+        let cause = reader.field()?;
         let history = self.decode_history(reader, origin_epoch)?;
         let details = decode_details(reader)?;
         let Some(entry) = history.last() else { return Err(Damaged("a conference has no assignment")) };
@@ -266,26 +268,40 @@ impl Realm {
             history,
             details,
         };
-        self.check(&one)?;
+        self.check_conference(&one)?;
         Ok(one)
     }
 
     /// Whether a conference's fields agree with each other and with the units.
-    fn check(&self, one: &Conference) -> Result<(), Damaged> {
+    pub(super) fn check_conference(&self, one: &Conference) -> Result<(), Damaged> {
+        let Some(latest) = one.history.last() else { return Err(Damaged("a conference has no assignment")) };
+        let same = (one.epoch, one.copy_epoch) == (latest.epoch, latest.copy_epoch);
+        ensure(same, "a conference is at another epoch than its latest assignment")?;
         let owned = matches!(one.state, State::Waiting | State::Creating | State::Open);
+        let has_opened = matches!(one.state, State::Waiting | State::Open);
+        let opened = one.opened.is_some() && latest.opened.is_some();
+        ensure(!has_opened || opened, "a conference is open and never opened")?;
+        ensure(
+            one.state != State::Creating || latest.opened.is_none(),
+            "a conference opened before it is created",
+        )?;
+        ensure(owned == latest.ended.is_none(), "a conference's state and assignment disagree")?;
         ensure(owned == one.owner.is_some(), "a conference's state and owner disagree")?;
         let alive = |unit: u32| self.unit(unit).is_some_and(|unit| unit.standing != Standing::Down);
         ensure(one.owner.is_none_or(alive), "a conference is on a unit that is down")?;
         let pending = one.state == State::Pending;
         ensure(pending == one.next_retry.is_some(), "a conference waits for nothing")?;
-        ensure(!pending || one.pending_since.is_some(), "a conference waits since never")?;
         ensure(
             !pending || one.recoverable && one.ending.is_none(),
             "a conference waits that cannot be recovered",
         )?;
+        let recovering = one.state == State::Creating && one.recovering;
+        ensure(one.recovering == (pending || recovering), "a conference is recovered that has its unit")?;
+        let waits = one.pending_since.is_some() && one.is_live();
+        ensure(waits == (pending || recovering), "a conference waits that has its unit")?;
+        ensure(one.tried.is_empty() || pending || recovering, "a conference was tried that has its unit")?;
         ensure((one.state == State::Ended) == one.ended.is_some(), "a conference is over, or is not")?;
         ensure(one.ending.is_none() || owned, "an ending conference has no owner")?;
-        ensure(one.tried.is_empty() || one.is_live(), "an ended conference is recovered")?;
         if let Some(moving) = one.moving {
             let may = matches!(one.state, State::Waiting | State::Open) && one.ending.is_none();
             ensure(
@@ -310,11 +326,11 @@ impl Realm {
                 (origin..=epoch).contains(&copy_epoch),
                 "a copy is older than its conference, or yet to come",
             )?;
-            let (from, opened) = (reader.time()?, optional_time(reader)?);
+            let (from, opened) = (reader.time()?, reader.field()?);
             let ended = match reader.unsigned()? {
                 0 => None,
                 how => {
-                    let how = usize::try_from(how - 1).ok().and_then(|how| How::ALL.get(how)).copied();
+                    let how = How::from_number(how - 1);
                     Some((reader.time()?, how.ok_or(Damaged("an assignment ended in no known way"))?))
                 }
             };
@@ -326,7 +342,7 @@ impl Realm {
 
     /// A unit's name, shared with its record if it has one.
     fn shared_name(&self, reader: &mut Reader<'_>) -> Result<Name, Damaged> {
-        let name = name(reader)?;
+        let name = reader.field::<Name>()?;
         Ok(self.find_unit(&name).map_or(name, |unit| self.name_of(unit)))
     }
 }
@@ -350,20 +366,21 @@ impl Unit {
         out.string(&self.cmu);
         out.optional(self.zone.as_deref());
         out.unsigned(self.capacity.into());
-        out.unsigned(self.standing as u64);
+        out.field(&self.standing);
         out.unsigned(u64::from(self.draining) | u64::from(self.reported) << 1);
         out.signed(self.lease);
         out.signed(self.renewed);
         out.signed(self.joined);
         out.signed(self.down_since);
-        optional_number(self.load, out);
+        out.field(&self.load.map(Any));
         out.unsigned(self.highest);
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
-        let (cmu, zone, capacity) = (name(reader)?, optional_name(reader)?, reader.number()?);
+        let (cmu, zone, capacity) =
+            (reader.field::<Name>()?, reader.field::<Option<Name>>()?, reader.number()?);
         ensure(i64::from(capacity) <= MAX_ROOM, "a unit has too much room")?;
-        let standing = numbered(&Standing::ALL, reader)?;
+        let standing: Standing = reader.field()?;
         let flags = reader.unsigned()?;
         ensure(flags < 4, "a flag is unknown")?;
         let lease: Millis = reader.time()?;
@@ -380,7 +397,7 @@ impl Unit {
             renewed: reader.time()?,
             joined: reader.time()?,
             down_since: reader.time()?,
-            load: optional_signed(reader)?,
+            load: reader.field::<Option<Any<i64>>>()?.map(|Any(load)| load),
             highest: reader.count()?,
             owned: BTreeSet::new(),
             targets: BTreeSet::new(),

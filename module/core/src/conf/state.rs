@@ -2,33 +2,28 @@
 
 use super::board::Board;
 use super::conference::{Assignment, Conference, Epoch, State};
+use super::links::ByState;
 use super::queues::Queues;
 use super::rows::Cell;
 use super::unit::{Host, Name, Standing, Unit, host_of};
+use crate::invariant;
 use crate::shared::deadlines::Deadlines;
 use crate::shared::names::NameIndex;
 use crate::shared::outbox::Outbox;
 use crate::shared::table::Table;
 use crate::shared::{Bytes, Millis};
+use crate::words;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Whether an older copy that is heard again takes its conference back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Policy {
-    /// The copy that was created earliest goes on.
-    #[default]
-    Earliest = 0,
-    /// Whoever owns the conference keeps it.
-    Keep = 1,
-}
-
-impl Policy {
-    /// Its word.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Earliest => "earliest",
-            Self::Keep => "keep",
-        }
+words! {
+    /// Whether an older copy that is heard again takes its conference back.
+    #[derive(Default)]
+    pub enum Policy {
+        /// The copy that was created earliest goes on.
+        #[default]
+        Earliest = 0 => "earliest",
+        /// Whoever owns the conference keeps it.
+        Keep = 1 => "keep",
     }
 }
 
@@ -70,7 +65,7 @@ impl Default for Settings {
 
 /// The last epoch that follows from a clock: 2112, in microseconds. However far ahead a clock, or a snapshot's time, is,
 /// as many epochs follow as anybody can grant.
-const LAST_OF_CLOCK: Epoch = 1 << 52;
+pub(super) const LAST_OF_CLOCK: Epoch = 1 << 52;
 
 /// How far ahead of the clock an epoch may be that a unit says it has handled, in microseconds: a day, more than clocks
 /// differ. Whatever is farther nobody gave out, and must not use up what is left.
@@ -110,8 +105,7 @@ pub struct Realm {
     pub(super) requests: BTreeMap<Bytes, u32>,
     pub(super) board: Board,
     pub(super) queues: Queues,
-    /// Numbers of conferences by the epoch of their creation, for each state.
-    pub(super) by_state: [BTreeMap<Epoch, u32>; 5],
+    pub(super) by_state: ByState,
     /// Pending conferences by the unit that was the last to have them open, and the epoch at which it lost them. The
     /// unit need not be known: it may come back.
     pub(super) lost: Lost,
@@ -139,7 +133,7 @@ impl Realm {
             requests: BTreeMap::new(),
             board: Board::default(),
             queues: Queues::default(),
-            by_state: Default::default(),
+            by_state: ByState::default(),
             lost: Lost::new(),
             conference_due: Deadlines::default(),
             unit_due: Deadlines::default(),
@@ -201,7 +195,27 @@ impl Realm {
 
     /// The number of a conference, live or ended. O(1).
     pub fn find(&self, e164: &[u8]) -> Option<u32> {
-        self.names.find(e164, |id| self.conferences.get(id).is_some_and(|one| *one.e164 == *e164))
+        self.names.find(e164, |id| self.indexed(id).is_some_and(|one| *one.e164 == *e164))
+    }
+
+    /// A conference that an index names. `None` breaks an invariant, which is reported where this is called.
+    #[track_caller]
+    pub(super) fn indexed(&self, id: u32) -> Option<&Conference> {
+        let conference = self.conferences.get(id);
+        if conference.is_none() {
+            invariant!("an index names conferences that are there");
+        }
+        conference
+    }
+
+    /// A unit that an index or a conference names. `None` breaks an invariant, which is reported where this is called.
+    #[track_caller]
+    pub(super) fn indexed_unit(&self, number: u32) -> Option<&Unit> {
+        let unit = self.units.get(number);
+        if unit.is_none() {
+            invariant!("indexes and conferences name units that are there");
+        }
+        unit
     }
 
     /// A conference by its number in the table.
@@ -211,12 +225,12 @@ impl Realm {
 
     /// A conference, live or ended, by its E.164 number. O(1).
     pub fn conference_called(&self, e164: &[u8]) -> Option<&Conference> {
-        self.find(e164).and_then(|id| self.conferences.get(id))
+        self.find(e164).and_then(|id| self.indexed(id))
     }
 
     /// The conference on a called number that was asked for by that request, live or ended. O(log conferences).
     pub fn asked_for(&self, request: &[u8]) -> Option<&Conference> {
-        self.requests.get(request).and_then(|&id| self.conferences.get(id))
+        self.requests.get(request).and_then(|&id| self.indexed(id))
     }
 
     /// The number of a unit. O(log units).
@@ -231,7 +245,7 @@ impl Realm {
 
     /// A unit by its identity. O(log units).
     pub fn unit_called(&self, cmu: &[u8]) -> Option<&Unit> {
-        self.find_unit(cmu).and_then(|unit| self.units.get(unit))
+        self.find_unit(cmu).and_then(|unit| self.indexed_unit(unit))
     }
 
     /// Whether an identity was replaced by a later one of its host.
@@ -247,7 +261,7 @@ impl Realm {
 
     /// How many conferences stand in that state.
     pub fn count(&self, state: State) -> usize {
-        self.by_state.get(state as usize).map_or(0, BTreeMap::len)
+        self.by_state.of(state).len()
     }
 
     /// A cell of the table under the two rules that stand above it.
@@ -261,7 +275,7 @@ impl Realm {
 
     /// The name that all records of this unit or zone share.
     pub(super) fn name_of(&self, unit: u32) -> Name {
-        self.units.get(unit).map_or_else(|| Name::from(&b""[..]), |unit| unit.cmu.clone())
+        self.indexed_unit(unit).map_or_else(|| Name::from(&b""[..]), |unit| unit.cmu.clone())
     }
 
     /// A zone's name, shared with the units that are in it.
@@ -276,7 +290,7 @@ impl Realm {
 
     /// Units in the order of their names.
     pub fn units(&self) -> impl Iterator<Item = &Unit> {
-        self.unit_names.values().filter_map(|&number| self.units.get(number))
+        self.unit_names.values().filter_map(|&number| self.indexed_unit(number))
     }
 
     /// How many units there are, and how many conferences they may take.
@@ -286,7 +300,7 @@ impl Realm {
 
     /// Pending conferences that a unit was the last to have open.
     pub fn lost_by(&self, cmu: &[u8]) -> impl Iterator<Item = &Conference> {
-        self.lost.get(cmu).into_iter().flatten().filter_map(|&(_, id)| self.conferences.get(id))
+        self.lost.get(cmu).into_iter().flatten().filter_map(|&(_, id)| self.indexed(id))
     }
 
     /// How many conferences wait for recovery.
@@ -302,7 +316,7 @@ impl Realm {
             + self.conferences.allocated()
             + conferences
             + self.names.allocated()
-            + self.by_state.iter().map(|index| index.len() * 20).sum::<usize>()
+            + self.conferences.len() * 20
             + self.units.allocated()
             + self.units.iter().map(|(_, one)| unit(one)).sum::<usize>()
             + self.board.allocated()

@@ -5,6 +5,7 @@ use super::event::{Event, Events};
 use super::rows::{Cell, Row, cell};
 use super::state::{Realm, Settings};
 use super::unit::{Standing, Unit};
+use crate::invariant;
 use crate::shared::Millis;
 use std::borrow::Cow;
 
@@ -73,8 +74,9 @@ impl Unit {
 pub fn decide_due(realm: &Realm, now: Millis, limit: usize) -> Events {
     let mut events = Events::new();
     for number in realm.unit_due.due(now, limit) {
-        let Some(unit) = realm.unit(number) else { continue };
+        let Some(unit) = realm.indexed_unit(number) else { continue };
         let cmu = unit.cmu.clone();
+        invariant!(unit.standing != Standing::Unreachable, "an unreachable unit waits for no time");
         events.push(match unit.standing {
             Standing::Down => Event::Forgotten { cmu },
             _ if unit.lease_ends() <= now => Event::Lapsed { cmu, to: Standing::Unreachable },
@@ -82,8 +84,10 @@ pub fn decide_due(realm: &Realm, now: Millis, limit: usize) -> Events {
         });
     }
     for id in realm.conference_due.due(now, limit.saturating_sub(events.len())) {
-        let due = realm.conference(id).and_then(|one| one.due(&realm.settings, now).map(|due| (one, due)));
-        events.extend(due.and_then(|(one, due)| realm.happens(one, due, now)));
+        let Some(one) = realm.indexed(id) else { continue };
+        let due = one.due(&realm.settings, now);
+        invariant!(due.is_some(), "a conference whose deadline has passed waits for something");
+        events.extend(due.and_then(|due| realm.happens(one, due, now)));
     }
     events
 }
@@ -95,8 +99,8 @@ impl Realm {
         let mut seen = Cow::Borrowed(one);
         // Deadlines begin anew with each step, so that no more than two follow each other at one time.
         for _ in 0..4 {
-            let due = seen.due(&self.settings, now);
-            let Some(event) = due.and_then(|due| self.happens(&seen, due, now)) else { break };
+            let Some(due) = seen.due(&self.settings, now) else { break };
+            let Some(event) = self.happens(&seen, due, now) else { break };
             let one = seen.to_mut();
             match event {
                 Event::Removed { .. } => return None,
@@ -111,36 +115,42 @@ impl Realm {
                     }
                     None => one.loses(now, cause),
                 },
-                _ => one.since = now,
+                Event::AskedAgain { .. } => one.since = now,
+                _ => invariant!("every event that a deadline brings is foreseen"),
             }
         }
         Some(seen)
     }
 
+    /// What happens to a conference at its deadline.
     fn happens(&self, one: &Conference, due: Due, now: Millis) -> Option<Event> {
         let e164 = one.e164.clone();
         let column = Some(one.state);
         let ended = |cause, release| Some(Event::Ended { e164: one.e164.clone(), cause, release });
+        let unexpected = || {
+            invariant!("a deadline brings what the table of transitions says of it");
+            None
+        };
         match due {
             Due::Tombstone => Some(Event::Removed { e164 }),
             Due::Release => ended(one.cause, false),
             Due::Move => Some(Event::MoveFailed { e164, cause: Cause::Timeout, release: true }),
             Due::Window => match cell(Row::Window, column) {
                 Cell::Ended => ended(Cause::Window, false),
-                _ => None,
+                _ => unexpected(),
             },
             Due::EndTime => match cell(Row::EndTime, column) {
                 Cell::Ending => Some(Event::Ending { e164, cause: Cause::EndTime }),
                 Cell::Ended => ended(Cause::EndTime, false),
-                _ => None,
+                _ => unexpected(),
             },
             Due::Create => match cell(Row::Nack, column) {
                 Cell::Failed => Some(self.failed(one, Cause::Timeout, now)),
-                _ => None,
+                _ => unexpected(),
             },
             Due::Wait => match cell(Row::WaitTimeout, column) {
                 Cell::AskAgain => {
-                    let unit = one.owner.and_then(|owner| self.unit(owner));
+                    let unit = one.owner.and_then(|owner| self.indexed_unit(owner));
                     let good = unit.is_some_and(|unit| {
                         matches!(unit.standing, Standing::Up | Standing::Suspect) && unit.lease_ends() > now
                     });
@@ -154,7 +164,7 @@ impl Realm {
                         _ => ended(Cause::Timeout, true),
                     }
                 }
-                _ => None,
+                _ => unexpected(),
             },
         }
     }

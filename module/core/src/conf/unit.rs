@@ -1,7 +1,9 @@
 //! A media unit: its identity, its lease, its room, and which conferences are its own.
 
 use super::conference::Epoch;
+use crate::invariant;
 use crate::shared::Millis;
+use crate::words;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -17,31 +19,18 @@ pub const MAX_REPLACED: usize = 1024;
 /// How many hosts are remembered whose unit was forgotten.
 pub const MAX_FORGOTTEN: usize = 1024;
 
-/// Where a unit stands. The numbers are part of the encoding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Standing {
-    /// Its lease is good.
-    Up = 0,
-    /// More than 60 % of its lease are over: nothing new is placed on it.
-    Suspect = 1,
-    /// Its lease is over; nobody has said yet that it is down.
-    Unreachable = 2,
-    /// The scheduler said that it is down.
-    Down = 3,
-}
-
-impl Standing {
-    /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 4] = [Self::Up, Self::Suspect, Self::Unreachable, Self::Down];
-
-    /// Its name in replies and messages.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Up => "up",
-            Self::Suspect => "suspect",
-            Self::Unreachable => "unreachable",
-            Self::Down => "down",
-        }
+words! {
+    /// Where a unit stands. The numbers are part of the encoding.
+    #[derive(Hash)]
+    pub enum Standing {
+        /// Its lease is good.
+        Up = 0 => "up",
+        /// More than 60 % of its lease are over: nothing new is placed on it.
+        Suspect = 1 => "suspect",
+        /// Its lease is over; nobody has said yet that it is down.
+        Unreachable = 2 => "unreachable",
+        /// The scheduler said that it is down.
+        Down = 3 => "down",
     }
 }
 
@@ -100,6 +89,13 @@ impl Unit {
     /// When its lease is over.
     pub fn lease_ends(&self) -> Millis {
         self.renewed.saturating_add(self.lease)
+    }
+
+    /// Room that a conference took is free again.
+    pub(super) fn give_back_room(&mut self, size: u64) {
+        let left = self.used.checked_sub(size);
+        invariant!(left.is_some(), "the room in use on a unit is that of its conferences");
+        self.used = left.unwrap_or(0);
     }
 
     /// Whether it has no conference and none moves to it.

@@ -6,13 +6,17 @@ use super::conference::{Cause, How, State};
 use super::rows::{Cell, Row, cell};
 use super::state::Realm;
 use super::unit::{MAX_REPLACED, Name, Standing, Unit, host_of};
+use crate::invariant;
 use crate::shared::Millis;
 use std::collections::BTreeSet;
 
 impl Realm {
     /// A unit's lease begins anew; it is up unless it is down.
     pub(super) fn renew(&mut self, number: u32, at: Millis) {
-        let Some(unit) = self.units.get_mut(number) else { return };
+        let Some(unit) = self.units.get_mut(number) else {
+            invariant!("a unit whose lease is renewed is there");
+            return;
+        };
         unit.renewed = at;
         let back = matches!(unit.standing, Standing::Suspect | Standing::Unreachable);
         if back {
@@ -29,7 +33,10 @@ impl Realm {
         let zone = zone.map(|zone| self.zone_name(&zone));
         if let Some(number) = self.find_unit(cmu) {
             self.board.remove(number);
-            let Some(unit) = self.units.get_mut(number) else { return };
+            let Some(unit) = self.units.get_mut(number) else {
+                invariant!("the names of units are of units that are there");
+                return;
+            };
             (unit.capacity, unit.zone, unit.lease, unit.renewed) = (capacity, zone, lease, at);
             let was = unit.standing;
             if was == Standing::Down {
@@ -75,13 +82,18 @@ impl Realm {
         self.lose_unit(at, &cmu, Row::Lost, Cause::Replaced);
         self.board.remove(number);
         self.unit_due.remove(number);
-        self.units.remove(number);
+        let idle = self.units.remove(number).is_some_and(|unit| unit.is_idle());
+        invariant!(idle, "a unit that is replaced has lost its conferences");
         self.unit_names.remove(&cmu);
-        if let Some(host) = self.hosts.get_mut(host_of(&cmu)) {
-            if host.replaced.len() >= MAX_REPLACED {
-                host.replaced.pop_front();
+        match self.hosts.get_mut(host_of(&cmu)) {
+            Some(host) => {
+                if host.replaced.len() >= MAX_REPLACED {
+                    host.replaced.pop_front();
+                }
+                host.replaced.push_back(cmu.clone());
+                host.current = None;
             }
-            host.replaced.push_back(cmu.clone());
+            None => invariant!("a unit has a host"),
         }
         self.end_stream(&cmu);
         self.publish_unit("replaced", &cmu, "replaced");
@@ -89,10 +101,13 @@ impl Realm {
 
     /// A unit is gone: what it had is pending, or what the table says; what moved to it stays where it is.
     pub(super) fn lose_unit(&mut self, at: Millis, cmu: &Name, row: Row, cause: Cause) {
-        let Some(number) = self.find_unit(cmu) else { return };
+        let Some(number) = self.admitted_unit(cmu) else { return };
         // First of all off the board, which then need not follow every conference.
         self.board.remove(number);
-        let Some(unit) = self.units.get_mut(number) else { return };
+        let Some(unit) = self.units.get_mut(number) else {
+            invariant!("the names of units are of units that are there");
+            return;
+        };
         let first = unit.standing != Standing::Down;
         unit.standing = Standing::Down;
         if first {
@@ -112,12 +127,15 @@ impl Realm {
     }
 
     pub(super) fn lose(&mut self, at: Millis, id: u32, row: Row, cause: Cause) {
-        let Some(one) = self.conferences.get(id) else { return };
+        let Some(one) = self.indexed(id) else { return };
         let ending = one.ending.is_some();
         match Self::outcome(one, cell(row, Some(one.state))) {
             // The unit that it moves to goes on.
             _ if one.moving.is_some() && !ending => {
-                let (Some(moving), Some(owner), epoch) = (one.moving, one.owner, one.epoch) else { return };
+                let (Some(moving), Some(owner), epoch) = (one.moving, one.owner, one.epoch) else {
+                    invariant!("a conference that moves has an owner");
+                    return;
+                };
                 let entry = self.assignment(moving.to, moving.epoch, moving.epoch, at);
                 self.change(id, |one| one.goes_on(at, moving, entry, cause));
                 self.publish_of("lost", id, owner, epoch, Some(cause));
@@ -131,11 +149,10 @@ impl Realm {
                 // Should it be heard again, it is told.
                 self.release_if(cause != Cause::Replaced, id);
                 self.change(id, |one| one.close(at, How::Lost));
-                let cause =
-                    if ending { self.conferences.get(id).map_or(cause, |one| one.cause) } else { cause };
+                let cause = if ending { self.indexed(id).map_or(cause, |one| one.cause) } else { cause };
                 self.end(at, id, cause);
             }
-            _ => {}
+            _ => invariant!("a conference that loses its unit waits for recovery or ends"),
         }
     }
 
@@ -145,11 +162,11 @@ impl Realm {
         }
         let all: Vec<u32> = self.unit_names.values().copied().collect();
         for number in all {
-            let Some(unit) = self.units.get(number).filter(|unit| !unit.owned.is_empty()) else { continue };
+            let Some(unit) = self.indexed_unit(number) else { continue };
             let (cmu, owned) = (unit.cmu.clone(), unit.owned.clone());
             let mut asked = false;
             for (_, id) in owned {
-                let Some(one) = self.conferences.get(id) else { continue };
+                let Some(one) = self.indexed(id) else { continue };
                 match Self::outcome(one, cell(Row::RestartAlive, Some(one.state))) {
                     Cell::Waiting => {
                         self.change(id, |one| {
@@ -163,7 +180,10 @@ impl Realm {
                         self.release_if(true, id);
                         self.end(at, id, cause);
                     }
-                    _ => {}
+                    Cell::Stays => {}
+                    _ => {
+                        invariant!("a conference of a unit that is alive stays, waits for a report, or ends")
+                    }
                 }
             }
             if asked {

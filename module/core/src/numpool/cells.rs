@@ -1,38 +1,27 @@
 //! The state machine of a number as a table: five states, six events, thirty cells (docs/numbers.md, States).
 
+use crate::words;
 use State::{BusyDown, BusyUp, IdleDown, IdleUp, NoData};
 
-/// Where a number stands. The numbers are the encoding's and never change.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum State {
-    /// It is not in the pool.
-    #[default]
-    NoData = 0,
-    /// Registered and free: it can be called, once it has cooled down.
-    IdleUp = 1,
-    /// Free, and not registered.
-    IdleDown = 2,
-    /// Registered, and carries a call.
-    BusyUp = 3,
-    /// Carries a call, and is not registered any more.
-    BusyDown = 4,
+words! {
+    /// Where a number stands. The numbers are the encoding's and never change.
+    #[derive(Default, Hash)]
+    pub enum State {
+        /// It is not in the pool.
+        #[default]
+        NoData = 0 => "nodata",
+        /// Registered and free: it can be called, once it has cooled down.
+        IdleUp = 1 => "idle+up",
+        /// Free, and not registered.
+        IdleDown = 2 => "idle+down",
+        /// Registered, and carries a call.
+        BusyUp = 3 => "busy+up",
+        /// Carries a call, and is not registered any more.
+        BusyDown = 4 => "busy+down",
+    }
 }
 
 impl State {
-    /// All states, in the order of the table.
-    pub const ALL: [Self; 5] = [NoData, IdleUp, IdleDown, BusyUp, BusyDown];
-
-    /// The state as people read it.
-    pub const fn word(self) -> &'static str {
-        match self {
-            NoData => "nodata",
-            IdleUp => "idle+up",
-            IdleDown => "idle+down",
-            BusyUp => "busy+up",
-            BusyDown => "busy+down",
-        }
-    }
-
     /// The state that a caller names; `idle+up` or `idle_up`, in any case.
     pub fn called(word: &[u8]) -> Option<Self> {
         let same = |state: &Self| {

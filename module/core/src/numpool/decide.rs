@@ -8,22 +8,17 @@ use super::pick::Wish;
 use super::record::Place;
 use super::request::{Call, Changes, Request};
 use super::state::{Pool, Settings};
+use crate::shared::decision::{self, decided, unchanged};
 use crate::shared::list::NONE;
-use crate::shared::refusal::{Code, Refusal};
+use crate::shared::refusal::{Code, Refusal, refuse};
 use crate::shared::text::quoted;
 use crate::shared::token::{MAX_TTL, check_identifier, check_ttl};
 use crate::shared::{Bytes, Millis};
 use hashbrown::HashSet;
 use smallvec::smallvec;
 
-/// What happens, and what the caller hears.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Decision {
-    /// To be applied in this order, all at the time of the decision.
-    pub events: Events,
-    /// True once they are applied.
-    pub reply: Reply,
-}
+/// What happens, and what the caller is told.
+pub type Decision = decision::Decision<Event, Reply>;
 
 /// What the caller hears.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,21 +57,7 @@ pub struct Reconciled {
     pub unknown: Vec<Bytes>,
 }
 
-type Decided = Result<Decision, Refusal>;
-
-fn refuse<T>(code: Code, text: impl Into<String>) -> Result<T, Refusal> {
-    Err(Refusal::new(code, text))
-}
-
-#[allow(clippy::unnecessary_wraps, reason = "the last word of functions that may refuse")]
-fn decided(event: Event, reply: Reply) -> Decided {
-    Ok(Decision { events: smallvec![event], reply })
-}
-
-#[allow(clippy::unnecessary_wraps, reason = "the last word of functions that may refuse")]
-fn unchanged(reply: Reply) -> Decided {
-    Ok(Decision { events: Events::new(), reply })
-}
+type Decided = decision::Decided<Event, Reply>;
 
 /// Events of these numbers, and their count.
 #[allow(clippy::unnecessary_wraps, reason = "the last word of functions that may refuse")]

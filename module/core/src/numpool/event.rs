@@ -2,294 +2,192 @@
 //! written to the AOF, published and replayed.
 
 use super::number::Number;
-use super::request::Policy;
 use super::state::Settings;
 use crate::shared::codec::{Damaged, Reader, Writer};
+use crate::shared::field::Field;
+use crate::shared::machine;
 use crate::shared::{Bytes, Millis};
+use crate::{events, fields, words};
 use smallvec::SmallVec;
 
 /// The events of one step; mostly one.
-pub type Events = SmallVec<[Event; 1]>;
+pub type Events = machine::Events<Event>;
 
 /// Numbers that something happens to; mostly one.
 pub type Numbers = SmallVec<[Number; 1]>;
 
-/// One change.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// The pool was made. The first event of a key; the state before it is none.
-    Created(Settings),
-    /// The pool has other settings.
-    Configured(Settings),
-    /// Numbers are in the pool: new ones, and those that were to go at the end of their call.
-    Added(Numbers),
-    /// Numbers are not in the pool any more, nor are their leases.
-    Deleted(Numbers),
-    /// Numbers that carry calls go when these end.
-    Draining(Numbers),
-    /// A switch registered numbers, or did so again.
-    Registered {
-        /// Which.
-        numbers: Numbers,
-        /// When that lapses.
-        until: Option<Millis>,
-        /// Who it was.
-        switch: Option<Bytes>,
-    },
-    /// Registrations of numbers ended.
-    Unregistered(Numbers),
-    /// All registrations by a switch ended.
-    Left {
-        /// Which switch.
-        switch: Bytes,
-    },
-    /// Registrations were not renewed in time.
-    Lapsed(Numbers),
-    /// A number was given for a call.
-    Called(Called),
-    /// Calls ended.
-    Ended {
-        /// On which numbers.
-        numbers: Numbers,
-        /// Until when these rest.
-        cool_until: Option<Millis>,
-        /// Why.
-        cause: Cause,
-    },
-    /// A lease has another deadline.
-    Renewed {
-        /// Its number.
-        number: Number,
-        /// The new deadline.
-        until: Millis,
-    },
-    /// Numbers have rested.
-    Cooled(Numbers),
-    /// Messages of the outbox are in their stream.
-    Flushed {
-        /// How many, oldest first.
-        count: u32,
-        /// The id of the last (milliseconds, sequence).
-        last_id: (u64, u64),
-    },
-}
-
-/// A number was given for a call.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Called {
-    /// Which.
-    pub number: Number,
-    /// Name of the lease.
-    pub token: Bytes,
-    /// When it ends by itself.
-    pub until: Option<Millis>,
-    /// Who carries the call.
-    pub switch: Option<Bytes>,
-    /// Who is called.
-    pub peer: Option<Bytes>,
-}
-
-/// Why a call ended. The numbers are the encoding's and never change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
-    /// Somebody hung up.
-    HungUp = 0,
-    /// The lease's deadline passed.
-    Expired = 1,
-    /// Its switch does not carry it any more.
-    Reconciled = 2,
-}
-
-impl Event {
-    /// The event's name in notifications and in the event stream.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Created(_) => "created",
-            Self::Configured(_) => "configured",
-            Self::Added(_) => "added",
-            Self::Deleted(_) => "deleted",
-            Self::Draining(_) => "draining",
-            Self::Registered { .. } => "registered",
-            Self::Unregistered(_) | Self::Left { .. } => "unregistered",
-            Self::Lapsed(_) => "lapsed",
-            Self::Called(_) => "called",
-            Self::Ended { cause: Cause::HungUp, .. } => "hungup",
-            Self::Ended { cause: Cause::Expired, .. } => "expired",
-            Self::Ended { cause: Cause::Reconciled, .. } => "reconciled",
-            Self::Renewed { .. } => "renewed",
-            Self::Cooled(_) => "cooled",
-            Self::Flushed { .. } => "flushed",
-        }
+words! {
+    /// What `INFO` counts of pools.
+    pub enum Counter {
+        /// Numbers given for a call.
+        Called => "numpool_called",
+        /// Calls ended by a hangup.
+        HungUp => "numpool_hungup",
+        /// Calls ended by the deadline of their lease.
+        Expired => "numpool_expired",
+        /// Calls ended since their switch did not carry them any more.
+        Reconciled => "numpool_reconciled",
+        /// Registrations that were not renewed in time.
+        Lapsed => "numpool_lapsed",
     }
+}
 
-    /// Appends the event's bytes (docs/replication.md). The first is its kind, which never changes meaning.
-    pub fn encode(&self, out: &mut Writer) {
-        match self {
-            Self::Created(settings) => {
-                out.unsigned(1);
-                settings.encode(out);
-            }
-            Self::Configured(settings) => {
-                out.unsigned(2);
-                settings.encode(out);
-            }
-            Self::Added(numbers) => write_numbers(out, 3, numbers),
-            Self::Deleted(numbers) => write_numbers(out, 4, numbers),
-            Self::Draining(numbers) => write_numbers(out, 5, numbers),
-            Self::Registered { numbers, until, switch } => {
-                write_numbers(out, 6, numbers);
-                write_time(out, *until);
-                out.optional(switch.as_deref());
-            }
-            Self::Unregistered(numbers) => write_numbers(out, 7, numbers),
-            Self::Left { switch } => {
-                out.unsigned(8);
-                out.string(switch);
-            }
-            Self::Lapsed(numbers) => write_numbers(out, 9, numbers),
-            Self::Called(called) => {
-                out.unsigned(10);
-                write_number(out, called.number);
-                out.string(&called.token);
-                write_time(out, called.until);
-                out.optional(called.switch.as_deref());
-                out.optional(called.peer.as_deref());
-            }
-            Self::Ended { numbers, cool_until, cause } => {
-                write_numbers(out, 11, numbers);
-                write_time(out, *cool_until);
-                out.unsigned(*cause as u64);
-            }
-            Self::Renewed { number, until } => {
-                out.unsigned(12);
-                write_number(out, *number);
-                out.signed(*until);
-            }
-            Self::Cooled(numbers) => write_numbers(out, 13, numbers),
-            Self::Flushed { count, last_id } => {
-                out.unsigned(14);
-                out.unsigned((*count).into());
-                out.unsigned(last_id.0);
-                out.unsigned(last_id.1);
-            }
-        }
-    }
-
-    /// Reads one event.
-    ///
-    /// # Errors
-    /// Bytes that no version up to this one writes.
-    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
-        Ok(match reader.unsigned()? {
-            1 => Self::Created(Settings::decode(reader)?),
-            2 => Self::Configured(Settings::decode(reader)?),
-            3 => Self::Added(read_numbers(reader)?),
-            4 => Self::Deleted(read_numbers(reader)?),
-            5 => Self::Draining(read_numbers(reader)?),
-            6 => Self::Registered {
-                numbers: read_numbers(reader)?,
-                until: read_time(reader)?,
-                switch: reader.optional_identifier()?,
+events! {
+    /// One change.
+    pub enum Event counted by Counter {
+        /// The pool was made. The first event of a key; the state before it is none.
+        Created(settings: Settings) = 1, notice c"allot.numpool.created";
+        /// The pool has other settings.
+        Configured(settings: Settings) = 2, notice c"allot.numpool.configured";
+        /// Numbers are in the pool: new ones, and those that were to go at the end of their call.
+        Added(numbers: Numbers) = 3, notice c"allot.numpool.added";
+        /// Numbers are not in the pool any more, nor are their leases.
+        Deleted(numbers: Numbers) = 4, notice c"allot.numpool.deleted";
+        /// Numbers that carry calls go when these end.
+        Draining(numbers: Numbers) = 5, notice c"allot.numpool.draining";
+        /// A switch registered numbers, or did so again.
+        Registered {
+            /// Which.
+            numbers: Numbers,
+            /// When that lapses.
+            until: Option<Millis>,
+            /// Who it was.
+            switch: Option<Bytes>,
+        } = 6, notice c"allot.numpool.registered";
+        /// Registrations of numbers ended.
+        Unregistered(numbers: Numbers) = 7, notice c"allot.numpool.unregistered";
+        /// All registrations by a switch ended.
+        Left {
+            /// Which switch.
+            switch: Bytes,
+        } = 8, notice c"allot.numpool.unregistered";
+        /// Registrations were not renewed in time.
+        Lapsed(numbers: Numbers) = 9,
+            notice c"allot.numpool.lapsed",
+            count (Counter::Lapsed, numbers.len() as u64);
+        /// A number was given for a call.
+        Called(called: Called) = 10, notice c"allot.numpool.called", count (Counter::Called, 1);
+        /// Calls ended.
+        Ended {
+            /// On which numbers.
+            numbers: Numbers,
+            /// Until when these rest.
+            cool_until: Option<Millis>,
+            /// Why.
+            cause: Cause,
+        } = 11,
+            notice match cause {
+                Cause::HungUp => c"allot.numpool.hungup",
+                Cause::Expired => c"allot.numpool.expired",
+                Cause::Reconciled => c"allot.numpool.reconciled",
             },
-            7 => Self::Unregistered(read_numbers(reader)?),
-            8 => Self::Left { switch: reader.identifier()? },
-            9 => Self::Lapsed(read_numbers(reader)?),
-            10 => Self::Called(Called {
-                number: read_number(reader)?,
-                token: reader.identifier()?,
-                until: read_time(reader)?,
-                switch: reader.optional_identifier()?,
-                peer: reader.optional_identifier()?,
-            }),
-            11 => Self::Ended {
-                numbers: read_numbers(reader)?,
-                cool_until: read_time(reader)?,
-                cause: match reader.unsigned()? {
-                    0 => Cause::HungUp,
-                    1 => Cause::Expired,
-                    2 => Cause::Reconciled,
-                    _ => return Err(Damaged("a call ended for no known cause")),
+            count (
+                match cause {
+                    Cause::HungUp => Counter::HungUp,
+                    Cause::Expired => Counter::Expired,
+                    Cause::Reconciled => Counter::Reconciled,
                 },
-            },
-            12 => Self::Renewed { number: read_number(reader)?, until: reader.time()? },
-            13 => Self::Cooled(read_numbers(reader)?),
-            14 => {
-                Self::Flushed { count: reader.number()?, last_id: (reader.unsigned()?, reader.unsigned()?) }
-            }
-            _ => return Err(Damaged("the kind of event is unknown; was it written by a newer version?")),
-        })
-    }
-
-    /// Reads the payload of `NUMPOOL.APPLY`.
-    ///
-    /// # Errors
-    /// As `decode`.
-    pub fn decode_all(payload: &[u8]) -> Result<Events, Damaged> {
-        let mut reader = Reader::new(payload);
-        let mut events = Events::new();
-        while !reader.is_empty() {
-            events.push(Self::decode(&mut reader)?);
-        }
-        Ok(events)
+                numbers.len() as u64,
+            );
+        /// A lease has another deadline.
+        Renewed {
+            /// Its number.
+            number: Number,
+            /// The new deadline.
+            until: Millis,
+        } = 12, notice c"allot.numpool.renewed";
+        /// Numbers have rested.
+        Cooled(numbers: Numbers) = 13, notice c"allot.numpool.cooled";
+        /// Messages of the outbox are in their stream.
+        Flushed {
+            /// How many, oldest first.
+            count: u32,
+            /// The id of the last (milliseconds, sequence).
+            last_id: (u64, u64),
+        } = 14;
     }
 }
 
-impl Settings {
-    /// Appends the settings' bytes.
-    pub fn encode(&self, out: &mut Writer) {
+fields! {
+    /// A number was given for a call.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Called {
+        /// Which.
+        pub number: Number,
+        /// Name of the lease.
+        pub token: Bytes,
+        /// When it ends by itself.
+        pub until: Option<Millis>,
+        /// Who carries the call.
+        pub switch: Option<Bytes>,
+        /// Who is called.
+        pub peer: Option<Bytes>,
+    }
+}
+
+words! {
+    /// Why a call ended. The numbers are the encoding's and never change.
+    pub enum Cause {
+        /// Somebody hung up.
+        HungUp = 0 => "hungup",
+        /// The lease's deadline passed.
+        Expired = 1 => "expired",
+        /// Its switch does not carry it any more.
+        Reconciled = 2 => "reconciled",
+    }
+}
+
+/// A setting that is a span of time: none, or at most ten years.
+fn span(reader: &mut Reader<'_>) -> Result<Millis, Damaged> {
+    match reader.count()? as Millis {
+        time if time <= crate::shared::token::MAX_TTL => Ok(time),
+        _ => Err(Damaged("a setting is out of range")),
+    }
+}
+
+impl Field for Settings {
+    fn encode(&self, out: &mut Writer) {
         out.unsigned(self.lease as u64);
         out.unsigned(self.cooldown as u64);
         out.unsigned(self.regttl as u64);
-        out.unsigned(self.pick as u64);
-        out.unsigned(self.events.into());
+        out.field(&self.pick);
+        out.field(&self.events);
     }
 
-    /// Reads settings.
-    ///
-    /// # Errors
-    /// Settings that no pool can have.
-    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
-        let mut time = || match reader.count()? as Millis {
-            time if time <= crate::shared::token::MAX_TTL => Ok(time),
-            _ => Err(Damaged("a setting is out of range")),
-        };
-        let (lease, cooldown, regttl) = (time()?, time()?, time()?);
-        let pick = reader.unsigned()?;
-        let pick = Policy::ALL.into_iter().find(|policy| *policy as u64 == pick);
-        let pick = pick.ok_or(Damaged("a policy is unknown"))?;
-        Ok(Self { lease, cooldown, regttl, pick, events: reader.number()? })
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
+        Ok(Self {
+            lease: span(reader)?,
+            cooldown: span(reader)?,
+            regttl: span(reader)?,
+            pick: reader.field()?,
+            events: reader.field()?,
+        })
     }
 }
 
-fn write_numbers(out: &mut Writer, kind: u64, numbers: &[Number]) {
-    out.unsigned(kind);
-    out.unsigned(numbers.len() as u64);
-    numbers.iter().for_each(|&number| write_number(out, number));
-}
-
-fn read_numbers(reader: &mut Reader<'_>) -> Result<Numbers, Damaged> {
-    let count = reader.unsigned()?;
-    let mut numbers = Numbers::new();
-    for _ in 0..count {
-        numbers.push(read_number(reader)?);
+/// At least one number.
+impl Field for Numbers {
+    fn encode(&self, out: &mut Writer) {
+        out.unsigned(self.len() as u64);
+        self.iter().for_each(|number| out.field(number));
     }
-    if numbers.is_empty() { Err(Damaged("an event names no number")) } else { Ok(numbers) }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
+        let mut numbers = Self::new();
+        for _ in 0..reader.unsigned()? {
+            numbers.push(reader.field()?);
+        }
+        if numbers.is_empty() { Err(Damaged("an event names no number")) } else { Ok(numbers) }
+    }
 }
 
-pub(super) fn write_number(out: &mut Writer, number: Number) {
-    let (bytes, used) = number.packed();
-    out.string(bytes.get(..used).unwrap_or(&bytes));
-}
+impl Field for Number {
+    fn encode(&self, out: &mut Writer) {
+        let (bytes, used) = self.packed();
+        out.string(bytes.get(..used).unwrap_or(&bytes));
+    }
 
-pub(super) fn read_number(reader: &mut Reader<'_>) -> Result<Number, Damaged> {
-    Number::unpacked(reader.string()?).ok_or(Damaged("a number is none"))
-}
-
-/// A time or none: 0, or 1 more than the time.
-pub(super) fn write_time(out: &mut Writer, time: Option<Millis>) {
-    out.unsigned(time.map_or(0, |time| time as u64 + 1));
-}
-
-pub(super) fn read_time(reader: &mut Reader<'_>) -> Result<Option<Millis>, Damaged> {
-    Ok(reader.count()?.checked_sub(1).map(|time| time as Millis))
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
+        Self::unpacked(reader.string()?).ok_or(Damaged("a number is none"))
+    }
 }

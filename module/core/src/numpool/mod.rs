@@ -14,6 +14,7 @@ pub mod directory;
 pub mod event;
 pub mod groups;
 pub mod leases;
+mod machine;
 pub mod number;
 pub mod order;
 mod pick;

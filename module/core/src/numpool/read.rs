@@ -5,6 +5,7 @@ use super::event::{Called, Event};
 use super::number::Number;
 use super::record::Place;
 use super::state::Pool;
+use crate::shared::event::MachineEvent;
 use crate::shared::list::NONE;
 use crate::shared::outbox::Message;
 use crate::shared::{Bytes, Millis};

@@ -3,6 +3,7 @@
 use super::number::Number;
 use crate::shared::Millis;
 use crate::shared::token::TokenChoice;
+use crate::words;
 
 /// A request that may change a pool. All byte strings are the caller's.
 #[derive(Clone, Debug)]
@@ -85,32 +86,19 @@ pub struct Call<'a> {
     pub random: u64,
 }
 
-/// Which of the free numbers a call gets. The numbers are the encoding's and never change.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Policy {
-    /// Who waits longest.
-    #[default]
-    Longest = 0,
-    /// Any, each as likely as the others.
-    Random = 1,
-    /// Who was given for the fewest calls; of equals, who waits longest.
-    LeastUsed = 2,
-    /// Whose last peer is this call's; else who waits longest.
-    Sticky = 3,
-}
-
-impl Policy {
-    /// All policies.
-    pub const ALL: [Self; 4] = [Self::Longest, Self::Random, Self::LeastUsed, Self::Sticky];
-
-    /// The policy's keyword.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Longest => "LONGEST",
-            Self::Random => "RANDOM",
-            Self::LeastUsed => "LEASTUSED",
-            Self::Sticky => "STICKY",
-        }
+words! {
+    /// Which of the free numbers a call gets. The numbers are the encoding's and never change.
+    #[derive(Default)]
+    pub enum Policy {
+        /// Who waits longest.
+        #[default]
+        Longest = 0 => "LONGEST",
+        /// Any, each as likely as the others.
+        Random = 1 => "RANDOM",
+        /// Who was given for the fewest calls; of equals, who waits longest.
+        LeastUsed = 2 => "LEASTUSED",
+        /// Whose last peer is this call's; else who waits longest.
+        Sticky = 3 => "STICKY",
     }
 }
 

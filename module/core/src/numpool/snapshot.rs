@@ -5,12 +5,11 @@
 
 use super::cells::State;
 use super::directory::MAX_NUMBERS;
-use super::event::{read_number, read_time, write_number, write_time};
 use super::groups::Groups;
 use super::leases::{Lease, Leases, lease};
 use super::number::Number;
 use super::record::{LATEST, Place, Record};
-use super::state::{Pool, Settings};
+use super::state::Pool;
 use crate::shared::codec::{Damaged, Reader, Writer};
 use crate::shared::list::NONE;
 use crate::shared::outbox::Outbox;
@@ -81,7 +80,7 @@ impl Pool {
         out.bytes.reserve(self.directory.slots() as usize * 16);
         out.unsigned(VERSION);
         out.signed(self.applied);
-        self.settings.encode(&mut out);
+        out.field(&self.settings);
         let (switches, peers) = (Names::of(&self.switches), Names::of(&self.peers));
         switches.write(&mut out);
         peers.write(&mut out);
@@ -106,7 +105,7 @@ impl Pool {
                     out.unsigned(lease.number.into());
                     out.unsigned(if lease.switch == NONE { 0 } else { switches.place(lease.switch) + 1 });
                     out.signed(lease.since);
-                    write_time(&mut out, self.leases.until(id));
+                    out.field(&self.leases.until(id));
                     out.unsigned(lease.has_peer.into());
                 }
             }
@@ -130,14 +129,14 @@ impl Pool {
         let (switch, peer) = (self.switches.of(id), self.peers.of(id));
         let flag = |flag: u64, set: bool| if set { flag } else { 0 };
         out.unsigned(
-            record.state() as u64
+            record.state().number()
                 | flag(DRAINING, record.place == Place::LastCall)
                 | flag(LAPSES, lapses.is_some())
                 | flag(RESTS, rests.is_some())
                 | flag(HAS_SWITCH, switch != NONE)
                 | flag(HAS_PEER, peer != NONE),
         );
-        write_number(out, number);
+        out.field(&number);
         out.signed(record.since() - *since);
         *since = record.since();
         out.unsigned(record.uses.into());
@@ -161,7 +160,7 @@ impl Pool {
             return Err(Damaged("the version of the encoding is unknown"));
         }
         let applied = reader.reached()?;
-        let mut pool = Self::new(Settings::decode(&mut reader)?, applied);
+        let mut pool = Self::new(reader.field()?, applied);
         let (switches, peers) = (Names::read(&mut reader)?, Names::read(&mut reader)?);
         let slots = reader.number()?;
         ensure(slots <= MAX_NUMBERS, "the pool has too many numbers")?;
@@ -193,14 +192,14 @@ impl Pool {
         peers: &[Bytes],
         reader: &mut Reader<'_>,
     ) -> Result<Number, Damaged> {
-        let state = State::ALL.into_iter().skip(1).find(|state| *state as u64 == flags & 7);
+        let state = State::from_number(flags & 7).filter(|&state| state != State::NoData);
         let state = state.ok_or(Damaged("a state is unknown"))?;
         ensure(flags <= ALL_FLAGS, "a flag is unknown")?;
         let has = |flag: u64| flags & flag != 0;
         ensure(state.is_busy() || !has(DRAINING), "a number without a call is to go at its end")?;
         ensure(!state.is_busy() || !has(RESTS), "a number rests and carries a call")?;
         ensure(state.is_up() || !has(LAPSES | HAS_SWITCH), "a number is registered and is not")?;
-        let number = read_number(reader)?;
+        let number: Number = reader.field()?;
         *since = since.saturating_add(reader.signed()?);
         ensure((0..=LATEST).contains(since), "a time is out of range")?;
         let mut record = Record::new(*since);
@@ -283,7 +282,7 @@ impl Pool {
             Some(place) => Some(name_at(switches, place)?),
         };
         let since = reader.time()?;
-        let until = read_time(reader)?;
+        let until: Option<Millis> = reader.field()?;
         let has_peer = match reader.unsigned()? {
             0 => false,
             1 if self.peers.of(number) != NONE => true,

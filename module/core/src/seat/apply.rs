@@ -162,7 +162,7 @@ impl Show {
             &held.user,
             at,
             held.until,
-            held.fingerprint,
+            held.fingerprint.0,
             held.seats.clone(),
         );
         self.hand_over(&held.seats, Standing::Free, Standing::Held, Owner::Claim(id));

@@ -7,7 +7,9 @@ use super::request::{Adjacent, Hold, Orphans, Pick, Request};
 use super::search::{Found, Search, Wish};
 use super::state::{Owner, Show};
 use super::venue::Seat;
-use crate::shared::refusal::{Code, Refusal};
+use crate::shared::decision::{self, decided, unchanged};
+use crate::shared::field::Any;
+use crate::shared::refusal::{Code, Refusal, refuse};
 use crate::shared::text::quoted;
 use crate::shared::token::{MAX_TTL, TokenChoice, check_identifier, check_ttl};
 use crate::shared::{Bytes, Millis};
@@ -26,14 +28,8 @@ pub(super) fn check_limits(limits: Limits) -> Result<(), Refusal> {
     Err(wrong("limits.max_hold_ms", &format!("is more than {MAX_TTL} ms, which are ten years")))
 }
 
-/// What happens, and what the caller hears.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Decision {
-    /// To be applied in this order, all at the time of the decision.
-    pub events: Events,
-    /// True once they are applied.
-    pub reply: Reply,
-}
+/// What happens, and what the caller is told.
+pub type Decision = decision::Decision<Event, Reply>;
 
 /// What the caller hears.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,21 +57,7 @@ pub struct HoldRecord {
     pub until: Millis,
 }
 
-type Decided = Result<Decision, Refusal>;
-
-fn refuse<T>(code: Code, text: impl Into<String>) -> Result<T, Refusal> {
-    Err(Refusal::new(code, text))
-}
-
-#[allow(clippy::unnecessary_wraps, reason = "the last word of functions that may refuse")]
-fn decided(event: Event, reply: Reply) -> Decided {
-    Ok(Decision { events: smallvec::smallvec![event], reply })
-}
-
-#[allow(clippy::unnecessary_wraps, reason = "the last word of functions that may refuse")]
-fn unchanged(reply: Reply) -> Decided {
-    Ok(Decision { events: Events::new(), reply })
-}
+type Decided = decision::Decided<Event, Reply>;
 
 /// Decides a request at `now`, which is not before the last time applied. What is due by `now` was applied.
 ///
@@ -177,7 +159,8 @@ fn decided_hold(
 ) -> Decided {
     let (token, user) = (Bytes::from_slice(token), Bytes::from_slice(user));
     let record = HoldRecord { token: token.clone(), user: user.clone(), seats: seats.clone(), until };
-    decided(Event::Held(Held { token, user, until, fingerprint, seats, turn, replaced }), Reply::Hold(record))
+    let held = Held { token, user, until, fingerprint: Any(fingerprint), seats, turn, replaced };
+    decided(Event::Held(held), Reply::Hold(record))
 }
 
 /// The record of a hold that this very request made before, if it did.

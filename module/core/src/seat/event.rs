@@ -4,104 +4,125 @@
 use super::claims::Seats;
 use super::plan::Limits;
 use crate::shared::codec::{Damaged, Reader, Writer};
+use crate::shared::field::{Any, Field};
+use crate::shared::machine;
 use crate::shared::{Bytes, Millis};
-use smallvec::SmallVec;
+use crate::{events, fields, words};
 
 /// The events of one step; mostly one.
-pub type Events = SmallVec<[Event; 1]>;
+pub type Events = machine::Events<Event>;
 
 /// The most seats that one event names.
 const MAX_SEATS: usize = super::plan::max::SEATS;
 
-/// One change.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// The show opened. The first event of a key; the state before it is none.
-    Created {
-        /// The plan in its normal form, as JSON.
-        plan: String,
-    },
-    /// Limits, names, priorities, rules or tiers changed.
-    Altered {
-        /// The whole new plan in its normal form, as JSON.
-        plan: String,
-    },
-    /// Nothing changed but the limits of users, or the length of the event stream.
-    Limited {
-        /// The new limits, all of them.
-        limits: Limits,
-        /// Length of the event stream, 0 = none.
-        events: u32,
-    },
-    /// A user holds seats.
-    Held(Held),
-    /// A hold has another deadline.
-    Extended {
-        /// The hold.
-        token: Bytes,
-        /// Its new deadline.
-        until: Millis,
-    },
-    /// A hold was sold.
-    Confirmed {
-        /// The hold.
-        token: Bytes,
-        /// The order it was filed under.
-        order: Option<Bytes>,
-    },
-    /// Seats of a hold were given back by its holder.
-    Released {
-        /// The hold.
-        token: Bytes,
-        /// Which seats, rising; if it was all of them the hold is gone.
-        seats: Seats,
-    },
-    /// A hold's deadline passed.
-    Expired {
-        /// The hold.
-        token: Bytes,
-    },
-    /// Sold seats are free again.
-    Refunded {
-        /// Which, rising.
-        seats: Seats,
-    },
-    /// Free seats are kept by the house.
-    Blocked {
-        /// Which, rising.
-        seats: Seats,
-    },
-    /// Blocked seats are free again.
-    Unblocked {
-        /// Which, rising.
-        seats: Seats,
-    },
-    /// Messages of the outbox are in their stream.
-    Flushed {
-        /// How many, oldest first.
-        count: u32,
-        /// The id of the last (milliseconds, sequence).
-        last_id: (u64, u64),
-    },
+words! {
+    /// What `INFO` counts of shows.
+    pub enum Counter {
+        /// Holds and picks granted.
+        Held => "seat_held",
+        /// Holds confirmed.
+        Confirmed => "seat_confirmed",
+        /// Releases, whole or in part.
+        Released => "seat_released",
+        /// Holds whose deadline passed.
+        Expired => "seat_expired",
+        /// Refunds.
+        Refunded => "seat_refunded",
+    }
 }
 
-/// A user holds seats.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
-    /// The hold's name.
-    pub token: Bytes,
-    /// Its user.
-    pub user: Bytes,
-    /// Its deadline.
-    pub until: Millis,
-    /// Hash of the request, 0 where the caller chose no token.
-    pub fingerprint: u64,
-    /// Which seats, rising.
-    pub seats: Seats,
-    /// Who took a turn by it.
-    pub turn: Turn,
-    /// The hold that this one replaces.
-    pub replaced: Option<Bytes>,
+events! {
+    /// One change.
+    pub enum Event counted by Counter {
+        /// The show opened. The first event of a key; the state before it is none.
+        Created {
+            /// The plan in its normal form, as JSON.
+            plan: String,
+        } = 1, notice c"allot.seat.created";
+        /// Limits, names, priorities, rules or tiers changed.
+        Altered {
+            /// The whole new plan in its normal form, as JSON.
+            plan: String,
+        } = 2, notice c"allot.seat.altered";
+        /// A user holds seats.
+        Held(held: Held) = 3, notice c"allot.seat.held", count (Counter::Held, 1);
+        /// A hold has another deadline.
+        Extended {
+            /// The hold.
+            token: Bytes,
+            /// Its new deadline.
+            until: Millis,
+        } = 4, notice c"allot.seat.extended";
+        /// A hold was sold.
+        Confirmed {
+            /// The hold.
+            token: Bytes,
+            /// The order it was filed under.
+            order: Option<Bytes>,
+        } = 5, notice c"allot.seat.confirmed", count (Counter::Confirmed, 1);
+        /// Seats of a hold were given back by its holder.
+        Released {
+            /// The hold.
+            token: Bytes,
+            /// Which seats, rising; if it was all of them the hold is gone.
+            seats: Seats,
+        } = 6, notice c"allot.seat.released", count (Counter::Released, 1);
+        /// A hold's deadline passed.
+        Expired {
+            /// The hold.
+            token: Bytes,
+        } = 7, notice c"allot.seat.expired", count (Counter::Expired, 1);
+        /// Sold seats are free again.
+        Refunded {
+            /// Which, rising.
+            seats: Seats,
+        } = 8, notice c"allot.seat.refunded", count (Counter::Refunded, 1);
+        /// Free seats are kept by the house.
+        Blocked {
+            /// Which, rising.
+            seats: Seats,
+        } = 9, notice c"allot.seat.blocked";
+        /// Blocked seats are free again.
+        Unblocked {
+            /// Which, rising.
+            seats: Seats,
+        } = 10, notice c"allot.seat.unblocked";
+        /// Messages of the outbox are in their stream.
+        Flushed {
+            /// How many, oldest first.
+            count: u32,
+            /// The id of the last (milliseconds, sequence).
+            last_id: (u64, u64),
+        } = 11;
+        /// Nothing changed but the limits of users, or the length of the event stream.
+        Limited {
+            /// The new limits, all of them.
+            limits: Limits,
+            /// Length of the event stream, 0 = none.
+            events: u32,
+        } = 12, notice c"allot.seat.altered";
+    }
+}
+
+fields! {
+    /// A user holds seats.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Held {
+        /// The hold's name.
+        pub token: Bytes,
+        /// Its user.
+        pub user: Bytes,
+        /// Its deadline.
+        pub until: Millis,
+        /// Hash of the request, 0 where the caller chose no token.
+        pub fingerprint: Any<u64>,
+        /// Which seats, rising.
+        pub seats: Seats,
+        /// Who took a turn by it.
+        pub turn: Turn,
+        /// The hold that this one replaces.
+        pub replaced: Option<Bytes>,
+    }
 }
 
 /// Areas of equal priority take turns; a granted hold into one area is a turn.
@@ -115,159 +136,55 @@ pub enum Turn {
     Bucket(u32),
 }
 
-impl Event {
-    /// The event's name in notifications and in the event stream.
-    pub fn name(&self) -> &'static str {
+impl Field for Turn {
+    fn encode(&self, out: &mut Writer) {
         match self {
-            Self::Created { .. } => "created",
-            Self::Altered { .. } | Self::Limited { .. } => "altered",
-            Self::Held(_) => "held",
-            Self::Extended { .. } => "extended",
-            Self::Confirmed { .. } => "confirmed",
-            Self::Released { .. } => "released",
-            Self::Expired { .. } => "expired",
-            Self::Refunded { .. } => "refunded",
-            Self::Blocked { .. } => "blocked",
-            Self::Unblocked { .. } => "unblocked",
-            Self::Flushed { .. } => "flushed",
-        }
-    }
-
-    /// Appends the event's bytes (docs/replication.md). The first is its kind, which never changes meaning.
-    pub fn encode(&self, out: &mut Writer) {
-        match self {
-            Self::Created { plan } => {
+            Self::None => out.unsigned(0),
+            Self::Area(area) => {
                 out.unsigned(1);
-                out.string(plan.as_bytes());
+                out.field(area);
             }
-            Self::Altered { plan } => {
+            Self::Bucket(bucket) => {
                 out.unsigned(2);
-                out.string(plan.as_bytes());
-            }
-            Self::Held(held) => {
-                out.unsigned(3);
-                out.string(&held.token);
-                out.string(&held.user);
-                out.signed(held.until);
-                out.unsigned(held.fingerprint);
-                out.rising(&held.seats);
-                match held.turn {
-                    Turn::None => out.unsigned(0),
-                    Turn::Area(area) => {
-                        out.unsigned(1);
-                        out.unsigned(area.into());
-                    }
-                    Turn::Bucket(bucket) => {
-                        out.unsigned(2);
-                        out.unsigned(bucket.into());
-                    }
-                }
-                out.optional(held.replaced.as_deref());
-            }
-            Self::Extended { token, until } => {
-                out.unsigned(4);
-                out.string(token);
-                out.signed(*until);
-            }
-            Self::Confirmed { token, order } => {
-                out.unsigned(5);
-                out.string(token);
-                out.optional(order.as_deref());
-            }
-            Self::Released { token, seats } => {
-                out.unsigned(6);
-                out.string(token);
-                out.rising(seats);
-            }
-            Self::Expired { token } => {
-                out.unsigned(7);
-                out.string(token);
-            }
-            Self::Refunded { seats } => seat_event(out, 8, seats),
-            Self::Blocked { seats } => seat_event(out, 9, seats),
-            Self::Unblocked { seats } => seat_event(out, 10, seats),
-            Self::Limited { limits, events } => {
-                out.unsigned(12);
-                out.unsigned(limits.seats_per_user.into());
-                out.unsigned(limits.holds_per_user.into());
-                out.unsigned(limits.max_hold_ms);
-                out.unsigned((*events).into());
-            }
-            Self::Flushed { count, last_id } => {
-                out.unsigned(11);
-                out.unsigned((*count).into());
-                out.unsigned(last_id.0);
-                out.unsigned(last_id.1);
+                out.field(bucket);
             }
         }
     }
 
-    /// Reads one event.
-    ///
-    /// # Errors
-    /// Bytes that no version up to this one writes.
-    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
-        let text =
-            |bytes: &[u8]| String::from_utf8(bytes.to_vec()).map_err(|_| Damaged("a plan is not UTF-8"));
-        Ok(match reader.unsigned()? {
-            1 => Self::Created { plan: text(reader.string()?)? },
-            2 => Self::Altered { plan: text(reader.string()?)? },
-            3 => Self::Held(Held {
-                token: reader.identifier()?,
-                user: reader.identifier()?,
-                until: reader.time()?,
-                fingerprint: reader.unsigned()?,
-                seats: seats(reader)?,
-                turn: match reader.unsigned()? {
-                    0 => Turn::None,
-                    1 => Turn::Area(reader.number()?),
-                    2 => Turn::Bucket(reader.number()?),
-                    _ => return Err(Damaged("a turn is nobody's")),
-                },
-                replaced: reader.optional_identifier()?,
-            }),
-            4 => Self::Extended { token: reader.identifier()?, until: reader.time()? },
-            5 => Self::Confirmed { token: reader.identifier()?, order: reader.optional_identifier()? },
-            6 => Self::Released { token: reader.identifier()?, seats: seats(reader)? },
-            7 => Self::Expired { token: reader.identifier()? },
-            8 => Self::Refunded { seats: seats(reader)? },
-            9 => Self::Blocked { seats: seats(reader)? },
-            10 => Self::Unblocked { seats: seats(reader)? },
-            11 => {
-                Self::Flushed { count: reader.number()?, last_id: (reader.unsigned()?, reader.unsigned()?) }
-            }
-            12 => Self::Limited {
-                limits: Limits {
-                    seats_per_user: reader.number()?,
-                    holds_per_user: reader.number()?,
-                    max_hold_ms: reader.count()?,
-                },
-                events: reader.number()?,
-            },
-            _ => return Err(Damaged("the kind of event is unknown; was it written by a newer version?")),
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
+        match reader.unsigned()? {
+            0 => Ok(Self::None),
+            1 => reader.field().map(Self::Area),
+            2 => reader.field().map(Self::Bucket),
+            _ => Err(Damaged("a turn is nobody's")),
+        }
+    }
+}
+
+/// At least one seat; rising.
+impl Field for Seats {
+    fn encode(&self, out: &mut Writer) {
+        out.rising(self);
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
+        let seats = reader.rising(MAX_SEATS)?;
+        if seats.is_empty() { Err(Damaged("an event names no seat")) } else { Ok(Self::from_vec(seats)) }
+    }
+}
+
+impl Field for Limits {
+    fn encode(&self, out: &mut Writer) {
+        out.field(&self.seats_per_user);
+        out.field(&self.holds_per_user);
+        out.field(&self.max_hold_ms);
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
+        Ok(Self {
+            seats_per_user: reader.field()?,
+            holds_per_user: reader.field()?,
+            max_hold_ms: reader.field()?,
         })
     }
-
-    /// Reads the payload of `SEAT.APPLY`.
-    ///
-    /// # Errors
-    /// As `decode`.
-    pub fn decode_all(payload: &[u8]) -> Result<Events, Damaged> {
-        let mut reader = Reader::new(payload);
-        let mut events = Events::new();
-        while !reader.is_empty() {
-            events.push(Self::decode(&mut reader)?);
-        }
-        Ok(events)
-    }
-}
-
-fn seat_event(out: &mut Writer, kind: u64, seats: &[u32]) {
-    out.unsigned(kind);
-    out.rising(seats);
-}
-
-fn seats(reader: &mut Reader<'_>) -> Result<Seats, Damaged> {
-    let seats = reader.rising(MAX_SEATS)?;
-    if seats.is_empty() { Err(Damaged("an event names no seat")) } else { Ok(Seats::from_vec(seats)) }
 }

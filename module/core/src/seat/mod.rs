@@ -15,6 +15,7 @@ pub mod decide;
 pub mod event;
 pub mod index;
 pub mod labels;
+mod machine;
 pub mod plan;
 pub mod read;
 pub mod request;

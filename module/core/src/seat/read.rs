@@ -5,6 +5,7 @@ use super::decide::HoldRecord;
 use super::event::Event;
 use super::state::{Bucket, Owner, Show, Standing};
 use super::venue::{Area, Row, Seat};
+use crate::shared::event::MachineEvent;
 use crate::shared::outbox::Message;
 use crate::shared::{Bytes, Millis};
 

@@ -4,6 +4,7 @@ use super::plan::PlanPart;
 use crate::shared::Millis;
 use crate::shared::codec::Writer;
 use crate::shared::token::TokenChoice;
+use crate::words;
 
 /// A request that may change a show. All byte strings are the caller's.
 #[derive(Clone, Debug)]
@@ -84,30 +85,34 @@ pub struct Replace<'a> {
     pub other: bool,
 }
 
-/// `ADJACENT PREFER|REQUIRE|AREA|IGNORE`. The numbers are part of a hold's fingerprint and never change.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Adjacent {
-    /// Together where an area of any priority allows it, else scattered.
-    #[default]
-    Prefer = 0,
-    /// Together or not at all.
-    Require = 1,
-    /// The best area first, together if it allows it.
-    Area = 2,
-    /// The first free seats.
-    Ignore = 3,
+words! {
+    /// `ADJACENT PREFER|REQUIRE|AREA|IGNORE`. The numbers are part of a hold's fingerprint and never change.
+    #[derive(Default)]
+    pub enum Adjacent {
+        /// Together where an area of any priority allows it, else scattered.
+        #[default]
+        Prefer = 0 => "PREFER",
+        /// Together or not at all.
+        Require = 1 => "REQUIRE",
+        /// The best area first, together if it allows it.
+        Area = 2 => "AREA",
+        /// The first free seats.
+        Ignore = 3 => "IGNORE",
+    }
 }
 
-/// `ORPHANS AVOID|ALLOW|FORBID`. The numbers are part of a hold's fingerprint and never change.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Orphans {
-    /// Strand a single seat only where the area has no other way.
-    #[default]
-    Avoid = 0,
-    /// Do not look.
-    Allow = 1,
-    /// Never strand one, never scatter.
-    Forbid = 2,
+words! {
+    /// `ORPHANS AVOID|ALLOW|FORBID`. The numbers are part of a hold's fingerprint and never change.
+    #[derive(Default)]
+    pub enum Orphans {
+        /// Strand a single seat only where the area has no other way.
+        #[default]
+        Avoid = 0 => "AVOID",
+        /// Do not look.
+        Allow = 1 => "ALLOW",
+        /// Never strand one, never scatter.
+        Forbid = 2 => "FORBID",
+    }
 }
 
 /// `SEAT.PICK key user TTL ms [TOKEN token] SEATS n seat ...`
@@ -135,8 +140,8 @@ impl Hold<'_> {
         writer.string(self.user);
         writer.signed(self.count);
         writer.optional(self.tier);
-        writer.unsigned(self.adjacent as u64);
-        writer.unsigned(self.orphans as u64);
+        writer.unsigned(self.adjacent.number());
+        writer.unsigned(self.orphans.number());
         for names in [&self.areas, &self.flags] {
             let mut names = names.clone();
             names.sort_unstable();

@@ -8,6 +8,7 @@ use super::venue::{Area, Row, Seat, Tier, Venue};
 use crate::shared::Millis;
 use crate::shared::outbox::Outbox;
 use crate::shared::refusal::Refusal;
+use crate::words;
 use hashbrown::HashMap;
 use std::ops::Range;
 
@@ -510,30 +511,21 @@ impl Show {
     pub const MAX_POSITIONS: usize = max::ALL_POSITIONS;
 }
 
-/// In which of a bucket's counts a seat stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// For sale.
-    Free,
-    /// Held.
-    Held,
-    /// Sold.
-    Sold,
-    /// Blocked.
-    Blocked,
+words! {
+    /// In which of a bucket's counts a seat stands.
+    pub enum Standing {
+        /// For sale.
+        Free => "free",
+        /// Held.
+        Held => "held",
+        /// Sold.
+        Sold => "sold",
+        /// Blocked.
+        Blocked => "blocked",
+    }
 }
 
 impl Standing {
-    /// The state's name in replies.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Free => "free",
-            Self::Held => "held",
-            Self::Sold => "sold",
-            Self::Blocked => "blocked",
-        }
-    }
-
     /// The state's character in `SEAT.MAP`.
     pub fn glyph(self) -> char {
         match self {

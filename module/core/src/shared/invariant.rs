@@ -37,12 +37,16 @@ pub fn set_reporter(reporter: Reporter) {
 /// In builds with debug assertions.
 #[cold]
 #[track_caller]
-#[allow(clippy::panic, reason = "a broken invariant ends a test, and never a release build")]
+#[allow(
+    clippy::panic,
+    unreachable_code,
+    reason = "a broken invariant ends a test, and never a release build"
+)]
 pub fn broken(what: &'static str) {
     let place = Location::caller();
-    if cfg!(debug_assertions) {
-        panic!("broken invariant at {place}: {what}");
-    }
+    #[cfg(debug_assertions)]
+    panic!("broken invariant at {place}: {what}");
+    #[cfg(not(debug_assertions))]
     if let Some(report) = REPORTER.get() {
         report(what, place);
     }

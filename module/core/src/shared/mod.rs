@@ -1,17 +1,23 @@
 //! What the families have in common: refusals, printable text, codec, tables, columns, lists, names,
-//! tokens, deadlines, outbox.
+//! tokens, deadlines, outbox, and `machine`, which each of them is.
 
 pub mod codec;
 pub mod column;
 pub mod deadlines;
+pub mod decision;
+pub mod event;
+pub mod fence;
+pub mod field;
 pub mod invariant;
 pub mod list;
+pub mod machine;
 pub mod names;
 pub mod outbox;
 pub mod refusal;
 pub mod table;
 pub mod text;
 pub mod token;
+pub mod words;
 
 /// A byte string of a client's making: a user, a token, an order reference. 24 bytes fit without an
 /// allocation, which is what tokens and user ids mostly are.

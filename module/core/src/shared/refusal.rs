@@ -1,47 +1,32 @@
 //! Why a request is refused: a code for programs, a sentence for people.
 
+use crate::words;
 use std::fmt;
 
-/// The first word of an error reply (docs/commands.md, Errors).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Code {
-    /// The call itself is malformed: syntax, range, limit of the format.
-    Err,
-    /// The key holds another type; the text is Redis' own.
-    WrongType,
-    /// The key does not exist and this command does not create it.
-    NoKey,
-    /// What was to be created is there already, and differs.
-    Exists,
-    /// The thing named is not there.
-    NotFound,
-    /// The thing named is there, but its state does not allow this.
-    BadState,
-    /// The caller is not, or no longer, the owner or holder.
-    NotOwner,
-    /// The caller's epoch, sequence number or term is older than the one on record.
-    Stale,
-    /// A limit set by the operator would be broken.
-    Limit,
-    /// Enough is free, but not side by side, and the caller required it.
-    NoAdjacent,
-}
-
-impl Code {
-    /// The word as clients see it.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Err => "ERR",
-            Self::WrongType => "WRONGTYPE",
-            Self::NoKey => "NOKEY",
-            Self::Exists => "EXISTS",
-            Self::NotFound => "NOTFOUND",
-            Self::BadState => "BADSTATE",
-            Self::NotOwner => "NOTOWNER",
-            Self::Stale => "STALE",
-            Self::Limit => "LIMIT",
-            Self::NoAdjacent => "NOADJACENT",
-        }
+words! {
+    /// The first word of an error reply (docs/commands.md, Errors).
+    #[derive(Hash)]
+    pub enum Code {
+        /// The call itself is malformed: syntax, range, limit of the format.
+        Err => "ERR",
+        /// The key holds another type; the text is Redis' own.
+        WrongType => "WRONGTYPE",
+        /// The key does not exist and this command does not create it.
+        NoKey => "NOKEY",
+        /// What was to be created is there already, and differs.
+        Exists => "EXISTS",
+        /// The thing named is not there.
+        NotFound => "NOTFOUND",
+        /// The thing named is there, but its state does not allow this.
+        BadState => "BADSTATE",
+        /// The caller is not, or no longer, the owner or holder.
+        NotOwner => "NOTOWNER",
+        /// The caller's epoch, sequence number or term is older than the one on record.
+        Stale => "STALE",
+        /// A limit set by the operator would be broken.
+        Limit => "LIMIT",
+        /// Enough is free, but not side by side, and the caller required it.
+        NoAdjacent => "NOADJACENT",
     }
 }
 
@@ -59,6 +44,14 @@ impl Refusal {
     pub fn new(code: Code, text: impl Into<String>) -> Self {
         Self { code, text: text.into() }
     }
+}
+
+/// Refuses: the last word of functions that return something else where they agree.
+///
+/// # Errors
+/// Always.
+pub fn refuse<T>(code: Code, text: impl Into<String>) -> Result<T, Refusal> {
+    Err(Refusal::new(code, text))
 }
 
 impl fmt::Display for Refusal {

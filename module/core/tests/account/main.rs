@@ -7,6 +7,7 @@
     reason = "a test reports what is wrong by failing"
 )]
 
+mod admission;
 mod frozen;
 mod quality;
 mod random;

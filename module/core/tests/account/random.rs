@@ -249,6 +249,7 @@ proptest! {
             bytes[at] ^= 1 << run.random.below(8);
         }
         if let Ok(book) = Book::decode(&bytes) {
+            assert_eq!(book.check(), Ok(()));
             run.rig.replica = book.clone();
             run.rig.now = book.now(run.rig.now);
             run.rig.book = book;

@@ -71,33 +71,20 @@ fn fault(world: &World) -> Option<String> {
     if !world.time_goes_on() {
         return Some("the state lasts for ever".into());
     }
-    books(&world.realm)
+    contradiction(&world.realm)
 }
 
-/// Whether room and licences are what the conferences take.
-fn books(realm: &Realm) -> Option<String> {
+/// What contradicts what in a realm, or its snapshot.
+fn contradiction(realm: &Realm) -> Option<String> {
     let again = match Realm::decode(&realm.encode()) {
         Ok(again) => again,
         Err(damaged) => return Some(format!("its snapshot is refused: {damaged}")),
     };
-    let sums = |realm: &Realm| -> Vec<(u64, usize, usize, usize, Option<u64>)> {
-        let unit = |unit: &allot_core::conf::unit::Unit| {
-            let lost = realm.lost_by(&unit.cmu).count();
-            (unit.used, unit.owned.len(), unit.targets.len(), lost, realm.room(&unit.cmu))
-        };
-        realm.units().map(unit).collect()
-    };
-    if again.next_due() != realm.next_due() || again.pending() != realm.pending() {
-        return Some("deadlines or queues are not those of the record".into());
+    if again.next_due() != realm.next_due() {
+        return Some("the deadlines of the snapshot are others".into());
     }
-    if sums(&again) != sums(realm) || again.licences_used() != realm.licences_used() {
-        return Some(format!(
-            "room or licences do not add up: {:?} and {}, not {:?} and {}",
-            sums(realm),
-            realm.licences_used(),
-            sums(&again),
-            again.licences_used()
-        ));
+    if let Err(contradiction) = realm.check() {
+        return Some(contradiction.to_string());
     }
     let over = realm.units().any(|unit| unit.used > 1) || realm.licences_used() > 1;
     over.then(|| "more room or licences are taken than there are".into())

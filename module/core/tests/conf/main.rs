@@ -9,6 +9,7 @@
     reason = "a test fails where it finds something wrong"
 )]
 
+mod admission;
 mod check;
 mod model;
 mod placing;

@@ -5,6 +5,7 @@ use allot_core::conf::request::{Create, Report, Request, Set, Word};
 use allot_core::conf::state::Settings;
 use allot_core::conf::{Event, Realm, Reply, decide, decide_due};
 use allot_core::shared::codec::Writer;
+use allot_core::shared::machine::MachineEvent;
 use allot_core::shared::refusal::Refusal;
 
 pub(crate) struct Rig {
@@ -97,24 +98,16 @@ impl Rig {
         }
     }
 
-    /// Replica and snapshot are equal to the realm.
+    /// Replica and snapshot are equal to the realm, and nothing in any of them contradicts anything else.
     pub(crate) fn check(&self) {
         let bytes = self.realm.encode();
         assert!(self.replica.encode() == bytes, "the replica differs");
         let again = Realm::decode(&bytes).unwrap();
         assert!(again.encode() == bytes, "the snapshot differs");
-        let units = |realm: &Realm| -> Vec<(u64, usize, usize, usize, Option<u64>)> {
-            let unit = |unit: &allot_core::conf::unit::Unit| {
-                let lost = realm.lost_by(&unit.cmu).count();
-                (unit.used, unit.owned.len(), unit.targets.len(), lost, realm.room(&unit.cmu))
-            };
-            realm.units().map(unit).collect()
-        };
-        assert_eq!(units(&again), units(&self.realm));
-        assert_eq!(again.licences_used(), self.realm.licences_used());
-        assert_eq!(again.totals(), self.realm.totals());
+        for realm in [&self.realm, &self.replica, &again] {
+            assert_eq!(realm.check(), Ok(()));
+        }
         assert_eq!(again.next_due(), self.realm.next_due());
-        assert_eq!(again.pending(), self.realm.pending());
     }
 
     // What is asked often.

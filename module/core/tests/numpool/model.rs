@@ -5,6 +5,7 @@ use super::naive::{Naive, Wish};
 use allot_core::numpool::request::{Call, Changes, Policy, Request};
 use allot_core::numpool::{Event, Number, Pool, Reply, Settings, decide, decide_due};
 use allot_core::shared::codec::Writer;
+use allot_core::shared::machine::MachineEvent;
 use allot_core::shared::refusal::Code;
 use allot_core::shared::token::TokenChoice;
 use proptest::prelude::*;

@@ -7,6 +7,7 @@ use allot_core::seat::request::{Adjacent, Hold, Orphans, Pick, Replace, Request}
 use allot_core::seat::state::Standing;
 use allot_core::seat::{Event, Reply, Show, decide, decide_due};
 use allot_core::shared::codec::Writer;
+use allot_core::shared::machine::MachineEvent;
 use allot_core::shared::refusal::Code;
 use allot_core::shared::token::TokenChoice;
 use proptest::prelude::*;

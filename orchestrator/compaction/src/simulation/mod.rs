@@ -20,12 +20,14 @@ use rand::{Rng as _, SeedableRng as _};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use self::wire::{Accident, Due, Fate, Wire};
-use super::board::{Board, Fault};
-use super::guard::{Report, Spec, Why};
 use super::ids::TaskId;
+use super::node_context::NodeContext;
 use super::runner::{Attention, Launch};
+use super::supervisor::{Report, Spec, Why};
 use super::task::{MainTask, RepeatInfo, State};
-use super::{Part, paths, play, runner};
+use super::task_store::{Fault, TaskStore};
+use super::unit::play;
+use super::{paths, runner};
 use crate::Settings;
 use allot_coordination::Coordinator;
 use allot_coordination::in_process::InProcess;
@@ -187,7 +189,7 @@ impl Play {
         let wire = Wire { tree: self.tree.clone(), fate: fate.clone(), sessions: sessions.clone() };
         let (_asked, stop) = allot_runtime::shutdown_channel();
         let (world, trace) = (self.world.clone(), self.trace.clone());
-        let playing = play(Part {
+        let playing = play(NodeContext {
             coordinator: Coordinator::start(Arc::new(wire), &allot_coordination::Settings::default()),
             health: Health::default(),
             stop,
@@ -209,7 +211,7 @@ impl Play {
         // The service does not know it at once.
         sleep(SESSION).await;
         for session in sessions.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
-            // Some part of the dead may wait for an answer for ever, and hold it.
+            // Some node_context of the dead may wait for an answer for ever, and hold it.
             self.tree.expire(session.id());
         }
     }
@@ -248,20 +250,20 @@ impl Play {
     }
 
     /// What people do to a task.
-    async fn meddle(self, board: Board, id: TaskId, seed: u64) {
+    async fn meddle(self, store: TaskStore, id: TaskId, seed: u64) {
         let mut random = StdRng::seed_from_u64(seed);
         for _ in 0..random.random_range(0..3) {
             sleep(Duration::from_millis(random.random_range(0..1000))).await;
             match random.random_range(0..8) {
                 0 => {
-                    insist(|| board.stop(id).boxed()).await;
+                    insist(|| store.stop(id).boxed()).await;
                     self.trace.note(|| format!("{id} is to stop"));
                 }
                 1 | 2 => {
-                    insist(|| board.pause(id, true).boxed()).await;
+                    insist(|| store.pause(id, true).boxed()).await;
                     self.trace.note(|| format!("{id} rests"));
                     sleep(Duration::from_millis(random.random_range(0..1000))).await;
-                    insist(|| board.pause(id, false).boxed()).await;
+                    insist(|| store.pause(id, false).boxed()).await;
                     self.trace.note(|| format!("{id} goes on"));
                 }
                 3 | 4 => {
@@ -269,13 +271,13 @@ impl Play {
                         (random.random_range(1..=PARTITIONS as u64), random.random_range(0..UNITS));
                     let (sub, to) = (id.subtask(sub), unit(to));
                     // It may run, or be over, or not be there.
-                    let _ = board.move_subtask(sub, &to).await;
+                    let _ = store.move_subtask(sub, &to).await;
                     self.trace.note(|| format!("{sub} is given to {to}"));
                 }
                 _ => {
                     let to = unit(random.random_range(0..UNITS));
                     // It may not be there.
-                    let _ = board.reassign(id, None, &to).await;
+                    let _ = store.reassign(id, None, &to).await;
                     self.trace.note(|| format!("{id} is given to {to}"));
                 }
             }
@@ -300,7 +302,7 @@ async fn insist<'a>(mut ask: impl FnMut() -> BoxFuture<'a, Result<MainTask, Faul
 
 /// The tasks of a run: one as it is, whose subtasks may not always begin again, and one that is repeated and may not run
 /// more than some at once.
-async fn submit(board: &Board, random: &mut StdRng) -> Vec<TaskId> {
+async fn submit(store: &TaskStore, random: &mut StdRng) -> Vec<TaskId> {
     let mut ids = Vec::new();
     for number in 0..2u64 {
         let (manager, time) = (unit(number), 1_000_000 + number);
@@ -315,7 +317,7 @@ async fn submit(board: &Board, random: &mut StdRng) -> Vec<TaskId> {
             ..MainTask::new(id, table, manager, "default".to_owned())
         };
         // Its manager must be there, and may just be dead.
-        while board.submit(id, &task, false).await.is_err() {
+        while store.submit(id, &task, false).await.is_err() {
             sleep(Duration::from_millis(10)).await;
         }
         ids.push(id);
@@ -324,13 +326,13 @@ async fn submit(board: &Board, random: &mut StdRng) -> Vec<TaskId> {
 }
 
 /// What of a task is not as it should be in the end.
-async fn wrong(board: &Board, id: TaskId, world: &World) -> Result<Option<String>, Fault> {
-    let Some(main) = board.main(id).await? else { return Ok(Some(format!("{id} is not there"))) };
+async fn wrong(store: &TaskStore, id: TaskId, world: &World) -> Result<Option<String>, Fault> {
+    let Some(main) = store.main(id).await? else { return Ok(Some(format!("{id} is not there"))) };
     let task = main.task;
     if !task.state.is_over() {
         let mut left = Vec::new();
         for number in 0..UNITS {
-            left.extend(board.subs(&unit(number), &board.at(&unit(number), None).await?).await?);
+            left.extend(store.subs(&unit(number), &store.at(&unit(number), None).await?).await?);
         }
         return Ok(Some(format!("{id} does not end: {task:?}\nleft: {left:?}")));
     }
@@ -350,20 +352,20 @@ async fn wrong(board: &Board, id: TaskId, world: &World) -> Result<Option<String
         State::Cancel => task.cancelling,
         _ => false,
     };
-    let names = board.children(&board.paths.main(id)).await?.into_iter();
+    let names = store.children(&store.paths.main(id)).await?.into_iter();
     let states: Vec<String> = names.filter(|name| name.starts_with("Status.")).collect();
     let as_it_should_be = is_right && is_whole && states == [paths::status(task.state)];
     Ok((!as_it_should_be).then(|| format!("{id}: {task:?}, {well} ran as often as they should, {states:?}")))
 }
 
 /// What should not be in the tree any more when all tasks are over.
-async fn left(board: &Board, ids: &[TaskId]) -> Result<Vec<String>, Fault> {
-    let mut dirs = vec![board.paths.locks(), board.paths.permits()];
-    dirs.extend(ids.iter().flat_map(|id| [board.paths.finished(*id), board.paths.partitions(*id)]));
-    dirs.extend((0..UNITS).map(|number| board.paths.inbox(&unit(number))));
+async fn left(store: &TaskStore, ids: &[TaskId]) -> Result<Vec<String>, Fault> {
+    let mut dirs = vec![store.paths.locks(), store.paths.permits()];
+    dirs.extend(ids.iter().flat_map(|id| [store.paths.finished(*id), store.paths.partitions(*id)]));
+    dirs.extend((0..UNITS).map(|number| store.paths.inbox(&unit(number))));
     let mut left = Vec::new();
     for dir in dirs {
-        left.extend(board.children(&dir).await?.into_iter().map(|name| format!("{dir}/{name}")));
+        left.extend(store.children(&dir).await?.into_iter().map(|name| format!("{dir}/{name}")));
     }
     Ok(left)
 }
@@ -373,8 +375,8 @@ async fn simulate(seed: u64, trace: Trace) -> Vec<State> {
     let play = Play { tree: InProcess::new(SESSION), world: World::default(), trace };
     let watching = Coordinator::start(Arc::new(play.tree.clone()), &allot_coordination::Settings::default());
     watching.up().await.unwrap();
-    let board = Board::new(watching.tree(), "/c");
-    board.prepare().await.unwrap();
+    let store = TaskStore::new(watching.tree(), "/c");
+    store.prepare().await.unwrap();
     let mut random = StdRng::seed_from_u64(seed);
     let mut going_on = tokio::task::JoinSet::new();
     for number in 0..UNITS {
@@ -382,20 +384,20 @@ async fn simulate(seed: u64, trace: Trace) -> Vec<State> {
         going_on.spawn(play.clone().lives(unit(number), random.random(), deaths));
     }
     let began = Instant::now();
-    let ids = tokio::time::timeout(LIMIT, submit(&board, &mut random)).await;
+    let ids = tokio::time::timeout(LIMIT, submit(&store, &mut random)).await;
     let ids = ids.unwrap_or_else(|_| panic!("seed {seed}: nobody takes a task"));
     going_on.spawn(play.clone().hang(random.random()));
     for id in &ids {
-        going_on.spawn(play.clone().meddle(board.clone(), *id, random.random()));
+        going_on.spawn(play.clone().meddle(store.clone(), *id, random.random()));
     }
     // What is told to a unit that is just away is taken away when it is back, or by the monitor.
     loop {
         let mut why = Vec::new();
         for id in &ids {
-            why.extend(wrong(&board, *id, &play.world).await.unwrap_or_else(|fault| Some(fault.to_string())));
+            why.extend(wrong(&store, *id, &play.world).await.unwrap_or_else(|fault| Some(fault.to_string())));
         }
         if why.is_empty() {
-            why = left(&board, &ids).await.unwrap_or_else(|fault| vec![fault.to_string()]);
+            why = left(&store, &ids).await.unwrap_or_else(|fault| vec![fault.to_string()]);
         }
         if why.is_empty() {
             break;
@@ -412,7 +414,7 @@ async fn simulate(seed: u64, trace: Trace) -> Vec<State> {
     });
     let mut states = Vec::new();
     for id in ids {
-        states.push(board.main(id).await.unwrap().unwrap().task.state);
+        states.push(store.main(id).await.unwrap().unwrap().task.state);
     }
     states
 }

@@ -7,10 +7,10 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::Worker;
-use crate::board::Found;
-use crate::guard::{Report, Spec, Why};
 use crate::ids::TaskId;
+use crate::supervisor::{Report, Spec, Why};
 use crate::task::{Ended, SubState, SubTask};
+use crate::task_store::Found;
 use allot_runtime::time::MonotonicTime;
 
 /// How many logs of runners are kept on disk.
@@ -19,7 +19,7 @@ const LOGS: usize = 1000;
 impl Worker {
     /// For this subtask; it may run until then, if nothing more is said.
     pub(super) fn spec(&self, sub: &Found<SubTask>, fence: i64, until: Instant) -> Spec {
-        let (task, config) = (&sub.task, &self.part.config);
+        let (task, config) = (&sub.task, &self.node_context.config);
         let [db, schema, table] = task.table();
         let main = sub.id.of_main().to_string();
         let (round, attempt, fence) = (task.round.to_string(), task.attempt.to_string(), fence.to_string());
@@ -33,12 +33,12 @@ impl Worker {
             ("ALLOT_ROUND", &round),
             ("ALLOT_ATTEMPT", &attempt),
             ("ALLOT_FENCE", &fence),
-            ("ALLOT_NODE", &self.part.name),
+            ("ALLOT_NODE", &self.node_context.name),
         ];
         let input = serde_json::json!({
             "task": main, "subtask": task.id, "db": db, "schema": schema, "table": table,
             "partition": task.partition_name, "round": task.round, "attempt": task.attempt,
-            "fence": fence, "node": self.part.name,
+            "fence": fence, "node": self.node_context.name,
         });
         Spec {
             program: config.runner.clone(),
@@ -53,7 +53,7 @@ impl Worker {
 
     /// Where the last of a runner's output goes; the oldest make room.
     fn log(&self, id: TaskId) -> Option<String> {
-        let dir = &self.part.config.output_dir;
+        let dir = &self.node_context.config.output_dir;
         let made = std::fs::create_dir_all(dir).and_then(|()| std::fs::read_dir(dir));
         let entries = match made {
             Ok(entries) => entries,

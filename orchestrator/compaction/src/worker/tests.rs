@@ -8,14 +8,14 @@ use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
-use crate::Part;
 use crate::Settings;
-use crate::board::{Board, Found};
-use crate::guard::{Report, Spec, Why};
 use crate::ids::TaskId;
+use crate::node_context::NodeContext;
 use crate::paths;
 use crate::runner::{Attention, Launch};
+use crate::supervisor::{Report, Spec, Why};
 use crate::task::{Ended, MainTask, State, SubState, SubTask, read, write};
+use crate::task_store::{Found, TaskStore};
 use allot_coordination::in_process::InProcess;
 use allot_coordination::{Coordinator, Error, Kind, Op};
 use allot_runtime::{Health, Shutdown};
@@ -44,7 +44,7 @@ impl Launch for Endless {
 struct World {
     tree: InProcess,
     coordinator: Coordinator,
-    board: Board,
+    store: TaskStore,
 }
 
 impl World {
@@ -53,14 +53,14 @@ impl World {
         let coordinator =
             Coordinator::start(Arc::new(tree.clone()), &allot_coordination::Settings::default());
         coordinator.up().await.unwrap();
-        let board = Board::new(coordinator.tree(), "/c");
-        board.prepare().await.unwrap();
-        board.tree.ensure(&board.paths.inbox(UNIT)).await.unwrap();
-        Self { tree, coordinator, board }
+        let store = TaskStore::new(coordinator.tree(), "/c");
+        store.prepare().await.unwrap();
+        store.tree.ensure(&store.paths.inbox(UNIT)).await.unwrap();
+        Self { tree, coordinator, store }
     }
 
     /// One process of the unit, with these settings changed.
-    fn part(&self, change: impl FnOnce(&mut Settings), stop: Shutdown) -> Part {
+    fn node_context(&self, change: impl FnOnce(&mut Settings), stop: Shutdown) -> NodeContext {
         let mut config = Settings {
             node: Some(UNIT.into()),
             runner: vec!["r".into()],
@@ -68,7 +68,7 @@ impl World {
             ..Settings::default()
         };
         change(&mut config);
-        Part {
+        NodeContext {
             coordinator: Coordinator::start(
                 Arc::new(self.tree.clone()),
                 &allot_coordination::Settings::default(),
@@ -83,10 +83,10 @@ impl World {
 
     /// A life of the unit as worker.
     fn live(&self, change: impl FnOnce(&mut Settings), stop: Shutdown) {
-        let part = self.part(change, stop);
+        let node_context = self.node_context(change, stop);
         let (notices, mut noticed) = mpsc::channel(8);
         tokio::spawn(async move { while noticed.recv().await.is_some() {} });
-        tokio::spawn(super::run(part, notices));
+        tokio::spawn(super::run(node_context, notices));
     }
 
     /// A task, as it is changed here, with so many subtasks at the unit in this state.
@@ -102,31 +102,31 @@ impl World {
         let mut task = MainTask::new(id, names, "manager_1".into(), "default".into());
         task.state = State::Assigned;
         change(&mut task);
-        self.board.tree.multi(self.board.creation(id, &task)).await.unwrap();
+        self.store.tree.multi(self.store.creation(id, &task)).await.unwrap();
         for number in 1..=subs {
             let id = id.subtask(number);
             let sub = SubTask { state, ..SubTask::of(&task, id, &format!("{table}{number}"), UNIT) };
-            let dir = self.board.paths.at(UNIT, id);
+            let dir = self.store.paths.at(UNIT, id);
             let nodes = [
                 (dir.clone(), Vec::new()),
                 (format!("{dir}/{}", paths::status(state)), Vec::new()),
                 (format!("{dir}/{}", paths::info(&sub.pc, &sub.db_name)), write(&sub)),
             ];
             let ops = nodes.map(|(path, data)| Op::Create { path, data, kind: Kind::Persistent });
-            self.board.tree.multi(ops.into()).await.unwrap();
+            self.store.tree.multi(ops.into()).await.unwrap();
         }
         id
     }
 
     async fn sub(&self, id: TaskId) -> Option<SubTask> {
-        self.board.sub(UNIT, id).await.unwrap().map(|sub| sub.task)
+        self.store.sub(UNIT, id).await.unwrap().map(|sub| sub.task)
     }
 
     /// Waits until a subtask is in this state, with this attempt.
     async fn comes_to(&self, id: TaskId, state: SubState, attempt: u32) -> Found<SubTask> {
         let began = Instant::now();
         loop {
-            match self.board.sub(UNIT, id).await.unwrap() {
+            match self.store.sub(UNIT, id).await.unwrap() {
                 Some(sub) if (sub.task.state, sub.task.attempt) == (state, attempt) => return sub,
                 other => assert!(began.elapsed() < SESSION * 10, "{other:?}"),
             }
@@ -136,12 +136,12 @@ impl World {
 
     /// How these subtasks of a task ended, when all have; within a moment.
     async fn ended(&self, main: TaskId, subs: u64) -> Vec<SubState> {
-        let dir = self.board.paths.finished(main);
+        let dir = self.store.paths.finished(main);
         let began = Instant::now();
         loop {
-            let names = self.board.children(&dir).await.unwrap();
+            let names = self.store.children(&dir).await.unwrap();
             if names.len() as u64 == subs {
-                let nodes = self.board.tree.get_many(&dir, names).await.unwrap();
+                let nodes = self.store.tree.get_many(&dir, names).await.unwrap();
                 let state = |(name, node): (String, _)| {
                     let node: allot_coordination::Node = node;
                     read::<Ended>(&name, &node.data).unwrap().state
@@ -178,7 +178,7 @@ async fn stops_at_once(change: impl FnOnce(&mut Settings)) {
     world.live(change, stop);
     world.comes_to(busy.subtask(1), SubState::Running, 0).await;
     sleep(SESSION).await;
-    world.board.stop(other).await.unwrap();
+    world.store.stop(other).await.unwrap();
     assert_eq!(world.ended(other, 30).await, vec![SubState::Stopped; 30]);
     assert_eq!(world.sub(busy.subtask(1)).await.unwrap().state, SubState::Running);
 }
@@ -202,12 +202,12 @@ async fn what_is_left_of_a_task_that_is_over_goes_without_a_trace() {
     let ran = world.task("ran", 1, SubState::Running, over).await;
     world.live(|settings| settings.slots = 1, stop);
     let began = Instant::now();
-    while !world.board.at(UNIT, None).await.unwrap().is_empty() {
+    while !world.store.at(UNIT, None).await.unwrap().is_empty() {
         assert!(began.elapsed() < SESSION * 10);
         sleep(Duration::from_millis(20)).await;
     }
     for main in [waited, ran] {
-        let finished = world.board.children(&world.board.paths.finished(main)).await.unwrap();
+        let finished = world.store.children(&world.store.paths.finished(main)).await.unwrap();
         assert_eq!(finished, Vec::<String>::new());
     }
 }
@@ -218,26 +218,26 @@ async fn a_session_that_is_over_gives_back_nothing_that_another_has_by_now() {
     let main = world.task("t", 1, SubState::Init, |_| {}).await;
     let unit = Coordinator::start(Arc::new(world.tree.clone()), &allot_coordination::Settings::default());
     unit.up().await.unwrap();
-    let board = Board::new(unit.tree(), "/c");
+    let store = TaskStore::new(unit.tree(), "/c");
     let session = unit.session_id().unwrap();
-    let mut sub = board.sub(UNIT, main.subtask(1)).await.unwrap().unwrap();
-    let permit = board.paths.permit("all.0");
-    board.start(&mut sub, vec![permit.clone()], session, 1000).await.unwrap();
+    let mut sub = store.sub(UNIT, main.subtask(1)).await.unwrap().unwrap();
+    let permit = store.paths.permit("all.0");
+    store.start(&mut sub, vec![permit.clone()], session, 1000).await.unwrap();
     // The session ends, another takes what it had, and ours comes back.
     world.tree.expire(session);
-    let lock = board.lock(&sub.task);
+    let lock = store.lock(&sub.task);
     for path in [&lock, &permit] {
-        world.board.tree.create(path, b"another's", Kind::Ephemeral).await.unwrap();
+        world.store.tree.create(path, b"another's", Kind::Ephemeral).await.unwrap();
     }
     let mut news = unit.subscribe();
     news.wait_for(|status| status.generation == 2 && status.is_up()).await.unwrap();
     let ended = sub.task.ended(SubState::Success, "");
     let offline = Err(Error::Offline.into());
-    assert_eq!(board.finish(&sub, Some(session), &ended).await, offline);
-    assert_eq!(board.requeue(&sub, Some(session), true).await, offline);
-    assert_eq!(board.release(&sub, session).await, Ok(()));
+    assert_eq!(store.finish(&sub, Some(session), &ended).await, offline);
+    assert_eq!(store.requeue(&sub, Some(session), true).await, offline);
+    assert_eq!(store.release(&sub, session).await, Ok(()));
     for path in [&lock, &permit] {
-        assert_eq!(world.board.tree.get(path).await.unwrap().unwrap().owner, world.coordinator.session_id());
+        assert_eq!(world.store.tree.get(path).await.unwrap().unwrap().owner, world.coordinator.session_id());
     }
     assert_eq!(world.sub(sub.id).await.unwrap().state, SubState::Running);
 }
@@ -250,18 +250,18 @@ async fn what_a_worker_that_is_there_does_not_end_in_time_is_failed_by_the_manag
         settings.timeout = Duration::from_secs(10);
         settings.stop_limit = Duration::from_secs(1);
     };
-    tokio::spawn(crate::play(world.part(limits, stop)));
+    tokio::spawn(crate::unit::play(world.node_context(limits, stop)));
     let id = TaskId::main(UNIT, 1_000_000);
     let task = MainTask {
         named: vec!["only".to_owned()],
         ..MainTask::new(id, ["d", "s", "t"].map(str::to_owned), UNIT.into(), "default".into())
     };
-    while world.board.submit(id, &task, false).await.is_err() {
+    while world.store.submit(id, &task, false).await.is_err() {
         sleep(Duration::from_millis(20)).await;
     }
     let began = Instant::now();
     let main = loop {
-        let main = world.board.main(id).await.unwrap().unwrap().task;
+        let main = world.store.main(id).await.unwrap().unwrap().task;
         if main.state.is_over() {
             break main;
         }

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use anyhow::{Context as _, Result};
 
 use super::file::tiers_of;
+use crate::cli::Outcome;
 use crate::cli::table;
-use crate::cli::{Global, Outcome};
 use crate::config::BookSource;
 
 /// Prints it.
-pub(super) async fn run(global: &Global, source: &BookSource) -> Result<Outcome> {
-    let (_, book) = super::open(global, source).await?;
+pub(super) async fn run(source: &BookSource) -> Result<Outcome> {
+    let (_, book) = super::open(source).await?;
     let mut departments = BTreeMap::new();
     for record in book.modules().await? {
         departments.insert(record.get::<String>("module")?, record.get::<String>("department")?);

@@ -11,8 +11,8 @@ use clap::Args;
 use redis::Value;
 
 use super::file::{self, Contents, Tariff};
+use crate::cli::Outcome;
 use crate::cli::progress;
-use crate::cli::{Global, Outcome};
 use crate::config::BookSource;
 use allot_client::{BookStore, Record};
 
@@ -59,7 +59,7 @@ struct Difference {
 }
 
 /// Imports.
-pub(crate) async fn run(global: &Global, arguments: Arguments) -> Result<Outcome> {
+pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
     let path = arguments.file.display();
     let text = fs::read_to_string(&arguments.file).with_context(|| format!("cannot read {path}"))?;
     let contents = file::read(&text).with_context(|| path.to_string())?;
@@ -72,7 +72,7 @@ pub(crate) async fn run(global: &Global, arguments: Arguments) -> Result<Outcome
         }
         return Ok(Outcome::InputRefused);
     }
-    let (config, book) = super::open(global, &arguments.source).await?;
+    let (config, book) = super::open(&arguments.source).await?;
     // A dry run makes nothing, not even the book.
     let exists: u64 = book.ask(&book.begin("EXISTS")).await?;
     let (modules, accounts) = if exists == 0 {

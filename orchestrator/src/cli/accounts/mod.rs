@@ -12,8 +12,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
 
+use crate::cli::Outcome;
 use crate::cli::table;
-use crate::cli::{Global, Outcome};
 use crate::config::{BookSource, Config};
 use crate::daemon;
 use crate::roles::accounts::paths::Paths;
@@ -55,25 +55,25 @@ pub(crate) struct RebalanceArguments {
 }
 
 /// Does it.
-pub(crate) async fn run(global: &Global, command: Command) -> Result<Outcome> {
+pub(crate) async fn run(command: Command) -> Result<Outcome> {
     match command {
-        Command::Import(arguments) => import::run(global, arguments).await,
-        Command::Export { source } => export::run(global, &source).await,
-        Command::Status(arguments) => status::run(global, &arguments).await,
-        Command::Rebalance(arguments) => rebalance(global, &arguments).await,
+        Command::Import(arguments) => import::run(arguments).await,
+        Command::Export { source } => export::run(&source).await,
+        Command::Status(arguments) => status::run(&arguments).await,
+        Command::Rebalance(arguments) => rebalance(&arguments).await,
         Command::Simulate(arguments) => simulate::run(&arguments),
     }
 }
 
 /// A connection to the book's master.
-async fn open(global: &Global, source: &BookSource) -> Result<(Config, BookStore)> {
-    let config = source.config(global)?.for_book();
+async fn open(source: &BookSource) -> Result<(Config, BookStore)> {
+    let config = source.config()?.for_book();
     let session = config.servers.session().await?;
     let book = BookStore::new(session.connection, &config.accounts.book);
     Ok((config, book))
 }
 
-async fn rebalance(global: &Global, arguments: &RebalanceArguments) -> Result<Outcome> {
+async fn rebalance(arguments: &RebalanceArguments) -> Result<Outcome> {
     const COLUMNS: [(&str, &str); 6] = [
         ("account", "account"),
         ("from_module", "from module"),
@@ -82,7 +82,7 @@ async fn rebalance(global: &Global, arguments: &RebalanceArguments) -> Result<Ou
         ("to_instance", "to instance"),
         ("avoided", "avoids"),
     ];
-    let (_, book) = open(global, &arguments.source).await?;
+    let (_, book) = open(&arguments.source).await?;
     let moves = book.rebalance(arguments.dry_run, None).await?;
     if moves.is_empty() && !arguments.json {
         println!("nothing to move: by the present pace nobody lacks what another has over");

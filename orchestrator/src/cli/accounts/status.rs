@@ -7,8 +7,8 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
 
+use crate::cli::Outcome;
 use crate::cli::table;
-use crate::cli::{Global, Outcome};
 use crate::config::BookSource;
 use allot_client::Record;
 
@@ -38,8 +38,8 @@ struct Warning {
 }
 
 /// Prints it.
-pub(super) async fn run(global: &Global, arguments: &Arguments) -> Result<Outcome> {
-    let (_, store) = super::open(global, &arguments.source).await?;
+pub(super) async fn run(arguments: &Arguments) -> Result<Outcome> {
+    let (_, store) = super::open(&arguments.source).await?;
     let book = store.info().await?;
     let (seconds, microseconds): (i64, i64) = store.ask(&redis::cmd("TIME")).await?;
     let now = seconds * 1000 + microseconds / 1000;

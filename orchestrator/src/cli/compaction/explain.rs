@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 
 use super::views::{subtasks, time};
-use super::{Desk, gone};
+use super::{TaskClient, gone};
 use crate::cli::Outcome;
 use crate::cli::table::write;
 use allot_compaction::ids::TaskId;
@@ -15,16 +15,17 @@ use allot_compaction::task::{MainTask, SubState, SubTask};
 use allot_runtime::time::now_ms;
 
 /// Says it, a reason a line.
-pub(super) async fn run(desk: &Desk, id: TaskId, json: bool) -> Result<Outcome> {
-    let Some(main) = desk.board.main(id).await? else { return Err(gone(id).into()) };
-    let units = desk.units().await?;
-    let subs = subtasks(desk, id).await?;
+pub(super) async fn run(client: &TaskClient, id: TaskId, json: bool) -> Result<Outcome> {
+    let Some(main) = client.store.main(id).await? else { return Err(gone(id).into()) };
+    let units = client.units().await?;
+    let subs = subtasks(client, id).await?;
     let before = match main.task.after.as_ref().and_then(|id| id.parse::<TaskId>().ok()) {
-        Some(before) => desk.board.main(before).await?.filter(|before| !before.task.state.is_over()),
+        Some(before) => client.store.main(before).await?.filter(|before| !before.task.state.is_over()),
         None => None,
     };
-    let limits = limits(desk, &main.task, &units).await?;
-    let away = desk.board.inboxes().await?.into_iter().filter_map(|(unit, inbox)| Some((unit, inbox.away?)));
+    let limits = limits(client, &main.task, &units).await?;
+    let away =
+        client.store.inboxes().await?.into_iter().filter_map(|(unit, inbox)| Some((unit, inbox.away?)));
     let there = Presences { units: &units, away: away.collect() };
     let reasons = reasons(&main.task, before.map(|before| before.id), &limits, &subs, &there, now_ms());
     if json {
@@ -50,8 +51,8 @@ impl Presences<'_> {
 /// What is limited, how, and how many permits of it are taken.
 type Limit = (&'static str, u32, u32);
 
-async fn limits(desk: &Desk, task: &MainTask, units: &Units) -> Result<Vec<Limit>> {
-    let taken = permits::taken(&desk.board).await?;
+async fn limits(client: &TaskClient, task: &MainTask, units: &Units) -> Result<Vec<Limit>> {
+    let taken = permits::taken(&client.store).await?;
     // Each unit keeps its own; where they differ the lowest keeps some of them from beginning.
     let of_all = units.live.values().map(|unit| unit.limit).filter(|limit| *limit > 0).min();
     let scopes = permits::needed(task, of_all.unwrap_or(0)).into_iter();

@@ -11,13 +11,13 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 
-use crate::cli::{Global, Outcome};
+use crate::cli::Outcome;
 use crate::config::{Config, TreeSource};
 use crate::daemon;
-use allot_compaction::board::{Board, Fault};
 use allot_compaction::hashing::choose;
 use allot_compaction::ids::TaskId;
 use allot_compaction::node::{Units, follow};
+use allot_compaction::task_store::{Fault, TaskStore};
 use allot_coordination::Coordinator;
 
 /// How long ZooKeeper is waited for.
@@ -53,7 +53,7 @@ pub(crate) enum Command {
         #[command(flatten)]
         common: Common,
     },
-    /// Say why a task is not running, or not finished.
+    /// SupervisorEvent why a task is not running, or not finished.
     Explain {
         /// The task.
         task: TaskId,
@@ -114,13 +114,13 @@ pub(crate) enum Command {
 }
 
 /// A way to the tree.
-struct Desk {
+struct TaskClient {
     config: Config,
     coordinator: Coordinator,
-    board: Board,
+    store: TaskStore,
 }
 
-impl Desk {
+impl TaskClient {
     async fn open(common: &Common) -> Result<Self> {
         let config = common.source.config()?;
         let Some(zookeeper) = &config.zookeeper else {
@@ -134,14 +134,14 @@ impl Desk {
                 format!("ZooKeeper at {} did not answer for {PATIENCE:?}", zookeeper.servers)
             });
         }
-        let board = Board::new(coordinator.tree(), &config.compaction.root);
-        Ok(Self { config, coordinator, board })
+        let store = TaskStore::new(coordinator.tree(), &config.compaction.root);
+        Ok(Self { config, coordinator, store })
     }
 
     /// Who is there.
     async fn units(&self) -> Result<Units> {
-        self.board.prepare().await?;
-        let mut units = follow(&self.coordinator, &self.board.paths.nodes());
+        self.store.prepare().await?;
+        let mut units = follow(&self.coordinator, &self.store.paths.nodes());
         let units = units.wait_for(|units| units.current).await.context("the session was lost")?;
         Ok(units.clone())
     }
@@ -149,7 +149,7 @@ impl Desk {
     /// The unit that is the monitor, by the tree.
     async fn monitor(&self) -> Result<Option<String>> {
         // Whoever stands first leads; looking is not standing.
-        Ok(self.coordinator.leader(&self.board.paths.election()).await?)
+        Ok(self.coordinator.leader(&self.store.paths.election()).await?)
     }
 
     async fn close(self, outcome: Result<Outcome>) -> Result<Outcome> {
@@ -159,7 +159,7 @@ impl Desk {
 }
 
 /// Does it.
-pub(crate) async fn run(_: &Global, command: Command) -> Result<Outcome> {
+pub(crate) async fn run(command: Command) -> Result<Outcome> {
     let common = match &command {
         Command::Submit(arguments) => &arguments.common,
         Command::Upgrade(arguments) => &arguments.common,
@@ -174,41 +174,41 @@ pub(crate) async fn run(_: &Global, command: Command) -> Result<Outcome> {
         | Command::Nodes { common } => common,
     };
     let json = common.json;
-    let desk = Desk::open(common).await?;
+    let client = TaskClient::open(common).await?;
     let outcome = match &command {
-        Command::Submit(arguments) => submit::run(&desk, arguments).await,
-        Command::List { live, .. } => views::list(&desk, *live, json).await,
-        Command::Show { task, .. } => views::show(&desk, *task, json).await,
-        Command::Explain { task, .. } => explain::run(&desk, *task, json).await,
-        Command::Stop { task, wait, .. } => stop(&desk, *task, *wait, json).await,
-        Command::Pause { task, .. } => pause(&desk, *task, true, json).await,
-        Command::Resume { task, .. } => pause(&desk, *task, false, json).await,
+        Command::Submit(arguments) => submit::run(&client, arguments).await,
+        Command::List { live, .. } => views::list(&client, *live, json).await,
+        Command::Show { task, .. } => views::show(&client, *task, json).await,
+        Command::Explain { task, .. } => explain::run(&client, *task, json).await,
+        Command::Stop { task, wait, .. } => stop(&client, *task, *wait, json).await,
+        Command::Pause { task, .. } => pause(&client, *task, true, json).await,
+        Command::Resume { task, .. } => pause(&client, *task, false, json).await,
         Command::Reassign { task, to, subtask, .. } => {
-            reassign(&desk, (*task, *subtask), to.as_deref(), json).await
+            reassign(&client, (*task, *subtask), to.as_deref(), json).await
         }
-        Command::History { task, .. } => views::history(&desk, *task, json).await,
-        Command::Upgrade(arguments) => upgrade::run(&desk, arguments).await,
-        Command::Nodes { .. } => views::nodes(&desk, json).await,
+        Command::History { task, .. } => views::history(&client, *task, json).await,
+        Command::Upgrade(arguments) => upgrade::run(&client, arguments).await,
+        Command::Nodes { .. } => views::nodes(&client, json).await,
     };
-    desk.close(outcome).await
+    client.close(outcome).await
 }
 
-async fn stop(desk: &Desk, id: TaskId, wait: bool, json: bool) -> Result<Outcome> {
-    desk.board.stop(id).await?;
-    let outcome = if wait { submit::wait(desk, id, "is being stopped").await? } else { Outcome::Done };
-    views::show(desk, id, json).await?;
+async fn stop(client: &TaskClient, id: TaskId, wait: bool, json: bool) -> Result<Outcome> {
+    client.store.stop(id).await?;
+    let outcome = if wait { submit::wait(client, id, "is being stopped").await? } else { Outcome::Done };
+    views::show(client, id, json).await?;
     // That it did not do all of its work is what was asked for; that nobody waited for its end is not.
-    let over = desk.board.main(id).await?.is_none_or(|main| main.task.state.is_over());
+    let over = client.store.main(id).await?.is_none_or(|main| main.task.state.is_over());
     Ok(if wait && !over { outcome } else { Outcome::Done })
 }
 
-async fn pause(desk: &Desk, id: TaskId, paused: bool, json: bool) -> Result<Outcome> {
-    desk.board.pause(id, paused).await?;
-    views::show(desk, id, json).await
+async fn pause(client: &TaskClient, id: TaskId, paused: bool, json: bool) -> Result<Outcome> {
+    client.store.pause(id, paused).await?;
+    views::show(client, id, json).await
 }
 
 async fn reassign(
-    desk: &Desk,
+    client: &TaskClient,
     (id, subtask): (TaskId, bool),
     to: Option<&str>,
     json: bool,
@@ -217,10 +217,10 @@ async fn reassign(
         let kind = if subtask { "a task, and no subtask" } else { "a subtask: say --subtask" };
         return Err(Fault::Refused(format!("{id} is {kind}")).into());
     }
-    let Some(main) = desk.board.main(id.of_main()).await? else { return Err(gone(id.of_main()).into()) };
-    let mut bins = desk.units().await?.bins(&main.task.pc);
+    let Some(main) = client.store.main(id.of_main()).await? else { return Err(gone(id.of_main()).into()) };
+    let mut bins = client.units().await?.bins(&main.task.pc);
     let has = if subtask {
-        desk.board.find_sub(id).await?.map(|sub| sub.task.worker)
+        client.store.find_sub(id).await?.map(|sub| sub.task.worker)
     } else {
         Some(main.task.manager)
     };
@@ -235,11 +235,11 @@ async fn reassign(
         other.ok_or_else(|| Fault::Refused(format!("no other unit of {} is there", main.task.pc)))?
     };
     if subtask {
-        desk.board.move_subtask(id, &to).await?;
+        client.store.move_subtask(id, &to).await?;
     } else {
-        desk.board.reassign(id, None, &to).await?;
+        client.store.reassign(id, None, &to).await?;
     }
-    views::show(desk, id.of_main(), json).await
+    views::show(client, id.of_main(), json).await
 }
 
 fn gone(id: TaskId) -> Fault {

@@ -7,14 +7,14 @@ use clap::Args;
 use indicatif::ProgressBar;
 use tokio::time::sleep;
 
-use super::{Common, Desk, gone};
+use super::{Common, TaskClient, gone};
 use crate::cli::Outcome;
 use crate::cli::{progress, table};
 use crate::config::Span;
-use allot_compaction::board::Fault;
 use allot_compaction::hashing::choose;
 use allot_compaction::ids::TaskId;
 use allot_compaction::task::{MainTask, RepeatInfo, State};
+use allot_compaction::task_store::Fault;
 use allot_compaction::window::{Window, own_zone};
 
 /// Bytes of partitions that are named by hand.
@@ -74,18 +74,18 @@ pub(crate) struct Arguments {
 }
 
 /// Submits, and waits if it is asked to.
-pub(super) async fn run(desk: &Desk, arguments: &Arguments) -> Result<Outcome> {
-    let (id, task) = compose(desk, arguments).await?;
-    desk.board.submit(id, &task, arguments.queue).await?;
+pub(super) async fn run(client: &TaskClient, arguments: &Arguments) -> Result<Outcome> {
+    let (id, task) = compose(client, arguments).await?;
+    client.store.submit(id, &task, arguments.queue).await?;
     if arguments.common.json {
         table::write(&format!("{}\n", serde_json::json!({"task": id.to_string(), "manager": task.manager})))?;
     } else {
         table::write(&format!("{id}\n"))?;
     }
-    if arguments.wait { wait(desk, id, "goes on").await } else { Ok(Outcome::Done) }
+    if arguments.wait { wait(client, id, "goes on").await } else { Ok(Outcome::Done) }
 }
 
-async fn compose(desk: &Desk, arguments: &Arguments) -> Result<(TaskId, MainTask)> {
+async fn compose(client: &TaskClient, arguments: &Arguments) -> Result<(TaskId, MainTask)> {
     for (name, text) in [("DB", &arguments.db), ("SCHEMA", &arguments.schema), ("TABLE", &arguments.table)] {
         if text.is_empty() || text.len() > NAME {
             bail!("{name} has {} bytes; it may have 1 to {NAME}", text.len());
@@ -94,8 +94,8 @@ async fn compose(desk: &Desk, arguments: &Arguments) -> Result<(TaskId, MainTask
     if arguments.partitions.iter().map(String::len).sum::<usize>() > NAMED {
         bail!("the named partitions take more than {NAMED} bytes; let compaction.partitions list them");
     }
-    let units = desk.units().await?;
-    let config = &desk.config.compaction;
+    let units = client.units().await?;
+    let config = &client.config.compaction;
     let wanted = arguments.node.as_ref().or(config.node.as_ref());
     let pc = arguments.pc.clone().or_else(|| Some(units.live.get(wanted?)?.pc.clone()));
     let pc = pc.unwrap_or_else(|| config.pc.clone());
@@ -143,10 +143,10 @@ fn window(arguments: &Arguments) -> Result<Option<Window>> {
 
 /// Waits for the end of a task, with a bar where a person looks on. Done where nothing failed. `otherwise` says what the
 /// task does when nobody waits any more.
-pub(super) async fn wait(desk: &Desk, id: TaskId, otherwise: &str) -> Result<Outcome> {
+pub(super) async fn wait(client: &TaskClient, id: TaskId, otherwise: &str) -> Result<Outcome> {
     let bar = progress::bar(0, "");
     let watched = tokio::select! {
-        end = follow(desk, id, &bar) => Some(end),
+        end = follow(client, id, &bar) => Some(end),
         _ = tokio::signal::ctrl_c() => None,
     };
     bar.finish_and_clear();
@@ -165,9 +165,9 @@ pub(super) async fn wait(desk: &Desk, id: TaskId, otherwise: &str) -> Result<Out
     Ok(if well { Outcome::Done } else { Outcome::CheckFailed })
 }
 
-async fn follow(desk: &Desk, id: TaskId, bar: &ProgressBar) -> Result<MainTask> {
+async fn follow(client: &TaskClient, id: TaskId, bar: &ProgressBar) -> Result<MainTask> {
     loop {
-        match desk.board.main(id).await {
+        match client.store.main(id).await {
             Ok(Some(main)) if main.task.state.is_over() => return Ok(main.task),
             Ok(Some(main)) => {
                 bar.set_message(format!("round {}", main.task.round));

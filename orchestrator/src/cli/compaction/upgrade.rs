@@ -8,12 +8,12 @@ use anyhow::Result;
 use clap::Args;
 use futures_util::StreamExt as _;
 
-use super::{Common, Desk};
+use super::{Common, TaskClient};
 use crate::cli::Outcome;
 use crate::cli::progress;
 use crate::cli::table::write;
-use allot_compaction::board::Fault;
-use allot_compaction::legacy::{ROOTS, Source};
+use allot_compaction::task_store::Fault;
+use allot_compaction::upgrade::version_1::{ROOTS, Source};
 use allot_compaction::upgrade::{Step, Upgrade};
 
 /// Tasks that are worked on at once.
@@ -22,7 +22,7 @@ const AT_ONCE: usize = 32;
 /// An upgrade.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Say what would be done, and write nothing.
+    /// SupervisorEvent what would be done, and write nothing.
     #[arg(long)]
     dry_run: bool,
     /// Remove the old tree and the locks, when every old task was taken over.
@@ -45,10 +45,10 @@ pub(crate) struct Arguments {
 }
 
 /// Upgrades, or removes what was upgraded.
-pub(super) async fn run(desk: &Desk, arguments: &Arguments) -> Result<Outcome> {
+pub(super) async fn run(client: &TaskClient, arguments: &Arguments) -> Result<Outcome> {
     let source = match &arguments.from {
         Some(dir) => Source::Files(dir.clone()),
-        None => Source::Tree(desk.coordinator.tree(), old_root(desk, arguments).await?),
+        None => Source::Tree(client.coordinator.tree(), old_root(client, arguments).await?),
     };
     if !arguments.frozen
         && let Some((path, sign)) = source.sign_of_life().await?
@@ -57,11 +57,11 @@ pub(super) async fn run(desk: &Desk, arguments: &Arguments) -> Result<Outcome> {
         return Err(Fault::Refused(why).into());
     }
     let place = source.place();
-    let pc = arguments.pc.clone().unwrap_or_else(|| desk.config.compaction.pc.clone());
-    let units = desk.units().await?;
-    let delete_after = desk.config.compaction.delete_after;
+    let pc = arguments.pc.clone().unwrap_or_else(|| client.config.compaction.pc.clone());
+    let units = client.units().await?;
+    let delete_after = client.config.compaction.delete_after;
     let upgrade =
-        Upgrade::new(desk.board.clone(), source, units, pc, delete_after, arguments.dry_run).await?;
+        Upgrade::new(client.store.clone(), source, units, pc, delete_after, arguments.dry_run).await?;
     if arguments.finalize {
         finalize(&upgrade, arguments, &place).await
     } else {
@@ -70,8 +70,8 @@ pub(super) async fn run(desk: &Desk, arguments: &Arguments) -> Result<Outcome> {
 }
 
 /// Where the old tree stands.
-async fn old_root(desk: &Desk, arguments: &Arguments) -> Result<String> {
-    let tree = desk.coordinator.tree();
+async fn old_root(client: &TaskClient, arguments: &Arguments) -> Result<String> {
+    let tree = client.coordinator.tree();
     let Some(root) = &arguments.old_root else {
         for root in ROOTS {
             if Source::is_at(&tree, root).await? {
@@ -82,7 +82,7 @@ async fn old_root(desk: &Desk, arguments: &Arguments) -> Result<String> {
         return Ok(usual.to_owned());
     };
     // What is removed in the end is all of it.
-    let (root, new) = (root.trim_end_matches('/'), desk.config.compaction.root.as_str());
+    let (root, new) = (root.trim_end_matches('/'), client.config.compaction.root.as_str());
     let within = |inner: &str, outer: &str| format!("{inner}/").starts_with(&format!("{outer}/"));
     if within(new, root) || within(root, new) {
         let why = format!(

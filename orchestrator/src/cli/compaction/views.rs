@@ -6,13 +6,13 @@ use std::time::{Duration, UNIX_EPOCH};
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::{Desk, gone};
+use super::{TaskClient, gone};
 use crate::cli::Outcome;
 use crate::cli::table::{lay, write};
 use allot_compaction::ids::TaskId;
 use allot_compaction::paths::decode;
 use allot_compaction::task::{MainTask, SubState, SubTask};
-use allot_compaction::{board, history as packed};
+use allot_compaction::{history as packed, task_store};
 
 /// Subtasks that are shown to people.
 const SHOWN: usize = 50;
@@ -64,20 +64,20 @@ fn tasks(tasks: &[MainTask]) -> Result<Outcome> {
 }
 
 /// `list`
-pub(super) async fn list(desk: &Desk, live: bool, as_json: bool) -> Result<Outcome> {
-    let mains = desk.board.mains().await?;
+pub(super) async fn list(client: &TaskClient, live: bool, as_json: bool) -> Result<Outcome> {
+    let mains = client.store.mains().await?;
     let all: Vec<MainTask> =
         mains.into_iter().map(|main| main.task).filter(|task| !live || !task.state.is_over()).collect();
     if as_json { print(&json!(all)) } else { tasks(&all) }
 }
 
 /// `history`
-pub(super) async fn history(desk: &Desk, id: Option<TaskId>, as_json: bool) -> Result<Outcome> {
-    let mut all = packed::all(&desk.board).await?;
+pub(super) async fn history(client: &TaskClient, id: Option<TaskId>, as_json: bool) -> Result<Outcome> {
+    let mut all = packed::all(&client.store).await?;
     if let Some(id) = id {
         all.retain(|task| task.id == id.to_string());
         let Some(task) = all.first() else {
-            return Err(board::Fault::Refused(format!("task {id} is not in the history")).into());
+            return Err(task_store::Fault::Refused(format!("task {id} is not in the history")).into());
         };
         return if as_json { print(&json!(task)) } else { one(task, &[]) };
     }
@@ -85,20 +85,20 @@ pub(super) async fn history(desk: &Desk, id: Option<TaskId>, as_json: bool) -> R
 }
 
 /// The subtasks of a task that are not over, by their workers.
-pub(super) async fn subtasks(desk: &Desk, id: TaskId) -> Result<Vec<SubTask>> {
+pub(super) async fn subtasks(client: &TaskClient, id: TaskId) -> Result<Vec<SubTask>> {
     let mut all = Vec::new();
-    for name in desk.board.children(&desk.board.paths.assigned()).await? {
+    for name in client.store.children(&client.store.paths.assigned()).await? {
         let worker = decode(&name);
-        let ids = desk.board.at(&worker, Some(id)).await?;
-        all.extend(desk.board.subs(&worker, &ids).await?.into_iter().map(|sub| sub.task));
+        let ids = client.store.at(&worker, Some(id)).await?;
+        all.extend(client.store.subs(&worker, &ids).await?.into_iter().map(|sub| sub.task));
     }
     Ok(all)
 }
 
 /// `show`
-pub(super) async fn show(desk: &Desk, id: TaskId, as_json: bool) -> Result<Outcome> {
-    let Some(main) = desk.board.main(id).await? else { return Err(gone(id).into()) };
-    let subs = subtasks(desk, id).await?;
+pub(super) async fn show(client: &TaskClient, id: TaskId, as_json: bool) -> Result<Outcome> {
+    let Some(main) = client.store.main(id).await? else { return Err(gone(id).into()) };
+    let subs = subtasks(client, id).await?;
     if as_json { print(&json!({"task": main.task, "subtasks": subs})) } else { one(&main.task, &subs) }
 }
 
@@ -172,13 +172,13 @@ fn one(task: &MainTask, subs: &[SubTask]) -> Result<Outcome> {
 }
 
 /// `nodes`
-pub(super) async fn nodes(desk: &Desk, as_json: bool) -> Result<Outcome> {
-    let units = desk.units().await?;
-    let monitor = desk.monitor().await?;
+pub(super) async fn nodes(client: &TaskClient, as_json: bool) -> Result<Outcome> {
+    let units = client.units().await?;
+    let monitor = client.monitor().await?;
     let mut rows = vec![row(&["node", "pc", "slots", "subtasks", "monitor", "since", "version"])];
     let mut values = Vec::new();
     for (name, info) in &units.live {
-        let count = desk.board.at(name, None).await?.len();
+        let count = client.store.at(name, None).await?.len();
         let leads = monitor.as_deref() == Some(name);
         values.push(json!({
             "node": name, "pc": info.pc, "slots": info.slots, "subtasks": count, "monitor": leads,

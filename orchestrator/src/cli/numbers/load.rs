@@ -8,8 +8,9 @@ use anyhow::{Context, Result};
 use clap::Args;
 
 use super::file::{self, Format};
+use crate::cli::Outcome;
 use crate::cli::progress;
-use crate::cli::{Global, Outcome};
+use crate::config::RedisSource;
 use allot_client::{self, NumberStore};
 
 /// How many numbers go into one request: enough to cost little, few enough to hold nobody up.
@@ -43,10 +44,12 @@ pub(crate) struct Arguments {
     /// Print what would be loaded, and change nothing.
     #[arg(long)]
     dry_run: bool,
+    #[command(flatten)]
+    redis: RedisSource,
 }
 
 /// Loads.
-pub(crate) async fn run(global: &Global, arguments: Arguments) -> Result<Outcome> {
+pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
     let path = &arguments.file;
     let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     let csv = path.extension().map(OsStr::to_ascii_lowercase).is_some_and(|extension| extension == "csv");
@@ -68,7 +71,7 @@ pub(crate) async fn run(global: &Global, arguments: Arguments) -> Result<Outcome
         println!("dry run: nothing was changed");
         return Ok(Outcome::Done);
     }
-    let pool = NumberStore::new(allot_client::connect(global.redis()).await?, &arguments.key);
+    let pool = NumberStore::new(arguments.redis.connect(&arguments.key).await?, &arguments.key);
     let bar = progress::bar(found.numbers.len() as u64, "loading");
     let (mut new, mut came_up) = (0, 0);
     for numbers in found.numbers.chunks(CHUNK) {

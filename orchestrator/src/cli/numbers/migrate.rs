@@ -8,7 +8,8 @@ use clap::Args;
 use redis::cmd;
 use serde::Deserialize;
 
-use crate::cli::{Global, Outcome};
+use crate::cli::Outcome;
+use crate::config::RedisSource;
 
 /// Runs on the server, so that no event of the old system falls between reading and writing.
 const SCRIPT: &str = include_str!("migrate.lua");
@@ -37,6 +38,8 @@ pub(crate) struct Arguments {
     /// Say what would be taken over and what is inconsistent, and change nothing.
     #[arg(long)]
     dry_run: bool,
+    #[command(flatten)]
+    redis: RedisSource,
 }
 
 /// A count with some of what was counted.
@@ -60,12 +63,12 @@ const INCONSISTENCIES: [(&str, &str); 8] = [
 ];
 
 /// Takes over.
-pub(crate) async fn run(global: &Global, arguments: Arguments) -> Result<Outcome> {
+pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
     let named = |key: &Option<String>, part: &str| {
         key.clone().unwrap_or_else(|| format!("{{{}}}:{part}", arguments.from.as_deref().unwrap_or_default()))
     };
     let (list, hash) = (named(&arguments.list, "idle:up"), named(&arguments.hash, "numstate"));
-    let mut connection = allot_client::connect(global.redis()).await?;
+    let mut connection = arguments.redis.connect(&arguments.key).await?;
     let mut command = cmd("EVAL");
     command.arg(SCRIPT).arg(3).arg(&list).arg(&hash).arg(&arguments.key);
     command.arg(u8::from(!arguments.dry_run)).arg(u8::from(arguments.keep));

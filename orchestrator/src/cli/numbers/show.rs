@@ -7,7 +7,8 @@ use std::io::{self, Write};
 use anyhow::{Context, Result};
 use clap::Args;
 
-use crate::cli::{Global, Outcome};
+use crate::cli::Outcome;
+use crate::config::RedisSource;
 use allot_client::{self, NumberStore, PoolInfo};
 
 /// Leases asked for at a time.
@@ -18,11 +19,13 @@ const COUNT: u32 = 1000;
 pub(crate) struct Arguments {
     /// Key of the pool.
     key: String,
+    #[command(flatten)]
+    redis: RedisSource,
 }
 
 /// Prints it.
-pub(crate) async fn run(global: &Global, arguments: Arguments) -> Result<Outcome> {
-    let pool = NumberStore::new(allot_client::connect(global.redis()).await?, &arguments.key);
+pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
+    let pool = NumberStore::new(arguments.redis.connect(&arguments.key).await?, &arguments.key);
     let info = pool.info().await?;
     // By switch: live calls, and since when the oldest of them.
     let mut carried: BTreeMap<Option<String>, (u64, i64)> = BTreeMap::new();

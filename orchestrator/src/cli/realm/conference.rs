@@ -7,8 +7,8 @@ use clap::{Args, Subcommand};
 use redis::Value;
 
 use super::Changing;
+use crate::cli::Outcome;
 use crate::cli::table::{print, print_one, write};
-use crate::cli::{Global, Outcome};
 use crate::config::{Confirm, RealmSource};
 use allot_client::{RealmStore, Record};
 
@@ -159,21 +159,21 @@ const HISTORY: [(&str, &str); 6] = [
 const PAGE: u32 = 1000;
 
 /// Does it.
-pub(crate) async fn run(global: &Global, command: Command) -> Result<Outcome> {
+pub(crate) async fn run(command: Command) -> Result<Outcome> {
     match command {
-        Command::Create(arguments) => create(global, arguments).await,
+        Command::Create(arguments) => create(arguments).await,
         Command::Release(arguments) => {
-            let mut changing = Changing::connect(global, &arguments.realm.source, &arguments.confirm).await?;
+            let mut changing = Changing::connect(&arguments.realm.source, &arguments.confirm).await?;
             let release = changing.store.begin("CONF.RELEASE").arg(&arguments.e164).clone();
             let record = Record::read(changing.store.ask(&release).await?)?;
             // A failover that forgets it would open the conference anew when its unit is lost.
             changing.confirm().await;
             print_one(&record, arguments.realm.json).map(|()| Outcome::Done)
         }
-        Command::List(arguments) => list(global, arguments).await,
-        Command::Show(one) => show(global, one).await,
+        Command::List(arguments) => list(arguments).await,
+        Command::Show(one) => show(one).await,
         Command::Plan(arguments) => {
-            let store = super::connect(global, &arguments.realm.source).await?;
+            let store = super::connect(&arguments.realm.source).await?;
             let mut command = store.begin("CONF.PLAN");
             if let Some(cmu) = &arguments.down {
                 command.arg("DOWN").arg(cmu);
@@ -182,11 +182,11 @@ pub(crate) async fn run(global: &Global, command: Command) -> Result<Outcome> {
             print(&records, &PLAN, arguments.realm.json).map(|()| Outcome::Done)
         }
         Command::History(one) => {
-            let store = super::connect(global, &one.realm.source).await?;
+            let store = super::connect(&one.realm.source).await?;
             print(&history(&store, &one.e164).await?, &HISTORY, one.realm.json).map(|()| Outcome::Done)
         }
         Command::Move(arguments) => {
-            let mut changing = Changing::connect(global, &arguments.realm.source, &arguments.confirm).await?;
+            let mut changing = Changing::connect(&arguments.realm.source, &arguments.confirm).await?;
             let mut command = changing.store.begin("CONF.MOVE");
             command.arg(&arguments.e164);
             if let Some(to) = &arguments.to {
@@ -197,7 +197,7 @@ pub(crate) async fn run(global: &Global, command: Command) -> Result<Outcome> {
             print_one(&record, arguments.realm.json).map(|()| Outcome::Done)
         }
         Command::Unclaim(realm) => {
-            let store = super::connect(global, &realm.source).await?;
+            let store = super::connect(&realm.source).await?;
             let mut command = store.begin("CONF.TERM");
             command.arg(0).arg("operator").arg("FORCE");
             let record = Record::read(store.ask(&command).await?)?;
@@ -206,8 +206,8 @@ pub(crate) async fn run(global: &Global, command: Command) -> Result<Outcome> {
     }
 }
 
-async fn create(global: &Global, arguments: Create) -> Result<Outcome> {
-    let mut changing = Changing::connect(global, &arguments.realm.source, &arguments.confirm).await?;
+async fn create(arguments: Create) -> Result<Outcome> {
+    let mut changing = Changing::connect(&arguments.realm.source, &arguments.confirm).await?;
     let mut command = changing.store.begin("CONF.CREATE");
     command.arg(&arguments.e164);
     let numbers = [
@@ -235,8 +235,8 @@ async fn create(global: &Global, arguments: Create) -> Result<Outcome> {
     print_one(&record, arguments.realm.json).map(|()| Outcome::Done)
 }
 
-async fn list(global: &Global, arguments: List) -> Result<Outcome> {
-    let store = super::connect(global, &arguments.realm.source).await?;
+async fn list(arguments: List) -> Result<Outcome> {
+    let store = super::connect(&arguments.realm.source).await?;
     let mut records = Vec::new();
     let mut cursor = 0_u64;
     loop {
@@ -257,8 +257,8 @@ async fn list(global: &Global, arguments: List) -> Result<Outcome> {
     print(&records, &COLUMNS, arguments.realm.json).map(|()| Outcome::Done)
 }
 
-async fn show(global: &Global, one: One) -> Result<Outcome> {
-    let store = super::connect(global, &one.realm.source).await?;
+async fn show(one: One) -> Result<Outcome> {
+    let store = super::connect(&one.realm.source).await?;
     let record = Record::read(store.ask(store.begin("CONF.INFO").arg(&one.e164)).await?)?;
     let details = Record::read(store.ask(store.begin("CONF.GET").arg(&one.e164)).await?)?;
     let history = history(&store, &one.e164).await?;

@@ -11,13 +11,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::cli::Global;
 use crate::config::{Confirm, RealmSource};
 use allot_client::{RealmStore, Session};
 
 /// A connection to the realm's master.
-async fn connect(global: &Global, source: &RealmSource) -> Result<RealmStore> {
-    let config = source.config(global)?;
+async fn connect(source: &RealmSource) -> Result<RealmStore> {
+    let config = source.config()?;
     let session = config.servers.session().await?;
     Ok(RealmStore::new(session.connection, &config.realm))
 }
@@ -33,8 +32,8 @@ struct Changing {
 }
 
 impl Changing {
-    async fn connect(global: &Global, source: &RealmSource, confirm: &Confirm) -> Result<Self> {
-        let config = source.config_with(global, confirm)?;
+    async fn connect(source: &RealmSource, confirm: &Confirm) -> Result<Self> {
+        let config = source.config_with(confirm)?;
         let session = config.servers.session().await?;
         let store = RealmStore::new(session.connection.clone(), &config.realm);
         let (replicas, limit) = (config.conference.wait_replicas, config.conference.wait);

@@ -14,10 +14,10 @@ use redis::aio::MultiplexedConnection;
 use redis::cmd;
 use serde::Deserialize;
 
-use super::draft::{Area, Draft, Place, Row, Seat, Where};
-use super::plan::{MAX_POSITIONS, Rule};
+use super::draft::{Area, Draft, Row, Seat, SourcePlace};
 use crate::cli::progress;
 use allot_client::query;
+use allot_core::seat::plan::{Rule, max};
 
 /// Scores of one row lie within this.
 const STRIDE: i64 = 100_000;
@@ -37,6 +37,13 @@ pub(crate) struct Names {
     /// What a gap between two free seats is.
     #[arg(long, value_enum, default_value_t = Gaps::Sold)]
     gaps: Gaps,
+}
+
+impl Names {
+    /// The key that is read first: in a cluster, the server that has it is asked for all caches.
+    pub(crate) fn first_key(&self) -> &str {
+        &self.tiers_key
+    }
 }
 
 /// What a gap between two free seats is.
@@ -161,32 +168,32 @@ fn area_of(area: &CachedArea, places: Places, gaps: Gaps) -> Result<Area> {
     let area_id = id(&area.area_id);
     let mut rows = Vec::with_capacity(places.len());
     for ((y, seats), rank) in places.into_iter().zip(1..) {
-        let mut drawn: Vec<Place> = Vec::new();
+        let mut positions: Vec<Option<Seat>> = Vec::new();
         let mut last: Option<(i64, String)> = None;
         for (x, tier) in seats {
             if let Some((before, tier_before)) = &last {
-                if x - before > MAX_POSITIONS as i64 {
+                if x - before > max::POSITIONS as i64 {
                     bail!(
                         "area {area_id}, row {y}: nothing between {before} and {x}, which is wider than a row may be"
                     );
                 }
-                drawn.extend((before + 1..x).map(|gap| match gaps {
-                    Gaps::Sold => Place::Seat(seat(gap, tier_before.clone(), true)),
-                    Gaps::Break => Place::Break,
+                positions.extend((before + 1..x).map(|gap| match gaps {
+                    Gaps::Sold => Some(Seat { sold: true, ..seat(gap, tier_before.clone()) }),
+                    Gaps::Break => None,
                 }));
             }
-            drawn.push(Place::Seat(seat(x, tier.clone(), false)));
+            positions.push(Some(seat(x, tier.clone())));
             last = Some((x, tier));
         }
-        let at = Where::Path(format!("area {area_id}, row {y}"));
-        rows.push(Row { label: y.to_string(), rank, at, places: drawn });
+        let source = SourcePlace::Path(format!("area {area_id}, row {y}"));
+        rows.push(Row { label: y.to_string(), rank, source, positions });
     }
     let name = area.name.clone().unwrap_or_else(|| area_id.clone());
     Ok(Area { id: area_id, name, priority: area.priority, rule: rule(area)?, rows })
 }
 
-fn seat(x: i64, tier: String, sold: bool) -> Seat {
-    Seat { label: x.to_string(), tier, flags: Vec::new(), sold, line: None }
+fn seat(x: i64, tier: String) -> Seat {
+    Seat::new(x.to_string(), tier)
 }
 
 #[cfg(test)]
@@ -205,12 +212,14 @@ mod tests {
     }
 
     fn drawn(area: &Area) -> Vec<String> {
-        let place = |place: &Place| match place {
-            Place::Break => "|".to_owned(),
-            Place::Seat(seat) => format!("{}{}{}", seat.label, seat.tier, if seat.sold { "!" } else { "" }),
+        let position = |position: &Option<Seat>| match position {
+            None => "|".to_owned(),
+            Some(Seat { plan, sold, .. }) => {
+                format!("{}{}{}", plan.label, plan.tier.as_deref().unwrap(), if *sold { "!" } else { "" })
+            }
         };
         let row = |row: &Row| {
-            format!("{}: {}", row.label, row.places.iter().map(place).collect::<Vec<_>>().join(" "))
+            format!("{}: {}", row.label, row.positions.iter().map(position).collect::<Vec<_>>().join(" "))
         };
         area.rows.iter().map(row).collect()
     }

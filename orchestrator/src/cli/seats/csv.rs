@@ -5,8 +5,8 @@ use std::collections::HashMap;
 
 use anyhow::{Context, Result, bail};
 
-use super::draft::{Area, Draft, Place, Row, Seat, Where};
-use super::plan::Rule;
+use super::draft::{Area, Draft, Row, Seat, SourcePlace};
+use allot_core::seat::plan::Rule;
 
 const NEEDED: [&str; 4] = ["area", "row", "seat", "tier"];
 
@@ -59,23 +59,17 @@ pub(crate) fn read(text: &str) -> Result<Draft> {
         let Some(area) = draft.areas.get_mut(area_index) else { continue };
         let row_index = *rows.entry((area_index, row.to_owned())).or_insert_with(|| {
             let rank = area.rows.len() as i32 + 1;
-            let at = Where::Line(line);
-            area.rows.push(Row { label: row.to_owned(), rank, at, places: Vec::new() });
+            let source = SourcePlace::Line(line);
+            area.rows.push(Row { label: row.to_owned(), rank, source, positions: Vec::new() });
             area.rows.len() - 1
         });
         let Some(row) = area.rows.get_mut(row_index) else { continue };
-        row.places.push(Place::Seat(Seat {
-            label: seat.to_owned(),
-            tier: tier.to_owned(),
-            flags: Vec::new(),
-            sold: false,
-            line: Some(line),
-        }));
+        row.positions.push(Some(Seat { line: Some(line), ..Seat::new(seat.to_owned(), tier.to_owned()) }));
         let mark = break_after.and_then(|column| record.get(column)).unwrap_or_default();
         if is_set(mark)
             .with_context(|| format!("line {line}: break_after is '{mark}'; write 1 or nothing"))?
         {
-            row.places.push(Place::Break);
+            row.positions.push(None);
         }
     }
     Ok(draft)
@@ -91,7 +85,7 @@ fn is_set(mark: &str) -> Option<bool> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{plan, testdata};
+    use super::super::testdata;
     use super::*;
 
     #[test]
@@ -103,7 +97,7 @@ mod tests {
             draft.areas.iter().map(|a| (a.id.as_str(), a.priority)).collect::<Vec<_>>(),
             [("b", 1), ("a", 2)]
         );
-        assert!(plan::write(&draft).unwrap().contains(r#""tier":"gold","seats":"4,2,|,1""#));
+        assert!(draft.build().unwrap().plan_json().contains(r#""tier":"gold","seats":"4,2,|,1""#));
     }
 
     #[test]
@@ -115,21 +109,20 @@ mod tests {
         assert!(error("area,row,seat,tier\na,1,1,t,1\n").starts_with("line 2: 5 fields"));
         assert!(error("area,row,seat,tier,break_after\na,1,1,t,maybe\n").contains("line 2: break_after"));
         let twins = read("area,row,seat,tier\na,1,1,t\na,1,2,t\na,1,1,t\n").unwrap();
-        assert_eq!(twins.problems(), ["line 4: seat id 'a-1-1' occurs already at line 2"]);
+        assert_eq!(twins.build().unwrap_err(), ["line 4: seat id 'a-1-1' occurs already at line 2"]);
     }
 
     #[test]
     fn the_real_train_loads_whole() {
         let Some(text) = testdata::real("train-16-coaches.csv") else { return };
         let draft = read(&text).unwrap();
-        assert!(draft.problems().is_empty(), "{:?}", draft.problems());
         assert_eq!((draft.areas.len(), draft.seats().count()), (16, 960));
-        assert_eq!(draft.seats().map(|seat| &seat.tier).collect::<std::collections::HashSet<_>>().len(), 3);
-        let aisles =
-            draft.rows().flat_map(|(_, row)| &row.places).filter(|place| **place == Place::Break).count();
+        assert_eq!(
+            draft.seats().map(|seat| &seat.plan.tier).collect::<std::collections::HashSet<_>>().len(),
+            3
+        );
+        let aisles = draft.rows().flat_map(|(_, row)| &row.positions).filter(|seat| seat.is_none()).count();
         assert_eq!(aisles, text.lines().filter(|line| line.ends_with(",1")).count());
-        let written = plan::write(&draft).unwrap();
-        assert!(plan::write(&plan::read(&written).unwrap()).unwrap() == written);
-        assert_eq!(testdata::accepted(&written), 960);
+        assert_eq!(draft.build().unwrap().venue().seat_count(), 960);
     }
 }

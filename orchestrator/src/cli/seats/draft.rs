@@ -1,22 +1,21 @@
-//! A show on its way in, the same for every source: areas, rows, seats, and where each stood in the source,
-//! so that whatever is wrong with it can be pointed at.
+//! A show on its way in, the same for every source: the parts of a plan, and where each part stood in the source. What a
+//! plan must be is decided by the module's own code alone; this file knows only where to point.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
-use super::plan::{Limits, MAX_POSITIONS, Rule};
-
-const MAX_AREAS: usize = 4096;
-const MAX_SEATS: usize = 2_000_000;
-const MAX_ID: usize = 256;
+use allot_core::seat::Show;
+use allot_core::seat::plan::{Limits, Plan, PlanArea, PlanRow, PlanSeat, PlanSeats, Rule};
 
 /// A show that may still have problems.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Draft {
     pub(crate) areas: Vec<Area>,
-    pub(crate) limits: Option<Limits>,
-    /// Length of the event stream, where the source says.
-    pub(crate) events: Option<u32>,
+    pub(crate) limits: Limits,
+    /// Length of the event stream, 0 for none.
+    pub(crate) events: u32,
+    /// Whether breaks have an entry of their own among the seats of the source.
+    pub(crate) lists_breaks: bool,
 }
 
 /// Rows that share a priority and a rule.
@@ -29,54 +28,53 @@ pub(crate) struct Area {
     pub(crate) rows: Vec<Row>,
 }
 
-/// Places in physical order.
+/// Positions in physical order; `None` is an aisle, a pillar or a missing seat.
 #[derive(Debug, Clone)]
 pub(crate) struct Row {
     pub(crate) label: String,
     pub(crate) rank: i32,
-    pub(crate) at: Where,
-    pub(crate) places: Vec<Place>,
+    pub(crate) source: SourcePlace,
+    pub(crate) positions: Vec<Option<Seat>>,
 }
 
 // Where a row stood is no part of what it is.
 impl PartialEq for Row {
     fn eq(&self, other: &Self) -> bool {
-        (&self.label, self.rank, &self.places) == (&other.label, other.rank, &other.places)
+        (&self.label, self.rank, &self.positions) == (&other.label, other.rank, &other.positions)
     }
 }
 
 impl Eq for Row {}
 
-/// One position of a row.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// An aisle, a pillar, a missing seat.
-    Break,
-    Seat(Seat),
-}
-
 /// A seat.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Seat {
-    pub(crate) label: String,
-    pub(crate) tier: String,
-    pub(crate) flags: Vec<String>,
-    /// To be sold before the show is opened.
+    /// The seat as a plan has it.
+    pub(crate) plan: PlanSeat,
+    /// Whether it is to be sold before the show is opened.
     pub(crate) sold: bool,
     /// Its own line in the source, where it has one.
     pub(crate) line: Option<u64>,
 }
 
+impl Seat {
+    /// A free seat without flags.
+    pub(crate) fn new(label: String, tier: String) -> Self {
+        let plan = PlanSeat { label, tier: Some(tier), flags: Vec::new() };
+        Self { plan, sold: false, line: None }
+    }
+}
+
 /// A place in the source.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Where {
+pub(crate) enum SourcePlace {
     /// In a tree, e.g. `zones[0].rows[3]`.
     Path(String),
     /// The line on which it began.
     Line(u64),
 }
 
-impl fmt::Display for Where {
+impl fmt::Display for SourcePlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Path(path) => f.write_str(path),
@@ -88,17 +86,17 @@ impl fmt::Display for Where {
 impl Row {
     /// Its seats, in physical order.
     pub(crate) fn seats(&self) -> impl Iterator<Item = &Seat> {
-        self.places.iter().filter_map(|place| if let Place::Seat(seat) = place { Some(seat) } else { None })
+        self.positions.iter().flatten()
     }
 
-    fn seats_mut(&mut self) -> impl Iterator<Item = &mut Seat> {
-        self.places
-            .iter_mut()
-            .filter_map(|place| if let Place::Seat(seat) = place { Some(seat) } else { None })
-    }
-
-    fn place(&self, seat: &Seat, index: usize) -> String {
-        seat.line.map_or_else(|| format!("{}.seats[{index}]", self.at), |line| format!("line {line}"))
+    fn plan(&self) -> PlanRow {
+        let seats = self.positions.iter().map(|seat| seat.as_ref().map(|seat| seat.plan.clone()));
+        PlanRow {
+            label: self.label.clone(),
+            rank: self.rank,
+            tier: None,
+            seats: PlanSeats::List(seats.collect()),
+        }
     }
 }
 
@@ -121,74 +119,78 @@ impl Draft {
     /// Ids of the seats that are sold before the show is opened.
     pub(crate) fn sold(&self) -> Vec<String> {
         let of = |(area, row): (&Area, &Row)| {
-            let id = |seat: &Seat| seat_id(&area.id, &row.label, &seat.label);
+            let id = |seat: &Seat| seat_id(&area.id, &row.label, &seat.plan.label);
             row.seats().filter(|seat| seat.sold).map(id).collect::<Vec<_>>()
         };
         self.rows().flat_map(of).collect()
     }
 
-    /// Everything for which the module would refuse it, each with its place.
-    pub(crate) fn problems(&self) -> Vec<String> {
-        let mut problems = Vec::new();
-        if self.areas.len() > MAX_AREAS {
-            problems.push(format!("{} areas; a show has at most {MAX_AREAS}", self.areas.len()));
-        }
-        let seats = self.seats().count();
-        match seats {
-            0 => problems.push("there is not one seat".to_owned()),
-            1..=MAX_SEATS => {}
-            _ => problems.push(format!("{seats} seats; a show has at most {MAX_SEATS}")),
-        }
-        let mut areas = HashSet::new();
-        for area in &self.areas {
-            if !areas.insert(&area.id) {
-                problems.push(format!("area id '{}' occurs twice ('{}')", area.id, area.name));
+    /// The show that the module makes of this, by the module's own code.
+    ///
+    /// # Errors
+    /// The module's first objection, with its place in the source; of ids that occur twice, all. O(seats).
+    pub(crate) fn build(&self) -> Result<Show, Vec<String>> {
+        let area = |area: &Area| PlanArea {
+            id: area.id.clone(),
+            name: Some(area.name.clone()),
+            priority: area.priority,
+            rule: area.rule,
+            rows: area.rows.iter().map(Row::plan).collect(),
+        };
+        let areas = self.areas.iter().map(area).collect();
+        let plan = Plan { areas, limits: self.limits, events: self.events };
+        Show::new(&plan, 0).map_err(|refusal| {
+            let duplicates = self.duplicates();
+            // The module names the first of them only.
+            if refusal.text.contains("occurs twice") && !duplicates.is_empty() {
+                duplicates
+            } else {
+                vec![self.in_source(&refusal.text)]
             }
-            if area.rows.is_empty() {
-                problems.push(format!("area '{}' has no rows", area.id));
-            }
-            if area.id.is_empty() {
-                problems.push(format!("area '{}' has an empty id", area.name));
-            }
-        }
-        for (_, row) in self.rows() {
-            if row.places.len() > MAX_POSITIONS {
-                let count = row.places.len();
-                problems.push(format!("{}: {count} positions; a row has at most {MAX_POSITIONS}", row.at));
-            }
-            if row.label.is_empty() {
-                problems.push(format!("{}: the row has no label", row.at));
-            }
-            if row.seats().next().is_none() {
-                problems.push(format!("{}: the row has no seats", row.at));
-            }
-        }
-        self.check_seats(&mut problems);
-        problems
+        })
     }
 
-    fn check_seats(&self, problems: &mut Vec<String>) {
-        let mut first_seen: HashMap<String, (&Row, &Seat, usize)> = HashMap::new();
+    /// The module's objection, with the place in the source for the place in the plan.
+    fn in_source(&self, objection: &str) -> String {
+        let text = objection.strip_prefix("plan: ").unwrap_or(objection);
+        let found = text.split_once(": ").and_then(|(place, what)| {
+            let mut numbers = place.split(['[', ']']).filter_map(|part| part.parse::<usize>().ok());
+            let row = self.areas.get(numbers.next()?)?.rows.get(numbers.next()?)?;
+            let place =
+                numbers.next().map_or_else(|| row.source.to_string(), |seat| self.seat_place(row, seat));
+            Some(format!("{place}: {what}"))
+        });
+        found.unwrap_or_else(|| text.to_owned())
+    }
+
+    /// Where the seat at a position of a row stood in the source.
+    fn seat_place(&self, row: &Row, position: usize) -> String {
+        let before = row.positions.get(..position).unwrap_or_default();
+        let entry = if self.lists_breaks { position } else { before.iter().flatten().count() };
+        match (row.positions.get(position), &row.source) {
+            (Some(Some(Seat { line: Some(line), .. })), _) => format!("line {line}"),
+            (_, SourcePlace::Line(_)) => row.source.to_string(),
+            (_, SourcePlace::Path(path)) => format!("{path}.seats[{entry}]"),
+        }
+    }
+
+    /// Every seat whose id an earlier one has, with both places.
+    fn duplicates(&self) -> Vec<String> {
+        let mut first_seen: HashMap<String, (&Row, usize)> = HashMap::new();
+        let mut duplicates = Vec::new();
         for (area, row) in self.rows() {
-            for (index, seat) in row.seats().enumerate() {
-                if seat.label.is_empty() || seat.tier.is_empty() {
-                    let missing = if seat.label.is_empty() { "label" } else { "tier" };
-                    problems.push(format!("{}: the seat has no {missing}", row.place(seat, index)));
-                    continue;
-                }
-                let id = seat_id(&area.id, &row.label, &seat.label);
-                if id.len() > MAX_ID {
-                    let place = row.place(seat, index);
-                    problems.push(format!("{place}: seat id '{id}' is longer than {MAX_ID} bytes"));
-                }
-                if let Some((other, twin, at)) = first_seen.get(&id) {
-                    let (here, there) = (row.place(seat, index), other.place(twin, *at));
-                    problems.push(format!("{here}: seat id '{id}' occurs already at {there}"));
+            for (position, seat) in row.positions.iter().enumerate() {
+                let Some(seat) = seat else { continue };
+                let id = seat_id(&area.id, &row.label, &seat.plan.label);
+                if let Some((other, at)) = first_seen.get(&id) {
+                    let (here, there) = (self.seat_place(row, position), self.seat_place(other, *at));
+                    duplicates.push(format!("{here}: seat id '{id}' occurs already at {there}"));
                 } else {
-                    first_seen.insert(id, (row, seat, index));
+                    first_seen.insert(id, (row, position));
                 }
             }
         }
+        duplicates
     }
 
     /// Numbers what is named twice: areas of one id, rows of one label in an area, seats of one label in a
@@ -198,7 +200,7 @@ impl Draft {
         for area in &mut self.areas {
             number(area.rows.iter_mut().map(|row| &mut row.label));
             for row in &mut area.rows {
-                number(row.seats_mut().map(|seat| &mut seat.label));
+                number(row.positions.iter_mut().flatten().map(|seat| &mut seat.plan.label));
             }
         }
     }
@@ -230,19 +232,8 @@ mod tests {
         let rows = rows.iter().zip(1..).map(|((label, seats), rank)| Row {
             label: (*label).to_owned(),
             rank,
-            at: Where::Path(format!("rows[{}]", rank - 1)),
-            places: seats
-                .iter()
-                .map(|seat| {
-                    Place::Seat(Seat {
-                        label: (*seat).to_owned(),
-                        tier: "t".into(),
-                        flags: vec![],
-                        sold: false,
-                        line: None,
-                    })
-                })
-                .collect(),
+            source: SourcePlace::Path(format!("rows[{}]", rank - 1)),
+            positions: seats.iter().map(|seat| Some(Seat::new((*seat).to_owned(), "t".into()))).collect(),
         });
         let area =
             Area { id: "a".into(), name: "A".into(), priority: 1, rule: Rule::Ltr, rows: rows.collect() };
@@ -254,14 +245,14 @@ mod tests {
     }
 
     #[test]
-    fn duplicates_are_pointed_at_both_places() {
-        let problems = draft(&[("A", &["1", "2"]), ("A", &["2", "3"])]).problems();
+    fn duplicates_are_pointed_at_in_both_places() {
+        let problems = draft(&[("A", &["1", "2"]), ("A", &["2", "3"])]).build().unwrap_err();
         assert_eq!(problems, ["rows[1].seats[0]: seat id 'a-A-2' occurs already at rows[0].seats[1]"]);
     }
 
     #[test]
     fn rows_of_one_name_without_a_common_seat_are_fine() {
-        assert!(draft(&[("A", &["1", "2"]), ("A", &["3"])]).problems().is_empty());
+        assert!(draft(&[("A", &["1", "2"]), ("A", &["3"])]).build().is_ok());
     }
 
     #[test]
@@ -269,8 +260,8 @@ mod tests {
         let mut twins = draft(&[("A", &["1", "1", "1"]), ("A", &["1"]), ("A.2", &["1"]), ("A", &["1"])]);
         twins.disambiguate();
         assert_eq!(labels(&twins), ["A", "A.3", "A.2", "A.4"]);
-        assert!(twins.problems().is_empty(), "{:?}", twins.problems());
-        let first: Vec<_> = twins.areas[0].rows[0].seats().map(|seat| seat.label.as_str()).collect();
+        assert_eq!(twins.build().err(), None);
+        let first: Vec<_> = twins.areas[0].rows[0].seats().map(|seat| seat.plan.label.as_str()).collect();
         assert_eq!(first, ["1", "1.2", "1.3"]);
     }
 
@@ -282,16 +273,23 @@ mod tests {
         other.rows[0].label = "c".into();
         meeting.areas.push(other);
         meeting.disambiguate();
-        assert_eq!(meeting.problems().len(), 1);
+        assert_eq!(meeting.build().unwrap_err().len(), 1);
     }
 
     #[test]
-    fn what_the_module_would_refuse_is_said_beforehand() {
-        assert_eq!(draft(&[]).problems().len(), 2);
-        assert!(draft(&[("A", &[])]).problems().iter().any(|p| p == "rows[0]: the row has no seats"));
-        assert!(draft(&[("A", &[""])]).problems()[0].contains("no label"));
-        assert!(draft(&[(&"A".repeat(300), &["1"])]).problems()[0].contains("256"));
+    fn objections_of_the_module_name_the_place_in_the_source() {
+        let problem = |draft: &Draft| draft.build().unwrap_err().join("\n");
+        assert_eq!(problem(&draft(&[("A", &[])])), "rows[0]: seats: has no seat");
+        assert_eq!(problem(&draft(&[("A", &["1", ""])])), "rows[0].seats[1]: is empty");
+        assert!(problem(&draft(&[(&"A".repeat(300), &["1"])])).contains("256"));
         let wide = vec!["1"; 4097];
-        assert!(draft(&[("A", &wide)]).problems()[0].contains("4097 positions"));
+        assert!(problem(&draft(&[("A", &wide)])).contains("4097 positions"));
+        let mut broken = draft(&[("A", &["1", ""])]);
+        broken.areas[0].rows[0].positions.insert(0, None);
+        assert_eq!(problem(&broken), "rows[0].seats[1]: is empty", "the source has no entry for a break");
+        broken.lists_breaks = true;
+        assert_eq!(problem(&broken), "rows[0].seats[2]: is empty");
+        broken.limits.max_hold_ms = u64::MAX;
+        assert!(problem(&broken).starts_with("limits.max_hold_ms: is more than"));
     }
 }

@@ -12,9 +12,11 @@ use redis::cmd;
 use super::draft::Draft;
 use super::summary::{Summary, problems};
 use super::{caches, csv, plan, pretix, side};
+use crate::cli::Outcome;
 use crate::cli::progress;
-use crate::cli::{Global, Outcome};
-use allot_client::{self, SeatStore, query};
+use crate::config::RedisSource;
+use allot_client::{SeatStore, query};
+use allot_core::seat::plan::Limits;
 
 /// Under which order reference the seats are sold that were sold before we came.
 const IMPORTED: &str = "imported";
@@ -50,6 +52,8 @@ pub(crate) struct Arguments {
     from_redis: Option<String>,
     #[command(flatten)]
     caches: caches::Names,
+    #[command(flatten)]
+    redis: RedisSource,
 }
 
 /// A format of seating plans.
@@ -64,8 +68,8 @@ enum Format {
 }
 
 /// Loads.
-pub(crate) async fn run(global: &Global, arguments: Arguments) -> Result<Outcome> {
-    let mut draft = read(global, &arguments).await?;
+pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
+    let mut draft = read(&arguments).await?;
     if arguments.disambiguate {
         draft.disambiguate();
     }
@@ -75,36 +79,43 @@ pub(crate) async fn run(global: &Global, arguments: Arguments) -> Result<Outcome
             .and_then(|side| side.apply(&mut draft))
             .with_context(|| path.display().to_string())?;
     }
-    let found = draft.problems();
-    if arguments.dry_run || !found.is_empty() {
+    let built = draft.build();
+    if arguments.dry_run || built.is_err() {
         print!("{}", Summary(&draft));
     }
-    if !found.is_empty() {
-        eprint!("{}", problems(&found));
-        return Ok(Outcome::InputRefused);
-    }
+    let show = match built {
+        Ok(show) => show,
+        Err(found) => {
+            eprint!("{}", problems(&found));
+            return Ok(Outcome::InputRefused);
+        }
+    };
     if arguments.dry_run {
         println!("dry run: nothing was changed");
         return Ok(Outcome::Done);
     }
-    let text = plan::write(&draft)?;
-    let connection = allot_client::connect(global.redis()).await?;
+    let text = show.plan_json();
+    let connection = arguments.redis.connect(&arguments.key).await?;
     let sold = draft.sold();
     if sold.is_empty() {
         SeatStore::new(connection, &arguments.key).create(&text).await?;
     } else {
-        let chunk = seats_per_hold(&draft);
-        open_with_sold(connection, &arguments.key, &text, &sold, chunk, hold_ms(&draft)).await?;
+        let chunk = seats_per_hold(draft.limits);
+        open_with_sold(connection, &arguments.key, &text, &sold, chunk, hold_ms(draft.limits)).await?;
     }
     print!("{}", Summary(&draft));
     println!("loaded as '{}'", arguments.key);
     Ok(Outcome::Done)
 }
 
-async fn read(global: &Global, arguments: &Arguments) -> Result<Draft> {
+async fn read(arguments: &Arguments) -> Result<Draft> {
     if let Some(url) = &arguments.from_redis {
-        let url = if url.is_empty() { global.redis() } else { url };
-        return caches::read(&mut allot_client::connect(url).await?, &arguments.caches).await;
+        let mut connection = if url.is_empty() {
+            arguments.redis.connect(arguments.caches.first_key()).await?
+        } else {
+            allot_client::connect(url).await?
+        };
+        return caches::read(&mut connection, &arguments.caches).await;
     }
     let Some(path) = &arguments.file else { bail!("name a file, or --from-redis") };
     let text = read_file(path)?;
@@ -146,15 +157,14 @@ fn guess(path: &Path, text: &str) -> Result<Format> {
 }
 
 /// How many seats a hold may have under the show's own limits.
-fn seats_per_hold(draft: &Draft) -> usize {
-    let limit = draft.limits.and_then(|limits| limits.seats_per_user).unwrap_or(0) as usize;
+fn seats_per_hold(limits: Limits) -> usize {
+    let limit = limits.seats_per_user as usize;
     if limit == 0 { MAX_COUNT } else { limit.min(MAX_COUNT) }
 }
 
 /// How long a hold may last under the show's own limits.
-fn hold_ms(draft: &Draft) -> u64 {
-    let limit = draft.limits.and_then(|limits| limits.max_hold_ms).unwrap_or(0);
-    if limit == 0 { 60_000 } else { u64::from(limit).min(60_000) }
+fn hold_ms(limits: Limits) -> u64 {
+    if limits.max_hold_ms == 0 { 60_000 } else { limits.max_hold_ms.min(60_000) }
 }
 
 /// Creates a show in which some seats are sold from the first moment it can be seen: it is prepared under
@@ -259,13 +269,9 @@ mod tests {
 
     #[test]
     fn holds_for_import_keep_the_limits_of_the_show() {
-        let draft = |limits: &str| {
-            let area = r#"[{"id":"a","rows":[{"label":"1","rank":1,"tier":"t","seats":"1"}]}]"#;
-            plan::read(&format!(r#"{{"areas":{area},"limits":{limits}}}"#)).unwrap()
-        };
-        assert_eq!((seats_per_hold(&draft("{}")), hold_ms(&draft("{}"))), (100, 60_000));
-        let tight = draft(r#"{"seats_per_user":6,"max_hold_ms":500}"#);
-        assert_eq!((seats_per_hold(&tight), hold_ms(&tight)), (6, 500));
-        assert_eq!(seats_per_hold(&draft(r#"{"seats_per_user":0}"#)), 100);
+        let free = Limits::default();
+        assert_eq!((seats_per_hold(free), hold_ms(free)), (100, 60_000));
+        let tight = Limits { seats_per_user: 6, max_hold_ms: 500, ..free };
+        assert_eq!((seats_per_hold(tight), hold_ms(tight)), (6, 500));
     }
 }

@@ -17,7 +17,7 @@ mod testdata;
 use anyhow::Result;
 use clap::Subcommand;
 
-use crate::cli::{Global, Outcome};
+use crate::cli::Outcome;
 
 /// What can be done with shows.
 #[derive(Debug, Subcommand)]
@@ -31,10 +31,10 @@ pub(crate) enum Command {
 }
 
 /// Does it.
-pub(crate) async fn run(global: &Global, command: Command) -> Result<Outcome> {
+pub(crate) async fn run(command: Command) -> Result<Outcome> {
     match command {
-        Command::Load(arguments) => load::run(global, arguments).await,
-        Command::Show(arguments) => show::run(global, arguments).await,
-        Command::Rush(arguments) => rush::run(global, arguments).await,
+        Command::Load(arguments) => load::run(arguments).await,
+        Command::Show(arguments) => show::run(arguments).await,
+        Command::Rush(arguments) => rush::run(arguments).await,
     }
 }

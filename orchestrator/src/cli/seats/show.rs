@@ -7,7 +7,8 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use owo_colors::{AnsiColors, OwoColorize};
 
-use crate::cli::{Global, Outcome};
+use crate::cli::Outcome;
+use crate::config::RedisSource;
 use allot_client::{self, Bucket, MapRow, SeatStore};
 
 /// Which show, and how.
@@ -21,11 +22,13 @@ pub(crate) struct Arguments {
     /// Plain text, also in a terminal.
     #[arg(long)]
     no_color: bool,
+    #[command(flatten)]
+    redis: RedisSource,
 }
 
 /// Prints it.
-pub(crate) async fn run(global: &Global, arguments: Arguments) -> Result<Outcome> {
-    let show = SeatStore::new(allot_client::connect(global.redis()).await?, &arguments.key);
+pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
+    let show = SeatStore::new(arguments.redis.connect(&arguments.key).await?, &arguments.key);
     let buckets = show.stat(None, arguments.area.as_deref()).await?;
     if buckets.is_empty() {
         bail!("the show '{}' has no seats", arguments.key);

@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
-use super::draft::{Draft, Place, seat_id};
-use super::plan::{Limits, Rule};
+use super::draft::{Draft, Seat, seat_id};
+use allot_core::seat::plan::{Limits, Rule};
 
 /// What the file says.
 #[derive(Debug, Default, Deserialize)]
@@ -69,7 +69,7 @@ impl Side {
         if let Some(id) = self.seats.keys().next() {
             bail!("side file: seats.{id}: there is no such seat in the plan");
         }
-        draft.limits = self.limits.or(draft.limits);
+        draft.limits = self.limits.unwrap_or(draft.limits);
         Ok(())
     }
 
@@ -79,20 +79,20 @@ impl Side {
         }
         for area in &mut draft.areas {
             for row in &mut area.rows {
-                let mut places = std::mem::take(&mut row.places).into_iter().peekable();
-                while let Some(mut place) = places.next() {
+                let mut positions = std::mem::take(&mut row.positions).into_iter().peekable();
+                while let Some(mut position) = positions.next() {
                     let mut fixed_break = None;
-                    if let Place::Seat(seat) = &mut place
+                    if let Some(Seat { plan: seat, .. }) = &mut position
                         && let Some(fix) = self.seats.remove(&seat_id(&area.id, &row.label, &seat.label))
                     {
-                        seat.tier = fix.tier.unwrap_or_else(|| std::mem::take(&mut seat.tier));
+                        seat.tier = fix.tier.or_else(|| seat.tier.take());
                         seat.flags = fix.flags.unwrap_or_else(|| std::mem::take(&mut seat.flags));
                         fixed_break = fix.break_after;
                     }
-                    row.places.push(place);
-                    match (fixed_break, places.peek()) {
-                        (Some(true), Some(Place::Seat(_))) => row.places.push(Place::Break),
-                        (Some(false), _) => while places.next_if_eq(&Place::Break).is_some() {},
+                    row.positions.push(position);
+                    match (fixed_break, positions.peek()) {
+                        (Some(true), Some(Some(_))) => row.positions.push(None),
+                        (Some(false), _) => while positions.next_if_eq(&None).is_some() {},
                         _ => {}
                     }
                 }
@@ -103,7 +103,7 @@ impl Side {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{plan, testdata};
+    use super::super::plan;
     use super::*;
 
     const PLAN: &str =
@@ -112,7 +112,7 @@ mod tests {
     fn fixed(side: &str) -> Result<String> {
         let mut draft = plan::read(PLAN)?;
         read(side)?.apply(&mut draft)?;
-        plan::write(&draft)
+        Ok(draft.build().unwrap().plan_json())
     }
 
     #[test]
@@ -125,7 +125,6 @@ mod tests {
         assert!(plan.contains(r#""name":"Arena","priority":3,"rule":"rtl""#), "{plan}");
         assert!(plan.contains(r#"[{"label":"1"},null,{"label":"2","tier":"u","flags":["wheelchair"]},{"label":"3"},{"label":"4"}]"#), "{plan}");
         assert!(plan.contains(r#""limits":{"seats_per_user":4}"#), "{plan}");
-        assert_eq!(testdata::accepted(&plan), 4);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter, Write as _};
 
 use super::draft::{Area, Draft};
-use super::plan::Rule;
+use allot_core::seat::plan::Rule;
 
 /// Problems beyond this many are only counted.
 const SHOWN: usize = 20;
@@ -41,7 +41,7 @@ impl Display for Summary<'_> {
 fn tiers(areas: &[Area]) -> BTreeMap<&str, u64> {
     let mut counts = BTreeMap::new();
     for seat in areas.iter().flat_map(|area| &area.rows).flat_map(super::draft::Row::seats) {
-        *counts.entry(seat.tier.as_str()).or_default() += 1;
+        *counts.entry(seat.plan.tier.as_deref().unwrap_or("(none)")).or_default() += 1;
     }
     counts
 }

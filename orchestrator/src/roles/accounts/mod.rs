@@ -1,27 +1,27 @@
 //! Deals accounts to client systems that know nothing but ZooKeeper. Of any number of these processes one leads, by
 //! election; it watches who is there, tells the book (`ACCOUNT.*`), and makes the tree what the book says. What it knows
-//! is in Redis and ZooKeeper; it may die at any moment, and the next one goes on.
+//! is in Redis and ZooKeeper; it may die at any input, and the next one goes on.
 //!
-//! `plan` decides, and knows neither clock nor wire; `ears` hear what client systems do, `hands` read and write the tree,
-//! `stint` is the loop of a leader. `operator` has what people type.
+//! `plan` decides, and knows neither clock nor wire; `watcher` hear what client systems do, `tree_writer` read and write the tree,
+//! `session` is the loop of a leader. `operator` has what people type.
 
-mod chores;
-mod ears;
-mod fault;
-mod hands;
-mod hearing;
-mod orders;
+mod actions;
+mod billing_cycles;
+mod fault_injection;
+mod leader_session;
+mod observed_tree;
 pub(crate) mod paths;
-mod plan;
+mod periodic_tasks;
+mod protocol;
+mod reconcile;
 #[cfg(test)]
-mod plan_tests;
+mod reconcile_simulation;
 #[cfg(test)]
-mod plan_world;
-mod stint;
-mod stuck;
-mod turns;
-mod view;
-mod words;
+mod reconcile_tests;
+mod tree_writer;
+mod watch_events;
+mod watcher;
+mod write_backoff;
 
 use std::sync::Arc;
 
@@ -31,8 +31,6 @@ use tracing::info;
 use crate::config::Config;
 use crate::roles::context::RoleContext as Context;
 use allot_coordination::node_name;
-
-pub(crate) use turns::zone;
 
 /// The name of this part in logs and probes.
 const PART: &str = "accounts";
@@ -59,8 +57,8 @@ pub(crate) async fn run(mut context: Context) -> Result<()> {
         info!(term = lead.term().0, "this process deals accounts");
         metrics::gauge!("allot_accounts_leading").set(1.0);
         metrics::gauge!("allot_accounts_term").set(lead.term().0 as f64);
-        if let Some(stint) = stint::Stint::new(&context, &lead) {
-            stint.run().await;
+        if let Some(session) = leader_session::LeaderSession::new(&context, &lead) {
+            session.run().await;
         }
         metrics::gauge!("allot_accounts_leading").set(0.0);
         info!(term = lead.term().0, "this process deals accounts no more");

@@ -2,7 +2,7 @@
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 
-/// What cannot stand in a part of a path. All beyond ASCII is written as its codes, too.
+/// What cannot observed in a part of a path. All beyond ASCII is written as its codes, too.
 const CODED: &AsciiSet = &CONTROLS.add(b'/').add(b'%').add(b' ').add(b'"').add(b'\\');
 /// What follows an instance's name in the name of the node that has its accounts.
 const ALLOC: &str = "-alloc";
@@ -28,7 +28,7 @@ pub(crate) fn decode(part: &str) -> String {
     percent_decode_str(part).decode_utf8_lossy().into_owned()
 }
 
-/// The instance whose accounts stand below a node of this name.
+/// The instance whose accounts observed below a node of this name.
 pub(crate) fn instance_of(alloc: &str) -> Option<&str> {
     alloc.strip_suffix(ALLOC).filter(|instance| !instance.is_empty())
 }

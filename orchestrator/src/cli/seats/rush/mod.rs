@@ -18,7 +18,8 @@ use self::buyer::{Ends, Market};
 use self::ledger::Ledger;
 use self::report::{Books, Report};
 use self::tally::Tally;
-use crate::cli::{Global, Outcome};
+use crate::cli::Outcome;
+use crate::config::RedisSource;
 use allot_client::{self, SeatStore};
 
 /// Holds that nobody calls for lapse by the server's timer, which may take this long on a busy server.
@@ -64,6 +65,8 @@ pub(crate) struct Arguments {
     /// Print the report as JSON.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    redis: RedisSource,
 }
 
 fn party(text: &str) -> Result<(u32, u32), String> {
@@ -82,11 +85,11 @@ fn share(text: &str) -> Result<f64, String> {
 }
 
 /// Lets them in.
-pub(crate) async fn run(global: &Global, arguments: Arguments) -> Result<Outcome> {
+pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
     let ends = ends(&arguments)?;
     let mut shows = Vec::new();
     for _ in 0..arguments.connections {
-        shows.push(SeatStore::new(allot_client::connect(global.redis()).await?, &arguments.key));
+        shows.push(SeatStore::new(arguments.redis.connect(&arguments.key).await?, &arguments.key));
     }
     let office = shows.first().cloned().context("there is one connection at least")?;
     // Books of all tiers: a seat of another tier that changes hands is a fault, too.

@@ -1,0 +1,336 @@
+//! Checks a whole book: every record, every index and every sum against all others.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::place::{Instance, Module, Presence};
+use super::read::Usage;
+use super::record::{Account, Goal, Standing};
+use super::state::Book;
+use crate::ensure;
+use crate::shared::invariant::{Checked, Contradiction};
+use crate::shared::list::NONE;
+
+/// What the accounts of a module make together.
+#[derive(Default)]
+struct Home {
+    accounts: BTreeSet<u32>,
+    free: BTreeSet<u32>,
+    barred: usize,
+    sums: Usage,
+}
+
+/// What the accounts of an instance make together.
+#[derive(Default)]
+struct Share {
+    accounts: BTreeSet<u32>,
+    dealt: u32,
+    incoming: u32,
+    ready: BTreeSet<(Option<u64>, u32)>,
+}
+
+impl Book {
+    /// Checks everything against everything: records, shares, levels, the order in which accounts are picked, deadlines,
+    /// totals, use and cost. O(size of the book), for tests and debugging.
+    ///
+    /// # Errors
+    /// The first contradiction found.
+    pub fn check(&self) -> Checked {
+        self.check_accounts()?;
+        let (mut homes, mut shares) = (BTreeMap::<u32, Home>::new(), BTreeMap::<u32, Share>::new());
+        for (id, account) in self.accounts.iter() {
+            self.count_in(id, account, &mut homes, &mut shares);
+        }
+        for (id, instance) in self.instances.iter() {
+            self.check_instance(id, instance, &shares.remove(&id).unwrap_or_default())?;
+        }
+        ensure!(shares.is_empty(), "an account is with an instance, or goes to one, that is not there");
+        for (id, module) in self.modules.iter() {
+            self.check_module(id, module, &homes.remove(&id).unwrap_or_default())?;
+        }
+        ensure!(homes.is_empty(), "an account is of a module that is not there");
+        ensure!(self.module_names.len() == self.modules.len(), "there are more names than modules");
+        let instances: usize = self.modules.iter().map(|(_, module)| module.names.len()).sum();
+        ensure!(
+            instances == self.instances.len(),
+            "{instances} of {} instances have a module",
+            self.instances.len()
+        );
+        self.check_sets()
+    }
+
+    fn check_accounts(&self) -> Checked {
+        let (mut totals, mut tariffs, mut logins) = ([0; 4], BTreeMap::new(), 0);
+        for (id, account) in self.accounts.iter() {
+            let called = || format!("account {}", account.name.escape_ascii());
+            self.check_account(account)
+                .map_err(|damaged| Contradiction(format!("{}: {}", called(), damaged.0)))?;
+            ensure!(self.find(&account.name) == Some(id), "{} is not found by its name", called());
+            let until = account.login.as_ref().map(|login| login.until);
+            ensure!(self.logins.get(id) == until, "the login of {} is over at another time", called());
+            logins += usize::from(until.is_some());
+            *tariffs.entry(account.tariff.clone()).or_insert(0) += 1;
+            if let Some(total) = totals.get_mut(account.standing as usize) {
+                *total += 1;
+            }
+        }
+        ensure!(self.totals == totals, "there are {totals:?} accounts by standing, not {:?}", self.totals);
+        ensure!(self.tariffs == tariffs, "the tariffs are not those of the accounts");
+        ensure!(self.logins.len() == logins, "a login is to be over that is not there");
+        Ok(())
+    }
+
+    fn count_in(
+        &self,
+        id: u32,
+        account: &Account,
+        homes: &mut BTreeMap<u32, Home>,
+        shares: &mut BTreeMap<u32, Share>,
+    ) {
+        let home = homes.entry(account.module).or_default();
+        home.accounts.insert(id);
+        home.sums.add(account, self.month);
+        if account.standing == Standing::Free && account.login.is_some() {
+            home.barred += 1;
+        } else if account.standing == Standing::Free {
+            home.free.insert(id);
+        }
+        if account.instance != NONE {
+            let share = shares.entry(account.instance).or_default();
+            share.accounts.insert(id);
+            share.dealt += u32::from(account.standing == Standing::Dealt);
+            if account.is_ready() {
+                let (month, limit) = self.order();
+                share.ready.insert((account.room(month, limit), id));
+            }
+        }
+        if let Some(Goal::Place(place)) = account.goal {
+            shares.entry(place).or_default().incoming += 1;
+        }
+    }
+
+    fn check_instance(&self, id: u32, instance: &Instance, share: &Share) -> Checked {
+        let name = instance.name.escape_ascii();
+        ensure!(instance.accounts == share.accounts, "the accounts of instance {name} are others");
+        ensure!(
+            instance.dealt == share.dealt,
+            "instance {name} has {} accounts, not {}",
+            share.dealt,
+            instance.dealt
+        );
+        ensure!(instance.incoming == share.incoming, "{} accounts go to instance {name}", share.incoming);
+        if instance.ready_order == self.order() {
+            ensure!(instance.ready == share.ready, "instance {name} picks accounts in another order");
+        } else {
+            // The order is of an earlier month or limit, until somebody works with the instance.
+            let ids = |ready: &BTreeSet<(Option<u64>, u32)>| -> BTreeSet<u32> {
+                ready.iter().map(|&(_, id)| id).collect()
+            };
+            ensure!(ids(&instance.ready) == ids(&share.ready), "instance {name} picks other accounts");
+        }
+        let module = self.modules.get(instance.module);
+        let found = module.is_some_and(|module| {
+            module.names.get(&instance.name) == Some(&id)
+                && module.instances.contains(&(instance.arrived, id))
+        });
+        ensure!(found, "instance {name} is not found by its name");
+        ensure!(instance.arrived <= self.arrivals, "instance {name} is yet to come");
+        ensure!(
+            self.away.get(id) == instance.away_until,
+            "instance {name} is kept a place until another time"
+        );
+        let away = instance.presence == Presence::Away;
+        ensure!(away == instance.away_until.is_some(), "instance {name} is away, or is not");
+        ensure!(instance.has_place() || instance.offset == 0, "instance {name} has an offset and no place");
+        let drains = !instance.has_place() && instance.dealt > 0;
+        ensure!(
+            self.draining.contains(&id) == drains,
+            "instance {name} has accounts to give back, or has not"
+        );
+        let empty = share.accounts.is_empty() && share.incoming == 0;
+        ensure!(instance.presence != Presence::Leaving || !empty, "instance {name} is gone and has nothing");
+        Ok(())
+    }
+
+    fn check_module(&self, id: u32, module: &Module, home: &Home) -> Checked {
+        let name = module.name.escape_ascii();
+        ensure!(self.module_names.get(&module.name) == Some(&id), "module {name} is not found by its name");
+        ensure!(module.accounts == home.accounts, "the accounts of module {name} are others");
+        ensure!(module.free == home.free, "the free accounts of module {name} are others");
+        ensure!(module.barred == home.barred, "module {name} has {} barred accounts", home.barred);
+        ensure!(module.sums == home.sums, "use and cost of module {name} are others");
+        ensure!(module.names.len() == module.instances.len(), "module {name} has more names than instances");
+        let (mut levels, mut givers) = (BTreeSet::new(), BTreeSet::new());
+        for id in module.instances() {
+            let Some(instance) = self.instances.get(id) else {
+                return Err(Contradiction(format!("module {name} has an instance that is not there")));
+            };
+            if instance.presence == Presence::Active {
+                levels.insert((instance.level(), id));
+                if instance.dealt > 0 {
+                    givers.insert((instance.level(), id));
+                }
+            }
+        }
+        ensure!(module.levels == levels, "the levels of module {name} are others");
+        ensure!(module.givers == givers, "those who can give in module {name} are others");
+        let uneven = self.is_uneven(id);
+        ensure!(self.uneven.contains(&id) == uneven, "the deal of module {name} is even, or is not");
+        Ok(())
+    }
+
+    /// Checks that nothing is in a set that is not there; that what is there is in it, is checked above.
+    fn check_sets(&self) -> Checked {
+        let away = self.instances.iter().filter(|(_, one)| one.presence == Presence::Away).count();
+        ensure!(self.away.len() == away, "an instance is kept a place that is not away");
+        let drains = self.draining.iter().all(|&id| self.instances.get(id).is_some());
+        ensure!(drains, "an instance has accounts to give back that is not there");
+        let uneven = self.uneven.iter().all(|&id| self.modules.get(id).is_some());
+        ensure!(uneven, "a module is uneven that is not there");
+        ensure!(!self.month_starts.is_empty(), "the running month has not begun");
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::request::{ModuleWish, Request};
+    use super::super::tariff::{Amount, Step, Tariff};
+    use super::super::{Settings, decide, decide_due};
+    use super::*;
+
+    const NOW: i64 = 1000;
+
+    fn ask(book: &mut Book, request: &Request<'_>) {
+        let decision = decide(book, NOW, request).unwrap();
+        decision.events.iter().for_each(|event| book.apply(NOW, event));
+        loop {
+            let due = decide_due(book, NOW, 100);
+            if due.is_empty() {
+                return;
+            }
+            due.iter().for_each(|event| book.apply(NOW, event));
+        }
+    }
+
+    /// Six accounts of a module: one is on its way from instance a to c, which has a place; b stands by; one is frozen
+    /// and thawed while somebody is logged in; one is kept back.
+    fn book() -> Book {
+        let mut book = Book::open(Settings::default(), NOW);
+        let (module, department) = (&b"m"[..], &b"d"[..]);
+        let wish =
+            ModuleWish { module, department, instances: 2, weight: None, reserve: Some(1), term: None };
+        ask(&mut book, &Request::Module(wish));
+        let tariff = Tariff { quota: 10, steps: vec![Step { upto: 20, price: Amount(5) }] };
+        let accounts: Vec<&[u8]> = vec![b"1", b"2", b"3", b"4", b"5", b"6"];
+        ask(&mut book, &Request::Attach { module, instance: b"a", term: None });
+        ask(
+            &mut book,
+            &Request::Add { module: Some(module), tariff, accounts: accounts.clone(), term: None },
+        );
+        for &account in &accounts {
+            let login = Request::Login { account, instance: b"a", terminal: b"t", ttl: 500_000 };
+            if decide(&book, NOW, &login).is_ok() {
+                ask(&mut book, &login);
+            }
+        }
+        ask(&mut book, &Request::Attach { module, instance: b"c", term: None });
+        ask(&mut book, &Request::Attach { module, instance: b"b", term: None });
+        let login =
+            |account: &[u8]| book.account_called(account).unwrap().login.as_ref().map(|one| one.epoch);
+        let dealt = |account: &&&[u8]| book.account_called(account).unwrap().standing == Standing::Dealt;
+        let working: Vec<&[u8]> =
+            accounts.iter().filter(dealt).copied().filter(|account| login(account).is_some()).collect();
+        let epoch = login(working[0]).unwrap();
+        ask(&mut book, &Request::Use { account: working[0], epoch, count: 12 });
+        ask(&mut book, &Request::Logout { account: working[0], epoch, back: false, term: None });
+        ask(&mut book, &Request::Freeze { account: working[1], on: true, term: None });
+        ask(&mut book, &Request::Freeze { account: working[1], on: false, term: None });
+        book
+    }
+
+    fn module(book: &mut Book) -> &mut Module {
+        book.modules.get_mut(0).unwrap()
+    }
+
+    fn instance<'a>(book: &'a mut Book, name: &[u8]) -> &'a mut Instance {
+        let id = book.find_instance(0, name).unwrap();
+        book.instances.get_mut(id).unwrap()
+    }
+
+    fn account(book: &mut Book, standing: Standing) -> &mut Account {
+        let id = book.accounts.iter().find(|(_, one)| one.standing == standing).unwrap().0;
+        book.accounts.get_mut(id).unwrap()
+    }
+
+    #[test]
+    fn check_finds_damage_in_each_structure() {
+        let sound = book();
+        assert_eq!(sound.check(), Ok(()));
+        assert!(sound.instances.iter().any(|(_, one)| one.incoming > 0), "an account is on its way");
+        assert!(sound.modules.iter().all(|(_, one)| one.barred > 0), "an account is barred");
+        type Damage = (&'static str, fn(&mut Book));
+        let damages: [Damage; 28] = [
+            ("totals", |book| book.totals.swap(0, 1)),
+            ("tariffs", |book| book.tariffs.values_mut().for_each(|count| *count += 1)),
+            ("logins", |book| book.logins.set(77, 5)),
+            ("end of a login", |book| account(book, Standing::Revoking).login.as_mut().unwrap().until = 5),
+            ("places kept", |book| book.away.set(77, 5)),
+            ("draining", |book| {
+                let _ = book.draining.insert(0);
+            }),
+            ("draining of nobody", |book| {
+                let _ = book.draining.insert(77);
+            }),
+            ("uneven", |book| {
+                let _ = book.uneven.insert(0);
+            }),
+            ("uneven of nobody", |book| {
+                let _ = book.uneven.insert(77);
+            }),
+            ("names", |book| book.names.remove(b"1", 0)),
+            ("module names", |book| {
+                let _ = book.module_names.insert(b"x"[..].into(), 0);
+            }),
+            ("accounts of a module", |book| module(book).accounts.clear()),
+            ("free accounts", |book| module(book).free.extend([77])),
+            ("barred accounts", |book| module(book).barred += 1),
+            ("sum of use", |book| module(book).sums.used += 1),
+            ("sum of cost", |book| module(book).sums.cost.0 += 1),
+            ("levels", |book| module(book).levels.clear()),
+            ("givers", |book| module(book).givers.clear()),
+            ("names of instances", |book| {
+                let _ = module(book).names.pop_first();
+            }),
+            ("accounts of an instance", |book| instance(book, b"a").accounts.clear()),
+            ("accounts dealt", |book| instance(book, b"a").dealt += 1),
+            ("accounts on their way", |book| instance(book, b"c").incoming = 0),
+            ("pick order", |book| instance(book, b"a").ready.clear()),
+            ("offset", |book| instance(book, b"a").offset = 4),
+            ("offset without a place", |book| instance(book, b"b").offset = 4),
+            ("standing", |book| account(book, Standing::Free).standing = Standing::Frozen),
+            ("goal", |book| account(book, Standing::Revoking).goal = None),
+            ("history", |book| account(book, Standing::Dealt).history.clear()),
+        ];
+        for (what, damage) in damages {
+            let mut book = sound.clone();
+            damage(&mut book);
+            assert!(book.check().is_err(), "damage is not found: {what}");
+        }
+    }
+
+    #[test]
+    fn tariff_of_a_copied_book_is_forgotten_with_its_last_account() {
+        let mut book = book();
+        let copy = book.clone();
+        let names: Vec<_> = book.accounts.iter().map(|(_, one)| one.name.clone()).collect();
+        for (_, account) in book.accounts.iter().map(|(id, one)| (id, one.clone())).collect::<Vec<_>>() {
+            if let Some(login) = &account.login {
+                let (account, epoch) = (&account.name[..], login.epoch);
+                ask(&mut book, &Request::Logout { account, epoch, back: false, term: None });
+            }
+        }
+        let accounts = names.iter().map(|name| &name[..]).collect();
+        ask(&mut book, &Request::Del { accounts, term: None });
+        assert_eq!((book.accounts.len(), book.tariffs.len(), copy.tariffs.len()), (0, 0, 1));
+    }
+}

@@ -1,0 +1,283 @@
+//! Checks a whole realm: every record, every index and every sum against all others.
+
+use super::conference::State;
+use super::state::{Lost, Realm};
+use super::unit::{Host, MAX_FORGOTTEN, MAX_REPLACED, Standing, Unit, host_of};
+use crate::ensure;
+use crate::shared::invariant::{Checked, Contradiction};
+use std::collections::{BTreeMap, BTreeSet};
+
+impl Realm {
+    /// Checks everything against everything: records, indexes, room and licences in use, deadlines, queues, messages.
+    /// O(size of the realm), for tests and debugging.
+    ///
+    /// # Errors
+    /// The first contradiction found.
+    pub fn check(&self) -> Checked {
+        for (id, conference) in self.conferences.iter() {
+            let called = || format!("conference {}", conference.e164.escape_ascii());
+            self.check_conference(conference)
+                .map_err(|damaged| Contradiction(format!("{}: {}", called(), damaged.0)))?;
+            ensure!(self.find(&conference.e164) == Some(id), "{} is not found by its number", called());
+            let due = conference.next_due(&self.settings);
+            ensure!(self.conference_due.get(id) == due, "{} has another deadline", called());
+            ensure!(conference.epoch <= self.last_epoch, "{} has an epoch that is yet to come", called());
+        }
+        let due = self.conferences.iter().filter(|(_, one)| one.next_due(&self.settings).is_some()).count();
+        ensure!(self.conference_due.len() == due, "a conference has a deadline that is not there");
+        self.check_states()?;
+        self.check_requests()?;
+        self.check_units()?;
+        self.check_hosts()?;
+        self.check_pending()?;
+        self.check_messages()
+    }
+
+    fn check_states(&self) -> Checked {
+        let mut known = 0;
+        for state in State::ALL {
+            for (&epoch, &id) in self.by_state.of(state) {
+                let one = self.conferences.get(id);
+                let same = one.is_some_and(|one| (one.state, one.origin_epoch) == (state, epoch));
+                ensure!(same, "epoch {epoch} is not that of a conference that is {}", state.word());
+                known += 1;
+            }
+        }
+        ensure!(
+            known == self.conferences.len(),
+            "{known} of {} conferences have a state",
+            self.conferences.len()
+        );
+        Ok(())
+    }
+
+    fn check_requests(&self) -> Checked {
+        for (request, &id) in &self.requests {
+            let one = self.conferences.get(id);
+            let same = one.is_some_and(|one| one.asked_for() == Some(&request[..]));
+            ensure!(same, "request {} did not ask for its conference", request.escape_ascii());
+        }
+        let asked = self.conferences.iter().filter(|(_, one)| one.asked_for().is_some()).count();
+        ensure!(asked == self.requests.len(), "a conference is not found by its request");
+        Ok(())
+    }
+
+    fn check_units(&self) -> Checked {
+        let (mut licences, mut used) = (0, BTreeMap::<u32, u64>::new());
+        let (mut owned, mut targets) =
+            (BTreeMap::<u32, BTreeSet<_>>::new(), BTreeMap::<u32, BTreeSet<_>>::new());
+        for (id, one) in self.conferences.iter() {
+            licences += if one.is_live() { u64::from(one.licences) } else { 0 };
+            if let Some(owner) = one.owner {
+                *used.entry(owner).or_default() += u64::from(one.size);
+                owned.entry(owner).or_default().insert((one.epoch, id));
+            }
+            if let Some(moving) = one.moving {
+                *used.entry(moving.to).or_default() += u64::from(one.size);
+                targets.entry(moving.to).or_default().insert((moving.epoch, id));
+            }
+        }
+        ensure!(self.licences == licences, "{} licences are in use, not {licences}", self.licences);
+        for (number, unit) in self.units.iter() {
+            let name = unit.cmu.escape_ascii();
+            let room = used.remove(&number).unwrap_or_default();
+            ensure!(unit.used == room, "unit {name} has {} of its room in use, not {room}", unit.used);
+            let same = unit.owned == owned.remove(&number).unwrap_or_default();
+            ensure!(same, "the conferences of unit {name} are others");
+            let same = unit.targets == targets.remove(&number).unwrap_or_default();
+            ensure!(same, "the conferences that move to unit {name} are others");
+            ensure!(
+                unit.standing != Standing::Down || unit.is_idle(),
+                "unit {name} is down and has conferences"
+            );
+            ensure!(self.unit_names.get(&unit.cmu) == Some(&number), "unit {name} is not found by its name");
+            self.board.check_unit(number, unit)?;
+            let due = unit.next_due(&self.settings, self.lost.contains_key(&unit.cmu));
+            ensure!(self.unit_due.get(number) == due, "unit {name} has another deadline");
+        }
+        ensure!(used.is_empty() && owned.is_empty() && targets.is_empty(), "a conference is on no unit");
+        ensure!(self.unit_names.len() == self.units.len(), "there are more names than units");
+        let takes = self.units.iter().filter(|(_, unit)| unit.takes()).count();
+        ensure!(self.board.len() == takes, "a unit is on the board that is not there");
+        let due = |unit: &Unit| unit.next_due(&self.settings, self.lost.contains_key(&unit.cmu)).is_some();
+        let due = self.units.iter().filter(|(_, unit)| due(unit)).count();
+        ensure!(self.unit_due.len() == due, "a unit has a deadline that is not there");
+        self.board.check()
+    }
+
+    fn check_hosts(&self) -> Checked {
+        let mut running = 0;
+        for (name, Host { current, replaced }) in &self.hosts {
+            let called = name.escape_ascii();
+            if let Some(number) = *current {
+                let same = self.units.get(number).is_some_and(|unit| host_of(&unit.cmu) == &**name);
+                ensure!(same, "host {called} runs a unit that is not there, or is another's");
+                running += 1;
+            } else {
+                let known = self.forgotten.iter().filter(|known| *known == name).count();
+                ensure!(known == 1, "host {called} runs nothing and is remembered {known} times");
+            }
+            ensure!(replaced.len() <= MAX_REPLACED, "host {called} has too many identities");
+            let other =
+                replaced.iter().find(|cmu| host_of(cmu) != &**name || self.unit_names.contains_key(*cmu));
+            ensure!(other.is_none(), "host {called} replaced a unit that is not its own, or is there");
+        }
+        ensure!(running == self.units.len(), "{running} units run on hosts, of {}", self.units.len());
+        let idle = self.hosts.len() - running;
+        ensure!(idle == self.forgotten.len(), "a host is remembered that is not there, or runs a unit");
+        ensure!(idle <= MAX_FORGOTTEN, "too many hosts are remembered");
+        Ok(())
+    }
+
+    fn check_pending(&self) -> Checked {
+        let pending = || self.conferences.iter().filter(|(_, one)| one.state == State::Pending);
+        self.queues.check(pending())?;
+        let mut lost = Lost::new();
+        for (id, one) in pending() {
+            if let Some(entry) = one.last_lost() {
+                lost.entry(entry.cmu.clone()).or_default().insert((entry.epoch, id));
+            }
+        }
+        ensure!(self.lost == lost, "the conferences that units lost are others");
+        Ok(())
+    }
+
+    fn check_messages(&self) -> Checked {
+        let mut sum = 0;
+        for (stream, messages) in self.outbox.lanes() {
+            let name = stream.escape_ascii();
+            let Some(capacity) = super::mail::capacity(stream) else {
+                return Err(Contradiction(format!(
+                    "messages wait for stream {name}, which is not the realm's"
+                )));
+            };
+            let count = messages.len();
+            ensure!((1..=capacity).contains(&count), "{count} messages wait for stream {name}");
+            sum += count;
+        }
+        ensure!(sum == self.outbox.len(), "{sum} messages wait, not {}", self.outbox.len());
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::conference::How;
+    use super::super::request::{Create, Report, Request, Word};
+    use super::super::state::Settings;
+    use super::super::{decide, decide_due};
+    use super::*;
+    use crate::shared::outbox::Message;
+
+    const NOW: i64 = 1000;
+
+    fn ask(realm: &mut Realm, request: &Request<'_>) {
+        let decision = decide(realm, NOW, request).unwrap();
+        decision.events.iter().for_each(|event| realm.apply(NOW, event));
+    }
+
+    /// Conference 1 moves from unit a to b, 2 is pending, 3 has ended, and of host d no unit is left.
+    fn realm() -> Realm {
+        let mut realm = Realm::open(Settings::default(), NOW);
+        for (cmu, zone) in [("a:1:1", Some(&b"east"[..])), ("b:1:1", None), ("c:1:1", None), ("d:1:1", None)]
+        {
+            let cmu = cmu.as_bytes();
+            ask(&mut realm, &Request::Join { cmu, capacity: 10, zone, lease: 1_000_000 });
+        }
+        ask(&mut realm, &Request::Drain { cmu: b"d:1:1", on: true, moves: false, term: None });
+        for (e164, cmu) in [("1", "a:1:1"), ("2", "b:1:1"), ("3", "c:1:1")] {
+            let create = Create {
+                e164: e164.as_bytes(),
+                end: Some(900_000),
+                size: 2,
+                licences: 1,
+                priority: 0,
+                zone: None,
+                recoverable: true,
+                request: Some(e164.as_bytes()),
+                called_from: Some((b"pool", e164.as_bytes())),
+            };
+            ask(&mut realm, &Request::Create(create));
+            let epoch = realm.conference_called(e164.as_bytes()).unwrap().epoch;
+            ask(&mut realm, &Request::Ack(Word { e164: e164.as_bytes(), cmu: cmu.as_bytes(), epoch }));
+        }
+        ask(&mut realm, &Request::Down { cmu: b"b:1:1", term: None });
+        ask(&mut realm, &Request::Join { cmu: b"b:1:1", capacity: 10, zone: None, lease: 1_000_000 });
+        let epoch = realm.last_epoch();
+        ask(&mut realm, &Request::Report(Report { cmu: b"b:1:1", highest: epoch - 10, list: Vec::new() }));
+        ask(&mut realm, &Request::Move { e164: b"1", to: Some(b"b:1:1"), term: None });
+        let epoch = realm.conference_called(b"3").unwrap().epoch;
+        ask(&mut realm, &Request::Ended(Word { e164: b"3", cmu: b"c:1:1", epoch }));
+        ask(&mut realm, &Request::Down { cmu: b"d:1:1", term: None });
+        realm.settings.tombstone = 1;
+        for number in realm.unit_names.values().copied().collect::<Vec<_>>() {
+            realm.relink_unit(number);
+        }
+        for event in decide_due(&realm, NOW + 1, 10) {
+            realm.apply(NOW, &event);
+        }
+        realm.settings.tombstone = Settings::default().tombstone;
+        realm
+    }
+
+    fn one<'a>(realm: &'a mut Realm, e164: &str) -> &'a mut super::super::conference::Conference {
+        let id = realm.find(e164.as_bytes()).unwrap();
+        realm.conferences.get_mut(id).unwrap()
+    }
+
+    fn unit<'a>(realm: &'a mut Realm, cmu: &str) -> &'a mut Unit {
+        let number = realm.find_unit(cmu.as_bytes()).unwrap();
+        realm.units.get_mut(number).unwrap()
+    }
+
+    #[test]
+    fn check_finds_damage_in_each_structure() {
+        let sound = realm();
+        assert_eq!(sound.check(), Ok(()));
+        assert_eq!((sound.pending(), sound.forgotten.len(), sound.count(State::Ended)), (1, 1, 1));
+        type Damage = (&'static str, fn(&mut Realm));
+        let damages: [Damage; 26] = [
+            ("state index", |realm| realm.by_state.of_mut(State::Open).clear()),
+            ("state index of nobody", |realm| {
+                let _ = realm.by_state.of_mut(State::Open).insert(7, 99);
+            }),
+            ("requests", |realm| {
+                let _ = realm.requests.pop_first();
+            }),
+            ("request of nobody", |realm| {
+                let _ = realm.requests.insert(b"x"[..].into(), 0);
+            }),
+            ("names", |realm| realm.names.remove(b"1", 0)),
+            ("deadline", |realm| realm.conference_due.set(0, 5)),
+            ("deadline of nobody", |realm| realm.conference_due.set(77, 5)),
+            ("unit deadline", |realm| realm.unit_due.set(0, 5)),
+            ("unit deadline of nobody", |realm| realm.unit_due.set(77, 5)),
+            ("licences", |realm| realm.licences += 1),
+            ("room", |realm| unit(realm, "a:1:1").used += 1),
+            ("owned", |realm| unit(realm, "a:1:1").owned.clear()),
+            ("targets", |realm| unit(realm, "b:1:1").targets.clear()),
+            ("standing", |realm| unit(realm, "a:1:1").standing = Standing::Down),
+            ("capacity on the board", |realm| unit(realm, "c:1:1").capacity = 3),
+            ("board", |realm| realm.board.remove(0)),
+            ("queues", |realm| realm.queues = Default::default()),
+            ("lost", |realm| realm.lost.clear()),
+            ("unit names", |realm| {
+                let _ = realm.unit_names.insert(b"z"[..].into(), 0);
+            }),
+            ("hosts", |realm| {
+                let _ = realm.hosts.remove(&b"a"[..]);
+            }),
+            ("forgotten hosts", |realm| realm.forgotten.clear()),
+            ("state", |realm| one(realm, "1").state = State::Waiting),
+            ("history", |realm| one(realm, "1").history.clear()),
+            ("assignment", |realm| one(realm, "1").close(NOW, How::Lost)),
+            ("epochs", |realm| realm.last_epoch = 1),
+            ("outbox", |realm| realm.outbox.push_always(Message::new("other").with("event", b"x"))),
+        ];
+        for (what, damage) in damages {
+            let mut realm = sound.clone();
+            damage(&mut realm);
+            assert!(realm.check().is_err(), "damage is not found: {what}");
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! What every family is to a server: a deterministic state machine.
+//!
+//! A machine sees no clock and does no I/O. Time is an argument, and events are the only way that a state changes: a
+//! replica that applies the same events at the same times has the same bytes.
+
+use super::Millis;
+use super::codec::Damaged;
+pub use super::event::MachineEvent;
+use super::invariant::Checked;
+use super::outbox::Outbox;
+use super::refusal::Refusal;
+use smallvec::SmallVec;
+
+/// The events of one step; mostly one.
+pub type Events<E> = SmallVec<[E; 1]>;
+
+/// The state behind one key.
+pub trait Machine: Clone + Send + Sized + 'static {
+    /// What happens to the state.
+    type Event: MachineEvent;
+
+    /// The state that the first event of a key makes; `None` for an event that makes none.
+    fn open(event: &Self::Event, at: Millis) -> Option<Result<Self, Refusal>>;
+
+    /// Whether an event that another server decided fits this state. Once it passes, `apply` cannot go wrong.
+    ///
+    /// # Errors
+    /// What does not fit; the state differs from the other server's.
+    fn admits(&self, event: &Self::Event) -> Result<(), Damaged>;
+
+    /// Applies an event that this state decided or admits.
+    fn apply(&mut self, at: Millis, event: &Self::Event);
+
+    /// The state as bytes: equal states have equal bytes.
+    fn encode(&self) -> Vec<u8>;
+
+    /// The state of these bytes.
+    ///
+    /// # Errors
+    /// Bytes that `encode` never writes.
+    fn decode(bytes: &[u8]) -> Result<Self, Damaged>;
+
+    /// *Now* of this state: the greater of the clock and the last time applied.
+    fn now(&self, clock: Millis) -> Millis;
+
+    /// When the next event is due that no request asks for.
+    fn next_due(&self) -> Option<Millis>;
+
+    /// The events that are due, at most `limit`; more may be due.
+    fn due(&self, now: Millis, limit: usize) -> Events<Self::Event>;
+
+    /// The due events that must come before a request is decided, at most `limit`. The rest is left to the timer.
+    fn due_before_all(&self, now: Millis, limit: usize) -> Events<Self::Event> {
+        self.due(now, limit)
+    }
+
+    /// The messages owed to streams; `None` for a family that tells by notifications alone.
+    fn outbox(&self) -> Option<&Outbox> {
+        None
+    }
+
+    /// How many entries a stream beside the key keeps; 0 is no limit.
+    fn stream_length(&self, _stream: &[u8]) -> u32 {
+        0
+    }
+
+    /// The event that messages are in their streams: how many of each stream in order, and the id of the last entry.
+    fn flushed(_sent: Vec<(Vec<u8>, u32)>, _last_id: (u64, u64)) -> Option<Self::Event> {
+        None
+    }
+
+    /// Bytes allocated.
+    fn allocated(&self) -> usize;
+
+    /// How many allocations freeing the state takes, as far as a server must know to free it in the background.
+    fn free_effort(&self) -> usize;
+
+    /// Checks every index and every sum against what it is made of. O(size).
+    ///
+    /// # Errors
+    /// The first contradiction found.
+    fn check(&self) -> Checked {
+        Ok(())
+    }
+}

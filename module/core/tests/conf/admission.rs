@@ -1,0 +1,158 @@
+//! Events that no decision on a realm could have made are refused, and change nothing.
+
+use super::rig::{MINUTE, Rig};
+use allot_core::conf::Event;
+use allot_core::conf::conference::Cause;
+use allot_core::conf::event::Created;
+use allot_core::conf::unit::{Name, Standing};
+use allot_core::shared::Bytes;
+use allot_core::shared::codec::Writer;
+
+const A: &str = "a:1:1";
+const B: &str = "b:1:1";
+
+fn name(cmu: &str) -> Name {
+    Name::from(cmu.as_bytes())
+}
+
+fn e164(number: &str) -> Bytes {
+    Bytes::from_slice(number.as_bytes())
+}
+
+#[track_caller]
+fn refuses(rig: &Rig, event: &Event) {
+    assert!(rig.realm.admits(event).is_err(), "{event:?} is admitted");
+}
+
+fn set(number: &str, seq: u64, fields: &[&str]) -> Event {
+    let mut out = Writer::default();
+    fields.iter().for_each(|field| out.string(field.as_bytes()));
+    Event::Set { e164: e164(number), seq, fields: out.bytes }
+}
+
+#[test]
+fn unit_that_is_down_sends_nothing_before_it_joins_again() {
+    let mut rig = Rig::new(&[A]);
+    rig.down(A);
+    refuses(&rig, &Event::Beat { cmu: name(A), load: None });
+    refuses(&rig, &Event::Reported { cmu: name(A), highest: 1 });
+    refuses(&rig, &Event::Asked { cmu: Some(name(A)), details: false });
+}
+
+#[test]
+fn lease_lapses_in_one_direction() {
+    let mut rig = Rig::new(&[A]);
+    rig.apply(&Event::Lapsed { cmu: name(A), to: Standing::Unreachable });
+    refuses(&rig, &Event::Lapsed { cmu: name(A), to: Standing::Suspect });
+    refuses(&rig, &Event::Lapsed { cmu: name(A), to: Standing::Unreachable });
+    refuses(&rig, &Event::Lapsed { cmu: name(A), to: Standing::Down });
+}
+
+#[test]
+fn unit_is_drained_once() {
+    let rig = Rig::new(&[A]);
+    refuses(&rig, &Event::Drained { cmu: name(A), on: false });
+}
+
+#[test]
+fn restart_names_each_unit_once() {
+    let rig = Rig::new(&[A, B]);
+    refuses(&rig, &Event::Restarted { gone: vec![name(A), name(A)] });
+    refuses(&rig, &Event::Restarted { gone: vec![name(B), name(A)] });
+}
+
+#[test]
+fn stream_is_flushed_once_and_of_no_more_than_waits() {
+    let mut rig = Rig::new(&[A]);
+    rig.apply(&Event::Asked { cmu: Some(name(A)), details: false });
+    rig.apply(&Event::Asked { cmu: Some(name(A)), details: true });
+    let stream = b"cmd:a:1:1".to_vec();
+    for sent in [vec![(stream.clone(), 0)], vec![(stream.clone(), 3)], vec![(stream.clone(), 1), (stream, 2)]]
+    {
+        refuses(&rig, &Event::Flushed { sent, last_id: (1, 0) });
+    }
+}
+
+#[test]
+fn end_time_beyond_all_times_is_refused() {
+    let mut rig = Rig::new(&[A]);
+    let epoch = rig.open("1");
+    let end = 1 << 52;
+    assert!(rig.realm.admits(&Event::Extended { e164: e164("1"), end }).is_ok());
+    refuses(&rig, &Event::Extended { e164: e164("1"), end: end + 1 });
+    let created = |end, epoch| {
+        Event::Created(Box::new(Created {
+            e164: e164("2"),
+            cmu: name(A),
+            epoch,
+            end: Some(end),
+            size: 1,
+            licences: 0,
+            priority: 0,
+            zone: None,
+            recoverable: true,
+            request: None,
+            called_from: None,
+        }))
+    };
+    assert!(rig.realm.admits(&created(end, epoch + 1)).is_ok());
+    refuses(&rig, &created(end + 1, epoch + 1));
+    refuses(&rig, &created(end, epoch));
+    refuses(&rig, &created(end, (1 << 53) - 1));
+}
+
+#[test]
+fn creation_fails_into_recovery_only_if_it_recovers() {
+    let mut rig = Rig::new(&[A]);
+    rig.create("1");
+    let failed = |number: &str| Event::Failed {
+        e164: e164(number),
+        cause: Cause::Refused,
+        release: false,
+        next_retry: 5 * MINUTE,
+    };
+    refuses(&rig, &failed("1"));
+    rig.open("2");
+    rig.join(B, 10);
+    rig.move_to("2", B);
+    rig.restart(&[]);
+    assert_eq!(rig.word("2"), "waiting");
+    refuses(&rig, &failed("2"));
+}
+
+#[test]
+fn conference_ends_once_and_is_not_extended_while_it_ends() {
+    let mut rig = Rig::new(&[A]);
+    rig.open("1");
+    rig.release("1");
+    assert_eq!(rig.word("1"), "ending");
+    refuses(&rig, &Event::Ending { e164: e164("1"), cause: Cause::Manager });
+    refuses(&rig, &Event::Extended { e164: e164("1"), end: 1 << 40 });
+}
+
+#[test]
+fn only_a_lost_copy_is_adopted() {
+    let mut rig = Rig::new(&[A]);
+    let old = rig.open("1");
+    rig.join(B, 10);
+    let moved = rig.move_to("1", B);
+    rig.ack("1", B, moved);
+    refuses(&rig, &Event::Adopted { e164: e164("1"), cmu: name(A), old, epoch: moved + 1 });
+}
+
+#[test]
+fn detail_is_written_once_and_only_by_a_newer_write() {
+    let mut rig = Rig::new(&[A]);
+    let epoch = rig.open("1");
+    rig.set("1", A, epoch, 5, &["members", "3"]);
+    assert!(rig.realm.admits(&set("1", 6, &["members", "4"])).is_ok());
+    refuses(&rig, &set("1", 5, &["members", "4"]));
+    refuses(&rig, &set("1", 6, &["speaker", "ann", "speaker", "bob"]));
+}
+
+#[test]
+fn unit_refuses_only_a_conference_that_is_there() {
+    let rig = Rig::new(&[A]);
+    let (cmu, reason) = (name(A), Bytes::from_slice(b"no media"));
+    refuses(&rig, &Event::Refused { e164: e164("1"), cmu, epoch: 1, reason });
+}

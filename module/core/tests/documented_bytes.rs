@@ -1,0 +1,60 @@
+//! The examples of docs/replication.md, byte by byte.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use allot_core::numpool::event::Called;
+use allot_core::numpool::{self, Number};
+use allot_core::seat;
+use allot_core::seat::claims::Seats;
+use allot_core::seat::event::{Held, Turn};
+use allot_core::shared::Bytes;
+use allot_core::shared::codec::Writer;
+use allot_core::shared::event::MachineEvent;
+use allot_core::shared::field::Any;
+use std::fmt::Debug;
+
+/// The bytes of `documented`, a list of hexadecimal numbers, are those of the events.
+fn is_encoded_as<E: MachineEvent + Debug + PartialEq>(events: &[E], documented: &str) {
+    let documented: Vec<u8> =
+        documented.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect();
+    let mut out = Writer::default();
+    events.iter().for_each(|event| event.encode(&mut out));
+    assert_eq!(out.bytes, documented);
+    assert_eq!(&E::decode_all(&documented).unwrap()[..], events);
+}
+
+#[test]
+fn hold_of_a_show_has_its_documented_bytes() {
+    let held = Held {
+        token: Bytes::from_slice(b"t1"),
+        user: Bytes::from_slice(b"ann"),
+        until: 1_795_227_454_791,
+        fingerprint: Any(0x3ee1_4788_4394_6c50),
+        seats: Seats::from_slice(&[0, 1]),
+        turn: Turn::Area(0),
+        replaced: None,
+    };
+    let flushed = seat::Event::Flushed { count: 1, last_id: (1_795_227_394_791, 0) };
+    is_encoded_as(
+        &[seat::Event::Held(held), flushed],
+        "03  02 74 31  03 61 6e 6e  8e b5 a8 be bf 68  d0 d8 d1 9c 84 f1 d1 f0 3e  02 00 01  01 00  00
+         0b  01  e7 c5 90 df 9f 34 00",
+    );
+}
+
+#[test]
+fn call_of_a_pool_has_its_documented_bytes() {
+    let called = Called {
+        number: Number::parse(b"1001").unwrap(),
+        token: Bytes::from_slice(b"c1"),
+        until: Some(1_795_238_383_244),
+        switch: Some(Bytes::from_slice(b"sw1")),
+        peer: Some(Bytes::from_slice(b"5551")),
+    };
+    let flushed = numpool::Event::Flushed { count: 1, last_id: (1_795_238_323_244, 0) };
+    is_encoded_as(
+        &[numpool::Event::Called(called), flushed],
+        "0a  02 54 45  02 63 31  01 98 ba de c8 bf 68  01 03 73 77 31  01 04 35 35 35 31
+         0e  01  ac c8 ab e4 9f 34 00",
+    );
+}

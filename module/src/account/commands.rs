@@ -1,0 +1,278 @@
+//! The `ACCOUNT.*` commands: one table entry for each.
+
+use allot_core::account::Book;
+
+use super::{inventory, reads, writes};
+use crate::engine::command::{Command, Parameter, command};
+use crate::engine::step::apply;
+use crate::ffi::command::{ACCESS, RO, RW, UPDATE};
+
+const KEY: Parameter = Parameter::key("key");
+const MODULE: Parameter = Parameter::name("module");
+const INSTANCE: Parameter = Parameter::name("instance");
+const ACCOUNT: Parameter = Parameter::name("account");
+const ACCOUNTS: Parameter = Parameter::name("account").many();
+const NUMBER: Parameter = Parameter::integer("n");
+const EPOCH: Parameter = Parameter::natural("epoch");
+const TERM: Parameter = Parameter::natural("term").after("TERM").optional();
+const TTL: Parameter = Parameter::integer("milliseconds")
+    .after("TTL")
+    .in_place()
+    .or_error("TTL is missing: say for how many milliseconds the login shall last unless it is renewed");
+const COUNTED_ACCOUNTS: Parameter = Parameter::counted("accounts", &[NUMBER, ACCOUNTS]);
+const COUNT: Parameter = Parameter::integer("n").after("COUNT").optional();
+const CURSOR: Parameter = Parameter::natural("cursor").after("CURSOR").optional();
+
+const TIER: Parameter = Parameter::block("tier", &[Parameter::natural("upto"), Parameter::text("price")]);
+const ADD_MISSES: &str =
+    "QUOTA and ACCOUNTS must be given: how much the flat price covers, and which accounts";
+const MODULE_MISSES: &str = "DEPARTMENT and INSTANCES must be given: whose module it is, and how many of its instances \
+                             hold a share at once";
+
+/// An optional number behind its word.
+const fn integer(name: &'static str, token: &'static str) -> Parameter {
+    Parameter::integer(name).after(token).optional()
+}
+
+/// Every command of the family.
+pub(crate) static COMMANDS: &[Command] = &[
+    command! {
+        name: c"ACCOUNT.BOOK",
+        run: inventory::book,
+        flags: "write deny-oom",
+        keys: RW | ACCESS | UPDATE,
+        summary: "Makes a book of accounts, or changes its settings; replies its record",
+        complexity: "O(1)",
+        parameters: [
+            KEY,
+            integer("n", "CAP"),
+            integer("milliseconds", "DWELL"),
+            integer("n", "MAXMOVES"),
+            Parameter::integer("turn").after("TURNS").optional().many(),
+        ],
+    },
+    command! {
+        name: c"ACCOUNT.TERM",
+        run: inventory::claim,
+        flags: "write",
+        keys: RW | ACCESS | UPDATE,
+        summary: "Claims the book for an elected leader; a lower term is refused",
+        complexity: "O(1)",
+        parameters: [
+            KEY,
+            Parameter::natural("term"),
+            Parameter::name("leader"),
+            Parameter::word("force", "FORCE").optional(),
+        ],
+    },
+    command! {
+        name: c"ACCOUNT.MODULE",
+        run: inventory::module,
+        flags: "write deny-oom",
+        keys: RW | ACCESS | UPDATE,
+        summary: "Defines a module, or changes it; replies its record",
+        complexity: "O(N) with N instances",
+        parameters: [
+            KEY,
+            MODULE,
+            Parameter::name("department").after("DEPARTMENT").or_error(MODULE_MISSES),
+            Parameter::integer("n").after("INSTANCES").or_error(MODULE_MISSES),
+            integer("weight", "WEIGHT"),
+            integer("n", "RESERVE"),
+            TERM,
+        ],
+    },
+    command! {
+        name: c"ACCOUNT.ADD",
+        run: inventory::add,
+        flags: "write deny-oom",
+        keys: RW | ACCESS | UPDATE,
+        summary: "Adds accounts to a module, or with * distributes them over the modules by weight",
+        complexity: "O(N log M) with N accounts named and M in the book",
+        parameters: [
+            KEY,
+            MODULE,
+            Parameter::natural("n").after("QUOTA").or_error(ADD_MISSES),
+            Parameter::counted("tiers", &[
+                    NUMBER,
+                    TIER.optional().many(),
+                ])
+            .after("TIERS")
+            .optional(),
+            COUNTED_ACCOUNTS.after("ACCOUNTS").or_error(ADD_MISSES),
+            TERM,
+        ],
+    },
+    command! {
+        name: c"ACCOUNT.DEL",
+        run: inventory::del,
+        flags: "write",
+        keys: RW | ACCESS | UPDATE,
+        summary: "Deletes accounts; those that somebody is logged in with as soon as nobody is",
+        complexity: "O(N log M) with N accounts named and M in the book",
+        parameters: [KEY, COUNTED_ACCOUNTS, TERM],
+    },
+    command! {
+        name: c"ACCOUNT.MOVE",
+        run: inventory::move_to,
+        flags: "write",
+        keys: RW | ACCESS | UPDATE,
+        summary: "Moves accounts to another module; those that somebody is logged in with as soon as nobody is",
+        complexity: "O(N log M) with N accounts named and M in the book",
+        parameters: [KEY, MODULE, COUNTED_ACCOUNTS, TERM],
+    },
+    command! {
+        name: c"ACCOUNT.FREEZE",
+        run: inventory::freeze,
+        flags: "write",
+        keys: RW | ACCESS | UPDATE,
+        summary: "Notes that the platform froze an account, which is replaced at once; OFF: it can be used again",
+        complexity: "O(log N) with N accounts",
+        parameters: [KEY, ACCOUNT, Parameter::word("off", "OFF").optional(), TERM],
+    },
+    command! {
+        name: c"ACCOUNT.ATTACH",
+        run: writes::attach,
+        flags: "write deny-oom",
+        keys: RW | ACCESS | UPDATE,
+        summary: "An instance comes, or is back: it gets its share, or stands by; replies its record",
+        complexity: "O(N log M) with N accounts dealt and M in the book",
+        parameters: [KEY, MODULE, INSTANCE, TERM],
+    },
+    command! {
+        name: c"ACCOUNT.DETACH",
+        run: writes::detach,
+        flags: "write",
+        keys: RW | ACCESS | UPDATE,
+        summary: "An instance goes: its accounts wait for it, then are dealt to the others",
+        complexity: "O(N log M) with N accounts dealt and M in the book",
+        parameters: [KEY, MODULE, INSTANCE, integer("milliseconds", "GRACE"), TERM],
+    },
+    command! {
+        name: c"ACCOUNT.LOGIN",
+        run: writes::login,
+        flags: "write deny-oom fast",
+        keys: RW | ACCESS | UPDATE,
+        summary: "Logs in with an account, exclusively and until a deadline; replies epoch and deadline",
+        complexity: "O(log N) with N accounts; O(M log M) with M accounts of the instance, the first time in a month",
+        parameters: [KEY, ACCOUNT, INSTANCE, Parameter::name("terminal"), TTL],
+    },
+    command! {
+        name: c"ACCOUNT.RENEW",
+        run: writes::renew,
+        flags: "write fast",
+        keys: RW | ACCESS | UPDATE,
+        summary: "Puts a login's deadline off",
+        complexity: "O(log N) with N accounts; O(M log M) with M accounts of the instance, the first time in a month",
+        parameters: [KEY, ACCOUNT, EPOCH, TTL],
+    },
+    command! {
+        name: c"ACCOUNT.LOGOUT",
+        run: writes::logout,
+        flags: "write fast",
+        keys: RW | ACCESS | UPDATE,
+        summary: "Ends a login by its epoch, or gives a revoked account back by that of its deal; BACK: one that is dealt",
+        complexity: "O(log N) with N accounts; O(M log M) with M accounts of the instance, the first time in a month",
+        parameters: [KEY, ACCOUNT, EPOCH, Parameter::word("back", "BACK").optional(), TERM],
+    },
+    command! {
+        name: c"ACCOUNT.USE",
+        run: writes::usage,
+        flags: "write fast",
+        keys: RW | ACCESS | UPDATE,
+        summary: "Counts instructions before they are sent; replies what is used and left, and what it costs",
+        complexity: "O(log N) with N accounts; O(M log M) with M accounts of the instance, the first time in a month",
+        parameters: [KEY, ACCOUNT, EPOCH, COUNT],
+    },
+    command! {
+        name: c"ACCOUNT.PICK",
+        run: reads::pick,
+        flags: "readonly fast",
+        keys: RO | ACCESS,
+        summary: "Which accounts of an instance to use now: most left at the flat price, nobody logged in",
+        complexity: "O(log N + C) with N accounts and C picked; O(A log A) with A of the instance until it is first worked with in a month",
+        parameters: [KEY, MODULE, INSTANCE, COUNT],
+    },
+    command! {
+        name: c"ACCOUNT.REBALANCE",
+        run: writes::rebalance,
+        flags: "write",
+        keys: RW | ACCESS | UPDATE,
+        summary: "Moves accounts to where they will be needed by the end of the month",
+        complexity: "O(N) with N accounts",
+        parameters: [KEY, Parameter::word("dryrun", "DRYRUN").optional(), integer("n", "MAXMOVES"), TERM],
+    },
+    command! {
+        name: c"ACCOUNT.INFO",
+        run: reads::info,
+        flags: "readonly",
+        keys: RO | ACCESS,
+        summary: "The record of the book, of a module, or of an account",
+        complexity: "O(1); O(N) with N instances for a module",
+        parameters: [
+            KEY,
+            Parameter::one_of("name", &[
+                    MODULE.after("MODULE"),
+                    ACCOUNT.after("ACCOUNT"),
+                    Parameter::text("module-or-account"),
+                ])
+            .optional(),
+        ],
+    },
+    command! {
+        name: c"ACCOUNT.LIST",
+        run: reads::list,
+        flags: "readonly",
+        keys: RO | ACCESS,
+        summary: "Lists accounts of the book, of a module or of an instance",
+        complexity: "O(N) with N accounts passed over",
+        parameters: [
+            KEY,
+            MODULE.after("MODULE").optional(),
+            INSTANCE.after("INSTANCE").optional(),
+            Parameter::text("state").after("STATE").optional(),
+            CURSOR,
+            COUNT,
+        ],
+    },
+    command! {
+        name: c"ACCOUNT.USAGE",
+        run: reads::usage,
+        flags: "readonly",
+        keys: RO | ACCESS,
+        summary: "Use and cost of a month by department, module or account",
+        complexity: "O(M) with M modules and instances; by account O(C) with C of them; of a past month O(N) with N accounts",
+        parameters: [
+            KEY,
+            Parameter::one_of("by", &[
+                    Parameter::word("department", "DEPARTMENT"),
+                    Parameter::word("module", "MODULE"),
+                    Parameter::word("account", "ACCOUNT"),
+                ])
+            .after("BY")
+            .optional(),
+            Parameter::natural("months").after("AGO").optional(),
+            CURSOR,
+            COUNT,
+        ],
+    },
+    command! {
+        name: c"ACCOUNT.HISTORY",
+        run: reads::history,
+        flags: "readonly",
+        keys: RO | ACCESS,
+        summary: "Who held an account when",
+        complexity: "O(1)",
+        parameters: [KEY, ACCOUNT],
+    },
+    command! {
+        name: c"ACCOUNT.APPLY",
+        run: apply::<Book>,
+        flags: "write",
+        also: "dangerous",
+        keys: RW | UPDATE,
+        summary: "Internal: carries what a master decided to replicas and the AOF",
+        complexity: "O(N log M) with N accounts of the events and M in the book",
+        parameters: [KEY, Parameter::text("payload")],
+    },
+];

@@ -1,0 +1,202 @@
+//! Replies that are records, field by field in the order of the documentation.
+
+use allot_core::account::Book;
+use allot_core::account::place::{Instance, Module, Presence};
+use allot_core::account::read::{Usage, Used};
+use allot_core::account::rebalance::Shift;
+use allot_core::account::record::{Account, Standing};
+
+use crate::engine::reply::{Field, reply_field, reply_record};
+use crate::ffi::Context;
+
+/// Begins a record whose last fields are written by hand.
+fn begin(ctx: Context<'_>, fields: &[(&str, Field<'_>)], more: usize) {
+    ctx.reply_map(fields.len() + more);
+    for (name, field) in fields {
+        ctx.reply_string(name.as_bytes());
+        reply_field(ctx, field);
+    }
+}
+
+pub(super) fn reply_book(ctx: Context<'_>, book: &Book, now: i64) {
+    let settings = book.settings();
+    let (term, leader) = book.leader();
+    let ([free, dealt, revoking, frozen], instances, modules) = book.totals();
+    let count = |count: usize| Field::Number(count as i64);
+    let fields = [
+        ("cap", Field::Number(settings.cap as i64)),
+        ("dwell", Field::Number(settings.dwell)),
+        ("maxmoves", Field::Number(settings.max_moves.into())),
+        ("term", Field::Number(term as i64)),
+        ("leader", Field::maybe(leader)),
+        ("last_epoch", Field::Number(book.last_epoch() as i64)),
+        ("month", Field::Number(book.month().into())),
+        ("month_start", Field::number(book.month_start(book.month()))),
+        ("month_end", Field::Number(book.month_end(now))),
+        ("modules", count(modules)),
+        ("instances", count(instances)),
+        ("accounts", count(free + dealt + revoking + frozen)),
+        ("free", count(free)),
+        ("dealt", count(dealt)),
+        ("revoking", count(revoking)),
+        ("frozen", count(frozen)),
+        ("logins", count(book.live_logins())),
+    ];
+    begin(ctx, &fields, 1);
+    ctx.reply_string(b"turns");
+    ctx.reply_array(settings.turns.len());
+    settings.turns.iter().for_each(|&turn| ctx.reply_integer(turn));
+}
+
+pub(super) fn reply_module(ctx: Context<'_>, book: &Book, module: &Module) {
+    let (accounts, free) = module.counts();
+    let attached: Vec<&Instance> = module.instances().filter_map(|id| book.instance(id)).collect();
+    let active = attached.iter().filter(|one| one.presence == Presence::Active).count();
+    let fields = [
+        ("module", Field::Text(&module.name)),
+        ("department", Field::Text(&module.department)),
+        ("instances", Field::Number(module.places.into())),
+        ("weight", Field::Number(module.weight.into())),
+        ("reserve", Field::Number(module.reserve.into())),
+        ("accounts", Field::Number(accounts as i64)),
+        ("free", Field::Number(free as i64)),
+        ("active", Field::Number(active as i64)),
+    ];
+    begin(ctx, &fields, 1);
+    ctx.reply_string(b"attached");
+    ctx.reply_array(attached.len());
+    for instance in attached {
+        let fields = [
+            ("instance", Field::Text(&instance.name)),
+            ("state", Field::Text(instance.presence.word().as_bytes())),
+            ("dealt", Field::Number(instance.dealt.into())),
+            ("revoking", Field::Number(instance.accounts.len() as i64 - i64::from(instance.dealt))),
+            ("target", Field::Number(instance.offset)),
+        ];
+        reply_record(ctx, &fields);
+    }
+}
+
+pub(super) fn reply_instance(ctx: Context<'_>, book: &Book, instance: &Instance) {
+    let module = book.module_name(instance.module);
+    let fields = [
+        ("module", Field::Text(&module)),
+        ("instance", Field::Text(&instance.name)),
+        ("state", Field::Text(instance.presence.word().as_bytes())),
+        ("since", Field::Number(instance.since)),
+        ("away_until", Field::number(instance.away_until)),
+    ];
+    begin(ctx, &fields, 1);
+    ctx.reply_string(b"accounts");
+    ctx.reply_array(instance.dealt as usize);
+    let accounts = instance.accounts.iter().filter_map(|&id| book.account(id));
+    for one in accounts.filter(|one| one.standing == Standing::Dealt) {
+        ctx.reply_array(2);
+        ctx.reply_string(&one.name);
+        ctx.reply_integer(one.epoch as i64);
+    }
+}
+
+pub(super) fn reply_account(ctx: Context<'_>, book: &Book, one: &Account, now: i64) {
+    let (module, instance) = (book.module_name(one.module), book.instance_name(one.instance));
+    let (month, login) = (book.month_at(now), one.live_login(now));
+    let (used, cost) = (one.used_in(month), one.cost_in(month).to_string());
+    let steps = one.tariff.steps.iter().map(|step| format!("{} {}", step.upto, step.price));
+    let tiers = steps.collect::<Vec<_>>().join(" ");
+    let fields = [
+        ("account", Field::Text(&one.name)),
+        ("module", Field::Text(&module)),
+        ("instance", Field::maybe((!instance.is_empty()).then_some(&instance[..]))),
+        ("state", Field::Text(one.standing.word().as_bytes())),
+        ("epoch", Field::Number(one.epoch as i64)),
+        ("since", Field::Number(one.since)),
+        ("terminal", Field::maybe(login.map(|login| &login.terminal[..]))),
+        ("login_epoch", Field::number(login.map(|login| login.epoch as i64))),
+        ("until", Field::number(login.map(|login| login.until))),
+        ("quota", Field::Number(one.tariff.quota as i64)),
+        ("used", Field::Number(used as i64)),
+        ("left", Field::Number(one.tariff.left(used) as i64)),
+        ("step", Field::Number(one.tariff.step(used) as i64)),
+        ("cost", Field::Text(cost.as_bytes())),
+        ("tiers", Field::Text(tiers.as_bytes())),
+    ];
+    reply_record(ctx, &fields);
+}
+
+pub(super) fn reply_login(ctx: Context<'_>, one: &Account) {
+    let login = one.login.as_deref();
+    let fields = [
+        ("account", Field::Text(&one.name)),
+        ("epoch", Field::number(login.map(|login| login.epoch as i64))),
+        ("until", Field::number(login.map(|login| login.until))),
+    ];
+    reply_record(ctx, &fields);
+}
+
+pub(super) fn reply_used(ctx: Context<'_>, used: &Used) {
+    let cost = used.cost.to_string();
+    let fields = [
+        ("used", Field::Number(used.used as i64)),
+        ("left", Field::Number(used.left as i64)),
+        ("step", Field::Number(used.step as i64)),
+        ("cost", Field::Text(cost.as_bytes())),
+    ];
+    reply_record(ctx, &fields);
+}
+
+pub(super) fn reply_picked(ctx: Context<'_>, book: &Book, one: &Account) {
+    let used = one.used_in(book.month());
+    let fields = [
+        ("account", Field::Text(&one.name)),
+        ("epoch", Field::Number(one.epoch as i64)),
+        ("used", Field::Number(used as i64)),
+        ("left", Field::Number(one.tariff.left(used) as i64)),
+    ];
+    reply_record(ctx, &fields);
+}
+
+pub(super) fn reply_shifts(ctx: Context<'_>, shifts: &[Shift]) {
+    ctx.reply_array(shifts.len());
+    for shift in shifts {
+        let avoided = shift.avoided.to_string();
+        let fields = [
+            ("account", Field::Text(&shift.account)),
+            ("from_module", Field::Text(&shift.from.0)),
+            ("from_instance", Field::Text(&shift.from.1)),
+            ("to_module", Field::Text(&shift.to.0)),
+            ("to_instance", Field::Text(&shift.to.1)),
+            ("avoided", Field::Text(avoided.as_bytes())),
+        ];
+        reply_record(ctx, &fields);
+    }
+}
+
+/// One line of `ACCOUNT.USAGE`.
+pub(super) fn reply_usage(ctx: Context<'_>, name: &[u8], usage: &Usage, projected: Option<u64>) {
+    let number = |value: u128| Field::Number(i64::try_from(value).unwrap_or(i64::MAX));
+    let cost = usage.cost.to_string();
+    let fields = [
+        ("name", Field::Text(name)),
+        ("accounts", Field::Number(usage.accounts as i64)),
+        ("quota", number(usage.quota)),
+        ("used", number(usage.used)),
+        ("left", number(usage.left)),
+        ("cost", Field::Text(cost.as_bytes())),
+        ("projected", projected.map_or(Field::Null, |more| number(usage.used + u128::from(more)))),
+    ];
+    reply_record(ctx, &fields);
+}
+
+pub(super) fn reply_history(ctx: Context<'_>, one: &Account) {
+    ctx.reply_array(one.history.len());
+    for stay in &one.history {
+        let fields = [
+            ("epoch", Field::Number(stay.epoch as i64)),
+            ("module", Field::Text(&stay.module)),
+            ("instance", Field::Text(&stay.instance)),
+            ("from", Field::Number(stay.from)),
+            ("to", Field::number(stay.to)),
+        ];
+        reply_record(ctx, &fields);
+    }
+}

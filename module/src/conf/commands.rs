@@ -1,0 +1,343 @@
+//! The `CONF.*` and `CMU.*` commands: one table entry for each.
+
+use allot_core::conf::Realm;
+
+use super::{reads, units, writes};
+use crate::engine::command::{Command, Parameter, command};
+use crate::engine::step::apply;
+use crate::ffi::command::{ACCESS, RO, RW, UPDATE};
+
+const KEY: Parameter = Parameter::key("key");
+const E164: Parameter = Parameter::name("e164");
+const CMU: Parameter = Parameter::name("cmu");
+const EPOCH: Parameter = Parameter::natural("epoch");
+const FIELD: Parameter = Parameter::text("field");
+const ZONE: Parameter = Parameter::name("zone").after("ZONE").optional();
+const TERM: Parameter = Parameter::natural("term").after("TERM").optional();
+
+/// An optional number behind its word.
+const fn integer(name: &'static str, token: &'static str) -> Parameter {
+    Parameter::integer(name).after(token).optional()
+}
+
+/// The commands of conferences.
+pub(crate) static CONF_COMMANDS: &[Command] = &[
+    command! {
+        name: c"CONF.REALM",
+        run: writes::realm,
+        flags: "write deny-oom",
+        keys: RW | ACCESS | UPDATE,
+        summary: "Creates a realm of conferences, or changes its settings; replies its record",
+        complexity: "O(1); O(N) with N conferences where settings change",
+        parameters: [
+            KEY,
+            integer("count", "LICENCES"),
+            integer("milliseconds", "RETRY"),
+            integer("milliseconds", "WINDOW"),
+            Parameter::one_of("policy", &[Parameter::word("earliest", "EARLIEST"), Parameter::word("keep", "KEEP")])
+                .after("POLICY")
+                .optional(),
+            integer("milliseconds", "CREATETIMEOUT"),
+            integer("milliseconds", "RELEASETIMEOUT"),
+            integer("milliseconds", "WAITTIMEOUT"),
+            integer("milliseconds", "TOMBSTONE"),
+        ],
+    },
+    command! {
+        name: c"CONF.TERM",
+        run: writes::claim,
+        flags: "write",
+        keys: RW | ACCESS | UPDATE,
+        summary: "Claims the realm for an elected scheduler; a lower term is refused",
+        complexity: "O(N) with N units",
+        parameters: [
+            KEY,
+            Parameter::natural("term"),
+            Parameter::name("leader"),
+            Parameter::word("force", "FORCE").optional(),
+        ],
+    },
+    command! {
+        name: c"CONF.CREATE",
+        run: writes::create,
+        flags: "write deny-oom fast",
+        keys: RW | ACCESS | UPDATE,
+        summary: "Creates a conference: chooses a unit, reserves room and licences, and tells the unit; its number may be called from a pool",
+        complexity: "O(log(N) + U) with N conferences and U units passed over; calling a number as `NUMPOOL.CALL`",
+        parameters: [
+            KEY,
+            E164,
+            integer("end", "END"),
+            integer("size", "SIZE"),
+            integer("count", "LICENCES"),
+            integer("priority", "PRIORITY"),
+            ZONE,
+            Parameter::word("norecover", "NORECOVER").optional(),
+            Parameter::name("request").after("REQUEST").optional(),
+            Parameter::key("pool").after("FROM").optional(),
+        ],
+    },
+    command! {
+        name: c"CONF.ACK",
+        run: units::ack,
+        flags: "write fast",
+        keys: RW | ACCESS | UPDATE,
+        summary: "A unit has a conference open. RELEASE is the reply, and sent, if it is not the unit's any more",
+        complexity: "O(log(N)) with N conferences",
+        parameters: [KEY, E164, CMU, EPOCH],
+    },
+    command! {
+        name: c"CONF.NACK",
+        run: units::nack,
+        flags: "write fast",
+        keys: RW | ACCESS | UPDATE,
+        summary: "A unit cannot create a conference",
+        complexity: "O(log(N)) with N conferences",
+        parameters: [KEY, E164, CMU, EPOCH, Parameter::name("reason").optional()],
+    },
+    command! {
+        name: c"CONF.ENDED",
+        run: units::ended,
+        flags: "write fast",
+        keys: RW | ACCESS | UPDATE,
+        summary: "A conference ended on its unit",
+        complexity: "O(log(N)) with N conferences",
+        parameters: [KEY, E164, CMU, EPOCH],
+    },
+    command! {
+        name: c"CONF.RELEASE",
+        run: writes::release,
+        flags: "write fast",
+        keys: RW | ACCESS | UPDATE,
+        summary: "Ends a conference",
+        complexity: "O(log(N)) with N conferences",
+        parameters: [KEY, E164],
+    },
+    command! {
+        name: c"CONF.EXTEND",
+        run: writes::extend,
+        flags: "write fast",
+        keys: RW | ACCESS | UPDATE,
+        summary: "Changes the end time of a conference",
+        complexity: "O(log(N)) with N conferences",
+        parameters: [KEY, E164, Parameter::integer("end")
+                .after("END")
+                .in_place()
+                .or_error("END is missing: say when the conference shall end, in milliseconds")],
+    },
+    command! {
+        name: c"CONF.SET",
+        run: writes::set,
+        flags: "write deny-oom fast",
+        keys: RW | UPDATE,
+        summary: "Writes details of a conference, if the unit owns it at this epoch; each field only if seq is newer",
+        complexity: "O(F * log(D)) with F fields written and D fields there",
+        parameters: [
+            KEY,
+            E164,
+            CMU,
+            EPOCH,
+            Parameter::natural("seq"),
+            Parameter::block("data", &[FIELD, Parameter::text("value")])
+                .many()
+                .or_error("fields and values come by turns, and the last value is missing"),
+        ],
+    },
+    command! {
+        name: c"CONF.GET",
+        run: reads::get,
+        flags: "readonly fast",
+        keys: RO | ACCESS,
+        summary: "Gives details of a conference, all or some",
+        complexity: "O(F * log(D)) with F fields asked for and D fields there",
+        parameters: [KEY, E164, FIELD.optional().many()],
+    },
+    command! {
+        name: c"CONF.INFO",
+        run: reads::info,
+        flags: "readonly fast",
+        keys: RO | ACCESS,
+        summary: "Gives the record of a conference, for a while also of one that ended",
+        complexity: "O(1)",
+        parameters: [KEY, E164],
+    },
+    command! {
+        name: c"CONF.HISTORY",
+        run: reads::history,
+        flags: "readonly fast",
+        keys: RO | ACCESS,
+        summary: "Gives every assignment of a conference and how it ended",
+        complexity: "O(A) with A assignments",
+        parameters: [KEY, E164],
+    },
+    command! {
+        name: c"CONF.LIST",
+        run: reads::list,
+        flags: "readonly",
+        keys: RO | ACCESS,
+        summary: "Lists conferences, page by page",
+        complexity: "O(log(N) + M) with M conferences looked at",
+        parameters: [
+            KEY,
+            Parameter::text("state").after("STATE").optional(),
+            Parameter::name("cmu").after("CMU").optional(),
+            Parameter::natural("cursor").after("CURSOR").optional(),
+            integer("n", "COUNT"),
+        ],
+    },
+    command! {
+        name: c"CONF.STAT",
+        run: reads::stat,
+        flags: "readonly",
+        keys: RO | ACCESS,
+        summary: "Gives totals of a realm",
+        complexity: "O(U) with U units",
+        parameters: [KEY],
+    },
+    command! {
+        name: c"CONF.RECOVER",
+        run: writes::recover,
+        flags: "write",
+        keys: RW | ACCESS | UPDATE,
+        summary: "Places conferences that lost their unit and whose time has come",
+        complexity: "O(U + M * log(N)) with U units and M conferences placed or passed over",
+        parameters: [KEY, integer("n", "COUNT"), TERM],
+    },
+    command! {
+        name: c"CONF.RESTART",
+        run: writes::restart,
+        flags: "write",
+        keys: RW | ACCESS | UPDATE,
+        summary: "A new scheduler begins: units that it did not find are down, open conferences of the others wait for a report",
+        complexity: "O(N * log(N)) with N conferences",
+        parameters: [
+            KEY,
+            Parameter::counted("live", &[Parameter::integer("n"), CMU.optional().many()])
+                .after("LIVE")
+                .or_error("LIVE is missing: name the units that are alive, or LIVE 0"),
+            TERM,
+        ],
+    },
+    command! {
+        name: c"CONF.MOVE",
+        run: writes::move_,
+        flags: "write fast",
+        keys: RW | ACCESS | UPDATE,
+        summary: "Moves a conference to another unit, which takes over when it has it",
+        complexity: "O(log(N) + U) with N conferences and U units passed over",
+        parameters: [KEY, E164, Parameter::name("cmu").after("TO").optional(), TERM],
+    },
+    command! {
+        name: c"CONF.PLAN",
+        run: reads::plan,
+        flags: "readonly",
+        keys: RO | ACCESS,
+        summary: "Says which conferences wait and why, or where each would go if a unit died now",
+        complexity: "O(N * log(U)) with N conferences and U units",
+        parameters: [KEY, Parameter::name("cmu").after("DOWN").optional()],
+    },
+    command! {
+        name: c"CONF.APPLY",
+        run: apply::<Realm>,
+        flags: "write",
+        also: "dangerous",
+        keys: RW | UPDATE,
+        summary: "Internal: carries what a master decided to replicas and the AOF",
+        complexity: "O(N) with N changes",
+        parameters: [KEY, Parameter::text("payload")],
+    },
+];
+
+/// The commands of units.
+pub(crate) static CMU_COMMANDS: &[Command] = &[
+    command! {
+        name: c"CMU.JOIN",
+        run: units::join,
+        flags: "write",
+        keys: RW | ACCESS | UPDATE,
+        summary: "A media unit comes up, or renews its lease; another incarnation on its host is replaced",
+        complexity: "O(log(U)); O(C * log(N)) with C conferences of the one replaced",
+        parameters: [
+            KEY,
+            CMU,
+            Parameter::integer("n")
+                .after("CAPACITY")
+                .or_error("CAPACITY is missing: say how many conferences the unit has room for"),
+            ZONE,
+            integer("milliseconds", "LEASE"),
+        ],
+    },
+    command! {
+        name: c"CMU.BEAT",
+        run: units::beat,
+        flags: "write fast",
+        keys: RW | ACCESS | UPDATE,
+        summary: "Renews a unit's lease",
+        complexity: "O(log(U)) with U units",
+        parameters: [KEY, CMU, integer("n", "LOAD")],
+    },
+    command! {
+        name: c"CMU.REPORT",
+        run: units::report,
+        flags: "write",
+        keys: RW | ACCESS | UPDATE,
+        summary: "A unit's whole list of conferences; the reply says which it keeps, which are its own again and which it must end",
+        complexity: "O(C * log(N)) with C conferences of the unit",
+        parameters: [
+            KEY,
+            CMU,
+            Parameter::natural("epoch").after("HIGHEST").in_place().or_error(
+                "HIGHEST is missing: say which epoch was the highest that the unit had handled, or 0",
+            ),
+            Parameter::block("list", &[E164, EPOCH])
+                .optional()
+                .many()
+                .or_error("conferences and epochs come by turns, and the last epoch is missing"),
+        ],
+    },
+    command! {
+        name: c"CMU.ASK",
+        run: units::ask,
+        flags: "write",
+        keys: RW | ACCESS | UPDATE,
+        summary: "Asks a unit, or all, for its list or for all details anew",
+        complexity: "O(U) with U units",
+        parameters: [
+            KEY,
+            CMU.optional(),
+            Parameter::one_of("what", &[Parameter::word("list", "LIST"), Parameter::word("details", "DETAILS")]),
+        ],
+    },
+    command! {
+        name: c"CMU.DRAIN",
+        run: units::drain,
+        flags: "write",
+        keys: RW | ACCESS | UPDATE,
+        summary: "Places nothing new on a unit; with MOVE moves its conferences away",
+        complexity: "O(log(U)); with MOVE O(C * log(N)) with C conferences of the unit",
+        parameters: [
+            KEY,
+            CMU,
+            Parameter::one_of("how", &[Parameter::word("off", "OFF"), Parameter::word("move", "MOVE")]).optional(),
+            TERM,
+        ],
+    },
+    command! {
+        name: c"CMU.DOWN",
+        run: units::down,
+        flags: "write",
+        keys: RW | ACCESS | UPDATE,
+        summary: "A unit is down: its conferences wait for recovery",
+        complexity: "O(C * log(N)) with C conferences of the unit",
+        parameters: [KEY, CMU, TERM],
+    },
+    command! {
+        name: c"CMU.LIST",
+        run: reads::units,
+        flags: "readonly",
+        keys: RO | ACCESS,
+        summary: "Gives the records of all units",
+        complexity: "O(U) with U units",
+        parameters: [KEY],
+    },
+];

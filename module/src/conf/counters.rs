@@ -1,0 +1,86 @@
+//! What is counted of `CONF.*` and `CMU.*` (docs/operation.md).
+
+use allot_core::shared::refusal::Code;
+
+use crate::engine::info::counters;
+
+counters! {
+    /// Conferences created.
+    CONF_CREATED = c"conf_created";
+    /// Conferences opened by their unit's word.
+    CONF_OPENED = c"conf_opened";
+    /// Recoveries: pending conferences placed on a unit.
+    CONF_GRANTED = c"conf_granted";
+    /// Recoveries that failed.
+    CONF_FAILED = c"conf_failed";
+    /// Copies that were heard again and took their conference back.
+    CONF_ADOPTED = c"conf_adopted";
+    /// Moves done.
+    CONF_MOVED = c"conf_moved";
+    /// Conferences ended.
+    CONF_ENDED = c"conf_ended";
+    /// Conferences that ended while they waited for recovery.
+    CONF_NEVER_RECOVERED = c"conf_never_recovered";
+    /// Units told to end a copy that is not theirs any more.
+    CONF_DISOWNED = c"conf_disowned";
+    /// Writes of details.
+    CONF_WRITES = c"conf_writes";
+    /// Writes refused: another unit owns the conference, or none.
+    CONF_WRITES_NOT_OWNER = c"conf_writes_not_owner";
+    /// Writes refused: the unit owns it by a newer assignment.
+    CONF_WRITES_STALE_EPOCH = c"conf_writes_stale_epoch";
+    /// Writes refused: all fields were written by newer ones.
+    CONF_WRITES_STALE_SEQ = c"conf_writes_stale_seq";
+    /// Writes refused: the conference is over, or not on record.
+    CONF_WRITES_ENDED = c"conf_writes_ended";
+    /// Conferences whose pool of numbers was gone when they ended.
+    CONF_POOLS_GONE = c"conf_pools_gone";
+    /// Requests of the family refused with an error, writes of details aside.
+    CONF_REFUSED = c"conf_refused";
+    /// Conferences open again after they had lost their unit.
+    CONF_REOPENED = c"conf_reopened";
+    /// How long they waited for it, in all.
+    CONF_REOPENED_MS = c"conf_reopened_ms";
+    /// Those of them that waited 1 s at most.
+    CONF_REOPENED_1S = c"conf_reopened_1s";
+    /// Those that waited 5 s at most.
+    CONF_REOPENED_5S = c"conf_reopened_5s";
+    /// Those that waited 10 s at most.
+    CONF_REOPENED_10S = c"conf_reopened_10s";
+    /// Those that waited 30 s at most.
+    CONF_REOPENED_30S = c"conf_reopened_30s";
+    /// Those that waited 5 minutes at most.
+    CONF_REOPENED_300S = c"conf_reopened_300s";
+    /// Leases of units that came to 60 % of their length, or to their end.
+    CMU_LAPSED = c"cmu_lapsed";
+    /// Units that a scheduler said are down.
+    CMU_DOWN = c"cmu_down";
+    /// Streams trimmed though a group of readers had not read all of it.
+    STREAM_RESYNCS = c"stream_resyncs";
+}
+
+/// A conference is open again so long after it lost its unit.
+pub(crate) fn reopened(after: i64) {
+    CONF_REOPENED.add(1);
+    CONF_REOPENED_MS.add(after.max(0) as u64);
+    let buckets = [
+        (1_000, &CONF_REOPENED_1S),
+        (5_000, &CONF_REOPENED_5S),
+        (10_000, &CONF_REOPENED_10S),
+        (30_000, &CONF_REOPENED_30S),
+        (300_000, &CONF_REOPENED_300S),
+    ];
+    buckets.iter().filter(|(most, _)| after <= *most).for_each(|(_, counter)| counter.add(1));
+}
+
+/// A write of details is refused; `was_owner` says whether it was the owner's, at its epoch.
+pub(crate) fn write_refused(code: Code, was_owner: bool) {
+    let counter = match code {
+        Code::NotOwner => &CONF_WRITES_NOT_OWNER,
+        Code::Stale if was_owner => &CONF_WRITES_STALE_SEQ,
+        Code::Stale => &CONF_WRITES_STALE_EPOCH,
+        Code::NotFound | Code::BadState => &CONF_WRITES_ENDED,
+        _ => &CONF_REFUSED,
+    };
+    counter.add(1);
+}

@@ -1,0 +1,124 @@
+//! Replies that are records, field by field in the order of the documentation.
+
+use allot_core::conf::Realm;
+use allot_core::conf::conference::Conference;
+use allot_core::conf::reports::Reported;
+use allot_core::conf::unit::Unit;
+
+use crate::engine::reply::{Field, reply_field, reply_record};
+use crate::ffi::Context;
+
+pub(super) fn reply_realm(ctx: Context<'_>, realm: &Realm) {
+    let settings = realm.settings();
+    let (term, leader) = realm.leader();
+    let fields = [
+        ("licences", Field::Number(settings.licences as i64)),
+        ("licences_used", Field::Number(realm.licences_used() as i64)),
+        ("retry", Field::Number(settings.retry)),
+        ("window", Field::Number(settings.window)),
+        ("policy", Field::Text(settings.policy.word().as_bytes())),
+        ("createtimeout", Field::Number(settings.create_timeout)),
+        ("releasetimeout", Field::Number(settings.release_timeout)),
+        ("waittimeout", Field::Number(settings.wait_timeout)),
+        ("tombstone", Field::Number(settings.tombstone)),
+        ("term", Field::Number(term as i64)),
+        ("leader", Field::maybe(leader)),
+        ("last_epoch", Field::Number(realm.last_epoch() as i64)),
+    ];
+    reply_record(ctx, &fields);
+}
+
+pub(super) fn reply_unit(ctx: Context<'_>, unit: &Unit) {
+    let fields = [
+        ("cmu", Field::Text(&unit.cmu)),
+        ("zone", Field::maybe(unit.zone.as_deref())),
+        ("capacity", Field::Number(unit.capacity.into())),
+        ("used", Field::Number(unit.used as i64)),
+        ("state", Field::Text(unit.word().as_bytes())),
+        ("draining", Field::Number(unit.draining.into())),
+        ("reported", Field::Number(unit.reported.into())),
+        ("lease", Field::Number(unit.lease)),
+        ("lease_ends", Field::Number(unit.lease_ends())),
+        ("joined", Field::Number(unit.joined)),
+        ("conferences", Field::Number(unit.owned.len() as i64)),
+        ("load", Field::number(unit.load)),
+    ];
+    reply_record(ctx, &fields);
+}
+
+pub(super) fn reply_conference(ctx: Context<'_>, realm: &Realm, one: &Conference) {
+    let name = |unit: Option<u32>| unit.and_then(|unit| realm.unit(unit)).map(|unit| &unit.cmu[..]);
+    let fields = [
+        ("e164", Field::Text(&one.e164)),
+        ("state", Field::Text(one.state.word().as_bytes())),
+        ("cmu", Field::maybe(name(one.owner))),
+        ("epoch", Field::Number(one.epoch as i64)),
+        ("origin_epoch", Field::Number(one.origin_epoch as i64)),
+        ("copy_epoch", Field::Number(one.copy_epoch as i64)),
+        ("created", Field::Number(one.created)),
+        ("opened", Field::number(one.opened)),
+        ("end", Field::number(one.end)),
+        ("ended", Field::number(one.ended)),
+        ("cause", Field::Text(one.cause.word().as_bytes())),
+        ("pending_since", Field::number(one.pending_since)),
+        ("attempts", Field::Number(one.attempts.into())),
+        ("next_retry", Field::number(realm.next_try(one))),
+        ("moving_to", Field::maybe(name(one.moving.map(|moving| moving.to)))),
+        ("moving_epoch", Field::number(one.moving.map(|moving| moving.epoch as i64))),
+        ("ending", Field::number(one.ending)),
+        ("recovering", Field::Number(one.recovering.into())),
+        ("recoverable", Field::Number(one.recoverable.into())),
+        ("priority", Field::Number(one.priority.into())),
+        ("size", Field::Number(one.size.into())),
+        ("licences", Field::Number(one.licences.into())),
+        ("zone", Field::maybe(one.zone.as_deref())),
+        ("request", Field::maybe(one.request.as_deref())),
+        ("pool", Field::maybe(one.called_from.as_ref().map(|from| &from.pool[..]))),
+    ];
+    // One more than above: the units that failed it are a list.
+    ctx.reply_map(fields.len() + 1);
+    for (name, field) in &fields {
+        ctx.reply_string(name.as_bytes());
+        reply_field(ctx, field);
+    }
+    ctx.reply_string(b"tried");
+    let tried = if one.tried.is_empty() { &[] } else { realm.tried(one) };
+    ctx.reply_array(tried.len());
+    tried.iter().for_each(|cmu| ctx.reply_string(cmu));
+}
+
+pub(super) fn reply_history(ctx: Context<'_>, one: &Conference) {
+    ctx.reply_array(one.history.len());
+    for entry in &one.history {
+        let fields = [
+            ("epoch", Field::Number(entry.epoch as i64)),
+            ("copy_epoch", Field::Number(entry.copy_epoch as i64)),
+            ("cmu", Field::Text(&entry.cmu)),
+            ("from", Field::Number(entry.from)),
+            ("opened", Field::number(entry.opened)),
+            ("to", Field::number(entry.ended.map(|(to, _)| to))),
+            ("how", Field::maybe(entry.ended.map(|(_, how)| how.word().as_bytes()))),
+        ];
+        reply_record(ctx, &fields);
+    }
+}
+
+/// The reply to `CMU.REPORT`.
+pub(super) fn reply_reported(ctx: Context<'_>, reported: &Reported) {
+    ctx.reply_map(4);
+    ctx.reply_string(b"kept");
+    ctx.reply_integer(reported.kept);
+    ctx.reply_string(b"adopted");
+    ctx.reply_array(reported.adopted.len());
+    for (e164, old, new) in &reported.adopted {
+        ctx.reply_array(3);
+        ctx.reply_string(e164);
+        ctx.reply_integer(*old as i64);
+        ctx.reply_integer(*new as i64);
+    }
+    for (name, list) in [("released", &reported.released), ("ended", &reported.ended)] {
+        ctx.reply_string(name.as_bytes());
+        ctx.reply_array(list.len());
+        list.iter().for_each(|e164| ctx.reply_string(e164));
+    }
+}

@@ -1,0 +1,86 @@
+//! `CONFIG GET/SET allot.*`: limits and defaults of this server, also taken as `loadmodule` arguments.
+
+use allot_core::shared::refusal::{Code, Refusal};
+use allot_core::shared::token::MAX_TTL;
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use crate::ffi::register::NumericSetting;
+
+/// One number that the operator may set.
+pub(crate) struct Setting {
+    /// Its name behind `allot.`.
+    name: &'static CStr,
+    min: i64,
+    max: i64,
+    value: AtomicI64,
+}
+
+impl Setting {
+    const fn new(name: &'static CStr, default: i64, min: i64, max: i64) -> Self {
+        Self { name, min, max, value: AtomicI64::new(default) }
+    }
+
+    pub(crate) fn get(&self) -> i64 {
+        self.value.load(Ordering::Relaxed)
+    }
+
+    fn set(&self, value: i64) {
+        self.value.store(value.clamp(self.min, self.max), Ordering::Relaxed);
+    }
+
+    /// The setting as the server is told of it.
+    pub(crate) fn as_registered(&'static self) -> NumericSetting {
+        NumericSetting { name: self.name, min: self.min, max: self.max, value: &self.value }
+    }
+}
+
+/// The most seats that one `SEAT.HOLD` or `SEAT.PICK` may ask for.
+pub(crate) static SEAT_MAX_COUNT: Setting = Setting::new(c"seat-max-count", 100, 1, 100);
+/// The longest life that a hold may be given at once, whatever its show allows; in milliseconds.
+pub(crate) static SEAT_MAX_TTL: Setting = Setting::new(c"seat-max-ttl", MAX_TTL, 1, MAX_TTL);
+/// The longest life that a lease or a registration of a number may be given at once; in milliseconds.
+pub(crate) static NUMPOOL_MAX_TTL: Setting = Setting::new(c"numpool-max-ttl", MAX_TTL, 1, MAX_TTL);
+/// The longest life that a login may be given at once; in milliseconds.
+pub(crate) static ACCOUNT_MAX_TTL: Setting = Setting::new(c"account-max-ttl", MAX_TTL, 1, MAX_TTL);
+/// How many deadlines of one key a run of the timer applies before other clients have their turn.
+pub(crate) static TIMER_SLICE: Setting = Setting::new(c"timer-slice", 500, 1, 100_000);
+
+/// How old entries of a realm's streams become, unless a group of readers has still to read them; in milliseconds.
+pub(crate) static CONF_STREAM_AGE: Setting = Setting::new(c"conf-stream-age", 600_000, 1000, 3_600_000);
+
+/// All settings, in the order of `CONFIG GET allot.*`.
+pub(crate) static SETTINGS: [&Setting; 6] =
+    [&SEAT_MAX_COUNT, &SEAT_MAX_TTL, &NUMPOOL_MAX_TTL, &ACCOUNT_MAX_TTL, &CONF_STREAM_AGE, &TIMER_SLICE];
+
+/// A time to live that the operator allows; one below 1 is for the state machine to judge.
+pub(crate) fn check_ttl(longest: &Setting, what: &str, ttl: i64) -> Result<i64, Refusal> {
+    if ttl <= longest.get() {
+        return Ok(ttl);
+    }
+    let (longest, name) = (longest.get(), longest.name.to_string_lossy());
+    Err(Refusal::new(Code::Err, format!("{what} must be 1 to {longest} ms (allot.{name}), not {ttl}")))
+}
+
+/// Takes the arguments of `loadmodule`: name and value by turns.
+pub(crate) fn set_defaults(arguments: &[&[u8]]) -> Result<(), String> {
+    for pair in arguments.chunks(2) {
+        let (name, value) = match *pair {
+            [name, value] => (String::from_utf8_lossy(name), value),
+            _ => return Err("names and values come by turns, and the last value is missing".into()),
+        };
+        let bare = name.strip_prefix("allot.").unwrap_or(&name);
+        let Some(setting) = SETTINGS.iter().find(|setting| setting.name.to_bytes() == bare.as_bytes()) else {
+            let known: Vec<_> = SETTINGS.iter().map(|setting| setting.name.to_string_lossy()).collect();
+            return Err(format!("there is no setting '{bare}'; there are: {}", known.join(", ")));
+        };
+        let value = std::str::from_utf8(value).ok().and_then(|value| value.parse::<i64>().ok());
+        match value.filter(|value| (setting.min..=setting.max).contains(value)) {
+            Some(value) => setting.set(value),
+            None => {
+                return Err(format!("'{bare}' takes a whole number from {} to {}", setting.min, setting.max));
+            }
+        }
+    }
+    Ok(())
+}

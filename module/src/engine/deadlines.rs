@@ -1,0 +1,176 @@
+//! The timer: a deadline is applied within 100 ms after it has passed, also where no client calls.
+//!
+//! A key's deadlines are part of its value. The timer knows only when to look at which name; it looks by name,
+//! checks what it finds, and forgets keys that are gone or have another name. Nothing here is saved or replicated: it
+//! is filled again as keys are loaded, written, copied and renamed.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use allot_core::invariant;
+
+use super::config;
+use crate::ffi::timer::Timer;
+use crate::ffi::{Context, KeyName, OwnedString};
+
+/// A deadline that never comes.
+pub(crate) const NEVER: i64 = i64::MAX;
+
+/// How long a replica, or a server that must not replicate, waits before it looks again.
+const WAIT_MS: i64 = 25;
+
+/// How long one run of the timer may keep other clients waiting; what is left comes with the next.
+const BUDGET: Duration = Duration::from_millis(4);
+
+/// No key is watched for a time further off: it is looked at by then and watched again, and a key that is gone
+/// meanwhile is forgotten.
+const HORIZON_MS: i64 = 3_600_000;
+
+/// What is done for a key at the time for which it was watched. Takes that time and how much may be done in one go;
+/// returns when the key is to be looked at next, if at all.
+pub(crate) type Tick = fn(Context<'_>, KeyName<'_>, i64, usize) -> Option<i64>;
+
+/// A key that is to be looked at.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Entry {
+    due: i64,
+    db: i32,
+    name: Box<[u8]>,
+    /// Place in `ticks`.
+    tick: usize,
+}
+
+#[derive(Default)]
+struct Registry {
+    entries: BTreeSet<Entry>,
+    ticks: Vec<Tick>,
+    timer: Option<(i64, Timer)>,
+    /// A server that may not apply deadlines now (a replica, or during a pause) looks again then, and not before.
+    not_before: i64,
+}
+
+thread_local! {
+    // The server's thread is the only one that touches it.
+    static REGISTRY: RefCell<Registry> = RefCell::default();
+}
+
+/// Has the timer look at a key at `due`, unless it does so earlier; `watched` is the time for which it knows the key.
+pub(crate) fn watch(watched: &mut i64, due: i64, db: i32, name: &[u8], tick: Tick) {
+    if due >= *watched {
+        return;
+    }
+    let before = std::mem::replace(watched, due);
+    REGISTRY.with_borrow_mut(|registry| {
+        let tick = registry.number_of(tick);
+        let mut entry = Entry { due: before, db, name: name.into(), tick };
+        if before != NEVER {
+            registry.entries.remove(&entry);
+        }
+        entry.due = due;
+        registry.entries.insert(entry);
+        registry.arm();
+    });
+}
+
+/// Forgets a key that goes: deleted, overwritten, or about to come under another name.
+pub(crate) fn forget(watched: i64, db: i32, name: &[u8], tick: Tick) {
+    if watched == NEVER {
+        return;
+    }
+    REGISTRY.with_borrow_mut(|registry| {
+        let tick = registry.number_of(tick);
+        registry.entries.remove(&Entry { due: watched, db, name: name.into(), tick });
+    });
+}
+
+/// Forgets all keys of a database that was emptied, or of all of them.
+pub(crate) fn flushed(db: Option<i32>) {
+    REGISTRY.with_borrow_mut(|registry| {
+        registry.entries.retain(|entry| db.is_some_and(|db| entry.db != db));
+    });
+}
+
+/// A time at which to look at a key, brought near enough.
+pub(crate) fn capped(due: i64, clock: i64) -> i64 {
+    if due == NEVER { due } else { due.min(clock.saturating_add(HORIZON_MS)) }
+}
+
+/// Number of keys that wait for the timer.
+pub(crate) fn waiting() -> usize {
+    REGISTRY.with_borrow(|registry| registry.entries.len())
+}
+
+/// Two databases changed places, and their keys with them.
+pub(crate) fn swapped(first: i32, second: i32) {
+    REGISTRY.with_borrow_mut(|registry| {
+        for mut entry in std::mem::take(&mut registry.entries) {
+            if entry.db == first {
+                entry.db = second;
+            } else if entry.db == second {
+                entry.db = first;
+            }
+            registry.entries.insert(entry);
+        }
+    });
+}
+
+/// Runs when the timer rings: looks at the keys that are due, the earliest first, until its time is up.
+pub(crate) fn run(ctx: Context<'_>) {
+    let now = ctx.clock();
+    let waits = !ctx.is_master() || ctx.must_not_replicate();
+    let slice = config::TIMER_SLICE.get() as usize;
+    let start = Instant::now();
+    REGISTRY.with_borrow_mut(|registry| {
+        if let Some((_, timer)) = registry.timer.take() {
+            timer.rang();
+        }
+        // Keys wait as they are: there may be many, and nothing can be done for them but to look again.
+        registry.not_before = if waits { now + WAIT_MS } else { 0 };
+    });
+    while !waits
+        && start.elapsed() < BUDGET
+        && let Some((mut entry, tick)) = REGISTRY.with_borrow_mut(|registry| registry.take_due(now))
+    {
+        if !ctx.select_db(entry.db) {
+            continue;
+        }
+        let name = OwnedString::new(&entry.name);
+        if let Some(next) = tick(ctx, name.name(), entry.due, slice) {
+            entry.due = next;
+            REGISTRY.with_borrow_mut(|registry| registry.entries.insert(entry));
+        }
+    }
+    REGISTRY.with_borrow_mut(Registry::arm);
+}
+
+impl Registry {
+    /// The number of a family's function.
+    fn number_of(&mut self, tick: Tick) -> usize {
+        let known = self.ticks.iter().position(|known| std::ptr::fn_addr_eq(*known, tick));
+        known.unwrap_or_else(|| {
+            self.ticks.push(tick);
+            self.ticks.len() - 1
+        })
+    }
+
+    /// Takes out the earliest entry, if it is due.
+    fn take_due(&mut self, now: i64) -> Option<(Entry, Tick)> {
+        self.entries.first().filter(|entry| entry.due <= now)?;
+        let entry = self.entries.pop_first()?;
+        let Some(&tick) = self.ticks.get(entry.tick) else {
+            invariant!("a watched key has a function");
+            return None;
+        };
+        Some((entry, tick))
+    }
+
+    /// Sets the server's timer to the earliest entry.
+    fn arm(&mut self) {
+        let Some(due) = self.entries.first().map(|entry| entry.due.max(self.not_before)) else { return };
+        match &self.timer {
+            Some((at, _)) if *at <= due => {}
+            _ => self.timer = Some((due, Timer::at(due))),
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! What a family is to the module: a deterministic state machine (`Machine`) behind a key, and a little glue.
+
+use allot_core::shared::machine::{Events, Machine};
+use allot_core::shared::outbox::Fields;
+use redis_module::raw::RedisModuleType;
+use std::ffi::CStr;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicI64, AtomicPtr};
+
+use super::deadlines::NEVER;
+use super::info::Counter;
+use crate::ffi::{Context, KeyName};
+
+/// What the process keeps for all values of a family.
+pub(crate) struct Shelf {
+    /// The server's handle of the value type.
+    pub(crate) handle: AtomicPtr<RedisModuleType>,
+    /// Sum of `Family::gauge` over all keys of this process.
+    pub(crate) gauge: AtomicI64,
+}
+
+impl Shelf {
+    pub(crate) const fn new() -> Self {
+        Self { handle: AtomicPtr::new(null_mut()), gauge: AtomicI64::new(0) }
+    }
+}
+
+/// What the module adds to a family's state machine.
+pub(crate) trait Family: Machine {
+    /// Name of the value type, nine characters.
+    const TYPE: &'static CStr;
+    /// Version of the encoding of a value.
+    const ENCODING: i32;
+    /// The internal command that carries events to replicas and the AOF.
+    const APPLY: &'static CStr;
+    /// The gauge's field in `INFO`.
+    const GAUGE: &'static CStr;
+    /// The family's counters in `INFO`.
+    const COUNTERS: &'static [&'static Counter];
+    /// How many messages a step may send; what is left is sent by the timer.
+    const SENT_AT_ONCE: usize = usize::MAX;
+    /// How many due events a request applies before it is decided; what is left is applied by the timer.
+    const DUE_AT_ONCE: usize = usize::MAX;
+    /// When the first maintenance of a key is due (`maintain`).
+    const MAINTENANCE_FROM: i64 = NEVER;
+
+    fn shelf() -> &'static Shelf;
+    /// What of this state is counted in `INFO`: its live holds, leases and the like.
+    fn gauge(&self) -> i64;
+
+    /// Counts what depends on the state before the event is applied.
+    fn observe(&self, _at: i64, _event: &Self::Event) {}
+    /// Counts the event in `INFO`; its notification, if it has one.
+    fn announce(event: &Self::Event) -> Option<&'static CStr>;
+
+    /// Delivers a message that is for no stream; whether that is done for good. `None` for all others.
+    fn deliver(_ctx: Context<'_>, _stream: &[u8], _message: &Fields) -> Option<bool> {
+        None
+    }
+
+    /// What the master does for a key from time to time, besides its deadlines: the events that follow, and when the
+    /// next maintenance is due. `place` is kept from one time to the next.
+    fn maintain(
+        &self,
+        _ctx: Context<'_>,
+        _name: KeyName<'_>,
+        _now: i64,
+        _place: &mut usize,
+    ) -> (Events<Self::Event>, i64) {
+        (Events::new(), NEVER)
+    }
+}

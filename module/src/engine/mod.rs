@@ -1,0 +1,25 @@
+//! What the families share. Imports `ffi` and the kit of allot-core, never a family.
+//!
+//! `command` is the table entry of a command, from which its documentation and the parser of its arguments (`parse`)
+//! follow. `family` says what a family's state machine is to the module, `value` what lives behind a key, and `step` is
+//! the path of every request: find, apply what is due, decide, apply, replicate, publish. `deadlines`, `outbox`, `info`,
+//! `config`, `token` and `reply` are what they need for it; `faults` counts and logs what only a bug can cause, `check`
+//! is `ALLOT.CHECK`, and `number_source` lets one family take numbers from another.
+
+pub(crate) mod check;
+pub(crate) mod command;
+pub(crate) mod config;
+pub(crate) mod deadlines;
+pub(crate) mod family;
+pub(crate) mod faults;
+pub(crate) mod info;
+pub(crate) mod native;
+pub(crate) mod number_source;
+pub(crate) mod outbox;
+pub(crate) mod parse;
+pub(crate) mod reply;
+pub(crate) mod step;
+pub(crate) mod token;
+pub(crate) mod value;
+
+pub(crate) use command::{Call, Done};

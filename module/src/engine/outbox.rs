@@ -1,0 +1,142 @@
+//! Puts the messages of a state into their streams, in the step that caused them.
+//!
+//! The master chooses each entry's id and replicates the `XADD` itself; the event that the messages are sent
+//! goes with it, in one transaction, so each entry reaches a replica and an AOF exactly once. A stream that
+//! cannot be written (its key holds another type, or is away in a slot migration) fails nothing: the messages
+//! stay, that is counted, and the timer tries again.
+
+use allot_core::shared::outbox::{Fields, Outbox};
+use allot_core::shared::refusal::{Code, Refusal};
+
+use super::family::Family;
+use super::info;
+use crate::ffi::context::{Answer, Outcome};
+use crate::ffi::{Context, KeyName};
+
+/// How many messages a step may gather before it sends them.
+pub(crate) const FLUSH_AT: usize = allot_core::shared::outbox::CAPACITY / 4;
+
+/// How long a message waits before its stream is tried again.
+pub(crate) const RETRY_MS: i64 = 1000;
+
+/// What came of sending.
+pub(crate) struct Sent<E> {
+    /// The event that says what is in its stream now, if anything is.
+    pub(crate) event: Option<E>,
+    /// How many messages were sent.
+    pub(crate) messages: usize,
+}
+
+/// Sends what can be sent, at most `limit` messages. A stream that cannot be written keeps no other waiting.
+pub(crate) fn flush<F: Family>(
+    ctx: Context<'_>,
+    name: KeyName<'_>,
+    state: &F,
+    outbox: &Outbox,
+    now: i64,
+    limit: usize,
+) -> Sent<F::Event> {
+    let (mut sent, mut messages, mut last) = (Vec::new(), 0, outbox.last_id);
+    let away = ctx.is_cluster() && !has_hash_tag(name.as_bytes());
+    for (stream, waiting) in outbox.lanes() {
+        if away {
+            info::OUTBOX_FAILURES.add(1);
+            break;
+        }
+        let key = stream_name(name.as_bytes(), stream);
+        let length = state.stream_length(stream);
+        let mut count = 0;
+        for message in waiting.take(limit - messages) {
+            let id = Outbox::next_id(last, now);
+            match F::deliver(ctx, stream, message) {
+                Some(true) => {}
+                None if send(ctx, &key, message, length, id) => last = id,
+                None if send_behind(ctx, &key, message, length, id) => {}
+                _ => {
+                    info::OUTBOX_FAILURES.add(1);
+                    break;
+                }
+            }
+            count += 1;
+        }
+        if count > 0 {
+            messages += count as usize;
+            sent.push((stream.to_vec(), count));
+        }
+        if messages >= limit {
+            break;
+        }
+    }
+    let event = if messages > 0 { F::flushed(sent, last) } else { None };
+    Sent { event, messages }
+}
+
+/// Puts one message into its stream; one without fields is the end of the stream.
+fn send(ctx: Context<'_>, stream: &[u8], message: &Fields, length: u32, id: (u64, u64)) -> bool {
+    if message.is_empty() {
+        return end(ctx, stream);
+    }
+    if ctx.appends_to_streams() {
+        return ctx.append(stream, id, length, message.iter());
+    }
+    let (length, id) = (length.to_string(), format!("{}-{}", id.0, id.1));
+    let mut arguments: Vec<&[u8]> = vec![stream];
+    if length != "0" {
+        arguments.extend([&b"MAXLEN"[..], b"=", length.as_bytes()]);
+    }
+    arguments.push(id.as_bytes());
+    arguments.extend(message.iter().flat_map(|(field, value)| [field, value]));
+    matches!(ctx.call_and_replicate(c"XADD", &arguments), Outcome::Done)
+}
+
+/// How far ahead of the clock a stream is followed, in milliseconds: as long as one is kept at most that its readers are
+/// behind in. What is put there is trimmed by its id, as if it came later.
+const AHEAD_MS: u64 = 3_600_000;
+
+/// Puts a message behind entries that others have put into its stream by a clock that is ahead of ours. Only this stream's
+/// ids follow that clock.
+fn send_behind(ctx: Context<'_>, stream: &[u8], message: &Fields, length: u32, id: (u64, u64)) -> bool {
+    let record = ctx.ask(c"XINFO", &[b"STREAM", stream]);
+    let Some(Answer::Text(last)) = record.field(b"last-generated-id") else { return false };
+    let number = |text: &[u8]| std::str::from_utf8(text).ok()?.parse::<u64>().ok();
+    let mut parts = last.split(|&byte| byte == b'-').filter_map(number);
+    let (Some(ms), Some(seq)) = (parts.next(), parts.next()) else { return false };
+    let ahead = ms.saturating_sub(ctx.clock().max(0) as u64);
+    (ms, seq) >= id && ahead <= AHEAD_MS && send(ctx, stream, message, length, Outbox::next_id((ms, seq), 0))
+}
+
+/// Deletes a stream that is at its end, unless its key holds something else by now, which is not ours.
+fn end(ctx: Context<'_>, stream: &[u8]) -> bool {
+    match ctx.ask(c"TYPE", &[stream]) {
+        Answer::Text(word) if word == b"stream" => {
+            matches!(ctx.call_and_replicate(c"UNLINK", &[stream]), Outcome::Done)
+        }
+        Answer::Text(word) => {
+            info::OUTBOX_FAILURES.add(u64::from(word != b"none"));
+            true
+        }
+        _ => false,
+    }
+}
+
+/// Refuses a stream beside a key of a cluster that is not bound to the key's slot by a hash tag.
+pub(crate) fn check_stream(ctx: Context<'_>, name: KeyName<'_>, what: &str) -> Result<(), Refusal> {
+    if ctx.is_cluster() && !has_hash_tag(name.as_bytes()) {
+        let why =
+            "the event stream of a key in a cluster needs a hash tag in the key's name, as in '{name}:1'";
+        return Err(Refusal::new(Code::Err, format!("{what}: {why}")));
+    }
+    Ok(())
+}
+
+/// Whether a key's slot in a cluster follows from a tag in its name, as in `{show}:1`; a stream beside a key
+/// without one would belong to another slot.
+pub(crate) fn has_hash_tag(key: &[u8]) -> bool {
+    let Some(open) = key.iter().position(|&byte| byte == b'{') else { return false };
+    key.get(open + 1..).unwrap_or_default().iter().position(|&byte| byte == b'}').is_some_and(|len| len > 0)
+}
+
+/// The stream beside a key: `<key>:<stream>`.
+pub(crate) fn stream_name(key: &[u8], stream: &[u8]) -> Vec<u8> {
+    [key, b":", stream].concat()
+}

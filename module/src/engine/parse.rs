@@ -1,0 +1,520 @@
+//! Reads the words of a call by the parameters of its command, and says which word is wrong.
+//!
+//! The words are walked once and nothing is allocated. Parameters without a keyword are read in their order; those with
+//! one (options) in any order, each at most once.
+
+use allot_core::invariant;
+use allot_core::shared::MAX_IDENTIFIER;
+use allot_core::shared::refusal::{Code, Refusal};
+use allot_core::shared::text::quoted;
+use allot_core::shared::words::Words;
+
+use super::command::{Kind, Parameter, fewest, wrong_number};
+
+/// What was given for a parameter in a call.
+#[derive(Clone, Copy)]
+pub(crate) struct Argument<'a> {
+    parameter: Option<&'static Parameter>,
+    words: &'a [&'a [u8]],
+    /// The number, where the parameter is one; which one of several; 1 for a block with its last word.
+    number: i64,
+    /// Place of the first word in the call.
+    place: usize,
+}
+
+impl<'a> Argument<'a> {
+    pub(crate) const NONE: Self = Self { parameter: None, words: &[], number: 0, place: 0 };
+
+    pub(crate) fn is_given(&self) -> bool {
+        self.parameter.is_some()
+    }
+
+    fn given<T>(&self, value: T) -> Option<T> {
+        self.is_given().then_some(value)
+    }
+
+    /// The text of a required parameter.
+    pub(crate) fn text(&self) -> &'a [u8] {
+        let Some(&word) = self.words.first() else {
+            invariant!("a required argument is there once a call is parsed");
+            return &[];
+        };
+        word
+    }
+
+    pub(crate) fn optional_text(&self) -> Option<&'a [u8]> {
+        self.words.first().copied()
+    }
+
+    /// The number of a required parameter.
+    pub(crate) fn integer(&self) -> i64 {
+        invariant!(self.is_given(), "a required argument is there once a call is parsed");
+        self.number
+    }
+
+    pub(crate) fn optional_integer(&self) -> Option<i64> {
+        self.given(self.number)
+    }
+
+    /// The number of a required parameter that is 0 or more.
+    pub(crate) fn natural(&self) -> u64 {
+        self.integer() as u64
+    }
+
+    pub(crate) fn optional_natural(&self) -> Option<u64> {
+        self.given(self.number as u64)
+    }
+
+    /// The words of a list, without their number.
+    pub(crate) fn words(&self) -> &'a [&'a [u8]] {
+        self.words
+    }
+
+    /// The words of a list, if it is given.
+    pub(crate) fn optional_words(&self) -> Option<&'a [&'a [u8]]> {
+        self.given(self.words)
+    }
+
+    /// Place of the first word in the call.
+    pub(crate) fn place(&self) -> usize {
+        self.place
+    }
+
+    /// Whether a block ends with its optional last word.
+    pub(crate) fn has_last_word(&self) -> bool {
+        self.number == 1
+    }
+
+    /// Which one of several is given; `all` are their meanings, in the order of the table.
+    pub(crate) fn choice<T: Copy>(&self, all: &[T]) -> Option<T> {
+        let chosen = self.given(self.number)?;
+        let meaning = usize::try_from(chosen).ok().and_then(|chosen| all.get(chosen)).copied();
+        invariant!(meaning.is_some(), "each of several has a meaning");
+        meaning
+    }
+
+    /// The member of an enum that has the given word; a refusal for a word that none has.
+    pub(crate) fn member<T: Words>(&self) -> Result<Option<T>, Refusal> {
+        self.member_of(T::MEMBERS)
+    }
+
+    /// As `member`, of some members only.
+    pub(crate) fn member_of<T: Words>(&self, members: &[T]) -> Result<Option<T>, Refusal> {
+        let (Some(parameter), Some(text)) = (self.parameter, self.optional_text()) else { return Ok(None) };
+        if let Some(member) = T::parse(text).filter(|member| members.contains(member)) {
+            return Ok(Some(member));
+        }
+        let label = parameter.token.unwrap_or(parameter.name);
+        Err(not_one_of(label.as_bytes(), text, members.iter().map(|&member| member.word())))
+    }
+}
+
+/// How an error message names a parameter.
+#[derive(Clone, Copy)]
+enum Label<'a> {
+    Name(&'static str),
+    /// The option as the caller has written it.
+    Option(&'a [u8]),
+}
+
+/// Where a walk over the words is.
+struct Parser<'a> {
+    words: &'a [&'a [u8]],
+    next: usize,
+}
+
+/// Reads the arguments of a call, parameter by parameter.
+pub(crate) fn parse<'a>(
+    parameters: &'static [Parameter],
+    words: &'a [&'a [u8]],
+    arguments: &mut [Argument<'a>],
+) -> Result<(), Refusal> {
+    let mut parser = Parser { words, next: 1 };
+    let (mut left, mut places) = (parameters, &mut *arguments);
+    while let (Some((first, later)), [place, ..]) = (left.split_first(), &mut *places) {
+        let done = if first.is_option() {
+            let count = left.iter().take_while(|parameter| parameter.is_option()).count();
+            let (options, _) = left.split_at(count);
+            parser.options(options, places)?;
+            count
+        } else {
+            parser.positional(first, later, place)?;
+            1
+        };
+        left = left.get(done..).unwrap_or_default();
+        places = places.get_mut(done..).unwrap_or_default();
+    }
+    if let Some(word) = parser.peek() {
+        return Err(unexpected(word));
+    }
+    let mut pairs = parameters.iter().zip(arguments);
+    match pairs.find(|(parameter, argument)| !parameter.optional && !argument.is_given()) {
+        Some((parameter, _)) => Err(missing(parameter)),
+        None => Ok(()),
+    }
+}
+
+impl Parameter {
+    /// Whether it begins with a keyword and may come in any order among others that do.
+    pub(crate) fn is_option(&self) -> bool {
+        match self.kind {
+            _ if self.in_place => false,
+            _ if self.token.is_some() => true,
+            Kind::Block(inner) => inner.first().is_some_and(Self::is_option),
+            Kind::OneOf(inner) => self.optional && inner.iter().all(|one| matches!(one.kind, Kind::Word)),
+            _ => false,
+        }
+    }
+
+    /// Whether that word is its keyword; which of them, where it has several.
+    fn begins_with(&self, word: &[u8]) -> Option<i64> {
+        match (self.token, self.kind) {
+            (Some(token), _) => is(word, token).then_some(0),
+            (None, Kind::Block(inner)) => inner.first()?.begins_with(word),
+            (None, Kind::OneOf(inner)) => position(inner, |one| one.begins_with(word).is_some()),
+            _ => None,
+        }
+    }
+
+    /// Whether that word may be its first one, where it has no keyword.
+    fn takes(&self, word: &[u8]) -> bool {
+        match self.kind {
+            Kind::Like(is_like, _) => is_like(word),
+            Kind::Integer => integer(word).is_some(),
+            _ => true,
+        }
+    }
+}
+
+fn position(parameters: &[Parameter], is_it: impl Fn(&Parameter) -> bool) -> Option<i64> {
+    parameters.iter().position(is_it).map(|place| place as i64)
+}
+
+impl<'a> Parser<'a> {
+    fn peek(&self) -> Option<&'a [u8]> {
+        self.words.get(self.next).copied()
+    }
+
+    fn left(&self) -> usize {
+        self.words.len().saturating_sub(self.next)
+    }
+
+    /// Notes that the words from `from` up to here are what is given for a parameter.
+    fn give(&self, parameter: &'static Parameter, from: usize, number: i64) -> Argument<'a> {
+        let words = self.words.get(from..self.next).unwrap_or_default();
+        Argument { parameter: Some(parameter), words, number, place: from }
+    }
+
+    /// Reads options in any order, up to the first word that is none of them.
+    fn options(
+        &mut self,
+        options: &'static [Parameter],
+        arguments: &mut [Argument<'a>],
+    ) -> Result<(), Refusal> {
+        while let Some(word) = self.peek() {
+            let found = options.iter().zip(&mut *arguments).find_map(|(option, argument)| {
+                option.begins_with(word).map(|which| (option, which, argument))
+            });
+            let Some((option, which, argument)) = found else { break };
+            if argument.is_given() {
+                // Two different ones of several exclude each other.
+                let again = option.token.is_some() || argument.number == which;
+                let twice = || fault(format!("option {} is given twice", quoted(word)));
+                return Err(if again { twice() } else { unexpected(word) });
+            }
+            self.next += 1;
+            *argument = self.behind(option, which, word)?;
+        }
+        Ok(())
+    }
+
+    /// Reads what follows the keyword of an option, which has just been read.
+    fn behind(
+        &mut self,
+        option: &'static Parameter,
+        which: i64,
+        keyword: &'a [u8],
+    ) -> Result<Argument<'a>, Refusal> {
+        let label = Label::Option(keyword);
+        match option.kind {
+            Kind::Word => Ok(self.give(option, self.next - 1, 0)),
+            Kind::OneOf(_) if option.token.is_none() => Ok(self.give(option, self.next - 1, which)),
+            Kind::Block(inner) => self.block(option, inner, keyword),
+            _ => self.value(option, label),
+        }
+    }
+
+    /// Reads the rest of a block that begins with a keyword: a value and perhaps a word, or a list up to the end.
+    fn block(
+        &mut self,
+        option: &'static Parameter,
+        inner: &'static [Parameter],
+        keyword: &'a [u8],
+    ) -> Result<Argument<'a>, Refusal> {
+        let label = Label::Option(keyword);
+        match inner {
+            [first, list] if matches!(first.kind, Kind::Word) && list.many => {
+                let from = self.next;
+                self.one(list, label)?;
+                while self.peek().is_some() {
+                    self.one(list, label)?;
+                }
+                Ok(self.give(option, from, 0))
+            }
+            [value, word] if matches!(word.kind, Kind::Word) => {
+                let argument = self.value(value, label)?;
+                let more = self.peek().is_some_and(|next| word.begins_with(next).is_some());
+                self.next += usize::from(more);
+                Ok(Argument { parameter: Some(option), number: more.into(), ..argument })
+            }
+            _ => {
+                invariant!("a block with a keyword is a value and a word, or a list");
+                Err(unexpected(keyword))
+            }
+        }
+    }
+
+    /// Reads a parameter that has its place. `later` are those that follow it.
+    fn positional(
+        &mut self,
+        parameter: &'static Parameter,
+        later: &'static [Parameter],
+        argument: &mut Argument<'a>,
+    ) -> Result<(), Refusal> {
+        let spare = self.left().saturating_sub(fewest(later).0);
+        let next = self.peek();
+        if parameter.token.is_some() {
+            match next.filter(|next| parameter.begins_with(next).is_some()) {
+                Some(keyword) => {
+                    self.next += 1;
+                    *argument = self.behind(parameter, 0, keyword)?;
+                }
+                None if parameter.optional => {}
+                None => return Err(missing(parameter)),
+            }
+            return Ok(());
+        }
+        if parameter.optional && (spare == 0 || !next.is_some_and(|next| parameter.takes(next))) {
+            return Ok(());
+        }
+        *argument = match parameter.kind {
+            Kind::Block(inner) => self.rows(parameter, inner.len())?,
+            Kind::OneOf(inner) => self.one_of(parameter, inner)?,
+            Kind::Counted([count, _]) => self.value(parameter, Label::Option(count.name.as_bytes()))?,
+            _ => self.value(parameter, Label::Name(parameter.name))?,
+        };
+        Ok(())
+    }
+
+    /// Reads all words that are left, which come in rows of so many.
+    fn rows(&mut self, parameter: &'static Parameter, length: usize) -> Result<Argument<'a>, Refusal> {
+        let from = self.next;
+        if !self.left().is_multiple_of(length) {
+            return Err(missing(parameter));
+        }
+        self.next = self.words.len();
+        Ok(self.give(parameter, from, 0))
+    }
+
+    /// Reads one of several: one with a keyword if the next word is that, else the one without.
+    fn one_of(
+        &mut self,
+        parameter: &'static Parameter,
+        inner: &'static [Parameter],
+    ) -> Result<Argument<'a>, Refusal> {
+        let word = self.peek().ok_or_else(|| wrong_number(self.words))?;
+        let bare = inner.iter().find(|one| one.token.is_none());
+        let by_keyword = inner.iter().find(|one| {
+            let enough = self.left() >= one.fewest().0 || !bare.is_some_and(|bare| bare.takes(word));
+            enough && one.begins_with(word).is_some()
+        });
+        let argument = match (by_keyword, bare) {
+            (Some(one), _) => {
+                self.next += 1;
+                self.behind(one, 0, word)?
+            }
+            (None, Some(bare)) => self.value(bare, Label::Name(bare.name))?,
+            (None, None) => {
+                let command = self.words.first().copied().unwrap_or_default();
+                return Err(not_one_of(command, word, tokens(inner)));
+            }
+        };
+        let which = position(inner, |one| argument.parameter.is_some_and(|given| std::ptr::eq(one, given)));
+        Ok(Argument { parameter: Some(parameter), number: which.unwrap_or_default(), ..argument })
+    }
+
+    /// Reads the value of a parameter: one word or number, several of them, a counted list, or one of some words.
+    fn value(&mut self, parameter: &'static Parameter, label: Label<'a>) -> Result<Argument<'a>, Refusal> {
+        let from = self.next;
+        let number = match parameter.kind {
+            Kind::Counted(inner) => return self.counted(parameter, inner, label),
+            Kind::OneOf(inner) => {
+                let word = self.word(label)?;
+                let which = position(inner, |one| one.begins_with(word).is_some());
+                which.ok_or_else(|| not_one_of(label.text(), word, tokens(inner)))?
+            }
+            _ => self.one(parameter, label)?,
+        };
+        while parameter.many && self.peek().is_some_and(|next| parameter.takes(next)) {
+            self.one(parameter, Label::Name(parameter.token.unwrap_or(parameter.name)))?;
+        }
+        Ok(self.give(parameter, from, number))
+    }
+
+    /// Reads one word; its number, if it is one.
+    fn one(&mut self, parameter: &Parameter, label: Label<'a>) -> Result<i64, Refusal> {
+        let word = self.word(label)?;
+        match parameter.kind {
+            Kind::Name if !is_identifier(word) => {
+                let text = format!("must have 1 to {MAX_IDENTIFIER} bytes, not {}", word.len());
+                Err(fault(format!("{} {text}", label.shown())))
+            }
+            Kind::Like(is_like, form) if !is_like(word) => {
+                Err(fault(format!("{} {} is not {form}", parameter.name, quoted(word))))
+            }
+            Kind::Integer => integer(word).ok_or_else(|| not_a_number(label, word)),
+            Kind::Natural => {
+                natural(parameter.token.unwrap_or(parameter.name), word).map(|number| number as i64)
+            }
+            _ => Ok(0),
+        }
+    }
+
+    /// Reads a number, and then so many words, or so many rows of words.
+    fn counted(
+        &mut self,
+        parameter: &'static Parameter,
+        [_, list]: &'static [Parameter; 2],
+        label: Label<'a>,
+    ) -> Result<Argument<'a>, Refusal> {
+        let word = self.word(label)?;
+        let count = integer(word).ok_or_else(|| not_a_number(label, word))?;
+        let fewest = if list.optional { 0 } else { 1 };
+        let Some(count) = usize::try_from(count).ok().filter(|&count| count >= fewest) else {
+            return Err(fault(format!("{}: the number of words must be {fewest} or more", label.shown())));
+        };
+        let (row, things) = if let Kind::Block(row) = list.kind { (row.len(), "rows") } else { (1, "words") };
+        let (from, left) = (self.next, self.left());
+        let Some(words) = count.checked_mul(row).filter(|&words| words <= left) else {
+            let text = format!("{count} {things} are announced and {} follow", left / row.max(1));
+            return Err(fault(format!("{}: {text}", label.shown())));
+        };
+        self.next += words;
+        let argument = self.give(parameter, from, count as i64);
+        match argument.words.iter().find(|word| matches!(list.kind, Kind::Name) && !is_identifier(word)) {
+            Some(word) => {
+                let text = format!("each word must have 1 to {MAX_IDENTIFIER} bytes, not {}", word.len());
+                Err(fault(format!("{}: {text}", label.shown())))
+            }
+            None => Ok(argument),
+        }
+    }
+
+    /// The next word, which must be there.
+    fn word(&mut self, label: Label<'_>) -> Result<&'a [u8], Refusal> {
+        let word = self.peek().ok_or_else(|| match label {
+            Label::Name(_) => wrong_number(self.words),
+            Label::Option(option) => fault(format!("option {} has no value", quoted(option))),
+        })?;
+        self.next += 1;
+        Ok(word)
+    }
+}
+
+impl<'a> Label<'a> {
+    fn text(self) -> &'a [u8] {
+        match self {
+            Self::Name(name) => name.as_bytes(),
+            Self::Option(option) => option,
+        }
+    }
+
+    /// Options are quoted, since they are a caller's bytes.
+    fn shown(self) -> String {
+        match self {
+            Self::Name(name) => name.to_owned(),
+            Self::Option(option) => quoted(option),
+        }
+    }
+}
+
+fn fault(text: impl Into<String>) -> Refusal {
+    Refusal::new(Code::Err, text)
+}
+
+/// A word that has no place here.
+fn unexpected(word: &[u8]) -> Refusal {
+    fault(format!("syntax error: {} is not expected here", quoted(word)))
+}
+
+fn missing(parameter: &Parameter) -> Refusal {
+    match parameter.missing {
+        "" => fault(format!("{} is missing", parameter.token.unwrap_or(parameter.name))),
+        text => fault(text),
+    }
+}
+
+fn not_a_number(label: Label<'_>, word: &[u8]) -> Refusal {
+    let text = match label {
+        Label::Name(name) => format!("{name} must be a whole number, not {}", quoted(word)),
+        Label::Option(option) => format!("{} takes a whole number, not {}", quoted(option), quoted(word)),
+    };
+    fault(text)
+}
+
+/// The keywords of several.
+fn tokens(parameters: &'static [Parameter]) -> impl ExactSizeIterator<Item = &'static str> {
+    parameters.iter().map(|one| one.token.unwrap_or(one.name))
+}
+
+/// A value that is none of an option's.
+fn not_one_of(option: &[u8], value: &[u8], words: impl ExactSizeIterator<Item = &'static str>) -> Refusal {
+    let mut list = String::new();
+    let last = words.len().saturating_sub(1);
+    for (place, word) in words.enumerate() {
+        list.push_str(match place {
+            0 => "",
+            _ if place == last => " or ",
+            _ => ", ",
+        });
+        list.push_str(word);
+    }
+    fault(format!("{} takes {list}, not {}", quoted(option), quoted(value)))
+}
+
+/// Whether a word is that keyword, in any case.
+fn is(word: &[u8], keyword: &str) -> bool {
+    word.eq_ignore_ascii_case(keyword.as_bytes())
+}
+
+fn is_identifier(word: &[u8]) -> bool {
+    (1..=MAX_IDENTIFIER).contains(&word.len())
+}
+
+/// A whole number from 0 to 2^53: an epoch, a sequence number, a term, a cursor.
+pub(crate) fn natural(what: &str, word: &[u8]) -> Result<u64, Refusal> {
+    // No time and no count is greater (docs/replication.md).
+    let value = integer(word).and_then(|value| u64::try_from(value).ok());
+    value
+        .filter(|&value| value < 1 << 53)
+        .ok_or_else(|| fault(format!("{what} must be a whole number from 0 to 2^53, not {}", quoted(word))))
+}
+
+/// A whole number as Redis reads one: decimal, no space, no plus, no leading zero.
+pub(crate) fn integer(word: &[u8]) -> Option<i64> {
+    let (negative, digits) = match word.strip_prefix(b"-") {
+        Some(digits) => (true, digits),
+        None => (false, word),
+    };
+    match *digits {
+        [b'0'] if !negative => return Some(0),
+        [b'1'..=b'9', ..] => {}
+        _ => return None,
+    }
+    // Downwards, since there is one more number below 0 than above.
+    let value = digits.iter().try_fold(0i64, |value, byte| {
+        let digit = byte.wrapping_sub(b'0');
+        if digit < 10 { value.checked_mul(10)?.checked_sub(digit.into()) } else { None }
+    })?;
+    if negative { Some(value) } else { value.checked_neg() }
+}

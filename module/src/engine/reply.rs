@@ -1,0 +1,36 @@
+//! Replies that are records: maps of names and values, in the order of the documentation.
+
+use crate::ffi::Context;
+
+/// A value of a record.
+pub(crate) enum Field<'a> {
+    Text(&'a [u8]),
+    Number(i64),
+    Null,
+}
+
+impl<'a> Field<'a> {
+    pub(crate) fn maybe(text: Option<&'a [u8]>) -> Self {
+        text.map_or(Self::Null, Self::Text)
+    }
+
+    pub(crate) fn number(value: Option<i64>) -> Self {
+        value.map_or(Self::Null, Self::Number)
+    }
+}
+
+pub(crate) fn reply_field(ctx: Context<'_>, field: &Field<'_>) {
+    match field {
+        Field::Text(text) => ctx.reply_string(text),
+        Field::Number(value) => ctx.reply_integer(*value),
+        Field::Null => ctx.reply_null(),
+    }
+}
+
+pub(crate) fn reply_record(ctx: Context<'_>, fields: &[(&str, Field<'_>)]) {
+    ctx.reply_map(fields.len());
+    for (name, field) in fields {
+        ctx.reply_string(name.as_bytes());
+        reply_field(ctx, field);
+    }
+}

@@ -1,0 +1,395 @@
+//! What a command, a timer or a callback may ask of the server: replies, keys, replication, time.
+
+use redis_module::raw::{self, RedisModuleCallReply, RedisModuleCtx, RedisModuleString};
+use std::ffi::CStr;
+use std::marker::PhantomData;
+use std::os::raw::{c_char, c_int, c_long, c_longlong};
+use std::ptr::null_mut;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use super::api::api;
+use super::string::{KeyName, OwnedString};
+
+/// The server's side of one call.
+#[derive(Clone, Copy)]
+pub(crate) struct Context<'a> {
+    pub(super) raw: *mut RedisModuleCtx,
+    lent: PhantomData<&'a ()>,
+}
+
+/// How a key is opened.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Leaves access time and frequency as they are.
+    Read,
+    Write,
+}
+
+// SAFETY of what follows: `raw` is a context of the server's that lives as long as `'a`, and we are on its
+// thread; every pointer handed over is alive for the call.
+#[allow(clippy::unused_self, reason = "what the server knows is asked of its context")]
+impl<'a> Context<'a> {
+    /// # Safety
+    /// `raw` is a live context for `'a`.
+    pub(super) unsafe fn lent(raw: *mut RedisModuleCtx) -> Self {
+        Self { raw, lent: PhantomData }
+    }
+
+    /// A context that belongs to no call, for log lines of code that has none.
+    pub(crate) fn detached() -> Context<'static> {
+        // SAFETY: it lives as long as the module; a null one is fit for the log.
+        unsafe { Context::lent(detached_context()) }
+    }
+
+    // Replies. What they return is always OK.
+
+    pub(crate) fn reply_string(self, bytes: &[u8]) {
+        unsafe {
+            api!(RedisModule_ReplyWithStringBuffer(self.raw, bytes.as_ptr().cast::<c_char>(), bytes.len()))
+        };
+    }
+
+    pub(crate) fn reply_integer(self, value: i64) {
+        unsafe { api!(RedisModule_ReplyWithLongLong(self.raw, value as c_longlong)) };
+    }
+
+    pub(crate) fn reply_double(self, value: f64) {
+        unsafe { api!(RedisModule_ReplyWithDouble(self.raw, value)) };
+    }
+
+    pub(crate) fn reply_null(self) {
+        unsafe { api!(RedisModule_ReplyWithNull(self.raw)) };
+    }
+
+    /// 'Nothing available': `*-1` in RESP2, `_` in RESP3.
+    pub(crate) fn reply_nothing(self) {
+        unsafe { api!(RedisModule_ReplyWithNullArray(self.raw)) };
+    }
+
+    pub(crate) fn reply_ok(self) {
+        unsafe { api!(RedisModule_ReplyWithSimpleString(self.raw, c"OK".as_ptr())) };
+    }
+
+    /// Begins a list; `len` replies follow.
+    pub(crate) fn reply_array(self, len: usize) {
+        unsafe { api!(RedisModule_ReplyWithArray(self.raw, len as c_long)) };
+    }
+
+    /// Begins a map (a flat list in RESP2); `len` pairs of replies follow.
+    pub(crate) fn reply_map(self, len: usize) {
+        unsafe { api!(RedisModule_ReplyWithMap(self.raw, len as c_long)) };
+    }
+
+    /// An error line, its code first.
+    pub(crate) fn reply_error(self, line: &str) {
+        let line: Vec<u8> = line.bytes().filter(|&byte| byte != 0).chain([0]).collect();
+        unsafe { api!(RedisModule_ReplyWithError(self.raw, line.as_ptr().cast::<c_char>())) };
+    }
+
+    // Keys.
+
+    pub(crate) fn selected_db(self) -> i32 {
+        unsafe { api!(RedisModule_GetSelectedDb(self.raw)) }
+    }
+
+    /// Whether there is such a database.
+    pub(crate) fn select_db(self, db: i32) -> bool {
+        unsafe { api!(RedisModule_SelectDb(self.raw, db)) == raw::REDISMODULE_OK as c_int }
+    }
+
+    pub(crate) fn open(self, name: KeyName<'_>, mode: Mode) -> Key<'a> {
+        let flags = match mode {
+            Mode::Read => raw::REDISMODULE_READ | raw::REDISMODULE_OPEN_KEY_NOTOUCH,
+            Mode::Write => raw::REDISMODULE_READ | raw::REDISMODULE_WRITE,
+        };
+        let raw = unsafe { api!(RedisModule_OpenKey(self.raw, name.raw, flags as c_int)) };
+        Key { raw: raw.cast(), lent: PhantomData }
+    }
+
+    /// Tells `WATCH` and client-side caches that a key changed.
+    pub(crate) fn signal_modified(self, name: KeyName<'_>) {
+        unsafe { api!(RedisModule_SignalModifiedKey(self.raw, name.raw)) };
+    }
+
+    /// Publishes a keyspace notification under the class of modules.
+    pub(crate) fn notify(self, event: &CStr, name: KeyName<'_>) {
+        self.notify_class(raw::REDISMODULE_NOTIFY_MODULE, event, name);
+    }
+
+    pub(super) fn notify_class(self, class: c_int, event: &CStr, name: KeyName<'_>) {
+        unsafe { api!(RedisModule_NotifyKeyspaceEvent(self.raw, class, event.as_ptr(), name.raw)) };
+    }
+
+    /// Whether the server asks for the places of the command's keys, and not for the command.
+    pub(crate) fn asks_for_keys(self) -> bool {
+        unsafe { api!(RedisModule_IsKeysPositionRequest(self.raw)) != 0 }
+    }
+
+    /// Tells the server that the argument at that place is a key.
+    pub(crate) fn key_is_at(self, place: usize) {
+        unsafe { api!(RedisModule_KeyAtPos(self.raw, place as c_int)) }
+    }
+
+    // Replication.
+
+    /// Writes `command key payload` into the replication stream and the AOF.
+    pub(crate) fn replicate_payload(self, command: &CStr, name: KeyName<'_>, payload: &[u8]) {
+        unsafe {
+            let payload: (*const c_char, usize) = (payload.as_ptr().cast(), payload.len());
+            api!(RedisModule_Replicate(
+                self.raw,
+                command.as_ptr(),
+                c"sb".as_ptr(),
+                name.raw,
+                payload.0,
+                payload.1
+            ));
+        }
+    }
+
+    /// Writes the running command, word by word, into the replication stream and the AOF.
+    pub(crate) fn replicate_verbatim(self) {
+        unsafe { api!(RedisModule_ReplicateVerbatim(self.raw)) };
+    }
+
+    /// Writes `command word ...` into the replication stream and the AOF.
+    pub(super) fn replicate_words(self, command: &CStr, words: &mut [*mut RedisModuleString]) {
+        unsafe {
+            let (first, len) = (words.as_mut_ptr(), words.len());
+            api!(RedisModule_Replicate(self.raw, command.as_ptr(), c"v".as_ptr(), first, len));
+        }
+    }
+
+    /// Writes `command key member ...` into the replication stream and the AOF.
+    pub(super) fn replicate_members(
+        self,
+        command: &CStr,
+        name: KeyName<'_>,
+        members: &mut [*mut RedisModuleString],
+    ) {
+        unsafe {
+            let (first, len) = (members.as_mut_ptr(), members.len());
+            api!(RedisModule_Replicate(self.raw, command.as_ptr(), c"sv".as_ptr(), name.raw, first, len));
+        }
+    }
+
+    /// Writes `command key count` into the replication stream and the AOF.
+    pub(super) fn replicate_count(self, command: &CStr, name: KeyName<'_>, count: usize) {
+        unsafe {
+            let count = count as c_longlong;
+            api!(RedisModule_Replicate(self.raw, command.as_ptr(), c"sl".as_ptr(), name.raw, count));
+        }
+    }
+
+    /// The context under which other commands run. In a cluster it is the detached one: under the context of a client
+    /// that has sent `ASKING`, a command could create streams and pools in a slot that is still being imported, and
+    /// those that arrive later would collide with them.
+    fn caller(self) -> *mut RedisModuleCtx {
+        let detached = detached_context();
+        if !self.is_cluster() || detached.is_null() {
+            return self.raw;
+        }
+        // A cluster may have several databases, too.
+        unsafe { api!(RedisModule_SelectDb(detached, api!(RedisModule_GetSelectedDb(self.raw)))) };
+        detached
+    }
+
+    /// Runs an ordinary command and replicates it. A command of a module replicates what comes of it itself.
+    pub(crate) fn call_and_replicate(self, command: &CStr, arguments: &[&[u8]]) -> Outcome {
+        let strings: Vec<OwnedString> = arguments.iter().map(|argument| OwnedString::new(argument)).collect();
+        let mut raw: Vec<*mut RedisModuleString> = strings.iter().map(|string| string.name().raw).collect();
+        unsafe {
+            let (first, len) = (raw.as_mut_ptr(), raw.len());
+            let reply: *mut RedisModuleCallReply =
+                api!(RedisModule_Call(self.caller(), command.as_ptr(), c"!v".as_ptr(), first, len));
+            if reply.is_null() {
+                return Outcome::NotRun;
+            }
+            let outcome = match api!(RedisModule_CallReplyType(reply)) as isize {
+                raw::REDISMODULE_REPLY_ERROR => Outcome::Refused,
+                _ => Outcome::Done,
+            };
+            api!(RedisModule_FreeCallReply(reply));
+            outcome
+        }
+    }
+
+    /// Runs an ordinary command that only looks; its reply, as far as it is text, numbers and lists.
+    pub(crate) fn ask(self, command: &CStr, arguments: &[&[u8]]) -> Answer {
+        let strings: Vec<OwnedString> = arguments.iter().map(|argument| OwnedString::new(argument)).collect();
+        let mut raw: Vec<*mut RedisModuleString> = strings.iter().map(|string| string.name().raw).collect();
+        unsafe {
+            let (first, len) = (raw.as_mut_ptr(), raw.len());
+            let reply: *mut RedisModuleCallReply =
+                api!(RedisModule_Call(self.caller(), command.as_ptr(), c"v".as_ptr(), first, len));
+            if reply.is_null() {
+                return Answer::Nothing;
+            }
+            let answer = Answer::of(reply);
+            api!(RedisModule_FreeCallReply(reply));
+            answer
+        }
+    }
+
+    // The server.
+
+    fn flags(self) -> u32 {
+        unsafe { api!(RedisModule_GetContextFlags(self.raw)) as u32 }
+    }
+
+    /// Whether this command comes from the master's link or from an AOF file.
+    pub(crate) fn is_replicated_or_loading(self) -> bool {
+        self.flags() & (raw::REDISMODULE_CTX_FLAGS_REPLICATED | raw::REDISMODULE_CTX_FLAGS_LOADING) != 0
+    }
+
+    pub(crate) fn is_master(self) -> bool {
+        self.flags() & raw::REDISMODULE_CTX_FLAGS_MASTER != 0
+    }
+
+    /// Whether keys are spread over slots.
+    pub(crate) fn is_cluster(self) -> bool {
+        // For as long as the process lives.
+        static IS_CLUSTER: OnceLock<bool> = OnceLock::new();
+        *IS_CLUSTER.get_or_init(|| self.flags() & raw::REDISMODULE_CTX_FLAGS_CLUSTER != 0)
+    }
+
+    /// Milliseconds since the epoch.
+    pub(crate) fn clock(self) -> i64 {
+        clock()
+    }
+
+    /// Whether nothing may enter the replication stream just now (`CLIENT PAUSE`, a failover).
+    pub(crate) fn must_not_replicate(self) -> bool {
+        unsafe { api!(RedisModule_AvoidReplicaTraffic()) != 0 }
+    }
+
+    /// Writes a line to the server's log.
+    pub(crate) fn log(self, level: &CStr, line: &str) {
+        let line: Vec<u8> = line.bytes().filter(|&byte| byte != 0).chain([0]).collect();
+        // The text is an argument of the format, never the format.
+        unsafe {
+            let text: *const c_char = line.as_ptr().cast();
+            api!(RedisModule_Log(self.raw, level.as_ptr(), c"%s".as_ptr(), text));
+        }
+    }
+}
+
+/// The context that belongs to no call; made at load.
+static DETACHED: AtomicPtr<RedisModuleCtx> = AtomicPtr::new(null_mut());
+
+/// A context that belongs to no call, for as long as the process lives: for timers that are set outside of a call, for
+/// the log, and for commands that run on nobody's behalf.
+pub(super) fn detached_context() -> *mut RedisModuleCtx {
+    DETACHED.load(Ordering::Relaxed)
+}
+
+/// # Safety
+/// Called at load, with the module's context.
+pub(super) unsafe fn make_detached_context(ctx: *mut RedisModuleCtx) {
+    DETACHED.store(unsafe { api!(RedisModule_GetDetachedThreadSafeContext(ctx)) }, Ordering::Relaxed);
+}
+
+/// Milliseconds since the epoch.
+pub(crate) fn clock() -> i64 {
+    // SAFETY: the function takes nothing.
+    unsafe { api!(RedisModule_Milliseconds()) }
+}
+
+/// What came of a command that was called.
+pub(crate) enum Outcome {
+    Done,
+    /// It was run, and refused.
+    Refused,
+    /// The server did not run it: its key is away while a slot migrates, for one.
+    NotRun,
+}
+
+/// The reply of an ordinary command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Nothing,
+    Number(i64),
+    Text(Vec<u8>),
+    List(Vec<Answer>),
+}
+
+/// The text of a string or an error.
+///
+/// # Safety
+/// `reply` is a live reply of a call.
+unsafe fn text_of(reply: *mut RedisModuleCallReply) -> Vec<u8> {
+    let mut len = 0;
+    unsafe {
+        let text = api!(RedisModule_CallReplyStringPtr(reply, &raw mut len));
+        if text.is_null() || len == 0 {
+            return Vec::new();
+        }
+        std::slice::from_raw_parts(text.cast::<u8>(), len).to_vec()
+    }
+}
+
+impl Answer {
+    /// # Safety
+    /// `reply` is a live reply of a call.
+    unsafe fn of(reply: *mut RedisModuleCallReply) -> Self {
+        unsafe {
+            match api!(RedisModule_CallReplyType(reply)) as isize {
+                raw::REDISMODULE_REPLY_STRING => Self::Text(text_of(reply)),
+                raw::REDISMODULE_REPLY_INTEGER => Self::Number(api!(RedisModule_CallReplyInteger(reply))),
+                raw::REDISMODULE_REPLY_ARRAY => {
+                    let len = api!(RedisModule_CallReplyLength(reply));
+                    let part = |at| {
+                        let part = api!(RedisModule_CallReplyArrayElement(reply, at));
+                        if part.is_null() { Self::Nothing } else { Self::of(part) }
+                    };
+                    Self::List((0..len).map(part).collect())
+                }
+                _ => Self::Nothing,
+            }
+        }
+    }
+
+    /// The parts of a list; none of anything else.
+    pub(crate) fn list(&self) -> &[Self] {
+        match self {
+            Self::List(parts) => parts,
+            _ => &[],
+        }
+    }
+
+    /// A field of a flat list of names and values.
+    pub(crate) fn field(&self, name: &[u8]) -> Option<&Self> {
+        self.list().chunks_exact(2).find_map(|pair| match pair {
+            [Self::Text(field), value] if field == name => Some(value),
+            _ => None,
+        })
+    }
+}
+
+/// An open key; closed when dropped.
+pub(crate) struct Key<'a> {
+    pub(super) raw: *mut raw::RedisModuleKey,
+    lent: PhantomData<&'a ()>,
+}
+
+impl Key<'_> {
+    /// Whether there is a value under the name.
+    pub(crate) fn exists(&self) -> bool {
+        !self.raw.is_null()
+            && unsafe { api!(RedisModule_KeyType(self.raw)) != raw::REDISMODULE_KEYTYPE_EMPTY as c_int }
+    }
+
+    /// Removes the key's value.
+    pub(crate) fn delete(&self) {
+        unsafe { api!(RedisModule_DeleteKey(self.raw)) };
+    }
+}
+
+impl Drop for Key<'_> {
+    fn drop(&mut self) {
+        if !self.raw.is_null() {
+            unsafe { api!(RedisModule_CloseKey(self.raw)) };
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! `INFO allot`.
+
+use redis_module::raw::{self, RedisModuleInfoCtx};
+use std::ffi::CStr;
+use std::os::raw::c_int;
+
+use super::api::api;
+use super::guard::{guard, hooks};
+
+/// Where the sections and fields of `INFO` go.
+pub(crate) struct InfoWriter {
+    raw: *mut RedisModuleInfoCtx,
+}
+
+// SAFETY of what follows: `raw` is the server's for the time of the callback, and so is the writer.
+impl InfoWriter {
+    /// Begins a section; whether the client asked for it.
+    pub(crate) fn section(&self, name: &CStr) -> bool {
+        unsafe { api!(RedisModule_InfoAddSection(self.raw, name.as_ptr())) == raw::REDISMODULE_OK as c_int }
+    }
+
+    pub(crate) fn unsigned(&self, name: &CStr, value: u64) {
+        unsafe { api!(RedisModule_InfoAddFieldULongLong(self.raw, name.as_ptr(), value)) };
+    }
+
+    pub(crate) fn signed(&self, name: &CStr, value: i64) {
+        unsafe { api!(RedisModule_InfoAddFieldLongLong(self.raw, name.as_ptr(), value)) };
+    }
+}
+
+pub(super) unsafe extern "C" fn write_info(ctx: *mut RedisModuleInfoCtx, _: c_int) {
+    guard((), || {
+        if let Some(hooks) = hooks() {
+            (hooks.info)(&InfoWriter { raw: ctx });
+        }
+    });
+}

@@ -1,0 +1,180 @@
+//! What the server is told at load, commands aside: value types, settings, `INFO`, and the events that move keys.
+
+use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent, RedisModuleString};
+use std::ffi::CStr;
+use std::os::raw::{c_char, c_int, c_longlong, c_void};
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use super::api::api;
+use super::context::{Context, make_detached_context};
+use super::guard::{Hooks, guard, hooks, set_hooks};
+use super::info::write_info;
+use super::string::bytes_of;
+use super::value::{self, Native};
+
+/// Everything that is done at load, in its order.
+pub(crate) struct Registration {
+    pub(super) ctx: *mut RedisModuleCtx,
+}
+
+/// A number that the operator may set, as the server is told of it.
+pub(crate) struct NumericSetting {
+    /// The name behind `allot.`.
+    pub(crate) name: &'static CStr,
+    pub(crate) min: i64,
+    pub(crate) max: i64,
+    pub(crate) value: &'static AtomicI64,
+}
+
+impl Registration {
+    /// Introduces the module to the server; `None` where that fails.
+    ///
+    /// # Safety
+    /// Called once, from `RedisModule_OnLoad`, with its context.
+    pub(crate) unsafe fn begin(
+        ctx: *mut RedisModuleCtx,
+        name: &CStr,
+        version: c_int,
+        hooks: &'static Hooks,
+    ) -> Option<Self> {
+        unsafe {
+            let api_version = raw::REDISMODULE_APIVER_1 as c_int;
+            if raw::Export_RedisModule_Init(ctx, name.as_ptr(), version, api_version)
+                != raw::REDISMODULE_OK as c_int
+            {
+                return None;
+            }
+            let (maps, documentation) = (raw::RedisModule_ReplyWithMap, raw::RedisModule_SetCommandInfo);
+            if maps.is_none() || documentation.is_none() {
+                Context::lent(ctx).log(c"warning", "allot needs Redis 7.0 or newer, or Valkey");
+                return None;
+            }
+            set_hooks(hooks);
+            make_detached_context(ctx);
+            let options = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS
+                | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED;
+            api!(RedisModule_SetModuleOptions(ctx, options as c_int));
+            api!(RedisModule_RegisterInfoFunc(ctx, Some(write_info)));
+        }
+        Some(Self { ctx })
+    }
+
+    /// Writes a line to the server's log.
+    pub(crate) fn log(&self, level: &CStr, line: &str) {
+        unsafe { Context::lent(self.ctx) }.log(level, line);
+    }
+
+    /// Registers a value type and the events that move its keys.
+    pub(crate) fn value_type<N: Native>(&self) -> Option<()> {
+        unsafe {
+            value::register_type::<N>(self.ctx).then_some(())?;
+            let class = raw::REDISMODULE_NOTIFY_GENERIC;
+            done(api!(RedisModule_SubscribeToKeyspaceEvents(self.ctx, class, Some(moved::<N>))))
+        }
+    }
+
+    /// Registers events that concern all keys of a database.
+    pub(crate) fn server_events(&self) -> Option<()> {
+        let swap = RedisModuleEvent { id: raw::REDISMODULE_EVENT_SWAPDB, dataver: 1 };
+        let flush = RedisModuleEvent { id: raw::REDISMODULE_EVENT_FLUSHDB, dataver: 1 };
+        unsafe {
+            done(api!(RedisModule_SubscribeToServerEvent(self.ctx, swap, Some(swapped))))?;
+            done(api!(RedisModule_SubscribeToServerEvent(self.ctx, flush, Some(flushed))))
+        }
+    }
+
+    /// Registers a setting, whose default is the value that it has now.
+    pub(crate) fn setting(&self, setting: &NumericSetting) -> Option<()> {
+        unsafe {
+            let value = std::ptr::from_ref(setting.value).cast_mut().cast::<c_void>();
+            let (get, set): (raw::RedisModuleConfigGetNumericFunc, raw::RedisModuleConfigSetNumericFunc) =
+                (Some(get_setting), Some(set_setting));
+            done(api!(RedisModule_RegisterNumericConfig(
+                self.ctx,
+                setting.name.as_ptr(),
+                setting.value.load(Ordering::Relaxed),
+                raw::REDISMODULE_CONFIG_DEFAULT,
+                setting.min,
+                setting.max,
+                get,
+                set,
+                None,
+                value
+            )))
+        }
+    }
+
+    /// Has the server set what its configuration file says of the settings registered so far.
+    pub(crate) fn load_settings(&self) -> Option<()> {
+        done(unsafe { api!(RedisModule_LoadConfigs(self.ctx)) })
+    }
+}
+
+pub(super) fn done(status: c_int) -> Option<()> {
+    (status == raw::REDISMODULE_OK as c_int).then_some(())
+}
+
+/// The arguments of `loadmodule`.
+///
+/// # Safety
+/// `argv` and `argc` are the arguments of `RedisModule_OnLoad`, and live as long as `'a`.
+pub(crate) unsafe fn load_arguments<'a>(argv: *mut *mut RedisModuleString, argc: c_int) -> Vec<&'a [u8]> {
+    let strings: &[*mut RedisModuleString] =
+        if argc > 0 { unsafe { std::slice::from_raw_parts(argv, argc as usize) } } else { &[] };
+    strings.iter().map(|&string| unsafe { bytes_of(string) }).collect()
+}
+
+unsafe extern "C" fn get_setting(_: *const c_char, value: *mut c_void) -> c_longlong {
+    // SAFETY: the server hands back what `setting` gave it, which is static.
+    unsafe { value.cast::<AtomicI64>().as_ref() }.map_or(0, |value| value.load(Ordering::Relaxed))
+}
+
+unsafe extern "C" fn set_setting(
+    _: *const c_char,
+    new: c_longlong,
+    value: *mut c_void,
+    _: *mut *mut RedisModuleString,
+) -> c_int {
+    // SAFETY: as above. The server has checked the range.
+    if let Some(value) = unsafe { value.cast::<AtomicI64>().as_ref() } {
+        value.store(new, Ordering::Relaxed);
+    }
+    raw::REDISMODULE_OK as c_int
+}
+
+/// Keys that come under another name by `RENAME` or `MOVE`.
+unsafe extern "C" fn moved<N: Native>(
+    ctx: *mut RedisModuleCtx,
+    _: c_int,
+    event: *const c_char,
+    name: *mut RedisModuleString,
+) -> c_int {
+    guard((), || unsafe {
+        if matches!(CStr::from_ptr(event).to_bytes(), b"rename_to" | b"move_to") {
+            value::moved::<N>(Context::lent(ctx), name);
+        }
+    });
+    raw::REDISMODULE_OK as c_int
+}
+
+unsafe extern "C" fn swapped(_: *mut RedisModuleCtx, _: RedisModuleEvent, _: u64, data: *mut c_void) {
+    guard((), || unsafe {
+        if let Some(swap) = data.cast::<raw::RedisModuleSwapDbInfo>().as_ref()
+            && let Some(hooks) = hooks()
+        {
+            (hooks.swapped)(swap.dbnum_first, swap.dbnum_second);
+        }
+    });
+}
+
+unsafe extern "C" fn flushed(_: *mut RedisModuleCtx, _: RedisModuleEvent, part: u64, data: *mut c_void) {
+    guard((), || unsafe {
+        // The server tells before and after. Before, no key of the new contents is loaded yet.
+        if part == raw::REDISMODULE_SUBEVENT_FLUSHDB_START
+            && let Some(flush) = data.cast::<raw::RedisModuleFlushInfo>().as_ref()
+            && let Some(hooks) = hooks()
+        {
+            (hooks.flushed)((flush.dbnum >= 0).then_some(flush.dbnum));
+        }
+    });
+}

@@ -1,0 +1,105 @@
+//! Ordinary streams, written without a command of the server's being run.
+//!
+//! `XADD` costs several times what it does: a client is borrowed, arguments are parsed, clocks are read, a reply is
+//! written and read again. This file does only what is needed, and leaves out nothing that others rely on: clients that
+//! wait for the stream are woken, `WATCH` and client-side caches are told of the key, and the notification and the
+//! replicated command are those of `XADD`.
+
+use redis_module::raw::{self, RedisModuleStreamID, RedisModuleString};
+use smallvec::SmallVec;
+use std::fmt::Write;
+use std::os::raw::{c_int, c_long, c_longlong};
+use std::sync::OnceLock;
+
+use super::api::api;
+use super::context::{Context, Mode};
+use super::string::{KeyName, OwnedString};
+
+/// Strings of one entry.
+type Strings = SmallVec<[OwnedString; 32]>;
+
+/// A number, or two with a separator, as text; without an allocation.
+fn text(number: std::fmt::Arguments<'_>) -> SmallVec<[u8; 48]> {
+    struct Text(SmallVec<[u8; 48]>);
+    impl Write for Text {
+        fn write_str(&mut self, part: &str) -> std::fmt::Result {
+            self.0.extend_from_slice(part.as_bytes());
+            Ok(())
+        }
+    }
+    let mut text = Text(SmallVec::new());
+    // Writing to it cannot fail.
+    let _ = text.write_fmt(number);
+    text.0
+}
+
+// SAFETY of what follows: strings live until the call is over, and a key is closed before anybody hears of it.
+impl Context<'_> {
+    /// Whether entries may be appended so. In a cluster only a command knows whether the stream's slot is here, and
+    /// where the operator took `XADD` away, it could not be replicated.
+    pub(crate) fn appends_to_streams(self) -> bool {
+        static KNOWS_XADD: OnceLock<bool> = OnceLock::new();
+        !self.is_cluster() && *KNOWS_XADD.get_or_init(|| self.knows_xadd())
+    }
+
+    fn knows_xadd(self) -> bool {
+        let words = ["XADD", "key", "1-1", "field", "value"].map(|word| OwnedString::new(word.as_bytes()));
+        let mut raw = words.each_ref().map(|word| word.name().raw);
+        let mut keys: c_int = 0;
+        unsafe {
+            let (first, len) = (raw.as_mut_ptr(), raw.len() as c_int);
+            let places = api!(RedisModule_GetCommandKeys(self.raw, first, len, &raw mut keys));
+            if !places.is_null() {
+                api!(RedisModule_Free(places.cast()));
+            }
+            !places.is_null()
+        }
+    }
+
+    /// Appends an entry to a stream, which is made where there is no key, keeps the stream at that length (0: all of
+    /// it), and replicates both as `XADD`. Whether that was done.
+    pub(crate) fn append<'f>(
+        self,
+        stream: &[u8],
+        (ms, seq): (u64, u64),
+        keep: u32,
+        fields: impl Iterator<Item = (&'f [u8], &'f [u8])>,
+    ) -> bool {
+        let mut words = Strings::new();
+        words.push(OwnedString::shared(stream));
+        if keep > 0 {
+            words.extend([&b"MAXLEN"[..], b"="].map(OwnedString::shared));
+            words.push(OwnedString::shared(&text(format_args!("{keep}"))));
+        }
+        words.push(OwnedString::new(&text(format_args!("{ms}-{seq}"))));
+        let head = words.len();
+        words.extend(fields.flat_map(|(field, value)| [field, value]).map(OwnedString::shared));
+        let mut raw: SmallVec<[*mut RedisModuleString; 32]> =
+            words.iter().map(|word| word.name().raw).collect();
+        let (Some(name), Some(fields)) = (words.first(), raw.get_mut(head..)) else { return false };
+        let name = name.name();
+        let mut id = RedisModuleStreamID { ms, seq };
+        let key = self.open(name, Mode::Write);
+        let (first, pairs) = (fields.as_mut_ptr(), fields.len() / 2);
+        let added = unsafe { api!(RedisModule_StreamAdd(key.raw, 0, &raw mut id, first, pairs as c_long)) };
+        if added != raw::REDISMODULE_OK as c_int {
+            return false;
+        }
+        let trimmed = match keep {
+            0 => 0,
+            keep => unsafe { api!(RedisModule_StreamTrimByLength(key.raw, 0, c_longlong::from(keep))) },
+        };
+        drop(key);
+        self.replicate_words(c"XADD", &mut raw);
+        self.tell_of_entry(name, trimmed > 0);
+        true
+    }
+
+    fn tell_of_entry(self, name: KeyName<'_>, trimmed: bool) {
+        self.signal_modified(name);
+        self.notify_class(raw::REDISMODULE_NOTIFY_STREAM, c"xadd", name);
+        if trimmed {
+            self.notify_class(raw::REDISMODULE_NOTIFY_STREAM, c"xtrim", name);
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Strings of the server's.
+
+use redis_module::raw::{RedisModuleCtx, RedisModuleString};
+use std::cell::{Cell, RefCell};
+use std::ffi::CStr;
+use std::marker::PhantomData;
+use std::os::raw::c_char;
+use std::ptr::null_mut;
+
+use super::api::api;
+
+/// A string that the server lends for the time of a call: an argument, mostly the name of a key.
+#[derive(Clone, Copy)]
+pub(crate) struct KeyName<'a> {
+    pub(super) raw: *mut RedisModuleString,
+    lent: PhantomData<&'a ()>,
+}
+
+impl<'a> KeyName<'a> {
+    /// # Safety
+    /// `raw` is a string that lives as long as `'a`.
+    pub(super) unsafe fn lent(raw: *mut RedisModuleString) -> Self {
+        Self { raw, lent: PhantomData }
+    }
+
+    pub(crate) fn as_bytes(self) -> &'a [u8] {
+        // SAFETY: the string outlives 'a, and the server does not change one that is lent.
+        unsafe { bytes_of(self.raw) }
+    }
+}
+
+thread_local! {
+    /// What this thread works on: the type of a value and the name of its key.
+    static CURRENT: Cell<Option<(&'static CStr, *mut RedisModuleString)>> = const { Cell::new(None) };
+}
+
+/// Puts back what a nested call has replaced, also when a panic unwinds.
+struct Restore(Option<(&'static CStr, *mut RedisModuleString)>);
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        CURRENT.set(self.0);
+    }
+}
+
+impl KeyName<'_> {
+    /// Runs `work`, during which `current` names this key. Calls may be nested.
+    pub(crate) fn during<T>(self, kind: &'static CStr, work: impl FnOnce() -> T) -> T {
+        let _restore = Restore(CURRENT.replace(Some((kind, self.raw))));
+        work()
+    }
+}
+
+/// The type and the name of the key that this thread works on.
+pub(crate) fn current() -> Option<(&'static CStr, Vec<u8>)> {
+    // SAFETY: `during` outlives neither its name nor what it puts here.
+    CURRENT.get().map(|(kind, name)| (kind, unsafe { bytes_of(name) }.to_vec()))
+}
+
+/// The arguments of a call as strings of the server's.
+#[derive(Clone, Copy)]
+pub(crate) struct Names<'a> {
+    raw: &'a [*mut RedisModuleString],
+}
+
+impl<'a> Names<'a> {
+    /// # Safety
+    /// All of `raw` are strings that live as long as `'a`.
+    pub(super) unsafe fn lent(raw: &'a [*mut RedisModuleString]) -> Self {
+        Self { raw }
+    }
+
+    /// The argument at that place.
+    pub(crate) fn get(self, place: usize) -> Option<KeyName<'a>> {
+        // SAFETY: as for self.
+        self.raw.get(place).map(|&raw| unsafe { KeyName::lent(raw) })
+    }
+}
+
+/// # Safety
+/// `raw` is a live string, and stays one for `'a`.
+pub(super) unsafe fn bytes_of<'a>(raw: *const RedisModuleString) -> &'a [u8] {
+    let mut len = 0;
+    unsafe {
+        let bytes = api!(RedisModule_StringPtrLen(raw, &raw mut len));
+        if bytes.is_null() || len == 0 { &[] } else { std::slice::from_raw_parts(bytes.cast::<u8>(), len) }
+    }
+}
+
+/// The longest string that is kept: such as the server makes in one block.
+const LONGEST_KEPT: usize = 44;
+/// How many are kept at most; a power of two.
+const KEPT_STRINGS: usize = 512;
+
+thread_local! {
+    /// Each string at the place that follows from its bytes; a later one takes an earlier one's.
+    static KEPT: RefCell<[Option<OwnedString>; KEPT_STRINGS]> = const { RefCell::new([const { None }; KEPT_STRINGS]) };
+}
+
+/// Where a string is kept. Strings that meet at one place replace each other, which costs time and nothing else.
+fn place_of(bytes: &[u8]) -> usize {
+    let (words, rest) = bytes.as_chunks();
+    let mut last = [0; 8];
+    last.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+    let hash = words.iter().chain([&last]).fold(bytes.len() as u64, |hash, word| {
+        (hash.rotate_left(5) ^ u64::from_le_bytes(*word)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    });
+    (hash >> (u64::BITS - KEPT_STRINGS.ilog2())) as usize
+}
+
+/// A string that we made.
+pub(crate) struct OwnedString {
+    raw: *mut RedisModuleString,
+}
+
+impl OwnedString {
+    pub(crate) fn new(bytes: &[u8]) -> Self {
+        // SAFETY: without a context nothing frees the string but our drop.
+        let raw = unsafe {
+            api!(RedisModule_CreateString(
+                null_mut::<RedisModuleCtx>(),
+                bytes.as_ptr().cast::<c_char>(),
+                bytes.len()
+            ))
+        };
+        Self { raw }
+    }
+
+    /// As `new`, of bytes that come again and again: names of fields and streams, units, words. The latest of them
+    /// are kept, so that most need not be created again.
+    pub(crate) fn shared(bytes: &[u8]) -> Self {
+        if bytes.len() > LONGEST_KEPT {
+            return Self::new(bytes);
+        }
+        KEPT.with_borrow_mut(|kept| {
+            let Some(place) = kept.get_mut(place_of(bytes)) else { return Self::new(bytes) };
+            match place {
+                Some(string) if string.name().as_bytes() == bytes => string.clone(),
+                _ => place.insert(Self::new(bytes)).clone(),
+            }
+        })
+    }
+
+    /// # Safety
+    /// `raw` is a string whose reference was given to us.
+    pub(super) unsafe fn taken(raw: *mut RedisModuleString) -> Self {
+        Self { raw }
+    }
+
+    pub(crate) fn name(&self) -> KeyName<'_> {
+        // SAFETY: lent for as long as self is borrowed.
+        unsafe { KeyName::lent(self.raw) }
+    }
+}
+
+impl Clone for OwnedString {
+    /// The same string once more.
+    fn clone(&self) -> Self {
+        // SAFETY: without a context nothing gives up the new reference but the clone's drop.
+        unsafe { api!(RedisModule_RetainString(null_mut::<RedisModuleCtx>(), self.raw)) };
+        Self { raw: self.raw }
+    }
+}
+
+impl Drop for OwnedString {
+    fn drop(&mut self) {
+        // SAFETY: the reference is ours.
+        unsafe { api!(RedisModule_FreeString(null_mut::<RedisModuleCtx>(), self.raw)) }
+    }
+}

@@ -1,0 +1,49 @@
+//! One-shot timers of the server's.
+
+use redis_module::raw::{RedisModuleCtx, RedisModuleTimerID};
+use std::os::raw::c_void;
+use std::ptr::null_mut;
+
+use super::api::api;
+use super::context::{Context, detached_context};
+use super::guard::{guard, hooks};
+
+/// The longest time for which a timer is set.
+const LONGEST_WAIT_MS: i64 = 3_600_000;
+
+/// A timer that has not rung yet; stopped when dropped.
+pub(crate) struct Timer {
+    id: RedisModuleTimerID,
+}
+
+impl Timer {
+    /// Calls the `timer` hook at that time, or as soon as possible after it.
+    pub(crate) fn at(due: i64) -> Self {
+        // SAFETY: the detached context lives as long as the module.
+        unsafe {
+            // The server counts in ints; a ring that comes early does no harm.
+            let wait = due.saturating_sub(api!(RedisModule_Milliseconds())).clamp(1, LONGEST_WAIT_MS);
+            Self { id: api!(RedisModule_CreateTimer(detached_context(), wait, Some(ring), null_mut())) }
+        }
+    }
+
+    /// Forgets the timer that is ringing: the server frees it when its callback is over, and one that is
+    /// stopped meanwhile would be freed twice.
+    pub(crate) fn rang(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        unsafe { api!(RedisModule_StopTimer(detached_context(), self.id, null_mut())) };
+    }
+}
+
+unsafe extern "C" fn ring(ctx: *mut RedisModuleCtx, _: *mut c_void) {
+    guard((), || {
+        if let Some(hooks) = hooks() {
+            (hooks.timer)(unsafe { Context::lent(ctx) });
+        }
+    });
+}

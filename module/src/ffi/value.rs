@@ -1,0 +1,246 @@
+//! How a value of ours lives in the keyspace: loading, saving, copying, measuring and freeing it.
+//!
+//! The value is in a box behind the key. `UNLINK` frees it on a background thread, so `Native` asks for values that are
+//! not tied to the server's thread.
+
+use redis_module::raw::{
+    self, RedisModuleCtx, RedisModuleDefragCtx, RedisModuleDigest, RedisModuleIO, RedisModuleKeyOptCtx,
+    RedisModuleString, RedisModuleType, RedisModuleTypeMethods,
+};
+use std::ffi::CStr;
+use std::os::raw::{c_char, c_int, c_void};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use super::alloc::usable_size;
+use super::api::api;
+use super::context::{Context, Key, Mode};
+use super::guard::guard;
+use super::string::{KeyName, bytes_of};
+
+/// A value of ours as the server sees it.
+pub(crate) trait Native: Send + Sized + 'static {
+    /// Name of the type, nine characters.
+    const TYPE: &'static CStr;
+    /// Version of the encoding.
+    const ENCODING: c_int;
+    /// The command that makes a value from a payload, in a rewritten AOF.
+    const REWRITE: &'static CStr;
+
+    /// Where the server's handle of the type is kept.
+    fn handle() -> &'static AtomicPtr<RedisModuleType>;
+    /// Reads a value from a dump; or says what is wrong with it.
+    fn load(bytes: &[u8]) -> Result<Self, String>;
+    /// The value as a dump holds it.
+    fn save(&self) -> Vec<u8>;
+    /// The payload of the command `REWRITE`.
+    fn rewrite(&self) -> Vec<u8>;
+    /// Bytes allocated beyond the value's own block.
+    fn allocated(&self) -> usize;
+    /// How many allocations freeing it takes.
+    fn free_effort(&self) -> usize;
+    /// The value once more, for `COPY`.
+    fn duplicate(&self) -> Self;
+    /// The value is now found under that name: it was loaded, copied, renamed or moved.
+    fn placed(&mut self, db: i32, name: &[u8]);
+    /// The value leaves that name: it is deleted, overwritten, renamed or moved.
+    fn displaced(&self, db: i32, name: &[u8]);
+}
+
+/// What was found under a name.
+pub(crate) enum Found<'k, N: Native> {
+    Nothing,
+    OtherType,
+    Value(&'k mut N),
+}
+
+// SAFETY of what follows: a value of our type was made by `store` or `rdb_load` from a box of `N`; the
+// server calls back on its own thread and hands over what it was given.
+impl Key<'_> {
+    /// The value of this type under the key.
+    pub(crate) fn value<N: Native>(&mut self) -> Found<'_, N> {
+        if self.raw.is_null() {
+            return Found::Nothing;
+        }
+        unsafe {
+            let kind = api!(RedisModule_ModuleTypeGetType(self.raw));
+            if kind == N::handle().load(Ordering::Relaxed) && !kind.is_null() {
+                let value = api!(RedisModule_ModuleTypeGetValue(self.raw)).cast::<N>();
+                return value.as_mut().map_or(Found::Nothing, Found::Value);
+            }
+        }
+        if self.exists() { Found::OtherType } else { Found::Nothing }
+    }
+
+    /// Puts a value under the key, which is open for writing.
+    pub(crate) fn store<N: Native>(&self, value: N) -> bool {
+        let kind = N::handle().load(Ordering::Relaxed);
+        let value = Box::into_raw(Box::new(value));
+        unsafe {
+            let stored = api!(RedisModule_ModuleTypeSetValue(self.raw, kind, value.cast()));
+            if stored != raw::REDISMODULE_OK as c_int {
+                drop(Box::from_raw(value));
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// Registers the type.
+pub(super) unsafe fn register_type<N: Native>(ctx: *mut RedisModuleCtx) -> bool {
+    const { assert!(N::TYPE.count_bytes() == 9, "the name of a type has nine characters") };
+    let mut methods = RedisModuleTypeMethods {
+        version: u64::from(raw::REDISMODULE_TYPE_METHOD_VERSION),
+        rdb_load: Some(rdb_load::<N>),
+        rdb_save: Some(rdb_save::<N>),
+        aof_rewrite: Some(aof_rewrite::<N>),
+        mem_usage: Some(mem_usage::<N>),
+        digest: Some(digest::<N>),
+        free: Some(free::<N>),
+        aux_load: None,
+        aux_save: None,
+        aux_save_triggers: 0,
+        free_effort: Some(free_effort::<N>),
+        unlink: None,
+        copy: None,
+        defrag: Some(defrag::<N>),
+        mem_usage2: None,
+        free_effort2: None,
+        unlink2: Some(unlink::<N>),
+        copy2: Some(copy::<N>),
+        aux_save2: None,
+    };
+    let kind: *mut RedisModuleType =
+        unsafe { api!(RedisModule_CreateDataType(ctx, N::TYPE.as_ptr(), N::ENCODING, &raw mut methods)) };
+    N::handle().store(kind, Ordering::Relaxed);
+    !kind.is_null()
+}
+
+unsafe extern "C" fn rdb_load<N: Native>(io: *mut RedisModuleIO, encoding: c_int) -> *mut c_void {
+    guard(null_mut(), || unsafe {
+        let refuse = |why: &str| {
+            let line: Vec<u8> = why.bytes().chain([0]).collect();
+            let text: *const c_char = line.as_ptr().cast();
+            api!(RedisModule_LogIOError(io, c"warning".as_ptr(), c"allot: %s".as_ptr(), text));
+            null_mut()
+        };
+        if encoding != N::ENCODING {
+            return refuse("the value was written by a version that this one does not know");
+        }
+        let mut len = 0;
+        let bytes = api!(RedisModule_LoadStringBuffer(io, &raw mut len));
+        if bytes.is_null() || api!(RedisModule_IsIOError(io)) != 0 {
+            return refuse("the value ends too early");
+        }
+        let loaded = N::load(std::slice::from_raw_parts(bytes.cast::<u8>(), len));
+        api!(RedisModule_Free(bytes.cast()));
+        match loaded {
+            Err(why) => refuse(&why),
+            Ok(value) => {
+                let mut value = Box::new(value);
+                let name = api!(RedisModule_GetKeyNameFromIO(io));
+                if !name.is_null() {
+                    let db = api!(RedisModule_GetDbIdFromIO(io));
+                    value.placed(db, bytes_of(name));
+                }
+                Box::into_raw(value).cast()
+            }
+        }
+    })
+}
+
+unsafe extern "C" fn rdb_save<N: Native>(io: *mut RedisModuleIO, value: *mut c_void) {
+    guard((), || unsafe {
+        let bytes = (*value.cast::<N>()).save();
+        api!(RedisModule_SaveStringBuffer(io, bytes.as_ptr().cast::<c_char>(), bytes.len()));
+    });
+}
+
+/// Writes the one command that makes the value again: the family's internal one, with a snapshot.
+unsafe extern "C" fn aof_rewrite<N: Native>(
+    io: *mut RedisModuleIO,
+    name: *mut RedisModuleString,
+    value: *mut c_void,
+) {
+    guard((), || unsafe {
+        let payload = (*value.cast::<N>()).rewrite();
+        let (bytes, len): (*const c_char, usize) = (payload.as_ptr().cast(), payload.len());
+        api!(RedisModule_EmitAOF(io, N::REWRITE.as_ptr(), c"sb".as_ptr(), name, bytes, len));
+    });
+}
+
+unsafe extern "C" fn mem_usage<N: Native>(value: *const c_void) -> usize {
+    guard(0, || unsafe {
+        let value = value.cast::<N>();
+        usable_size(value) + (*value).allocated()
+    })
+}
+
+unsafe extern "C" fn digest<N: Native>(digest: *mut RedisModuleDigest, value: *mut c_void) {
+    guard((), || unsafe {
+        let bytes = (*value.cast::<N>()).save();
+        api!(RedisModule_DigestAddStringBuffer(digest, bytes.as_ptr().cast::<c_char>(), bytes.len()));
+        api!(RedisModule_DigestEndSequence(digest));
+    });
+}
+
+unsafe extern "C" fn free<N: Native>(value: *mut c_void) {
+    guard((), || unsafe { drop(Box::from_raw(value.cast::<N>())) });
+}
+
+unsafe extern "C" fn free_effort<N: Native>(_: *mut RedisModuleString, value: *const c_void) -> usize {
+    guard(1, || unsafe { (*value.cast::<N>()).free_effort() })
+}
+
+unsafe extern "C" fn unlink<N: Native>(options: *mut RedisModuleKeyOptCtx, value: *const c_void) {
+    guard((), || unsafe {
+        let name = api!(RedisModule_GetKeyNameFromOptCtx(options));
+        if !name.is_null() {
+            let db = api!(RedisModule_GetDbIdFromOptCtx(options));
+            (*value.cast::<N>()).displaced(db, bytes_of(name.cast_mut()));
+        }
+    });
+}
+
+unsafe extern "C" fn copy<N: Native>(
+    options: *mut RedisModuleKeyOptCtx,
+    value: *const c_void,
+) -> *mut c_void {
+    guard(null_mut(), || unsafe {
+        let mut value = Box::new((*value.cast::<N>()).duplicate());
+        let name = api!(RedisModule_GetToKeyNameFromOptCtx(options));
+        if !name.is_null() {
+            let db = api!(RedisModule_GetToDbIdFromOptCtx(options));
+            value.placed(db, bytes_of(name));
+        }
+        Box::into_raw(value).cast()
+    })
+}
+
+/// Moves the value's own block; what hangs on it are few and large blocks, which defragmentation leaves alone.
+unsafe extern "C" fn defrag<N: Native>(
+    ctx: *mut RedisModuleDefragCtx,
+    _: *mut RedisModuleString,
+    value: *mut *mut c_void,
+) -> c_int {
+    unsafe {
+        let moved = api!(RedisModule_DefragAlloc(ctx, *value));
+        if !moved.is_null() {
+            *value = moved;
+        }
+    }
+    0
+}
+
+/// Tells a value that it came under another name.
+pub(super) unsafe fn moved<N: Native>(ctx: Context<'_>, name: *mut RedisModuleString) {
+    if name.is_null() {
+        return;
+    }
+    let name = unsafe { KeyName::lent(name) };
+    let mut key = ctx.open(name, Mode::Read);
+    if let Found::Value(value) = key.value::<N>() {
+        value.placed(ctx.selected_db(), name.as_bytes());
+    }
+}

@@ -1,0 +1,187 @@
+//! The `NUMPOOL.*` commands: one table entry for each.
+
+use allot_core::numpool::{Number, Pool};
+
+use super::writes::FORM;
+use super::{reads, writes};
+use crate::engine::command::{Command, Kind, Parameter, command};
+use crate::engine::step::apply;
+use crate::ffi::command::{ACCESS, INSERT, RO, RW, UPDATE};
+
+const KEY: Parameter = Parameter::key("key");
+const NUMBER: Parameter = Parameter::new("number", Kind::Like(Number::is_like, FORM));
+const NUMBERS: Parameter = Parameter::new("number", Kind::Like(Number::is_like, FORM)).many();
+const TTL: Parameter = Parameter::integer("milliseconds").after("TTL");
+const LEASE: Parameter = Parameter::name("token").after("LEASE");
+const SWITCH: Parameter = Parameter::name("switch").after("SWITCH");
+const COOLDOWN: Parameter = Parameter::integer("milliseconds").after("COOLDOWN").optional();
+const COUNT: Parameter = Parameter::integer("n").after("COUNT").optional();
+const PICK: Parameter = Parameter::one_of(
+    "policy",
+    &[
+        Parameter::word("longest", "LONGEST"),
+        Parameter::word("random", "RANDOM"),
+        Parameter::word("leastused", "LEASTUSED"),
+        Parameter::word("sticky", "STICKY"),
+    ],
+)
+.after("PICK")
+.optional();
+
+/// Every command of the family.
+pub(crate) static COMMANDS: &[Command] = &[
+    command! {
+        name: c"NUMPOOL.ADD",
+        run: writes::add,
+        flags: "write deny-oom fast",
+        keys: RW | INSERT,
+        summary: "Puts numbers into a pool, which it makes if there is none",
+        complexity: "O(N) with N numbers named",
+        parameters: [KEY, NUMBERS],
+    },
+    command! {
+        name: c"NUMPOOL.DEL",
+        run: writes::del,
+        flags: "write fast",
+        keys: RW | ACCESS | UPDATE,
+        summary: "Takes numbers out of a pool; with DRAIN those that carry a call when it ends",
+        complexity: "O(N) with N numbers named",
+        parameters: [KEY, NUMBERS, Parameter::word("drain", "DRAIN").optional()],
+    },
+    command! {
+        name: c"NUMPOOL.REG",
+        run: writes::reg,
+        flags: "write fast",
+        keys: RW | ACCESS | UPDATE,
+        summary: "Registers numbers, so that they can be called; again before the time-out to keep them so",
+        complexity: "O(N) with N numbers named; O(N * log(M)) with M registrations that time out",
+        parameters: [KEY, NUMBERS, TTL.optional(), SWITCH.optional()],
+    },
+    command! {
+        name: c"NUMPOOL.UNREG",
+        run: writes::unreg,
+        flags: "write fast",
+        keys: RW | ACCESS | UPDATE,
+        summary: "Ends registrations: of these numbers, or of all that a switch registered",
+        complexity: "O(N) with N numbers named or registered",
+        parameters: [KEY, Parameter::one_of("which", &[NUMBERS, SWITCH])],
+    },
+    command! {
+        name: c"NUMPOOL.CALL",
+        run: writes::call,
+        flags: "write deny-oom fast",
+        keys: RW | ACCESS | UPDATE,
+        summary: "Gives a free number for a call, until it is hung up or its lease ends",
+        complexity: "O(1); O(log(N)) with N numbers in pools that ever picked by prefix or use; their first time O(N * log(N))",
+        parameters: [
+            KEY,
+            NUMBER.optional(),
+            TTL.optional(),
+            LEASE.optional(),
+            SWITCH.optional(),
+            Parameter::name("callee").after("PEER").optional(),
+            Parameter::text("prefix").after("PREFIX").optional(),
+            PICK,
+        ],
+    },
+    command! {
+        name: c"NUMPOOL.HANGUP",
+        run: writes::hangup,
+        flags: "write fast",
+        keys: RW | ACCESS | UPDATE,
+        summary: "Ends the call of a number; with LEASE only that call, however late it comes",
+        complexity: "O(1); O(log(N)) with N deadlines",
+        parameters: [KEY, NUMBER, LEASE.optional(), COOLDOWN],
+    },
+    command! {
+        name: c"NUMPOOL.RENEW",
+        run: writes::renew,
+        flags: "write fast",
+        keys: RW | ACCESS | UPDATE,
+        summary: "Gives a live lease another deadline, counted from now",
+        complexity: "O(log(N)) with N deadlines",
+        parameters: [KEY, NUMBER, LEASE, TTL],
+    },
+    command! {
+        name: c"NUMPOOL.RECONCILE",
+        run: writes::reconcile,
+        flags: "write",
+        keys: RW | ACCESS | UPDATE,
+        summary: "Ends the leases of a switch that it does not carry any more",
+        complexity: "O(N) with N leases of the switch and tokens named",
+        parameters: [
+            KEY,
+            SWITCH.or_error("SWITCH is missing: say whose leases to look at"),
+            Parameter::integer("time").after("BEFORE").optional(),
+            Parameter::block("leases", &[Parameter::word("lease", "LEASE"), Parameter::name("token").many()])
+            .optional(),
+        ],
+    },
+    command! {
+        name: c"NUMPOOL.LEASES",
+        run: reads::leases,
+        flags: "readonly",
+        keys: RO | ACCESS,
+        summary: "Lists live leases, a part at a time",
+        complexity: "O(N) with N the COUNT",
+        parameters: [KEY, SWITCH.optional(), Parameter::integer("cursor").after("CURSOR").optional(), COUNT],
+    },
+    command! {
+        name: c"NUMPOOL.GET",
+        run: reads::get,
+        flags: "readonly fast",
+        keys: RO | ACCESS,
+        summary: "Shows one number",
+        complexity: "O(1)",
+        parameters: [KEY, NUMBER],
+    },
+    command! {
+        name: c"NUMPOOL.INFO",
+        run: reads::info,
+        flags: "readonly fast",
+        keys: RO | ACCESS,
+        summary: "Counts the numbers of a pool by state, and shows its settings",
+        complexity: "O(1)",
+        parameters: [KEY],
+    },
+    command! {
+        name: c"NUMPOOL.SCAN",
+        run: reads::scan,
+        flags: "readonly",
+        keys: RO | ACCESS,
+        summary: "Lists numbers, a part at a time",
+        complexity: "O(N) with N the COUNT",
+        parameters: [
+            KEY,
+            Parameter::integer("cursor"),
+            Parameter::text("state").after("STATE").optional(),
+            COUNT,
+        ],
+    },
+    command! {
+        name: c"NUMPOOL.CONFIG",
+        run: writes::configure,
+        flags: "write deny-oom",
+        keys: RW | UPDATE,
+        summary: "Sets what a pool does where a command does not say; makes the pool if there is none",
+        complexity: "O(1)",
+        parameters: [
+            KEY,
+            Parameter::integer("milliseconds").after("LEASE").optional(),
+            COOLDOWN,
+            Parameter::integer("milliseconds").after("REGTTL").optional(),
+            PICK,
+            Parameter::integer("n").after("EVENTS").optional(),
+        ],
+    },
+    command! {
+        name: c"NUMPOOL.APPLY",
+        run: apply::<Pool>,
+        flags: "write",
+        also: "dangerous",
+        keys: RW | UPDATE,
+        summary: "Internal: carries what a master decided to replicas and the AOF",
+        complexity: "O(N) with N numbers of the events",
+        parameters: [KEY, Parameter::text("payload")],
+    },
+];

@@ -1,0 +1,87 @@
+//! Replies that are records, field by field in the order of the documentation.
+
+use allot_core::numpool::decide::Reconciled;
+use allot_core::numpool::read::{LiveLease, NumberRecord, Totals};
+use allot_core::numpool::{LeaseRecord, Settings};
+
+use crate::ffi::Context;
+
+pub(super) fn reply_lease(ctx: Context<'_>, record: &LeaseRecord) {
+    ctx.reply_map(3);
+    text(ctx, "number", Some(&record.number.text()));
+    text(ctx, "lease", Some(&record.token));
+    number(ctx, "until", record.until);
+}
+
+pub(super) fn reply_reconciled(ctx: Context<'_>, outcome: &Reconciled) {
+    ctx.reply_map(3);
+    number(ctx, "kept", Some(outcome.kept as i64));
+    number(ctx, "freed", Some(outcome.freed as i64));
+    ctx.reply_string(b"unknown");
+    ctx.reply_array(outcome.unknown.len());
+    for token in &outcome.unknown {
+        ctx.reply_string(token);
+    }
+}
+
+pub(super) fn reply_number(ctx: Context<'_>, record: &NumberRecord) {
+    ctx.reply_map(10);
+    text(ctx, "number", Some(&record.number.text()));
+    text(ctx, "state", Some(record.state.word().as_bytes()));
+    text(ctx, "lease", record.lease.as_deref());
+    number(ctx, "until", record.until);
+    text(ctx, "reg_switch", record.reg_switch.as_deref());
+    text(ctx, "call_switch", record.call_switch.as_deref());
+    text(ctx, "peer", record.peer.as_deref());
+    number(ctx, "uses", Some(record.uses.into()));
+    number(ctx, "idle_since", record.idle_since);
+    number(ctx, "cool_until", record.cool_until);
+}
+
+pub(super) fn reply_live_lease(ctx: Context<'_>, lease: &LiveLease) {
+    ctx.reply_map(6);
+    text(ctx, "token", Some(&lease.token));
+    text(ctx, "number", Some(&lease.number.text()));
+    text(ctx, "call_switch", lease.call_switch.as_deref());
+    text(ctx, "peer", lease.peer.as_deref());
+    number(ctx, "since", Some(lease.since));
+    number(ctx, "until", lease.until);
+}
+
+pub(super) fn reply_info(ctx: Context<'_>, totals: &Totals, settings: &Settings) {
+    let numbers = [
+        ("total", totals.total),
+        ("idle_up", totals.idle_up),
+        ("idle_down", totals.idle_down),
+        ("busy_up", totals.busy_up),
+        ("busy_down", totals.busy_down),
+        ("cooling", totals.cooling),
+        ("leases", totals.leases),
+    ];
+    ctx.reply_map(numbers.len() + 6);
+    for (name, value) in numbers {
+        number(ctx, name, Some(value.into()));
+    }
+    number(ctx, "lease", Some(settings.lease));
+    number(ctx, "cooldown", Some(settings.cooldown));
+    number(ctx, "regttl", Some(settings.regttl));
+    text(ctx, "pick", Some(settings.pick.word().as_bytes()));
+    number(ctx, "events", Some(settings.events.into()));
+    number(ctx, "draining", Some(totals.draining.into()));
+}
+
+fn text(ctx: Context<'_>, name: &str, value: Option<&[u8]>) {
+    ctx.reply_string(name.as_bytes());
+    match value {
+        Some(value) => ctx.reply_string(value),
+        None => ctx.reply_null(),
+    }
+}
+
+fn number(ctx: Context<'_>, name: &str, value: Option<i64>) {
+    ctx.reply_string(name.as_bytes());
+    match value {
+        Some(value) => ctx.reply_integer(value),
+        None => ctx.reply_null(),
+    }
+}

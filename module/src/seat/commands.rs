@@ -1,0 +1,239 @@
+//! The `SEAT.*` commands: one table entry for each.
+
+use allot_core::seat::Show;
+
+use super::{reads, writes, zmpop};
+use crate::engine::command::{Command, Parameter, command};
+use crate::engine::step::apply;
+use crate::ffi::command::{ACCESS, DELETE, INSERT, RO, RW, UPDATE};
+
+const KEY: Parameter = Parameter::key("key");
+const USER: Parameter = Parameter::name("user");
+const TOKEN: Parameter = Parameter::name("token");
+const TTL: Parameter = Parameter::integer("milliseconds")
+    .after("TTL")
+    .or_error("TTL is missing: say how long the hold shall live, in milliseconds");
+const COUNT: Parameter = Parameter::integer("n");
+const SEATS: Parameter = Parameter::name("seat").many();
+const COUNTED_SEATS: Parameter = Parameter::counted("seats", &[COUNT, SEATS]);
+const NAMED_SEATS: Parameter = COUNTED_SEATS.after("SEATS");
+const AREA: Parameter = Parameter::name("area");
+const TIER: Parameter = Parameter::name("tier").after("TIER").optional();
+const ORDER: Parameter = Parameter::name("reference").after("ORDER").optional();
+
+/// Every command of the family.
+pub(crate) static COMMANDS: &[Command] = &[
+    command! {
+        name: c"SEAT.CREATE",
+        run: writes::create,
+        flags: "write deny-oom",
+        keys: RW | INSERT,
+        summary: "Opens a show with the areas, rows, seats and limits of a plan. The same plan again is OK",
+        complexity: "O(N) with N seats in the plan",
+        parameters: [KEY, Parameter::text("plan")],
+    },
+    command! {
+        name: c"SEAT.ALTER",
+        run: writes::alter,
+        flags: "write deny-oom",
+        keys: RW | UPDATE,
+        summary: "Changes limits, names, priorities, order rules, tiers or the event stream of a show",
+        complexity: "O(N) with N seats in the show",
+        parameters: [KEY, Parameter::text("plan-part")],
+    },
+    command! {
+        name: c"SEAT.HOLD",
+        run: writes::hold,
+        flags: "write deny-oom fast",
+        keys: RW | ACCESS | UPDATE,
+        summary: "Holds the best free seats for a user until a deadline",
+        complexity: "O(C * log(R) + A) with C seats asked for, R rows and A areas",
+        parameters: [
+            KEY,
+            USER,
+            Parameter::integer("count"),
+            TTL,
+            TIER,
+            Parameter::counted("areas", &[COUNT, Parameter::name("area").many()])
+                .after("AREAS")
+                .optional(),
+            Parameter::one_of("adjacent", &[
+                    Parameter::word("prefer", "PREFER"),
+                    Parameter::word("require", "REQUIRE"),
+                    Parameter::word("area", "AREA"),
+                    Parameter::word("ignore", "IGNORE"),
+                ])
+            .after("ADJACENT")
+            .optional(),
+            Parameter::one_of("orphans", &[
+                    Parameter::word("avoid", "AVOID"),
+                    Parameter::word("allow", "ALLOW"),
+                    Parameter::word("forbid", "FORBID"),
+                ])
+            .after("ORPHANS")
+            .optional(),
+            Parameter::counted("flags", &[COUNT, Parameter::name("flag").many()])
+                .after("FLAGS")
+                .optional(),
+            Parameter::block("replace", &[
+                    Parameter::name("old-token").after("REPLACE"),
+                    Parameter::word("other", "OTHER").optional(),
+                ])
+            .optional(),
+            TOKEN.after("TOKEN").optional(),
+        ],
+    },
+    command! {
+        name: c"SEAT.PICK",
+        run: writes::pick,
+        flags: "write deny-oom fast",
+        keys: RW | ACCESS | UPDATE,
+        summary: "Holds just these seats for a user until a deadline",
+        complexity: "O(C * log(R)) with C seats named and R rows",
+        parameters: [
+            KEY,
+            USER,
+            TTL,
+            TOKEN.after("TOKEN").optional(),
+            NAMED_SEATS.or_error("SEATS is missing: name the seats to pick"),
+        ],
+    },
+    command! {
+        name: c"SEAT.EXTEND",
+        run: writes::extend,
+        flags: "write fast",
+        keys: RW | ACCESS | UPDATE,
+        summary: "Gives a hold another deadline, counted from now",
+        complexity: "O(log(H)) with H live holds",
+        parameters: [KEY, TOKEN, TTL],
+    },
+    command! {
+        name: c"SEAT.CONFIRM",
+        run: writes::confirm,
+        flags: "write fast",
+        keys: RW | ACCESS | UPDATE,
+        summary: "Sells the seats of a hold. The same token and order again give the same reply",
+        complexity: "O(C) with C seats of the hold",
+        parameters: [KEY, TOKEN, USER.after("USER").optional(), ORDER],
+    },
+    command! {
+        name: c"SEAT.RELEASE",
+        run: writes::release,
+        flags: "write fast",
+        keys: RW | ACCESS | UPDATE,
+        summary: "Gives back a hold, or some of its seats",
+        complexity: "O(C * log(R)) with C seats given back and R rows",
+        parameters: [KEY, TOKEN, NAMED_SEATS.optional()],
+    },
+    command! {
+        name: c"SEAT.REFUND",
+        run: writes::refund,
+        flags: "write",
+        keys: RW | ACCESS | UPDATE,
+        summary: "Makes sold seats free again",
+        complexity: "O(C * log(R)) with C seats named and R rows",
+        parameters: [KEY, ORDER, COUNTED_SEATS],
+    },
+    command! {
+        name: c"SEAT.BLOCK",
+        run: writes::block,
+        flags: "write deny-oom",
+        keys: RW | ACCESS | UPDATE,
+        summary: "Keeps free seats for the house",
+        complexity: "O(C * log(R)) with C seats named and R rows",
+        parameters: [KEY, COUNTED_SEATS],
+    },
+    command! {
+        name: c"SEAT.UNBLOCK",
+        run: writes::unblock,
+        flags: "write",
+        keys: RW | ACCESS | UPDATE,
+        summary: "Makes blocked seats free again",
+        complexity: "O(C * log(R)) with C seats named and R rows",
+        parameters: [KEY, COUNTED_SEATS],
+    },
+    command! {
+        name: c"SEAT.GET",
+        run: reads::get,
+        flags: "readonly fast",
+        keys: RO | ACCESS,
+        summary: "Shows one seat",
+        complexity: "O(1)",
+        parameters: [KEY, Parameter::name("seat")],
+    },
+    command! {
+        name: c"SEAT.HOLDS",
+        run: reads::holds,
+        flags: "readonly fast",
+        keys: RO | ACCESS,
+        summary: "Lists the live holds of a user",
+        complexity: "O(H * log(H)) with H live holds of the user",
+        parameters: [KEY, USER],
+    },
+    command! {
+        name: c"SEAT.ORDER",
+        run: reads::order,
+        flags: "readonly fast",
+        keys: RO | ACCESS,
+        summary: "Lists the seats of an order",
+        complexity: "O(C * log(C)) with C seats of the order",
+        parameters: [KEY, Parameter::name("reference")],
+    },
+    command! {
+        name: c"SEAT.STAT",
+        run: reads::stat,
+        flags: "readonly",
+        keys: RO | ACCESS,
+        summary: "Counts seats by area and tier: free, held, sold, blocked, and the longest free run",
+        complexity: "O(B) with B pairs of area and tier",
+        parameters: [KEY, TIER, AREA.after("AREA").optional()],
+    },
+    command! {
+        name: c"SEAT.MAP",
+        run: reads::map,
+        flags: "readonly",
+        keys: RO | ACCESS,
+        summary: "Draws the rows of an area: . free, h held, s sold, x blocked, space a break",
+        complexity: "O(N) with N positions of the area",
+        parameters: [KEY, AREA],
+    },
+    command! {
+        name: c"SEAT.PLAN",
+        run: reads::plan,
+        flags: "readonly",
+        keys: RO | ACCESS,
+        summary: "Gives the plan of a show as JSON, from which an equal empty show can be made",
+        complexity: "O(N) with N seats",
+        parameters: [KEY],
+    },
+    command! {
+        name: c"SEAT.ZMPOP",
+        by: zmpop::zmpop,
+        flags: "write getkeys-api",
+        also: "sortedset",
+        keys: RW | ACCESS | DELETE,
+        summary: "As ZMPOP; with ADJACENT pops only members whose scores follow one another",
+        complexity: "O(K + M * log(N)) as ZMPOP; with ADJACENT O(N) at worst",
+        parameters: [
+            Parameter::integer("numkeys"),
+            KEY.many(),
+            Parameter::one_of("where", &[Parameter::word("min", "MIN"), Parameter::word("max", "MAX")]),
+            Parameter::integer("count").after("COUNT").optional(),
+            Parameter::block("adjacent", &[
+                    Parameter::word("adjacent", "ADJACENT"),
+                    Parameter::integer("stride").after("STRIDE").optional(),
+                ])
+            .optional(),
+        ],
+    },
+    command! {
+        name: c"SEAT.APPLY",
+        run: apply::<Show>,
+        flags: "write",
+        also: "dangerous",
+        keys: RW | UPDATE,
+        summary: "Internal: carries what a master decided to replicas and the AOF",
+        complexity: "O(N) with N seats of the events",
+        parameters: [KEY, Parameter::text("payload")],
+    },
+];

@@ -1,0 +1,81 @@
+//! Replies that are records, field by field in the order of the documentation.
+
+use allot_core::seat::read::SeatRecord;
+use allot_core::seat::venue::Seat;
+use allot_core::seat::{HoldRecord, Show};
+use allot_core::shared::MAX_IDENTIFIER;
+
+use crate::ffi::Context;
+
+pub(super) fn reply_hold(ctx: Context<'_>, show: &Show, record: &HoldRecord) {
+    let (groups, areas) = show.groups_and_areas(&record.seats);
+    ctx.reply_map(7);
+    ctx.reply_string(b"token");
+    ctx.reply_string(&record.token);
+    ctx.reply_string(b"user");
+    ctx.reply_string(&record.user);
+    ctx.reply_string(b"seats");
+    reply_seats(ctx, show, &record.seats);
+    ctx.reply_string(b"adjacent");
+    ctx.reply_integer(i64::from(groups == 1));
+    ctx.reply_string(b"groups");
+    ctx.reply_integer(groups as i64);
+    ctx.reply_string(b"areas");
+    ctx.reply_integer(areas as i64);
+    ctx.reply_string(b"until");
+    ctx.reply_integer(record.until);
+}
+
+pub(super) fn reply_seats(ctx: Context<'_>, show: &Show, seats: &[Seat]) {
+    ctx.reply_array(seats.len());
+    let mut id = String::with_capacity(MAX_IDENTIFIER);
+    for &seat in seats {
+        id.clear();
+        show.venue().write_id(seat, &mut id);
+        ctx.reply_string(id.as_bytes());
+    }
+}
+
+pub(super) fn reply_seat(ctx: Context<'_>, show: &Show, record: &SeatRecord) {
+    let venue = show.venue();
+    let row = venue.row_of(record.seat);
+    let layout = venue.layout(row);
+    let position = (record.seat - venue.base(row)) as usize;
+    let tier = layout.tier_slot(position).and_then(|slot| layout.tiers.get(slot));
+    let mut label = String::new();
+    venue.write_label(record.seat, &mut label);
+    let maybe = |value: Option<&[u8]>| match value {
+        Some(value) => ctx.reply_string(value),
+        None => ctx.reply_null(),
+    };
+    ctx.reply_map(11);
+    let texts = [
+        ("id", venue.id(record.seat)),
+        ("area", venue.area(venue.area_of(row)).id.to_string()),
+        ("row", venue.row_label(row).to_owned()),
+        ("label", label),
+        ("tier", tier.map(|&(tier, _)| venue.tier_name(tier).to_owned()).unwrap_or_default()),
+        ("state", record.standing.word().to_owned()),
+    ];
+    for (name, value) in &texts {
+        ctx.reply_string(name.as_bytes());
+        ctx.reply_string(value.as_bytes());
+    }
+    ctx.reply_string(b"token");
+    maybe(record.token.as_deref());
+    ctx.reply_string(b"user");
+    maybe(record.user.as_deref());
+    ctx.reply_string(b"until");
+    match record.until {
+        Some(until) => ctx.reply_integer(until),
+        None => ctx.reply_null(),
+    }
+    ctx.reply_string(b"order");
+    maybe(record.order.as_deref());
+    ctx.reply_string(b"flags");
+    let flags: Vec<&str> = venue.flag_names(layout.flags_at(position)).collect();
+    ctx.reply_array(flags.len());
+    for flag in flags {
+        ctx.reply_string(flag.as_bytes());
+    }
+}

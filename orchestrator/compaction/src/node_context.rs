@@ -1,0 +1,45 @@
+//! What the loops of a compaction unit share.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allot_coordination::Coordinator;
+use allot_runtime::{Health, Shutdown};
+
+use super::runner::Launch;
+use super::settings::Settings;
+use super::task_store::TaskStore;
+
+/// How long a loop waits after a transient fault.
+pub(crate) const PAUSE: Duration = Duration::from_millis(100);
+
+/// What the loops of a unit share.
+#[derive(Clone)]
+pub(crate) struct NodeContext {
+    pub(crate) coordinator: Coordinator,
+    pub(crate) health: Health,
+    pub(crate) stop: Shutdown,
+    pub(crate) config: Settings,
+    /// Name of the unit, `<host>_<port>`.
+    pub(crate) name: String,
+    /// Starts runners.
+    pub(crate) launch: Arc<dyn Launch>,
+}
+
+impl NodeContext {
+    pub(crate) fn store(&self) -> TaskStore {
+        TaskStore::new(self.coordinator.tree(), &self.config.root)
+    }
+
+    pub(crate) fn session_timeout(&self) -> Duration {
+        self.coordinator.session_timeout().or(self.config.session).unwrap_or(Duration::from_secs(4))
+    }
+}
+
+/// Waits for the future, or for ever if there is none.
+pub(crate) async fn event<T>(awaited: Option<impl Future<Output = T>>) -> T {
+    match awaited {
+        Some(awaited) => awaited.await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,509 @@
+//! The tasks in the tree: reading them, and each change of theirs as one multi at their version. Whoever comes late
+//! changes nothing.
+
+mod inboxes;
+mod subtasks;
+
+use std::fmt;
+
+use futures_util::StreamExt as _;
+
+use super::ids::TaskId;
+use super::paths::{self, Paths};
+use super::task::{Ended, Listing, MainTask, State, SubState, SubTask, read, write};
+use allot_coordination::random;
+use allot_coordination::{Error, Kind, Op, Tree, Version};
+use allot_runtime::time::now_ms;
+
+/// Bytes of a multi, and of a chunk, that we fill; the limits stand above.
+const FILL: usize = 200 * 1024;
+/// Reads on their way at once.
+const READS: usize = 32;
+/// How often a change is tried again that another was faster than.
+const ATTEMPTS: usize = 50;
+
+/// Why something was not done to a task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fault {
+    /// The coordination service, or somebody who was faster.
+    Tree(Error),
+    /// What stands in the tree is not as it must be.
+    Odd(String),
+    /// It cannot be, for a reason that people understand.
+    Refused(String),
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tree(error) => error.fmt(f),
+            Self::Odd(why) | Self::Refused(why) => f.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for Fault {}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        Self::Tree(error)
+    }
+}
+
+impl Fault {
+    /// Whether somebody else was faster: read again.
+    pub fn is_race(&self) -> bool {
+        use Error::{BadVersion, Exists, NoNode, NotEmpty};
+        matches!(self, Self::Tree(BadVersion(_) | NoNode(_) | Exists(_) | NotEmpty(_)))
+    }
+
+    /// Whether it is the fault of the node that was read, and of no other.
+    pub fn is_of_its_own(&self) -> bool {
+        matches!(self, Self::Odd(_) | Self::Tree(Error::Refused { .. }))
+    }
+
+    /// Whether it may be otherwise in a moment.
+    pub fn is_passing(&self) -> bool {
+        self.is_race() || matches!(self, Self::Tree(error) if error.is_transient())
+    }
+}
+
+/// A task as it was read.
+#[derive(Debug, Clone)]
+pub struct Found<T> {
+    /// Name of the task.
+    pub id: TaskId,
+    /// Its content.
+    pub task: T,
+    /// Its directory.
+    pub dir: String,
+    /// Its info node.
+    pub info: String,
+    /// That node's version.
+    pub version: Version,
+}
+
+impl<T> Found<T> {
+    fn status(&self, state: impl fmt::Display) -> String {
+        format!("{}/{}", self.dir, paths::status(state))
+    }
+
+    fn check(&self) -> Op {
+        Op::Check { path: self.info.clone(), version: Some(self.version) }
+    }
+
+    fn gone(&self, state: impl fmt::Display) -> [Op; 3] {
+        [
+            Op::Delete { path: self.info.clone(), version: Some(self.version) },
+            delete(self.status(state)),
+            delete(self.dir.clone()),
+        ]
+    }
+}
+
+fn delete(path: String) -> Op {
+    Op::Delete { path, version: None }
+}
+
+fn create(path: String, data: Vec<u8>) -> Op {
+    Op::Create { path, data, kind: Kind::Persistent }
+}
+
+/// Of the live tasks of a table the one that none of the others waits for: who comes next waits for it.
+pub(crate) fn last_of(mains: &[Found<MainTask>], table: [&str; 3]) -> Option<TaskId> {
+    let live = || mains.iter().filter(|main| !main.task.state.is_over() && main.task.table() == table);
+    let awaited = |id: &TaskId| live().any(|main| main.task.after == Some(id.to_string()));
+    live().map(|main| main.id).rev().find(|id| !awaited(id))
+}
+
+/// The tasks in the tree.
+#[derive(Clone)]
+pub struct TaskStore {
+    /// The tree of the coordination service.
+    pub tree: Tree,
+    /// Where the nodes are.
+    pub paths: Paths,
+}
+
+impl TaskStore {
+    /// Under this root.
+    pub fn new(tree: Tree, root: &str) -> Self {
+        Self { tree, paths: Paths::new(root) }
+    }
+
+    /// Makes what all tasks stand under.
+    pub async fn prepare(&self) -> Result<(), Fault> {
+        for path in [
+            self.paths.scheduler(),
+            self.paths.compress(),
+            self.paths.assigned(),
+            self.paths.nodes(),
+            self.paths.locks(),
+            self.paths.permits(),
+        ] {
+            self.tree.ensure(&path).await?;
+        }
+        Ok(())
+    }
+
+    /// A node's children; none where it is not there.
+    pub async fn children(&self, path: &str) -> Result<Vec<String>, Fault> {
+        match self.tree.children(path).await {
+            Err(Error::NoNode(_)) => Ok(Vec::new()),
+            names => Ok(names?),
+        }
+    }
+
+    async fn found<T: for<'a> serde::Deserialize<'a>>(
+        &self,
+        id: TaskId,
+        dir: String,
+    ) -> Result<Option<Found<T>>, Fault> {
+        let names = self.children(&dir).await?;
+        let Some(name) = names.iter().find(|name| paths::is_info(name)) else { return Ok(None) };
+        let info = format!("{dir}/{name}");
+        let Some(node) = self.tree.get(&info).await? else { return Ok(None) };
+        Ok(Some(Found { id, task: read(&info, &node.data)?, dir, info, version: node.version }))
+    }
+
+    /// A main task, if it is there.
+    pub async fn main(&self, id: TaskId) -> Result<Option<Found<MainTask>>, Fault> {
+        self.found(id, self.paths.main(id)).await
+    }
+
+    /// A subtask at this worker, if it is there.
+    pub async fn sub(&self, worker: &str, id: TaskId) -> Result<Option<Found<SubTask>>, Fault> {
+        self.found(id, self.paths.at(worker, id)).await
+    }
+
+    /// Those of these subtasks that are at this worker. One that does not read is left out, and logged.
+    pub async fn subs(&self, worker: &str, ids: &[TaskId]) -> Result<Vec<Found<SubTask>>, Fault> {
+        let reads: Vec<_> = ids
+            .iter()
+            .map(|&id| {
+                let (store, worker) = (self.clone(), worker.to_owned());
+                async move { store.sub(&worker, id).await }
+            })
+            .collect();
+        let mut reads = futures_util::stream::iter(reads).buffered(READS);
+        let mut found = Vec::new();
+        while let Some(read) = reads.next().await {
+            match read {
+                Ok(sub) => found.extend(sub),
+                Err(fault) if fault.is_of_its_own() => tracing::warn!(%fault, "a subtask is passed over"),
+                Err(fault) => return Err(fault),
+            }
+        }
+        Ok(found)
+    }
+
+    /// All main tasks, packed ones left out, from old to new. One that does not read, or may not be read, is left out,
+    /// too, and logged.
+    pub async fn mains(&self) -> Result<Vec<Found<MainTask>>, Fault> {
+        let names = self.children(&self.paths.scheduler()).await?;
+        let ids: Vec<TaskId> = names.iter().filter_map(|name| name.parse().ok()).collect();
+        let reads: Vec<_> = ids
+            .into_iter()
+            .map(|id| {
+                let store = self.clone();
+                async move { store.main(id).await }
+            })
+            .collect();
+        let mut reads = futures_util::stream::iter(reads).buffer_unordered(READS);
+        let mut found = Vec::new();
+        while let Some(read) = reads.next().await {
+            match read {
+                Ok(main) => found.extend(main),
+                Err(fault) if fault.is_of_its_own() => tracing::warn!(%fault, "a task is passed over"),
+                Err(fault) => return Err(fault),
+            }
+        }
+        found.sort_by_key(|main| main.id);
+        Ok(found)
+    }
+
+    /// The subtasks of a main task, or of all, at this worker, by their names.
+    pub async fn at(&self, worker: &str, of: Option<TaskId>) -> Result<Vec<TaskId>, Fault> {
+        let names = self.children(&self.paths.inbox(worker)).await?;
+        let ids = names.iter().filter_map(|name| name.parse::<TaskId>().ok());
+        let mut ids: Vec<TaskId> =
+            ids.filter(|id| !id.is_main() && of.is_none_or(|of| id.of_main() == of)).collect();
+        ids.sort_unstable();
+        Ok(ids)
+    }
+
+    /// Submits a task, with a notice to its manager; which must be there. Two for one table cannot both be: what
+    /// is submitted is submitted at a version of the directory of all tasks.
+    /// With `queue` it waits for the last that is live, else it is refused where one is.
+    pub async fn submit(&self, id: TaskId, task: &MainTask, queue: bool) -> Result<(), Fault> {
+        let scheduler = self.paths.scheduler();
+        for _ in 0..ATTEMPTS {
+            let Some(node) = self.tree.get(&scheduler).await? else {
+                return Err(Fault::Refused(
+                    "no unit was ever here: start one, allotd run --roles compaction".into(),
+                ));
+            };
+            let mains = self.mains().await?;
+            let same = last_of(&mains, task.table());
+            let mut task = task.clone();
+            task.after = match same {
+                Some(same) if queue => Some(same.to_string()),
+                Some(same) => {
+                    let why = format!("task {same} on this table is not over; --queue waits for it");
+                    return Err(Fault::Refused(why));
+                }
+                None => None,
+            };
+            let at = self.paths.node(&task.manager);
+            let mut ops = vec![
+                Op::Set { path: scheduler.clone(), data: id.to_string().into_bytes(), version: node.version },
+                Op::Check { path: at.clone(), version: None },
+                create(self.paths.at(&task.manager, id), Vec::new()),
+            ];
+            ops.extend(self.creation(id, &task));
+            match self.tree.multi(ops).await {
+                Err(Error::BadVersion(_)) => {}
+                Err(Error::NoNode(path)) if path == at => {
+                    return Err(Fault::Refused(format!("unit {} is not there", task.manager)));
+                }
+                done => return Ok(done?),
+            }
+        }
+        Err(Fault::Refused("others submit all the time; try again".into()))
+    }
+
+    /// What writes a main task that is not there.
+    pub fn creation(&self, id: TaskId, task: &MainTask) -> Vec<Op> {
+        let dir = self.paths.main(id);
+        vec![
+            create(dir.clone(), Vec::new()),
+            create(format!("{dir}/{}", paths::status(task.state)), Vec::new()),
+            create(format!("{dir}/{}", paths::info(&task.pc, &task.db_name)), write(task)),
+            create(self.paths.partitions(id), Vec::new()),
+            create(self.paths.finished(id), Vec::new()),
+        ]
+    }
+
+    /// Writes a main task, in the state that it was read in or in another.
+    async fn write(&self, main: &mut Found<MainTask>, new: MainTask, mut ops: Vec<Op>) -> Result<(), Fault> {
+        let set = Op::Set { path: main.info.clone(), data: write(&new), version: main.version };
+        ops.insert(0, set);
+        if new.state != main.task.state {
+            ops.push(delete(main.status(main.task.state)));
+            ops.push(create(main.status(new.state), Vec::new()));
+        }
+        self.tree.multi(ops).await?;
+        main.version = main.version.next();
+        main.task = new;
+        Ok(())
+    }
+
+    /// Begins a round of these partitions.
+    pub async fn open_round(&self, main: &mut Found<MainTask>, partitions: &[String]) -> Result<(), Fault> {
+        let tag = format!("{:08x}", random::any::<u32>());
+        let mut listing = Listing { tag, chunks: 0, count: partitions.len() as u64 };
+        let dir = self.paths.partitions(main.id);
+        let mut rest = partitions;
+        while !rest.is_empty() {
+            let mut size = 0;
+            let fits = rest.iter().take_while(|name| {
+                size += write(name).len() + 1;
+                size <= FILL
+            });
+            let (chunk, more) = rest.split_at(fits.count().max(1).min(rest.len()));
+            rest = more;
+            let path = format!("{dir}/{}", listing.chunk(listing.chunks));
+            self.tree.multi(vec![main.check(), create(path, write(&chunk))]).await?;
+            listing.chunks += 1;
+        }
+        let mut new = main.task.clone();
+        new.open_round(listing, now_ms());
+        self.write(main, new, Vec::new()).await
+    }
+
+    /// The partitions of the running round, in order.
+    pub async fn partitions(&self, main: &Found<MainTask>) -> Result<Vec<String>, Fault> {
+        let Some(listing) = &main.task.listing else { return Ok(Vec::new()) };
+        let dir = self.paths.partitions(main.id);
+        let mut all: Vec<String> = Vec::new();
+        for number in 0..listing.chunks {
+            let path = format!("{dir}/{}", listing.chunk(number));
+            let Some(node) = self.tree.get(&path).await? else { return Err(Error::NoNode(path).into()) };
+            all.extend(read::<Vec<String>>(&path, &node.data)?);
+        }
+        Ok(all)
+    }
+
+    /// Assigns as many of these (partition, worker) as one multi takes, from the cursor on.
+    pub async fn assign(&self, main: &mut Found<MainTask>, wave: &[(&str, &str)]) -> Result<(), Fault> {
+        let mut new = main.task.clone();
+        new.state = State::Assigned;
+        let mut ops: Vec<Op> = Vec::new();
+        let mut size = write(&new).len() + 1024;
+        let mut workers = std::collections::BTreeSet::new();
+        for &(partition, worker) in wave {
+            let id = main.id.subtask(new.first + new.cursor + 1);
+            let sub = SubTask::of(&new, id, partition, worker);
+            let mut node_context = self.place(id, &sub).to_vec();
+            if workers.insert(worker) {
+                node_context.push(Op::Check { path: self.paths.node(worker), version: None });
+            }
+            size += node_context.iter().map(Op::size).sum::<usize>();
+            if size > FILL {
+                break;
+            }
+            ops.append(&mut node_context);
+            new.cursor += 1;
+        }
+        self.write(main, new, ops).await
+    }
+
+    /// A subtask at its worker, waiting.
+    fn place(&self, id: TaskId, sub: &SubTask) -> [Op; 3] {
+        let dir = self.paths.at(&sub.worker, id);
+        [
+            create(dir.clone(), Vec::new()),
+            create(format!("{dir}/{}", paths::status(SubState::Init)), Vec::new()),
+            create(format!("{dir}/{}", paths::info(&sub.pc, &sub.db_name)), write(sub)),
+        ]
+    }
+
+    /// Counts what workers have finished, as much as one multi takes. Returns how many. What does not read as an outcome
+    /// counts as failed; what is no subtask's is removed.
+    pub async fn count(&self, main: &mut Found<MainTask>, names: &[String]) -> Result<usize, Fault> {
+        const BATCH: usize = 500;
+        let dir = self.paths.finished(main.id);
+        let batch: Vec<String> = names.iter().take(BATCH).cloned().collect();
+        let mut new = main.task.clone();
+        let mut ops = Vec::new();
+        for (name, node) in self.tree.get_many(&dir, batch).await? {
+            let path = format!("{dir}/{name}");
+            match name.parse::<TaskId>() {
+                Ok(id) if id.is_main() || id.of_main() != main.id => {
+                    tracing::warn!(path, "an outcome of another task is removed");
+                }
+                Ok(id) => {
+                    let unread = |fault: Fault| {
+                        SubTask::of(&new, id, "", "").ended(SubState::Failed, &fault.to_string())
+                    };
+                    let outcome = read::<Ended>(&path, &node.data).unwrap_or_else(unread);
+                    new.take(id, &outcome);
+                }
+                Err(why) => tracing::warn!(path, why, "an outcome of nothing is removed"),
+            }
+            ops.push(delete(path));
+        }
+        let count = ops.len();
+        if count > 0 {
+            self.write(main, new, ops).await?;
+        }
+        Ok(count)
+    }
+
+    /// Ends the round, when all of it is counted.
+    pub async fn close_round(&self, main: &mut Found<MainTask>) -> Result<(), Fault> {
+        let mut new = main.task.clone();
+        new.close_round(now_ms());
+        let ops = self.chunks(main).await?;
+        self.write(main, new, ops).await
+    }
+
+    /// Ends the task before its time, when nothing of it is left.
+    pub async fn cancel(&self, main: &mut Found<MainTask>, why: &str) -> Result<(), Fault> {
+        let mut new = main.task.clone();
+        new.state = State::Cancel;
+        new.finished = now_ms();
+        new.listing = None;
+        why.clone_into(&mut new.error);
+        let ops = self.chunks(main).await?;
+        self.write(main, new, ops).await
+    }
+
+    /// Notes why the task does not go on.
+    pub async fn note(&self, main: &mut Found<MainTask>, why: &str) -> Result<(), Fault> {
+        let new = MainTask { error: why.to_owned(), ..main.task.clone() };
+        self.write(main, new, Vec::new()).await
+    }
+
+    async fn chunks(&self, main: &Found<MainTask>) -> Result<Vec<Op>, Fault> {
+        let dir = self.paths.partitions(main.id);
+        let names = self.children(&dir).await?;
+        Ok(names.into_iter().map(|name| delete(format!("{dir}/{name}"))).collect())
+    }
+
+    /// Changes a live main task as somebody outside asks, and wakes its manager and its workers.
+    async fn change(
+        &self,
+        id: TaskId,
+        mut change: impl FnMut(&mut MainTask) -> Vec<Op>,
+    ) -> Result<MainTask, Fault> {
+        for _ in 0..ATTEMPTS {
+            let Some(mut main) = self.main(id).await? else {
+                return Err(Fault::Refused(format!("task {id} is not there, or packed into history")));
+            };
+            if main.task.state.is_over() {
+                return Err(Fault::Refused(format!("task {id} is over: {}", main.task.state)));
+            }
+            let mut new = main.task.clone();
+            let mut ops = change(&mut new);
+            let status = main.status(main.task.state);
+            // Children are watched, not data: so this is what they hear.
+            ops.extend([delete(status.clone()), create(status, Vec::new())]);
+            match self.write(&mut main, new, ops).await {
+                Err(Fault::Tree(Error::BadVersion(_))) => {}
+                done => return done.map(|()| main.task),
+            }
+        }
+        Err(Fault::Refused(format!("task {id} changes all the time; try again")))
+    }
+
+    /// Asks for the end of a task.
+    pub async fn stop(&self, id: TaskId) -> Result<MainTask, Fault> {
+        self.change(id, |task| {
+            task.cancelling = true;
+            Vec::new()
+        })
+        .await
+    }
+
+    /// Lets nothing new of a task begin, or lets it go on.
+    pub async fn pause(&self, id: TaskId, paused: bool) -> Result<MainTask, Fault> {
+        self.change(id, |task| {
+            task.paused = paused;
+            Vec::new()
+        })
+        .await
+    }
+
+    /// Gives a task another manager, which must be there, if it still has this one (or any, where none is given).
+    pub async fn reassign(&self, id: TaskId, from: Option<&str>, to: &str) -> Result<MainTask, Fault> {
+        let notice = self.paths.at(to, id);
+        for _ in 0..ATTEMPTS {
+            // One that stands there from before may be read and removed at any moment.
+            let tell = match self.tree.get(&notice).await? {
+                Some(_) => Op::Check { path: notice.clone(), version: None },
+                None => create(notice.clone(), Vec::new()),
+            };
+            let change = |task: &mut MainTask| {
+                if from.is_some_and(|from| from != task.manager) {
+                    return Vec::new();
+                }
+                to.clone_into(&mut task.manager);
+                vec![Op::Check { path: self.paths.node(to), version: None }, tell.clone()]
+            };
+            match self.change(id, change).await {
+                Err(Fault::Tree(Error::NoNode(path) | Error::Exists(path))) if path == notice => {}
+                done => return done,
+            }
+        }
+        Err(Fault::Refused(format!("task {id} changes all the time; try again")))
+    }
+
+    /// A manager has read a notice.
+    pub async fn noticed(&self, unit: &str, id: TaskId) -> Result<(), Fault> {
+        match self.tree.delete(&self.paths.at(unit, id), Version::FIRST).await {
+            Ok(()) | Err(Error::NoNode(_)) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! The unit: joins the cluster, and runs worker, manager and monitor until the process is asked to end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allot_coordination::{Coordinator, Presence};
+use allot_runtime::time::now_ms;
+use allot_runtime::{Health, Shutdown};
+use anyhow::{Context as _, Result};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::node::{self, NodeInfo};
+use super::node_context::{NodeContext, PAUSE};
+use super::runner::Guarded;
+use super::settings::Settings;
+use super::task_store::{Fault, TaskStore};
+use super::{manager, monitor, paths, worker};
+
+/// The name of this role in logs and probes.
+const PART: &str = "compaction";
+
+/// Runs a compaction unit until the process is asked to end.
+///
+/// # Errors
+/// The settings name no unit.
+pub async fn run(coordinator: Coordinator, health: Health, stop: Shutdown, settings: Settings) -> Result<()> {
+    let name = settings.node.clone().context("compaction.node is not set")?;
+    let launch = Arc::new(Guarded::new());
+    play(NodeContext { coordinator, health, stop, config: settings, name, launch }).await
+}
+
+pub(crate) async fn play(node_context: NodeContext) -> Result<()> {
+    let store = node_context.store();
+    let mut stop = node_context.stop.clone();
+    // The inbox stands before the unit is seen, since only who is seen is given anything.
+    while let Err(fault) = make(&store, &node_context.name).await {
+        tracing::debug!(%fault, "the tree cannot be prepared now");
+        tokio::select! { () = tokio::time::sleep(PAUSE) => {}, () = stop.requested() => return Ok(()) }
+    }
+    let info = NodeInfo {
+        pc: node_context.config.pc.clone(),
+        slots: node_context.config.slots,
+        limit: node_context.config.limit,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        started: now_ms(),
+    };
+    let coordinator = &node_context.coordinator;
+    let membership = coordinator.join(
+        &store.paths.nodes(),
+        &paths::encode(&node_context.name),
+        &serde_json::to_vec(&info)?,
+    );
+    let units = node::follow(coordinator, &store.paths.nodes());
+    let (notices, noticed) = mpsc::channel(64);
+    let mut loops = JoinSet::new();
+    loops.spawn(manager::run(node_context.clone(), noticed, units.clone()));
+    loops.spawn(monitor::run(node_context.clone(), units.clone()));
+    let mut work = JoinSet::new();
+    work.spawn(worker::run(node_context.clone(), notices));
+    let mut ticks = tokio::time::interval(Duration::from_millis(250));
+    while !stop.is_requested() {
+        tokio::select! { _ = ticks.tick() => {}, () = stop.requested() => break }
+        match membership.presence() {
+            Presence::Present => node_context.health.ready(PART),
+            Presence::Away => {
+                node_context.health.not_ready(PART, "not among the units: no session with ZooKeeper");
+            }
+            Presence::Taken => {
+                let why = format!(
+                    "another unit is there as {}; each needs its own compaction.node",
+                    node_context.name
+                );
+                node_context.health.not_ready(PART, why);
+            }
+        }
+    }
+    // What runs is put back first: who has left counts as lost a session time later, and what it ran as failed.
+    while work.join_next().await.is_some() {}
+    membership.leave().await;
+    while loops.join_next().await.is_some() {}
+    Ok(())
+}
+
+async fn make(store: &TaskStore, name: &str) -> Result<(), Fault> {
+    store.prepare().await?;
+    Ok(store.tree.ensure(&store.paths.inbox(name)).await?)
+}

@@ -1,0 +1,181 @@
+//! Taking over what the first generation left, over the coordinator within the process.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::node::NodeInfo;
+use crate::paths;
+use crate::task_store::Found;
+use allot_coordination::in_process::InProcess;
+use allot_coordination::{Coordinator, Settings, Tree};
+
+const OLD: &str = "/cluster.compact/Compaction";
+const FIRST: u64 = 1_617_693_156_000;
+
+struct World {
+    coordinator: Coordinator,
+    store: TaskStore,
+    units: Units,
+}
+
+impl World {
+    async fn new() -> Self {
+        let tree = InProcess::new(Duration::from_secs(2));
+        let coordinator = Coordinator::start(Arc::new(tree), &Settings::default());
+        coordinator.up().await.unwrap();
+        let store = TaskStore::new(coordinator.tree(), "/cluster.compact/Compaction_v2");
+        store.prepare().await.unwrap();
+        store.tree.ensure(&format!("{OLD}/Scheduler")).await.unwrap();
+        Self { coordinator, store, units: Units::default() }
+    }
+
+    fn tree(&self) -> Tree {
+        self.coordinator.tree()
+    }
+
+    /// An old task of the unit `u_1`, on the one table.
+    async fn old(&self, number: u64, end: &str) -> String {
+        let name = format!("compct.u_1.0.{}{end}", FIRST + number);
+        let task = br#"{"db_name":"d","schema_name":"s","table_name":"t"}"#.to_vec();
+        self.tree().multi(vec![create(format!("{OLD}/Scheduler/{name}"), task)]).await.unwrap();
+        name
+    }
+
+    async fn upgrade(&self) -> Upgrade {
+        let source = Source::Tree(self.tree(), OLD.to_owned());
+        let (pc, day) = ("default".to_owned(), Duration::from_secs(86400));
+        Upgrade::new(self.store.clone(), source, self.units.clone(), pc, day, false).await.unwrap()
+    }
+
+    async fn new_task(&self, name: &str) -> Found<MainTask> {
+        self.store.main(name.parse::<Name>().unwrap().id()).await.unwrap().unwrap()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_one_table_each_waits_for_the_one_that_was_there_before_whoever_wrote_it() {
+    let world = World::new().await;
+    // Submitted in this generation, so of a newer name.
+    let submitted = TaskId::main("v_1", 1_700_000_000_000_000);
+    let task = MainTask::new(submitted, ["d", "s", "t"].map(str::to_owned), "v_1".into(), "default".into());
+    world.tree().multi(world.store.creation(submitted, &task)).await.unwrap();
+    let mut names = Vec::new();
+    for number in 0..4 {
+        names.push(world.old(number, "").await);
+    }
+    let (one, other) = (world.upgrade().await, world.upgrade().await);
+    // Each takes some, and finds the rest taken.
+    for (n, name) in names.iter().enumerate() {
+        let (first, second) = if n % 2 == 0 { (&one, &other) } else { (&other, &one) };
+        assert_eq!(first.step(name).await.unwrap(), Step::Written(State::Init));
+        assert_eq!(second.step(name).await.unwrap(), Step::Passed);
+    }
+    let mut before = submitted.to_string();
+    for name in &names {
+        let new = world.new_task(name).await;
+        assert_eq!(new.task.after, Some(before));
+        before = new.task.id;
+    }
+    // Another run goes on behind the last, and so does whoever submits and waits.
+    let last = world.old(9, ".Assigned").await;
+    assert_eq!(world.upgrade().await.step(&last).await.unwrap(), Step::Written(State::Init));
+    let last = world.new_task(&last).await.task;
+    assert_eq!(last.after, Some(before));
+    let mains = world.store.mains().await.unwrap();
+    assert_eq!(last_of(&mains, ["d", "s", "t"]).map(|id| id.to_string()), Some(last.id));
+    assert_eq!(last_of(&mains, ["d", "s", "other"]), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_manager_that_is_not_there_yet_finds_a_notice_when_it_comes() {
+    let world = World::new().await;
+    let (live, over) = (world.old(0, "").await, world.old(1, ".Done").await);
+    let upgrade = world.upgrade().await;
+    for name in [&live, &over] {
+        assert!(matches!(upgrade.step(name).await.unwrap(), Step::Written(_)));
+    }
+    let notices = world.store.children(&world.store.paths.inbox("u_1")).await.unwrap();
+    assert_eq!(notices, [live.parse::<Name>().unwrap().id().to_string()]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_unit_that_goes_meanwhile_does_not_end_the_upgrade() {
+    let mut world = World::new().await;
+    let info = NodeInfo { pc: "default".into(), slots: 1, limit: 0, version: "1".into(), started: 1 };
+    // There by our last look, and gone since.
+    world.units.live.insert("u_1".into(), info);
+    let name = world.old(0, "").await;
+    assert_eq!(world.upgrade().await.step(&name).await.unwrap(), Step::Written(State::Init));
+    assert_eq!(world.new_task(&name).await.task.manager, "u_1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_written_follows_from_an_old_task_that_is_still_as_it_was_read() {
+    let world = World::new().await;
+    let name = world.old(0, "").await;
+    let read = Source::Tree(world.tree(), OLD.to_owned()).get(&name).await.unwrap().unwrap();
+    let path = format!("{OLD}/Scheduler/{name}");
+    let version = world.tree().get(&path).await.unwrap().unwrap().version;
+    world.tree().set(&path, b"{}", version).await.unwrap();
+    assert_eq!(world.tree().multi(read.checks).await, Err(Error::BadVersion(path)));
+    assert!(matches!(world.upgrade().await.step(&name).await.unwrap(), Step::Odd(_)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_old_tree_may_go_when_each_task_has_a_new_one_that_reads_or_that_was_packed_or_may_be_deleted() {
+    let world = World::new().await;
+    let (live, over, odd) = (world.old(0, "").await, world.old(1, ".Done").await, world.old(2, "").await);
+    let upgrade = world.upgrade().await;
+    assert_eq!(upgrade.missing().await.unwrap().len(), 3);
+    for name in [&live, &over, &odd] {
+        assert!(matches!(upgrade.step(name).await.unwrap(), Step::Written(_)));
+    }
+    assert_eq!(upgrade.missing().await.unwrap(), Vec::<String>::new());
+    assert_eq!(history::pack(&world.store, Duration::ZERO).await.unwrap(), 1);
+    // Who looked before it was packed does not know of it; who looks now does.
+    assert_eq!(world.upgrade().await.missing().await.unwrap(), Vec::<String>::new());
+
+    // One that does not read any more keeps all of it.
+    let broken = world.new_task(&odd).await;
+    world.tree().set(&broken.info, b"{", broken.version).await.unwrap();
+    let missing = world.upgrade().await.missing().await.unwrap();
+    assert!(missing.len() == 1 && missing[0].contains(&broken.info), "{missing:?}");
+    let node = world.tree().get(&broken.info).await.unwrap().unwrap();
+    let whole = serde_json::to_vec(&broken.task).unwrap();
+    world.tree().set(&broken.info, &whole, node.version).await.unwrap();
+
+    // A pack that is gone: right only where the task was taken over long enough ago.
+    std::thread::sleep(Duration::from_millis(5));
+    history::expire(&world.store, Duration::ZERO).await.unwrap();
+    let missing = world.upgrade().await.missing().await.unwrap();
+    assert!(missing.len() == 1 && missing[0].contains("is not there"), "{missing:?}");
+    let lock = world.store.paths.upgrade_lock(&over);
+    let version = world.tree().get(&lock).await.unwrap().unwrap().version;
+    world.tree().set(&lock, b"1000", version).await.unwrap();
+    let upgrade = world.upgrade().await;
+    assert_eq!(upgrade.missing().await.unwrap(), Vec::<String>::new());
+
+    // All goes, and what was cut short is found again.
+    for name in [&live, &over, &odd] {
+        upgrade.remove(name).await.unwrap();
+    }
+    world.tree().ensure(&format!("{OLD}/TaskAssigned/u_1")).await.unwrap();
+    world.tree().multi(vec![Op::Delete { path: format!("{OLD}/Scheduler"), version: None }]).await.unwrap();
+    assert!(Source::is_at(&world.tree(), OLD).await.unwrap());
+    upgrade.remove_rest().await.unwrap();
+    assert!(world.tree().get(OLD).await.unwrap().is_none());
+    assert!(world.tree().get(&world.store.paths.upgrade_locks()).await.unwrap().is_none());
+    assert_eq!(world.store.mains().await.unwrap().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_runner_of_the_first_generation_is_a_sign_of_life() {
+    let world = World::new().await;
+    let source = Source::Tree(world.tree(), OLD.to_owned());
+    let sub = format!("{OLD}/TaskAssigned/u_1/compct.u_1.1.{FIRST}");
+    world.tree().ensure(&format!("{sub}/{}", paths::status("Success"))).await.unwrap();
+    assert_eq!(source.sign_of_life().await.unwrap(), None);
+    let running = format!("{sub}/{}", paths::status("Running"));
+    world.tree().ensure(&running).await.unwrap();
+    assert_eq!(source.sign_of_life().await.unwrap().map(|(path, _)| path), Some(running));
+}

@@ -1,0 +1,269 @@
+//! Tasks of the first generation, as its tree or an export of it has them. Their state is in their name:
+//! `compct.<unit>.0.<milliseconds>[.<Assigned|Cancel|Done>]`, and none is `Init`.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use serde::Deserialize;
+
+use crate::ids::TaskId;
+use crate::task::{MainTask, RepeatInfo, ResultInfo, State, read};
+use crate::task_store::Fault;
+use allot_coordination::{Error, Op, Tree, Version};
+
+/// Where the first generation kept its tree: as it is written, and as it was seen.
+pub const ROOTS: [&str; 3] =
+    ["/cluster.compact/Compaction", "/cluster.compact/Compation_V2", "/cluster.compact/Compaction_V2"];
+/// The node or file of a task that holds it, where the task is a directory.
+const INFO: &str = "TaskInfo";
+
+/// The node of a subtask whose runner runs.
+const RUNNING: &str = "Status.Running";
+/// What stands in the old tree's root, whatever else does.
+const PARTS: [&str; 2] = ["Scheduler", "TaskAssigned"];
+
+/// The name of a main task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Name {
+    /// The unit on which it was submitted.
+    pub unit: String,
+    /// When; milliseconds since 1970.
+    pub time: u64,
+    /// Its state.
+    pub state: State,
+}
+
+impl Name {
+    /// Its name in this generation: it follows from the old name alone.
+    pub fn id(&self) -> TaskId {
+        TaskId::main(&self.unit, self.time * 1000)
+    }
+}
+
+impl FromStr for Name {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong =
+            || format!("'{text}' is no main task; one looks like compct.xcloud24_9876.0.1617693156000.Done");
+        let rest = text.strip_prefix("compct.").ok_or_else(wrong)?;
+        let states = [(".Assigned", State::Assigned), (".Cancel", State::Cancel), (".Done", State::Done)];
+        let named = states.into_iter().find_map(|(end, state)| Some((rest.strip_suffix(end)?, state)));
+        let (rest, state) = named.unwrap_or((rest, State::Init));
+        // From behind: a unit's name may have dots.
+        let (rest, time) = rest.rsplit_once('.').ok_or_else(wrong)?;
+        let (unit, number) = rest.rsplit_once('.').ok_or_else(wrong)?;
+        let digits = time.len() == 13 && time.bytes().all(|byte| byte.is_ascii_digit());
+        if unit.is_empty() || number != "0" || !digits {
+            return Err(wrong());
+        }
+        Ok(Self { unit: unit.to_owned(), time: time.parse().map_err(|_| wrong())?, state })
+    }
+}
+
+/// What the first generation wrote of a task. Names differ that were seen in the wild; they are read, never written.
+#[derive(Debug, Deserialize)]
+struct Written {
+    db_name: String,
+    #[serde(default)]
+    schema_name: String,
+    table_name: String,
+    #[serde(default)]
+    repeat_flag: bool,
+    #[serde(rename = "RepeatInfo", default)]
+    repeat: RepeatInfo,
+    #[serde(rename = "ResultInfo", alias = "ResulttInfo", default)]
+    result: ResultInfo,
+}
+
+/// A task of the first generation, in the form of this one. What was assigned is assigned anew.
+pub fn convert(name: &Name, path: &str, data: &[u8], manager: &str, pc: &str) -> Result<MainTask, Fault> {
+    let old: Written = read(path, data)?;
+    let state = if name.state == State::Assigned { State::Init } else { name.state };
+    let table = [old.db_name, old.schema_name, old.table_name];
+    let over = state.is_over();
+    // As whoever submits one must say: what is repeated without rest would do nothing else.
+    let repeat_interval = old.repeat.repeat_interval.max(u64::from(old.repeat_flag));
+    Ok(MainTask {
+        state,
+        repeat_flag: old.repeat_flag,
+        repeat: RepeatInfo { repeat_interval, ..old.repeat },
+        result: if over { old.result } else { ResultInfo::default() },
+        round: u64::from(over),
+        created: name.time,
+        // When it was over nobody wrote down.
+        finished: if over { name.time } else { 0 },
+        ..MainTask::new(name.id(), table, manager.to_owned(), pc.to_owned())
+    })
+}
+
+/// Where old tasks are read.
+pub enum Source {
+    /// In the tree, under this root.
+    Tree(Tree, String),
+    /// In files: a directory with the children of the old tree's root.
+    Files(PathBuf),
+}
+
+/// An old task as it was read.
+pub struct Old {
+    /// Where it stands, for people.
+    pub path: String,
+    /// Its content, as bytes.
+    pub data: Vec<u8>,
+    /// What holds only if the task is still as it was read.
+    pub checks: Vec<Op>,
+}
+
+impl Source {
+    /// The names of all that stands among the old main tasks, in order.
+    pub async fn names(&self) -> Result<Vec<String>, Fault> {
+        let mut names = match self {
+            Self::Tree(tree, root) => match tree.children(&format!("{root}/Scheduler")).await {
+                Err(Error::NoNode(_)) => Vec::new(),
+                names => names?,
+            },
+            Self::Files(dir) => {
+                let dir = dir.join("Scheduler");
+                let wrong = |error| Fault::Refused(format!("{}: {error}", dir.display()));
+                let entries = std::fs::read_dir(&dir).map_err(wrong)?;
+                let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+                names.collect::<std::io::Result<_>>().map_err(wrong)?
+            }
+        };
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// One of them, if it is still there.
+    pub async fn get(&self, name: &str) -> Result<Option<Old>, Fault> {
+        match self {
+            Self::Tree(tree, root) => {
+                let path = format!("{root}/Scheduler/{name}");
+                let Some(node) = tree.get(&path).await? else { return Ok(None) };
+                let check = |path: &str, version| Op::Check { path: path.to_owned(), version: Some(version) };
+                let mut checks = vec![check(&path, node.version)];
+                if !node.data.is_empty() {
+                    return Ok(Some(Old { path, data: node.data, checks }));
+                }
+                let info = format!("{path}/{INFO}");
+                let Some(node) = tree.get(&info).await? else {
+                    return Ok(Some(Old { path, data: Vec::new(), checks }));
+                };
+                checks.push(check(&info, node.version));
+                Ok(Some(Old { path: info, data: node.data, checks }))
+            }
+            Self::Files(dir) => {
+                let path = dir.join("Scheduler").join(name);
+                if !path.exists() {
+                    return Ok(None);
+                }
+                let path = if path.is_dir() { path.join(INFO) } else { path };
+                let shown = path.display().to_string();
+                let data = std::fs::read(&path).map_err(|error| Fault::Odd(format!("{shown}: {error}")))?;
+                Ok(Some(Old { path: shown, data, checks: Vec::new() }))
+            }
+        }
+    }
+
+    /// A sign that the first generation still runs: a node of it that lives with somebody's session, or a subtask whose
+    /// runner runs. The path, and what it says.
+    pub async fn sign_of_life(&self) -> Result<Option<(String, &'static str)>, Fault> {
+        let Self::Tree(tree, root) = self else { return Ok(None) };
+        let mut rest = vec![root.clone()];
+        while let Some(path) = rest.pop() {
+            let names = match tree.children(&path).await {
+                Err(Error::NoNode(_)) => continue,
+                names => names?,
+            };
+            for (name, node) in tree.get_many(&path, names).await? {
+                let path = format!("{path}/{name}");
+                if node.owner.is_some() {
+                    return Ok(Some((path, "lives with a session")));
+                }
+                if name == RUNNING {
+                    return Ok(Some((path, "says that a runner runs")));
+                }
+                rest.push(path);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether something of the first generation stands under this root: also what a removal that was cut short left.
+    pub async fn is_at(tree: &Tree, root: &str) -> Result<bool, Fault> {
+        let names = match tree.children(root).await {
+            Err(Error::NoNode(_)) => Vec::new(),
+            names => names?,
+        };
+        Ok(names.iter().any(|name| PARTS.contains(&name.as_str())))
+    }
+
+    /// Where it is, for people.
+    pub fn place(&self) -> String {
+        match self {
+            Self::Tree(_, root) => root.clone(),
+            Self::Files(dir) => Path::display(dir).to_string(),
+        }
+    }
+}
+
+/// All nodes under a node and itself, the deepest first, as deletes.
+pub async fn removal(tree: &Tree, path: &str) -> Result<Vec<Op>, Fault> {
+    let mut found = vec![path.to_owned()];
+    let mut looked = 0;
+    while let Some(path) = found.get(looked).cloned() {
+        looked += 1;
+        match tree.children(&path).await {
+            Ok(names) => found.extend(names.into_iter().map(|name| format!("{path}/{name}"))),
+            Err(Error::NoNode(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(found.into_iter().rev().map(|path| Op::Delete { path, version: None::<Version> }).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_state_is_in_the_name_and_the_new_name_follows_from_the_old_one() {
+        let name = |text: &str| text.parse::<Name>();
+        let init = name("compct.xcloud24_9876.0.1617693156000").unwrap();
+        assert_eq!((init.unit.as_str(), init.state), ("xcloud24_9876", State::Init));
+        let crc = crc32fast::hash(b"xcloud24_9876");
+        assert_eq!(init.id().to_string(), format!("{crc:08x}.16176931.56000000.0"));
+        for (end, state) in [("Assigned", State::Assigned), ("Cancel", State::Cancel), ("Done", State::Done)]
+        {
+            let renamed = name(&format!("compct.xcloud24_9876.0.1617693156000.{end}")).unwrap();
+            assert_eq!((renamed.id(), renamed.state), (init.id(), state));
+        }
+        assert_eq!(name("compct.a.example.org_1.0.1617693156000.Done").unwrap().unit, "a.example.org_1");
+        for odd in [
+            "",
+            "x",
+            "compct.u.1.1617693156000",
+            "compct.u.0.16176",
+            "compct.0.1617693156000",
+            "compct.u.0.1617693156000.Lost",
+        ] {
+            assert!(name(odd).is_err(), "{odd}");
+        }
+    }
+
+    #[test]
+    fn what_was_assigned_is_assigned_anew_and_counts_stay_with_what_is_over() {
+        let data = br#"{"db_name":"d","schema_name":"s","table_name":"t","repeat_flag":true,
+            "RepeatInfo":{"repeatCount":3,"repeatInterval":60},"ResulttInfo":{"successCount":7}}"#;
+        let of = |text: &str| convert(&text.parse().unwrap(), "p", data, "m", "pc").unwrap();
+        let live = of("compct.u.0.1617693156000.Assigned");
+        assert_eq!((live.state, live.result.success_count, live.repeat.repeat_count), (State::Init, 0, 3));
+        let over = of("compct.u.0.1617693156000.Done");
+        assert_eq!(
+            (over.state, over.result.success_count, over.finished),
+            (State::Done, 7, 1_617_693_156_000)
+        );
+        assert!(convert(&"compct.u.0.1617693156000".parse().unwrap(), "p", b"{}", "m", "pc").is_err());
+    }
+}

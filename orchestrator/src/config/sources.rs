@@ -1,0 +1,191 @@
+//! Where commands get their settings from: flags; below them the environment; below that a file.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use clap::Args;
+use redis::aio::MultiplexedConnection;
+
+use super::resolve::{self, Config};
+use super::sections::{Accounts, Compaction, Conference, Given, Realm, Redis, ZooKeeper, redis_address};
+use super::span::Span;
+
+/// A file of settings, and settings that override it.
+#[derive(Debug, Args)]
+pub(crate) struct Source {
+    /// File of settings (TOML); examples/allot.toml has all of them.
+    #[arg(long, env = "ALLOT_CONFIG", hide_env_values = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    given: Given,
+}
+
+impl Source {
+    /// A file, and settings over it.
+    pub(crate) fn new(file: PathBuf, given: Given) -> Self {
+        Self { config: Some(file), given }
+    }
+
+    /// What holds.
+    pub(crate) fn config(self) -> Result<Config> {
+        let config = load(self.given, self.config.as_deref())?;
+        config.check_roles()?;
+        Ok(config)
+    }
+}
+
+/// Where Redis is: what commands need that work on one key.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Redis")]
+pub(crate) struct RedisSource {
+    /// File of settings (TOML), of which the section [redis] matters here.
+    #[arg(long, env = "ALLOT_CONFIG", hide_env_values = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    redis: Redis,
+}
+
+/// A server that builds a large show answers nobody for seconds, also no new connection.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How much longer than a usual answer may the answer to one large request take.
+const LARGE_REQUEST: Duration = Duration::from_secs(60);
+
+impl RedisSource {
+    /// A connection to the server that has this key.
+    pub(crate) async fn connect(&self, key: &str) -> Result<MultiplexedConnection> {
+        let given = Given { redis: self.redis.clone(), ..Given::default() };
+        let mut servers = resolve::servers(&merge(given, self.config.as_deref())?)?;
+        key.clone_into(&mut servers.realm);
+        servers.timeout = servers.timeout.max(PATIENCE);
+        Ok(servers.connection(LARGE_REQUEST).await?)
+    }
+}
+
+/// Where a realm is: what commands that look at one, or change it, must know.
+#[derive(Debug, Args)]
+pub(crate) struct RealmSource {
+    /// File of settings (TOML), of which Redis and the realm matter here.
+    #[arg(long, env = "ALLOT_CONFIG", hide_env_values = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    redis: Redis,
+    #[command(flatten)]
+    realm: Realm,
+}
+
+impl RealmSource {
+    /// What holds.
+    pub(crate) fn config(&self) -> Result<Config> {
+        self.config_over(Conference::default())
+    }
+
+    /// What holds where somebody changes an owner.
+    pub(crate) fn config_with(&self, confirm: &Confirm) -> Result<Config> {
+        let conference =
+            Conference { wait_replicas: confirm.wait_replicas, wait: confirm.wait, ..Conference::default() };
+        self.config_over(conference)
+    }
+
+    fn config_over(&self, conference: Conference) -> Result<Config> {
+        let (redis, realm) = (self.redis.clone(), self.realm.clone());
+        let given = Given { redis, realm, conference, ..Given::default() };
+        load(given, self.config.as_deref())
+    }
+}
+
+/// Who must confirm a change of owner: the scheduler's settings, for people who make one.
+#[derive(Debug, Args)]
+pub(crate) struct Confirm {
+    /// Replicas that must confirm a change of owner; if fewer do, it is reported and the change stands. Without
+    /// replicas nobody is asked [default: 1]
+    #[arg(long = "conference-wait-replicas", env = "ALLOT_CONFERENCE_WAIT_REPLICAS", hide_env_values = true)]
+    wait_replicas: Option<u32>,
+    /// How long they are waited for [default: 100ms]
+    #[arg(long = "conference-wait", env = "ALLOT_CONFERENCE_WAIT", hide_env_values = true)]
+    wait: Option<Span>,
+}
+
+/// Where tasks of compaction are: what commands that look at them, or change them, must know.
+#[derive(Debug, Args)]
+pub(crate) struct TreeSource {
+    /// File of settings (TOML), of which ZooKeeper and compaction matter here.
+    #[arg(long, env = "ALLOT_CONFIG", hide_env_values = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    zookeeper: ZooKeeper,
+    /// Path of compaction's nodes in ZooKeeper [default: /cluster.compact/Compaction_v2]
+    #[arg(long = "compaction-root", env = "ALLOT_COMPACTION_ROOT", hide_env_values = true)]
+    root: Option<String>,
+}
+
+impl TreeSource {
+    /// What holds.
+    pub(crate) fn config(&self) -> Result<Config> {
+        let compaction = Compaction { root: self.root.clone(), ..Compaction::default() };
+        let given = Given { zookeeper: self.zookeeper.clone(), compaction, ..Given::default() };
+        load(given, self.config.as_deref())
+    }
+}
+
+/// Where a book of accounts is: what commands that look at one, or change it, must know.
+#[derive(Debug, Args)]
+pub(crate) struct BookSource {
+    /// File of settings (TOML), of which Redis, ZooKeeper and accounts matter here.
+    #[arg(long, env = "ALLOT_CONFIG", hide_env_values = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    redis: Redis,
+    #[command(flatten)]
+    zookeeper: ZooKeeper,
+    /// Key of the book [default: {acme}:accounts]
+    #[arg(long = "book", env = "ALLOT_ACCOUNTS_BOOK", hide_env_values = true, value_name = "KEY")]
+    book: Option<String>,
+    /// Path in ZooKeeper where client systems come [default: /resource]
+    #[arg(long = "accounts-root", env = "ALLOT_ACCOUNTS_ROOT", hide_env_values = true, value_name = "PATH")]
+    root: Option<String>,
+}
+
+impl BookSource {
+    /// What holds.
+    pub(crate) fn config(&self) -> Result<Config> {
+        let accounts = Accounts { book: self.book.clone(), root: self.root.clone(), ..Accounts::default() };
+        let (redis, zookeeper) = (self.redis.clone(), self.zookeeper.clone());
+        let given = Given { redis, zookeeper, accounts, ..Given::default() };
+        load(given, self.config.as_deref())
+    }
+}
+
+fn load(given: Given, file: Option<&Path>) -> Result<Config> {
+    Config::resolve(&merge(given, file)?)
+}
+
+/// What is given, and where a setting is absent that of the file.
+fn merge(given: Given, file: Option<&Path>) -> Result<Given> {
+    let Some(path) = file else { return Ok(given) };
+    let mut under = read(path)?;
+    // One way to the server takes the place of another, also where the file has a third.
+    if given.redis.names_a_server() || redis_address().is_some() {
+        (under.redis.url, under.redis.sentinels, under.redis.cluster) = (None, None, None);
+    }
+    Ok(given.over(under))
+}
+
+/// Reads a file.
+pub(crate) fn read(path: &Path) -> Result<Given> {
+    let text = fs::read_to_string(path).with_context(|| format!("{}", path.display()))?;
+    parse(&text).map_err(|error| anyhow!("{}: {}", path.display(), error.to_string().trim_end()))
+}
+
+#[cfg(test)]
+impl Config {
+    /// Of a file with this text.
+    pub(crate) fn of(text: &str) -> Self {
+        Self::resolve(&parse(text).unwrap()).unwrap()
+    }
+}
+
+pub(super) fn parse(text: &str) -> Result<Given, toml::de::Error> {
+    toml::from_str(text)
+}

@@ -1,0 +1,393 @@
+//! The rules of `plan`, one by one. `plan_world` has all of them together.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::observed_tree::{Alloc, Book, InstanceId, ObservedInstance, ObservedTree, Presence, Shown};
+use super::protocol::Said;
+use super::reconcile::{Action, Change, Plan, ReconcileInput, plan, suspects};
+use super::write_backoff::WriteBackoff;
+use allot_client::{AccountRow, ModuleRow};
+use allot_coordination::Version;
+
+pub(super) const NOW: u64 = 1_000_000;
+pub(super) const BARRIER: u64 = 10_000;
+pub(super) const LONGEST: u64 = 60_000;
+
+pub(super) fn id(instance: &str) -> InstanceId {
+    InstanceId { dir: "/resource/d/m".into(), instance: instance.into() }
+}
+
+pub(super) fn present(created: i64, introduced: bool) -> Presence {
+    Presence { created, version: Version::FIRST, introduced }
+}
+
+fn alloc() -> Alloc {
+    Alloc { created: 1, version: Version::FIRST, said: Said::default() }
+}
+
+pub(super) fn dealt(epoch: u64) -> Shown {
+    Shown { epoch, revoked: None, until: None, version: Version::FIRST, from_previous_session: false }
+}
+
+fn revoked(epoch: u64, since: u64) -> Shown {
+    Shown { revoked: Some(since), ..dealt(epoch) }
+}
+
+/// An instance that is there and was told where its accounts are.
+fn observed(accounts: &[(&str, Shown)]) -> ObservedInstance {
+    let accounts = accounts.iter().map(|(name, shown)| ((*name).to_owned(), *shown)).collect();
+    ObservedInstance { present: Some(present(1, true)), alloc: Some(alloc()), accounts, foreign_nodes: false }
+}
+
+pub(super) fn row(account: &str, instance: Option<&str>, state: &str, epoch: u64) -> AccountRow {
+    AccountRow {
+        account: account.into(),
+        module: "m".into(),
+        instance: instance.map(str::to_owned),
+        state: state.into(),
+        epoch,
+        login: false,
+    }
+}
+
+pub(super) fn book(attached: &[(&str, &str)], accounts: Vec<AccountRow>) -> Book {
+    let attached = attached.iter().map(|(name, state)| ((*name).to_owned(), (*state).to_owned())).collect();
+    let module = ModuleRow { module: "m".into(), department: "d".into(), attached };
+    Book::new(vec![module], accounts, |department, module| format!("/resource/{department}/{module}"))
+}
+
+fn tree_of(stands: Vec<(&str, ObservedInstance)>) -> ObservedTree {
+    ObservedTree { instances: stands.into_iter().map(|(name, observed)| (id(name), observed)).collect() }
+}
+
+fn planned(tree: &ObservedTree, book: &Book) -> Plan {
+    with(tree, book, None, &[])
+}
+
+fn with(tree: &ObservedTree, book: &Book, barrier: Option<u64>, unknown: &[(&str, u64)]) -> Plan {
+    let unknown = unknown.iter().map(|(name, epoch)| ((*name).to_owned(), *epoch)).collect();
+    let (attached, write_backoff) = (BTreeMap::new(), WriteBackoff::new(BARRIER));
+    let input = ReconcileInput {
+        now: NOW,
+        attached: &attached,
+        unknown: &unknown,
+        longest: LONGEST,
+        barrier,
+        began: NOW,
+        write_backoff: &write_backoff,
+    };
+    plan(tree, book, &input)
+}
+
+/// When this leader has attached the process of one instance already.
+fn attached(tree: &ObservedTree, book: &Book, instance: &str, created: i64) -> Plan {
+    let (attached, unknown) = (BTreeMap::from([(id(instance), created)]), BTreeSet::new());
+    let (longest, barrier, write_backoff) = (LONGEST, None, &WriteBackoff::new(BARRIER));
+    let (attached, unknown) = (&attached, &unknown);
+    plan(
+        tree,
+        book,
+        &ReconcileInput { now: NOW, attached, unknown, longest, barrier, began: NOW, write_backoff },
+    )
+}
+
+fn said(released: &[(&str, u64)], unusable: &[(&str, u64)]) -> Said {
+    let of = |list: &[(&str, u64)]| list.iter().map(|(name, epoch)| ((*name).to_owned(), *epoch)).collect();
+    Said { released: of(released), unusable: of(unusable) }
+}
+
+fn says(mut observed: ObservedInstance, words: Said) -> ObservedInstance {
+    observed.alloc.as_mut().unwrap().said = words;
+    observed
+}
+
+#[test]
+fn an_instance_that_comes_is_attached_then_introduced_and_then_shown_its_accounts() {
+    let new = ObservedInstance { present: Some(present(7, false)), ..ObservedInstance::default() };
+    let mut tree = tree_of(vec![("a", new)]);
+    let first = planned(&tree, &book(&[], vec![row("p", None, "free", 0)]));
+    let attach = Change::Attach { module: "m".into(), id: id("a"), created: 7 };
+    assert_eq!((first.changes, first.placements.len(), first.assignments.len()), (vec![attach], 0, 0));
+
+    let full = book(&[("a", "active")], vec![row("p", Some("a"), "dealt", 5)]);
+    let second = attached(&tree, &full, "a", 7);
+    assert_eq!(second.placements, [Action::Introduce { id: id("a") }]);
+    assert!(second.changes.is_empty() && second.assignments.is_empty());
+
+    tree.at(&id("a")).present = Some(present(7, true));
+    tree.at(&id("a")).alloc = Some(alloc());
+    let third = attached(&tree, &full, "a", 7);
+    assert_eq!(third.assignments, [Action::Publish { id: id("a"), account: "p".into(), epoch: 5 }]);
+}
+
+#[test]
+fn an_account_is_asked_for_waited_for_and_then_shown_to_the_other() {
+    let full = book(&[("a", "active"), ("b", "active")], vec![row("p", Some("b"), "dealt", 6)]);
+    let before = planned(&tree_of(vec![("a", observed(&[("p", dealt(5))])), ("b", observed(&[]))]), &full);
+    assert_eq!(before.revocations, [Action::Revoke { id: id("a"), account: "p".into(), until: None }]);
+    assert!(before.assignments.is_empty());
+
+    let asked = observed(&[("p", revoked(5, NOW - 99_999))]);
+    let waiting = planned(&tree_of(vec![("a", asked.clone()), ("b", observed(&[]))]), &full);
+    assert!(waiting.is_empty());
+    assert_eq!(waiting.pending, 1);
+
+    let gives = says(asked, said(&[("p", 5)], &[]));
+    let given = planned(&tree_of(vec![("a", gives), ("b", observed(&[]))]), &full);
+    assert_eq!(given.revocations, [Action::Withdraw { id: id("a"), account: "p".into() }]);
+    assert!(given.assignments.is_empty(), "it is still in the tree");
+    let after = planned(&tree_of(vec![("a", observed(&[])), ("b", observed(&[]))]), &full);
+    assert_eq!(after.assignments, [Action::Publish { id: id("b"), account: "p".into(), epoch: 6 }]);
+}
+
+#[test]
+fn what_was_said_of_another_deal_is_not_believed() {
+    let full = book(&[("a", "active")], vec![row("p", None, "free", 6)]);
+    let late = says(observed(&[("p", revoked(5, NOW))]), said(&[("p", 4)], &[]));
+    assert!(planned(&tree_of(vec![("a", late)]), &full).revocations.is_empty());
+    // Nor is a deal shown again before its instance has seen that it was taken away.
+    let full = book(&[("a", "active")], vec![row("p", Some("a"), "dealt", 5)]);
+    let late = says(observed(&[]), said(&[("p", 5)], &[]));
+    assert!(planned(&tree_of(vec![("a", late)]), &full).is_empty());
+}
+
+#[test]
+fn what_an_instance_gives_back_by_its_own_wish_is_dealt_anew() {
+    let full =
+        book(&[("a", "active")], vec![row("p", Some("a"), "dealt", 5), row("q", Some("a"), "dealt", 6)]);
+    let gives = says(observed(&[("p", dealt(5)), ("q", dealt(6))]), said(&[("p", 5)], &[("q", 6)]));
+    let back = planned(&tree_of(vec![("a", gives)]), &full);
+    let expected = [Change::Return { account: "p".into(), epoch: 5 }, Change::Freeze { account: "q".into() }];
+    assert_eq!((back.changes.as_slice(), back.revocations.len()), (&expected[..], 0));
+    // Unless the process before it may be logged in.
+    let mut later = says(observed(&[("p", dealt(5))]), said(&[("p", 5)], &[]));
+    later.come(present(9, true));
+    let later = tree_of(vec![("a", later)]);
+    assert_eq!(planned(&later, &full).changes, expected[..1]);
+    let live = AccountRow { login: true, ..row("p", Some("a"), "dealt", 5) };
+    assert!(planned(&later, &book(&[("a", "active")], vec![live])).is_empty());
+}
+
+#[test]
+fn a_logged_in_account_is_given_back_by_its_deal() {
+    let full = book(&[("a", "active")], vec![row("p", Some("a"), "revoking", 5)]);
+    let gives = says(observed(&[("p", revoked(5, NOW))]), said(&[("p", 5)], &[]));
+    let back = planned(&tree_of(vec![("a", gives)]), &full);
+    assert_eq!(back.changes, [Change::Logout { account: "p".into(), epoch: 5 }]);
+    assert_eq!(back.revocations, [Action::Withdraw { id: id("a"), account: "p".into() }]);
+}
+
+#[test]
+fn an_instance_that_went_is_detached_and_what_it_had_goes_on_when_the_book_says_so() {
+    let gone = ObservedInstance { present: None, ..observed(&[("p", dealt(5))]) };
+    let here = [row("p", Some("a"), "dealt", 5)];
+    let first = planned(&tree_of(vec![("a", gone.clone())]), &book(&[("a", "active")], here.to_vec()));
+    assert_eq!(first.changes, [Change::Detach { module: "m".into(), instance: "a".into() }]);
+    let away = planned(&tree_of(vec![("a", gone.clone())]), &book(&[("a", "away")], here.to_vec()));
+    assert!(away.is_empty(), "its accounts wait for it");
+    // Somebody is logged in.
+    let late = book(&[("a", "leaving")], vec![row("p", Some("a"), "revoking", 5)]);
+    assert!(planned(&tree_of(vec![("a", gone.clone())]), &late).is_empty());
+    let free = book(&[], vec![row("p", None, "free", 5)]);
+    let next = planned(&tree_of(vec![("a", gone)]), &free);
+    assert_eq!(next.revocations, [Action::Withdraw { id: id("a"), account: "p".into() }]);
+    let empty = ObservedInstance { present: None, ..observed(&[]) };
+    let last = planned(&tree_of(vec![("a", empty)]), &free);
+    assert_eq!(last.placements, [Action::Clear { id: id("a") }]);
+}
+
+#[test]
+fn another_process_of_the_same_name_is_detached_and_attached_and_inherits_nothing_it_was_not_shown() {
+    let full = book(&[("a", "active")], vec![row("p", None, "free", 5), row("q", Some("a"), "dealt", 6)]);
+    let other = ObservedInstance {
+        present: Some(present(9, false)),
+        ..observed(&[("p", revoked(5, 1)), ("q", dealt(6))])
+    };
+    let first = planned(&tree_of(vec![("a", other.clone())]), &full);
+    let detach = Change::Detach { module: "m".into(), instance: "a".into() };
+    let attach = Change::Attach { module: "m".into(), id: id("a"), created: 9 };
+    assert_eq!(first.changes, [detach, attach]);
+    assert_eq!(first.revocations, [Action::Withdraw { id: id("a"), account: "p".into() }]);
+    let second = attached(&tree_of(vec![("a", other)]), &full, "a", 9);
+    assert!(second.placements.is_empty(), "not before that is hidden");
+}
+
+#[test]
+fn another_process_of_the_same_name_does_not_speak_for_who_may_be_logged_in_still() {
+    let full = book(&[("a", "active")], vec![row("p", Some("a"), "revoking", 5)]);
+    let mut other = says(observed(&[("p", revoked(5, NOW))]), said(&[("p", 5)], &[]));
+    other.come(present(9, true));
+    assert!(planned(&tree_of(vec![("a", other.clone())]), &full).is_empty(), "the login ends by itself");
+    let over = book(&[("a", "active")], vec![row("p", None, "free", 5)]);
+    let hidden = planned(&tree_of(vec![("a", other.clone())]), &over);
+    assert_eq!(hidden.revocations, [Action::Withdraw { id: id("a"), account: "p".into() }]);
+    // Nor for a login that the book has forgotten with its deal.
+    let forgot = book(&[("a", "active")], vec![row("p", Some("a"), "dealt", 6)]);
+    let mut tree = tree_of(vec![("a", other)]);
+    assert_eq!(suspects(&tree, &forgot), BTreeSet::from([("p".to_owned(), 5)]));
+    let until = Some(NOW + LONGEST);
+    let first = with(&tree, &forgot, None, &[("p", 5)]);
+    assert_eq!(first.revocations, [Action::Revoke { id: id("a"), account: "p".into(), until }]);
+    tree.at(&id("a")).accounts.get_mut("p").unwrap().until = until;
+    let waiting = with(&tree, &forgot, None, &[("p", 5)]);
+    assert_eq!((waiting.is_empty(), waiting.next), (true, until));
+}
+
+#[test]
+fn what_no_earlier_process_is_logged_in_with_is_its_successor_s_own() {
+    let shown = observed(&[("p", dealt(5)), ("q", dealt(6)), ("r", dealt(3))]);
+    let mut tree = tree_of(vec![("a", says(shown, said(&[("p", 5), ("q", 6)], &[])))]);
+    tree.at(&id("a")).come(present(9, true));
+    let live = AccountRow { login: true, ..row("q", Some("a"), "dealt", 6) };
+    // One is free, with one the earlier process is logged in, and the book knows the last by another deal.
+    let rows = vec![row("p", Some("a"), "dealt", 5), live, row("r", Some("a"), "dealt", 4)];
+    tree.settle(&book(&[("a", "active")], rows));
+    let from_previous_session = |name| tree.instances[&id("a")].accounts[name].from_previous_session;
+    assert_eq!(["p", "q", "r"].map(from_previous_session), [false, true, true]);
+    // Asked for, it speaks for the one login, and not for the other.
+    let rows = ["p", "q"].map(|name| AccountRow {
+        login: true,
+        ..row(name, Some("a"), "revoking", if name == "p" { 5 } else { 6 })
+    });
+    let plan = planned(&tree, &book(&[("a", "active")], rows.to_vec()));
+    assert_eq!(plan.changes, [Change::Logout { account: "p".into(), epoch: 5 }]);
+}
+
+#[test]
+fn a_deal_that_the_book_does_not_know_outlives_its_instance_by_the_longest_login() {
+    let gone = |shown| tree_of(vec![("a", ObservedInstance { present: None, ..observed(&[("p", shown)]) })]);
+    let full = book(&[], vec![row("p", None, "free", 4)]);
+    assert_eq!(suspects(&gone(dealt(5)), &full), BTreeSet::from([("p".to_owned(), 5)]));
+    let until = Some(NOW + LONGEST);
+    let first = with(&gone(dealt(5)), &full, None, &[("p", 5)]);
+    assert_eq!(first.revocations, [Action::Revoke { id: id("a"), account: "p".into(), until }]);
+    let waiting = with(&gone(Shown { until, ..revoked(5, NOW) }), &full, None, &[("p", 5)]);
+    assert!(waiting.is_empty());
+    assert_eq!(waiting.next, until);
+    let over = with(&gone(Shown { until: Some(NOW), ..revoked(5, 1) }), &full, None, &[("p", 5)]);
+    assert_eq!(over.revocations, [Action::Withdraw { id: id("a"), account: "p".into() }]);
+    // One that is there is believed.
+    let there = says(observed(&[("p", revoked(5, NOW))]), said(&[("p", 5)], &[]));
+    assert_eq!(with(&tree_of(vec![("a", there)]), &full, None, &[]).revocations.len(), 1);
+}
+
+#[test]
+fn the_barrier_holds_all_adds_until_all_deletes_are_done_or_late() {
+    let full = book(
+        &[("a", "active"), ("b", "active")],
+        vec![row("p", Some("b"), "dealt", 6), row("q", Some("b"), "dealt", 7)],
+    );
+    let at = |since| tree_of(vec![("a", observed(&[("p", revoked(5, since))])), ("b", observed(&[]))]);
+    let held = with(&at(NOW - 1), &full, Some(BARRIER), &[]);
+    assert!(held.held_up && held.assignments.is_empty());
+    assert_eq!(held.next, Some(NOW - 1 + BARRIER));
+    let late = with(&at(NOW - BARRIER), &full, Some(BARRIER), &[]);
+    assert!(!late.held_up);
+    assert_eq!(late.assignments, [Action::Publish { id: id("b"), account: "q".into(), epoch: 7 }]);
+    // The clock of who asked is ahead.
+    assert_eq!(with(&at(NOW + 3_600_000), &full, Some(BARRIER), &[]).next, Some(NOW + BARRIER));
+    // A change of the book may bring more of them.
+    let mut tree = tree_of(vec![("b", observed(&[]))]);
+    tree.at(&id("c")).present = Some(present(9, false));
+    let comes = with(&tree, &full, Some(BARRIER), &[]);
+    assert!(comes.held_up && comes.changes.len() == 2 && comes.assignments.is_empty(), "{comes:?}");
+    assert_eq!(comes.next, Some(NOW + BARRIER));
+    assert_eq!(with(&tree, &full, None, &[]).assignments.len(), 2);
+    // A delete that is not done holds as well.
+    let free = book(&[("b", "active")], vec![row("q", Some("b"), "dealt", 7)]);
+    let gone = ObservedInstance { present: None, ..observed(&[("p", dealt(5))]) };
+    let deleting = with(&tree_of(vec![("a", gone), ("b", observed(&[]))]), &free, Some(BARRIER), &[]);
+    assert!(deleting.held_up && deleting.assignments.is_empty());
+}
+
+#[test]
+fn a_delete_that_cannot_be_done_is_waited_for_no_longer_than_an_instance_that_is_silent() {
+    let full = book(&[("b", "active")], vec![row("q", Some("b"), "dealt", 7)]);
+    let gone = ObservedInstance { present: None, ..observed(&[("p", dealt(5))]) };
+    let tree = tree_of(vec![("a", gone), ("b", observed(&[]))]);
+    let (attached, unknown, failed) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::from([id("a")]));
+    let mut write_backoff = WriteBackoff::new(BARRIER);
+    let mut at = |now| {
+        write_backoff.note(&failed, now);
+        let barrier = Some(BARRIER);
+        let (longest, write_backoff) = (LONGEST, &write_backoff);
+        plan(
+            &tree,
+            &full,
+            &ReconcileInput {
+                now,
+                attached: &attached,
+                unknown: &unknown,
+                longest,
+                barrier,
+                began: NOW,
+                write_backoff,
+            },
+        )
+    };
+    let held = at(NOW);
+    assert!(held.held_up && held.assignments.is_empty() && !held.is_done());
+    assert_eq!(held.next, Some(NOW + BARRIER));
+    assert!(at(NOW + BARRIER - 1).held_up);
+    let late = at(NOW + BARRIER);
+    assert_eq!(
+        (late.held_up, late.revocations.len(), late.assignments.len()),
+        (false, 1, 1),
+        "it is tried all the same"
+    );
+    let shown = observed(&[("q", dealt(7))]);
+    let gone = ObservedInstance { present: None, ..observed(&[("p", dealt(5))]) };
+    let tree = tree_of(vec![("a", gone), ("b", shown)]);
+    let (now, barrier) = (NOW + BARRIER, None);
+    let input = ReconcileInput {
+        now,
+        attached: &attached,
+        unknown: &unknown,
+        longest: LONGEST,
+        barrier,
+        began: NOW,
+        write_backoff: &write_backoff,
+    };
+    assert!(plan(&tree, &full, &input).is_done(), "all else is as it is to be");
+}
+
+#[test]
+fn an_instance_that_cannot_even_be_asked_is_waited_for_no_longer_than_one_that_is_silent() {
+    let full = book(&[("a", "active"), ("b", "active")], vec![row("q", Some("b"), "dealt", 7)]);
+    let tree = tree_of(vec![("a", observed(&[("p", dealt(5))])), ("b", observed(&[]))]);
+    let (attached, unknown, barrier) = (BTreeMap::new(), BTreeSet::new(), Some(BARRIER));
+    let mut write_backoff = WriteBackoff::new(BARRIER);
+    for (now, held_up) in [(NOW, true), (NOW + BARRIER - 1, true), (NOW + BARRIER, false)] {
+        write_backoff.note(&BTreeSet::from([id("a")]), now);
+        let (longest, write_backoff) = (LONGEST, &write_backoff);
+        let input = ReconcileInput {
+            now,
+            attached: &attached,
+            unknown: &unknown,
+            longest,
+            barrier,
+            began: NOW,
+            write_backoff,
+        };
+        assert_eq!(plan(&tree, &full, &input).held_up, held_up);
+    }
+}
+
+#[test]
+fn a_node_with_a_stranger_s_child_is_not_taken_away() {
+    let bare = ObservedInstance { present: None, ..observed(&[]) };
+    let full = book(&[], vec![]);
+    assert_eq!(
+        planned(&tree_of(vec![("a", bare.clone())]), &full).placements,
+        [Action::Clear { id: id("a") }]
+    );
+    let shared = ObservedInstance { foreign_nodes: true, ..bare };
+    assert!(planned(&tree_of(vec![("a", shared)]), &full).is_empty());
+}
+
+#[test]
+fn a_new_deal_to_the_same_instance_is_told() {
+    let full = book(&[("a", "active")], vec![row("p", Some("a"), "dealt", 9)]);
+    let told = planned(&tree_of(vec![("a", observed(&[("p", dealt(5))]))]), &full);
+    assert_eq!(told.revocations, [Action::Reassign { id: id("a"), account: "p".into(), epoch: 9 }]);
+}

@@ -1,0 +1,129 @@
+//! What was heard becomes part of what is known of the tree. Each listener tells things in their order, but the leader's own
+//! session may have seen more; so what is older than what is known changes nothing.
+
+use std::collections::BTreeMap;
+
+use super::observed_tree::{InstanceId, ObservedTree, Presence};
+use super::paths;
+use super::tree_writer;
+use super::watcher::WatchEvent;
+
+/// Notes it; the instances that are gone.
+pub(super) fn note(tree: &mut ObservedTree, heard: WatchEvent) -> Vec<InstanceId> {
+    match heard {
+        WatchEvent::Notified(_) => {}
+        WatchEvent::AllocChanged { alloc, node } => {
+            let Some((dir, name)) = alloc.rsplit_once('/') else { return Vec::new() };
+            let Some(instance) = paths::instance_of(name) else { return Vec::new() };
+            let id = InstanceId { dir: dir.to_owned(), instance: instance.to_owned() };
+            if let Some(known) = tree.instances.get_mut(&id).and_then(|observed| observed.alloc.as_mut())
+                && known.created == node.created
+                && node.version.0 > known.version.0
+            {
+                *known = tree_writer::alloc(&id, &node);
+            }
+        }
+        WatchEvent::Missing { dir } => {
+            return note(tree, WatchEvent::Instances { dir, nodes: BTreeMap::new() });
+        }
+        WatchEvent::Instances { dir, nodes } => {
+            for (instance, node) in &nodes {
+                let id = InstanceId { dir: dir.clone(), instance: instance.clone() };
+                let Some(present) = tree_writer::presence(&id, node) else { continue };
+                let observed = tree.at(&id);
+                observed.come(newer(observed.present, present));
+            }
+            let here = |id: &&InstanceId| id.dir == dir && !nodes.contains_key(&id.instance);
+            let gone: Vec<InstanceId> = tree.instances.keys().filter(here).cloned().collect();
+            for id in &gone {
+                let observed = tree.at(id);
+                observed.present = None;
+                if observed.is_empty() {
+                    tree.instances.remove(id);
+                }
+            }
+            return gone;
+        }
+    }
+    Vec::new()
+}
+
+/// The newer of two looks at an instance's node. Who was told where its accounts are knows it, whatever it wrote since.
+fn newer(known: Option<Presence>, seen: Presence) -> Presence {
+    match known {
+        Some(known) if known.created > seen.created => known,
+        Some(known) if known.created == seen.created => {
+            let introduced = known.introduced || seen.introduced;
+            let version = if known.version.0 > seen.version.0 { known.version } else { seen.version };
+            Presence { version, introduced, ..seen }
+        }
+        _ => seen,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use allot_coordination::{Node, Version};
+
+    fn node(created: i64, version: i32, data: &str) -> Node {
+        Node { data: data.into(), version: Version(version), owner: Some(7), created }
+    }
+
+    fn there(tree: &mut ObservedTree, nodes: &[(&str, Node)]) -> Vec<InstanceId> {
+        let nodes: BTreeMap<String, Node> =
+            nodes.iter().map(|(name, node)| ((*name).to_owned(), node.clone())).collect();
+        note(tree, WatchEvent::Instances { dir: "/r/d/m".into(), nodes })
+    }
+
+    fn id() -> InstanceId {
+        InstanceId { dir: "/r/d/m".into(), instance: "a:1".into() }
+    }
+
+    #[test]
+    fn an_older_look_changes_nothing_and_a_newer_node_is_another_process() {
+        let mut tree = ObservedTree::default();
+        there(&mut tree, &[("a:1", node(5, 1, "/r/d/m/a:1-alloc"))]);
+        assert!(tree.at(&id()).is_held());
+        // A look from before it was introduced, and words of its own.
+        there(&mut tree, &[("a:1", node(5, 0, ""))]);
+        assert!(tree.at(&id()).is_held());
+        assert_eq!(tree.at(&id()).present.unwrap().version, Version(1));
+        there(&mut tree, &[("a:1", node(5, 2, "hello"))]);
+        assert!(tree.at(&id()).is_held());
+        there(&mut tree, &[("a:1", node(9, 0, ""))]);
+        assert!(!tree.at(&id()).is_held());
+        there(&mut tree, &[("a:1", node(5, 1, "/r/d/m/a:1-alloc"))]);
+        assert_eq!(tree.at(&id()).present.unwrap().created, 9);
+        assert_eq!(there(&mut tree, &[]), [id()]);
+        assert!(tree.instances.is_empty());
+    }
+
+    #[test]
+    fn a_node_without_a_session_is_no_instance() {
+        let mut tree = ObservedTree::default();
+        there(&mut tree, &[("a:1", Node { owner: None, ..node(5, 0, "") })]);
+        assert!(tree.instances.is_empty());
+    }
+
+    #[test]
+    fn what_is_said_counts_for_the_node_that_is_known_and_not_backwards() {
+        let mut tree = ObservedTree::default();
+        let said = |released: &str, created, version| WatchEvent::AllocChanged {
+            alloc: "/r/d/m/a:1-alloc".into(),
+            node: Node {
+                owner: None,
+                ..node(created, version, &format!("{{\"released\":{{\"{released}\":1}}}}"))
+            },
+        };
+        tree.at(&id()).alloc = Some(tree_writer::alloc(&id(), &Node { owner: None, ..node(3, 4, "") }));
+        let mut has = |heard, account: &str| {
+            note(&mut tree, heard);
+            tree.at(&id()).alloc.as_ref().unwrap().said.has_released(account, 1)
+        };
+        assert!(!has(said("p", 3, 4), "p"), "it is what is known");
+        assert!(has(said("p", 3, 5), "p"));
+        assert!(!has(said("q", 3, 4), "q"));
+        assert!(!has(said("q", 2, 9), "q"), "another node of the same name");
+    }
+}

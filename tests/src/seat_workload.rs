@@ -1,0 +1,313 @@
+//! A random run of all that changes a show, with a record of what the replies said had happened: the same
+//! words that [`told`] makes of the events that were replicated.
+
+use std::collections::BTreeMap;
+
+use allot_core::seat::{Event, Show};
+use allot_core::shared::codec::Reader;
+use allot_core::shared::machine::MachineEvent;
+
+use crate::random::Random;
+use crate::raw::{RawClient, Reply};
+use crate::shows::seats_of;
+use crate::stream::Command;
+
+/// A life that no test outlives.
+pub const LONG_TTL_MS: i64 = 3_600_000;
+
+/// The random run on one key. What it did so far is in `done`, one line for each event but expiries, which
+/// come when they come.
+#[derive(Debug)]
+pub struct SeatWorkload {
+    key: String,
+    client: RawClient,
+    random: Random,
+    seats: Vec<String>,
+    /// Live holds, as far as is known: token, user, seats, deadline.
+    holds: BTreeMap<String, (String, Vec<String>, i64)>,
+    sold: Vec<String>,
+    blocked: Vec<String>,
+    number: usize,
+    /// What the replies said.
+    pub done: Vec<String>,
+}
+
+impl SeatWorkload {
+    /// A run on a show that exists, over a connection of its own.
+    pub fn new(mut client: RawClient, key: &str, seed: u64) -> Self {
+        let plan = client.call(&["SEAT.PLAN", key]).text();
+        let show = Show::open(&plan, 0).expect("a plan that the server gave");
+        let venue = show.venue();
+        let seats = venue.rows().flat_map(|row| venue.seats_of(row)).map(|seat| venue.id(seat)).collect();
+        let (holds, sold, blocked, done) = (BTreeMap::new(), Vec::new(), Vec::new(), Vec::new());
+        Self {
+            key: key.into(),
+            client,
+            random: Random::new(seed),
+            seats,
+            holds,
+            sold,
+            blocked,
+            number: 0,
+            done,
+        }
+    }
+
+    /// Goes on over another connection: the server was restarted.
+    pub fn reconnect(&mut self, client: RawClient) {
+        self.client = client;
+    }
+
+    /// So many random commands.
+    pub fn run(&mut self, steps: usize) -> &mut Self {
+        (0..steps).for_each(|_| self.step());
+        self
+    }
+
+    /// One random command.
+    pub fn step(&mut self) {
+        self.number += 1;
+        match self.random.below(20) {
+            0..=6 => self.hold(),
+            7..=8 => self.pick(),
+            9 => self.extend(),
+            10..=11 => self.confirm(),
+            12..=14 => self.release(),
+            15..=17 => self.refund(),
+            18 => self.block(),
+            _ => self.alter(),
+        }
+    }
+
+    fn call(&mut self, command: &str, arguments: &[&str]) -> Reply {
+        let words = [&[command, &self.key], arguments].concat();
+        let reply = self.client.call(&words);
+        if let Reply::Error(text) = &reply {
+            let code = text.split(' ').next().unwrap_or_default();
+            let expected = ["NOTFOUND", "BADSTATE", "LIMIT", "NOADJACENT", "NOTOWNER", "EXISTS"];
+            assert!(expected.contains(&code), "{words:?} was answered {text}");
+        }
+        reply
+    }
+
+    /// Short lives are common, and short enough for much to expire while the run lasts.
+    fn life(&mut self) -> String {
+        if self.random.once_in(2) { LONG_TTL_MS.to_string() } else { self.random.within(1, 12).to_string() }
+    }
+
+    fn granted(&mut self, record: &Reply, replaced: Option<&str>) {
+        if !matches!(record, Reply::Array(_) | Reply::Map(_)) {
+            return;
+        }
+        let (token, user) = (record.field("token").text(), record.field("user").text());
+        let (seats, until) = (seats_of(record), record.field("until").int());
+        if let Some(replaced) = replaced {
+            self.holds.remove(replaced);
+        }
+        self.done.push(format!("held {token} by {user} until {until}: {}", seats.join(" ")));
+        self.holds.insert(token, (user, seats, until));
+    }
+
+    fn hold(&mut self) {
+        let user = format!("user{}", self.random.below(12));
+        let (count, ttl, token) =
+            (self.random.within(1, 6).to_string(), self.life(), format!("t{}", self.number));
+        let tier = *self.random.of(&["gold", "silver", "bronze"]);
+        let adjacent = *self.random.of(&["PREFER", "REQUIRE", "AREA", "IGNORE"]);
+        let orphans = *self.random.of(&["AVOID", "ALLOW"]);
+        let mut words = vec![user.as_str(), &count, "TTL", &ttl, "ADJACENT", adjacent, "ORPHANS", orphans];
+        if !self.random.once_in(3) {
+            words.extend(["TIER", tier]);
+        }
+        if self.random.once_in(4) {
+            words.extend(["FLAGS", "1", "wheelchair"]);
+        }
+        if !self.random.once_in(4) {
+            words.extend(["TOKEN", &token]);
+        }
+        let old = self.holds.iter().find(|(_, hold)| hold.0 == user).map(|(token, _)| token.clone());
+        let replaced = old.filter(|_| self.random.once_in(3));
+        if let Some(old) = &replaced {
+            words.extend(["REPLACE", old]);
+        }
+        let record = self.call("SEAT.HOLD", &words);
+        self.granted(&record, replaced.as_deref());
+        if replaced.is_none()
+            && words.contains(&"TOKEN")
+            && !record.is_null()
+            && ttl == LONG_TTL_MS.to_string()
+        {
+            // The same request again is answered the same and changes nothing.
+            if let Reply::Array(_) = record {
+                assert_eq!(self.call("SEAT.HOLD", &words), record);
+            }
+        }
+    }
+
+    fn pick(&mut self) {
+        let user = format!("user{}", self.random.below(12));
+        let (ttl, first) = (self.life(), self.random.below(self.seats.len() - 3));
+        let names: Vec<String> = self.seats[first..first + self.random.within(1, 3)].to_vec();
+        let count = names.len().to_string();
+        let mut words = vec![user.as_str(), "TTL", &ttl, "SEATS", &count];
+        words.extend(names.iter().map(String::as_str));
+        let record = self.call("SEAT.PICK", &words);
+        self.granted(&record, None);
+    }
+
+    /// A live hold, as far as is known.
+    fn some_hold(&mut self) -> Option<(String, Vec<String>)> {
+        let tokens: Vec<&String> = self.holds.keys().collect();
+        let token = (!tokens.is_empty()).then(|| (*self.random.of(&tokens)).clone())?;
+        let seats = self.holds[&token].1.clone();
+        Some((token, seats))
+    }
+
+    fn extend(&mut self) {
+        let Some((token, _)) = self.some_hold() else { return };
+        let ttl = self.life();
+        match self.call("SEAT.EXTEND", &[&token, "TTL", &ttl]) {
+            Reply::Int(until) => {
+                self.done.push(format!("extended {token} until {until}"));
+                self.holds.entry(token).and_modify(|hold| hold.2 = until);
+            }
+            gone => self.must_be_gone(&token, &gone),
+        }
+    }
+
+    /// Only what has expired is not to be found.
+    fn must_be_gone(&mut self, token: &str, reply: &Reply) {
+        assert!(reply.error().starts_with("NOTFOUND "), "{reply:?}");
+        let (_, _, until) = self.holds.remove(token).expect("a hold on record");
+        assert!(until < hold_horizon(), "hold {token} is gone before its time");
+    }
+
+    fn confirm(&mut self) {
+        let Some((token, seats)) = self.some_hold() else { return };
+        let order = format!("order{}", self.number);
+        let words = [token.as_str(), "ORDER", &order];
+        let words = if self.random.once_in(4) { &words[..1] } else { &words[..] };
+        match self.call("SEAT.CONFIRM", words) {
+            Reply::Int(sold) => {
+                assert_eq!(sold as usize, seats.len());
+                assert_eq!(self.call("SEAT.CONFIRM", words), Reply::Int(sold), "the same again");
+                self.done.push(format!("confirmed {token} for {}", words.get(2).unwrap_or(&"nothing")));
+                self.sold.extend(seats);
+                self.holds.remove(&token);
+            }
+            gone => self.must_be_gone(&token, &gone),
+        }
+    }
+
+    fn release(&mut self) {
+        let Some((token, mut seats)) = self.some_hold() else { return };
+        let part = self.random.within(1, seats.len());
+        let all = self.random.once_in(2);
+        let count = part.to_string();
+        let mut words = vec![token.as_str()];
+        if !all {
+            words.extend(["SEATS", &count]);
+            words.extend(seats[..part].iter().map(String::as_str));
+        }
+        match self.call("SEAT.RELEASE", &words) {
+            Reply::Int(freed) => {
+                let left = seats.split_off(if all { seats.len() } else { part });
+                assert_eq!(freed as usize, seats.len());
+                self.done.push(format!("released {token}: {}", seats.join(" ")));
+                if left.is_empty() {
+                    self.holds.remove(&token);
+                } else {
+                    self.holds.entry(token).and_modify(|hold| hold.1 = left);
+                }
+            }
+            gone => self.must_be_gone(&token, &gone),
+        }
+    }
+
+    fn refund(&mut self) {
+        if self.sold.is_empty() {
+            return;
+        }
+        let mut seats = Vec::new();
+        for _ in 0..self.random.within(1, 5).min(self.sold.len()) {
+            let place = self.random.below(self.sold.len());
+            seats.push(self.sold.swap_remove(place));
+        }
+        let count = seats.len().to_string();
+        let words: Vec<&str> = std::iter::once(&*count).chain(seats.iter().map(String::as_str)).collect();
+        assert_eq!(self.call("SEAT.REFUND", &words), Reply::Int(seats.len() as i64));
+        seats.sort_by_key(|seat| self.seats.iter().position(|known| known == seat));
+        self.done.push(format!("refunded {}", seats.join(" ")));
+    }
+
+    fn block(&mut self) {
+        if let Some(seat) = self.blocked.pop() {
+            assert_eq!(self.call("SEAT.UNBLOCK", &["1", &seat]), Reply::Int(1));
+            self.done.push(format!("unblocked {seat}"));
+        }
+        let seat = self.random.of(&self.seats).clone();
+        if let Reply::Int(1) = self.call("SEAT.BLOCK", &["1", &seat]) {
+            self.done.push(format!("blocked {seat}"));
+            self.blocked.push(seat);
+        }
+    }
+
+    fn alter(&mut self) {
+        // Always another name, so that there always is something to change.
+        let (number, priority) = (self.number, self.random.within(1, 3));
+        let rule = *self.random.of(&["ltr", "rtl", "center"]);
+        let events = [10, 100, 1000][self.random.below(3)];
+        let part = format!(
+            r#"{{"areas":[{{"id":"back","name":"n{number}","priority":{priority},"rule":"{rule}"}}],"events":{events},
+                "limits":{{"max_hold_ms":{}}}}}"#,
+            10 * LONG_TTL_MS + number as i64
+        );
+        assert_eq!(self.call("SEAT.ALTER", &[&part]), Reply::Simple("OK".into()));
+        self.done.push("altered".to_owned());
+    }
+
+    /// The live holds that cannot have expired: token, seats.
+    pub fn lasting(&self) -> impl Iterator<Item = (&String, &Vec<String>)> {
+        self.holds.iter().filter(|(_, hold)| hold.2 > hold_horizon()).map(|(token, hold)| (token, &hold.1))
+    }
+}
+
+/// A time that lasting holds do not expire before.
+fn hold_horizon() -> i64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a clock");
+    now.as_millis() as i64 + LONG_TTL_MS / 2
+}
+
+/// A `SEAT.APPLY` as it was replicated: its time, and its events.
+#[track_caller]
+pub fn events_of(command: &Command) -> (i64, Vec<Event>) {
+    assert_eq!(command.len(), 3, "{command:?}");
+    assert_eq!(command[0], b"SEAT.APPLY");
+    let mut reader = Reader::new(&command[2]);
+    assert_eq!(reader.unsigned(), Ok(1), "the version of the payload");
+    let at = reader.signed().expect("a time");
+    (at, Event::decode_all(reader.rest()).expect("events").into_vec())
+}
+
+/// An event in the words of [`SeatWorkload::done`]; nothing for what a reply does not tell of.
+pub fn told(show: &Show, event: &Event) -> Option<String> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let ids = |seats: &[u32]| seats.iter().map(|&seat| show.venue().id(seat)).collect::<Vec<_>>().join(" ");
+    Some(match event {
+        Event::Held(held) => {
+            let (token, user) = (text(&held.token), text(&held.user));
+            format!("held {token} by {user} until {}: {}", held.until, ids(&held.seats))
+        }
+        Event::Extended { token, until } => format!("extended {} until {until}", text(token)),
+        Event::Confirmed { token, order } => {
+            let order = order.as_ref().map_or_else(|| "nothing".to_owned(), |order| text(order));
+            format!("confirmed {} for {order}", text(token))
+        }
+        Event::Released { token, seats } => format!("released {}: {}", text(token), ids(seats)),
+        Event::Refunded { seats } => format!("refunded {}", ids(seats)),
+        Event::Blocked { seats } => format!("blocked {}", ids(seats)),
+        Event::Unblocked { seats } => format!("unblocked {}", ids(seats)),
+        Event::Altered { .. } | Event::Limited { .. } => "altered".to_owned(),
+        Event::Created { .. } | Event::Expired { .. } | Event::Flushed { .. } => return None,
+    })
+}

@@ -1,0 +1,238 @@
+//! `allotd accounts`: the inventory in and out of a file, how a book stands, evening out, and what a month would cost.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::PathBuf;
+
+use allot_tests::books::{BOOK, Book};
+use allot_tests::daemon::{Run, run};
+use allot_tests::wait::TIMEOUT;
+use allot_tests::{Dealing, RedisServer, eventually};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const FILE: &str = "department,module,account,quota,tiers\n\
+                    finance,billing,p1,100,150:0.1 1000:0.5\n\
+                    finance,billing,p2,100,150:0.1 1000:0.5\n\
+                    finance,audit,p3,100,\n\
+                    sales,shop,p4,200,\n";
+
+struct Desk {
+    server: RedisServer,
+    dir: TempDir,
+}
+
+impl Desk {
+    fn new() -> Self {
+        Self { server: RedisServer::start(), dir: tempfile::tempdir().unwrap() }
+    }
+
+    fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.dir.path().join(name);
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn run(&self, arguments: &[&str]) -> Run {
+        run(&self.server, &[&["accounts"], arguments].concat())
+    }
+
+    fn import(&self, text: &str, more: &[&str]) -> Run {
+        let path = self.file("accounts.csv", text);
+        self.run(&[&["import", path.to_str().unwrap()], more].concat())
+    }
+}
+
+#[test]
+fn a_file_becomes_a_book_and_a_book_the_same_file() {
+    let desk = Desk::new();
+    let dry = desk.import(FILE, &["--dry-run"]).ok();
+    assert!(
+        dry.out.contains("+ 2 accounts for billing, quota 100, tiers 150:0.1 1000:0.5: p1 p2"),
+        "{}",
+        dry.out
+    );
+    assert!(
+        dry.out.contains("+ module shop of sales") && dry.out.contains("nothing was changed"),
+        "{}",
+        dry.out
+    );
+    assert_eq!(desk.server.raw().words(&format!("EXISTS {BOOK}")).int(), 0, "a dry run made a book");
+    desk.import(FILE, &["--instances", "3"]).ok();
+    let mut book = Book::of(&desk.server);
+    assert_eq!(book.ok("INFO MODULE billing").field("instances").int(), 3);
+    let export = desk.run(&["export"]).ok();
+    let sorted = |text: &str| {
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(sorted(&export.out), sorted(FILE));
+    // Once more it is nothing to do.
+    let again = desk.import(&export.out, &[]).ok();
+    assert_eq!(again.out.trim(), "done");
+
+    // A module and an account go elsewhere, one is new, one is not there any more, one cannot be as it is written.
+    let other = "account,quota,module,department,tiers\n\
+                 p1,100,billing,finance,150:0.1 1000:0.5\np2,100,shop,retail,150:0.1 1000:0.5\n\
+                 p3,500,audit,finance,\np5,50,shop,retail,\n";
+    let changed = desk.import(other, &[]).ended(1);
+    for part in [
+        "~ module shop goes to retail",
+        "~ 1 accounts go to shop: p2",
+        "+ 1 accounts for shop, quota 50: p5",
+        "1 accounts are not in the file and stay",
+        "! 1 accounts are there with another quota",
+    ] {
+        assert!(changed.out.contains(part), "{part}\n{}", changed.out);
+    }
+    assert_eq!(book.account("p2", "module").text(), "shop");
+    assert_eq!(book.total("accounts"), 5);
+    let deleted = desk.import(other, &["--delete"]).ended(1);
+    assert!(deleted.out.contains("- 1 accounts are deleted: p4"), "{}", deleted.out);
+    assert_eq!(book.total("accounts"), 4);
+}
+
+#[test]
+fn what_rebalancing_has_moved_within_a_department_stays_when_the_file_comes_again() {
+    let desk = Desk::new();
+    desk.import(FILE, &[]).ok();
+    let mut book = Book::of(&desk.server);
+    book.ok("MOVE audit 1 p1");
+    book.ok("MOVE shop 1 p2");
+    let again = desk.import(FILE, &[]).ok();
+    for part in [
+        "1 accounts are with another module of their department and stay there",
+        "~ 1 accounts go to billing: p2",
+    ] {
+        assert!(again.out.contains(part), "{part}\n{}", again.out);
+    }
+    assert_eq!(["p1", "p2"].map(|account| book.account(account, "module").text()), ["audit", "billing"]);
+    // Where nothing is moved by itself the file says where it is to be.
+    book.ok("MODULE audit DEPARTMENT finance INSTANCES 1 WEIGHT 0");
+    let moved = desk.import(FILE, &[]).ok();
+    assert!(moved.out.contains("~ 1 accounts go to billing: p1"), "{}", moved.out);
+    assert_eq!(book.account("p1", "module").text(), "billing");
+}
+
+#[test]
+fn what_is_wrong_in_a_file_is_said_with_its_line_and_nothing_is_done() {
+    let desk = Desk::new();
+    let wrong = "department,module,account,quota\nfinance,billing,p1,many\n,billing,p2,3\nfinance,audit,p3,3\nfinance,audit,p3,3\n";
+    let refused = desk.import(wrong, &[]).ended(3);
+    for part in
+        ["3 problems", "line 2: quota 'many'", "line 3: department ''", "line 5: account p3 is in line 4"]
+    {
+        assert!(refused.err.contains(part), "{part}\n{}", refused.err);
+    }
+    assert_eq!(desk.server.raw().words(&format!("EXISTS {BOOK}")).int(), 0);
+    assert!(desk.import("module,account\n", &[]).ended(3).err.contains("no column 'department'"));
+    assert!(desk.run(&["import", "/nowhere.csv"]).ended(3).err.contains("/nowhere.csv"));
+    assert!(desk.run(&["status"]).ended(4).err.contains("ACCOUNT.INFO"));
+}
+
+#[test]
+fn status_shows_the_tree_of_shares_and_warns_before_the_next_step() {
+    let desk = Desk::new();
+    desk.import(FILE, &[]).ok();
+    let mut book = Book::of(&desk.server);
+    book.ok("ATTACH billing web1:8080");
+    book.ok("ATTACH billing web2:8080");
+    let epoch = book.account("p1", "epoch").int();
+    book.ok(&format!("USE p1 {epoch} COUNT 90"));
+    let status = desk.run(&["status"]).ok().out;
+    for part in [
+        "finance",
+        "  billing (1 of 1 places)",
+        "    web1:8080",
+        "web2:8080 (standby)",
+        "4 accounts: 2 dealt, 2 free",
+    ] {
+        assert!(status.contains(part), "{part}\n{status}");
+    }
+    assert!(status.contains("p1 (billing/web1:8080): 90 used"), "{status}");
+    assert!(status.contains("beyond 100 each costs 0.1"), "{status}");
+    let json: Value = serde_json::from_str(&desk.run(&["status", "--json"]).ok().out).unwrap();
+    assert_eq!(json["warnings"][0]["account"], "p1");
+    assert_eq!(json["modules"].as_array().unwrap().len(), 3);
+    assert_eq!(json["book"]["dealt"], 2);
+}
+
+#[test]
+fn rebalance_prints_its_moves_and_makes_them_unless_it_is_dry() {
+    let desk = Desk::new();
+    let mut lines = "department,module,account,quota,tiers\n".to_owned();
+    for number in 0..8 {
+        let _ = writeln!(lines, "d,m,p{number},100,1000:0.5");
+    }
+    desk.import(&lines, &["--instances", "2"]).ok();
+    let mut book = Book::of(&desk.server);
+    book.ok("BOOK DWELL 0");
+    assert!(desk.run(&["rebalance"]).ok().out.contains("nothing to move"));
+    book.ok("ATTACH m a");
+    book.ok("ATTACH m b");
+    eventually("both to have accounts", TIMEOUT, || book.shares("m") == [4, 4]);
+    for one in book.ok("PICK m a COUNT 4").array() {
+        book.ok(&format!("USE {} {} COUNT 99", one.field("account").text(), one.field("epoch").int()));
+    }
+    let dry: Value = serde_json::from_str(&desk.run(&["rebalance", "--dry-run", "--json"]).ok().out).unwrap();
+    let moves = dry.as_array().unwrap().len();
+    assert!(moves > 0);
+    assert_eq!(book.shares("m"), [4, 4]);
+    let made = desk.run(&["rebalance"]).ok().out;
+    assert_eq!(made.lines().count(), moves + 1, "{made}");
+    assert!(made.contains("avoids"), "{made}");
+    assert_ne!(book.shares("m"), [4, 4]);
+}
+
+#[test]
+fn a_month_is_replayed_from_files_without_a_server() {
+    let desk = Desk::new();
+    let mut accounts = "department,module,account,quota,tiers\n".to_owned();
+    for number in 0..20 {
+        let _ = writeln!(accounts, "d,m,p{number},100,1000:0.5");
+    }
+    let mut trace = "time,module,instance,count\n".to_owned();
+    for hour in 0..600 {
+        let _ = writeln!(trace, "{},m,busy,3\n{},m,idle,0", hour * 3600, hour * 3600);
+    }
+    let (accounts, trace) = (desk.file("accounts.csv", &accounts), desk.file("trace.csv", &trace));
+    let line = ["simulate", trace.to_str().unwrap(), "--accounts", accounts.to_str().unwrap()];
+    let text = desk.run(&line).ok().out;
+    assert!(text.contains("an even deal that stays:  400"), "{text}");
+    let json: Value = serde_json::from_str(&desk.run(&[&line[..], &["--json"]].concat()).ok().out).unwrap();
+    assert_eq!((&json["fixed"]["cost"], &json["least"]), (&"400".into(), &"0".into()));
+    let evened: f64 = json["rebalanced"]["cost"].as_str().unwrap().parse().unwrap();
+    assert!(evened <= 40.0 && json["rebalanced"]["moves"].as_u64().unwrap() > 0, "{json}");
+    let unsorted = desk.file("trace.csv", "time,module,instance,count\n5,m,a,1\n4,m,a,1\n");
+    let line = ["simulate", unsorted.to_str().unwrap(), "--accounts", accounts.to_str().unwrap()];
+    assert!(desk.run(&line).ended(3).err.contains("line 3"));
+}
+
+#[test]
+fn an_import_tells_the_leader_who_records_what_it_dealt_with() {
+    let mut system = Dealing::start(1);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("accounts.csv");
+    fs::write(&path, FILE).unwrap();
+    let address = system.zookeeper.address();
+    let line = [
+        "accounts",
+        "import",
+        path.to_str().unwrap(),
+        "--zookeeper-servers",
+        &address,
+        "--zookeeper-session",
+        "30s",
+    ];
+    system.add_clients(&[], &["finance/billing/web1:8080"]);
+    run(&system.redis, &line).ok();
+    let version = async |tree: allot_coordination::Tree| {
+        let notify = tree.get("/resource/notify").await.ok().flatten()?.version.0;
+        let node = tree.get(&format!("/allot/{BOOK}/notified")).await.ok().flatten()?;
+        Some(notify > 0 && String::from_utf8(node.data).unwrap() == notify.to_string())
+    };
+    eventually("the notice to be dealt with", TIMEOUT, || system.with_tree(version) == Some(true));
+    system.healthy("what was imported to be dealt");
+    assert_eq!(system.book().shares("billing"), [2]);
+}

@@ -1,0 +1,135 @@
+//! Figures of compaction, measured when asked for:
+//!
+//!     cargo build --release -p allotd
+//!     ALLOT_ALLOTD=target/release/allotd cargo test -p allot-tests --test compaction figures -- --ignored --nocapture
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use allot_coordination::{Kind, Tree};
+use allot_tests::compaction_cluster::{CompactionCluster, numbers, script};
+use allot_tests::zookeeper::on_tree;
+use allot_tests::{Ensemble, eventually};
+use futures_util::StreamExt as _;
+
+const ROOT: &str = "/cluster.compact/Compaction_v2";
+
+/// Three servers that write before they answer, as they do where they are not told otherwise.
+fn durable() -> Ensemble {
+    Ensemble::start_with("forceSync=yes\n")
+}
+
+/// A program that lists so many partitions.
+fn lister(dir: &Path, count: usize) -> PathBuf {
+    let path = dir.join("lister");
+    fs::rename(script(dir, &format!("#!/bin/sh\nseq -f 'partition-%08.0f' {count}\n")), &path).unwrap();
+    path
+}
+
+/// The main task as it stands in the tree.
+async fn task(tree: &Tree, id: &str) -> serde_json::Value {
+    let dir = format!("{ROOT}/Scheduler/{id}");
+    let names = tree.children(&dir).await.unwrap();
+    let info = names.iter().find(|name| name.starts_with("TaskInfo")).unwrap();
+    serde_json::from_slice(&tree.get(&format!("{dir}/{info}")).await.unwrap().unwrap().data).unwrap()
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn ten_thousand_subtasks_are_assigned() {
+    const COUNT: usize = 10_000;
+    let home = tempfile::tempdir().unwrap();
+    let lister = lister(home.path(), COUNT);
+    let runner = script(home.path(), "#!/bin/sh\nexec sleep 600\n");
+    let settings =
+        [("ALLOT_COMPACTION_PARTITIONS", lister.to_str().unwrap()), ("ALLOT_COMPACTION_WAVE", "20000")];
+    let cluster = CompactionCluster::start_on(durable(), 5, &runner, &settings);
+    let id = cluster.submit(&["d", "s", "t"]);
+    on_tree(&cluster.zookeeper.address(), |tree| async move {
+        let tree = &tree;
+        let mut begun = None;
+        let took = loop {
+            let now = task(tree, &id).await;
+            if !now["listing"].is_null() && begun.is_none() {
+                begun = Some((Instant::now(), now["cursor"].as_u64().unwrap()));
+            }
+            if let Some((at, from)) = begun.filter(|_| now["cursor"] == COUNT) {
+                break at.elapsed().mul_f64(COUNT as f64 / (COUNT as u64 - from) as f64);
+            }
+            assert_ne!(now["CompactTaskState"], "Cancel", "{now}");
+        };
+        let sub = task_data(tree).await;
+        // The same nodes by a bare client: as many creates on their way as the client lets.
+        tree.ensure("/plain").await.unwrap();
+        let paths = |end: &'static str| (0..COUNT).map(move |n| format!("/plain/{n:08}{end}"));
+        let began = Instant::now();
+        // Parents first: what is created below one that is not there yet is refused.
+        for (paths, data) in
+            [(paths(""), Vec::new()), (paths("/Status.Init"), Vec::new()), (paths("/TaskInfo"), sub)]
+        {
+            let data = &data;
+            futures_util::stream::iter(paths)
+                .map(|path| async move { tree.create(&path, data, Kind::Persistent).await.unwrap() })
+                .buffer_unordered(256)
+                .collect::<Vec<()>>()
+                .await;
+        }
+        let plain = began.elapsed();
+        let rate = |span: Duration| COUNT as f64 / span.as_secs_f64();
+        println!(
+            "assigned {COUNT} subtasks in {took:.2?}, {:.0} a second; the same nodes by pipelined creates in {plain:.2?}, {:.0} a second: {:.2} x",
+            rate(took),
+            rate(plain),
+            rate(took) / rate(plain)
+        );
+        assert!(rate(took) >= 0.5 * rate(plain), "less than half as many as plain creates");
+    });
+}
+
+/// What some subtask looks like.
+async fn task_data(tree: &Tree) -> Vec<u8> {
+    for worker in tree.children(&format!("{ROOT}/TaskAssigned")).await.unwrap() {
+        let inbox = format!("{ROOT}/TaskAssigned/{worker}");
+        for sub in tree.children(&inbox).await.unwrap() {
+            let dir = format!("{inbox}/{sub}");
+            for name in tree.children(&dir).await.unwrap_or_default() {
+                if name.starts_with("TaskInfo") {
+                    return tree.get(&format!("{dir}/{name}")).await.unwrap().unwrap().data;
+                }
+            }
+        }
+    }
+    panic!("nothing is assigned");
+}
+
+#[test]
+#[ignore = "a measurement of many minutes"]
+fn a_hundred_thousand_partitions_are_done() {
+    let count = std::env::var("COUNT").map_or(100_000, |count| count.parse().unwrap());
+    let home = tempfile::tempdir().unwrap();
+    let lister = lister(home.path(), count);
+    let settings = [
+        ("ALLOT_COMPACTION_PARTITIONS", lister.to_str().unwrap()),
+        ("ALLOT_COMPACTION_SLOTS", "4"),
+        ("ALLOT_ZOOKEEPER_SESSION", "10s"),
+    ];
+    let cluster = CompactionCluster::start_with(2, Path::new("/bin/true"), &settings);
+    let began = Instant::now();
+    let id = cluster.submit(&["d", "s", "t"]);
+    let mut task = serde_json::Value::Null;
+    eventually("it to be over", Duration::from_secs(7200), || {
+        std::thread::sleep(Duration::from_secs(1));
+        task = cluster.json(&["list"])[0].clone();
+        task["CompactTaskState"] == "Done"
+    });
+    assert_eq!(numbers(&task), [count as u64, 0, 0], "{id}");
+    println!("{count} partitions in {:.0?}", began.elapsed());
+    for unit in &cluster.units {
+        let status = fs::read_to_string(format!("/proc/{}/status", unit.pid())).unwrap();
+        let most = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
+        println!("{}: {most}", unit.name);
+        let kilobytes: u64 = most.split_whitespace().nth(1).unwrap().parse().unwrap();
+        assert!(kilobytes < 200 * 1024, "{} took too much memory", unit.name);
+    }
+}

@@ -1,0 +1,7 @@
+//! The compaction role: a ZooKeeper ensemble, units as processes, runners as programs.
+
+mod faults;
+mod figures;
+mod supervision;
+mod tasks;
+mod upgrade;

@@ -1,0 +1,491 @@
+//! allotd as a daemon and as a tool for conferences: settings, probes, signals, commands.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use allot_tests::daemon::{alone, media_program, run};
+use allot_tests::module::repository;
+use allot_tests::realms::{REALM, Realm, UNITS};
+use allot_tests::wait::TIMEOUT;
+use allot_tests::{Process, RedisServer, ZooKeeperServer, eventually};
+
+#[test]
+fn settings_are_checked_before_anything_begins() {
+    let server = RedisServer::start();
+    let example = repository().join("examples/allot.toml");
+    let checked = run(&server, &["config", "check", example.to_str().unwrap()]).ok();
+    assert!(checked.out.contains("roles: conference, data-proxy, cmu\n"), "{}", checked.out);
+    assert!(checked.out.contains("coordination is within the process"), "{}", checked.out);
+    let wrong = server.dir().join("wrong.toml");
+    fs::write(&wrong, "[cmu]\ncapcity = 5\n").unwrap();
+    let refused = run(&server, &["config", "check", wrong.to_str().unwrap()]).ended(3);
+    assert!(refused.err.contains("wrong.toml") && refused.err.contains("line 2"), "{}", refused.err);
+    assert!(refused.err.contains("expected") && refused.err.contains("capacity"), "{}", refused.err);
+    let refused = run(&server, &["run", "--config", wrong.to_str().unwrap()]).ended(3);
+    assert!(refused.err.contains("capcity"), "{}", refused.err);
+    assert!(run(&server, &["run"]).ended(3).err.contains("--roles"));
+}
+
+#[test]
+fn what_a_role_lacks_is_found_before_it_is_played() {
+    let server = RedisServer::start();
+    let file = server.dir().join("compaction.toml");
+    let path = file.to_str().unwrap();
+    let whole = [
+        "[allotd]",
+        "roles = [\"compaction\"]",
+        "[compaction]",
+        "node = \"host_9876\"",
+        "runner = [\"/usr/bin/compact\", \"--all\"]",
+        "[zookeeper]",
+        "servers = \"127.0.0.1:1\"",
+    ];
+    for (lacks, setting) in
+        [("node", "compaction.node"), ("runner", "compaction.runner"), ("servers", "zookeeper.servers")]
+    {
+        let less: Vec<&str> = whole.into_iter().filter(|line| !line.starts_with(lacks)).collect();
+        fs::write(&file, less.join("\n")).unwrap();
+        let refused = run(&server, &["config", "check", path]).ended(3);
+        assert!(refused.err.contains(setting), "{}", refused.err);
+        let refused = run(&server, &["run", "--config", path]).ended(3);
+        assert!(refused.err.contains(setting), "{}", refused.err);
+        // Commands that read it for its stores do not mind.
+        run(&server, &["conference", "list", "--config", path, "--realm", REALM]).ended(4);
+    }
+    let checked = run(&server, &["config", "check", path, "--zookeeper-servers", "127.0.0.1:1"]).ok();
+    assert!(checked.out.contains("roles: compaction\n"), "{}", checked.out);
+    assert!(checked.out.contains("compaction: host_9876 of default"), "{}", checked.out);
+    assert!(checked.out.contains("by /usr/bin/compact --all\n"), "{}", checked.out);
+    fs::write(&file, "[allotd]\nroles = [\"accounts\"]\n").unwrap();
+    let refused = run(&server, &["config", "check", path]).ended(3);
+    assert!(refused.err.contains("zookeeper.servers"), "{}", refused.err);
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let server = RedisServer::start();
+    // It would drain for an hour: there is no other unit.
+    let unit = alone(&server, "unit", "cmu", &["--cmu-drain", "true", "--cmu-drain-limit", "1h"]);
+    let mut client = Realm::of(&server);
+    client.begin("1", "");
+    eventually("the conference to be open", TIMEOUT, || client.place("1").2 == "open");
+    unit.signal("TERM");
+    eventually("it to drain", TIMEOUT, || unit.log().contains("draining"));
+    assert!(unit.is_running());
+    unit.signal("INT");
+    assert!(unit.ended().success());
+    assert!(unit.log().contains("asked again"), "{}", unit.log());
+}
+
+#[test]
+fn people_move_conferences_and_drain_units() {
+    let server = RedisServer::start();
+    let mut client = Realm::create(&server, &[]);
+    client.ok("CMU.JOIN a:1:1 CAPACITY 100 ZONE z LEASE 3600000000");
+    let people =
+        |line: &str| run(&server, &[&line.split(' ').collect::<Vec<_>>()[..], &["--realm", REALM]].concat());
+    let told =
+        "--end 2100-01-01T00:00:00Z --size 3 --priority -2 --licences 2 --zone z --no-recover --request r";
+    people(&format!("conference create 1 {told}")).ok();
+    let record = client.ok("CONF.INFO 1");
+    let numbers =
+        ["end", "size", "priority", "licences", "recoverable"].map(|field| record.field(field).int());
+    assert_eq!(numbers, [4_102_444_800_000, 3, -2, 2, 0]);
+    assert_eq!((record.field("zone").text(), record.field("request").text()), ("z".into(), "r".into()));
+    client.open("2");
+    client.ok("CMU.JOIN b:1:1 CAPACITY 100 LEASE 3600000000");
+
+    let moving = people("conference move 2 --to b:1:1 --json").ok();
+    let moving: serde_json::Value = serde_json::from_str(&moving.out).unwrap();
+    assert_eq!((&moving["cmu"], &moving["moving_to"]), (&"a:1:1".into(), &"b:1:1".into()));
+    let epoch = moving["moving_epoch"].as_i64().unwrap();
+    client.ok(&format!("CONF.ACK 2 b:1:1 {epoch}"));
+    assert_eq!(client.place("2"), ("b:1:1".to_owned(), epoch, "open".to_owned()));
+    for (cmu, e164) in [("a:1:1", "1"), ("b:1:1", "2")] {
+        let listed = people(&format!("conference list --cmu {cmu}")).ok().out;
+        let numbers: Vec<&str> = listed.lines().skip(1).filter_map(|line| line.split(' ').next()).collect();
+        assert_eq!(numbers, [e164], "{listed}");
+    }
+
+    let units = |line: &str| {
+        let words: Vec<&str> = line.split(' ').collect();
+        run(&server, &[&["units", "--realm", REALM], &words[..]].concat())
+    };
+    let state = |client: &mut Realm, cmu: &str| {
+        let units = client.ok("CMU.LIST");
+        let unit = units.array().iter().find(|unit| unit.field("cmu").text() == cmu).unwrap();
+        unit.field("state").text()
+    };
+    // There is more room on `b` as long as nothing is said.
+    units("drain b:1:1").ok();
+    assert_eq!(state(&mut client, "b:1:1"), "draining");
+    assert_eq!(client.begin("3", "").0, "a:1:1");
+    units("undrain b:1:1").ok();
+    assert_eq!(state(&mut client, "b:1:1"), "up");
+    assert_eq!(client.begin("4", "").0, "b:1:1");
+    let drained = units("drain b:1:1 --move --json").ok();
+    let drained: serde_json::Value = serde_json::from_str(&drained.out).unwrap();
+    assert!(drained["moves"].as_i64().unwrap() >= 1, "{drained}");
+    assert_eq!(client.ok("CONF.INFO 2").field("moving_to").text(), "a:1:1");
+}
+
+#[test]
+fn people_hear_when_no_replica_confirms_what_they_did() {
+    let (server, replica) = (RedisServer::start(), RedisServer::start());
+    let mut client = Realm::create(&server, &UNITS[..2]);
+    replica.replica_of(&server);
+    let people =
+        |line: &str| run(&server, &[&line.split(' ').collect::<Vec<_>>()[..], &["--realm", REALM]].concat());
+    let mut raw = server.raw();
+    let online = || raw.words("INFO replication").text().contains("state=online");
+    eventually("the replica to be known", TIMEOUT, online);
+    let mut number = 0;
+    eventually("a creation to be confirmed", TIMEOUT, || {
+        number += 1;
+        people(&format!("conference create {number}")).ok().err.is_empty()
+    });
+    client.open("m");
+    client.open("n");
+    replica.pause();
+    let file = server.dir().join("allot.toml");
+    fs::write(
+        &file,
+        "[conference]
+wait-replicas = 0
+",
+    )
+    .unwrap();
+    let nobody = format!("--config {}", file.display());
+    for (line, warned) in [
+        ("conference create x".to_owned(), true),
+        ("conference move m".to_owned(), true),
+        ("conference release x".to_owned(), true),
+        ("conference create y --conference-wait-replicas 0".to_owned(), false),
+        ("conference release y --conference-wait-replicas 0".to_owned(), false),
+        (format!("conference move n {nobody}"), false),
+        (format!("conference create z {nobody} --conference-wait-replicas 1 --conference-wait 50ms"), true),
+    ] {
+        let done = people(&line).ok();
+        assert_eq!(done.err.contains("not enough replicas confirmed"), warned, "{line}: {}", done.err);
+        assert!(done.out.contains("state"), "{line}: {}", done.out);
+    }
+    for (more, warned) in [(&[][..], true), (&["--conference-wait-replicas", "0"][..], false)] {
+        let drain = ["units", "--realm", REALM, "drain", UNITS[0], "--move"];
+        let done = run(&server, &[&drain[..], more].concat()).ok();
+        assert_eq!(done.err.contains("not enough replicas confirmed"), warned, "{more:?}: {}", done.err);
+    }
+}
+
+#[test]
+fn a_replica_that_hangs_is_missed_unless_nobody_is_to_be_asked() {
+    for (replicas, missed) in [("1", true), ("0", false)] {
+        let (server, replica) = (RedisServer::start(), RedisServer::start());
+        let mut client = Realm::create(&server, &[]);
+        replica.replica_of(&server);
+        let wait = ["--conference-wait-replicas", replicas];
+        let unit = alone(&server, "unit", "cmu", &wait);
+        let (cmu, _) = client.begin("1", "");
+        eventually("the conference to be open", TIMEOUT, || client.place("1").2 == "open");
+        replica.pause();
+        let missing = |process: &Process, part: &str| {
+            process.metric(&format!("allot_{part}_unconfirmed_total")).unwrap_or(0.0) > 0.0
+        };
+        // Given up for nothing it reports what it has, and has it again. At its second report the word on the first is in.
+        for _ in 0..2 {
+            let reports = || unit.metric("allot_unit_reports_total").unwrap_or_default();
+            let before = reports();
+            client.ok(&format!("CMU.DOWN {cmu}"));
+            eventually("it to be its own again", TIMEOUT, || {
+                client.place("1").2 == "open" && reports() > before
+            });
+        }
+        assert_eq!(missing(&unit, "unit"), missed, "of {replicas}");
+        unit.kill9();
+        // The same for what a scheduler places: on one unit, then on the next.
+        let scheduler = alone(&server, "scheduler", "conference", &wait);
+        let granted = || scheduler.metric("allot_scheduler_grants_total").unwrap_or_default();
+        let mut last = cmu;
+        for (next, grants) in [("b:1:1", 1.0), ("c:1:1", 2.0)] {
+            client.join(next);
+            client.ok(&format!("CMU.DOWN {last}"));
+            eventually("it to be placed anew", TIMEOUT, || granted() >= grants);
+            last = next.to_owned();
+        }
+        assert_eq!(missing(&scheduler, "scheduler"), missed, "of {replicas}");
+    }
+}
+
+#[test]
+fn details_that_were_lost_are_told_again() {
+    let server = RedisServer::start();
+    let media = media_program(&server);
+    let _scheduler = alone(&server, "scheduler", "conference", &[]);
+    let unit = Process::new("unit", &["--roles", "cmu", "--realm", REALM, "--cmu-host", "127.0.0.1/unit"])
+        .behind_redis(server.port())
+        .with("ALLOT_CMU_PROGRAM", &media);
+    unit.start();
+    let mut client = Realm::of(&server);
+    eventually("the unit to be up", TIMEOUT, || {
+        client.call("CONF.STAT").record().iter().any(|(name, value)| name == "up" && value.int() == 1)
+    });
+    let (_, first) = client.begin("1", "");
+    let info = format!("{REALM}:info");
+    let (length, lose) = (format!("XLEN {info}"), format!("DEL {info}"));
+    // The program tells once. Nobody has read it, and nobody ever will.
+    eventually("its detail to be told", TIMEOUT, || client.client.words(&length).int() == 1);
+    client.client.words(&lose);
+    let proxy = alone(&server, "proxy", "data-proxy", &[]);
+    let told = allot_tests::Reply::bulk(format!("1 {first}"));
+    let detail = |client: &mut Realm| client.ok("CONF.GET 1 started").array()[0].clone();
+    eventually("a proxy that begins to have it told again", TIMEOUT, || detail(&mut client) == told);
+    let written = || proxy.metric("allot_proxy_messages_total{outcome=\"written\"}").unwrap_or_default();
+    eventually("it to be counted", TIMEOUT, || written() > 0.0);
+    let before = written();
+    client.client.words(&lose);
+    eventually("a proxy that lost the stream to have it told again", TIMEOUT, || written() > before);
+
+    // One that begins where the group stands already asks as well.
+    let stream = format!("cmd:{}", client.place("1").0);
+    let asked =
+        |client: &mut Realm| client.entries(&stream).iter().filter(|entry| entry.contains("DETAILS")).count();
+    let before = asked(&mut client);
+    let _another = alone(&server, "another", "data-proxy", &[]);
+    eventually("one that begins to ask", TIMEOUT, || asked(&mut client) > before);
+
+    // Who owns it anew says everything anew.
+    unit.cut_redis();
+    eventually("the unit to be given up", TIMEOUT, || client.place("1").2 == "pending");
+    unit.heal();
+    eventually("it to be open again", TIMEOUT, || client.place("1").2 == "open");
+    assert!(client.place("1").1 > first);
+    eventually("its detail to be back", TIMEOUT, || detail(&mut client) == told);
+}
+
+#[test]
+fn a_flag_stands_over_the_environment_and_that_over_the_file() {
+    let server = RedisServer::start();
+    let file = server.dir().join("allot.toml");
+    let text = format!(
+        "[allotd]\nroles = [\"data-proxy\"]\n[realm]\nkey = \"{{file}}\"\n[redis]\nurl = \"{}\"\n",
+        server.url()
+    );
+    fs::write(&file, text).unwrap();
+    let realm = |flags: &[&str], variables: &[(&str, &str)]| {
+        let arguments = [&["--config", file.to_str().unwrap()], flags].concat();
+        let process = Process::new("proxy", &arguments);
+        let process = variables.iter().fold(process, |process, (name, value)| process.with(name, value));
+        process.start();
+        eventually("it to be ready", TIMEOUT, || process.is_ready());
+        let log = process.log();
+        log.lines().find_map(|line| line.split_once("realm: ")).map(|(_, realm)| realm.to_owned()).unwrap()
+    };
+    let environment = [("ALLOT_REALM", "{environment}")];
+    assert_eq!(realm(&[], &[]), "{file}");
+    assert_eq!(realm(&[], &environment), "{environment}");
+    assert_eq!(realm(&["--realm", "{flag}"], &environment), "{flag}");
+}
+
+#[test]
+fn the_log_may_be_json_a_line_an_event() {
+    let server = RedisServer::start();
+    let scheduler = alone(&server, "scheduler", "conference", &["--log-format", "json"]);
+    let mut client = Realm::of(&server);
+    eventually("the realm to be claimed", TIMEOUT, || client.ok("CONF.REALM").field("term").int() >= 1);
+    assert!(scheduler.terminate().success());
+    let log = scheduler.log();
+    let events: Vec<serde_json::Value> =
+        log.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"))).collect();
+    for (message, field, value) in
+        [("role starts", "name", "scheduler".into()), ("this scheduler leads", "term", 1.into())]
+    {
+        let event = events.iter().find(|event| event["message"] == message);
+        let event = event.unwrap_or_else(|| panic!("no {message:?} in {log}"));
+        assert_eq!((&event[field], &event["level"]), (&value, &"INFO".into()), "{event}");
+    }
+}
+
+#[test]
+fn who_hears_that_messages_were_lost_makes_up_for_it() {
+    let server = RedisServer::start();
+    let media = media_program(&server);
+    let all = alone(&server, "all", "conference,data-proxy,cmu", &["--cmu-program", &media]);
+    let mut client = Realm::of(&server);
+    let (cmu, _) = client.begin("1", "");
+    let written = || all.metric("allot_proxy_messages_total{outcome=\"written\"}").unwrap_or_default();
+    eventually("its details to be written", TIMEOUT, || written() > 0.0);
+    let mut lose = |stream: &str| {
+        let entry = format!("XADD {REALM}:{stream} * event RESYNC e164 - cmu - epoch 0 lost 7");
+        assert!(matches!(client.client.words(&entry), allot_tests::Reply::Bulk(_)));
+    };
+    // The program told them once; the unit tells them anew when the proxy has asked for that.
+    let before = written();
+    lose("info");
+    eventually("its details to be written again", TIMEOUT, || written() > before);
+    let reports = || all.metric("allot_unit_reports_total").unwrap_or_default();
+    let before = reports();
+    lose(&format!("cmd:{cmu}"));
+    eventually("the unit to report what it has", TIMEOUT, || reports() > before);
+    assert_eq!(client.place("1").2, "open");
+}
+
+#[test]
+fn one_process_plays_all_roles_without_a_zookeeper_and_says_so() {
+    let server = RedisServer::start();
+    let all = alone(&server, "all", "conference,data-proxy,cmu", &["--cmu-chatter", "100ms"]);
+    assert!(all.log().contains("no ZooKeeper is configured"), "{}", all.log());
+    let realm = ["--realm", REALM];
+    let created = run(
+        &server,
+        &[&["conference", "create", "4930", "--end", "1h", "--request", "r"], &realm[..]].concat(),
+    );
+    assert!(created.ok().out.contains("state          creating"));
+    let mut client = Realm::of(&server);
+    eventually("the conference to tell", TIMEOUT, || {
+        !client.ok("CONF.GET 4930 chatter").array()[0].is_null()
+    });
+    let shown = run(&server, &[&["conference", "show", "4930"], &realm[..]].concat()).ok();
+    for part in ["state          open", "\ndetails\nchatter  127.0.0.1/all:", "\nassignments\nepoch"] {
+        assert!(shown.out.contains(part), "no {part:?} in\n{}", shown.out);
+    }
+    let shown = run(&server, &[&["conference", "show", "4930", "--json"], &realm[..]].concat()).ok();
+    let shown: serde_json::Value = serde_json::from_str(&shown.out).unwrap();
+    assert_eq!(shown["conference"]["state"], "open");
+    assert!(shown["details"]["chatter"].is_string() && shown["history"][0]["how"].is_null());
+    let listed = run(&server, &[&["conference", "list", "--state", "open"], &realm[..]].concat()).ok();
+    assert_eq!(listed.out.lines().count(), 2, "{}", listed.out);
+    let units = run(&server, &[&["units", "--json"], &realm[..]].concat()).ok();
+    let units: serde_json::Value = serde_json::from_str(&units.out).unwrap();
+    assert_eq!((&units[0]["state"], &units[0]["conferences"]), (&"up".into(), &1.into()));
+    let cmu = units[0]["cmu"].as_str().unwrap();
+    let plan = run(&server, &[&["conference", "plan", "--down", cmu], &realm[..]].concat()).ok();
+    assert!(plan.out.contains("no room"), "{}", plan.out);
+    let refused = run(&server, &[&["conference", "move", "4930"], &realm[..]].concat()).ended(4);
+    assert!(refused.err.contains("CONF.MOVE was refused"), "{}", refused.err);
+    let history = run(&server, &[&["conference", "history", "4930"], &realm[..]].concat()).ok();
+    assert_eq!(history.out.lines().count(), 2, "{}", history.out);
+    run(&server, &[&["conference", "release", "4930"], &realm[..]].concat()).ok();
+    eventually("the conference to be over", TIMEOUT, || client.place("4930").2 == "ended");
+    run(&server, &[&["conference", "show", "4931"], &realm[..]].concat()).ended(4);
+    assert!(all.terminate().success());
+}
+
+#[test]
+fn a_later_process_without_a_zookeeper_takes_the_realm_over() {
+    let server = RedisServer::start();
+    let first = alone(&server, "first", "conference", &[]);
+    let mut client = Realm::of(&server);
+    let mut claimed_by = |name: &str| {
+        eventually(&format!("the {name} to have claimed the realm"), TIMEOUT, || {
+            client.ok("CONF.REALM").field("leader") == allot_tests::Reply::bulk(name)
+        });
+    };
+    claimed_by("first");
+    first.kill9();
+    let second = alone(&server, "second", "conference", &[]);
+    claimed_by("second");
+    assert!(client.ok("CONF.REALM").field("term").int() >= 2);
+    // A claim by somebody later shuts it out, until an operator lets it in again.
+    client.ok("CONF.TERM 99 other");
+    eventually("the second to be shut out", TIMEOUT, || {
+        second.http("/readyz").is_some_and(|(status, body)| status == 503 && body.contains("STALE"))
+    });
+    assert!(second.log().contains("conference unclaim"), "{}", second.log());
+    run(&server, &["conference", "unclaim", "--realm", REALM]).ok();
+    eventually("the second to be ready again", TIMEOUT, || second.is_ready());
+    eventually("it to have claimed the realm again", TIMEOUT, || {
+        let realm = client.ok("CONF.REALM");
+        realm.field("leader") == allot_tests::Reply::bulk("second") && realm.field("term").int() < 99
+    });
+}
+
+#[test]
+fn not_ready_is_not_dead() {
+    let server = RedisServer::start();
+    let all = alone(&server, "all", "conference,data-proxy,cmu", &[]);
+    server.kill9();
+    eventually("the process not to be ready", TIMEOUT, || {
+        all.http("/readyz").is_some_and(|(status, body)| status == 503 && body.contains("session with Redis"))
+    });
+    eventually("it to be alive", TIMEOUT, || all.http("/healthz").is_some_and(|(status, _)| status == 200));
+    server.restart();
+    eventually("the process to be ready again", TIMEOUT, || all.is_ready());
+    let mut client = Realm::of(&server);
+    eventually("its unit to be up", TIMEOUT, || client.stat("up") == 1);
+}
+
+#[test]
+fn a_scheduler_that_is_asked_to_end_hands_over_at_once() {
+    let (server, zookeeper) = (RedisServer::start(), ZooKeeperServer::start());
+    let address = zookeeper.address();
+    let start = |name| {
+        alone(&server, name, "conference", &["--zookeeper-servers", &address, "--zookeeper-session", "30s"])
+    };
+    let mut schedulers = [start("first"), start("second")];
+    let mut client = Realm::of(&server);
+    let mut leader = || client.ok("CONF.REALM").field("leader");
+    let name = |scheduler: &Process| allot_tests::Reply::bulk(&scheduler.name);
+    eventually("one to lead", TIMEOUT, || schedulers.iter().any(|scheduler| leader() == name(scheduler)));
+    if leader() != name(&schedulers[0]) {
+        schedulers.reverse();
+    }
+    let asked = Instant::now();
+    schedulers[0].signal("TERM");
+    while leader() != name(&schedulers[1]) {
+        assert!(asked.elapsed() < TIMEOUT, "nobody took over");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let took = asked.elapsed();
+    println!("another claimed the realm {took:.0?} after SIGTERM");
+    assert!(took < Duration::from_secs(20), "its session was waited for: {took:?}");
+    assert!(schedulers[0].ended().success());
+}
+
+#[test]
+fn a_unit_that_is_asked_to_end_has_its_conferences_moved_away_first() {
+    let server = RedisServer::start();
+    let _scheduler = alone(&server, "scheduler", "conference", &[]);
+    let leaving = alone(&server, "leaving", "cmu", &["--cmu-drain", "true"]);
+    let mut client = Realm::of(&server);
+    for number in 0..20 {
+        client.begin(&format!("49{number}"), "");
+    }
+    eventually("all to be open", TIMEOUT, || client.stat("open") == 20);
+    let staying = alone(&server, "staying", "cmu", &[]);
+    eventually("the other unit to be up", TIMEOUT, || client.stat("up") == 2);
+    assert!(leaving.terminate().success());
+    assert_eq!(client.stat("open"), 20);
+    for number in 0..20 {
+        let (cmu, _, state) = client.place(&format!("49{number}"));
+        assert!(cmu.contains("staying") && state == "open", "{cmu} {state}");
+        let history = client.ok(&format!("CONF.HISTORY 49{number}"));
+        assert_eq!(history.array()[0].field("how").text(), "moved");
+    }
+    eventually("it to have them all", TIMEOUT, || staying.metric("allot_unit_conferences") == Some(20.0));
+}
+
+#[test]
+fn a_unit_whose_place_another_takes_ends() {
+    let server = RedisServer::start();
+    let _scheduler = alone(&server, "scheduler", "conference", &[]);
+    let first = alone(&server, "unit", "cmu", &[]);
+    let mut client = Realm::of(&server);
+    client.begin("1", "");
+    eventually("the conference to be open", TIMEOUT, || client.place("1").2 == "open");
+    let second = alone(&server, "unit", "cmu", &[]);
+    assert_eq!(first.ended().code(), Some(3));
+    assert!(first.log().contains("was replaced") && first.log().contains("cmu.host"), "{}", first.log());
+    eventually("the other to have its conference", TIMEOUT, || {
+        second.metric("allot_unit_conferences") == Some(1.0) && client.place("1").2 == "open"
+    });
+}
+
+#[test]
+fn a_unit_that_does_not_know_its_address_waits_until_it_does() {
+    let unit = Process::new("unit", &["--roles", "cmu", "--redis-url", "redis://nowhere.invalid:6379"]);
+    unit.start();
+    eventually("it to say what it lacks", TIMEOUT, || {
+        unit.http("/readyz").is_some_and(|(status, body)| status == 503 && body.contains("cmu.host"))
+    });
+    assert!(!unit.log().contains("unit begins"), "it took some address for its own");
+    assert!(unit.terminate().success());
+}

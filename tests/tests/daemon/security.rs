@@ -1,0 +1,442 @@
+//! Who may do what: the ACL rules of docs/deploy.md, TLS, and what stands in ZooKeeper.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use allot_coordination::session::Connector;
+use allot_coordination::zookeeper::ZooKeeper;
+use allot_coordination::{Coordinator, Error, Settings};
+use allot_tests::daemon::command;
+use allot_tests::module::repository;
+use allot_tests::wait::TIMEOUT;
+use allot_tests::{Certificates, Process, RawClient, RedisServer, Reply, ZooKeeperServer, eventually};
+
+/// The realm of the documentation.
+const REALM: &str = "{allot}:conf";
+const SECRET: &str = "a-secret-of-the-test";
+
+/// The rules as the documentation has them, each with the test's secret.
+fn rules() -> Vec<(String, Vec<String>)> {
+    let text = fs::read_to_string(repository().join("docs/deploy.md")).unwrap();
+    let lines = text.lines().map(str::trim);
+    let mut rules: Vec<(String, Vec<String>)> = Vec::new();
+    for line in lines {
+        if let Some(rule) = line.strip_prefix("user ") {
+            let words: Vec<String> =
+                rule.split_whitespace().map(|word| word.replace("<secret>", SECRET)).collect();
+            rules.push((words[0].clone(), words[1..].to_vec()));
+        }
+    }
+    rules
+}
+
+fn with_rules(server: &RedisServer) {
+    let mut client = server.raw();
+    for (name, rule) in rules() {
+        // A selector is one argument.
+        let mut words = vec!["ACL".to_owned(), "SETUSER".to_owned(), name.clone()];
+        let mut open = String::new();
+        for word in rule {
+            if word.starts_with('(') || !open.is_empty() {
+                open = if open.is_empty() { word } else { format!("{open} {word}") };
+                if open.ends_with(')') {
+                    words.push(std::mem::take(&mut open));
+                }
+            } else {
+                words.push(word);
+            }
+        }
+        assert_eq!(client.call(&words), Reply::Simple("OK".into()), "{name}: {words:?}");
+    }
+}
+
+fn login(server: &RedisServer, user: &str) -> RawClient {
+    let mut client = server.raw();
+    assert_eq!(client.call(&["AUTH", user, SECRET]), Reply::Simple("OK".into()), "{user}");
+    client
+}
+
+fn daemon(server: &RedisServer, role: &str, user: &str) -> Process {
+    let host = format!("127.0.0.1/{user}");
+    let url = server.url();
+    let process = Process::new(
+        user,
+        &[
+            "--roles",
+            role,
+            "--redis-url",
+            &url,
+            "--redis-user",
+            user,
+            "--cmu-host",
+            &host,
+            "--cmu-chatter",
+            "100ms",
+        ],
+    )
+    .with("ALLOT_REDIS_PASSWORD", SECRET);
+    process.start();
+    process
+}
+
+#[test]
+fn each_role_can_do_its_work_and_nothing_else() {
+    let (server, replica) = (RedisServer::start(), RedisServer::start());
+    with_rules(&server);
+    let mut admin = server.raw();
+    admin.words(&format!("CONF.REALM {REALM}"));
+    // Whose word on changes of owner is asked for.
+    replica.replica_of(&server);
+    let processes = [
+        daemon(&server, "conference", "scheduler"),
+        daemon(&server, "data-proxy", "proxy"),
+        daemon(&server, "cmu", "unit"),
+    ];
+    eventually("all to be ready", TIMEOUT, || processes.iter().all(Process::is_ready));
+
+    let as_user = |user: &str, line: &str| {
+        let arguments: Vec<&str> = line.split(' ').collect();
+        let output = command(&server, &arguments)
+            .env("ALLOT_REDIS_USER", user)
+            .env("ALLOT_REDIS_PASSWORD", SECRET)
+            .output()
+            .unwrap();
+        (output.status.code().unwrap(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    // The replica may be late; that it may be asked is what counts.
+    let created = as_user("manager", "conference create 49 --request r");
+    assert!(created.0 == 0 && !created.1.contains("NOPERM"), "{created:?}");
+    let mut reader = login(&server, "reader");
+    eventually("the conference to tell", TIMEOUT, || {
+        !reader.words(&format!("CONF.GET {REALM} 49 chatter")).array()[0].is_null()
+    });
+    for line in ["conference list", "conference show 49", "conference history 49", "conference plan", "units"]
+    {
+        assert_eq!(as_user("reader", line), (0, String::new()), "{line}");
+    }
+    let released = as_user("manager", "conference release 49");
+    assert!(released.0 == 0 && !released.1.contains("NOPERM"), "{released:?}");
+    let refused = as_user("reader", "conference create 50");
+    assert!(refused.0 == 4 && refused.1.contains("NOPERM"), "{refused:?}");
+    assert!(as_user("nobody", "units").1.contains("uthentication"));
+    // Recovery and goodbyes work as well.
+    as_user("manager", "conference create 51");
+    let mut client = login(&server, "reader");
+    eventually("the conference to be open", TIMEOUT, || {
+        client.words(&format!("CONF.INFO {REALM} 51")).field("state") == Reply::bulk("open")
+    });
+    assert!(processes[2].terminate().success());
+    let unit = daemon(&server, "cmu", "unit");
+    eventually("it to be open on the unit that came", TIMEOUT, || {
+        let record = client.words(&format!("CONF.INFO {REALM} 51"));
+        record.field("state") == Reply::bulk("open")
+            && record.field("cmu").text().contains(&format!(":{}:", unit.pid()))
+    });
+    // Given up for nothing it has it again by its report. When it has it the second time, it has asked the replica about
+    // the first.
+    assert!(processes[0].terminate().success());
+    for _ in 0..2 {
+        let cmu = client.words(&format!("CONF.INFO {REALM} 51")).field("cmu").text();
+        admin.words(&format!("CMU.DOWN {REALM} {cmu}"));
+        eventually("it to be open again", TIMEOUT, || {
+            client.words(&format!("CONF.INFO {REALM} 51")).field("state") == Reply::bulk("open")
+        });
+    }
+    for process in processes.iter().chain([&unit]) {
+        assert!(!process.log().contains("NOPERM"), "{}", process.log());
+    }
+}
+
+#[test]
+fn what_a_role_must_not_do_is_refused() {
+    let server = RedisServer::start();
+    with_rules(&server);
+    let mut admin = server.raw();
+    admin.words(&format!("CONF.REALM {REALM}"));
+    admin.words(&format!("XADD {REALM}:evt * a b"));
+    let everybody = [
+        "GET other",
+        "SET other 1",
+        "CONF.REALM {other}:conf",
+        "FLUSHALL",
+        "KEYS *",
+        "CONFIG GET port",
+        "ACL LIST",
+        "DEL {allot}:conf",
+        "RENAME {allot}:conf x",
+        "CONF.APPLY {allot}:conf x",
+        "XTRIM {allot}:conf:info MAXLEN 0",
+    ];
+    let tries: [(&str, &[&str]); 5] = [
+        (
+            "unit",
+            &[
+                "CONF.SET {allot}:conf 49 a:1:1 5 1 f v",
+                "CONF.CREATE {allot}:conf 49",
+                "CONF.RELEASE {allot}:conf 49",
+                "CONF.TERM {allot}:conf 9 me",
+                "CONF.RECOVER {allot}:conf",
+                "CONF.RESTART {allot}:conf LIVE 0",
+                "XADD {allot}:conf:evt * a b",
+                "XADD {allot}:conf:cmd:a:1:1 * a b",
+                "XREAD STREAMS {allot}:conf:info 0",
+                "CONF.REALM {allot}:conf LICENCES 5",
+            ],
+        ),
+        (
+            "proxy",
+            &[
+                "CONF.CREATE {allot}:conf 49",
+                "CONF.ACK {allot}:conf 49 a:1:1 5",
+                "CMU.JOIN {allot}:conf a:1:1 CAPACITY 5",
+                "CMU.DOWN {allot}:conf a:1:1",
+                "CONF.TERM {allot}:conf 9 me",
+                "XADD {allot}:conf:info * a b",
+                "XREADGROUP GROUP g c STREAMS {allot}:conf:evt >",
+                "XGROUP DESTROY {allot}:conf:info proxies",
+            ],
+        ),
+        (
+            "scheduler",
+            &[
+                "CONF.CREATE {allot}:conf 49",
+                "CONF.SET {allot}:conf 49 a:1:1 5 1 f v",
+                "CONF.ACK {allot}:conf 49 a:1:1 5",
+                "CMU.JOIN {allot}:conf a:1:1 CAPACITY 5",
+                "XADD {allot}:conf:cmd:a:1:1 * a b",
+                "HSET other a b",
+                "CONF.RELEASE {allot}:conf 49",
+            ],
+        ),
+        (
+            "manager",
+            &[
+                "CONF.TERM {allot}:conf 9 me",
+                "CMU.DOWN {allot}:conf a:1:1",
+                "CONF.RECOVER {allot}:conf",
+                "CONF.SET {allot}:conf 49 a:1:1 5 1 f v",
+                "CONF.ACK {allot}:conf 49 a:1:1 5",
+                "XADD {allot}:conf:evt * a b",
+                "CONF.REALM {allot}:conf LICENCES 5",
+            ],
+        ),
+        (
+            "reader",
+            &[
+                "CONF.CREATE {allot}:conf 49",
+                "CONF.RELEASE {allot}:conf 49",
+                "CONF.MOVE {allot}:conf 49",
+                "CMU.ASK {allot}:conf LIST",
+                "CMU.DRAIN {allot}:conf a:1:1",
+                "XADD {allot}:conf:evt * a b",
+                "HSET {allot}:conf:brake lift 1",
+            ],
+        ),
+    ];
+    for (user, more) in tries {
+        let mut client = login(&server, user);
+        for line in everybody.iter().chain(more) {
+            let reply = client.words(line);
+            let refused = matches!(&reply, Reply::Error(text) if text.starts_with("NOPERM"));
+            assert!(refused, "{user}: {line}: {reply:?}");
+        }
+    }
+}
+
+#[test]
+fn secrets_are_in_no_log_and_in_the_environment_of_no_program() {
+    let server = RedisServer::start();
+    with_rules(&server);
+    let mut admin = server.raw();
+    admin.words(&format!("CONF.REALM {REALM}"));
+    let media = server.dir().join("media");
+    let text =
+        "#!/bin/sh\nenv > \"$1/env.new\"\nmv \"$1/env.new\" \"$1/env\"\nwhile :; do sleep 0.05; done\n";
+    fs::write(&media, text).unwrap();
+    fs::set_permissions(&media, fs::Permissions::from_mode(0o755)).unwrap();
+    let (url, program) = (server.url(), format!("{} {}", media.display(), server.dir().display()));
+    let unit = Process::new(
+        "unit",
+        &["--roles", "cmu", "--redis-url", &url, "--redis-user", "unit", "--cmu-host", "127.0.0.1/u"],
+    );
+    let secrets =
+        ["ALLOT_REDIS_PASSWORD", "ALLOT_SENTINEL_PASSWORD", "ALLOT_ZOOKEEPER_PASSWORD", "ALLOT_REDIS"];
+    let unit = secrets.iter().fold(unit, |unit, name| unit.with(name, SECRET));
+    let unit = unit.with("ALLOT_CMU_PROGRAM", &program).with("ALLOT_LOG", "trace");
+    unit.start();
+    eventually("the unit to be ready", TIMEOUT, || unit.is_ready());
+    admin.words(&format!("CONF.CREATE {REALM} 49 REQUEST r"));
+    eventually("its program to run", TIMEOUT, || server.dir().join("env").exists());
+    let seen = fs::read_to_string(server.dir().join("env")).unwrap();
+    assert!(seen.contains("ALLOT_E164=49\n") && seen.contains("ALLOT_LOG=trace\n"), "{seen}");
+    assert!(!seen.contains(SECRET) && !secrets.iter().any(|name| seen.contains(name)), "{seen}");
+    let log = unit.log();
+    assert!(log.contains("TRACE") || log.contains("DEBUG"), "{log}");
+    assert!(!log.contains(SECRET));
+}
+
+#[test]
+fn redis_is_spoken_to_by_tls_and_only_with_a_certificate_that_is_trusted() {
+    let certificates = Certificates::new();
+    let server = RedisServer::builder().tls(&certificates).start();
+    fs::write(certificates.file("password"), format!("{SECRET}\n")).unwrap();
+    with_rules(&server);
+    server.raw().words(&format!("CONF.REALM {REALM}"));
+    let url = format!("rediss://127.0.0.1:{}", server.tls_port());
+    let start = |name: &str, ca: &str| {
+        let (ca, password) = (certificates.file(ca), certificates.file("password"));
+        let process = Process::new(
+            name,
+            &[
+                "--roles",
+                "cmu",
+                "--redis-url",
+                &url,
+                "--redis-ca-file",
+                &ca,
+                "--redis-user",
+                "unit",
+                "--redis-password-file",
+                &password,
+                "--cmu-host",
+                "127.0.0.1/tls",
+            ],
+        );
+        process.start();
+        process
+    };
+    let trusting = start("trusting", "ca.pem");
+    eventually("the unit to be ready", TIMEOUT, || trusting.is_ready());
+    assert_eq!(server.raw().words(&format!("CONF.STAT {REALM}")).field("up").int(), 1);
+    // The secret is in no list of processes and in no log.
+    let line = fs::read(format!("/proc/{}/cmdline", trusting.pid())).unwrap();
+    let environment = fs::read(format!("/proc/{}/environ", trusting.pid())).unwrap();
+    for text in [line, environment, trusting.log().into_bytes()] {
+        assert!(!String::from_utf8_lossy(&text).contains(SECRET));
+    }
+    fs::copy(Certificates::new().file("ca.pem"), certificates.file("other.pem")).unwrap();
+    let doubting = start("doubting", "other.pem");
+    eventually("the certificate to be refused", TIMEOUT, || {
+        doubting.http("/readyz").is_some_and(|(_, body)| body.to_lowercase().contains("certificate"))
+    });
+}
+
+#[test]
+fn what_stands_in_zookeeper_is_for_its_user_alone() {
+    let (server, zookeeper) = (RedisServer::start(), ZooKeeperServer::start());
+    let (url, address) = (server.url(), zookeeper.address());
+    let all = Process::new(
+        "all",
+        &[
+            "--roles",
+            "conference,cmu",
+            "--redis-url",
+            &url,
+            "--zookeeper-servers",
+            &address,
+            "--zookeeper-user",
+            "allot",
+            "--cmu-host",
+            "127.0.0.1/z",
+        ],
+    )
+    .with("ALLOT_ZOOKEEPER_PASSWORD", SECRET)
+    .with("ALLOT_LOG", "trace");
+    all.start();
+    eventually("a scheduler and a unit", TIMEOUT, || {
+        all.metric("allot_scheduler_leading") == Some(1.0) && all.is_ready()
+    });
+    let units = format!("/allot/{REALM}/units");
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let look = |connector: ZooKeeper| {
+        runtime.block_on(async {
+            let connector: Arc<dyn Connector> = Arc::new(connector);
+            let coordinator = Coordinator::start(connector, &Settings::default());
+            coordinator.up().await.unwrap();
+            let tree = coordinator.tree();
+            let seen = tree.children(&units).await;
+            let epoch = tree.get(&format!("/allot/{REALM}/election/epoch")).await;
+            coordinator.close().await;
+            (seen, epoch.map(|node| node.is_some()))
+        })
+    };
+    let anybody = || ZooKeeper::new(&address, Duration::from_secs(30));
+    let (seen, epoch) = look(anybody().with_digest("allot", SECRET));
+    assert_eq!((seen.unwrap().len(), epoch.unwrap()), (1, true));
+    for other in [anybody(), anybody().with_digest("allot", "wrong")] {
+        let (seen, epoch) = look(other);
+        assert!(matches!(seen, Err(Error::Refused { .. })), "{seen:?}");
+        assert!(matches!(epoch, Err(Error::Refused { .. })), "{epoch:?}");
+    }
+    assert!(!all.log().contains(SECRET));
+    all.kill9();
+
+    // Who has the password from a file is that user as well.
+    let file = server.dir().join("zookeeper-password");
+    fs::write(&file, format!("{SECRET}\n")).unwrap();
+    let (path, user) = (file.display().to_string(), ["--zookeeper-user", "allot"]);
+    let stores = ["--redis-url", &url, "--zookeeper-servers", &address, "--zookeeper-password-file", &path];
+    let next = Process::new("next", &[&["--roles", "conference"][..], &stores, &user].concat());
+    next.start();
+    eventually("the next to lead", TIMEOUT, || {
+        next.metric("allot_scheduler_leading") == Some(1.0) && next.is_ready()
+    });
+}
+
+#[test]
+fn a_scheduler_that_may_not_read_the_units_gives_its_lead_up() {
+    let (server, zookeeper) = (RedisServer::start(), ZooKeeperServer::start());
+    let (url, address) = (server.url(), zookeeper.address());
+    let units = format!("/allot/{REALM}/units");
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let ensure = |connector: ZooKeeper, path: &str| {
+        runtime.block_on(async {
+            let connector: Arc<dyn Connector> = Arc::new(connector);
+            let coordinator = Coordinator::start(connector, &Settings::default());
+            coordinator.up().await.unwrap();
+            coordinator.tree().ensure(path).await.unwrap();
+            coordinator.close().await;
+        });
+    };
+    let anybody = || ZooKeeper::new(&address, Duration::from_secs(30));
+    ensure(anybody(), &format!("/allot/{REALM}"));
+    ensure(anybody().with_digest("another", SECRET), &units);
+    let stores = ["--redis-url", &url, "--zookeeper-servers", &address];
+    let scheduler = Process::new("scheduler", &[&["--roles", "conference"][..], &stores].concat());
+    scheduler.start();
+    eventually("it to give its lead up", TIMEOUT, || {
+        scheduler.log().contains("the units in ZooKeeper cannot be read; giving leadership up")
+    });
+}
+
+#[test]
+fn a_scheduler_that_may_not_ask_replicas_goes_on() {
+    let (server, replica) = (RedisServer::start(), RedisServer::start());
+    with_rules(&server);
+    let mut admin = server.raw();
+    admin.words(&format!("CONF.REALM {REALM}"));
+    assert_eq!(admin.words("ACL SETUSER scheduler -wait"), Reply::Simple("OK".into()));
+    replica.replica_of(&server);
+    for cmu in ["a:1:1", "b:1:1"] {
+        admin.words(&format!("CMU.JOIN {REALM} {cmu} CAPACITY 10 LEASE 3600000"));
+    }
+    let scheduler = daemon(&server, "conference", "scheduler");
+    eventually("it to have claimed the realm", TIMEOUT, || scheduler.log().contains("the realm is claimed"));
+    let granted = || scheduler.metric("allot_scheduler_grants_total").unwrap_or_default();
+    for (number, wanted) in [("1", 1.0), ("2", 2.0)] {
+        let record = admin.words(&format!("CONF.CREATE {REALM} {number}"));
+        let (cmu, epoch) = (record.field("cmu").text(), record.field("epoch").int());
+        admin.words(&format!("CONF.ACK {REALM} {number} {cmu} {epoch}"));
+        admin.words(&format!("CMU.DOWN {REALM} {cmu}"));
+        eventually("it to be placed anew", TIMEOUT, || granted() >= wanted);
+        admin.words(&format!("CMU.JOIN {REALM} {cmu} CAPACITY 10 LEASE 3600000"));
+        admin.words(&format!("CMU.REPORT {REALM} {cmu} HIGHEST 0"));
+    }
+    let unconfirmed = || scheduler.metric("allot_scheduler_unconfirmed_total") >= Some(2.0);
+    eventually("both to be counted", TIMEOUT, unconfirmed);
+    let log = scheduler.log();
+    assert_eq!(log.matches("replicas cannot be asked").count(), 1, "{log}");
+    assert!(!log.contains("the session with Redis is over"), "{log}");
+}

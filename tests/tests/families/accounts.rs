@@ -1,0 +1,294 @@
+//! Books of accounts.
+
+use allot_core::account::{Book as State, Event};
+use allot_tests::books::{BOOK, Book, BookWorkload};
+use allot_tests::damage::Dump;
+use allot_tests::garbage::Garbage;
+use allot_tests::raw::{RawClient, Reply};
+use allot_tests::wait::TIMEOUT;
+use allot_tests::{RedisServer, eventually};
+
+use crate::family::{Family, Lines, lines, send, send_ok, state};
+
+/// The family of `ACCOUNT` commands.
+pub(crate) struct Accounts;
+
+state!(State, Event, |first, at| {
+    let Event::Opened(settings) = first else { panic!("{first:?} came first") };
+    State::open(settings.clone(), at)
+});
+
+impl Family for Accounts {
+    const TYPE: &'static str = "allotacct";
+    const APPLY: &'static str = "ACCOUNT.APPLY";
+    const ENDED: &'static str = "account_lapsed";
+    const LIVE: Option<&'static str> = Some("account_live_logins");
+    const DAMAGED: usize = 40_000;
+    const GARBAGE: Garbage<'static> = GARBAGE;
+
+    type State = State;
+    type Workload = ();
+    /// How many accounts were assigned.
+    type Log = usize;
+
+    fn create(client: &mut RawClient, key: &str) -> Lines {
+        for line in [
+            "ACCOUNT.BOOK @",
+            "ACCOUNT.MODULE @ m DEPARTMENT d INSTANCES 2",
+            "ACCOUNT.ADD @ m QUOTA 100 TIERS 2 150 0.1 1000 0.5 ACCOUNTS 4 p0 p1 p2 p3",
+            "ACCOUNT.ATTACH @ m a",
+        ] {
+            send_ok(client, line, key);
+        }
+        let epoch = send_ok(client, "ACCOUNT.LOGIN @ p1 a t TTL 3600000", key).field("epoch").int();
+        send_ok(client, &format!("ACCOUNT.USE @ p1 {epoch} COUNT 120"), key);
+        Lines {
+            reads: lines(&[
+                "ACCOUNT.INFO @",
+                "ACCOUNT.INFO @ MODULE m",
+                "ACCOUNT.INFO @ ACCOUNT p1",
+                "ACCOUNT.LIST @",
+                "ACCOUNT.USAGE @ BY account",
+                "ACCOUNT.HISTORY @ p1",
+                "ACCOUNT.PICK @ m a COUNT 3",
+            ]),
+            projections: lines(&["ACCOUNT.USAGE @", "ACCOUNT.USAGE @ BY module"]),
+            writes: lines(&[
+                "ACCOUNT.BOOK @ CAP 5",
+                "ACCOUNT.MODULE @ m DEPARTMENT d INSTANCES 3",
+                "ACCOUNT.ATTACH @ m c",
+                "ACCOUNT.DETACH @ m a",
+                "ACCOUNT.ADD @ m QUOTA 1 ACCOUNTS 1 x",
+                "ACCOUNT.DEL @ 1 p0",
+                "ACCOUNT.MOVE @ m 1 p0",
+                "ACCOUNT.FREEZE @ p0",
+                "ACCOUNT.LOGIN @ p2 a t TTL 1000",
+                &format!("ACCOUNT.RENEW @ p1 {epoch} TTL 1000"),
+                &format!("ACCOUNT.LOGOUT @ p1 {epoch}"),
+                &format!("ACCOUNT.USE @ p1 {epoch}"),
+                "ACCOUNT.REBALANCE @",
+                "ACCOUNT.TERM @ 1 l",
+            ]),
+            unchanged: lines(&[
+                "ACCOUNT.BOOK @",
+                "ACCOUNT.MODULE @ m DEPARTMENT d INSTANCES 2",
+                "ACCOUNT.ADD @ m QUOTA 100 ACCOUNTS 2 new p1",
+                "ACCOUNT.DEL @ 2 p0 nobody",
+                "ACCOUNT.MOVE @ m 1 p0",
+                "ACCOUNT.ATTACH @ m a",
+                "ACCOUNT.ATTACH @ nowhere a",
+                "ACCOUNT.DETACH @ m b",
+                "ACCOUNT.LOGIN @ p1 a other TTL 1000",
+                "ACCOUNT.LOGIN @ p0 b t TTL 1000",
+                "ACCOUNT.LOGOUT @ p1 5000000",
+                "ACCOUNT.RENEW @ p1 5000000 TTL 1000",
+                "ACCOUNT.USE @ p1 5000000",
+                "ACCOUNT.PICK @ m a",
+                "ACCOUNT.REBALANCE @",
+                "ACCOUNT.REBALANCE @ DRYRUN",
+                "ACCOUNT.ATTACH @ m c TERM 9",
+                "ACCOUNT.FREEZE @ p1 OFF",
+                "ACCOUNT.INFO @",
+                "ACCOUNT.LIST @",
+                "ACCOUNT.USAGE @ BY account",
+            ]),
+            changes: lines(&[
+                "ACCOUNT.ATTACH @ m b",
+                &format!("ACCOUNT.RENEW @ p1 {epoch} TTL 3700000"),
+                &format!("ACCOUNT.USE @ p1 {epoch} COUNT 7"),
+                &format!("ACCOUNT.LOGOUT @ p1 {epoch}"),
+                "ACCOUNT.FREEZE @ p2",
+                "ACCOUNT.FREEZE @ p2 OFF",
+                "ACCOUNT.MODULE @ n DEPARTMENT d INSTANCES 1",
+                "ACCOUNT.ADD @ n QUOTA 1 ACCOUNTS 1 x",
+                "ACCOUNT.DEL @ 1 x",
+                "ACCOUNT.BOOK @ CAP 9",
+                "ACCOUNT.TERM @ 1 l",
+                "ACCOUNT.DETACH @ m b TERM 1",
+            ]),
+            toggle: ["ACCOUNT.FREEZE @ p3".into(), "ACCOUNT.FREEZE @ p3 OFF".into()],
+        }
+    }
+
+    fn start_short(client: &mut RawClient, key: &str, ttl_ms: u64) {
+        send_ok(client, &format!("ACCOUNT.LOGIN @ p0 a t TTL {ttl_ms}"), key);
+    }
+
+    fn workload_key(_seed: u64) -> String {
+        BOOK.to_owned()
+    }
+
+    fn run_workload(server: &RedisServer, seed: u64, steps: usize) {
+        Book::create(server, 2).ok("MODULE n DEPARTMENT d INSTANCES 2");
+        BookWorkload::new(server, seed).run(steps);
+    }
+
+    fn observe(assigned: &mut usize, _at: i64, event: &Event, _before: Option<&State>) {
+        if let Event::Dealt { accounts, .. } = event {
+            *assigned += accounts.len();
+        }
+    }
+
+    fn compare(assigned: usize, (): &(), entries: usize) {
+        assert!(assigned > 100, "little happened");
+        assert_eq!(entries, 0, "a book has no stream");
+    }
+
+    fn dumps(server: &RedisServer) -> Vec<Dump> {
+        let mut client = server.raw();
+        let mut small = Book::create(server, 2);
+        small.add("m", 0..6);
+        small.ok("ATTACH m a");
+        small.ok("ATTACH m b");
+        let holder = small.account("p1", "instance").text();
+        small.ok(&format!("LOGIN p1 {holder} t TTL 3600000"));
+        let epoch = small.account("p1", "login_epoch").int();
+        small.ok(&format!("USE p1 {epoch} COUNT 20"));
+        let mut dumps = vec![Dump::of(&mut client, BOOK)];
+        BookWorkload::new(server, 81).run(400);
+        dumps.push(Dump::of(&mut client, BOOK));
+        dumps
+    }
+
+    fn use_value(client: &mut RawClient, key: &str) {
+        for line in [
+            "ACCOUNT.INFO @",
+            "ACCOUNT.LIST @ COUNT 1000",
+            "ACCOUNT.USAGE @ BY module",
+            "ACCOUNT.USAGE @ BY account",
+            "ACCOUNT.MODULE @ new DEPARTMENT d INSTANCES 2",
+            "ACCOUNT.ADD @ new QUOTA 5 ACCOUNTS 2 q1 q2",
+            "ACCOUNT.ATTACH @ new i",
+            "ACCOUNT.ATTACH @ m a",
+            "ACCOUNT.LOGIN @ q1 i t TTL 1000",
+            "ACCOUNT.PICK @ m a COUNT 5",
+            "ACCOUNT.FREEZE @ p1",
+            "ACCOUNT.REBALANCE @",
+            "ACCOUNT.MODULE @ m DEPARTMENT d INSTANCES 1",
+            "ACCOUNT.MOVE @ new 1 p2",
+            "ACCOUNT.DETACH @ m b",
+            "ACCOUNT.DEL @ 2 p3 q1",
+            "ACCOUNT.INFO @ m",
+        ] {
+            if let Reply::Error(text) = send(client, line, key) {
+                let code = text.split(' ').next().unwrap_or_default();
+                let codes = ["LIMIT", "EXISTS", "STALE", "NOTFOUND", "BADSTATE", "NOTOWNER", "ERR"];
+                assert!(codes.contains(&code) && !text.contains("internal"), "{line}: {text}");
+            }
+        }
+    }
+
+    fn begin_garbage(client: &mut RawClient) {
+        client.words("ACCOUNT.BOOK k");
+        client.words("ACCOUNT.MODULE k m DEPARTMENT d INSTANCES 2");
+        client.words("ACCOUNT.MODULE k n DEPARTMENT d INSTANCES 2");
+    }
+
+    fn fill(server: &RedisServer) -> String {
+        const COUNT: usize = 200_000;
+        let mut book = Book::create(server, 10);
+        for first in (0..COUNT).step_by(1000) {
+            book.add("m", first..first + 1000);
+        }
+        for instance in ["a", "b", "c"] {
+            book.ok(&format!("ATTACH m {instance}"));
+        }
+        eventually("all to be assigned", TIMEOUT, || book.total("dealt") == COUNT as i64);
+        BOOK.into()
+    }
+}
+
+/// The hostile calls of the family.
+const GARBAGE: Garbage<'static> = Garbage {
+    steps: 60_000,
+    commands: &[
+        "ACCOUNT.BOOK",
+        "ACCOUNT.TERM",
+        "ACCOUNT.MODULE",
+        "ACCOUNT.ADD",
+        "ACCOUNT.DEL",
+        "ACCOUNT.MOVE",
+        "ACCOUNT.FREEZE",
+        "ACCOUNT.ATTACH",
+        "ACCOUNT.DETACH",
+        "ACCOUNT.LOGIN",
+        "ACCOUNT.RENEW",
+        "ACCOUNT.LOGOUT",
+        "ACCOUNT.USE",
+        "ACCOUNT.PICK",
+        "ACCOUNT.REBALANCE",
+        "ACCOUNT.INFO",
+        "ACCOUNT.LIST",
+        "ACCOUNT.USAGE",
+        "ACCOUNT.HISTORY",
+        "ACCOUNT.APPLY",
+    ],
+    templates: &[
+        "ACCOUNT.BOOK k CAP 1000 DWELL 0 MAXMOVES 3 TURNS 4000000000000 4100000000000",
+        "ACCOUNT.TERM k 3 css",
+        "ACCOUNT.MODULE k m DEPARTMENT d INSTANCES 2 WEIGHT 2 RESERVE 1",
+        "ACCOUNT.MODULE k n DEPARTMENT d INSTANCES 1",
+        "ACCOUNT.ADD k m QUOTA 100 TIERS 2 150 0.1 1000 0.5 ACCOUNTS 3 p1 p2 p3",
+        "ACCOUNT.ADD k * QUOTA 7 ACCOUNTS 2 q1 q2",
+        "ACCOUNT.DEL k 1 p3",
+        "ACCOUNT.MOVE k n 2 p1 p2",
+        "ACCOUNT.FREEZE k p2",
+        "ACCOUNT.FREEZE k p2 OFF",
+        "ACCOUNT.ATTACH k m a",
+        "ACCOUNT.ATTACH k n b",
+        "ACCOUNT.DETACH k m a GRACE 5",
+        "ACCOUNT.LOGIN k p1 a t TTL 1000",
+        "ACCOUNT.RENEW k p1 5 TTL 1000",
+        "ACCOUNT.LOGOUT k p1 5",
+        "ACCOUNT.USE k p1 5 COUNT 3",
+        "ACCOUNT.PICK k m a COUNT 2",
+        "ACCOUNT.REBALANCE k DRYRUN MAXMOVES 5",
+        "ACCOUNT.INFO k m",
+        "ACCOUNT.LIST k MODULE m INSTANCE a STATE dealt COUNT 5",
+        "ACCOUNT.USAGE k BY account AGO 0",
+        "ACCOUNT.HISTORY k p1",
+        "COPY k k2 REPLACE",
+        "RENAME k2 k3",
+    ],
+    words: &[
+        "m",
+        "n",
+        "a",
+        "b",
+        "p1",
+        "p2",
+        "p3",
+        "q1",
+        "t",
+        "d",
+        "*",
+        "CAP",
+        "DWELL",
+        "MAXMOVES",
+        "TURNS",
+        "DEPARTMENT",
+        "INSTANCES",
+        "WEIGHT",
+        "RESERVE",
+        "QUOTA",
+        "TIERS",
+        "ACCOUNTS",
+        "0.5",
+        "1.",
+        "GRACE",
+        "TTL",
+        "COUNT",
+        "TERM",
+        "FORCE",
+        "OFF",
+        "BY",
+        "AGO",
+        "CURSOR",
+        "STATE",
+        "dealt",
+        "MODULE",
+        "INSTANCE",
+        "DRYRUN",
+    ],
+    document: None,
+};

@@ -1,0 +1,20 @@
+//! The module on live Redis servers: replies, deadlines, streams of events, failovers and memory of each family.
+
+mod accounts;
+mod cluster;
+mod conference_counters;
+mod conference_failover;
+mod conferences;
+mod conferences_numbers;
+mod conferences_streams;
+mod deadlines;
+mod events;
+mod failover;
+mod memory;
+mod numbers;
+mod numbers_library;
+mod numbers_soak;
+mod plans;
+mod replies;
+mod seat_rush;
+mod zmpop;
