@@ -55,7 +55,7 @@ pub(crate) unsafe fn register(
 
 fn family<F: Family>(server: &Registration) -> Option<()> {
     server.value_type::<Value<F>>()?;
-    info::add_family(F::COUNTERS, F::GAUGE, &F::shelf().gauge);
+    info::add_family::<F>();
     check::add_family(step::check::<F>);
     Some(())
 }

@@ -58,12 +58,12 @@ fn is_known_panic(file: &str, message: Option<&str>) -> bool {
 pub(crate) async fn run(config: Config, run_role: RunRole) -> Result<()> {
     if config.roles.is_empty() {
         bail!(
-            "no role: name some in allotd.roles of the file, or by --roles conference,data-proxy,cmu,compaction,accounts"
+            "no role: name some in allotd.roles of the file, or by --roles scheduler,data-proxy,media-unit,compaction,accounts"
         );
     }
     abort_on_panic();
     let health = Health::default();
-    for part in config.roles.iter().map(|role| role.word()).chain([COORDINATION]) {
+    for part in config.roles.iter().map(|role| role.part()).chain([COORDINATION]) {
         health.not_ready(part, "starting");
     }
     if let Some(address) = config.http {
@@ -93,9 +93,9 @@ pub(crate) async fn run(config: Config, run_role: RunRole) -> Result<()> {
     for role in context.config.roles.clone() {
         let context = context.clone();
         roles.spawn(async move {
-            info!(role = role.word(), name = context.name, "role starts");
+            info!(role = role.name(), name = context.name, "role starts");
             let result = run_role(role, context).await;
-            (role, result.with_context(|| format!("role {}", role.word())))
+            (role, result.with_context(|| format!("role {}", role.name())))
         });
     }
     let mut signals = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
@@ -131,11 +131,11 @@ pub(crate) async fn run(config: Config, run_role: RunRole) -> Result<()> {
 fn role_ended(ended: Option<Result<(Role, Result<()>), tokio::task::JoinError>>) -> Result<()> {
     match ended {
         Some(Ok((role, Err(fault)))) => {
-            error!(role = role.word(), error = format!("{fault:#}"), "a role failed; shutting down");
+            error!(role = role.name(), error = format!("{fault:#}"), "a role failed; shutting down");
             Err(fault)
         }
         Some(Ok((role, Ok(())))) => {
-            warn!(role = role.word(), "a role has ended; shutting down");
+            warn!(role = role.name(), "a role has ended; shutting down");
             Ok(())
         }
         Some(Err(fault)) => {

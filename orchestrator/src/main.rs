@@ -24,9 +24,9 @@ async fn main() -> ExitCode {
 /// Runs a role until the process shuts down.
 fn run_role(role: Role, context: RoleContext) -> BoxFuture<'static, Result<()>> {
     match role {
-        Role::Conference => scheduler::run(context).boxed(),
+        Role::Scheduler => scheduler::run(context).boxed(),
         Role::DataProxy => data_proxy::run(context).boxed(),
-        Role::Cmu => media_unit::run(context).boxed(),
+        Role::MediaUnit => media_unit::run(context).boxed(),
         Role::Compaction => compaction(context).boxed(),
         Role::Accounts => accounts::run(context).boxed(),
     }

@@ -1,7 +1,10 @@
 //! Books of accounts to test with, and a random run of all that changes one.
 
+use std::ops::{Deref, DerefMut};
+
+use crate::keyed::KeyedClient;
 use crate::random::Random;
-use crate::raw::{RawClient, Reply};
+use crate::raw::Reply;
 use crate::redis_server::RedisServer;
 
 /// The book of most tests.
@@ -10,14 +13,13 @@ pub const BOOK: &str = "{acme}:accounts";
 /// A client of a book: every call is on [`BOOK`].
 #[derive(Debug)]
 pub struct Book {
-    /// The connection.
-    pub client: RawClient,
+    keyed: KeyedClient,
 }
 
 impl Book {
     /// Over a connection of its own; the book exists.
     pub fn of(server: &RedisServer) -> Self {
-        Self { client: server.raw() }
+        Self { keyed: KeyedClient::new(server.raw(), "ACCOUNT.", BOOK) }
     }
 
     /// Makes the book with a module `m` of so many places.
@@ -27,29 +29,6 @@ impl Book {
         book.ok("BOOK");
         book.ok(&format!("MODULE m DEPARTMENT d INSTANCES {places}"));
         book
-    }
-
-    /// Sends `ACCOUNT.COMMAND rest`, the key between the two.
-    pub fn call(&mut self, line: &str) -> Reply {
-        let (command, rest) = line.split_once(' ').unwrap_or((line, ""));
-        self.client.words(&format!("ACCOUNT.{command} {BOOK} {rest}"))
-    }
-
-    /// As `call`, of a command that is not refused.
-    #[track_caller]
-    pub fn ok(&mut self, line: &str) -> Reply {
-        let reply = self.call(line);
-        assert!(!matches!(reply, Reply::Error(_)), "{line}: {reply:?}");
-        reply
-    }
-
-    /// The first word of the error that a command is refused with; `OK` for one that is not.
-    #[track_caller]
-    pub fn code(&mut self, line: &str) -> String {
-        match self.call(line) {
-            Reply::Error(text) => text.split(' ').next().unwrap_or_default().to_owned(),
-            _ => "OK".to_owned(),
-        }
     }
 
     /// Adds accounts `p0`, `p1`, ... of 100 instructions, 50 more at 0.1 and all others at 0.5.
@@ -78,6 +57,20 @@ impl Book {
     pub fn shares(&mut self, module: &str) -> Vec<i64> {
         let attached = self.ok(&format!("INFO MODULE {module}")).field("attached");
         attached.array().iter().map(|one| one.field("dealt").int()).collect()
+    }
+}
+
+impl Deref for Book {
+    type Target = KeyedClient;
+
+    fn deref(&self) -> &KeyedClient {
+        &self.keyed
+    }
+}
+
+impl DerefMut for Book {
+    fn deref_mut(&mut self) -> &mut KeyedClient {
+        &mut self.keyed
     }
 }
 

@@ -4,17 +4,19 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::ops::Deref;
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::Value;
 
+use crate::child::ChildProcess;
 use crate::module::{python, repository};
 
-/// A process with instances.
+/// A process with instances, which can be used as its [`ChildProcess`].
 #[derive(Debug)]
 pub struct Clients {
-    child: Child,
+    process: ChildProcess,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
 }
@@ -40,7 +42,8 @@ impl Clients {
             .expect("python runs");
         let input = child.stdin.take().expect("it was asked for");
         let output = BufReader::new(child.stdout.take().expect("it was asked for"));
-        Self { child, input, output }
+        let process = ChildProcess::running("the client", platform.join(".log"), child);
+        Self { process, input, output }
     }
 
     /// Something happens to an instance: `come`, `go`, `mute`, `speak`, `hang`, `wake`, `return`, `unusable`.
@@ -61,27 +64,12 @@ impl Clients {
         let names = |held: &Value| held.as_object().expect("an object").keys().cloned().collect();
         all.map(|(instance, held)| (instance.clone(), names(held))).collect()
     }
-
-    /// Its process id.
-    pub fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// Stops it in its tracks, or lets it go on.
-    pub fn signal(&self, name: &str) {
-        let status = Command::new("kill").arg(format!("-{name}")).arg(self.pid().to_string()).status();
-        assert!(status.is_ok_and(|status| status.success()), "signal {name} could not be sent");
-    }
-
-    /// Kills it as a power failure would.
-    pub fn kill9(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
-impl Drop for Clients {
-    fn drop(&mut self) {
-        self.kill9();
+impl Deref for Clients {
+    type Target = ChildProcess;
+
+    fn deref(&self) -> &ChildProcess {
+        &self.process
     }
 }

@@ -1,5 +1,6 @@
 //! The test rig: real redis-servers with and without the module, faults, captured replication streams and
-//! exact replies. The end-to-end tests live in `tests/`: a few programs, since linking each takes long, with one file per concern.
+//! exact replies. The end-to-end tests live in `tests/`: a few programs, since linking each takes long, with one file
+//! for each concern.
 //!
 //! A rig that cannot do what a test asks of it fails that test on the spot, with the reason and the
 //! server's log, so nothing here returns a `Result`.
@@ -10,6 +11,7 @@
 
 mod audit;
 pub mod books;
+pub mod child;
 pub mod clients;
 pub mod cluster;
 pub mod compaction_cluster;
@@ -17,6 +19,8 @@ pub mod daemon;
 pub mod damage;
 pub mod dealing;
 pub mod garbage;
+mod health;
+pub mod keyed;
 pub mod module;
 pub mod pools;
 pub mod process;
@@ -36,6 +40,7 @@ pub mod wait;
 mod writes;
 pub mod zookeeper;
 
+pub use child::ChildProcess;
 pub use cluster::Cluster;
 pub use dealing::Dealing;
 pub use module::{allotd, liballot};

@@ -61,7 +61,7 @@ fn is_of_a_package(variable: &str) -> bool {
 fn build(arguments: &[&str], wanted: &dyn Fn(&Path) -> bool) -> PathBuf {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    // What cargo tells a test of its package would make dependencies whose builds look at it be compiled anew.
+    // What cargo tells a test of its package would make dependencies whose builds look at it be compiled again.
     let told = env::vars_os().map(|(name, _)| name);
     for name in told.filter(|name| name.to_str().is_some_and(is_of_a_package)) {
         command.env_remove(name);

@@ -1,20 +1,19 @@
 //! `allotd run` as a process of a test's own, behind wires of its own, with its log in a file.
 
-use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::ops::Deref;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
 use tempfile::TempDir;
 
+use crate::child::ChildProcess;
 use crate::module::allotd;
 use crate::proxy::Proxy;
-use crate::wait::{TIMEOUT, eventually};
 
-/// A daemon.
+/// A daemon, which can be used as its [`ChildProcess`].
 #[derive(Debug)]
 pub struct Process {
     /// What the test calls it.
@@ -26,9 +25,9 @@ pub struct Process {
     program: PathBuf,
     arguments: Vec<String>,
     variables: Vec<(String, String)>,
-    child: Mutex<Option<Child>>,
+    process: ChildProcess,
     ours: bool,
-    dir: TempDir,
+    _dir: TempDir,
 }
 
 impl Process {
@@ -45,6 +44,7 @@ impl Process {
     }
 
     fn of(name: &str, program: PathBuf, arguments: &[&str], ours: bool) -> Self {
+        let dir = tempfile::Builder::new().prefix("allot-process-").tempdir().expect("a temporary folder");
         Self {
             name: name.to_owned(),
             redis: None,
@@ -52,9 +52,9 @@ impl Process {
             program,
             arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
             variables: Vec::new(),
-            child: Mutex::new(None),
+            process: ChildProcess::new(name, dir.path().join("log")),
             ours,
-            dir: tempfile::Builder::new().prefix("allot-process-").tempdir().expect("a temporary folder"),
+            _dir: dir,
         }
     }
 
@@ -93,75 +93,21 @@ impl Process {
 
     /// Starts it; one that runs is killed first.
     pub fn start(&self) {
-        self.kill9();
-        let log = || -> File {
-            let path = self.dir.path().join("log");
-            OpenOptions::new().create(true).append(true).open(path).expect("the log opens")
-        };
         let mut command = Command::new(&self.program);
-        command.args(&self.arguments).stdin(Stdio::null()).stdout(log()).stderr(log());
+        command.args(&self.arguments);
         // What the tester's own environment says is not meant here.
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("ALLOT_")) {
             command.env_remove(name);
         }
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
-        let child = command.spawn().unwrap_or_else(|error| panic!("{} does not run: {error}", self.name));
-        *self.child() = Some(child);
-    }
-
-    /// Its process id.
-    #[track_caller]
-    pub fn pid(&self) -> u32 {
-        self.child().as_ref().map_or_else(|| panic!("{} does not run", self.name), Child::id)
-    }
-
-    /// Whether it runs.
-    pub fn is_running(&self) -> bool {
-        self.child().as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
-    }
-
-    /// Kills it without a word.
-    pub fn kill9(&self) {
-        if let Some(mut child) = self.child().take() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-
-    /// Stops it in its tracks.
-    pub fn pause(&self) {
-        self.signal("STOP");
-    }
-
-    /// Lets it go on.
-    pub fn resume(&self) {
-        self.signal("CONT");
+        self.spawn(&mut command);
     }
 
     /// Asks it to end, and waits until it has.
     #[track_caller]
     pub fn terminate(&self) -> ExitStatus {
         self.signal("TERM");
-        self.ended()
-    }
-
-    /// Waits until it has ended.
-    #[track_caller]
-    pub fn ended(&self) -> ExitStatus {
-        let mut status = None;
-        eventually(&format!("{} to end", self.name), TIMEOUT, || {
-            status = self.child().as_mut().and_then(|child| child.try_wait().ok().flatten());
-            status.is_some()
-        });
-        *self.child() = None;
-        status.expect("it was waited for")
-    }
-
-    /// Sends it a signal.
-    #[track_caller]
-    pub fn signal(&self, name: &str) {
-        let status = Command::new("kill").arg(format!("-{name}")).arg(self.pid().to_string()).status();
-        assert!(status.is_ok_and(|status| status.success()), "signal {name} could not be sent");
+        self.wait_for_end()
     }
 
     /// Cuts it off Redis.
@@ -177,11 +123,6 @@ impl Process {
     /// All its wires are whole again.
     pub fn heal(&self) {
         self.redis.iter().chain(&self.zookeeper).for_each(Proxy::heal);
-    }
-
-    /// What it has logged since the test began.
-    pub fn log(&self) -> String {
-        fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }
 
     /// Status and body of an answer of its HTTP port.
@@ -215,9 +156,13 @@ impl Process {
     pub fn is_ready(&self) -> bool {
         self.http("/readyz").is_some_and(|(status, _)| status == 200)
     }
+}
 
-    fn child(&self) -> MutexGuard<'_, Option<Child>> {
-        self.child.lock().unwrap_or_else(PoisonError::into_inner)
+impl Deref for Process {
+    type Target = ChildProcess;
+
+    fn deref(&self) -> &ChildProcess {
+        &self.process
     }
 }
 

@@ -1,7 +1,10 @@
 //! Realms to test with, and the questions that most tests ask of one.
 
+use std::ops::{Deref, DerefMut};
+
+use crate::keyed::KeyedClient;
 use crate::random::Random;
-use crate::raw::{RawClient, Reply};
+use crate::raw::Reply;
 use crate::redis_server::RedisServer;
 
 /// The realm of most tests.
@@ -12,14 +15,13 @@ pub const UNITS: [&str; 3] = ["a:1:1", "b:1:1", "c:1:1"];
 /// A client of a realm: every call is on [`REALM`].
 #[derive(Debug)]
 pub struct Realm {
-    /// The connection.
-    pub client: RawClient,
+    keyed: KeyedClient,
 }
 
 impl Realm {
     /// Over a connection of its own; the realm exists.
     pub fn of(server: &RedisServer) -> Self {
-        Self { client: server.raw() }
+        Self { keyed: KeyedClient::new(server.raw(), "", REALM) }
     }
 
     /// Makes the realm, with these units of room for 100,000 conferences each and leases that no test outlives.
@@ -31,26 +33,6 @@ impl Realm {
             realm.join(cmu);
         }
         realm
-    }
-
-    /// Sends `COMMAND rest`, the key between the two.
-    pub fn call(&mut self, line: &str) -> Reply {
-        let (command, rest) = line.split_once(' ').unwrap_or((line, ""));
-        self.client.words(&format!("{command} {REALM} {rest}"))
-    }
-
-    /// As `call`, of a command that is not refused.
-    #[track_caller]
-    pub fn ok(&mut self, line: &str) -> Reply {
-        let reply = self.call(line);
-        assert!(!matches!(reply, Reply::Error(_)), "{line}: {reply:?}");
-        reply
-    }
-
-    /// The first word of the error that a command is refused with.
-    #[track_caller]
-    pub fn code(&mut self, line: &str) -> String {
-        self.call(line).error().split(' ').next().unwrap_or_default().to_owned()
     }
 
     /// A unit joins.
@@ -102,6 +84,20 @@ impl Realm {
     /// One of the realm's streams as it stands: ids, fields and values.
     pub fn whole(&mut self, stream: &str) -> Vec<Reply> {
         self.client.call(&["XRANGE", &format!("{REALM}:{stream}"), "-", "+"]).array().to_vec()
+    }
+}
+
+impl Deref for Realm {
+    type Target = KeyedClient;
+
+    fn deref(&self) -> &KeyedClient {
+        &self.keyed
+    }
+}
+
+impl DerefMut for Realm {
+    fn deref_mut(&mut self) -> &mut KeyedClient {
+        &mut self.keyed
     }
 }
 

@@ -2,18 +2,20 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::fs::{self, File, OpenOptions};
+use std::fs;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::net::{TcpListener, TcpStream};
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::process::Command;
 use std::time::{Duration, Instant};
 use std::{env, thread};
 
 use redis::Value;
 use tempfile::TempDir;
 
+use crate::child::ChildProcess;
+use crate::health::complaints;
 use crate::module::liballot;
 use crate::raw::{RawClient, read_reply};
 use crate::tls::Certificates;
@@ -27,6 +29,7 @@ pub struct Builder {
     settings: Vec<(String, String)>,
     cluster: bool,
     tls: Option<Vec<(&'static str, String)>>,
+    errors_expected: bool,
 }
 
 impl Builder {
@@ -59,6 +62,13 @@ impl Builder {
         self
     }
 
+    /// The test causes errors that the server counts as unexpected, so they do not fail the test at its end.
+    #[must_use]
+    pub fn expect_errors(mut self) -> Self {
+        self.errors_expected = true;
+        self
+    }
+
     /// Makes it a node for a cluster.
     #[must_use]
     pub(crate) fn cluster_node(mut self) -> Self {
@@ -70,15 +80,17 @@ impl Builder {
     #[track_caller]
     pub fn start(self) -> RedisServer {
         let dir = tempfile::Builder::new().prefix("allot-redis-").tempdir().expect("a temporary folder");
+        let process = ChildProcess::new("redis-server", dir.path().join("server.log"));
         for _ in 0..20 {
             let port = free_port();
             let bus_port = if self.cluster { Some(free_port()) } else { None };
             let tls_port = self.tls.as_ref().map(|_| free_port());
             self.write_config(dir.path(), port, bus_port, tls_port);
-            let mut child = spawn(dir.path());
-            match wait_until_up(&mut child, port, dir.path()) {
+            spawn(&process, dir.path());
+            match wait_until_up(&process, port) {
                 Ok(()) => {
-                    return RedisServer { child: Mutex::new(Some(child)), port, bus_port, tls_port, dir };
+                    let errors_expected = self.errors_expected;
+                    return RedisServer { process, port, bus_port, tls_port, dir, errors_expected };
                 }
                 // Somebody else took the port between our looking and the server's binding.
                 Err(Failure::PortTaken) => {}
@@ -119,14 +131,18 @@ impl Builder {
     }
 }
 
-/// A running (or killed, or paused) redis-server.
+/// A running (or killed, or paused) redis-server, which can be used as its [`ChildProcess`].
+///
+/// When a test is done with it, it must not have counted any internal error, any replicated command that failed, or
+/// hold a value that contradicts itself; [`Builder::expect_errors`] is the exception.
 #[derive(Debug)]
 pub struct RedisServer {
-    child: Mutex<Option<Child>>,
+    process: ChildProcess,
     port: u16,
     bus_port: Option<u16>,
     tls_port: Option<u16>,
     dir: TempDir,
+    errors_expected: bool,
 }
 
 impl RedisServer {
@@ -143,6 +159,7 @@ impl RedisServer {
             settings: Vec::new(),
             cluster: false,
             tls: None,
+            errors_expected: false,
         }
     }
 
@@ -198,65 +215,39 @@ impl RedisServer {
         self.bus_port
     }
 
-    /// Its process id.
-    #[track_caller]
-    pub fn pid(&self) -> u32 {
-        self.child().as_ref().map(Child::id).expect("the server is running")
-    }
-
     /// Its working folder: append-only files, snapshots, configuration.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// What it has logged since the test began.
-    pub fn log(&self) -> String {
-        read_log(self.dir())
-    }
-
-    /// Whether its process is alive.
-    pub fn is_running(&self) -> bool {
-        self.child().as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
-    }
-
-    /// Kills it as a power failure would: no word to it, nothing flushed.
-    pub fn kill9(&self) {
-        if let Some(mut child) = self.child().take() {
-            let _ = child.kill();
-            let _ = child.wait();
+    /// Ends it in an orderly way, saving if it is configured to.
+    #[track_caller]
+    pub fn shutdown(&self) {
+        if self.is_started() {
+            self.assert_healthy();
+            RawClient::connect(self.port).send(&["SHUTDOWN"]);
+            self.wait_for_end();
         }
     }
 
-    /// Stops its process in its tracks; connections stay open and nothing is answered.
-    pub fn pause(&self) {
-        self.signal("STOP");
-    }
-
-    /// Lets it go on after [`pause`](Self::pause).
-    pub fn resume(&self) {
-        self.signal("CONT");
-    }
-
-    /// Ends it in an orderly way, saving if it is configured to.
-    pub fn shutdown(&self) {
-        let Some(mut child) = self.child().take() else { return };
-        RawClient::connect(self.port).send(&["SHUTDOWN"]);
-        eventually("redis-server to shut down", TIMEOUT, || matches!(child.try_wait(), Ok(Some(_))));
+    /// Fails where the server has counted an error that no test expects, or holds a value that contradicts itself.
+    #[track_caller]
+    fn assert_healthy(&self) {
+        if !self.errors_expected && self.is_running() {
+            let complaints = complaints(self.port);
+            assert!(complaints.is_empty(), "{}\n{}", complaints.join("\n"), self.log());
+        }
     }
 
     /// Starts it again in the same folder, on the same port, with the same settings, and waits until it
     /// has loaded its data. A server that still runs is killed first.
     #[track_caller]
     pub fn restart(&self) {
-        self.kill9();
         let start = Instant::now();
         loop {
-            let mut child = spawn(self.dir());
-            match wait_until_up(&mut child, self.port, self.dir()) {
-                Ok(()) => {
-                    *self.child() = Some(child);
-                    return;
-                }
+            spawn(&self.process, self.dir());
+            match wait_until_up(&self.process, self.port) {
+                Ok(()) => return,
                 // An outgoing connection of some process may hold the port for a moment.
                 Err(Failure::PortTaken) if start.elapsed() < TIMEOUT => {
                     thread::sleep(Duration::from_millis(50));
@@ -339,20 +330,21 @@ impl RedisServer {
             .expect("DEBUG DIGEST-VALUE is answered");
         digests.into_iter().next().expect("one digest a key")
     }
+}
 
-    fn signal(&self, name: &str) {
-        let status = Command::new("kill").arg(format!("-{name}")).arg(self.pid().to_string()).status();
-        assert!(status.is_ok_and(|status| status.success()), "signal {name} could not be sent");
-    }
+impl Deref for RedisServer {
+    type Target = ChildProcess;
 
-    fn child(&self) -> MutexGuard<'_, Option<Child>> {
-        self.child.lock().unwrap_or_else(PoisonError::into_inner)
+    fn deref(&self) -> &ChildProcess {
+        &self.process
     }
 }
 
 impl Drop for RedisServer {
     fn drop(&mut self) {
-        self.kill9();
+        if !thread::panicking() {
+            self.assert_healthy();
+        }
     }
 }
 
@@ -388,25 +380,16 @@ pub fn free_port() -> u16 {
     ports.into_iter().find(free).expect("loopback has a free port")
 }
 
-fn spawn(dir: &Path) -> Child {
-    let log = || -> File {
-        OpenOptions::new().create(true).append(true).open(dir.join("server.log")).expect("the log opens")
-    };
-    Command::new(redis_server_binary())
-        .arg(dir.join("redis.conf"))
-        .stdin(Stdio::null())
-        .stdout(log())
-        .stderr(log())
-        .spawn()
-        .expect("redis-server runs")
+fn spawn(process: &ChildProcess, dir: &Path) {
+    process.spawn(Command::new(redis_server_binary()).arg(dir.join("redis.conf")));
 }
 
-fn wait_until_up(child: &mut Child, port: u16, dir: &Path) -> Result<(), Failure> {
+fn wait_until_up(process: &ChildProcess, port: u16) -> Result<(), Failure> {
     let start = Instant::now();
-    let logged_before = dir.join("server.log").metadata().map_or(0, |file| file.len());
+    let logged_before = process.log().len();
     loop {
-        if let Ok(Some(status)) = child.try_wait() {
-            let log = read_log(dir);
+        if let Some(status) = process.exit_status() {
+            let log = process.log();
             let tail = log.rsplit("oO0OoO0OoO0Oo Redis is starting").next().unwrap_or_default();
             if tail.contains("Address already in use") || tail.contains("Failed listening") {
                 return Err(Failure::PortTaken);
@@ -417,10 +400,9 @@ fn wait_until_up(child: &mut Child, port: u16, dir: &Path) -> Result<(), Failure
             return Ok(());
         }
         if start.elapsed() > TIMEOUT {
-            let _ = child.kill();
-            let _ = child.wait();
-            let log = read_log(dir);
-            let news = log.get(logged_before as usize..).unwrap_or(&log);
+            process.kill9();
+            let log = process.log();
+            let news = log.get(logged_before..).unwrap_or(&log);
             return Err(Failure::Other(format!("no answer to PING in {TIMEOUT:?}\n{news}")));
         }
         thread::sleep(Duration::from_millis(5));
@@ -434,11 +416,4 @@ fn answers(port: u16) -> bool {
     std::io::Write::write_all(&mut stream, b"PING\r\n").is_ok()
         && read_reply(&mut std::io::BufReader::new(stream))
             .is_ok_and(|reply| !matches!(reply, crate::Reply::Error(text) if text.starts_with("LOADING")))
-}
-
-fn read_log(dir: &Path) -> String {
-    fs::read(dir.join("server.log")).map_or_else(
-        |error| format!("(no log: {error})"),
-        |bytes| String::from_utf8_lossy(&bytes).into_owned(),
-    )
 }

@@ -1,10 +1,11 @@
 //! A real Redis Sentinel of a test's own, on loopback; killed when it is dropped.
 
 use std::fs;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use tempfile::TempDir;
 
+use crate::child::ChildProcess;
 use crate::raw::{RawClient, Reply};
 use crate::redis_server::{RedisServer, free_port, redis_server_binary};
 use crate::tls::Certificates;
@@ -16,7 +17,7 @@ pub const MASTER: &str = "main";
 /// A Sentinel of the server's own program.
 #[derive(Debug)]
 pub struct Sentinel {
-    child: Child,
+    _process: ChildProcess,
     port: u16,
     password: Option<String>,
     _dir: TempDir,
@@ -29,7 +30,7 @@ impl Sentinel {
         Self::start(master.port(), None, None)
     }
 
-    /// The same, and answers only whoever has a password.
+    /// The same, and answers only clients with the password.
     #[track_caller]
     pub fn with_password(master: &RedisServer, password: &str) -> Self {
         Self::start(master.port(), None, Some(password))
@@ -63,21 +64,15 @@ impl Sentinel {
                 dir.path().display(),
             );
             fs::write(&config, text).expect("the temporary folder is writable");
-            let child = Command::new(redis_server_binary())
-                .arg(&config)
-                .arg("--sentinel")
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .spawn()
-                .expect("redis-server runs");
-            let mut sentinel = Self { child, port, password, _dir: dir };
+            let process = ChildProcess::new("the Sentinel", dir.path().join("log"));
+            process.spawn(Command::new(redis_server_binary()).arg(&config).arg("--sentinel"));
             let mut runs = true;
             eventually("the Sentinel to listen", TIMEOUT, || {
-                runs = matches!(sentinel.child.try_wait(), Ok(None));
+                runs = process.is_running();
                 !runs || RawClient::try_connect(port).is_some()
             });
             if runs {
-                return sentinel;
+                return Self { _process: process, port, password, _dir: dir };
             }
             // Somebody else took the port between our looking and its binding.
         }
@@ -106,12 +101,5 @@ impl Sentinel {
     /// Its address, as clients take it.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
-    }
-}
-
-impl Drop for Sentinel {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

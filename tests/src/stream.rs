@@ -19,7 +19,7 @@ pub struct ReplicationStream {
 }
 
 impl ReplicationStream {
-    /// Attaches to the server. Whatever is written after this returns is in the stream.
+    /// Attaches to the server. All that is written after this returns is in the stream.
     pub fn attach(server: &RedisServer) -> Self {
         let port = server.port();
         Self::try_attach(port, |_| {}).unwrap_or_else(|error| panic!("no stream of port {port}: {error}"))
@@ -38,7 +38,7 @@ impl ReplicationStream {
         Ok(Self { reader, port })
     }
 
-    /// The next command, whatever it is.
+    /// The next command of any kind.
     pub(crate) fn next(&mut self) -> std::io::Result<Command> {
         let odd = |reply| std::io::Error::other(format!("not a command in the stream: {reply:?}"));
         let items = match read_reply(&mut self.reader)? {

@@ -19,7 +19,7 @@ use crate::zookeeper::Ensemble;
 /// One system at a time: they would take each other the time that they keep.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// How large a system is, and what its processes are told besides.
+/// How large a system is, and what its processes are told in addition.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// Schedulers.

@@ -3,12 +3,13 @@
 
 use std::env;
 use std::fmt::Write as _;
-use std::fs::{self, File, OpenOptions};
+use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::process::Command;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use allot_coordination::session::Connector;
@@ -16,6 +17,7 @@ use allot_coordination::{Coordinator, Error, Settings, Tree};
 
 use tempfile::TempDir;
 
+use crate::child::ChildProcess;
 use crate::redis_server::free_port;
 use crate::wait::{TIMEOUT, eventually};
 
@@ -25,10 +27,10 @@ pub const TICK: Duration = Duration::from_millis(500);
 /// Where Debian's package puts the server.
 const DEBIAN_JAR: &str = "/usr/share/java/zookeeper.jar";
 
-/// One ZooKeeper server.
+/// One ZooKeeper server, which can be used as its [`ChildProcess`].
 #[derive(Debug)]
 pub struct ZooKeeperServer {
-    child: Mutex<Option<Child>>,
+    process: ChildProcess,
     port: u16,
     dir: TempDir,
 }
@@ -39,7 +41,7 @@ impl ZooKeeperServer {
     pub fn start() -> Self {
         for _ in 0..20 {
             let server = Self::configure(1, free_port(), "");
-            server.spawn();
+            server.start_process();
             match server.wait_until_ready() {
                 Ok(()) => return server,
                 // Somebody else took the port between our looking and the server's binding.
@@ -53,12 +55,6 @@ impl ZooKeeperServer {
     /// Its address, as clients take it.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
-    }
-
-    /// Its process id.
-    #[track_caller]
-    pub fn pid(&self) -> u32 {
-        self.child().as_ref().map(Child::id).expect("the server is running")
     }
 
     /// `standalone`, `leader` or `follower`, if it serves.
@@ -83,40 +79,11 @@ impl ZooKeeperServer {
         line.split_whitespace().nth(1)?.parse().ok()
     }
 
-    /// Kills it as a power failure would.
-    pub fn kill9(&self) {
-        if let Some(mut child) = self.child().take() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-
-    /// Stops its process in its tracks; connections stay open and nothing is answered.
-    pub fn pause(&self) {
-        self.signal("STOP");
-    }
-
-    /// Lets it go on after [`pause`](Self::pause).
-    pub fn resume(&self) {
-        self.signal("CONT");
-    }
-
     /// Starts it again on its port, with its data, without waiting until it serves: one of an ensemble may
     /// need another for that.
     #[track_caller]
     pub fn restart(&self) {
-        self.kill9();
-        self.spawn();
-    }
-
-    /// Whether its process is alive.
-    pub fn is_running(&self) -> bool {
-        self.child().as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
-    }
-
-    /// What it has logged since the test began.
-    pub fn log(&self) -> String {
-        fs::read_to_string(self.dir.path().join("server.log")).unwrap_or_default()
+        self.start_process();
     }
 
     fn configure(id: usize, port: u16, ensemble: &str) -> Self {
@@ -133,34 +100,27 @@ impl ZooKeeperServer {
             path.display()
         );
         fs::write(path.join("zoo.cfg"), text).expect("the temporary folder is writable");
-        Self { child: Mutex::new(None), port, dir }
+        let process = ChildProcess::new("ZooKeeper", path.join("server.log"));
+        Self { process, port, dir }
     }
 
-    fn spawn(&self) {
+    fn start_process(&self) {
         let path = self.dir.path();
-        let log = || -> File {
-            OpenOptions::new().create(true).append(true).open(path.join("server.log")).expect("the log opens")
-        };
-        let child = Command::new(java())
+        let mut command = Command::new(java());
+        command
             .args(["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"])
             .arg("-cp")
             .arg(format!("{}:{}", path.display(), classpath()))
             .arg("org.apache.zookeeper.server.quorum.QuorumPeerMain")
-            .arg(path.join("zoo.cfg"))
-            .stdin(Stdio::null())
-            .stdout(log())
-            .stderr(log())
-            .spawn()
-            .expect("java runs");
-        *self.child() = Some(child);
+            .arg(path.join("zoo.cfg"));
+        self.spawn(&mut command);
     }
 
     /// Waits until it serves.
     fn wait_until_ready(&self) -> Result<(), String> {
         let start = Instant::now();
         while self.mode().is_none() {
-            let ended = self.child().as_mut().and_then(|child| child.try_wait().ok().flatten());
-            if let Some(status) = ended {
+            if let Some(status) = self.exit_status() {
                 return Err(format!("it ended with {status}\n{}", self.log()));
             }
             if start.elapsed() > TIMEOUT {
@@ -170,20 +130,13 @@ impl ZooKeeperServer {
         }
         Ok(())
     }
-
-    fn signal(&self, name: &str) {
-        let status = Command::new("kill").arg(format!("-{name}")).arg(self.pid().to_string()).status();
-        assert!(status.is_ok_and(|status| status.success()), "signal {name} could not be sent");
-    }
-
-    fn child(&self) -> MutexGuard<'_, Option<Child>> {
-        self.child.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-impl Drop for ZooKeeperServer {
-    fn drop(&mut self) {
-        self.kill9();
+impl Deref for ZooKeeperServer {
+    type Target = ChildProcess;
+
+    fn deref(&self) -> &ChildProcess {
+        &self.process
     }
 }
 
@@ -211,7 +164,7 @@ impl Ensemble {
             }
             let servers: Vec<_> =
                 (1..=3).map(|id| ZooKeeperServer::configure(id, free_port(), &text)).collect();
-            servers.iter().for_each(ZooKeeperServer::spawn);
+            servers.iter().for_each(ZooKeeperServer::start_process);
             match servers.iter().try_for_each(ZooKeeperServer::wait_until_ready) {
                 Ok(()) => return Self { servers },
                 // A port may be taken between our looking and a server's binding; other ports, then.
@@ -251,7 +204,7 @@ impl Ensemble {
 
     /// Kills all servers at once.
     pub fn kill9(&self) {
-        self.servers.iter().for_each(ZooKeeperServer::kill9);
+        self.servers.iter().for_each(|server| server.kill9());
     }
 
     /// All servers run and follow one of them; those that were killed or stopped come back.

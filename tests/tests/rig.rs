@@ -130,6 +130,27 @@ fn dropping_a_server_ends_its_process() {
 }
 
 #[test]
+fn server_that_counted_an_error_fails_its_test_unless_expected() {
+    let with_a_bad_command = |builder: allot_tests::redis_server::Builder| {
+        let server = builder.module(false).arg("appendonly", "yes").arg("appendfsync", "always").start();
+        server.command("SET text a");
+        server.kill9();
+        let files = std::fs::read_dir(server.dir().join("appendonlydir")).unwrap();
+        let mut files = files.map(|file| file.unwrap().path());
+        let file = files.find(|file| file.to_str().unwrap().ends_with(".incr.aof")).unwrap();
+        let bytes = [std::fs::read(&file).unwrap(), allot_tests::raw::encode(&["INCR", "text"])].concat();
+        std::fs::write(&file, bytes).unwrap();
+        server.restart();
+        server
+    };
+    let server = with_a_bad_command(RedisServer::builder());
+    let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(server)));
+    let message = *failed.unwrap_err().downcast::<String>().unwrap();
+    assert!(message.starts_with("unexpected_error_replies is 1\n"), "{message}");
+    drop(with_a_bad_command(RedisServer::builder().expect_errors()));
+}
+
+#[test]
 fn waiting_in_vain_names_what_was_waited_for() {
     let failed = std::panic::catch_unwind(|| eventually("pigs to fly", Duration::ZERO, || false));
     assert!(failed.unwrap_err().downcast::<String>().unwrap().contains("pigs to fly"));

@@ -9,12 +9,13 @@ use allot_core::shared::text::quoted;
 
 use super::replies::{reply_account, reply_book, reply_history, reply_module, reply_picked, reply_usage};
 use crate::engine::parse::Argument;
+use crate::engine::reply::{present, reply_present};
 use crate::engine::step::read;
 use crate::engine::{Call, Done};
 
 /// The most accounts that may be asked for at once.
 const MAX_LIST: i64 = 10_000;
-/// The most that one call gives, whoever asks for more: some milliseconds, for which the server does nothing else.
+/// The most that one call gives, however many are asked for: some milliseconds, for which the server does nothing else.
 const MOST: usize = 1000;
 /// How many lines a list has where the caller does not say.
 const USUAL_COUNT: i64 = 100;
@@ -50,7 +51,8 @@ pub(super) fn pick(call: &Call<'_>, [_, module, instance, count]: [Argument<'_>;
     let (module, instance, count) = (module.text(), instance.text(), count_of(&count, 1)?);
     read::<Book, _>(call.ctx, call.key()?, |book, _| {
         let id = known_instance(book, module, instance)?;
-        let picked = book.instance(id).map(|instance| book.pick(instance, count)).unwrap_or_default();
+        let picked =
+            present(book.instance(id)).map(|instance| book.pick(instance, count)).unwrap_or_default();
         if picked.is_empty() {
             call.ctx.reply_nothing();
             return Ok(());
@@ -77,10 +79,10 @@ pub(super) fn info(call: &Call<'_>, [_, of]: [Argument<'_>; 2]) -> Done {
         let module = |name: &[u8]| book.find_module(name).and_then(|id| book.module(id));
         match asked {
             None => reply_book(call.ctx, book, now),
-            Some(Of::Module) => match book.module(known_module(book, name)?) {
-                Some(module) => reply_module(call.ctx, book, module),
-                None => call.ctx.reply_null(),
-            },
+            Some(Of::Module) => {
+                let module = book.module(known_module(book, name)?);
+                reply_present(call.ctx, module, |module| reply_module(call.ctx, book, module));
+            }
             Some(Of::Account) => reply_account(call.ctx, book, known(book, name)?, now),
             Some(Of::Either) => {
                 if let Some(module) = module(name) {

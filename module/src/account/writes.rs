@@ -11,6 +11,7 @@ use super::replies::{
     reply_account, reply_book, reply_instance, reply_login, reply_module, reply_shifts, reply_used,
 };
 use crate::engine::parse::Argument;
+use crate::engine::reply::reply_present;
 use crate::engine::step::change;
 use crate::engine::{Call, Done, config};
 use crate::ffi::Context;
@@ -64,23 +65,23 @@ fn reply(ctx: Context<'_>, book: &Book, now: i64, reply: &Reply, short: bool) {
         Reply::Ok => ctx.reply_ok(),
         Reply::Integer(value) => ctx.reply_integer(*value),
         Reply::Book => reply_book(ctx, book, now),
-        Reply::Module(name) => match book.find_module(name).and_then(|id| book.module(id)) {
-            Some(module) => reply_module(ctx, book, module),
-            None => ctx.reply_null(),
-        },
+        Reply::Module(name) => {
+            let module = book.find_module(name).and_then(|id| book.module(id));
+            reply_present(ctx, module, |module| reply_module(ctx, book, module));
+        }
         Reply::Instance(module, name) => {
             let module = book.find_module(module);
             let instance = module.and_then(|module| book.find_instance(module, name));
-            match instance.and_then(|id| book.instance(id)) {
-                Some(instance) => reply_instance(ctx, book, instance),
-                None => ctx.reply_null(),
-            }
+            let instance = instance.and_then(|id| book.instance(id));
+            reply_present(ctx, instance, |instance| reply_instance(ctx, book, instance));
         }
-        Reply::Account(name) => match book.account_called(name) {
-            Some(one) if short => reply_login(ctx, one),
-            Some(one) => reply_account(ctx, book, one, now),
-            None => ctx.reply_null(),
-        },
+        Reply::Account(name) => reply_present(ctx, book.account_called(name), |account| {
+            if short {
+                reply_login(ctx, account);
+            } else {
+                reply_account(ctx, book, account, now);
+            }
+        }),
         Reply::Used(used) => reply_used(ctx, used),
         Reply::Moves(shifts) => reply_shifts(ctx, shifts),
     }

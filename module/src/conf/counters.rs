@@ -4,27 +4,10 @@ use allot_core::shared::refusal::Code;
 
 use crate::engine::info::counters;
 
+// Those of events stand beside the events, in allot-core.
 counters! {
-    /// Conferences created.
-    CONF_CREATED = c"conf_created";
-    /// Conferences opened by their unit's word.
-    CONF_OPENED = c"conf_opened";
-    /// Recoveries: pending conferences placed on a unit.
-    CONF_GRANTED = c"conf_granted";
-    /// Recoveries that failed.
-    CONF_FAILED = c"conf_failed";
-    /// Copies that were heard again and took their conference back.
-    CONF_ADOPTED = c"conf_adopted";
-    /// Moves done.
-    CONF_MOVED = c"conf_moved";
-    /// Conferences ended.
-    CONF_ENDED = c"conf_ended";
     /// Conferences that ended while they waited for recovery.
     CONF_NEVER_RECOVERED = c"conf_never_recovered";
-    /// Units told to end a copy that is not theirs any more.
-    CONF_DISOWNED = c"conf_disowned";
-    /// Writes of details.
-    CONF_WRITES = c"conf_writes";
     /// Writes refused: another unit owns the conference, or none.
     CONF_WRITES_NOT_OWNER = c"conf_writes_not_owner";
     /// Writes refused: the unit owns it by a newer assignment.
@@ -51,12 +34,6 @@ counters! {
     CONF_REOPENED_30S = c"conf_reopened_30s";
     /// Those that waited 5 minutes at most.
     CONF_REOPENED_300S = c"conf_reopened_300s";
-    /// Leases of units that came to 60 % of their length, or to their end.
-    CMU_LAPSED = c"cmu_lapsed";
-    /// Units that a scheduler said are down.
-    CMU_DOWN = c"cmu_down";
-    /// Streams trimmed though a group of readers had not read all of it.
-    STREAM_RESYNCS = c"stream_resyncs";
 }
 
 /// A conference is open again so long after it lost its unit.

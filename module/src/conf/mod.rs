@@ -16,6 +16,7 @@ use std::ffi::CStr;
 
 use crate::engine::family::{Family, Shelf};
 use crate::engine::info::Counter;
+use crate::engine::reply::present;
 use crate::ffi::context::Outcome;
 use crate::ffi::{Context, KeyName};
 
@@ -56,47 +57,6 @@ impl Family for Realm {
         }
     }
 
-    fn announce(event: &Event) -> Option<&'static CStr> {
-        let (counter, notice) = match event {
-            Event::Opened { .. } => (None, c"allot.conf.realm-opened"),
-            Event::Configured { .. } => (None, c"allot.conf.realm-configured"),
-            Event::Claimed { .. } => (None, c"allot.conf.claimed"),
-            Event::Restarted { .. } => (None, c"allot.conf.restarted"),
-            Event::Created(_) => (Some(&counters::CONF_CREATED), c"allot.conf.created"),
-            Event::Granted { .. } => (Some(&counters::CONF_GRANTED), c"allot.conf.granted"),
-            Event::Acked { .. } => (Some(&counters::CONF_OPENED), c"allot.conf.opened"),
-            Event::Failed { .. } => (Some(&counters::CONF_FAILED), c"allot.conf.failed"),
-            Event::Pending { .. } => (None, c"allot.conf.lost"),
-            Event::Ending { .. } => (None, c"allot.conf.ending"),
-            Event::Ended { .. } => (Some(&counters::CONF_ENDED), c"allot.conf.ended"),
-            Event::Adopted { .. } => (Some(&counters::CONF_ADOPTED), c"allot.conf.adopted"),
-            Event::Moving { .. } => (None, c"allot.conf.moving"),
-            Event::Moved { .. } => (Some(&counters::CONF_MOVED), c"allot.conf.moved"),
-            Event::MoveFailed { .. } => (None, c"allot.conf.move-failed"),
-            Event::Extended { .. } => (None, c"allot.conf.extended"),
-            Event::Set { .. } => (Some(&counters::CONF_WRITES), c"allot.conf.set"),
-            Event::Removed { .. } => (None, c"allot.conf.removed"),
-            Event::Disowned { .. } => (Some(&counters::CONF_DISOWNED), c"allot.conf.disowned"),
-            Event::EpochAgain { .. } => (None, c"allot.conf.epoch-again"),
-            Event::Refused { .. } => (None, c"allot.conf.refused"),
-            Event::AskedAgain { .. } => (None, c"allot.conf.asked"),
-            Event::Joined { .. } => (None, c"allot.cmu.joined"),
-            Event::Beat { .. } => (None, c"allot.cmu.beat"),
-            Event::Lapsed { .. } => (Some(&counters::CMU_LAPSED), c"allot.cmu.lapsed"),
-            Event::Reported { .. } => (None, c"allot.cmu.reported"),
-            Event::Asked { .. } => (None, c"allot.cmu.asked"),
-            Event::Drained { .. } => (None, c"allot.cmu.drained"),
-            Event::Down { .. } => (Some(&counters::CMU_DOWN), c"allot.cmu.down"),
-            Event::Forgotten { .. } => (None, c"allot.cmu.forgotten"),
-            Event::Missed { .. } => (Some(&counters::STREAM_RESYNCS), c"allot.conf.missed"),
-            Event::Flushed { .. } => return None,
-        };
-        if let Some(counter) = counter {
-            counter.add(1);
-        }
-        Some(notice)
-    }
-
     fn deliver(ctx: Context<'_>, stream: &[u8], message: &Fields) -> Option<bool> {
         (stream == HANG_UPS).then(|| hang_up(ctx, message))
     }
@@ -115,12 +75,12 @@ impl Family for Realm {
 /// Hangs up a number that was called for a conference; whether it need not be tried again. A pool that is gone has
 /// nothing to be given back to.
 fn hang_up(ctx: Context<'_>, message: &Fields) -> bool {
-    let value = |name: &str| message.get(name.as_bytes()).unwrap_or_default();
+    let value = |name: &str| present(message.get(name.as_bytes())).unwrap_or_default();
     let arguments = [value("pool"), value("number"), b"LEASE", value("lease")];
     match ctx.call_and_replicate(c"NUMPOOL.HANGUP", &arguments) {
         Outcome::Done => true,
         Outcome::NotRun => false,
-        // Whatever it says, it will say again.
+        // Another attempt would be refused as well.
         Outcome::Refused => {
             counters::CONF_POOLS_GONE.add(1);
             true

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use super::replies::{reply_conference, reply_history, reply_unit};
 use crate::engine::parse::Argument;
-use crate::engine::reply::{Field, reply_record};
+use crate::engine::reply::{Field, present, reply_record};
 use crate::engine::step::read;
 use crate::engine::{Call, Done};
 
@@ -129,12 +129,12 @@ pub(super) fn plan(call: &Call<'_>, [_, down]: [Argument<'_>; 2]) -> Done {
     let down = down.optional_text();
     read::<Realm, _>(call.ctx, call.key()?, |realm, now| {
         let line = |id: u32, cmu: Option<&[u8]>, why: Option<&str>| {
-            let Some(one) = realm.conference(id) else { return call.ctx.reply_null() };
+            let Some(conference) = present(realm.conference(id)) else { return call.ctx.reply_null() };
             let fields = [
-                ("e164", Field::Text(&one.e164)),
+                ("e164", Field::Text(&conference.e164)),
                 ("cmu", Field::maybe(cmu)),
                 ("why", Field::maybe(why.map(str::as_bytes))),
-                ("next_retry", Field::number(realm.next_try(one))),
+                ("next_retry", Field::number(realm.next_try(conference))),
             ];
             reply_record(call.ctx, &fields);
         };

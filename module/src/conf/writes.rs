@@ -12,7 +12,7 @@ use super::counters;
 use super::replies::{reply_conference, reply_realm, reply_reported, reply_unit};
 use crate::engine::number_source::call_number;
 use crate::engine::parse::Argument;
-use crate::engine::reply::{Field, reply_record};
+use crate::engine::reply::{Field, reply_present, reply_record};
 use crate::engine::step::{self, Step, change};
 use crate::engine::value::Value;
 use crate::engine::{Call, Done, outbox, token};
@@ -47,14 +47,13 @@ fn reply(ctx: Context<'_>, realm: &Realm, reply: &Reply) {
         Reply::Released => ctx.reply_string(b"RELEASE"),
         Reply::Integer(value) => ctx.reply_integer(*value),
         Reply::Realm => reply_realm(ctx, realm),
-        Reply::Conference(e164) => match realm.conference_called(e164) {
-            Some(one) => reply_conference(ctx, realm, one),
-            None => ctx.reply_null(),
-        },
-        Reply::Unit(cmu) => match realm.unit_called(cmu) {
-            Some(unit) => reply_unit(ctx, unit),
-            None => ctx.reply_null(),
-        },
+        Reply::Conference(e164) => {
+            let conference = realm.conference_called(e164);
+            reply_present(ctx, conference, |conference| reply_conference(ctx, realm, conference));
+        }
+        Reply::Unit(cmu) => {
+            reply_present(ctx, realm.unit_called(cmu), |unit| reply_unit(ctx, unit));
+        }
         Reply::Reported(reported) => reply_reported(ctx, reported),
         Reply::Grants(grants) => {
             ctx.reply_array(grants.len());
@@ -159,8 +158,8 @@ fn create_from(call: &Call<'_>, create: &Create<'_>, pool: KeyName<'_>) -> Done 
     create.called_from = Some((pool.as_bytes(), &lease));
     answer_with(call, |step| {
         // Before a number is called: a retry gets the answer that was lost.
-        if let Some(one) = create.request.and_then(|request| step.state().asked_for(request)) {
-            return Ok(Decision::unchanged(Reply::Conference(one.e164.clone())));
+        if let Some(known) = create.request.and_then(|request| step.state().asked_for(request)) {
+            return Ok(Decision::unchanged(Reply::Conference(known.e164.clone())));
         }
         call_number(call.ctx, pool, &lease, |number| {
             decide(step.state(), step.now(), &Request::Create(Create { e164: number, ..create }))

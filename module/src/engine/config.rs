@@ -37,7 +37,7 @@ impl Setting {
 
 /// The most seats that one `SEAT.HOLD` or `SEAT.PICK` may ask for.
 pub(crate) static SEAT_MAX_COUNT: Setting = Setting::new(c"seat-max-count", 100, 1, 100);
-/// The longest life that a hold may be given at once, whatever its show allows; in milliseconds.
+/// The longest life that a hold may be given at once, even where its show allows more; in milliseconds.
 pub(crate) static SEAT_MAX_TTL: Setting = Setting::new(c"seat-max-ttl", MAX_TTL, 1, MAX_TTL);
 /// The longest life that a lease or a registration of a number may be given at once; in milliseconds.
 pub(crate) static NUMPOOL_MAX_TTL: Setting = Setting::new(c"numpool-max-ttl", MAX_TTL, 1, MAX_TTL);
@@ -62,7 +62,7 @@ pub(crate) fn check_ttl(longest: &Setting, what: &str, ttl: i64) -> Result<i64, 
     Err(Refusal::new(Code::Err, format!("{what} must be 1 to {longest} ms (allot.{name}), not {ttl}")))
 }
 
-/// Takes the arguments of `loadmodule`: name and value by turns.
+/// Takes the arguments of `loadmodule`: name and value in turn.
 pub(crate) fn set_defaults(arguments: &[&[u8]]) -> Result<(), String> {
     for pair in arguments.chunks(2) {
         let (name, value) = match *pair {

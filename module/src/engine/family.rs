@@ -1,14 +1,16 @@
 //! What a family is to the module: a deterministic state machine (`Machine`) behind a key, and a little glue.
 
+use allot_core::shared::event::MachineEvent;
 use allot_core::shared::machine::{Events, Machine};
 use allot_core::shared::outbox::Fields;
+use allot_core::shared::words::Words;
 use redis_module::raw::RedisModuleType;
 use std::ffi::CStr;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicI64, AtomicPtr};
 
 use super::deadlines::NEVER;
-use super::info::Counter;
+use super::info::{Count, Counter};
 use crate::ffi::{Context, KeyName};
 
 /// What the process keeps for all values of a family.
@@ -17,11 +19,20 @@ pub(crate) struct Shelf {
     pub(crate) handle: AtomicPtr<RedisModuleType>,
     /// Sum of `Family::gauge` over all keys of this process.
     pub(crate) gauge: AtomicI64,
+    /// Counts of the family's events, by the numbers of their counters.
+    pub(crate) events: [Count; MAX_EVENT_COUNTERS],
 }
+
+/// The most counters that a family's events have.
+const MAX_EVENT_COUNTERS: usize = 16;
 
 impl Shelf {
     pub(crate) const fn new() -> Self {
-        Self { handle: AtomicPtr::new(null_mut()), gauge: AtomicI64::new(0) }
+        Self {
+            handle: AtomicPtr::new(null_mut()),
+            gauge: AtomicI64::new(0),
+            events: [const { Count::new() }; MAX_EVENT_COUNTERS],
+        }
     }
 }
 
@@ -35,7 +46,7 @@ pub(crate) trait Family: Machine {
     const APPLY: &'static CStr;
     /// The gauge's field in `INFO`.
     const GAUGE: &'static CStr;
-    /// The family's counters in `INFO`.
+    /// The family's counters in `INFO` besides those of its events.
     const COUNTERS: &'static [&'static Counter];
     /// How many messages a step may send; what is left is sent by the timer.
     const SENT_AT_ONCE: usize = usize::MAX;
@@ -51,7 +62,15 @@ pub(crate) trait Family: Machine {
     /// Counts what depends on the state before the event is applied.
     fn observe(&self, _at: i64, _event: &Self::Event) {}
     /// Counts the event in `INFO`; its notification, if it has one.
-    fn announce(event: &Self::Event) -> Option<&'static CStr>;
+    fn announce(event: &Self::Event) -> Option<&'static CStr> {
+        const { assert!(<Self::Event as MachineEvent>::Counter::MEMBERS.len() <= MAX_EVENT_COUNTERS) };
+        if let Some((counter, by)) = event.counted()
+            && let Some(count) = Self::shelf().events.get(counter.number() as usize)
+        {
+            count.add(by);
+        }
+        event.notice()
+    }
 
     /// Delivers a message that is for no stream; whether that is done for good. `None` for all others.
     fn deliver(_ctx: Context<'_>, _stream: &[u8], _message: &Fields) -> Option<bool> {

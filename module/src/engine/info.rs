@@ -1,31 +1,46 @@
 //! `INFO allot`: counters of what this process did, and gauges of what it keeps (docs/operation.md).
 
-use std::ffi::CStr;
+use allot_core::shared::event::MachineEvent;
+use allot_core::shared::words::Words;
+use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::deadlines;
+use super::family::Family;
 use crate::ffi::info::InfoWriter;
 
 /// A count since the process started. Not part of any state: a replica counts what it applied.
-pub(crate) struct Counter {
-    /// Its field in `INFO`.
-    pub(crate) name: &'static CStr,
-    value: AtomicU64,
-}
+pub(crate) struct Count(AtomicU64);
 
-impl Counter {
-    pub(crate) const fn new(name: &'static CStr) -> Self {
-        Self { name, value: AtomicU64::new(0) }
+impl Count {
+    pub(crate) const fn new() -> Self {
+        Self(AtomicU64::new(0))
     }
 
     pub(crate) fn add(&self, count: u64) {
         // Only the server's thread counts, so a load and a store are enough, and cheaper than an atomic add.
-        self.value.store(self.value.load(Ordering::Relaxed) + count, Ordering::Relaxed);
+        self.0.store(self.0.load(Ordering::Relaxed) + count, Ordering::Relaxed);
     }
 
     pub(crate) fn get(&self) -> u64 {
-        self.value.load(Ordering::Relaxed)
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A count and its field in `INFO`.
+pub(crate) struct Counter {
+    name: &'static CStr,
+    count: Count,
+}
+
+impl Counter {
+    pub(crate) const fn new(name: &'static CStr) -> Self {
+        Self { name, count: Count::new() }
+    }
+
+    pub(crate) fn add(&self, count: u64) {
+        self.count.add(count);
     }
 }
 
@@ -48,8 +63,10 @@ counters! {
 }
 
 /// What is told in `INFO` of a family.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Source {
+    /// The counters of its events: the field and the count of each.
+    events: Vec<(CString, &'static Count)>,
     counters: &'static [&'static Counter],
     gauge: &'static CStr,
     value: &'static AtomicI64,
@@ -64,22 +81,25 @@ fn sources() -> Vec<Source> {
 }
 
 /// Has a family's counters and its gauge told in `INFO`; once, at load.
-pub(crate) fn add_family(
-    counters: &'static [&'static Counter],
-    gauge: &'static CStr,
-    value: &'static AtomicI64,
-) {
-    let source = Source { counters, gauge, value };
+pub(crate) fn add_family<F: Family>() {
+    let members = <F::Event as MachineEvent>::Counter::MEMBERS.iter();
+    // No word of ours has a byte 0.
+    let field = |word: &str| CString::new(word).unwrap_or_default();
+    let events = members.zip(&F::shelf().events).map(|(counter, count)| (field(counter.word()), count));
+    let source =
+        Source { events: events.collect(), counters: F::COUNTERS, gauge: F::GAUGE, value: &F::shelf().gauge };
     SOURCES.lock().unwrap_or_else(PoisonError::into_inner).push(source);
 }
 
 /// Writes what this process has counted, and what it keeps at the moment.
 pub(crate) fn write(info: &InfoWriter) {
     if info.section(c"stats") {
-        let families = sources().into_iter().flat_map(|source| source.counters);
-        for counter in families.chain(COUNTERS) {
-            info.unsigned(counter.name, counter.get());
+        let told = |counter: &Counter| info.unsigned(counter.name, counter.count.get());
+        for source in sources() {
+            source.events.iter().for_each(|(field, count)| info.unsigned(field, count.get()));
+            source.counters.iter().copied().for_each(told);
         }
+        COUNTERS.iter().copied().for_each(told);
     }
     if info.section(c"state") {
         for source in sources() {

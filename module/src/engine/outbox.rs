@@ -5,6 +5,7 @@
 //! cannot be written (its key holds another type, or is away in a slot migration) fails nothing: the messages
 //! stay, that is counted, and the timer tries again.
 
+use allot_core::invariant;
 use allot_core::shared::outbox::{Fields, Outbox};
 use allot_core::shared::refusal::{Code, Refusal};
 
@@ -68,6 +69,7 @@ pub(crate) fn flush<F: Family>(
         }
     }
     let event = if messages > 0 { F::flushed(sent, last) } else { None };
+    invariant!(event.is_some() == (messages > 0), "a family that sends messages has an event for it");
     Sent { event, messages }
 }
 

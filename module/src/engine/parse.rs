@@ -389,7 +389,7 @@ impl<'a> Parser<'a> {
     ) -> Result<Argument<'a>, Refusal> {
         let word = self.word(label)?;
         let count = integer(word).ok_or_else(|| not_a_number(label, word))?;
-        let fewest = if list.optional { 0 } else { 1 };
+        let fewest = usize::from(!list.optional);
         let Some(count) = usize::try_from(count).ok().filter(|&count| count >= fewest) else {
             return Err(fault(format!("{}: the number of words must be {fewest} or more", label.shown())));
         };

@@ -1,5 +1,7 @@
 //! Replies that are records: maps of names and values, in the order of the documentation.
 
+use allot_core::invariant;
+
 use crate::ffi::Context;
 
 /// A value of a record.
@@ -33,4 +35,18 @@ pub(crate) fn reply_record(ctx: Context<'_>, fields: &[(&str, Field<'_>)]) {
         ctx.reply_string(name.as_bytes());
         reply_field(ctx, field);
     }
+}
+
+/// Replies with the record of something that the state must hold, since the request has just found or made it.
+pub(crate) fn reply_present<T>(ctx: Context<'_>, found: Option<T>, reply: impl FnOnce(T)) {
+    match present(found) {
+        Some(found) => reply(found),
+        None => ctx.reply_null(),
+    }
+}
+
+/// Something that a reference in the state leads to, and that the state must hold for that reason.
+pub(crate) fn present<T>(found: Option<T>) -> Option<T> {
+    invariant!(found.is_some(), "what a reply or a reference names is in the state");
+    found
 }

@@ -8,7 +8,6 @@ mod writes;
 mod zmpop;
 
 use allot_core::seat::Show;
-use allot_core::seat::event::Event;
 use std::ffi::CStr;
 
 use crate::engine::family::{Family, Shelf};
@@ -31,25 +30,5 @@ impl Family for Show {
 
     fn gauge(&self) -> i64 {
         self.claims().holds() as i64
-    }
-
-    fn announce(event: &Event) -> Option<&'static CStr> {
-        let (counter, notice) = match event {
-            Event::Created { .. } => (None, c"allot.seat.created"),
-            Event::Altered { .. } | Event::Limited { .. } => (None, c"allot.seat.altered"),
-            Event::Held(_) => (Some(&counters::SEAT_HELD), c"allot.seat.held"),
-            Event::Extended { .. } => (None, c"allot.seat.extended"),
-            Event::Confirmed { .. } => (Some(&counters::SEAT_CONFIRMED), c"allot.seat.confirmed"),
-            Event::Released { .. } => (Some(&counters::SEAT_RELEASED), c"allot.seat.released"),
-            Event::Expired { .. } => (Some(&counters::SEAT_EXPIRED), c"allot.seat.expired"),
-            Event::Refunded { .. } => (Some(&counters::SEAT_REFUNDED), c"allot.seat.refunded"),
-            Event::Blocked { .. } => (None, c"allot.seat.blocked"),
-            Event::Unblocked { .. } => (None, c"allot.seat.unblocked"),
-            Event::Flushed { .. } => return None,
-        };
-        if let Some(counter) = counter {
-            counter.add(1);
-        }
-        Some(notice)
     }
 }

@@ -74,7 +74,10 @@ fn describe() {
         "Changes of owner that no replica confirmed in time"
     );
     describe_counter!("allot_store_faults_total", "Sessions with Redis that failed");
-    describe_counter!("allot_proxy_messages_total", "Messages by outcome: written, refused, odd (of unknown form)");
+    describe_counter!(
+        "allot_proxy_messages_total",
+        "Messages by outcome: written, refused, odd (of unknown form)"
+    );
     describe_counter!("allot_proxy_claimed_total", "Messages taken over from other consumers");
     describe_gauge!("allot_compaction_running", "Subtasks that this unit runs");
     describe_gauge!("allot_compaction_monitor", "1 in the unit that is the monitor");

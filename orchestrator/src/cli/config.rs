@@ -2,9 +2,11 @@
 
 use std::path::PathBuf;
 
+use anyhow::Result;
 use clap::Subcommand;
 
 use crate::cli::Outcome;
+use crate::cli::table::write;
 use crate::config::{Given, Source, describe};
 
 /// What can be done with settings.
@@ -18,12 +20,17 @@ pub(crate) enum Command {
         #[command(flatten)]
         given: Box<Given>,
     },
+    /// Print a file with every setting, its default and its meaning.
+    Example,
 }
 
 /// Does it.
-pub(crate) fn run(command: Command) -> Outcome {
-    let Command::Check { file, given } = command;
-    match Source::new(file, *given).config() {
+pub(crate) fn run(command: Command) -> Result<Outcome> {
+    let (file, given) = match command {
+        Command::Check { file, given } => (file, given),
+        Command::Example => return write(&Given::example()).map(|()| Outcome::Done),
+    };
+    Ok(match Source::new(file, *given).config() {
         Ok(config) => {
             print!("{}", describe(&config));
             Outcome::Done
@@ -32,5 +39,5 @@ pub(crate) fn run(command: Command) -> Outcome {
             eprintln!("allotd: {error:#}");
             Outcome::InputRefused
         }
-    }
+    })
 }

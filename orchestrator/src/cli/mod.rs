@@ -105,7 +105,7 @@ pub(crate) async fn main(run_role: daemon::RunRole) -> ExitCode {
     }
     let result = match cli.family {
         Family::Run(source) => run(cli.global.verbose, *source, run_role).await,
-        Family::Config(command) => Ok(config::run(command)),
+        Family::Config(command) => config::run(command),
         Family::Conference(command) => realm::conference(command).await,
         Family::Units(arguments) => realm::units(arguments).await,
         Family::Compaction(command) => compaction::run(command).await,

@@ -1,5 +1,7 @@
 //! Whether settings fit together, and whether the roles that are to be played can be.
 
+use std::time::Duration;
+
 use anyhow::{Result, ensure};
 
 use super::resolve::Config;
@@ -7,20 +9,23 @@ use super::sections::Role;
 use super::span::Span;
 
 impl Config {
-    /// Whether there is what the roles need, and no setting has a default for. Commands that only read a file for its
-    /// stores do not ask that.
+    /// Whether the roles can be played: what they need and no setting has a default for, and whether the times of the
+    /// roles that are played fit together. Commands that read a file for its servers alone do not ask that.
     pub(crate) fn check_roles(&self) -> Result<()> {
+        let plays = |role| self.roles.contains(&role);
+        if plays(Role::Scheduler) || plays(Role::MediaUnit) {
+            self.check_leases()?;
+            self.check_confirmation()?;
+        }
+        if plays(Role::Scheduler) {
+            self.check_tick()?;
+        }
+        if plays(Role::Accounts) {
+            self.check_wait("accounts.wait", self.accounts.wait)?;
+        }
         ensure!(
             self.zookeeper.is_some() || !self.roles.contains(&Role::Accounts),
             "the accounts role needs a ZooKeeper, where client systems come: set zookeeper.servers"
-        );
-        let tick = self.conference.tick;
-        ensure!(
-            tick * 2 <= self.session() || !self.roles.contains(&Role::Conference),
-            "conference.tick is {}: without a ZooKeeper it may be {} at most, or the scheduler would look as if it had \
-             slept, and declare nobody down",
-            Span(tick),
-            Span(self.session() / 2)
         );
         if self.roles.contains(&Role::Compaction) {
             ensure!(
@@ -40,11 +45,11 @@ impl Config {
     }
 
     /// A server that is slow to answer must not look like units that are silent.
-    pub(super) fn check_times(&self) -> Result<()> {
+    fn check_leases(&self) -> Result<()> {
         let cmu = &self.cmu;
         ensure!(
             cmu.beat * 2 <= cmu.lease,
-            "cmu.beat is {}, and cmu.lease {}: a unit must be able to miss a beat, so at most half of the lease",
+            "cmu.beat is {}, and cmu.lease {}: a unit must be able to miss a heartbeat, so at most half of the lease",
             Span(cmu.beat),
             Span(cmu.lease)
         );
@@ -58,44 +63,51 @@ impl Config {
             Span(cmu.beat),
             Span(most)
         );
-        if let Some(self_stop) = cmu.self_stop {
-            ensure!(
-                self_stop >= cmu.beat * 2,
-                "cmu.self-stop is {}: less than two beats would end media at the first lost one",
-                Span(self_stop)
-            );
-            let most = cmu.lease.saturating_sub(self.servers.timeout);
-            ensure!(
-                self_stop <= most,
-                "cmu.self-stop is {}: with cmu.lease {} and redis.timeout {} it may be {} at most, or media would \
-                 still run where its conference is open elsewhere already",
-                Span(self_stop),
-                Span(cmu.lease),
-                Span(self.servers.timeout),
-                Span(most)
-            );
-        }
-        let conference = &self.conference;
-        if let Some(zookeeper) = &self.zookeeper {
-            ensure!(
-                conference.tick * 2 <= zookeeper.session,
-                "conference.tick is {}: with zookeeper.session {} it may be {} at most, or the scheduler would look \
-                 as if it had slept, and declare nobody down",
-                Span(conference.tick),
-                Span(zookeeper.session),
-                Span(zookeeper.session / 2)
-            );
-        }
+        let Some(self_stop) = cmu.self_stop else { return Ok(()) };
         ensure!(
-            conference.wait < self.servers.timeout,
-            "conference.wait is {}, and redis.timeout {}: a replica that is late would end the session",
-            Span(conference.wait),
-            Span(self.servers.timeout)
+            self_stop >= cmu.beat * 2,
+            "cmu.self-stop is {}: less than two beats would end media at the first lost one",
+            Span(self_stop)
         );
+        let most = cmu.lease.saturating_sub(self.servers.timeout);
         ensure!(
-            self.accounts.wait < self.servers.timeout,
-            "accounts.wait is {}, and redis.timeout {}: a replica that is late would end the session",
-            Span(self.accounts.wait),
+            self_stop <= most,
+            "cmu.self-stop is {}: with cmu.lease {} and redis.timeout {} it may be {} at most, or media would still \
+             run where its conference is open elsewhere already",
+            Span(self_stop),
+            Span(cmu.lease),
+            Span(self.servers.timeout),
+            Span(most)
+        );
+        Ok(())
+    }
+
+    /// A scheduler whose steps take longer than a session would look as if it had slept, and declare no unit down.
+    fn check_tick(&self) -> Result<()> {
+        let (tick, session) = (self.conference.tick, self.session());
+        let whose =
+            if self.zookeeper.is_some() { "with zookeeper.session" } else { "without a ZooKeeper, session" };
+        ensure!(
+            tick * 2 <= session,
+            "conference.tick is {}: {whose} {} it may be {} at most, or the scheduler would look as if it had slept, \
+             and declare no unit down",
+            Span(tick),
+            Span(session),
+            Span(session / 2)
+        );
+        Ok(())
+    }
+
+    /// Whether replicas can confirm a change of owner within an answer's time.
+    pub(super) fn check_confirmation(&self) -> Result<()> {
+        self.check_wait("conference.wait", self.conference.wait)
+    }
+
+    fn check_wait(&self, name: &str, wait: Duration) -> Result<()> {
+        ensure!(
+            wait < self.servers.timeout,
+            "{name} is {}, and redis.timeout {}: a replica that is late would end the session",
+            Span(wait),
             Span(self.servers.timeout)
         );
         Ok(())

@@ -9,14 +9,14 @@ use super::span::Span;
 /// What a process with these settings is.
 pub(crate) fn describe(config: &Config) -> String {
     let mut text = String::new();
-    let roles: Vec<&str> = config.roles.iter().map(|role| role.word()).collect();
+    let roles: Vec<&str> = config.roles.iter().map(|role| role.name()).collect();
     let roles =
         if roles.is_empty() { "none: name some in allotd.roles".to_owned() } else { roles.join(", ") };
     let _ = writeln!(text, "roles: {roles}");
     let _ = writeln!(text, "redis: {}", config.servers);
     let _ = writeln!(text, "realm: {}", config.realm);
     if config.roles.contains(&Role::Accounts) {
-        let zone = config.accounts.zone.iana_name().unwrap_or("UTC");
+        let zone = config.accounts.time_zone.iana_name().unwrap_or("UTC");
         let _ = writeln!(text, "accounts: {} under {}, {zone}", config.accounts.book, config.accounts.root);
     }
     if config.roles.contains(&Role::Compaction) {

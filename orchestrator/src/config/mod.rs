@@ -4,20 +4,21 @@ mod check;
 mod describe;
 mod resolve;
 mod sections;
+mod setting;
 mod sources;
 mod span;
+mod zone;
 
 pub(crate) use describe::describe;
-#[cfg(test)]
-pub(crate) use resolve::time_zone;
-pub(crate) use resolve::{AccountsConfig, CmuConfig, ConferenceConfig, Config};
-pub(crate) use sections::{Given, Role};
+pub(crate) use resolve::Config;
+pub(crate) use sections::{AccountsConfig, CmuConfig, ConferenceConfig, Given, Role};
 pub(crate) use sources::{BookSource, Confirm, RealmSource, RedisSource, Source, TreeSource};
 pub(crate) use span::Span;
+#[cfg(test)]
+pub(crate) use zone::time_zone;
 
 #[cfg(test)]
 mod tests {
-    use std::fmt::Write as _;
     use std::fs;
     use std::path::Path;
 
@@ -39,7 +40,15 @@ mod tests {
     fn refused(text: &str) -> String {
         match parse(text) {
             Err(error) => error.to_string(),
-            Ok(given) => format!("{:#}", Config::resolve(&given).unwrap_err()),
+            Ok(mut given) => {
+                given
+                    .process
+                    .roles
+                    .get_or_insert_with(|| vec![Role::Scheduler, Role::MediaUnit, Role::Accounts]);
+                given.zookeeper.servers.get_or_insert_with(|| "a:1".to_owned());
+                let checked = Config::resolve(&given).and_then(|config| config.check_roles());
+                format!("{:#}", checked.unwrap_err())
+            }
         }
     }
 
@@ -50,7 +59,7 @@ mod tests {
         let config = Config::resolve(&given).unwrap();
         assert_eq!(config.cmu.capacity, 7);
         assert_eq!(config.cmu.lease.as_secs(), 8);
-        assert_eq!(config.roles.into_iter().collect::<Vec<_>>(), [Role::Conference, Role::DataProxy]);
+        assert_eq!(config.roles.into_iter().collect::<Vec<_>>(), [Role::Scheduler, Role::DataProxy]);
     }
 
     #[test]
@@ -61,33 +70,57 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_example_names_every_setting_and_holds() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/allot.toml");
-        let text = fs::read_to_string(&path).unwrap();
-        Config::resolve(&parse(&text).unwrap()).unwrap();
-        // Also what is commented out is spelt as it must be.
-        let mut section = String::new();
-        let mut all = Vec::new();
-        for line in text.lines() {
-            let line = line.trim_start_matches("#:").trim();
-            if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.split(']').next()) {
-                name.clone_into(&mut section);
-            } else if let Some((name, _)) = line.split_once(" = ").filter(|_| !line.starts_with('#')) {
-                all.push(format!("{section}.{name}"));
-            }
-        }
-        for (section, field, flag, variable) in Given::names() {
-            let name = format!("{section}.{}", field.replace('_', "-"));
-            assert!(all.contains(&name), "the example lacks {name}");
-            assert!(variable.starts_with("ALLOT_"), "{flag}");
-        }
-        let everything: Vec<&str> =
-            text.lines().map(|line| line.strip_prefix("#:").unwrap_or(line)).collect();
-        parse(&everything.join("\n")).unwrap();
+    fn example() -> std::path::PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/allot.toml")
     }
 
-    /// What docs/allotd.md and the figures there go by; and the example shows what an empty file is.
+    #[test]
+    fn committed_example_is_the_generated_one() {
+        let text = fs::read_to_string(example()).unwrap();
+        assert!(text == Given::example(), "write it anew: allotd config example > examples/allot.toml");
+    }
+
+    #[test]
+    fn example_holds_as_it_is_and_with_everything_switched_on() {
+        let text = Given::example();
+        let config = Config::of(&text);
+        config.check_roles().unwrap();
+        assert_eq!(
+            config.roles.iter().map(|role| role.name()).collect::<Vec<_>>(),
+            ["scheduler", "data-proxy", "media-unit"]
+        );
+        let all: Vec<&str> = text.lines().map(|line| line.strip_prefix("#:").unwrap_or(line)).collect();
+        let given = parse(&all.join("\n")).unwrap();
+        // No setting is missing from it.
+        assert!(!format!("{given:?}").contains("None"), "{given:?}");
+    }
+
+    #[test]
+    fn old_names_of_roles_and_new_names_of_sections_are_accepted() {
+        let old = Config::of("[allotd]\nroles = [\"conference\", \"cmu\"]\n[cmu]\ncapacity = 7");
+        let new = Config::of(
+            "[allotd]\nroles = [\"scheduler\", \"media-unit\"]\n[media-unit]\ncapacity = 7\n[scheduler]",
+        );
+        assert_eq!((&old.roles, old.cmu.capacity), (&new.roles, new.cmu.capacity));
+        let config = Config::resolve(&flags("allotd --roles conference,media-unit")).unwrap();
+        assert_eq!(config.roles, old.roles);
+    }
+
+    #[test]
+    fn only_the_settings_of_the_roles_played_are_checked() {
+        let short = "[redis]\ntimeout = \"400ms\"\n";
+        let check = |text: &str| Config::of(text).check_roles().map_err(|error| error.to_string());
+        for role in ["scheduler", "data-proxy", "media-unit"] {
+            assert_eq!(check(&format!("{short}[allotd]\nroles = [\"{role}\"]")), Ok(()), "{role}");
+        }
+        let accounts = format!("{short}[zookeeper]\nservers = \"a:1\"\n[allotd]\nroles = [\"accounts\"]");
+        assert!(check(&accounts).unwrap_err().contains("accounts.wait is 500ms"));
+        let long = "[redis]\ntimeout = \"1m\"\n[allotd]\nroles =";
+        assert_eq!(check(&format!("{long} [\"data-proxy\"]")), Ok(()));
+        assert!(check(&format!("{long} [\"media-unit\"]")).unwrap_err().contains("2s at most"));
+    }
+
+    /// What docs/allotd.md and the figures there go by.
     #[test]
     fn defaults_are_as_documented() {
         let config = Config::of("");
@@ -97,22 +130,6 @@ mod tests {
         assert_eq!((conference.pace, conference.burst), (50, 10));
         assert_eq!((conference.brake_percent, conference.brake_least, conference.wait_replicas), (30, 2, 1));
         assert_eq!((conference.tick.as_millis(), conference.wait.as_millis()), (250, 100));
-        // Lines of these two sections are defaults, but for those of settings that have none.
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/allot.toml");
-        let (text, mut shown, mut is_meant) = (fs::read_to_string(&path).unwrap(), String::new(), false);
-        for line in text.lines() {
-            if line.starts_with('[') {
-                is_meant = matches!(line, "[conference]" | "[cmu]");
-            }
-            let line = line.strip_prefix("#:").unwrap_or(line);
-            let has_none = ["host", "zone", "self-stop", "program", "chatter"];
-            if is_meant && !has_none.iter().any(|name| line.starts_with(&format!("{name} ="))) {
-                let _ = writeln!(shown, "{line}");
-            }
-        }
-        let shown = Config::of(&shown);
-        assert_eq!(format!("{:?}", shown.conference), format!("{conference:?}"));
-        assert_eq!(format!("{:?}", shown.cmu), format!("{cmu:?}"));
     }
 
     #[test]
@@ -139,7 +156,7 @@ mod tests {
             ("[zookeeper]\nroot = \"allot\"", "/allot"),
             ("[redis]\npassword-file = \"/nowhere/at/all\"", "/nowhere/at/all"),
             ("[data-proxy]\nbatch = 0", "1 to 10000"),
-            ("[compaction]\nlimit = 4000000000", "1000000 at most"),
+            ("[compaction]\nlimit = 4000000000", "0 to 1000000"),
             ("[accounts]\ntime-zone = \"Berlin\"", "Europe/Berlin"),
             ("[accounts]\nroot = \"resource\"", "/resource"),
             ("[accounts]\nwait = \"2s\"", "redis.timeout"),
@@ -162,11 +179,6 @@ mod tests {
         let slow = "[zookeeper]\nservers = \"a:1\"\nsession = \"10s\"\n";
         assert_eq!(check(&format!("{slow}{scheduler} \"5s\"")), Ok(()));
         assert!(refused(&format!("{slow}{scheduler} \"6s\"")).contains("5s at most"));
-    }
-
-    #[test]
-    fn unknown_time_zone_is_refused_with_an_example() {
-        assert!(time_zone("Berlin").unwrap_err().to_string().contains("Europe/Berlin"));
     }
 
     #[test]

@@ -7,12 +7,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use jiff::tz::TimeZone;
 
 use allot_runtime::telemetry::LogFormat;
 
-use super::sections::{self, Given, Role};
-use super::span::Span;
+use super::sections::{self, AccountsConfig, CmuConfig, ConferenceConfig, DataProxyConfig, Given, Role};
 use allot_client::{Endpoint, Secret, Servers, without_password};
 
 /// What holds for a process. Spans are settings as given, with their defaults.
@@ -35,8 +33,6 @@ pub(crate) struct Config {
     pub(crate) root: String,
 }
 
-/// Address of the Redis server if none is given.
-const DEFAULT_REDIS: &str = "redis://127.0.0.1:6379";
 /// The session timeout of coordination within the process.
 const IN_PROCESS: Duration = Duration::from_secs(4);
 
@@ -49,10 +45,10 @@ impl Config {
     /// How long the roles of this process may take to hand over what they have.
     pub(crate) fn farewell(&self) -> Duration {
         let limit = |role: Role| match role {
-            Role::Cmu if self.cmu.drain => self.cmu.stop_limit + self.cmu.drain_limit,
-            Role::Cmu => self.cmu.stop_limit,
+            Role::MediaUnit if self.cmu.drain => self.cmu.stop_limit + self.cmu.drain_limit,
+            Role::MediaUnit => self.cmu.stop_limit,
             Role::Compaction => self.compaction.stop_limit,
-            Role::Conference | Role::DataProxy | Role::Accounts => Duration::ZERO,
+            Role::Scheduler | Role::DataProxy | Role::Accounts => Duration::ZERO,
         };
         self.roles.iter().map(|role| limit(*role)).max().unwrap_or_default()
     }
@@ -66,62 +62,6 @@ pub(crate) struct ZooKeeperConfig {
     pub(crate) digest: Option<(String, Secret)>,
 }
 
-/// The scheduler's settings.
-#[derive(Debug, Clone)]
-pub(crate) struct ConferenceConfig {
-    pub(crate) tick: Duration,
-    pub(crate) grace: Duration,
-    pub(crate) pace: u32,
-    pub(crate) burst: u32,
-    pub(crate) brake_percent: u32,
-    pub(crate) brake_least: u32,
-    pub(crate) brake_window: Duration,
-    pub(crate) brake_lift: Duration,
-    pub(crate) wait_replicas: u32,
-    pub(crate) wait: Duration,
-}
-
-/// The data proxy's settings.
-#[derive(Debug, Clone)]
-pub(crate) struct DataProxyConfig {
-    pub(crate) group: String,
-    pub(crate) batch: u32,
-    pub(crate) claim_after: Duration,
-}
-
-/// The unit's settings.
-#[derive(Debug, Clone)]
-pub(crate) struct CmuConfig {
-    pub(crate) host: Option<String>,
-    pub(crate) capacity: u32,
-    pub(crate) zone: Option<String>,
-    pub(crate) lease: Duration,
-    pub(crate) beat: Duration,
-    pub(crate) self_stop: Option<Duration>,
-    pub(crate) program: Vec<String>,
-    pub(crate) stop_limit: Duration,
-    pub(crate) drain: bool,
-    pub(crate) drain_limit: Duration,
-    pub(crate) chatter: Option<Duration>,
-}
-
-/// The settings of dealing accounts.
-#[derive(Debug, Clone)]
-pub(crate) struct AccountsConfig {
-    /// Key of the book.
-    pub(crate) book: String,
-    /// Where client systems come, which is not under `Config::root`.
-    pub(crate) root: String,
-    pub(crate) grace: Duration,
-    pub(crate) barrier: Duration,
-    pub(crate) tick: Duration,
-    pub(crate) max_ttl: Duration,
-    pub(crate) zone: TimeZone,
-    pub(crate) rebalance: Duration,
-    pub(crate) wait_replicas: u32,
-    pub(crate) wait: Duration,
-}
-
 impl Config {
     /// The same, where the master that is meant is the one that has the book of accounts.
     pub(crate) fn for_book(&self) -> Self {
@@ -131,42 +71,40 @@ impl Config {
 
     /// What holds where this was given.
     pub(crate) fn resolve(given: &Given) -> Result<Self> {
-        let servers = servers(given)?;
+        let (process, servers) = (given.process.resolve()?, servers(given)?);
         let cmu = cmu(given)?;
-        let config = Self {
-            name: given.process.name.clone(),
-            roles: given.process.roles.clone().unwrap_or_default().into_iter().collect(),
+        Ok(Self {
+            name: process.name,
+            roles: process.roles.unwrap_or_default().into_iter().collect(),
             zookeeper: zookeeper(given)?,
             realm: realm(given)?,
             conference: conference(given)?,
-            data_proxy: data_proxy(given)?,
+            data_proxy: given.data_proxy.resolve()?,
             compaction: compaction(given)?,
             accounts: accounts(given)?,
-            http: given.http.listen,
-            log: given.log.format.unwrap_or(LogFormat::Text),
-            root: root(given)?,
+            http: given.http.resolve()?.listen,
+            log: given.log.resolve()?.format,
+            root: path(given.zookeeper.resolve()?.root, "zookeeper.root")?,
             servers,
             cmu,
-        };
-        config.check_times()?;
-        Ok(config)
+        })
     }
 }
 
 /// The server at `redis.url`; without it, at the address in `ALLOT_REDIS`, where alone a password may stand: an
 /// environment cannot be read by others. Without both, the default.
-fn address(url: Option<&str>) -> Result<(Endpoint, Option<String>, Option<Secret>)> {
+fn address(url: Option<&str>, default: &str) -> Result<(Endpoint, Option<String>, Option<Secret>)> {
     if let Some(url) = url {
         let (endpoint, user) = Endpoint::url(url).context("redis.url")?;
         return Ok((endpoint, user, None));
     }
-    let url = sections::redis_address().unwrap_or_else(|| DEFAULT_REDIS.to_owned());
+    let url = sections::redis_address().unwrap_or_else(|| default.to_owned());
     Endpoint::url_with_password(&url).context("ALLOT_REDIS")
 }
 
 /// The way to Redis that these settings name.
 pub(super) fn servers(given: &Given) -> Result<Servers> {
-    let redis = &given.redis;
+    let (redis, resolved) = (&given.redis, given.redis.resolve()?);
     let sentinels = redis.sentinels.clone().unwrap_or_default();
     let cluster = redis.cluster.clone().unwrap_or_default();
     let ways = usize::from(redis.url.is_some())
@@ -183,7 +121,7 @@ pub(super) fn servers(given: &Given) -> Result<Servers> {
             without_password(address)
         );
     }
-    let tls = redis.tls.unwrap_or(false);
+    let tls = resolved.tls;
     let (mut url_user, mut url_password) = (None, None);
     let endpoint = if !sentinels.is_empty() {
         let Some(master) = redis.master.clone() else {
@@ -193,7 +131,7 @@ pub(super) fn servers(given: &Given) -> Result<Servers> {
     } else if !cluster.is_empty() {
         Endpoint::Cluster { nodes: cluster, tls }
     } else {
-        let (endpoint, user, password) = address(redis.url.as_deref())?;
+        let (endpoint, user, password) = address(redis.url.as_deref(), &resolved.url)?;
         (url_user, url_password) = (user, password);
         endpoint
     };
@@ -212,19 +150,19 @@ pub(super) fn servers(given: &Given) -> Result<Servers> {
             "ALLOT_SENTINEL_PASSWORD",
         )?,
         ca,
-        timeout: positive(redis.timeout, Span::ms(1500), "redis.timeout")?,
+        timeout: resolved.timeout,
         realm: realm(given)?,
     })
 }
 
 fn zookeeper(given: &Given) -> Result<Option<ZooKeeperConfig>> {
-    let zookeeper = &given.zookeeper;
-    let Some(servers) = zookeeper.servers.clone().filter(|servers| !servers.trim().is_empty()) else {
+    let zookeeper = given.zookeeper.resolve()?;
+    let Some(servers) = zookeeper.servers.filter(|servers| !servers.trim().is_empty()) else {
         return Ok(None);
     };
-    let password =
-        secret(zookeeper.password_file.as_deref(), "zookeeper.password-file", "ALLOT_ZOOKEEPER_PASSWORD")?;
-    let digest = match (zookeeper.user.clone(), password) {
+    let file = zookeeper.password_file.as_deref();
+    let password = secret(file, "zookeeper.password-file", "ALLOT_ZOOKEEPER_PASSWORD")?;
+    let digest = match (zookeeper.user, password) {
         (Some(user), Some(password)) => Some((user, password)),
         (Some(_), None) => bail!(
             "zookeeper.user is given without a password: name a file by zookeeper.password-file, or set \
@@ -232,188 +170,95 @@ fn zookeeper(given: &Given) -> Result<Option<ZooKeeperConfig>> {
         ),
         (None, _) => None,
     };
-    let session = positive(zookeeper.session, Span::ms(4000), "zookeeper.session")?;
-    Ok(Some(ZooKeeperConfig { servers, session, digest }))
+    Ok(Some(ZooKeeperConfig { servers, session: zookeeper.session, digest }))
 }
 
-fn root(given: &Given) -> Result<String> {
-    path(given.zookeeper.root.as_deref().unwrap_or("/allot"), "zookeeper.root", "/allot")
-}
-
-/// A path in the coordination service.
-fn path(given: &str, name: &str, example: &str) -> Result<String> {
+/// Checks a path in the coordination service.
+fn path(given: String, name: &str) -> Result<String> {
     let parts = given.strip_prefix('/').unwrap_or_default();
     ensure!(
         !parts.is_empty() && parts.split('/').all(|part| !matches!(part, "" | "." | "..")),
-        "{name} is '{given}'; write a path as {example}"
+        "{name} is '{given}'; write a path as /allot"
     );
-    Ok(given.to_owned())
+    Ok(given)
 }
 
 fn realm(given: &Given) -> Result<String> {
-    let key = given.realm.key.clone().unwrap_or_else(|| "{allot}:conf".to_owned());
+    let key = given.realm.resolve()?.key;
     ensure!(!key.is_empty(), "realm.key is empty");
     Ok(key)
 }
 
 fn conference(given: &Given) -> Result<ConferenceConfig> {
-    let conference = &given.conference;
-    let pace = conference.pace.unwrap_or(50);
-    let burst = conference.burst.unwrap_or(10);
-    ensure!(pace > 0 && burst > 0, "conference.pace and conference.burst must be 1 at least");
-    Ok(ConferenceConfig {
-        tick: positive(conference.tick, Span::ms(250), "conference.tick")?,
-        grace: positive(conference.grace, Span::ms(10_000), "conference.grace")?,
-        pace,
-        burst,
-        brake_percent: conference.brake_percent.unwrap_or(30),
-        brake_least: conference.brake_least.unwrap_or(2).max(1),
-        brake_window: positive(conference.brake_window, Span::ms(10_000), "conference.brake-window")?,
-        brake_lift: positive(conference.brake_lift, Span::ms(60_000), "conference.brake-lift")?,
-        wait_replicas: conference.wait_replicas.unwrap_or(1),
-        wait: positive(conference.wait, Span::ms(100), "conference.wait")?,
-    })
+    let conference = given.conference.resolve()?;
+    Ok(ConferenceConfig { brake_least: conference.brake_least.max(1), ..conference })
 }
 
-fn data_proxy(given: &Given) -> Result<DataProxyConfig> {
-    let proxy = &given.data_proxy;
-    let batch = proxy.batch.unwrap_or(512);
-    ensure!((1..=10_000).contains(&batch), "data-proxy.batch is {batch}; it may be 1 to 10000");
-    Ok(DataProxyConfig {
-        group: proxy.group.clone().unwrap_or_else(|| "proxies".to_owned()),
-        batch,
-        claim_after: positive(proxy.claim_after, Span::ms(30_000), "data-proxy.claim-after")?,
-    })
+/// Checks a name that is part of an identity.
+fn identity(name: &str, given: Option<&String>) -> Result<()> {
+    let sound = |word: &String| !word.is_empty() && word.len() <= 200 && !word.contains(char::is_whitespace);
+    ensure!(
+        given.is_none_or(sound),
+        "{name} is '{}'; write a name without spaces, of 200 bytes at most",
+        given.map_or("", String::as_str)
+    );
+    Ok(())
 }
 
 fn cmu(given: &Given) -> Result<CmuConfig> {
-    // What CMU.JOIN refuses: a unit would ask for it again without end.
-    const MOST_ROOM: u32 = 1_000_000_000;
-    const LONGEST_NAME: usize = 256;
-    const SHORTEST_LEASE: Duration = Duration::from_millis(1);
-    const LONGEST_LEASE: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
-    let cmu = &given.cmu;
-    let capacity = cmu.capacity.unwrap_or(100);
-    ensure!((1..=MOST_ROOM).contains(&capacity), "cmu.capacity is {capacity}; it may be 1 to {MOST_ROOM}");
+    // CMU.JOIN refuses a longer one, and the unit would ask for it again without end.
+    const LONGEST_ZONE: usize = 256;
+    let cmu = given.cmu.resolve()?;
     if let Some(zone) = &cmu.zone {
         ensure!(
-            (1..=LONGEST_NAME).contains(&zone.len()),
-            "cmu.zone has {} bytes; write a name of 1 to {LONGEST_NAME} bytes",
+            (1..=LONGEST_ZONE).contains(&zone.len()),
+            "cmu.zone has {} bytes; write a name of 1 to {LONGEST_ZONE} bytes",
             zone.len()
         );
     }
-    let lease = positive(cmu.lease, Span::ms(5000), "cmu.lease")?;
-    ensure!(
-        (SHORTEST_LEASE..=LONGEST_LEASE).contains(&lease),
-        "cmu.lease is {}; it may be {} to 10years",
-        Span(lease),
-        Span(SHORTEST_LEASE)
-    );
-    if let Some(host) = &cmu.host {
-        let sound = !host.is_empty() && host.len() <= 200 && !host.contains(char::is_whitespace);
-        ensure!(
-            sound,
-            "cmu.host is '{host}'; write an address or a name without spaces, of 200 bytes at most"
-        );
-    }
-    Ok(CmuConfig {
-        host: cmu.host.clone(),
-        capacity,
-        zone: cmu.zone.clone(),
-        lease,
-        beat: positive(cmu.beat, Span::ms(1000), "cmu.beat")?,
-        self_stop: cmu.self_stop.map(|span| span.0),
-        program: cmu.program.clone().unwrap_or_default(),
-        stop_limit: positive(cmu.stop_limit, Span::ms(4000), "cmu.stop-limit")?,
-        drain: cmu.drain.unwrap_or(false),
-        drain_limit: positive(cmu.drain_limit, Span::ms(60_000), "cmu.drain-limit")?,
-        chatter: cmu.chatter.map(|span| span.0.max(Duration::from_millis(1))),
-    })
+    identity("cmu.host", cmu.host.as_ref())?;
+    let chatter = cmu.chatter.map(|chatter| chatter.max(Duration::from_millis(1)));
+    Ok(CmuConfig { chatter, ..cmu })
 }
 
 fn compaction(given: &Given) -> Result<allot_compaction::Settings> {
-    let default = allot_compaction::Settings::default();
-    let compaction = &given.compaction;
-    let (slots, wave) = (compaction.slots.unwrap_or(default.slots), compaction.wave.unwrap_or(default.wave));
-    let limit = compaction.limit.unwrap_or(default.limit);
-    ensure!((1..=10_000).contains(&slots), "compaction.slots is {slots}; it may be 1 to 10000");
-    ensure!((1..=100_000).contains(&wave), "compaction.wave is {wave}; it may be 1 to 100000");
+    let compaction = given.compaction.resolve()?;
     ensure!(
-        limit <= 1_000_000,
-        "compaction.limit is {limit}; it may be 1000000 at most, or 0 for any number"
-    );
-    ensure!(
-        compaction.partitions.is_none() || compaction.partitions_dir.is_none(),
+        given.compaction.partitions.is_none() || compaction.partitions_dir.is_none(),
         "compaction.partitions and compaction.partitions-dir are two ways to list partitions; give one of them"
     );
-    for (name, word) in [("node", &compaction.node), ("pc", &compaction.pc)] {
-        let sound =
-            |word: &String| !word.is_empty() && word.len() <= 200 && !word.contains(char::is_whitespace);
-        ensure!(
-            word.as_ref().is_none_or(sound),
-            "compaction.{name} is '{}'; write a name without spaces, of 200 bytes at most",
-            word.as_deref().unwrap_or_default()
-        );
-    }
-    let node = compaction.node.clone();
-    let output_dir = compaction
-        .output_dir
-        .clone()
-        .unwrap_or_else(|| default.output_dir.join(node.as_deref().unwrap_or("unit").replace('/', "_")));
-    let span = |given: Option<Span>, default: Duration, name| positive(given, Span(default), name);
+    identity("compaction.node", compaction.node.as_ref())?;
+    identity("compaction.pc", Some(&compaction.pc))?;
+    let output_dir = compaction.output_dir.unwrap_or_else(|| {
+        let unit = compaction.node.as_deref().unwrap_or("unit").replace('/', "_");
+        allot_compaction::Settings::default().output_dir.join(unit)
+    });
     Ok(allot_compaction::Settings {
-        node,
-        pc: compaction.pc.clone().unwrap_or(default.pc),
-        slots,
-        limit,
-        runner: compaction.runner.clone().unwrap_or_default(),
-        partitions: compaction.partitions.clone().unwrap_or_default(),
-        partitions_dir: compaction.partitions_dir.clone(),
-        timeout: span(compaction.timeout, default.timeout, "compaction.timeout")?,
-        stop_limit: span(compaction.stop_limit, default.stop_limit, "compaction.stop-limit")?,
-        retries: compaction.retries.unwrap_or(default.retries),
-        grace: compaction.grace.map(|span| span.0),
-        every: span(compaction.every, default.every, "compaction.every")?,
-        wave,
-        compress_after: span(compaction.compress_after, default.compress_after, "compaction.compress-after")?,
-        delete_after: span(compaction.delete_after, default.delete_after, "compaction.delete-after")?,
+        node: compaction.node,
+        pc: compaction.pc,
+        slots: compaction.slots,
+        limit: compaction.limit,
+        runner: compaction.runner,
+        partitions: compaction.partitions,
+        partitions_dir: compaction.partitions_dir,
+        timeout: compaction.timeout,
+        stop_limit: compaction.stop_limit,
+        retries: compaction.retries,
+        grace: compaction.grace,
+        every: compaction.every,
+        wave: compaction.wave,
+        compress_after: compaction.compress_after,
+        delete_after: compaction.delete_after,
         output_dir,
-        root: path(compaction.root.as_deref().unwrap_or(&default.root), "compaction.root", &default.root)?,
+        root: path(compaction.root, "compaction.root")?,
         session: zookeeper(given)?.map(|zookeeper| zookeeper.session),
     })
 }
 
 fn accounts(given: &Given) -> Result<AccountsConfig> {
-    const ROOT: &str = "/resource";
-    let accounts = &given.accounts;
-    let book = accounts.book.clone().unwrap_or_else(|| "{acme}:accounts".to_owned());
-    ensure!(!book.is_empty(), "accounts.book is empty");
-    let zone = time_zone(accounts.time_zone.as_deref().unwrap_or("UTC"));
-    Ok(AccountsConfig {
-        book,
-        root: path(accounts.root.as_deref().unwrap_or(ROOT), "accounts.root", ROOT)?,
-        grace: accounts.grace.unwrap_or(Span::ms(30_000)).0,
-        barrier: accounts.barrier.unwrap_or(Span::ms(10_000)).0,
-        tick: positive(accounts.tick, Span::ms(250), "accounts.tick")?,
-        max_ttl: positive(accounts.max_ttl, Span::ms(3_600_000), "accounts.max-ttl")?,
-        zone: zone.context("accounts.time-zone")?,
-        rebalance: positive(accounts.rebalance, Span::ms(3_600_000), "accounts.rebalance")?,
-        wait_replicas: accounts.wait_replicas.unwrap_or(1),
-        wait: positive(accounts.wait, Span::ms(500), "accounts.wait")?,
-    })
-}
-
-/// The time zone of this name: one of the IANA database, or `UTC`.
-pub(crate) fn time_zone(name: &str) -> Result<TimeZone> {
-    TimeZone::get(name).with_context(|| {
-        format!("'{name}' is no time zone; write one as the IANA database has it, e.g. Europe/Berlin, or UTC")
-    })
-}
-
-fn positive(given: Option<Span>, default: Span, name: &str) -> Result<Duration> {
-    let span = given.unwrap_or(default).0;
-    ensure!(!span.is_zero(), "{name} is 0");
-    Ok(span)
+    let accounts = given.accounts.resolve()?;
+    ensure!(!accounts.book.is_empty(), "accounts.book is empty");
+    Ok(AccountsConfig { root: path(accounts.root, "accounts.root")?, ..accounts })
 }
 
 /// A secret from the first line of a file, or from the environment. Neither shows in a list of processes.

@@ -1,113 +1,104 @@
-//! Every setting, once: its name in the file, its flag, its variable, and what it is for. What none of the three
-//! gives is `None` here; `resolve` knows the defaults.
+//! Every setting of the daemon, once. `setting` makes flags, variables, defaults, help and the example file of it.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use allot_runtime::telemetry::LogFormat;
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
 
+use super::setting::section;
 use super::span::Span;
-use allot_runtime::telemetry::LogFormat;
+use super::zone::Zone;
 
 /// A part that a process can play.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Role {
-    /// The scheduler of conferences: one of them leads.
-    Conference,
-    /// Writes what units tell of their conferences.
+    /// Places and recovers conferences; one scheduler leads.
+    #[value(alias = "conference")]
+    #[serde(alias = "conference")]
+    Scheduler,
+    /// Writes the details that units send of their conferences.
     DataProxy,
-    /// A media unit.
-    Cmu,
-    /// A unit of compaction.
+    /// Runs conferences.
+    #[value(alias = "cmu")]
+    #[serde(alias = "cmu")]
+    MediaUnit,
+    /// A compaction unit.
     Compaction,
-    /// Deals accounts to client systems: one of them leads.
+    /// Assigns accounts to client systems; one of them leads.
     Accounts,
 }
 
 impl Role {
-    /// Its name in the file.
-    pub(crate) fn word(self) -> &'static str {
+    /// Its name in flags, in the file and in logs.
+    pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Conference => "conference",
+            Self::Scheduler => "scheduler",
             Self::DataProxy => "data-proxy",
-            Self::Cmu => "cmu",
+            Self::MediaUnit => "media-unit",
             Self::Compaction => "compaction",
             Self::Accounts => "accounts",
         }
     }
-}
 
-/// Makes a section: a field that may be absent for each setting, with its flag and its variable.
-macro_rules! section {
-    ($(#[$meta:meta])* $name:ident {
-        $( $(#[$field_meta:meta])* $field:ident: $type:ty = $flag:literal, $env:literal; )*
-    }) => {
-        $(#[$meta])*
-        #[derive(Debug, Clone, Default, PartialEq, Args, Deserialize)]
-        #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-        pub(crate) struct $name {
-            $( $(#[$field_meta])*
-            #[arg(id = $flag, long = $flag, env = $env, hide_env_values = true)]
-            pub(crate) $field: Option<$type>, )*
+    /// Its name in probes and metrics.
+    pub(crate) fn part(self) -> &'static str {
+        match self {
+            Self::Scheduler => "conference",
+            Self::MediaUnit => "cmu",
+            Self::DataProxy | Self::Compaction | Self::Accounts => self.name(),
         }
-
-        impl $name {
-            /// These settings, and where one is absent that of `under`.
-            pub(crate) fn over(self, under: Self) -> Self {
-                Self { $( $field: self.$field.or(under.$field), )* }
-            }
-
-            /// Flag and variable of every setting, and its name in the file.
-            #[cfg(test)]
-            pub(crate) const NAMES: &[(&str, &str, &str)] = &[$( (stringify!($field), $flag, $env), )*];
-        }
-    };
-}
-
-section! {
-    /// What concerns the process.
-    Process {
-        /// Name of this process among its like, for people; unique [default: HOST:PID:START]
-        name: String = "name", "ALLOT_NAME";
-        /// Roles that it plays
-        #[arg(value_delimiter = ',')]
-        roles: Vec<Role> = "roles", "ALLOT_ROLES";
     }
 }
 
 section! {
-    /// Where Redis is, and who we are there.
-    Redis {
-        /// Address of a Redis server: redis://HOST:PORT, or rediss://HOST:PORT for TLS [default:
-        /// redis://127.0.0.1:6379]
-        #[arg(visible_alias = "redis", value_name = "URL")]
-        url: String = "redis-url", "ALLOT_REDIS_URL";
-        /// Addresses (HOST:PORT) of Sentinels to ask for the master
+    /// The process.
+    Process "allotd" => ProcessConfig {
+        /// Name of this process among its like, for people; unique. Without it, HOST:PID:START
+        name: String = "name", "ALLOT_NAME", example r#""scheduler-1""#;
+        /// Roles that this process plays: scheduler, data-proxy, media-unit, compaction, accounts. Older names are
+        /// conference (scheduler) and cmu (media-unit)
         #[arg(value_delimiter = ',')]
-        sentinels: Vec<String> = "redis-sentinels", "ALLOT_REDIS_SENTINELS";
-        /// The master's name there
-        master: String = "redis-master", "ALLOT_REDIS_MASTER";
+        roles: Vec<Role> = "roles", "ALLOT_ROLES", given r#"["scheduler", "data-proxy", "media-unit"]"#;
+    }
+}
+
+section! {
+    /// Where Redis is, and who allotd is there.
+    Redis "redis" => RedisConfig {
+        /// Address of a Redis server: redis://HOST:PORT, or rediss://HOST:PORT for TLS. One of three ways to the
+        /// master, besides Sentinels and a cluster. A password may stand in the variable ALLOT_REDIS only, a short name
+        /// of ALLOT_REDIS_URL
+        #[arg(visible_alias = "redis", value_name = "URL")]
+        url: String = "redis-url", "ALLOT_REDIS_URL", shown "redis://127.0.0.1:6379";
+        /// Addresses (HOST:PORT) of Sentinels, which are asked for the master
+        #[arg(value_delimiter = ',')]
+        sentinels: Vec<String> = "redis-sentinels", "ALLOT_REDIS_SENTINELS", example r#"["10.0.0.1:26379", "10.0.0.2:26379", "10.0.0.3:26379"]"#;
+        /// The name by which the Sentinels know the master
+        master: String = "redis-master", "ALLOT_REDIS_MASTER", example r#""mymaster""#;
         /// Addresses (HOST:PORT) of some nodes of a Redis Cluster
         #[arg(value_delimiter = ',')]
-        cluster: Vec<String> = "redis-cluster", "ALLOT_REDIS_CLUSTER";
+        cluster: Vec<String> = "redis-cluster", "ALLOT_REDIS_CLUSTER", example r#"["10.0.0.1:6379", "10.0.0.2:6379"]"#;
         /// Whether Sentinels and nodes of a cluster speak TLS
-        tls: bool = "redis-tls", "ALLOT_REDIS_TLS";
-        /// File with the certificates (PEM) that a server's must be signed by [default: the system's]
-        ca_file: PathBuf = "redis-ca-file", "ALLOT_REDIS_CA_FILE";
+        tls: bool = "redis-tls", "ALLOT_REDIS_TLS", default false;
+        /// File with the certificates (PEM) that must have signed the server's certificate. Without it, the system's
+        ca_file: PathBuf = "redis-ca-file", "ALLOT_REDIS_CA_FILE", example r#""/etc/allot/ca.pem""#;
         /// ACL user
-        user: String = "redis-user", "ALLOT_REDIS_USER";
-        /// File with the password in its first line; or the password itself in ALLOT_REDIS_PASSWORD
-        password_file: PathBuf = "redis-password-file", "ALLOT_REDIS_PASSWORD_FILE";
-        /// File with the password of the Sentinels; or ALLOT_SENTINEL_PASSWORD
-        sentinel_password_file: PathBuf = "redis-sentinel-password-file", "ALLOT_SENTINEL_PASSWORD_FILE";
-        /// How long an answer may take; at most half of what the lease leaves after a beat [default: 1500ms]
-        timeout: Span = "redis-timeout", "ALLOT_REDIS_TIMEOUT";
+        user: String = "redis-user", "ALLOT_REDIS_USER", example r#""scheduler""#;
+        /// File with the user's password in its first line. The password itself can also stand in the variable
+        /// ALLOT_REDIS_PASSWORD, but not here, in an address or on a command line
+        password_file: PathBuf = "redis-password-file", "ALLOT_REDIS_PASSWORD_FILE", example r#""/etc/allot/redis-password""#;
+        /// File with the password of the Sentinels in its first line; or ALLOT_SENTINEL_PASSWORD
+        sentinel_password_file: PathBuf = "redis-sentinel-password-file", "ALLOT_SENTINEL_PASSWORD_FILE", example r#""/etc/allot/sentinel-password""#;
+        /// How long an answer may take. For media units and schedulers, at most half of what the lease leaves after a
+        /// heartbeat
+        timeout: Span = "redis-timeout", "ALLOT_REDIS_TIMEOUT", default "1500ms", in "1ns"..="1000years";
     }
 }
 
-/// An address in the environment: a shorter name of `ALLOT_REDIS_URL`.
+/// An address in the environment, where a password may stand: others cannot read it there.
 pub(super) fn redis_address() -> Option<String> {
     std::env::var("ALLOT_REDIS").ok().filter(|url| !url.is_empty())
 }
@@ -120,182 +111,193 @@ impl Redis {
 }
 
 section! {
-    /// Where ZooKeeper is, and who we are there.
-    ZooKeeper {
-        /// Servers, HOST:PORT with commas between. Without any, coordination is within this process only
-        servers: String = "zookeeper-servers", "ALLOT_ZOOKEEPER";
-        /// How long a session outlives its last sign of life [default: 4s]
-        session: Span = "zookeeper-session", "ALLOT_ZOOKEEPER_SESSION";
-        /// Path of all our nodes [default: /allot]
-        root: String = "zookeeper-root", "ALLOT_ZOOKEEPER_ROOT";
-        /// User of digest authentication; our nodes are then his alone
-        user: String = "zookeeper-user", "ALLOT_ZOOKEEPER_USER";
-        /// File with his password; or ALLOT_ZOOKEEPER_PASSWORD
-        password_file: PathBuf = "zookeeper-password-file", "ALLOT_ZOOKEEPER_PASSWORD_FILE";
+    /// Where ZooKeeper is, and who allotd is there.
+    ZooKeeper "zookeeper" => ZooKeeperSettings {
+        /// Servers, HOST:PORT with commas between. Without any, coordination stays within this process: for one machine
+        /// and for development
+        servers: String = "zookeeper-servers", "ALLOT_ZOOKEEPER", example r#""10.0.0.1:2181,10.0.0.2:2181,10.0.0.3:2181""#;
+        /// Session timeout; at least twice the servers' tickTime
+        session: Span = "zookeeper-session", "ALLOT_ZOOKEEPER_SESSION", default "4s", in "1ns"..="1000years";
+        /// Path of allotd's nodes
+        root: String = "zookeeper-root", "ALLOT_ZOOKEEPER_ROOT", default "/allot";
+        /// User of digest authentication. The nodes can then be read and written by this user alone
+        user: String = "zookeeper-user", "ALLOT_ZOOKEEPER_USER", example r#""allot""#;
+        /// File with the user's password in its first line; or ALLOT_ZOOKEEPER_PASSWORD
+        password_file: PathBuf = "zookeeper-password-file", "ALLOT_ZOOKEEPER_PASSWORD_FILE", example r#""/etc/allot/zookeeper-password""#;
     }
 }
 
 section! {
-    /// Which realm.
-    Realm {
-        /// Key of the realm [default: {allot}:conf]
-        key: String = "realm", "ALLOT_REALM";
+    /// The realm of conferences.
+    Realm "realm" => RealmConfig {
+        /// Key of the realm. In a cluster it needs a hash tag, so that its streams lie beside it
+        key: String = "realm", "ALLOT_REALM", shown "{allot}:conf";
     }
 }
 
 section! {
     /// The scheduler.
-    Conference {
-        /// How often units and the queue of recovery are looked at [default: 250ms]
-        tick: Span = "conference-tick", "ALLOT_CONFERENCE_TICK";
-        /// How long a unit whose lease is over, but whose ZooKeeper node is there, is given [default: 10s]
-        grace: Span = "conference-grace", "ALLOT_CONFERENCE_GRACE";
-        /// Conferences given to one unit a second, at most, while they are recovered [default: 50]
-        pace: u32 = "conference-pace", "ALLOT_CONFERENCE_PACE";
-        /// Conferences given to one unit at once [default: 10]
-        burst: u32 = "conference-burst", "ALLOT_CONFERENCE_BURST";
-        /// The brake holds where more than this percentage of the units would go down at once [default: 30]
-        brake_percent: u32 = "conference-brake-percent", "ALLOT_CONFERENCE_BRAKE_PERCENT";
-        /// Units that must fall silent, at least, for the brake to hold [default: 2]
-        brake_least: u32 = "conference-brake-least", "ALLOT_CONFERENCE_BRAKE_LEAST";
-        /// What counts as at once [default: 10s]
-        brake_window: Span = "conference-brake-window", "ALLOT_CONFERENCE_BRAKE_WINDOW";
-        /// The brake is lifted after both stores were well for so long [default: 60s]
-        brake_lift: Span = "conference-brake-lift", "ALLOT_CONFERENCE_BRAKE_LIFT";
-        /// Replicas that must confirm a change of owner; if fewer do, it is reported and the change stands. Without
-        /// replicas nobody is asked [default: 1]
-        wait_replicas: u32 = "conference-wait-replicas", "ALLOT_CONFERENCE_WAIT_REPLICAS";
-        /// How long they are waited for [default: 100ms]
-        wait: Span = "conference-wait", "ALLOT_CONFERENCE_WAIT";
+    Conference "conference" => ConferenceConfig {
+        /// How often units and the recovery queue are examined
+        tick: Span = "conference-tick", "ALLOT_CONFERENCE_TICK", default "250ms", in "1ns"..="1000years";
+        /// How long the scheduler waits for a unit whose lease has expired while its ZooKeeper node exists
+        grace: Span = "conference-grace", "ALLOT_CONFERENCE_GRACE", default "10s", in "1ns"..="1000years";
+        /// Conferences that one unit is assigned per second during recovery, at most
+        pace: u32 = "conference-pace", "ALLOT_CONFERENCE_PACE", default 50, in "1"..="4294967295";
+        /// Conferences that one unit is assigned at once during recovery, at most
+        burst: u32 = "conference-burst", "ALLOT_CONFERENCE_BURST", default 10, in "1"..="4294967295";
+        /// Mass-failure guard (brake): if more than this percentage of the units, and at least brake-least units, would
+        /// be declared down within brake-window, no unit is declared down
+        brake_percent: u32 = "conference-brake-percent", "ALLOT_CONFERENCE_BRAKE_PERCENT", default 30;
+        /// Units that must fall silent, at least, before the brake holds
+        brake_least: u32 = "conference-brake-least", "ALLOT_CONFERENCE_BRAKE_LEAST", default 2;
+        /// The window in which failures count together for the brake
+        brake_window: Span = "conference-brake-window", "ALLOT_CONFERENCE_BRAKE_WINDOW", default "10s", in "1ns"..="1000years";
+        /// The brake is lifted after Redis and ZooKeeper were well for this time, or by an operator
+        brake_lift: Span = "conference-brake-lift", "ALLOT_CONFERENCE_BRAKE_LIFT", default "60s", in "1ns"..="1000years";
+        /// Replicas that must confirm a change of owner. If fewer do, that is reported and the change stays. Without
+        /// replicas none is asked
+        wait_replicas: u32 = "conference-wait-replicas", "ALLOT_CONFERENCE_WAIT_REPLICAS", default 1;
+        /// How long the replicas are waited for
+        wait: Span = "conference-wait", "ALLOT_CONFERENCE_WAIT", default "100ms", in "1ns"..="1000years";
     }
 }
 
 section! {
     /// The data proxy.
-    DataProxy {
-        /// Name of the group of consumers [default: proxies]
-        group: String = "data-proxy-group", "ALLOT_DATA_PROXY_GROUP";
-        /// Messages taken at once [default: 512]
-        batch: u32 = "data-proxy-batch", "ALLOT_DATA_PROXY_BATCH";
-        /// What another consumer took and did not acknowledge for so long is taken over [default: 30s]
-        claim_after: Span = "data-proxy-claim-after", "ALLOT_DATA_PROXY_CLAIM_AFTER";
+    DataProxy "data-proxy" => DataProxyConfig {
+        /// Name of the consumer group. The proxies of one group share the work
+        group: String = "data-proxy-group", "ALLOT_DATA_PROXY_GROUP", default "proxies";
+        /// Messages taken at once
+        batch: u32 = "data-proxy-batch", "ALLOT_DATA_PROXY_BATCH", default 512, in "1"..="10000";
+        /// Messages that another consumer took and did not acknowledge are taken over after this time
+        claim_after: Span = "data-proxy-claim-after", "ALLOT_DATA_PROXY_CLAIM_AFTER", default "30s", in "1ns"..="1000years";
     }
 }
 
 section! {
-    /// The unit.
-    Cmu {
-        /// Its host, in its identity HOST:PID:START; another unit on that host replaces it. A name may follow an
-        /// address: 10.0.0.1/b [default: our address towards Redis]
-        host: String = "cmu-host", "ALLOT_CMU_HOST";
-        /// Room for conferences [default: 100]
-        capacity: u32 = "cmu-capacity", "ALLOT_CMU_CAPACITY";
-        /// Its zone; conferences can require one
-        zone: String = "cmu-zone", "ALLOT_CMU_ZONE";
-        /// How long it counts as alive after a beat [default: 5s]
-        lease: Span = "cmu-lease", "ALLOT_CMU_LEASE";
-        /// How often it beats [default: 1s]
-        beat: Span = "cmu-beat", "ALLOT_CMU_BEAT";
-        /// Ends its media when Redis was not heard for so long, and comes back as a new unit [default: never]
-        self_stop: Span = "cmu-self-stop", "ALLOT_CMU_SELF_STOP";
-        /// Program, and its arguments, that is started for each conference and stopped with it [default: none]
+    /// The media unit.
+    Cmu "cmu" => CmuConfig {
+        /// The unit's host, the first part of its identity HOST:PID:START. A unit that joins replaces any other of its
+        /// host. If several units share an address, a name follows it: 10.0.0.1/b. Without it, the address of this
+        /// machine towards Redis
+        host: String = "cmu-host", "ALLOT_CMU_HOST", example r#""10.0.0.1/b""#;
+        /// Room for conferences
+        capacity: u32 = "cmu-capacity", "ALLOT_CMU_CAPACITY", shown 100, in "1"..="1000000000";
+        /// The unit's zone; conferences can require one
+        zone: String = "cmu-zone", "ALLOT_CMU_ZONE", example r#""berlin""#;
+        /// How long the unit counts as alive after a heartbeat
+        lease: Span = "cmu-lease", "ALLOT_CMU_LEASE", default "5s", in "1ms"..="10years";
+        /// How often the unit sends a heartbeat; at most half of the lease
+        beat: Span = "cmu-beat", "ALLOT_CMU_BEAT", default "1s", in "1ns"..="1000years";
+        /// The unit ends its media when Redis was not heard for this time, so that no media runs twice, and comes back
+        /// as a new unit. Without it, never
+        self_stop: Span = "cmu-self-stop", "ALLOT_CMU_SELF_STOP", example r#""3s""#;
+        /// Program, and its arguments, that is started for each conference and stopped with it. Without one, a
+        /// conference has no program
         #[arg(value_delimiter = ' ')]
-        program: Vec<String> = "cmu-program", "ALLOT_CMU_PROGRAM";
-        /// How long a program may take to end after SIGTERM, before SIGKILL [default: 4s]
-        stop_limit: Span = "cmu-stop-limit", "ALLOT_CMU_STOP_LIMIT";
-        /// Whether its conferences are moved away when it is told to end [default: false]
-        drain: bool = "cmu-drain", "ALLOT_CMU_DRAIN";
-        /// How long that may take [default: 60s]
-        drain_limit: Span = "cmu-drain-limit", "ALLOT_CMU_DRAIN_LIMIT";
-        /// For demonstrations: each conference tells something new so often [default: never]
-        chatter: Span = "cmu-chatter", "ALLOT_CMU_CHATTER";
+        program: Vec<String> = "cmu-program", "ALLOT_CMU_PROGRAM", list r#"["/usr/local/bin/media", "--quiet"]"#;
+        /// How long a program may take to end after SIGTERM, before SIGKILL
+        stop_limit: Span = "cmu-stop-limit", "ALLOT_CMU_STOP_LIMIT", default "4s", in "1ns"..="1000years";
+        /// Whether the unit's conferences are moved away before it ends at SIGTERM
+        drain: bool = "cmu-drain", "ALLOT_CMU_DRAIN", default false;
+        /// How long moving them away may take
+        drain_limit: Span = "cmu-drain-limit", "ALLOT_CMU_DRAIN_LIMIT", default "60s", in "1ns"..="1000years";
+        /// For demonstrations: each conference sends a new detail at this interval. Without it, never
+        chatter: Span = "cmu-chatter", "ALLOT_CMU_CHATTER", example r#""1s""#;
     }
 }
 
+/// Compaction keeps its own defaults.
+fn compaction() -> allot_compaction::Settings {
+    allot_compaction::Settings::default()
+}
+
 section! {
-    /// The unit of compaction.
-    Compaction {
-        /// Its name, HOST_PORT; each unit needs its own
-        node: String = "compaction-node", "ALLOT_COMPACTION_NODE";
-        /// Its processing cluster; tasks stay within theirs [default: default]
-        pc: String = "compaction-pc", "ALLOT_COMPACTION_PC";
-        /// Subtasks that it runs at once [default: 2]
-        slots: u32 = "compaction-slots", "ALLOT_COMPACTION_SLOTS";
-        /// Subtasks that run at once in the whole cluster, at most; the same for all units; 0 for any number [default:
-        /// 0]
-        limit: u32 = "compaction-limit", "ALLOT_COMPACTION_LIMIT";
-        /// Program, and its arguments, that compacts a partition
+    /// The compaction unit.
+    Compaction "compaction" => CompactionConfig {
+        /// Name of the compaction unit, HOST_PORT; each unit needs its own
+        node: String = "compaction-node", "ALLOT_COMPACTION_NODE", example r#""xcloud24_9876""#;
+        /// Processing cluster of the unit. Tasks stay within theirs
+        pc: String = "compaction-pc", "ALLOT_COMPACTION_PC", default compaction().pc;
+        /// Subtasks that the unit runs at once
+        slots: u32 = "compaction-slots", "ALLOT_COMPACTION_SLOTS", default compaction().slots, in "1"..="10000";
+        /// Subtasks that run at once in the whole cluster, at most; the same for all units. 0 is no limit
+        limit: u32 = "compaction-limit", "ALLOT_COMPACTION_LIMIT", default compaction().limit, in "0"..="1000000";
+        /// Program, and its arguments, that compacts a partition; examples/compaction has two
         #[arg(value_delimiter = ' ')]
-        runner: Vec<String> = "compaction-runner", "ALLOT_COMPACTION_RUNNER";
+        runner: Vec<String> = "compaction-runner", "ALLOT_COMPACTION_RUNNER", list r#"["/usr/local/lib/allot/sqlite"]"#;
         /// Program, and its arguments, that prints the partitions of a table, a line each
         #[arg(value_delimiter = ' ')]
-        partitions: Vec<String> = "compaction-partitions", "ALLOT_COMPACTION_PARTITIONS";
-        /// Directory whose files are the partitions, in place of a program; {db}, {schema} and {table} stand for the
-        /// task's
-        partitions_dir: String = "compaction-partitions-dir", "ALLOT_COMPACTION_PARTITIONS_DIR";
-        /// How long a runner may run [default: 1h]
-        timeout: Span = "compaction-timeout", "ALLOT_COMPACTION_TIMEOUT";
-        /// How long it may take to end after SIGTERM, before SIGKILL [default: 10s]
-        stop_limit: Span = "compaction-stop-limit", "ALLOT_COMPACTION_STOP_LIMIT";
-        /// How often a subtask whose worker was lost is begun again, where its task does not say [default: 1]
-        retries: u32 = "compaction-retries", "ALLOT_COMPACTION_RETRIES";
-        /// How long a manager is away before its tasks are moved [default: one ZooKeeper session]
-        grace: Span = "compaction-grace", "ALLOT_COMPACTION_GRACE";
-        /// How often the monitor looks at everything, and packs history [default: 1h]
-        every: Span = "compaction-every", "ALLOT_COMPACTION_EVERY";
-        /// Subtasks of one task that are assigned and not over, at most [default: 1000]
-        wave: u32 = "compaction-wave", "ALLOT_COMPACTION_WAVE";
-        /// How long after its end a task is packed into history [default: 1day]
-        compress_after: Span = "compaction-compress-after", "ALLOT_COMPACTION_COMPRESS_AFTER";
-        /// How long packed history is kept [default: 30days]
-        delete_after: Span = "compaction-delete-after", "ALLOT_COMPACTION_DELETE_AFTER";
-        /// Directory for the last output of runners [default: allot-compaction/NODE among temporary files]
-        output_dir: PathBuf = "compaction-output-dir", "ALLOT_COMPACTION_OUTPUT_DIR";
-        /// Path of compaction's nodes in ZooKeeper [default: /cluster.compact/Compaction_v2]
-        root: String = "compaction-root", "ALLOT_COMPACTION_ROOT";
+        partitions: Vec<String> = "compaction-partitions", "ALLOT_COMPACTION_PARTITIONS", list r#"["/usr/local/lib/allot/partitions"]"#;
+        /// Directory whose files are the partitions, in place of a program. {db}, {schema} and {table} are replaced by
+        /// the task's
+        partitions_dir: String = "compaction-partitions-dir", "ALLOT_COMPACTION_PARTITIONS_DIR", example r#""/data/{db}/{table}""#;
+        /// How long a runner may run
+        timeout: Span = "compaction-timeout", "ALLOT_COMPACTION_TIMEOUT", default Span(compaction().timeout), in "1ns"..="1000years";
+        /// How long a runner may take to end after SIGTERM, before SIGKILL
+        stop_limit: Span = "compaction-stop-limit", "ALLOT_COMPACTION_STOP_LIMIT", default Span(compaction().stop_limit), in "1ns"..="1000years";
+        /// How often a subtask is retried after its worker was lost, if its task does not say
+        retries: u32 = "compaction-retries", "ALLOT_COMPACTION_RETRIES", default compaction().retries;
+        /// How long a manager may be away before its tasks are moved. Without it, one ZooKeeper session timeout
+        grace: Span = "compaction-grace", "ALLOT_COMPACTION_GRACE", example r#""4s""#;
+        /// How often the monitor examines all tasks and packs history
+        every: Span = "compaction-every", "ALLOT_COMPACTION_EVERY", default Span(compaction().every), in "1ns"..="1000years";
+        /// Subtasks of one task that are assigned and not finished, at most
+        wave: u32 = "compaction-wave", "ALLOT_COMPACTION_WAVE", default compaction().wave, in "1"..="100000";
+        /// How long after its end a task is packed into history
+        compress_after: Span = "compaction-compress-after", "ALLOT_COMPACTION_COMPRESS_AFTER", default Span(compaction().compress_after), in "1ns"..="1000years";
+        /// How long packed history is kept
+        delete_after: Span = "compaction-delete-after", "ALLOT_COMPACTION_DELETE_AFTER", default Span(compaction().delete_after), in "1ns"..="1000years";
+        /// Directory for the last 64 KiB of each runner's output; the latest 1000 are kept. Without it, allot-
+        /// compaction/NODE among temporary files
+        output_dir: PathBuf = "compaction-output-dir", "ALLOT_COMPACTION_OUTPUT_DIR", example r#""/var/lib/allot/output""#;
+        /// Path of compaction's nodes in ZooKeeper
+        root: String = "compaction-root", "ALLOT_COMPACTION_ROOT", default compaction().root;
     }
 }
 
 section! {
-    /// Dealing accounts.
-    Accounts {
-        /// Key of the book [default: {acme}:accounts]
-        book: String = "accounts-book", "ALLOT_ACCOUNTS_BOOK";
-        /// Path in ZooKeeper where client systems come [default: /resource]
-        root: String = "accounts-root", "ALLOT_ACCOUNTS_ROOT";
-        /// How long the accounts of an instance that went wait for it [default: 30s]
-        grace: Span = "accounts-grace", "ALLOT_ACCOUNTS_GRACE";
-        /// How long a new leader waits for an instance to give accounts back before it deals any [default: 10s]
-        barrier: Span = "accounts-barrier", "ALLOT_ACCOUNTS_BARRIER";
-        /// How often the book is looked at [default: 250ms]
-        tick: Span = "accounts-tick", "ALLOT_ACCOUNTS_TICK";
-        /// The longest login that client systems ask for [default: 1h]
-        max_ttl: Span = "accounts-max-ttl", "ALLOT_ACCOUNTS_MAX_TTL";
-        /// Time zone whose months count, as the IANA database has it [default: UTC]
-        time_zone: String = "accounts-time-zone", "ALLOT_ACCOUNTS_TIME_ZONE";
-        /// How often projected use is evened out [default: 1h]
-        rebalance: Span = "accounts-rebalance", "ALLOT_ACCOUNTS_REBALANCE";
-        /// Replicas that must confirm a deal before it is shown; none is asked where none is there [default: 1]
-        wait_replicas: u32 = "accounts-wait-replicas", "ALLOT_ACCOUNTS_WAIT_REPLICAS";
-        /// How long they are waited for at a time [default: 500ms]
-        wait: Span = "accounts-wait", "ALLOT_ACCOUNTS_WAIT";
+    /// The assignment of accounts.
+    Accounts "accounts" => AccountsConfig {
+        /// Key of the book of accounts
+        book: String = "accounts-book", "ALLOT_ACCOUNTS_BOOK", default "{acme}:accounts";
+        /// Path in ZooKeeper where client systems register
+        root: String = "accounts-root", "ALLOT_ACCOUNTS_ROOT", default "/resource";
+        /// How long the accounts of an instance that has gone are kept for it
+        grace: Span = "accounts-grace", "ALLOT_ACCOUNTS_GRACE", default "30s";
+        /// How long a new leader waits for instances to return revoked accounts before it assigns any
+        barrier: Span = "accounts-barrier", "ALLOT_ACCOUNTS_BARRIER", default "10s";
+        /// How often the book is examined
+        tick: Span = "accounts-tick", "ALLOT_ACCOUNTS_TICK", default "250ms", in "1ns"..="1000years";
+        /// The longest login that client systems ask for; the server's allot.account-max-ttl bounds it, too
+        max_ttl: Span = "accounts-max-ttl", "ALLOT_ACCOUNTS_MAX_TTL", default "1h", in "1ns"..="1000years";
+        /// Time zone whose months count, by its name in the IANA database
+        time_zone: Zone = "accounts-time-zone", "ALLOT_ACCOUNTS_TIME_ZONE", default "UTC";
+        /// How often projected use is rebalanced
+        rebalance: Span = "accounts-rebalance", "ALLOT_ACCOUNTS_REBALANCE", default "1h", in "1ns"..="1000years";
+        /// Replicas that must confirm an assignment before it is published. Without replicas none is asked
+        wait_replicas: u32 = "accounts-wait-replicas", "ALLOT_ACCOUNTS_WAIT_REPLICAS", default 1;
+        /// How long the replicas are waited for at a time
+        wait: Span = "accounts-wait", "ALLOT_ACCOUNTS_WAIT", default "500ms", in "1ns"..="1000years";
     }
 }
 
 section! {
-    /// The HTTP port of metrics and probes.
-    Http {
-        /// Address and port to listen on; none, no port [default: none]
-        listen: SocketAddr = "http-listen", "ALLOT_HTTP_LISTEN";
+    /// Metrics and probes.
+    Http "http" => HttpConfig {
+        /// Address and port of the HTTP server: /metrics for Prometheus, /healthz and /readyz for a supervisor. Without
+        /// it, no port
+        listen: SocketAddr = "http-listen", "ALLOT_HTTP_LISTEN", example r#""127.0.0.1:9464""#;
     }
 }
 
 section! {
-    /// What is said about the work.
-    Log {
-        /// Lines for people, or objects for machines [default: text]
+    /// The log.
+    Log "log" => LogConfig {
+        /// Log lines for people (text) or for machines (json), on standard error. ALLOT_LOG=debug prints more
         #[arg(value_enum)]
-        format: LogFormat = "log-format", "ALLOT_LOG_FORMAT";
+        format: LogFormat = "log-format", "ALLOT_LOG_FORMAT", default "text";
     }
 }
 
@@ -313,10 +315,12 @@ pub(crate) struct Given {
     #[command(flatten, next_help_heading = "Realm")]
     pub(crate) realm: Realm,
     #[command(flatten, next_help_heading = "Scheduler")]
+    #[serde(alias = "scheduler")]
     pub(crate) conference: Conference,
     #[command(flatten, next_help_heading = "Data proxy")]
     pub(crate) data_proxy: DataProxy,
     #[command(flatten, next_help_heading = "Media unit")]
+    #[serde(alias = "media-unit")]
     pub(crate) cmu: Cmu,
     #[command(flatten, next_help_heading = "Compaction")]
     pub(crate) compaction: Compaction,
@@ -346,23 +350,33 @@ impl Given {
         }
     }
 
-    /// Section, field, flag and variable of every setting.
-    #[cfg(test)]
-    pub(crate) fn names() -> Vec<(&'static str, &'static str, &'static str, &'static str)> {
+    /// The example file: every setting, with its default or an example.
+    pub(crate) fn example() -> String {
         let sections = [
-            ("allotd", Process::NAMES),
-            ("redis", Redis::NAMES),
-            ("zookeeper", ZooKeeper::NAMES),
-            ("realm", Realm::NAMES),
-            ("conference", Conference::NAMES),
-            ("data-proxy", DataProxy::NAMES),
-            ("cmu", Cmu::NAMES),
-            ("compaction", Compaction::NAMES),
-            ("accounts", Accounts::NAMES),
-            ("http", Http::NAMES),
-            ("log", Log::NAMES),
+            Process::example(),
+            Redis::example(),
+            ZooKeeper::example(),
+            Realm::example(),
+            Conference::example(),
+            DataProxy::example(),
+            Cmu::example(),
+            Compaction::example(),
+            Accounts::example(),
+            Http::example(),
+            Log::example(),
         ];
-        let all = sections.into_iter();
-        all.flat_map(|(section, names)| names.iter().map(move |&(a, b, c)| (section, a, b, c))).collect()
+        format!("{EXAMPLE}\n{}", sections.join("\n"))
     }
 }
+
+/// The head of the example file.
+const EXAMPLE: &str = "\
+# Settings of `allotd run --config allot.toml`: the output of `allotd config example`. All settings are here; those behind
+# `#:` show their default, or an example if there is none. Each can also be given as a flag or in the environment:
+# `[cmu] capacity` is --cmu-capacity and ALLOT_CMU_CAPACITY. Shorter are ALLOT_ZOOKEEPER (`[zookeeper] servers`), --realm and
+# ALLOT_REALM (`[realm] key`), --name and --roles (`[allotd]`; ALLOT_NAME and ALLOT_ROLES), and ALLOT_SENTINEL_PASSWORD_FILE
+# (`[redis] sentinel-password-file`). A flag overrides the environment, and the environment overrides this file.
+# `[scheduler]` is another name of `[conference]`, and `[media-unit]` of `[cmu]`.
+#
+# `allotd config check allot.toml` prints what the file makes of a process.
+";

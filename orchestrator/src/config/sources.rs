@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use clap::Args;
+use clap::builder::StyledStr;
+use clap::{Args, Command};
 use redis::aio::MultiplexedConnection;
 
 use super::resolve::{self, Config};
@@ -28,12 +29,20 @@ impl Source {
         Self { config: Some(file), given }
     }
 
-    /// What holds.
+    /// The settings that hold.
     pub(crate) fn config(self) -> Result<Config> {
         let config = load(self.given, self.config.as_deref())?;
         config.check_roles()?;
         Ok(config)
     }
+}
+
+/// The help text of a setting, for commands that take only one of its section.
+fn help_of<A: Args>(flag: &str) -> StyledStr {
+    let section = A::augment_args(Command::new("section"));
+    let help =
+        section.get_arguments().find(|argument| argument.get_id() == flag).and_then(clap::Arg::get_help);
+    help.cloned().unwrap_or_default()
 }
 
 /// Where Redis is: what commands need that work on one key.
@@ -76,16 +85,18 @@ pub(crate) struct RealmSource {
 }
 
 impl RealmSource {
-    /// What holds.
+    /// The settings that hold.
     pub(crate) fn config(&self) -> Result<Config> {
         self.config_over(Conference::default())
     }
 
-    /// What holds where somebody changes an owner.
+    /// The settings for a command that changes the owner of a conference.
     pub(crate) fn config_with(&self, confirm: &Confirm) -> Result<Config> {
         let conference =
             Conference { wait_replicas: confirm.wait_replicas, wait: confirm.wait, ..Conference::default() };
-        self.config_over(conference)
+        let config = self.config_over(conference)?;
+        config.check_confirmation()?;
+        Ok(config)
     }
 
     fn config_over(&self, conference: Conference) -> Result<Config> {
@@ -98,12 +109,11 @@ impl RealmSource {
 /// Who must confirm a change of owner: the scheduler's settings, for people who make one.
 #[derive(Debug, Args)]
 pub(crate) struct Confirm {
-    /// Replicas that must confirm a change of owner; if fewer do, it is reported and the change stands. Without
-    /// replicas nobody is asked [default: 1]
     #[arg(long = "conference-wait-replicas", env = "ALLOT_CONFERENCE_WAIT_REPLICAS", hide_env_values = true)]
+    #[arg(help = help_of::<Conference>("conference-wait-replicas"))]
     wait_replicas: Option<u32>,
-    /// How long they are waited for [default: 100ms]
     #[arg(long = "conference-wait", env = "ALLOT_CONFERENCE_WAIT", hide_env_values = true)]
+    #[arg(help = help_of::<Conference>("conference-wait"))]
     wait: Option<Span>,
 }
 
@@ -115,13 +125,13 @@ pub(crate) struct TreeSource {
     config: Option<PathBuf>,
     #[command(flatten)]
     zookeeper: ZooKeeper,
-    /// Path of compaction's nodes in ZooKeeper [default: /cluster.compact/Compaction_v2]
     #[arg(long = "compaction-root", env = "ALLOT_COMPACTION_ROOT", hide_env_values = true)]
+    #[arg(help = help_of::<Compaction>("compaction-root"))]
     root: Option<String>,
 }
 
 impl TreeSource {
-    /// What holds.
+    /// The settings that hold.
     pub(crate) fn config(&self) -> Result<Config> {
         let compaction = Compaction { root: self.root.clone(), ..Compaction::default() };
         let given = Given { zookeeper: self.zookeeper.clone(), compaction, ..Given::default() };
@@ -139,16 +149,16 @@ pub(crate) struct BookSource {
     redis: Redis,
     #[command(flatten)]
     zookeeper: ZooKeeper,
-    /// Key of the book [default: {acme}:accounts]
+    #[arg(help = help_of::<Accounts>("accounts-book"))]
     #[arg(long = "book", env = "ALLOT_ACCOUNTS_BOOK", hide_env_values = true, value_name = "KEY")]
     book: Option<String>,
-    /// Path in ZooKeeper where client systems come [default: /resource]
+    #[arg(help = help_of::<Accounts>("accounts-root"))]
     #[arg(long = "accounts-root", env = "ALLOT_ACCOUNTS_ROOT", hide_env_values = true, value_name = "PATH")]
     root: Option<String>,
 }
 
 impl BookSource {
-    /// What holds.
+    /// The settings that hold.
     pub(crate) fn config(&self) -> Result<Config> {
         let accounts = Accounts { book: self.book.clone(), root: self.root.clone(), ..Accounts::default() };
         let (redis, zookeeper) = (self.redis.clone(), self.zookeeper.clone());
@@ -161,7 +171,7 @@ fn load(given: Given, file: Option<&Path>) -> Result<Config> {
     Config::resolve(&merge(given, file)?)
 }
 
-/// What is given, and where a setting is absent that of the file.
+/// The given settings; where one is absent, that of the file.
 fn merge(given: Given, file: Option<&Path>) -> Result<Given> {
     let Some(path) = file else { return Ok(given) };
     let mut under = read(path)?;

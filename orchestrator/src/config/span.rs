@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-/// The longest: whoever reckons with it, and with the time of day, stays far from what overflows.
+/// The longest: sums of it and the time of day stay far from an overflow.
 const LONGEST: Duration = Duration::from_secs(1000 * 31_557_600);
 
 /// A length of time, written as a number and a unit.
@@ -14,6 +14,7 @@ const LONGEST: Duration = Duration::from_secs(1000 * 31_557_600);
 #[serde(try_from = "String")]
 pub(crate) struct Span(pub(crate) Duration);
 
+#[cfg(test)]
 impl Span {
     /// So many milliseconds.
     pub(crate) const fn ms(ms: u64) -> Self {

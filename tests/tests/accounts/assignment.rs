@@ -62,7 +62,7 @@ fn what_an_instance_gives_back_or_cannot_use_goes_elsewhere() {
     eventually("the account to be frozen", TIMEOUT, || book.account(&ours[0], "state").text() == "frozen");
     let epoch = book.account(&ours[1], "epoch").int();
     system.clients[clients].say(&format!("return {web} {}", ours[1]));
-    eventually("the account to be dealt anew", TIMEOUT, || book.account(&ours[1], "epoch").int() > epoch);
+    eventually("the account to be assigned again", TIMEOUT, || book.account(&ours[1], "epoch").int() > epoch);
     system.healthy("the rest to be shared");
     assert!(system.shown().values().all(|shown| !shown.contains_key(&ours[0])));
 
@@ -114,7 +114,7 @@ fn a_silent_instance_keeps_what_it_was_asked_for_and_holds_up_nobody_else() {
 }
 
 #[test]
-fn whoever_is_cut_off_logs_out_by_itself_before_its_accounts_go_on() {
+fn instance_cut_off_logs_out_before_its_accounts_are_reassigned() {
     let mut system = Dealing::start(1);
     let mut book = system.book();
     book.ok("MODULE m DEPARTMENT d INSTANCES 2");
@@ -126,7 +126,7 @@ fn whoever_is_cut_off_logs_out_by_itself_before_its_accounts_go_on() {
     let cut = system.add_clients(&["--zookeeper", &behind], &["d/m/two:2"]);
     eventually("both to be attached", TIMEOUT, || book.shares("m").len() == 2);
     system.healthy("two to share");
-    // Its thread that talks to ZooKeeper hangs besides; another one keeps time.
+    // Its thread that talks to ZooKeeper hangs as well; another one keeps time.
     system.clients[cut].say("hang d/m/two:2");
     wire.cut();
     eventually("the one that is cut off to be given up", TIMEOUT, || book.shares("m").len() == 1);
@@ -169,7 +169,7 @@ fn another_process_of_the_same_name_takes_its_place() {
 }
 
 #[test]
-fn another_process_of_the_same_name_does_not_end_the_login_of_the_one_before() {
+fn second_process_of_a_name_does_not_end_the_first_ones_login() {
     let mut system = Dealing::start(1);
     let mut book = system.book();
     book.ok("MODULE a DEPARTMENT d INSTANCES 1");
@@ -337,7 +337,7 @@ fn a_leader_may_die_at_any_step_and_wake_up_when_it_was_replaced() {
         // Half of it is done only where it is not done in one multi.
         let batch = if point.starts_with("half") { "1" } else { "400" };
         let dies = system.add_dealer(&[("ALLOT_FAULT_POINT", &fault), ("ALLOT_FAULT_BATCH", batch)]);
-        system.dealers[dies].ended();
+        system.dealers[dies].wait_for_end();
         let log = system.dealers[dies].log();
         assert!(log.contains("dying here"), "{point} was not reached:\n{log}");
         system.check_tree();

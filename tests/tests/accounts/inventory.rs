@@ -94,7 +94,7 @@ fn a_file_becomes_a_book_and_a_book_the_same_file() {
 }
 
 #[test]
-fn what_rebalancing_has_moved_within_a_department_stays_when_the_file_comes_again() {
+fn reloaded_inventory_keeps_what_rebalancing_has_moved() {
     let desk = Desk::new();
     desk.import(FILE, &[]).ok();
     let mut book = Book::of(&desk.server);

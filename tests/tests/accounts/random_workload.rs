@@ -149,7 +149,7 @@ impl RandomWorkload {
                 eventually("the faulty one to stand for election", TIMEOUT, || {
                     dies.is_ready() || !dies.is_running()
                 });
-                // Those who begin anew stand behind it.
+                // Those who begin again stand behind it.
                 for dealer in &self.system.dealers {
                     dealer.terminate();
                     dealer.start();
@@ -169,7 +169,7 @@ impl RandomWorkload {
 }
 
 #[test]
-fn in_a_storm_no_account_is_ever_at_two_instances() {
+fn no_account_is_ever_at_two_instances_under_random_faults() {
     let scale = match soak(0, 1) {
         0 => Scale { departments: 2, modules: 6, processes: 4, accounts: 300, steps: 25 },
         _ => Scale { departments: 4, modules: 20, processes: 12, accounts: 1000, steps: 150 },

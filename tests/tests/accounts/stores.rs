@@ -12,7 +12,7 @@ use allot_tests::wait::TIMEOUT;
 use allot_tests::{Dealing, RedisServer, Reply, eventually};
 
 #[test]
-fn a_deal_is_shown_when_a_replica_has_it_and_one_that_a_failover_forgot_is_waited_out() {
+fn assignment_is_published_when_a_replica_has_it() {
     let mut system = Dealing::start(0);
     let replica = RedisServer::start();
     // What is on its way when the wire is cut never arrives.
@@ -66,7 +66,7 @@ fn a_deal_is_shown_when_a_replica_has_it_and_one_that_a_failover_forgot_is_waite
     // With the master the second instance dies as well, and the leader, so that nobody is told of it before its session
     // is over. Nobody knows then who may be logged in with what it had.
     system.dealers[dealer].kill9();
-    let mut second = system.clients.pop().unwrap();
+    let second = system.clients.pop().unwrap();
     second.kill9();
     system.redis.kill9();
     replica.command("REPLICAOF NO ONE");
@@ -208,7 +208,7 @@ fn the_dealer_needs_no_more_rights_than_its_rules_say() {
     eventually("the account to be frozen", TIMEOUT, || book.account(&ours[0], "state").text() == "frozen");
     let epoch = book.account(&ours[1], "epoch").int();
     system.clients[clients].say(&format!("return d/m/one:1 {}", ours[1]));
-    eventually("the account to be dealt anew", TIMEOUT, || book.account(&ours[1], "epoch").int() > epoch);
+    eventually("the account to be assigned again", TIMEOUT, || book.account(&ours[1], "epoch").int() > epoch);
     system.healthy("the rest to be shared");
     for account in system.has("m/one:1") {
         let epoch = book.account(&account, "epoch").int();

@@ -10,7 +10,7 @@ use allot_tests::zookeeper::{on_tree, patient};
 use allot_tests::{Ensemble, Process, eventually, soak};
 
 #[test]
-fn every_subtask_of_two_hundred_ends_once_though_worker_manager_and_monitor_are_killed() {
+fn each_subtask_ends_once_though_every_role_is_killed() {
     let home = tempfile::tempdir().unwrap();
     let cluster = CompactionCluster::start(5, &script(home.path(), CAREFUL));
     cluster.partitions(200);
@@ -27,9 +27,9 @@ fn every_subtask_of_two_hundred_ends_once_though_worker_manager_and_monitor_are_
     ended(10);
     let manager = cluster.json(&["show", &id])["task"]["manager"].as_str().unwrap().to_owned();
     unit(&manager).kill9();
-    // Whoever has the task now says what it found of it.
+    // The task's new manager says what it found of the task.
     let adopted = || {
-        let logs = cluster.units.iter().filter(|unit| unit.name != manager).map(Process::log);
+        let logs = cluster.units.iter().filter(|unit| unit.name != manager).map(|unit| unit.log());
         logs.flat_map(|log| log.lines().map(str::to_owned).collect::<Vec<_>>())
             .find(|line| line.contains("managing a task") && line.contains(&id))
     };
@@ -54,7 +54,7 @@ fn every_subtask_of_two_hundred_ends_once_though_worker_manager_and_monitor_are_
 }
 
 #[test]
-fn units_that_hang_or_go_together_and_a_zookeeper_that_is_away_cost_no_subtask_and_double_none() {
+fn lost_units_or_zookeeper_lose_and_double_no_subtask() {
     let home = tempfile::tempdir().unwrap();
     let cluster = CompactionCluster::start_on(Ensemble::start(), 5, &script(home.path(), CAREFUL), &[]);
     cluster.partitions(300);
@@ -145,7 +145,7 @@ async fn at_work(tree: &Tree, over: &[String]) -> Option<(String, usize)> {
 }
 
 #[test]
-fn a_manager_that_is_stopped_while_it_assigns_and_wakes_when_it_was_replaced_doubles_nothing() {
+fn replaced_manager_that_wakes_up_doubles_no_subtask() {
     const COUNT: usize = 1500;
     let home = tempfile::tempdir().unwrap();
     // All of it is one wave.
@@ -193,7 +193,7 @@ fn a_manager_that_is_stopped_while_it_assigns_and_wakes_when_it_was_replaced_dou
 }
 
 #[test]
-fn a_task_stays_in_its_processing_cluster_though_all_of_it_dies_and_whoever_waits_may_go() {
+fn task_stays_in_its_processing_cluster_though_all_of_it_dies() {
     let home = tempfile::tempdir().unwrap();
     let runner = script(home.path(), CAREFUL);
     let mut cluster = CompactionCluster::start(0, &runner);

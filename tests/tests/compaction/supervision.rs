@@ -1,4 +1,4 @@
-//! No runner outlives its permission: whatever dies, hangs or is cut off, a runner is over before its partition is given
+//! No runner outlives its permission: whether a process dies, hangs or is cut off, a runner is over before its partition is given
 //! to another. The runners take a minute where nobody ends them, and hold a lock of their own.
 
 use std::process::{Command, Stdio};
@@ -111,11 +111,11 @@ fn signal(name: &str, pids: &[String]) {
 }
 
 #[test]
-fn a_runner_is_over_before_its_partition_is_anothers_whatever_dies_or_hangs() {
+fn runner_ends_before_its_partition_is_given_to_another() {
     let cluster = Cluster::start(2, &[]);
     // Once without being asked for it.
-    cluster.survives_with(&[], "killed", Process::kill9, Process::start);
-    cluster.survives("stopped", Process::pause, Process::resume);
+    cluster.survives_with(&[], "killed", |unit| unit.kill9(), Process::start);
+    cluster.survives("stopped", |unit| unit.pause(), |unit| unit.resume());
     let mut stopped = Vec::new();
     cluster.survives(
         "stopped with its guard",
@@ -126,7 +126,7 @@ fn a_runner_is_over_before_its_partition_is_anothers_whatever_dies_or_hangs() {
             signal("-STOP", &stopped);
             unit.pause();
         },
-        Process::resume,
+        |unit| unit.resume(),
     );
     signal("-CONT", &stopped);
 }
@@ -138,7 +138,7 @@ fn without_a_zookeeper_no_runner_goes_on() {
 }
 
 #[test]
-fn runners_that_the_watchdog_ends_before_their_guards_do_are_begun_again_and_not_failed() {
+fn runner_ended_by_the_watchdog_is_started_again_and_not_failed() {
     // The session lives on: what is reported of their ends is heard. Whether a guard that wakes sees first that its runner
     // has ended, or that it had to end it, is up to chance.
     let settings = [("ALLOT_ZOOKEEPER_SESSION", "10s"), ("ALLOT_COMPACTION_SLOTS", "6")];
@@ -222,7 +222,7 @@ fn two_tasks_on_the_same_partitions_take_turns_though_their_worker_dies() {
 }
 
 #[test]
-fn a_unit_that_is_asked_to_end_is_not_taken_for_lost_while_its_runners_end() {
+fn draining_unit_is_not_taken_for_lost_while_its_runners_end() {
     // They need longer than it takes until who has gone is missed.
     let cluster = Cluster::start(2, &[("ALLOT_COMPACTION_STOP_LIMIT", "8s")]);
     let id = cluster.submit("t", &["--retries", "0"]);
@@ -239,7 +239,7 @@ fn a_unit_that_is_asked_to_end_is_not_taken_for_lost_while_its_runners_end() {
 }
 
 #[test]
-fn what_may_not_be_begun_again_is_failed_when_its_worker_dies_or_its_guard_hangs() {
+fn subtask_without_retries_fails_when_its_worker_or_guard_is_lost() {
     let settings = [("ALLOT_COMPACTION_TIMEOUT", "4s"), ("ALLOT_COMPACTION_STOP_LIMIT", "300ms")];
     let cluster = Cluster::start(2, &settings);
     let id = cluster.submit("hangs", &["--retries", "0"]);

@@ -101,7 +101,7 @@ fn limits_priorities_windows_and_queues_say_what_begins() {
         cluster.submit(&["d", "s", "other", "--limit", "1"]),
         cluster.submit(&["d", "s", "high", "--priority", "5"]),
     );
-    // A window that is shut, whatever the time is.
+    // A window that is shut at any time.
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() / 3600 % 24;
     let window = format!("{:02}:00-{:02}:00", (now + 3) % 24, (now + 5) % 24);
     let shut = cluster.submit(&["d", "s", "shut", "--window", &window, "--zone", "UTC"]);
@@ -130,7 +130,7 @@ fn limits_priorities_windows_and_queues_say_what_begins() {
 }
 
 #[test]
-fn whoever_asks_why_a_task_waits_hears_of_slots_that_are_taken_and_when_the_next_round_is_due() {
+fn waiting_task_tells_of_taken_slots_and_its_next_round() {
     let home = tempfile::tempdir().unwrap();
     let settings = [("ALLOT_COMPACTION_SLOTS", "1"), UNHURRIED];
     let cluster = CompactionCluster::start_with(1, &script(home.path(), CAREFUL), &settings);
@@ -185,7 +185,7 @@ fn a_task_is_paused_given_to_others_resumed_and_stopped() {
     let explained = cluster.run(&["explain", &id]).ok().out;
     assert!(explained.contains("it is paused"), "{explained}");
 
-    // Whoever has it now gives it away, the task and a subtask.
+    // Its new manager gives away the task and a subtask.
     let manager = shown["task"]["manager"].as_str().unwrap().to_owned();
     let _ = cluster.run(&["reassign", &id]).ok();
     let managed = || cluster.json(&["show", &id])["task"]["manager"].as_str().unwrap().to_owned();
@@ -262,7 +262,7 @@ echo '{"freed": 2.5}'
 "#;
 
 #[test]
-fn what_fails_or_takes_too_long_is_counted_and_whoever_waits_hears_it() {
+fn failed_and_late_subtasks_are_counted_and_waiting_commands_told() {
     let home = tempfile::tempdir().unwrap();
     let lister = script(&home.path().join(""), "#!/bin/sh\nprintf 'well\\nfails\\nhangs\\n\\nwell\\n'\n");
     let lister = {
@@ -361,7 +361,7 @@ fn lives(group: &str) -> bool {
 }
 
 #[test]
-fn whoever_waits_at_a_terminal_sees_how_many_are_done() {
+fn waiting_terminal_shows_how_many_subtasks_are_done() {
     let home = tempfile::tempdir().unwrap();
     let cluster = CompactionCluster::start_with(1, &script(home.path(), CAREFUL), &[UNHURRIED]);
     cluster.partitions(20);
@@ -385,7 +385,7 @@ raise SystemExit(3)
 "#;
 
 #[test]
-fn of_what_a_runner_says_the_last_is_kept_some_in_the_tree_and_more_on_disk() {
+fn last_output_of_a_runner_is_kept_in_the_tree_and_on_disk() {
     let home = tempfile::tempdir().unwrap();
     let cluster = CompactionCluster::start_with(1, &script(home.path(), TALKATIVE), &[UNHURRIED]);
     cluster.partitions(1);
@@ -404,7 +404,7 @@ fn of_what_a_runner_says_the_last_is_kept_some_in_the_tree_and_more_on_disk() {
 }
 
 #[test]
-fn what_is_repeated_without_end_finds_new_partitions_in_each_round_until_it_is_stopped() {
+fn endless_task_finds_new_partitions_in_each_round() {
     let home = tempfile::tempdir().unwrap();
     let cluster = CompactionCluster::start_with(2, &script(home.path(), CAREFUL), &[UNHURRIED]);
     cluster.partitions(3);

@@ -94,7 +94,7 @@ async fn killed(
 }
 
 #[test]
-fn a_thousand_old_tasks_are_taken_over_once_whoever_is_killed_and_then_removed() {
+fn thousand_old_tasks_are_taken_over_once_despite_kills() {
     const COUNT: usize = 1000;
     const KILLS: usize = 50;
     let home = tempfile::tempdir().unwrap();
@@ -169,7 +169,7 @@ fn a_thousand_old_tasks_are_taken_over_once_whoever_is_killed_and_then_removed()
             assert_eq!(task["manager"], format!("xcloud{}_9876", n % 3), "{task}");
         }
 
-        // What is no old tree is not removed, whoever says so.
+        // What is no old tree is not removed, even with the option.
         for (root, why) in [
             ("/cluster.compact", "holds"),
             ("/", "holds"),
@@ -202,7 +202,7 @@ fn a_thousand_old_tasks_are_taken_over_once_whoever_is_killed_and_then_removed()
 }
 
 #[test]
-fn who_manages_an_upgraded_task_is_the_unit_in_its_name_or_one_that_is_there() {
+fn upgraded_task_is_managed_by_the_unit_in_its_name_or_another() {
     let home = tempfile::tempdir().unwrap();
     let cluster = CompactionCluster::start(2, &script(home.path(), "#!/bin/sh\nexit 0\n"));
     // A tree of a name that was seen in the place of the usual one.
@@ -229,7 +229,7 @@ fn who_manages_an_upgraded_task_is_the_unit_in_its_name_or_one_that_is_there() {
 }
 
 #[test]
-fn live_tasks_of_one_table_wait_each_for_the_one_before_it_whoever_takes_them_over() {
+fn upgraded_live_tasks_of_one_table_wait_for_each_other() {
     let home = tempfile::tempdir().unwrap();
     let runner = script(home.path(), "#!/bin/sh\nexit 0\n");
     let mut cluster = CompactionCluster::start(0, &runner);

@@ -9,7 +9,7 @@ use allot_tests::module::{python, repository};
 use allot_tests::proxy::Proxy;
 use allot_tests::realms::REALM;
 use allot_tests::wait::TIMEOUT;
-use allot_tests::{Plan, Process, Random, System, ZooKeeperServer, eventually, soak};
+use allot_tests::{Plan, Process, Random, System, eventually, soak};
 
 const CONFERENCES: usize = 100;
 
@@ -47,7 +47,7 @@ fn given_up(system: &System, unit: usize) {
 }
 
 #[test]
-fn units_that_die_hang_or_are_cut_off_lose_their_conferences_and_come_back() {
+fn lost_units_lose_their_conferences_and_come_back() {
     let mut system = System::start(&Plan::default().with("ALLOT_CMU_LEASE", "5s"));
     system.create(CONFERENCES);
 
@@ -101,7 +101,7 @@ fn units_that_die_hang_or_are_cut_off_lose_their_conferences_and_come_back() {
 }
 
 #[test]
-fn schedulers_and_proxies_that_die_or_hang_are_replaced_and_a_deposed_one_changes_nothing() {
+fn lost_schedulers_and_proxies_are_replaced_and_change_nothing_after() {
     let mut system = system();
 
     let leader = system.leader();
@@ -149,7 +149,7 @@ fn schedulers_and_proxies_that_die_or_hang_are_replaced_and_a_deposed_one_change
     });
     system.until("the unit killed last to be down", |realm| realm.stat("down") == 2);
     healthy(&mut system, "another unit killed as the deposed scheduler woke");
-    // Unless it was elected anew, which a machine that stands still may bring about.
+    // Unless it was elected again, which a machine that stands still may bring about.
     let did = did(&system);
     if led(&system) == led_before {
         assert_eq!(did, before, "the deposed scheduler did something");
@@ -213,7 +213,7 @@ fn schedulers_and_proxies_that_die_or_hang_are_replaced_and_a_deposed_one_change
     system.proxies[0].cut_zookeeper();
     healthy(&mut system, "a proxy cut off both");
     system.proxies.iter().for_each(Process::heal);
-    system.proxies.iter().for_each(Process::kill9);
+    system.proxies.iter().for_each(|process| process.kill9());
     system.proxies.iter().for_each(Process::start);
     healthy(&mut system, "all proxies killed and started again");
 }
@@ -241,7 +241,7 @@ fn stores_that_fail_or_go_away_cost_no_conference() {
 
     // All of it away, longer than the sessions live: nobody is given up, then or afterwards.
     let before = system.places();
-    system.zookeeper.servers().iter().for_each(ZooKeeperServer::kill9);
+    system.zookeeper.servers().iter().for_each(|server| server.kill9());
     sleep(Duration::from_secs(5));
     assert_eq!(system.places(), before, "conferences moved while ZooKeeper was away");
     system.zookeeper.restore();
@@ -319,7 +319,7 @@ fn the_brake_is_lifted_by_the_operator_or_by_units_that_are_back() {
     system.units[2].kill9();
     system.units[3].kill9();
     eventually("the brake to hold", TIMEOUT, || brake_holds(&system));
-    // Whoever takes what it shows away does not lift it.
+    // Deleting the node that shows it does not lift it.
     let mut client = system.master().raw();
     client.words(&format!("DEL {REALM}:brake"));
     eventually("the brake to be shown again", TIMEOUT, || {
@@ -334,7 +334,7 @@ fn the_brake_is_lifted_by_the_operator_or_by_units_that_are_back() {
     sleep(Duration::from_secs(3));
     assert_eq!(system.places(), before, "conferences moved at a take-over although the brake held");
     system.schedulers[led].start();
-    // Who is elected anew, as on a machine that stood still, holds it anew.
+    // Who is elected again, as on a machine that stood still, holds it again.
     system.until("both to be declared down", |realm| {
         let _ = allot_tests::daemon::run(system.master(), &["units", "--realm", REALM, "release-brake"]);
         realm.stat("up") == 3
@@ -447,7 +447,7 @@ fn fault(system: &mut System, random: &mut Random) -> String {
         return "a ZooKeeper server".to_owned();
     }
     if kind == 9 {
-        if !system.redis.iter().all(allot_tests::RedisServer::is_running) || system.is_replica_behind() {
+        if !system.redis.iter().all(|server| server.is_running()) || system.is_replica_behind() {
             return "nothing".to_owned();
         }
         system.fail_over(random.once_in(2));

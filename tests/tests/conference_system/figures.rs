@@ -123,7 +123,7 @@ fn another_scheduler_takes_over() {
         eventually("it to be ready", TIMEOUT, || system.schedulers[leader].is_ready());
     };
     for _ in 0..3 {
-        take_over("is killed by -9", &Process::kill9);
+        take_over("is killed by -9", &|process| process.kill9());
         take_over("is asked to end", &|process| process.signal("TERM"));
     }
 }

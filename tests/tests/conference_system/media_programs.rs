@@ -131,7 +131,7 @@ fn what_people_end_without_redis_is_said_by_a_unit_that_is_to_end() {
     std::thread::sleep(Duration::from_secs(2));
     assert_eq!(client.place("1").2, "open", "nobody could be told");
     unit.heal();
-    assert!(unit.ended().success());
+    assert!(unit.wait_for_end().success());
     assert_eq!(client.place("1").2, "ended");
     assert_eq!(client.ok("CONF.INFO 1").field("cause").text(), "unit");
 }
@@ -191,11 +191,11 @@ fn people_end_conferences_of_a_unit_that_drains() {
     fs::write(server.dir().join("1.over"), "0\n").unwrap();
     eventually("it to be over", TIMEOUT, || client.place("1").2 == "ended");
     assert_eq!(client.ok("CONF.INFO 1").field("cause").text(), "unit");
-    assert!(unit.ended().success());
+    assert!(unit.wait_for_end().success());
 }
 
 #[test]
-fn what_people_end_while_a_unit_drains_without_redis_is_said_when_it_is_back() {
+fn unit_draining_without_redis_reports_ended_conferences_later() {
     let server = RedisServer::start();
     let mut client = Realm::create(&server, &[]);
     let unit = Process::new("unit", &["--roles", "cmu", "--realm", REALM, "--cmu-host", "127.0.0.1/unit"])
@@ -218,7 +218,7 @@ fn what_people_end_while_a_unit_drains_without_redis_is_said_when_it_is_back() {
     eventually("the unit to hear of it", TIMEOUT, || unit.log().contains("ended by people"));
     unit.heal();
     eventually("it to be over", TIMEOUT, || client.place("1").2 == "ended");
-    assert!(unit.ended().success());
+    assert!(unit.wait_for_end().success());
 }
 
 #[test]
@@ -256,7 +256,7 @@ fn a_unit_that_stops_itself_and_wakes_late_takes_nothing_back() {
 }
 
 #[test]
-fn a_unit_that_is_back_at_redis_tells_every_detail_anew() {
+fn unit_back_at_redis_sends_every_detail_again() {
     let server = RedisServer::start();
     let mut client = Realm::create(&server, &[]);
     // It is there before there is anybody whom it could ask for details.
@@ -278,7 +278,7 @@ fn a_unit_that_is_back_at_redis_tells_every_detail_anew() {
     eventually("its session to be over", TIMEOUT, || !unit.is_ready());
     assert_eq!(told(&mut client), before);
     unit.heal();
-    eventually("it to be told anew", TIMEOUT, || told(&mut client) > before);
+    eventually("it to be told again", TIMEOUT, || told(&mut client) > before);
     assert_eq!(client.place("1").1, epoch, "it was its own all the time");
 }
 
@@ -314,7 +314,7 @@ fn runs(pid: &str) -> bool {
 }
 
 #[test]
-fn no_program_outlives_its_conference_or_its_unit_whatever_becomes_of_it() {
+fn no_program_outlives_its_conference_or_its_unit() {
     let server = RedisServer::start();
     let media = stubborn(&server);
     let _scheduler = alone(&server, "scheduler", "conference", &[]);

@@ -101,7 +101,7 @@ fn leadership_is_given_up_while_the_ensemble_hangs() {
     let mut election = participant.run(async |coordinator| coordinator.campaign("/el", "a"));
     let lead = participant.run(async |_| election.elected().await.unwrap());
     let paused = Instant::now();
-    ensemble.servers().iter().for_each(ZooKeeperServer::pause);
+    ensemble.servers().iter().for_each(|server| server.pause());
     eventually("leadership not to hold", TIMEOUT, || lead.check().is_err());
     let held = paused.elapsed();
     println!("leadership held for {held:?} after the ensemble hung, session timeout {session:?}");
@@ -110,14 +110,14 @@ fn leadership_is_given_up_while_the_ensemble_hangs() {
     let over = paused.elapsed();
     println!("over after {over:?}");
     assert!(over < session, "it could have gone on in the time of another: {over:?}");
-    ensemble.servers().iter().for_each(ZooKeeperServer::resume);
+    ensemble.servers().iter().for_each(|server| server.resume());
     let again = participant.run(async |_| election.elected().await.unwrap());
     assert!(again.term() > lead.term());
     assert!(lead.check().is_err());
 }
 
 #[test]
-fn all_servers_away_longer_than_the_session_end_in_a_new_leader_with_a_higher_term() {
+fn outage_longer_than_the_session_ends_in_a_new_higher_term() {
     let ensemble = Ensemble::start();
     let session = Duration::from_secs(4);
     let participants = [join(&ensemble, session), join(&ensemble, session)];
@@ -131,7 +131,7 @@ fn all_servers_away_longer_than_the_session_end_in_a_new_leader_with_a_higher_te
         }
         std::thread::sleep(Duration::from_millis(5));
     };
-    ensemble.servers().iter().for_each(ZooKeeperServer::kill9);
+    ensemble.servers().iter().for_each(|server| server.kill9());
     eventually("all sessions to be over", TIMEOUT, || {
         participants.iter().all(|participant| participant.coordinator().status().link == Link::Ended)
     });

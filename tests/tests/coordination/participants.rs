@@ -16,7 +16,7 @@ use tokio::runtime::Runtime;
 /// The session timeout of the suite. Long, since a busy machine must not end sessions.
 pub(crate) const SESSION: Duration = Duration::from_secs(9);
 
-/// A coordinator with threads of its own. Dropping it takes those away in the middle of whatever they do, and
+/// A coordinator with threads of its own. Dropping it takes those away in the middle of their work, and
 /// the session is not closed: to the service it looks like `kill -9`.
 pub(crate) struct Participant {
     runtime: Option<Runtime>,

@@ -30,7 +30,7 @@ suite! {
     a_leader_that_vanishes_is_replaced_and_its_name_with_it
     a_candidate_that_withdraws_while_waiting_leaves_the_queue
     a_deposed_leader_writes_nothing
-    leadership_does_not_hold_while_cut_off_and_goes_on_when_the_lock_was_kept
+    leadership_pauses_while_cut_off_and_resumes_with_its_lock
     all_sessions_over_means_a_new_leader_in_a_higher_term
     a_create_whose_answer_was_lost_is_read_back
     members_are_listed_with_what_they_say_and_go_when_they_vanish
@@ -368,7 +368,7 @@ fn a_deposed_leader_writes_nothing(world: &dyn World) {
     });
 }
 
-fn leadership_does_not_hold_while_cut_off_and_goes_on_when_the_lock_was_kept(world: &dyn World) {
+fn leadership_pauses_while_cut_off_and_resumes_with_its_lock(world: &dyn World) {
     let participant = world.join();
     let mut election = participant.run(async |coordinator| coordinator.campaign("/el", "a"));
     let lead = participant.run(async |_| election.elected().await.unwrap());

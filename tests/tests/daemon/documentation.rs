@@ -1,6 +1,7 @@
 //! What README.md and docs/ say is so: every session shown is typed again, word by word, on a real server; every
 //! command, setting and counter has its place; every link leads somewhere; and `make run` does what it promises.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Write as _;
@@ -136,7 +137,7 @@ fn the_examples_of_the_documentation_go_as_written() {
 }
 
 #[test]
-fn the_session_of_the_functions_library_goes_as_written_on_a_server_without_the_module() {
+fn session_of_the_functions_library_goes_as_written() {
     let server = RedisServer::builder().module(false).start();
     let library = read(&repository().join("lua/allot.lua"));
     assert_eq!(server.raw().call(&["FUNCTION", "LOAD", &library]), allot_tests::Reply::bulk("allot"));
@@ -179,8 +180,8 @@ fn every_command_has_its_chapter() {
     let mut commands = Vec::new();
     words(&server.command("COMMAND LIST FILTERBY MODULE allot"), &mut commands);
     assert!(!commands.is_empty());
-    let chapters = ["seats", "numbers", "conferences", "accounts", "replication"];
-    let [seats, numbers, conferences, accounts, replication] =
+    let chapters = ["seats", "numbers", "conferences", "accounts", "replication", "operate"];
+    let [seats, numbers, conferences, accounts, replication, operate] =
         chapters.map(|chapter| read(&repository().join(format!("docs/{chapter}.md"))));
     for command in commands.iter().map(|command| command.to_uppercase()) {
         let chapter = match command.split_once('.') {
@@ -188,6 +189,7 @@ fn every_command_has_its_chapter() {
             Some(("NUMPOOL", _)) => &numbers,
             Some(("CONF" | "CMU", _)) => &conferences,
             Some(("ACCOUNT", _)) => &accounts,
+            Some(("ALLOT", _)) => &operate,
             _ => &seats,
         };
         assert!(chapter.lines().any(|line| line.starts_with('#') && line.contains(&command)), "{command}");
@@ -208,21 +210,41 @@ fn every_setting_and_every_counter_is_explained() {
     }
 }
 
+/// The anchors of a document, as GitHub makes them of its headings.
+fn anchors(document: &Path) -> HashSet<String> {
+    let mut anchors = HashSet::new();
+    let mut is_code = false;
+    for line in read(document).lines() {
+        is_code ^= line.trim_start().starts_with("```");
+        if line.starts_with('#') && !is_code {
+            let heading = line.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
+            anchors.insert(heading.chars().filter(|c| c.is_alphanumeric() || "-_".contains(*c)).collect());
+        }
+    }
+    anchors
+}
+
 #[test]
-fn every_link_leads_to_a_file() {
+fn every_link_leads_to_a_file_and_a_heading() {
     let names = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "lua/README.md", "examples/README.md"];
     for document in names.iter().map(|name| repository().join(name)).chain(docs()) {
         let folder = document.parent().unwrap();
         for link in read(&document).split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-            let file = link.split('#').next().unwrap_or_default();
-            let elsewhere = file.is_empty() || file.contains("://");
-            assert!(elsewhere || folder.join(file).exists(), "{}: {link}", document.display());
+            if link.contains("://") {
+                continue;
+            }
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = if file.is_empty() { document.clone() } else { folder.join(file) };
+            assert!(target.exists(), "{}: {link}", document.display());
+            let is_page = target.extension() == Some(OsStr::new("md"));
+            let is_known = anchor.is_empty() || (is_page && anchors(&target).contains(anchor));
+            assert!(is_known, "{}: no heading for {link}", document.display());
         }
     }
 }
 
 #[test]
-fn make_run_sells_the_examples_kills_a_unit_and_ends_when_told_to_run_once() {
+fn make_run_sells_the_examples_and_survives_a_killed_unit() {
     // Not among those that outgoing connections take, since the next ones are used as well.
     let begin = 10_000 + u16::try_from(std::process::id() % 15_000).unwrap();
     let port = (begin..begin + 1000).find(|&port| TcpListener::bind(("127.0.0.1", port)).is_ok()).unwrap();

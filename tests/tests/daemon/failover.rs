@@ -72,7 +72,7 @@ fn after_a_failover_by_sentinel_all_roles_go_on_with_the_new_master() {
 }
 
 #[test]
-fn an_old_master_that_nobody_could_tell_is_left_for_the_one_that_sentinels_name() {
+fn old_master_is_left_for_the_one_that_sentinels_name() {
     // As if it were cut off from Sentinel and replica, and not from us: it never hears that it is none any more.
     let master = RedisServer::builder().arg("rename-command", "SLAVEOF \"\"").start();
     let replica = RedisServer::start();
@@ -139,7 +139,7 @@ fn what_ends_a_copy_is_with_a_replica_before_the_copy_ends() {
 }
 
 #[test]
-fn of_several_sentinels_the_one_that_knows_of_the_latest_failover_is_believed() {
+fn sentinel_that_knows_the_latest_failover_is_believed() {
     let (master, replica, other) = (RedisServer::start(), RedisServer::start(), RedisServer::start());
     replica.replica_of(&master);
     // One is not there, and one, as if cut off the rest, names a master that the others gave up.

@@ -24,7 +24,7 @@ fn a_file_of_numbers_becomes_a_pool_and_may_be_loaded_again() {
     let loading = ["numbers", "load", &text, "--key", "pool"];
     let again = run(&server, &loading).ok();
     assert!(again.out.contains("0 new, 2500 were there"), "{}", again.out);
-    // Whoever looks on sees how far it is, and nobody else is troubled with that.
+    // A person at a terminal sees the progress, and no other output has it.
     let shown = on_terminal(&command(&server, &loading));
     assert!(shown.contains("loading [") && shown.contains("/2500 "), "{shown:?}");
     assert!(shown.contains("0 new, 2500 were there"), "{shown:?}");

@@ -14,7 +14,7 @@ fn settings_are_checked_before_anything_begins() {
     let server = RedisServer::start();
     let example = repository().join("examples/allot.toml");
     let checked = run(&server, &["config", "check", example.to_str().unwrap()]).ok();
-    assert!(checked.out.contains("roles: conference, data-proxy, cmu\n"), "{}", checked.out);
+    assert!(checked.out.contains("roles: scheduler, data-proxy, media-unit\n"), "{}", checked.out);
     assert!(checked.out.contains("coordination is within the process"), "{}", checked.out);
     let wrong = server.dir().join("wrong.toml");
     fs::write(&wrong, "[cmu]\ncapcity = 5\n").unwrap();
@@ -73,7 +73,7 @@ fn a_second_signal_ends_it_at_once() {
     eventually("it to drain", TIMEOUT, || unit.log().contains("draining"));
     assert!(unit.is_running());
     unit.signal("INT");
-    assert!(unit.ended().success());
+    assert!(unit.wait_for_end().success());
     assert!(unit.log().contains("asked again"), "{}", unit.log());
 }
 
@@ -208,7 +208,7 @@ fn a_replica_that_hangs_is_missed_unless_nobody_is_to_be_asked() {
         for (next, grants) in [("b:1:1", 1.0), ("c:1:1", 2.0)] {
             client.join(next);
             client.ok(&format!("CMU.DOWN {last}"));
-            eventually("it to be placed anew", TIMEOUT, || granted() >= grants);
+            eventually("it to be placed again", TIMEOUT, || granted() >= grants);
             last = next.to_owned();
         }
         assert_eq!(missing(&scheduler, "scheduler"), missed, "of {replicas}");
@@ -252,7 +252,7 @@ fn details_that_were_lost_are_told_again() {
     let _another = alone(&server, "another", "data-proxy", &[]);
     eventually("one that begins to ask", TIMEOUT, || asked(&mut client) > before);
 
-    // Who owns it anew says everything anew.
+    // Who owns it again sends everything again.
     unit.cut_redis();
     eventually("the unit to be given up", TIMEOUT, || client.place("1").2 == "pending");
     unit.heal();
@@ -317,7 +317,7 @@ fn who_hears_that_messages_were_lost_makes_up_for_it() {
         let entry = format!("XADD {REALM}:{stream} * event RESYNC e164 - cmu - epoch 0 lost 7");
         assert!(matches!(client.client.words(&entry), allot_tests::Reply::Bulk(_)));
     };
-    // The program told them once; the unit tells them anew when the proxy has asked for that.
+    // The program told them once; the unit tells them again when the proxy has asked for that.
     let before = written();
     lose("info");
     eventually("its details to be written again", TIMEOUT, || written() > before);
@@ -437,7 +437,7 @@ fn a_scheduler_that_is_asked_to_end_hands_over_at_once() {
     let took = asked.elapsed();
     println!("another claimed the realm {took:.0?} after SIGTERM");
     assert!(took < Duration::from_secs(20), "its session was waited for: {took:?}");
-    assert!(schedulers[0].ended().success());
+    assert!(schedulers[0].wait_for_end().success());
 }
 
 #[test]
@@ -472,7 +472,7 @@ fn a_unit_whose_place_another_takes_ends() {
     client.begin("1", "");
     eventually("the conference to be open", TIMEOUT, || client.place("1").2 == "open");
     let second = alone(&server, "unit", "cmu", &[]);
-    assert_eq!(first.ended().code(), Some(3));
+    assert_eq!(first.wait_for_end().code(), Some(3));
     assert!(first.log().contains("was replaced") && first.log().contains("cmu.host"), "{}", first.log());
     eventually("the other to have its conference", TIMEOUT, || {
         second.metric("allot_unit_conferences") == Some(1.0) && client.place("1").2 == "open"

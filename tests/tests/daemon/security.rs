@@ -430,7 +430,7 @@ fn a_scheduler_that_may_not_ask_replicas_goes_on() {
         let (cmu, epoch) = (record.field("cmu").text(), record.field("epoch").int());
         admin.words(&format!("CONF.ACK {REALM} {number} {cmu} {epoch}"));
         admin.words(&format!("CMU.DOWN {REALM} {cmu}"));
-        eventually("it to be placed anew", TIMEOUT, || granted() >= wanted);
+        eventually("it to be placed again", TIMEOUT, || granted() >= wanted);
         admin.words(&format!("CMU.JOIN {REALM} {cmu} CAPACITY 10 LEASE 3600000"));
         admin.words(&format!("CMU.REPORT {REALM} {cmu} HIGHEST 0"));
     }

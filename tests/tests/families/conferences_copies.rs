@@ -20,7 +20,7 @@ fn events(client: &mut RawClient, stream: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_copy_and_a_restored_realm_carry_no_streams_and_their_units_report_anew() {
+fn copied_and_restored_realms_have_no_streams_and_take_units_up() {
     let server = RedisServer::start();
     let mut realm = Realm::create(&server, &UNITS[..2]);
     let (a, first) = realm.open("7");
@@ -79,7 +79,7 @@ fn a_copy_and_a_restored_realm_carry_no_streams_and_their_units_report_anew() {
 }
 
 #[test]
-fn what_is_copied_renamed_or_swapped_keeps_its_conferences_and_their_deadlines() {
+fn moved_and_copied_realms_tell_of_their_own_timeouts() {
     let server = RedisServer::start();
     let mut realm = Realm::create(&server, &["a:1:1"]);
     realm.ok("CONF.REALM CREATETIMEOUT 4000");
@@ -129,7 +129,7 @@ fn what_is_copied_renamed_or_swapped_keeps_its_conferences_and_their_deadlines()
 }
 
 #[test]
-fn transactions_and_scripts_can_do_all_that_clients_can() {
+fn realm_works_in_transactions_and_scripts() {
     let (server, replica) = (RedisServer::start(), RedisServer::start());
     replica.replica_of(&server);
     let mut realm = Realm::create(&server, &UNITS[..2]);

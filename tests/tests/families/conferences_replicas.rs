@@ -45,7 +45,7 @@ fn a_creation_is_one_transaction_of_its_messages_and_its_result() {
 }
 
 #[test]
-fn whoever_waits_for_a_stream_watches_it_or_listens_hears_of_each_entry() {
+fn waiting_watching_and_listening_clients_hear_of_each_entry() {
     let server = RedisServer::start();
     let mut realm = Realm::create(&server, &["a:1:1"]);
     let (commands, transitions) = (format!("{REALM}:cmd:a:1:1"), format!("{REALM}:evt"));
@@ -75,7 +75,7 @@ fn whoever_waits_for_a_stream_watches_it_or_listens_hears_of_each_entry() {
 }
 
 #[test]
-fn where_the_operator_took_the_command_away_entries_wait_and_are_nowhere() {
+fn entries_wait_when_the_operator_has_renamed_xadd() {
     let server = RedisServer::builder().arg("rename-command", "XADD hidden").start();
     let mut stream = ReplicationStream::attach(&server);
     let mut realm = Realm::create(&server, &["a:1:1"]);

@@ -6,7 +6,7 @@ use allot_tests::wait::TIMEOUT;
 use allot_tests::{RedisServer, Reply, eventually};
 
 #[test]
-fn transactions_scripts_and_functions_can_do_all_that_clients_can() {
+fn show_is_sold_by_transactions_scripts_and_functions() {
     let (server, replica) = (RedisServer::start(), RedisServer::start());
     replica.replica_of(&server);
     create(&server, "show", &sample_venue(4, 10));
@@ -54,7 +54,7 @@ fn transactions_scripts_and_functions_can_do_all_that_clients_can() {
 }
 
 #[test]
-fn where_memory_is_full_nothing_new_is_held_but_all_that_frees_and_sells_goes_on() {
+fn full_memory_stops_new_holds_but_no_sale_and_no_release() {
     let server = RedisServer::start();
     create(&server, "show", &sample_venue(4, 10));
     let mut client = server.raw();

@@ -13,7 +13,7 @@ use allot_tests::wait::TIMEOUT;
 use allot_tests::{RedisServer, ReplicationStream, Reply, SeatWorkload, eventually, soak};
 
 #[test]
-fn a_snapshot_keeps_every_hold_with_its_deadline_every_sale_and_every_turn() {
+fn snapshot_keeps_holds_deadlines_sales_and_the_search_order() {
     let server = RedisServer::builder().arg("save", "3600 1").start();
     create(&server, "show", THEATRE);
     let mut client = server.raw();

@@ -68,7 +68,7 @@ fn an_account_is_given_back_by_its_deal_in_one_step() {
     book.ok(&format!("LOGIN p0 {} t TTL 3600000", holder.text()));
     assert_eq!(book.ok(&format!("LOGOUT p0 {} BACK", deal - 1)), Reply::Int(0));
     assert_eq!(book.ok(&format!("LOGOUT p0 {deal} BACK")), Reply::Int(1));
-    // It is dealt anew by the same command.
+    // It is assigned again by the same command.
     assert_eq!((book.account("p0", "state").text(), book.shares("m")), ("dealt".into(), vec![1, 1]));
     assert!(book.account("p0", "epoch").int() > deal);
     assert_eq!((book.total("logins"), book.ok(&format!("LOGOUT p0 {deal} BACK"))), (0, Reply::Int(0)));

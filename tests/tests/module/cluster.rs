@@ -99,7 +99,7 @@ fn a_stream_of_events_needs_a_hash_tag_in_a_cluster() {
     let mut client = tagged.raw();
     assert_eq!(client.words("SEAT.BLOCK {show} 1 a-1-1"), Reply::Int(1));
     assert_eq!(client.words("XLEN {show}:evt"), Reply::Int(2));
-    // Named anew without a tag, it keeps its messages and fails nothing.
+    // Renamed to a key without a tag, it keeps its messages and fails nothing.
     if cluster.master_for("{show}").port() == cluster.master_for("show").port() {
         assert_eq!(client.words("DEL show"), Reply::Int(1));
         assert_eq!(client.words("RENAME {show} show"), Reply::Simple("OK".into()));

@@ -40,7 +40,7 @@ fn a_failover_in_the_middle_of_grants_gives_no_epoch_out_twice() {
     epochs.extend(&more);
     let all: BTreeSet<i64> = epochs.iter().copied().collect();
     assert_eq!(all.len(), epochs.len(), "an epoch was given out twice");
-    // The old one wakes, and follows. Whoever acts on its grants is behind.
+    // The old one wakes, and follows. A unit that acts on its grants is behind.
     old.resume();
     old.replica_of(&new);
     assert_eq!(old.digest_value(REALM), new.digest_value(REALM));
@@ -89,7 +89,7 @@ fn burst(mut realm: Realm, done: &AtomicUsize, stop: &AtomicBool) -> Vec<Granted
 }
 
 #[test]
-fn a_master_that_is_paused_in_a_burst_and_wakes_as_one_of_two_gives_nothing_out_that_lasts() {
+fn second_master_that_wakes_up_grants_nothing_that_lasts() {
     let (old, new) = (RedisServer::strict().start(), RedisServer::strict().start());
     new.replica_of(&old);
     let mut realm = Realm::create(&old, &UNITS[..1]);

@@ -104,7 +104,7 @@ fn a_stream_of_another_type_keeps_nothing_else_waiting_and_loses_nothing() {
     for number in 0..50 {
         realm.open(&number.to_string());
     }
-    assert_eq!(realm.entries("cmd:a:1:1").len(), 50, "commands go out all the same");
+    assert_eq!(realm.entries("cmd:a:1:1").len(), 50, "commands are sent nevertheless");
     assert_eq!(realm.stat("unsent"), 100);
     assert!(allot_info(&server, "outbox_failures") >= 100);
     realm.client.words(&format!("DEL {REALM}:evt"));
@@ -124,7 +124,7 @@ fn a_stream_of_another_type_keeps_nothing_else_waiting_and_loses_nothing() {
 }
 
 #[test]
-fn ten_thousand_conferences_of_a_unit_that_dies_are_recovered_in_short_steps() {
+fn ten_thousand_conferences_of_a_dead_unit_recover_in_short_steps() {
     let server = RedisServer::start();
     let mut realm = Realm::create(&server, &["a:1:1"]);
     // A creation waits until all of the others are made.
@@ -324,7 +324,7 @@ fn records_have_all_their_fields_in_both_protocols() {
 }
 
 #[test]
-fn what_is_there_all_the_time_is_listed_once_whatever_comes_and_goes() {
+fn lasting_conference_is_listed_once_while_others_come_and_go() {
     let server = RedisServer::start();
     let mut realm = Realm::create(&server, &["a:1:1"]);
     let steady: BTreeSet<String> = (0..200).map(|number| format!("steady{number}")).collect();

@@ -168,7 +168,7 @@ fn a_pool_that_is_gone_is_counted_and_no_error() {
     realm.client.words(&format!("SET {POOL} 1"));
     end(&mut realm, &calls[1]);
     assert_eq!(allot_info(&server, "conf_pools_gone"), 2);
-    // Another pool under the name: its numbers are not this conference's, whatever they are doing.
+    // Another pool under the name: its numbers are not this conference's, in any state.
     realm.client.words(&format!("DEL {POOL}"));
     fill(&mut realm.client, POOL, 4);
     realm.client.words(&format!("NUMPOOL.CALL {POOL} {}", calls[2].0));

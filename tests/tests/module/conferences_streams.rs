@@ -36,7 +36,7 @@ fn told(e164: &str, cmu: &str, epoch: i64) -> ([String; 2], String) {
 }
 
 #[test]
-fn what_a_key_of_another_type_held_up_is_once_on_the_master_its_replicas_and_its_append_only_file() {
+fn messages_held_up_by_a_foreign_key_are_sent_once_everywhere() {
     let master = RedisServer::builder()
         .arg("appendonly", "yes")
         .arg("appendfsync", "always")
@@ -115,7 +115,7 @@ fn what_a_key_of_another_type_held_up_is_once_on_the_master_its_replicas_and_its
 }
 
 #[test]
-fn a_stream_that_a_slot_migration_took_away_fails_nothing_and_gets_each_message_once() {
+fn stream_in_a_migrated_slot_gets_each_message_once() {
     let cluster = Cluster::start(3, 0);
     let home = cluster.master_for(REALM);
     let mut realm = Realm::create(home, &UNITS[..2]);
@@ -222,7 +222,7 @@ fn a_realm_that_moves_before_its_streams_waits_for_them() {
 }
 
 #[test]
-fn where_more_waits_than_is_kept_readers_find_a_resync_in_the_place_of_what_is_lost() {
+fn readers_find_a_resync_in_the_place_of_dropped_messages() {
     /// What an outbox keeps for a stream.
     const KEPT: usize = 65_536;
     /// What more is said.
@@ -285,7 +285,7 @@ fn where_more_waits_than_is_kept_readers_find_a_resync_in_the_place_of_what_is_l
 }
 
 #[test]
-fn a_stream_that_others_have_written_ahead_of_the_clock_goes_on_behind_that() {
+fn stream_with_ids_ahead_of_the_clock_continues_behind_them() {
     let (server, replica) = (RedisServer::start(), RedisServer::start());
     replica.replica_of(&server);
     let mut realm = Realm::create(&server, &["a:1:1"]);

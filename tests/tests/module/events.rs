@@ -73,7 +73,7 @@ fn every_event_is_told_once_with_all_its_fields() {
 }
 
 #[test]
-fn it_is_trimmed_to_its_length_and_switched_on_and_off_while_a_show_is_open() {
+fn stream_is_trimmed_and_can_be_switched_off_and_on() {
     let server = RedisServer::start();
     create(&server, "show", &plan(0));
     let mut client = server.raw();
@@ -98,7 +98,7 @@ fn it_is_trimmed_to_its_length_and_switched_on_and_off_while_a_show_is_open() {
 }
 
 #[test]
-fn a_replica_and_a_restarted_server_have_the_same_stream_and_each_entry_goes_out_once() {
+fn replica_and_restarted_server_have_each_stream_entry_once() {
     let (server, replica) = (
         RedisServer::builder().arg("appendonly", "yes").arg("appendfsync", "always").start(),
         RedisServer::builder().arg("propagation-error-behavior", "panic").start(),
@@ -111,7 +111,7 @@ fn a_replica_and_a_restarted_server_have_the_same_stream_and_each_entry_goes_out
         &allot_tests::shows::THEATRE.replacen("{\"areas\"", "{\"events\":100000,\"areas\"", 1),
     );
     let mut workload = SeatWorkload::new(server.raw(), "show", 50);
-    // The workload sets other lengths now and then; whatever the length, every entry goes out once.
+    // The workload sets other lengths now and then; with any length, every entry goes out once.
     workload.run(400);
     eventually("all short holds to expire", TIMEOUT, || {
         let lasting: usize = workload.lasting().map(|(_, seats)| seats.len()).sum();
@@ -166,7 +166,7 @@ fn seats_in(entry: &[Vec<u8>]) -> usize {
 }
 
 #[test]
-fn where_the_stream_cannot_be_written_nothing_fails_and_the_messages_come_later() {
+fn messages_come_later_when_the_stream_cannot_be_written() {
     let (server, replica) = (RedisServer::start(), RedisServer::start());
     replica.replica_of(&server);
     create(&server, "show", &plan(100));

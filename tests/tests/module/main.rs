@@ -2,6 +2,7 @@
 
 mod accounts;
 mod cluster;
+mod commands;
 mod conference_counters;
 mod conference_failover;
 mod conferences;

@@ -155,7 +155,7 @@ fn settings_are_read_and_set_and_hold_for_the_next_command() {
 }
 
 #[test]
-fn arguments_of_loadmodule_set_the_same_settings_and_bad_ones_refuse_to_load() {
+fn bad_arguments_of_loadmodule_stop_the_module_from_loading() {
     let server =
         RedisServer::builder().module_arg("seat-max-count 7").module_arg("allot.timer-slice 9").start();
     let mut client = server.raw();

@@ -26,7 +26,7 @@ fn a_refused_batch_makes_no_pool() {
 /// What of the three kinds of deadline is late, in milliseconds; the machine may be busy, so it is enough that one
 /// of many is on time: a timer that is late never is.
 #[test]
-fn leases_cool_downs_and_registrations_end_within_a_tenth_of_a_second_with_nobody_calling() {
+fn leases_rests_and_registrations_end_on_time_without_any_call() {
     let server = RedisServer::start();
     let mut client = server.raw();
     fill(&mut client, "pool", 2);
@@ -135,7 +135,7 @@ fn a_step_of_thousands_of_messages_loses_none_of_them() {
     client.words("DEL {p}:evt");
     assert_eq!(client.words("NUMPOOL.RECONCILE {p} SWITCH sw").field("freed"), Reply::Int(2000));
     assert_eq!(client.words("XLEN {p}:evt"), Reply::Int(2000));
-    // In whatever order they came, and with a stream that cannot be written.
+    // In any order, and with a stream that cannot be written.
     client.words("SET {p}:evt in-the-way");
     client.words("NUMPOOL.REG {p} 13800000007 SWITCH other");
     client.words("NUMPOOL.REG {p} 13800000003 SWITCH other");

@@ -2,19 +2,19 @@
 //! number that nobody holds can be called again.
 //!
 //! Each switch is a process of its own: this very program, started again with `ALLOT_SWITCH` set. What it holds it
-//! proves by a file that it makes while it has the call and nobody else may have made; so the witness is the file
+//! proves by a file that it makes while it has the call and nobody else may have made; so the proof is in the file
 //! system, and no part of what is tested.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use allot_tests::pools::{number, pool_info};
 use allot_tests::shows::{clock, no_internal_errors};
 use allot_tests::wait::TIMEOUT;
-use allot_tests::{Random, RedisServer, Reply, eventually, soak};
+use allot_tests::{ChildProcess, Random, RedisServer, Reply, eventually, soak};
 
 const NUMBERS: usize = 40;
 const SWITCHES: usize = 4;
@@ -89,7 +89,7 @@ impl Switch {
         }
     }
 
-    fn witness(&self, number: &str) -> PathBuf {
+    fn call_file(&self, number: &str) -> PathBuf {
         self.folder.join("calls").join(number)
     }
 
@@ -142,7 +142,7 @@ impl Switch {
         let number: String = redis::from_redis_value(record[1].clone()).unwrap();
         // A link to a file that says who we are appears whole or not at all, and only where there is none.
         let identity = self.folder.join(format!("{}.name", self.name));
-        if let Err(error) = fs::hard_link(identity, self.witness(&number)) {
+        if let Err(error) = fs::hard_link(identity, self.call_file(&number)) {
             self.report(&format!("VIOLATION two calls on {number}: {error}"));
         }
         self.report("call");
@@ -150,7 +150,7 @@ impl Switch {
     }
 
     fn hang_up(&mut self, call: &Live) {
-        fs::remove_file(self.witness(&call.number)).unwrap();
+        fs::remove_file(self.call_file(&call.number)).unwrap();
         let reply = self.ask(&["NUMPOOL.HANGUP", POOL, &call.number, "LEASE", &call.token]);
         // 0 where an answer was lost and this is the second time.
         if !matches!(reply, redis::Value::Int(0 | 1)) {
@@ -163,37 +163,17 @@ impl Switch {
     }
 }
 
-/// A switch's process, ended with the test.
-struct Process {
-    name: String,
-    child: Child,
-}
-
-impl Process {
-    fn start(name: &str, server: &RedisServer, folder: &Path) -> Self {
-        let child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "numbers_soak::switch_process", "--nocapture"])
-            .env("ALLOT_SWITCH", name)
-            .env("ALLOT_SWITCH_FOLDER", folder)
-            .env("ALLOT_SWITCH_REDIS", server.url())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        Self { name: name.to_owned(), child }
-    }
-
-    fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Starts a switch's process.
+fn start_switch(name: &str, server: &RedisServer, folder: &Path) -> ChildProcess {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--exact", "numbers_soak::switch_process", "--nocapture"])
+        .env("ALLOT_SWITCH", name)
+        .env("ALLOT_SWITCH_FOLDER", folder)
+        .env("ALLOT_SWITCH_REDIS", server.url());
+    let process = ChildProcess::new(name, folder.join(format!("{name}.log")));
+    process.spawn(&mut command);
+    process
 }
 
 fn calls(folder: &Path) -> usize {
@@ -226,7 +206,7 @@ fn forget_calls_of(folder: &Path, name: &str) {
 }
 
 #[test]
-fn no_number_has_two_calls_and_none_is_lost_whoever_crashes() {
+fn crashes_give_no_number_two_calls_and_lose_none() {
     if std::env::var_os("ALLOT_SWITCH").is_some() {
         return;
     }
@@ -239,8 +219,8 @@ fn no_number_has_two_calls_and_none_is_lost_whoever_crashes() {
         [command, POOL].into_iter().chain(all.iter().map(String::as_str)).collect::<Vec<_>>()
     };
     assert_eq!(server.raw().call(&words("NUMPOOL.ADD")), Reply::Int(NUMBERS as i64));
-    let start = |n: usize| Process::start(&format!("switch{n}"), &server, folder);
-    let mut switches: Vec<Process> = (0..SWITCHES).map(start).collect();
+    let start = |n: usize| start_switch(&format!("switch{n}"), &server, folder);
+    let mut switches: Vec<ChildProcess> = (0..SWITCHES).map(start).collect();
     let mut random = Random::new(61);
     for round in 0..soak(9, 120) {
         go_on(folder, 150);
@@ -249,8 +229,8 @@ fn no_number_has_two_calls_and_none_is_lost_whoever_crashes() {
             server.restart();
         } else {
             let at = random.below(SWITCHES);
-            switches[at].kill();
-            let dead = switches[at].name.clone();
+            switches[at].kill9();
+            let dead = switches[at].name().to_owned();
             forget_calls_of(folder, &dead);
             let reconciled = server.raw().call(&["NUMPOOL.RECONCILE", POOL, "SWITCH", &dead]);
             assert_eq!(reconciled.field("kept"), Reply::Int(0));
@@ -258,16 +238,16 @@ fn no_number_has_two_calls_and_none_is_lost_whoever_crashes() {
         }
     }
     go_on(folder, 150);
-    for switch in &mut switches {
-        switch.kill();
+    for switch in &switches {
+        switch.kill9();
     }
     calls(folder);
     let mut client = server.raw();
     let now = clock(&mut client);
     for switch in &switches {
-        forget_calls_of(folder, &switch.name);
+        forget_calls_of(folder, switch.name());
         let before = (now + 1000).to_string();
-        client.call(&["NUMPOOL.RECONCILE", POOL, "SWITCH", &switch.name, "BEFORE", &before]);
+        client.call(&["NUMPOOL.RECONCILE", POOL, "SWITCH", switch.name(), "BEFORE", &before]);
     }
     assert_eq!(pool_info(&mut client, POOL, "leases"), 0, "a call is left that nobody has");
     client.call(&words("NUMPOOL.REG"));

@@ -36,7 +36,7 @@ fn nothing_available_is_a_null_of_the_protocol() {
 }
 
 #[test]
-fn records_are_maps_or_flat_lists_with_all_fields_in_the_order_of_the_spec() {
+fn records_have_all_fields_in_the_order_of_the_spec() {
     let server = RedisServer::start();
     create(&server, "show", THEATRE);
     let [mut resp2, mut resp3] = both(&server);

@@ -133,7 +133,7 @@ fn nobody_is_refused_while_enough_is_free() {
 }
 
 #[test]
-fn a_hundred_buyers_of_the_last_seats_get_each_other_ones_and_the_rest_hear_null() {
+fn buyers_of_the_last_seats_get_different_seats_or_null() {
     let server = RedisServer::start();
     create(&server, "show", &sample_venue(1, 100));
     let taken = Mutex::new(HashSet::new());

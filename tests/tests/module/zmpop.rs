@@ -191,7 +191,7 @@ fn model(
     }
 }
 
-/// Name and whole score of each popped member, whatever the protocol.
+/// Name and whole score of each popped member, in both protocols.
 fn popped(reply: &Reply) -> Option<Vec<(Vec<u8>, i64)>> {
     if reply.is_null() {
         return None;

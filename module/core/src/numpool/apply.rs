@@ -7,6 +7,7 @@ use super::event::{Cause, Event, Numbers};
 use super::number::Number;
 use super::record::Place;
 use super::state::{How, Pool};
+use crate::invariant;
 use crate::shared::Millis;
 use crate::shared::codec::Damaged;
 
@@ -38,46 +39,69 @@ impl Pool {
             Event::Configured(_) => Ok(()),
             Event::Added(numbers) => {
                 distinct(numbers)?;
-                let room = (MAX_NUMBERS - self.len()) as usize;
-                ensure(numbers.len() <= room, "there is no room for so many numbers")?;
                 let fits =
                     |number: &Number| self.directory.find(*number).is_none_or(|id| self.is_draining(id));
-                ensure(numbers.iter().all(fits), "a number is in the pool")
+                ensure(numbers.iter().all(fits), "a number is in the pool")?;
+                // A number that was to go and stays takes no more room.
+                let fresh = numbers.iter().filter(|number| self.directory.find(**number).is_none()).count();
+                ensure(fresh <= (MAX_NUMBERS - self.len()) as usize, "there is no room for so many numbers")
             }
             Event::Deleted(numbers) => {
                 distinct(numbers)?;
                 self.all(numbers, Trigger::Del)
             }
             Event::Registered { numbers, .. } => {
+                distinct(numbers)?;
                 let known = |number: &Number| self.directory.find(*number).is_some();
                 ensure(numbers.iter().all(known), "there is no such number")
             }
-            Event::Unregistered(numbers) | Event::Lapsed(numbers) => {
+            Event::Unregistered(numbers) => {
                 distinct(numbers)?;
                 self.all(numbers, Trigger::Unreg)
             }
-            Event::Left { switch } => ensure(self.switches.find(switch).is_some(), "there is no such switch"),
+            Event::Lapsed(numbers) => {
+                distinct(numbers)?;
+                let ends = |id: u32| self.registrations.get(id).is_some();
+                ensure(self.are(numbers, ends), "a registration has no end")
+            }
+            Event::Left { switch } => {
+                let listed = self.switches.find(switch).and_then(|switch| self.switches.get(switch));
+                let registered = listed.is_some_and(|group| !group.members.is_empty());
+                ensure(registered, "the switch has registered no number")
+            }
             Event::Called(called) => {
                 ensure(self.leases.find(&called.token).is_none(), "the lease exists")?;
                 let id = self.directory.find(called.number).ok_or(Damaged("there is no such number"))?;
                 ensure(self.directory.get(id).is_queued(), "the number is not free")
             }
-            Event::Draining(numbers) | Event::Ended { numbers, .. } => {
+            Event::Draining(numbers) => {
                 distinct(numbers)?;
-                self.all(numbers, Trigger::HangUp)
+                let is_called = |id: u32| self.directory.get(id).place == Place::Call;
+                ensure(
+                    self.are(numbers, is_called),
+                    "a number carries no call, or is to go at its end already",
+                )
+            }
+            Event::Ended { numbers, cause, .. } => {
+                distinct(numbers)?;
+                self.all(numbers, Trigger::HangUp)?;
+                let ends = |id: u32| self.leases.until(self.directory.get(id).lease()).is_some();
+                ensure(*cause != Cause::Expired || self.are(numbers, ends), "a lease has no end")
             }
             Event::Renewed { number, .. } => self.all(&[*number], Trigger::HangUp),
             Event::Cooled(numbers) => {
                 distinct(numbers)?;
-                let rests = |number: &Number| {
-                    self.directory.find(*number).is_some_and(|id| self.cool_until(id).is_some())
-                };
-                ensure(numbers.iter().all(rests), "a number does not rest")
+                ensure(self.are(numbers, |id| self.cool_until(id).is_some()), "a number does not rest")
             }
             Event::Flushed { count, .. } => {
                 ensure(*count as usize <= self.outbox.len(), "there are not so many messages")
             }
         }
+    }
+
+    /// Whether all of the numbers are in the pool and have what is asked for.
+    fn are(&self, numbers: &[Number], has: impl Fn(u32) -> bool) -> bool {
+        numbers.iter().all(|number| self.directory.find(*number).is_some_and(&has))
     }
 
     /// Whether all of the numbers are in a state from which the event leads to another.
@@ -113,13 +137,16 @@ impl Pool {
                 self.each(numbers, |pool, id| pool.unregister(id, how));
             }
             Event::Left { switch } => {
-                let Some(switch) = self.switches.find(switch) else { return };
+                let Some(switch) = self.switches.find(switch) else {
+                    invariant!("a switch that leaves has registered numbers");
+                    return;
+                };
                 let registered: Vec<u32> = self.switches.listed(switch).collect();
                 self.mind_orders(registered.len());
                 registered.into_iter().for_each(|id| self.unregister(id, how));
             }
             Event::Called(called) => {
-                if let Some(id) = self.directory.find(called.number) {
+                if let Some(id) = self.id(called.number) {
                     self.happen(id, Trigger::Call, How { called: Some(called), ..how });
                 }
             }
@@ -134,7 +161,7 @@ impl Pool {
                 pool.happen(id, trigger, How { at, cool_until, called: None });
             }),
             Event::Renewed { number, until } => {
-                if let Some(id) = self.directory.find(*number) {
+                if let Some(id) = self.id(*number) {
                     self.leases.renew(self.directory.get(id).lease(), *until);
                 }
             }
@@ -146,10 +173,17 @@ impl Pool {
     fn each(&mut self, numbers: &Numbers, mut change: impl FnMut(&mut Self, u32)) {
         self.mind_orders(numbers.len());
         for &number in numbers {
-            if let Some(id) = self.directory.find(number) {
+            if let Some(id) = self.id(number) {
                 change(self, id);
             }
         }
+    }
+
+    /// The id of a number that an event names.
+    fn id(&self, number: Number) -> Option<u32> {
+        let id = self.directory.find(number);
+        invariant!(id.is_some(), "an event that is applied names a number that is there");
+        id
     }
 
     /// Drops the orders before so many numbers change that to make them anew is less work than to keep them.
@@ -167,7 +201,7 @@ impl Pool {
             }
             Some(id) => {
                 let record = self.directory.at(id);
-                if record.place == Place::LastCall {
+                if invariant!(record.place == Place::LastCall, "a number that is added anew was to go") {
                     record.place = Place::Call;
                     self.draining -= 1;
                 }
@@ -177,7 +211,7 @@ impl Pool {
 
     pub(super) fn drain(&mut self, id: u32) {
         let record = self.directory.at(id);
-        if record.place == Place::Call {
+        if invariant!(record.place == Place::Call, "a number that is to go carries a call") {
             record.place = Place::LastCall;
             self.draining += 1;
         }

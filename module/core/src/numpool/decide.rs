@@ -8,6 +8,7 @@ use super::pick::Wish;
 use super::record::Place;
 use super::request::{Call, Changes, Request};
 use super::state::{Pool, Settings};
+use crate::invariant;
 use crate::shared::decision::{self, decided, unchanged};
 use crate::shared::list::NONE;
 use crate::shared::refusal::{Code, Refusal, refuse};
@@ -274,7 +275,10 @@ fn decide_call(pool: &Pool, now: Millis, call: &Call<'_>) -> Decided {
 
 /// The same record again, for a caller who lost the first reply.
 fn decide_repeated_call(pool: &Pool, call: &Call<'_>, id: u32) -> Decided {
-    let Some(lease) = pool.leases.get(id) else { return unchanged(Reply::None) };
+    let Some(lease) = pool.leases.get(id) else {
+        invariant!("a lease that is found by its token is live");
+        return unchanged(Reply::None);
+    };
     let number = pool.number(lease.number);
     if call.number.is_some_and(|wanted| wanted != number) || !call.lease.chosen {
         return refuse(Code::Exists, format!("lease {} is live on number {number}", quoted(&lease.token)));
@@ -305,6 +309,7 @@ fn decide_hangup(
     cooldown.map_or(Ok(()), |cooldown| check_span("COOLDOWN", cooldown))?;
     if let Some(token) = token {
         check_identifier("LEASE", token)?;
+        // A number that is not in the pool carries no call, this one or another.
         let id = pool.directory.find(number).unwrap_or(NONE);
         let live = pool.leases.get(pool.directory.get(id).lease());
         if live.is_none_or(|lease| lease.token[..] != *token) {
@@ -360,7 +365,10 @@ fn decide_reconcile(
     }
     let mut freed: Vec<(Millis, Number)> = Vec::new();
     for id in pool.leases.carried_by(group) {
-        let Some(lease) = pool.leases.get(id) else { continue };
+        let Some(lease) = pool.leases.get(id) else {
+            invariant!("a lease that a switch carries is live");
+            continue;
+        };
         if kept.contains(&id) || before.is_some_and(|before| lease.since >= before) {
             outcome.kept += 1;
         } else {
@@ -405,7 +413,10 @@ pub fn decide_due(pool: &Pool, now: Millis, limit: usize) -> Events {
         return Events::new();
     }
     for id in pool.leases.deadlines().due(now, limit) {
-        let (Some(lease), Some(until)) = (pool.leases.get(id), pool.leases.until(id)) else { continue };
+        let (Some(lease), Some(until)) = (pool.leases.get(id), pool.leases.until(id)) else {
+            invariant!("a lease that is due is live");
+            continue;
+        };
         let last = pool.is_draining(lease.number);
         // Where its rest is over as well, the number joins the queue in the turn of that.
         match deadline(until, None, pool.settings.cooldown) {
@@ -416,13 +427,17 @@ pub fn decide_due(pool: &Pool, now: Millis, limit: usize) -> Events {
         }
     }
     for id in pool.cool_downs.due(now, limit) {
-        if let (Some(&number), Some(until)) = (pool.cooling.get(id), pool.cool_downs.get(id)) {
-            due.push(Due { at: until, what: What::Cooled, number: pool.number(number) });
+        match (pool.cooling.get(id), pool.cool_downs.get(id)) {
+            (Some(&number), Some(until)) => {
+                due.push(Due { at: until, what: What::Cooled, number: pool.number(number) });
+            }
+            _ => invariant!("a rest that is over is that of a number"),
         }
     }
     for id in pool.registrations.due(now, limit) {
-        if let Some(until) = pool.registrations.get(id) {
-            due.push(Due { at: until, what: What::Lapsed, number: pool.number(id) });
+        match pool.registrations.get(id) {
+            Some(until) => due.push(Due { at: until, what: What::Lapsed, number: pool.number(id) }),
+            None => invariant!("a registration that lapses has a deadline"),
         }
     }
     due.sort_unstable_by_key(|due| (due.at, due.what.rank(), due.number));

@@ -8,7 +8,9 @@
 
 use super::number::Number;
 use crate::shared::column::Column;
+use crate::shared::invariant::Checked;
 use crate::shared::table::Table;
+use crate::{ensure, invariant};
 use hashbrown::DefaultHashBuilder;
 use std::hash::BuildHasher;
 
@@ -169,11 +171,58 @@ impl<T: Copy + Default> Directory<T> {
         Some(())
     }
 
+    /// Checks ids, names, the index and the free ids against one another. O(numbers).
+    ///
+    /// # Errors
+    /// The first contradiction.
+    pub fn check(&self) -> Checked {
+        self.entries.check()?;
+        self.long.check()?;
+        let mut seen = vec![false; self.slots as usize];
+        for &id in &self.free {
+            let seen = seen.get_mut(id as usize).map(|seen| std::mem::replace(seen, true));
+            ensure!(seen == Some(false), "free id {id} was not given out, or is free twice");
+            ensure!(self.packed(id) == 0, "free id {id} has a number");
+        }
+        let mut aside = vec![false; self.long.slots() as usize];
+        let ids = self.entries.iter().map(|(id, _)| id);
+        for id in ids.filter(|&id| self.packed(id) != 0) {
+            ensure!(id < self.slots, "id {id} was not given out and has a number");
+            let packed = self.packed(id);
+            if packed & ASIDE == ASIDE {
+                let named = aside.get_mut(packed as u32 as usize).map(|named| std::mem::replace(named, true));
+                let name = self.long.get(packed as u32);
+                ensure!(named == Some(false) && name.is_some(), "the long name of id {id} is not its own");
+                ensure!(
+                    name.is_some_and(|&name| pack(name).is_none()),
+                    "the name of id {id} need not be long"
+                );
+            }
+            let name = self.name(id);
+            let found = name.and_then(|name| self.find(name));
+            ensure!(found == Some(id), "number {name:?} of id {id} is that of {found:?}");
+        }
+        let named = (0..self.slots).filter(|&id| self.packed(id) != 0).count();
+        let aside = aside.iter().filter(|&&named| named).count();
+        ensure!(named == self.len() as usize, "{named} of {} ids have a number", self.len());
+        ensure!(aside == self.long.len(), "{aside} of {} long names are used", self.long.len());
+        let indexed = self.index.iter().filter(|&&slot| slot != EMPTY).count();
+        ensure!(indexed == named, "{indexed} of {named} numbers are in the index");
+        ensure!(indexed < self.index.len() || self.index.is_empty(), "the index has no free slot");
+        Ok(())
+    }
+
     /// Bytes allocated.
     pub fn allocated(&self) -> usize {
         self.entries.allocated()
             + self.long.allocated()
             + (self.free.capacity() + self.index.capacity()) * size_of::<u32>()
+    }
+
+    /// As if all ids had been given out, for tests of a full pool that need no sixteen million numbers.
+    #[cfg(test)]
+    pub(super) fn fill_up(&mut self) {
+        self.slots = MAX_NUMBERS;
     }
 
     fn packed(&self, id: u32) -> u64 {
@@ -202,44 +251,52 @@ impl<T: Copy + Default> Directory<T> {
 
     /// Puts an id into the first free slot from its home on; there is one.
     fn enter(&mut self, number: Number, id: u32) {
-        let Some((mut at, tag)) = self.home(number) else { return };
-        while let Some(slot) = self.index.get_mut(at) {
-            if *slot == EMPTY {
-                *slot = tag << 24 | id;
-                return;
+        if let Some((mut at, tag)) = self.home(number) {
+            for _ in 0..self.index.len() {
+                if let Some(slot) = self.index.get_mut(at).filter(|slot| **slot == EMPTY) {
+                    *slot = tag << 24 | id;
+                    return;
+                }
+                at = if at + 1 == self.index.len() { 0 } else { at + 1 };
             }
-            at = if at + 1 == self.index.len() { 0 } else { at + 1 };
         }
+        invariant!("an index has a free slot for each number that enters it");
     }
 
     /// Takes an id out of the index, and moves those behind it up so that none is cut off from its home.
     fn withdraw(&mut self, number: Number, id: u32) {
-        let Some((mut at, tag)) = self.home(number) else { return };
         let len = self.index.len();
         let behind = |at: usize| if at + 1 == len { 0 } else { at + 1 };
-        while self.index.get(at).is_some_and(|&slot| slot != tag << 24 | id) {
-            at = behind(at);
-        }
+        let found = self.home(number).and_then(|(home, tag)| {
+            let mut places = (home..len).chain(0..home);
+            places.find(|&at| self.index.get(at) == Some(&(tag << 24 | id)))
+        });
+        let Some(mut at) = found else {
+            invariant!("a number that leaves the index is in it");
+            return;
+        };
         let mut gap = at;
         loop {
             at = behind(at);
-            let Some(&slot) = self.index.get(at) else { return };
+            let slot = self.index.get(at).copied().unwrap_or(EMPTY);
+            // The index is never full, so the walk ends.
             if slot == EMPTY {
                 break;
             }
             let home = self.name(slot & 0x00ff_ffff).and_then(|name| self.home(name));
-            let Some((home, _)) = home else { return };
+            let Some((home, _)) = home else {
+                invariant!("an id in the index has a number");
+                return;
+            };
             // It may move up to the gap if its home is not between the gap and its place.
             let distance = |from: usize, to: usize| if to >= from { to - from } else { to + len - from };
             if distance(home, at) >= distance(gap, at) {
-                if let Some(place) = self.index.get_mut(gap) {
-                    *place = slot;
-                }
+                self.index.swap(gap, at);
                 gap = at;
             }
         }
-        if let Some(place) = self.index.get_mut(gap) {
-            *place = EMPTY;
+        if let Some(slot) = self.index.get_mut(gap) {
+            *slot = EMPTY;
         }
     }
 
@@ -287,6 +344,7 @@ mod tests {
                     model.insert(n, directory.insert(number(n)));
                 }
                 prop_assert_eq!(directory.len() as usize, model.len());
+                prop_assert_eq!(directory.check(), Ok(()));
                 for n in 0..60 {
                     prop_assert_eq!(directory.find(number(n)), model.get(&n).copied());
                 }
@@ -298,6 +356,33 @@ mod tests {
                 again.name_all(&names, directory.free().to_vec()).unwrap();
                 prop_assert!((0..60).all(|n| again.find(number(n)) == directory.find(number(n))));
             }
+        }
+    }
+
+    #[test]
+    fn check_finds_a_damaged_directory() {
+        let mut sound: Directory<u32> = Directory::default();
+        (1..30).for_each(|n| _ = sound.insert(number(n)));
+        sound.remove(number(5));
+        sound.remove(number(9));
+        assert_eq!(sound.check(), Ok(()));
+        assert!(!sound.long.is_empty());
+        let damages: [fn(&mut Directory<u32>); 7] = [
+            |directory| directory.slots += 1,
+            |directory| directory.free[0] = directory.free[1],
+            |directory| directory.free[0] = 0,
+            |directory| directory.set_packed(1, directory.packed(2)),
+            |directory| directory.set_packed(directory.free[0], directory.packed(2)),
+            |directory| _ = directory.long.insert(number(14)),
+            |directory| {
+                let slots = directory.index.iter_mut().filter(|slot| **slot != EMPTY);
+                slots.take(1).for_each(|slot| *slot = EMPTY);
+            },
+        ];
+        for (number, damage) in damages.iter().enumerate() {
+            let mut directory = sound.clone();
+            damage(&mut directory);
+            assert!(directory.check().is_err(), "damage {number} is not found");
         }
     }
 

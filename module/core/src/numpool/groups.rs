@@ -4,9 +4,11 @@
 
 use crate::shared::Bytes;
 use crate::shared::column::Column;
+use crate::shared::invariant::{Checked, Contradiction};
 use crate::shared::list::{Links, List, NONE};
 use crate::shared::names::NameIndex;
 use crate::shared::table::Table;
+use crate::{ensure, invariant};
 
 /// A name that something refers to.
 #[derive(Clone, Debug)]
@@ -90,12 +92,18 @@ impl Groups {
 
     /// One reference less; a group that nothing refers to is gone. `NONE` is no group. O(1).
     pub fn release(&mut self, group: u32) {
-        let Some(entry) = self.table.get_mut(group) else { return };
+        if group == NONE {
+            return;
+        }
+        let Some(entry) = self.table.get_mut(group) else {
+            invariant!("a group that is referred to is in the table");
+            return;
+        };
         entry.references -= 1;
-        if entry.references == 0
-            && let Some(gone) = self.table.remove(group)
-        {
-            self.by_name.remove(&gone.name, group);
+        if entry.references == 0 {
+            invariant!(entry.members.is_empty(), "a group that nothing refers to lists no number");
+            self.by_name.remove(&entry.name, group);
+            self.table.remove(group);
         }
     }
 
@@ -130,6 +138,54 @@ impl Groups {
         members.iter(&self.members)
     }
 
+    /// Whether nothing refers to any group.
+    pub fn is_empty(&self) -> bool {
+        self.table.is_empty()
+    }
+
+    /// Checks names, members, lists and references against one another, for ids of numbers below `numbers`.
+    /// `is_listed` says which numbers are to be listed if they have a group, and `others` are the groups that something
+    /// refers to that is no number. O(groups + numbers).
+    ///
+    /// # Errors
+    /// The first contradiction.
+    pub fn check(
+        &self,
+        numbers: u32,
+        is_listed: impl Fn(u32) -> bool,
+        others: impl Iterator<Item = u32>,
+    ) -> Checked {
+        self.table.check()?;
+        self.members.check()?;
+        self.by_name.check(self.table.iter().map(|(id, group)| (id, &group.name[..])))?;
+        let (mut references, mut listed) = (vec![0u32; self.table.slots() as usize], 0);
+        for number in self.members.iter().map(|(number, _)| number) {
+            let group = self.of(number);
+            ensure!(
+                group == NONE || number < numbers,
+                "id {number}, which is no number, is in group {group}"
+            );
+            listed += u32::from(group != NONE && is_listed(number));
+        }
+        let members = self.members.iter().map(|(_, member)| member.group);
+        for group in members.chain(others).filter(|&group| group != NONE) {
+            let count = references.get_mut(group as usize).filter(|_| self.table.get(group).is_some());
+            let Some(count) = count else { return Err(Contradiction(format!("there is no group {group}"))) };
+            *count += 1;
+        }
+        for (id, group) in self.table.iter() {
+            let found = references.get(id as usize).copied().unwrap_or(0);
+            let counted = group.references;
+            ensure!(found == counted && found > 0, "group {id} counts {counted} references and has {found}");
+            group.members.check(&self.members)?;
+            let stray = self.listed(id).find(|&number| self.of(number) != id || !is_listed(number));
+            ensure!(stray.is_none(), "number {stray:?} is listed with group {id} and does not belong there");
+            listed = listed.wrapping_sub(group.members.len());
+        }
+        ensure!(listed == 0, "not all numbers are listed with their groups");
+        Ok(())
+    }
+
     /// Bytes allocated.
     pub fn allocated(&self) -> usize {
         let spilled = |group: &Group| if group.name.spilled() { group.name.capacity() } else { 0 };
@@ -137,5 +193,40 @@ impl Groups {
             + self.table.iter().map(|(_, group)| spilled(group)).sum::<usize>()
             + self.by_name.allocated()
             + self.members.allocated()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn check_finds_damaged_groups() {
+        let mut sound = Groups::default();
+        for number in [4, 1, 3] {
+            sound.assign(number, Some(b"one"));
+        }
+        sound.list(4);
+        sound.list(3);
+        sound.assign(0, Some(b"two"));
+        let other = sound.refer(b"two");
+        let check = |groups: &Groups| groups.check(5, |number| number > 2, [other].into_iter());
+        assert_eq!(check(&sound), Ok(()));
+        assert!(sound.check(4, |number| number > 2, [other].into_iter()).is_err());
+        assert!(sound.check(5, |number| number > 0, [other].into_iter()).is_err());
+        assert!(sound.check(5, |number| number > 2, [].into_iter()).is_err());
+        let damages: [fn(&mut Groups); 6] = [
+            |groups| groups.table[0].references += 1,
+            |groups| groups.table[0].members = List::default(),
+            |groups| groups.members.at(3).group = 1,
+            |groups| groups.members.at(1).group = 7,
+            |groups| groups.members.at(4).links = [NONE; 2],
+            |groups| groups.by_name.remove(b"two", 1),
+        ];
+        for (number, damage) in damages.iter().enumerate() {
+            let mut groups = sound.clone();
+            damage(&mut groups);
+            assert!(check(&groups).is_err(), "damage {number} is not found");
+        }
     }
 }

@@ -3,10 +3,12 @@
 use super::groups::Groups;
 use crate::shared::column::Column;
 use crate::shared::deadlines::Deadlines;
+use crate::shared::invariant::Checked;
 use crate::shared::list::{Links, List, NONE};
 use crate::shared::names::NameIndex;
 use crate::shared::table::Table;
 use crate::shared::{Bytes, Millis};
+use crate::{ensure, invariant};
 
 /// The right to a number for the time of one call.
 #[derive(Clone, Debug)]
@@ -26,12 +28,15 @@ pub struct Lease {
 
 impl Links for Table<Lease> {
     fn links(&self, id: u32) -> [u32; 2] {
-        self.get(id).map_or([NONE; 2], |lease| lease.links)
+        let lease = self.get(id);
+        invariant!(lease.is_some(), "a lease in a list is in the table");
+        lease.map_or([NONE; 2], |lease| lease.links)
     }
 
     fn set_links(&mut self, id: u32, links: [u32; 2]) {
-        if let Some(lease) = self.get_mut(id) {
-            lease.links = links;
+        match self.get_mut(id) {
+            Some(lease) => lease.links = links,
+            None => invariant!("a lease in a list is in the table"),
         }
     }
 }
@@ -107,7 +112,9 @@ impl Leases {
 
     /// Gives a lease another deadline. O(log n).
     pub fn renew(&mut self, id: u32, until: Millis) {
-        self.deadlines.set(id, until);
+        if invariant!(self.table.get(id).is_some(), "a lease that is renewed is live") {
+            self.deadlines.set(id, until);
+        }
     }
 
     /// Takes a lease out; its switch is to be released. O(1), O(log n) with a deadline.
@@ -142,6 +149,36 @@ impl Leases {
         Some(leases)
     }
 
+    /// Checks tokens, deadlines, and the lists of the switches against the leases. O(leases + switches).
+    ///
+    /// # Errors
+    /// The first contradiction.
+    pub fn check(&self) -> Checked {
+        self.table.check()?;
+        self.by_switch.check()?;
+        self.deadlines.check()?;
+        self.by_token.check(self.table.iter().map(|(id, lease)| (id, &lease.token[..])))?;
+        let stray = self.deadlines.ids().find(|&id| self.table.get(id).is_none());
+        ensure!(stray.is_none(), "lease {stray:?} has a deadline and is not live");
+        let mut carried = 0;
+        for (switch, list) in self.by_switch.iter() {
+            list.check(&self.table)?;
+            carried += list.len() as usize;
+            let stray = list.iter(&self.table).find(|&id| self.switch_of(id) != switch);
+            ensure!(
+                stray.is_none(),
+                "lease {stray:?} is listed with switch {switch}, which does not carry it"
+            );
+        }
+        let with_switch = self.table.iter().filter(|(_, lease)| lease.switch != NONE).count();
+        ensure!(carried == with_switch, "{carried} of {with_switch} leases are listed with their switch");
+        Ok(())
+    }
+
+    fn switch_of(&self, id: u32) -> u32 {
+        self.table.get(id).map_or(NONE, |lease| lease.switch)
+    }
+
     /// Bytes allocated.
     pub fn allocated(&self) -> usize {
         let spilled = |lease: &Lease| if lease.token.spilled() { lease.token.capacity() } else { 0 };
@@ -153,7 +190,10 @@ impl Leases {
     }
 
     fn enter(&mut self, id: u32) {
-        let Some(lease) = self.table.get(id) else { return };
+        let Some(lease) = self.table.get(id) else {
+            invariant!("a lease that is entered is in the table");
+            return;
+        };
         let switch = lease.switch;
         self.by_token.insert(&lease.token, id);
         if switch != NONE {
@@ -173,4 +213,32 @@ pub(super) fn lease(
 ) -> Lease {
     let switch = switch.map_or(NONE, |name| switches.refer(name));
     Lease { token, number, switch, since, has_peer, links: [NONE; 2] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn check_finds_damaged_leases() {
+        let mut sound = Leases::default();
+        for (number, switch) in [(10u32, 0), (11, 0), (12, 2), (13, NONE)] {
+            let token = Bytes::from_slice(&number.to_be_bytes());
+            sound.grant(token, number, switch, 5, (number < 13).then_some(50), false);
+        }
+        assert_eq!(sound.check(), Ok(()));
+        let damages: [fn(&mut Leases); 6] = [
+            |leases| leases.table[0].switch = 2,
+            |leases| leases.table[1].links = [NONE; 2],
+            |leases| leases.table[3].switch = 0,
+            |leases| leases.table[2].token.reverse(),
+            |leases| leases.deadlines.set(4, 1),
+            |leases| *leases.by_switch.at(2) = List::default(),
+        ];
+        for (number, damage) in damages.iter().enumerate() {
+            let mut leases = sound.clone();
+            damage(&mut leases);
+            assert!(leases.check().is_err(), "damage {number} is not found");
+        }
+    }
 }

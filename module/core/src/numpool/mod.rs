@@ -9,6 +9,7 @@
 
 mod apply;
 pub mod cells;
+mod check;
 pub mod decide;
 pub mod directory;
 pub mod event;

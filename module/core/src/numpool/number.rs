@@ -8,6 +8,9 @@ pub const MAX_LEN: usize = 32;
 /// The characters, in the order of their codes; a number keeps their places here, from 1.
 const SYMBOLS: &[u8; 13] = b"#*+0123456789";
 
+/// Stands for a code that no character has; `unpacked` meets such in damaged bytes, and refuses the text.
+const NO_SYMBOL: u8 = b'?';
+
 /// A number, four bits a character from the most significant on, 0 behind the last. So numbers are in the order of
 /// their texts, and those with one prefix follow one another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -60,7 +63,8 @@ impl Number {
         let mut bits = self.0;
         while bits != 0 {
             let code = (bits >> 124) as usize;
-            text.push(code.checked_sub(1).and_then(|at| SYMBOLS.get(at)).copied().unwrap_or(b'?'));
+            let symbol = code.checked_sub(1).and_then(|at| SYMBOLS.get(at));
+            text.push(symbol.copied().unwrap_or(NO_SYMBOL));
             bits <<= 4;
         }
         text

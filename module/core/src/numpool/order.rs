@@ -7,7 +7,9 @@
 
 use super::number::Number;
 use crate::shared::column::Column;
+use crate::shared::invariant::Checked;
 use crate::shared::list::NONE;
+use crate::{ensure, invariant};
 use hashbrown::DefaultHashBuilder;
 use std::hash::BuildHasher;
 
@@ -23,7 +25,7 @@ pub(super) trait Look {
 }
 
 /// A part of the tree: a number, what stands below it, and the best of all of them.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Node {
     left: u32,
     right: u32,
@@ -144,7 +146,54 @@ impl Tree {
                 at = node.right;
             }
         }
+        invariant!("a place that is looked for in the tree is there");
         NONE
+    }
+
+    /// Checks the tree against the numbers that are to be in it, given in the order of joining: its order, its shape,
+    /// and what each node knows of those below it. O(n log n).
+    ///
+    /// # Errors
+    /// The first contradiction.
+    pub(super) fn check(&self, ids: impl Iterator<Item = u32>, look: &impl Look) -> Checked {
+        self.nodes.check()?;
+        let mut expected: Vec<u32> = ids.collect();
+        let rising =
+            expected.windows(2).all(|pair| matches!(*pair, [a, b] if self.joined(a) < self.joined(b)));
+        ensure!(rising, "the tree has another order of joining than the queue");
+        let last = expected.last().map_or(0, |&id| self.joined(id));
+        ensure!(last <= self.joins, "a number joined the tree after the last one");
+        expected.sort_unstable_by_key(|&id| look.key(id));
+        let (mut sorted, mut open) = (Vec::new(), Vec::new());
+        let mut at = self.root;
+        while at != NONE || !open.is_empty() {
+            ensure!(
+                sorted.len() + open.len() <= expected.len(),
+                "the tree has too many numbers, or a circle"
+            );
+            if at == NONE {
+                at = open.pop().unwrap_or(NONE);
+                sorted.push(at);
+                at = self.nodes.get(at).right;
+            } else {
+                open.push(at);
+                at = self.nodes.get(at).left;
+            }
+        }
+        ensure!(sorted == expected, "the tree has other numbers than the queue, or another order");
+        for id in sorted {
+            let node = self.nodes.get(id);
+            let mut sound = Node { oldest: id, least: id, count: 1, ..node };
+            for child in [node.left, node.right].into_iter().filter(|&child| child != NONE) {
+                ensure!(self.weight(child) <= self.weight(id), "{child} is below {id}, which is lighter");
+                let below = self.nodes.get(child);
+                sound.oldest = self.older(sound.oldest, below.oldest);
+                sound.least = self.less_used(sound.least, below.least, look);
+                sound.count += below.count;
+            }
+            ensure!(node == sound, "node {node:?} of {id} should be {sound:?}");
+        }
+        Ok(())
     }
 
     /// Bytes allocated.
@@ -275,6 +324,7 @@ impl Tree {
 
     fn without(&mut self, at: u32, id: u32, key: Key, look: &impl Look) -> u32 {
         if at == NONE {
+            invariant!("a number that leaves the tree is in it");
             return NONE;
         }
         let node = self.nodes.get(at);
@@ -334,6 +384,30 @@ mod tests {
         }
     }
 
+    #[test]
+    fn check_finds_a_damaged_tree() {
+        let look = Numbers([1; 40]);
+        let ids = [5, 3, 9, 1, 30, 22, 17];
+        let sound = Tree::of(ids.into_iter(), &look);
+        assert_eq!(sound.check(ids.into_iter(), &look), Ok(()));
+        assert!(sound.check(ids.into_iter().rev(), &look).is_err());
+        assert!(sound.check(ids.into_iter().skip(1), &look).is_err());
+        assert!(sound.check(ids.into_iter().chain([2]), &look).is_err());
+        let damages: [fn(&mut Tree); 6] = [
+            |tree| tree.joins = 3,
+            |tree| tree.root = NONE,
+            |tree| tree.nodes.at(tree.root).count += 1,
+            |tree| tree.nodes.at(9).oldest = 17,
+            |tree| tree.nodes.at(1).joined = 0,
+            |tree| tree.nodes.at(tree.root).right = tree.root,
+        ];
+        for (number, damage) in damages.iter().enumerate() {
+            let mut tree = sound.clone();
+            damage(&mut tree);
+            assert!(tree.check(ids.into_iter(), &look).is_err(), "damage {number} is not found");
+        }
+    }
+
     proptest! {
         #[test]
         fn it_equals_a_loop(
@@ -359,6 +433,7 @@ mod tests {
                     tree.joins += 7;
                     tree.renumber();
                 }
+                prop_assert_eq!(tree.check(model.iter().copied(), &look), Ok(()));
                 let (a, b) = (number(range.0), number(range.1));
                 let (least, greatest) = (a.min(b), a.max(b));
                 let inside: Vec<u32> =

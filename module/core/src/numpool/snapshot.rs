@@ -10,6 +10,7 @@ use super::leases::{Lease, Leases, lease};
 use super::number::Number;
 use super::record::{LATEST, Place, Record};
 use super::state::Pool;
+use crate::invariant;
 use crate::shared::codec::{Damaged, Reader, Writer};
 use crate::shared::list::NONE;
 use crate::shared::outbox::Outbox;
@@ -60,7 +61,9 @@ impl Names {
     }
 
     fn place(&self, group: u32) -> u64 {
-        self.places.get(&group).copied().unwrap_or(0)
+        let place = self.places.get(&group).copied();
+        invariant!(place.is_some(), "a group that is referred to has a name");
+        place.unwrap_or(0)
     }
 }
 
@@ -212,9 +215,7 @@ impl Pool {
             record.put(Place::Call, NONE);
         }
         *self.directory.at(id) = record;
-        if let Some(count) = self.counts.get_mut(state as usize) {
-            *count += 1;
-        }
+        *self.count(state) += 1;
         if has(LAPSES) {
             self.registrations.set(id, reader.time()?);
         }

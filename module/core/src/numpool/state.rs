@@ -9,6 +9,7 @@ use super::number::Number;
 use super::order::{Key, Look, Tree};
 use super::record::{Place, Record};
 use super::request::Policy;
+use crate::invariant;
 use crate::shared::Millis;
 use crate::shared::deadlines::Deadlines;
 use crate::shared::list::{List, NONE};
@@ -56,6 +57,14 @@ pub struct Pool {
     pub(super) outbox: Outbox,
 }
 
+/// The number of an id that has one.
+fn name_of(directory: &Directory<Record>, id: u32) -> Number {
+    let name = directory.name(id);
+    invariant!(name.is_some(), "an id that the pool uses has a number");
+    // No number begins with this one.
+    name.unwrap_or(Number::LEAST)
+}
+
 /// Free numbers by their digits.
 pub(super) struct ByDigits<'a>(pub(super) &'a Directory<Record>);
 
@@ -64,7 +73,7 @@ pub(super) struct ByPeer<'a>(pub(super) &'a Directory<Record>, pub(super) &'a Gr
 
 impl Look for ByDigits<'_> {
     fn key(&self, id: u32) -> Key {
-        (0, self.0.name(id).unwrap_or(Number::LEAST))
+        (0, name_of(self.0, id))
     }
 
     fn uses(&self, id: u32) -> u32 {
@@ -74,7 +83,7 @@ impl Look for ByDigits<'_> {
 
 impl Look for ByPeer<'_> {
     fn key(&self, id: u32) -> Key {
-        (self.1.of(id), self.0.name(id).unwrap_or(Number::LEAST))
+        (self.1.of(id), name_of(self.0, id))
     }
 
     fn uses(&self, id: u32) -> u32 {
@@ -183,8 +192,7 @@ impl Pool {
 
     /// The number of an id that has one.
     pub(super) fn number(&self, id: u32) -> Number {
-        // Ids come from the pool itself; no number begins with this one.
-        self.directory.name(id).unwrap_or(Number::of_bits(0))
+        name_of(&self.directory, id)
     }
 
     /// The numbers that wait, who waits longest first.
@@ -203,9 +211,21 @@ impl Pool {
     /// What an event does to a number: as its cell of the table says.
     pub(super) fn happen(&mut self, id: u32, trigger: Trigger, how: How<'_>) {
         let state = self.directory.get(id).state();
-        let Cell::To(next, actions) = cell(state, trigger) else { return };
+        let (next, actions) = match cell(state, trigger) {
+            Cell::To(next, actions) => (next, actions),
+            // A number that is up is registered again.
+            Cell::Same => return,
+            Cell::NotFound | Cell::BadState => {
+                invariant!("an event that is applied is one that the state of its number allows");
+                return;
+            }
+        };
+        invariant!(*self.count(state) > 0, "a number is counted with its state");
         *self.count(state) -= 1;
-        *self.count(next) += 1;
+        // A number that is not in the pool is not counted.
+        if next != State::NoData {
+            *self.count(next) += 1;
+        }
         self.directory.at(id).set_state(next);
         for action in actions {
             match action {
@@ -251,7 +271,7 @@ impl Pool {
         self.cool_downs.get(self.directory.get(id).cool_down())
     }
 
-    fn count(&mut self, state: State) -> &mut u32 {
+    pub(super) fn count(&mut self, state: State) -> &mut u32 {
         #[allow(clippy::indexing_slicing, reason = "there are as many counts as states")]
         &mut self.counts[state as usize]
     }
@@ -259,7 +279,9 @@ impl Pool {
     /// Joins the queue at its tail, unless it rests: then it joins when that is over.
     pub(super) fn join(&mut self, id: u32) {
         let record = self.directory.at(id);
-        if record.place != Place::Nowhere {
+        if record.place == Place::Cooling
+            || !invariant!(record.place == Place::Nowhere, "a number joins once")
+        {
             return;
         }
         record.place = Place::Queue;
@@ -273,7 +295,7 @@ impl Pool {
         }
     }
 
-    /// Leaves the queue, if it is there.
+    /// Leaves the queue; a number that rests is not there.
     fn leave(&mut self, id: u32) {
         if !self.directory.get(id).is_queued() {
             return;
@@ -290,7 +312,10 @@ impl Pool {
     }
 
     fn begin_lease(&mut self, id: u32, how: How<'_>) {
-        let Some(called) = how.called else { return };
+        let Some(called) = how.called else {
+            invariant!("a call has a lease");
+            return;
+        };
         let switch = called.switch.as_ref().map_or(NONE, |name| self.switches.refer(name));
         if let Some(peer) = &called.peer {
             self.peers.assign(id, Some(peer));
@@ -308,8 +333,9 @@ impl Pool {
         self.draining -= u32::from(record.place == Place::LastCall);
         record.put(Place::Nowhere, NONE);
         record.set_since(how.at);
-        if let Some(lease) = self.leases.end(lease) {
-            self.switches.release(lease.switch);
+        match self.leases.end(lease) {
+            Some(lease) => self.switches.release(lease.switch),
+            None => invariant!("a number that carries a call has a lease"),
         }
         if let Some(until) = how.cool_until {
             self.rest(id, until);
@@ -331,6 +357,9 @@ impl Pool {
 
     /// An empty pool takes no more room than a new one.
     fn give_back_memory(&mut self) {
+        let nothing = self.leases.is_empty() && self.cooling.is_empty() && self.registrations.is_empty();
+        let unnamed = self.switches.is_empty() && self.peers.is_empty();
+        invariant!(nothing && unnamed && self.queue.is_empty(), "nothing is left in a pool without numbers");
         self.registrations = Deadlines::default();
         self.cooling = Table::default();
         self.cool_downs = Deadlines::default();

@@ -3,7 +3,8 @@
 use super::labels::parse_short_form;
 use super::plan::{Limits, PartRow, Plan, PlanPart, PlanRow, PlanSeat, PlanSeats, wrong};
 use super::state::{Owner, Show};
-use super::venue::Venue;
+use super::venue::{Seat, Venue};
+use crate::invariant;
 use crate::shared::refusal::{Code, Refusal};
 use crate::shared::text::quoted;
 use std::collections::HashMap;
@@ -112,33 +113,34 @@ fn wanted_tiers(change: &PartRow, place: &str) -> Result<Option<HashMap<String, 
 fn listed(row: &PlanRow) -> Vec<Option<PlanSeat>> {
     match &row.seats {
         PlanSeats::List(seats) => seats.clone(),
-        // The plan is one that was built, so its short forms are well-formed.
-        PlanSeats::Short(text) => parse_short_form(text)
-            .unwrap_or_default()
-            .into_iter()
-            .map(|label| label.map(|label| PlanSeat { label, tier: row.tier.clone(), flags: Vec::new() }))
-            .collect(),
+        PlanSeats::Short(text) => {
+            let labels = parse_short_form(text);
+            invariant!(labels.is_ok(), "the short form of a plan that was built is well-formed");
+            let seat = |label| PlanSeat { label, tier: row.tier.clone(), flags: Vec::new() };
+            labels.unwrap_or_default().into_iter().map(|label| label.map(seat)).collect()
+        }
     }
 }
 
 /// Refuses a new tier for a seat that is held or sold.
 fn check_tiers(show: &Show, venue: &Venue) -> Result<(), Refusal> {
-    for row in venue.rows() {
+    let Some(seat) = taken_seat_of_other_tier(show, venue) else { return Ok(()) };
+    let state = show.standing(seat).word();
+    let what = format!("seat {} is {state}; its tier cannot change", quoted(venue.id(seat)));
+    Err(Refusal::new(Code::BadState, what))
+}
+
+/// The first seat that is held or sold and has another tier in a venue of the same place. O(seats).
+pub(super) fn taken_seat_of_other_tier(show: &Show, venue: &Venue) -> Option<Seat> {
+    venue.rows().find_map(|row| {
         let base = venue.base(row);
-        for seat in venue.seats_of(row) {
-            let tier = |venue: &Venue| {
-                let layout = venue.layout(row);
-                let slot = layout.tier_slot((seat - base) as usize)?;
-                layout.tiers.get(slot).map(|&(tier, _)| venue.tier_name(tier).to_owned())
-            };
-            if let Owner::Claim(_) = show.owner(seat)
-                && tier(show.venue()) != tier(venue)
-            {
-                let state = show.standing(seat).word();
-                let what = format!("seat {} is {state}; its tier cannot change", quoted(venue.id(seat)));
-                return Err(Refusal::new(Code::BadState, what));
-            }
-        }
-    }
-    Ok(())
+        let tier = |venue: &Venue, seat: Seat| {
+            let layout = venue.layout(row);
+            let slot = layout.tier_slot((seat - base) as usize)?;
+            layout.tiers.get(slot).map(|&(tier, _)| venue.tier_name(tier).to_owned())
+        };
+        venue.seats_of(row).find(|&seat| {
+            matches!(show.owner(seat), Owner::Claim(_)) && tier(show.venue(), seat) != tier(venue, seat)
+        })
+    })
 }

@@ -1,11 +1,14 @@
 //! What an event does to a show. Cannot fail: whatever could be refused was refused by `decide`, and what comes
 //! from elsewhere (a master, an AOF file) is held against the show by `admits` first.
 
+use super::alter::taken_seat_of_other_tier;
 use super::claims::{Seats, Stage};
+use super::decide::{MAX_COUNT, check_limits};
 use super::event::{Event, Held, Turn};
 use super::plan::{self, Plan};
 use super::state::{Owner, Show, Standing};
 use super::venue::{Seat, Venue};
+use crate::invariant;
 use crate::shared::Millis;
 use crate::shared::codec::Damaged;
 use crate::shared::refusal::Refusal;
@@ -45,35 +48,32 @@ impl Show {
             Event::Altered { plan } => {
                 let plan: Plan =
                     plan::parse(plan.as_bytes()).map_err(|_| Damaged("the plan is not well-formed"))?;
+                check_limits(plan.limits).map_err(|_| Damaged("a limit is out of range"))?;
                 let venue = Venue::build(&plan).map_err(|_| Damaged("the plan breaks a rule"))?;
-                let shape = |venue: &Venue| {
-                    let rows =
-                        venue.rows().map(|row| (venue.area_of(row), venue.seats_of(row).collect::<Vec<_>>()));
-                    rows.collect::<Vec<_>>()
-                };
-                ensure(shape(&venue) == shape(&self.venue), "the plan is of another place")
+                ensure(venue.is_of_same_place(&self.venue), "the plan is of another place")?;
+                let moved = taken_seat_of_other_tier(self, &venue);
+                ensure(moved.is_none(), "a seat that is held or sold would change its tier")
             }
             Event::Limited { limits, .. } => {
-                super::decide::check_limits(*limits).map_err(|_| Damaged("a limit is out of range"))
+                check_limits(*limits).map_err(|_| Damaged("a limit is out of range"))
             }
             Event::Held(held) => {
                 let replaced = held.replaced.as_ref().map(|token| hold(token)).transpose()?;
                 ensure(self.claims.find(&held.token).is_none(), "the token is in use")?;
+                ensure(held.seats.len() <= MAX_COUNT as usize, "a hold has too many seats")?;
                 let free = held.seats.iter().all(|&seat| {
                     let owner = self.owner(seat);
                     self.venue.is_seat(seat)
                         && (owner == Owner::Free || replaced.is_some_and(|id| owner == Owner::Claim(id)))
                 });
                 ensure(free, "a seat is not free")?;
-                match held.turn {
-                    Turn::None => Ok(()),
-                    Turn::Area(area) => {
-                        ensure((area as usize) < self.venue.areas().len(), "there is no such area")
-                    }
-                    Turn::Bucket(bucket) => {
-                        ensure((bucket as usize) < self.buckets.len(), "there is no such bucket")
-                    }
-                }
+                // A turn is that of the area, or of the bucket, in which the seats lie.
+                let takes_turn = held.seats.iter().all(|&seat| match held.turn {
+                    Turn::None => true,
+                    Turn::Area(area) => self.venue.area_of(self.venue.row_of(seat)) == area,
+                    Turn::Bucket(bucket) => self.strip_of(seat).is_some_and(|(other, _)| other == bucket),
+                });
+                ensure(takes_turn, "a turn is not that of the seats")
             }
             Event::Extended { token, .. } | Event::Confirmed { token, .. } | Event::Expired { token } => {
                 hold(token).map(|_| ())
@@ -112,32 +112,33 @@ impl Show {
             }
             Event::Held(held) => self.hold(at, held),
             Event::Extended { token, until } => {
-                if let Some(id) = self.claims.find(token) {
+                if let Some(id) = self.claim(token) {
                     self.claims.extend(id, *until);
                 }
             }
             Event::Confirmed { token, order } => {
-                if let Some(id) = self.claims.find(token) {
+                if let Some(id) = self.claim(token) {
                     self.claims.sell(id, order.as_deref());
                     let seats = self.claims.get(id).seats.clone();
                     self.recount(&seats, Standing::Held, Standing::Sold);
                 }
             }
             Event::Released { token, seats } => {
-                if let Some(id) = self.claims.find(token) {
+                if let Some(id) = self.claim(token) {
                     self.give_back(id, seats);
                 }
             }
             Event::Expired { token } => {
-                if let Some(id) = self.claims.find(token) {
+                if let Some(id) = self.claim(token) {
                     let seats = self.claims.remove(id);
                     self.hand_over(&seats, Standing::Held, Standing::Free, Owner::Free);
                 }
             }
             Event::Refunded { seats } => {
                 for &seat in seats {
-                    if let Owner::Claim(id) = self.owner(seat) {
-                        self.claims.drop_seat(id, seat);
+                    match self.owner(seat) {
+                        Owner::Claim(id) => self.claims.drop_seat(id, seat),
+                        Owner::Free | Owner::Blocked => invariant!("a seat that is refunded is sold"),
                     }
                 }
                 self.hand_over(seats, Standing::Sold, Standing::Free, Owner::Free);
@@ -153,7 +154,7 @@ impl Show {
     }
 
     fn hold(&mut self, at: Millis, held: &Held) {
-        if let Some(id) = held.replaced.as_ref().and_then(|token| self.claims.find(token)) {
+        if let Some(id) = held.replaced.as_ref().and_then(|token| self.claim(token)) {
             let seats = self.claims.remove(id);
             self.hand_over(&seats, Standing::Held, Standing::Free, Owner::Free);
         }
@@ -169,18 +170,33 @@ impl Show {
         match held.turn {
             Turn::None => {}
             Turn::Area(area) => {
-                self.turns = self.turns.saturating_add(1);
-                if let Some(turn) = self.area_turns.get_mut(area as usize) {
-                    *turn = self.turns;
+                let turn = self.next_turn();
+                match self.area_turns.get_mut(area as usize) {
+                    Some(last) => *last = turn,
+                    None => invariant!("an area that takes its turn is one of the show"),
                 }
             }
             Turn::Bucket(bucket) => {
-                self.turns = self.turns.saturating_add(1);
-                if let Some(bucket) = self.buckets.get_mut(bucket as usize) {
-                    bucket.turn = self.turns;
+                let turn = self.next_turn();
+                match self.buckets.get_mut(bucket as usize) {
+                    Some(bucket) => bucket.turn = turn,
+                    None => invariant!("a bucket that takes its turn is one of the show"),
                 }
             }
         }
+    }
+
+    /// Counts one turn more. A snapshot from elsewhere may have a count that has no next one.
+    fn next_turn(&mut self) -> u64 {
+        self.turns = self.turns.saturating_add(1);
+        self.turns
+    }
+
+    /// The claim that an event names.
+    fn claim(&self, token: &[u8]) -> Option<u32> {
+        let id = self.claims.find(token);
+        invariant!(id.is_some(), "an event that is applied names a claim that is there");
+        id
     }
 
     fn give_back(&mut self, id: u32, seats: &Seats) {
@@ -195,8 +211,11 @@ impl Show {
     /// Takes over a plan that differs in nothing that has a place.
     fn alter(&mut self, plan: &str) {
         // `decide` wrote this plan, or `admits` has read it.
-        let Ok(plan) = plan::parse::<Plan>(plan.as_bytes()) else { return };
-        let Ok(venue) = Venue::build(&plan) else { return };
+        let plan = plan::parse::<Plan>(plan.as_bytes());
+        let Ok((plan, venue)) = plan.and_then(|plan| Venue::build(&plan).map(|venue| (plan, venue))) else {
+            invariant!("a plan that is applied can be read and built");
+            return;
+        };
         let old = std::mem::replace(&mut self.venue, venue);
         self.limits = plan.limits;
         self.events = plan.events;

@@ -4,6 +4,7 @@
 //! whose bit is never set, so two set bits side by side are two adjacent seats.
 
 use super::plan::Rule;
+use crate::invariant;
 use smallvec::{SmallVec, smallvec};
 
 /// The bits of one row; rows of up to 256 positions need no allocation.
@@ -16,10 +17,12 @@ pub fn is_set(bits: &[u64], at: usize) -> bool {
 
 /// Sets or clears bit `at`, which lies inside `bits`.
 pub fn put(bits: &mut [u64], at: usize, value: bool) {
-    if let Some(word) = bits.get_mut(at / 64) {
-        let bit = 1 << (at % 64);
-        if value { *word |= bit } else { *word &= !bit }
-    }
+    let Some(word) = bits.get_mut(at / 64) else {
+        invariant!("a bit that is set or cleared lies inside its row");
+        return;
+    };
+    let bit = 1 << (at % 64);
+    if value { *word |= bit } else { *word &= !bit }
 }
 
 /// Set bits, lowest first.
@@ -79,13 +82,8 @@ pub fn windows(bits: &[u64], n: usize) -> Bits {
     let mut have = 1;
     while have < n {
         let step = have.min(n - have);
-        for (word, other) in
-            found.clone().iter().zip(toward_start(&found, step)).map(|(a, b)| a & b).enumerate()
-        {
-            if let Some(slot) = found.get_mut(word) {
-                *slot = other;
-            }
-        }
+        let shifted = toward_start(&found, step);
+        found.iter_mut().zip(shifted).for_each(|(word, other)| *word &= other);
         have += step;
     }
     found

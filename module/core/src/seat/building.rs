@@ -5,6 +5,7 @@ use super::bits::{self, Bits};
 use super::labels::{Labels, parse_short_form};
 use super::plan::{Plan, PlanArea, PlanRow, PlanSeats, max, wrong};
 use super::venue::{Area, AreaInfo, Layout, Names, Row, RowInfo, Tier, Venue};
+use crate::invariant;
 use crate::shared::MAX_IDENTIFIER;
 use crate::shared::refusal::Refusal;
 use crate::shared::text::quoted;
@@ -95,8 +96,9 @@ impl Venue {
                     label_len: draft.plan.label.len() as u16,
                     area: number as u16,
                 });
-                venue.positions +=
-                    drafting.layouts.get(draft.layout as usize).map_or(0, |layout| u32::from(layout.len));
+                let layout = drafting.layouts.get(draft.layout as usize);
+                invariant!(layout.is_some(), "a row has a layout");
+                venue.positions += layout.map_or(0, |layout| u32::from(layout.len));
             }
             venue.areas.push(AreaInfo {
                 id: area.id.as_str().into(),
@@ -149,7 +151,7 @@ impl Venue {
         let mut seen = HashSet::new();
         let mut id = String::new();
         for (area, drafts) in areas.iter().enumerate() {
-            let Some(info) = self.areas.get(area) else { continue };
+            let info = self.area(area as Area);
             // In the order of the plan, so that the message names the later of two.
             let mut rows: Vec<(&Draft<'_>, Row)> = drafts.iter().zip(info.rows.clone()).collect();
             rows.sort_unstable_by_key(|(draft, _)| draft.place);
@@ -199,11 +201,12 @@ impl Drafting {
             _ => None,
         };
         if let Some(&number) = short_form.as_ref().and_then(|form| self.short_forms.get(form)) {
-            let layout = self.layouts.get(number as usize);
-            let seats =
-                layout.map_or(0, |layout| layout.tiers.iter().map(|(_, seats)| bits::count(seats)).sum());
-            self.count(seats, layout.map_or(0, |layout| layout.len), place)?;
-            return Ok(number);
+            if let Some(layout) = self.layouts.get(number as usize) {
+                let seats = layout.tiers.iter().map(|(_, seats)| bits::count(seats)).sum();
+                self.count(seats, layout.len, place)?;
+                return Ok(number);
+            }
+            invariant!("a short form that was read has a layout");
         }
         let short;
         let seats: Vec<Option<SeatParts<'_>>> = match &row.seats {
@@ -237,12 +240,12 @@ impl Drafting {
             if usize::from(tier) >= max::TIERS {
                 return Err(wrong(&seat_place(), &format!("the plan has more than {} tiers", max::TIERS)));
             }
-            let slot = tiers.iter().position(|(number, _)| *number == tier).unwrap_or_else(|| {
-                tiers.push((tier, smallvec::smallvec![0; seats.len().div_ceil(64)]));
-                tiers.len() - 1
-            });
-            if let Some((_, bits)) = tiers.get_mut(slot) {
+            if let Some((_, bits)) = tiers.iter_mut().find(|(number, _)| *number == tier) {
                 bits::put(bits, position, true);
+            } else {
+                let mut bits: Bits = smallvec::smallvec![0; seats.len().div_ceil(64)];
+                bits::put(&mut bits, position, true);
+                tiers.push((tier, bits));
             }
             let mut set = 0;
             for flag in *seat_flags {

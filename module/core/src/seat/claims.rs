@@ -6,6 +6,7 @@
 )]
 
 use super::venue::Seat;
+use crate::invariant;
 use crate::shared::deadlines::Deadlines;
 use crate::shared::names::NameIndex;
 use crate::shared::table::Table;
@@ -31,7 +32,7 @@ pub struct Claim {
     /// Its seats, rising. Never empty.
     pub seats: Seats,
     /// Its place in the list of its user's holds, or of its order's claims.
-    slot: u32,
+    pub(super) slot: u32,
 }
 
 /// How far a claim has come.
@@ -59,9 +60,9 @@ pub struct User {
     /// Seats held and sold.
     pub seats: u32,
     /// Claims, held and sold.
-    claims: u32,
+    pub(super) claims: u32,
     /// Live holds.
-    holds: SmallVec<[u32; 2]>,
+    pub(super) holds: SmallVec<[u32; 2]>,
 }
 
 /// An order with at least one claim.
@@ -69,19 +70,19 @@ pub struct User {
 pub struct Order {
     /// As the caller gives it.
     pub reference: Bytes,
-    claims: SmallVec<[u32; 2]>,
+    pub(super) claims: SmallVec<[u32; 2]>,
 }
 
 /// All claims of a show.
 #[derive(Clone, Debug, Default)]
 pub struct Claims {
-    table: Table<Claim>,
-    users: Table<User>,
-    orders: Table<Order>,
-    by_token: NameIndex,
-    by_user: NameIndex,
-    by_order: NameIndex,
-    deadlines: Deadlines,
+    pub(super) table: Table<Claim>,
+    pub(super) users: Table<User>,
+    pub(super) orders: Table<Order>,
+    pub(super) by_token: NameIndex,
+    pub(super) by_user: NameIndex,
+    pub(super) by_order: NameIndex,
+    pub(super) deadlines: Deadlines,
 }
 
 impl Claims {
@@ -184,6 +185,7 @@ impl Claims {
 
     /// A hold becomes a sale.
     pub fn sell(&mut self, id: u32, order: Option<&[u8]>) {
+        invariant!(matches!(self.table[id].stage, Stage::Held { .. }), "what is sold was held");
         self.deadlines.remove(id);
         self.unlist_hold(id);
         let order = order.map(|reference| self.order_or_new(reference));
@@ -197,15 +199,20 @@ impl Claims {
 
     /// Sets how many seats a sale had at first, which a snapshot knows and `sell` cannot.
     pub fn set_bought(&mut self, id: u32, seats: u32) {
-        if let Stage::Sold { bought, .. } = &mut self.table[id].stage {
-            *bought = seats;
+        match &mut self.table[id].stage {
+            Stage::Sold { bought, .. } => *bought = seats,
+            Stage::Held { .. } => invariant!("seats that were bought belong to a sale"),
         }
     }
 
     /// Takes a seat out of its claim; a claim without seats is gone.
     pub fn drop_seat(&mut self, id: u32, seat: Seat) {
         let claim = &mut self.table[id];
+        let before = claim.seats.len();
         claim.seats.retain(|one| *one != seat);
+        if !invariant!(claim.seats.len() + 1 == before, "a seat that is taken out of a claim is in it") {
+            return;
+        }
         let (user, empty) = (claim.user, claim.seats.is_empty());
         self.users[user].seats -= 1;
         if empty {
@@ -275,11 +282,7 @@ impl Claims {
     fn unlist_hold(&mut self, id: u32) {
         let claim = &self.table[id];
         let (user, slot) = (claim.user, claim.slot);
-        let holds = &mut self.users[user].holds;
-        holds.swap_remove(slot as usize);
-        if let Some(&moved) = holds.get(slot as usize) {
-            self.table[moved].slot = slot;
-        }
+        unlist(&mut self.table, &mut self.users[user].holds, id, slot);
     }
 
     /// Takes a claim that has no seats any more out of everything.
@@ -292,28 +295,38 @@ impl Claims {
             Stage::Sold { order: Some(order), .. } => self.unlist_sale(id, order),
             Stage::Sold { order: None, .. } => {}
         }
-        let Some(claim) = self.table.remove(id) else { return };
+        let Some(claim) = self.table.remove(id) else {
+            invariant!("a claim that is forgotten is in the table");
+            return;
+        };
         self.by_token.remove(&claim.token, id);
         let user = &mut self.users[claim.user];
         user.claims -= 1;
-        if user.claims == 0
-            && let Some(user) = self.users.remove(claim.user)
-        {
+        if user.claims == 0 {
+            invariant!(user.seats == 0, "a user without claims has no seats");
             self.by_user.remove(&user.name, claim.user);
+            self.users.remove(claim.user);
         }
     }
 
     /// Takes a sale out of its order; an order without claims is gone.
     fn unlist_sale(&mut self, id: u32, order: u32) {
         let slot = self.table[id].slot;
-        let claims = &mut self.orders[order].claims;
-        claims.swap_remove(slot as usize);
-        if let Some(&moved) = claims.get(slot as usize) {
-            self.table[moved].slot = slot;
-        } else if claims.is_empty()
-            && let Some(gone) = self.orders.remove(order)
-        {
-            self.by_order.remove(&gone.reference, order);
+        unlist(&mut self.table, &mut self.orders[order].claims, id, slot);
+        if self.orders[order].claims.is_empty() {
+            self.by_order.remove(&self.orders[order].reference, order);
+            self.orders.remove(order);
         }
+    }
+}
+
+/// Takes a claim out of a list at its place there; the last of the list moves up to it.
+fn unlist(table: &mut Table<Claim>, list: &mut SmallVec<[u32; 2]>, id: u32, slot: u32) {
+    if !invariant!(list.get(slot as usize) == Some(&id), "a claim is in its list, at its place") {
+        return;
+    }
+    list.swap_remove(slot as usize);
+    if let Some(&moved) = list.get(slot as usize) {
+        table[moved].slot = slot;
     }
 }

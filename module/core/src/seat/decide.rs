@@ -7,6 +7,7 @@ use super::request::{Adjacent, Hold, Orphans, Pick, Request};
 use super::search::{Found, Search, Wish};
 use super::state::{Owner, Show};
 use super::venue::Seat;
+use crate::invariant;
 use crate::shared::decision::{self, decided, unchanged};
 use crate::shared::field::Any;
 use crate::shared::refusal::{Code, Refusal, refuse};
@@ -278,9 +279,7 @@ fn decide_alter(show: &Show, part: &PlanPart) -> Decided {
     if plan == show.plan() {
         return unchanged(Reply::Ok);
     }
-    // A plan is made of strings and numbers only, which always serialise.
-    let plan = serde_json::to_string(&plan).unwrap_or_default();
-    decided(Event::Altered { plan }, Reply::Ok)
+    decided(Event::Altered { plan: plan.to_json() }, Reply::Ok)
 }
 
 /// A new deadline `ttl` from now, of a hold made at `created`.
@@ -366,18 +365,18 @@ fn resolve(show: &Show, hold: &Hold<'_>) -> Result<Wish, Refusal> {
 fn turn_of(show: &Show, wish: &Wish, seats: &[Seat]) -> Turn {
     let area = |seat: &Seat| show.venue.area_of(show.venue.row_of(*seat));
     let (Some(first), Some(last)) = (seats.first().map(area), seats.last().map(area)) else {
+        invariant!("a hold has seats");
         return Turn::None;
     };
     if first != last {
         return Turn::None;
     }
-    match wish.tier {
-        None => Turn::Area(first),
-        Some(_) => seats
-            .first()
-            .and_then(|&seat| show.strip_of(seat))
-            .map_or(Turn::None, |(bucket, _)| Turn::Bucket(bucket)),
+    if wish.tier.is_none() {
+        return Turn::Area(first);
     }
+    let place = seats.first().and_then(|&seat| show.strip_of(seat));
+    invariant!(place.is_some(), "a seat that is held lies in a bucket");
+    place.map_or(Turn::None, |(bucket, _)| Turn::Bucket(bucket))
 }
 
 /// The number of a live hold; with `user`, of that user's.

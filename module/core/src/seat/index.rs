@@ -6,6 +6,8 @@
 //! descent of O(log rows).
 
 use super::bits;
+use crate::shared::invariant::Checked;
+use crate::{ensure, invariant};
 
 const FANOUT: usize = 16;
 
@@ -70,15 +72,17 @@ impl Level {
     }
 
     fn get(&self, at: usize) -> Runs {
-        Runs {
-            lengths: self.lengths.get(at).copied().unwrap_or(0),
-            longest: self.longest.get(at).copied().unwrap_or(0),
-        }
+        let (Some(&lengths), Some(&longest)) = (self.lengths.get(at), self.longest.get(at)) else {
+            invariant!("a node of the tree is on its level");
+            return Runs::default();
+        };
+        Runs { lengths, longest }
     }
 
     fn put(&mut self, at: usize, runs: Runs) {
-        if let (Some(lengths), Some(longest)) = (self.lengths.get_mut(at), self.longest.get_mut(at)) {
-            (*lengths, *longest) = (runs.lengths, runs.longest);
+        match (self.lengths.get_mut(at), self.longest.get_mut(at)) {
+            (Some(lengths), Some(longest)) => (*lengths, *longest) = (runs.lengths, runs.longest),
+            _ => invariant!("a node of the tree is on its level"),
         }
     }
 
@@ -119,8 +123,7 @@ impl RunIndex {
     pub fn set(&mut self, row: usize, runs: Runs) {
         let mut at = row;
         let mut runs = runs;
-        for level in 0..self.levels.len() {
-            let Some(nodes) = self.levels.get_mut(level) else { return };
+        for nodes in &mut self.levels {
             if nodes.get(at) == runs {
                 return;
             }
@@ -150,6 +153,27 @@ impl RunIndex {
             at = at / FANOUT + 1;
         }
         None
+    }
+
+    /// Checks the tree against its rows: a leaf for each, and in each node all that is below it. O(rows).
+    ///
+    /// # Errors
+    /// The first contradiction.
+    pub fn check(&self, rows: &[Runs]) -> Checked {
+        let sound = Self::new(rows);
+        let (levels, expected) = (self.levels.len(), sound.levels.len());
+        ensure!(levels == expected, "a tree over {} rows has {levels} levels", rows.len());
+        for (number, (level, sound)) in self.levels.iter().zip(&sound.levels).enumerate() {
+            ensure!(
+                level.lengths == sound.lengths,
+                "level {number} of a tree has other lengths of runs than its rows"
+            );
+            ensure!(
+                level.longest == sound.longest,
+                "level {number} of a tree has other longest runs than its rows"
+            );
+        }
+        Ok(())
     }
 
     /// Bytes allocated.
@@ -192,10 +216,27 @@ mod tests {
             }
             let all = rows.iter().fold(Runs::default(), |all, row| all.and(*row));
             prop_assert_eq!(index.all(), all);
+            prop_assert_eq!(index.check(&rows), Ok(()));
             for from in [0, from.index(rows.len()), rows.len()] {
                 let expected = (from..rows.len()).find(|&row| rows[row].lengths & wanted != 0);
                 prop_assert_eq!(index.first(from, wanted), expected);
             }
+        }
+    }
+
+    #[test]
+    fn check_finds_a_damaged_tree() {
+        let rows: Vec<Runs> = (0..40).map(|len| runs(&[len % 9 + 1])).collect();
+        let sound = RunIndex::new(&rows);
+        assert_eq!(sound.check(&rows), Ok(()));
+        assert!(sound.check(&rows[1..]).is_err());
+        for level in 0..sound.levels.len() {
+            let mut index = sound.clone();
+            index.levels[level].lengths[0] ^= 2;
+            assert!(index.check(&rows).is_err());
+            let mut index = sound.clone();
+            index.levels[level].longest[0] += 1;
+            assert!(index.check(&rows).is_err());
         }
     }
 

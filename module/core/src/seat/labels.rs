@@ -1,6 +1,8 @@
 //! Labels of a row's seats, kept as progressions (`1, 2, 3`, `24, 22, 20`) where they are regular.
 
 use super::plan::max;
+use crate::shared::invariant::Checked;
+use crate::{ensure, invariant};
 use std::fmt::Write as _;
 
 /// Labels of the positions of a row, in physical order; equal rows share one.
@@ -28,14 +30,19 @@ enum Kind {
 }
 
 impl Run {
-    fn number(&self, position: u16) -> Option<i64> {
-        match self.kind {
-            Kind::Numbers { first, step } => {
-                Some(i64::from(first) + i64::from(step) * i64::from(position - self.position))
-            }
-            Kind::Text(_) => None,
-        }
+    /// The labels of a run of numbers by position, or none for a text.
+    fn numbers(&self) -> impl DoubleEndedIterator<Item = i64> + Clone {
+        let (first, step, count) = match self.kind {
+            Kind::Numbers { first, step } => (first, step, self.count),
+            Kind::Text(_) => (0, 0, 0),
+        };
+        (0..count).map(move |place| number_at(first, step, place))
     }
+}
+
+/// The label at a place of a run of numbers.
+fn number_at(first: u32, step: i32, place: u16) -> i64 {
+    i64::from(first) + i64::from(step) * i64::from(place)
 }
 
 /// A label as the number it spells: decimal, no sign, no leading zero, below 10^9.
@@ -92,9 +99,9 @@ impl Labels {
         let Some(run) = self.run_at(position) else { return };
         match &run.kind {
             Kind::Text(text) => out.push_str(text),
-            Kind::Numbers { .. } => {
+            Kind::Numbers { first, step } => {
                 // Writing to a string cannot fail.
-                let _ = write!(out, "{}", run.number(position).unwrap_or(0));
+                let _ = write!(out, "{}", number_at(*first, *step, position - run.position));
             }
         }
     }
@@ -123,7 +130,7 @@ impl Labels {
         let mut numbers: Vec<(i64, i64, i64)> = Vec::new();
         for run in &self.runs {
             if let Kind::Numbers { first, step } = run.kind {
-                let last = i64::from(first) + i64::from(step) * (i64::from(run.count) - 1);
+                let last = number_at(first, step, run.count - 1);
                 numbers.push((i64::from(first).min(last), i64::from(first).max(last), i64::from(step).abs()));
             }
         }
@@ -139,13 +146,7 @@ impl Labels {
                 })
                 .any(|hit| hit);
         if overlap {
-            let mut all: Vec<i64> = self
-                .runs
-                .iter()
-                .flat_map(|run| {
-                    (run.position..run.position + run.count).filter_map(|position| run.number(position))
-                })
-                .collect();
+            let mut all: Vec<i64> = self.runs.iter().flat_map(Run::numbers).collect();
             all.sort_unstable();
             if all.windows(2).any(|pair| matches!(pair, [a, b] if a == b)) {
                 return true;
@@ -186,11 +187,11 @@ impl Labels {
                     continue;
                 }
             };
-            let numbers =
-                (run.position..run.position + run.count).filter_map(|position| run.number(position));
-            if run.count > 1 && step.abs() == 1 {
-                let mut ends = numbers.clone();
-                let (first, last) = (ends.next().unwrap_or(0), ends.next_back().unwrap_or(0));
+            let mut numbers = run.numbers();
+            if run.count > 1
+                && step.abs() == 1
+                && let (Some(first), Some(last)) = (numbers.next(), numbers.next_back())
+            {
                 push_item(&mut out, &format!("{first}-{last}"));
             } else {
                 numbers.for_each(|number| push_item(&mut out, &number.to_string()));
@@ -198,6 +199,39 @@ impl Labels {
         }
         push_breaks(&mut out, len - next);
         Some(out)
+    }
+
+    /// Checks that the labels follow one another, that `is_seat` says of each position whether it has one, and that
+    /// texts are in the order in which they are looked for. O(positions).
+    ///
+    /// # Errors
+    /// The first contradiction.
+    pub fn check(&self, len: u16, is_seat: impl Fn(u16) -> bool) -> Checked {
+        let mut next = 0;
+        for run in &self.runs {
+            ensure!(
+                run.position >= next && run.count > 0,
+                "the labels from {} on overlap others",
+                run.position
+            );
+            ensure!(
+                (next..run.position).all(|at| !is_seat(at)),
+                "a seat before {} has no label",
+                run.position
+            );
+            next = run.position.saturating_add(run.count);
+            ensure!(next <= len, "there are labels up to {next} in a row of {len}");
+            ensure!((run.position..next).all(&is_seat), "a break from {} on has a label", run.position);
+            let text = matches!(run.kind, Kind::Text(_));
+            ensure!(!text || run.count == 1, "the text at {} is the label of several seats", run.position);
+            ensure!(run.numbers().all(|number| number >= 0), "a label from {} on is negative", run.position);
+        }
+        ensure!((next..len).all(|at| !is_seat(at)), "a seat from {next} on has no label");
+        let texts = self.runs.iter().filter(|run| matches!(run.kind, Kind::Text(_)));
+        let mut texts: Vec<u16> = texts.map(|run| run.position).collect();
+        texts.sort_by_key(|&position| self.text_at(position));
+        ensure!(*texts == *self.texts, "the texts of a row are not in their order");
+        Ok(())
     }
 
     /// Bytes allocated.
@@ -215,10 +249,11 @@ impl Labels {
     }
 
     fn text_at(&self, position: u16) -> &str {
-        match self.run_at(position).map(|run| &run.kind) {
-            Some(Kind::Text(text)) => text,
-            _ => "",
-        }
+        let Some(Kind::Text(text)) = self.run_at(position).map(|run| &run.kind) else {
+            invariant!("a position that is listed with the texts has one");
+            return "";
+        };
+        text
     }
 }
 
@@ -278,6 +313,24 @@ mod tests {
     fn labels(text: &str) -> Labels {
         let parsed = parse_short_form(text).unwrap();
         Labels::new(parsed.iter().map(Option::as_deref))
+    }
+
+    #[test]
+    fn check_finds_damaged_labels() {
+        let sound = labels("1-3,|,A,B,7");
+        let is_seat = |position: u16| position != 3;
+        assert_eq!(sound.check(7, is_seat), Ok(()));
+        assert!(sound.check(6, is_seat).is_err());
+        assert!(sound.check(8, is_seat).is_err());
+        assert!(sound.check(7, |_| true).is_err());
+        assert!(sound.check(7, |position| position != 3 && position != 2).is_err());
+        let damages: [fn(&mut Labels); 3] =
+            [|row| row.texts.reverse(), |row| row.runs[0].count += 1, |row| row.runs[1].position = 1];
+        for damage in damages {
+            let mut row = sound.clone();
+            damage(&mut row);
+            assert!(row.check(7, is_seat).is_err());
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod alter;
 mod apply;
 pub mod bits;
 mod building;
+mod check;
 pub mod claims;
 pub mod decide;
 pub mod event;

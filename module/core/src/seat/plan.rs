@@ -1,5 +1,6 @@
 //! The plan of a show as people write it (docs/seats.md, Plan): JSON in, JSON out, errors that say where.
 
+use crate::invariant;
 use crate::shared::refusal::{Code, Refusal};
 use crate::shared::text::printable;
 use serde::de::{SeqAccess, Visitor};
@@ -72,6 +73,15 @@ pub struct Plan {
     /// How many events the stream `<key>:evt` keeps; 0 (the default) keeps no stream.
     #[serde(default)]
     pub events: u32,
+}
+
+impl Plan {
+    /// The plan as JSON.
+    pub fn to_json(&self) -> String {
+        let json = serde_json::to_string(self);
+        invariant!(json.is_ok(), "a plan, which is made of strings and numbers only, can be written as JSON");
+        json.unwrap_or_default()
+    }
 }
 
 /// An area: rows that share a priority and an order rule.

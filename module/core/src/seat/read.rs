@@ -5,6 +5,7 @@ use super::decide::HoldRecord;
 use super::event::Event;
 use super::state::{Bucket, Owner, Show, Standing};
 use super::venue::{Area, Row, Seat};
+use crate::invariant;
 use crate::shared::event::MachineEvent;
 use crate::shared::outbox::Message;
 use crate::shared::{Bytes, Millis};
@@ -63,7 +64,10 @@ impl Show {
             .iter()
             .filter_map(|&id| {
                 let claim = self.claims.get(id);
-                let Stage::Held { until } = claim.stage else { return None };
+                let Stage::Held { until } = claim.stage else {
+                    invariant!("what is listed with a user's holds is held");
+                    return None;
+                };
                 let (token, user) = (claim.token.clone(), Bytes::from_slice(user));
                 (until > now).then(|| HoldRecord { token, user, seats: claim.seats.clone(), until })
             })
@@ -101,7 +105,9 @@ impl Show {
 
     /// The longest run of adjacent free seats of a bucket, whatever their flags.
     pub fn longest_run(&self, bucket: &Bucket) -> u16 {
-        bucket.view(bucket.flags).map_or(0, |view| view.runs.all().longest)
+        let view = bucket.view(bucket.flags);
+        invariant!(view.is_some(), "a bucket has an index for all of its flags");
+        view.map_or(0, |view| view.runs.all().longest)
     }
 
     /// Appends a row of the map: a character a position.
@@ -140,7 +146,10 @@ impl Show {
             Event::Refunded { seats } => {
                 let mut sales: Vec<(u32, Vec<Seat>)> = Vec::new();
                 for &seat in seats {
-                    let Owner::Claim(id) = self.owner(seat) else { continue };
+                    let Owner::Claim(id) = self.owner(seat) else {
+                        invariant!("a seat that is refunded is sold");
+                        continue;
+                    };
                     match sales.iter_mut().find(|(sale, _)| *sale == id) {
                         Some((_, seats)) => seats.push(seat),
                         None => sales.push((id, vec![seat])),
@@ -158,7 +167,9 @@ impl Show {
     /// The entry of an event, with the hold or sale of that token and those seats.
     fn entry(&self, event: &Event, token: Option<&[u8]>, seats: &[Seat]) -> Message {
         let mut entry = Message::new("evt").with("event", event.name().as_bytes());
-        if let Some(claim) = token.and_then(|token| self.claims.find(token)).map(|id| self.claims.get(id)) {
+        let claim = token.and_then(|token| self.claims.find(token)).map(|id| self.claims.get(id));
+        invariant!(token.is_none() || claim.is_some(), "an event names a claim that is there");
+        if let Some(claim) = claim {
             entry = entry.with("token", &claim.token).with("user", &self.claims.user(claim.user).name);
             if let Stage::Sold { order: Some(order), .. } = claim.stage {
                 entry = entry.with("order", &self.claims.order(order).reference);
@@ -171,6 +182,8 @@ impl Show {
     /// Ids of seats as a JSON list: ids are free text, so no separator would do.
     fn ids(&self, seats: &[Seat]) -> String {
         let ids: Vec<String> = seats.iter().map(|&seat| self.venue.id(seat)).collect();
-        serde_json::to_string(&ids).unwrap_or_default()
+        let json = serde_json::to_string(&ids);
+        invariant!(json.is_ok(), "a list of texts can be written as JSON");
+        json.unwrap_or_default()
     }
 }

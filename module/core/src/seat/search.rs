@@ -6,6 +6,7 @@ use super::index::{clean_run_of, exactly, run_of};
 use super::request::{Adjacent, Orphans};
 use super::state::{Bucket, Show};
 use super::venue::{Area, Row, Seat, Tier};
+use crate::invariant;
 use std::borrow::Cow;
 
 /// What is wanted, with every name resolved.
@@ -73,6 +74,12 @@ struct StripSeats {
 }
 
 impl StripSeats {
+    fn of(show: &Show, wish: &Wish, bucket: u32, strip: u32) -> Self {
+        let strip = show.strip(bucket, strip);
+        let seats = strip.map_or_else(Bits::new, |strip| show.takeable(strip, wish.flags));
+        Self { takeable: seats.clone(), free: seats }
+    }
+
     fn windows(&self, n: usize, clean: bool) -> Bits {
         let all = bits::windows(&self.takeable, n);
         if clean { bits::stranding_nobody(&all, &self.free, n) } else { all }
@@ -101,12 +108,13 @@ impl<'a> Search<'a> {
     pub fn new(show: &'a Show, wish: &'a Wish, replaced: &[Seat], again: bool) -> Self {
         let mut lifted: Vec<Lifted> = Vec::new();
         for &seat in replaced {
-            let Some((bucket, strip)) = show.strip_of(seat) else { continue };
+            let Some((bucket, strip)) = show.strip_of(seat) else {
+                invariant!("a seat of a hold lies in a strip");
+                continue;
+            };
             let at = lifted.iter().position(|one| one.bucket == bucket && one.strip == strip).unwrap_or_else(
                 || {
-                    let info = show.bucket_at(bucket).strips.get(strip as usize).copied();
-                    let seats = info.map_or_else(Bits::new, |info| show.takeable(info, wish.flags));
-                    let seats = StripSeats { takeable: seats.clone(), free: seats };
+                    let seats = StripSeats::of(show, wish, bucket, strip);
                     lifted.push(Lifted { bucket, strip, seats });
                     lifted.len() - 1
                 },
@@ -114,6 +122,7 @@ impl<'a> Search<'a> {
             let row = show.venue.row_of(seat);
             let position = (seat - show.venue.base(row)) as usize;
             let named = show.venue.layout(row).flags_at(position) & !wish.flags == 0;
+            // A seat with a flag that was not named is neither free for this request nor beside a free one.
             if let Some(one) = lifted.get_mut(at).filter(|_| named) {
                 bits::put(&mut one.seats.free, position, true);
                 bits::put(&mut one.seats.takeable, position, again);
@@ -141,10 +150,16 @@ impl<'a> Search<'a> {
             }
             _ => self.together(&candidates),
         };
-        seats.map_or(Found::NotAdjacent, |mut seats| {
-            seats.sort_unstable();
-            Found::Seats(seats)
-        })
+        let Some(mut seats) = seats else { return Found::NotAdjacent };
+        seats.sort_unstable();
+        let distinct = seats.windows(2).all(|pair| matches!(pair, [a, b] if a < b));
+        if !invariant!(
+            seats.len() == self.wish.count && distinct,
+            "a request gets as many seats as it asked for"
+        ) {
+            return Found::TooFew;
+        }
+        Found::Seats(seats)
     }
 
     /// Buckets of the tier and the areas asked for, by priority, then plan order.
@@ -227,11 +242,13 @@ impl<'a> Search<'a> {
     }
 
     fn last_turn(&self, area: &[u32]) -> u64 {
-        let Some(bucket) = area.first().map(|&bucket| self.show.bucket_at(bucket)) else { return 0 };
-        match self.wish.tier {
-            Some(_) => bucket.turn,
-            None => self.show.area_turns.get(bucket.area as usize).copied().unwrap_or(0),
-        }
+        let bucket = area.first().map(|&bucket| self.show.bucket_at(bucket));
+        let turn = bucket.and_then(|bucket| match self.wish.tier {
+            Some(_) => Some(bucket.turn),
+            None => self.show.area_turns.get(bucket.area as usize).copied(),
+        });
+        invariant!(turn.is_some(), "an area that is tried has a bucket, and its turn is known");
+        turn.unwrap_or(0)
     }
 
     /// Step 4: the best run of an area, over all its candidate buckets.
@@ -252,7 +269,10 @@ impl<'a> Search<'a> {
                 }
                 let (len, rule) = self.shape(row);
                 let starts = self.seats(bucket, strip).windows(n, clean);
-                let Some(start) = bits::best_window(&starts, n, len, rule) else { continue };
+                let Some(start) = bits::best_window(&starts, n, len, rule) else {
+                    invariant!("a row that is found to have a run has one");
+                    continue;
+                };
                 let better =
                     |(other, at): (Row, usize)| row < other || bits::is_better(start, at, n, len, rule);
                 if best.is_none_or(better) {
@@ -344,9 +364,7 @@ impl<'a> Search<'a> {
         if let Some(lifted) = self.is_lifted(bucket, strip) {
             return StripSeats { takeable: lifted.seats.takeable.clone(), free: lifted.seats.free.clone() };
         }
-        let info = self.show.bucket_at(bucket).strips.get(strip as usize).copied();
-        let seats = info.map_or_else(Bits::new, |info| self.show.takeable(info, self.wish.flags));
-        StripSeats { takeable: seats.clone(), free: seats }
+        StripSeats::of(self.show, self.wish, bucket, strip)
     }
 
     /// Seats of a bucket that the request may take.
@@ -365,8 +383,8 @@ impl<'a> Search<'a> {
     }
 
     fn unlifted_count(&self, bucket: u32, strip: u32) -> usize {
-        let info = self.show.bucket_at(bucket).strips.get(strip as usize).copied();
-        info.map_or(0, |info| bits::count(&self.show.takeable(info, self.wish.flags)) as usize)
+        let strip = self.show.strip(bucket, strip);
+        strip.map_or(0, |strip| bits::count(&self.show.takeable(strip, self.wish.flags)) as usize)
     }
 
     fn free_of(&self, area: &[u32]) -> usize {
@@ -436,7 +454,7 @@ impl<'a> Search<'a> {
     }
 
     fn row(&self, bucket: u32, strip: u32) -> Row {
-        self.show.bucket_at(bucket).strips.get(strip as usize).map_or(0, |strip| strip.row)
+        self.show.strip(bucket, strip).map_or(0, |strip| strip.row)
     }
 
     /// Positions of a row, and the rule of its area.

@@ -5,6 +5,7 @@ use super::claims::{Claims, Stage};
 use super::index::{RunIndex, Runs};
 use super::plan::{Limits, Plan, max};
 use super::venue::{Area, Row, Seat, Tier, Venue};
+use crate::invariant;
 use crate::shared::Millis;
 use crate::shared::outbox::Outbox;
 use crate::shared::refusal::Refusal;
@@ -23,20 +24,20 @@ pub struct Show {
     pub(super) applied: Millis,
     pub(super) claims: Claims,
     /// Who has each position: `FREE` (breaks too), `BLOCKED`, or the number of a claim.
-    owners: Box<[u32]>,
+    pub(super) owners: Box<[u32]>,
     /// Free seats of all strips as bits.
-    words: Box<[u64]>,
+    pub(super) words: Box<[u64]>,
     /// By area, then tier: the order of `SEAT.STAT`, and of the snapshot.
     pub(super) buckets: Vec<Bucket>,
     /// Buckets of each area.
-    area_buckets: Box<[Range<u32>]>,
+    pub(super) area_buckets: Box<[Range<u32>]>,
     /// Buckets of each tier by priority, then plan order.
-    tier_buckets: Box<[Box<[u32]>]>,
+    pub(super) tier_buckets: Box<[Box<[u32]>]>,
     /// All buckets by priority, then plan order.
-    all_buckets: Box<[u32]>,
+    pub(super) all_buckets: Box<[u32]>,
     /// The strips of all rows, and where those of each row begin.
-    row_strips: Box<[StripRef]>,
-    row_strips_at: Box<[u32]>,
+    pub(super) row_strips: Box<[StripRef]>,
+    pub(super) row_strips_at: Box<[u32]>,
     /// When each area was last served without a tier, as a count of turns; 0 = never.
     pub(super) area_turns: Box<[u64]>,
     /// Turns taken so far.
@@ -92,14 +93,14 @@ pub struct Counts {
 }
 
 /// The seats of a bucket in one row.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Strip {
     pub(super) row: Row,
     word: u32,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct StripRef {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct StripRef {
     bucket: u32,
     strip: u32,
 }
@@ -157,8 +158,7 @@ impl Show {
 
     /// The normal form as JSON.
     pub fn plan_json(&self) -> String {
-        // A plan is made of strings and numbers only, which always serialise.
-        serde_json::to_string(&self.plan()).unwrap_or_default()
+        self.plan().to_json()
     }
 
     /// The place.
@@ -201,7 +201,7 @@ impl Show {
         clock.max(self.applied)
     }
 
-    /// Who has a seat.
+    /// Who has a seat. A number beyond the end, which an event from elsewhere may name, is never free.
     pub fn owner(&self, seat: Seat) -> Owner {
         match self.owners.get(seat as usize).copied().unwrap_or(BLOCKED) {
             FREE => Owner::Free,
@@ -225,6 +225,7 @@ impl Show {
     /// Gives the buckets the numbers that their tiers have in the venue now, before they are built anew.
     pub(super) fn rename_tiers(&mut self, old: &Venue) {
         for bucket in &mut self.buckets {
+            // A tier that no seat has any more has no bucket that could take over the turn.
             bucket.tier = self.venue.tier_called(old.tier_name(bucket.tier).as_bytes()).unwrap_or(Tier::MAX);
         }
     }
@@ -252,13 +253,15 @@ impl Show {
                 let (layout, base) = (self.venue.layout(row), self.venue.base(row));
                 for (tier, seats) in &layout.tiers {
                     let bucket = first + tiers.partition_point(|other| other < tier) as u32;
-                    let Some((_, _, strips)) = drafts.get_mut(bucket as usize) else { continue };
+                    let Some((_, _, strips)) = drafts.get_mut(bucket as usize) else {
+                        invariant!("a tier of an area has a bucket");
+                        continue;
+                    };
                     row_strips.push(StripRef { bucket, strip: strips.len() as u32 });
                     strips.push(Strip { row, word: words.len() as u32 });
                     let mut free = seats.clone();
                     for position in bits::ones(seats) {
-                        let owner = self.owners.get(base as usize + position).copied();
-                        bits::put(&mut free, position, owner == Some(FREE));
+                        bits::put(&mut free, position, self.owner(base + position as Seat) == Owner::Free);
                     }
                     words.extend_from_slice(&free);
                 }
@@ -284,7 +287,10 @@ impl Show {
         let mut flags = 0;
         for strip in &strips {
             let (layout, base) = (self.venue.layout(strip.row), self.venue.base(strip.row));
-            let Some((_, seats)) = layout.tiers.iter().find(|(other, _)| *other == tier) else { continue };
+            let Some((_, seats)) = layout.tiers.iter().find(|(other, _)| *other == tier) else {
+                invariant!("the row of a bucket's strip has seats of its tier");
+                continue;
+            };
             for position in bits::ones(seats) {
                 flags |= layout.flags_at(position);
                 *counts.of(self.standing(base + position as Seat)) += 1;
@@ -302,23 +308,19 @@ impl Show {
     /// Sorts the buckets into the order in which they are tried.
     pub(super) fn order_buckets(&mut self) {
         let mut all: Vec<u32> = (0..self.buckets.len() as u32).collect();
-        all.sort_by_key(|&number| {
-            let bucket = self.buckets.get(number as usize);
-            bucket.map(|bucket| (self.venue.area(bucket.area).priority, number))
-        });
+        all.sort_by_key(|&number| (self.venue.area(self.bucket_at(number).area).priority, number));
         let mut tiers = vec![Vec::new(); self.venue.tiers().len()];
         for &number in &all {
-            if let Some(bucket) = self.buckets.get(number as usize)
-                && let Some(tier) = tiers.get_mut(usize::from(bucket.tier))
-            {
-                tier.push(number);
+            match tiers.get_mut(usize::from(self.bucket_at(number).tier)) {
+                Some(tier) => tier.push(number),
+                None => invariant!("the tier of a bucket is one of the venue"),
             }
         }
         self.tier_buckets = tiers.into_iter().map(Vec::into_boxed_slice).collect();
         self.all_buckets = all.into();
     }
 
-    fn view(&self, bucket: &Bucket, allowed: u64) -> View {
+    pub(super) fn view(&self, bucket: &Bucket, allowed: u64) -> View {
         let mut free = 0;
         let runs: Vec<Runs> = bucket
             .strips
@@ -338,33 +340,37 @@ impl Show {
         if flags == 0 {
             return;
         }
-        for number in 0..self.buckets.len() {
-            let Some(bucket) = self.buckets.get(number) else { continue };
+        for number in 0..self.buckets.len() as u32 {
+            let bucket = self.bucket_at(number);
             let allowed = flags & bucket.flags;
             if bucket.views.iter().any(|view| view.allowed == allowed) {
                 continue;
             }
             let view = self.view(bucket, allowed);
-            if let Some(bucket) = self.buckets.get_mut(number) {
-                if bucket.views.len() >= 2 + MAX_VIEWS {
-                    bucket.views.remove(2);
-                }
-                bucket.views.push(view);
+            let bucket = self.bucket_mut(number);
+            if bucket.views.len() >= 2 + MAX_VIEWS {
+                bucket.views.remove(2);
             }
+            bucket.views.push(view);
         }
     }
 
     /// Buckets of a tier, or all, by priority, then plan order.
     pub(super) fn candidates(&self, tier: Option<Tier>) -> &[u32] {
-        match tier {
-            Some(tier) => self.tier_buckets.get(usize::from(tier)).map_or(&[], |buckets| buckets),
-            None => &self.all_buckets,
-        }
+        let Some(tier) = tier else { return &self.all_buckets };
+        let Some(buckets) = self.tier_buckets.get(usize::from(tier)) else {
+            invariant!("a tier has a list of buckets");
+            return &[];
+        };
+        buckets
     }
 
     /// Numbers of an area's buckets.
     pub(super) fn buckets_of(&self, area: Area) -> Range<u32> {
-        self.area_buckets.get(area as usize).cloned().unwrap_or(0..0)
+        self.area_buckets.get(area as usize).cloned().unwrap_or_else(|| {
+            invariant!("an area has buckets");
+            0..0
+        })
     }
 
     #[allow(clippy::indexing_slicing, reason = "numbers of buckets come from the show")]
@@ -372,10 +378,18 @@ impl Show {
         &self.buckets[number as usize]
     }
 
+    #[allow(clippy::indexing_slicing, reason = "numbers of buckets come from the show")]
+    fn bucket_mut(&mut self, number: u32) -> &mut Bucket {
+        &mut self.buckets[number as usize]
+    }
+
     /// Free seats of a strip, whatever their flags.
     pub(super) fn free_seats(&self, strip: Strip) -> &[u64] {
         let (at, words) = (strip.word as usize, usize::from(self.venue.layout(strip.row).len).div_ceil(64));
-        self.words.get(at..at + words).unwrap_or(&[])
+        self.words.get(at..at + words).unwrap_or_else(|| {
+            invariant!("a strip has its words");
+            &[]
+        })
     }
 
     /// Free seats of a strip that a request naming these flags may take.
@@ -394,7 +408,7 @@ impl Show {
         }
     }
 
-    /// The bucket and the strip of a seat.
+    /// The bucket and the strip of a seat; `None` for a break.
     pub(super) fn strip_of(&self, seat: Seat) -> Option<(u32, u32)> {
         let row = self.venue.row_of(seat);
         let slot = self.venue.layout(row).tier_slot((seat - self.venue.base(row)) as usize)?;
@@ -412,19 +426,18 @@ impl Show {
         };
         let mut touched: Option<(u32, u32)> = None;
         for &seat in seats {
-            if let Some(slot) = self.owners.get_mut(seat as usize) {
-                *slot = owner;
-            }
-            let Some((bucket, strip)) = self.strip_of(seat) else { continue };
+            let place = self.strip_of(seat);
+            let (Some(slot), Some((bucket, strip))) = (self.owners.get_mut(seat as usize), place) else {
+                invariant!("a seat that changes hands is one of the show");
+                continue;
+            };
+            *slot = owner;
             if touched.is_some_and(|touched| touched != (bucket, strip)) {
                 self.reindex(touched);
             }
             touched = Some((bucket, strip));
             self.put_free(bucket, strip, seat, to == Standing::Free);
-            if let Some(bucket) = self.buckets.get_mut(bucket as usize) {
-                *bucket.counts.of(from) -= 1;
-                *bucket.counts.of(to) += 1;
-            }
+            self.bucket_mut(bucket).counts.move_seat(from, to);
         }
         self.reindex(touched);
     }
@@ -432,52 +445,49 @@ impl Show {
     /// Moves seats between counts without a change of owner: a hold that becomes a sale.
     pub(super) fn recount(&mut self, seats: &[Seat], from: Standing, to: Standing) {
         for &seat in seats {
-            if let Some((bucket, _)) = self.strip_of(seat)
-                && let Some(bucket) = self.buckets.get_mut(bucket as usize)
-            {
-                *bucket.counts.of(from) -= 1;
-                *bucket.counts.of(to) += 1;
+            match self.strip_of(seat) {
+                Some((bucket, _)) => self.bucket_mut(bucket).counts.move_seat(from, to),
+                None => invariant!("a seat that is counted is one of the show"),
             }
         }
     }
 
     fn put_free(&mut self, bucket: u32, strip: u32, seat: Seat, free: bool) {
-        let Some(bucket) = self.buckets.get_mut(bucket as usize) else { return };
-        let Some(strip) = bucket.strips.get(strip as usize) else { return };
+        let Some(strip) = self.strip(bucket, strip) else { return };
         let position = (seat - self.venue.base(strip.row)) as usize;
-        let Some(words) = self.words.get_mut(strip.word as usize..) else { return };
-        if bits::is_set(words, position) == free {
+        let Some(words) = self.words.get_mut(strip.word as usize..) else {
+            invariant!("a strip has its words");
+            return;
+        };
+        if !invariant!(
+            bits::is_set(words, position) != free,
+            "a seat that becomes free was not, or the reverse"
+        ) {
             return;
         }
         bits::put(words, position, free);
         let flags = self.venue.layout(strip.row).flags_at(position);
-        for view in bucket.views.iter_mut().filter(|view| flags & !view.allowed == 0) {
+        for view in self.bucket_mut(bucket).views.iter_mut().filter(|view| flags & !view.allowed == 0) {
             if free { view.free += 1 } else { view.free -= 1 }
         }
     }
 
     /// Brings the indexes of a strip up to its bits.
     fn reindex(&mut self, touched: Option<(u32, u32)>) {
-        let Some((number, place)) = touched else { return };
-        let Some(strip) =
-            self.buckets.get(number as usize).and_then(|bucket| bucket.strips.get(place as usize)).copied()
-        else {
-            return;
-        };
-        let views = self.buckets.get(number as usize).map_or(0, |bucket| bucket.views.len());
-        for view in 0..views {
-            let allowed = self
-                .buckets
-                .get(number as usize)
-                .and_then(|bucket| bucket.views.get(view))
-                .map_or(0, |view| view.allowed);
-            let seats = self.takeable(strip, allowed);
-            if let Some(view) =
-                self.buckets.get_mut(number as usize).and_then(|bucket| bucket.views.get_mut(view))
-            {
-                view.runs.set(place as usize, Runs::of(&seats));
-            }
+        let Some((bucket, place)) = touched else { return };
+        let Some(strip) = self.strip(bucket, place) else { return };
+        let mut views = std::mem::take(&mut self.bucket_mut(bucket).views);
+        for view in &mut views {
+            view.runs.set(place as usize, Runs::of(&self.takeable(strip, view.allowed)));
         }
+        self.bucket_mut(bucket).views = views;
+    }
+
+    /// A strip of a bucket, both of this show.
+    pub(super) fn strip(&self, bucket: u32, strip: u32) -> Option<Strip> {
+        let found = self.bucket_at(bucket).strips.get(strip as usize).copied();
+        invariant!(found.is_some(), "a strip is one of its bucket");
+        found
     }
 
     /// Bytes allocated by the whole value.
@@ -538,6 +548,14 @@ impl Standing {
 }
 
 impl Counts {
+    /// Moves a seat from one count to another.
+    fn move_seat(&mut self, from: Standing, to: Standing) {
+        let left = self.of(from).checked_sub(1);
+        invariant!(left.is_some(), "a seat leaves a count that has it");
+        *self.of(from) = left.unwrap_or(0);
+        *self.of(to) += 1;
+    }
+
     fn of(&mut self, standing: Standing) -> &mut u32 {
         match standing {
             Standing::Free => &mut self.free,

@@ -7,6 +7,7 @@
 use super::bits::{self, Bits};
 use super::labels::Labels;
 use super::plan::{PlanArea, PlanRow, PlanSeat, PlanSeats, Rule};
+use crate::invariant;
 use crate::shared::MAX_IDENTIFIER;
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 use std::hash::BuildHasher;
@@ -195,6 +196,30 @@ impl Venue {
         id
     }
 
+    /// Whether two venues have the same seats under the same ids, with the same flags, in the same order: all but names,
+    /// priorities, rules and tiers. O(positions).
+    pub fn is_of_same_place(&self, other: &Self) -> bool {
+        let same_area = |(one, other): (&AreaInfo, &AreaInfo)| one.id == other.id && one.rows == other.rows;
+        let same_row = |row: Row| {
+            let (one, two) = (self.layout(row), other.layout(row));
+            let flags = |venue: &Self, position: u16| {
+                let set = venue.layout(row).flags_at(usize::from(position));
+                let mut names: Vec<String> = venue.flag_names(set).map(str::to_owned).collect();
+                names.sort_unstable();
+                names
+            };
+            self.base(row) == other.base(row)
+                && self.rank(row) == other.rank(row)
+                && self.row_label(row) == other.row_label(row)
+                && (one.len, &one.labels) == (two.len, &two.labels)
+                && self.seats_of(row).eq(other.seats_of(row))
+                && one.flags.iter().chain(&two.flags).all(|&(at, _)| flags(self, at) == flags(other, at))
+        };
+        self.areas.len() == other.areas.len()
+            && self.areas.iter().zip(&other.areas).all(same_area)
+            && self.rows().all(same_row)
+    }
+
     /// Areas in plan order.
     pub fn areas(&self) -> &[AreaInfo] {
         &self.areas
@@ -246,12 +271,17 @@ impl Venue {
     pub fn row_label(&self, row: Row) -> &str {
         let row = self.row(row);
         let at = row.label_at as usize;
-        self.row_labels.get(at..at + usize::from(row.label_len)).unwrap_or("")
+        self.row_labels.get(at..at + usize::from(row.label_len)).unwrap_or_else(|| {
+            invariant!("a row has its label");
+            ""
+        })
     }
 
-    /// The row of a position. O(1) but where rows are shorter than 64 positions: a few steps.
+    /// The row of a position of this venue. O(1) but where rows are shorter than 64 positions: a few steps.
     pub fn row_of(&self, seat: Seat) -> Row {
-        let mut row = self.row_of_block.get(seat as usize / 64).copied().unwrap_or(0);
+        let block = self.row_of_block.get(seat as usize / 64).copied();
+        invariant!(block.is_some(), "a position lies in a block of the venue");
+        let mut row = block.unwrap_or(0);
         while self.rows.get(row as usize + 1).is_some_and(|next| next.base <= seat) {
             row += 1;
         }
@@ -300,7 +330,9 @@ impl Venue {
 
     /// Name of a tier.
     pub fn tier_name(&self, tier: Tier) -> &str {
-        self.tiers.names.get(usize::from(tier)).map_or("", |name| name)
+        let name = self.tiers.names.get(usize::from(tier));
+        invariant!(name.is_some(), "a tier has a name");
+        name.map_or("", |name| name)
     }
 
     /// The tier of that name.

@@ -1,5 +1,8 @@
 //! A value for each numbered thing, in columns that exist only where they are used.
 
+use super::invariant::Checked;
+use crate::ensure;
+
 /// Values of one chunk. Chunks are never moved, so growing to a million values copies nothing.
 const CHUNK: usize = 4096;
 
@@ -39,9 +42,26 @@ impl<T: Copy + Default> Column<T> {
         &mut self.chunks[chunk][place]
     }
 
+    /// All values up to the last one that was set, with their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, T)> + '_ {
+        self.chunks.iter().flatten().zip(0..).map(|(&value, id)| (id, value))
+    }
+
     /// Forgets everything.
     pub fn clear(&mut self) {
         self.chunks = Vec::new();
+    }
+
+    /// Checks that a value has one place only: every chunk but the last is full. O(chunks).
+    ///
+    /// # Errors
+    /// The first contradiction.
+    pub fn check(&self) -> Checked {
+        let mut chunks = self.chunks.iter().rev();
+        let last = chunks.next().map_or(0, Vec::len);
+        ensure!(last <= CHUNK, "the last chunk of a column has {last} values");
+        ensure!(chunks.all(|chunk| chunk.len() == CHUNK), "a chunk of a column is not full");
+        Ok(())
     }
 
     /// Bytes allocated.
@@ -53,6 +73,7 @@ impl<T: Copy + Default> Column<T> {
     #[cold]
     fn grow(&mut self, chunk: usize, place: usize) {
         while self.chunks.len() <= chunk {
+            // The first chunk has none before it.
             if let Some(last) = self.chunks.last_mut() {
                 last.resize(CHUNK, T::default());
             }
@@ -69,6 +90,15 @@ impl<T: Copy + Default> Column<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn check_finds_a_damaged_column() {
+        let mut column = Column::default();
+        column.set(9000u32, 1u8);
+        assert_eq!(column.check(), Ok(()));
+        column.chunks[0].pop();
+        assert!(column.check().is_err());
+    }
 
     #[test]
     fn values_stay_where_they_were_put() {

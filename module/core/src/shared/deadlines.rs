@@ -1,5 +1,8 @@
 //! Deadlines of numbered things, the earliest first.
 
+use super::invariant::Checked;
+use crate::{ensure, invariant};
+
 /// A 4-ary heap of (due, number) that knows where each number stands.
 ///
 /// Deadlines mostly come in rising order (now + the same time to live), for which inserting is O(1); removing
@@ -34,9 +37,12 @@ impl Deadlines {
         self.sink(at);
     }
 
-    /// Forgets the deadline of `id`.
+    /// Forgets the deadline of `id`, if it has one.
     pub fn remove(&mut self, id: u32) {
         let Some(at) = self.place_of(id) else { return };
+        if !invariant!(at < self.dues.len(), "a deadline that has a place is there") {
+            return;
+        }
         self.dues.swap_remove(at);
         self.ids.swap_remove(at);
         if let Some(place) = self.place.get_mut(id as usize) {
@@ -79,6 +85,34 @@ impl Deadlines {
         found
     }
 
+    /// Checks the heap's order, and that each number's place leads to its deadline and back. O(n).
+    ///
+    /// # Errors
+    /// The first contradiction.
+    pub fn check(&self) -> Checked {
+        let len = self.dues.len();
+        ensure!(self.ids.len() == len, "there are {len} deadlines of {} numbers", self.ids.len());
+        for (at, (due, id)) in self.dues.iter().zip(&self.ids).enumerate() {
+            ensure!(
+                self.place_of(*id) == Some(at),
+                "the deadline of {id} is at {at} and not where it is looked for"
+            );
+            let parent = at.checked_sub(1).and_then(|at| self.dues.get(at / ARITY));
+            ensure!(
+                parent.is_none_or(|parent| parent <= due),
+                "the deadline at {at} is before that above it"
+            );
+        }
+        let placed = self.place.iter().filter(|&&place| place != NOWHERE).count();
+        ensure!(placed == len, "{placed} numbers have a place among {len} deadlines");
+        Ok(())
+    }
+
+    /// Numbers that have a deadline, in no order.
+    pub fn ids(&self) -> impl Iterator<Item = u32> + '_ {
+        self.ids.iter().copied()
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.dues.len()
@@ -100,15 +134,16 @@ impl Deadlines {
     }
 
     fn due_at(&self, at: usize) -> i64 {
-        self.dues.get(at).copied().unwrap_or(i64::MAX)
+        let due = self.dues.get(at).copied();
+        invariant!(due.is_some(), "a place in the heap has a deadline");
+        due.unwrap_or(i64::MAX)
     }
 
     /// Writes down where the entry at `at` now stands.
     fn note(&mut self, at: usize) {
-        if let Some(&id) = self.ids.get(at)
-            && let Some(place) = self.place.get_mut(id as usize)
-        {
-            *place = at as u32;
+        match self.ids.get(at).and_then(|&id| self.place.get_mut(id as usize)) {
+            Some(place) => *place = at as u32,
+            None => invariant!("what is in the heap has a place"),
         }
     }
 
@@ -151,6 +186,26 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
+    #[test]
+    fn check_finds_damaged_deadlines() {
+        let mut sound = Deadlines::default();
+        (0..30).for_each(|id| sound.set(id, i64::from(id * 7 % 31)));
+        sound.remove(4);
+        assert_eq!(sound.check(), Ok(()));
+        let damages: [fn(&mut Deadlines); 5] = [
+            |deadlines| deadlines.dues.swap(0, 20),
+            |deadlines| deadlines.ids.swap(0, 20),
+            |deadlines| deadlines.place[4] = 3,
+            |deadlines| deadlines.place[5] = NOWHERE,
+            |deadlines| _ = deadlines.dues.pop(),
+        ];
+        for damage in damages {
+            let mut deadlines = sound.clone();
+            damage(&mut deadlines);
+            assert!(deadlines.check().is_err());
+        }
+    }
+
     proptest! {
         #[test]
         fn it_equals_a_sorted_map(steps in prop::collection::vec((0u32..40, prop::option::of(0i64..50)), 1..300)) {
@@ -164,6 +219,7 @@ mod tests {
                     deadlines.remove(id);
                     model.remove(&id);
                 }
+                prop_assert_eq!(deadlines.check(), Ok(()));
                 prop_assert_eq!(deadlines.earliest(), model.values().min().copied());
                 prop_assert_eq!(deadlines.len(), model.len());
                 prop_assert_eq!(deadlines.get(id), model.get(&id).copied());

@@ -1,6 +1,9 @@
 //! Doubly linked lists of numbered things whose links lie with the things: O(1) to join, to leave from anywhere,
 //! and to see who came first.
 
+use super::invariant::Checked;
+use crate::{ensure, invariant};
+
 /// No number.
 pub const NONE: u32 = u32::MAX;
 
@@ -54,6 +57,15 @@ impl List {
     /// `id`, which is in this list, leaves it. O(1).
     pub fn leave(&mut self, links: &mut impl Links, id: u32) {
         let [before, behind] = links.links(id);
+        // What the neighbours say of `id`; without a neighbour the list itself says it.
+        let behind_before = if before == NONE { self.head } else { links.links(before)[1] };
+        let before_behind = if behind == NONE { self.tail } else { links.links(behind)[0] };
+        if !invariant!(
+            behind_before == id && before_behind == id && self.len > 0,
+            "what leaves a list is in it"
+        ) {
+            return;
+        }
         if before == NONE {
             self.head = behind;
         } else {
@@ -68,6 +80,23 @@ impl List {
         }
         links.set_links(id, [NONE, NONE]);
         self.len -= 1;
+    }
+
+    /// Checks that the links lead from the head to the tail and back, over as many things as the list counts. O(n).
+    ///
+    /// # Errors
+    /// The first contradiction.
+    pub fn check(self, links: &impl Links) -> Checked {
+        let (mut at, mut before, mut count) = (self.head, NONE, 0);
+        while at != NONE {
+            ensure!(count < self.len, "a list is longer than the {} things that it counts", self.len);
+            let [back, behind] = links.links(at);
+            ensure!(back == before, "{at} of a list follows {before} and says {back}");
+            (before, at, count) = (at, behind, count + 1);
+        }
+        ensure!(before == self.tail, "a list ends with {before} and says {}", self.tail);
+        ensure!(count == self.len, "a list has {count} things and counts {}", self.len);
+        Ok(())
     }
 
     /// All of them, from the head on.
@@ -95,6 +124,35 @@ mod tests {
         }
     }
 
+    #[test]
+    fn check_finds_a_damaged_list() {
+        let mut links = vec![[NONE; 2]; 5];
+        let mut list = List::default();
+        [3, 0, 4].into_iter().for_each(|id| list.join(&mut links, id));
+        assert_eq!(list.check(&links), Ok(()));
+        for damaged in [
+            List { len: 4, ..list },
+            List { len: 2, ..list },
+            List { tail: 0, ..list },
+            List { head: 0, ..list },
+        ] {
+            assert!(damaged.check(&links).is_err(), "{damaged:?}");
+        }
+        // A circle must not keep the check busy for ever.
+        links[4] = [0, 3];
+        assert!(list.check(&links).is_err());
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "what leaves a list is in it")]
+    fn leaving_a_list_of_others_is_a_broken_invariant() {
+        let mut links = vec![[NONE; 2]; 5];
+        let mut list = List::default();
+        list.join(&mut links, 3);
+        list.leave(&mut links, 4);
+    }
+
     proptest! {
         #[test]
         fn it_equals_a_vector(steps in prop::collection::vec(0u32..20, 0..200)) {
@@ -110,6 +168,7 @@ mod tests {
                 }
                 prop_assert_eq!(list.iter(&links).collect::<Vec<_>>(), model.clone());
                 prop_assert_eq!(list.len() as usize, model.len());
+                prop_assert_eq!(list.check(&links), Ok(()));
             }
         }
     }

@@ -1,5 +1,7 @@
 //! Finding numbered things by name: tokens, users, orders, numbers.
 
+use super::invariant::Checked;
+use crate::{ensure, invariant};
 use hashbrown::{DefaultHashBuilder, HashTable};
 use std::hash::BuildHasher;
 
@@ -24,12 +26,27 @@ impl NameIndex {
         self.table.insert_unique(spread(half), (half, id), |&(half, _)| spread(half));
     }
 
-    /// Takes a name out. O(1).
+    /// Takes a name out that is there. O(1).
     pub fn remove(&mut self, name: &[u8], id: u32) {
         let half = self.half(name);
-        if let Ok(entry) = self.table.find_entry(spread(half), |&(_, other)| other == id) {
-            entry.remove();
+        match self.table.find_entry(spread(half), |&(_, other)| other == id) {
+            Ok(entry) => _ = entry.remove(),
+            Err(_) => invariant!("a name that is taken out of its index is there"),
         }
+    }
+
+    /// Checks that these names with their numbers, each given once, are found, and that the index has no others. O(names).
+    ///
+    /// # Errors
+    /// The first contradiction.
+    pub fn check<'a>(&self, names: impl Iterator<Item = (u32, &'a [u8])>) -> Checked {
+        let mut count = 0;
+        for (id, name) in names {
+            count += 1;
+            ensure!(self.find(name, |other| other == id) == Some(id), "the name of {id} is not in its index");
+        }
+        ensure!(self.table.len() == count, "an index has {} names of {count}", self.table.len());
+        Ok(())
     }
 
     /// Bytes allocated.
@@ -50,6 +67,22 @@ fn spread(half: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn check_finds_a_damaged_index() {
+        let names: [&[u8]; 3] = [b"ann", b"bob", b"cid"];
+        let mut index = NameIndex::default();
+        names.iter().zip(0..).for_each(|(name, id)| index.insert(name, id));
+        let check = |index: &NameIndex| index.check((0..).zip(names));
+        assert_eq!(check(&index), Ok(()));
+        let mut missing = index.clone();
+        missing.remove(b"bob", 1);
+        assert!(check(&missing).is_err());
+        missing.insert(b"bob", 2);
+        assert!(check(&missing).is_err());
+        index.insert(b"dee", 3);
+        assert!(check(&index).is_err());
+    }
 
     #[test]
     fn names_are_found_until_they_are_removed() {

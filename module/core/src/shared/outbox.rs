@@ -5,7 +5,9 @@
 //! stream's key is away during a slot migration, or of another type) stays and is tried again.
 
 use super::codec::{Damaged, Reader, Writer, pairs};
+use super::invariant::Checked;
 use super::text::written;
+use crate::{ensure, invariant};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Display;
@@ -153,8 +155,11 @@ impl Outbox {
             let mut lost = 0u64;
             // The first is gone, or it is the RESYNC, and then the one behind it is gone as well.
             for _ in 0..2 {
-                let went = lane.pop_front().map_or(0, |fields| fields.stands_for().max(1));
-                lost = went.saturating_add(lost);
+                let Some(fields) = lane.pop_front() else {
+                    invariant!("a full stream of the outbox has messages");
+                    break;
+                };
+                lost = lost.saturating_add(fields.stands_for().max(1));
                 self.len -= 1;
             }
             lane.push_front(mark.with_number("lost", lost).fields);
@@ -219,13 +224,15 @@ impl Outbox {
 
     /// The `sent` oldest messages of a family with one stream are in it, the last of them under `last_id`.
     pub fn sent(&mut self, sent: usize, last_id: (u64, u64)) {
+        // Without a stream nothing waits, and nothing can have been sent.
         let stream = self.lanes.keys().next().cloned().unwrap_or_default();
         self.sent_to(&stream, sent, last_id);
     }
 
-    /// The `sent` oldest messages to that stream are in it, none of them above `last_id`.
+    /// The `sent` oldest messages to that stream are in it, none of them above `last_id`; there are that many.
     pub fn sent_to(&mut self, stream: &[u8], sent: usize, last_id: (u64, u64)) {
         self.last_id = self.last_id.max(last_id);
+        invariant!(sent <= self.len_of(stream), "only messages that wait in the outbox are sent");
         let Some(lane) = self.lanes.get_mut(stream) else { return };
         let sent = sent.min(lane.len());
         lane.drain(..sent);
@@ -233,6 +240,21 @@ impl Outbox {
         if lane.is_empty() {
             self.lanes.remove(stream);
         }
+    }
+
+    /// Checks the number of messages, and each message against its own count of fields. O(messages).
+    ///
+    /// # Errors
+    /// The first contradiction.
+    pub fn check(&self) -> Checked {
+        let messages = self.messages().count();
+        ensure!(messages == self.len, "the outbox has {messages} messages and counts {}", self.len);
+        ensure!(self.lanes.values().all(|lane| !lane.is_empty()), "a stream of the outbox has no message");
+        for fields in self.messages() {
+            let read = fields.iter().count();
+            ensure!(read == fields.len as usize, "a message has {read} fields and counts {}", fields.len);
+        }
+        Ok(())
     }
 
     /// Bytes allocated.
@@ -312,6 +334,25 @@ mod tests {
 
     fn message(text: &str) -> Message {
         Message::new("evt").with("event", text.as_bytes())
+    }
+
+    #[test]
+    fn check_finds_a_damaged_outbox() {
+        let mut sound = Outbox::default();
+        sound.push(message("a"));
+        sound.push(message("b"));
+        assert_eq!(sound.check(), Ok(()));
+        let damages: [fn(&mut Outbox); 4] = [
+            |outbox| outbox.len = 1,
+            |outbox| _ = outbox.lanes.insert(b"other".to_vec(), VecDeque::new()),
+            |outbox| outbox.lanes.values_mut().next().unwrap()[0].len = 2,
+            |outbox| _ = outbox.lanes.values_mut().next().unwrap()[1].pairs.bytes.pop(),
+        ];
+        for damage in damages {
+            let mut outbox = sound.clone();
+            damage(&mut outbox);
+            assert!(outbox.check().is_err());
+        }
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! A growing table whose entries keep their number: claims, users, orders.
 
+use super::invariant::Checked;
+use crate::{ensure, invariant};
 use std::ops::{Index, IndexMut};
 
 const CHUNK: usize = 512;
@@ -30,8 +32,9 @@ impl<T> Table<T> {
         if let Some(id) = self.free.pop() {
             if let Some(slot) = self.slot_mut(id) {
                 *slot = Some(value);
+                return id;
             }
-            return id;
+            invariant!("a free number of a table has a slot");
         }
         // Without a free number every slot is taken, so the new entry comes last.
         let id = self.len - 1;
@@ -113,6 +116,30 @@ impl<T> Table<T> {
         })
     }
 
+    /// Checks the table against itself: its length, its free numbers, and the lengths of its chunks. O(slots).
+    ///
+    /// # Errors
+    /// The first contradiction.
+    pub fn check(&self) -> Checked {
+        let full = self.chunks.iter().rev().skip(1).all(|chunk| chunk.len() == CHUNK);
+        ensure!(full && self.chunks.iter().all(|chunk| !chunk.is_empty()), "a chunk of a table is not full");
+        let entries = self.iter().count();
+        ensure!(entries == self.len, "a table has {entries} entries and counts {}", self.len);
+        let slots = self.slots() as usize;
+        let free = self.free.len();
+        ensure!(
+            entries + free == slots,
+            "a table has {slots} slots for {entries} entries and {free} free numbers"
+        );
+        let mut seen = vec![false; slots];
+        for &id in &self.free {
+            let seen = seen.get_mut(id as usize).map(|seen| std::mem::replace(seen, true));
+            ensure!(seen == Some(false), "free number {id} of a table has no slot, or is free twice");
+            ensure!(self.get(id).is_none(), "free number {id} of a table has an entry");
+        }
+        Ok(())
+    }
+
     /// Bytes allocated by the table itself, without what its entries point to.
     pub fn allocated(&self) -> usize {
         self.chunks.iter().map(Vec::capacity).sum::<usize>() * size_of::<Option<T>>()
@@ -150,6 +177,26 @@ impl<T> IndexMut<u32> for Table<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn check_finds_a_damaged_table() {
+        let mut sound = Table::default();
+        (0..600).for_each(|value| _ = sound.insert(value));
+        (5..8).for_each(|id| _ = sound.remove(id));
+        assert_eq!(sound.check(), Ok(()));
+        let damages: [fn(&mut Table<i32>); 5] = [
+            |table| table.len += 1,
+            |table| _ = table.free.pop(),
+            |table| table.free[0] = table.free[1],
+            |table| table.free[0] = 9,
+            |table| table.chunks[0][3] = None,
+        ];
+        for damage in damages {
+            let mut table = sound.clone();
+            damage(&mut table);
+            assert!(table.check().is_err());
+        }
+    }
 
     #[test]
     fn numbers_are_kept_and_reused() {

@@ -324,7 +324,11 @@ impl Bench {
         }
         let bytes = self.pool.encode();
         assert_eq!(self.replica.encode(), bytes, "the replica differs");
-        assert_eq!(Pool::decode(&bytes).unwrap().encode(), bytes, "the snapshot differs");
+        let restored = Pool::decode(&bytes).unwrap();
+        assert_eq!(restored.encode(), bytes, "the snapshot differs");
+        for pool in [&self.pool, &self.replica, &restored] {
+            assert_eq!(pool.check(), Ok(()));
+        }
     }
 
     fn check_number(&self, naive: &Naive, number: Number, now: i64) {

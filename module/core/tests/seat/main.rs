@@ -8,6 +8,7 @@
     reason = "a test fails where it finds something wrong"
 )]
 
+mod admission;
 mod model;
 mod naive;
 mod spec;

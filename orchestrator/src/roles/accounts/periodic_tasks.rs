@@ -22,7 +22,7 @@ pub(super) struct PeriodicTasks {
 impl PeriodicTasks {
     /// Nothing is due yet.
     pub(super) fn new(config: &AccountsConfig) -> Self {
-        let mut periodic_tasks = Self { zone: config.zone.clone(), every: config.rebalance, slot: 0 };
+        let mut periodic_tasks = Self { zone: config.time_zone.clone(), every: config.rebalance, slot: 0 };
         periodic_tasks.slot = periodic_tasks.now();
         periodic_tasks
     }

@@ -1,0 +1,412 @@
+//! Whether a show contradicts itself: everything that is kept twice is held against its other half.
+
+use super::claims::{Claims, Stage};
+use super::index::Runs;
+use super::state::{Bucket, Owner, Show};
+use super::venue::{Area, Seat, Venue};
+use crate::ensure;
+use crate::shared::invariant::Checked;
+use hashbrown::HashMap;
+
+impl Show {
+    /// Checks the whole show: the venue, the claims and the outbox each against itself, owners against claims, and
+    /// buckets, bits and indexes against owners. O(size of the show), with a copy of it.
+    ///
+    /// # Errors
+    /// The first contradiction.
+    pub fn check(&self) -> Checked {
+        self.venue.check()?;
+        self.claims.check()?;
+        self.outbox.check()?;
+        self.check_owners()?;
+        self.check_buckets()?;
+        self.check_turns()
+    }
+
+    /// Each seat of a claim belongs to it, and nothing else does.
+    fn check_owners(&self) -> Checked {
+        let positions = self.venue.position_count();
+        ensure!(
+            self.owners.len() == positions as usize,
+            "{} of {positions} positions have an owner",
+            self.owners.len()
+        );
+        let mut owned = 0;
+        for seat in 0..positions {
+            let owner = self.owner(seat);
+            ensure!(owner == Owner::Free || self.venue.is_seat(seat), "break {seat} belongs to {owner:?}");
+            owned += usize::from(matches!(owner, Owner::Claim(_)));
+        }
+        let mut claimed = 0;
+        for (id, claim) in self.claims.iter() {
+            claimed += claim.seats.len();
+            for &seat in &claim.seats {
+                ensure!(self.owner(seat) == Owner::Claim(id), "seat {seat} of claim {id} is not its own");
+            }
+        }
+        ensure!(owned == claimed, "{owned} seats belong to claims that have {claimed}");
+        Ok(())
+    }
+
+    /// Buckets, bits and orders are what venue and owners make them.
+    fn check_buckets(&self) -> Checked {
+        let mut sound = self.clone();
+        sound.build_buckets();
+        ensure!(self.words == sound.words, "the bits of free seats are not what the owners say");
+        ensure!(
+            self.row_strips == sound.row_strips,
+            "the strips of the rows are not where they are looked for"
+        );
+        ensure!(
+            self.row_strips_at == sound.row_strips_at,
+            "the strips of a row are not where they are looked for"
+        );
+        ensure!(self.area_buckets == sound.area_buckets, "an area has other buckets than it says");
+        ensure!(self.all_buckets == sound.all_buckets, "the buckets are not in their order");
+        ensure!(self.tier_buckets == sound.tier_buckets, "the buckets of a tier are not in their order");
+        ensure!(self.buckets.len() == sound.buckets.len(), "there are {} buckets", self.buckets.len());
+        for (number, (bucket, sound)) in self.buckets.iter().zip(&sound.buckets).enumerate() {
+            let place = |bucket: &Bucket| (bucket.area, bucket.tier);
+            ensure!(place(bucket) == place(sound), "bucket {number} is of another area or tier");
+            ensure!(bucket.strips == sound.strips, "bucket {number} has other strips");
+            ensure!(bucket.flags == sound.flags, "bucket {number} has other flags");
+            let (counts, expected) = (bucket.counts, sound.counts);
+            ensure!(counts == expected, "bucket {number} counts {counts:?}, and its seats are {expected:?}");
+            self.check_views(number, bucket)?;
+        }
+        let counts = self.buckets.iter().map(|bucket| bucket.counts);
+        let seats: u32 = counts.map(|counts| counts.free + counts.held + counts.sold + counts.blocked).sum();
+        ensure!(seats == self.venue.seat_count(), "the buckets count {seats} seats");
+        Ok(())
+    }
+
+    /// Each view of a bucket knows the seats that it allows, and no other.
+    fn check_views(&self, number: usize, bucket: &Bucket) -> Checked {
+        let allowed: Vec<u64> = bucket.views.iter().map(|view| view.allowed).collect();
+        ensure!(allowed.first() == Some(&0), "bucket {number} has no view for requests without flags");
+        let second = allowed.get(1).copied();
+        ensure!(
+            bucket.flags == 0 || second == Some(bucket.flags),
+            "bucket {number} has no view for all flags"
+        );
+        for view in &bucket.views {
+            let flags = view.allowed;
+            ensure!(
+                flags & !bucket.flags == 0,
+                "bucket {number} has a view for flags {flags:x} that it has not"
+            );
+            let same = allowed.iter().filter(|&&other| other == flags).count();
+            ensure!(same == 1, "bucket {number} has {same} views for flags {flags:x}");
+            let sound = self.view(bucket, flags);
+            let (free, expected) = (view.free, sound.free);
+            ensure!(
+                free == expected,
+                "bucket {number} has {expected} free seats for flags {flags:x}, not {free}"
+            );
+            let strips = bucket.strips.iter();
+            let runs: Vec<Runs> = strips.map(|&strip| Runs::of(&self.takeable(strip, flags))).collect();
+            view.runs.check(&runs)?;
+        }
+        Ok(())
+    }
+
+    /// No turn is later than the last one.
+    fn check_turns(&self) -> Checked {
+        let areas = self.venue.areas().len();
+        ensure!(self.area_turns.len() == areas, "{} of {areas} areas have a turn", self.area_turns.len());
+        let mut turns = self.area_turns.iter().copied().chain(self.buckets.iter().map(|bucket| bucket.turn));
+        ensure!(turns.all(|turn| turn <= self.turns), "a turn is later than the last, {}", self.turns);
+        Ok(())
+    }
+}
+
+/// What the claims of a user, or of an order, add up to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Sums {
+    seats: usize,
+    claims: usize,
+    holds: usize,
+}
+
+impl Claims {
+    /// Checks claims, users, orders, names and deadlines against one another. O(claims + seats of claims).
+    ///
+    /// # Errors
+    /// The first contradiction.
+    pub fn check(&self) -> Checked {
+        self.table.check()?;
+        self.users.check()?;
+        self.orders.check()?;
+        self.deadlines.check()?;
+        self.by_token.check(self.table.iter().map(|(id, claim)| (id, &claim.token[..])))?;
+        self.by_user.check(self.users.iter().map(|(id, user)| (id, &user.name[..])))?;
+        self.by_order.check(self.orders.iter().map(|(id, order)| (id, &order.reference[..])))?;
+        let (mut users, mut orders) = (HashMap::<u32, Sums>::new(), HashMap::<u32, Sums>::new());
+        for (id, claim) in self.table.iter() {
+            let rising = claim.seats.windows(2).all(|pair| matches!(pair, [a, b] if a < b));
+            ensure!(
+                rising && !claim.seats.is_empty(),
+                "the seats of claim {id} do not rise, or there is none"
+            );
+            let place = Some(&id);
+            let user = users.entry(claim.user).or_default();
+            user.seats += claim.seats.len();
+            user.claims += 1;
+            match claim.stage {
+                Stage::Held { until } => {
+                    user.holds += 1;
+                    ensure!(self.deadlines.get(id) == Some(until), "hold {id} has not its deadline, {until}");
+                    let holds = self.users.get(claim.user).map(|user| &user.holds);
+                    let listed = holds.and_then(|holds| holds.get(claim.slot as usize));
+                    ensure!(listed == place, "hold {id} is not among its user's");
+                }
+                Stage::Sold { order, bought } => {
+                    ensure!(self.deadlines.get(id).is_none(), "sale {id} has a deadline");
+                    ensure!(bought as usize >= claim.seats.len(), "sale {id} has more seats than {bought}");
+                    if let Some(order) = order {
+                        orders.entry(order).or_default().claims += 1;
+                        let claims = self.orders.get(order).map(|order| &order.claims);
+                        let listed = claims.and_then(|claims| claims.get(claim.slot as usize));
+                        ensure!(listed == place, "sale {id} is not among its order's");
+                    }
+                }
+            }
+        }
+        let holds: usize = users.values().map(|user| user.holds).sum();
+        ensure!(self.deadlines.len() == holds, "{holds} holds have {} deadlines", self.deadlines.len());
+        ensure!(self.users.len() == users.len(), "{} of {} users have claims", users.len(), self.users.len());
+        for (id, user) in self.users.iter() {
+            let (seats, claims) = (user.seats as usize, user.claims as usize);
+            let (counted, sums) = (Sums { seats, claims, holds: user.holds.len() }, users.get(&id));
+            ensure!(Some(&counted) == sums, "user {id} counts {counted:?} and has {sums:?}");
+        }
+        ensure!(
+            self.orders.len() == orders.len(),
+            "{} of {} orders have claims",
+            orders.len(),
+            self.orders.len()
+        );
+        for (id, order) in self.orders.iter() {
+            let claims = orders.get(&id).map_or(0, |order| order.claims);
+            ensure!(
+                order.claims.len() == claims,
+                "order {id} lists {} claims of {claims}",
+                order.claims.len()
+            );
+        }
+        Ok(())
+    }
+}
+
+impl Venue {
+    /// Checks areas, rows, layouts, names and what finds them against one another. O(positions).
+    ///
+    /// # Errors
+    /// The first contradiction.
+    pub fn check(&self) -> Checked {
+        self.check_areas()?;
+        let (mut positions, mut seats) = (0, 0);
+        for row in self.rows() {
+            ensure!(
+                self.base(row) == positions,
+                "row {row} begins at {} and not {positions}",
+                self.base(row)
+            );
+            positions += Seat::from(self.layout(row).len);
+            seats += self.seats_of(row).count();
+            let (area, label) = (self.area_of(row), self.row_label(row));
+            let found = self.rows_labelled(area, label.as_bytes()).filter(|&other| other == row).count();
+            ensure!(found == 1, "row {row} is found {found} times by its label");
+        }
+        ensure!(self.rows_by_label.len() == self.rows.len(), "there are labels of rows that do not exist");
+        ensure!(self.positions == positions, "there are {positions} positions, not {}", self.positions);
+        ensure!(self.seats as usize == seats, "there are {seats} seats, not {}", self.seats);
+        let blocks = positions.div_ceil(64) as usize;
+        ensure!(
+            self.row_of_block.len() == blocks,
+            "{} of {blocks} blocks have a row",
+            self.row_of_block.len()
+        );
+        for (block, &row) in self.row_of_block.iter().enumerate() {
+            let first = block as Seat * 64;
+            let inside = row < self.rows.len() as u32
+                && (self.base(row)..self.base(row) + Seat::from(self.layout(row).len)).contains(&first);
+            ensure!(inside, "position {first} is not in row {row}");
+        }
+        for names in [&self.tiers, &self.flags] {
+            ensure!(names.names.len() == names.numbers.len(), "there are names without a number");
+            for (number, name) in names.names.iter().enumerate() {
+                let found = names.numbers.get(name.as_bytes()).map(|&found| usize::from(found));
+                ensure!(found == Some(number), "name {name} of number {number} has number {found:?}");
+            }
+        }
+        self.check_layouts()
+    }
+
+    /// The areas have all rows, in their order.
+    fn check_areas(&self) -> Checked {
+        let mut next = 0;
+        for (area, info) in self.areas.iter().enumerate() {
+            ensure!(info.rows.start == next && info.rows.end > next, "area {area} has rows {:?}", info.rows);
+            next = info.rows.end;
+            ensure!(next as usize <= self.rows.len(), "area {area} has rows up to {next}");
+            let found = self.area_called(info.id.as_bytes());
+            ensure!(found == Some(area as Area), "area {area} is {found:?} by its id");
+            let other = info.rows.clone().find(|&row| self.area_of(row) as usize != area);
+            ensure!(other.is_none(), "row {other:?} of area {area} is of another");
+            let ranks: Vec<i32> = info.rows.clone().map(|row| self.rank(row)).collect();
+            ensure!(ranks.is_sorted(), "the rows of area {area} are not in the order of their ranks");
+        }
+        ensure!(next as usize == self.rows.len(), "row {next} is of no area");
+        ensure!(self.area_by_id.len() == self.areas.len(), "there are ids of areas that do not exist");
+        Ok(())
+    }
+
+    /// Each position of a layout has one tier or is a break, and flags and labels where it is a seat.
+    fn check_layouts(&self) -> Checked {
+        for (number, layout) in self.layouts.iter().enumerate() {
+            let len = usize::from(layout.len);
+            for (tier, seats) in &layout.tiers {
+                let known = usize::from(*tier) < self.tiers.names.len();
+                ensure!(known, "layout {number} has seats of unknown tier {tier}");
+                let (count, last) = (super::bits::count(seats), super::bits::ones(seats).last());
+                ensure!(
+                    count > 0 && last < Some(len),
+                    "layout {number} has no seat of tier {tier}, or one too far"
+                );
+                ensure!(
+                    seats.len() == len.div_ceil(64),
+                    "layout {number} has {} words of {len} bits",
+                    seats.len()
+                );
+            }
+            let tiers_of =
+                |at: usize| layout.tiers.iter().filter(|(_, seats)| super::bits::is_set(seats, at)).count();
+            let twice = (0..len).find(|&at| tiers_of(at) > 1);
+            ensure!(twice.is_none(), "position {twice:?} of layout {number} has several tiers");
+            let rising = layout.flags.windows(2).all(|pair| matches!(pair, [a, b] if a.0 < b.0));
+            ensure!(rising, "the flags of layout {number} are not in their order");
+            let stray = layout.flags.iter().find(|(at, set)| tiers_of(usize::from(*at)) == 0 || *set == 0);
+            ensure!(stray.is_none(), "layout {number} has flags where there is no seat: {stray:?}");
+            layout.labels.check(layout.len, |at| tiers_of(usize::from(at)) == 1)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::plan::{self, Plan};
+    use super::super::{Event, Request, decide};
+    use super::*;
+    use crate::shared::token::TokenChoice;
+
+    /// A show with a hold of two seats, a sale of one under an order, and a blocked seat.
+    fn sample_show() -> Show {
+        let plan: Plan = plan::parse(
+            br#"{"areas": [
+                {"id": "A", "rows": [{"label": "1", "rank": 1, "tier": "gold", "seats": "1-5,|,A,B"},
+                                     {"label": "2", "rank": 2, "tier": "gold", "seats": "1-5,|,A,B"}]},
+                {"id": "B", "rows": [{"label": "1", "rank": 1, "seats": [
+                    {"label": "1", "tier": "gold", "flags": ["view"]}, {"label": "2", "tier": "silver"}]}]}],
+                "events": 5}"#,
+        )
+        .unwrap();
+        let mut show = Show::new(&plan, 0).unwrap();
+        pick(&mut show, b"held", &[b"A-1-1", b"A-1-3"]);
+        pick(&mut show, b"sold", &[b"A-2-2"]);
+        ask(&mut show, &Request::Confirm { token: b"sold", user: None, order: Some(b"order") });
+        ask(&mut show, &Request::Block(vec![b"B-1-2"]));
+        show
+    }
+
+    fn ask(show: &mut Show, request: &Request<'_>) {
+        let events = decide(show, 1, request).unwrap().events;
+        events.iter().for_each(|event: &Event| show.apply(1, event));
+    }
+
+    fn pick(show: &mut Show, token: &[u8], seats: &[&[u8]]) {
+        let token = TokenChoice { token, chosen: true };
+        let pick = super::super::request::Pick { user: token.token, ttl: 100, token, seats: seats.to_vec() };
+        ask(show, &Request::Pick(pick));
+    }
+
+    /// Each damage, done to a sound show, is found.
+    fn all_are_found(damages: &[fn(&mut Show)]) {
+        let sound = sample_show();
+        assert_eq!(sound.check(), Ok(()));
+        for (number, damage) in damages.iter().enumerate() {
+            let mut show = sound.clone();
+            damage(&mut show);
+            assert!(show.check().is_err(), "damage {number} is not found");
+        }
+    }
+
+    #[test]
+    fn check_finds_damaged_owners_and_buckets() {
+        all_are_found(&[
+            |show| show.owners.swap(0, 1),
+            |show| show.owners[5] = show.owners[0],
+            |show| show.words[0] ^= 1,
+            |show| show.words[0] ^= 1 << 5,
+            |show| show.buckets[0].counts.free += 1,
+            |show| show.buckets[0].flags = 1,
+            |show| show.buckets[0].views[0].free -= 1,
+            |show| _ = show.buckets[1].views.pop(),
+            |show| show.buckets[0].views[0].runs.set(0, Runs::default()),
+            |show| show.buckets[0].tier = 1,
+            |show| show.buckets[0].turn = 1,
+            |show| show.area_turns[1] = 1,
+            |show| show.all_buckets.swap(0, 1),
+            |show| show.tier_buckets.swap(0, 1),
+            |show| show.area_buckets.swap(0, 1),
+            |show| show.row_strips.swap(0, 2),
+            |show| show.row_strips_at[1] = 0,
+        ]);
+    }
+
+    #[test]
+    fn check_finds_damaged_claims() {
+        let claim = |show: &Show, token: &[u8]| show.claims.find(token).unwrap();
+        assert_eq!((claim(&sample_show(), b"held"), claim(&sample_show(), b"sold")), (0, 1));
+        all_are_found(&[
+            |show| _ = show.claims.table[0].seats.pop(),
+            |show| show.claims.table[0].seats.reverse(),
+            |show| show.claims.table[0].slot = 1,
+            |show| show.claims.table[0].user = 1,
+            |show| show.claims.table[0].stage = Stage::Held { until: 7 },
+            |show| show.claims.table[1].stage = Stage::Sold { order: None, bought: 1 },
+            |show| show.claims.table[1].stage = Stage::Sold { order: Some(0), bought: 0 },
+            |show| show.claims.users[0].seats += 1,
+            |show| show.claims.users[0].claims += 1,
+            |show| show.claims.users[1].holds.push(0),
+            |show| show.claims.orders[0].claims.push(1),
+            |show| show.claims.deadlines.remove(0),
+            |show| show.claims.deadlines.set(1, 5),
+            |show| show.claims.by_token.remove(b"held", 0),
+            |show| show.claims.by_user.insert(b"nobody", 2),
+            |show| show.claims.by_order.remove(b"order", 0),
+        ]);
+    }
+
+    #[test]
+    fn check_finds_a_damaged_venue() {
+        all_are_found(&[
+            |show| show.venue.seats += 1,
+            |show| show.venue.positions -= 1,
+            |show| show.venue.areas[0].rows.end = 1,
+            |show| show.venue.rows[0].area = 1,
+            |show| show.venue.rows[0].rank = 3,
+            |show| show.venue.rows[1].base += 1,
+            |show| show.venue.rows[1].layout = 1,
+            |show| show.venue.rows[1].label_at = 0,
+            |show| _ = show.venue.area_by_id.insert(b"C"[..].into(), 0),
+            |show| show.venue.rows_by_label.clear(),
+            |show| show.venue.row_of_block[0] = 1,
+            |show| show.venue.tiers.names.swap(0, 1),
+            |show| _ = show.venue.flags.names.pop(),
+            |show| show.venue.layouts[0].tiers[0].1[0] ^= 1 << 5,
+            |show| show.venue.layouts[1].flags[0].0 = 5,
+        ]);
+    }
+}

@@ -1,0 +1,99 @@
+//! An event from elsewhere that `decide` would never have let through is refused.
+
+use allot_core::seat::event::{Held, Turn};
+use allot_core::seat::request::{Pick, Request};
+use allot_core::seat::{Event, Show, decide};
+use allot_core::shared::field::Any;
+use allot_core::shared::token::TokenChoice;
+use serde_json::{Value, json};
+
+/// Area `A` with 200 seats in two rows, area `B` with two seats of which one has a flag.
+fn plan() -> Value {
+    json!({"areas": [
+        {"id": "A", "name": "A", "priority": 1, "rule": "ltr", "rows": [
+            {"label": "1", "rank": 1, "tier": "gold", "seats": "1-100"},
+            {"label": "2", "rank": 2, "tier": "gold", "seats": "1-100"}]},
+        {"id": "B", "name": "B", "priority": 1, "rule": "ltr", "rows": [
+            {"label": "1", "rank": 1, "seats": [{"label": "1", "tier": "gold", "flags": ["view"]},
+                                                {"label": "2", "tier": "silver"}]}]}]})
+}
+
+fn show() -> Show {
+    Show::open(&plan().to_string(), 0).unwrap()
+}
+
+fn held(seats: impl Iterator<Item = u32>, turn: Turn) -> Event {
+    let (token, user, fingerprint) = (b"t"[..].into(), b"u"[..].into(), Any(0));
+    Event::Held(Held { token, user, until: 10, fingerprint, seats: seats.collect(), turn, replaced: None })
+}
+
+#[test]
+fn hold_of_more_than_100_seats_is_refused() {
+    assert!(show().admits(&held(0..101, Turn::None)).is_err());
+    assert!(show().admits(&held(0..100, Turn::None)).is_ok());
+}
+
+#[test]
+fn turn_of_another_area_or_bucket_is_refused() {
+    for (turn, fits) in [
+        (Turn::Area(0), true),
+        (Turn::Area(1), false),
+        (Turn::Area(9), false),
+        (Turn::Bucket(0), true),
+        (Turn::Bucket(1), false),
+        (Turn::Bucket(9), false),
+    ] {
+        assert_eq!(show().admits(&held(0..2, turn)).is_ok(), fits, "{turn:?}");
+    }
+    assert!(show().admits(&held(199..201, Turn::Area(0))).is_err());
+}
+
+/// Whether the show admits the plan after a change at that place.
+fn admits_change(show: &Show, at: &str, value: Value) -> bool {
+    let mut plan = plan();
+    *plan.pointer_mut(at).unwrap() = value;
+    show.admits(&Event::Altered { plan: plan.to_string() }).is_ok()
+}
+
+#[test]
+fn altered_plan_with_other_seats_or_ids_is_refused() {
+    let show = show();
+    for (at, value) in [
+        ("/areas/0/id", json!("C")),
+        ("/areas/0/rows/0/label", json!("3")),
+        ("/areas/0/rows/0/rank", json!(2)),
+        ("/areas/0/rows/0/seats", json!("101-200")),
+        ("/areas/0/rows/0/seats", json!("1-50,|,51-100")),
+        ("/areas/1/rows/0/seats/0/flags", json!(["wheelchair"])),
+        ("/areas/1/rows/0/seats/0/flags", json!([])),
+        ("/areas/1/rows/0/seats/0/label", json!("7")),
+    ] {
+        assert!(!admits_change(&show, at, value), "{at}");
+    }
+    for (at, value) in [
+        ("/areas/0/name", json!("Stalls")),
+        ("/areas/0/priority", json!(7)),
+        ("/areas/0/rule", json!("rtl")),
+        ("/areas/0/rows/0/tier", json!("bronze")),
+        ("/areas/1/rows/0/seats/0/tier", json!("bronze")),
+    ] {
+        assert!(admits_change(&show, at, value), "{at}");
+    }
+}
+
+#[test]
+fn altered_plan_with_limits_out_of_range_is_refused() {
+    let mut plan = plan();
+    plan["limits"] = json!({"max_hold_ms": u64::MAX});
+    assert!(show().admits(&Event::Altered { plan: plan.to_string() }).is_err());
+}
+
+#[test]
+fn altered_plan_that_moves_a_held_seat_to_a_tier_is_refused() {
+    let mut show = show();
+    let token = TokenChoice { token: b"t", chosen: true };
+    let pick = Request::Pick(Pick { user: b"u", ttl: 10, token, seats: vec![b"A-1-7"] });
+    decide(&show, 1, &pick).unwrap().events.iter().for_each(|event| show.apply(1, event));
+    assert!(!admits_change(&show, "/areas/0/rows/0/tier", json!("bronze")));
+    assert!(admits_change(&show, "/areas/0/rows/1/tier", json!("bronze")));
+}
