@@ -19,33 +19,41 @@ use super::task::MainTask;
 use super::task_store::{Fault, Found, TaskStore};
 use allot_coordination::{Error, Leadership, LeadershipState};
 use allot_runtime::time::now_ms;
+use allot_runtime::{Candidate, campaign};
 
 /// How soon it is tidied again, where that could not be done at the moment.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// Stands for election until the process shall end, and is the monitor meanwhile, whenever it is elected.
+/// Takes part in the election until shutdown is requested, and is the monitor whenever it is elected.
 pub(crate) async fn run(node_context: NodeContext, units: watch::Receiver<Units>) {
-    let mut stop = node_context.stop.clone();
-    let paths = node_context.store().paths;
-    let mut election = node_context.coordinator.campaign(&paths.election(), &node_context.name);
-    loop {
-        let lead = tokio::select! {
-            lead = election.elected() => lead,
-            () = stop.requested() => break,
-        };
-        let Ok(lead) = lead else { break };
-        info!(term = lead.term().0, "this unit is the monitor");
+    let election = node_context.store().paths.election();
+    let (coordinator, shutdown) = (node_context.coordinator.clone(), node_context.stop.clone());
+    let name = node_context.name.clone();
+    let mut monitor = Monitor { node_context, units };
+    if let Err(error) = campaign(&coordinator, &shutdown, &election, &name, &mut monitor).await {
+        debug!(%error, "the monitor's election ended");
+    }
+}
+
+struct Monitor {
+    node_context: NodeContext,
+    units: watch::Receiver<Units>,
+}
+
+impl Candidate for Monitor {
+    async fn lead(&mut self, leadership: Leadership) {
+        info!(term = leadership.term().0, "this unit is the monitor");
         metrics::gauge!("allot_compaction_monitor").set(1.0);
-        let mut stint =
-            Stint { node_context: node_context.clone(), units: units.clone(), nobody: BTreeSet::new() };
+        let (node_context, units) = (self.node_context.clone(), self.units.clone());
+        let mut shutdown = node_context.stop.clone();
+        let mut stint = Stint { node_context, units, nobody: BTreeSet::new() };
         tokio::select! {
-            () = stint.run(&lead) => {}
-            () = lead.lost() => {}
-            () = stop.requested() => break,
+            () = stint.run(&leadership) => {}
+            () = leadership.lost() => {}
+            () = shutdown.requested() => {}
         }
         metrics::gauge!("allot_compaction_monitor").set(0.0);
     }
-    election.withdraw().await;
 }
 
 /// One stint.

@@ -1,5 +1,5 @@
-//! The one supervisor of the session. It makes a new one when the old is over, counts the generations, says
-//! when everything has to be read again, and knows when the service was last heard.
+//! The supervisor of the session. It opens a new session when the old one has ended, counts the sessions, announces when
+//! everything must be read again, and knows when the service last answered.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -16,12 +16,12 @@ use super::session::{Connector, Link, Session};
 use super::tree::Tree;
 use crate::random;
 
-/// Limits of time and number. [`Settings::default`] suits all roles.
+/// Time limits and concurrency limits. [`Settings::default`] suits all roles.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// How long a call may take; the session timeout, where none is given.
+    /// How long a call may take; by default the session timeout.
     pub call: Option<Duration>,
-    /// How long a write whose answer was lost is read back; three session timeouts, where none is given.
+    /// How long the read-back of a write whose answer was lost may take; by default three session timeouts.
     pub settle: Option<Duration>,
     /// How many calls may be in flight at once.
     pub in_flight: usize,
@@ -33,16 +33,16 @@ impl Default for Settings {
     }
 }
 
-/// How the coordinator stands.
+/// The state of the coordinator's session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Status {
-    /// Which session it is, counted from 1; 0 before the first.
+    /// Number of the session, counted from 1; 0 before the first session.
     pub generation: u64,
-    /// How often a connection came up, over all sessions. Each time everything has to be read again.
+    /// How often a connection came up, over all sessions. Each time, everything must be read again.
     pub attachment: u64,
     /// How it is connected now.
     pub link: Link,
-    /// Whether it was closed, and no session will come any more.
+    /// Whether the coordinator was closed; no further session will be opened.
     pub closed: bool,
 }
 
@@ -53,18 +53,18 @@ impl Status {
     }
 }
 
-/// The share of the session timeout within which the service must have been heard for leadership to hold.
+/// The share of the session timeout, in percent, within which the service must have answered for leadership to hold.
 const TRUST_PERCENT: u32 = 60;
 
-/// What all handles share.
+/// The state that all handles share.
 pub(crate) struct Shared {
     pub(crate) permits: Arc<Semaphore>,
     pub(crate) call: Duration,
     pub(crate) settle: Duration,
     status: watch::Sender<Status>,
     session: Mutex<Option<Arc<dyn Session>>>,
-    /// Which session was heard, and when the request that it answered was *sent*: the session lives at least
-    /// its timeout from then on.
+    /// The session on which the service last answered, and when the answered request was *sent*: the session lives at
+    /// least one session timeout from then.
     heard: Mutex<Option<(i64, Instant)>>,
 }
 
@@ -102,7 +102,7 @@ impl Shared {
         }
     }
 
-    /// Until when the answers so far let this session be trusted; `None` where it was never heard.
+    /// Until when the session certainly lives, by its answers so far; `None` before its first answer.
     pub(crate) fn trusted_until(&self, session: &dyn Session) -> Option<Instant> {
         let (id, sent) = (*lock(&self.heard))?;
         (id == session.id()).then(|| sent + session.timeout() * TRUST_PERCENT / 100)
@@ -150,8 +150,8 @@ impl Drop for Guard {
     }
 }
 
-/// The way of all roles to the coordination service. Clones are handles of one session; when the last is
-/// dropped, or at [`close`](Self::close), the session ends.
+/// The session of a process with the coordination service, shared by all its roles. Clones are handles of the same
+/// session; the session ends at [`close`](Self::close), or when the last handle is dropped.
 #[derive(Clone)]
 pub struct Coordinator {
     pub(crate) shared: Arc<Shared>,
@@ -159,7 +159,7 @@ pub struct Coordinator {
 }
 
 impl Coordinator {
-    /// Starts the supervisor, which goes on trying to connect until the coordinator is closed.
+    /// Starts the supervisor, which tries to connect until the coordinator is closed.
     pub fn start(connector: Arc<dyn Connector>, settings: &Settings) -> Self {
         let timeout = connector.session_timeout();
         let none = Status { generation: 0, attachment: 0, link: Link::Down, closed: false };
@@ -175,12 +175,12 @@ impl Coordinator {
         Self { guard: Arc::new(Guard { shared: shared.clone(), supervisor }), shared }
     }
 
-    /// How it stands now.
+    /// The current state.
     pub fn status(&self) -> Status {
         self.shared.status()
     }
 
-    /// How it stands, to be waited on. A new [`Status::attachment`] means: read everything again.
+    /// The state, with notification of changes. A new [`Status::attachment`] means that everything must be read again.
     pub fn subscribe(&self) -> watch::Receiver<Status> {
         self.shared.subscribe()
     }
@@ -190,25 +190,25 @@ impl Coordinator {
         self.shared.up().await
     }
 
-    /// The number of the session, where there is one.
+    /// ZooKeeper's id of the session, if there is one.
     pub fn session_id(&self) -> Option<i64> {
         lock(&self.shared.session).as_ref().map(|session| session.id())
     }
 
-    /// How long the session outlives its last sign of life, as agreed with the service, where there is one.
+    /// The session timeout as the service granted it, if there is a session.
     pub fn session_timeout(&self) -> Option<Duration> {
         lock(&self.shared.session).as_ref().map(|session| session.timeout())
     }
 
-    /// Whether the service was heard so lately (0.6 session timeouts) that nobody can have taken our session
-    /// for dead. Who works on something that must not run twice stops when this is false.
+    /// Whether the service answered within the last 0.6 session timeouts, so that the session cannot have expired. Work
+    /// that must not run twice must stop when this is false.
     pub fn is_trusted(&self) -> bool {
         let Ok(session) = self.shared.connected() else { return false };
         self.shared.trusted_until(session.as_ref()).is_some_and(|until| Instant::now() < until)
     }
 
-    /// Until when nobody can have taken our session for dead, by the answers so far, connected or not; `None` before
-    /// the first. For those who must have stopped by then.
+    /// Until when the session cannot have expired, by the answers so far, connected or not; `None` before the first
+    /// answer. Work that must not run twice must have stopped by then.
     pub fn trusted_until(&self) -> Option<Instant> {
         self.shared.trusted_session()
     }
@@ -218,8 +218,7 @@ impl Coordinator {
         Tree::new(self.shared.clone())
     }
 
-    /// Ends the session in an orderly way: what lived with it is gone when this returns. Elections and
-    /// memberships that hang on it end as well.
+    /// Closes the session: its ephemeral nodes are gone when this returns. Its elections and memberships end as well.
     pub async fn close(&self) {
         self.guard.supervisor.abort();
         if let Some(session) = self.shared.shut() {
@@ -228,7 +227,7 @@ impl Coordinator {
     }
 }
 
-/// The life of all sessions, one after another.
+/// Opens one session after another.
 async fn supervise(shared: Arc<Shared>, connector: Arc<dyn Connector>) {
     const FIRST_PAUSE: Duration = Duration::from_millis(50);
     let longest_pause = (connector.session_timeout() / 4).max(FIRST_PAUSE);
@@ -237,21 +236,21 @@ async fn supervise(shared: Arc<Shared>, connector: Arc<dyn Connector>) {
         let session = match connector.connect().await {
             Ok(session) => session,
             Err(error) => {
-                warn!(servers = connector.describe(), %error, "no session with the coordination service");
-                // Spread, lest all processes come back in the same instant.
+                warn!(servers = connector.describe(), %error, "no session with the coordination service; retrying");
+                // Jitter: all processes would otherwise reconnect in the same instant.
                 sleep(pause.mul_f64(random::within(0.5..1.0))).await;
                 pause = (pause * 2).min(longest_pause);
                 continue;
             }
         };
         pause = FIRST_PAUSE;
-        attend(&shared, &session).await;
+        follow_session(&shared, &session).await;
         drop(lock(&shared.session).take());
     }
 }
 
-/// One session from its first connection to its end.
-async fn attend(shared: &Shared, session: &Arc<dyn Session>) {
+/// Publishes the state of one session until the session ends.
+async fn follow_session(shared: &Shared, session: &Arc<dyn Session>) {
     let mut link = session.link();
     let generation = shared.status().generation + 1;
     info!(generation, session = format_args!("{:#x}", session.id()), "session with the coordination service");
@@ -269,9 +268,9 @@ async fn attend(shared: &Shared, session: &Arc<dyn Session>) {
         attached = now.attached;
         match now.link {
             Link::Up => {}
-            Link::Down => info!(generation, "cut off from the coordination service"),
+            Link::Down => info!(generation, "connection to the coordination service lost"),
             Link::Ended => {
-                warn!(generation, "the session with the coordination service is over");
+                warn!(generation, "session with the coordination service ended; opening another");
                 return;
             }
         }
@@ -285,20 +284,20 @@ async fn attend(shared: &Shared, session: &Arc<dyn Session>) {
     }
 }
 
-/// Asks for a sign of life eight times in a session timeout. It takes the place of the client's own pings,
-/// whose answers cannot be seen, and is a `sync`: a server that lost the others still answers reads.
+/// Probes the service eight times per session timeout. The answers to the client's own pings cannot be observed. The
+/// probe is a `sync`, because a server that is cut off from its ensemble still answers reads.
 async fn probe(shared: &Shared, session: &dyn Session) {
     let mut link = session.link();
     loop {
         if link.wait_for(|state| state.link == Link::Up).await.is_err() {
-            // The session is being dropped; whoever attends it will see.
+            // The session is being dropped, which `follow_session` notices.
             return std::future::pending().await;
         }
         let sent = Instant::now();
         if let Ok(Ok(())) = timeout(session.timeout(), session.sync()).await {
             shared.note_heard(session, sent);
         }
-        // A link that comes up again is probed at once.
+        // A connection that comes up again is probed at once.
         let attached = link.borrow().attached;
         let _ = timeout(session.timeout() / 8, link.wait_for(|state| state.attached != attached)).await;
     }

@@ -1,21 +1,21 @@
-//! What can go wrong between us and the coordination service, sorted by what a caller can do about it.
+//! Errors of the coordination service, distinguished by what a caller can do about them.
 
 use std::fmt;
 
-/// Why a request to the tree did not do what was asked.
+/// Why a request to the tree failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Error {
-    /// There is no connected session now; nothing was sent.
+    /// No session is connected now; nothing was sent.
     Offline,
-    /// The coordinator was closed; nothing was sent, and nothing will be.
+    /// The coordinator was closed; nothing was sent, and nothing will be sent.
     Closed,
-    /// Too many calls are in flight and none ended in time; nothing was sent.
+    /// Too many calls are in flight, and none completed in time; nothing was sent.
     Busy,
-    /// Larger than the service takes without cutting the connection; nothing was sent.
+    /// The request is larger than the service accepts without closing the connection; nothing was sent.
     TooLarge {
-        /// What is too large.
+        /// The part of the request that is too large.
         what: String,
-        /// Its size in bytes, as it is counted.
+        /// Its size in bytes.
         size: usize,
         /// The limit in bytes.
         limit: usize,
@@ -24,28 +24,28 @@ pub enum Error {
     NoNode(String),
     /// The node exists already.
     Exists(String),
-    /// The node has another version than the caller thought.
+    /// The node does not have the expected version.
     BadVersion(String),
     /// The node has children.
     NotEmpty(String),
-    /// We do not lead, or no longer: nothing was written.
+    /// This process does not lead (any more); nothing was written.
     NotLeading,
     /// The service refused for another reason and changed nothing.
     Refused {
-        /// What was asked.
+        /// The request.
         what: String,
-        /// What it said.
+        /// The reason that the service gave.
         why: String,
     },
-    /// The answer was lost, the node was read back, and what was asked for is not there: it was not carried
-    /// out, or somebody has undone it since.
+    /// The answer was lost, and the node that was read back shows no effect of the request: the request was not carried
+    /// out, or its effect was undone since.
     NotApplied(String),
-    /// No answer came; of a write: it could not be read back in time, so whether it was carried out is unknown.
+    /// No answer came. A write could not be read back in time either: whether it was carried out is unknown.
     Unanswered(String),
 }
 
 impl Error {
-    /// Whether the same question may be answered later, when the session is back.
+    /// Whether the same request may succeed later, without any change, when the session is back.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Offline | Self::Busy | Self::Unanswered(_) | Self::NotApplied(_))
     }
@@ -62,11 +62,13 @@ impl fmt::Display for Error {
             }
             Self::NoNode(path) => write!(f, "{path} does not exist"),
             Self::Exists(path) => write!(f, "{path} exists already"),
-            Self::BadVersion(path) => write!(f, "{path} has been changed by another"),
+            Self::BadVersion(path) => write!(f, "{path} was changed by another client; read it again"),
             Self::NotEmpty(path) => write!(f, "{path} has children"),
-            Self::NotLeading => f.write_str("this process does not lead, or no longer"),
+            Self::NotLeading => f.write_str("this process does not lead (any more)"),
             Self::Refused { what, why } => write!(f, "{what} was refused: {why}"),
-            Self::NotApplied(what) => write!(f, "{what} lost its answer and was not carried out"),
+            Self::NotApplied(what) => {
+                write!(f, "{what}: the answer was lost, and the request was not carried out")
+            }
             Self::Unanswered(what) => write!(f, "no answer to {what}"),
         }
     }

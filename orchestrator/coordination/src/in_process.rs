@@ -1,6 +1,5 @@
-//! The tree in this process, for one machine and for development: the same versions, epochs, sequences and
-//! ephemeral nodes, gone when the process is. For tests, and for trying out what a role does, it can be frozen,
-//! and sessions can be ended.
+//! The tree within this process, for a single machine and for development: the same versions, epochs, sequences and
+//! ephemeral nodes as in ZooKeeper, but nothing survives the process. Tests can freeze the tree and end sessions.
 
 mod server;
 
@@ -16,24 +15,24 @@ use super::error::Error;
 use super::node::{Kind, Node, Op, Version};
 use super::session::{Answer, Changed, Connector, Link, LinkState, Session};
 
-/// A tree of this process, shared by all clones and all coordinators that are started on it.
+/// A tree within this process, shared by all clones and by all coordinators that use it.
 #[derive(Clone)]
 pub struct InProcess {
     server: Arc<Mutex<Server>>,
-    /// Whether it is not frozen, to be waited on.
+    /// Whether the tree answers; `false` while it is frozen.
     open: Arc<watch::Sender<bool>>,
     session_timeout: Duration,
 }
 
 impl InProcess {
-    /// An empty tree. The session timeout says how long a freeze may last before sessions end by it.
+    /// An empty tree. A freeze that outlasts the session timeout ends sessions.
     pub fn new(session_timeout: Duration) -> Self {
         let server = Arc::new(Mutex::new(Server::default()));
         Self { server, open: Arc::new(watch::Sender::new(true)), session_timeout }
     }
 
-    /// Stops answering, as an ensemble does that hangs. Sessions are cut off after 0.4 timeouts, and end after
-    /// 1.4, as they do with ZooKeeper. What is asked meanwhile waits.
+    /// Stops answering, like an ensemble that hangs. Sessions lose their connection after 0.4 session timeouts and end
+    /// after 1.4, as with ZooKeeper. Requests wait meanwhile.
     pub fn freeze(&self) {
         self.with(Server::freeze);
         if !self.open.send_replace(false) {
@@ -52,7 +51,7 @@ impl InProcess {
         });
     }
 
-    /// Answers again, what has waited first.
+    /// Answers again, waiting requests first.
     pub fn thaw(&self) {
         self.with(|server| {
             server.thaw();
@@ -61,7 +60,7 @@ impl InProcess {
         self.open.send_replace(true);
     }
 
-    /// Ends a session, as a service does that has not heard from it for too long.
+    /// Ends a session, like a service at which the session has expired.
     pub fn expire(&self, session: i64) {
         self.with(|server| server.end(session));
     }
@@ -99,8 +98,8 @@ struct InProcessSession {
 }
 
 impl InProcessSession {
-    /// Has the server act, now or, where it is frozen, in turn when it goes on. It acts whether or not somebody
-    /// still waits; an answer that comes after a cut is lost.
+    /// Has the server carry out a request: now or, while frozen, in order after the freeze. The request is carried out
+    /// even if nobody waits for the answer; an answer after the connection was lost is lost as well.
     fn ask<T: Send + 'static>(
         &self,
         act: impl FnOnce(&mut Server, i64) -> Result<T, Error> + Send + 'static,
@@ -116,7 +115,7 @@ impl InProcessSession {
                 let answer = server.ask(id, act);
                 let is_up = link.borrow().link == Link::Up;
                 let lost = || Err(Error::Unanswered("cut off meanwhile".to_owned()));
-                // Nobody may be waiting any more.
+                // The caller may have been cancelled.
                 let _ = sender.send(if is_up { answer } else { lost() });
             }));
             Asked::Waiting(answer)

@@ -1,9 +1,9 @@
-//! Coordination: who is alive, who leads, and a small tree that all roles share. The truth is in ZooKeeper or,
-//! on one machine, in this process; the two differ only in [`session`], and everything above it is the same
-//! code: [`Coordinator`] (one supervisor of the session), [`Tree`], [`Election`] and [`Leadership`], [`Membership`]
-//! and [`Members`].
+//! ZooKeeper recipes: a supervised session ([`Coordinator`]), a small shared tree with limits and read-back of lost
+//! answers ([`Tree`]), leader election with fencing ([`Election`], [`Leadership`]), and group membership
+//! ([`Membership`], [`Members`]). On one machine an in-process implementation replaces ZooKeeper ([`in_process`], behind
+//! a feature). The two implement the traits of [`session`]; everything above those traits is the same code.
 //!
-//! `docs/coordination.md` says what is guaranteed and how.
+//! `docs/coordination.md` describes the guarantees and how they are kept.
 
 mod coordinator;
 mod election;

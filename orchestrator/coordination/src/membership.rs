@@ -1,6 +1,6 @@
-//! Who is there: a directory with an ephemeral node for each member. [`Membership`] keeps one's own node there,
-//! over reconnects and sessions; [`Members`] follows all of them. Both are loops that compare what should be
-//! with what is, woken by events that carry no truth.
+//! Group membership: a directory with an ephemeral node for each member. [`Membership`] keeps a process's own node
+//! there, over reconnects and sessions; [`Members`] follows all members. Both are reconcile loops that read again after
+//! each event.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,69 +18,69 @@ use super::node::{Kind, Version};
 use super::session::Changed;
 use super::tree::Tree;
 
-/// How long a loop rests after a fault before it looks again.
-const PAUSE: Duration = Duration::from_millis(50);
-/// The same after a refusal, which will not pass by itself.
-const REFUSED: Duration = Duration::from_secs(1);
+/// Pause of a loop after a transient error.
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
+/// Pause of a loop after a refusal, which does not pass by itself.
+const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
-/// Whether one's own node stands in the directory, by what is known now.
+/// Whether the own node is in the directory, as far as is known now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Presence {
-    /// It does not, or we are cut off and cannot know.
+    /// The node is not there, or the connection is lost and the node may be gone.
     Away,
-    /// Another stands there by our name.
+    /// Another process has a node with the same name.
     Taken,
-    /// It does.
+    /// The node is there.
     Present,
 }
 
-/// One's own presence in a directory. Dropping it leaves in the background.
+/// A process's own membership in a directory. Dropping it leaves in the background.
 pub struct Membership {
     present: watch::Receiver<Presence>,
     stop: Option<watch::Sender<bool>>,
     task: Option<JoinHandle<()>>,
 }
 
-/// A member as it was read. Of one that may not be read only its name is known: it is there all the same.
+/// A member as it was read. If this process may not read a member, only the member's name is known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Member {
-    /// What it says of itself.
+    /// The data of the member's node.
     pub data: Vec<u8>,
-    /// Its session.
+    /// The member's session.
     pub owner: Option<i64>,
-    /// Tells it from an earlier member of the same name; 0 where it may not be read.
+    /// Distinguishes the member from an earlier one of the same name; 0 if the node may not be read.
     pub created: i64,
 }
 
 impl Member {
-    /// Whether nothing but its name is known.
+    /// Whether only the member's name is known.
     pub fn is_hidden(&self) -> bool {
         self.created == 0
     }
 }
 
-/// All members at one look.
+/// All members at one time.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Whether we were connected since, and it was read on this connection. Where it is false nobody may be
-    /// taken for dead: it is we who may be cut off.
+    /// Whether the directory was read on the current connection. If not, no member may be taken for dead: this process
+    /// may be the one that is cut off.
     pub current: bool,
-    /// The [`Status::attachment`] at which it was read.
+    /// The [`Status::attachment`] at which the directory was read.
     pub attachment: u64,
-    /// Who is there, by name.
+    /// The members by name.
     pub members: Arc<BTreeMap<String, Member>>,
 }
 
-/// A directory's members, followed.
+/// The members of a directory, followed by watches.
 pub struct Members {
     snapshot: watch::Receiver<Snapshot>,
     task: AbortHandle,
 }
 
 impl Coordinator {
-    /// Joins `dir` under this name, with this word of oneself, until left. Joined under a name that another
-    /// still holds, it waits until that one is gone; a node with the very same data is taken for what an
-    /// earlier session of this process left, and replaced, so `data` should be unique to the process.
+    /// Joins `dir` with a node of this name and data, until left. While another process has a node of this name, waits
+    /// until that node is gone. A node with the same data is taken for the node of an earlier session of this process
+    /// and replaced, so `data` should be unique to the process.
     pub fn join(&self, dir: &str, name: &str, data: &[u8]) -> Membership {
         let (present_sender, present) = watch::channel(Presence::Away);
         let (stop, stopped) = watch::channel(false);
@@ -105,17 +105,17 @@ impl Coordinator {
 }
 
 impl Membership {
-    /// Whether our node stands in the directory.
+    /// Whether the own node is in the directory.
     pub fn presence(&self) -> Presence {
         *self.present.borrow()
     }
 
-    /// Waits until our node stands there.
+    /// Waits until the own node is in the directory.
     pub async fn present(&mut self) -> Result<(), Error> {
         self.present.wait_for(|now| *now == Presence::Present).await.map(drop).map_err(|_| Error::Closed)
     }
 
-    /// Leaves: our node is gone when this returns.
+    /// Leaves: the own node is gone when this returns.
     pub async fn leave(mut self) {
         drop(self.stop.take());
         if let Some(task) = self.task.take() {
@@ -125,18 +125,18 @@ impl Membership {
 }
 
 impl Members {
-    /// Who is there by the last look.
+    /// The members as they were last read.
     pub fn snapshot(&self) -> Snapshot {
         self.snapshot.borrow().clone()
     }
 
-    /// Waits for the next look that differs, and returns it.
+    /// Waits for the next change, and returns the members.
     pub async fn changed(&mut self) -> Result<Snapshot, Error> {
         self.snapshot.changed().await.map_err(|_| Error::Closed)?;
         Ok(self.snapshot.borrow_and_update().clone())
     }
 
-    /// Waits for a look of which this holds, and returns it.
+    /// Waits for members that satisfy the condition, and returns them.
     pub async fn wait_for(&mut self, what: impl FnMut(&Snapshot) -> bool) -> Result<Snapshot, Error> {
         self.snapshot.wait_for(what).await.map(|snapshot| snapshot.clone()).map_err(|_| Error::Closed)
     }
@@ -162,48 +162,48 @@ impl Joining {
     async fn run(self) {
         let mut stop = self.stop.clone();
         tokio::select! {
-            // The sender is dropped, never used.
+            // Nothing is ever sent; the sender is dropped.
             _ = stop.changed() => {}
-            () = self.stay() => return,
+            () = self.keep_node() => return,
         }
-        self.tell(Presence::Away);
+        self.publish(Presence::Away);
         while let Err(error) = self.remove().await {
-            debug!(path = self.path, %error, "our node is still there");
-            sleep(PAUSE).await;
+            debug!(path = self.path, %error, "own node is not deleted yet; retrying");
+            sleep(RETRY_PAUSE).await;
             if self.shared.up().await.is_err() {
                 break;
             }
         }
     }
 
-    /// Keeps the node there; ends when the coordinator is closed.
-    async fn stay(&self) {
-        let mut news = self.shared.subscribe();
+    /// Keeps the own node in the directory until the coordinator is closed.
+    async fn keep_node(&self) {
+        let mut status_changes = self.shared.subscribe();
         loop {
             let Ok(status) = self.shared.up().await else {
-                self.tell(Presence::Away);
+                self.publish(Presence::Away);
                 return;
             };
-            news.borrow_and_update();
-            let looked = self.look().await;
-            self.tell(match &looked {
-                Ok(Look { ours: true, .. }) => Presence::Present,
-                Ok(Look { ours: false, .. }) => Presence::Taken,
+            status_changes.borrow_and_update();
+            let reconciled = self.reconcile().await;
+            self.publish(match &reconciled {
+                Ok(OwnNode { ours: true, .. }) => Presence::Present,
+                Ok(OwnNode { ours: false, .. }) => Presence::Taken,
                 Err(_) => Presence::Away,
             });
-            match looked {
-                Ok(look) => {
+            match reconciled {
+                Ok(node) => {
                     tokio::select! {
-                        () = look.changed => {}
-                        () = until_moved(&mut news, status) => {}
+                        () = node.changed => {}
+                        () = until_changed(&mut status_changes, status) => {}
                     }
-                    if !news.borrow().is_up() {
-                        self.tell(Presence::Away);
+                    if !status_changes.borrow().is_up() {
+                        self.publish(Presence::Away);
                     }
                 }
                 Err(error) => {
                     if !error.is_transient() {
-                        warn!(path = self.path, %error, "joining is held up");
+                        warn!(path = self.path, %error, "the own node cannot be created; retrying");
                     }
                     sleep(pause(&error)).await;
                 }
@@ -211,12 +211,12 @@ impl Joining {
         }
     }
 
-    fn tell(&self, presence: Presence) {
+    fn publish(&self, presence: Presence) {
         self.present.send_if_modified(|now| std::mem::replace(now, presence) != presence);
     }
 
-    /// One look, and what follows from it.
-    async fn look(&self) -> Result<Look, Error> {
+    /// Reads the own node, and creates or replaces it if necessary.
+    async fn reconcile(&self) -> Result<OwnNode, Error> {
         loop {
             let session = self.shared.connected()?.id();
             match self.tree.get(&self.path).await? {
@@ -228,7 +228,7 @@ impl Joining {
                     }
                 }
                 Some(node) if node.owner != Some(session) && node.data == self.data => {
-                    // Of an earlier session of this process. It would go with that session and leave a hole.
+                    // The node of an earlier session of this process: it would disappear with that session.
                     match self.tree.delete(&self.path, node.version).await {
                         Ok(()) | Err(Error::NoNode(_) | Error::BadVersion(_)) => {}
                         Err(error) => return Err(error),
@@ -237,12 +237,15 @@ impl Joining {
                 Some(node) => {
                     let ours = node.owner == Some(session);
                     if !ours {
-                        warn!(path = self.path, "another is there by our name; waiting until it is gone");
+                        warn!(
+                            path = self.path,
+                            "another process has a node with our name; waiting until it is gone"
+                        );
                     }
-                    // It can have no children, so what comes is word of its end, to us alone: a watch on the
-                    // directory would wake every member at each one's coming and going.
+                    // An ephemeral node has no children, so this watch fires only when the node is gone. A watch on the
+                    // directory would wake every member whenever any member joins or leaves.
                     match self.tree.watch(&self.path).await {
-                        Ok((_, changed)) => return Ok(Look { ours, changed }),
+                        Ok((_, changed)) => return Ok(OwnNode { ours, changed }),
                         Err(Error::NoNode(_)) => {}
                         Err(error) => return Err(error),
                     }
@@ -252,7 +255,7 @@ impl Joining {
     }
 
     async fn remove(&self) -> Result<(), Error> {
-        // Lets a create come through whose answer nobody waited for.
+        // Makes a create visible whose answer nobody waited for.
         self.tree.sync().await?;
         let Some(node) = self.tree.get(&self.path).await? else { return Ok(()) };
         if node.data != self.data {
@@ -265,25 +268,27 @@ impl Joining {
     }
 }
 
-struct Look {
+/// The node with this process's name.
+struct OwnNode {
+    /// Whether the node belongs to the current session.
     ours: bool,
     changed: Changed,
 }
 
 fn pause(error: &Error) -> Duration {
-    if matches!(error, Error::Refused { .. }) { REFUSED } else { PAUSE }
+    if matches!(error, Error::Refused { .. }) { REFUSED_PAUSE } else { RETRY_PAUSE }
 }
 
-/// Ends when the link is not as it was.
-async fn until_moved(news: &mut watch::Receiver<Status>, seen: Status) {
-    let _ = news.wait_for(|status| *status != seen).await;
+/// Waits until the session's state differs.
+async fn until_changed(status_changes: &mut watch::Receiver<Status>, seen: Status) {
+    let _ = status_changes.wait_for(|status| *status != seen).await;
 }
 
-/// Follows a directory; ends when the coordinator is closed.
+/// Follows a directory until the coordinator is closed.
 async fn follow(shared: Arc<Shared>, tree: Tree, dir: String, snapshot: watch::Sender<Snapshot>) {
-    let mut news = shared.subscribe();
+    let mut status_changes = shared.subscribe();
     loop {
-        let status = *news.borrow_and_update();
+        let status = *status_changes.borrow_and_update();
         if !status.is_up() {
             snapshot.send_if_modified(|snapshot| std::mem::replace(&mut snapshot.current, false));
             if shared.up().await.is_err() {
@@ -296,20 +301,20 @@ async fn follow(shared: Arc<Shared>, tree: Tree, dir: String, snapshot: watch::S
                 snapshot.send_if_modified(|before| {
                     let now =
                         Snapshot { current: true, attachment: status.attachment, members: Arc::new(members) };
-                    let news = *before != now;
+                    let changed = *before != now;
                     *before = now;
-                    news
+                    changed
                 });
                 tokio::select! {
                     () = changed => {}
-                    () = until_moved(&mut news, status) => {}
+                    () = until_changed(&mut status_changes, status) => {}
                 }
             }
             Err(error) => {
-                // What has changed since the last look nobody knows.
+                // Members may have changed since they were last read.
                 snapshot.send_if_modified(|snapshot| std::mem::replace(&mut snapshot.current, false));
                 if !error.is_transient() {
-                    warn!(dir, %error, "the members cannot be read");
+                    warn!(dir, %error, "members cannot be read; retrying");
                 }
                 sleep(pause(&error)).await;
             }
@@ -317,8 +322,8 @@ async fn follow(shared: Arc<Shared>, tree: Tree, dir: String, snapshot: watch::S
     }
 }
 
-/// All members. Each is read anew each time: one that went and came again between two looks has the same name
-/// and is another. One that keeps its node from us must not keep us from seeing the others.
+/// All members. Each is read again each time: a member that left and another that joined in its place have the same
+/// name. A member whose node may not be read must not hide the others.
 async fn read(tree: &Tree, dir: &str) -> Result<(BTreeMap<String, Member>, Changed), Error> {
     let (names, changed) = match tree.watch(dir).await {
         Err(Error::NoNode(_)) => {
@@ -334,7 +339,7 @@ async fn read(tree: &Tree, dir: &str) -> Result<(BTreeMap<String, Member>, Chang
             Ok(Some(node)) => Member { data: node.data, owner: node.owner, created: node.created },
             Ok(None) => continue,
             Err(error @ Error::Refused { .. }) => {
-                warn!(dir, name, %error, "a member may not be read; only its name is known");
+                warn!(dir, name, %error, "no permission to read a member; only its name is known");
                 Member::default()
             }
             Err(error) => return Err(error),

@@ -1,24 +1,24 @@
-//! The vocabulary of the tree: nodes, versions, operations, and how large they may be.
+//! Nodes, versions and operations of the tree, and their size limits.
 
 use super::error::Error;
 
-/// Most bytes of one node's data.
+/// The most bytes of a node's data.
 pub const NODE_LIMIT: usize = 512 * 1024;
-/// Most bytes of one multi, paths and what the wire adds included. ZooKeeper cuts the connection at 1 MiB, and
-/// fails all that is in flight on it, so the guard stands far below.
+/// The most bytes of one multi, including paths and protocol overhead. ZooKeeper closes the connection at 1 MiB, which
+/// fails all requests in flight, so the limit is far below.
 pub const MULTI_LIMIT: usize = 256 * 1024;
-/// What the wire adds to an operation, rounded up: headers, lengths, flags and the access list.
+/// Protocol overhead of an operation, rounded up: headers, lengths, flags and the access control list.
 const OVERHEAD: usize = 80;
 
-/// How often a node's data was changed; the key of compare-and-set.
+/// How often a node's data was changed; what compare-and-set compares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Version(pub i32);
 
 impl Version {
-    /// Of a node that was just created.
+    /// The version of a new node.
     pub const FIRST: Self = Self(0);
 
-    /// After one more change.
+    /// The version after one more change.
     #[must_use]
     pub fn next(self) -> Self {
         Self(self.0.wrapping_add(1))
@@ -28,57 +28,57 @@ impl Version {
 /// How long a node lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Until it is removed.
+    /// Until the node is deleted.
     Persistent,
-    /// As long as the session that made it.
+    /// As long as the session that created the node.
     Ephemeral,
 }
 
 /// A node as it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// What it holds.
+    /// The node's data.
     pub data: Vec<u8>,
-    /// How often that was changed.
+    /// How often the data was changed.
     pub version: Version,
-    /// The session it lives with, if it is ephemeral.
+    /// The session that an ephemeral node belongs to.
     pub owner: Option<i64>,
-    /// The number of the change that created it (ZooKeeper's czxid): grows over the whole tree, so it tells
-    /// a node from an earlier one of the same path, and serves as a fencing token.
+    /// The number of the change that created the node (ZooKeeper's czxid). It increases over the whole tree, so it
+    /// distinguishes a node from an earlier node of the same path, and serves as a fencing token.
     pub created: i64,
 }
 
 /// One operation of a multi.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Op {
-    /// The node exists and, where one is given, has this version.
+    /// Checks that the node exists and, if one is given, has this version.
     Check {
-        /// Which node.
+        /// Path of the node.
         path: String,
-        /// The version it must have.
+        /// The version that the node must have.
         version: Option<Version>,
     },
     /// Creates a node.
     Create {
-        /// Which node.
+        /// Path of the node.
         path: String,
-        /// What it holds.
+        /// The node's data.
         data: Vec<u8>,
-        /// How long it lives.
+        /// How long the node lives.
         kind: Kind,
     },
     /// Writes a node.
     Set {
-        /// Which node.
+        /// Path of the node.
         path: String,
-        /// What it shall hold.
+        /// The new data.
         data: Vec<u8>,
-        /// The version it must have.
+        /// The version that the node must have.
         version: Version,
     },
     /// Removes a node.
     Delete {
-        /// Which node.
+        /// Path of the node.
         path: String,
         /// The version it must have, if that matters.
         version: Option<Version>,
@@ -86,7 +86,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// The node it is about.
+    /// Path of the node.
     pub fn path(&self) -> &str {
         match self {
             Self::Check { path, .. }
@@ -96,7 +96,7 @@ impl Op {
         }
     }
 
-    /// What it takes of [`MULTI_LIMIT`].
+    /// Bytes that count towards [`MULTI_LIMIT`].
     pub fn size(&self) -> usize {
         let data = match self {
             Self::Create { data, .. } | Self::Set { data, .. } => data.len(),
@@ -106,12 +106,12 @@ impl Op {
     }
 }
 
-/// Refuses data that no node may hold.
+/// Refuses data that is too large for a node.
 pub(crate) fn admit_node(path: &str, data: &[u8]) -> Result<(), Error> {
     admit(path, data.len(), NODE_LIMIT)
 }
 
-/// Refuses a multi that the service might not take.
+/// Refuses a multi that is too large.
 pub(crate) fn admit_multi(ops: &[Op]) -> Result<(), Error> {
     admit("the multi", ops.iter().map(Op::size).sum(), MULTI_LIMIT)
 }
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_limits_hold_at_the_last_byte() {
+    fn size_limits_are_exact_to_the_byte() {
         assert!(admit_node("/n", &vec![0; NODE_LIMIT]).is_ok());
         let over = admit_node("/n", &vec![0; NODE_LIMIT + 1]);
         assert_eq!(over, Err(Error::TooLarge { what: "/n".into(), size: NODE_LIMIT + 1, limit: NODE_LIMIT }));

@@ -1,5 +1,5 @@
-//! What an implementation must bring: one session with the service, and the making of the next. All else
-//! (limits, time, election, membership) stands on these two traits and is the same for every implementation.
+//! What an implementation of the service must provide: a session, and how a session is opened. Everything else (limits,
+//! time, election, membership) is built on these two traits and is the same for every implementation.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,40 +10,40 @@ use tokio::sync::watch;
 use super::error::Error;
 use super::node::{Kind, Node, Op, Version};
 
-/// An answer to come. The request is on its way even where nobody waits for the answer.
+/// A future answer. The request is sent even if nobody waits for the answer.
 pub type Answer<T> = BoxFuture<'static, Result<T, Error>>;
 
-/// Ends when what was looked at may have changed, or when the session is over. It carries no truth: look again.
+/// Completes when the node that was read may have changed, or the session has ended. It carries no data: read again.
 pub type Changed = BoxFuture<'static, ()>;
 
-/// How a session is connected.
+/// The connection of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Link {
-    /// Connected to a server that follows the others.
+    /// Connected to a server that is part of the ensemble.
     Up,
-    /// Cut off; the session may live on.
+    /// Not connected; the session may still live.
     Down,
-    /// The session is over for good, and its ephemeral nodes with it.
+    /// The session has ended, and its ephemeral nodes are gone.
     Ended,
 }
 
-/// A session's link, and how often it came up: a cut that was over before anybody looked still counts.
+/// A session's connection, and how often it came up: an interruption that nobody observed still counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkState {
-    /// How it is now.
+    /// The current state.
     pub link: Link,
-    /// How often it has come up.
+    /// How often the connection has come up.
     pub attached: u64,
 }
 
-/// One session. Its answers say `Offline` where nothing was sent, and `Unanswered` where the outcome is
-/// unknown; every other error means that nothing was changed.
+/// One session. The error `Offline` means that nothing was sent, and `Unanswered` that the outcome is unknown; every
+/// other error means that nothing was changed.
 pub trait Session: Send + Sync + 'static {
-    /// Its number, the owner of its ephemeral nodes.
+    /// The session's id, which is the owner of its ephemeral nodes.
     fn id(&self) -> i64;
-    /// How long it outlives its last sign of life, as agreed with the service.
+    /// The session timeout as the service granted it.
     fn timeout(&self) -> Duration;
-    /// How it is connected.
+    /// The session's connection.
     fn link(&self) -> watch::Receiver<LinkState>;
     /// Creates a node; the answer is its path, which with `sequential` ends in a number of ten digits.
     fn create(&self, path: &str, data: &[u8], kind: Kind, sequential: bool) -> Answer<String>;
@@ -55,25 +55,25 @@ pub trait Session: Send + Sync + 'static {
     fn delete(&self, path: &str, version: Version) -> Answer<()>;
     /// The names of a node's children, in no order.
     fn children(&self, path: &str) -> Answer<Vec<String>>;
-    /// The names, and a word when they may have changed or the node is gone.
+    /// The names of a node's children, and a watch of changes of them and of the node's deletion.
     fn watch_children(&self, path: &str) -> Answer<(Vec<String>, Changed)>;
-    /// The node, and a word when its data may have changed or it is gone.
+    /// The node, and a watch of changes of its data and of its deletion.
     fn watch_node(&self, path: &str) -> Answer<(Node, Changed)>;
-    /// Carries out all of it or nothing.
+    /// Carries out all operations or none.
     fn multi(&self, ops: &[Op]) -> Answer<()>;
-    /// Ends when all that was asked before it on this session has been carried out, by word of the whole
-    /// service and not only of the server we are connected to.
+    /// Completes when all earlier requests of this session have been carried out by the whole service, not only by the
+    /// connected server.
     fn sync(&self) -> Answer<()>;
-    /// Ends the session at once, and its ephemeral nodes with it.
+    /// Ends the session at once, with its ephemeral nodes.
     fn close(&self) -> BoxFuture<'static, ()>;
 }
 
-/// Makes sessions.
+/// Opens sessions.
 pub trait Connector: Send + Sync + 'static {
     /// A new session, connected.
     fn connect(&self) -> Answer<Arc<dyn Session>>;
-    /// Where it connects to, for people.
+    /// The servers, for people.
     fn describe(&self) -> String;
-    /// The session timeout that it asks for.
+    /// The session timeout to request.
     fn session_timeout(&self) -> Duration;
 }

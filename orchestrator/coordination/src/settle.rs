@@ -1,7 +1,7 @@
-//! After a write's answer was lost: reading back what became of it, instead of sending it again.
+//! Read-back of a write whose answer was lost, instead of sending the write again.
 //!
-//! A `sync` goes before each look. On the session that sent the write it stands behind it; on a later session
-//! the write can no longer be carried out, since the service has closed the one that it came from.
+//! A `sync` precedes each read. On the session that sent the write, the `sync` comes after the write. On a later session
+//! the write can no longer be carried out, because the service has closed the session that sent it.
 
 use tokio::time::{Duration, Instant, sleep, timeout_at};
 use tracing::debug;
@@ -10,61 +10,60 @@ use super::error::Error;
 use super::node::{Kind, Node, Op};
 use super::tree::Tree;
 
-/// Between two looks.
-const PAUSE: Duration = Duration::from_millis(10);
+/// Pause between two attempts to read back.
+const RETRY_PAUSE: Duration = Duration::from_millis(10);
 
-/// What a look at a node tells about an operation.
+/// What a node tells about an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Verdict {
+enum Outcome {
     Applied,
     NotApplied,
     Refused(Error),
-    Unclear,
+    Unknown,
 }
 
-/// Finds out what became of these operations, of which all or none were carried out. `sender` is the session
-/// that sent them.
+/// Finds out whether these operations were carried out, all or none. `sender` is the session that sent them.
 pub(super) async fn settle(tree: &Tree, ops: &[Op], sender: Option<i64>) -> Result<(), Error> {
     let what = describe(ops);
     let mut ordered: Vec<&Op> = ops.iter().filter(|op| !matches!(op, Op::Check { .. })).collect();
-    // A version tells most; that a node is absent tells least, since others may have removed it.
+    // A version tells most; a missing node tells least, since another client may have deleted it.
     ordered.sort_by_key(|op| match op {
         Op::Set { .. } => 0,
         Op::Create { .. } => 1,
         Op::Check { .. } | Op::Delete { .. } => 2,
     });
     let deadline = Instant::now() + tree.shared.settle;
-    let verdict = timeout_at(deadline, async {
+    let outcome = timeout_at(deadline, async {
         loop {
-            match look(tree, &ordered, sender, ops.len() == 1).await {
-                Err(error) if error.is_transient() => sleep(PAUSE).await,
-                looked => return looked,
+            match read_back(tree, &ordered, sender, ops.len() == 1).await {
+                Err(error) if error.is_transient() => sleep(RETRY_PAUSE).await,
+                outcome => return outcome,
             }
         }
     })
     .await
     .unwrap_or_else(|_| Err(Error::Unanswered(what.clone())))?;
-    debug!(what, ?verdict, "a lost answer was read back");
-    match verdict {
-        Verdict::Applied => Ok(()),
-        Verdict::NotApplied => Err(Error::NotApplied(what)),
-        Verdict::Refused(error) => Err(error),
-        Verdict::Unclear => Err(Error::Unanswered(what)),
+    debug!(what, ?outcome, "read back a write whose answer was lost");
+    match outcome {
+        Outcome::Applied => Ok(()),
+        Outcome::NotApplied => Err(Error::NotApplied(what)),
+        Outcome::Refused(error) => Err(error),
+        Outcome::Unknown => Err(Error::Unanswered(what)),
     }
 }
 
-/// One look at what the operations were about.
-async fn look(tree: &Tree, ops: &[&Op], sender: Option<i64>, alone: bool) -> Result<Verdict, Error> {
+/// Reads the nodes of the operations once.
+async fn read_back(tree: &Tree, ops: &[&Op], sender: Option<i64>, alone: bool) -> Result<Outcome, Error> {
     tree.shared.up().await?;
     tree.sync().await?;
     for op in ops {
         let node = tree.get(op.path()).await?;
-        match verdict(op, node.as_ref(), sender, alone) {
-            Verdict::Unclear => {}
-            clear => return Ok(clear),
+        match outcome_of(op, node.as_ref(), sender, alone) {
+            Outcome::Unknown => {}
+            known => return Ok(known),
         }
     }
-    Ok(Verdict::Unclear)
+    Ok(Outcome::Unknown)
 }
 
 /// Finds a sequential node again by its prefix.
@@ -74,7 +73,7 @@ pub(super) async fn settle_sequential(tree: &Tree, dir: &str, prefix: &str) -> R
     let names = timeout_at(deadline, async {
         loop {
             match list(tree, dir).await {
-                Err(error) if error.is_transient() => sleep(PAUSE).await,
+                Err(error) if error.is_transient() => sleep(RETRY_PAUSE).await,
                 listed => return listed,
             }
         }
@@ -90,35 +89,35 @@ async fn list(tree: &Tree, dir: &str) -> Result<Vec<String>, Error> {
     tree.children(dir).await
 }
 
-fn verdict(op: &Op, node: Option<&Node>, sender: Option<i64>, alone: bool) -> Verdict {
+fn outcome_of(op: &Op, node: Option<&Node>, sender: Option<i64>, alone: bool) -> Outcome {
     match (op, node) {
         (Op::Create { data, kind: Kind::Persistent, .. }, Some(node)) if node.data == *data => {
-            Verdict::Applied
+            Outcome::Applied
         }
         (Op::Create { kind: Kind::Ephemeral, .. }, Some(node))
             if node.owner.is_some() && node.owner == sender =>
         {
-            Verdict::Applied
+            Outcome::Applied
         }
-        (Op::Create { path, .. }, Some(_)) => Verdict::Refused(Error::Exists(path.clone())),
-        // In a multi it may have been created and, by others, removed since; another operation may tell.
-        (Op::Create { .. }, None) if alone => Verdict::NotApplied,
-        (Op::Set { version, .. }, Some(node)) if node.version == *version => Verdict::NotApplied,
+        (Op::Create { path, .. }, Some(_)) => Outcome::Refused(Error::Exists(path.clone())),
+        // In a multi the node may have been created, and deleted by another client since; another operation may tell.
+        (Op::Create { .. }, None) if alone => Outcome::NotApplied,
+        (Op::Set { version, .. }, Some(node)) if node.version == *version => Outcome::NotApplied,
         (Op::Set { data, version, .. }, Some(node)) if node.version == version.next() => {
-            // Written once since: by us, or by one who was faster.
+            // Written once since: by this write, or by a faster client.
             if node.data == *data {
-                Verdict::Applied
+                Outcome::Applied
             } else {
-                Verdict::Refused(Error::BadVersion(op.path().to_owned()))
+                Outcome::Refused(Error::BadVersion(op.path().to_owned()))
             }
         }
-        // Gone is what was asked for.
-        (Op::Delete { .. }, None) if alone => Verdict::Applied,
+        // The node was to be deleted, and is gone.
+        (Op::Delete { .. }, None) if alone => Outcome::Applied,
         (Op::Delete { version, .. }, Some(node)) if version.is_none_or(|version| version == node.version) => {
-            Verdict::NotApplied
+            Outcome::NotApplied
         }
-        (Op::Delete { path, .. }, Some(_)) => Verdict::Refused(Error::BadVersion(path.clone())),
-        _ => Verdict::Unclear,
+        (Op::Delete { path, .. }, Some(_)) => Outcome::Refused(Error::BadVersion(path.clone())),
+        _ => Outcome::Unknown,
     }
 }
 
@@ -141,33 +140,33 @@ mod tests {
     }
 
     #[test]
-    fn a_set_is_told_by_its_version_and_data() {
+    fn outcome_of_a_set_follows_from_version_and_data() {
         let set = Op::Set { path: "/n".into(), data: b"new".to_vec(), version: Version(3) };
-        let look = |node: Option<&Node>| verdict(&set, node, Some(7), true);
-        assert_eq!(look(Some(&node(b"old", 3, None))), Verdict::NotApplied);
-        assert_eq!(look(Some(&node(b"new", 4, None))), Verdict::Applied);
-        let refused = Verdict::Refused(Error::BadVersion("/n".into()));
-        assert_eq!(look(Some(&node(b"other", 4, None))), refused);
-        assert_eq!(look(Some(&node(b"new", 5, None))), Verdict::Unclear);
-        assert_eq!(look(None), Verdict::Unclear);
+        let outcome = |node: Option<&Node>| outcome_of(&set, node, Some(7), true);
+        assert_eq!(outcome(Some(&node(b"old", 3, None))), Outcome::NotApplied);
+        assert_eq!(outcome(Some(&node(b"new", 4, None))), Outcome::Applied);
+        let refused = Outcome::Refused(Error::BadVersion("/n".into()));
+        assert_eq!(outcome(Some(&node(b"other", 4, None))), refused);
+        assert_eq!(outcome(Some(&node(b"new", 5, None))), Outcome::Unknown);
+        assert_eq!(outcome(None), Outcome::Unknown);
     }
 
     #[test]
-    fn an_ephemeral_create_is_told_by_its_session_and_not_by_its_data() {
+    fn outcome_of_an_ephemeral_create_follows_from_the_owner() {
         let create = Op::Create { path: "/n".into(), data: b"me".to_vec(), kind: Kind::Ephemeral };
-        let look = |node: Option<&Node>| verdict(&create, node, Some(7), true);
-        assert_eq!(look(Some(&node(b"me", 0, Some(7)))), Verdict::Applied);
-        assert_eq!(look(Some(&node(b"me", 0, Some(8)))), Verdict::Refused(Error::Exists("/n".into())));
-        assert_eq!(look(None), Verdict::NotApplied);
+        let outcome = |node: Option<&Node>| outcome_of(&create, node, Some(7), true);
+        assert_eq!(outcome(Some(&node(b"me", 0, Some(7)))), Outcome::Applied);
+        assert_eq!(outcome(Some(&node(b"me", 0, Some(8)))), Outcome::Refused(Error::Exists("/n".into())));
+        assert_eq!(outcome(None), Outcome::NotApplied);
     }
 
     #[test]
-    fn absence_tells_nothing_in_a_multi() {
+    fn a_missing_node_tells_nothing_about_a_multi() {
         let create = Op::Create { path: "/n".into(), data: vec![], kind: Kind::Persistent };
         let delete = Op::Delete { path: "/n".into(), version: Some(Version(2)) };
-        assert_eq!(verdict(&create, None, Some(7), false), Verdict::Unclear);
-        assert_eq!(verdict(&delete, None, Some(7), false), Verdict::Unclear);
-        assert_eq!(verdict(&delete, None, Some(7), true), Verdict::Applied);
-        assert_eq!(verdict(&delete, Some(&node(b"", 2, None)), Some(7), true), Verdict::NotApplied);
+        assert_eq!(outcome_of(&create, None, Some(7), false), Outcome::Unknown);
+        assert_eq!(outcome_of(&delete, None, Some(7), false), Outcome::Unknown);
+        assert_eq!(outcome_of(&delete, None, Some(7), true), Outcome::Applied);
+        assert_eq!(outcome_of(&delete, Some(&node(b"", 2, None)), Some(7), true), Outcome::NotApplied);
     }
 }

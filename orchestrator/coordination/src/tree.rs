@@ -1,5 +1,5 @@
-//! The tree as roles use it: every call with a limit of size, of time and of how many are in flight; writes by
-//! version only; a write whose answer was lost is read back; behind a fence, writes that only a leader can do.
+//! The tree as roles use it. Every call has limits of size, time and concurrency. Writes name the expected version. A write
+//! whose answer was lost is read back. A fenced tree refuses the writes of a deposed leader.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -16,10 +16,10 @@ use super::node::{Kind, Node, Op, Version, admit_multi, admit_node};
 use super::session::{Answer, Changed, Session};
 use super::settle;
 
-/// How many reads [`Tree::get_many`] keeps on their way.
-const READS: usize = 64;
+/// How many reads of [`Tree::get_many`] are in flight at once.
+const PARALLEL_READS: usize = 64;
 
-/// A child, and what came of reading it.
+/// A child, and the result of reading it.
 type Read = (String, Result<Option<Node>, Error>);
 
 /// A handle of the tree.
@@ -34,13 +34,13 @@ impl Tree {
         Self { shared, fence: None }
     }
 
-    /// The same tree, whose writes only this leader can do.
+    /// The same tree, whose writes the service carries out only while this leadership lasts.
     pub(crate) fn fenced(shared: Arc<Shared>, leadership: Leadership) -> Self {
         Self { shared, fence: Some(leadership) }
     }
 
-    /// Creates a node. After a lost answer a node with the same data counts as created, so where two may
-    /// create the same node the data must tell them apart; an ephemeral one is told by its session.
+    /// Creates a node. After a lost answer, an existing node with the same data counts as created; so if two processes may
+    /// create the same node, their data must differ. An ephemeral node is recognised by its session instead.
     pub async fn create(&self, path: &str, data: &[u8], kind: Kind) -> Result<(), Error> {
         admit_node(path, data)?;
         let op = Op::Create { path: path.to_owned(), data: data.to_vec(), kind };
@@ -54,8 +54,8 @@ impl Tree {
         }
     }
 
-    /// Creates a node in `dir` whose name ends in a number that grows, and returns the name. `prefix` must be
-    /// of this caller alone: by it the node is found again when the answer is lost.
+    /// Creates a node in `dir` whose name ends in an increasing number, and returns the name. `prefix` must be unique to
+    /// the caller: the node is found by it if the answer is lost.
     pub async fn create_sequential(
         &self,
         dir: &str,
@@ -76,7 +76,7 @@ impl Tree {
         }
     }
 
-    /// Makes sure that this node and all above it exist.
+    /// Creates this node and all its parents that do not exist.
     pub async fn ensure(&self, path: &str) -> Result<(), Error> {
         if self.get(path).await?.is_some() {
             return Ok(());
@@ -96,13 +96,13 @@ impl Tree {
         self.call(&format!("get {path}"), |session| session.get(path)).await.0
     }
 
-    /// Reads these children of a node, many at a time. Those that are gone meanwhile are left out.
+    /// Reads these children of a node in parallel. Children that were deleted meanwhile are left out.
     pub async fn get_many(&self, dir: &str, names: Vec<String>) -> Result<Vec<(String, Node)>, Error> {
         let found = self.get_many_readable(dir, names).await?.into_iter();
         found.map(|(name, node)| node.map(|node| (name, node))).collect()
     }
 
-    /// As [`get_many`](Self::get_many), with the refusal of each that we may not read.
+    /// Like [`get_many`](Self::get_many), but returns the refusal of each child that this process may not read.
     pub async fn get_many_readable(
         &self,
         dir: &str,
@@ -121,17 +121,17 @@ impl Tree {
         Ok(found)
     }
 
-    /// The same, each with what came of it.
+    /// Reads these children in parallel, each with its result.
     pub(super) fn reads(&self, dir: &str, names: Vec<String>) -> BoxStream<'static, Read> {
         let (tree, dir) = (self.clone(), dir.to_owned());
         let reads = names.into_iter().map(move |name| {
             let (tree, path) = (tree.clone(), format!("{dir}/{name}"));
             async move { (name, tree.get(&path).await) }.boxed()
         });
-        futures_util::stream::iter(reads).buffer_unordered(READS).boxed()
+        futures_util::stream::iter(reads).buffer_unordered(PARALLEL_READS).boxed()
     }
 
-    /// Writes a node that has this version, and returns its new one.
+    /// Writes a node that has this version, and returns the new version.
     pub async fn set(&self, path: &str, data: &[u8], version: Version) -> Result<Version, Error> {
         admit_node(path, data)?;
         let op = Op::Set { path: path.to_owned(), data: data.to_vec(), version };
@@ -146,7 +146,7 @@ impl Tree {
         }
     }
 
-    /// Removes a node that has this version.
+    /// Deletes a node that has this version.
     pub async fn delete(&self, path: &str, version: Version) -> Result<(), Error> {
         let op = Op::Delete { path: path.to_owned(), version: Some(version) };
         if self.fence.is_some() {
@@ -163,26 +163,26 @@ impl Tree {
         self.call(&format!("list {path}"), |session| session.children(path)).await.0
     }
 
-    /// The names of a node's children, and a word when they may have changed, the node may be gone, or the
-    /// session is over. Look again at that word *and* at each new [`Status::attachment`](super::Status).
+    /// The names of a node's children, and a watch that fires when they may have changed, the node may be gone, or the
+    /// session has ended. Read again when the watch fires *and* at each new [`Status::attachment`](super::Status).
     pub async fn watch(&self, path: &str) -> Result<(Vec<String>, Changed), Error> {
         self.call(&format!("watch {path}"), |session| session.watch_children(path)).await.0
     }
 
-    /// A node, and a word when its data may have changed, it may be gone, or the session is over. As with
-    /// [`watch`](Self::watch), look again at that word *and* at each new attachment.
+    /// A node, and a watch that fires when its data may have changed, the node may be gone, or the session has ended. As
+    /// with [`watch`](Self::watch), read again when the watch fires *and* at each new attachment.
     pub async fn watch_node(&self, path: &str) -> Result<(Node, Changed), Error> {
         self.call(&format!("watch {path}"), |session| session.watch_node(path)).await.0
     }
 
-    /// Carries out all of these or nothing. After a lost answer its `Set`s are looked at first, then its other
-    /// operations; one that cannot be told this way stays [`Error::Unanswered`].
+    /// Carries out all operations or none. After a lost answer, the nodes of its `Set`s are read back first, then those of
+    /// the other operations. If the outcome remains unknown, the error is [`Error::Unanswered`].
     pub async fn multi(&self, ops: Vec<Op>) -> Result<(), Error> {
         self.send_multi(ops, None).await
     }
 
-    /// As [`multi`](Self::multi), but on this session only: for what goes with it, and may be another's by the time
-    /// that there is a new one. [`Error::Offline`] where it is over.
+    /// Like [`multi`](Self::multi), but only on this session: for nodes that disappear with the session, and may belong to
+    /// another process when there is a new session. [`Error::Offline`] if the session has ended.
     pub async fn multi_on(&self, session: i64, ops: Vec<Op>) -> Result<(), Error> {
         self.send_multi(ops, Some(session)).await
     }
@@ -212,7 +212,7 @@ impl Tree {
             (Err(Error::NoNode(path) | Error::BadVersion(path)), Some(leadership))
                 if leadership.is_fence(&path) =>
             {
-                // The service says so, whatever we still believed.
+                // The service has refused the fence's checks: leadership is lost, even if this process did not know.
                 leadership.end();
                 Err(Error::NotLeading)
             }
@@ -220,12 +220,12 @@ impl Tree {
         }
     }
 
-    /// Ends when all that was asked before on this session has been carried out.
+    /// Completes when all earlier requests of this session have been carried out.
     pub async fn sync(&self) -> Result<(), Error> {
         self.call("sync", |session| session.sync()).await.0
     }
 
-    /// A [`sync`](Self::sync) whose answer counts as a sign of life.
+    /// A [`sync`](Self::sync) whose answer extends the time for which the session is trusted.
     pub(super) async fn sync_heard(&self) -> Result<(), Error> {
         let sent = Instant::now();
         let (answer, id) = self.call("sync", |session| session.sync()).await;
@@ -241,8 +241,8 @@ impl Tree {
         self.fence.as_ref().map_or(Ok(()), |leadership| leadership.check().map(drop))
     }
 
-    /// Sends one request, and says on which session. It goes on when the caller gives up or is dropped, and
-    /// counts as in flight until it has its answer.
+    /// Sends one request, and returns on which session. The request continues if the caller is cancelled, and counts as
+    /// in flight until it is answered.
     async fn call<T: Send + 'static>(
         &self,
         what: &str,
@@ -260,7 +260,7 @@ impl Tree {
         let id = Some(session.id());
         let mut answer = send(session.as_ref());
         drop(session);
-        // The first poll sends it, here and now, so that what is asked later comes later.
+        // The first poll sends the request now, so that later requests come later.
         let task = match futures_util::poll!(&mut answer) {
             Poll::Ready(answer) => return (answer, id),
             Poll::Pending => tokio::spawn(async move {

@@ -1,8 +1,8 @@
 //! The tree in ZooKeeper.
 //!
-//! Two faults of the client decide what is used of it: a persistent watch is silently deaf after a reconnect,
-//! so all watches here are one-shot; and more than 128 KiB of watched paths keep it from reconnecting, so
-//! only directories are watched, and one's own node.
+//! Two faults of the client library limit what is used of it. A persistent watch silently misses events after a
+//! reconnect, so all watches here are one-shot. The client cannot reconnect with more than 128 KiB of watched paths, so
+//! only directories and a process's own nodes are watched.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -20,8 +20,8 @@ use super::error::Error;
 use super::node::{Kind, Node, Op, Version};
 use super::session::{Answer, Changed, Connector, Link, LinkState, Session};
 
-/// How long the end of a session is waited for; beyond, the service finds out by itself.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// How long to wait for the end of a session that is closed; after that, the service lets the session expire.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A ZooKeeper ensemble.
 #[derive(Clone)]
@@ -33,12 +33,12 @@ pub struct ZooKeeper {
 }
 
 impl ZooKeeper {
-    /// The ensemble at these addresses, `host:port` separated by commas, and the session timeout to ask for.
+    /// The ensemble at these addresses, `host:port` separated by commas, and the session timeout to request.
     pub fn new(servers: &str, session_timeout: Duration) -> Self {
         Self { servers: servers.to_owned(), session_timeout, digest: None }
     }
 
-    /// As this user, by digest authentication: whatever is created from now on is his alone.
+    /// Authenticates as this user by digest; only this user has access to the nodes that are created.
     #[must_use]
     pub fn with_digest(mut self, user: &str, password: &str) -> Self {
         self.digest = Some(format!("{user}:{password}"));
@@ -72,7 +72,7 @@ impl Connector for ZooKeeper {
     }
 }
 
-/// The future of a connection, free of what it borrows.
+/// Opens a connection; owns everything that the future borrows.
 trait ConnectOwned {
     fn connect_owned(self, servers: String) -> BoxFuture<'static, Result<zk::Client, zk::Error>>;
 }
@@ -90,7 +90,7 @@ struct ZooKeeperSession {
     client: Mutex<Option<zk::Client>>,
     link: watch::Receiver<LinkState>,
     translator: AbortHandle,
-    /// Who may do what with nodes that we create.
+    /// The access control list of the nodes that this process creates.
     access: zk::Acls<'static>,
 }
 
@@ -104,7 +104,7 @@ impl ZooKeeperSession {
                 sender.send_modify(|link| {
                     link.link = match state {
                         zk::SessionState::SyncConnected => Link::Up,
-                        // One that follows nobody can tell nothing of the others.
+                        // A read-only server is cut off from the ensemble.
                         zk::SessionState::Disconnected | zk::SessionState::ConnectedReadOnly => Link::Down,
                         _ => Link::Ended,
                     };
@@ -114,7 +114,7 @@ impl ZooKeeperSession {
                 }
                 state = states.changed().await;
                 if state == zk::SessionState::SyncConnected {
-                    // Also where the cut itself was too short to be seen.
+                    // Also if the interruption itself was too short to be observed.
                     sender.send_modify(|link| link.attached += 1);
                 }
             }
@@ -163,7 +163,7 @@ impl Session for ZooKeeperSession {
             let (_, number) = client
                 .create(&path, &data, &mode(kind, sequential).with_acls(access))
                 .await
-                .map_err(|error| sort(&path, &error))?;
+                .map_err(|error| translate(&path, &error))?;
             Ok(if sequential { format!("{path}{number}") } else { path })
         })
     }
@@ -174,7 +174,7 @@ impl Session for ZooKeeperSession {
             match client.get_data(&path).await {
                 Ok((data, stat)) => Ok(Some(node(data, &stat))),
                 Err(zk::Error::NoNode) => Ok(None),
-                Err(error) => Err(sort(&path, &error)),
+                Err(error) => Err(translate(&path, &error)),
             }
         })
     }
@@ -182,8 +182,10 @@ impl Session for ZooKeeperSession {
     fn set(&self, path: &str, data: &[u8], version: Version) -> Answer<Version> {
         let (path, data) = (path.to_owned(), data.to_vec());
         self.ask(|client| async move {
-            let stat =
-                client.set_data(&path, &data, Some(version.0)).await.map_err(|error| sort(&path, &error))?;
+            let stat = client
+                .set_data(&path, &data, Some(version.0))
+                .await
+                .map_err(|error| translate(&path, &error))?;
             Ok(Version(stat.version))
         })
     }
@@ -191,22 +193,22 @@ impl Session for ZooKeeperSession {
     fn delete(&self, path: &str, version: Version) -> Answer<()> {
         let path = path.to_owned();
         self.ask(|client| async move {
-            client.delete(&path, Some(version.0)).await.map_err(|error| sort(&path, &error))
+            client.delete(&path, Some(version.0)).await.map_err(|error| translate(&path, &error))
         })
     }
 
     fn children(&self, path: &str) -> Answer<Vec<String>> {
         let path = path.to_owned();
-        self.ask(
-            |client| async move { client.list_children(&path).await.map_err(|error| sort(&path, &error)) },
-        )
+        self.ask(|client| async move {
+            client.list_children(&path).await.map_err(|error| translate(&path, &error))
+        })
     }
 
     fn watch_children(&self, path: &str) -> Answer<(Vec<String>, Changed)> {
         let path = path.to_owned();
         self.ask(|client| async move {
             let (names, watcher) =
-                client.list_and_watch_children(&path).await.map_err(|error| sort(&path, &error))?;
+                client.list_and_watch_children(&path).await.map_err(|error| translate(&path, &error))?;
             Ok((names, changed(watcher)))
         })
     }
@@ -215,7 +217,7 @@ impl Session for ZooKeeperSession {
         let path = path.to_owned();
         self.ask(|client| async move {
             let (data, stat, watcher) =
-                client.get_and_watch_data(&path).await.map_err(|error| sort(&path, &error))?;
+                client.get_and_watch_data(&path).await.map_err(|error| translate(&path, &error))?;
             Ok((node(data, &stat), changed(watcher)))
         })
     }
@@ -225,27 +227,27 @@ impl Session for ZooKeeperSession {
         self.ask(|client| async move {
             let mut writer = client.new_multi_writer();
             for op in &ops {
-                add(&mut writer, op, access).map_err(|error| sort(op.path(), &error))?;
+                add(&mut writer, op, access).map_err(|error| translate(op.path(), &error))?;
             }
             match writer.commit().await {
                 Ok(_) => Ok(()),
                 Err(zk::MultiWriteError::OperationFailed { index, source }) => {
-                    Err(sort(ops.get(index).map_or("multi", Op::path), &source))
+                    Err(translate(ops.get(index).map_or("multi", Op::path), &source))
                 }
-                Err(zk::MultiWriteError::RequestFailed { source }) => Err(sort("multi", &source)),
+                Err(zk::MultiWriteError::RequestFailed { source }) => Err(translate("multi", &source)),
             }
         })
     }
 
     fn sync(&self) -> Answer<()> {
-        self.ask(|client| async move { client.sync("/").await.map_err(|error| sort("/", &error)) })
+        self.ask(|client| async move { client.sync("/").await.map_err(|error| translate("/", &error)) })
     }
 
     fn close(&self) -> BoxFuture<'static, ()> {
         drop(self.client.lock().unwrap_or_else(PoisonError::into_inner).take());
         let mut link = self.link.clone();
         async move {
-            let _ = timeout(FAREWELL, link.wait_for(|state| state.link == Link::Ended)).await;
+            let _ = timeout(CLOSE_TIMEOUT, link.wait_for(|state| state.link == Link::Ended)).await;
         }
         .boxed()
     }
@@ -256,8 +258,8 @@ fn node(data: Vec<u8>, stat: &zk::Stat) -> Node {
     Node { data, version: Version(stat.version), owner, created: stat.czxid }
 }
 
-/// The client panics in here when it is torn down before it could say how the session ended. To the loop that looks
-/// again that is one more word of change; to a task it would be a silent end.
+/// The client library panics here when it is dropped before it could report the end of the session. The panic counts as
+/// a fired watch, after which the caller reads again; uncaught, it would end the caller's task silently.
 fn changed(watcher: zk::OneshotWatcher) -> Changed {
     AssertUnwindSafe(watcher.changed()).catch_unwind().map(drop).boxed()
 }
@@ -284,10 +286,10 @@ fn add(writer: &mut zk::MultiWriter<'_>, op: &Op, access: zk::Acls<'static>) -> 
     }
 }
 
-/// Sorts an error of the client by what it means. What is not known to have changed nothing counts as without
-/// an answer: many faults of input and output come as `Custom`, and a request may have been carried out although
-/// its session is said to be over.
-fn sort(path: &str, error: &zk::Error) -> Error {
+/// Translates an error of the client library. An error that does not prove that nothing was changed counts as
+/// unanswered: many I/O errors are `Custom`, and a request may have been carried out even if its session is reported as
+/// ended.
+fn translate(path: &str, error: &zk::Error) -> Error {
     let path = path.to_owned();
     match error {
         zk::Error::NoNode => Error::NoNode(path),

@@ -1,4 +1,4 @@
-//! The HTTP port: metrics for Prometheus, and probes for a supervisor.
+//! The HTTP port: metrics for Prometheus, and liveness and readiness probes.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,10 +14,13 @@ use tracing::{info, warn};
 
 use super::health::Health;
 
-/// How often what was measured is put in order.
-const UPKEEP: Duration = Duration::from_secs(5);
+/// How often the metrics recorder discards old samples.
+const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Measures from now on, and serves what is measured at this address until the process ends.
+/// Installs the metrics recorder, and serves metrics and probes at this address until the process ends.
+///
+/// # Errors
+/// A recorder is installed already, or the address cannot be listened on.
 pub async fn serve(address: SocketAddr, health: Health) -> Result<()> {
     let metrics = PrometheusBuilder::new().install_recorder().context("metrics")?;
     describe();
@@ -25,11 +28,11 @@ pub async fn serve(address: SocketAddr, health: Health) -> Result<()> {
         .await
         .with_context(|| format!("http.listen {address} cannot be listened on"))?;
     info!(address = %listener.local_addr().unwrap_or(address), "metrics and probes by HTTP");
-    let upkeep = metrics.clone();
+    let recorder = metrics.clone();
     tokio::spawn(async move {
         loop {
-            tokio::time::sleep(UPKEEP).await;
-            upkeep.run_upkeep();
+            tokio::time::sleep(MAINTENANCE_INTERVAL).await;
+            recorder.run_upkeep();
         }
     });
     let router = Router::new()
@@ -39,7 +42,7 @@ pub async fn serve(address: SocketAddr, health: Health) -> Result<()> {
         .with_state((metrics, health));
     tokio::spawn(async move {
         if let Err(error) = axum::serve(listener, router).await {
-            warn!(%error, "the HTTP port is closed");
+            warn!(%error, "the HTTP server ended; metrics and probes are not served any more");
         }
     });
     Ok(())
@@ -61,26 +64,29 @@ fn describe() {
     describe_gauge!("allot_ready", "1 where a part of the process has what it needs");
     describe_gauge!("allot_scheduler_leading", "1 in the scheduler that leads");
     describe_gauge!("allot_scheduler_term", "Term of the leading scheduler");
-    describe_gauge!("allot_scheduler_brake", "1 while the brake holds");
+    describe_gauge!("allot_scheduler_brake", "1 while the brake (mass-failure guard) holds");
     describe_gauge!("allot_scheduler_units", "Units by state");
     describe_gauge!("allot_scheduler_conferences", "Conferences by state");
     describe_counter!("allot_scheduler_downs_total", "Units declared down");
-    describe_counter!("allot_scheduler_grants_total", "Conferences placed anew");
+    describe_counter!("allot_scheduler_grants_total", "Conferences recovered: assigned to another unit");
     describe_counter!(
         "allot_scheduler_unconfirmed_total",
         "Changes of owner that no replica confirmed in time"
     );
-    describe_counter!("allot_store_faults_total", "Sessions with Redis that ended by a fault");
-    describe_counter!("allot_proxy_messages_total", "Messages by outcome: written, refused, odd");
+    describe_counter!("allot_store_faults_total", "Sessions with Redis that failed");
+    describe_counter!(
+        "allot_proxy_messages_total",
+        "Messages by outcome: written, refused, odd (of unknown form)"
+    );
     describe_counter!("allot_proxy_claimed_total", "Messages taken over from other consumers");
     describe_gauge!("allot_compaction_running", "Subtasks that this unit runs");
     describe_gauge!("allot_compaction_monitor", "1 in the unit that is the monitor");
     describe_gauge!("allot_unit_conferences", "Conferences of this unit");
     describe_counter!("allot_unit_commands_total", "Commands to this unit by event");
     describe_counter!("allot_unit_reports_total", "Reports of this unit");
-    describe_counter!("allot_unit_untold_total", "Times that details of this unit could not be told");
+    describe_counter!("allot_unit_untold_total", "Batches of details of this unit that Redis refused");
     describe_counter!(
         "allot_unit_unconfirmed_total",
-        "Adoptions of this unit that no replica confirmed in time"
+        "Writes of this unit that no replica confirmed in time"
     );
 }

@@ -4,7 +4,6 @@
 //!
 //! This crate knows no role. The roles of `allotd` and `allot-compaction` build on it.
 
-mod accounts_leader;
 pub mod child;
 mod context;
 mod health;
@@ -13,7 +12,6 @@ pub mod leader;
 pub mod telemetry;
 pub mod time;
 
-pub use accounts_leader::{End, Leader};
 pub use context::{Context, Shutdown, shutdown_channel};
 pub use health::Health;
 pub use leader::{Candidate, LeaderRole, LeaderSession, SessionEnd, campaign};

@@ -1,5 +1,4 @@
-//! What the program says about its own work: tracing, on standard error, so that standard output stays
-//! the result and can be piped.
+//! Logging by `tracing` on standard error: standard output carries the result of a command and can be piped.
 
 use std::io::IsTerminal;
 
@@ -8,17 +7,17 @@ use tracing_subscriber::EnvFilter;
 use clap::ValueEnum;
 use serde::Deserialize;
 
-/// How log events are written.
+/// The format of log events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LogFormat {
-    /// Lines for people.
+    /// Lines of text.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// Switches logging on: from this level on, more with `-v`, or exactly what `ALLOT_LOG` asks for.
+/// Starts logging at level `least`, at a lower level for each `-v`, or by the filter in `ALLOT_LOG` if that is set.
 pub fn init(verbose: u8, least: &str, format: LogFormat) {
     let default = match (verbose, least) {
         (0, least) => least,
@@ -26,7 +25,7 @@ pub fn init(verbose: u8, least: &str, format: LogFormat) {
         (1, _) | (2, "warn") => "debug",
         _ => "trace",
     };
-    // What the clients of other protocols say of their own work is ours to say.
+    // Errors of client libraries are reported by this program where they matter.
     let default = format!("{default},zookeeper_client=error,rustls=warn");
     let filter = EnvFilter::try_from_env("ALLOT_LOG").unwrap_or_else(|_| EnvFilter::new(default));
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);

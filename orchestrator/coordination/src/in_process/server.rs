@@ -1,5 +1,5 @@
-//! The tree itself and its sessions: what ZooKeeper's server keeps, as far as we use it. A path that does not
-//! begin with a slash or has an empty part names no node, so its parent is never found.
+//! The state of the in-process server: the tree and its sessions, as far as Allot uses those of ZooKeeper. A path that
+//! does not start with a slash, or has an empty component, names no node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,11 +13,11 @@ use super::super::session::{Link, LinkState};
 struct Entry {
     node: Option<Node>,
     children: BTreeSet<String>,
-    /// Counts all children that ever were, as ZooKeeper's do; it numbers sequential ones.
+    /// Number of children that were ever created, as in ZooKeeper; numbers sequential nodes.
     born: u32,
 }
 
-/// What is watched for. A change of data wakes nobody who watches children, and the other way round.
+/// What a watch observes. Changes of data do not fire watches of children, and vice versa.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Of {
     Data,
@@ -30,24 +30,24 @@ struct Watch {
     fire: oneshot::Sender<()>,
 }
 
-/// What all sessions share.
+/// The state that all sessions share.
 pub(super) struct Server {
     entries: BTreeMap<String, Entry>,
     changes: i64,
     last_session: i64,
     sessions: BTreeMap<i64, watch::Sender<LinkState>>,
     watches: BTreeMap<String, Vec<Watch>>,
-    /// What is asked while it is frozen, in order.
+    /// Requests that arrived while frozen, in order.
     frozen: Option<Vec<Job>>,
 }
 
-/// Something that waits for its turn.
+/// A request that waits for the end of a freeze.
 pub(super) type Job = Box<dyn FnOnce(&mut Server) + Send>;
 
 impl Default for Server {
     fn default() -> Self {
         Self {
-            // The root is the empty path here, so that every parent is what stands before the last slash.
+            // The root is the empty path here: every parent path ends before the last slash.
             entries: BTreeMap::from([(String::new(), Entry::default())]),
             changes: 0,
             last_session: 0,
@@ -58,7 +58,7 @@ impl Default for Server {
     }
 }
 
-/// The entry to take back to, where a multi fails.
+/// How to undo one step of a multi that fails.
 type Undo = Vec<(String, Option<Entry>)>;
 
 impl Server {
@@ -74,14 +74,14 @@ impl Server {
         self.frozen.get_or_insert_default().push(job);
     }
 
-    /// Goes on, with what has waited.
+    /// Ends a freeze: carries out the waiting requests.
     pub(super) fn thaw(&mut self) {
         for job in self.frozen.take().unwrap_or_default() {
             job(self);
         }
     }
 
-    /// A new session.
+    /// Opens a session.
     pub(super) fn begin(&mut self) -> (i64, watch::Receiver<LinkState>) {
         self.last_session += 1;
         let (sender, link) = watch::channel(LinkState { link: Link::Up, attached: 1 });
@@ -89,7 +89,7 @@ impl Server {
         (self.last_session, link)
     }
 
-    /// Ends a session: its nodes go, its watches fire.
+    /// Ends a session: its ephemeral nodes are deleted, its watches fire.
     pub(super) fn end(&mut self, session: i64) {
         let Some(link) = self.sessions.remove(&session) else { return };
         let owned = |entry: &Entry| entry.node.as_ref().is_some_and(|node| node.owner == Some(session));
@@ -102,7 +102,7 @@ impl Server {
             }
         }
         for watches in self.watches.values_mut() {
-            // Dropping the sender fires it.
+            // Dropping the sender fires the watch.
             watches.retain(|watch| watch.session != session);
         }
         link.send_modify(|state| state.link = Link::Ended);
@@ -124,7 +124,7 @@ impl Server {
         }
     }
 
-    /// Acts for a session, if it lives.
+    /// Carries out a request of a session, if the session lives.
     pub(super) fn ask<T>(
         &mut self,
         session: i64,
@@ -174,7 +174,7 @@ impl Server {
         Ok(entry.children.iter().cloned().collect())
     }
 
-    /// Ends when this node's data or its children change, it is removed, or the session ends.
+    /// Fires when the node's data or children change, the node is deleted, or the session ends.
     pub(super) fn watch(&mut self, session: i64, path: &str, of: Of) -> oneshot::Receiver<()> {
         let (fire, fired) = oneshot::channel();
         let watches = self.watches.entry(key(path).to_owned()).or_default();
@@ -278,12 +278,12 @@ impl Server {
         Ok(())
     }
 
-    /// Wakes whoever looks at what has changed.
+    /// Fires the watches of a change.
     fn fire(&mut self, touched: &Undo) {
         for (path, before) in touched {
             let (Some(before), Some(watches)) = (before, self.watches.get_mut(path)) else { continue };
             let version = |entry: &Entry| entry.node.as_ref().map(|node| (node.version, node.created));
-            // Dropping the senders fires them.
+            // Dropping the senders fires the watches.
             match self.entries.get(path) {
                 None => watches.clear(),
                 Some(now) => watches.retain(|watch| match watch.of {
@@ -298,7 +298,7 @@ impl Server {
     }
 }
 
-/// How a path is kept here.
+/// The path as a key: the root is the empty path.
 fn key(path: &str) -> &str {
     if path == "/" { "" } else { path }
 }

@@ -1,13 +1,12 @@
-//! A session of leadership: claims the book, reads the tree, and then compares the two, whenever something was heard and at
-//! every tick, in sessions with Redis of which each begins with a claim. It acts only while the lead holds; besides, every
-//! command carries the term, and every write of the tree stands behind the fence.
+//! The leader of a book. Each session with Redis starts with a claim of the book. The leader reads the tree and compares
+//! tree and book at every tick and after every watch event. It acts only while leadership holds. In addition, every
+//! command carries the term, and every write of the tree is fenced.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
-use tokio::time::sleep;
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
 use super::observed_tree::{Book, InstanceId, ObservedTree};
 use super::paths::{self, Paths};
@@ -16,19 +15,15 @@ use super::reconcile::{Change, Plan, ReconcileInput, plan, suspects};
 use super::tree_writer::TreeWriter;
 use super::watcher::{Kind, WatchEvent, Watcher};
 use super::write_backoff::WriteBackoff;
-use super::{PART, actions, fault_injection, own_dir, watch_events};
+use super::{actions, fault_injection, own_dir, watch_events};
 use crate::config::AccountsConfig;
 use crate::roles::context::RoleContext as Context;
 use allot_client::{BookStore, Error, Record, Session};
-use allot_coordination::{self, Kind as Node, Leadership, Version};
+use allot_coordination::{Kind as Node, Leadership, Version};
 use allot_runtime::time::now_ms;
-use allot_runtime::{End, Leader};
+use allot_runtime::{LeaderRole, LeaderSession, SessionEnd};
 
-/// How often it is looked whether the server is still the master, and whether a month or a rebalancing is due.
-const LOOK: Duration = Duration::from_secs(1);
-/// How often a tree that cannot be written is tried.
-const REFUSED: Duration = Duration::from_secs(1);
-/// How long a tree that could not be read or written rests.
+/// Wait before the next tick if the tree is not read.
 const PAUSE: Duration = Duration::from_millis(50);
 /// How often the whole book is read although nothing of it seems to have changed.
 const SWEEP: Duration = Duration::from_secs(5);
@@ -36,26 +31,6 @@ const SWEEP: Duration = Duration::from_secs(5);
 const GIVEN_BACK: Duration = Duration::from_secs(1);
 /// The book is read again after so many times as long as it takes, so that a large one is not read all the time.
 const REST: u32 = 4;
-
-/// Why a session with Redis did not go on.
-enum Fault {
-    /// Redis.
-    Store(Error),
-    /// The coordination service.
-    Tree(allot_coordination::Error),
-}
-
-impl From<Error> for Fault {
-    fn from(error: Error) -> Self {
-        Self::Store(error)
-    }
-}
-
-impl From<allot_coordination::Error> for Fault {
-    fn from(error: allot_coordination::Error) -> Self {
-        Self::Tree(error)
-    }
-}
 
 /// The book as it was read last.
 #[derive(Default)]
@@ -69,11 +44,13 @@ struct Reading {
     at: Option<(Instant, Duration)>,
 }
 
-/// One session.
-pub(super) struct LeaderSession<'a> {
+/// The leader of a book in one term.
+pub(super) struct AccountsLeader<'a> {
     context: &'a Context,
     config: &'a AccountsConfig,
-    leader: Leader<'a>,
+    leadership: Leadership,
+    /// The book as this session with Redis has read it.
+    reading: Reading,
     tree_writer: TreeWriter,
     watcher: Watcher,
     hearing: mpsc::UnboundedReceiver<WatchEvent>,
@@ -108,15 +85,16 @@ pub(super) struct LeaderSession<'a> {
     taken_over: bool,
 }
 
-impl<'a> LeaderSession<'a> {
-    pub(super) fn new(context: &'a Context, lead: &Leadership) -> Option<Self> {
+impl<'a> AccountsLeader<'a> {
+    pub(super) fn new(context: &'a Context, leadership: &Leadership) -> Option<Self> {
         let config = &context.config.accounts;
         let (watcher, hearing) = Watcher::new(&context.config);
         Some(Self {
             context,
             config,
-            tree_writer: TreeWriter { tree: lead.tree().ok()?, paths: Paths::new(&config.root) },
-            leader: Leader::new(context, PART, lead.clone(), context.config.cmu.lease),
+            tree_writer: TreeWriter { tree: leadership.tree().ok()?, paths: Paths::new(&config.root) },
+            leadership: leadership.clone(),
+            reading: Reading::default(),
             watcher,
             hearing,
             began: Instant::now(),
@@ -138,90 +116,66 @@ impl<'a> LeaderSession<'a> {
         })
     }
 
-    /// Leads until it is over.
-    pub(super) async fn run(mut self) {
-        loop {
-            let Some(session) = self.leader.session().await else { return };
-            let began = Instant::now();
-            match self.serve(session).await {
-                Ok(End::Over)
-                | Err(Fault::Tree(
-                    allot_coordination::Error::NotLeading | allot_coordination::Error::Closed,
-                )) => return,
-                Ok(End::Refused(refusal)) => {
-                    let way_in = format!("`ACCOUNT.TERM {} 0 none FORCE`", self.config.book);
-                    self.leader.shut_out(&refusal, &way_in).await;
-                }
-                Err(Fault::Tree(error)) => {
-                    self.leader.heard();
-                    debug!(%error, "the tree cannot be read or written now");
-                    if !error.is_transient() {
-                        warn!(%error, "the tree cannot be read or written");
-                        self.context.health.not_ready(PART, format!("the tree: {error}"));
-                        sleep(REFUSED).await;
-                    }
-                    // What was on its way may or may not have been done.
-                    self.tree = None;
-                    sleep(PAUSE).await;
-                }
-                Err(Fault::Store(error)) => self.leader.session_failed(&error, began).await,
-            }
-        }
+    fn store(&self, session: &Session) -> BookStore {
+        BookStore::new(session.connection.clone(), &self.config.book)
+    }
+}
+
+impl LeaderRole for AccountsLeader<'_> {
+    fn reset_command(&self) -> String {
+        format!("`ACCOUNT.TERM {} 0 none FORCE`", self.config.book)
     }
 
-    /// One session with Redis.
-    async fn serve(&mut self, mut session: Session) -> Result<End, Fault> {
-        let store = BookStore::new(session.connection.clone(), &self.config.book);
-        if !self.leader.may_act().await {
-            return Ok(End::Over);
-        }
+    async fn begin(&mut self, _: &mut LeaderSession<'_>, session: &mut Session) -> Result<(), SessionEnd> {
+        let store = self.store(session);
         store.book().await?;
-        if let Some(end) = self.claim(&store).await? {
-            return Ok(end);
-        }
+        store.claim(self.leadership.term().0, &self.context.name).await?;
         fault_injection::point("claimed");
         if self.barrier {
-            // Those that are asked by this session have their time from now.
+            // The time of instances that are asked in this session starts now.
             self.compared = None;
         }
-        self.begin().await?;
-        let mut reading = Reading::default();
-        let mut looked: Option<Instant> = None;
-        loop {
-            if !self.leader.may_act().await {
-                return Ok(End::Over);
-            }
-            if looked.is_none_or(|looked| looked.elapsed() >= LOOK) {
-                looked = Some(Instant::now());
-                session.look().await?;
-                if let Some(refusal) = self.periodic_tasks.look(&store, self.leader.lead.term().0).await? {
-                    return Ok(End::Refused(refusal));
-                }
-            }
-            let wait = match self.pass(&store, &mut session, &mut reading).await {
-                Err(Fault::Store(error)) if error.code() == Some("STALE") => return Ok(End::Refused(error)),
-                result => result?,
-            };
-            self.context.health.ready(PART);
-            let mut shutdown = self.context.shutdown.clone();
-            tokio::select! {
-                () = sleep(wait) => {}
-                heard = self.hearing.recv() => if let Some(heard) = heard { self.hear(heard); },
-                () = self.leader.lead.lost() => return Ok(End::Over),
-                () = shutdown.requested() => return Ok(End::Over),
-            }
+        self.reading = Reading::default();
+        self.read_tree().await
+    }
+
+    async fn check(&mut self, session: &mut Session) -> Result<(), SessionEnd> {
+        match self.periodic_tasks.look(&self.store(session), self.leadership.term().0).await? {
+            Some(refusal) => Err(SessionEnd::TermRefused(refusal)),
+            None => Ok(()),
         }
     }
 
-    async fn claim(&self, store: &BookStore) -> Result<Option<End>, Fault> {
-        match store.claim(self.leader.lead.term().0, &self.context.name).await {
-            Err(error) if error.code() == Some("STALE") => Ok(Some(End::Refused(error))),
-            result => Ok(result.map(|()| None)?),
+    async fn tick(
+        &mut self,
+        _: &mut LeaderSession<'_>,
+        session: &mut Session,
+    ) -> Result<Duration, SessionEnd> {
+        let mut reading = std::mem::take(&mut self.reading);
+        let wait = self.pass(&self.store(session), session, &mut reading).await;
+        self.reading = reading;
+        wait
+    }
+
+    async fn event(&mut self) {
+        match self.hearing.recv().await {
+            Some(event) => self.hear(event),
+            // The watcher lives as long as this leader.
+            None => std::future::pending().await,
         }
     }
 
+    fn session_ended(&mut self, end: &SessionEnd) {
+        if matches!(end, SessionEnd::Coordination(_)) {
+            // Writes that were in progress may or may not have been done.
+            self.tree = None;
+        }
+    }
+}
+
+impl AccountsLeader<'_> {
     /// Reads the whole tree, and begins to listen.
-    async fn begin(&mut self) -> Result<(), Fault> {
+    async fn read_tree(&mut self) -> Result<(), SessionEnd> {
         if self.tree.is_some() {
             return Ok(());
         }
@@ -236,7 +190,7 @@ impl<'a> LeaderSession<'a> {
         fault_injection::point("read");
         let accounts: usize = tree.instances.values().map(|observed| observed.accounts.len()).sum();
         info!(
-            term = self.leader.lead.term().0,
+            term = self.leadership.term().0,
             instances = tree.instances.len(),
             accounts,
             "the tree is read"
@@ -281,7 +235,7 @@ impl<'a> LeaderSession<'a> {
         store: &BookStore,
         session: &mut Session,
         reading: &mut Reading,
-    ) -> Result<Duration, Fault> {
+    ) -> Result<Duration, SessionEnd> {
         while let Ok(heard) = self.hearing.try_recv() {
             self.hear(heard);
         }
@@ -298,7 +252,7 @@ impl<'a> LeaderSession<'a> {
     }
 
     /// Reads again what is not known for certain.
-    async fn reread(&mut self) -> Result<(), Fault> {
+    async fn reread(&mut self) -> Result<(), SessionEnd> {
         let Some(tree) = &mut self.tree else { return Ok(()) };
         while let Some(id) = self.unclear.first().cloned() {
             self.tree_writer.reread(tree, &id).await?;
@@ -309,7 +263,7 @@ impl<'a> LeaderSession<'a> {
     }
 
     /// Reads the book, if it has changed or not been read for long.
-    async fn read_book(&mut self, store: &BookStore, reading: &mut Reading) -> Result<(), Fault> {
+    async fn read_book(&mut self, store: &BookStore, reading: &mut Reading) -> Result<(), SessionEnd> {
         let notified = self.notify;
         let mark = mark(&store.info().await?)?;
         let due = match reading.at {
@@ -337,7 +291,7 @@ impl<'a> LeaderSession<'a> {
     }
 
     /// Makes the directories of the book's modules, those again that others have deleted.
-    async fn make(&mut self, book: &Book) -> Result<(), Fault> {
+    async fn make(&mut self, book: &Book) -> Result<(), SessionEnd> {
         for dir in book.modules.keys() {
             if !self.made.contains(dir) {
                 self.tree_writer.tree.ensure(dir).await?;
@@ -355,7 +309,7 @@ impl<'a> LeaderSession<'a> {
         session: &mut Session,
         reading: &mut Reading,
         tree: &mut ObservedTree,
-    ) -> Result<Duration, Fault> {
+    ) -> Result<Duration, SessionEnd> {
         let tick = self.config.tick;
         if !self.news {
             return Ok(tick);
@@ -384,8 +338,8 @@ impl<'a> LeaderSession<'a> {
             self.news = true;
         }
         if !plan.changes.is_empty() {
-            self.leader.lead.check()?;
-            let (term, grace) = (self.leader.lead.term().0, self.config.grace);
+            self.leadership.check()?;
+            let (term, grace) = (self.leadership.term().0, self.config.grace);
             self.attached.extend(actions::carry_out(store, term, grace, &plan.changes).await?);
             reading.at = None;
             fault_injection::point("changed");
@@ -395,7 +349,7 @@ impl<'a> LeaderSession<'a> {
             [(&plan.revocations, "half-taken", "taken"), (&plan.placements, "half-introduced", "introduced")]
         {
             if !actions.is_empty() {
-                self.leader.lead.check()?;
+                self.leadership.check()?;
                 unclear.extend(self.tree_writer.take(tree, actions, now, half).await?);
                 fault_injection::point(done);
             }
@@ -405,7 +359,7 @@ impl<'a> LeaderSession<'a> {
             fault_injection::point("barrier");
         }
         if !plan.assignments.is_empty() && self.confirm(store, session).await? {
-            self.leader.lead.check()?;
+            self.leadership.check()?;
             unclear.extend(self.tree_writer.take(tree, &plan.assignments, now, "half-shown").await?);
             metrics::counter!("allot_accounts_shown_total").increment(plan.assignments.len() as u64);
             fault_injection::point("shown");
@@ -460,7 +414,7 @@ impl<'a> LeaderSession<'a> {
         &mut self,
         store: &BookStore,
         suspects: BTreeSet<(String, u64)>,
-    ) -> Result<BTreeSet<(String, u64)>, Fault> {
+    ) -> Result<BTreeSet<(String, u64)>, SessionEnd> {
         self.asked.retain(|deal, _| suspects.contains(deal));
         let new: Vec<&(String, u64)> =
             suspects.iter().filter(|deal| !self.asked.contains_key(*deal)).collect();
@@ -479,11 +433,11 @@ impl<'a> LeaderSession<'a> {
 
     /// Whether what the book says is safe from a failover. The claim is a write of ours that stands behind every deal
     /// that was read, so that its confirmation is theirs.
-    async fn confirm(&self, store: &BookStore, session: &mut Session) -> Result<bool, Fault> {
+    async fn confirm(&self, store: &BookStore, session: &mut Session) -> Result<bool, SessionEnd> {
         if self.config.wait_replicas == 0 {
             return Ok(true);
         }
-        store.claim(self.leader.lead.term().0, &self.context.name).await?;
+        store.claim(self.leadership.term().0, &self.context.name).await?;
         if session.wait(self.config.wait_replicas, self.config.wait).await? {
             return Ok(true);
         }
@@ -496,12 +450,12 @@ impl<'a> LeaderSession<'a> {
     }
 
     /// The tree is what the book says.
-    async fn settled(&mut self, notified: Option<Version>) -> Result<(), Fault> {
+    async fn settled(&mut self, notified: Option<Version>) -> Result<(), SessionEnd> {
         if !self.taken_over {
             self.taken_over = true;
             let took = self.began.elapsed();
             metrics::gauge!("allot_accounts_takeover_seconds").set(took.as_secs_f64());
-            info!(term = self.leader.lead.term().0, ?took, "the tree is what the book says");
+            info!(term = self.leadership.term().0, ?took, "the tree is what the book says");
             fault_injection::point("settled");
         }
         let Some(version) = notified.filter(|version| Some(*version) != self.recorded) else { return Ok(()) };

@@ -30,7 +30,10 @@ use tracing::info;
 
 use crate::config::Config;
 use crate::roles::context::RoleContext as Context;
-use allot_coordination::node_name;
+use allot_coordination::{Leadership, node_name};
+use allot_runtime::{Candidate, LeaderSession, campaign};
+
+use leader_session::AccountsLeader;
 
 /// The name of this part in logs and probes.
 const PART: &str = "accounts";
@@ -40,30 +43,30 @@ fn own_dir(config: &Config) -> String {
     format!("{}/{}", config.root, node_name(&config.accounts.book))
 }
 
-/// Stands for election, and leads when elected, until the process shall end.
+/// Takes part in the election, and leads when elected, until the process shuts down.
 pub(crate) async fn run(mut context: Context) -> Result<()> {
-    // In a cluster the book may be with another master than the realm.
+    // In a Redis Cluster the book may be on another master than the realm.
     context.config = Arc::new(context.config.for_book());
     context.process.servers = context.config.servers.clone();
-    let mut shutdown = context.shutdown.clone();
-    let mut election =
-        context.coordinator.campaign(&format!("{}/election", own_dir(&context.config)), &context.name);
     context.health.ready(PART);
-    while !context.shutdown.is_requested() {
-        let lead = tokio::select! {
-            lead = election.elected() => lead?,
-            () = shutdown.requested() => break,
-        };
-        info!(term = lead.term().0, "this process deals accounts");
+    let dir = format!("{}/election", own_dir(&context.config));
+    campaign(&context.coordinator, &context.shutdown, &dir, &context.name, &mut Accounts(&context)).await?;
+    Ok(())
+}
+
+struct Accounts<'a>(&'a Context);
+
+impl Candidate for Accounts<'_> {
+    async fn lead(&mut self, leadership: Leadership) {
+        let (context, term) = (self.0, leadership.term().0);
+        info!(term, "this process assigns accounts");
         metrics::gauge!("allot_accounts_leading").set(1.0);
-        metrics::gauge!("allot_accounts_term").set(lead.term().0 as f64);
-        if let Some(session) = leader_session::LeaderSession::new(&context, &lead) {
-            session.run().await;
+        metrics::gauge!("allot_accounts_term").set(term as f64);
+        if let Some(mut leader) = AccountsLeader::new(context, &leadership) {
+            LeaderSession::new(context, PART, leadership, context.config.cmu.lease).run(&mut leader).await;
         }
         metrics::gauge!("allot_accounts_leading").set(0.0);
-        info!(term = lead.term().0, "this process deals accounts no more");
+        info!(term, "this process stopped assigning accounts");
         context.health.ready(PART);
     }
-    election.withdraw().await;
-    Ok(())
 }
