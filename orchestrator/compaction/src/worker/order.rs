@@ -1,4 +1,4 @@
-//! What a runner is told, and how its end counts.
+//! The worker's orders to a runner (command, environment, input), and the outcome that follows from the runner's end.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use crate::task::{Ended, SubState, SubTask};
 use crate::task_store::Found;
 use allot_runtime::time::MonotonicTime;
 
-/// How many logs of runners are kept on disk.
-const LOGS: usize = 1000;
+/// Most log files of runners that are kept on disk.
+const MAX_LOGS: usize = 1000;
 
 impl Worker {
-    /// For this subtask; it may run until then, if nothing more is said.
+    /// The specification of a run for this subtask. Without heartbeats the runner may run until `until`.
     pub(super) fn spec(&self, sub: &Found<SubTask>, fence: i64, until: Instant) -> Spec {
         let (task, config) = (&sub.task, &self.node_context.config);
         let [db, schema, table] = task.table();
@@ -51,14 +51,14 @@ impl Worker {
         }
     }
 
-    /// Where the last of a runner's output goes; the oldest make room.
+    /// The log file for the end of a runner's output; deletes the oldest logs to make room.
     fn log(&self, id: TaskId) -> Option<String> {
         let dir = &self.node_context.config.output_dir;
         let made = std::fs::create_dir_all(dir).and_then(|()| std::fs::read_dir(dir));
         let entries = match made {
             Ok(entries) => entries,
             Err(error) => {
-                warn!(dir = %dir.display(), %error, "no output of runners is kept");
+                warn!(dir = %dir.display(), %error, "cannot keep the output of runners");
                 return None;
             }
         };
@@ -68,7 +68,7 @@ impl Worker {
             .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
             .collect();
         old.sort();
-        let over = (old.len() + 1).saturating_sub(LOGS);
+        let over = (old.len() + 1).saturating_sub(MAX_LOGS);
         for (_, path) in old.into_iter().take(over) {
             let _ = std::fs::remove_file(path);
         }
@@ -76,7 +76,7 @@ impl Worker {
     }
 }
 
-/// How a runner's end counts.
+/// The outcome of a subtask after its runner's end. `limit` is the runner's time limit.
 pub(super) fn ended(task: &SubTask, report: Report, limit: Duration) -> Ended {
     let (state, message) = match (report.why, report.exit) {
         (Why::Itself, Some(0)) => (SubState::Success, String::new()),

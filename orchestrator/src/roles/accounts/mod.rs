@@ -1,9 +1,10 @@
-//! Deals accounts to client systems that know nothing but ZooKeeper. Of any number of these processes one leads, by
-//! election; it watches who is there, tells the book (`ACCOUNT.*`), and makes the tree what the book says. What it knows
-//! is in Redis and ZooKeeper; it may die at any input, and the next one goes on.
+//! The accounts role: assigns the accounts of one book to instances of client systems that speak only ZooKeeper. Of
+//! all processes with this role one is elected leader. The leader watches which instances are present, tells the book
+//! (`ACCOUNT.*` commands in Redis), and makes the ZooKeeper tree equal to the book. All state is in Redis and
+//! ZooKeeper, so the next leader continues after a crash at any instruction.
 //!
-//! `plan` decides, and knows neither clock nor wire; `watcher` hear what client systems do, `tree_writer` read and write the tree,
-//! `session` is the loop of a leader. `operator` has what people type.
+//! `reconcile` decides without clock or I/O. `watcher` reports what client systems do, `tree_writer` reads and writes
+//! the tree, and `leader_session` is the loop of a leader. The command line for accounts is in `cli/accounts`.
 
 mod actions;
 mod billing_cycles;
@@ -32,17 +33,17 @@ use crate::config::Config;
 use crate::roles::context::RoleContext as Context;
 use allot_coordination::node_name;
 
-/// The name of this part in logs and probes.
+/// The name of this role in logs and health checks.
 const PART: &str = "accounts";
 
-/// The directory of our own nodes: the election, and what was dealt with.
+/// The directory of the role's own nodes: the election, and the last notification that was handled.
 fn own_dir(config: &Config) -> String {
     format!("{}/{}", config.root, node_name(&config.accounts.book))
 }
 
-/// Stands for election, and leads when elected, until the process shall end.
+/// Takes part in the election, and leads after each election won, until the process shuts down.
 pub(crate) async fn run(mut context: Context) -> Result<()> {
-    // In a cluster the book may be with another master than the realm.
+    // In a Redis Cluster the master of the book may differ from the master of the realm.
     context.config = Arc::new(context.config.for_book());
     context.process.servers = context.config.servers.clone();
     let mut shutdown = context.shutdown.clone();
@@ -54,14 +55,14 @@ pub(crate) async fn run(mut context: Context) -> Result<()> {
             lead = election.elected() => lead?,
             () = shutdown.requested() => break,
         };
-        info!(term = lead.term().0, "this process deals accounts");
+        info!(term = lead.term().0, "this process leads the assignment of accounts");
         metrics::gauge!("allot_accounts_leading").set(1.0);
         metrics::gauge!("allot_accounts_term").set(lead.term().0 as f64);
         if let Some(session) = leader_session::LeaderSession::new(&context, &lead) {
             session.run().await;
         }
         metrics::gauge!("allot_accounts_leading").set(0.0);
-        info!(term = lead.term().0, "this process deals accounts no more");
+        info!(term = lead.term().0, "this process no longer leads the assignment of accounts");
         context.health.ready(PART);
     }
     election.withdraw().await;
