@@ -92,7 +92,7 @@ async fn pack_these(store: &TaskStore, batch: &[Removal]) -> Result<usize, Fault
     match write_pack(store, batch).await {
         Err(fault) if is_skippable(&fault) && batch.len() > 1 => {}
         Err(fault) if is_skippable(&fault) => {
-            warn!(%fault, "a task is not packed into history");
+            warn!(%fault, "cannot pack a task into history");
             return Ok(0);
         }
         done => return done.map(|()| batch.len()),
@@ -101,7 +101,7 @@ async fn pack_these(store: &TaskStore, batch: &[Removal]) -> Result<usize, Fault
     for single in batch.chunks(1) {
         match write_pack(store, single).await {
             Ok(()) => count += 1,
-            Err(fault) if is_skippable(&fault) => warn!(%fault, "a task is not packed into history"),
+            Err(fault) if is_skippable(&fault) => warn!(%fault, "cannot pack a task into history"),
             Err(fault) => return Err(fault),
         }
     }

@@ -8,6 +8,7 @@
 //! docs/compaction.md describes the behaviour.
 
 mod admission;
+mod fault;
 pub mod hashing;
 pub mod history;
 pub mod ids;
@@ -30,7 +31,7 @@ pub mod upgrade;
 pub mod window;
 mod worker;
 
+pub use fault::Fault;
 pub use settings::Settings;
 pub use supervisor::run as run_supervisor;
-pub use task_store::Fault;
 pub use unit::run;

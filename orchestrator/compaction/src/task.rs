@@ -6,6 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::fault::Fault;
 use super::ids::TaskId;
 use super::window::Window;
 
@@ -495,9 +496,9 @@ pub fn write<T: Serialize>(value: &T) -> Vec<u8> {
 }
 
 /// Parses JSON; `path` is named in the error.
-pub fn read<T: for<'a> Deserialize<'a>>(path: &str, data: &[u8]) -> Result<T, super::Fault> {
+pub fn read<T: for<'a> Deserialize<'a>>(path: &str, data: &[u8]) -> Result<T, Fault> {
     serde_json::from_slice(data)
-        .map_err(|error| super::Fault::Odd(format!("{path} does not read as a task: {error}")))
+        .map_err(|error| Fault::Odd(format!("{path} does not read as a task: {error}")))
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::fmt;
 
 use futures_util::StreamExt as _;
 
+pub use super::fault::Fault;
 use super::ids::TaskId;
 use super::paths::{self, Paths};
 use super::task::{Ended, Listing, MainTask, State, SubState, SubTask, read, write};
@@ -21,52 +22,6 @@ const FILL: usize = 200 * 1024;
 const MAX_READS: usize = 32;
 /// How often a change is retried after another process made a change first.
 const ATTEMPTS: usize = 50;
-
-/// Why an operation on a task failed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fault {
-    /// ZooKeeper failed, or another process made a change first.
-    Tree(Error),
-    /// A node's data are not valid.
-    Odd(String),
-    /// The operation is refused, for a reason that people understand.
-    Refused(String),
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tree(error) => error.fmt(f),
-            Self::Odd(why) | Self::Refused(why) => f.write_str(why),
-        }
-    }
-}
-
-impl std::error::Error for Fault {}
-
-impl From<Error> for Fault {
-    fn from(error: Error) -> Self {
-        Self::Tree(error)
-    }
-}
-
-impl Fault {
-    /// Whether another process made a change first: read again.
-    pub fn is_race(&self) -> bool {
-        use Error::{BadVersion, Exists, NoNode, NotEmpty};
-        matches!(self, Self::Tree(BadVersion(_) | NoNode(_) | Exists(_) | NotEmpty(_)))
-    }
-
-    /// Whether the error concerns the node that was read, and no other.
-    pub fn is_node_specific(&self) -> bool {
-        matches!(self, Self::Odd(_) | Self::Tree(Error::Refused { .. }))
-    }
-
-    /// Whether a retry may succeed soon.
-    pub fn is_passing(&self) -> bool {
-        self.is_race() || matches!(self, Self::Tree(error) if error.is_transient())
-    }
-}
 
 /// A task with the nodes from which it was read.
 #[derive(Debug, Clone)]
@@ -191,7 +146,7 @@ impl TaskStore {
             match read {
                 Ok(sub) => found.extend(sub),
                 Err(fault) if fault.is_node_specific() => {
-                    tracing::warn!(%fault, "skipping a subtask that cannot be read")
+                    tracing::warn!(%fault, "skipping a subtask that cannot be read");
                 }
                 Err(fault) => return Err(fault),
             }
@@ -216,7 +171,7 @@ impl TaskStore {
             match read {
                 Ok(main) => found.extend(main),
                 Err(fault) if fault.is_node_specific() => {
-                    tracing::warn!(%fault, "skipping a task that cannot be read")
+                    tracing::warn!(%fault, "skipping a task that cannot be read");
                 }
                 Err(fault) => return Err(fault),
             }

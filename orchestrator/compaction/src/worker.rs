@@ -433,7 +433,7 @@ impl Worker {
     async fn compact(&self, sub: &Found<SubTask>, fence: i64) -> Outcome {
         // The confirmation of the session may have expired while the subtask was started.
         let Some(until) = trust(&self.node_context.coordinator) else { return Outcome::Unbegun };
-        let spec = self.spec(sub, fence, until);
+        let spec = order::spec(&self.node_context, sub, fence, until);
         let (stop_sender, stop) = watch::channel(false);
         let mut leaving = self.leaving.clone();
         let wait_for_stop = async {

@@ -34,7 +34,7 @@ impl TaskStore {
             match read {
                 Ok(id) => running.extend(id),
                 Err(fault) if fault.is_node_specific() => {
-                    tracing::warn!(%fault, "skipping a subtask that cannot be read")
+                    tracing::warn!(%fault, "skipping a subtask that cannot be read");
                 }
                 Err(fault) => return Err(fault),
             }

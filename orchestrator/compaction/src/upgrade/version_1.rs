@@ -1,5 +1,5 @@
-//! Tasks of version 1, as read from its tree or from an export of it. Their state is part of their name:
-//! `compct.<unit>.0.<milliseconds>[.<Assigned|Cancel|Done>]`; without a suffix the state is `Init`.
+//! Tasks of version 1 (the first generation), as read from its tree or from an export of it. Their state is part of
+//! their name: `compct.<unit>.0.<milliseconds>[.<Assigned|Cancel|Done>]`; without a suffix the state is `Init`.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -211,9 +211,9 @@ impl Source {
 /// The operations that delete a node and everything below it, the deepest first.
 pub async fn removal(tree: &Tree, path: &str) -> Result<Vec<Op>, Fault> {
     let mut found = vec![path.to_owned()];
-    let mut looked = 0;
-    while let Some(path) = found.get(looked).cloned() {
-        looked += 1;
+    let mut next = 0;
+    while let Some(path) = found.get(next).cloned() {
+        next += 1;
         match tree.children(&path).await {
             Ok(names) => found.extend(names.into_iter().map(|name| format!("{path}/{name}"))),
             Err(Error::NoNode(_)) => {}

@@ -229,8 +229,8 @@ async fn expired_session_releases_nothing_that_another_session_holds() {
     for path in [&lock, &permit] {
         world.store.tree.create(path, b"another's", Kind::Ephemeral).await.unwrap();
     }
-    let mut news = unit.subscribe();
-    news.wait_for(|status| status.generation == 2 && status.is_up()).await.unwrap();
+    let mut status_changes = unit.subscribe();
+    status_changes.wait_for(|status| status.generation == 2 && status.is_up()).await.unwrap();
     let ended = sub.task.ended(SubState::Success, "");
     let offline = Err(Error::Offline.into());
     assert_eq!(store.finish(&sub, Some(session), &ended).await, offline);

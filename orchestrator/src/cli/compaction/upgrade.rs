@@ -99,7 +99,7 @@ async fn old_root(client: &TaskClient, arguments: &Arguments) -> Result<String> 
         }
     } else if !Source::is_at(&tree, root).await? {
         let why = format!(
-            "nothing of the first generation stands under {root}: it has neither Scheduler nor TaskAssigned"
+            "nothing of the first generation is under {root}: it has neither Scheduler nor TaskAssigned"
         );
         return Err(Fault::Refused(why).into());
     }

@@ -79,7 +79,7 @@ pub(super) async fn history(client: &TaskClient, id: Option<TaskId>, as_json: bo
         let Some(task) = all.first() else {
             return Err(task_store::Fault::Refused(format!("task {id} is not in the history")).into());
         };
-        return if as_json { print(&json!(task)) } else { one(task, &[]) };
+        return if as_json { print(&json!(task)) } else { print_task(task, &[]) };
     }
     if as_json { print(&json!(all)) } else { tasks(&all) }
 }

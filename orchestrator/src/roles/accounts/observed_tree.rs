@@ -102,7 +102,7 @@ impl ObservedTree {
     /// Clears `from_previous_session` where a book that was read after the present process came allows it. If the
     /// book has assigned an account to the instance under the same epoch and knows of no login, no earlier process
     /// can be logged in.
-    pub(super) fn settle(&mut self, book: &Book) {
+    pub(super) fn refresh_previous_sessions(&mut self, book: &Book) {
         for (id, observed) in self.instances.iter_mut().filter(|(_, observed)| observed.present.is_some()) {
             for (account, shown) in
                 observed.accounts.iter_mut().filter(|(_, shown)| shown.from_previous_session)

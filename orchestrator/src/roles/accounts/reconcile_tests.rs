@@ -99,13 +99,13 @@ fn attached(tree: &ObservedTree, book: &Book, instance: &str, created: i64) -> P
     )
 }
 
-fn said(released: &[(&str, u64)], unusable: &[(&str, u64)]) -> ClientReport {
+fn report_of(released: &[(&str, u64)], unusable: &[(&str, u64)]) -> ClientReport {
     let of = |list: &[(&str, u64)]| list.iter().map(|(name, epoch)| ((*name).to_owned(), *epoch)).collect();
     ClientReport { released: of(released), unusable: of(unusable) }
 }
 
-fn says(mut observed: ObservedInstance, words: ClientReport) -> ObservedInstance {
-    observed.alloc.as_mut().unwrap().report = words;
+fn with_report(mut observed: ObservedInstance, report: ClientReport) -> ObservedInstance {
+    observed.alloc.as_mut().unwrap().report = report;
     observed
 }
 
@@ -135,12 +135,12 @@ fn account_is_revoked_then_released_then_published_to_the_next() {
     assert_eq!(before.revocations, [Action::Revoke { id: id("a"), account: "p".into(), until: None }]);
     assert!(before.assignments.is_empty());
 
-    let asked = observed(&[("p", revoked(5, NOW - 99_999))]);
-    let waiting = planned(&tree_of(vec![("a", asked.clone()), ("b", observed(&[]))]), &full);
+    let revoked_at_a = observed(&[("p", revoked(5, NOW - 99_999))]);
+    let waiting = planned(&tree_of(vec![("a", revoked_at_a.clone()), ("b", observed(&[]))]), &full);
     assert!(waiting.is_empty());
     assert_eq!(waiting.pending, 1);
 
-    let gives = says(asked, said(&[("p", 5)], &[]));
+    let gives = with_report(revoked_at_a, report_of(&[("p", 5)], &[]));
     let given = planned(&tree_of(vec![("a", gives), ("b", observed(&[]))]), &full);
     assert_eq!(given.revocations, [Action::Withdraw { id: id("a"), account: "p".into() }]);
     assert!(given.assignments.is_empty(), "the old node is still in the tree");
@@ -151,11 +151,11 @@ fn account_is_revoked_then_released_then_published_to_the_next() {
 #[test]
 fn report_about_another_epoch_is_ignored() {
     let full = book(&[("a", "active")], vec![row("p", None, "free", 6)]);
-    let late = says(observed(&[("p", revoked(5, NOW))]), said(&[("p", 4)], &[]));
+    let late = with_report(observed(&[("p", revoked(5, NOW))]), report_of(&[("p", 4)], &[]));
     assert!(planned(&tree_of(vec![("a", late)]), &full).revocations.is_empty());
     // An assignment is not published again before its instance has seen the withdrawal.
     let full = book(&[("a", "active")], vec![row("p", Some("a"), "dealt", 5)]);
-    let late = says(observed(&[]), said(&[("p", 5)], &[]));
+    let late = with_report(observed(&[]), report_of(&[("p", 5)], &[]));
     assert!(planned(&tree_of(vec![("a", late)]), &full).is_empty());
 }
 
@@ -163,12 +163,13 @@ fn report_about_another_epoch_is_ignored() {
 fn account_returned_voluntarily_is_assigned_again() {
     let full =
         book(&[("a", "active")], vec![row("p", Some("a"), "dealt", 5), row("q", Some("a"), "dealt", 6)]);
-    let gives = says(observed(&[("p", dealt(5)), ("q", dealt(6))]), said(&[("p", 5)], &[("q", 6)]));
+    let gives =
+        with_report(observed(&[("p", dealt(5)), ("q", dealt(6))]), report_of(&[("p", 5)], &[("q", 6)]));
     let back = planned(&tree_of(vec![("a", gives)]), &full);
     let expected = [Change::Return { account: "p".into(), epoch: 5 }, Change::Freeze { account: "q".into() }];
     assert_eq!((back.changes.as_slice(), back.revocations.len()), (&expected[..], 0));
     // The exception: an earlier process may still be logged in.
-    let mut later = says(observed(&[("p", dealt(5))]), said(&[("p", 5)], &[]));
+    let mut later = with_report(observed(&[("p", dealt(5))]), report_of(&[("p", 5)], &[]));
     later.set_present(present(9, true));
     let later = tree_of(vec![("a", later)]);
     assert_eq!(planned(&later, &full).changes, expected[..1]);
@@ -179,7 +180,7 @@ fn account_returned_voluntarily_is_assigned_again() {
 #[test]
 fn revoked_account_is_logged_out_by_its_epoch() {
     let full = book(&[("a", "active")], vec![row("p", Some("a"), "revoking", 5)]);
-    let gives = says(observed(&[("p", revoked(5, NOW))]), said(&[("p", 5)], &[]));
+    let gives = with_report(observed(&[("p", revoked(5, NOW))]), report_of(&[("p", 5)], &[]));
     let back = planned(&tree_of(vec![("a", gives)]), &full);
     assert_eq!(back.changes, [Change::Logout { account: "p".into(), epoch: 5 }]);
     assert_eq!(back.revocations, [Action::Withdraw { id: id("a"), account: "p".into() }]);
@@ -223,7 +224,7 @@ fn new_process_of_same_name_is_reattached_without_old_accounts() {
 #[test]
 fn new_process_cannot_report_for_the_login_of_its_predecessor() {
     let full = book(&[("a", "active")], vec![row("p", Some("a"), "revoking", 5)]);
-    let mut other = says(observed(&[("p", revoked(5, NOW))]), said(&[("p", 5)], &[]));
+    let mut other = with_report(observed(&[("p", revoked(5, NOW))]), report_of(&[("p", 5)], &[]));
     other.set_present(present(9, true));
     assert!(planned(&tree_of(vec![("a", other.clone())]), &full).is_empty(), "the login ends by itself");
     let over = book(&[("a", "active")], vec![row("p", None, "free", 5)]);
@@ -244,7 +245,7 @@ fn new_process_cannot_report_for_the_login_of_its_predecessor() {
 #[test]
 fn account_without_old_login_belongs_to_the_new_process() {
     let shown = observed(&[("p", dealt(5)), ("q", dealt(6)), ("r", dealt(3))]);
-    let mut tree = tree_of(vec![("a", says(shown, said(&[("p", 5), ("q", 6)], &[])))]);
+    let mut tree = tree_of(vec![("a", with_report(shown, report_of(&[("p", 5), ("q", 6)], &[])))]);
     tree.at(&id("a")).set_present(present(9, true));
     let live = AccountRow { login: true, ..row("q", Some("a"), "dealt", 6) };
     // `p` has no login, the earlier process is logged in with `q`, and the book has another epoch for `r`.
@@ -275,7 +276,7 @@ fn unknown_assignment_outlives_its_instance_by_the_longest_login() {
     let over = with(&gone(PublishedAccount { until: Some(NOW), ..revoked(5, 1) }), &full, None, &[("p", 5)]);
     assert_eq!(over.revocations, [Action::Withdraw { id: id("a"), account: "p".into() }]);
     // The report of a present instance is accepted.
-    let there = says(observed(&[("p", revoked(5, NOW))]), said(&[("p", 5)], &[]));
+    let there = with_report(observed(&[("p", revoked(5, NOW))]), report_of(&[("p", 5)], &[]));
     assert_eq!(with(&tree_of(vec![("a", there)]), &full, None, &[]).revocations.len(), 1);
 }
 
