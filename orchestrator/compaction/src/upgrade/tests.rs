@@ -63,10 +63,10 @@ async fn each_task_of_a_table_waits_for_the_one_before() {
     for number in 0..4 {
         names.push(world.old(number, "").await);
     }
-    let (one, other) = (world.upgrade().await, world.upgrade().await);
+    let (first_run, second_run) = (world.upgrade().await, world.upgrade().await);
     // Each run upgrades some tasks and finds the others upgraded.
     for (n, name) in names.iter().enumerate() {
-        let (first, second) = if n % 2 == 0 { (&one, &other) } else { (&other, &one) };
+        let (first, second) = if n % 2 == 0 { (&first_run, &second_run) } else { (&second_run, &first_run) };
         assert_eq!(first.step(name).await.unwrap(), Step::Written(State::Init));
         assert_eq!(second.step(name).await.unwrap(), Step::Passed);
     }

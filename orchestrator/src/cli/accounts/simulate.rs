@@ -170,8 +170,8 @@ impl Desk {
             let id = module.and_then(|module| self.book.find_instance(module, used.instance.as_bytes()));
             let instance = id.and_then(|id| self.book.instance(id));
             let picked = instance.map(|instance| self.book.pick(instance, 1)).unwrap_or_default();
-            let Some(one) = picked.first() else { return Ok(wanted) };
-            let (account, epoch) = (one.name.clone(), one.epoch);
+            let Some(best) = picked.first() else { return Ok(wanted) };
+            let (account, epoch) = (best.name.clone(), best.epoch);
             let part = wanted.min(PART.max(used.count / PICKS));
             self.ask(&Request::Use { account: &account, epoch, count: part as i64 })?;
             wanted -= part;

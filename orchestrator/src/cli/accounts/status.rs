@@ -107,7 +107,10 @@ fn draw(
         for module in records.iter().filter(|module| module.text("department") == name) {
             let attached = Record::read_list(module.get("attached")?)?;
             let sum = |field: &str| -> Result<String> {
-                let all = attached.iter().map(|one| one.get::<u64>(field)).collect::<Result<Vec<_>, _>>()?;
+                let all = attached
+                    .iter()
+                    .map(|instance| instance.get::<u64>(field))
+                    .collect::<Result<Vec<_>, _>>()?;
                 Ok(all.iter().sum::<u64>().to_string())
             };
             let title = format!(
@@ -119,11 +122,11 @@ fn draw(
             if let Some(line) = lines.get(&module.text("module")) {
                 rows.push(usage(title, sum("dealt")?, sum("revoking")?, line));
             }
-            for one in &attached {
-                let state = one.text("state");
+            for instance in &attached {
+                let state = instance.text("state");
                 let state = if state == "active" { String::new() } else { format!(" ({state})") };
-                let name = format!("    {}{state}", one.text("instance"));
-                rows.push(vec![name, String::new(), one.text("dealt"), one.text("revoking")]);
+                let name = format!("    {}{state}", instance.text("instance"));
+                rows.push(vec![name, String::new(), instance.text("dealt"), instance.text("revoking")]);
             }
         }
     }
@@ -143,8 +146,8 @@ fn draw(
             "\n{} accounts reach their next price step this month, by their pace so far:",
             warnings.len()
         );
-        for one in warnings.iter().take(SHOWN) {
-            let Warning { account, place, used, end, price, forecast } = one;
+        for warning in warnings.iter().take(SHOWN) {
+            let Warning { account, place, used, end, price, forecast } = warning;
             let _ = writeln!(
                 text,
                 "  {account} ({place}): {used} used, forecast {forecast}; beyond {end} each costs {price}"
@@ -178,7 +181,7 @@ fn warnings(accounts: &[Record], begin: i64, end: i64, now: i64) -> Result<Vec<W
             all.push(Warning { account, place, used, end: step_end, price, forecast });
         }
     }
-    all.sort_by_key(|one| one.end.saturating_sub(one.used));
+    all.sort_by_key(|warning| warning.end.saturating_sub(warning.used));
     Ok(all)
 }
 
