@@ -9,7 +9,7 @@ pub(super) fn point(name: &str) {
     let wanted = WANTED.get_or_init(|| std::env::var("ALLOT_FAULT_POINT").ok());
     let here = wanted.as_deref().and_then(|wanted| wanted.strip_prefix("accounts:")) == Some(name);
     if here {
-        tracing::error!(name, "aborting at the fault point that ALLOT_FAULT_POINT names");
+        tracing::error!(name, "dying here, at the fault point that ALLOT_FAULT_POINT names");
         std::process::abort();
     }
 }
