@@ -3,7 +3,7 @@
 //!
 //! All state is in ZooKeeper (`task_store`). Three loops compare that state with what should be: `worker` runs
 //! subtasks, `manager` assigns the subtasks of the tasks that this unit manages, and `monitor` (one for the cluster)
-//! reassigns what lost its unit. The compacting itself is an operator's program, which a `supervisor` process runs.
+//! reassigns the tasks of lost managers. The runner, an operator's program, does the compaction under a `supervisor`.
 //!
 //! docs/compaction.md describes the behaviour.
 

@@ -36,7 +36,7 @@ impl NodeContext {
     }
 }
 
-/// Waits for the future, or for ever if there is none.
+/// Waits for the future; never returns if there is none.
 pub(crate) async fn event<T>(awaited: Option<impl Future<Output = T>>) -> T {
     match awaited {
         Some(awaited) => awaited.await,

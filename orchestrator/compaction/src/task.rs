@@ -134,15 +134,15 @@ impl Listing {
 /// A subtask that failed, for people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// Its name, a task id.
+    /// The task id, as text.
     pub id: String,
     /// The partition of the table.
     pub partition: String,
-    /// The unit that runs it.
+    /// The unit that runs the subtask.
     pub worker: String,
     /// Why it failed, for people.
     pub message: String,
-    /// The last KiB of its output.
+    /// The last KiB of the runner's output.
     pub output: String,
 }
 
@@ -150,10 +150,10 @@ pub struct Failure {
 #[allow(clippy::struct_excessive_bools, reason = "the names of the tree, which others read")]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MainTask {
-    /// Its name, a task id.
+    /// The task id, as text.
     #[serde(rename = "CompactTaskId")]
     pub id: String,
-    /// Where it is in its life.
+    /// The current state.
     #[serde(rename = "CompactTaskState")]
     pub state: State,
     /// Whether it has more than one round.
@@ -175,7 +175,7 @@ pub struct MainTask {
     /// Always empty: only subtasks have a partition.
     #[serde(default)]
     pub partition_name: String,
-    /// The unit that manages it.
+    /// The unit that manages the task.
     pub manager: String,
     /// The processing cluster whose units do the work.
     pub pc: String,
@@ -196,19 +196,19 @@ pub struct MainTask {
     /// The sums of numbers that runners gave as their results, over all rounds.
     #[serde(default)]
     pub sums: BTreeMap<String, f64>,
-    /// When it was submitted.
+    /// When it was submitted, in milliseconds since 1970.
     #[serde(default)]
     pub created: u64,
-    /// When it began.
+    /// When it started, in milliseconds since 1970; 0 before.
     #[serde(default)]
     pub started: u64,
-    /// When it ended.
+    /// When it ended, in milliseconds since 1970; 0 before.
     #[serde(default)]
     pub finished: u64,
     /// Whether the task must be stopped.
     #[serde(default)]
     pub cancelling: bool,
-    /// Why it was cancelled or cannot go on.
+    /// Why the task was cancelled or cannot go on; empty otherwise.
     #[serde(default)]
     pub error: String,
     /// The partitions of the current round; `None` between two rounds.
@@ -226,7 +226,7 @@ pub struct MainTask {
     /// When subtasks may start; `None` for any time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<Window>,
-    /// How many of its subtasks may run at once; 0 for any number.
+    /// How many subtasks of the task may run at once; 0 for any number.
     #[serde(default)]
     pub limit: u32,
     /// The id of a task on the same table that must end first.
@@ -280,7 +280,7 @@ impl MainTask {
         }
     }
 
-    /// Its table, of database and schema.
+    /// Database, schema and table.
     pub fn table(&self) -> [&str; 3] {
         [&self.db_name, &self.schema_name, &self.table_name]
     }
@@ -371,10 +371,10 @@ impl MainTask {
 #[allow(clippy::struct_field_names, reason = "the names of the tree, which others read")]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubTask {
-    /// Its name, a task id.
+    /// The task id, as text.
     #[serde(rename = "CompactTaskId")]
     pub id: String,
-    /// Where it is in its life.
+    /// The current state.
     #[serde(rename = "CompactTaskState")]
     pub state: SubState,
     /// Always true: this is a subtask.
@@ -389,7 +389,7 @@ pub struct SubTask {
     pub partition_name: String,
     /// The processing cluster whose units do the work.
     pub pc: String,
-    /// The unit that runs it.
+    /// The unit that runs the subtask.
     pub worker: String,
     /// The round of the main task, from 1.
     pub round: u64,
@@ -397,7 +397,7 @@ pub struct SubTask {
     pub retries: u32,
     /// How often the subtask has started again, from 0.
     pub attempt: u32,
-    /// Milliseconds since 1970.
+    /// When the runner started, in milliseconds since 1970; 0 before.
     #[serde(default)]
     pub started: u64,
     /// The time limit of the run in milliseconds; 0 if it is not known.
@@ -430,7 +430,7 @@ impl SubTask {
         }
     }
 
-    /// Its table, of database and schema.
+    /// Database, schema and table.
     pub fn table(&self) -> [&str; 3] {
         [&self.db_name, &self.schema_name, &self.table_name]
     }
@@ -467,11 +467,11 @@ impl SubTask {
 /// How a subtask ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ended {
-    /// Where it is in its life.
+    /// The current state.
     pub state: SubState,
     /// The partition of the table.
     pub partition: String,
-    /// The unit that runs it.
+    /// The unit that runs the subtask.
     pub worker: String,
     /// How often the subtask had started again, from 0.
     pub attempt: u32,
@@ -479,13 +479,13 @@ pub struct Ended {
     pub exit: Option<i32>,
     /// The reason, for people; empty on success.
     pub message: String,
-    /// The last KiB of its output.
+    /// The last KiB of the runner's output.
     pub output: String,
     /// The last line of its standard output, if it is a JSON object.
     pub result: Option<Map<String, Value>>,
-    /// When it began.
+    /// When it started, in milliseconds since 1970; 0 before.
     pub started: u64,
-    /// When it ended.
+    /// When it ended, in milliseconds since 1970; 0 before.
     pub finished: u64,
 }
 

@@ -71,7 +71,7 @@ pub(crate) fn last_of(mains: &[Found<MainTask>], table: [&str; 3]) -> Option<Tas
     live().map(|main| main.id).rev().find(|id| !awaited(id))
 }
 
-/// The tasks in the tree.
+/// Reads and changes the tasks in ZooKeeper.
 #[derive(Clone)]
 pub struct TaskStore {
     /// Access to ZooKeeper.

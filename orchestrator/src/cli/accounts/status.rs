@@ -161,7 +161,7 @@ fn draw(
     Ok(text)
 }
 
-/// In milliseconds.
+/// One hour, in milliseconds.
 const HOUR: i64 = 3_600_000;
 
 /// The accounts that will reach their next step, those nearest to it first.
