@@ -148,7 +148,7 @@ impl Worker {
                 ids.iter().copied().filter(|id| unverified.as_ref().is_none_or(|ids| ids.contains(id)));
             match self.store.running(&self.node_context.name, &candidates.collect::<Vec<_>>()).await {
                 Ok(left) => {
-                    left.into_iter().for_each(|id| self.spawn_handler(id, Purpose::Left, &mut known, work))
+                    left.into_iter().for_each(|id| self.spawn_handler(id, Purpose::Left, &mut known, work));
                 }
                 Err(fault) => {
                     debug!(%fault, "cannot read the subtasks left by an earlier lifetime; retrying");
