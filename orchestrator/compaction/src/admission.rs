@@ -1,5 +1,5 @@
-//! What keeps the subtasks of a main task from beginning at a worker: it is paused, its window is shut, a limit is
-//! reached. Looked at once for a main task, and not for each of its subtasks.
+//! Decides whether subtasks of a main task may start at a worker: the task may be paused, its window closed, or the
+//! task cancelled. The worker watches each main task once for all of its subtasks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,20 +15,20 @@ use super::task::MainTask;
 use super::task_store::{Fault, TaskStore};
 use allot_coordination::{Coordinator, Error};
 
-/// What follows for a main task's subtasks.
+/// Whether subtasks of a main task may start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Admission {
-    /// They may begin, those of a higher priority first.
+    /// They may start, those of a higher priority first.
     Start(i32),
-    /// Not now; something will change in the tree.
+    /// They wait for a change in the tree.
     Wait,
-    /// Not for so long.
+    /// The window is closed for this long.
     ClosedFor(Duration),
-    /// They are to be ended: it is to be stopped, or is over or not there any more, so that nobody waits for them.
+    /// They must be ended: the task is cancelled, has ended, or no longer exists, so nobody waits for them.
     Cancel,
 }
 
-/// What is known of a main task.
+/// What the watch has read of a main task.
 #[derive(Debug, Default, PartialEq)]
 enum Seen {
     #[default]
@@ -38,7 +38,7 @@ enum Seen {
 }
 
 impl Admission {
-    /// By what stands in a main task, at this time (milliseconds since 1970).
+    /// The admission of a task at `now` (milliseconds since 1970).
     pub(crate) fn of(task: &MainTask, now: u64) -> Self {
         if task.cancelling || task.state.is_over() {
             return Self::Cancel;
@@ -53,7 +53,7 @@ impl Admission {
     }
 }
 
-/// A main task as it is followed in the tree. Dropping it ends that.
+/// Watches a main task. Dropping it ends the watch.
 pub(crate) struct AdmissionWatch {
     main: watch::Receiver<Seen>,
     following: AbortHandle,
@@ -66,7 +66,7 @@ impl Drop for AdmissionWatch {
 }
 
 impl AdmissionWatch {
-    /// Follows a main task; `changed` is told of each change.
+    /// Starts watching a main task; `changed` is notified of each change.
     pub(crate) fn follow(
         coordinator: &Coordinator,
         store: &TaskStore,
@@ -78,7 +78,7 @@ impl AdmissionWatch {
         Self { main, following: task.abort_handle() }
     }
 
-    /// What it says at this time; [`Admission::Wait`] as long as it was not read.
+    /// The admission at `now` (milliseconds since 1970); [`Admission::Wait`] until the task is read.
     pub(crate) fn admission(&self, now: u64) -> Admission {
         match &*self.main.borrow() {
             Seen::Nothing => Admission::Wait,
@@ -93,16 +93,16 @@ async fn follow(
     store: TaskStore,
     id: TaskId,
     sender: watch::Sender<Seen>,
-    told: Arc<Notify>,
+    notify: Arc<Notify>,
 ) {
-    let mut news = coordinator.subscribe();
+    let mut status_changes = coordinator.subscribe();
     loop {
-        let status = *news.borrow_and_update();
-        let looked = async {
+        let status = *status_changes.borrow_and_update();
+        let read = async {
             let (_, changed) = store.tree.watch(&store.paths.main(id)).await?;
             Ok::<_, Fault>((store.main(id).await?, changed))
         };
-        match looked.await {
+        match read.await {
             Ok((main, changed)) => {
                 let main = main.map_or(Seen::Nothing, |main| Seen::Task(Box::new(main.task)));
                 if sender.send_if_modified(|before| {
@@ -110,18 +110,19 @@ async fn follow(
                     *before = main;
                     other
                 }) {
-                    told.notify_one();
+                    notify.notify_one();
                 }
                 tokio::select! {
                     () = changed => {}
-                    _ = news.wait_for(|now| *now != status) => {}
+                    _ = status_changes.wait_for(|now| *now != status) => {}
                 }
             }
-            // Whoever sees its subtasks sees it, or that it was removed; and no name is given twice.
+            // A worker that sees subtasks of a task either sees the task, or the task was removed. Ids are never
+            // reused, so the task will not come back.
             Err(Fault::Tree(Error::NoNode(_))) => {
-                warn!(%id, "a task with subtasks is not there any more; what is left of it is removed");
+                warn!(%id, "a task was removed before its subtasks; removing the subtasks");
                 sender.send_replace(Seen::Gone);
-                told.notify_one();
+                notify.notify_one();
                 return;
             }
             Err(_) => sleep(PAUSE).await,
@@ -135,7 +136,7 @@ mod tests {
     use crate::task::State;
 
     #[test]
-    fn a_task_that_is_to_be_stopped_or_is_over_ends_its_subtasks_though_it_is_paused() {
+    fn cancelled_or_finished_task_ends_its_subtasks_though_paused() {
         let id = TaskId::main("u_1", 1_000_000);
         let table = ["d", "s", "t"].map(str::to_owned);
         let task = MainTask { priority: 7, ..MainTask::new(id, table, "u_1".into(), "default".into()) };

@@ -1,4 +1,4 @@
-//! History: tasks that are over, packed many to one compressed node; and the packs, read and deleted.
+//! The history of finished tasks: packs many tasks into one compressed node, and reads and deletes these packs.
 
 use std::io::{Read as _, Write as _};
 use std::time::Duration;
@@ -13,9 +13,9 @@ use super::task_store::{Fault, Found, TaskStore};
 use allot_coordination::{Error, Kind, Op};
 use allot_runtime::time::now_ms;
 
-/// Bytes of a multi's deletes, and of a pack, that we fill.
+/// Most bytes of a multi's deletes together with its pack.
 const FILL: usize = 100 * 1024;
-/// No pack unpacks to more.
+/// Most bytes of a pack after decompression.
 const LARGEST: u64 = 64 * 1024 * 1024;
 
 fn odd(path: &str, error: impl std::fmt::Display) -> Fault {
@@ -33,7 +33,7 @@ fn unpack(path: &str, data: &[u8]) -> Result<Vec<MainTask>, Fault> {
     serde_json::from_slice(&text).map_err(|error| odd(path, error))
 }
 
-/// Everything of a task that is over.
+/// The operations that delete all nodes of a finished task.
 async fn removal(store: &TaskStore, main: &Found<MainTask>) -> Result<Vec<Op>, Fault> {
     let delete = |path: String| Op::Delete { path, version: None };
     let mut ops = vec![Op::Delete { path: main.info.clone(), version: Some(main.version) }];
@@ -51,25 +51,26 @@ async fn removal(store: &TaskStore, main: &Found<MainTask>) -> Result<Vec<Op>, F
     Ok(ops)
 }
 
-/// A task that is over, and what removes it.
-type Leaving = (MainTask, Vec<Op>);
+/// A finished task with the operations that delete it.
+type Removal = (MainTask, Vec<Op>);
 
-/// Packs what has been over for so long: into the pack and out of the tree in one multi. Returns how many. What cannot be
-/// removed, since something that is none of ours stands in it, keeps nothing else from being packed.
+/// Packs the tasks that finished at least `after` ago: one multi writes a pack and deletes its tasks. Returns how
+/// many were packed. A task that cannot be deleted, because a foreign node is below it, does not keep other tasks
+/// from being packed.
 pub async fn pack(store: &TaskStore, after: Duration) -> Result<usize, Fault> {
     let limit = now_ms().saturating_sub(after.as_millis() as u64);
     let mains = store.mains().await?;
     let old = mains.into_iter().filter(|main| main.task.state.is_over() && main.task.finished <= limit);
-    let (mut batch, mut size, mut count): (Vec<Leaving>, _, _) = (Vec::new(), 0, 0);
+    let (mut batch, mut size, mut count): (Vec<Removal>, _, _) = (Vec::new(), 0, 0);
     for main in old {
         let removal = match removal(store, &main).await {
-            Err(fault) if fault.is_of_its_own() => {
-                warn!(%fault, "a task is not packed into history");
+            Err(fault) if fault.is_node_specific() => {
+                warn!(%fault, "cannot pack a task into history");
                 continue;
             }
             removal => removal?,
         };
-        // Counted as if it were not compressed: then it surely fits.
+        // The size is counted before compression, which is an upper bound.
         let more = removal.iter().map(Op::size).sum::<usize>() + write(&main.task).len();
         if !batch.is_empty() && size + more > FILL {
             count += pack_these(store, &batch).await?;
@@ -85,29 +86,29 @@ pub async fn pack(store: &TaskStore, after: Duration) -> Result<usize, Fault> {
     Ok(count)
 }
 
-/// Packs these, all in one, and where that cannot be each alone.
-async fn pack_these(store: &TaskStore, batch: &[Leaving]) -> Result<usize, Fault> {
-    let stuck = |fault: &Fault| fault.is_of_its_own() || fault.is_race();
+/// Packs these tasks in one multi; if that fails, each task alone.
+async fn pack_these(store: &TaskStore, batch: &[Removal]) -> Result<usize, Fault> {
+    let is_skippable = |fault: &Fault| fault.is_node_specific() || fault.is_race();
     match write_pack(store, batch).await {
-        Err(fault) if stuck(&fault) && batch.len() > 1 => {}
-        Err(fault) if stuck(&fault) => {
-            warn!(%fault, "a task is not packed into history");
+        Err(fault) if is_skippable(&fault) && batch.len() > 1 => {}
+        Err(fault) if is_skippable(&fault) => {
+            warn!(%fault, "cannot pack a task into history");
             return Ok(0);
         }
         done => return done.map(|()| batch.len()),
     }
     let mut count = 0;
-    for one in batch.chunks(1) {
-        match write_pack(store, one).await {
+    for single in batch.chunks(1) {
+        match write_pack(store, single).await {
             Ok(()) => count += 1,
-            Err(fault) if stuck(&fault) => warn!(%fault, "a task is not packed into history"),
+            Err(fault) if is_skippable(&fault) => warn!(%fault, "cannot pack a task into history"),
             Err(fault) => return Err(fault),
         }
     }
     Ok(count)
 }
 
-async fn write_pack(store: &TaskStore, batch: &[Leaving]) -> Result<(), Fault> {
+async fn write_pack(store: &TaskStore, batch: &[Removal]) -> Result<(), Fault> {
     let tasks: Vec<&MainTask> = batch.iter().map(|(task, _)| task).collect();
     let data = squeeze(&tasks)?;
     let mut time = now_ms();
@@ -120,11 +121,11 @@ async fn write_pack(store: &TaskStore, batch: &[Leaving]) -> Result<(), Fault> {
             done => break done?,
         }
     }
-    info!(count = tasks.len(), "tasks are packed into history");
+    info!(count = tasks.len(), "packed tasks into history");
     Ok(())
 }
 
-/// Deletes packs that are older than this. Returns how many.
+/// Deletes packs older than `after`. Returns how many.
 pub async fn expire(store: &TaskStore, after: Duration) -> Result<usize, Fault> {
     let limit = now_ms().saturating_sub(after.as_millis() as u64);
     let mut count = 0;
@@ -133,9 +134,9 @@ pub async fn expire(store: &TaskStore, after: Duration) -> Result<usize, Fault> 
             let path = format!("{}/{name}", store.paths.compress());
             match store.tree.multi(vec![Op::Delete { path, version: None }]).await {
                 Ok(()) => count += 1,
-                // Something that is none of ours stands under it, or another was faster.
+                // A foreign node is below the pack, or another process deleted it first.
                 Err(error @ (Error::NotEmpty(_) | Error::NoNode(_) | Error::Refused { .. })) => {
-                    warn!(%error, "a pack of history is not deleted");
+                    warn!(%error, "cannot delete a pack of history");
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -144,20 +145,20 @@ pub async fn expire(store: &TaskStore, after: Duration) -> Result<usize, Fault> 
     Ok(count)
 }
 
-/// The tasks of each pack, or why it does not read.
+/// The tasks of each pack, or the reason why the pack cannot be read.
 async fn packs(store: &TaskStore) -> Result<Vec<Result<Vec<MainTask>, Fault>>, Fault> {
     let names = store.children(&store.paths.compress()).await?;
     let found = store.tree.get_many_readable(&store.paths.compress(), names).await?.into_iter();
     Ok(found.map(|(name, node)| unpack(&name, &node?.data)).collect())
 }
 
-/// All packed tasks. Who asks may be about to write what is missing, so all must read.
+/// All packed tasks. An unreadable pack is an error, since a caller may write the tasks that it does not find.
 pub async fn packed(store: &TaskStore) -> Result<Vec<MainTask>, Fault> {
     let packs = packs(store).await?.into_iter().collect::<Result<Vec<_>, _>>()?;
     Ok(packs.into_iter().flatten().collect())
 }
 
-/// All tasks that are over, packed or not, from old to new. A pack that does not read is left out, and logged.
+/// All finished tasks, packed or not, from old to new. An unreadable pack is skipped and logged.
 pub async fn all(store: &TaskStore) -> Result<Vec<MainTask>, Fault> {
     let mains = store.mains().await?;
     let mut tasks: Vec<MainTask> =
@@ -165,10 +166,10 @@ pub async fn all(store: &TaskStore) -> Result<Vec<MainTask>, Fault> {
     for pack in packs(store).await? {
         match pack {
             Ok(pack) => tasks.extend(pack),
-            Err(fault) => warn!(%fault, "a pack of history is passed over"),
+            Err(fault) => warn!(%fault, "skipping a pack of history that cannot be read"),
         }
     }
-    // One that was packed between the two reads is there twice.
+    // A task that was packed between the two reads occurs twice.
     tasks.sort_by(|a, b| (a.finished, &a.id).cmp(&(b.finished, &b.id)));
     tasks.dedup_by(|a, b| a.id == b.id);
     Ok(tasks)

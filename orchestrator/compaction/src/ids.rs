@@ -15,24 +15,24 @@ pub struct TaskId {
 }
 
 impl TaskId {
-    /// The main task that this unit submits at this time (microseconds since 1970).
+    /// The id of the main task that `unit` submits at `time` (microseconds since 1970).
     pub fn main(unit: &str, time: u64) -> Self {
         Self { time: time % 10_000_000_000_000_000, unit: crc32fast::hash(unit.as_bytes()), number: 0 }
     }
 
-    /// Its main task.
+    /// The id of the main task of this subtask.
     #[must_use]
     pub fn of_main(self) -> Self {
         Self { number: 0, ..self }
     }
 
-    /// Its subtask by this number, from 1.
+    /// The id of this task's subtask by its number, from 1.
     #[must_use]
     pub fn subtask(self, number: u64) -> Self {
         Self { number, ..self }
     }
 
-    /// Whether it names a main task.
+    /// Whether this is the id of a main task.
     pub fn is_main(self) -> bool {
         self.number == 0
     }
@@ -52,7 +52,7 @@ impl FromStr for TaskId {
         let wrong = || format!("'{text}' is no task; one looks like aaaaffff.16176931.56000000.0");
         let parts: Vec<&str> = text.split('.').collect();
         let [unit, high, low, number] = parts.as_slice() else { return Err(wrong()) };
-        let digits = |node_context: &str| node_context.bytes().all(|byte| byte.is_ascii_digit());
+        let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
         if unit.len() != 8 || high.len() != 8 || low.len() != 8 || !digits(high) || !digits(low) {
             return Err(wrong());
         }
@@ -63,7 +63,7 @@ impl FromStr for TaskId {
             unit: u32::from_str_radix(unit, 16).map_err(|_| wrong())?,
             number: number.parse().map_err(|_| wrong())?,
         };
-        // One way to write each.
+        // Each id has exactly one text form.
         if id.to_string() == text { Ok(id) } else { Err(wrong()) }
     }
 }
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_stands_in_two_groups_and_comes_back() {
+    fn id_has_two_time_groups_and_round_trips() {
         let id = TaskId::main("xcloud24_9876", 1_617_693_156_000_000);
         assert_eq!(id.to_string(), format!("{:08x}.16176931.56000000.0", crc32fast::hash(b"xcloud24_9876")));
         assert_eq!(id.to_string().parse(), Ok(id));
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_name_is_refused() {
+    fn malformed_ids_are_rejected() {
         assert!("aaaaffff.16176931.56000000.0".parse::<TaskId>().is_ok());
         for text in [
             "",

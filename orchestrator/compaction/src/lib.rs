@@ -3,11 +3,12 @@
 //!
 //! All state is in ZooKeeper (`task_store`). Three loops compare that state with what should be: `worker` runs
 //! subtasks, `manager` assigns the subtasks of the tasks that this unit manages, and `monitor` (one for the cluster)
-//! reassigns what lost its unit. The compacting itself is an operator's program, which a `supervisor` process runs.
+//! reassigns the tasks of lost managers. The runner, an operator's program, does the compaction under a `supervisor`.
 //!
 //! docs/compaction.md describes the behaviour.
 
 mod admission;
+mod fault;
 pub mod hashing;
 pub mod history;
 pub mod ids;
@@ -30,7 +31,7 @@ pub mod upgrade;
 pub mod window;
 mod worker;
 
+pub use fault::Fault;
 pub use settings::Settings;
 pub use supervisor::run as run_supervisor;
-pub use task_store::Fault;
 pub use unit::run;

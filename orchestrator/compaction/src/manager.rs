@@ -1,5 +1,6 @@
-//! The manager: each main task of this unit from its submission to its end. It decides by what stands in the tree, and
-//! writes at the task's version only, so one that was replaced, or wakes up late, changes nothing.
+//! The manager: follows each main task of this unit from its submission to its end. It decides by the state in
+//! ZooKeeper, and writes only at the task's version. So a manager that was replaced, or resumes late, changes
+//! nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -21,54 +22,54 @@ use super::task_store::{Fault, Found, TaskStore};
 use allot_coordination::Error;
 use allot_runtime::time::now_ms;
 
-/// How many subtasks of a lost worker are read and moved at once.
-const RELIEF: usize = 50;
-/// How long a listing that failed between two rounds rests.
-const LISTING_REST: Duration = Duration::from_secs(60);
-/// How often it is looked, while a runner may take its time, whether its worker hangs.
-const LOOKS: u32 = 4;
-/// The longest rest of a manager that waits for nothing but events.
-const LONG: Duration = Duration::from_secs(24 * 3600);
+/// How many subtasks of a lost worker are read and reassigned at once.
+const REASSIGN_BATCH: usize = 50;
+/// How long the manager waits after a listing of partitions failed between two rounds.
+const LISTING_RETRY_DELAY: Duration = Duration::from_secs(60);
+/// How many times per runner time limit the manager checks whether a worker hangs.
+const CHECKS_PER_TIMEOUT: u32 = 4;
+/// The longest wait of a manager that waits for events only.
+const MAX_WAIT: Duration = Duration::from_secs(24 * 3600);
 
-/// Manages until the process shall end.
+/// Manages this unit's tasks until the process shuts down.
 pub(crate) async fn run(
     node_context: NodeContext,
     mut notices: mpsc::Receiver<TaskId>,
     units: watch::Receiver<Units>,
 ) {
     let mut stop = node_context.stop.clone();
-    let mut drives: JoinSet<TaskId> = JoinSet::new();
-    let mut live: BTreeSet<TaskId> = BTreeSet::new();
+    let mut managers: JoinSet<TaskId> = JoinSet::new();
+    let mut active: BTreeSet<TaskId> = BTreeSet::new();
     let mut again: BTreeSet<TaskId> = BTreeSet::new();
-    let mut fresh = own(&node_context).await;
+    let mut new_ids = own_tasks(&node_context).await;
     loop {
-        for id in fresh.drain(..) {
-            // One that just ends may not have seen why it is named again.
-            if live.insert(id) {
-                let drive = Drive::new(&node_context, id, units.clone());
-                drives.spawn(drive.run());
+        for id in new_ids.drain(..) {
+            // A task manager that is just ending may have missed the reason for this notice, so it is started again.
+            if active.insert(id) {
+                let manager = TaskManager::new(&node_context, id, units.clone());
+                managers.spawn(manager.run());
             } else {
                 again.insert(id);
             }
         }
         tokio::select! {
             () = stop.requested() => return,
-            Some(id) = notices.recv() => fresh.push(id),
-            Some(ended) = drives.join_next(), if !drives.is_empty() => match ended {
+            Some(id) = notices.recv() => new_ids.push(id),
+            Some(ended) = managers.join_next(), if !managers.is_empty() => match ended {
                 Ok(id) => {
-                    live.remove(&id);
+                    active.remove(&id);
                     if again.remove(&id) {
-                        fresh.push(id);
+                        new_ids.push(id);
                     }
                 }
-                Err(error) => warn!(%error, "a manager's loop is gone"),
+                Err(error) => warn!(%error, "a task's manager ended unexpectedly"),
             },
         }
     }
 }
 
-/// The tasks that the tree says are this unit's.
-async fn own(node_context: &NodeContext) -> Vec<TaskId> {
+/// The unfinished tasks that this unit manages, as read from ZooKeeper.
+async fn own_tasks(node_context: &NodeContext) -> Vec<TaskId> {
     let store = node_context.store();
     let mut stop = node_context.stop.clone();
     loop {
@@ -80,39 +81,39 @@ async fn own(node_context: &NodeContext) -> Vec<TaskId> {
                 return ours.map(|main| main.id).collect();
             }
             Err(fault) => {
-                debug!(%fault, "the tasks cannot be read now");
+                debug!(%fault, "cannot read the tasks; retrying");
                 tokio::select! { () = sleep(PAUSE) => {}, () = stop.requested() => return Vec::new() }
             }
         }
     }
 }
 
-/// What follows from a look.
+/// What the manager does after one pass.
 enum Next {
-    /// The task is over, or another's.
+    /// Stop: the task has ended, or another unit manages it.
     Over,
-    /// Look again.
+    /// Make another pass at once.
     Again,
-    /// Nothing to do before this long, or an event.
+    /// Wait this long, or until an event.
     Wait(Duration),
 }
 
-/// One main task in this unit's hands.
-struct Drive {
+/// The manager of one main task.
+struct TaskManager {
     node_context: NodeContext,
     store: TaskStore,
     id: TaskId,
     units: watch::Receiver<Units>,
-    /// The round's partitions and their workers, with what they follow from.
+    /// The round's partitions and their workers, with the units from which they were computed.
     plan: Option<Plan>,
-    /// Whether somebody may have gone since lost workers were looked for, or when one counts as lost.
-    suspicion: Option<Instant>,
-    /// When it is looked next for subtasks whose worker hangs.
-    examination: Instant,
-    /// Runs of subtasks that were seen, by attempt and beginning, and since when. By this unit's clock: that of a worker
-    /// may be another.
+    /// When to look for lost workers next; `None` if no worker may be lost.
+    lost_worker_check: Option<Instant>,
+    /// When to look next for subtasks whose worker hangs.
+    overdue_check: Instant,
+    /// Runs of subtasks (id, attempt, start time), and since when this unit has seen each. The times are by this
+    /// unit's clock, since a worker's clock may differ.
     seen: BTreeMap<(TaskId, u32, u64), Instant>,
-    /// What had finished before this unit was the manager, until it has said what it took up.
+    /// How many subtasks had finished before this unit became the manager, until that is logged.
     before: Option<u64>,
 }
 
@@ -123,7 +124,7 @@ struct Plan {
     workers: Vec<usize>,
 }
 
-impl Drive {
+impl TaskManager {
     fn new(node_context: &NodeContext, id: TaskId, units: watch::Receiver<Units>) -> Self {
         let (store, node_context) = (node_context.store(), node_context.clone());
         Self {
@@ -132,8 +133,8 @@ impl Drive {
             id,
             units,
             plan: None,
-            suspicion: Some(Instant::now()),
-            examination: Instant::now(),
+            lost_worker_check: Some(Instant::now()),
+            overdue_check: Instant::now(),
             seen: BTreeMap::new(),
             before: Some(0),
         }
@@ -141,16 +142,16 @@ impl Drive {
 
     async fn run(mut self) -> TaskId {
         while !self.node_context.stop.is_requested() {
-            match self.look().await {
+            match self.follow_once().await {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(fault) if fault.is_passing() => {
-                    debug!(id = %self.id, %fault, "a task is looked at again");
+                    debug!(id = %self.id, %fault, "reading a task again");
                     self.plan = None;
                     sleep(PAUSE).await;
                 }
                 Err(fault) => {
-                    warn!(id = %self.id, %fault, "a task cannot be managed");
+                    warn!(id = %self.id, %fault, "cannot manage a task; retrying in a second");
                     sleep(Duration::from_secs(1)).await;
                 }
             }
@@ -158,18 +159,19 @@ impl Drive {
         self.id
     }
 
-    /// One look, what follows from it, and the wait for the next. Whether there is a next.
-    async fn look(&mut self) -> Result<bool, Fault> {
+    /// Reads the task under a watch, acts, and waits for the next event, again and again. Returns `false` when this
+    /// unit no longer manages the task.
+    async fn follow_once(&mut self) -> Result<bool, Fault> {
         self.store.noticed(&self.node_context.name, self.id).await?;
         loop {
-            let mut news = self.node_context.coordinator.subscribe();
-            let status = *news.borrow_and_update();
+            let mut status_changes = self.node_context.coordinator.subscribe();
+            let status = *status_changes.borrow_and_update();
             let Some(mut main) = self.store.main(self.id).await? else { return Ok(false) };
             if main.task.state.is_over() || main.task.manager != self.node_context.name {
                 return Ok(false);
             }
             let (_, marked) = self.store.tree.watch(&main.dir).await?;
-            // The one that it waits for says by its status that it is over.
+            // The task may wait for a predecessor, whose directory changes when it ends.
             let ahead = match main.task.after.as_ref().and_then(|id| id.parse().ok()) {
                 Some(before) if main.task.state == State::Init => {
                     match self.store.tree.watch(&self.store.paths.main(before)).await {
@@ -179,20 +181,20 @@ impl Drive {
                 }
                 _ => None,
             };
-            // Nothing comes where nothing is out: a task that waits for its next round costs one watch, not two.
+            // Without outstanding subtasks no outcome can arrive, so a task between two rounds needs one watch only.
             let (finished, came) = if main.task.outstanding() > 0 {
                 let (finished, came) = self.store.tree.watch(&self.store.paths.finished(self.id)).await?;
                 (finished, Some(came))
             } else {
                 (Vec::new(), None)
             };
-            // Read behind the watch, so that nothing is missed.
+            // Read after the watch is set, so that no change is missed.
             let Some(again) = self.store.main(self.id).await? else { return Ok(false) };
             main = again;
             match self.act(&mut main, &finished).await? {
                 Next::Over => return Ok(false),
                 Next::Again => {}
-                // The first of a round went out just now.
+                // The first subtasks of a round were just assigned: set the watch for outcomes.
                 Next::Wait(_) if came.is_none() && main.task.outstanding() > 0 => {}
                 Next::Wait(span) => {
                     let mut stop = self.node_context.stop.clone();
@@ -200,7 +202,7 @@ impl Drive {
                         () = marked => {}
                         () = event(came) => {}
                         () = event(ahead.map(|(_, over)| over)) => {}
-                        _ = news.wait_for(|now| *now != status) => {}
+                        _ = status_changes.wait_for(|now| *now != status) => {}
                         changed = self.units.changed() => {
                             if changed.is_err() {
                                 return Ok(false);
@@ -215,8 +217,8 @@ impl Drive {
         }
     }
 
-    fn suspect(&mut self, at: Instant) {
-        self.suspicion = Some(self.suspicion.map_or(at, |before| before.min(at)));
+    fn check_lost_workers_at(&mut self, at: Instant) {
+        self.lost_worker_check = Some(self.lost_worker_check.map_or(at, |before| before.min(at)));
     }
 
     async fn act(&mut self, main: &mut Found<MainTask>, finished: &[String]) -> Result<Next, Fault> {
@@ -232,16 +234,16 @@ impl Drive {
             }
             return Ok(Next::Again);
         }
-        // Also what changed while we were at something else.
+        // This includes changes that came while the manager did other work.
         if self.units.has_changed().unwrap_or(true) {
-            self.suspect(Instant::now());
+            self.check_lost_workers_at(Instant::now());
         }
         let units = self.units.borrow_and_update().clone();
-        let before = self.suspicion;
-        let restarted = match self.relieve(main, &units).await {
+        let before = self.lost_worker_check;
+        let restarted = match self.reassign_lost(main, &units).await {
             Ok(count) => count,
             Err(fault) => {
-                self.suspicion = before;
+                self.lost_worker_check = before;
                 return Err(fault);
             }
         };
@@ -249,19 +251,19 @@ impl Drive {
             let (round, kept) = (main.task.round, main.task.outstanding().saturating_sub(restarted));
             info!(id = %self.id, round, kept, finished, restarted, "managing a task");
         }
-        let due = self.suspicion.map_or(LONG, |at| at.saturating_duration_since(Instant::now()));
+        let due = self.lost_worker_check.map_or(MAX_WAIT, |at| at.saturating_duration_since(Instant::now()));
         if main.task.listing.is_none() {
-            return self.begin(main, due).await;
+            return self.start_round(main, due).await;
         }
         self.end_overdue(main).await?;
-        let due = due.min(self.examination.saturating_duration_since(Instant::now()));
+        let due = due.min(self.overdue_check.saturating_duration_since(Instant::now()));
         let open = main.task.outstanding();
         if main.task.cancelling {
             if open > 0 {
                 return Ok(Next::Wait(due));
             }
             self.store.cancel(main, "it was stopped").await?;
-            info!(id = %self.id, "a task is stopped");
+            info!(id = %self.id, "stopped a task");
             return Ok(Next::Over);
         }
         if main.task.paused && (open > 0 || main.task.cursor < main.task.count()) {
@@ -277,12 +279,12 @@ impl Drive {
         self.store.close_round(main).await?;
         self.plan = None;
         let (well, failed) = (main.task.result.success_count, main.task.result.failed_count);
-        info!(id = %self.id, round, well, failed, state = %main.task.state, "a round is done");
+        info!(id = %self.id, round, well, failed, state = %main.task.state, "finished a round");
         Ok(if main.task.state.is_over() { Next::Over } else { Next::Again })
     }
 
-    /// Between two rounds, and before the first.
-    async fn begin(&mut self, main: &mut Found<MainTask>, due: Duration) -> Result<Next, Fault> {
+    /// Starts the next round, or the first, as soon as the task may start.
+    async fn start_round(&mut self, main: &mut Found<MainTask>, due: Duration) -> Result<Next, Fault> {
         if main.task.cancelling {
             self.store.cancel(main, "it was stopped").await?;
             return Ok(Next::Over);
@@ -294,7 +296,7 @@ impl Drive {
         if wait > 0 {
             return Ok(Next::Wait(due.min(Duration::from_millis(wait))));
         }
-        // It may take long; meanwhile the task may be stopped, or given to another.
+        // The listing may take long. Meanwhile the task may be stopped or given to another manager.
         let (_, marked) = self.store.tree.watch(&main.dir).await?;
         if self.store.main(self.id).await?.is_none_or(|now| now.version != main.version) {
             return Ok(Next::Again);
@@ -308,59 +310,59 @@ impl Drive {
         match listed {
             Ok(partitions) => self.store.open_round(main, &partitions).await?,
             Err(why) if main.task.round == 0 => {
-                warn!(id = %self.id, why, "a task is cancelled: its partitions cannot be listed");
+                warn!(id = %self.id, why, "cancelled a task: cannot list its partitions");
                 self.store.cancel(main, &why).await?;
                 return Ok(Next::Over);
             }
             Err(why) => {
-                warn!(id = %self.id, why, "partitions cannot be listed; trying again in a minute");
+                warn!(id = %self.id, why, "cannot list partitions; trying again in a minute");
                 if main.task.error != why {
                     self.store.note(main, &why).await?;
                 }
-                return Ok(Next::Wait(due.min(LISTING_REST)));
+                return Ok(Next::Wait(due.min(LISTING_RETRY_DELAY)));
             }
         }
         Ok(Next::Again)
     }
 
-    /// The task that this one waits for, if that is not over.
+    /// The task that this one waits for, if that task has not ended.
     async fn predecessor(&self, main: &Found<MainTask>) -> Result<Option<TaskId>, Fault> {
         let Some(id) = main.task.after.as_ref().and_then(|id| id.parse().ok()) else { return Ok(None) };
         let before = self.store.main(id).await?;
         Ok(before.filter(|before| !before.task.state.is_over()).map(|before| before.id))
     }
 
-    /// How much longer than its runner a subtask may run before its worker must hang.
+    /// How much longer than its runner's time limit a subtask may run before its worker is considered to hang.
     fn margin(&self) -> Duration {
         self.node_context.session_timeout() * 2
     }
 
-    /// Workers end runners whose time is up. Where one does not, though it is there, its subtask counts as failed. It is
-    /// looked several times while a runner may take its time, and no more often.
+    /// Fails subtasks whose worker is present but does not end an overdue runner. The check runs `CHECKS_PER_TIMEOUT`
+    /// times within a runner's time limit.
     async fn end_overdue(&mut self, main: &mut Found<MainTask>) -> Result<(), Fault> {
         let now = Instant::now();
-        if self.examination > now {
+        if self.overdue_check > now {
             return Ok(());
         }
         let config = &self.node_context.config;
         let usual = config.timeout + config.stop_limit;
-        self.examination = now + (usual + self.margin()) / LOOKS;
+        self.overdue_check = now + (usual + self.margin()) / CHECKS_PER_TIMEOUT;
         let mut seen = BTreeMap::new();
         let done = if main.task.outstanding() > 0 {
-            self.examine(main, now, usual, &mut seen).await
+            self.fail_overdue(main, now, usual, &mut seen).await
         } else {
             Ok(())
         };
         match done {
             Ok(()) => self.seen = seen,
-            // The clocks of those that it did not come to go on.
+            // An error cut the check short: the times of the unchecked runs are kept.
             Err(_) => self.seen.extend(seen),
         }
         done
     }
 
-    /// One look at all that run; what it sees to run goes into `seen`.
-    async fn examine(
+    /// Checks all running subtasks once, and records them in `seen`.
+    async fn fail_overdue(
         &self,
         main: &mut Found<MainTask>,
         now: Instant,
@@ -369,7 +371,7 @@ impl Drive {
     ) -> Result<(), Fault> {
         for name in self.store.children(&self.store.paths.assigned()).await? {
             let worker = super::paths::decode(&name);
-            for ids in self.store.at(&worker, Some(self.id)).await?.chunks(RELIEF) {
+            for ids in self.store.at(&worker, Some(self.id)).await?.chunks(REASSIGN_BATCH) {
                 let mut overdue = self.store.subs(&worker, ids).await?;
                 overdue.retain(|sub| {
                     if sub.task.state != SubState::Running {
@@ -387,14 +389,14 @@ impl Drive {
                 if overdue.is_empty() {
                     continue;
                 }
-                warn!(id = %self.id, worker, count = overdue.len(), "a worker does not end what took too long; failed");
+                warn!(id = %self.id, worker, count = overdue.len(), "failed subtasks whose worker did not end them in time");
                 self.store.fail(main, &overdue, "its worker did not end it in time").await?;
             }
         }
         Ok(())
     }
 
-    /// The next subtasks, up to as many as a wave may have on their way.
+    /// Assigns the next subtasks, up to as many as one wave may have outstanding.
     async fn assign(
         &mut self,
         main: &mut Found<MainTask>,
@@ -402,7 +404,7 @@ impl Drive {
         due: Duration,
     ) -> Result<Next, Fault> {
         let wave = u64::from(self.node_context.config.wave);
-        // A new wave when half of the last is counted, so that it is one and not a drip.
+        // Start a new wave when half of the last one is counted, so that subtasks go out in batches.
         if main.task.outstanding() > wave / 2 {
             return Ok(Next::Wait(due));
         }
@@ -426,7 +428,7 @@ impl Drive {
         Ok(Next::Wait(due))
     }
 
-    /// Which partition goes where, as long as the same units are there.
+    /// Computes the worker of each partition, unless the plan for this round and these units exists already.
     async fn plan(&mut self, main: &Found<MainTask>, bins: Vec<Bin>) -> Result<(), Fault> {
         let tag = main.task.listing.as_ref().map_or("", |listing| listing.tag.as_str());
         let partitions = match self.plan.take() {
@@ -443,14 +445,15 @@ impl Drive {
         Ok(())
     }
 
-    /// What lost workers had goes to others. A worker counts as lost when it has been away for a session time: by then
-    /// its guards have ended what it ran, and its locks have been gone as long. How many began, or begin, anew.
-    async fn relieve(&mut self, main: &mut Found<MainTask>, units: &Units) -> Result<u64, Fault> {
+    /// Reassigns the subtasks of lost workers. A worker is lost when it has been away for one session timeout: by
+    /// then its supervisors have ended its runners, and its locks have been gone as long. Returns how many subtasks
+    /// start again.
+    async fn reassign_lost(&mut self, main: &mut Found<MainTask>, units: &Units) -> Result<u64, Fault> {
         let mut moved = 0;
-        if self.suspicion.is_none_or(|at| at > Instant::now()) {
+        if self.lost_worker_check.is_none_or(|at| at > Instant::now()) {
             return Ok(moved);
         }
-        self.suspicion = None;
+        self.lost_worker_check = None;
         if !units.current || main.task.outstanding() == 0 {
             return Ok(moved);
         }
@@ -460,13 +463,13 @@ impl Drive {
             let worker = super::paths::decode(&name);
             let Some(since) = units.away_since(&worker) else { continue };
             if since + session > Instant::now() {
-                self.suspect(since + session);
+                self.check_lost_workers_at(since + session);
                 continue;
             }
             let ids = self.store.at(&worker, Some(self.id)).await?;
-            for ids in ids.chunks(RELIEF) {
+            for ids in ids.chunks(REASSIGN_BATCH) {
                 if bins.is_empty() && !main.task.cancelling {
-                    // Nobody to give it to; somebody may come.
+                    // No unit is present. The subtasks wait, since one may join.
                     continue;
                 }
                 let found = self.store.subs(&worker, ids).await?.into_iter();
@@ -477,8 +480,8 @@ impl Drive {
                     })
                     .collect();
                 let count = subs.len();
-                moved += self.store.relieve(main, &subs).await?;
-                info!(id = %self.id, worker, count, "subtasks of a lost worker are given to others, or failed");
+                moved += self.store.reassign_subtasks(main, &subs).await?;
+                info!(id = %self.id, worker, count, "reassigned or failed the subtasks of a lost worker");
             }
         }
         Ok(moved)

@@ -1,5 +1,5 @@
-//! The monitor: one elected unit. It gives the main tasks of managers that are gone to others, and keeps history small.
-//! Its writes are fenced: one that was deposed changes nothing.
+//! The monitor: one elected unit. It gives the main tasks of lost managers to other units, packs and deletes history,
+//! and removes unused inboxes. Its writes carry a fence, so a deposed monitor changes nothing.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -21,10 +21,10 @@ use allot_coordination::{Error, Leadership, LeadershipState};
 use allot_runtime::time::now_ms;
 use allot_runtime::{Candidate, campaign};
 
-/// How soon it is tidied again, where that could not be done at the moment.
-const AGAIN: Duration = Duration::from_secs(60);
+/// How soon maintenance is retried after a transient error.
+const MAINTENANCE_RETRY_DELAY: Duration = Duration::from_secs(60);
 
-/// Takes part in the election until shutdown is requested, and is the monitor whenever it is elected.
+/// Takes part in the election until the process shuts down, and acts as the monitor after each election won.
 pub(crate) async fn run(node_context: NodeContext, units: watch::Receiver<Units>) {
     let election = node_context.store().paths.election();
     let (coordinator, shutdown) = (node_context.coordinator.clone(), node_context.stop.clone());
@@ -46,9 +46,9 @@ impl Candidate for Monitor {
         metrics::gauge!("allot_compaction_monitor").set(1.0);
         let (node_context, units) = (self.node_context.clone(), self.units.clone());
         let mut shutdown = node_context.stop.clone();
-        let mut stint = Stint { node_context, units, nobody: BTreeSet::new() };
+        let mut session = MonitorSession { node_context, units, without_units: BTreeSet::new() };
         tokio::select! {
-            () = stint.run(&leadership) => {}
+            () = session.run(&leadership) => {}
             () = leadership.lost() => {}
             () = shutdown.requested() => {}
         }
@@ -56,77 +56,77 @@ impl Candidate for Monitor {
     }
 }
 
-/// One stint.
-struct Stint {
+/// One leadership term of the monitor.
+struct MonitorSession {
     node_context: NodeContext,
     units: watch::Receiver<Units>,
-    /// Tasks for which nobody was there at the last look of the clock, nor at any since.
-    nobody: BTreeSet<TaskId>,
+    /// Tasks that had no unit at the last hourly check, nor at any check since.
+    without_units: BTreeSet<TaskId>,
 }
 
-impl Stint {
+impl MonitorSession {
     async fn run(&mut self, lead: &Leadership) {
         let every = self.node_context.config.every;
-        // By the clock, at once and then every hour; and whenever somebody comes or goes.
+        // Check at once and then at every interval, and whenever a unit joins or leaves.
         let mut clock = Instant::now();
-        // What keeps the tree small takes its time, and holds up no task whose manager is gone.
-        let mut chores: Option<BoxFuture<'static, Result<(), Fault>>> = None;
+        // Maintenance may take long, so it runs beside the checks of lost managers.
+        let mut maintenance: Option<BoxFuture<'static, Result<(), Fault>>> = None;
         while lead.state() != LeadershipState::Lost {
             if self.units.wait_for(|units| units.current).await.is_err() {
                 return;
             }
             let by_clock = clock <= Instant::now();
-            match self.look(lead, by_clock).await {
+            match self.check_tasks(lead, by_clock).await {
                 Ok(due) => {
                     if by_clock {
                         clock = Instant::now() + every;
-                        // Where the last are still at it, they go on.
-                        if chores.is_none() {
-                            chores = Some(Box::pin(self.chores(lead.clone())));
+                        // A maintenance run that is still going on is not started twice.
+                        if maintenance.is_none() {
+                            maintenance = Some(Box::pin(self.maintenance(lead.clone())));
                         }
                     }
                     let due = due.map_or(clock, |due| due.min(clock));
                     tokio::select! {
                         () = sleep(due.saturating_duration_since(Instant::now())) => {}
                         changed = self.units.changed() => if changed.is_err() { return },
-                        done = event(chores.as_mut()) => {
-                            chores = None;
+                        done = event(maintenance.as_mut()) => {
+                            maintenance = None;
                             if let Err(fault) = done {
-                                debug!(%fault, "the tree is tidied again soon");
-                                clock = clock.min(Instant::now() + AGAIN);
+                                debug!(%fault, "maintenance failed; retrying soon");
+                                clock = clock.min(Instant::now() + MAINTENANCE_RETRY_DELAY);
                             }
                         }
                     }
                 }
                 Err(Fault::Tree(Error::NotLeading)) => sleep(PAUSE).await,
                 Err(fault) if fault.is_passing() => {
-                    debug!(%fault, "the monitor looks again");
+                    debug!(%fault, "checking the tasks again");
                     sleep(PAUSE).await;
                 }
                 Err(fault) => {
-                    warn!(%fault, "the monitor cannot do its work");
+                    warn!(%fault, "the monitor cannot check the tasks; retrying in a second");
                     sleep(Duration::from_secs(1)).await;
                 }
             }
         }
     }
 
-    /// One look; when the next is due, if somebody is away.
-    async fn look(&mut self, lead: &Leadership, by_clock: bool) -> Result<Option<Instant>, Fault> {
+    /// Checks all main tasks once. Returns when the next check is needed, if a unit is away.
+    async fn check_tasks(&mut self, lead: &Leadership, by_clock: bool) -> Result<Option<Instant>, Fault> {
         let units = self.units.borrow_and_update().clone();
         let store = self.store(lead)?;
         let grace = self.node_context.config.grace.unwrap_or_else(|| self.node_context.session_timeout());
         let mut due: Option<Instant> = None;
-        let mut nobody = BTreeSet::new();
+        let mut without_units = BTreeSet::new();
         for mut main in store.mains().await? {
             if main.task.state.is_over() {
                 continue;
             }
-            // One that is of another processing cluster now is as good as gone.
+            // A manager that has moved to another processing cluster is treated as lost.
             let is_other = units.live.get(&main.task.manager).is_some_and(|info| info.pc != main.task.pc);
             let since = units.away_since(&main.task.manager);
             if since.is_none() && !is_other {
-                self.nobody.remove(&main.id);
+                self.without_units.remove(&main.id);
                 continue;
             }
             if let Some(since) = since
@@ -137,26 +137,26 @@ impl Stint {
             }
             let bins = units.bins(&main.task.pc);
             if let Some(to) = choose(&main.id.to_string(), &bins) {
-                self.nobody.remove(&main.id);
+                self.without_units.remove(&main.id);
                 let from = main.task.manager.clone();
                 match store.reassign(main.id, Some(&from), &to.name).await {
-                    Ok(_) => info!(id = %main.id, from, to = to.name, "a task has another manager"),
-                    // It is over meanwhile, or its manager-to-be is gone: the next look sees.
-                    Err(Fault::Refused(why)) => debug!(why, "a task was not moved"),
+                    Ok(_) => info!(id = %main.id, from, to = to.name, "gave a task to another manager"),
+                    // The task has ended meanwhile, or the new manager is gone: the next check decides.
+                    Err(Fault::Refused(why)) => debug!(why, "did not give a task to another manager"),
                     Err(fault) => return Err(fault),
                 }
-            } else if by_clock && self.nobody.contains(&main.id) {
-                self.give_up(&store, &mut main, &units).await?;
+            } else if by_clock && self.without_units.contains(&main.id) {
+                self.cancel_without_units(&store, &mut main, &units).await?;
             } else {
-                nobody.insert(main.id);
+                without_units.insert(main.id);
             }
         }
         if by_clock {
-            self.nobody = nobody;
+            self.without_units = without_units;
         }
-        // Last, since it is a help and no more.
+        // This comes last, since it only informs people.
         if let Err(fault) = Self::note_absence(&store, &units).await {
-            debug!(%fault, "since when units are away is not noted");
+            debug!(%fault, "cannot record since when units are away");
         }
         Ok(due)
     }
@@ -165,9 +165,9 @@ impl Stint {
         Ok(TaskStore { tree: lead.tree()?, ..self.node_context.store() })
     }
 
-    /// What is due by the clock beside the look: history packed and deleted, inboxes removed. Each for itself; what cannot
-    /// be done is done at the next hour, and what may be otherwise in a moment is said.
-    fn chores(&self, lead: Leadership) -> impl Future<Output = Result<(), Fault>> + use<> {
+    /// Maintenance: packs and deletes history, and removes inboxes. Each step runs on its own. A permanent error is
+    /// logged, and the step is repeated at the next interval; a transient error is returned.
+    fn maintenance(&self, lead: Leadership) -> impl Future<Output = Result<(), Fault>> + use<> {
         let (node_context, units) = (self.node_context.clone(), self.units.clone());
         async move {
             let store = TaskStore { tree: lead.tree()?, ..node_context.store() };
@@ -175,7 +175,7 @@ impl Stint {
                 Err(fault) if fault.is_passing() => Err(fault),
                 Err(Fault::Tree(Error::NotLeading)) => Err(Error::NotLeading.into()),
                 Err(fault) => {
-                    warn!(%fault, "the tree is not tidied now");
+                    warn!(%fault, "a maintenance step failed; it is repeated at the next interval");
                     Ok(())
                 }
                 Ok(()) => Ok(()),
@@ -187,30 +187,30 @@ impl Stint {
         }
     }
 
-    /// Notes since when units are away, for those who ask why their subtasks wait.
+    /// Records since when units are away, for `explain`, which tells why subtasks wait.
     async fn note_absence(store: &TaskStore, units: &Units) -> Result<(), Fault> {
-        // Two clocks: what differs by less is the same.
+        // The times come from two clocks: a smaller difference in milliseconds is ignored.
         const SLACK: u64 = 5000;
         for (unit, inbox) in store.inboxes().await? {
             let at = |since: Instant| now_ms().saturating_sub(since.elapsed().as_millis() as u64);
             let away = units.away_since(&unit).map(at);
-            // It was back meanwhile, and nobody noted that.
+            // The unit was present meanwhile, which nobody recorded.
             let again =
                 units.went(&unit).map(at).zip(inbox.away).is_some_and(|(now, then)| now > then + SLACK);
-            let is_news = match (away, inbox.away) {
+            let is_change = match (away, inbox.away) {
                 (Some(_), None) => true,
                 (Some(_), Some(_)) => again,
                 (None, noted) => noted.is_some() && units.live.contains_key(&unit),
             };
-            if is_news {
+            if is_change {
                 store.note_away(&unit, inbox, away).await?;
             }
         }
         Ok(())
     }
 
-    /// No unit of its processing cluster was there at two looks in a row.
-    async fn give_up(
+    /// Cancels a task: no unit of its processing cluster was present at two hourly checks in a row.
+    async fn cancel_without_units(
         &self,
         store: &TaskStore,
         main: &mut Found<MainTask>,
@@ -226,7 +226,7 @@ impl Stint {
             for ids in store.at(&worker, Some(main.id)).await?.chunks(BATCH) {
                 let subs: Vec<_> =
                     store.subs(&worker, ids).await?.into_iter().map(|sub| (sub, None)).collect();
-                store.relieve(main, &subs).await?;
+                store.reassign_subtasks(main, &subs).await?;
             }
         }
         loop {
@@ -237,13 +237,13 @@ impl Stint {
             store.count(main, &names).await?;
         }
         store.cancel(main, &why).await?;
-        warn!(id = %main.id, why, "a task is cancelled");
+        warn!(id = %main.id, why, "cancelled a task");
         Ok(())
     }
 }
 
-/// Takes away what units left that have not been there for so long: notices that nobody will read, and inboxes with
-/// nothing in them. One that comes back makes its own anew.
+/// Cleans up after units that have been away for `after`: removes notices that nobody will read, and empty inboxes. A
+/// unit that returns creates its inbox again.
 async fn tidy(store: &TaskStore, units: &Units, after: Duration) -> Result<(), Fault> {
     for (unit, node) in store.inboxes().await? {
         let away = units.away_since(&unit);
@@ -268,7 +268,7 @@ mod tests {
     use super::*;
     use crate::Settings;
     use crate::node::{self, NodeInfo};
-    use crate::runner::{Attention, Launch};
+    use crate::runner::{Launch, RunSignals};
     use crate::supervisor::{Report, Spec};
     use crate::task::State;
     use allot_coordination::in_process::InProcess;
@@ -277,12 +277,12 @@ mod tests {
 
     const SESSION: Duration = Duration::from_secs(2);
 
-    /// Begins nothing.
+    /// Starts no runners.
     struct Nothing;
 
     impl Launch for Nothing {
-        fn launch(&self, _: Spec, _: Attention) -> BoxFuture<'static, Result<Report, String>> {
-            unreachable!("the monitor begins no runners")
+        fn launch(&self, _: Spec, _: RunSignals) -> BoxFuture<'static, Result<Report, String>> {
+            unreachable!("the monitor starts no runners")
         }
     }
 
@@ -305,7 +305,7 @@ mod tests {
         }
     }
 
-    /// A coordinator, a node_context of it, and a task whose manager `gone_1` was never there.
+    /// A coordinator, a node context, and a task whose manager `gone_1` was never present.
     async fn with_a_task() -> (Coordinator, NodeContext, TaskId) {
         let tree = InProcess::new(SESSION);
         let coordinator = Coordinator::start(Arc::new(tree), &allot_coordination::Settings::default());
@@ -327,60 +327,66 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_task_is_cancelled_when_nobody_was_there_from_one_look_to_the_next_and_not_between_two_stays() {
+    async fn task_without_units_at_two_hourly_checks_in_a_row_is_cancelled() {
         let (coordinator, node_context, id) = with_a_task().await;
         let store = node_context.store();
         let mut units = node::follow(&coordinator, &store.paths.nodes());
         let mut election = coordinator.campaign(&store.paths.election(), "m_1");
         let lead = election.elected().await.unwrap();
-        let mut stint =
-            Stint { node_context: node_context.clone(), units: units.clone(), nobody: BTreeSet::new() };
+        let mut session = MonitorSession {
+            node_context: node_context.clone(),
+            units: units.clone(),
+            without_units: BTreeSet::new(),
+        };
         let state = async || store.main(id).await.unwrap().unwrap().task.state;
         units.wait_for(|units| units.current).await.unwrap();
         sleep(SESSION * 2).await;
-        stint.look(&lead, true).await.unwrap();
+        session.check_tasks(&lead, true).await.unwrap();
 
-        // Somebody comes, has the task, and goes.
+        // A unit joins, gets the task, and leaves.
         let membership = unit(&coordinator, &node_context, ("u_1", "default"));
         units.wait_for(|units| units.live.contains_key("u_1")).await.unwrap();
-        stint.look(&lead, false).await.unwrap();
+        session.check_tasks(&lead, false).await.unwrap();
         assert_eq!(store.main(id).await.unwrap().unwrap().task.manager, "u_1");
         membership.leave().await;
         units.wait_for(|units| units.live.is_empty()).await.unwrap();
         sleep(SESSION * 2).await;
-        stint.look(&lead, true).await.unwrap();
+        session.check_tasks(&lead, true).await.unwrap();
         assert_eq!(state().await, State::Init);
-        stint.look(&lead, true).await.unwrap();
+        session.check_tasks(&lead, true).await.unwrap();
         assert_eq!(state().await, State::Cancel);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_manager_that_is_of_another_cluster_now_is_as_good_as_gone() {
+    async fn manager_that_moved_to_another_cluster_is_replaced() {
         let (coordinator, node_context, id) = with_a_task().await;
         let store = node_context.store();
         let mut units = node::follow(&coordinator, &store.paths.nodes());
-        let _it = unit(&coordinator, &node_context, ("gone_1", "other"));
+        let _membership = unit(&coordinator, &node_context, ("gone_1", "other"));
         units.wait_for(|units| units.live.contains_key("gone_1")).await.unwrap();
         let mut election = coordinator.campaign(&store.paths.election(), "m_1");
         let lead = election.elected().await.unwrap();
-        let mut stint =
-            Stint { node_context: node_context.clone(), units: units.clone(), nobody: BTreeSet::new() };
-        stint.look(&lead, true).await.unwrap();
+        let mut session = MonitorSession {
+            node_context: node_context.clone(),
+            units: units.clone(),
+            without_units: BTreeSet::new(),
+        };
+        session.check_tasks(&lead, true).await.unwrap();
         assert_eq!(store.main(id).await.unwrap().unwrap().task.manager, "gone_1");
         let _another = unit(&coordinator, &node_context, ("u_1", "default"));
         units.wait_for(|units| units.live.contains_key("u_1")).await.unwrap();
-        stint.look(&lead, false).await.unwrap();
+        session.check_tasks(&lead, false).await.unwrap();
         let task = store.main(id).await.unwrap().unwrap().task;
         assert_eq!((task.manager.as_str(), task.state), ("u_1", State::Init));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_cannot_be_packed_keeps_nothing_else_from_it() {
+    async fn unpackable_task_does_not_keep_others_from_being_packed() {
         let (_coordinator, node_context, id) = with_a_task().await;
         let store = node_context.store();
         let mut over = store.main(id).await.unwrap().unwrap();
         store.cancel(&mut over, "for a test").await.unwrap();
-        // Something under it that is none of ours, deeper than anything of ours is.
+        // A foreign node below the task, deeper than any of Allot's own nodes.
         store.tree.ensure(&format!("{}/a/b/c", over.dir)).await.unwrap();
         let other = TaskId::main("gone_1", 2_000_000);
         let table = ["d", "s", "t"].map(str::to_owned);

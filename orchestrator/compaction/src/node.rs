@@ -1,4 +1,4 @@
-//! The units of compaction: what each says of itself, and who is there, or has been away for how long.
+//! The units of compaction: what each publishes about itself, which are present, and since when the others are away.
 
 use std::collections::BTreeMap;
 use tokio::time::Instant;
@@ -11,52 +11,53 @@ use super::hashing::Bin;
 use super::paths::decode;
 use allot_coordination::{Coordinator, Member, Snapshot};
 
-/// What a unit says of itself.
+/// What a unit publishes about itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeInfo {
-    /// Its processing cluster.
+    /// The processing cluster of the unit.
     pub pc: String,
-    /// How many subtasks it runs at once.
+    /// Subtasks that the unit runs at once.
     pub slots: u32,
-    /// How many subtasks of all tasks it lets run at once; 0 for any number.
+    /// Subtasks that may run at once in the whole cluster, by this unit's settings; 0 for any number.
     #[serde(default)]
     pub limit: u32,
-    /// Its program's version.
+    /// The version of its program.
     pub version: String,
-    /// When it began; milliseconds since 1970. Tells its lives apart.
+    /// When the unit started, in milliseconds since 1970. It distinguishes restarts.
     pub started: u64,
 }
 
-/// Who is there by one look.
+/// The units as of the latest snapshot.
 #[derive(Debug, Clone, Default)]
 pub struct Units {
-    /// Whether we were connected since. Where it is false nobody may be taken for lost.
+    /// Whether this process has been connected since the snapshot. If not, no unit may be declared lost.
     pub current: bool,
-    /// Whether all that are there can be read. Else whoever cannot may be at work, and nobody is taken for lost.
+    /// Whether every present unit can be read. If not, the unreadable unit may be any unit, so none is declared lost.
     whole: bool,
-    /// When this connection's first look was.
+    /// When the first snapshot of this connection was taken.
     since: Option<Instant>,
+    /// The number of the connection.
     attachment: u64,
-    /// Who is there.
+    /// The present units by name.
     pub live: BTreeMap<String, NodeInfo>,
-    /// Who was there on this connection, and went then.
+    /// Units that left during this connection, and when.
     gone: BTreeMap<String, Instant>,
 }
 
 impl Units {
-    /// After the next look.
+    /// The units after the next snapshot, taken at `now`.
     fn next(&self, snapshot: &Snapshot, now: Instant) -> Self {
         let (mut live, mut whole) = (BTreeMap::new(), true);
         for (name, member) in snapshot.members.iter() {
             let name = decode(name);
             match read(member) {
                 Ok(info) => drop(live.insert(name, info)),
-                // Somebody's who is no unit: no session is behind it.
+                // A node without a session does not belong to a unit.
                 Err(_) if member.owner.is_none() && !member.is_hidden() => {}
                 Err(why) => {
                     warn!(
                         unit = name,
-                        why, "a unit that cannot be read; nobody is taken for lost as long as it is there"
+                        why, "cannot read a unit's node; no unit is declared lost while this node exists"
                     );
                     whole = false;
                 }
@@ -69,7 +70,7 @@ impl Units {
         if !whole {
             return Self { current: true, attachment, live, ..Self::default() };
         }
-        // Once all can be read again, who is missing counts anew.
+        // When all units can be read again, the absence of missing units starts now.
         let same = self.whole && self.attachment == attachment;
         let mut gone = if same { self.gone.clone() } else { BTreeMap::new() };
         if same {
@@ -82,7 +83,7 @@ impl Units {
         Self { current: true, whole, since, attachment, live, gone }
     }
 
-    /// Since when this unit is away, at least; `None` where it is there, or nobody knows.
+    /// Since when this unit has been away at least; `None` if it is present or its absence is not certain.
     pub fn away_since(&self, unit: &str) -> Option<Instant> {
         if !self.whole || self.live.contains_key(unit) {
             return None;
@@ -90,19 +91,19 @@ impl Units {
         self.gone.get(unit).copied().or(self.since)
     }
 
-    /// When this unit went, if that was seen.
+    /// When this unit left, if this process saw it leave.
     pub fn went(&self, unit: &str) -> Option<Instant> {
         self.gone.get(unit).copied().filter(|_| self.whole)
     }
 
-    /// Those of a processing cluster, for hashing.
+    /// The present units of a processing cluster, as bins for hashing.
     pub fn bins(&self, pc: &str) -> Vec<Bin> {
         let of = self.live.iter().filter(|(_, info)| info.pc == pc);
         of.map(|(name, info)| Bin { name: name.clone(), weight: info.slots.max(1) }).collect()
     }
 }
 
-/// What a unit says of itself, or why that cannot be read.
+/// Parses a unit's node; `Err` holds the reason for people.
 fn read(member: &Member) -> Result<NodeInfo, String> {
     if member.is_hidden() {
         return Err("its node may not be read".to_owned());
@@ -110,7 +111,7 @@ fn read(member: &Member) -> Result<NodeInfo, String> {
     serde_json::from_slice(&member.data).map_err(|error| error.to_string())
 }
 
-/// Follows them; ends when nobody listens or the coordinator is closed.
+/// Follows the units. The task ends when all receivers are dropped or the coordinator is closed.
 pub fn follow(coordinator: &Coordinator, dir: &str) -> watch::Receiver<Units> {
     let (sender, receiver) = watch::channel(Units::default());
     let mut members = coordinator.members(dir);
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_away_longer_than_this_connection_knows() {
+    fn absence_is_measured_within_this_connection_only() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let units = Units::default().next(&snapshot(1, &["a", "b"]), at(0));
@@ -156,7 +157,7 @@ mod tests {
         assert_eq!(units.away_since("b"), Some(at(5)));
         assert_eq!(units.bins("p").len(), 2);
         assert!(units.bins("other").is_empty());
-        // Cut off, and back: what is missing counts anew.
+        // After a reconnection the absence of a unit starts again.
         let cut = units.next(&Snapshot { current: false, ..snapshot(1, &["a"]) }, at(8));
         assert_eq!(cut.away_since("b"), None);
         let units = cut.next(&snapshot(2, &["a"]), at(9));
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_away_as_long_as_one_is_there_that_cannot_be_read() {
+    fn no_unit_is_away_while_an_unreadable_node_exists() {
         let now = Instant::now();
         let before = Units::default().next(&snapshot(1, &["a", "b"]), now);
         for data in [&b"{\"pc\": 7}"[..], b"", b"not json"] {
@@ -172,14 +173,18 @@ mod tests {
             let odd = Member { data: data.into(), owner: Some(2), created: 2 };
             Arc::make_mut(&mut with_odd.members).insert("b".to_owned(), odd);
             let units = before.next(&with_odd, now);
-            // Work goes on among those that can be read.
+            // The readable units still get work.
             assert!(units.current && units.bins("p").len() == 1);
             assert_eq!((units.away_since("b"), units.away_since("c")), (None, None));
             let later = now + Duration::from_secs(9);
             let units = units.next(&snapshot(1, &["a"]), later);
-            assert_eq!((units.away_since("b"), units.went("b")), (Some(later), None), "it counts anew");
+            assert_eq!(
+                (units.away_since("b"), units.went("b")),
+                (Some(later), None),
+                "the absence starts again"
+            );
         }
-        // What no session is behind is no unit.
+        // A node without a session is no unit.
         let mut with_other = snapshot(1, &["a"]);
         let other = Member { data: b"".into(), owner: None, created: 2 };
         Arc::make_mut(&mut with_other.members).insert("x".to_owned(), other);

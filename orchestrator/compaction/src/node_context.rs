@@ -1,4 +1,4 @@
-//! What the loops of a compaction unit share.
+//! The context that worker, manager and monitor of a compaction unit share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use super::runner::Launch;
 use super::settings::Settings;
 use super::task_store::TaskStore;
 
-/// How long a loop waits after a transient fault.
+/// How long a loop waits after a transient error.
 pub(crate) const PAUSE: Duration = Duration::from_millis(100);
 
-/// What the loops of a unit share.
+/// The shared context of a unit's loops.
 #[derive(Clone)]
 pub(crate) struct NodeContext {
     pub(crate) coordinator: Coordinator,
@@ -36,7 +36,7 @@ impl NodeContext {
     }
 }
 
-/// Waits for the future, or for ever if there is none.
+/// Waits for the future; never returns if there is none.
 pub(crate) async fn event<T>(awaited: Option<impl Future<Output = T>>) -> T {
     match awaited {
         Some(awaited) => awaited.await,

@@ -1,4 +1,4 @@
-//! Which partitions a table has: what an operator's program prints, a line each, or the files of a directory.
+//! Lists the partitions of a table: the lines that an operator's program prints, or the files of a directory.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -11,17 +11,17 @@ use super::task::MainTask;
 use crate::Settings;
 use allot_runtime::child::program;
 
-/// How long a listing may take.
-const LIMIT: Duration = Duration::from_secs(600);
-/// Bytes of a partition's name.
-const LONGEST: usize = 2048;
+/// How long the partitions program may take.
+const LISTING_TIMEOUT: Duration = Duration::from_secs(600);
+/// Most bytes of a partition's name.
+const MAX_NAME_BYTES: usize = 2048;
 
-/// The partitions of a task's table, each once, in the order of the listing.
+/// The partitions of a task's table, each once, in the order of the listing. `Err` holds the reason for people.
 pub(crate) async fn list(config: &Settings, task: &MainTask) -> Result<Vec<String>, String> {
     let mut all = match (&config.partitions_dir, config.partitions.first()) {
         _ if !task.named.is_empty() => task.named.clone(),
         (Some(dir), _) => files(&fill(dir, task)).await?,
-        (None, Some(program)) => ask(program, &config.partitions, task).await?,
+        (None, Some(program)) => run_program(program, &config.partitions, task).await?,
         (None, None) => {
             return Err(
                 "unit has neither compaction.partitions nor compaction.partitions-dir to list them by".into(),
@@ -30,13 +30,13 @@ pub(crate) async fn list(config: &Settings, task: &MainTask) -> Result<Vec<Strin
     };
     let mut seen = std::collections::HashSet::new();
     all.retain(|name| seen.insert(name.clone()));
-    match all.iter().find(|name| name.len() > LONGEST) {
-        Some(long) => Err(format!("a partition's name has {} bytes; at most {LONGEST}", long.len())),
+    match all.iter().find(|name| name.len() > MAX_NAME_BYTES) {
+        Some(long) => Err(format!("a partition's name has {} bytes; at most {MAX_NAME_BYTES}", long.len())),
         None => Ok(all),
     }
 }
 
-/// `{db}`, `{schema}` and `{table}` stand for the task's.
+/// Replaces `{db}`, `{schema}` and `{table}` by the names of the task's table.
 fn fill(text: &str, task: &MainTask) -> String {
     let [db, schema, table] = task.table();
     text.replace("{db}", db).replace("{schema}", schema).replace("{table}", table)
@@ -50,7 +50,7 @@ async fn files(dir: &str) -> Result<Vec<String>, String> {
         if entry.file_type().await.map_err(wrong)?.is_file() {
             let path = entry.path();
             let name = path.to_str().ok_or_else(|| format!("{} is no text", path.display()))?;
-            // A database's journals come and go beside it.
+            // Journal files of a database appear and disappear beside the database file.
             if !["-wal", "-shm", "-journal"].iter().any(|end| name.ends_with(end)) {
                 names.push(name.to_owned());
             }
@@ -60,22 +60,22 @@ async fn files(dir: &str) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-/// The process group of a program that nobody asks any more; what it started ends with it.
-struct EndsWithUs(Option<Pid>);
+/// The process group of a partitions program, which is killed when its result is no longer needed.
+struct KillGroupOnDrop(Option<Pid>);
 
-impl Drop for EndsWithUs {
+impl Drop for KillGroupOnDrop {
     fn drop(&mut self) {
         if let Some(group) = self.0 {
-            // There may be nobody left in it.
+            // The group may be empty already.
             let _ = kill_process_group(group, Signal::KILL);
         }
     }
 }
 
-async fn ask(program: &str, words: &[String], task: &MainTask) -> Result<Vec<String>, String> {
+async fn run_program(program: &str, command: &[String], task: &MainTask) -> Result<Vec<String>, String> {
     let [db, schema, table] = task.table();
     let fault = |error| format!("the partitions program {program} does not start: {error}");
-    let mut child = program::command_with_parent_death_signal(words)
+    let mut child = program::command_with_parent_death_signal(command)
         .map_err(fault)?
         .env("ALLOT_TASK", &task.id)
         .env("ALLOT_DB", db)
@@ -87,19 +87,19 @@ async fn ask(program: &str, words: &[String], task: &MainTask) -> Result<Vec<Str
         .kill_on_drop(true)
         .spawn()
         .map_err(fault)?;
-    let _group = EndsWithUs(program::process_group(&child));
+    let _group = KillGroupOnDrop(program::process_group(&child));
     if let Some(mut stdin) = child.stdin.take() {
         let input = serde_json::json!({"task": task.id, "db": db, "schema": schema, "table": table});
-        // It need not read.
+        // The program need not read its input.
         let _ = stdin.write_all(input.to_string().as_bytes()).await;
     }
-    let output = timeout(LIMIT, child.wait_with_output())
+    let output = timeout(LISTING_TIMEOUT, child.wait_with_output())
         .await
-        .map_err(|_| format!("the partitions program {program} did not end within {LIMIT:?}"))?
+        .map_err(|_| format!("the partitions program {program} did not end within {LISTING_TIMEOUT:?}"))?
         .map_err(|error| format!("the partitions program {program}: {error}"))?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        let last: String = said.chars().rev().take(500).collect::<Vec<_>>().into_iter().rev().collect();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let last: String = stderr.chars().rev().take(500).collect::<Vec<_>>().into_iter().rev().collect();
         return Err(format!(
             "the partitions program {program} ended with {}: {}",
             output.status,

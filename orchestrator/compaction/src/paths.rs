@@ -1,4 +1,4 @@
-//! Where everything stands in the coordination service.
+//! The paths of all compaction nodes in ZooKeeper, and the encoding of names in them.
 
 use std::fmt;
 
@@ -6,94 +6,95 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 
 use super::ids::TaskId;
 
-/// What stands in a path as it is. Not the dot, since dots divide names.
+/// All characters except letters, digits, `_` and `-` are percent-encoded. The dot is encoded, since dots separate
+/// names.
 const CODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'_').remove(b'-');
-/// What a status node's name begins with.
+/// Prefix of a status node's name.
 const STATUS: &str = "Status.";
-/// What an info node's name begins with.
+/// Prefix of an info node's name.
 const INFO: &str = "TaskInfo.";
 
 /// The tree's root, and the paths under it.
 #[derive(Debug, Clone)]
 pub struct Paths(String);
 
-/// A name as node_context of a path.
+/// Encodes a name as one part of a path.
 pub fn encode(name: &str) -> String {
     utf8_percent_encode(name, CODED).to_string()
 }
 
-/// The name that a node_context of a path was made of.
-pub fn decode(node_context: &str) -> String {
-    percent_decode_str(node_context).decode_utf8_lossy().into_owned()
+/// Decodes the name that [`encode`] encoded.
+pub fn decode(part: &str) -> String {
+    percent_decode_str(part).decode_utf8_lossy().into_owned()
 }
 
-/// The name of the node that says in which state a task is.
+/// The name of the status node of a task in this state.
 pub fn status(state: impl fmt::Display) -> String {
     format!("{STATUS}{state}")
 }
 
-/// The name of the node that holds a task.
+/// The name of the info node, which holds a task's data.
 pub fn info(pc: &str, db: &str) -> String {
     format!("{INFO}{}.{}", encode(pc), encode(db))
 }
 
-/// Whether that is such a node.
+/// Whether a node of this name is an info node.
 pub fn is_info(node: &str) -> bool {
     node.starts_with(INFO)
 }
 
 impl Paths {
-    /// Under this root, e.g. `/cluster.compact/Compaction_v2`.
+    /// The paths below this root, e.g. `/cluster.compact/Compaction_v2`.
     pub fn new(root: &str) -> Self {
         Self(root.to_owned())
     }
 
-    /// All main tasks.
+    /// The directory of all main tasks.
     pub fn scheduler(&self) -> String {
         format!("{}/Scheduler", self.0)
     }
 
-    /// A main task.
+    /// The directory of a main task.
     pub fn main(&self, id: TaskId) -> String {
         format!("{}/Scheduler/{id}", self.0)
     }
 
-    /// The chunks of its round's partitions.
+    /// The chunks of the partition list of a task's current round.
     pub fn partitions(&self, id: TaskId) -> String {
         format!("{}/Partitions", self.main(id))
     }
 
-    /// What its workers have finished and its manager has not counted.
+    /// Outcomes of subtasks that the manager has not counted yet.
     pub fn finished(&self, id: TaskId) -> String {
         format!("{}/Finished", self.main(id))
     }
 
-    /// Packed history.
+    /// The directory of packed history.
     pub fn compress(&self) -> String {
         format!("{}/Scheduler/Compress", self.0)
     }
 
-    /// The units that have, or had, work.
+    /// The directory of all inboxes.
     pub fn assigned(&self) -> String {
         format!("{}/TaskAssigned", self.0)
     }
 
-    /// What a unit shall do.
+    /// The inbox of a unit: its subtasks, and notices of main tasks to manage.
     pub fn inbox(&self, unit: &str) -> String {
         format!("{}/TaskAssigned/{}", self.0, encode(unit))
     }
 
-    /// A subtask at its worker; of a main task, the notice to its new manager.
+    /// The node of a subtask in its worker's inbox, or of a notice in a new manager's inbox.
     pub fn at(&self, unit: &str, id: TaskId) -> String {
         format!("{}/{id}", self.inbox(unit))
     }
 
-    /// The units that are there.
+    /// The directory of the present units.
     pub fn nodes(&self) -> String {
         format!("{}/Nodes", self.0)
     }
 
-    /// One of them.
+    /// The node of a present unit.
     pub fn node(&self, unit: &str) -> String {
         format!("{}/Nodes/{}", self.0, encode(unit))
     }
@@ -103,32 +104,32 @@ impl Paths {
         format!("{}/Election", self.0)
     }
 
-    /// The locks.
+    /// The directory of partition locks.
     pub fn locks(&self) -> String {
         format!("{}/Locks", self.0)
     }
 
-    /// The locks of tasks of the first generation that were taken over.
+    /// The locks of version-1 tasks that were taken over.
     pub fn upgrade_locks(&self) -> String {
         format!("{}/TaskUpgradeLock", self.0)
     }
 
-    /// The lock of one of them, by its old name.
+    /// The lock of a version-1 task, by its old name.
     pub fn upgrade_lock(&self, old: &str) -> String {
         format!("{}/TaskUpgradeLock/{old}.lock", self.0)
     }
 
-    /// The permits.
+    /// The directory of permits.
     pub fn permits(&self) -> String {
         format!("{}/Permits", self.0)
     }
 
-    /// One of them.
+    /// The node of a permit.
     pub fn permit(&self, name: &str) -> String {
         format!("{}/Permits/{name}", self.0)
     }
 
-    /// The lock of a partition. Without the cluster's name: the same data may be known to two.
+    /// The lock of a partition. Its name leaves out the processing cluster, since two of them may know the same data.
     pub fn lock(&self, [db, schema, table]: [&str; 3], partition: &str) -> String {
         let name = [db, schema, table, partition].map(encode).join(".");
         format!("{}/Locks/{name}", self.0)
@@ -140,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_tree_is_as_it_is_named() {
+    fn paths_follow_the_documented_layout() {
         let paths = Paths::new("/cluster.compact/Compaction_v2");
         let id: TaskId = "aaaaffff.16176931.56000000.0".parse().unwrap();
         let main = "/cluster.compact/Compaction_v2/Scheduler/aaaaffff.16176931.56000000.0";
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn any_name_stands_in_a_path_and_no_two_meet() {
+    fn encoded_names_decode_and_never_collide() {
         for name in ["/data/p=1/x.db", "100%", "a.b", "zoë", "..", "%2E"] {
             assert!(!encode(name).contains(['/', '.']), "{name}");
             assert_eq!(decode(&encode(name)), name);

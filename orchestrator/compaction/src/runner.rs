@@ -1,4 +1,5 @@
-//! `allotd`'s side of a guard: starts it, gives it its beats, and hears how the runner ended.
+//! Starts runners, each under a supervisor process: sends the supervisor its heartbeats and receives how the runner
+//! ended.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -19,54 +20,55 @@ use allot_runtime::child::program;
 use allot_runtime::child::watchdog::{Watchdog, WatchdogCommand};
 use allot_runtime::time::MonotonicTime;
 
-/// How much longer than its runner may take a guard may take.
+/// How much longer than its runner a supervisor may take.
 const MARGIN: Duration = Duration::from_secs(5);
-/// How long a guard may take to make room for a word in its pipe, which has room for many.
-const HEARS: Duration = Duration::from_secs(1);
+/// How long a write to the supervisor's pipe may take; the pipe has room for many messages.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What a runner must be told while it runs.
-pub(crate) struct Attention {
-    /// Whose answers say how long nobody can have taken us for dead.
+/// The signals that a runner depends on while it runs.
+pub(crate) struct RunSignals {
+    /// The coordinator whose answers tell until when no other unit can have declared this one lost.
     pub(crate) coordinator: Coordinator,
-    /// It is to be ended.
+    /// True when the runner must end in an orderly way.
     pub(crate) stop: watch::Receiver<bool>,
-    /// It is to be ended at once: our session is lost.
+    /// True when the runner must end at once, because this unit's session is lost.
     pub(crate) lost: watch::Receiver<bool>,
-    /// How often its guard hears of us.
-    pub(crate) beat: Duration,
+    /// The interval between heartbeats to the supervisor.
+    pub(crate) heartbeat: Duration,
 }
 
-/// How runners begin. What is dropped before its end has ended, with all that it started.
+/// Starts runners. Dropping the future of a run kills the runner and everything that it started.
 pub(crate) trait Launch: Send + Sync {
-    /// Runs one to its end.
-    fn launch(&self, spec: Spec, attention: Attention) -> BoxFuture<'static, Result<Report, String>>;
+    /// Runs a runner to its end. `Err` holds the reason why the outcome is unknown or the start failed.
+    fn launch(&self, spec: Spec, signals: RunSignals) -> BoxFuture<'static, Result<Report, String>>;
 }
 
-/// Programs, each behind a guard, and all before a watchdog: also a guard may be stopped, and its runner with it is not.
-pub(crate) struct Guarded(Watchdog);
+/// Runs programs, each under a supervisor, with one watchdog over all of them. The watchdog is needed because a
+/// supervisor may be suspended while its runner goes on.
+pub(crate) struct SupervisedLaunch(Watchdog);
 
-impl Guarded {
-    /// None yet.
+impl SupervisedLaunch {
+    /// Starts the watchdog. No runner is running yet.
     pub(crate) fn new() -> Self {
         Self(Watchdog::start())
     }
 }
 
-impl Launch for Guarded {
-    fn launch(&self, spec: Spec, attention: Attention) -> BoxFuture<'static, Result<Report, String>> {
+impl Launch for SupervisedLaunch {
+    fn launch(&self, spec: Spec, signals: RunSignals) -> BoxFuture<'static, Result<Report, String>> {
         let watchdog = self.0.clone();
-        async move { Runner::start(&spec, watchdog).await?.wait(attention).await }.boxed()
+        async move { Runner::start(&spec, watchdog).await?.wait(signals).await }.boxed()
     }
 }
 
-/// A runner behind its guard.
+/// A runner under its supervisor.
 struct Runner {
     child: Child,
     control: Option<ChildStdin>,
-    words: Lines<BufReader<ChildStdout>>,
+    events: Lines<BufReader<ChildStdout>>,
     watchdog: Watchdog,
     group: Option<Pid>,
-    /// How long all of it may take.
+    /// How long the whole run may take.
     limit: Duration,
 }
 
@@ -78,7 +80,7 @@ impl Drop for Runner {
     }
 }
 
-/// Until when nobody can have taken this process for dead; `None` where somebody may have.
+/// Until when no other unit can have declared this one lost; `None` if that time has passed.
 pub(crate) fn trust(coordinator: &Coordinator) -> Option<Instant> {
     coordinator.trusted_until().filter(|until| *until > Instant::now())
 }
@@ -87,22 +89,22 @@ fn is_over(time: Option<Instant>) -> bool {
     time.is_some_and(|time| time <= Instant::now())
 }
 
-/// Waits until it is said; what `wait_for` returns must not be held while others are awaited.
-async fn said(word: &mut watch::Receiver<bool>) {
-    let _ = word.wait_for(|said| *said).await;
+/// Waits until the flag is true. The guard that `wait_for` returns must not be held across another await.
+async fn wait_until_set(flag: &mut watch::Receiver<bool>) {
+    let _ = flag.wait_for(|is_set| *is_set).await;
 }
 
 impl Runner {
-    /// Starts a guard, which starts the runner.
+    /// Starts a supervisor, which starts the runner.
     async fn start(spec: &Spec, watchdog: Watchdog) -> Result<Self, String> {
-        // Signals that are meant for us must not end it: it has to end the runner.
+        // Signals that are meant for `allotd` must not end the supervisor, which has to end the runner.
         let mut child = program::allotd_command("compaction-guard")
             .map_err(|error| format!("allotd does not know its program: {error}"))?
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .map_err(|error| format!("the guard does not start: {error}"))?;
-        let (Some(mut control), Some(words)) = (child.stdin.take(), child.stdout.take()) else {
+        let (Some(mut control), Some(events)) = (child.stdin.take(), child.stdout.take()) else {
             return Err("the guard has no pipes".into());
         };
         let line = serde_json::to_string(spec).map_err(|error| error.to_string())?;
@@ -112,20 +114,22 @@ impl Runner {
             return Err("the guard does not listen".into());
         };
         told.map_err(|error| format!("the guard does not listen: {error}"))?;
-        let words = BufReader::new(words).lines();
+        let events = BufReader::new(events).lines();
         let limit = Duration::from_millis(spec.timeout + spec.stop_limit) + MARGIN;
-        Ok(Self { child, control: Some(control), words, watchdog, group: None, limit })
+        Ok(Self { child, control: Some(control), events, watchdog, group: None, limit })
     }
 
-    /// Waits until the runner has ended, with its children. Ends it when `stop` says so, or at once when `lost` does.
-    async fn wait(mut self, attention: Attention) -> Result<Report, String> {
-        let Attention { coordinator, mut stop, mut lost, beat } = attention;
-        let mut beats = interval(beat);
+    /// Waits until the runner and its children have ended. Ends the runner in an orderly way on `stop`, and at once
+    /// on `lost`.
+    async fn wait(mut self, signals: RunSignals) -> Result<Report, String> {
+        let RunSignals { coordinator, mut stop, mut lost, heartbeat } = signals;
+        let mut beats = interval(heartbeat);
         let mut told = false;
-        // Until when guard and watchdog let it run, and whether that time was over once: then it was for them to end it.
+        // Until when supervisor and watchdog let the runner run, and whether that time has ever passed: then they had
+        // to end the runner.
         let mut trusted: Option<Instant> = None;
         let mut lapsed = false;
-        // A guard that hangs keeps no time; what it guards must not go on for ever.
+        // A hanging supervisor keeps no time limit, so `allotd` keeps one as well.
         let overdue = sleep(self.limit);
         tokio::pin!(overdue);
         loop {
@@ -134,7 +138,7 @@ impl Runner {
                     self.end().await;
                     return Err("its guard hangs, and its time was up".into());
                 }
-                line = self.words.next_line() => match line.ok().flatten() {
+                line = self.events.next_line() => match line.ok().flatten() {
                     None => {
                         self.end().await;
                         return Err("its guard was lost".into());
@@ -143,7 +147,8 @@ impl Runner {
                         match serde_json::from_str(&line) {
                             Ok(SupervisorEvent::Runs(group)) => {
                                 self.group = Pid::from_raw(group);
-                                // First until when: what begins after that time is ended at once.
+                                // Send the time limit first, since the watchdog at once kills a runner without
+                                // permission.
                                 let until = trust(&coordinator).unwrap_or_else(Instant::now);
                                 trusted = Some(until);
                                 self.watchdog.send(WatchdogCommand::RunUntil(MonotonicTime::from_instant(until)));
@@ -151,16 +156,16 @@ impl Runner {
                             }
                             Ok(SupervisorEvent::Refused(why)) => return Err(why),
                             Ok(SupervisorEvent::Ended(mut report)) => {
-                                // It has said its last word, and need not come to its end by itself.
+                                // The report is the supervisor's last message, so the process may be killed.
                                 let _ = self.child.kill().await;
                                 lapsed |= is_over(trusted);
                                 if lapsed && report.why == Why::Itself && report.exit.is_none() {
-                                    // The watchdog was faster than the guard.
+                                    // The watchdog killed the runner before the supervisor did.
                                     report.why = Why::CutOff;
                                 }
                                 return Ok(report);
                             }
-                            Err(error) => tracing::warn!(line, %error, "a guard says what is not understood"),
+                            Err(error) => tracing::warn!(line, %error, "ignoring a message from a guard that is not valid"),
                         }
                         continue;
                     }
@@ -175,20 +180,20 @@ impl Runner {
                     }
                     None => continue,
                 },
-                () = said(&mut stop), if !told => {
+                () = wait_until_set(&mut stop), if !told => {
                     told = true;
                     SupervisorCommand::Stop
                 }
-                () = said(&mut lost), if self.control.is_some() => {
-                    // The guard ends it at once, or is ended with it.
+                () = wait_until_set(&mut lost), if self.control.is_some() => {
+                    // The supervisor kills the runner when the pipe closes, or is killed with it.
                     self.control = None;
                     overdue.as_mut().reset(Instant::now() + MARGIN);
                     continue;
                 }
             };
             if let (Some(control), Ok(line)) = (&mut self.control, serde_json::to_string(&word)) {
-                // A guard that is gone is seen above.
-                if timeout(HEARS, control.write_all(format!("{line}\n").as_bytes())).await.is_err() {
+                // A supervisor that is gone is noticed above.
+                if timeout(WRITE_TIMEOUT, control.write_all(format!("{line}\n").as_bytes())).await.is_err() {
                     self.end().await;
                     return Err("its guard hangs: it reads nothing".into());
                 }
@@ -196,7 +201,7 @@ impl Runner {
         }
     }
 
-    /// Kills a guard that hangs, if it is there at all: its runner dies with it, and what that has started dies here.
+    /// Kills a hanging supervisor. The runner dies with the supervisor, and the runner's children are killed here.
     async fn end(&mut self) {
         let _ = self.child.start_kill();
         if let Some(group) = self.group {
@@ -223,7 +228,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_guard_that_reads_nothing_is_ended_with_its_runner() {
+    async fn supervisor_that_reads_nothing_is_killed_with_its_runner() {
         let tree = InProcess::new(Duration::from_secs(30));
         let coordinator = Coordinator::start(Arc::new(tree), &Settings::default());
         while trust(&coordinator).is_none() {
@@ -231,12 +236,12 @@ mod tests {
         }
         let mut child = lasting().stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut control = child.stdin.take().unwrap();
-        // As after many beats.
+        // As after many heartbeats.
         let much = vec![b'\n'; 4 << 20];
         assert!(timeout(Duration::from_millis(100), control.write_all(&much)).await.is_err());
         let mut program = lasting().spawn().unwrap();
         let runner = Runner {
-            words: BufReader::new(child.stdout.take().unwrap()).lines(),
+            events: BufReader::new(child.stdout.take().unwrap()).lines(),
             child,
             control: Some(control),
             watchdog: Watchdog::disconnected(),
@@ -244,8 +249,8 @@ mod tests {
             limit: Duration::from_secs(600),
         };
         let ((_stop, stop), (_lost, lost)) = (watch::channel(false), watch::channel(false));
-        let attention = Attention { coordinator, stop, lost, beat: Duration::from_millis(10) };
-        let waited = timeout(Duration::from_secs(20), runner.wait(attention)).await;
+        let signals = RunSignals { coordinator, stop, lost, heartbeat: Duration::from_millis(10) };
+        let waited = timeout(Duration::from_secs(20), runner.wait(signals)).await;
         assert!(waited.expect("it ends").unwrap_err().contains("reads nothing"));
         assert!(!program.wait().await.unwrap().success());
     }

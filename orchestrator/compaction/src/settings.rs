@@ -22,15 +22,15 @@ pub struct Settings {
     pub partitions_dir: Option<String>,
     /// How long a runner may run.
     pub timeout: Duration,
-    /// How long a runner may take to end after SIGTERM.
+    /// How long a runner may take to end after SIGTERM before it is killed.
     pub stop_limit: Duration,
-    /// How often a subtask whose worker was lost is tried again.
+    /// How often a subtask starts again after its worker was lost.
     pub retries: u32,
     /// How long a unit may be away before it counts as lost; `None` for one ZooKeeper session timeout.
     pub grace: Option<Duration>,
-    /// How often the monitor looks at all tasks.
+    /// How often the monitor checks all tasks and runs maintenance.
     pub every: Duration,
-    /// Subtasks of one task that are given out at once, 1 to 100,000.
+    /// Subtasks of one task that are assigned at once, 1 to 100,000.
     pub wave: u32,
     /// How long after its end a task is packed into history.
     pub compress_after: Duration,
@@ -40,7 +40,7 @@ pub struct Settings {
     pub output_dir: PathBuf,
     /// Path of compaction's nodes in ZooKeeper.
     pub root: String,
-    /// The ZooKeeper session timeout that was asked for, if any.
+    /// The requested ZooKeeper session timeout; `None` for the default.
     pub session: Option<Duration>,
 }
 

@@ -1,6 +1,7 @@
-//! The guard: a small process around each runner, which does not let it outlive its permission. It ends the runner's
-//! whole group when `allotd` is gone (their pipe closes), when `allotd` has had no word from the coordination service
-//! for too long or hangs (no beat comes), when the time is up, and when it is told to.
+//! The supervisor (the hidden command `compaction-guard`): a small process around each runner, which does not let the
+//! runner outlive its permission. It kills the runner's whole process group in four cases: `allotd` is gone (their
+//! pipe closes); `allotd` hangs or has had no answer from ZooKeeper for too long (no heartbeat comes); the runner's
+//! time is up; `allotd` orders a stop.
 
 use std::collections::VecDeque;
 use std::io::Write as _;
@@ -20,51 +21,51 @@ use tokio::time::{Instant, sleep_until, timeout};
 use allot_runtime::child::program;
 use allot_runtime::time::MonotonicTime;
 
-/// Bytes of output that are kept on disk.
-const ON_DISK: usize = 64 * 1024;
-/// Bytes of output that go into the tree.
-const IN_TREE: usize = 1024;
-/// How long output is waited for after the runner has ended.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// Bytes of a runner's output that are kept on disk.
+const MAX_LOG_BYTES: usize = 64 * 1024;
+/// Bytes of a runner's output that go into ZooKeeper.
+const MAX_TREE_BYTES: usize = 1024;
+/// How long the supervisor waits for remaining output after the runner has ended.
+const OUTPUT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What the guard is told first, as a line of JSON.
+/// The first message to a supervisor, a line of JSON.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Spec {
     /// The runner and its arguments.
     pub(crate) program: Vec<String>,
-    /// Its environment, beside ours.
+    /// Environment variables in addition to those of `allotd`.
     pub(crate) environment: Vec<(String, String)>,
-    /// Its standard input.
+    /// The runner's standard input.
     pub(crate) input: String,
-    /// How long it may run; milliseconds.
+    /// How long the runner may run, in milliseconds.
     pub(crate) timeout: u64,
-    /// How long it may take to end after SIGTERM; milliseconds.
+    /// How long the runner may take to end after SIGTERM, in milliseconds.
     pub(crate) stop_limit: u64,
-    /// Until when it may run without a beat.
+    /// Until when the runner may run without a heartbeat.
     pub(crate) trust: MonotonicTime,
-    /// Where the last of its output is to be written, if anywhere.
+    /// File for the end of the runner's output; `None` for no file.
     pub(crate) log: Option<String>,
 }
 
-/// A line of `allotd` to its guard.
+/// A message from `allotd` to the supervisor, a line of JSON.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SupervisorCommand {
-    /// Nobody can have taken us for dead until then.
+    /// Heartbeat: until this time no other unit can have declared this one lost.
     Beat(MonotonicTime),
-    /// End the runner.
+    /// End the runner in an orderly way.
     Stop,
 }
 
-/// A line of the guard.
+/// A message from the supervisor to `allotd`, a line of JSON.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SupervisorEvent {
-    /// It runs, as this process and group.
+    /// The runner has started with this process and group id.
     Runs(i32),
-    /// It could not be started.
+    /// The runner could not be started, for this reason.
     Refused(String),
-    /// It has ended.
+    /// The runner has ended.
     Ended(Report),
 }
 
@@ -73,9 +74,9 @@ pub(crate) enum SupervisorEvent {
 pub(crate) struct Report {
     pub(crate) why: Why,
     pub(crate) exit: Option<i32>,
-    /// The last KiB of output.
+    /// The last KiB of the runner's output.
     pub(crate) output: String,
-    /// The last line of standard output, where that is a JSON object.
+    /// The last line of standard output, if it is a JSON object.
     pub(crate) result: Option<Map<String, Value>>,
 }
 
@@ -83,47 +84,51 @@ pub(crate) struct Report {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Why {
-    /// It did itself, or somebody else's signal.
+    /// The runner exited, or a foreign signal ended it.
     Itself,
-    /// Its time was up.
+    /// Its time limit passed.
     Timeout,
-    /// It was told to.
+    /// `allotd` ordered the stop.
     Stopped,
-    /// No beat came.
+    /// No heartbeat came in time.
     CutOff,
-    /// It was not begun: there was no time left to be trusted.
+    /// The runner was not started, because its permission had expired already.
     Unbegun,
-    /// `allotd` is gone.
+    /// The connection to `allotd` closed.
     Abandoned,
 }
 
-/// The hidden command: is the guard.
+/// Runs the supervisor: reads the specification, starts the runner and reports its end.
+///
+/// # Errors
+/// Standard input cannot be read, or the specification is invalid.
 pub async fn run() -> Result<()> {
     let mut control = program::stdin_lines()?;
     program::ignore_termination_signals()?;
     let Some(line) = control.next_line().await? else { return Ok(()) };
-    let spec: Spec = serde_json::from_str(&line).context("what the guard is told")?;
-    match begin(&spec) {
+    let spec: Spec =
+        serde_json::from_str(&line).context("the specification for the guard is not valid JSON")?;
+    match start_if_trusted(&spec) {
         Ok((child, group)) => {
-            say(&SupervisorEvent::Runs(group.as_raw_pid()));
-            let report = attend(&spec, child, group, control).await;
-            say(&SupervisorEvent::Ended(report));
+            send_event(&SupervisorEvent::Runs(group.as_raw_pid()));
+            let report = supervise(&spec, child, group, control).await;
+            send_event(&SupervisorEvent::Ended(report));
         }
-        Err(why) => say(&why),
+        Err(event) => send_event(&event),
     }
     Ok(())
 }
 
-/// Nobody may listen any more.
-fn say(word: &SupervisorEvent) {
-    let line = serde_json::to_string(word).unwrap_or_default();
+/// Sends a message to `allotd`. An error is ignored, since `allotd` may be gone.
+fn send_event(event: &SupervisorEvent) {
+    let line = serde_json::to_string(event).unwrap_or_default();
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 
-/// Begins the runner, or says why not.
-fn begin(spec: &Spec) -> Result<(Child, Pid), SupervisorEvent> {
+/// Starts the runner, or returns the message that tells why not.
+fn start_if_trusted(spec: &Spec) -> Result<(Child, Pid), SupervisorEvent> {
     if spec.trust.has_passed() {
-        // We stood still meanwhile, and another may be at it by now.
+        // This process was suspended meanwhile, and another unit may run the subtask by now.
         let report = Report { why: Why::Unbegun, exit: None, output: String::new(), result: None };
         return Err(SupervisorEvent::Ended(report));
     }
@@ -131,23 +136,24 @@ fn begin(spec: &Spec) -> Result<(Child, Pid), SupervisorEvent> {
 }
 
 fn start(spec: &Spec) -> Result<(Child, Pid)> {
-    // It dies with the guard: also a guard can be killed.
-    let mut command = program::command_with_parent_death_signal(&spec.program).context("where allotd is")?;
+    // The runner dies with the supervisor, since the supervisor can be killed, too.
+    let mut command = program::command_with_parent_death_signal(&spec.program)
+        .context("cannot prepare the runner's command")?;
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.envs(spec.environment.iter().map(|(name, value)| (name, value)));
-    let child = command.spawn().context("starting the runner")?;
-    let group = program::process_group(&child).context("the runner's process")?;
+    let child = command.spawn().context("cannot start the runner")?;
+    let group = program::process_group(&child).context("the runner has no process id")?;
     Ok((child, group))
 }
 
-/// What was said last, of at most so many bytes.
+/// The last bytes of an output stream, at most `MAX_LOG_BYTES`.
 #[derive(Default)]
 struct Tail(VecDeque<u8>);
 
 impl Tail {
     fn add(&mut self, bytes: &[u8]) {
         self.0.extend(bytes);
-        let over = self.0.len().saturating_sub(ON_DISK);
+        let over = self.0.len().saturating_sub(MAX_LOG_BYTES);
         self.0.drain(..over);
     }
 
@@ -162,8 +168,8 @@ fn with<T>(tail: &Shared, act: impl FnOnce(&mut Tail) -> T) -> T {
     act(&mut tail.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Reads one of the runner's outputs to its end.
-async fn listen(stream: Option<impl AsyncRead + Unpin>, tails: Vec<Shared>) {
+/// Reads one output stream of the runner to its end.
+async fn read_output(stream: Option<impl AsyncRead + Unpin>, tails: Vec<Shared>) {
     let Some(mut stream) = stream else { return };
     let mut buffer = vec![0; 8192];
     while let Ok(count @ 1..) = stream.read(&mut buffer).await {
@@ -172,18 +178,18 @@ async fn listen(stream: Option<impl AsyncRead + Unpin>, tails: Vec<Shared>) {
     }
 }
 
-async fn attend(
+async fn supervise(
     spec: &Spec,
     mut child: Child,
     group: Pid,
     mut control: Lines<BufReader<pipe::Receiver>>,
 ) -> Report {
-    let (all, said) = (Shared::default(), Shared::default());
-    let mut listening = tokio::spawn({
+    let (all, stdout) = (Shared::default(), Shared::default());
+    let mut reading = tokio::spawn({
         let (out, err) = (child.stdout.take(), child.stderr.take());
-        let (all, said) = (all.clone(), said.clone());
+        let (all, stdout) = (all.clone(), stdout.clone());
         async move {
-            tokio::join!(listen(out, vec![all.clone(), said]), listen(err, vec![all]));
+            tokio::join!(read_output(out, vec![all.clone(), stdout]), read_output(err, vec![all]));
         }
     });
     if let Some(mut stdin) = child.stdin.take() {
@@ -192,29 +198,29 @@ async fn attend(
             let _ = stdin.write_all(input.as_bytes()).await;
         });
     }
-    let (why, exit) = hold(spec, &mut child, group, &mut control).await;
-    // Whatever it has left behind.
+    let (why, exit) = wait_for_end(spec, &mut child, group, &mut control).await;
+    // Kill the processes that the runner has left supervised.
     let _ = kill_process_group(group, Signal::KILL);
-    // Twice, since all of it may be there when we wake from a standstill that took this long.
-    if timeout(LAST_WORDS, &mut listening).await.is_err() {
-        let _ = timeout(LAST_WORDS, &mut listening).await;
+    // Wait twice: after a suspension of this process the first wait may expire although all output is already there.
+    if timeout(OUTPUT_TIMEOUT, &mut reading).await.is_err() {
+        let _ = timeout(OUTPUT_TIMEOUT, &mut reading).await;
     }
     if let Some(log) = &spec.log {
-        // It is a help, not the outcome.
-        let _ = std::fs::write(log, with(&all, |tail| tail.last(ON_DISK)));
+        // The log is an aid only; an error does not change the outcome.
+        let _ = std::fs::write(log, with(&all, |tail| tail.last(MAX_LOG_BYTES)));
     }
-    let text = String::from_utf8_lossy(&with(&said, |tail| tail.last(ON_DISK))).into_owned();
+    let text = String::from_utf8_lossy(&with(&stdout, |tail| tail.last(MAX_LOG_BYTES))).into_owned();
     let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
-    let mut output = String::from_utf8_lossy(&with(&all, |tail| tail.last(IN_TREE))).into_owned();
-    while output.len() > IN_TREE {
+    let mut output = String::from_utf8_lossy(&with(&all, |tail| tail.last(MAX_TREE_BYTES))).into_owned();
+    while output.len() > MAX_TREE_BYTES {
         output.remove(0);
     }
-    let result = serde_json::from_str(last).ok().filter(|_| last.len() <= IN_TREE);
+    let result = serde_json::from_str(last).ok().filter(|_| last.len() <= MAX_TREE_BYTES);
     Report { why, exit, output, result }
 }
 
-/// Waits for the runner's end, or brings it about.
-async fn hold(
+/// Waits for the runner's end, or ends it. Returns the cause and the exit code.
+async fn wait_for_end(
     spec: &Spec,
     child: &mut Child,
     group: Pid,
@@ -227,7 +233,7 @@ async fn hold(
     let mut attached = true;
     loop {
         let end = tokio::select! {
-            // What has been told counts before the time, also when this process has stood still for long.
+            // Read messages before the deadlines are checked, also after this process was suspended for long.
             biased;
             status = child.wait() => {
                 return (why, status.ok().and_then(|status| status.code()));
@@ -257,7 +263,7 @@ async fn hold(
         if why == Why::Itself || matches!(end, Why::CutOff | Why::Abandoned) {
             why = end;
         }
-        // Where another may begin soon there is no time for manners.
+        // Another unit may soon start the subtask, so the runner is killed at once.
         if matches!(end, Why::CutOff | Why::Abandoned) {
             let _ = kill_process_group(group, Signal::KILL);
         } else if kill_at.is_none() {
@@ -277,8 +283,8 @@ mod tests {
 
     use super::*;
 
-    /// A shell's script behind this guard; it has begun when there is a file, whose name is in `$begun`.
-    struct Behind {
+    /// A shell script run under this supervisor. The script creates the file named in `$begun` when it has started.
+    struct SupervisedScript {
         begun: PathBuf,
         control: pipe::Sender,
         report: tokio::task::JoinHandle<Report>,
@@ -296,13 +302,13 @@ mod tests {
         }
     }
 
-    async fn tell(control: &mut pipe::Sender, word: SupervisorCommand) {
-        let line = format!("{}\n", serde_json::to_string(&word).unwrap());
+    async fn send_command(control: &mut pipe::Sender, command: SupervisorCommand) {
+        let line = format!("{}\n", serde_json::to_string(&command).unwrap());
         control.write_all(line.as_bytes()).await.unwrap();
     }
 
-    impl Behind {
-        async fn start(name: &str, script: &str, spec: Spec, told: &[SupervisorCommand]) -> Self {
+    impl SupervisedScript {
+        async fn start(name: &str, script: &str, spec: Spec, commands: &[SupervisorCommand]) -> Self {
             let begun = std::env::temp_dir().join(format!("allot-guard-{name}-{}", std::process::id()));
             let mut command = Command::new("sh");
             command.args(["-c", script]).env("begun", &begun).process_group(0).kill_on_drop(true);
@@ -310,11 +316,11 @@ mod tests {
             let child = command.spawn().unwrap();
             let group = program::process_group(&child).unwrap();
             let (mut control, receiver) = pipe::pipe().unwrap();
-            for word in told {
-                tell(&mut control, *word).await;
+            for sent in commands {
+                send_command(&mut control, *sent).await;
             }
             let control_of = BufReader::new(receiver).lines();
-            let report = tokio::spawn(async move { attend(&spec, child, group, control_of).await });
+            let report = tokio::spawn(async move { supervise(&spec, child, group, control_of).await });
             Self { begun, control, report }
         }
 
@@ -324,57 +330,58 @@ mod tests {
                     sleep(Duration::from_millis(5)).await;
                 }
             };
-            timeout(Duration::from_secs(20), begun).await.expect("it begins");
+            timeout(Duration::from_secs(20), begun).await.expect("the script starts");
             std::fs::remove_file(&self.begun).unwrap();
         }
 
         async fn report(self) -> Report {
-            timeout(Duration::from_secs(20), self.report).await.expect("it ends").unwrap()
+            timeout(Duration::from_secs(20), self.report).await.expect("the script ends").unwrap()
         }
     }
 
     #[tokio::test]
-    async fn a_runner_that_is_to_stop_may_end_in_an_orderly_way() {
+    async fn stopped_runner_may_end_in_an_orderly_way() {
         let script = "trap 'echo put away; exit 3' TERM; touch $begun; while true; do sleep 0.01; done";
-        let mut behind = Behind::start("orderly", script, spec(Duration::from_secs(600)), &[]).await;
-        behind.has_begun().await;
-        tell(&mut behind.control, SupervisorCommand::Stop).await;
-        let report = behind.report().await;
+        let mut supervised =
+            SupervisedScript::start("orderly", script, spec(Duration::from_secs(600)), &[]).await;
+        supervised.has_begun().await;
+        send_command(&mut supervised.control, SupervisorCommand::Stop).await;
+        let report = supervised.report().await;
         assert_eq!((report.why, report.exit), (Why::Stopped, Some(3)));
         assert!(report.output.ends_with("put away\n"), "{}", report.output);
     }
 
     #[tokio::test]
-    async fn a_runner_whose_time_is_up_is_asked_first_and_killed_when_it_does_not_listen() {
+    async fn overdue_runner_gets_sigterm_and_then_sigkill() {
         let script = "trap '' TERM; touch $begun; echo deaf; while true; do sleep 0.01; done";
         let spec = Spec { timeout: 5000, stop_limit: 300, ..spec(Duration::from_secs(600)) };
         let began = Instant::now();
-        let behind = Behind::start("deaf", script, spec, &[]).await;
-        behind.has_begun().await;
-        let report = behind.report().await;
+        let supervised = SupervisedScript::start("deaf", script, spec, &[]).await;
+        supervised.has_begun().await;
+        let report = supervised.report().await;
         assert_eq!((report.why, report.exit, report.output.as_str()), (Why::Timeout, None, "deaf\n"));
         assert!(began.elapsed() >= Duration::from_millis(5300), "{:?}", began.elapsed());
     }
 
     #[tokio::test]
-    async fn what_was_said_long_ago_lets_no_runner_go_on() {
+    async fn expired_heartbeats_do_not_keep_a_runner_alive() {
         let over = MonotonicTime::now();
         let told = [SupervisorCommand::Beat(over), SupervisorCommand::Beat(over)];
         let trust = Duration::from_secs(600);
-        let behind = Behind::start("beats", "sleep 60", spec(trust), &told).await;
-        assert_eq!(behind.report().await.why, Why::CutOff);
-        // But what was said meanwhile does.
+        let supervised = SupervisedScript::start("beats", "sleep 60", spec(trust), &told).await;
+        assert_eq!(supervised.report().await.why, Why::CutOff);
+        // A current heartbeat keeps the runner alive.
         let told = [SupervisorCommand::Beat(MonotonicTime::after(trust))];
         let script = "touch $begun; exec sleep 60";
-        let mut behind = Behind::start("trusted", script, spec(Duration::ZERO), &told).await;
-        behind.has_begun().await;
-        tell(&mut behind.control, SupervisorCommand::Stop).await;
-        assert_eq!(behind.report().await.why, Why::Stopped);
+        let mut supervised = SupervisedScript::start("trusted", script, spec(Duration::ZERO), &told).await;
+        supervised.has_begun().await;
+        send_command(&mut supervised.control, SupervisorCommand::Stop).await;
+        assert_eq!(supervised.report().await.why, Why::Stopped);
     }
 
     #[test]
-    fn a_guard_that_comes_too_late_begins_nothing() {
-        match begin(&spec(Duration::ZERO)) {
+    fn late_supervisor_starts_nothing() {
+        match start_if_trusted(&spec(Duration::ZERO)) {
             Err(SupervisorEvent::Ended(report)) => assert_eq!(report.why, Why::Unbegun),
             other => panic!("{other:?}"),
         }

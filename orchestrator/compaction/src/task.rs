@@ -1,4 +1,4 @@
-//! Tasks as they stand in the tree: JSON with the names that its readers know.
+//! The data of tasks in ZooKeeper: JSON with the field names that version 1 and its readers use.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,14 +6,15 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::fault::Fault;
 use super::ids::TaskId;
 use super::window::Window;
 
-/// How many names of results are summed up.
+/// Most names of results that a task sums up.
 const SUMS: usize = 64;
-/// The longest of them, in bytes.
+/// Most bytes of such a name.
 const SUM_NAME: usize = 64;
-/// How many failures a task keeps for people, the latest.
+/// Most failures that a task keeps for people; the latest ones.
 const FAILURES: usize = 5;
 
 /// The state of a main task.
@@ -21,16 +22,16 @@ const FAILURES: usize = 5;
 pub enum State {
     /// Submitted; nothing of it is assigned yet.
     Init,
-    /// It has begun.
+    /// The task has started.
     Assigned,
-    /// It has ended by itself.
+    /// The task has finished all rounds.
     Done,
-    /// It was stopped, or could not go on.
+    /// The task was stopped, or could not go on.
     Cancel,
 }
 
 impl State {
-    /// Whether it is over.
+    /// Whether the task has ended.
     pub fn is_over(self) -> bool {
         matches!(self, Self::Done | Self::Cancel)
     }
@@ -39,15 +40,15 @@ impl State {
 /// The state of a subtask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SubState {
-    /// It waits at its worker.
+    /// The subtask waits in its worker's inbox.
     Init,
-    /// Its runner runs.
+    /// The subtask's runner is running.
     Running,
-    /// Its runner has ended well.
+    /// The runner succeeded.
     Success,
-    /// Its runner has failed, or its worker was lost too often.
+    /// The runner failed, or the worker was lost too often.
     Failed,
-    /// It was ended, or not begun, because its task was stopped.
+    /// The subtask was ended, or not started, because its task was stopped.
     Stopped,
 }
 
@@ -63,7 +64,7 @@ impl fmt::Display for SubState {
     }
 }
 
-/// How often a task is done.
+/// How often a task is repeated.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RepeatInfo {
@@ -73,12 +74,12 @@ pub struct RepeatInfo {
     pub repeat_interval: u64,
 }
 
-/// Subtasks that were counted.
+/// How many subtasks have ended, by outcome.
 #[allow(clippy::struct_field_names, reason = "the names of the tree, which others read")]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ResultInfo {
-    /// Subtasks that ended well.
+    /// Subtasks that succeeded.
     pub success_count: u64,
     /// Subtasks that failed.
     pub failed_count: u64,
@@ -87,12 +88,12 @@ pub struct ResultInfo {
 }
 
 impl ResultInfo {
-    /// All of them.
+    /// All ended subtasks.
     pub fn all(self) -> u64 {
         self.success_count.saturating_add(self.failed_count).saturating_add(self.stopped_count)
     }
 
-    /// With these besides.
+    /// The sum of both.
     fn plus(self, other: Self) -> Self {
         Self {
             success_count: self.success_count.saturating_add(other.success_count),
@@ -111,15 +112,15 @@ impl ResultInfo {
     }
 }
 
-/// The list of a round's partitions.
+/// Describes the stored list of a round's partitions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listing {
-    /// What the names of its chunks begin with, so that a manager that was replaced while it wrote them leaves
-    /// nothing that could be taken for ours.
+    /// The prefix of the chunks' names. A replaced manager uses another prefix, so its leftover chunks are never
+    /// mistaken for these.
     pub tag: String,
-    /// How many chunks.
+    /// How many chunks the list has.
     pub chunks: u64,
-    /// How many partitions.
+    /// How many partitions the list has.
     pub count: u64,
 }
 
@@ -133,15 +134,15 @@ impl Listing {
 /// A subtask that failed, for people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// Its name, a task id.
+    /// The task id, as text.
     pub id: String,
     /// The partition of the table.
     pub partition: String,
-    /// The unit that runs it.
+    /// The unit that runs the subtask.
     pub worker: String,
     /// Why it failed, for people.
     pub message: String,
-    /// The last KiB of its output.
+    /// The last KiB of the runner's output.
     pub output: String,
 }
 
@@ -149,20 +150,20 @@ pub struct Failure {
 #[allow(clippy::struct_excessive_bools, reason = "the names of the tree, which others read")]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MainTask {
-    /// Its name, a task id.
+    /// The task id, as text.
     #[serde(rename = "CompactTaskId")]
     pub id: String,
-    /// Where it is in its life.
+    /// The current state.
     #[serde(rename = "CompactTaskState")]
     pub state: State,
     /// Whether it has more than one round.
     pub repeat_flag: bool,
-    /// Whether it is a subtask.
+    /// Always false: this is a main task.
     pub sub_task_flag: bool,
-    /// How often it is repeated.
+    /// How often the task is repeated.
     #[serde(rename = "RepeatInfo", default)]
     pub repeat: RepeatInfo,
-    /// Of the round.
+    /// The outcomes of the current or last round.
     #[serde(rename = "ResultInfo", alias = "ResulttInfo", default)]
     pub result: ResultInfo,
     /// Database of the table.
@@ -171,67 +172,67 @@ pub struct MainTask {
     pub schema_name: String,
     /// Name of the table.
     pub table_name: String,
-    /// Always empty: it stands in the subtasks.
+    /// Always empty: only subtasks have a partition.
     #[serde(default)]
     pub partition_name: String,
-    /// The unit that manages it.
+    /// The unit that manages the task.
     pub manager: String,
     /// The processing cluster whose units do the work.
     pub pc: String,
-    /// How often a subtask whose worker was lost is begun again.
+    /// How often a subtask may start again after its worker was lost.
     pub retries: u32,
-    /// The round that runs or was last, from 1; 0 before the first.
+    /// The current or last round, from 1; 0 before the first.
     #[serde(default)]
     pub round: u64,
-    /// When the next round is due, where it is known.
+    /// When the next round starts; 0 if that is not known.
     #[serde(default)]
     pub next_at: u64,
-    /// How many partitions of the round were assigned.
+    /// How many partitions of the round have been assigned.
     #[serde(default)]
     pub cursor: u64,
-    /// Of the rounds before.
+    /// The outcomes of all earlier rounds.
     #[serde(default)]
     pub totals: ResultInfo,
     /// The sums of numbers that runners gave as their results, over all rounds.
     #[serde(default)]
     pub sums: BTreeMap<String, f64>,
-    /// When it was submitted.
+    /// When it was submitted, in milliseconds since 1970.
     #[serde(default)]
     pub created: u64,
-    /// When it began.
+    /// When it started, in milliseconds since 1970; 0 before.
     #[serde(default)]
     pub started: u64,
-    /// When it ended.
+    /// When it ended, in milliseconds since 1970; 0 before.
     #[serde(default)]
     pub finished: u64,
-    /// Somebody wants it stopped.
+    /// Whether the task must be stopped.
     #[serde(default)]
     pub cancelling: bool,
-    /// Why it was cancelled or cannot go on.
+    /// Why the task was cancelled or cannot go on; empty otherwise.
     #[serde(default)]
     pub error: String,
-    /// The partitions of the running round; none between two.
+    /// The partitions of the current round; `None` between two rounds.
     #[serde(default)]
     pub listing: Option<Listing>,
-    /// Those that it was submitted with; empty where they are listed anew each round.
+    /// The partitions that were named in the submission; empty if they are listed again for each round.
     #[serde(default)]
     pub named: Vec<String>,
-    /// Those of a higher one begin first.
+    /// Subtasks of tasks with a higher priority start first.
     #[serde(default)]
     pub priority: i32,
-    /// Nothing new of it begins.
+    /// Whether the task is paused: no further subtask starts.
     #[serde(default)]
     pub paused: bool,
-    /// When subtasks may begin.
+    /// When subtasks may start; `None` for any time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<Window>,
-    /// How many of its subtasks may run at once; 0 for any number.
+    /// How many subtasks of the task may run at once; 0 for any number.
     #[serde(default)]
     pub limit: u32,
-    /// A task on the same table that must be over first.
+    /// The id of a task on the same table that must end first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
-    /// How many subtasks the rounds before had.
+    /// How many subtasks all earlier rounds had together.
     #[serde(default)]
     pub first: u64,
     /// The last failures of its subtasks.
@@ -240,7 +241,7 @@ pub struct MainTask {
 }
 
 impl MainTask {
-    /// A task that was submitted just now, to be done once.
+    /// A task that is submitted now, for one round.
     pub fn new(id: TaskId, table: [String; 3], manager: String, pc: String) -> Self {
         let [db_name, schema_name, table_name] = table;
         Self {
@@ -279,38 +280,38 @@ impl MainTask {
         }
     }
 
-    /// Its table, of database and schema.
+    /// Database, schema and table.
     pub fn table(&self) -> [&str; 3] {
         [&self.db_name, &self.schema_name, &self.table_name]
     }
 
-    /// What hashing calls a partition of it.
+    /// The hashing key of a partition of this task.
     pub fn key(&self, partition: &str) -> String {
         let [db, schema, table] = self.table();
         [db, schema, table, partition].join("\u{1f}")
     }
 
-    /// Partitions of the round.
+    /// How many partitions the current round has.
     pub fn count(&self) -> u64 {
         self.listing.as_ref().map_or(0, |listing| listing.count)
     }
 
-    /// Subtasks that are assigned and not counted.
+    /// How many subtasks are assigned and not counted yet.
     pub fn outstanding(&self) -> u64 {
         self.cursor.saturating_sub(self.result.all())
     }
 
-    /// Counts a subtask's end.
-    pub fn take(&mut self, id: TaskId, outcome: &Ended) {
+    /// Counts the outcome of a subtask, and adds its results to the sums.
+    pub fn count_outcome(&mut self, id: TaskId, outcome: &Ended) {
         self.result.count(outcome.state);
         for (name, value) in outcome.result.iter().flatten() {
             let is_new = !self.sums.contains_key(name);
-            // A task is one node, however many names runners think of.
+            // A task is one node, so the number and length of result names are limited.
             if name.len() > SUM_NAME || is_new && self.sums.len() >= SUMS {
                 continue;
             }
             let sum = value.as_f64().map(|value| value + self.sums.get(name).copied().unwrap_or_default());
-            // JSON has no word for infinity: a task with such a sum could not be read any more.
+            // JSON cannot express infinity: a task with such a sum could no longer be read.
             if let Some(sum) = sum.filter(|sum| sum.is_finite()) {
                 self.sums.insert(name.clone(), sum);
             }
@@ -329,7 +330,8 @@ impl MainTask {
         }
     }
 
-    /// Closes a round: the next one, or the end. `now` in milliseconds since 1970.
+    /// Ends the current round: sets the time of the next round, or ends the task. `now` is in milliseconds since
+    /// 1970.
     pub fn close_round(&mut self, now: u64) {
         self.first = self.first.saturating_add(self.count());
         self.listing = None;
@@ -343,7 +345,7 @@ impl MainTask {
         }
     }
 
-    /// Opens the next round, of these partitions.
+    /// Starts the next round with these partitions. `now` is in milliseconds since 1970.
     pub fn open_round(&mut self, listing: Listing, now: u64) {
         if self.round > 0 {
             self.totals = self.grand_total();
@@ -359,7 +361,7 @@ impl MainTask {
         }
     }
 
-    /// Over all rounds.
+    /// The outcomes of all rounds.
     pub fn grand_total(&self) -> ResultInfo {
         self.totals.plus(self.result)
     }
@@ -369,13 +371,13 @@ impl MainTask {
 #[allow(clippy::struct_field_names, reason = "the names of the tree, which others read")]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubTask {
-    /// Its name, a task id.
+    /// The task id, as text.
     #[serde(rename = "CompactTaskId")]
     pub id: String,
-    /// Where it is in its life.
+    /// The current state.
     #[serde(rename = "CompactTaskState")]
     pub state: SubState,
-    /// Whether it is a subtask.
+    /// Always true: this is a subtask.
     pub sub_task_flag: bool,
     /// Database of the table.
     pub db_name: String,
@@ -387,27 +389,27 @@ pub struct SubTask {
     pub partition_name: String,
     /// The processing cluster whose units do the work.
     pub pc: String,
-    /// The unit that runs it.
+    /// The unit that runs the subtask.
     pub worker: String,
     /// The round of the main task, from 1.
     pub round: u64,
-    /// How often it may be begun again.
+    /// How often the subtask may start again.
     pub retries: u32,
-    /// How often it was.
+    /// How often the subtask has started again, from 0.
     pub attempt: u32,
-    /// Milliseconds since 1970.
+    /// When the runner started, in milliseconds since 1970; 0 before.
     #[serde(default)]
     pub started: u64,
-    /// Within how many milliseconds its worker ends it, while it runs.
+    /// The time limit of the run in milliseconds; 0 if it is not known.
     #[serde(default)]
     pub limit: u64,
-    /// The permits that it has while it runs.
+    /// The permits that the subtask holds while it runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub permits: Vec<String>,
 }
 
 impl SubTask {
-    /// The node_context of a task that compacts this partition.
+    /// The subtask that compacts this partition, waiting at this worker.
     pub fn of(task: &MainTask, id: TaskId, partition: &str, worker: &str) -> Self {
         Self {
             id: id.to_string(),
@@ -428,13 +430,13 @@ impl SubTask {
         }
     }
 
-    /// Its table, of database and schema.
+    /// Database, schema and table.
     pub fn table(&self) -> [&str; 3] {
         [&self.db_name, &self.schema_name, &self.table_name]
     }
 
-    /// The same at another worker, or once more at this one; `None` where it may not begin again. Only what had begun
-    /// uses up a retry, and only where it is `counted`.
+    /// The same subtask, waiting at another worker or again at this one; `None` if it may not start again. A retry is
+    /// used up only if the subtask was running and `counted` is true.
     pub fn again(&self, worker: &str, counted: bool) -> Option<Self> {
         let begun = counted && self.state == SubState::Running;
         if begun && self.attempt >= self.retries {
@@ -445,7 +447,7 @@ impl SubTask {
         Some(Self { state, worker, attempt, started: 0, permits: Vec::new(), ..self.clone() })
     }
 
-    /// Its end in this way.
+    /// The outcome of this subtask with this state and message, ended now.
     pub fn ended(&self, state: SubState, message: &str) -> Ended {
         Ended {
             state,
@@ -465,38 +467,38 @@ impl SubTask {
 /// How a subtask ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ended {
-    /// Where it is in its life.
+    /// The current state.
     pub state: SubState,
     /// The partition of the table.
     pub partition: String,
-    /// The unit that runs it.
+    /// The unit that runs the subtask.
     pub worker: String,
-    /// How often it was begun, from 0.
+    /// How often the subtask had started again, from 0.
     pub attempt: u32,
-    /// The runner's exit code, where it had one.
+    /// The runner's exit code; `None` if a signal ended it or it did not run.
     pub exit: Option<i32>,
-    /// Why, for people; empty where all went well.
+    /// The reason, for people; empty on success.
     pub message: String,
-    /// The last KiB of its output.
+    /// The last KiB of the runner's output.
     pub output: String,
-    /// The last line of its output, where that is a JSON object.
+    /// The last line of its standard output, if it is a JSON object.
     pub result: Option<Map<String, Value>>,
-    /// When it began.
+    /// When it started, in milliseconds since 1970; 0 before.
     pub started: u64,
-    /// When it ended.
+    /// When it ended, in milliseconds since 1970; 0 before.
     pub finished: u64,
 }
 
-/// As JSON.
+/// Serialises a value as JSON.
 pub fn write<T: Serialize>(value: &T) -> Vec<u8> {
-    // Strings, numbers, lists and maps by name always can be written.
+    // Serialising strings, numbers, lists and maps with text keys cannot fail.
     serde_json::to_vec(value).unwrap_or_default()
 }
 
-/// From JSON.
-pub fn read<T: for<'a> Deserialize<'a>>(path: &str, data: &[u8]) -> Result<T, super::Fault> {
+/// Parses JSON; `path` is named in the error.
+pub fn read<T: for<'a> Deserialize<'a>>(path: &str, data: &[u8]) -> Result<T, Fault> {
     serde_json::from_slice(data)
-        .map_err(|error| super::Fault::Odd(format!("{path} does not read as a task: {error}")))
+        .map_err(|error| Fault::Odd(format!("{path} does not read as a task: {error}")))
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The tasks in the tree: reading them, and each change of theirs as one multi at their version. Whoever comes late
-//! changes nothing.
+//! The tasks in ZooKeeper: reads them, and makes each change as one multi at the version that was read. A caller with
+//! an old version changes nothing.
 
 mod inboxes;
 mod subtasks;
@@ -8,6 +8,7 @@ use std::fmt;
 
 use futures_util::StreamExt as _;
 
+pub use super::fault::Fault;
 use super::ids::TaskId;
 use super::paths::{self, Paths};
 use super::task::{Ended, Listing, MainTask, State, SubState, SubTask, read, write};
@@ -15,71 +16,25 @@ use allot_coordination::random;
 use allot_coordination::{Error, Kind, Op, Tree, Version};
 use allot_runtime::time::now_ms;
 
-/// Bytes of a multi, and of a chunk, that we fill; the limits stand above.
+/// Most bytes of a multi or of a chunk that Allot fills; ZooKeeper's limits are higher.
 const FILL: usize = 200 * 1024;
-/// Reads on their way at once.
-const READS: usize = 32;
-/// How often a change is tried again that another was faster than.
+/// Most reads in flight.
+const MAX_READS: usize = 32;
+/// How often a change is retried after another process made a change first.
 const ATTEMPTS: usize = 50;
 
-/// Why something was not done to a task.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fault {
-    /// The coordination service, or somebody who was faster.
-    Tree(Error),
-    /// What stands in the tree is not as it must be.
-    Odd(String),
-    /// It cannot be, for a reason that people understand.
-    Refused(String),
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tree(error) => error.fmt(f),
-            Self::Odd(why) | Self::Refused(why) => f.write_str(why),
-        }
-    }
-}
-
-impl std::error::Error for Fault {}
-
-impl From<Error> for Fault {
-    fn from(error: Error) -> Self {
-        Self::Tree(error)
-    }
-}
-
-impl Fault {
-    /// Whether somebody else was faster: read again.
-    pub fn is_race(&self) -> bool {
-        use Error::{BadVersion, Exists, NoNode, NotEmpty};
-        matches!(self, Self::Tree(BadVersion(_) | NoNode(_) | Exists(_) | NotEmpty(_)))
-    }
-
-    /// Whether it is the fault of the node that was read, and of no other.
-    pub fn is_of_its_own(&self) -> bool {
-        matches!(self, Self::Odd(_) | Self::Tree(Error::Refused { .. }))
-    }
-
-    /// Whether it may be otherwise in a moment.
-    pub fn is_passing(&self) -> bool {
-        self.is_race() || matches!(self, Self::Tree(error) if error.is_transient())
-    }
-}
-
-/// A task as it was read.
+/// A task with the nodes from which it was read.
 #[derive(Debug, Clone)]
 pub struct Found<T> {
-    /// Name of the task.
+    /// The task's id.
     pub id: TaskId,
-    /// Its content.
+    /// The task's data.
     pub task: T,
-    /// Its directory.
+    /// The task's directory.
     pub dir: String,
-    /// Its info node.
+    /// The path of the task's info node.
     pub info: String,
-    /// That node's version.
+    /// The version of the info node's data.
     pub version: Version,
 }
 
@@ -109,29 +64,29 @@ fn create(path: String, data: Vec<u8>) -> Op {
     Op::Create { path, data, kind: Kind::Persistent }
 }
 
-/// Of the live tasks of a table the one that none of the others waits for: who comes next waits for it.
+/// The last unfinished task in the queue of a table: the one for which no other waits. The next task waits for it.
 pub(crate) fn last_of(mains: &[Found<MainTask>], table: [&str; 3]) -> Option<TaskId> {
     let live = || mains.iter().filter(|main| !main.task.state.is_over() && main.task.table() == table);
     let awaited = |id: &TaskId| live().any(|main| main.task.after == Some(id.to_string()));
     live().map(|main| main.id).rev().find(|id| !awaited(id))
 }
 
-/// The tasks in the tree.
+/// Reads and changes the tasks in ZooKeeper.
 #[derive(Clone)]
 pub struct TaskStore {
-    /// The tree of the coordination service.
+    /// Access to ZooKeeper.
     pub tree: Tree,
-    /// Where the nodes are.
+    /// The paths of the nodes.
     pub paths: Paths,
 }
 
 impl TaskStore {
-    /// Under this root.
+    /// The tasks below this root.
     pub fn new(tree: Tree, root: &str) -> Self {
         Self { tree, paths: Paths::new(root) }
     }
 
-    /// Makes what all tasks stand under.
+    /// Creates the directories that contain all tasks.
     pub async fn prepare(&self) -> Result<(), Fault> {
         for path in [
             self.paths.scheduler(),
@@ -146,7 +101,7 @@ impl TaskStore {
         Ok(())
     }
 
-    /// A node's children; none where it is not there.
+    /// The children of a node; empty if the node does not exist.
     pub async fn children(&self, path: &str) -> Result<Vec<String>, Fault> {
         match self.tree.children(path).await {
             Err(Error::NoNode(_)) => Ok(Vec::new()),
@@ -166,17 +121,17 @@ impl TaskStore {
         Ok(Some(Found { id, task: read(&info, &node.data)?, dir, info, version: node.version }))
     }
 
-    /// A main task, if it is there.
+    /// A main task; `None` if it does not exist.
     pub async fn main(&self, id: TaskId) -> Result<Option<Found<MainTask>>, Fault> {
         self.found(id, self.paths.main(id)).await
     }
 
-    /// A subtask at this worker, if it is there.
+    /// A subtask in this worker's inbox; `None` if it is not there.
     pub async fn sub(&self, worker: &str, id: TaskId) -> Result<Option<Found<SubTask>>, Fault> {
         self.found(id, self.paths.at(worker, id)).await
     }
 
-    /// Those of these subtasks that are at this worker. One that does not read is left out, and logged.
+    /// Those of these subtasks that are in this worker's inbox. A subtask that cannot be read is skipped and logged.
     pub async fn subs(&self, worker: &str, ids: &[TaskId]) -> Result<Vec<Found<SubTask>>, Fault> {
         let reads: Vec<_> = ids
             .iter()
@@ -185,20 +140,21 @@ impl TaskStore {
                 async move { store.sub(&worker, id).await }
             })
             .collect();
-        let mut reads = futures_util::stream::iter(reads).buffered(READS);
+        let mut reads = futures_util::stream::iter(reads).buffered(MAX_READS);
         let mut found = Vec::new();
         while let Some(read) = reads.next().await {
             match read {
                 Ok(sub) => found.extend(sub),
-                Err(fault) if fault.is_of_its_own() => tracing::warn!(%fault, "a subtask is passed over"),
+                Err(fault) if fault.is_node_specific() => {
+                    tracing::warn!(%fault, "skipping a subtask that cannot be read");
+                }
                 Err(fault) => return Err(fault),
             }
         }
         Ok(found)
     }
 
-    /// All main tasks, packed ones left out, from old to new. One that does not read, or may not be read, is left out,
-    /// too, and logged.
+    /// All main tasks except packed ones, from old to new. A task that cannot be read is skipped and logged.
     pub async fn mains(&self) -> Result<Vec<Found<MainTask>>, Fault> {
         let names = self.children(&self.paths.scheduler()).await?;
         let ids: Vec<TaskId> = names.iter().filter_map(|name| name.parse().ok()).collect();
@@ -209,12 +165,14 @@ impl TaskStore {
                 async move { store.main(id).await }
             })
             .collect();
-        let mut reads = futures_util::stream::iter(reads).buffer_unordered(READS);
+        let mut reads = futures_util::stream::iter(reads).buffer_unordered(MAX_READS);
         let mut found = Vec::new();
         while let Some(read) = reads.next().await {
             match read {
                 Ok(main) => found.extend(main),
-                Err(fault) if fault.is_of_its_own() => tracing::warn!(%fault, "a task is passed over"),
+                Err(fault) if fault.is_node_specific() => {
+                    tracing::warn!(%fault, "skipping a task that cannot be read");
+                }
                 Err(fault) => return Err(fault),
             }
         }
@@ -222,7 +180,7 @@ impl TaskStore {
         Ok(found)
     }
 
-    /// The subtasks of a main task, or of all, at this worker, by their names.
+    /// The ids of the subtasks in this worker's inbox: of one main task, or of all.
     pub async fn at(&self, worker: &str, of: Option<TaskId>) -> Result<Vec<TaskId>, Fault> {
         let names = self.children(&self.paths.inbox(worker)).await?;
         let ids = names.iter().filter_map(|name| name.parse::<TaskId>().ok());
@@ -232,9 +190,9 @@ impl TaskStore {
         Ok(ids)
     }
 
-    /// Submits a task, with a notice to its manager; which must be there. Two for one table cannot both be: what
-    /// is submitted is submitted at a version of the directory of all tasks.
-    /// With `queue` it waits for the last that is live, else it is refused where one is.
+    /// Submits a task, with a notice to its manager, which must be present. Two submissions for one table cannot both
+    /// succeed at once, since each checks the version of the directory of all tasks.
+    /// With `queue` the task waits for the last unfinished task on its table; without, it is refused if there is one.
     pub async fn submit(&self, id: TaskId, task: &MainTask, queue: bool) -> Result<(), Fault> {
         let scheduler = self.paths.scheduler();
         for _ in 0..ATTEMPTS {
@@ -272,7 +230,7 @@ impl TaskStore {
         Err(Fault::Refused("others submit all the time; try again".into()))
     }
 
-    /// What writes a main task that is not there.
+    /// The operations that create a main task.
     pub fn creation(&self, id: TaskId, task: &MainTask) -> Vec<Op> {
         let dir = self.paths.main(id);
         vec![
@@ -284,7 +242,7 @@ impl TaskStore {
         ]
     }
 
-    /// Writes a main task, in the state that it was read in or in another.
+    /// Writes a main task and, if its state changes, its status node. `ops` are added to the multi.
     async fn write(&self, main: &mut Found<MainTask>, new: MainTask, mut ops: Vec<Op>) -> Result<(), Fault> {
         let set = Op::Set { path: main.info.clone(), data: write(&new), version: main.version };
         ops.insert(0, set);
@@ -298,7 +256,7 @@ impl TaskStore {
         Ok(())
     }
 
-    /// Begins a round of these partitions.
+    /// Starts a round with these partitions.
     pub async fn open_round(&self, main: &mut Found<MainTask>, partitions: &[String]) -> Result<(), Fault> {
         let tag = format!("{:08x}", random::any::<u32>());
         let mut listing = Listing { tag, chunks: 0, count: partitions.len() as u64 };
@@ -334,7 +292,7 @@ impl TaskStore {
         Ok(all)
     }
 
-    /// Assigns as many of these (partition, worker) as one multi takes, from the cursor on.
+    /// Assigns as many of these (partition, worker) pairs as fit into one multi, starting at the cursor.
     pub async fn assign(&self, main: &mut Found<MainTask>, wave: &[(&str, &str)]) -> Result<(), Fault> {
         let mut new = main.task.clone();
         new.state = State::Assigned;
@@ -344,21 +302,21 @@ impl TaskStore {
         for &(partition, worker) in wave {
             let id = main.id.subtask(new.first + new.cursor + 1);
             let sub = SubTask::of(&new, id, partition, worker);
-            let mut node_context = self.place(id, &sub).to_vec();
+            let mut subtask_ops = self.place(id, &sub).to_vec();
             if workers.insert(worker) {
-                node_context.push(Op::Check { path: self.paths.node(worker), version: None });
+                subtask_ops.push(Op::Check { path: self.paths.node(worker), version: None });
             }
-            size += node_context.iter().map(Op::size).sum::<usize>();
+            size += subtask_ops.iter().map(Op::size).sum::<usize>();
             if size > FILL {
                 break;
             }
-            ops.append(&mut node_context);
+            ops.append(&mut subtask_ops);
             new.cursor += 1;
         }
         self.write(main, new, ops).await
     }
 
-    /// A subtask at its worker, waiting.
+    /// The operations that create a waiting subtask in its worker's inbox.
     fn place(&self, id: TaskId, sub: &SubTask) -> [Op; 3] {
         let dir = self.paths.at(&sub.worker, id);
         [
@@ -368,8 +326,8 @@ impl TaskStore {
         ]
     }
 
-    /// Counts what workers have finished, as much as one multi takes. Returns how many. What does not read as an outcome
-    /// counts as failed; what is no subtask's is removed.
+    /// Counts the outcomes that workers have written, as many as fit into one multi. Returns how many. An outcome
+    /// that cannot be read counts as failed; a node that is no outcome of a subtask is deleted.
     pub async fn count(&self, main: &mut Found<MainTask>, names: &[String]) -> Result<usize, Fault> {
         const BATCH: usize = 500;
         let dir = self.paths.finished(main.id);
@@ -380,16 +338,16 @@ impl TaskStore {
             let path = format!("{dir}/{name}");
             match name.parse::<TaskId>() {
                 Ok(id) if id.is_main() || id.of_main() != main.id => {
-                    tracing::warn!(path, "an outcome of another task is removed");
+                    tracing::warn!(path, "deleting an outcome of another task");
                 }
                 Ok(id) => {
                     let unread = |fault: Fault| {
                         SubTask::of(&new, id, "", "").ended(SubState::Failed, &fault.to_string())
                     };
                     let outcome = read::<Ended>(&path, &node.data).unwrap_or_else(unread);
-                    new.take(id, &outcome);
+                    new.count_outcome(id, &outcome);
                 }
-                Err(why) => tracing::warn!(path, why, "an outcome of nothing is removed"),
+                Err(why) => tracing::warn!(path, why, "deleting a node that is no outcome"),
             }
             ops.push(delete(path));
         }
@@ -400,7 +358,7 @@ impl TaskStore {
         Ok(count)
     }
 
-    /// Ends the round, when all of it is counted.
+    /// Ends the current round after all of its subtasks are counted.
     pub async fn close_round(&self, main: &mut Found<MainTask>) -> Result<(), Fault> {
         let mut new = main.task.clone();
         new.close_round(now_ms());
@@ -408,7 +366,7 @@ impl TaskStore {
         self.write(main, new, ops).await
     }
 
-    /// Ends the task before its time, when nothing of it is left.
+    /// Cancels a task that has no outstanding subtasks.
     pub async fn cancel(&self, main: &mut Found<MainTask>, why: &str) -> Result<(), Fault> {
         let mut new = main.task.clone();
         new.state = State::Cancel;
@@ -419,7 +377,7 @@ impl TaskStore {
         self.write(main, new, ops).await
     }
 
-    /// Notes why the task does not go on.
+    /// Records why the task does not go on.
     pub async fn note(&self, main: &mut Found<MainTask>, why: &str) -> Result<(), Fault> {
         let new = MainTask { error: why.to_owned(), ..main.task.clone() };
         self.write(main, new, Vec::new()).await
@@ -431,7 +389,7 @@ impl TaskStore {
         Ok(names.into_iter().map(|name| delete(format!("{dir}/{name}"))).collect())
     }
 
-    /// Changes a live main task as somebody outside asks, and wakes its manager and its workers.
+    /// Changes an unfinished main task on behalf of an operator or the monitor, and wakes its manager and workers.
     async fn change(
         &self,
         id: TaskId,
@@ -447,7 +405,7 @@ impl TaskStore {
             let mut new = main.task.clone();
             let mut ops = change(&mut new);
             let status = main.status(main.task.state);
-            // Children are watched, not data: so this is what they hear.
+            // Manager and workers watch children, not data, so the status node is replaced to notify them.
             ops.extend([delete(status.clone()), create(status, Vec::new())]);
             match self.write(&mut main, new, ops).await {
                 Err(Fault::Tree(Error::BadVersion(_))) => {}
@@ -457,7 +415,7 @@ impl TaskStore {
         Err(Fault::Refused(format!("task {id} changes all the time; try again")))
     }
 
-    /// Asks for the end of a task.
+    /// Requests the end of a task.
     pub async fn stop(&self, id: TaskId) -> Result<MainTask, Fault> {
         self.change(id, |task| {
             task.cancelling = true;
@@ -466,7 +424,7 @@ impl TaskStore {
         .await
     }
 
-    /// Lets nothing new of a task begin, or lets it go on.
+    /// Pauses a task, so that no further subtask starts, or resumes it.
     pub async fn pause(&self, id: TaskId, paused: bool) -> Result<MainTask, Fault> {
         self.change(id, |task| {
             task.paused = paused;
@@ -475,11 +433,12 @@ impl TaskStore {
         .await
     }
 
-    /// Gives a task another manager, which must be there, if it still has this one (or any, where none is given).
+    /// Gives a task to another manager, which must be present. If `from` is given, the task must still have that
+    /// manager; otherwise nothing changes.
     pub async fn reassign(&self, id: TaskId, from: Option<&str>, to: &str) -> Result<MainTask, Fault> {
         let notice = self.paths.at(to, id);
         for _ in 0..ATTEMPTS {
-            // One that stands there from before may be read and removed at any moment.
+            // An earlier notice may be there, and may be read and deleted at any moment.
             let tell = match self.tree.get(&notice).await? {
                 Some(_) => Op::Check { path: notice.clone(), version: None },
                 None => create(notice.clone(), Vec::new()),
@@ -499,7 +458,7 @@ impl TaskStore {
         Err(Fault::Refused(format!("task {id} changes all the time; try again")))
     }
 
-    /// A manager has read a notice.
+    /// Deletes a notice that its manager has read.
     pub async fn noticed(&self, unit: &str, id: TaskId) -> Result<(), Fault> {
         match self.tree.delete(&self.paths.at(unit, id), Version::FIRST).await {
             Ok(()) | Err(Error::NoNode(_)) => Ok(()),

@@ -1,4 +1,4 @@
-//! What stands in the tree, and how rounds are counted.
+//! Tests of the JSON form of tasks, and of the counting of rounds.
 
 use super::*;
 
@@ -19,7 +19,7 @@ fn listing(count: u64) -> Listing {
 }
 
 #[test]
-fn the_names_are_those_that_readers_know() {
+fn json_has_the_documented_field_names() {
     let value: Value = serde_json::from_slice(&write(&task(3))).unwrap();
     for name in [
         "CompactTaskId",
@@ -52,22 +52,22 @@ fn the_names_are_those_that_readers_know() {
 }
 
 #[test]
-fn a_task_can_be_read_whatever_runners_count() {
+fn task_stays_readable_with_any_results_of_runners() {
     let mut task = task(1);
     let id: TaskId = task.id.parse().unwrap();
     let sub = SubTask::of(&task, id, "p", "w_1");
     for value in [1.0, 1e308, 1e308, 2.0] {
         let result = serde_json::json!({"freed": value}).as_object().cloned();
-        task.take(id, &Ended { result, ..sub.ended(SubState::Success, "") });
+        task.count_outcome(id, &Ended { result, ..sub.ended(SubState::Success, "") });
     }
-    // What cannot be added is left out.
+    // Values that cannot be added are left out.
     assert_eq!(task.sums["freed"].to_string(), 1e308_f64.to_string());
     let read: MainTask = read("x", &write(&task)).unwrap();
     assert_eq!(read, task);
 }
 
 #[test]
-fn rounds_are_counted_to_the_last() {
+fn rounds_are_counted_up_to_the_last() {
     let mut task = task(2);
     let id: TaskId = task.id.parse().unwrap();
     for round in 1..=2 {
@@ -77,10 +77,10 @@ fn rounds_are_counted_to_the_last() {
         let sub = SubTask::of(&task, id.subtask(1), "p", "w");
         let mut well = sub.ended(SubState::Success, "");
         well.result = serde_json::from_str(r#"{"before": 10, "after": 4, "name": "x"}"#).unwrap();
-        task.take(id.subtask(1), &well);
-        task.take(id.subtask(2), &sub.ended(SubState::Failed, "exit code 3"));
+        task.count_outcome(id.subtask(1), &well);
+        task.count_outcome(id.subtask(2), &sub.ended(SubState::Failed, "exit code 3"));
         assert_eq!(task.outstanding(), 1);
-        task.take(id.subtask(3), &well);
+        task.count_outcome(id.subtask(3), &well);
         assert_eq!(task.outstanding(), 0);
         task.close_round(1000);
         assert_eq!(task.state.is_over(), round == 2);
@@ -92,7 +92,7 @@ fn rounds_are_counted_to_the_last() {
 }
 
 #[test]
-fn only_what_had_begun_uses_up_a_retry() {
+fn only_a_started_subtask_uses_up_a_retry() {
     let task = task(1);
     let mut sub = SubTask::of(&task, task.id.parse().unwrap(), "p", "a");
     for _ in 0..3 {

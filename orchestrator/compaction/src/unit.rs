@@ -1,4 +1,4 @@
-//! The unit: joins the cluster, and runs worker, manager and monitor until the process is asked to end.
+//! A compaction unit: joins the cluster, and runs worker, manager and monitor until the process shuts down.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,30 +12,30 @@ use tokio::task::JoinSet;
 
 use super::node::{self, NodeInfo};
 use super::node_context::{NodeContext, PAUSE};
-use super::runner::Guarded;
+use super::runner::SupervisedLaunch;
 use super::settings::Settings;
 use super::task_store::{Fault, TaskStore};
 use super::{manager, monitor, paths, worker};
 
-/// The name of this role in logs and probes.
+/// The name of this role in logs and health checks.
 const PART: &str = "compaction";
 
-/// Runs a compaction unit until the process is asked to end.
+/// Runs a compaction unit until the process shuts down.
 ///
 /// # Errors
 /// The settings name no unit.
 pub async fn run(coordinator: Coordinator, health: Health, stop: Shutdown, settings: Settings) -> Result<()> {
     let name = settings.node.clone().context("compaction.node is not set")?;
-    let launch = Arc::new(Guarded::new());
-    play(NodeContext { coordinator, health, stop, config: settings, name, launch }).await
+    let launch = Arc::new(SupervisedLaunch::new());
+    run_unit(NodeContext { coordinator, health, stop, config: settings, name, launch }).await
 }
 
-pub(crate) async fn play(node_context: NodeContext) -> Result<()> {
+pub(crate) async fn run_unit(node_context: NodeContext) -> Result<()> {
     let store = node_context.store();
     let mut stop = node_context.stop.clone();
-    // The inbox stands before the unit is seen, since only who is seen is given anything.
-    while let Err(fault) = make(&store, &node_context.name).await {
-        tracing::debug!(%fault, "the tree cannot be prepared now");
+    // The inbox must exist before the unit joins, since other units assign work to members only.
+    while let Err(fault) = create_inbox(&store, &node_context.name).await {
+        tracing::debug!(%fault, "cannot create the nodes of this unit; retrying");
         tokio::select! { () = tokio::time::sleep(PAUSE) => {}, () = stop.requested() => return Ok(()) }
     }
     let info = NodeInfo {
@@ -52,9 +52,9 @@ pub(crate) async fn play(node_context: NodeContext) -> Result<()> {
         &serde_json::to_vec(&info)?,
     );
     let units = node::follow(coordinator, &store.paths.nodes());
-    let (notices, noticed) = mpsc::channel(64);
+    let (notices, notice_receiver) = mpsc::channel(64);
     let mut loops = JoinSet::new();
-    loops.spawn(manager::run(node_context.clone(), noticed, units.clone()));
+    loops.spawn(manager::run(node_context.clone(), notice_receiver, units.clone()));
     loops.spawn(monitor::run(node_context.clone(), units.clone()));
     let mut work = JoinSet::new();
     work.spawn(worker::run(node_context.clone(), notices));
@@ -75,14 +75,15 @@ pub(crate) async fn play(node_context: NodeContext) -> Result<()> {
             }
         }
     }
-    // What runs is put back first: who has left counts as lost a session time later, and what it ran as failed.
+    // Return running subtasks first. One session timeout after a unit has left, others declare it lost and count its
+    // running subtasks as failed.
     while work.join_next().await.is_some() {}
     membership.leave().await;
     while loops.join_next().await.is_some() {}
     Ok(())
 }
 
-async fn make(store: &TaskStore, name: &str) -> Result<(), Fault> {
+async fn create_inbox(store: &TaskStore, name: &str) -> Result<(), Fault> {
     store.prepare().await?;
     Ok(store.tree.ensure(&store.paths.inbox(name)).await?)
 }

@@ -1,4 +1,4 @@
-//! A window of the day in which subtasks may start, `22:00-06:00`, in a time zone of its own: what is night there.
+//! A window of the day in which subtasks may start, e.g. `22:00-06:00`, in a time zone of its own.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,26 +9,26 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan as _};
 use serde::{Deserialize, Serialize};
 
-/// From one time of the day to another, the second not within; over midnight where the second is earlier.
+/// A daily window from one time (included) to another (excluded); it spans midnight if the second is earlier.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Window {
     from: Time,
     to: Time,
-    /// By its name of the IANA, e.g. `Europe/Berlin`.
+    /// The zone's IANA name, e.g. `Europe/Berlin`.
     zone: String,
     rules: TimeZone,
 }
 
 impl Window {
-    /// `22:00-06:00`, in this zone.
+    /// Parses `22:00-06:00` in this zone. `Err` holds the reason for people.
     pub fn new(text: &str, zone: &str) -> Result<Self, String> {
         let wrong = || format!("'{text}' is no window; one looks like 22:00-06:00");
         let (from, to) = text.split_once('-').ok_or_else(wrong)?;
         let time = |text: &str| {
             let (hour, minute) = text.trim().split_once(':').ok_or_else(wrong)?;
-            let of = |node_context: &str| node_context.parse::<i8>().map_err(|_| wrong());
-            Time::new(of(hour)?, of(minute)?, 0, 0).map_err(|_| wrong())
+            let number = |part: &str| part.parse::<i8>().map_err(|_| wrong());
+            Time::new(number(hour)?, number(minute)?, 0, 0).map_err(|_| wrong())
         };
         let (from, to) = (time(from)?, time(to)?);
         if from == to {
@@ -39,7 +39,7 @@ impl Window {
         Ok(Self { from, to, zone: zone.to_owned(), rules })
     }
 
-    /// How long it stays shut after this instant (milliseconds since 1970); nothing where it is open.
+    /// How long the window stays closed after `now_ms` (milliseconds since 1970); `None` if it is open.
     pub fn shut_for(&self, now_ms: u64) -> Option<Duration> {
         let now = Timestamp::from_millisecond(i64::try_from(now_ms).ok()?).ok()?.to_zoned(self.rules.clone());
         let time = now.time();
@@ -51,7 +51,7 @@ impl Window {
         if open {
             return None;
         }
-        // On a day whose clocks jump over its beginning it begins where they land.
+        // If the clocks skip the opening time on that day, the window opens at the time they jump to.
         let day = if time < self.from { now.date() } else { now.date().checked_add(1.day()).ok()? };
         let opens = day.to_datetime(self.from).to_zoned(self.rules.clone()).ok()?;
         let left = opens.timestamp().as_millisecond() - now.timestamp().as_millisecond();
@@ -59,7 +59,7 @@ impl Window {
     }
 }
 
-/// The name of this machine's time zone, where it is known; else UTC.
+/// The IANA name of this machine's time zone; UTC if it is unknown.
 pub fn own_zone() -> String {
     TimeZone::system().iana_name().unwrap_or("UTC").to_owned()
 }
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn by_day_and_over_midnight() {
+    fn window_works_within_a_day_and_over_midnight() {
         for (when, left) in [("07:59:00", 1), ("08:00:00", 0), ("17:59:59", 0), ("18:00:00", 14 * 60)] {
             assert_eq!(minutes("08:00-18:00", "UTC", &format!("2026-03-01T{when}Z")), left, "{when}");
         }
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn the_zone_s_own_clocks_count_also_when_they_are_changed() {
+    fn window_follows_the_zone_and_its_clock_changes() {
         // 22:00 in Berlin is 21:00 UTC in winter and 20:00 in summer.
         assert_eq!(minutes("22:00-06:00", "Europe/Berlin", "2026-01-10T20:00:00Z"), 60);
         assert_eq!(minutes("22:00-06:00", "Europe/Berlin", "2026-07-10T20:00:00Z"), 0);
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_written_as_it_is_read_and_nonsense_is_refused() {
+    fn window_round_trips_as_text_and_rejects_bad_input() {
         let window: Window = "22:00-6:05 Europe/Berlin".parse().unwrap();
         assert_eq!(window.to_string(), "22:00-06:05 Europe/Berlin");
         assert_eq!(window.to_string().parse(), Ok(window));

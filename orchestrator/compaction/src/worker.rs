@@ -1,5 +1,6 @@
-//! The worker: looks into its inbox, runs as many subtasks at once as it has slots, each behind a guard, and hands
-//! over how they ended. One life of it is one session; what an earlier life left is begun again by the rule.
+//! The worker: watches its inbox, runs as many subtasks at once as it has slots, each under a supervisor, and reports
+//! how they ended. One lifetime of a worker is one ZooKeeper session. Subtasks that an earlier lifetime left running
+//! are recovered before they start again.
 
 mod order;
 
@@ -17,65 +18,68 @@ use super::admission::{Admission, AdmissionWatch};
 use super::ids::TaskId;
 use super::node_context::{NodeContext, PAUSE};
 use super::permits;
-use super::runner::{Attention, trust};
+use super::runner::{RunSignals, trust};
 use super::supervisor::Why;
 use super::task::{Ended, MainTask, SubState, SubTask};
 use super::task_store::{Fault, Found, TaskStore};
 use allot_coordination::Error;
 use allot_runtime::time::now_ms;
 
-/// How long a partition is left alone that is locked by another.
-const LOCKED: Duration = Duration::from_secs(1);
-/// How many subtasks are ended at once whose task is to be.
-const ENDINGS: usize = 16;
+/// How long a worker waits before it retries a partition that another worker has locked.
+const LOCKED_DELAY: Duration = Duration::from_secs(1);
+/// How many subtasks of cancelled tasks are ended at once.
+const MAX_CANCELLATIONS: usize = 16;
 
-/// What a subtask is looked at for.
-enum Turn {
-    /// It stands there as running, and nothing of this life is at it.
+/// Why the worker handles a subtask.
+enum Purpose {
+    /// The subtask's state is `Running`, but this lifetime does not run it.
     Left,
-    /// Its task is to be ended.
-    End(#[expect(dead_code, reason = "it is had, and no more")] OwnedSemaphorePermit),
-    /// It may begin, in this slot.
+    /// The subtask's main task is cancelled.
+    End(
+        #[expect(dead_code, reason = "holding the permit limits the number of cancellations")]
+        OwnedSemaphorePermit,
+    ),
+    /// The subtask may start in this slot.
     Begin(OwnedSemaphorePermit),
 }
 
-/// What came of a beginning.
+/// The outcome of a run.
 enum Outcome {
-    /// It ended.
+    /// The runner ended.
     Over(Ended),
-    /// It was ended for a reason of ours.
+    /// The worker ended the runner for a reason of its own.
     CutOff,
-    /// Nothing was started.
+    /// No runner was started.
     Unbegun,
 }
 
-/// The looks at subtasks that are under way. Each ends with whether all went well; where it did not, the subtask may stand
-/// there as running.
+/// The subtasks that are being handled. Each job returns the subtask and whether handling succeeded; if not, the
+/// subtask's state may be `Running`.
 type Work = JoinSet<(TaskId, bool)>;
 
-/// A unit as worker.
+/// The worker of a unit, for one session.
 #[derive(Clone)]
 pub(crate) struct Worker {
     node_context: NodeContext,
     store: TaskStore,
-    /// Main tasks that somebody has given to this unit.
+    /// Notices of main tasks that this unit was given to manage.
     notices: mpsc::Sender<TaskId>,
     slots: Arc<Semaphore>,
-    /// For subtasks whose task is to be ended: they wait for no slot.
-    endings: Arc<Semaphore>,
-    /// A slot is free though its subtask is not over, or a main task is otherwise.
+    /// Limits concurrent cancellations, which need no slot.
+    cancellations: Arc<Semaphore>,
+    /// Signals that a slot is free although its subtask has not ended, or that a main task has changed.
     freed: Arc<Notify>,
-    /// Main tasks of which no more may run at once, with the permits that were taken when that was found.
-    tight: Arc<Mutex<BTreeMap<TaskId, Vec<String>>>>,
-    /// Partitions' locks that others had, with when they were first found gone, if they were.
-    others: Arc<Mutex<BTreeMap<String, Option<Instant>>>>,
-    /// The session is lost.
+    /// Main tasks that have reached a limit, each with the permits that were taken at that time.
+    limited: Arc<Mutex<BTreeMap<TaskId, Vec<String>>>>,
+    /// Partition locks held by other workers, each with the time when it was first found gone.
+    foreign_locks: Arc<Mutex<BTreeMap<String, Option<Instant>>>>,
+    /// True when the session is lost.
     lost: watch::Receiver<bool>,
-    /// The process shall end.
+    /// True when the process shuts down.
     leaving: watch::Receiver<bool>,
 }
 
-/// Works until the process shall end.
+/// Runs subtasks until the process shuts down.
 pub(crate) async fn run(node_context: NodeContext, notices: mpsc::Sender<TaskId>) {
     while !node_context.stop.is_requested() {
         let Ok(status) = node_context.coordinator.up().await else { return };
@@ -84,10 +88,10 @@ pub(crate) async fn run(node_context: NodeContext, notices: mpsc::Sender<TaskId>
         let worker = Worker {
             store: node_context.store(),
             slots: Arc::new(Semaphore::new(node_context.config.slots as usize)),
-            endings: Arc::new(Semaphore::new(ENDINGS)),
+            cancellations: Arc::new(Semaphore::new(MAX_CANCELLATIONS)),
             freed: Arc::default(),
-            tight: Arc::default(),
-            others: Arc::default(),
+            limited: Arc::default(),
+            foreign_locks: Arc::default(),
             notices: notices.clone(),
             node_context: node_context.clone(),
             lost,
@@ -96,8 +100,8 @@ pub(crate) async fn run(node_context: NodeContext, notices: mpsc::Sender<TaskId>
         let mut work = Work::new();
         let mut stop = node_context.stop.clone();
         tokio::select! {
-            () = worker.live(status.generation, &mut work) => {
-                warn!("the session is lost; all runners are ended");
+            () = worker.run_session(status.generation, &mut work) => {
+                warn!("the ZooKeeper session is lost; ending all runners");
                 lost_sender.send_replace(true);
             }
             () = stop.requested() => {
@@ -109,26 +113,26 @@ pub(crate) async fn run(node_context: NodeContext, notices: mpsc::Sender<TaskId>
 }
 
 impl Worker {
-    /// One life, until its session is over.
-    async fn live(&self, generation: u64, work: &mut Work) {
+    /// One lifetime: runs until the session ends.
+    async fn run_session(&self, generation: u64, work: &mut Work) {
         let inbox = self.store.paths.inbox(&self.node_context.name);
         let mut known: BTreeSet<TaskId> = BTreeSet::new();
         let mut watches: BTreeMap<TaskId, AdmissionWatch> = BTreeMap::new();
-        // Those that may stand there as running though they are not known. At first all: what an earlier life left is taken
-        // up whatever its task waits for.
-        let mut unsure: Option<BTreeSet<TaskId>> = None;
-        let mut news = self.node_context.coordinator.subscribe();
+        // Subtasks whose state may be `Running` although this lifetime does not run them; `None` means all, which
+        // holds at first. Subtasks left by an earlier lifetime are recovered whether or not their task may start now.
+        let mut unverified: Option<BTreeSet<TaskId>> = None;
+        let mut status_changes = self.node_context.coordinator.subscribe();
         loop {
-            let status = *news.borrow_and_update();
+            let status = *status_changes.borrow_and_update();
             if status.generation != generation || status.closed {
                 return;
             }
             let (names, changed) = match self.store.tree.watch(&inbox).await {
-                Ok(looked) => looked,
+                Ok(children) => children,
                 Err(error) => {
-                    debug!(%error, "the inbox cannot be read now");
+                    debug!(%error, "cannot read the inbox; retrying");
                     if let Error::NoNode(_) = error {
-                        // We were away so long that it was taken away.
+                        // The unit was away so long that the monitor removed its inbox.
                         let _ = self.store.tree.ensure(&inbox).await;
                     }
                     sleep(PAUSE).await;
@@ -140,35 +144,37 @@ impl Worker {
             for id in notices {
                 let _ = self.notices.send(id).await;
             }
-            let doubtful =
-                ids.iter().copied().filter(|id| unsure.as_ref().is_none_or(|ids| ids.contains(id)));
-            match self.store.running(&self.node_context.name, &doubtful.collect::<Vec<_>>()).await {
-                Ok(left) => left.into_iter().for_each(|id| self.look(id, Turn::Left, &mut known, work)),
+            let candidates =
+                ids.iter().copied().filter(|id| unverified.as_ref().is_none_or(|ids| ids.contains(id)));
+            match self.store.running(&self.node_context.name, &candidates.collect::<Vec<_>>()).await {
+                Ok(left) => {
+                    left.into_iter().for_each(|id| self.spawn_handler(id, Purpose::Left, &mut known, work));
+                }
                 Err(fault) => {
-                    debug!(%fault, "what an earlier life left cannot be read now");
+                    debug!(%fault, "cannot read the subtasks left by an earlier lifetime; retrying");
                     sleep(PAUSE).await;
                     continue;
                 }
             }
-            let unsure = unsure.insert(BTreeSet::new());
-            self.attend(&ids, &mut watches);
+            let unverified = unverified.insert(BTreeSet::new());
+            self.update_watches(&ids, &mut watches);
             tokio::pin!(changed);
             loop {
-                let opens = self.begin(&ids, &watches, &mut known, work);
+                let opens = self.start_ready(&ids, &watches, &mut known, work);
                 tokio::select! {
                     () = &mut changed => break,
-                    _ = news.wait_for(|now| *now != status) => break,
+                    _ = status_changes.wait_for(|now| *now != status) => break,
                     () = self.freed.notified() => {}
                     () = sleep(opens.unwrap_or_default()), if opens.is_some() => {}
-                    () = self.loosened() => {}
+                    () = self.permits_changed() => {}
                     Some(ended) = work.join_next(), if !work.is_empty() => {
                         if let Ok((id, well)) = ended {
                             known.remove(&id);
                             if !well {
-                                unsure.insert(id);
+                                unverified.insert(id);
                             }
                         }
-                        // What it was about stands in the inbox, or not any more.
+                        // The inbox has changed or the subtask must be handled again: read it again.
                         break;
                     }
                 }
@@ -176,11 +182,11 @@ impl Worker {
         }
     }
 
-    /// Follows the main tasks of these subtasks, and no others.
-    fn attend(&self, ids: &[TaskId], watches: &mut BTreeMap<TaskId, AdmissionWatch>) {
+    /// Watches the main tasks of these subtasks, and no others.
+    fn update_watches(&self, ids: &[TaskId], watches: &mut BTreeMap<TaskId, AdmissionWatch>) {
         let mains: BTreeSet<TaskId> = ids.iter().map(|id| id.of_main()).collect();
         watches.retain(|main, _| mains.contains(main));
-        with(&self.tight, |tight| tight.retain(|main, _| mains.contains(main)));
+        with(&self.limited, |limited| limited.retain(|main, _| mains.contains(main)));
         for main in mains {
             watches.entry(main).or_insert_with(|| {
                 AdmissionWatch::follow(&self.node_context.coordinator, &self.store, main, self.freed.clone())
@@ -188,9 +194,9 @@ impl Worker {
         }
     }
 
-    /// Ends what is to be ended, and begins what may begin, as long as there are slots: by priority, then the older. When
-    /// the next window opens, if one keeps something from beginning.
-    fn begin(
+    /// Ends the subtasks of cancelled tasks, and starts ready subtasks while slots are free: by priority, then the
+    /// older first. Returns after how long the next closed window opens.
+    fn start_ready(
         &self,
         ids: &[TaskId],
         watches: &BTreeMap<TaskId, AdmissionWatch>,
@@ -200,21 +206,21 @@ impl Worker {
         let now = now_ms();
         let admissions: BTreeMap<TaskId, Admission> =
             watches.iter().map(|(main, watch)| (*main, watch.admission(now))).collect();
-        let opens = admissions.values().filter_map(|word| match word {
+        let opens = admissions.values().filter_map(|admission| match admission {
             Admission::ClosedFor(span) => Some(*span),
             Admission::Start(_) | Admission::Wait | Admission::Cancel => None,
         });
-        let tight: BTreeSet<TaskId> = with(&self.tight, |tight| tight.keys().copied().collect());
+        let limited: BTreeSet<TaskId> = with(&self.limited, |limited| limited.keys().copied().collect());
         let mut ready: Vec<(Reverse<i32>, TaskId)> = Vec::new();
         for &id in ids {
             match admissions.get(&id.of_main()) {
                 _ if known.contains(&id) => {}
-                Some(Admission::Start(priority)) if !tight.contains(&id.of_main()) => {
+                Some(Admission::Start(priority)) if !limited.contains(&id.of_main()) => {
                     ready.push((Reverse(*priority), id));
                 }
                 Some(Admission::Cancel) => {
-                    if let Ok(permit) = self.endings.clone().try_acquire_owned() {
-                        self.look(id, Turn::End(permit), known, work);
+                    if let Ok(permit) = self.cancellations.clone().try_acquire_owned() {
+                        self.spawn_handler(id, Purpose::End(permit), known, work);
                     }
                 }
                 _ => {}
@@ -223,84 +229,85 @@ impl Worker {
         ready.sort_unstable();
         for (_, id) in ready {
             let Ok(permit) = self.slots.clone().try_acquire_owned() else { break };
-            self.look(id, Turn::Begin(permit), known, work);
+            self.spawn_handler(id, Purpose::Begin(permit), known, work);
         }
         opens.min()
     }
 
-    /// Looks at a subtask, beside all else.
-    fn look(&self, id: TaskId, turn: Turn, known: &mut BTreeSet<TaskId>, work: &mut Work) {
+    /// Handles a subtask in a task of its own.
+    fn spawn_handler(&self, id: TaskId, purpose: Purpose, known: &mut BTreeSet<TaskId>, work: &mut Work) {
         known.insert(id);
         let worker = self.clone();
-        work.spawn(async move { (id, worker.handle(id, turn).await) });
+        work.spawn(async move { (id, worker.handle(id, purpose).await) });
     }
 
-    /// Ends when permits may be free again that were all taken; never, where none are missed.
-    async fn loosened(&self) {
-        let missed = |tight: &BTreeMap<TaskId, Vec<String>>| tight.values().cloned().collect::<Vec<_>>();
-        let seen = with(&self.tight, |tight| missed(tight));
+    /// Returns when missing permits may be free again; never, if none are missing.
+    async fn permits_changed(&self) {
+        let taken_permits =
+            |limited: &BTreeMap<TaskId, Vec<String>>| limited.values().cloned().collect::<Vec<_>>();
+        let seen = with(&self.limited, |limited| taken_permits(limited));
         if seen.is_empty() {
             return std::future::pending().await;
         }
         match self.store.tree.watch(&self.store.paths.permits()).await {
             Ok((mut names, changed)) => {
                 names.sort_unstable();
-                // They may have changed before they were watched.
+                // The permits may have changed before the watch was set.
                 if seen.iter().all(|seen| *seen == names) {
                     changed.await;
                 }
             }
             Err(_) => sleep(PAUSE).await,
         }
-        with(&self.tight, BTreeMap::clear);
+        with(&self.limited, BTreeMap::clear);
     }
 
-    /// One look at a subtask, and what follows from it; whether all went well.
-    async fn handle(&self, id: TaskId, turn: Turn) -> bool {
-        let fault = match self.try_handle(id, turn).await {
+    /// Handles a subtask, and logs an error. Returns whether it succeeded.
+    async fn handle(&self, id: TaskId, purpose: Purpose) -> bool {
+        let fault = match self.try_handle(id, purpose).await {
             Ok(()) => return true,
             Err(fault) => fault,
         };
         if fault.is_passing() {
-            debug!(%id, %fault, "a subtask is looked at again");
+            debug!(%id, %fault, "handling a subtask again");
             sleep(PAUSE).await;
         } else {
-            warn!(%id, %fault, "a subtask cannot be worked on");
-            sleep(LOCKED).await;
+            warn!(%id, %fault, "cannot handle a subtask; retrying");
+            sleep(LOCKED_DELAY).await;
         }
         false
     }
 
-    async fn try_handle(&self, id: TaskId, turn: Turn) -> Result<(), Fault> {
+    async fn try_handle(&self, id: TaskId, purpose: Purpose) -> Result<(), Fault> {
         let Some(sub) = self.store.sub(&self.node_context.name, id).await? else { return Ok(()) };
         if sub.task.state == SubState::Running {
-            drop(turn);
+            drop(purpose);
             self.freed.notify_one();
             return self.recover(&sub).await;
         }
-        let Some(main) = self.live_main(&sub).await? else {
+        let Some(main) = self.unfinished_main(&sub).await? else {
             return self.store.discard(&sub).await;
         };
         if main.task.cancelling {
             let ended = sub.task.ended(SubState::Stopped, "its task was stopped");
             return self.store.finish(&sub, None, &ended).await;
         }
-        match turn {
-            // It may have changed since its gate was looked at.
-            Turn::Begin(permit) if matches!(Admission::of(&main.task, now_ms()), Admission::Start(_)) => {
+        match purpose {
+            // The task may have changed since its admission was checked.
+            Purpose::Begin(permit) if matches!(Admission::of(&main.task, now_ms()), Admission::Start(_)) => {
                 self.start(sub, &main, permit).await
             }
             _ => Ok(()),
         }
     }
 
-    /// The main task of a subtask, where that is there and not over: where somebody waits for the subtask.
-    async fn live_main(&self, sub: &Found<SubTask>) -> Result<Option<Found<MainTask>>, Fault> {
+    /// The main task of a subtask, if it exists and has not ended.
+    async fn unfinished_main(&self, sub: &Found<SubTask>) -> Result<Option<Found<MainTask>>, Fault> {
         let main = self.store.main(sub.id.of_main()).await?;
         Ok(main.filter(|main| !main.task.state.is_over()))
     }
 
-    /// Begins a subtask, if nothing it needs is another's, and stays with it until its end.
+    /// Starts a subtask, if its permits and its partition's lock are free, and follows it to its end.
     async fn start(
         &self,
         mut sub: Found<SubTask>,
@@ -310,17 +317,17 @@ impl Worker {
         let needed = permits::needed(&main.task, self.node_context.config.limit);
         let taken = if needed.is_empty() { Vec::new() } else { permits::taken(&self.store).await? };
         let Some(permits) = permits::free(&self.store, &taken, &needed) else {
-            with(&self.tight, |tight| tight.insert(main.id, taken));
+            with(&self.limited, |limited| limited.insert(main.id, taken));
             return Ok(());
         };
         let lock = self.store.lock(&sub.task);
         if self.is_taken(&lock).await? {
-            self.rest(permit).await;
+            self.back_off(permit).await;
             return Ok(());
         }
         let coordinator = &self.node_context.coordinator;
         let (Some(session), Some(_)) = (coordinator.session_id(), trust(coordinator)) else {
-            // Just connected again. What begins before our session is known to be good would be ended at once.
+            // The connection is new. A runner that starts before the session is confirmed would be ended at once.
             drop(permit);
             sleep(PAUSE).await;
             return Ok(());
@@ -329,8 +336,8 @@ impl Worker {
             (self.node_context.config.timeout + self.node_context.config.stop_limit).as_millis() as u64;
         let fence = match self.store.start(&mut sub, permits, session, limit).await {
             Err(Fault::Tree(Error::Exists(path))) if path == lock => {
-                with(&self.others, |others| others.insert(lock, None));
-                self.rest(permit).await;
+                with(&self.foreign_locks, |others| others.insert(lock, None));
+                self.back_off(permit).await;
                 return Ok(());
             }
             fence => fence?,
@@ -341,15 +348,15 @@ impl Worker {
         self.hand_over(&sub, session, outcome).await
     }
 
-    /// Whether a partition's lock is another's, as far as is known here, or was until less than a session time ago: whose
-    /// it was may not have known at once that it lost it.
+    /// Whether another worker holds a partition's lock, as far as this worker knows, or held it less than one session
+    /// timeout ago. The former holder may not yet know that it lost the lock.
     async fn is_taken(&self, lock: &str) -> Result<bool, Fault> {
-        if with(&self.others, |others| !others.contains_key(lock)) {
+        if with(&self.foreign_locks, |others| !others.contains_key(lock)) {
             return Ok(false);
         }
         let there = self.store.tree.get(lock).await?.is_some();
         let session = self.node_context.session_timeout();
-        Ok(with(&self.others, |others| {
+        Ok(with(&self.foreign_locks, |others| {
             let gone = (!there).then(|| others.get(lock).copied().flatten().unwrap_or_else(Instant::now));
             let over = gone.is_some_and(|gone| gone.elapsed() >= session);
             if over {
@@ -361,15 +368,15 @@ impl Worker {
         }))
     }
 
-    /// Leaves a partition alone for a while, and its slot to others.
-    async fn rest(&self, permit: OwnedSemaphorePermit) {
+    /// Waits before the partition is tried again; other subtasks may use the slot.
+    async fn back_off(&self, permit: OwnedSemaphorePermit) {
         drop(permit);
         self.freed.notify_one();
-        sleep(LOCKED).await;
+        sleep(LOCKED_DELAY).await;
     }
 
-    /// What is `Running` and not run by this life: an earlier one had it. It is begun again when nothing of that one
-    /// can still be at it: a session time after its lock has gone.
+    /// Recovers a subtask that an earlier lifetime left `Running`. The subtask starts again when that lifetime cannot
+    /// be running it any more: one session timeout after its lock has disappeared.
     async fn recover(&self, sub: &Found<SubTask>) -> Result<(), Fault> {
         let path = self.store.lock(&sub.task);
         let session = self.node_context.session_timeout();
@@ -377,9 +384,9 @@ impl Worker {
         loop {
             let own = self.node_context.coordinator.session_id();
             match self.store.tree.get(&path).await? {
-                // We have it, and do not know: the answer to our own beginning was lost.
+                // This session holds the lock without knowing it: the reply to its own start was lost.
                 Some(node) if node.owner.is_some() && node.owner == own && node.data == name => {
-                    return self.give_up(sub, own, false).await;
+                    return self.requeue_or_discard(sub, own, false).await;
                 }
                 Some(node) if node.data == name => {}
                 _ => break,
@@ -391,14 +398,19 @@ impl Worker {
         if self.pause(session).await {
             return Ok(());
         }
-        info!(id = %sub.id, partition = sub.task.partition_name, "left by an earlier life; waiting again");
-        self.give_up(sub, None, true).await
+        info!(id = %sub.id, partition = sub.task.partition_name, "requeued a subtask that an earlier lifetime left running");
+        self.requeue_or_discard(sub, None, true).await
     }
 
-    /// What stands there as running and is not run waits again, if anybody waits for it. With a `holder`, that session of
-    /// ours still has its lock.
-    async fn give_up(&self, sub: &Found<SubTask>, holder: Option<i64>, counted: bool) -> Result<(), Fault> {
-        if self.live_main(sub).await?.is_some() {
+    /// Requeues a `Running` subtask that is not run, or discards it if its task has ended. `holder` is this unit's
+    /// session that still holds its lock, if any; `counted` tells whether this uses up a retry.
+    async fn requeue_or_discard(
+        &self,
+        sub: &Found<SubTask>,
+        holder: Option<i64>,
+        counted: bool,
+    ) -> Result<(), Fault> {
+        if self.unfinished_main(sub).await?.is_some() {
             return self.store.requeue(sub, holder, counted).await;
         }
         if let Some(session) = holder {
@@ -407,7 +419,7 @@ impl Worker {
         self.store.discard(sub).await
     }
 
-    /// Rests; whether this life ended meanwhile.
+    /// Sleeps. Returns whether the session ended or the process began to shut down meanwhile.
     async fn pause(&self, span: Duration) -> bool {
         let (mut lost, mut leaving) = (self.lost.clone(), self.leaving.clone());
         tokio::select! {
@@ -419,12 +431,12 @@ impl Worker {
 
     /// Runs the runner to its end.
     async fn compact(&self, sub: &Found<SubTask>, fence: i64) -> Outcome {
-        // What was known of our session may have grown old while the subtask was begun.
+        // The confirmation of the session may have expired while the subtask was started.
         let Some(until) = trust(&self.node_context.coordinator) else { return Outcome::Unbegun };
-        let spec = self.spec(sub, fence, until);
+        let spec = order::spec(&self.node_context, sub, fence, until);
         let (stop_sender, stop) = watch::channel(false);
         let mut leaving = self.leaving.clone();
-        let asked = async {
+        let wait_for_stop = async {
             tokio::select! {
                 () = self.stopped(sub.id.of_main()) => {}
                 _ = leaving.wait_for(|leaving| *leaving) => {}
@@ -432,14 +444,15 @@ impl Worker {
             stop_sender.send_replace(true);
             std::future::pending::<()>().await;
         };
-        let attention = Attention {
+        let signals = RunSignals {
             coordinator: self.node_context.coordinator.clone(),
             stop,
             lost: self.lost.clone(),
-            beat: self.node_context.session_timeout() / 10,
+            heartbeat: self.node_context.session_timeout() / 10,
         };
-        let running = self.node_context.launch.launch(spec, attention);
-        let report = tokio::select! { report = running => report, () = asked => return Outcome::CutOff };
+        let running = self.node_context.launch.launch(spec, signals);
+        let report =
+            tokio::select! { report = running => report, () = wait_for_stop => return Outcome::CutOff };
         match report {
             Ok(report) if report.why == Why::Unbegun => Outcome::Unbegun,
             Ok(report) if matches!(report.why, Why::CutOff | Why::Abandoned) => Outcome::CutOff,
@@ -449,30 +462,31 @@ impl Worker {
         }
     }
 
-    /// Ends when the main task is to be stopped, or is over.
+    /// Returns when the main task is cancelled or has ended.
     async fn stopped(&self, main: TaskId) {
         let dir = self.store.paths.main(main);
-        let mut news = self.node_context.coordinator.subscribe();
+        let mut status_changes = self.node_context.coordinator.subscribe();
         loop {
-            let status = *news.borrow_and_update();
-            let looked = async {
+            let status = *status_changes.borrow_and_update();
+            let read = async {
                 let (_, changed) = self.store.tree.watch(&dir).await?;
                 let main = self.store.main(main).await?.map(|main| main.task);
-                let asked = main.is_some_and(|main| main.cancelling || main.state.is_over());
-                Ok::<_, Fault>((asked, changed))
+                let is_stopped = main.is_some_and(|main| main.cancelling || main.state.is_over());
+                Ok::<_, Fault>((is_stopped, changed))
             };
-            match looked.await {
+            match read.await {
                 Ok((true, _)) => return,
                 Ok((false, changed)) => tokio::select! {
                     () = changed => {}
-                    _ = news.wait_for(|now| *now != status) => {}
+                    _ = status_changes.wait_for(|now| *now != status) => {}
                 },
                 Err(_) => sleep(PAUSE).await,
             }
         }
     }
 
-    /// Writes the outcome, as long as the session lives that began it: the next one cannot, it has no lock.
+    /// Writes the outcome while the session that started the subtask lives. A later session could not, since it does
+    /// not hold the lock.
     async fn hand_over(&self, sub: &Found<SubTask>, session: i64, outcome: Outcome) -> Result<(), Fault> {
         let coordinator = &self.node_context.coordinator;
         let is_over =
@@ -488,7 +502,8 @@ impl Worker {
             };
             match done {
                 Err(fault) if fault.is_passing() && !fault.is_race() => sleep(PAUSE).await,
-                // It was given to another while it ran here, who waits for its lock: as long as this session lives.
+                // The subtask was reassigned while it ran here. The new worker waits for the lock, which this session
+                // must release.
                 Err(fault) if fault.is_race() => match self.store.release(sub, session).await {
                     Err(fault) if fault.is_passing() => sleep(PAUSE).await,
                     _ => return Err(fault),

@@ -1,11 +1,11 @@
-//! The protocol of worker, manager and monitor under faults at every step: units in this process on one tree, whose
-//! runners are tasks. At any of its calls to the tree, before or after the call is carried out, a unit dies and comes back,
-//! or is cut off, with its session lost or not; all of the tree hangs for a while; and people stop tasks, let them rest and
-//! give them other managers. At no time are two runners at one partition, or more at a table than may be; in the end every
-//! task is over, every subtask has ended and is counted, and nothing of it is left.
+//! Simulation of worker, manager and monitor with a fault at any step. The units run in this process on one
+//! in-process tree, and their runners are async tasks. Before or after any call to the tree, a unit dies and
+//! restarts, or is disconnected, with or without loss of its session. The whole tree hangs at times, and operators
+//! stop, pause and reassign tasks. At no time do two runners work on one partition, or more on a table than its limit
+//! allows. In the end every task has ended, every subtask has ended and is counted, and no node is left.
 //!
-//! One thread, a clock that goes on when nobody has anything to do, and all chance from a seed: a seed makes the same run,
-//! call for call, however busy the machine is. `ALLOT_SEED=17` begins with that one.
+//! The simulation uses one thread, a clock that advances only when all tasks are idle, and random numbers from a
+//! seed. A seed makes the same run, call for call, on any machine. `ALLOT_SEED=17` starts with that seed.
 
 mod wire;
 
@@ -22,11 +22,11 @@ use tokio::time::{Instant, sleep, sleep_until};
 use self::wire::{Accident, Due, Fate, Wire};
 use super::ids::TaskId;
 use super::node_context::NodeContext;
-use super::runner::{Attention, Launch};
+use super::runner::{Launch, RunSignals};
 use super::supervisor::{Report, Spec, Why};
 use super::task::{MainTask, RepeatInfo, State};
 use super::task_store::{Fault, TaskStore};
-use super::unit::play;
+use super::unit::run_unit;
 use super::{paths, runner};
 use crate::Settings;
 use allot_coordination::Coordinator;
@@ -35,16 +35,16 @@ use allot_coordination::random;
 use allot_runtime::Health;
 
 const SESSION: Duration = Duration::from_millis(400);
-/// Far more than any run needs.
+/// A time limit far above what any run needs.
 const LIMIT: Duration = Duration::from_secs(60);
 const UNITS: u64 = 4;
 const PARTITIONS: usize = 30;
-/// So often no subtask loses its worker.
+/// More retries than any subtask can lose its worker.
 const MANY: u32 = 100;
-/// Of the second task, how many may run at once.
+/// The limit of the second task.
 const AT_ONCE: usize = 3;
 
-/// What happened, line by line, where somebody wants to know.
+/// Records the events of a run line by line, if a test asks for them.
 #[derive(Clone, Default)]
 struct Trace(Option<Arc<Mutex<Vec<String>>>>);
 
@@ -56,11 +56,12 @@ impl Trace {
     }
 }
 
-/// What runners do to the data.
+/// The simulated data, and which runners work on them.
 #[derive(Default)]
 struct Data {
     running: BTreeSet<String>,
-    /// Those that have not been told to end: a limit is on them. Who was lost counts no more, though it may not be gone yet.
+    /// Runners that have not been told to end; the limit applies to them. A lost runner no longer counts, although it
+    /// may still be ending.
     wanted: BTreeSet<String>,
     ended: BTreeMap<String, usize>,
     doubled: Vec<String>,
@@ -73,13 +74,13 @@ fn with<T>(world: &World, act: impl FnOnce(&mut Data) -> T) -> T {
     act(&mut world.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// A runner at work. It does not end at once where it is to, nor where the unit that began it is gone; but within a session
-/// time after its guard had to end it, or a little more.
+/// A simulated runner. It may go on after it was told to end, or after its unit died, but for at most about one
+/// session timeout after its supervisor had to end it.
 struct Working {
     world: World,
     partition: String,
     lag: Duration,
-    /// When it is gone, once it is to end.
+    /// When the runner ends, once it is told to.
     gone: Option<Instant>,
 }
 
@@ -99,7 +100,7 @@ impl Working {
         Self { world: world.clone(), partition: partition.to_owned(), lag, gone: None }
     }
 
-    /// Ends it.
+    /// Ends the runner because it was told to.
     async fn end(mut self) {
         with(&self.world, |data| data.wanted.remove(&self.partition));
         let gone = Instant::now() + self.lag;
@@ -107,7 +108,7 @@ impl Working {
         sleep_until(gone).await;
     }
 
-    /// It ended by itself.
+    /// Records that the runner finished.
     fn done(mut self) {
         with(&self.world, |data| *data.ended.entry(self.partition.clone()).or_default() += 1);
         self.gone = Some(Instant::now());
@@ -121,7 +122,7 @@ impl Drop for Working {
         let left = move || {
             let _ = with(&world, |data| data.running.remove(&partition));
         };
-        // Where its unit died, the lock lives on for a session time before others wait for one.
+        // If the unit died, its lock lives on for one session timeout before other workers start their own wait.
         let gone = self.gone.unwrap_or_else(|| Instant::now() + self.lag.mul_f64(1.5));
         if gone <= Instant::now() {
             left();
@@ -134,7 +135,7 @@ impl Drop for Working {
     }
 }
 
-/// Runners that are tasks.
+/// Starts runners as async tasks.
 struct Simulated {
     world: World,
     trace: Trace,
@@ -142,7 +143,7 @@ struct Simulated {
 }
 
 impl Launch for Simulated {
-    fn launch(&self, spec: Spec, attention: Attention) -> BoxFuture<'static, Result<Report, String>> {
+    fn launch(&self, spec: Spec, signals: RunSignals) -> BoxFuture<'static, Result<Report, String>> {
         let span = random::within(1..60);
         let partition = spec.environment.iter().find(|(name, _)| name == "ALLOT_PARTITION");
         let (world, partition) =
@@ -150,7 +151,7 @@ impl Launch for Simulated {
         self.trace.note(|| format!("{}: runs {partition}", self.name));
         async move {
             let working = Working::at(&world, &partition);
-            let Attention { coordinator, mut stop, mut lost, .. } = attention;
+            let RunSignals { coordinator, mut stop, mut lost, .. } = signals;
             let cut_off = async {
                 while runner::trust(&coordinator).is_some() {
                     sleep(Duration::from_millis(5)).await;
@@ -173,23 +174,23 @@ impl Launch for Simulated {
     }
 }
 
-/// What all that happens in a run shares.
+/// The state that all actors of a run share.
 #[derive(Clone)]
-struct Play {
+struct Simulation {
     tree: InProcess,
     world: World,
     trace: Trace,
 }
 
-impl Play {
-    /// A life of a unit; ends with it.
+impl Simulation {
+    /// Runs one lifetime of a unit, until it dies.
     async fn live(&self, name: String, seed: u64, accidents: Vec<Due>) {
         let fate = Arc::new(Fate::new(&name, seed, accidents, self.trace.clone()));
         let sessions = Arc::new(Mutex::new(Vec::new()));
         let wire = Wire { tree: self.tree.clone(), fate: fate.clone(), sessions: sessions.clone() };
         let (_asked, stop) = allot_runtime::shutdown_channel();
         let (world, trace) = (self.world.clone(), self.trace.clone());
-        let playing = play(NodeContext {
+        let playing = run_unit(NodeContext {
             coordinator: Coordinator::start(Arc::new(wire), &allot_coordination::Settings::default()),
             health: Health::default(),
             stop,
@@ -208,15 +209,16 @@ impl Play {
             ended = playing => panic!("a unit ended: {ended:?}"),
             () = fate.died() => {}
         }
-        // The service does not know it at once.
+        // The tree notices the death later.
         sleep(SESSION).await;
         for session in sessions.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
-            // Some node_context of the dead may wait for an answer for ever, and hold it.
+            // A task of the dead unit may wait for an answer for ever and hold the context.
             self.tree.expire(session.id());
         }
     }
 
-    /// Lives, of which each but the last ends at a step. In all of them the unit is cut off now and then.
+    /// Runs several lifetimes of a unit; each but the last ends at a random call. In all of them the unit is
+    /// disconnected at times.
     async fn lives(self, name: String, seed: u64, deaths: usize) {
         let mut random = StdRng::seed_from_u64(seed);
         for life in 0..=deaths {
@@ -236,7 +238,7 @@ impl Play {
         }
     }
 
-    /// All of the tree hangs now and then, for less than a session lives or more.
+    /// Lets the whole tree hang at times, for less or more than a session timeout.
     async fn hang(self, seed: u64) {
         let mut random = StdRng::seed_from_u64(seed);
         for _ in 0..random.random_range(0..3) {
@@ -249,7 +251,7 @@ impl Play {
         }
     }
 
-    /// What people do to a task.
+    /// Stops, pauses, resumes and reassigns a task, as operators do.
     async fn meddle(self, store: TaskStore, id: TaskId, seed: u64) {
         let mut random = StdRng::seed_from_u64(seed);
         for _ in 0..random.random_range(0..3) {
@@ -270,13 +272,13 @@ impl Play {
                     let (sub, to) =
                         (random.random_range(1..=PARTITIONS as u64), random.random_range(0..UNITS));
                     let (sub, to) = (id.subtask(sub), unit(to));
-                    // It may run, or be over, or not be there.
+                    // The subtask may be running, finished, or absent.
                     let _ = store.move_subtask(sub, &to).await;
                     self.trace.note(|| format!("{sub} is given to {to}"));
                 }
                 _ => {
                     let to = unit(random.random_range(0..UNITS));
-                    // It may not be there.
+                    // The unit may be absent.
                     let _ = store.reassign(id, None, &to).await;
                     self.trace.note(|| format!("{id} is given to {to}"));
                 }
@@ -289,7 +291,7 @@ fn unit(number: u64) -> String {
     format!("u{number}_1")
 }
 
-/// Asks until there is an answer; that the task is over is one.
+/// Repeats a request until it is answered; a finished task is an answer.
 async fn insist<'a>(mut ask: impl FnMut() -> BoxFuture<'a, Result<MainTask, Fault>>) {
     while let Err(fault) = ask().await {
         match fault {
@@ -300,8 +302,7 @@ async fn insist<'a>(mut ask: impl FnMut() -> BoxFuture<'a, Result<MainTask, Faul
     }
 }
 
-/// The tasks of a run: one as it is, whose subtasks may not always begin again, and one that is repeated and may not run
-/// more than some at once.
+/// Submits the tasks of a run: one whose subtasks have few retries, and one that is repeated and has a limit.
 async fn submit(store: &TaskStore, random: &mut StdRng) -> Vec<TaskId> {
     let mut ids = Vec::new();
     for number in 0..2u64 {
@@ -316,7 +317,7 @@ async fn submit(store: &TaskStore, random: &mut StdRng) -> Vec<TaskId> {
             limit: if number == 1 { AT_ONCE as u32 } else { 0 },
             ..MainTask::new(id, table, manager, "default".to_owned())
         };
-        // Its manager must be there, and may just be dead.
+        // The manager must be present, and may just have died.
         while store.submit(id, &task, false).await.is_err() {
             sleep(Duration::from_millis(10)).await;
         }
@@ -325,7 +326,7 @@ async fn submit(store: &TaskStore, random: &mut StdRng) -> Vec<TaskId> {
     ids
 }
 
-/// What of a task is not as it should be in the end.
+/// What is wrong with a task at the end of a run.
 async fn wrong(store: &TaskStore, id: TaskId, world: &World) -> Result<Option<String>, Fault> {
     let Some(main) = store.main(id).await? else { return Ok(Some(format!("{id} is not there"))) };
     let task = main.task;
@@ -340,7 +341,7 @@ async fn wrong(store: &TaskStore, id: TaskId, world: &World) -> Result<Option<St
     let ended = with(world, |data| data.ended.clone());
     let runs = |name: &String| ended.get(name).copied().unwrap_or_default();
     let well = task.named.iter().filter(|name| runs(name) >= rounds).count();
-    // Nothing counts as well that did not run, and nothing fails that may begin again.
+    // No subtask counts as a success that did not run, and none fails that had retries left.
     let ran: usize = task.named.iter().map(runs).sum();
     let is_right = total.success_count <= ran as u64 && (total.failed_count == 0 || task.retries < MANY);
     let is_whole = match task.state {
@@ -358,7 +359,7 @@ async fn wrong(store: &TaskStore, id: TaskId, world: &World) -> Result<Option<St
     Ok((!as_it_should_be).then(|| format!("{id}: {task:?}, {well} ran as often as they should, {states:?}")))
 }
 
-/// What should not be in the tree any more when all tasks are over.
+/// Nodes that should not exist after all tasks have ended.
 async fn left(store: &TaskStore, ids: &[TaskId]) -> Result<Vec<String>, Fault> {
     let mut dirs = vec![store.paths.locks(), store.paths.permits()];
     dirs.extend(ids.iter().flat_map(|id| [store.paths.finished(*id), store.paths.partitions(*id)]));
@@ -370,10 +371,11 @@ async fn left(store: &TaskStore, ids: &[TaskId]) -> Result<Vec<String>, Fault> {
     Ok(left)
 }
 
-/// A run. The states that its tasks end in.
+/// Runs one seed, and returns the final states of its tasks.
 async fn simulate(seed: u64, trace: Trace) -> Vec<State> {
-    let play = Play { tree: InProcess::new(SESSION), world: World::default(), trace };
-    let watching = Coordinator::start(Arc::new(play.tree.clone()), &allot_coordination::Settings::default());
+    let simulation = Simulation { tree: InProcess::new(SESSION), world: World::default(), trace };
+    let watching =
+        Coordinator::start(Arc::new(simulation.tree.clone()), &allot_coordination::Settings::default());
     watching.up().await.unwrap();
     let store = TaskStore::new(watching.tree(), "/c");
     store.prepare().await.unwrap();
@@ -381,20 +383,22 @@ async fn simulate(seed: u64, trace: Trace) -> Vec<State> {
     let mut going_on = tokio::task::JoinSet::new();
     for number in 0..UNITS {
         let deaths = if number == UNITS - 1 { 0 } else { 3 };
-        going_on.spawn(play.clone().lives(unit(number), random.random(), deaths));
+        going_on.spawn(simulation.clone().lives(unit(number), random.random(), deaths));
     }
     let began = Instant::now();
     let ids = tokio::time::timeout(LIMIT, submit(&store, &mut random)).await;
     let ids = ids.unwrap_or_else(|_| panic!("seed {seed}: nobody takes a task"));
-    going_on.spawn(play.clone().hang(random.random()));
+    going_on.spawn(simulation.clone().hang(random.random()));
     for id in &ids {
-        going_on.spawn(play.clone().meddle(store.clone(), *id, random.random()));
+        going_on.spawn(simulation.clone().meddle(store.clone(), *id, random.random()));
     }
-    // What is told to a unit that is just away is taken away when it is back, or by the monitor.
+    // A notice to an absent unit is deleted when the unit is back, or by the monitor.
     loop {
         let mut why = Vec::new();
         for id in &ids {
-            why.extend(wrong(&store, *id, &play.world).await.unwrap_or_else(|fault| Some(fault.to_string())));
+            why.extend(
+                wrong(&store, *id, &simulation.world).await.unwrap_or_else(|fault| Some(fault.to_string())),
+            );
         }
         if why.is_empty() {
             why = left(&store, &ids).await.unwrap_or_else(|fault| vec![fault.to_string()]);
@@ -408,7 +412,7 @@ async fn simulate(seed: u64, trace: Trace) -> Vec<State> {
         }
         sleep(Duration::from_millis(20)).await;
     }
-    with(&play.world, |data| {
+    with(&simulation.world, |data| {
         assert_eq!(data.doubled, Vec::<String>::new(), "seed {seed}: two at once at one partition");
         assert_eq!(data.crowded, Vec::<String>::new(), "seed {seed}: more than {AT_ONCE} at once");
     });
@@ -431,7 +435,7 @@ fn run(seed: u64, trace: Trace) -> Vec<State> {
 }
 
 #[test]
-fn units_that_die_or_are_cut_off_at_any_step_lose_nothing_and_double_nothing() {
+fn failing_units_neither_lose_nor_duplicate_work() {
     let count = std::env::var("ALLOT_SOAK").map_or(150, |_| 10_000);
     let first: u64 = std::env::var("ALLOT_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0);
     let mut ends = BTreeMap::new();
@@ -446,7 +450,7 @@ fn units_that_die_or_are_cut_off_at_any_step_lose_nothing_and_double_nothing() {
 
 #[test]
 #[cfg_attr(not(tokio_unstable), ignore = "built without --cfg tokio_unstable, which .cargo/config.toml sets")]
-fn a_seed_makes_the_same_run_call_for_call() {
+fn same_seed_repeats_the_same_run() {
     for seed in 0..10 {
         let [first, second] = [(), ()].map(|()| {
             let lines = Arc::new(Mutex::new(Vec::new()));

@@ -1,5 +1,6 @@
-//! A unit's way to the tree, on which accidents happen: at a call, before or after it is carried out, the unit dies or is
-//! cut off for a while, its session lost meanwhile or not. What is on its way then is carried out and never answered.
+//! A unit's connection to the tree, with accidents: before or after a call is carried out, the unit dies, or is
+//! disconnected for a while, with or without loss of its session. A call in flight is then carried out but never
+//! answered.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,28 +18,28 @@ use allot_coordination::in_process::InProcess;
 use allot_coordination::session::{Answer, Changed, Connector, Link, LinkState, Session};
 use allot_coordination::{Error, Kind, Node, Op, Version};
 
-/// What happens to a unit.
+/// An accident of a unit.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Accident {
-    /// It is gone, and its session times out.
+    /// The unit dies, and its session expires.
     Death,
-    /// It hears nothing for so long; where that is longer than the session lives, that is over.
+    /// The unit is disconnected for this long; if that exceeds the session timeout, the session is lost.
     Cut(Duration),
 }
 
-/// When it happens: at which of a unit's calls, and whether that is still carried out.
+/// At which of a unit's calls an accident happens, and whether that call is still carried out.
 pub(super) type Due = (u64, bool, Accident);
 
-/// How a unit is.
+/// The state of a unit's connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Condition {
     dead: bool,
     cut: bool,
-    /// How often it was cut off.
+    /// How often the unit was disconnected.
     cuts: u64,
 }
 
-/// What is to happen to a unit, and how long answers take it.
+/// The planned accidents of a unit, and the delay of its answers.
 pub(super) struct Fate {
     name: String,
     random: Mutex<(StdRng, u64, VecDeque<Due>)>,
@@ -52,13 +53,13 @@ enum Step {
 }
 
 impl Fate {
-    /// With these accidents, in the order of their calls.
+    /// A connection with these accidents, in the order of their calls.
     pub(super) fn new(name: &str, seed: u64, accidents: Vec<Due>, trace: Trace) -> Self {
         let random = Mutex::new((StdRng::seed_from_u64(seed), 0, accidents.into()));
         Self { name: name.to_owned(), random, condition: watch::Sender::default(), trace }
     }
 
-    /// Ends when the unit has died.
+    /// Returns when the unit has died.
     pub(super) async fn died(&self) {
         let mut condition = self.condition.subscribe();
         let _ = condition.wait_for(|condition| condition.dead).await;
@@ -80,8 +81,8 @@ impl Fate {
         }
     }
 
-    /// How long a session outlives a cut: its last sign of life may have been some time before, and a service looks only now
-    /// and then.
+    /// How long a session outlives a disconnection: its last heartbeat may be some time ago, and the server checks
+    /// only at intervals.
     fn lifetime(&self) -> Duration {
         let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
         SESSION.mul_f64(random.0.random_range(0.875..1.3))
@@ -92,7 +93,7 @@ impl Fate {
 pub(super) struct Wire {
     pub(super) tree: InProcess,
     pub(super) fate: Arc<Fate>,
-    /// All its sessions: they outlive it.
+    /// All sessions of the unit; they outlive the unit.
     pub(super) sessions: Arc<Mutex<Vec<Arc<dyn Session>>>>,
 }
 
@@ -120,7 +121,7 @@ impl Connector for Wire {
     }
 }
 
-/// The link as the unit sees it: who is cut off learns of nothing.
+/// Forwards the link state to the unit; a disconnected unit sees no change.
 async fn forward(
     mut inner: watch::Receiver<LinkState>,
     mut condition: watch::Receiver<Condition>,
@@ -144,7 +145,7 @@ async fn forward(
     }
 }
 
-/// A session on which accidents happen.
+/// A session with accidents.
 struct Mortal {
     inner: Arc<dyn Session>,
     link: watch::Receiver<LinkState>,
@@ -216,7 +217,7 @@ impl Mortal {
         });
     }
 
-    /// What is watched for is told when the unit can be told of it.
+    /// Delivers a watch event when the unit is connected.
     fn watched<T: Send + 'static>(&self, answer: Answer<(T, Changed)>) -> Answer<(T, Changed)> {
         let mut condition = self.fate.condition.subscribe();
         async move {
@@ -285,7 +286,7 @@ impl Session for Mortal {
     }
 
     fn sync(&self) -> Answer<()> {
-        // Heard all the time, and about nothing: it is no step.
+        // A heartbeat is sent all the time and changes nothing, so it is no step.
         let condition = *self.fate.condition.borrow();
         match condition {
             Condition { dead: true, .. } => std::future::pending().boxed(),

@@ -1,4 +1,5 @@
-//! The units' inboxes, `TaskAssigned/<unit>`: since when a unit is away is written there by the monitor, for people who ask.
+//! The units' inboxes, `TaskAssigned/<unit>`. The monitor records in each since when its unit is away, for people who
+//! ask.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,8 @@ use allot_coordination::{Error, Version};
 /// A unit's inbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Inbox {
-    /// Since when its unit is away by the monitor's word, at least; milliseconds since 1970.
+    /// Since when the unit has been away at least, as the monitor recorded it, in milliseconds since 1970; `None` if
+    /// it is present.
     pub away: Option<u64>,
     version: Version,
 }
@@ -27,8 +29,8 @@ impl TaskStore {
             .collect())
     }
 
-    /// Writes since when a unit is away, or that it is there. Where its inbox has changed or gone meanwhile, the next look
-    /// sees.
+    /// Records since when a unit is away, or that it is present. If the inbox has changed or disappeared meanwhile,
+    /// nothing is written; the monitor's next check repeats it.
     pub async fn note_away(&self, unit: &str, inbox: Inbox, away: Option<u64>) -> Result<(), Fault> {
         let data = away.map(|at| at.to_string()).unwrap_or_default();
         match self.tree.set(&self.paths.inbox(unit), data.as_bytes(), inbox.version).await {
@@ -37,7 +39,7 @@ impl TaskStore {
         }
     }
 
-    /// Removes an inbox that is empty and as it was read.
+    /// Removes an inbox, if it is empty and unchanged since it was read.
     pub async fn remove_inbox(&self, unit: &str, inbox: Inbox) -> Result<(), Fault> {
         match self.tree.delete(&self.paths.inbox(unit), inbox.version).await {
             Ok(()) | Err(Error::NotEmpty(_) | Error::NoNode(_) | Error::BadVersion(_)) => Ok(()),

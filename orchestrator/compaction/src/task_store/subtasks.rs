@@ -1,24 +1,24 @@
-//! Subtasks from their beginning to their end: each change as one multi that holds only if the subtask, or its main task,
-//! is as it was read.
+//! The changes of a subtask from its start to its end. Each change is one multi that succeeds only if the subtask, or
+//! its main task, is still as it was read.
 
 use futures_util::StreamExt as _;
 
-use super::{ATTEMPTS, FILL, Fault, Found, READS, TaskStore, create, delete};
+use super::{ATTEMPTS, FILL, Fault, Found, MAX_READS, TaskStore, create, delete};
 use crate::ids::TaskId;
 use crate::paths;
 use crate::task::{Ended, MainTask, SubState, SubTask, write};
 use allot_coordination::{Error, Kind, Op};
 use allot_runtime::time::now_ms;
 
-/// Bytes of a multi that are left for what counting adds to a main task.
-const ROOM: usize = 32 * 1024;
-/// What people read of a subtask that may not be begun again.
+/// Bytes of a multi that are reserved for what counting adds to a main task.
+const COUNT_RESERVE: usize = 32 * 1024;
+/// The failure message of a subtask that may not start again.
 const LOST: &str = "its worker was lost while it ran";
 
 impl TaskStore {
-    /// Those of these subtasks at this worker that stand there as running.
+    /// Those of these subtasks in this worker's inbox whose state is `Running`.
     pub async fn running(&self, worker: &str, ids: &[TaskId]) -> Result<Vec<TaskId>, Fault> {
-        let looks: Vec<_> = ids
+        let reads: Vec<_> = ids
             .iter()
             .map(|&id| {
                 let (store, dir) = (self.clone(), self.paths.at(worker, id));
@@ -28,20 +28,22 @@ impl TaskStore {
                 }
             })
             .collect();
-        let mut looks = futures_util::stream::iter(looks).buffered(READS);
+        let mut reads = futures_util::stream::iter(reads).buffered(MAX_READS);
         let mut running = Vec::new();
-        while let Some(look) = looks.next().await {
-            match look {
+        while let Some(read) = reads.next().await {
+            match read {
                 Ok(id) => running.extend(id),
-                Err(fault) if fault.is_of_its_own() => tracing::warn!(%fault, "a subtask is passed over"),
+                Err(fault) if fault.is_node_specific() => {
+                    tracing::warn!(%fault, "skipping a subtask that cannot be read");
+                }
                 Err(fault) => return Err(fault),
             }
         }
         Ok(running)
     }
 
-    /// From waiting to running, under the partition's lock, which this session of ours holds. Within `limit`
-    /// milliseconds its worker ends it. Returns the fencing token.
+    /// Moves a subtask from waiting to running, and takes the partition's lock for this unit's session. The worker
+    /// ends the run within `limit` milliseconds. Returns the fencing token.
     pub async fn start(
         &self,
         sub: &mut Found<SubTask>,
@@ -72,13 +74,13 @@ impl TaskStore {
         sub.task = new;
         match self.tree.get(&lock).await? {
             Some(node) if node.owner == Some(session) && node.data == name => Ok(node.created),
-            // The session ended meanwhile, and the lock with it; it may be another's by now.
+            // The session ended meanwhile and the lock with it; another worker may hold the lock by now.
             _ => Err(Error::NoNode(lock).into()),
         }
     }
 
-    /// From its worker into its main task's hands. One that ran gives back what this session of ours holds for it, and
-    /// must still have its lock.
+    /// Moves the outcome of a subtask from its worker to its main task. With a `holder`, the subtask ran: that
+    /// session must still hold its lock, and releases lock and permits.
     pub async fn finish(
         &self,
         sub: &Found<SubTask>,
@@ -88,16 +90,16 @@ impl TaskStore {
         let path = format!("{}/{}", self.paths.finished(sub.id.of_main()), sub.id);
         let mut ops = vec![create(path, write(ended))];
         ops.extend(sub.gone(sub.task.state));
-        self.hand_in(sub, holder, ops).await
+        self.apply_and_release(sub, holder, ops).await
     }
 
-    /// A subtask that nobody waits for goes.
+    /// Deletes a subtask for which no task waits.
     pub async fn discard(&self, sub: &Found<SubTask>) -> Result<(), Fault> {
         Ok(self.tree.multi(sub.gone(sub.task.state).into()).await?)
     }
 
-    /// A subtask whose runner was ended before its time waits again, or is failed where it may not be begun again.
-    /// With a `holder`, that session of ours still has its lock, which goes; `counted` says whether this uses up a retry.
+    /// Requeues a subtask whose runner was ended early, or fails it if it may not start again. With a `holder`, that
+    /// session still holds the lock and releases it; `counted` tells whether this uses up a retry.
     pub async fn requeue(
         &self,
         sub: &Found<SubTask>,
@@ -117,12 +119,12 @@ impl TaskStore {
             ops.push(create(path, write(&ended)));
             ops.extend(sub.gone(sub.task.state));
         }
-        self.hand_in(sub, holder, ops).await
+        self.apply_and_release(sub, holder, ops).await
     }
 
-    /// Carries this out, and gives back what this session of ours holds for a subtask. Only as that session: when it is
-    /// over so are its nodes, and what stands in their place is another's.
-    async fn hand_in(
+    /// Applies `ops` and releases what the session `holder` holds for the subtask. The multi succeeds only on that
+    /// session: after the session's end its lock and permits are gone, and nodes of the same names belong to others.
+    async fn apply_and_release(
         &self,
         sub: &Found<SubTask>,
         holder: Option<i64>,
@@ -133,12 +135,12 @@ impl TaskStore {
         Ok(self.tree.multi_on(session, ops).await?)
     }
 
-    /// What a subtask holds while it runs, to be given back: its partition's lock, and permits.
+    /// The operations that release what a subtask holds while it runs: its partition's lock, and permits.
     fn held(&self, sub: &SubTask) -> impl Iterator<Item = Op> {
         [self.lock(sub)].into_iter().chain(sub.permits.clone()).map(delete)
     }
 
-    /// Gives back what a session of ours still holds for a subtask that is not ours any more.
+    /// Releases what this unit's session still holds for a subtask that was reassigned.
     pub async fn release(&self, sub: &Found<SubTask>, session: i64) -> Result<(), Fault> {
         let name = sub.id.to_string().into_bytes();
         for op in self.held(&sub.task) {
@@ -155,23 +157,24 @@ impl TaskStore {
         Ok(())
     }
 
-    /// Where the lock of a subtask's partition stands.
+    /// The path of the lock of a subtask's partition.
     pub fn lock(&self, sub: &SubTask) -> String {
         self.paths.lock(sub.table(), &sub.partition_name)
     }
 
-    /// What a lost worker, or one that is to be relieved, had of this task: moved to `to`, or failed where it may not
-    /// be begun again or nobody is there, or stopped with the task. How many were moved.
-    pub async fn relieve(
+    /// Reassigns subtasks of one main task. Each goes to the worker named with it. A subtask that may not start
+    /// again, or has no worker, is failed; if the task is cancelled, the subtask is stopped. Returns how many were
+    /// reassigned.
+    pub async fn reassign_subtasks(
         &self,
         main: &mut Found<MainTask>,
         subs: &[(Found<SubTask>, Option<String>)],
     ) -> Result<u64, Fault> {
         let (mut rest, mut all_moved) = (subs, 0);
         while !rest.is_empty() {
-            // As many as one multi takes; names of partitions may be long.
+            // Each multi takes as many subtasks as fit, since partition names may be long.
             let (mut new, mut all, mut count) = (main.task.clone(), Vec::new(), 0);
-            let mut size = write(&new).len() + ROOM;
+            let mut size = write(&new).len() + COUNT_RESERVE;
             for (sub, to) in rest {
                 let mut ops = sub.gone(sub.task.state).to_vec();
                 let to = to.as_ref().filter(|_| !new.cancelling);
@@ -191,7 +194,7 @@ impl TaskStore {
                 } else {
                     let stopped = (SubState::Stopped, "its task was stopped");
                     let (state, why) = if new.cancelling { stopped } else { (SubState::Failed, LOST) };
-                    new.take(sub.id, &sub.task.ended(state, why));
+                    new.count_outcome(sub.id, &sub.task.ended(state, why));
                 }
             }
             self.write(main, new, all).await?;
@@ -200,7 +203,7 @@ impl TaskStore {
         Ok(all_moved)
     }
 
-    /// Subtasks that run too long at a worker that hangs are failed.
+    /// Fails subtasks that run too long at a hanging worker.
     pub async fn fail(
         &self,
         main: &mut Found<MainTask>,
@@ -211,12 +214,12 @@ impl TaskStore {
         let mut ops = Vec::new();
         for sub in subs {
             ops.extend(sub.gone(sub.task.state));
-            new.take(sub.id, &sub.task.ended(SubState::Failed, why));
+            new.count_outcome(sub.id, &sub.task.ended(SubState::Failed, why));
         }
         self.write(main, new, ops).await
     }
 
-    /// Gives a subtask that waits another worker, which must be there.
+    /// Gives a waiting subtask to another worker, which must be present. Returns the previous worker.
     pub async fn move_subtask(&self, id: TaskId, to: &str) -> Result<String, Fault> {
         for _ in 0..ATTEMPTS {
             let Some(mut main) = self.main(id.of_main()).await? else {
@@ -234,7 +237,7 @@ impl TaskStore {
                 return Err(Fault::Refused(format!("subtask {id} is at {to} already")));
             }
             let from = sub.task.worker.clone();
-            match self.relieve(&mut main, &[(sub, Some(to.to_owned()))]).await {
+            match self.reassign_subtasks(&mut main, &[(sub, Some(to.to_owned()))]).await {
                 Err(Fault::Tree(Error::NoNode(path))) if path == self.paths.node(to) => {
                     return Err(Fault::Refused(format!("unit {to} is not there")));
                 }
@@ -245,7 +248,7 @@ impl TaskStore {
         Err(Fault::Refused(format!("subtask {id} changes all the time; try again")))
     }
 
-    /// A subtask, wherever it is.
+    /// Finds a subtask in the inbox of any worker.
     pub async fn find_sub(&self, id: TaskId) -> Result<Option<Found<SubTask>>, Fault> {
         for name in self.children(&self.paths.assigned()).await? {
             if let Some(sub) = self.sub(&paths::decode(&name), id).await? {

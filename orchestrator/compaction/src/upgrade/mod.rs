@@ -1,6 +1,6 @@
-//! The upgrade from the first generation: each old task is written in this generation's form and locked, in one multi
-//! that holds only if the old task is still as it was read. So it may be killed at any point, repeated, and done by two at
-//! once: no task is lost, and none is there twice.
+//! The upgrade from version 1: each old task is written in the form of version 2 and locked, in one multi that
+//! succeeds only if the old task is still as it was read. So the upgrade may be killed at any point, repeated, and
+//! run by two processes at once: no task is lost or duplicated.
 
 pub mod version_1;
 
@@ -18,25 +18,25 @@ use allot_coordination::{Error, Kind, MULTI_LIMIT, Node, Op};
 use allot_runtime::time::now_ms;
 use version_1::{Name, Old, Source, convert, removal};
 
-/// How often a task is tried that others work on as well.
+/// How often the upgrade of a task is retried when other processes change it.
 const ATTEMPTS: usize = 20;
 
-/// What became of an old task.
+/// The result of the upgrade of one old task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// It has its lock already.
+    /// The task was upgraded before: its lock exists.
     Passed,
-    /// It was written, in this state.
+    /// The task was written, in this state.
     Written(State),
-    /// It stood there already, and has its lock now.
+    /// The task existed already, and has its lock now.
     Locked,
-    /// It is gone, renamed by whoever still works in the old tree.
+    /// The old task has disappeared or was renamed by a version-1 process that still runs.
     Gone,
-    /// It cannot be read, for this reason.
+    /// The old task cannot be read, for this reason.
     Odd(String),
 }
 
-/// An upgrade.
+/// One run of the upgrade.
 pub struct Upgrade {
     store: TaskStore,
     source: Source,
@@ -44,18 +44,19 @@ pub struct Upgrade {
     pc: String,
     /// After how long packs of history are deleted.
     delete_after: Duration,
-    /// Whether nothing is written.
+    /// Whether this is a dry run, which writes nothing.
     dry: bool,
-    /// Tasks that were packed.
+    /// Tasks that are packed into history.
     packed: HashSet<String>,
-    /// Tasks that stood there when we came.
+    /// Tasks that existed when the run began.
     known: HashSet<TaskId>,
-    /// The live task of each table for which nobody waits yet.
+    /// The last unfinished task of each table, for which no other task waits yet.
     live: Mutex<HashMap<[String; 3], TaskId>>,
 }
 
 impl Upgrade {
-    /// Of the tasks of a source, to units of this processing cluster, where packs are deleted after this time.
+    /// An upgrade of the tasks of `source` to units of the processing cluster `pc`. `delete_after` is how long packs
+    /// are kept.
     pub async fn new(
         store: TaskStore,
         source: Source,
@@ -76,12 +77,12 @@ impl Upgrade {
         Ok(Self { store, source, units, pc, delete_after, dry, packed, known, live: Mutex::new(live) })
     }
 
-    /// The old tasks, by name.
+    /// The names of the old tasks.
     pub async fn names(&self) -> Result<Vec<String>, Fault> {
         self.source.names().await
     }
 
-    /// Which of them are live, from old to new, and the others.
+    /// Splits the names into unfinished tasks, from old to new, and all others.
     pub fn order(names: &[String]) -> (Vec<&str>, Vec<&str>) {
         let read = |name: &str| name.parse::<Name>().ok();
         let (mut live, over): (Vec<&str>, Vec<&str>) = names
@@ -92,14 +93,14 @@ impl Upgrade {
         (live, over)
     }
 
-    /// Takes one over.
+    /// Upgrades one old task.
     pub async fn step(&self, old: &str) -> Result<Step, Fault> {
         let name: Name = match old.parse() {
             Ok(name) => name,
             Err(why) => return Ok(Step::Odd(why)),
         };
         let lock = self.store.paths.upgrade_lock(old);
-        // Managers that are gone since we looked.
+        // Managers that have left since the units were read.
         let mut gone: Vec<String> = Vec::new();
         for _ in 0..ATTEMPTS {
             if self.store.tree.get(&lock).await?.is_some() {
@@ -115,7 +116,7 @@ impl Upgrade {
             let mut ops = read.checks.clone();
             ops.push(create(lock.clone(), now_ms().to_string().into_bytes()));
             let mut notified = None;
-            let step = match self.stands(name.id()).await {
+            let step = match self.exists(name.id()).await {
                 Err(Fault::Odd(why)) => return Ok(Step::Odd(why)),
                 Err(fault) => return Err(fault),
                 Ok(true) => Step::Locked,
@@ -133,11 +134,11 @@ impl Upgrade {
                 return Ok(step);
             }
             if let Some(manager) = notified {
-                // Whoever is not there hears of it when it comes.
+                // A manager that is absent finds the notice when it starts.
                 self.store.tree.ensure(&self.store.paths.inbox(&manager)).await?;
             }
             match self.store.tree.multi(ops).await {
-                // Somebody else is at it as well, or a unit has gone; look again.
+                // Another process upgrades the same task, or a unit has left: read again.
                 Err(Error::NoNode(path)) => gone.push(path),
                 Err(Error::BadVersion(_) | Error::Exists(_)) => {}
                 done => {
@@ -152,19 +153,19 @@ impl Upgrade {
         Err(Fault::Refused(format!("old task {old} changes all the time; try again")))
     }
 
-    /// Whether a task stands in the tree, or was packed.
-    async fn stands(&self, id: TaskId) -> Result<bool, Fault> {
+    /// Whether a task exists in the tree or in packed history.
+    async fn exists(&self, id: TaskId) -> Result<bool, Fault> {
         Ok(self.packed.contains(&id.to_string()) || self.store.main(id).await?.is_some())
     }
 
-    /// A task that was taken over, by us or by somebody beside us, is the last one of its table from now on, if it is
-    /// live. Where it stood there before, others may wait for it.
+    /// Records that an unfinished task that was upgraded is now the last one of its table, whether this process or
+    /// another upgraded it. If the task existed before, others may already wait for it.
     async fn passed(&self, name: &Name) -> Result<(), Fault> {
         if name.state.is_over() || self.known.contains(&name.id()) {
             return Ok(());
         }
         let found = match self.store.main(name.id()).await {
-            // One that does not read holds up nobody here; finalizing names it.
+            // An unreadable task does not stop the upgrade; finalizing reports it.
             Err(Fault::Odd(_)) => None,
             found => found?,
         };
@@ -176,17 +177,18 @@ impl Upgrade {
         Ok(())
     }
 
-    /// What writes a task in this generation's form, where these nodes are gone.
+    /// The task in the form of version 2, and the operations that write it. `gone` are the nodes of managers that
+    /// have left.
     fn form(&self, name: &Name, old: &Old, gone: &[String]) -> Result<(MainTask, Vec<Op>), Fault> {
         let here = self.units.live.get(&name.unit).is_some_and(|info| info.pc == self.pc);
         let bins = self.units.bins(&self.pc);
         let chosen = choose(&name.id().to_string(), &bins).map(|bin| bin.name.clone());
-        // Where nobody is there, the monitor finds one when somebody is.
+        // If no unit is present, the monitor chooses a manager when one joins.
         let manager = if here { name.unit.clone() } else { chosen.unwrap_or_else(|| name.unit.clone()) };
         let mut task = convert(name, &old.path, &old.data, &manager, &self.pc)?;
         if !task.state.is_over() {
-            // Two on one table, which the locks of partitions keep apart anyway, also take turns.
-            // Each waits for one that stands there already, so that no two wait for each other.
+            // Two tasks on one table take turns; the locks of partitions would keep them apart as well. Each waits
+            // for a task that exists already, so no two wait for each other.
             let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
             task.after = live.get(&task.table().map(str::to_owned)).map(ToString::to_string);
         }
@@ -201,7 +203,7 @@ impl Upgrade {
         Ok((task, ops))
     }
 
-    /// Why the old tree may not be removed yet: tasks without lock, or without a new task that reads.
+    /// Why the old tree may not be deleted yet: the tasks without a lock, or without a readable new task.
     pub async fn missing(&self) -> Result<Vec<String>, Fault> {
         let mut missing = Vec::new();
         for old in self.names().await? {
@@ -209,7 +211,7 @@ impl Upgrade {
             let why = match old.parse::<Name>() {
                 Err(why) => Some(why),
                 Ok(_) if lock.is_none() => Some(format!("{old} has not been taken over")),
-                Ok(name) => match self.stands(name.id()).await {
+                Ok(name) => match self.exists(name.id()).await {
                     Ok(true) => None,
                     Ok(false) if self.may_be_deleted(lock) => None,
                     Ok(false) => Some(format!("{old} has a lock, and task {} is not there", name.id())),
@@ -222,26 +224,27 @@ impl Upgrade {
         Ok(missing)
     }
 
-    /// Whether a task that was taken over this long ago may have been packed, and the pack deleted.
+    /// Whether a task that was upgraded this long ago may have been packed and its pack deleted.
     fn may_be_deleted(&self, lock: Option<Node>) -> bool {
         let time = lock.and_then(|lock| String::from_utf8(lock.data).ok()?.parse().ok());
         time.is_some_and(|time: u64| now_ms().saturating_sub(time) > self.delete_after.as_millis() as u64)
     }
 
-    /// Removes an old task with its lock.
+    /// Deletes an old task and its lock.
     pub async fn remove(&self, old: &str) -> Result<(), Fault> {
         let Source::Tree(tree, root) = &self.source else { return Ok(()) };
         let mut ops = removal(tree, &format!("{root}/Scheduler/{old}")).await?;
         ops.push(Op::Delete { path: self.store.paths.upgrade_lock(old), version: None });
-        settle(self.store.tree.multi(ops).await)
+        ignore_already_deleted(self.store.tree.multi(ops).await)
     }
 
-    /// Removes what is left of the old tree and of the locks, when all tasks are removed; and where one came meanwhile
-    /// nothing.
+    /// Deletes the rest of the old tree and the locks, after all tasks are deleted. If a task was added meanwhile,
+    /// nothing is deleted.
     pub async fn remove_rest(&self) -> Result<(), Fault> {
         if let Source::Tree(tree, root) = &self.source {
             let (scheduler, last) = (format!("{root}/Scheduler"), format!("{root}/TaskAssigned"));
-            // What the tree is known by goes last, so that what is cut short is found again.
+            // The nodes that identify the old tree are deleted last, so that an interrupted deletion can be found and
+            // resumed.
             if tree.get(&scheduler).await?.is_some() {
                 tree.ensure(&last).await?;
             }
@@ -253,7 +256,7 @@ impl Upgrade {
                     );
                     return Err(Fault::Refused(why));
                 }
-                done => settle(done)?,
+                done => ignore_already_deleted(done)?,
             }
             let is_last = |op: &Op| matches!(op, Op::Delete { path, .. } if path == root || *path == last);
             let (last, first): (Vec<_>, Vec<_>) = removal(tree, root).await?.into_iter().partition(is_last);
@@ -273,14 +276,14 @@ impl Upgrade {
             });
             let (now, more) = rest.split_at(fits.count().max(1).min(rest.len()));
             rest = more;
-            settle(self.store.tree.multi(now.to_vec()).await)?;
+            ignore_already_deleted(self.store.tree.multi(now.to_vec()).await)?;
         }
         Ok(())
     }
 }
 
-/// Another who removes the same was faster.
-fn settle(done: Result<(), Error>) -> Result<(), Fault> {
+/// Ignores that another process has deleted the same nodes first.
+fn ignore_already_deleted(done: Result<(), Error>) -> Result<(), Fault> {
     match done {
         Err(Error::NoNode(_)) | Ok(()) => Ok(()),
         Err(error) => Err(error.into()),

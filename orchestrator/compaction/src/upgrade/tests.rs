@@ -1,4 +1,4 @@
-//! Taking over what the first generation left, over the coordinator within the process.
+//! Tests of the upgrade from version 1, on an in-process tree.
 
 use std::sync::Arc;
 
@@ -53,9 +53,9 @@ impl World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_one_table_each_waits_for_the_one_that_was_there_before_whoever_wrote_it() {
+async fn each_task_of_a_table_waits_for_the_one_before() {
     let world = World::new().await;
-    // Submitted in this generation, so of a newer name.
+    // Submitted with version 2, so its id is newer.
     let submitted = TaskId::main("v_1", 1_700_000_000_000_000);
     let task = MainTask::new(submitted, ["d", "s", "t"].map(str::to_owned), "v_1".into(), "default".into());
     world.tree().multi(world.store.creation(submitted, &task)).await.unwrap();
@@ -63,10 +63,10 @@ async fn of_one_table_each_waits_for_the_one_that_was_there_before_whoever_wrote
     for number in 0..4 {
         names.push(world.old(number, "").await);
     }
-    let (one, other) = (world.upgrade().await, world.upgrade().await);
-    // Each takes some, and finds the rest taken.
+    let (first_run, second_run) = (world.upgrade().await, world.upgrade().await);
+    // Each run upgrades some tasks and finds the others upgraded.
     for (n, name) in names.iter().enumerate() {
-        let (first, second) = if n % 2 == 0 { (&one, &other) } else { (&other, &one) };
+        let (first, second) = if n % 2 == 0 { (&first_run, &second_run) } else { (&second_run, &first_run) };
         assert_eq!(first.step(name).await.unwrap(), Step::Written(State::Init));
         assert_eq!(second.step(name).await.unwrap(), Step::Passed);
     }
@@ -76,7 +76,7 @@ async fn of_one_table_each_waits_for_the_one_that_was_there_before_whoever_wrote
         assert_eq!(new.task.after, Some(before));
         before = new.task.id;
     }
-    // Another run goes on behind the last, and so does whoever submits and waits.
+    // Another run continues after the last task, and so does a submission that queues.
     let last = world.old(9, ".Assigned").await;
     assert_eq!(world.upgrade().await.step(&last).await.unwrap(), Step::Written(State::Init));
     let last = world.new_task(&last).await.task;
@@ -87,7 +87,7 @@ async fn of_one_table_each_waits_for_the_one_that_was_there_before_whoever_wrote
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_manager_that_is_not_there_yet_finds_a_notice_when_it_comes() {
+async fn absent_manager_finds_a_notice_when_it_starts() {
     let world = World::new().await;
     let (live, over) = (world.old(0, "").await, world.old(1, ".Done").await);
     let upgrade = world.upgrade().await;
@@ -99,10 +99,10 @@ async fn a_manager_that_is_not_there_yet_finds_a_notice_when_it_comes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_unit_that_goes_meanwhile_does_not_end_the_upgrade() {
+async fn unit_that_leaves_meanwhile_does_not_stop_the_upgrade() {
     let mut world = World::new().await;
     let info = NodeInfo { pc: "default".into(), slots: 1, limit: 0, version: "1".into(), started: 1 };
-    // There by our last look, and gone since.
+    // Present in the last snapshot, and gone since.
     world.units.live.insert("u_1".into(), info);
     let name = world.old(0, "").await;
     assert_eq!(world.upgrade().await.step(&name).await.unwrap(), Step::Written(State::Init));
@@ -110,7 +110,7 @@ async fn a_unit_that_goes_meanwhile_does_not_end_the_upgrade() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_written_follows_from_an_old_task_that_is_still_as_it_was_read() {
+async fn old_task_that_changed_meanwhile_is_read_again() {
     let world = World::new().await;
     let name = world.old(0, "").await;
     let read = Source::Tree(world.tree(), OLD.to_owned()).get(&name).await.unwrap().unwrap();
@@ -122,7 +122,7 @@ async fn what_is_written_follows_from_an_old_task_that_is_still_as_it_was_read()
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_old_tree_may_go_when_each_task_has_a_new_one_that_reads_or_that_was_packed_or_may_be_deleted() {
+async fn old_tree_is_deleted_only_when_every_task_is_accounted_for() {
     let world = World::new().await;
     let (live, over, odd) = (world.old(0, "").await, world.old(1, ".Done").await, world.old(2, "").await);
     let upgrade = world.upgrade().await;
@@ -132,10 +132,10 @@ async fn the_old_tree_may_go_when_each_task_has_a_new_one_that_reads_or_that_was
     }
     assert_eq!(upgrade.missing().await.unwrap(), Vec::<String>::new());
     assert_eq!(history::pack(&world.store, Duration::ZERO).await.unwrap(), 1);
-    // Who looked before it was packed does not know of it; who looks now does.
+    // A run that began before the packing does not know of the pack; a new run does.
     assert_eq!(world.upgrade().await.missing().await.unwrap(), Vec::<String>::new());
 
-    // One that does not read any more keeps all of it.
+    // An unreadable new task keeps the old tree from being deleted.
     let broken = world.new_task(&odd).await;
     world.tree().set(&broken.info, b"{", broken.version).await.unwrap();
     let missing = world.upgrade().await.missing().await.unwrap();
@@ -144,7 +144,7 @@ async fn the_old_tree_may_go_when_each_task_has_a_new_one_that_reads_or_that_was
     let whole = serde_json::to_vec(&broken.task).unwrap();
     world.tree().set(&broken.info, &whole, node.version).await.unwrap();
 
-    // A pack that is gone: right only where the task was taken over long enough ago.
+    // A missing pack is acceptable only if the task was upgraded long enough ago.
     std::thread::sleep(Duration::from_millis(5));
     history::expire(&world.store, Duration::ZERO).await.unwrap();
     let missing = world.upgrade().await.missing().await.unwrap();
@@ -155,7 +155,7 @@ async fn the_old_tree_may_go_when_each_task_has_a_new_one_that_reads_or_that_was
     let upgrade = world.upgrade().await;
     assert_eq!(upgrade.missing().await.unwrap(), Vec::<String>::new());
 
-    // All goes, and what was cut short is found again.
+    // Everything is deleted, and an interrupted deletion is resumed.
     for name in [&live, &over, &odd] {
         upgrade.remove(name).await.unwrap();
     }
@@ -169,7 +169,7 @@ async fn the_old_tree_may_go_when_each_task_has_a_new_one_that_reads_or_that_was
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_runner_of_the_first_generation_is_a_sign_of_life() {
+async fn running_version_1_subtask_is_a_sign_of_life() {
     let world = World::new().await;
     let source = Source::Tree(world.tree(), OLD.to_owned());
     let sub = format!("{OLD}/TaskAssigned/u_1/compct.u_1.1.{FIRST}");

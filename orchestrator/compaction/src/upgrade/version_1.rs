@@ -1,5 +1,5 @@
-//! Tasks of the first generation, as its tree or an export of it has them. Their state is in their name:
-//! `compct.<unit>.0.<milliseconds>[.<Assigned|Cancel|Done>]`, and none is `Init`.
+//! Tasks of version 1 (the first generation), as read from its tree or from an export of it. Their state is part of
+//! their name: `compct.<unit>.0.<milliseconds>[.<Assigned|Cancel|Done>]`; without a suffix the state is `Init`.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -11,30 +11,30 @@ use crate::task::{MainTask, RepeatInfo, ResultInfo, State, read};
 use crate::task_store::Fault;
 use allot_coordination::{Error, Op, Tree, Version};
 
-/// Where the first generation kept its tree: as it is written, and as it was seen.
+/// The roots at which version 1 kept its tree: the documented one, and those seen in production.
 pub const ROOTS: [&str; 3] =
     ["/cluster.compact/Compaction", "/cluster.compact/Compation_V2", "/cluster.compact/Compaction_V2"];
-/// The node or file of a task that holds it, where the task is a directory.
+/// The node or file that holds a task's data, if the task is a directory.
 const INFO: &str = "TaskInfo";
 
-/// The node of a subtask whose runner runs.
+/// The status node of a running subtask.
 const RUNNING: &str = "Status.Running";
-/// What stands in the old tree's root, whatever else does.
+/// The children that every old tree has.
 const PARTS: [&str; 2] = ["Scheduler", "TaskAssigned"];
 
-/// The name of a main task.
+/// The name of a main task of version 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Name {
     /// The unit on which it was submitted.
     pub unit: String,
-    /// When; milliseconds since 1970.
+    /// When it was submitted, in milliseconds since 1970.
     pub time: u64,
-    /// Its state.
+    /// The task's state.
     pub state: State,
 }
 
 impl Name {
-    /// Its name in this generation: it follows from the old name alone.
+    /// The task's id in version 2, which follows from the old name alone.
     pub fn id(&self) -> TaskId {
         TaskId::main(&self.unit, self.time * 1000)
     }
@@ -50,7 +50,7 @@ impl FromStr for Name {
         let states = [(".Assigned", State::Assigned), (".Cancel", State::Cancel), (".Done", State::Done)];
         let named = states.into_iter().find_map(|(end, state)| Some((rest.strip_suffix(end)?, state)));
         let (rest, state) = named.unwrap_or((rest, State::Init));
-        // From behind: a unit's name may have dots.
+        // Parse from the end, since a unit's name may contain dots.
         let (rest, time) = rest.rsplit_once('.').ok_or_else(wrong)?;
         let (unit, number) = rest.rsplit_once('.').ok_or_else(wrong)?;
         let digits = time.len() == 13 && time.bytes().all(|byte| byte.is_ascii_digit());
@@ -61,7 +61,7 @@ impl FromStr for Name {
     }
 }
 
-/// What the first generation wrote of a task. Names differ that were seen in the wild; they are read, never written.
+/// A task's data as version 1 wrote them. Other spellings that were seen in production are read, but never written.
 #[derive(Debug, Deserialize)]
 struct Written {
     db_name: String,
@@ -76,13 +76,13 @@ struct Written {
     result: ResultInfo,
 }
 
-/// A task of the first generation, in the form of this one. What was assigned is assigned anew.
+/// Converts a version-1 task. An assigned task starts again.
 pub fn convert(name: &Name, path: &str, data: &[u8], manager: &str, pc: &str) -> Result<MainTask, Fault> {
     let old: Written = read(path, data)?;
     let state = if name.state == State::Assigned { State::Init } else { name.state };
     let table = [old.db_name, old.schema_name, old.table_name];
     let over = state.is_over();
-    // As whoever submits one must say: what is repeated without rest would do nothing else.
+    // As for a submission: a task repeated without an interval would keep its units busy for ever.
     let repeat_interval = old.repeat.repeat_interval.max(u64::from(old.repeat_flag));
     Ok(MainTask {
         state,
@@ -91,32 +91,32 @@ pub fn convert(name: &Name, path: &str, data: &[u8], manager: &str, pc: &str) ->
         result: if over { old.result } else { ResultInfo::default() },
         round: u64::from(over),
         created: name.time,
-        // When it was over nobody wrote down.
+        // Version 1 did not record when a task ended.
         finished: if over { name.time } else { 0 },
         ..MainTask::new(name.id(), table, manager.to_owned(), pc.to_owned())
     })
 }
 
-/// Where old tasks are read.
+/// The source of old tasks.
 pub enum Source {
-    /// In the tree, under this root.
+    /// ZooKeeper, below this root.
     Tree(Tree, String),
-    /// In files: a directory with the children of the old tree's root.
+    /// Files: a directory with the children of the old tree's root.
     Files(PathBuf),
 }
 
 /// An old task as it was read.
 pub struct Old {
-    /// Where it stands, for people.
+    /// The task's location, for people.
     pub path: String,
-    /// Its content, as bytes.
+    /// The task's data.
     pub data: Vec<u8>,
-    /// What holds only if the task is still as it was read.
+    /// Checks that succeed only if the task is still as it was read.
     pub checks: Vec<Op>,
 }
 
 impl Source {
-    /// The names of all that stands among the old main tasks, in order.
+    /// The names of all entries among the old main tasks, sorted.
     pub async fn names(&self) -> Result<Vec<String>, Fault> {
         let mut names = match self {
             Self::Tree(tree, root) => match tree.children(&format!("{root}/Scheduler")).await {
@@ -135,7 +135,7 @@ impl Source {
         Ok(names)
     }
 
-    /// One of them, if it is still there.
+    /// One old task, if it still exists.
     pub async fn get(&self, name: &str) -> Result<Option<Old>, Fault> {
         match self {
             Self::Tree(tree, root) => {
@@ -166,8 +166,8 @@ impl Source {
         }
     }
 
-    /// A sign that the first generation still runs: a node of it that lives with somebody's session, or a subtask whose
-    /// runner runs. The path, and what it says.
+    /// A sign that version 1 still runs: an ephemeral node of it, or a running subtask. Returns the path and the
+    /// finding.
     pub async fn sign_of_life(&self) -> Result<Option<(String, &'static str)>, Fault> {
         let Self::Tree(tree, root) = self else { return Ok(None) };
         let mut rest = vec![root.clone()];
@@ -190,7 +190,7 @@ impl Source {
         Ok(None)
     }
 
-    /// Whether something of the first generation stands under this root: also what a removal that was cut short left.
+    /// Whether nodes of version 1 are below this root, including those left by an interrupted deletion.
     pub async fn is_at(tree: &Tree, root: &str) -> Result<bool, Fault> {
         let names = match tree.children(root).await {
             Err(Error::NoNode(_)) => Vec::new(),
@@ -199,7 +199,7 @@ impl Source {
         Ok(names.iter().any(|name| PARTS.contains(&name.as_str())))
     }
 
-    /// Where it is, for people.
+    /// The location of the source, for people.
     pub fn place(&self) -> String {
         match self {
             Self::Tree(_, root) => root.clone(),
@@ -208,12 +208,12 @@ impl Source {
     }
 }
 
-/// All nodes under a node and itself, the deepest first, as deletes.
+/// The operations that delete a node and everything below it, the deepest first.
 pub async fn removal(tree: &Tree, path: &str) -> Result<Vec<Op>, Fault> {
     let mut found = vec![path.to_owned()];
-    let mut looked = 0;
-    while let Some(path) = found.get(looked).cloned() {
-        looked += 1;
+    let mut next = 0;
+    while let Some(path) = found.get(next).cloned() {
+        next += 1;
         match tree.children(&path).await {
             Ok(names) => found.extend(names.into_iter().map(|name| format!("{path}/{name}"))),
             Err(Error::NoNode(_)) => {}
@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_state_is_in_the_name_and_the_new_name_follows_from_the_old_one() {
+    fn old_name_determines_state_and_new_id() {
         let name = |text: &str| text.parse::<Name>();
         let init = name("compct.xcloud24_9876.0.1617693156000").unwrap();
         assert_eq!((init.unit.as_str(), init.state), ("xcloud24_9876", State::Init));
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_assigned_is_assigned_anew_and_counts_stay_with_what_is_over() {
+    fn assigned_task_starts_again_and_finished_task_keeps_counts() {
         let data = br#"{"db_name":"d","schema_name":"s","table_name":"t","repeat_flag":true,
             "RepeatInfo":{"repeatCount":3,"repeatInterval":60},"ResulttInfo":{"successCount":7}}"#;
         let of = |text: &str| convert(&text.parse().unwrap(), "p", data, "m", "pc").unwrap();

@@ -1,4 +1,4 @@
-//! What a runner is told, and how its end counts.
+//! The worker's orders to a runner (command, environment, input), and the outcome that follows from the runner's end.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,77 +6,76 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::Worker;
+use crate::Settings;
 use crate::ids::TaskId;
+use crate::node_context::NodeContext;
 use crate::supervisor::{Report, Spec, Why};
 use crate::task::{Ended, SubState, SubTask};
 use crate::task_store::Found;
 use allot_runtime::time::MonotonicTime;
 
-/// How many logs of runners are kept on disk.
-const LOGS: usize = 1000;
+/// Most log files of runners that are kept on disk.
+const MAX_LOGS: usize = 1000;
 
-impl Worker {
-    /// For this subtask; it may run until then, if nothing more is said.
-    pub(super) fn spec(&self, sub: &Found<SubTask>, fence: i64, until: Instant) -> Spec {
-        let (task, config) = (&sub.task, &self.node_context.config);
-        let [db, schema, table] = task.table();
-        let main = sub.id.of_main().to_string();
-        let (round, attempt, fence) = (task.round.to_string(), task.attempt.to_string(), fence.to_string());
-        let pairs = [
-            ("ALLOT_TASK", main.as_str()),
-            ("ALLOT_SUBTASK", &task.id),
-            ("ALLOT_DB", db),
-            ("ALLOT_SCHEMA", schema),
-            ("ALLOT_TABLE", table),
-            ("ALLOT_PARTITION", &task.partition_name),
-            ("ALLOT_ROUND", &round),
-            ("ALLOT_ATTEMPT", &attempt),
-            ("ALLOT_FENCE", &fence),
-            ("ALLOT_NODE", &self.node_context.name),
-        ];
-        let input = serde_json::json!({
-            "task": main, "subtask": task.id, "db": db, "schema": schema, "table": table,
-            "partition": task.partition_name, "round": task.round, "attempt": task.attempt,
-            "fence": fence, "node": self.node_context.name,
-        });
-        Spec {
-            program: config.runner.clone(),
-            environment: pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
-            input: format!("{input}\n"),
-            timeout: config.timeout.as_millis() as u64,
-            stop_limit: config.stop_limit.as_millis() as u64,
-            trust: MonotonicTime::from_instant(until),
-            log: self.log(sub.id),
-        }
-    }
-
-    /// Where the last of a runner's output goes; the oldest make room.
-    fn log(&self, id: TaskId) -> Option<String> {
-        let dir = &self.node_context.config.output_dir;
-        let made = std::fs::create_dir_all(dir).and_then(|()| std::fs::read_dir(dir));
-        let entries = match made {
-            Ok(entries) => entries,
-            Err(error) => {
-                warn!(dir = %dir.display(), %error, "no output of runners is kept");
-                return None;
-            }
-        };
-        let mut old: Vec<(std::time::SystemTime, PathBuf)> = entries
-            .flatten()
-            .filter(|entry| entry.path().extension().is_some_and(|extension| extension == "log"))
-            .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
-            .collect();
-        old.sort();
-        let over = (old.len() + 1).saturating_sub(LOGS);
-        for (_, path) in old.into_iter().take(over) {
-            let _ = std::fs::remove_file(path);
-        }
-        dir.join(format!("{id}.log")).to_str().map(str::to_owned)
+/// The specification of a run for this subtask. Without heartbeats the runner may run until `until`.
+pub(super) fn spec(node_context: &NodeContext, sub: &Found<SubTask>, fence: i64, until: Instant) -> Spec {
+    let (task, config) = (&sub.task, &node_context.config);
+    let [db, schema, table] = task.table();
+    let main = sub.id.of_main().to_string();
+    let (round, attempt, fence) = (task.round.to_string(), task.attempt.to_string(), fence.to_string());
+    let pairs = [
+        ("ALLOT_TASK", main.as_str()),
+        ("ALLOT_SUBTASK", &task.id),
+        ("ALLOT_DB", db),
+        ("ALLOT_SCHEMA", schema),
+        ("ALLOT_TABLE", table),
+        ("ALLOT_PARTITION", &task.partition_name),
+        ("ALLOT_ROUND", &round),
+        ("ALLOT_ATTEMPT", &attempt),
+        ("ALLOT_FENCE", &fence),
+        ("ALLOT_NODE", &node_context.name),
+    ];
+    let input = serde_json::json!({
+        "task": main, "subtask": task.id, "db": db, "schema": schema, "table": table,
+        "partition": task.partition_name, "round": task.round, "attempt": task.attempt,
+        "fence": fence, "node": node_context.name,
+    });
+    Spec {
+        program: config.runner.clone(),
+        environment: pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+        input: format!("{input}\n"),
+        timeout: config.timeout.as_millis() as u64,
+        stop_limit: config.stop_limit.as_millis() as u64,
+        trust: MonotonicTime::from_instant(until),
+        log: log_file(config, sub.id),
     }
 }
 
-/// How a runner's end counts.
+/// The log file for the end of a runner's output; deletes the oldest logs to make room.
+fn log_file(config: &Settings, id: TaskId) -> Option<String> {
+    let dir = &config.output_dir;
+    let made = std::fs::create_dir_all(dir).and_then(|()| std::fs::read_dir(dir));
+    let entries = match made {
+        Ok(entries) => entries,
+        Err(error) => {
+            warn!(dir = %dir.display(), %error, "cannot keep the output of runners");
+            return None;
+        }
+    };
+    let mut old: Vec<(std::time::SystemTime, PathBuf)> = entries
+        .flatten()
+        .filter(|entry| entry.path().extension().is_some_and(|extension| extension == "log"))
+        .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
+        .collect();
+    old.sort();
+    let over = (old.len() + 1).saturating_sub(MAX_LOGS);
+    for (_, path) in old.into_iter().take(over) {
+        let _ = std::fs::remove_file(path);
+    }
+    dir.join(format!("{id}.log")).to_str().map(str::to_owned)
+}
+
+/// The outcome of a subtask after its runner's end. `limit` is the runner's time limit.
 pub(super) fn ended(task: &SubTask, report: Report, limit: Duration) -> Ended {
     let (state, message) = match (report.why, report.exit) {
         (Why::Itself, Some(0)) => (SubState::Success, String::new()),

@@ -1,4 +1,4 @@
-//! A worker on a tree in this process. Its runners run until they are told to end.
+//! Tests of a worker on an in-process tree. Its runners run until they are told to end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::Settings;
 use crate::ids::TaskId;
 use crate::node_context::NodeContext;
 use crate::paths;
-use crate::runner::{Attention, Launch};
+use crate::runner::{Launch, RunSignals};
 use crate::supervisor::{Report, Spec, Why};
 use crate::task::{Ended, MainTask, State, SubState, SubTask, read, write};
 use crate::task_store::{Found, TaskStore};
@@ -23,13 +23,13 @@ use allot_runtime::{Health, Shutdown};
 const SESSION: Duration = Duration::from_secs(2);
 const UNIT: &str = "u_1";
 
-/// Runners without end.
+/// Runners that run until they are told to end.
 struct Endless;
 
 impl Launch for Endless {
-    fn launch(&self, _: Spec, attention: Attention) -> BoxFuture<'static, Result<Report, String>> {
+    fn launch(&self, _: Spec, signals: RunSignals) -> BoxFuture<'static, Result<Report, String>> {
         async move {
-            let Attention { mut stop, mut lost, .. } = attention;
+            let RunSignals { mut stop, mut lost, .. } = signals;
             let why = tokio::select! {
                 _ = stop.wait_for(|stop| *stop) => Why::Stopped,
                 _ = lost.wait_for(|lost| *lost) => Why::CutOff,
@@ -40,7 +40,7 @@ impl Launch for Endless {
     }
 }
 
-/// A tree, and somebody who looks at it.
+/// An in-process tree, and a client that reads it.
 struct World {
     tree: InProcess,
     coordinator: Coordinator,
@@ -81,7 +81,7 @@ impl World {
         }
     }
 
-    /// A life of the unit as worker.
+    /// Starts one lifetime of the unit's worker.
     fn live(&self, change: impl FnOnce(&mut Settings), stop: Shutdown) {
         let node_context = self.node_context(change, stop);
         let (notices, mut noticed) = mpsc::channel(8);
@@ -89,7 +89,7 @@ impl World {
         tokio::spawn(super::run(node_context, notices));
     }
 
-    /// A task, as it is changed here, with so many subtasks at the unit in this state.
+    /// Creates a task, changed by `change`, with subtasks of the unit in this state.
     async fn task(
         &self,
         table: &str,
@@ -134,7 +134,7 @@ impl World {
         }
     }
 
-    /// How these subtasks of a task ended, when all have; within a moment.
+    /// The outcomes of these subtasks, which must all end within a second.
     async fn ended(&self, main: TaskId, subs: u64) -> Vec<SubState> {
         let dir = self.store.paths.finished(main);
         let began = Instant::now();
@@ -155,7 +155,7 @@ impl World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_earlier_life_left_running_waits_again_though_its_task_rests_or_no_slot_is_free() {
+async fn subtask_left_running_is_requeued_though_paused_or_without_slot() {
     let world = World::new().await;
     let busy = world.task("busy", 1, SubState::Init, |_| {}).await;
     let (_asked, stop) = allot_runtime::shutdown_channel();
@@ -169,7 +169,7 @@ async fn what_an_earlier_life_left_running_waits_again_though_its_task_rests_or_
     world.comes_to(waiting.subtask(1), SubState::Init, 1).await;
 }
 
-/// With these settings others' subtasks are in the way of a task that is stopped.
+/// With these settings the subtasks of other tasks block the subtasks of a stopped task.
 async fn stops_at_once(change: impl FnOnce(&mut Settings)) {
     let world = World::new().await;
     let (_asked, stop) = allot_runtime::shutdown_channel();
@@ -184,17 +184,17 @@ async fn stops_at_once(change: impl FnOnce(&mut Settings)) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn subtasks_of_a_task_that_is_stopped_wait_for_no_slot() {
+async fn subtasks_of_a_stopped_task_need_no_slot_to_end() {
     stops_at_once(|settings| settings.slots = 1).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn subtasks_of_a_task_that_is_stopped_wait_for_no_permit() {
+async fn subtasks_of_a_stopped_task_need_no_permit_to_end() {
     stops_at_once(|settings| (settings.slots, settings.limit) = (9, 1)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_left_of_a_task_that_is_over_goes_without_a_trace() {
+async fn leftover_subtasks_of_a_finished_task_are_discarded() {
     let world = World::new().await;
     let (_asked, stop) = allot_runtime::shutdown_channel();
     let over = |task: &mut MainTask| task.state = State::Cancel;
@@ -213,7 +213,7 @@ async fn what_is_left_of_a_task_that_is_over_goes_without_a_trace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_that_is_over_gives_back_nothing_that_another_has_by_now() {
+async fn expired_session_releases_nothing_that_another_session_holds() {
     let world = World::new().await;
     let main = world.task("t", 1, SubState::Init, |_| {}).await;
     let unit = Coordinator::start(Arc::new(world.tree.clone()), &allot_coordination::Settings::default());
@@ -223,14 +223,14 @@ async fn a_session_that_is_over_gives_back_nothing_that_another_has_by_now() {
     let mut sub = store.sub(UNIT, main.subtask(1)).await.unwrap().unwrap();
     let permit = store.paths.permit("all.0");
     store.start(&mut sub, vec![permit.clone()], session, 1000).await.unwrap();
-    // The session ends, another takes what it had, and ours comes back.
+    // The session ends, another session takes the lock, and the first unit comes back.
     world.tree.expire(session);
     let lock = store.lock(&sub.task);
     for path in [&lock, &permit] {
         world.store.tree.create(path, b"another's", Kind::Ephemeral).await.unwrap();
     }
-    let mut news = unit.subscribe();
-    news.wait_for(|status| status.generation == 2 && status.is_up()).await.unwrap();
+    let mut status_changes = unit.subscribe();
+    status_changes.wait_for(|status| status.generation == 2 && status.is_up()).await.unwrap();
     let ended = sub.task.ended(SubState::Success, "");
     let offline = Err(Error::Offline.into());
     assert_eq!(store.finish(&sub, Some(session), &ended).await, offline);
@@ -243,14 +243,14 @@ async fn a_session_that_is_over_gives_back_nothing_that_another_has_by_now() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_worker_that_is_there_does_not_end_in_time_is_failed_by_the_manager() {
+async fn manager_fails_an_overdue_subtask_of_a_present_worker() {
     let world = World::new().await;
     let (_asked, stop) = allot_runtime::shutdown_channel();
     let limits = |settings: &mut Settings| {
         settings.timeout = Duration::from_secs(10);
         settings.stop_limit = Duration::from_secs(1);
     };
-    tokio::spawn(crate::unit::play(world.node_context(limits, stop)));
+    tokio::spawn(crate::unit::run_unit(world.node_context(limits, stop)));
     let id = TaskId::main(UNIT, 1_000_000);
     let task = MainTask {
         named: vec!["only".to_owned()],
@@ -268,7 +268,7 @@ async fn what_a_worker_that_is_there_does_not_end_in_time_is_failed_by_the_manag
         assert!(began.elapsed() < Duration::from_secs(60), "{main:?}");
         sleep(Duration::from_millis(20)).await;
     };
-    // The time-out, the time to end, two session times.
+    // The runner's timeout, its stop limit, and two session timeouts.
     assert!(began.elapsed() >= Duration::from_secs(15), "{:?}", began.elapsed());
     assert_eq!((main.state, main.result.failed_count), (State::Done, 1));
     assert_eq!(main.failures[0].message, "its worker did not end it in time");

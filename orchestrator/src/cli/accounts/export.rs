@@ -9,7 +9,7 @@ use crate::cli::Outcome;
 use crate::cli::table;
 use crate::config::BookSource;
 
-/// Prints it.
+/// Prints the book as CSV.
 pub(super) async fn run(source: &BookSource) -> Result<Outcome> {
     let (_, book) = super::open(source).await?;
     let mut departments = BTreeMap::new();

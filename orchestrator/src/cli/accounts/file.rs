@@ -1,19 +1,18 @@
-//! A file of accounts: a table with the columns department, module, account, quota and tiers. Read whole, with every
-//! problem and its line.
+//! Reads a file of accounts: a CSV table with the columns department, module, account, quota and tiers. The whole
+//! file is read, and every problem is reported with its line.
 
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, bail};
 
-/// The columns that there must be.
+/// The required columns.
 const COLUMNS: [&str; 4] = ["department", "module", "account", "quota"];
-/// The most bytes of a name, the most steps of a tariff, and the most instructions, as the module has them.
+/// The module's limits: most bytes of a name, most steps of a tariff, most instructions.
 const NAME: usize = 256;
 const STEPS: usize = 16;
 const COUNT: u64 = 1 << 53;
 
-/// What an account costs: so many instructions at the flat price, and steps beyond, as the module writes them:
-/// `upto price ...`.
+/// What an account costs: `quota` instructions at the flat price, then steps in the module's form `upto price ...`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Tariff {
     pub(super) quota: u64,
@@ -21,13 +20,13 @@ pub(super) struct Tariff {
 }
 
 impl Tariff {
-    /// The words of the steps.
+    /// The steps as separate command arguments.
     pub(super) fn words(&self) -> Vec<&str> {
         self.tiers.split_whitespace().collect()
     }
 }
 
-/// An account of a file.
+/// An account in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Line {
     pub(super) module: String,
@@ -35,14 +34,14 @@ pub(super) struct Line {
     number: u64,
 }
 
-/// A file.
+/// The contents of a file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Contents {
-    /// Departments by their modules, with the line that says so.
+    /// The department of each module, with the line that first names it.
     pub(super) modules: BTreeMap<String, (String, u64)>,
-    /// By their names.
+    /// Accounts by name.
     pub(super) accounts: BTreeMap<String, Line>,
-    /// What is wrong, each with its line.
+    /// The problems, each with its line.
     pub(super) problems: Vec<String>,
 }
 
@@ -106,16 +105,16 @@ impl Contents {
             Some(_) => {}
             None => drop(self.modules.insert(module.to_owned(), (department.to_owned(), line))),
         }
-        let one = Line { module: module.to_owned(), tariff, number: line };
+        let entry = Line { module: module.to_owned(), tariff, number: line };
         if let Some(before) = self.accounts.get(account) {
             return Err(format!("account {account} is in line {} already", before.number));
         }
-        self.accounts.insert(account.to_owned(), one);
+        self.accounts.insert(account.to_owned(), entry);
         Ok(())
     }
 }
 
-/// Steps as they are written in a file, `150:0.1 1000:0.5`, as the module writes them.
+/// Converts steps from the file's form, `150:0.1 1000:0.5`, to the module's form.
 fn steps(quota: u64, text: &str) -> Result<String, String> {
     let (mut words, mut last) = (Vec::new(), quota);
     for step in text.split([' ', ';']).filter(|step| !step.is_empty()) {
@@ -134,7 +133,7 @@ fn steps(quota: u64, text: &str) -> Result<String, String> {
     Ok(words.join(" "))
 }
 
-/// A price as the module writes it: without needless zeros.
+/// A price in the module's form, without needless zeros; `None` if it is no price.
 fn price_of(text: &str) -> Option<String> {
     let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
     let digits = |text: &str| (1..=9).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -146,7 +145,7 @@ fn price_of(text: &str) -> Option<String> {
     Some(if part.is_empty() { whole.to_owned() } else { format!("{whole}.{part}") })
 }
 
-/// The steps that the module writes, as they stand in a file.
+/// Converts steps from the module's form to the file's form.
 pub(super) fn tiers_of(words: &str) -> String {
     let words: Vec<&str> = words.split_whitespace().collect();
     words.chunks(2).map(|step| step.join(":")).collect::<Vec<_>>().join(" ")
@@ -160,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_is_read_with_every_problem_and_its_line() {
+    fn file_is_read_and_every_problem_names_its_line() {
         let text = "department,module,account,quota,tiers\n\
                     finance,billing,p1,100,150:0.10 1000:0.5\n\
                     finance,billing,p2,100,\n\
@@ -186,7 +185,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_price_is_read_and_written_as_the_module_does(text in "[0-9]{0,10}(\\.[0-9]{0,10})?") {
+        fn prices_have_the_same_form_as_in_the_module(text in "[0-9]{0,10}(\\.[0-9]{0,10})?") {
             let module = Amount::parse_price(text.as_bytes()).map(|price| price.to_string());
             prop_assert_eq!(price_of(&text), module);
         }

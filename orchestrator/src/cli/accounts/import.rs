@@ -1,6 +1,6 @@
-//! `allotd accounts import`: compares a file with a book, prints the difference, and makes the book what the file says.
-//! Every step is one command that is carried out or refused as a whole, so that an import that broke off is simply begun
-//! again.
+//! `allotd accounts import`: compares a file with a book, prints the difference, and makes the book equal to the
+//! file. Each step is one command that succeeds or is refused as a whole, so an interrupted import can simply be
+//! repeated.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,12 +16,12 @@ use crate::cli::progress;
 use crate::config::BookSource;
 use allot_client::{BookStore, Record};
 
-/// How many accounts go into one request.
+/// Most accounts in one command.
 const CHUNK: usize = 1000;
-/// Problems and accounts beyond this many are only counted.
+/// Most problems and accounts that are printed; further ones are only counted.
 const SHOWN: usize = 20;
 
-/// What to import.
+/// The options of an import.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// A table (CSV) with the columns department, module, account, quota and tiers (`UPTO:PRICE ...`).
@@ -39,26 +39,26 @@ pub(crate) struct Arguments {
     instances: u32,
 }
 
-/// What has to be done.
+/// The difference between file and book.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Difference {
-    /// Modules with their departments and places, that are new.
+    /// New modules, each with its department.
     new_modules: Vec<(String, String)>,
-    /// Modules with their departments and places, that go to another department.
+    /// Modules that move to another department, each with that department and its number of places.
     moved_modules: Vec<(String, String, u32)>,
-    /// Accounts that are new, by module and tariff.
+    /// New accounts, by module and tariff.
     added: BTreeMap<(String, Tariff), Vec<String>>,
-    /// Accounts that go to another module.
+    /// Accounts that move to another module, by that module.
     moved: BTreeMap<String, Vec<String>>,
-    /// Accounts that are with another module of their department: rebalancing moves them there.
+    /// Accounts that rebalancing has lent to another module of their department; they stay there.
     lent: Vec<String>,
-    /// Accounts that the file does not have.
+    /// Accounts that are not in the file.
     absent: Vec<String>,
-    /// Accounts that are there by another tariff.
+    /// Accounts whose tariff in the book differs from the file.
     differ: Vec<String>,
 }
 
-/// Imports.
+/// Runs an import.
 pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
     let path = arguments.file.display();
     let text = fs::read_to_string(&arguments.file).with_context(|| format!("cannot read {path}"))?;
@@ -73,7 +73,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
         return Ok(Outcome::InputRefused);
     }
     let (config, book) = super::open(&arguments.source).await?;
-    // A dry run makes nothing, not even the book.
+    // A dry run creates nothing, not even the book.
     let exists: u64 = book.ask(&book.begin("EXISTS")).await?;
     let (modules, accounts) = if exists == 0 {
         (Vec::new(), Vec::new())
@@ -101,7 +101,7 @@ fn compare(contents: &Contents, modules: &[Record], accounts: &[Record]) -> Resu
     let mut known = BTreeMap::new();
     for record in modules {
         let (name, department): (String, String) = (record.get("module")?, record.get("department")?);
-        // Between modules with a weight rebalancing moves accounts, within a department.
+        // Within a department, rebalancing moves accounts between modules that have a weight.
         let shares = record.get::<u32>("weight")? > 0;
         known.insert(name, (department, record.get::<u32>("instances")?, shares));
     }
@@ -192,7 +192,7 @@ fn some(accounts: &[String]) -> String {
     if accounts.len() > SHOWN { format!("{names} ...") } else { names }
 }
 
-/// Makes it so; how many steps that took.
+/// Applies the difference. Returns how many changes were made.
 async fn apply(book: &BookStore, difference: &Difference, arguments: &Arguments) -> Result<u64> {
     let count = |accounts: &Vec<String>| accounts.len() as u64;
     let absent = if arguments.delete { difference.absent.as_slice() } else { &[] };

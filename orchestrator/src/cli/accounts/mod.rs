@@ -1,5 +1,5 @@
-//! `allotd accounts`: what operators ask of a book by hand or by script: the inventory in and out of a file, how it
-//! stands, evening out. None of it needs a daemon; where there is one it is told.
+//! `allotd accounts`: the operators' commands on a book: import and export of the inventory, status, rebalancing,
+//! simulation. No daemon is needed; if one runs, it is notified of changes.
 
 mod export;
 mod file;
@@ -20,13 +20,13 @@ use crate::roles::accounts::paths::Paths;
 use allot_client::BookStore;
 use allot_coordination::{Error, Kind};
 
-/// How long ZooKeeper is waited for.
+/// How long a command waits for ZooKeeper.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// What can be done.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Make a book what a file says: modules, accounts, and where they belong.
+    /// Make a book equal to a file: modules, accounts, and their assignment to modules.
     Import(import::Arguments),
     /// Print a book as a file that `import` reads.
     Export {
@@ -35,13 +35,13 @@ pub(crate) enum Command {
     },
     /// Show departments, modules and instances, with shares, use, cost and the month's forecast.
     Status(status::Arguments),
-    /// Even out projected use: shift accounts to where they are needed.
+    /// Rebalance projected use: move accounts to the instances that need them.
     Rebalance(RebalanceArguments),
-    /// Replay a month of use from a file, and say what it would have cost.
+    /// Replay a month of use from a file, and print what it would have cost.
     Simulate(simulate::Arguments),
 }
 
-/// How to even out.
+/// The options of a rebalancing.
 #[derive(Debug, Args)]
 pub(crate) struct RebalanceArguments {
     #[command(flatten)]
@@ -54,7 +54,7 @@ pub(crate) struct RebalanceArguments {
     json: bool,
 }
 
-/// Does it.
+/// Runs a command.
 pub(crate) async fn run(command: Command) -> Result<Outcome> {
     match command {
         Command::Import(arguments) => import::run(arguments).await,
@@ -85,7 +85,7 @@ async fn rebalance(arguments: &RebalanceArguments) -> Result<Outcome> {
     let (_, book) = open(&arguments.source).await?;
     let moves = book.rebalance(arguments.dry_run, None).await?;
     if moves.is_empty() && !arguments.json {
-        println!("nothing to move: by the present pace nobody lacks what another has over");
+        println!("nothing to move: at the present rate no instance needs an account that another can spare");
         return Ok(Outcome::Done);
     }
     table::print(&moves, &COLUMNS, arguments.json)?;
@@ -95,7 +95,8 @@ async fn rebalance(arguments: &RebalanceArguments) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Tells the leader that the inventory has changed. It would find out by itself, a little later.
+/// Notifies the leader that the inventory has changed. Without the notification the leader notices some seconds
+/// later.
 async fn notify(config: &Config) -> Result<()> {
     let Some(zookeeper) = &config.zookeeper else { return Ok(()) };
     let coordinator = daemon::coordinator(config);
@@ -110,7 +111,7 @@ async fn notify(config: &Config) -> Result<()> {
                 tree.create(&path, b"", Kind::Persistent).await
             };
             match raised {
-                // Somebody else has changed something in this instant.
+                // Another process has changed the node at the same time.
                 Err(Error::BadVersion(_) | Error::Exists(_) | Error::NoNode(_)) => {}
                 raised => return raised,
             }
@@ -120,7 +121,7 @@ async fn notify(config: &Config) -> Result<()> {
     coordinator.close().await;
     raised.with_context(|| {
         format!(
-            "the book is changed; ZooKeeper at {} could not be told, so that it takes the leader some seconds to notice",
+            "the book is changed, but ZooKeeper at {} could not be notified; the leader notices the change within some seconds",
             zookeeper.servers
         )
     })

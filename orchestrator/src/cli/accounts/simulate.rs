@@ -1,5 +1,6 @@
-//! `allotd accounts simulate`: a month of use, replayed against the very code that decides in the server, as it is and
-//! without rebalancing. The server's clock cannot be turned, so this runs here: the code is told what time it is.
+//! `allotd accounts simulate`: replays a month of use, with and without rebalancing, against the code that decides in
+//! the Redis module. The simulation runs in this process, because it must set the time and the clock of Redis cannot
+//! be set.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -19,14 +20,14 @@ use super::file::{self, Contents};
 use crate::cli::Outcome;
 use crate::config::Span;
 
-/// How often accounts are picked for one line at most.
+/// Most picks of an account for one line of the trace.
 const PICKS: u64 = 10_000;
-/// Instructions that are sent with one account before the next is picked; more where a line has very many.
+/// Instructions per pick; more, if a line would otherwise need too many picks.
 const PART: u64 = 20;
-/// When the month of a simulation begins: any time that is not 0.
+/// The start of the simulated month, in milliseconds: any time except 0.
 const BEGIN: i64 = 1000;
 
-/// What to replay.
+/// The options of a simulation.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Use, as a table (CSV) with the columns time (seconds since the month began, rising), module, instance, count.
@@ -34,10 +35,10 @@ pub(crate) struct Arguments {
     /// The accounts, as `allotd accounts export` prints them.
     #[arg(long, value_name = "FILE")]
     accounts: PathBuf,
-    /// How often projected use is evened out.
+    /// How often accounts are rebalanced.
     #[arg(long, default_value = "1h")]
     rebalance: Span,
-    /// How long an account stays where it is at least.
+    /// How long an account stays at its instance at least.
     #[arg(long, default_value = "30m")]
     dwell: Span,
     /// How often an account moves a day, at most.
@@ -60,16 +61,16 @@ struct Used {
     count: u64,
 }
 
-/// What came of a month.
+/// The result of a simulated month.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Outcomes {
     cost: Amount,
     moves: usize,
-    /// Instructions for which no account was there.
+    /// Instructions for which no account was available.
     refused: u64,
 }
 
-/// Replays.
+/// Runs a simulation.
 pub(super) fn run(arguments: &Arguments) -> Result<Outcome> {
     let path = &arguments.accounts;
     let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -109,7 +110,7 @@ fn read(path: &Path, month: &Span) -> Result<Vec<Used>> {
     lines(file, month).with_context(|| path.display().to_string())
 }
 
-/// What is beyond the month is refused: it would count for the next one, whose cost is not asked for.
+/// A line beyond the month is refused, since its use would count for the next month, whose cost is not computed.
 fn lines(trace: impl io::Read, month: &Span) -> Result<Vec<Used>> {
     let mut all: Vec<Used> = Vec::new();
     for line in csv::Reader::from_reader(trace).deserialize() {
@@ -135,7 +136,7 @@ fn tariff(read: &file::Tariff) -> Tariff {
     Tariff { quota: read.quota, steps: words.chunks(2).filter_map(step).collect() }
 }
 
-/// A book that is told what time it is.
+/// A book with a simulated clock.
 struct Desk {
     book: Book,
     now: i64,
@@ -149,8 +150,8 @@ impl Desk {
         Ok(decision.reply)
     }
 
-    /// Does what is due.
-    fn settle(&mut self) {
+    /// Runs the book's periodic work up to the current time.
+    fn run_periodic_work(&mut self) {
         loop {
             let due = decide_due(&self.book, self.now, usize::MAX);
             if due.is_empty() {
@@ -160,7 +161,8 @@ impl Desk {
         }
     }
 
-    /// Uses the instance's accounts, those first that have most left, as `ACCOUNT.PICK` has it; what found none.
+    /// Spends instructions on the instance's accounts as `ACCOUNT.PICK` does, the account with the most left first.
+    /// Returns how many instructions found no account.
     fn send(&mut self, used: &Used) -> Result<u64> {
         let mut wanted = used.count;
         while wanted > 0 {
@@ -168,8 +170,8 @@ impl Desk {
             let id = module.and_then(|module| self.book.find_instance(module, used.instance.as_bytes()));
             let instance = id.and_then(|id| self.book.instance(id));
             let picked = instance.map(|instance| self.book.pick(instance, 1)).unwrap_or_default();
-            let Some(one) = picked.first() else { return Ok(wanted) };
-            let (account, epoch) = (one.name.clone(), one.epoch);
+            let Some(best) = picked.first() else { return Ok(wanted) };
+            let (account, epoch) = (best.name.clone(), best.epoch);
             let part = wanted.min(PART.max(used.count / PICKS));
             self.ask(&Request::Use { account: &account, epoch, count: part as i64 })?;
             wanted -= part;
@@ -217,7 +219,7 @@ fn replay(
         let (module, accounts) = (Some(line.module.as_bytes()), vec![account.as_bytes()]);
         desk.ask(&Request::Add { module, tariff: tariff(&line.tariff), accounts, term: None })?;
     }
-    desk.settle();
+    desk.run_periodic_work();
     let mut outcome = Outcomes::default();
     let mut next = every.map(|every| BEGIN + every);
     for used in trace {
@@ -226,7 +228,7 @@ fn replay(
             && due <= at
         {
             desk.now = due;
-            desk.settle();
+            desk.run_periodic_work();
             if let Reply::Moves(moves) =
                 desk.ask(&Request::Rebalance { dry_run: false, max_moves: USUAL_MOVES, term: None })?
             {
@@ -235,7 +237,7 @@ fn replay(
             next = Some(due + every);
         }
         desk.now = desk.now.max(at);
-        desk.settle();
+        desk.run_periodic_work();
         outcome.refused += desk.send(used)?;
     }
     let month = desk.book.usage_by_department(0);
@@ -250,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trace_that_is_longer_than_its_month_is_refused_with_its_line() {
+    fn trace_beyond_the_month_is_refused_with_its_line() {
         let with = |time: i64| {
             let text = format!("time,module,instance,count\n0,m,a,1\n{time},m,a,1\n");
             lines(text.as_bytes(), &Span::ms(30 * 24 * 3_600_000)).map(|trace| trace.len())
@@ -263,13 +265,13 @@ mod tests {
     }
 
     #[test]
-    fn an_uneven_month_costs_less_where_it_is_evened_out() {
+    fn rebalancing_lowers_the_cost_of_an_uneven_month() {
         let mut accounts = "department,module,account,quota,tiers\n".to_owned();
         for number in 0..20 {
             let _ = writeln!(accounts, "d,m,p{number},100,1000:0.5");
         }
         let contents = file::read(&accounts).unwrap();
-        // One of two instances does all the work: more than its half would bear.
+        // One of two instances does all the work, which exceeds its half of the accounts.
         let used = |time: i64, instance: &str, count| Used {
             time,
             module: "m".into(),

@@ -1,4 +1,4 @@
-//! `allotd accounts status`: the tree of departments, modules and instances, and what is about to cost more.
+//! `allotd accounts status`: prints departments, modules and instances, and the accounts that will soon cost more.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,10 +12,10 @@ use crate::cli::table;
 use crate::config::BookSource;
 use allot_client::Record;
 
-/// Accounts beyond this many are only counted.
+/// Most accounts that are printed; further ones are only counted.
 const SHOWN: usize = 20;
 
-/// Of which book.
+/// The options of the status command.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -25,19 +25,19 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// An account that will reach its next step within the month, by its pace so far.
+/// An account that will reach its next price step within the month at its rate so far.
 #[derive(Debug, PartialEq, Eq)]
 struct Warning {
     account: String,
     place: String,
     used: u64,
-    /// Where the next step begins, and what it costs.
+    /// After how many instructions the next step starts, and its price.
     end: u64,
     price: String,
     forecast: u64,
 }
 
-/// Prints it.
+/// Prints the status.
 pub(super) async fn run(arguments: &Arguments) -> Result<Outcome> {
     let (_, store) = super::open(&arguments.source).await?;
     let book = store.info().await?;
@@ -107,7 +107,10 @@ fn draw(
         for module in records.iter().filter(|module| module.text("department") == name) {
             let attached = Record::read_list(module.get("attached")?)?;
             let sum = |field: &str| -> Result<String> {
-                let all = attached.iter().map(|one| one.get::<u64>(field)).collect::<Result<Vec<_>, _>>()?;
+                let all = attached
+                    .iter()
+                    .map(|instance| instance.get::<u64>(field))
+                    .collect::<Result<Vec<_>, _>>()?;
                 Ok(all.iter().sum::<u64>().to_string())
             };
             let title = format!(
@@ -119,11 +122,11 @@ fn draw(
             if let Some(line) = lines.get(&module.text("module")) {
                 rows.push(usage(title, sum("dealt")?, sum("revoking")?, line));
             }
-            for one in &attached {
-                let state = one.text("state");
+            for instance in &attached {
+                let state = instance.text("state");
                 let state = if state == "active" { String::new() } else { format!(" ({state})") };
-                let name = format!("    {}{state}", one.text("instance"));
-                rows.push(vec![name, String::new(), one.text("dealt"), one.text("revoking")]);
+                let name = format!("    {}{state}", instance.text("instance"));
+                rows.push(vec![name, String::new(), instance.text("dealt"), instance.text("revoking")]);
             }
         }
     }
@@ -143,8 +146,8 @@ fn draw(
             "\n{} accounts reach their next price step this month, by their pace so far:",
             warnings.len()
         );
-        for one in warnings.iter().take(SHOWN) {
-            let Warning { account, place, used, end, price, forecast } = one;
+        for warning in warnings.iter().take(SHOWN) {
+            let Warning { account, place, used, end, price, forecast } = warning;
             let _ = writeln!(
                 text,
                 "  {account} ({place}): {used} used, forecast {forecast}; beyond {end} each costs {price}"
@@ -158,12 +161,12 @@ fn draw(
     Ok(text)
 }
 
-/// In milliseconds.
+/// One hour, in milliseconds.
 const HOUR: i64 = 3_600_000;
 
-/// The accounts that will reach their next step, those first that are nearest to it.
+/// The accounts that will reach their next step, those nearest to it first.
 fn warnings(accounts: &[Record], begin: i64, end: i64, now: i64) -> Result<Vec<Warning>> {
-    // A few moments say nothing of a month.
+    // The first moments of a month do not allow a forecast.
     let (passed, whole) = ((now - begin).max(HOUR) as u128, (end - begin).max(HOUR) as u128);
     let mut all = Vec::new();
     for record in accounts {
@@ -178,11 +181,11 @@ fn warnings(accounts: &[Record], begin: i64, end: i64, now: i64) -> Result<Vec<W
             all.push(Warning { account, place, used, end: step_end, price, forecast });
         }
     }
-    all.sort_by_key(|one| one.end.saturating_sub(one.used));
+    all.sort_by_key(|warning| warning.end.saturating_sub(warning.used));
     Ok(all)
 }
 
-/// Where the step ends that so much use is in, and what the next one costs; nothing on the last step.
+/// Where the current step ends for `used` instructions, and the price of the next step; `None` on the last step.
 fn next_step(quota: u64, tiers: &str, used: u64) -> Option<(u64, String)> {
     let words: Vec<&str> = tiers.split_whitespace().collect();
     let mut end = quota;
@@ -201,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_next_step_is_the_one_behind_what_is_used() {
+    fn next_step_follows_the_use_so_far() {
         let next = |used| next_step(100, "150 0.1 1000 0.5", used);
         assert_eq!(next(0), Some((100, "0.1".into())));
         assert_eq!(next(100), Some((100, "0.1".into())));

@@ -14,7 +14,7 @@ use allot_compaction::permits;
 use allot_compaction::task::{MainTask, SubState, SubTask};
 use allot_runtime::time::now_ms;
 
-/// Says it, a reason a line.
+/// Prints the reasons, one on each line.
 pub(super) async fn run(client: &TaskClient, id: TaskId, json: bool) -> Result<Outcome> {
     let Some(main) = client.store.main(id).await? else { return Err(gone(id).into()) };
     let units = client.units().await?;
@@ -36,7 +36,7 @@ pub(super) async fn run(client: &TaskClient, id: TaskId, json: bool) -> Result<O
     Ok(Outcome::Done)
 }
 
-/// Who is there, and since when others are away, as far as the monitor has seen them go.
+/// The present units, and since when the others are away, as the monitor recorded it.
 struct Presences<'a> {
     units: &'a Units,
     away: BTreeMap<String, u64>,
@@ -48,12 +48,12 @@ impl Presences<'_> {
     }
 }
 
-/// What is limited, how, and how many permits of it are taken.
+/// A limit: its scope, its value, and how many of its permits are taken.
 type Limit = (&'static str, u32, u32);
 
 async fn limits(client: &TaskClient, task: &MainTask, units: &Units) -> Result<Vec<Limit>> {
     let taken = permits::taken(&client.store).await?;
-    // Each unit keeps its own; where they differ the lowest keeps some of them from beginning.
+    // Each unit applies the limit of its own settings; if they differ, the lowest one is shown.
     let of_all = units.live.values().map(|unit| unit.limit).filter(|limit| *limit > 0).min();
     let scopes = permits::needed(task, of_all.unwrap_or(0)).into_iter();
     Ok(scopes
@@ -146,7 +146,7 @@ fn by_worker(subs: &[SubTask], there: &Presences<'_>) -> Vec<String> {
                 running + waiting
             );
         };
-        // Else it is something above that keeps them, or they are about to begin.
+        // Otherwise one of the reasons above applies, or the subtasks are about to start.
         let full = running >= info.slots as usize;
         let why = if waiting > 0 && full { "; they wait for a free slot" } else { "" };
         format!("worker {worker}, {} slots: {running} running, {waiting} waiting{why}", info.slots)

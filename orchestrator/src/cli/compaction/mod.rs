@@ -1,5 +1,5 @@
-//! `allotd compaction`: what people and scripts ask of the tasks. It reads and writes the tree itself; any unit need
-//! not be there, but for a submission one must.
+//! `allotd compaction`: the commands for people and scripts. They read and write ZooKeeper directly. No unit needs to
+//! be running, except for a submission.
 
 mod explain;
 mod submit;
@@ -20,10 +20,10 @@ use allot_compaction::node::{Units, follow};
 use allot_compaction::task_store::{Fault, TaskStore};
 use allot_coordination::Coordinator;
 
-/// How long ZooKeeper is waited for.
+/// How long a command waits for ZooKeeper.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// What every one of these commands takes.
+/// The options of every command.
 #[derive(Debug, Args)]
 pub(crate) struct Common {
     #[command(flatten)]
@@ -33,14 +33,14 @@ pub(crate) struct Common {
     json: bool,
 }
 
-/// What can be asked.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Submit a task: compact a table, each of its partitions.
     Submit(submit::Arguments),
     /// List the tasks that are not packed into history.
     List {
-        /// Only those that are not over.
+        /// List only unfinished tasks.
         #[arg(long)]
         live: bool,
         #[command(flatten)]
@@ -53,14 +53,14 @@ pub(crate) enum Command {
         #[command(flatten)]
         common: Common,
     },
-    /// SupervisorEvent why a task is not running, or not finished.
+    /// Explain why a task is not running, or not finished.
     Explain {
         /// The task.
         task: TaskId,
         #[command(flatten)]
         common: Common,
     },
-    /// Stop a task: nothing new of it begins, and what runs is ended.
+    /// Stop a task: no further subtask starts, and running ones are ended.
     Stop {
         /// The task.
         task: TaskId,
@@ -70,41 +70,41 @@ pub(crate) enum Command {
         #[command(flatten)]
         common: Common,
     },
-    /// Let nothing new of a task begin; what runs goes on.
+    /// Pause a task: no further subtask starts, and running ones go on.
     Pause {
         /// The task.
         task: TaskId,
         #[command(flatten)]
         common: Common,
     },
-    /// Let a paused task go on.
+    /// Resume a paused task.
     Resume {
         /// The task.
         task: TaskId,
         #[command(flatten)]
         common: Common,
     },
-    /// Give a task another manager, or a subtask that waits another worker.
+    /// Give a task to another manager, or a waiting subtask to another worker.
     Reassign {
-        /// The task; of a subtask, its own name.
+        /// The task, or the subtask with --subtask.
         task: TaskId,
         /// The unit [default: by hashing, another than now]
         #[arg(long, value_name = "NODE")]
         to: Option<String>,
-        /// It is a subtask.
+        /// The id names a subtask.
         #[arg(long)]
         subtask: bool,
         #[command(flatten)]
         common: Common,
     },
-    /// List the tasks that are over, packed or not.
+    /// List the finished tasks, packed or not.
     History {
-        /// Only this one, with all that is known of it.
+        /// Show only this task, with all details.
         task: Option<TaskId>,
         #[command(flatten)]
         common: Common,
     },
-    /// Take over the tasks of the first generation, or remove its tree when that is done.
+    /// Upgrade the tasks of version 1, or delete its tree afterwards.
     Upgrade(upgrade::Arguments),
     /// List the units.
     Nodes {
@@ -113,7 +113,7 @@ pub(crate) enum Command {
     },
 }
 
-/// A way to the tree.
+/// A connection to ZooKeeper, with the task store.
 struct TaskClient {
     config: Config,
     coordinator: Coordinator,
@@ -125,7 +125,7 @@ impl TaskClient {
         let config = common.source.config()?;
         let Some(zookeeper) = &config.zookeeper else {
             bail!(
-                "no ZooKeeper is named: give --zookeeper-servers, ALLOT_ZOOKEEPER, or zookeeper.servers in a file"
+                "no ZooKeeper is configured: give --zookeeper-servers, ALLOT_ZOOKEEPER, or zookeeper.servers in a file"
             );
         };
         let coordinator = daemon::coordinator(&config);
@@ -138,7 +138,7 @@ impl TaskClient {
         Ok(Self { config, coordinator, store })
     }
 
-    /// Who is there.
+    /// The present units.
     async fn units(&self) -> Result<Units> {
         self.store.prepare().await?;
         let mut units = follow(&self.coordinator, &self.store.paths.nodes());
@@ -146,9 +146,9 @@ impl TaskClient {
         Ok(units.clone())
     }
 
-    /// The unit that is the monitor, by the tree.
+    /// The unit that is the monitor; `None` if there is none.
     async fn monitor(&self) -> Result<Option<String>> {
-        // Whoever stands first leads; looking is not standing.
+        // The first candidate in the election is the leader. Reading the election does not join it.
         Ok(self.coordinator.leader(&self.store.paths.election()).await?)
     }
 
@@ -158,7 +158,7 @@ impl TaskClient {
     }
 }
 
-/// Does it.
+/// Runs a command.
 pub(crate) async fn run(command: Command) -> Result<Outcome> {
     let common = match &command {
         Command::Submit(arguments) => &arguments.common,
@@ -197,7 +197,8 @@ async fn stop(client: &TaskClient, id: TaskId, wait: bool, json: bool) -> Result
     client.store.stop(id).await?;
     let outcome = if wait { submit::wait(client, id, "is being stopped").await? } else { Outcome::Done };
     views::show(client, id, json).await?;
-    // That it did not do all of its work is what was asked for; that nobody waited for its end is not.
+    // A stopped task has not done all of its work, which is what the user asked for. Only an interrupted wait is
+    // reported.
     let over = client.store.main(id).await?.is_none_or(|main| main.task.state.is_over());
     Ok(if wait && !over { outcome } else { Outcome::Done })
 }

@@ -17,14 +17,14 @@ use allot_compaction::task::{MainTask, RepeatInfo, State};
 use allot_compaction::task_store::Fault;
 use allot_compaction::window::{Window, own_zone};
 
-/// Bytes of partitions that are named by hand.
+/// Most bytes of all partitions named in a submission.
 const NAMED: usize = 32 * 1024;
-/// Bytes of a database's, schema's or table's name.
+/// Most bytes of the name of a database, schema or table.
 const NAME: usize = 200;
-/// How often somebody who waits looks.
+/// How often a waiting command reads the task.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// A submission.
+/// The options of a submission.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Database.
@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     schema: String,
     /// Table.
     table: String,
-    /// Only this partition; may be repeated. Else the manager lists them.
+    /// Only this partition; may be repeated. Without it the manager lists the partitions.
     #[arg(long = "partition", value_name = "PARTITION")]
     partitions: Vec<String>,
     /// Rounds in all; 0 until stopped.
@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
     /// From the end of a round to the beginning of the next; whole seconds
     #[arg(long, value_name = "DURATION")]
     every: Option<Span>,
-    /// Wait for the end; the exit code is 1 if not all went well. Ctrl-C ends the waiting, not the task.
+    /// Wait for the end; the exit code is 1 unless every subtask succeeded. Ctrl-C ends the wait, not the task.
     #[arg(long)]
     wait: bool,
     /// The unit that manages it [default: compaction.node, if a file names it; else by hashing]
@@ -51,16 +51,16 @@ pub(crate) struct Arguments {
     /// Processing cluster [default: the unit's, or compaction.pc]
     #[arg(long)]
     pc: Option<String>,
-    /// How often a subtask whose worker was lost is begun again [default: compaction.retries]
+    /// How often a subtask starts again after its worker was lost [default: compaction.retries]
     #[arg(long)]
     retries: Option<u32>,
-    /// Where the table has a task that is not over, wait for it, rather than be refused.
+    /// If the table has an unfinished task, wait for it instead of failing.
     #[arg(long)]
     queue: bool,
-    /// Subtasks of a task of a higher priority begin first.
+    /// Subtasks of tasks with a higher priority start first.
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     priority: i32,
-    /// When subtasks may begin, e.g. 22:00-06:00; those that run by its end go on.
+    /// When subtasks may start, e.g. 22:00-06:00; subtasks that run at its end go on.
     #[arg(long, value_name = "FROM-TO")]
     window: Option<String>,
     /// Time zone of the window, e.g. Europe/Berlin [default: this machine's]
@@ -73,7 +73,7 @@ pub(crate) struct Arguments {
     pub(super) common: Common,
 }
 
-/// Submits, and waits if it is asked to.
+/// Submits a task, and waits for its end if asked to.
 pub(super) async fn run(client: &TaskClient, arguments: &Arguments) -> Result<Outcome> {
     let (id, task) = compose(client, arguments).await?;
     client.store.submit(id, &task, arguments.queue).await?;
@@ -141,8 +141,8 @@ fn window(arguments: &Arguments) -> Result<Option<Window>> {
     Window::new(text, &zone).map(Some).map_err(Error::msg)
 }
 
-/// Waits for the end of a task, with a bar where a person looks on. Done where nothing failed. `otherwise` says what the
-/// task does when nobody waits any more.
+/// Waits for the end of a task, with a progress bar on a terminal. The outcome is `Done` if no subtask failed.
+/// `otherwise` tells the user what the task does when the wait is interrupted.
 pub(super) async fn wait(client: &TaskClient, id: TaskId, otherwise: &str) -> Result<Outcome> {
     let bar = progress::bar(0, "");
     let watched = tokio::select! {

@@ -1,4 +1,4 @@
-//! `allotd compaction upgrade`: takes over the tasks of the first generation, and removes its tree.
+//! `allotd compaction upgrade`: upgrades the tasks of version 1, and deletes its tree.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,35 +16,35 @@ use allot_compaction::task_store::Fault;
 use allot_compaction::upgrade::version_1::{ROOTS, Source};
 use allot_compaction::upgrade::{Step, Upgrade};
 
-/// Tasks that are worked on at once.
+/// Tasks that are upgraded concurrently.
 const AT_ONCE: usize = 32;
 
-/// An upgrade.
+/// The options of an upgrade.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// SupervisorEvent what would be done, and write nothing.
+    /// Print what would be done, and write nothing.
     #[arg(long)]
     dry_run: bool,
-    /// Remove the old tree and the locks, when every old task was taken over.
+    /// Delete the old tree and the locks, if every old task was upgraded.
     #[arg(long, conflicts_with = "from")]
     finalize: bool,
-    /// Read the old tree from files: a directory that has its Scheduler.
+    /// Read the old tree from files: a directory that contains its Scheduler directory.
     #[arg(long, value_name = "DIR")]
     from: Option<PathBuf>,
     /// Processing cluster of the tasks [default: compaction.pc]
     #[arg(long)]
     pc: Option<String>,
-    /// Path of the old tree in ZooKeeper [default: the first there is of those that were in use]
+    /// Path of the old tree in ZooKeeper [default: the first known path that exists]
     #[arg(long, value_name = "PATH")]
     old_root: Option<String>,
-    /// Go on although the first generation seems to run.
+    /// Continue although version 1 seems to run.
     #[arg(long)]
     frozen: bool,
     #[command(flatten)]
     pub(super) common: Common,
 }
 
-/// Upgrades, or removes what was upgraded.
+/// Upgrades the tasks, or deletes the old tree.
 pub(super) async fn run(client: &TaskClient, arguments: &Arguments) -> Result<Outcome> {
     let source = match &arguments.from {
         Some(dir) => Source::Files(dir.clone()),
@@ -69,7 +69,7 @@ pub(super) async fn run(client: &TaskClient, arguments: &Arguments) -> Result<Ou
     }
 }
 
-/// Where the old tree stands.
+/// The root of the old tree.
 async fn old_root(client: &TaskClient, arguments: &Arguments) -> Result<String> {
     let tree = client.coordinator.tree();
     let Some(root) = &arguments.old_root else {
@@ -81,7 +81,7 @@ async fn old_root(client: &TaskClient, arguments: &Arguments) -> Result<String> 
         let [usual, ..] = ROOTS;
         return Ok(usual.to_owned());
     };
-    // What is removed in the end is all of it.
+    // Finalizing deletes the whole root, so the root must not overlap with the new tree.
     let (root, new) = (root.trim_end_matches('/'), client.config.compaction.root.as_str());
     let within = |inner: &str, outer: &str| format!("{inner}/").starts_with(&format!("{outer}/"));
     if within(new, root) || within(root, new) {
@@ -99,7 +99,7 @@ async fn old_root(client: &TaskClient, arguments: &Arguments) -> Result<String> 
         }
     } else if !Source::is_at(&tree, root).await? {
         let why = format!(
-            "nothing of the first generation stands under {root}: it has neither Scheduler nor TaskAssigned"
+            "nothing of the first generation is under {root}: it has neither Scheduler nor TaskAssigned"
         );
         return Err(Fault::Refused(why).into());
     }
@@ -112,7 +112,7 @@ async fn take(upgrade: &Upgrade, arguments: &Arguments, place: &str) -> Result<O
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     let mut odd = false;
     let step = |name| async move { (name, upgrade.step(name).await) };
-    // Live ones from old to new, since of one table each waits for the one before.
+    // Unfinished tasks come first, from old to new, since each waits for the one before it on its table.
     let (live, over) = Upgrade::order(&names);
     let live = futures_util::stream::iter(live).then(step);
     let steps = live.chain(futures_util::stream::iter(over).map(step).buffer_unordered(AT_ONCE));

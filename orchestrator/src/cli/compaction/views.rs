@@ -1,4 +1,4 @@
-//! Tasks and units as people and programs read them.
+//! Prints tasks and units, as tables for people and as JSON for programs.
 
 use std::fmt::Write as _;
 use std::time::{Duration, UNIX_EPOCH};
@@ -14,15 +14,15 @@ use allot_compaction::paths::decode;
 use allot_compaction::task::{MainTask, SubState, SubTask};
 use allot_compaction::{history as packed, task_store};
 
-/// Subtasks that are shown to people.
+/// Most subtasks that are printed for people.
 const SHOWN: usize = 50;
 
-/// A time for people.
+/// A time (milliseconds since 1970) as text for people.
 pub(super) fn time(ms: u64) -> String {
     if ms == 0 {
         return "-".to_owned();
     }
-    // What is later cannot be written in this form.
+    // Times beyond the range of this format are printed as a number.
     let ms = ms.min(253_402_300_799_000);
     humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_millis(ms)).to_string()
 }
@@ -63,7 +63,7 @@ fn tasks(tasks: &[MainTask]) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// `list`
+/// Runs `list`.
 pub(super) async fn list(client: &TaskClient, live: bool, as_json: bool) -> Result<Outcome> {
     let mains = client.store.mains().await?;
     let all: Vec<MainTask> =
@@ -71,7 +71,7 @@ pub(super) async fn list(client: &TaskClient, live: bool, as_json: bool) -> Resu
     if as_json { print(&json!(all)) } else { tasks(&all) }
 }
 
-/// `history`
+/// Runs `history`.
 pub(super) async fn history(client: &TaskClient, id: Option<TaskId>, as_json: bool) -> Result<Outcome> {
     let mut all = packed::all(&client.store).await?;
     if let Some(id) = id {
@@ -79,12 +79,12 @@ pub(super) async fn history(client: &TaskClient, id: Option<TaskId>, as_json: bo
         let Some(task) = all.first() else {
             return Err(task_store::Fault::Refused(format!("task {id} is not in the history")).into());
         };
-        return if as_json { print(&json!(task)) } else { one(task, &[]) };
+        return if as_json { print(&json!(task)) } else { print_task(task, &[]) };
     }
     if as_json { print(&json!(all)) } else { tasks(&all) }
 }
 
-/// The subtasks of a task that are not over, by their workers.
+/// The unfinished subtasks of a task, by worker.
 pub(super) async fn subtasks(client: &TaskClient, id: TaskId) -> Result<Vec<SubTask>> {
     let mut all = Vec::new();
     for name in client.store.children(&client.store.paths.assigned()).await? {
@@ -95,14 +95,14 @@ pub(super) async fn subtasks(client: &TaskClient, id: TaskId) -> Result<Vec<SubT
     Ok(all)
 }
 
-/// `show`
+/// Runs `show`.
 pub(super) async fn show(client: &TaskClient, id: TaskId, as_json: bool) -> Result<Outcome> {
     let Some(main) = client.store.main(id).await? else { return Err(gone(id).into()) };
     let subs = subtasks(client, id).await?;
-    if as_json { print(&json!({"task": main.task, "subtasks": subs})) } else { one(&main.task, &subs) }
+    if as_json { print(&json!({"task": main.task, "subtasks": subs})) } else { print_task(&main.task, &subs) }
 }
 
-fn one(task: &MainTask, subs: &[SubTask]) -> Result<Outcome> {
+fn print_task(task: &MainTask, subs: &[SubTask]) -> Result<Outcome> {
     let result = task.result;
     let total = task.grand_total();
     let counts = |result: allot_compaction::task::ResultInfo| {
@@ -171,7 +171,7 @@ fn one(task: &MainTask, subs: &[SubTask]) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// `nodes`
+/// Runs `nodes`.
 pub(super) async fn nodes(client: &TaskClient, as_json: bool) -> Result<Outcome> {
     let units = client.units().await?;
     let monitor = client.monitor().await?;

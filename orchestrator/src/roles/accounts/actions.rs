@@ -1,4 +1,4 @@
-//! Telling the book what a plan has for it: each change as a command that carries the term.
+//! Sends the changes of a plan to the book: one command for each change, with the leadership term.
 
 use std::time::Duration;
 
@@ -9,9 +9,10 @@ use super::observed_tree::InstanceId;
 use super::reconcile::Change;
 use allot_client::{BookStore, Error};
 
-/// Carries out; the instances that were attached, with their nodes. What others have changed since the book was read is
-/// passed over: it is read again.
-pub(super) async fn carry_out(
+/// Applies the changes, and returns the instances that were attached, each with the creation id of its node. A change
+/// that no longer fits the book is skipped, since the leader reads the book again afterwards. `grace` is how long the
+/// book keeps the accounts of a detached instance.
+pub(super) async fn apply_changes(
     store: &BookStore,
     term: u64,
     grace: Duration,
@@ -22,13 +23,13 @@ pub(super) async fn carry_out(
         let mut command;
         match change {
             Change::Detach { module, instance } => {
-                info!(module, instance, "an instance has gone");
+                info!(module, instance, "detaching an instance that is gone");
                 command = store.begin("ACCOUNT.DETACH");
                 command.arg(module).arg(instance).arg("GRACE").arg(grace.as_millis() as u64);
                 command.arg("TERM").arg(term);
             }
             Change::Attach { module, id, .. } => {
-                info!(module, instance = id.instance, "an instance has come");
+                info!(module, instance = id.instance, "attaching an instance");
                 command = store.begin("ACCOUNT.ATTACH");
                 command.arg(module).arg(&id.instance).arg("TERM").arg(term);
             }
@@ -37,12 +38,12 @@ pub(super) async fn carry_out(
                 command.arg(account).arg(epoch);
             }
             Change::Freeze { account } => {
-                warn!(account, "an instance cannot use an account: it is frozen");
+                warn!(account, "freezing an account that its instance cannot use");
                 command = store.begin("ACCOUNT.FREEZE");
                 command.arg(account).arg("TERM").arg(term);
             }
             Change::Return { account, epoch } => {
-                info!(account, "an instance gives an account back");
+                info!(account, "an instance returns an account");
                 command = store.begin("ACCOUNT.LOGOUT");
                 command.arg(account).arg(epoch).arg("BACK").arg("TERM").arg(term);
             }
@@ -59,11 +60,11 @@ pub(super) async fn carry_out(
                 }
             }
             Err(error) if matches!(error.code(), Some("NOTFOUND" | "BADSTATE")) => {
-                debug!(?change, %error, "what was to be changed has changed");
+                debug!(?change, %error, "skipping a change: the book has changed since it was read");
             }
-            // Of one only; all others go on.
+            // The error concerns this change only; the others go on.
             Err(error) if matches!(error.code(), Some("ERR" | "LIMIT")) => {
-                warn!(?change, %error, "the book does not take this");
+                warn!(?change, %error, "the book rejects a change");
             }
             Err(error) => return Err(error),
         }

@@ -1,43 +1,47 @@
-//! When months turn, by the clocks of a time zone.
+//! Computes when billing months begin (the turns of the month), by the clocks of a time zone, and which turns the
+//! book has to be told.
 
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan as _};
 
-/// How many turns are told ahead.
+/// How many turns the book is told in advance.
 const AHEAD: usize = 13;
-/// No two places on earth are further apart by their clocks, in milliseconds: one month turns everywhere within this.
+/// The largest difference between two time zones, in milliseconds: a month begins everywhere on earth within this
+/// time.
 const APART: i64 = 26 * 3_600_000;
-/// Two turns that are further apart than this begin two months, in milliseconds.
+/// Two turns that are further apart than this, in milliseconds, belong to two different months.
 const TWO_MONTHS: i64 = 15 * 24 * 3_600_000;
 
-/// The next turns of the month after an instant, all in milliseconds since 1970: when the first day of a month begins.
+/// The next turns after `now`: the instants at which the first day of a month begins. All values are milliseconds
+/// since 1970.
 pub(super) fn after(now: i64, zone: &TimeZone) -> Vec<i64> {
     let Ok(now) = Timestamp::from_millisecond(now) else { return Vec::new() };
     let first = now.to_zoned(zone.clone()).date().first_of_month();
     let begin = |months: usize| {
         let date = first.checked_add((months as i64).months()).ok()?;
-        // Where there is no midnight the day begins later.
+        // In a zone whose clocks skip midnight the day begins later.
         let begin = date.to_zoned(zone.clone()).ok()?.start_of_day().ok()?;
         Some(begin.timestamp().as_millisecond())
     };
     (1..=AHEAD).filter_map(begin).collect()
 }
 
-/// What the book is to be told, if anything: `wanted` are the turns after `now` by our clock and zone, `known` those that
-/// the book has, and `began` is when its month began, if it has turned before. Every month turns once, whatever the two
-/// clocks are, and where the zone was changed while one month turned in the one and not yet in the other.
+/// The turns that the book has to be told; `None` if it needs none. `wanted` are the turns after `now` by this
+/// process's clock and zone, `known` are those that the book has, and `began` is when the book's month began, if it
+/// has turned before. Each month turns exactly once, although the two clocks may differ, and although the zone may be
+/// changed while a month has begun in one zone only.
 pub(super) fn choose(known: &[i64], began: Option<i64>, wanted: Vec<i64>, now: i64) -> Option<Vec<i64>> {
     let next = known.first().copied();
-    // The book's clock is behind ours, and it turns by itself.
+    // The clock of Redis is behind, and the book will turn the month itself.
     if next.is_some_and(|next| next <= now) {
         return None;
     }
     let mut turns = wanted;
-    // This month has turned already: by the zone before, or by a clock ahead of ours.
+    // The book has turned this month already: by the previous zone, or by a clock ahead of this one.
     if began.zip(turns.first()).is_some_and(|(began, first)| first - began < APART) {
         turns.remove(0);
     }
-    // By the new zone the month has turned, and in the book it has not.
+    // By the new zone the month has turned, but the book has not turned it yet.
     if let (Some(next), Some(first)) = (next, turns.first())
         && next - now < APART
         && first - next > TWO_MONTHS
@@ -57,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn months_turn_at_midnight_of_the_place() {
+    fn months_begin_at_local_midnight() {
         let berlin = zone("Europe/Berlin").unwrap();
         let turns = after(ms("2026-11-21T18:00:00Z"), &berlin);
         assert_eq!(turns.len(), AHEAD);
@@ -71,69 +75,77 @@ mod tests {
     }
 
     #[test]
-    fn a_month_may_begin_at_one_oclock() {
+    fn month_begins_at_one_where_midnight_is_skipped() {
         // Clocks went from midnight to one on the first of October 2017 in Paraguay.
         let asuncion = zone("America/Asuncion").unwrap();
         assert_eq!(after(ms("2017-09-15T12:00:00Z"), &asuncion)[0], ms("2017-10-01T04:00:00Z"));
     }
 
-    /// The turns that a book has after a daemon of this zone has looked at this instant.
-    fn look(known: &[i64], began: Option<i64>, zone_name: &str, at: &str) -> Vec<i64> {
+    /// The turns that a book has after a daemon of this zone has run its task at this instant.
+    fn turns_after_task(known: &[i64], began: Option<i64>, zone_name: &str, at: &str) -> Vec<i64> {
         let now = ms(at);
         let chosen = choose(known, began, after(now, &zone(zone_name).unwrap()), now);
         let turns = chosen.unwrap_or_else(|| known.to_vec());
         assert_eq!(
             choose(&turns, began, after(now, &zone(zone_name).unwrap()), now),
             None,
-            "nothing is told twice"
+            "the same turns are not sent twice"
         );
         turns
     }
 
     #[test]
-    fn a_daemon_whose_clock_is_ahead_takes_no_turn_from_the_book() {
-        let known = look(&[], None, "UTC", "2026-11-30T23:59:58Z");
+    fn clock_ahead_of_redis_removes_no_turn() {
+        let known = turns_after_task(&[], None, "UTC", "2026-11-30T23:59:58Z");
         assert_eq!(known[0], ms("2026-12-01T00:00:00Z"));
-        assert_eq!(look(&known, None, "UTC", "2026-12-01T00:00:00Z"), known);
-        assert_eq!(look(&known, None, "UTC", "2026-12-01T00:00:01Z"), known);
-        // It has turned there, too: one more is told.
+        assert_eq!(turns_after_task(&known, None, "UTC", "2026-12-01T00:00:00Z"), known);
+        assert_eq!(turns_after_task(&known, None, "UTC", "2026-12-01T00:00:01Z"), known);
+        // The book has turned the month, too, and needs one more turn.
         let began = Some(known[0]);
-        let turns = look(&known[1..], began, "UTC", "2026-12-01T00:00:02Z");
+        let turns = turns_after_task(&known[1..], began, "UTC", "2026-12-01T00:00:02Z");
         assert_eq!((turns[0], turns.len()), (ms("2027-01-01T00:00:00Z"), AHEAD));
     }
 
     #[test]
-    fn a_daemon_whose_clock_is_behind_turns_no_month_again() {
-        let known = look(&[], None, "UTC", "2026-11-30T23:59:58Z");
+    fn clock_behind_redis_repeats_no_turn() {
+        let known = turns_after_task(&[], None, "UTC", "2026-11-30T23:59:58Z");
         let turned = &known[1..];
-        assert_eq!(look(turned, Some(known[0]), "UTC", "2026-11-30T23:59:59Z"), turned);
+        assert_eq!(turns_after_task(turned, Some(known[0]), "UTC", "2026-11-30T23:59:59Z"), turned);
     }
 
     #[test]
-    fn a_month_that_has_turned_by_the_new_zone_only_turns_as_it_was_told() {
-        let known = look(&[], None, "UTC", "2026-11-30T23:29:59Z");
-        let turns = look(&known, Some(ms("2026-11-01T00:00:00Z")), "Europe/Berlin", "2026-11-30T23:30:00Z");
+    fn month_begun_only_in_new_zone_keeps_its_announced_turn() {
+        let known = turns_after_task(&[], None, "UTC", "2026-11-30T23:29:59Z");
+        let turns = turns_after_task(
+            &known,
+            Some(ms("2026-11-01T00:00:00Z")),
+            "Europe/Berlin",
+            "2026-11-30T23:30:00Z",
+        );
         assert_eq!(turns[..2], [ms("2026-12-01T00:00:00Z"), ms("2026-12-31T23:00:00Z")]);
-        let turns = look(&turns[1..], Some(turns[0]), "Europe/Berlin", "2026-12-01T00:00:01Z");
+        let turns = turns_after_task(&turns[1..], Some(turns[0]), "Europe/Berlin", "2026-12-01T00:00:01Z");
         assert_eq!(turns[..2], [ms("2026-12-31T23:00:00Z"), ms("2027-01-31T23:00:00Z")]);
     }
 
     #[test]
-    fn a_month_that_has_turned_by_the_old_zone_does_not_turn_again() {
+    fn month_begun_in_old_zone_does_not_turn_again() {
         let began = Some(ms("2026-11-30T23:00:00Z"));
-        let known = look(&[], began, "Europe/Berlin", "2026-11-30T23:29:59Z");
-        let turns = look(&known, began, "UTC", "2026-11-30T23:30:00Z");
+        let known = turns_after_task(&[], began, "Europe/Berlin", "2026-11-30T23:29:59Z");
+        let turns = turns_after_task(&known, began, "UTC", "2026-11-30T23:30:00Z");
         assert_eq!(turns[0], ms("2027-01-01T00:00:00Z"));
-        assert_eq!(look(&turns, began, "UTC", "2026-12-01T00:00:01Z")[0], turns[0]);
+        assert_eq!(turns_after_task(&turns, began, "UTC", "2026-12-01T00:00:01Z")[0], turns[0]);
     }
 
     #[test]
-    fn what_was_told_otherwise_is_told_anew() {
-        // In the middle of a month, by the other zone; and what somebody set by hand.
-        let known = look(&[], None, "UTC", "2026-11-15T12:00:00Z");
-        let turns = look(&known, None, "Europe/Berlin", "2026-11-15T12:00:01Z");
+    fn turns_that_differ_from_the_zone_are_replaced() {
+        // The zone changes in the middle of a month; then an operator has set the turns by hand.
+        let known = turns_after_task(&[], None, "UTC", "2026-11-15T12:00:00Z");
+        let turns = turns_after_task(&known, None, "Europe/Berlin", "2026-11-15T12:00:01Z");
         assert_eq!(turns[0], ms("2026-11-30T23:00:00Z"));
         let by_hand = [ms("2026-11-12T00:00:00Z"), ms("2026-12-12T00:00:00Z")];
-        assert_eq!(look(&by_hand, None, "UTC", "2026-11-10T00:00:00Z")[0], ms("2026-12-01T00:00:00Z"));
+        assert_eq!(
+            turns_after_task(&by_hand, None, "UTC", "2026-11-10T00:00:00Z")[0],
+            ms("2026-12-01T00:00:00Z")
+        );
     }
 }

@@ -1,7 +1,7 @@
-//! Points at which a process can be made to die, and small batches to die between, for the tests of a take-over. None of
-//! it is in a release.
+//! Fault points for the tests of a take-over: places where a process can be made to abort, and small batches so that
+//! it can abort between two of them. A release build contains none of this.
 
-/// The process dies here if `ALLOT_FAULT_POINT` is `accounts:<name>`.
+/// Aborts the process if `ALLOT_FAULT_POINT` is `accounts:<name>`.
 #[cfg(debug_assertions)]
 pub(super) fn point(name: &str) {
     use std::sync::OnceLock;
@@ -9,16 +9,17 @@ pub(super) fn point(name: &str) {
     let wanted = WANTED.get_or_init(|| std::env::var("ALLOT_FAULT_POINT").ok());
     let here = wanted.as_deref().and_then(|wanted| wanted.strip_prefix("accounts:")) == Some(name);
     if here {
-        tracing::error!(name, "dying here, as ALLOT_FAULT_POINT says");
+        tracing::error!(name, "dying here, at the fault point that ALLOT_FAULT_POINT names");
         std::process::abort();
     }
 }
 
-/// Nothing.
+/// Does nothing in a release build.
 #[cfg(not(debug_assertions))]
 pub(super) fn point(_: &str) {}
 
-/// How many operations one multi has: as `ALLOT_FAULT_BATCH` says, so that little work has many of them.
+/// How many operations one multi may have: the value of `ALLOT_FAULT_BATCH` if it is set, so that little work makes
+/// many batches.
 #[cfg(debug_assertions)]
 pub(super) fn batch(usual: usize) -> usize {
     use std::sync::OnceLock;
@@ -26,7 +27,7 @@ pub(super) fn batch(usual: usize) -> usize {
     WANTED.get_or_init(|| std::env::var("ALLOT_FAULT_BATCH").ok()?.parse().ok()).unwrap_or(usual)
 }
 
-/// As many as usual.
+/// The usual size in a release build.
 #[cfg(not(debug_assertions))]
 pub(super) fn batch(usual: usize) -> usize {
     usual

@@ -11,7 +11,7 @@ use tracing::{info, warn};
 use super::observed_tree::{Book, InstanceId, ObservedTree};
 use super::paths::{self, Paths};
 use super::periodic_tasks::PeriodicTasks;
-use super::reconcile::{Change, Plan, ReconcileInput, plan, suspects};
+use super::reconcile::{Change, Plan, ReconcileInput, plan, unverified_assignments};
 use super::tree_writer::TreeWriter;
 use super::watcher::{Kind, WatchEvent, Watcher};
 use super::write_backoff::WriteBackoff;
@@ -24,23 +24,23 @@ use allot_runtime::time::now_ms;
 use allot_runtime::{LeaderRole, LeaderSession, SessionEnd};
 
 /// Wait before the next tick if the tree is not read.
-const PAUSE: Duration = Duration::from_millis(50);
+const RETRY_DELAY: Duration = Duration::from_millis(50);
 /// How often the whole book is read although nothing of it seems to have changed.
-const SWEEP: Duration = Duration::from_secs(5);
+const FULL_READ_INTERVAL: Duration = Duration::from_secs(5);
 /// How long an account that was given back stays where it is then, whatever its instance says.
-const GIVEN_BACK: Duration = Duration::from_secs(1);
+const RETURN_INTERVAL: Duration = Duration::from_secs(1);
 /// The book is read again after so many times as long as it takes, so that a large one is not read all the time.
-const REST: u32 = 4;
+const READ_PAUSE_FACTOR: u32 = 4;
 
 /// The book as it was read last.
 #[derive(Default)]
-struct Reading {
+struct BookSnapshot {
     book: Book,
-    /// What of its record tells that it has changed.
-    mark: Vec<u64>,
-    /// The version of the notify node that was known before.
+    /// The counters of the book's record that change with every assignment.
+    counters: Vec<u64>,
+    /// The version of the notify node that was known before the read.
     notified: Option<Version>,
-    /// When it was read, and how long that took.
+    /// When the book was read, and how long the read took; `None` if it must be read again.
     at: Option<(Instant, Duration)>,
 }
 
@@ -50,68 +50,69 @@ pub(super) struct AccountsLeader<'a> {
     config: &'a AccountsConfig,
     leadership: Leadership,
     /// The book as this session with Redis has read it.
-    reading: Reading,
+    snapshot: BookSnapshot,
     tree_writer: TreeWriter,
     watcher: Watcher,
-    hearing: mpsc::UnboundedReceiver<WatchEvent>,
+    events: mpsc::UnboundedReceiver<WatchEvent>,
     began: Instant,
     tree: Option<ObservedTree>,
-    /// Instances of which it is not known what stands in the tree.
-    unclear: BTreeSet<InstanceId>,
-    /// Instances of which something could not be written.
+    /// Instances whose nodes must be read again, since the outcome of a write is unknown.
+    uncertain: BTreeSet<InstanceId>,
+    /// Instances whose nodes could not be written.
     write_backoff: WriteBackoff,
-    /// Nodes of instances that the book was told of.
+    /// Instances that this leader has attached in the book, each with the creation transaction of its node.
     attached: BTreeMap<InstanceId, i64>,
-    /// Accounts that were given back of late. One that an instance gives back as soon as it has it is not dealt as fast as
-    /// that.
-    given_back: BTreeMap<String, Instant>,
-    /// Deals of which it was asked whether the book knows them.
-    asked: BTreeMap<(String, u64), bool>,
-    /// Directories that are there.
-    made: BTreeSet<String>,
-    /// Whether the first deletes of this take-over are not done.
+    /// When each account was last returned. An instance that returns an account as soon as it gets it does not get it
+    /// back at that speed.
+    returned_at: BTreeMap<String, Instant>,
+    /// Assignments (account, epoch) that the leader checked_assignments the book about, and whether the book knows them.
+    checked_assignments: BTreeMap<(String, u64), bool>,
+    /// Module directories that exist.
+    ensured_dirs: BTreeSet<String>,
+    /// Whether the first deletes of this take-over are still to do; they come before all assignments.
     barrier: bool,
-    /// When book and tree were compared first, in milliseconds since 1970.
+    /// When book and tree were first compared, in milliseconds since 1970.
     compared: Option<u64>,
-    /// The notify node's version, and the one that was dealt with.
+    /// The latest version of the notify node.
     notify: Option<Version>,
+    /// The version of the notify node that was last recorded as handled.
     recorded: Option<Version>,
     periodic_tasks: PeriodicTasks,
-    /// Whether something was heard, or done, since book and tree were compared.
-    news: bool,
-    /// What was to be done last.
-    last: Plan,
-    /// Whether this take-over is done.
+    /// Whether something has changed since book and tree were last compared.
+    is_dirty: bool,
+    /// The plan of the last comparison.
+    last_plan: Plan,
+    /// Whether the tree has been equal to the book once in this session.
     taken_over: bool,
 }
 
 impl<'a> AccountsLeader<'a> {
     pub(super) fn new(context: &'a Context, leadership: &Leadership) -> Option<Self> {
         let config = &context.config.accounts;
-        let (watcher, hearing) = Watcher::new(&context.config);
+        let (watcher, events) = Watcher::new(&context.config);
         Some(Self {
             context,
             config,
             tree_writer: TreeWriter { tree: leadership.tree().ok()?, paths: Paths::new(&config.root) },
             leadership: leadership.clone(),
-            reading: Reading::default(),
+            snapshot: BookSnapshot::default(),
             watcher,
-            hearing,
+            events,
             began: Instant::now(),
             tree: None,
-            unclear: BTreeSet::new(),
+            uncertain: BTreeSet::new(),
             write_backoff: WriteBackoff::new(config.barrier.as_millis() as u64),
             attached: BTreeMap::new(),
-            given_back: BTreeMap::new(),
-            asked: BTreeMap::new(),
-            made: BTreeSet::new(),
+            returned_at: BTreeMap::new(),
+            checked_assignments: BTreeMap::new(),
+            ensured_dirs: BTreeSet::new(),
             barrier: true,
             compared: None,
             notify: None,
             recorded: None,
             periodic_tasks: PeriodicTasks::new(config),
-            news: true,
-            last: Plan::default(),
+            is_dirty: true,
+            last_plan: Plan::default(),
             taken_over: false,
         })
     }
@@ -135,12 +136,12 @@ impl LeaderRole for AccountsLeader<'_> {
             // The time of instances that are asked in this session starts now.
             self.compared = None;
         }
-        self.reading = Reading::default();
+        self.snapshot = BookSnapshot::default();
         self.read_tree().await
     }
 
     async fn check(&mut self, session: &mut Session) -> Result<(), SessionEnd> {
-        match self.periodic_tasks.look(&self.store(session), self.leadership.term().0).await? {
+        match self.periodic_tasks.run(&self.store(session), self.leadership.term().0).await? {
             Some(refusal) => Err(SessionEnd::TermRefused(refusal)),
             None => Ok(()),
         }
@@ -151,15 +152,15 @@ impl LeaderRole for AccountsLeader<'_> {
         _: &mut LeaderSession<'_>,
         session: &mut Session,
     ) -> Result<Duration, SessionEnd> {
-        let mut reading = std::mem::take(&mut self.reading);
-        let wait = self.pass(&self.store(session), session, &mut reading).await;
-        self.reading = reading;
+        let mut snapshot = std::mem::take(&mut self.snapshot);
+        let wait = self.reconcile_once(&self.store(session), session, &mut snapshot).await;
+        self.snapshot = snapshot;
         wait
     }
 
     async fn event(&mut self) {
-        match self.hearing.recv().await {
-            Some(event) => self.hear(event),
+        match self.events.recv().await {
+            Some(event) => self.apply_event(event),
             // The watcher lives as long as this leader.
             None => std::future::pending().await,
         }
@@ -174,7 +175,7 @@ impl LeaderRole for AccountsLeader<'_> {
 }
 
 impl AccountsLeader<'_> {
-    /// Reads the whole tree, and begins to listen.
+    /// Reads the whole tree and starts its watches, unless the tree is known.
     async fn read_tree(&mut self) -> Result<(), SessionEnd> {
         if self.tree.is_some() {
             return Ok(());
@@ -193,17 +194,17 @@ impl AccountsLeader<'_> {
             term = self.leadership.term().0,
             instances = tree.instances.len(),
             accounts,
-            "the tree is read"
+            "read the tree of accounts"
         );
         for (id, observed) in &tree.instances {
-            self.watcher.listen(&id.dir, Kind::Directory);
+            self.watcher.watch(&id.dir, Kind::Directory);
             if observed.alloc.is_some() {
-                self.watcher.listen(&paths::alloc(&id.dir, &id.instance), Kind::Alloc);
+                self.watcher.watch(&paths::alloc(&id.dir, &id.instance), Kind::Alloc);
             }
         }
-        self.watcher.listen(&self.tree_writer.paths.notify(), Kind::Notify);
-        (self.tree, self.news) = (Some(tree), true);
-        self.unclear.clear();
+        self.watcher.watch(&self.tree_writer.paths.notify(), Kind::Notify);
+        (self.tree, self.is_dirty) = (Some(tree), true);
+        self.uncertain.clear();
         Ok(())
     }
 
@@ -211,111 +212,112 @@ impl AccountsLeader<'_> {
         format!("{}/notified", own_dir(&self.context.config))
     }
 
-    /// Something was heard.
-    fn hear(&mut self, heard: WatchEvent) {
-        // That a directory is missing is said again and again, and is news once.
-        let mut is_news = true;
-        match &heard {
+    /// Applies a watch event to the observed tree.
+    fn apply_event(&mut self, event: WatchEvent) {
+        // A watch loop repeats that a directory is missing; only the first report is a change.
+        let mut is_change = true;
+        match &event {
             WatchEvent::Notified(node) => self.notify = Some(node.version),
-            WatchEvent::Missing { dir } => is_news = self.made.remove(dir),
+            WatchEvent::Missing { dir } => is_change = self.ensured_dirs.remove(dir),
             WatchEvent::Instances { .. } | WatchEvent::AllocChanged { .. } => {}
         }
         if let Some(tree) = &mut self.tree {
-            for id in watch_events::note(tree, heard) {
-                is_news = true;
+            for id in watch_events::apply(tree, event) {
+                is_change = true;
                 self.attached.remove(&id);
             }
         }
-        self.news |= is_news;
+        self.is_dirty |= is_change;
     }
 
-    /// Looks, compares and acts; how long to wait then.
-    async fn pass(
+    /// Reads what has changed, compares and acts. Returns how long to wait before the next call.
+    async fn reconcile_once(
         &mut self,
         store: &BookStore,
         session: &mut Session,
-        reading: &mut Reading,
+        snapshot: &mut BookSnapshot,
     ) -> Result<Duration, SessionEnd> {
-        while let Ok(heard) = self.hearing.try_recv() {
-            self.hear(heard);
+        while let Ok(event) = self.events.try_recv() {
+            self.apply_event(event);
         }
         self.reread().await?;
-        self.read_book(store, reading).await?;
-        self.make(&reading.book).await?;
-        let Some(mut tree) = self.tree.take() else { return Ok(PAUSE) };
-        let result = self.act(store, session, reading, &mut tree).await;
-        // Where that failed, what stands there now is not known.
+        self.read_book(store, snapshot).await?;
+        self.ensure_directories(&snapshot.book).await?;
+        let Some(mut tree) = self.tree.take() else { return Ok(RETRY_DELAY) };
+        let result = self.apply_plan(store, session, snapshot, &mut tree).await;
+        // After an error the state of the tree is unknown, so it is read again.
         if result.is_ok() {
             self.tree = Some(tree);
         }
         result
     }
 
-    /// Reads again what is not known for certain.
+    /// Reads the instances again for which the outcome of a write is unknown.
     async fn reread(&mut self) -> Result<(), SessionEnd> {
         let Some(tree) = &mut self.tree else { return Ok(()) };
-        while let Some(id) = self.unclear.first().cloned() {
+        while let Some(id) = self.uncertain.first().cloned() {
             self.tree_writer.reread(tree, &id).await?;
-            self.unclear.remove(&id);
-            self.news = true;
+            self.uncertain.remove(&id);
+            self.is_dirty = true;
         }
         Ok(())
     }
 
-    /// Reads the book, if it has changed or not been read for long.
-    async fn read_book(&mut self, store: &BookStore, reading: &mut Reading) -> Result<(), SessionEnd> {
+    /// Reads the book if it has changed, or if the last read is too old.
+    async fn read_book(&mut self, store: &BookStore, snapshot: &mut BookSnapshot) -> Result<(), SessionEnd> {
         let notified = self.notify;
-        let mark = mark(&store.info().await?)?;
-        let due = match reading.at {
+        let counters = change_counters(&store.info().await?)?;
+        let is_due = match snapshot.at {
             None => true,
             Some((at, took)) => {
-                let changed = mark != reading.mark || notified != reading.notified;
-                at.elapsed() >= SWEEP.max(took * REST) || changed && at.elapsed() >= took * REST
+                let changed = counters != snapshot.counters || notified != snapshot.notified;
+                at.elapsed() >= FULL_READ_INTERVAL.max(took * READ_PAUSE_FACTOR)
+                    || changed && at.elapsed() >= took * READ_PAUSE_FACTOR
             }
         };
-        if !due {
+        if !is_due {
             return Ok(());
         }
         let began = Instant::now();
         let (modules, accounts) = (store.module_rows().await?, store.account_rows().await?);
         let paths = &self.tree_writer.paths;
         let book = Book::new(modules, accounts, |department, module| paths.module(department, module));
-        // Whatever was heard before is in it, and nothing is heard while it is read.
+        // The rows include everything up to the last applied event, and no event is applied during the read.
         if let Some(tree) = &mut self.tree {
-            tree.settle(&book);
+            tree.refresh_previous_sessions(&book);
         }
-        self.news |= book != reading.book || reading.at.is_none() || notified != reading.notified;
+        self.is_dirty |= book != snapshot.book || snapshot.at.is_none() || notified != snapshot.notified;
         let at = Some((Instant::now(), began.elapsed()));
-        *reading = Reading { book, mark, notified, at };
+        *snapshot = BookSnapshot { book, counters, notified, at };
         Ok(())
     }
 
-    /// Makes the directories of the book's modules, those again that others have deleted.
-    async fn make(&mut self, book: &Book) -> Result<(), SessionEnd> {
+    /// Creates the directories of the book's modules, also those that others have deleted.
+    async fn ensure_directories(&mut self, book: &Book) -> Result<(), SessionEnd> {
         for dir in book.modules.keys() {
-            if !self.made.contains(dir) {
+            if !self.ensured_dirs.contains(dir) {
                 self.tree_writer.tree.ensure(dir).await?;
-                self.watcher.listen(dir, Kind::Directory);
-                self.made.insert(dir.clone());
+                self.watcher.watch(dir, Kind::Directory);
+                self.ensured_dirs.insert(dir.clone());
             }
         }
         Ok(())
     }
 
-    /// Compares, and does what follows.
-    async fn act(
+    /// Compares tree and book, and applies the plan. Returns how long to wait before the next call.
+    async fn apply_plan(
         &mut self,
         store: &BookStore,
         session: &mut Session,
-        reading: &mut Reading,
+        snapshot: &mut BookSnapshot,
         tree: &mut ObservedTree,
     ) -> Result<Duration, SessionEnd> {
         let tick = self.config.tick;
-        if !self.news {
+        if !self.is_dirty {
             return Ok(tick);
         }
-        let book = &reading.book;
-        let unknown = self.unknown(store, suspects(tree, book)).await?;
+        let book = &snapshot.book;
+        let unknown = self.unknown_assignments(store, unverified_assignments(tree, book)).await?;
         let now = now_ms();
         let input = ReconcileInput {
             now,
@@ -327,30 +329,30 @@ impl AccountsLeader<'_> {
             write_backoff: &self.write_backoff,
         };
         let mut plan = plan(tree, book, &input);
-        self.pace(&mut plan);
-        measure(tree, &plan);
+        self.delay_returns(&mut plan);
+        update_gauges(tree, &plan);
         if plan.is_done() {
-            self.settled(reading.notified).await?;
-            self.news = false;
+            self.record_completion(snapshot.notified).await?;
+            self.is_dirty = false;
         }
         let wait = plan.next.map_or(tick, |next| Duration::from_millis(next.saturating_sub(now_ms()).max(1)));
         if plan.next.is_some() {
-            self.news = true;
+            self.is_dirty = true;
         }
         if !plan.changes.is_empty() {
             self.leadership.check()?;
             let (term, grace) = (self.leadership.term().0, self.config.grace);
-            self.attached.extend(actions::carry_out(store, term, grace, &plan.changes).await?);
-            reading.at = None;
+            self.attached.extend(actions::apply_changes(store, term, grace, &plan.changes).await?);
+            snapshot.at = None;
             fault_injection::point("changed");
         }
-        let mut unclear = BTreeSet::new();
+        let mut uncertain = BTreeSet::new();
         for (actions, half, done) in
             [(&plan.revocations, "half-taken", "taken"), (&plan.placements, "half-introduced", "introduced")]
         {
             if !actions.is_empty() {
                 self.leadership.check()?;
-                unclear.extend(self.tree_writer.take(tree, actions, now, half).await?);
+                uncertain.extend(self.tree_writer.apply(tree, actions, now, half).await?);
                 fault_injection::point(done);
             }
         }
@@ -360,79 +362,86 @@ impl AccountsLeader<'_> {
         }
         if !plan.assignments.is_empty() && self.confirm(store, session).await? {
             self.leadership.check()?;
-            unclear.extend(self.tree_writer.take(tree, &plan.assignments, now, "half-shown").await?);
+            uncertain.extend(self.tree_writer.apply(tree, &plan.assignments, now, "half-shown").await?);
             metrics::counter!("allot_accounts_shown_total").increment(plan.assignments.len() as u64);
             fault_injection::point("shown");
         }
-        self.write_backoff.note(&unclear, now);
-        self.unclear.extend(unclear);
-        self.listen(tree);
-        // What did not help the first time is not done as fast as it can be.
-        let idle = plan.is_empty() || plan == self.last;
-        self.last = plan;
+        self.write_backoff.note(&uncertain, now);
+        self.uncertain.extend(uncertain);
+        self.update_watches(tree);
+        // A plan that is the same as the last one had no effect, so it is repeated at the tick only.
+        let idle = plan.is_empty() || plan == self.last_plan;
+        self.last_plan = plan;
         Ok(if idle { wait.min(tick) } else { Duration::from_millis(1) })
     }
 
-    /// What was given back a input ago is not dealt anew at once.
-    fn pace(&mut self, plan: &mut Plan) {
-        self.given_back.retain(|_, at| at.elapsed() < GIVEN_BACK);
-        let given_back = &mut self.given_back;
+    /// Holds back the return of an account that was returned a moment ago.
+    fn delay_returns(&mut self, plan: &mut Plan) {
+        self.returned_at.retain(|_, at| at.elapsed() < RETURN_INTERVAL);
+        let returned_at = &mut self.returned_at;
         let before = plan.changes.len();
         plan.changes.retain(|change| match change {
-            Change::Return { account, .. } if given_back.contains_key(account) => false,
+            Change::Return { account, .. } if returned_at.contains_key(account) => false,
             Change::Return { account, .. } => {
-                given_back.insert(account.clone(), Instant::now());
+                returned_at.insert(account.clone(), Instant::now());
                 true
             }
             _ => true,
         });
         if plan.changes.len() < before {
-            plan.wake(now_ms() + GIVEN_BACK.as_millis() as u64);
+            plan.wake(now_ms() + RETURN_INTERVAL.as_millis() as u64);
         }
     }
 
-    /// Listens to instances that have come, and to others no more.
-    fn listen(&mut self, tree: &ObservedTree) {
+    /// Watches instances with an `-alloc` node, and stops the other watches.
+    fn update_watches(&mut self, tree: &ObservedTree) {
         for (id, observed) in &tree.instances {
             let path = paths::alloc(&id.dir, &id.instance);
             if observed.alloc.is_some() {
-                self.watcher.listen(&path, Kind::Alloc);
+                self.watcher.watch(&path, Kind::Alloc);
             } else {
                 self.watcher.forget(&path);
             }
         }
-        let places = &tree.instances;
+        let instances = &tree.instances;
         self.watcher.retain(|path| {
             let Some((dir, name)) = path.rsplit_once('/') else { return true };
             let Some(instance) = paths::instance_of(name) else { return true };
-            places.contains_key(&InstanceId { dir: dir.to_owned(), instance: instance.to_owned() })
+            instances.contains_key(&InstanceId { dir: dir.to_owned(), instance: instance.to_owned() })
         });
     }
 
-    /// Which of these deals the book does not know.
-    async fn unknown(
+    /// Which of these assignments (account, epoch) the book does not know.
+    async fn unknown_assignments(
         &mut self,
         store: &BookStore,
-        suspects: BTreeSet<(String, u64)>,
+        unverified: BTreeSet<(String, u64)>,
     ) -> Result<BTreeSet<(String, u64)>, SessionEnd> {
-        self.asked.retain(|deal, _| suspects.contains(deal));
-        let new: Vec<&(String, u64)> =
-            suspects.iter().filter(|deal| !self.asked.contains_key(*deal)).collect();
+        self.checked_assignments.retain(|assignment, _| unverified.contains(assignment));
+        let new: Vec<&(String, u64)> = unverified
+            .iter()
+            .filter(|assignment| !self.checked_assignments.contains_key(*assignment))
+            .collect();
         if !new.is_empty() {
             let names: Vec<&str> = new.iter().map(|(account, _)| account.as_str()).collect();
-            for (deal, epochs) in new.iter().zip(store.epochs(&names).await?) {
-                let known = epochs.contains(&deal.1);
+            for (assignment, epochs) in new.iter().zip(store.epochs(&names).await?) {
+                let known = epochs.contains(&assignment.1);
                 if !known {
-                    warn!(account = deal.0, epoch = deal.1, "the book does not know this deal");
+                    warn!(account = assignment.0, epoch = assignment.1, "the book does not know this deal");
                 }
-                self.asked.insert((*deal).clone(), known);
+                self.checked_assignments.insert((*assignment).clone(), known);
             }
         }
-        Ok(self.asked.iter().filter(|(_, known)| !**known).map(|(deal, _)| deal.clone()).collect())
+        Ok(self
+            .checked_assignments
+            .iter()
+            .filter(|(_, known)| !**known)
+            .map(|(assignment, _)| assignment.clone())
+            .collect())
     }
 
-    /// Whether what the book says is safe from a failover. The claim is a write of ours that stands behind every deal
-    /// that was read, so that its confirmation is theirs.
+    /// Whether replicas have confirmed the assignments in the book. The claim is a write that follows every
+    /// assignment that was read, so its confirmation covers them.
     async fn confirm(&self, store: &BookStore, session: &mut Session) -> Result<bool, SessionEnd> {
         if self.config.wait_replicas == 0 {
             return Ok(true);
@@ -443,19 +452,19 @@ impl AccountsLeader<'_> {
         }
         warn!(
             replicas = session.replicas,
-            "no replica confirmed the last deals in time; they are not shown yet"
+            "no replica confirmed the last assignments in time; they are not published yet"
         );
         metrics::counter!("allot_accounts_unconfirmed_total").increment(1);
         Ok(false)
     }
 
-    /// The tree is what the book says.
-    async fn settled(&mut self, notified: Option<Version>) -> Result<(), SessionEnd> {
+    /// The tree equals the book: ends the take-over, and records the notification that was handled.
+    async fn record_completion(&mut self, notified: Option<Version>) -> Result<(), SessionEnd> {
         if !self.taken_over {
             self.taken_over = true;
             let took = self.began.elapsed();
             metrics::gauge!("allot_accounts_takeover_seconds").set(took.as_secs_f64());
-            info!(term = self.leadership.term().0, ?took, "the tree is what the book says");
+            info!(term = self.leadership.term().0, ?took, "reconciled the tree with the book");
             fault_injection::point("settled");
         }
         let Some(version) = notified.filter(|version| Some(*version) != self.recorded) else { return Ok(()) };
@@ -465,19 +474,19 @@ impl AccountsLeader<'_> {
             None => self.tree_writer.tree.create(&path, data.as_bytes(), Node::Persistent).await?,
         }
         self.recorded = Some(version);
-        info!(version = version.0, "a notice is dealt with");
+        info!(version = version.0, "handled a notification");
         fault_injection::point("recorded");
         Ok(())
     }
 }
 
-/// What of a book's record changes with every deal.
-fn mark(record: &Record) -> Result<Vec<u64>, Error> {
+/// The counters of a book's record that change with every assignment.
+fn change_counters(record: &Record) -> Result<Vec<u64>, Error> {
     let fields = ["last_epoch", "modules", "instances", "accounts", "free", "dealt", "revoking", "frozen"];
     fields.iter().map(|field| record.get(field)).collect()
 }
 
-fn measure(tree: &ObservedTree, plan: &Plan) {
+fn update_gauges(tree: &ObservedTree, plan: &Plan) {
     let present = tree.instances.values().filter(|observed| observed.present.is_some()).count();
     let accounts: usize = tree.instances.values().map(|observed| observed.accounts.len()).sum();
     metrics::gauge!("allot_accounts_instances").set(present as f64);

@@ -1,9 +1,10 @@
-//! Deals accounts to client systems that know nothing but ZooKeeper. Of any number of these processes one leads, by
-//! election; it watches who is there, tells the book (`ACCOUNT.*`), and makes the tree what the book says. What it knows
-//! is in Redis and ZooKeeper; it may die at any input, and the next one goes on.
+//! The accounts role: assigns the accounts of one book to instances of client systems that speak only ZooKeeper. Of
+//! all processes with this role one is elected leader. The leader watches which instances are present, tells the book
+//! (`ACCOUNT.*` commands in Redis), and makes the ZooKeeper tree equal to the book. All state is in Redis and
+//! ZooKeeper, so the next leader continues after a crash at any instruction.
 //!
-//! `plan` decides, and knows neither clock nor wire; `watcher` hear what client systems do, `tree_writer` read and write the tree,
-//! `session` is the loop of a leader. `operator` has what people type.
+//! `reconcile` decides without clock or I/O. `watcher` reports what client systems do, `tree_writer` reads and writes
+//! the tree, and `leader_session` is the loop of a leader. The command line for accounts is in `cli/accounts`.
 
 mod actions;
 mod billing_cycles;
@@ -35,10 +36,10 @@ use allot_runtime::{Candidate, LeaderSession, campaign};
 
 use leader_session::AccountsLeader;
 
-/// The name of this part in logs and probes.
+/// The name of this role in logs and health checks.
 const PART: &str = "accounts";
 
-/// The directory of our own nodes: the election, and what was dealt with.
+/// The directory of the role's own nodes: the election, and the last notification that was handled.
 fn own_dir(config: &Config) -> String {
     format!("{}/{}", config.root, node_name(&config.accounts.book))
 }

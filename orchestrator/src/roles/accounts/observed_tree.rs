@@ -1,105 +1,108 @@
-//! What is known of the tree and of the book when it is decided what to do: no clock, no I/O.
+//! What the leader knows of the tree and of the book when it decides what to do: plain data, no clock, no I/O.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::protocol::Said;
+use super::protocol::ClientReport;
 use allot_client::{AccountRow, ModuleRow};
 use allot_coordination::Version;
 
-/// An instance: its module's directory, and its name in it.
+/// Identifies an instance: its module's directory, and its name in that directory.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct InstanceId {
     pub(super) dir: String,
     pub(super) instance: String,
 }
 
-/// An instance's own node, as it stands.
+/// The node that an instance created for itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Presence {
-    /// Tells it from an earlier one of the same name.
+    /// The creation transaction; it differs for each node of the same name.
     pub(super) created: i64,
-    /// Of its data.
+    /// The version of the node's data.
     pub(super) version: Version,
-    /// Whether a leader has written into it where its accounts are. Whoever made it knows of none before.
+    /// Whether a leader has written the path of the `-alloc` node into this node. Before that, the process knows of
+    /// no accounts.
     pub(super) introduced: bool,
 }
 
-/// The node that has an instance's accounts.
+/// The `-alloc` node, which holds an instance's accounts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Alloc {
-    /// Tells it from an earlier one of the same name.
+    /// The creation transaction; it differs for each node of the same name.
     pub(super) created: i64,
-    /// Of its data.
+    /// The version of the node's data.
     pub(super) version: Version,
-    /// What the instance says.
-    pub(super) said: Said,
+    /// What the instance reports in the node's data.
+    pub(super) report: ClientReport,
 }
 
-/// An account as it is shown to an instance.
+/// An account that is published to an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Shown {
-    /// By which deal.
+pub(super) struct PublishedAccount {
+    /// The epoch of the assignment; 0 if the node's data are not a leader's.
     pub(super) epoch: u64,
-    /// Since when it is to be given back.
+    /// Since when the account is revoked, in milliseconds since 1970; `None` if the instance may use it.
     pub(super) revoked: Option<u64>,
-    /// Until when it stays so after its instance went.
+    /// Until when the node stays after its instance has gone, in milliseconds since 1970.
     pub(super) until: Option<u64>,
-    /// Of the node's data.
+    /// The version of the node's data.
     pub(super) version: Version,
-    /// Whether it was shown before the process came that is there now, and an earlier one of its name may be logged in.
+    /// Whether the account was published to an earlier process of this name, which may still be logged in.
     pub(super) from_previous_session: bool,
 }
 
-/// All that stands in the tree of one instance.
+/// Everything in the tree that belongs to one instance.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ObservedInstance {
     pub(super) present: Option<Presence>,
     pub(super) alloc: Option<Alloc>,
-    pub(super) accounts: BTreeMap<String, Shown>,
-    /// Whether others have put something among the accounts whose name no leader writes.
+    pub(super) accounts: BTreeMap<String, PublishedAccount>,
+    /// Whether there are nodes among the accounts whose names no leader writes.
     pub(super) foreign_nodes: bool,
 }
 
 impl ObservedInstance {
-    /// A process is there. What an earlier one of its name was shown is not of its own.
-    pub(super) fn come(&mut self, present: Presence) {
+    /// Records the process that is present. Accounts that were published to an earlier process of this name are
+    /// marked `from_previous_session`.
+    pub(super) fn set_present(&mut self, present: Presence) {
         if self.present.is_none_or(|known| known.created != present.created) {
             self.accounts.values_mut().for_each(|shown| shown.from_previous_session = true);
         }
         self.present = Some(present);
     }
 
-    /// Whether nothing stands among its accounts.
-    pub(super) fn is_bare(&self) -> bool {
+    /// Whether the `-alloc` node has no children.
+    pub(super) fn has_no_children(&self) -> bool {
         self.accounts.is_empty() && !self.foreign_nodes
     }
 
-    /// Whether somebody is there who may use what is shown to it.
-    pub(super) fn is_held(&self) -> bool {
+    /// Whether a process is present that knows where its accounts are, and so may use what is published.
+    pub(super) fn is_introduced(&self) -> bool {
         self.present.is_some_and(|present| present.introduced)
     }
 
-    /// Whether there is nothing to know of it.
+    /// Whether the tree has no node of this instance.
     pub(super) fn is_empty(&self) -> bool {
         self.present.is_none() && self.alloc.is_none() && self.accounts.is_empty()
     }
 }
 
-/// The tree.
+/// The tree as the leader has last read or written it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ObservedTree {
     pub(super) instances: BTreeMap<InstanceId, ObservedInstance>,
 }
 
 impl ObservedTree {
-    /// What stands of an instance.
+    /// The entry of an instance, created empty if it is missing.
     pub(super) fn at(&mut self, id: &InstanceId) -> &mut ObservedInstance {
         self.instances.entry(id.clone()).or_default()
     }
 
-    /// Follows a book that was read since these processes came: with what it has dealt to their name, and has no login
-    /// of, no earlier one can be logged in.
-    pub(super) fn settle(&mut self, book: &Book) {
+    /// Clears `from_previous_session` where a book that was read after the present process came allows it. If the
+    /// book has assigned an account to the instance under the same epoch and knows of no login, no earlier process
+    /// can be logged in.
+    pub(super) fn refresh_previous_sessions(&mut self, book: &Book) {
         for (id, observed) in self.instances.iter_mut().filter(|(_, observed)| observed.present.is_some()) {
             for (account, shown) in
                 observed.accounts.iter_mut().filter(|(_, shown)| shown.from_previous_session)
@@ -111,13 +114,13 @@ impl ObservedTree {
         }
     }
 
-    /// The accounts that are shown to anybody.
-    pub(super) fn shown(&self) -> BTreeSet<&str> {
+    /// The accounts that are published to any instance.
+    pub(super) fn published_accounts(&self) -> BTreeSet<&str> {
         self.instances.values().flat_map(|observed| observed.accounts.keys().map(String::as_str)).collect()
     }
 }
 
-/// The book.
+/// The account book as it was last read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Book {
     /// Modules by their directories.
@@ -127,16 +130,16 @@ pub(super) struct Book {
     dirs: BTreeMap<String, String>,
 }
 
-/// A module of the book.
+/// A module of the book, with its instances.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Module {
     pub(super) name: String,
-    /// Its instances, with their states.
+    /// The states of the module's instances, by instance name.
     pub(super) instances: BTreeMap<String, String>,
 }
 
 impl Book {
-    /// Of these rows, in the directories that `dir` names for a department and a module.
+    /// Builds the book from its rows. `dir` gives the directory of a department's module.
     pub(super) fn new(
         modules: Vec<ModuleRow>,
         accounts: Vec<AccountRow>,
@@ -153,7 +156,7 @@ impl Book {
         book
     }
 
-    /// The instance that an account is with by the book.
+    /// The instance to which the book has assigned an account.
     pub(super) fn id(&self, row: &AccountRow) -> Option<InstanceId> {
         let (dir, instance) = (self.dirs.get(&row.module)?, row.instance.as_ref()?);
         Some(InstanceId { dir: dir.clone(), instance: instance.clone() })

@@ -1,77 +1,77 @@
-//! Where everything stands in the tree of accounts.
+//! The paths of all nodes in the tree of accounts, and the encoding of names in them.
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 
-/// What cannot observed in a part of a path. All beyond ASCII is written as its codes, too.
+/// Characters that are percent-encoded in a part of a path. Everything beyond ASCII is encoded, too.
 const CODED: &AsciiSet = &CONTROLS.add(b'/').add(b'%').add(b' ').add(b'"').add(b'\\');
-/// What follows an instance's name in the name of the node that has its accounts.
+/// The suffix that turns an instance's name into the name of the node that holds its accounts.
 const ALLOC: &str = "-alloc";
-/// The node whose version is raised by whoever changed the inventory.
+/// The node that a client system writes after it has changed the inventory; each write raises its version.
 const NOTIFY: &str = "notify";
 
 /// The tree's root, and the paths under it.
 #[derive(Debug, Clone)]
 pub(crate) struct Paths(String);
 
-/// A name as part of a path.
+/// Encodes a name as one part of a path.
 pub(crate) fn encode(name: &str) -> String {
     match name {
-        // These two mean something else in a path.
+        // ZooKeeper gives these two a meaning of their own.
         "." => "%2E".to_owned(),
         ".." => "%2E%2E".to_owned(),
         _ => utf8_percent_encode(name, CODED).to_string(),
     }
 }
 
-/// The name that a part of a path was made of.
+/// Decodes the name that [`encode`] encoded.
 pub(crate) fn decode(part: &str) -> String {
     percent_decode_str(part).decode_utf8_lossy().into_owned()
 }
 
-/// The instance whose accounts observed below a node of this name.
+/// The instance whose accounts are below a node of this name; `None` if the node holds no accounts.
 pub(crate) fn instance_of(alloc: &str) -> Option<&str> {
     alloc.strip_suffix(ALLOC).filter(|instance| !instance.is_empty())
 }
 
 impl Paths {
-    /// Under this root, e.g. `/resource`.
+    /// The paths below this root, e.g. `/resource`.
     pub(crate) fn new(root: &str) -> Self {
         Self(root.to_owned())
     }
 
-    /// The departments, and `notify`.
+    /// The root: its children are the departments and `notify`.
     pub(crate) fn root(&self) -> &str {
         &self.0
     }
 
-    /// The node that is written to say that the inventory has changed.
+    /// The node that a client system writes to announce a change of the inventory.
     pub(crate) fn notify(&self) -> String {
         format!("{}/{NOTIFY}", self.0)
     }
 
-    /// Whether a child of the root is no department.
+    /// Whether a child of the root is the notify node instead of a department.
     pub(crate) fn is_notify(name: &str) -> bool {
         name == NOTIFY
     }
 
-    /// A module's directory, where its instances come.
+    /// A module's directory, where its instances register.
     pub(crate) fn module(&self, department: &str, module: &str) -> String {
         let department = if department == NOTIFY { "%6Eotify".to_owned() } else { encode(department) };
         format!("{}/{department}/{}", self.0, encode(module))
     }
 }
 
-/// An instance's node, in its module's directory.
+/// The node that an instance creates in its module's directory.
 pub(crate) fn instance(dir: &str, instance: &str) -> String {
     format!("{dir}/{instance}")
 }
 
-/// The node that has its accounts.
+/// The node that holds an instance's accounts.
 pub(crate) fn alloc(dir: &str, instance: &str) -> String {
     format!("{dir}/{instance}{ALLOC}")
 }
 
-/// An account of an instance.
+/// The node of one account below its instance's `-alloc` node.
 pub(crate) fn account(dir: &str, instance: &str, account: &str) -> String {
     format!("{dir}/{instance}{ALLOC}/{}", encode(account))
 }
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_tree_is_as_it_is_named() {
+    fn paths_follow_the_documented_layout() {
         let paths = Paths::new("/resource");
         let dir = paths.module("finance", "billing");
         assert_eq!(dir, "/resource/finance/billing");
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn any_name_stands_in_a_path_and_comes_back() {
+    fn every_name_survives_encoding_and_decoding() {
         for name in ["a/b", "100%", ".", "..", "zoë", "a b", "%2F", "\u{1}", "x@y.z"] {
             let part = encode(name);
             assert!(part.is_ascii() && !part.contains('/') && part != "." && part != "..", "{part}");

@@ -1,5 +1,5 @@
-//! What a leader looks after once a second: that the book is still claimed by it, that the book knows when months turn, and
-//! that projected use is evened out in time.
+//! Tasks that a leader does once a second: check that the book is still claimed by its own term, tell the book when
+//! its billing months begin, and start rebalancing at each interval.
 
 use std::time::Duration;
 
@@ -11,30 +11,30 @@ use crate::config::AccountsConfig;
 use allot_client::{BookStore, Error};
 use allot_runtime::time::now_ms;
 
-/// Of one session.
+/// The periodic tasks of one leader session.
 pub(super) struct PeriodicTasks {
     zone: TimeZone,
     every: Duration,
-    /// The interval of rebalancing that was begun.
+    /// The number of the last rebalancing interval that was handled.
     slot: u64,
 }
 
 impl PeriodicTasks {
-    /// Nothing is due yet.
+    /// Starts in the current interval, so the first rebalancing follows at the next interval.
     pub(super) fn new(config: &AccountsConfig) -> Self {
-        let mut periodic_tasks = Self { zone: config.time_zone.clone(), every: config.rebalance, slot: 0 };
-        periodic_tasks.slot = periodic_tasks.now();
-        periodic_tasks
+        let mut tasks = Self { zone: config.time_zone.clone(), every: config.rebalance, slot: 0 };
+        tasks.slot = tasks.current_slot();
+        tasks
     }
 
-    /// Which interval of rebalancing it is: by the clock, so that a change of leaders does not hasten it. One that begins
-    /// while nobody leads is passed over, and what it would have moved the next one moves.
-    fn now(&self) -> u64 {
+    /// The number of the current rebalancing interval. It follows the clock, so a change of leaders does not bring a
+    /// rebalancing forward. An interval that begins without a leader is skipped; the next one makes its moves.
+    fn current_slot(&self) -> u64 {
         now_ms() / (self.every.as_millis() as u64).max(1)
     }
 
-    /// Looks, and does what is due; why the book is ours no more, if so.
-    pub(super) async fn look(&mut self, store: &BookStore, term: u64) -> Result<Option<Error>, Error> {
+    /// Checks the claim and does the tasks that are due. Returns the reason if another term has claimed the book.
+    pub(super) async fn run(&mut self, store: &BookStore, term: u64) -> Result<Option<Error>, Error> {
         let book = store.info().await?;
         let claimed: u64 = book.get("term")?;
         if claimed != term {
@@ -42,29 +42,31 @@ impl PeriodicTasks {
             return Ok(Some(Error::Refused {
                 command: "ACCOUNT.INFO".to_owned(),
                 code: "STALE".to_owned(),
-                message: format!("the book is claimed by {leader} for term {claimed}, and ours is {term}"),
+                message: format!(
+                    "the book is claimed by {leader} for term {claimed}; this process has term {term}"
+                ),
             }));
         }
         let now = now_ms() as i64;
         let known: Vec<i64> = book.get("turns")?;
-        // The first month began when the book was made, which is no turn.
+        // The first month began when the book was created, which was no turn of the month.
         let began: Option<i64> = if book.get::<u32>("month")? > 0 { book.get("month_start")? } else { None };
         if let Some(turns) =
             billing_cycles::choose(&known, began, billing_cycles::after(now, &self.zone), now)
         {
             match store.set_turns(&turns).await {
-                // The clocks of two machines differ, and a turn is just now.
+                // The clocks of two machines differ: for Redis this turn of the month is already past.
                 Err(error) if error.code() == Some("ERR") => {
-                    warn!(%error, "the turns of the month are not set");
+                    warn!(%error, "cannot set the turns of the month; trying again in a second");
                 }
                 result => result?,
             }
         }
-        let slot = self.now();
+        let slot = self.current_slot();
         if slot != self.slot {
             self.slot = slot;
             let moves = store.rebalance(false, Some(term)).await?;
-            info!(moves = moves.len(), "projected use is evened out");
+            info!(moves = moves.len(), "rebalanced projected use");
             metrics::counter!("allot_accounts_moves_total").increment(moves.len() as u64);
         }
         Ok(None)

@@ -1,61 +1,64 @@
-//! What leader and client systems write to each other: small JSON objects, read with patience and written exactly.
+//! The messages between leader and client systems in ZooKeeper nodes: small JSON objects, read leniently and written
+//! exactly.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// What a node of an account says. The leader writes it.
+/// The data of an account's node, written by the leader.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct AccountNode {
-    /// Which account.
+    /// The account's name.
     pub(super) account: String,
-    /// By which deal.
+    /// The epoch of the assignment.
     pub(super) epoch: u64,
-    /// `dealt`, or `revoke`: log out, and say so.
+    /// `dealt`, or `revoke`: the instance must log out and report that.
     pub(super) state: State,
-    /// Since when it is to be given back, in milliseconds since 1970.
+    /// Since when the account is revoked, in milliseconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) since: Option<u64>,
-    /// Until when it stays so after its instance went: of a deal that the book does not know.
+    /// Until when the node stays after its instance has gone, in milliseconds since 1970. Set only if the book does
+    /// not know the assignment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) until: Option<u64>,
 }
 
-/// How an account stands with its instance.
+/// The state of an account at its instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum State {
-    /// The instance may use it.
+    /// The instance may use the account.
     Dealt,
-    /// The instance is asked to give it back.
+    /// The instance must release the account.
     Revoke,
 }
 
 impl AccountNode {
-    /// The bytes of the node.
+    /// The node's data as JSON.
     pub(super) fn bytes(&self) -> Vec<u8> {
-        // A struct of numbers and texts cannot fail to be written.
+        // Serialising a struct of numbers and texts cannot fail.
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// What the bytes of a node say, if they are ours.
+    /// Parses a node's data; `None` if a leader did not write them.
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
         serde_json::from_slice(bytes).ok()
     }
 }
 
-/// What a client says in the data of its `-alloc` node: all of it each time, not only what is new.
+/// The report of an instance in the data of its `-alloc` node. Each report is complete and replaces the one before.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub(super) struct Said {
-    /// Accounts that it is logged out of and uses no more, with the epoch of the deal.
+pub(super) struct ClientReport {
+    /// Accounts that the instance has logged out of and no longer uses, each with the epoch of its assignment.
     pub(super) released: BTreeMap<String, u64>,
-    /// Accounts that it cannot use, the same way.
+    /// Accounts that the instance cannot use, each with the epoch of its assignment.
     pub(super) unusable: BTreeMap<String, u64>,
 }
 
-impl Said {
-    /// What the bytes of a node say; `Err` with the reason where that is no such object.
+impl ClientReport {
+    /// Parses a node's data; empty data are an empty report. `Err` holds the reason if the data are no such JSON
+    /// object.
     pub(super) fn read(bytes: &[u8]) -> Result<Self, String> {
         if bytes.iter().all(u8::is_ascii_whitespace) {
             return Ok(Self::default());
@@ -63,12 +66,12 @@ impl Said {
         serde_json::from_slice(bytes).map_err(|error| error.to_string())
     }
 
-    /// Whether it has let go of an account of this deal.
+    /// Whether the instance has released this assignment of an account.
     pub(super) fn has_released(&self, account: &str, epoch: u64) -> bool {
         self.released.get(account) == Some(&epoch) || self.is_unusable(account, epoch)
     }
 
-    /// Whether it cannot use an account of this deal.
+    /// Whether the instance cannot use this assignment of an account.
     pub(super) fn is_unusable(&self, account: &str, epoch: u64) -> bool {
         self.unusable.get(account) == Some(&epoch)
     }
@@ -79,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_is_written_as_it_is_documented() {
+    fn account_node_has_the_documented_json() {
         let dealt =
             AccountNode { account: "p1".into(), epoch: 7, state: State::Dealt, since: None, until: None };
         assert_eq!(dealt.bytes(), br#"{"account":"p1","epoch":7,"state":"dealt"}"#);
@@ -90,12 +93,13 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_says_counts_for_the_deal_that_it_names_only() {
-        let said = Said::read(br#"{"released": {"p1": 7}, "unusable": {"p2": 8}, "more": 1}"#).unwrap();
-        assert!(said.has_released("p1", 7) && said.has_released("p2", 8));
-        assert!(said.is_unusable("p2", 8) && !said.is_unusable("p1", 7));
-        assert!(!said.has_released("p1", 8) && !said.has_released("p3", 7));
-        assert_eq!(Said::read(b" \n"), Ok(Said::default()));
-        assert!(Said::read(b"bye").is_err());
+    fn report_applies_only_to_the_epoch_it_names() {
+        let report =
+            ClientReport::read(br#"{"released": {"p1": 7}, "unusable": {"p2": 8}, "more": 1}"#).unwrap();
+        assert!(report.has_released("p1", 7) && report.has_released("p2", 8));
+        assert!(report.is_unusable("p2", 8) && !report.is_unusable("p1", 7));
+        assert!(!report.has_released("p1", 8) && !report.has_released("p3", 7));
+        assert_eq!(ClientReport::read(b" \n"), Ok(ClientReport::default()));
+        assert!(ClientReport::read(b"bye").is_err());
     }
 }

@@ -1,49 +1,50 @@
-//! What is to be done, by comparing the book with the tree. No clock, no I/O: state in, actions out.
+//! Compares the book with the tree and decides what to do. No clock, no I/O: state in, actions out.
 //!
-//! The tree follows the book, and never shows an account to two instances: an account is shown to nobody before it is
-//! shown to nobody else. It is taken from an instance that is there by its own word only, and from one that is gone, or
-//! was replaced by another process of its name, without: whoever has lost its session has logged out before.
+//! The tree follows the book and never publishes an account to two instances: an account is withdrawn from one
+//! instance before it is published to another. A present instance loses an account only after it has reported the
+//! release. An instance that is gone, or was replaced by another process of its name, loses it without a report,
+//! since a process whose session is lost has logged out before.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::observed_tree::{Book, InstanceId, ObservedInstance, ObservedTree, Shown};
+use super::observed_tree::{Book, InstanceId, ObservedInstance, ObservedTree, PublishedAccount};
 use super::write_backoff::WriteBackoff;
 use allot_client::AccountRow;
 
-/// A change of the book.
+/// A change that the leader makes in the book.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Change {
-    /// An instance is there no more.
+    /// The instance is gone.
     Detach { module: String, instance: String },
-    /// An instance is there.
+    /// The instance is present; `created` is the creation transaction of its node.
     Attach { module: String, id: InstanceId, created: i64 },
-    /// An instance gives an account back that is to go elsewhere.
+    /// The instance has released an account that the book revoked.
     Logout { account: String, epoch: u64 },
-    /// An instance gives an account back that it was to keep.
+    /// The instance returns an account that it could have kept.
     Return { account: String, epoch: u64 },
-    /// An instance cannot use an account.
+    /// The instance cannot use the account.
     Freeze { account: String },
 }
 
-/// A change of the tree.
+/// A change that the leader makes in the tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Action {
-    /// An account is to be given back; by an instance that is gone, at a time.
+    /// Revokes an account. `until` (milliseconds since 1970) is when the node of a gone instance may be deleted.
     Revoke { id: InstanceId, account: String, until: Option<u64> },
-    /// An account is shown no more.
+    /// Deletes the node of an account.
     Withdraw { id: InstanceId, account: String },
-    /// What is shown is of another deal, to the same instance.
+    /// Changes the epoch of a published account that the book assigned to the same instance again.
     Reassign { id: InstanceId, account: String, epoch: u64 },
-    /// The node of an instance's accounts goes.
+    /// Deletes the `-alloc` node of a gone instance.
     Clear { id: InstanceId },
-    /// An instance is told where its accounts are.
+    /// Creates the `-alloc` node and writes its path into the instance's node.
     Introduce { id: InstanceId },
-    /// An account is shown.
+    /// Creates the node of an account.
     Publish { id: InstanceId, account: String, epoch: u64 },
 }
 
 impl Action {
-    /// The instance that it is about.
+    /// The instance that the action concerns.
     pub(super) fn id(&self) -> &InstanceId {
         match self {
             Self::Revoke { id, .. }
@@ -56,52 +57,54 @@ impl Action {
     }
 }
 
-/// What is known besides book and tree.
+/// What the comparison needs in addition to book and tree.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ReconcileInput<'a> {
-    /// Milliseconds since 1970.
+    /// The current time, in milliseconds since 1970.
     pub(super) now: u64,
-    /// Nodes of instances for which the book was told that they are there, by this leader.
+    /// The instances that this leader has attached in the book, each with the creation transaction of its node.
     pub(super) attached: &'a BTreeMap<InstanceId, i64>,
-    /// Deals that the book does not know, of those that `suspects` named.
+    /// Assignments (account, epoch) that the book does not know, of those that `unverified_assignments` named.
     pub(super) unknown: &'a BTreeSet<(String, u64)>,
-    /// How long an account of an unknown deal stays revoked after its instance went, in milliseconds.
+    /// How long an account of an unknown assignment stays revoked after its instance went, in milliseconds.
     pub(super) longest: u64,
-    /// While a take-over has not got past its deletes: how long an instance is waited for, in milliseconds.
+    /// How long the leader waits for an instance, in milliseconds, while the first deletes of a take-over are not
+    /// done; `None` after them.
     pub(super) barrier: Option<u64>,
-    /// When this leader began to compare. The barrier ends by this, since other times are of other clocks.
+    /// When this leader began to compare, in milliseconds since 1970. The barrier ends relative to this time, since
+    /// other times were taken by other clocks.
     pub(super) began: u64,
-    /// Instances in whose part of the tree something could not be written.
+    /// The instances whose part of the tree cannot be written.
     pub(super) write_backoff: &'a WriteBackoff,
 }
 
 impl ReconcileInput<'_> {
-    /// Until when an account of a deal that the book has forgotten must wait: somebody may be logged in whom it has
-    /// forgotten, too.
-    fn until(&self, account: &str, shown: &Shown) -> Option<u64> {
+    /// Until when an account stays revoked because the book has forgotten its assignment, in milliseconds since 1970.
+    /// Redis may have forgotten a login together with the assignment.
+    fn until(&self, account: &str, shown: &PublishedAccount) -> Option<u64> {
         let is_unknown = self.unknown.contains(&(account.to_owned(), shown.epoch));
         is_unknown.then(|| shown.until.unwrap_or_else(|| self.now.saturating_add(self.longest)))
     }
 }
 
-/// What is to be done now.
+/// What the leader does now, in the order of the fields.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Plan {
-    /// In the book; the book has to be read again then.
+    /// Changes of the book; the leader reads the book again after them.
     pub(super) changes: Vec<Change>,
-    /// In the tree, where accounts are taken back or hidden.
+    /// Changes of the tree that revoke, reassign or withdraw accounts.
     pub(super) revocations: Vec<Action>,
-    /// In the tree, where nodes of instances come and go.
+    /// Changes of the tree that create or delete nodes of instances.
     pub(super) placements: Vec<Action>,
-    /// In the tree, where accounts are shown.
+    /// Changes of the tree that publish accounts.
     pub(super) assignments: Vec<Action>,
-    /// Accounts that instances are asked for and have not given back.
+    /// How many accounts are revoked and not yet released by their instances.
     pub(super) pending: usize,
-    /// Whether the barrier stands.
+    /// Whether the barrier holds back all assignments.
     pub(super) held_up: bool,
-    /// How many of the actions nobody waits for any more, since they have failed for long.
+    /// How many of the actions have failed for so long that the leader no longer waits for them.
     pub(super) given_up: usize,
-    /// When there may be something to do although nothing has happened, in milliseconds since 1970.
+    /// When the plan must be made again although nothing has changed, in milliseconds since 1970.
     pub(super) next: Option<u64>,
 }
 
@@ -114,42 +117,45 @@ impl Plan {
             && self.assignments.is_empty()
     }
 
-    /// All actions, in their order.
+    /// All actions, in the order in which they are applied.
     fn actions(&self) -> impl Iterator<Item = &Action> {
         self.revocations.iter().chain(&self.placements).chain(&self.assignments)
     }
 
-    /// Whether nothing is left but what has failed for long.
+    /// Whether nothing is left but actions that have failed for long.
     pub(super) fn is_done(&self) -> bool {
         self.changes.is_empty() && self.actions().count() == self.given_up && !self.held_up
     }
 
-    /// There may be something to do at this time.
+    /// Requests another comparison at `at` (milliseconds since 1970) at the latest.
     pub(super) fn wake(&mut self, at: u64) {
         self.next = Some(self.next.map_or(at, |next| next.min(at)));
     }
 }
 
-/// Whether the book says that this account is this instance's.
+/// Whether the book has assigned this account to this instance.
 fn is_wanted(book: &Book, row: Option<&AccountRow>, id: &InstanceId) -> bool {
     row.is_some_and(|row| row.state == "dealt" && book.id(row).as_ref() == Some(id))
 }
 
-/// Whether the book still waits for this instance's logout.
+/// Whether the book still waits for this instance to log out of this assignment.
 fn is_leaving(book: &Book, row: Option<&AccountRow>, id: &InstanceId, epoch: u64) -> bool {
     row.is_some_and(|row| row.state == "revoking" && row.epoch == epoch && book.id(row).as_ref() == Some(id))
 }
 
-/// Deals of processes that are gone, which the book does not show: whether it knows them must be asked.
-pub(super) fn suspects(tree: &ObservedTree, book: &Book) -> BTreeSet<(String, u64)> {
+/// Assignments (account, epoch) of gone processes that the book's rows do not show. The leader must ask the book
+/// whether it knows them.
+pub(super) fn unverified_assignments(tree: &ObservedTree, book: &Book) -> BTreeSet<(String, u64)> {
     let mut found = BTreeSet::new();
     for observed in tree.instances.values() {
-        for (account, shown) in
-            observed.accounts.iter().filter(|(_, shown)| !observed.is_held() || shown.from_previous_session)
+        for (account, shown) in observed
+            .accounts
+            .iter()
+            .filter(|(_, shown)| !observed.is_introduced() || shown.from_previous_session)
         {
             let row = book.accounts.get(account);
-            // What was deleted while its instance was there was taken from it by the book's own word.
-            if row.is_none() && observed.is_held() {
+            // The book deleted this account while its instance was present, which it does only after the logout.
+            if row.is_none() && observed.is_introduced() {
                 continue;
             }
             if row.is_none_or(|row| row.epoch != shown.epoch) {
@@ -160,12 +166,12 @@ pub(super) fn suspects(tree: &ObservedTree, book: &Book) -> BTreeSet<(String, u6
     found
 }
 
-/// Compares.
+/// Compares tree and book, and plans the changes of both.
 pub(super) fn plan(tree: &ObservedTree, book: &Book, input: &ReconcileInput<'_>) -> Plan {
     let mut plan = Plan::default();
-    // Those that go first, so that their places are free for those that come.
+    // Detach first, so that the accounts of gone instances are free for those that attach.
     for (dir, module) in &book.modules {
-        for (instance, _) in module.instances.iter().filter(|(_, state)| has_come(Some(*state))) {
+        for (instance, _) in module.instances.iter().filter(|(_, state)| is_attached(Some(*state))) {
             let id = InstanceId { dir: dir.clone(), instance: instance.clone() };
             if tree.instances.get(&id).is_none_or(|observed| observed.present.is_none()) {
                 let module = module.name.clone();
@@ -174,60 +180,61 @@ pub(super) fn plan(tree: &ObservedTree, book: &Book, input: &ReconcileInput<'_>)
         }
     }
     for (id, observed) in &tree.instances {
-        let hides = take(&mut plan, book, input, id, observed);
-        arrange(&mut plan, book, input, id, observed, hides);
+        let withdraws = plan_revocations(&mut plan, book, input, id, observed);
+        plan_placement(&mut plan, book, input, id, observed, withdraws);
     }
-    let shows = shows(tree, book);
-    let late = |action: &Action| input.write_backoff.is_late(action.id(), input.now);
-    let taking = |action: &&Action| !matches!(action, Action::Reassign { .. }) && !late(action);
-    let waits = plan.revocations.iter().filter(taking).map(Action::id);
-    let waits: Vec<Option<u64>> = waits.map(|id| input.write_backoff.end(id)).collect();
+    let assignments = plan_assignments(tree, book);
+    let is_late = |action: &Action| input.write_backoff.is_late(action.id(), input.now);
+    let is_awaited = |action: &&Action| !matches!(action, Action::Reassign { .. }) && !is_late(action);
+    let awaited = plan.revocations.iter().filter(is_awaited).map(Action::id);
+    let ends: Vec<Option<u64>> = awaited.map(|id| input.write_backoff.end(id)).collect();
     if !plan.changes.is_empty() {
-        // What the book makes of them may have to be taken first.
-        hold_up(&mut plan, input.barrier.map(|limit| input.began.saturating_add(limit)), input.now);
+        // The changed book may contain further revocations, which come before any assignment.
+        extend_barrier(&mut plan, input.barrier.map(|limit| input.began.saturating_add(limit)), input.now);
     }
-    plan.held_up = input.barrier.is_some() && (!waits.is_empty() || plan.held_up);
+    plan.held_up = input.barrier.is_some() && (!ends.is_empty() || plan.held_up);
     if plan.held_up {
-        waits.into_iter().flatten().for_each(|end| plan.wake(end));
+        ends.into_iter().flatten().for_each(|end| plan.wake(end));
     } else {
-        plan.assignments = shows;
+        plan.assignments = assignments;
     }
-    plan.given_up = plan.actions().filter(|action| late(action)).count();
+    plan.given_up = plan.actions().filter(|action| is_late(action)).count();
     plan
 }
 
-/// Whether the book has an instance as being there.
-fn has_come(state: Option<&String>) -> bool {
+/// Whether the book counts an instance with this state as present.
+fn is_attached(state: Option<&String>) -> bool {
     state.is_some_and(|state| matches!(state.as_str(), "active" | "standby"))
 }
 
-/// What is to be taken from an instance; whether something of it is hidden.
-fn take(
+/// Plans the revocations and withdrawals at one instance. Returns whether an account is withdrawn.
+fn plan_revocations(
     plan: &mut Plan,
     book: &Book,
     input: &ReconcileInput<'_>,
     id: &InstanceId,
     observed: &ObservedInstance,
 ) -> bool {
-    let mut hides = false;
+    let mut withdraws = false;
     for (account, shown) in &observed.accounts {
         let row = book.accounts.get(account);
-        let (wanted, held) = (is_wanted(book, row, id), observed.is_held());
-        let said = observed.alloc.as_ref().map(|alloc| &alloc.said).filter(|_| held);
-        let released = said.is_some_and(|said| said.has_released(account, shown.epoch));
-        let unusable = said.is_some_and(|said| said.is_unusable(account, shown.epoch));
+        let (wanted, held) = (is_wanted(book, row, id), observed.is_introduced());
+        let report = observed.alloc.as_ref().map(|alloc| &alloc.report).filter(|_| held);
+        let released = report.is_some_and(|report| report.has_released(account, shown.epoch));
+        let unusable = report.is_some_and(|report| report.is_unusable(account, shown.epoch));
         if unusable && row.is_some_and(|row| row.state != "frozen") {
             plan.changes.push(Change::Freeze { account: account.clone() });
         }
-        let of = |row: &AccountRow| row.epoch == shown.epoch;
+        let is_same_epoch = |row: &AccountRow| row.epoch == shown.epoch;
         let until = input.until(account, shown).filter(|_| !held || shown.from_previous_session);
         if wanted && shown.revoked.is_none() && until.is_none() {
-            match row.filter(|row| !of(row)) {
+            match row.filter(|row| !is_same_epoch(row)) {
                 Some(row) => {
                     let (id, account, epoch) = (id.clone(), account.clone(), row.epoch);
                     plan.revocations.push(Action::Reassign { id, account, epoch });
                 }
-                // Not one that an earlier process may be logged in with: giving back ends the login.
+                // A return would end the login of an earlier process, so it is not passed on while one may be logged
+                // in.
                 None if released
                     && !unusable
                     && !(shown.from_previous_session && row.is_some_and(|row| row.login)) =>
@@ -239,104 +246,108 @@ fn take(
             continue;
         }
         let leaving = is_leaving(book, row, id, shown.epoch);
-        // An earlier process may be logged in: who is there now cannot speak for it, and the book waits for the end of that.
-        let waits = leaving && (!held || shown.from_previous_session);
-        if released && leaving && !unusable && !waits {
+        // An earlier process may be logged in. The present process cannot report for it, so the book waits until that
+        // login ends.
+        let awaits_login_end = leaving && (!held || shown.from_previous_session);
+        if released && leaving && !unusable && !awaits_login_end {
             plan.changes.push(Change::Logout { account: account.clone(), epoch: shown.epoch });
         }
-        let asks = held && !released;
-        if asks && shown.revoked.is_none() || until.is_some() && shown.until.is_none() {
+        let must_release = held && !released;
+        if must_release && shown.revoked.is_none() || until.is_some() && shown.until.is_none() {
             let (id, account) = (id.clone(), account.clone());
             plan.revocations.push(Action::Revoke { id, account, until });
         }
-        if asks {
-            wait_for(plan, input, id, shown);
+        if must_release {
+            note_pending(plan, input, id, shown);
         }
         let forgotten = until.filter(|until| input.now < *until);
         if let Some(until) = forgotten {
             plan.wake(until);
         }
-        if !asks && !waits && forgotten.is_none() {
-            hides = true;
+        if !must_release && !awaits_login_end && forgotten.is_none() {
+            withdraws = true;
             plan.revocations.push(Action::Withdraw { id: id.clone(), account: account.clone() });
         }
     }
-    hides
+    withdraws
 }
 
-/// An instance that is there was asked for an account, and is waited for.
-fn wait_for(plan: &mut Plan, input: &ReconcileInput<'_>, id: &InstanceId, shown: &Shown) {
+/// Counts an account that a present instance has not released, and extends the barrier for it.
+fn note_pending(plan: &mut Plan, input: &ReconcileInput<'_>, id: &InstanceId, shown: &PublishedAccount) {
     plan.pending += 1;
     let end = input.barrier.map(|limit| {
         let end = shown.revoked.map_or(input.began, |at| at.min(input.began)).saturating_add(limit);
-        // One that cannot be written to is not even asked.
+        // An instance that cannot be written does not even see the revocation.
         input.write_backoff.end(id).map_or(end, |write_backoff| write_backoff.min(end))
     });
-    hold_up(plan, end, input.now);
+    extend_barrier(plan, end, input.now);
 }
 
-/// The barrier stands until then, if it stands at all.
-fn hold_up(plan: &mut Plan, end: Option<u64>, now: u64) {
+/// Extends the barrier until `end` (milliseconds since 1970), if `end` is in the future.
+fn extend_barrier(plan: &mut Plan, end: Option<u64>, now: u64) {
     if let Some(end) = end.filter(|end| now < *end) {
         plan.held_up = true;
         plan.wake(end);
     }
 }
 
-/// Brings instances into the book, and tells them where their accounts are.
-fn arrange(
+/// Plans the attachment of a present instance and the nodes of its accounts. `withdraws` tells whether an account of
+/// it is withdrawn first.
+fn plan_placement(
     plan: &mut Plan,
     book: &Book,
     input: &ReconcileInput<'_>,
     id: &InstanceId,
     observed: &ObservedInstance,
-    hides: bool,
+    withdraws: bool,
 ) {
     let module = book.modules.get(&id.dir);
     let state = module.and_then(|module| module.instances.get(&id.instance));
     let Some(present) = observed.present else {
-        // It goes when its accounts have gone on, and the book waits for it no more.
-        if observed.alloc.is_some() && observed.is_bare() && state.is_none() {
+        // The node is deleted when no account is left below it and the book no longer knows the instance.
+        if observed.alloc.is_some() && observed.has_no_children() && state.is_none() {
             plan.placements.push(Action::Clear { id: id.clone() });
         }
         return;
     };
     let Some(module) = module else { return };
-    let told = input.attached.get(id) == Some(&present.created);
+    let is_told = input.attached.get(id) == Some(&present.created);
     let attach = Change::Attach { module: module.name.clone(), id: id.clone(), created: present.created };
-    if !present.introduced && !told {
-        if has_come(state) {
-            // Another process of the same name.
+    if !present.introduced && !is_told {
+        if is_attached(state) {
+            // The book still has the previous process of this name as attached.
             let instance = id.instance.clone();
             plan.changes.push(Change::Detach { module: module.name.clone(), instance });
         }
         plan.changes.push(attach);
-    } else if !has_come(state) {
+    } else if !is_attached(state) {
         plan.changes.push(attach);
-    } else if (!present.introduced || observed.alloc.is_none()) && !hides {
+    } else if (!present.introduced || observed.alloc.is_none()) && !withdraws {
         plan.placements.push(Action::Introduce { id: id.clone() });
     }
 }
 
-/// What can be shown: what the book says and nobody sees.
-fn shows(tree: &ObservedTree, book: &Book) -> Vec<Action> {
-    let shown = tree.shown();
-    let mut shows = Vec::new();
+/// Plans the assignments: accounts that the book has assigned and that no instance sees.
+fn plan_assignments(tree: &ObservedTree, book: &Book) -> Vec<Action> {
+    let shown = tree.published_accounts();
+    let mut assignments = Vec::new();
     for (account, row) in &book.accounts {
         if row.state != "dealt" || shown.contains(account.as_str()) {
             continue;
         }
         let Some(id) = book.id(row) else { continue };
-        let Some(observed) = tree.instances.get(&id).filter(|observed| observed.is_held()) else { continue };
-        // What it said of this very deal it said before it saw that the account was taken away; it has to see that first,
-        // or it would lose an account that it has just begun to use.
-        let said = observed.alloc.as_ref().map(|alloc| &alloc.said);
-        match said {
-            Some(said) if !said.has_released(account, row.epoch) => {
-                shows.push(Action::Publish { id, account: account.clone(), epoch: row.epoch });
+        let Some(observed) = tree.instances.get(&id).filter(|observed| observed.is_introduced()) else {
+            continue;
+        };
+        // The instance reported the release of this assignment before it saw that the account was withdrawn. It must
+        // update its report first; otherwise it would lose an account that it has just begun to use.
+        let report = observed.alloc.as_ref().map(|alloc| &alloc.report);
+        match report {
+            Some(report) if !report.has_released(account, row.epoch) => {
+                assignments.push(Action::Publish { id, account: account.clone(), epoch: row.epoch });
             }
             _ => {}
         }
     }
-    shows
+    assignments
 }

@@ -1,14 +1,14 @@
-//! All rules of `plan` together in a world of random events: a book that changes, instances that come, go, crash and are
-//! slow, leaders that die between any two writes. Instances `a` and `b` log in by the book besides, and whoever dies may
-//! only seem to: what it was logged in with it uses until that login's deadline.
+//! All rules of `plan` together, in a simulation of random events: the book changes, instances come, go, crash and
+//! are slow, and leaders die between any two writes. Instances `a` and `b` also log in to the book. A process that is
+//! gone may only seem dead: it uses its logins until their deadlines.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
-use super::observed_tree::{Alloc, Book, InstanceId, ObservedTree, Shown};
-use super::protocol::Said;
-use super::reconcile::{Action, Change, ReconcileInput, plan, suspects};
+use super::observed_tree::{Alloc, Book, InstanceId, ObservedTree, PublishedAccount};
+use super::protocol::ClientReport;
+use super::reconcile::{Action, Change, ReconcileInput, plan, unverified_assignments};
 use super::reconcile_tests::{BARRIER, LONGEST, NOW, book, dealt, id, present, row};
 use super::write_backoff::WriteBackoff;
 use allot_client::AccountRow;
@@ -16,16 +16,16 @@ use allot_coordination::Version;
 
 const INSTANCES: [&str; 3] = ["a", "b", "c"];
 const ACCOUNTS: [&str; 4] = ["p", "q", "r", "s"];
-/// How long a login lasts.
+/// How long a login lasts, in milliseconds.
 const LOGIN: u64 = LONGEST / 3;
 
-/// A process of a client system: what it believes that it may use.
+/// A process of a client system, with the accounts that it believes it may use.
 #[derive(Debug, Clone, Default)]
 struct Process {
-    /// Tells it from others of its name.
+    /// Distinguishes processes of the same name.
     id: u64,
     holds: BTreeMap<String, u64>,
-    /// What it has written.
+    /// The releases that it has reported.
     said: BTreeMap<String, u64>,
 }
 
@@ -36,28 +36,29 @@ struct Login {
     until: u64,
 }
 
-/// Book, tree and processes, without any of the machinery.
+/// Book, tree and processes, without Redis and ZooKeeper.
 #[derive(Debug, Default)]
-struct World {
+struct Simulation {
     now: u64,
     counter: u64,
     accounts: BTreeMap<String, AccountRow>,
     known: BTreeSet<(String, u64)>,
-    /// Live logins, by account, and whom those go to next that are revoked.
+    /// Live logins by account.
     logins: BTreeMap<String, Login>,
+    /// The next instance of each revoked account; `None` if it becomes free.
     goals: BTreeMap<String, Option<String>>,
-    /// Logins of processes that seem to be dead.
+    /// Logins (account, deadline) of processes that seem to be dead.
     ghosts: Vec<(String, u64)>,
     attached: BTreeMap<String, String>,
     tree: ObservedTree,
     processes: BTreeMap<String, Process>,
-    /// What this leader remembers.
+    /// The instances that this leader has attached.
     told: BTreeMap<InstanceId, i64>,
     barrier: bool,
     began: u64,
 }
 
-impl World {
+impl Simulation {
     fn next(&mut self) -> u64 {
         self.counter += 1;
         self.counter
@@ -71,8 +72,8 @@ impl World {
         book(&attached, rows.collect())
     }
 
-    /// The book deals, or takes, an account, to whoever it likes, as soon as nobody is logged in.
-    fn deal(&mut self, account: usize, to: Option<usize>) {
+    /// The book assigns an account to an instance, or frees it, as soon as nobody is logged in.
+    fn assign(&mut self, account: usize, to: Option<usize>) {
         let active: Vec<String> = self.attached.keys().cloned().collect();
         let to = to.and_then(|to| active.get(to % active.len().max(1)).cloned());
         let account = ACCOUNTS[account].to_owned();
@@ -91,7 +92,7 @@ impl World {
         self.accounts.insert(account.to_owned(), row(account, to, state, epoch));
     }
 
-    /// A login is over, and an account that is revoked goes on.
+    /// A login ends, and a revoked account moves to its next instance.
     fn log_out(&mut self, account: &str) {
         self.logins.remove(account);
         if let Some(to) = self.goals.remove(account) {
@@ -99,7 +100,7 @@ impl World {
         }
     }
 
-    /// A process logs in, or goes on being logged in, if the book lets it.
+    /// A process logs in or renews its login, if the book allows it.
     fn log_in(&mut self, instance: &str, process: u64, account: &str) -> bool {
         let ours = |row: &AccountRow| row.state == "dealt" && row.instance.as_deref() == Some(instance);
         let free = self.logins.get(account).is_none_or(|login| login.process == process);
@@ -110,7 +111,7 @@ impl World {
         may
     }
 
-    /// Time goes by, and deadlines with it.
+    /// Advances the time and ends expired logins.
     fn pass(&mut self, time: u64) {
         self.now += time;
         self.ghosts.retain(|(_, until)| *until > self.now);
@@ -125,7 +126,7 @@ impl World {
         }
     }
 
-    /// A failover forgets the last deal of an account; not one that somebody is logged in by, since logins wait for a
+    /// A failover forgets the last assignment of an account, unless somebody is logged in by it: logins wait for a
     /// replica.
     fn forget(&mut self, account: usize) {
         let name = ACCOUNTS[account];
@@ -141,7 +142,7 @@ impl World {
     fn come(&mut self, instance: &str) {
         let created = self.next() as i64;
         self.processes.insert(instance.into(), Process { id: self.counter, ..Process::default() });
-        self.tree.at(&id(instance)).come(present(created, false));
+        self.tree.at(&id(instance)).set_present(present(created, false));
     }
 
     fn go(&mut self, instance: &str) {
@@ -159,19 +160,19 @@ impl World {
         }
     }
 
-    /// A process looks at what it is shown, and answers. Its logouts may not get through to the book.
-    fn look(&mut self, instance: &str, heard: bool) {
+    /// A process reads its accounts and answers. `reaches_book` tells whether its logouts reach the book.
+    fn answer(&mut self, instance: &str, reaches_book: bool) {
         let Some(mut process) = self.processes.remove(instance) else { return };
         let id = id(instance);
-        let observed = self.tree.instances.get(&id).filter(|observed| observed.is_held());
+        let observed = self.tree.instances.get(&id).filter(|observed| observed.is_introduced());
         if let Some(accounts) = observed.map(|observed| observed.accounts.clone()) {
             process.said.retain(|account, _| accounts.contains_key(account));
-            let ends = |shown: Option<&Shown>| shown.is_none_or(|shown| shown.revoked.is_some());
+            let ends = |shown: Option<&PublishedAccount>| shown.is_none_or(|shown| shown.revoked.is_some());
             let held: Vec<String> = process.holds.keys().cloned().collect();
             for account in held.iter().filter(|account| ends(accounts.get(*account))) {
                 process.holds.remove(account);
                 let ours = self.logins.get(account).is_some_and(|login| login.process == process.id);
-                if heard && ours {
+                if reaches_book && ours {
                     self.log_out(account);
                 }
             }
@@ -188,18 +189,20 @@ impl World {
                 }
             }
             if let Some(alloc) = &mut self.tree.at(&id).alloc {
-                alloc.said = Said { released: process.said.clone(), ..Said::default() };
+                alloc.report = ClientReport { released: process.said.clone(), ..ClientReport::default() };
             }
         }
         self.processes.insert(instance.into(), process);
     }
 
-    /// A leader compares, and dies after so many of its writes.
+    /// A leader compares and dies after `writes` writes. Returns whether nothing was left to do.
     fn lead(&mut self, writes: usize) -> bool {
         let book = self.book();
-        self.tree.settle(&book);
-        let unknown: BTreeSet<_> =
-            suspects(&self.tree, &book).into_iter().filter(|deal| !self.known.contains(deal)).collect();
+        self.tree.refresh_previous_sessions(&book);
+        let unknown: BTreeSet<_> = unverified_assignments(&self.tree, &book)
+            .into_iter()
+            .filter(|assignment| !self.known.contains(assignment))
+            .collect();
         let input = ReconcileInput {
             now: self.now,
             attached: &self.told,
@@ -253,7 +256,7 @@ impl World {
             Change::Return { account, .. } => {
                 self.log_out(account);
                 let account = ACCOUNTS.iter().position(|name| name == account).unwrap();
-                self.deal(account, Some(account));
+                self.assign(account, Some(account));
             }
         }
     }
@@ -263,8 +266,11 @@ impl World {
             Action::Revoke { id, account, until } => {
                 let now = self.now;
                 let shown = self.tree.at(id).accounts.get_mut(account).unwrap();
-                *shown =
-                    Shown { revoked: shown.revoked.or(Some(now)), until: until.or(shown.until), ..*shown };
+                *shown = PublishedAccount {
+                    revoked: shown.revoked.or(Some(now)),
+                    until: until.or(shown.until),
+                    ..*shown
+                };
             }
             Action::Withdraw { id, account } => {
                 assert!(self.tree.at(id).accounts.remove(account).is_some());
@@ -280,7 +286,8 @@ impl World {
                 let created = self.next() as i64;
                 let observed = self.tree.at(id);
                 observed.present.as_mut().unwrap().introduced = true;
-                observed.alloc = Some(Alloc { created, version: Version::FIRST, said: Said::default() });
+                observed.alloc =
+                    Some(Alloc { created, version: Version::FIRST, report: ClientReport::default() });
             }
             Action::Publish { id, account, epoch } => {
                 assert!(self.tree.at(id).accounts.insert(account.clone(), dealt(*epoch)).is_none());
@@ -288,13 +295,13 @@ impl World {
         }
     }
 
-    /// No account is shown to two, or used by two.
+    /// Checks that no account is published to two instances or used by two processes.
     fn check(&self) {
         let mut shown = BTreeMap::new();
         for (id, observed) in &self.tree.instances {
             for account in observed.accounts.keys() {
                 let before = shown.insert(account.clone(), id.clone());
-                assert!(before.is_none(), "{account} is shown to {before:?} and {id:?}");
+                assert!(before.is_none(), "{account} is published to {before:?} and {id:?}");
             }
         }
         let mut used = BTreeMap::new();
@@ -303,26 +310,26 @@ impl World {
                 let before = used.insert(account.clone(), name.clone());
                 assert!(before.is_none(), "{account} is used by {before:?} and {name}");
                 let ghost = self.ghosts.iter().any(|(other, _)| other == account);
-                assert!(!ghost, "{account} is used by {name} and by one that seems to be dead");
+                assert!(!ghost, "{account} is used by {name} and by a process that seems to be dead");
             }
         }
     }
 
-    fn happen(&mut self, (what, who, which, writes): (u8, usize, usize, usize)) {
+    fn apply_event(&mut self, (what, who, which, writes): (u8, usize, usize, usize)) {
         let instance = INSTANCES[who % INSTANCES.len()];
         match what % 12 {
             0 if !self.processes.contains_key(instance) => self.come(instance),
             1 => self.go(instance),
-            // It crashes and is started again before anybody looks.
+            // The process crashes and restarts before any other process notices.
             2 if self.processes.contains_key(instance) => {
                 self.go(instance);
                 self.come(instance);
             }
-            3 | 4 => self.deal(which % ACCOUNTS.len(), Some(who)),
-            5 => self.deal(which % ACCOUNTS.len(), None),
+            3 | 4 => self.assign(which % ACCOUNTS.len(), Some(who)),
+            5 => self.assign(which % ACCOUNTS.len(), None),
             6 => self.forget(which % ACCOUNTS.len()),
             7 => self.attached.retain(|name, state| state != "away" || name != instance),
-            8 => self.look(instance, which % 2 == 0),
+            8 => self.answer(instance, which % 2 == 0),
             9 => self.pass(5000),
             // The leader dies, and the next one takes over.
             10 => {
@@ -339,36 +346,36 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn whatever_happens_no_account_is_at_two_instances_and_in_the_end_the_tree_is_what_the_book_says(
+    fn no_account_is_at_two_instances_and_the_tree_converges(
         events in prop::collection::vec((any::<u8>(), 0usize..3, 0usize..4, 0usize..6), 1..120),
     ) {
-        let mut world = World { now: NOW, barrier: true, began: NOW, ..World::default() };
+        let mut simulation = Simulation { now: NOW, barrier: true, began: NOW, ..Simulation::default() };
         for event in events {
-            world.happen(event);
+            simulation.apply_event(event);
         }
-        // Then all answer, and time passes.
+        // Afterwards all instances answer and time passes.
         let mut quiet = 0;
         for _ in 0..200 {
-            quiet = if world.lead(usize::MAX) { quiet + 1 } else { 0 };
-            world.check();
-            INSTANCES.iter().for_each(|instance| world.look(instance, true));
-            world.check();
-            world.pass(LONGEST / 4);
-            world.attached.retain(|_, state| state != "away");
+            quiet = if simulation.lead(usize::MAX) { quiet + 1 } else { 0 };
+            simulation.check();
+            INSTANCES.iter().for_each(|instance| simulation.answer(instance, true));
+            simulation.check();
+            simulation.pass(LONGEST / 4);
+            simulation.attached.retain(|_, state| state != "away");
             for name in ACCOUNTS {
-                let gone = world.accounts.get(name).and_then(|row| row.instance.clone())
-                    .is_some_and(|instance| !world.attached.contains_key(&instance));
+                let gone = simulation.accounts.get(name).and_then(|row| row.instance.clone())
+                    .is_some_and(|instance| !simulation.attached.contains_key(&instance));
                 if gone {
-                    world.deal(ACCOUNTS.iter().position(|other| *other == name).unwrap(), Some(0));
+                    simulation.assign(ACCOUNTS.iter().position(|other| *other == name).unwrap(), Some(0));
                 }
             }
             if quiet > 10 {
                 break;
             }
         }
-        prop_assert!(quiet > 10, "it never comes to rest: {world:#?}");
-        for (name, row) in &world.accounts {
-            let shown: Vec<&InstanceId> = world.tree.instances.iter()
+        prop_assert!(quiet > 10, "the tree never converges: {simulation:#?}");
+        for (name, row) in &simulation.accounts {
+            let shown: Vec<&InstanceId> = simulation.tree.instances.iter()
                 .filter(|(_, observed)| observed.accounts.contains_key(name)).map(|(id, _)| id).collect();
             let there = row.instance.as_ref().filter(|_| row.state == "dealt").map(|instance| id(instance));
             prop_assert_eq!(shown, there.iter().collect::<Vec<_>>(), "{}", name);

@@ -1,10 +1,12 @@
-//! The rules of `plan`, one by one. `plan_world` has all of them together.
+//! Tests of each rule of `plan`. `reconcile_simulation` tests all of them together.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::observed_tree::{Alloc, Book, InstanceId, ObservedInstance, ObservedTree, Presence, Shown};
-use super::protocol::Said;
-use super::reconcile::{Action, Change, Plan, ReconcileInput, plan, suspects};
+use super::observed_tree::{
+    Alloc, Book, InstanceId, ObservedInstance, ObservedTree, Presence, PublishedAccount,
+};
+use super::protocol::ClientReport;
+use super::reconcile::{Action, Change, Plan, ReconcileInput, plan, unverified_assignments};
 use super::write_backoff::WriteBackoff;
 use allot_client::{AccountRow, ModuleRow};
 use allot_coordination::Version;
@@ -22,19 +24,25 @@ pub(super) fn present(created: i64, introduced: bool) -> Presence {
 }
 
 fn alloc() -> Alloc {
-    Alloc { created: 1, version: Version::FIRST, said: Said::default() }
+    Alloc { created: 1, version: Version::FIRST, report: ClientReport::default() }
 }
 
-pub(super) fn dealt(epoch: u64) -> Shown {
-    Shown { epoch, revoked: None, until: None, version: Version::FIRST, from_previous_session: false }
+pub(super) fn dealt(epoch: u64) -> PublishedAccount {
+    PublishedAccount {
+        epoch,
+        revoked: None,
+        until: None,
+        version: Version::FIRST,
+        from_previous_session: false,
+    }
 }
 
-fn revoked(epoch: u64, since: u64) -> Shown {
-    Shown { revoked: Some(since), ..dealt(epoch) }
+fn revoked(epoch: u64, since: u64) -> PublishedAccount {
+    PublishedAccount { revoked: Some(since), ..dealt(epoch) }
 }
 
-/// An instance that is there and was told where its accounts are.
-fn observed(accounts: &[(&str, Shown)]) -> ObservedInstance {
+/// A present instance that knows where its accounts are.
+fn observed(accounts: &[(&str, PublishedAccount)]) -> ObservedInstance {
     let accounts = accounts.iter().map(|(name, shown)| ((*name).to_owned(), *shown)).collect();
     ObservedInstance { present: Some(present(1, true)), alloc: Some(alloc()), accounts, foreign_nodes: false }
 }
@@ -56,8 +64,8 @@ pub(super) fn book(attached: &[(&str, &str)], accounts: Vec<AccountRow>) -> Book
     Book::new(vec![module], accounts, |department, module| format!("/resource/{department}/{module}"))
 }
 
-fn tree_of(stands: Vec<(&str, ObservedInstance)>) -> ObservedTree {
-    ObservedTree { instances: stands.into_iter().map(|(name, observed)| (id(name), observed)).collect() }
+fn tree_of(instances: Vec<(&str, ObservedInstance)>) -> ObservedTree {
+    ObservedTree { instances: instances.into_iter().map(|(name, observed)| (id(name), observed)).collect() }
 }
 
 fn planned(tree: &ObservedTree, book: &Book) -> Plan {
@@ -79,7 +87,7 @@ fn with(tree: &ObservedTree, book: &Book, barrier: Option<u64>, unknown: &[(&str
     plan(tree, book, &input)
 }
 
-/// When this leader has attached the process of one instance already.
+/// The plan of a leader that has already attached the process of one instance.
 fn attached(tree: &ObservedTree, book: &Book, instance: &str, created: i64) -> Plan {
     let (attached, unknown) = (BTreeMap::from([(id(instance), created)]), BTreeSet::new());
     let (longest, barrier, write_backoff) = (LONGEST, None, &WriteBackoff::new(BARRIER));
@@ -91,18 +99,18 @@ fn attached(tree: &ObservedTree, book: &Book, instance: &str, created: i64) -> P
     )
 }
 
-fn said(released: &[(&str, u64)], unusable: &[(&str, u64)]) -> Said {
+fn report_of(released: &[(&str, u64)], unusable: &[(&str, u64)]) -> ClientReport {
     let of = |list: &[(&str, u64)]| list.iter().map(|(name, epoch)| ((*name).to_owned(), *epoch)).collect();
-    Said { released: of(released), unusable: of(unusable) }
+    ClientReport { released: of(released), unusable: of(unusable) }
 }
 
-fn says(mut observed: ObservedInstance, words: Said) -> ObservedInstance {
-    observed.alloc.as_mut().unwrap().said = words;
+fn with_report(mut observed: ObservedInstance, report: ClientReport) -> ObservedInstance {
+    observed.alloc.as_mut().unwrap().report = report;
     observed
 }
 
 #[test]
-fn an_instance_that_comes_is_attached_then_introduced_and_then_shown_its_accounts() {
+fn new_instance_is_attached_then_introduced_then_given_accounts() {
     let new = ObservedInstance { present: Some(present(7, false)), ..ObservedInstance::default() };
     let mut tree = tree_of(vec![("a", new)]);
     let first = planned(&tree, &book(&[], vec![row("p", None, "free", 0)]));
@@ -121,47 +129,48 @@ fn an_instance_that_comes_is_attached_then_introduced_and_then_shown_its_account
 }
 
 #[test]
-fn an_account_is_asked_for_waited_for_and_then_shown_to_the_other() {
+fn account_is_revoked_then_released_then_published_to_the_next() {
     let full = book(&[("a", "active"), ("b", "active")], vec![row("p", Some("b"), "dealt", 6)]);
     let before = planned(&tree_of(vec![("a", observed(&[("p", dealt(5))])), ("b", observed(&[]))]), &full);
     assert_eq!(before.revocations, [Action::Revoke { id: id("a"), account: "p".into(), until: None }]);
     assert!(before.assignments.is_empty());
 
-    let asked = observed(&[("p", revoked(5, NOW - 99_999))]);
-    let waiting = planned(&tree_of(vec![("a", asked.clone()), ("b", observed(&[]))]), &full);
+    let revoked_at_a = observed(&[("p", revoked(5, NOW - 99_999))]);
+    let waiting = planned(&tree_of(vec![("a", revoked_at_a.clone()), ("b", observed(&[]))]), &full);
     assert!(waiting.is_empty());
     assert_eq!(waiting.pending, 1);
 
-    let gives = says(asked, said(&[("p", 5)], &[]));
+    let gives = with_report(revoked_at_a, report_of(&[("p", 5)], &[]));
     let given = planned(&tree_of(vec![("a", gives), ("b", observed(&[]))]), &full);
     assert_eq!(given.revocations, [Action::Withdraw { id: id("a"), account: "p".into() }]);
-    assert!(given.assignments.is_empty(), "it is still in the tree");
+    assert!(given.assignments.is_empty(), "the old node is still in the tree");
     let after = planned(&tree_of(vec![("a", observed(&[])), ("b", observed(&[]))]), &full);
     assert_eq!(after.assignments, [Action::Publish { id: id("b"), account: "p".into(), epoch: 6 }]);
 }
 
 #[test]
-fn what_was_said_of_another_deal_is_not_believed() {
+fn report_about_another_epoch_is_ignored() {
     let full = book(&[("a", "active")], vec![row("p", None, "free", 6)]);
-    let late = says(observed(&[("p", revoked(5, NOW))]), said(&[("p", 4)], &[]));
+    let late = with_report(observed(&[("p", revoked(5, NOW))]), report_of(&[("p", 4)], &[]));
     assert!(planned(&tree_of(vec![("a", late)]), &full).revocations.is_empty());
-    // Nor is a deal shown again before its instance has seen that it was taken away.
+    // An assignment is not published again before its instance has seen the withdrawal.
     let full = book(&[("a", "active")], vec![row("p", Some("a"), "dealt", 5)]);
-    let late = says(observed(&[]), said(&[("p", 5)], &[]));
+    let late = with_report(observed(&[]), report_of(&[("p", 5)], &[]));
     assert!(planned(&tree_of(vec![("a", late)]), &full).is_empty());
 }
 
 #[test]
-fn what_an_instance_gives_back_by_its_own_wish_is_dealt_anew() {
+fn account_returned_voluntarily_is_assigned_again() {
     let full =
         book(&[("a", "active")], vec![row("p", Some("a"), "dealt", 5), row("q", Some("a"), "dealt", 6)]);
-    let gives = says(observed(&[("p", dealt(5)), ("q", dealt(6))]), said(&[("p", 5)], &[("q", 6)]));
+    let gives =
+        with_report(observed(&[("p", dealt(5)), ("q", dealt(6))]), report_of(&[("p", 5)], &[("q", 6)]));
     let back = planned(&tree_of(vec![("a", gives)]), &full);
     let expected = [Change::Return { account: "p".into(), epoch: 5 }, Change::Freeze { account: "q".into() }];
     assert_eq!((back.changes.as_slice(), back.revocations.len()), (&expected[..], 0));
-    // Unless the process before it may be logged in.
-    let mut later = says(observed(&[("p", dealt(5))]), said(&[("p", 5)], &[]));
-    later.come(present(9, true));
+    // The exception: an earlier process may still be logged in.
+    let mut later = with_report(observed(&[("p", dealt(5))]), report_of(&[("p", 5)], &[]));
+    later.set_present(present(9, true));
     let later = tree_of(vec![("a", later)]);
     assert_eq!(planned(&later, &full).changes, expected[..1]);
     let live = AccountRow { login: true, ..row("p", Some("a"), "dealt", 5) };
@@ -169,23 +178,23 @@ fn what_an_instance_gives_back_by_its_own_wish_is_dealt_anew() {
 }
 
 #[test]
-fn a_logged_in_account_is_given_back_by_its_deal() {
+fn revoked_account_is_logged_out_by_its_epoch() {
     let full = book(&[("a", "active")], vec![row("p", Some("a"), "revoking", 5)]);
-    let gives = says(observed(&[("p", revoked(5, NOW))]), said(&[("p", 5)], &[]));
+    let gives = with_report(observed(&[("p", revoked(5, NOW))]), report_of(&[("p", 5)], &[]));
     let back = planned(&tree_of(vec![("a", gives)]), &full);
     assert_eq!(back.changes, [Change::Logout { account: "p".into(), epoch: 5 }]);
     assert_eq!(back.revocations, [Action::Withdraw { id: id("a"), account: "p".into() }]);
 }
 
 #[test]
-fn an_instance_that_went_is_detached_and_what_it_had_goes_on_when_the_book_says_so() {
+fn gone_instance_is_detached_and_keeps_accounts_until_freed() {
     let gone = ObservedInstance { present: None, ..observed(&[("p", dealt(5))]) };
     let here = [row("p", Some("a"), "dealt", 5)];
     let first = planned(&tree_of(vec![("a", gone.clone())]), &book(&[("a", "active")], here.to_vec()));
     assert_eq!(first.changes, [Change::Detach { module: "m".into(), instance: "a".into() }]);
     let away = planned(&tree_of(vec![("a", gone.clone())]), &book(&[("a", "away")], here.to_vec()));
     assert!(away.is_empty(), "its accounts wait for it");
-    // Somebody is logged in.
+    // A client is still logged in.
     let late = book(&[("a", "leaving")], vec![row("p", Some("a"), "revoking", 5)]);
     assert!(planned(&tree_of(vec![("a", gone.clone())]), &late).is_empty());
     let free = book(&[], vec![row("p", None, "free", 5)]);
@@ -197,7 +206,7 @@ fn an_instance_that_went_is_detached_and_what_it_had_goes_on_when_the_book_says_
 }
 
 #[test]
-fn another_process_of_the_same_name_is_detached_and_attached_and_inherits_nothing_it_was_not_shown() {
+fn new_process_of_same_name_is_reattached_without_old_accounts() {
     let full = book(&[("a", "active")], vec![row("p", None, "free", 5), row("q", Some("a"), "dealt", 6)]);
     let other = ObservedInstance {
         present: Some(present(9, false)),
@@ -209,22 +218,22 @@ fn another_process_of_the_same_name_is_detached_and_attached_and_inherits_nothin
     assert_eq!(first.changes, [detach, attach]);
     assert_eq!(first.revocations, [Action::Withdraw { id: id("a"), account: "p".into() }]);
     let second = attached(&tree_of(vec![("a", other)]), &full, "a", 9);
-    assert!(second.placements.is_empty(), "not before that is hidden");
+    assert!(second.placements.is_empty(), "the old account must be withdrawn first");
 }
 
 #[test]
-fn another_process_of_the_same_name_does_not_speak_for_who_may_be_logged_in_still() {
+fn new_process_cannot_report_for_the_login_of_its_predecessor() {
     let full = book(&[("a", "active")], vec![row("p", Some("a"), "revoking", 5)]);
-    let mut other = says(observed(&[("p", revoked(5, NOW))]), said(&[("p", 5)], &[]));
-    other.come(present(9, true));
+    let mut other = with_report(observed(&[("p", revoked(5, NOW))]), report_of(&[("p", 5)], &[]));
+    other.set_present(present(9, true));
     assert!(planned(&tree_of(vec![("a", other.clone())]), &full).is_empty(), "the login ends by itself");
     let over = book(&[("a", "active")], vec![row("p", None, "free", 5)]);
     let hidden = planned(&tree_of(vec![("a", other.clone())]), &over);
     assert_eq!(hidden.revocations, [Action::Withdraw { id: id("a"), account: "p".into() }]);
-    // Nor for a login that the book has forgotten with its deal.
+    // The same holds for a login that the book has forgotten with its assignment.
     let forgot = book(&[("a", "active")], vec![row("p", Some("a"), "dealt", 6)]);
     let mut tree = tree_of(vec![("a", other)]);
-    assert_eq!(suspects(&tree, &forgot), BTreeSet::from([("p".to_owned(), 5)]));
+    assert_eq!(unverified_assignments(&tree, &forgot), BTreeSet::from([("p".to_owned(), 5)]));
     let until = Some(NOW + LONGEST);
     let first = with(&tree, &forgot, None, &[("p", 5)]);
     assert_eq!(first.revocations, [Action::Revoke { id: id("a"), account: "p".into(), until }]);
@@ -234,17 +243,17 @@ fn another_process_of_the_same_name_does_not_speak_for_who_may_be_logged_in_stil
 }
 
 #[test]
-fn what_no_earlier_process_is_logged_in_with_is_its_successor_s_own() {
+fn account_without_old_login_belongs_to_the_new_process() {
     let shown = observed(&[("p", dealt(5)), ("q", dealt(6)), ("r", dealt(3))]);
-    let mut tree = tree_of(vec![("a", says(shown, said(&[("p", 5), ("q", 6)], &[])))]);
-    tree.at(&id("a")).come(present(9, true));
+    let mut tree = tree_of(vec![("a", with_report(shown, report_of(&[("p", 5), ("q", 6)], &[])))]);
+    tree.at(&id("a")).set_present(present(9, true));
     let live = AccountRow { login: true, ..row("q", Some("a"), "dealt", 6) };
-    // One is free, with one the earlier process is logged in, and the book knows the last by another deal.
+    // `p` has no login, the earlier process is logged in with `q`, and the book has another epoch for `r`.
     let rows = vec![row("p", Some("a"), "dealt", 5), live, row("r", Some("a"), "dealt", 4)];
-    tree.settle(&book(&[("a", "active")], rows));
+    tree.refresh_previous_sessions(&book(&[("a", "active")], rows));
     let from_previous_session = |name| tree.instances[&id("a")].accounts[name].from_previous_session;
     assert_eq!(["p", "q", "r"].map(from_previous_session), [false, true, true]);
-    // Asked for, it speaks for the one login, and not for the other.
+    // After the revocation the process can report for `p`, but not for `q`.
     let rows = ["p", "q"].map(|name| AccountRow {
         login: true,
         ..row(name, Some("a"), "revoking", if name == "p" { 5 } else { 6 })
@@ -254,25 +263,25 @@ fn what_no_earlier_process_is_logged_in_with_is_its_successor_s_own() {
 }
 
 #[test]
-fn a_deal_that_the_book_does_not_know_outlives_its_instance_by_the_longest_login() {
+fn unknown_assignment_outlives_its_instance_by_the_longest_login() {
     let gone = |shown| tree_of(vec![("a", ObservedInstance { present: None, ..observed(&[("p", shown)]) })]);
     let full = book(&[], vec![row("p", None, "free", 4)]);
-    assert_eq!(suspects(&gone(dealt(5)), &full), BTreeSet::from([("p".to_owned(), 5)]));
+    assert_eq!(unverified_assignments(&gone(dealt(5)), &full), BTreeSet::from([("p".to_owned(), 5)]));
     let until = Some(NOW + LONGEST);
     let first = with(&gone(dealt(5)), &full, None, &[("p", 5)]);
     assert_eq!(first.revocations, [Action::Revoke { id: id("a"), account: "p".into(), until }]);
-    let waiting = with(&gone(Shown { until, ..revoked(5, NOW) }), &full, None, &[("p", 5)]);
+    let waiting = with(&gone(PublishedAccount { until, ..revoked(5, NOW) }), &full, None, &[("p", 5)]);
     assert!(waiting.is_empty());
     assert_eq!(waiting.next, until);
-    let over = with(&gone(Shown { until: Some(NOW), ..revoked(5, 1) }), &full, None, &[("p", 5)]);
+    let over = with(&gone(PublishedAccount { until: Some(NOW), ..revoked(5, 1) }), &full, None, &[("p", 5)]);
     assert_eq!(over.revocations, [Action::Withdraw { id: id("a"), account: "p".into() }]);
-    // One that is there is believed.
-    let there = says(observed(&[("p", revoked(5, NOW))]), said(&[("p", 5)], &[]));
+    // The report of a present instance is accepted.
+    let there = with_report(observed(&[("p", revoked(5, NOW))]), report_of(&[("p", 5)], &[]));
     assert_eq!(with(&tree_of(vec![("a", there)]), &full, None, &[]).revocations.len(), 1);
 }
 
 #[test]
-fn the_barrier_holds_all_adds_until_all_deletes_are_done_or_late() {
+fn barrier_holds_assignments_until_deletes_are_done_or_late() {
     let full = book(
         &[("a", "active"), ("b", "active")],
         vec![row("p", Some("b"), "dealt", 6), row("q", Some("b"), "dealt", 7)],
@@ -284,16 +293,16 @@ fn the_barrier_holds_all_adds_until_all_deletes_are_done_or_late() {
     let late = with(&at(NOW - BARRIER), &full, Some(BARRIER), &[]);
     assert!(!late.held_up);
     assert_eq!(late.assignments, [Action::Publish { id: id("b"), account: "q".into(), epoch: 7 }]);
-    // The clock of who asked is ahead.
+    // The clock of the leader that revoked the account is ahead.
     assert_eq!(with(&at(NOW + 3_600_000), &full, Some(BARRIER), &[]).next, Some(NOW + BARRIER));
-    // A change of the book may bring more of them.
+    // A change of the book may cause further deletes.
     let mut tree = tree_of(vec![("b", observed(&[]))]);
     tree.at(&id("c")).present = Some(present(9, false));
     let comes = with(&tree, &full, Some(BARRIER), &[]);
     assert!(comes.held_up && comes.changes.len() == 2 && comes.assignments.is_empty(), "{comes:?}");
     assert_eq!(comes.next, Some(NOW + BARRIER));
     assert_eq!(with(&tree, &full, None, &[]).assignments.len(), 2);
-    // A delete that is not done holds as well.
+    // A delete that is not done also holds the barrier.
     let free = book(&[("b", "active")], vec![row("q", Some("b"), "dealt", 7)]);
     let gone = ObservedInstance { present: None, ..observed(&[("p", dealt(5))]) };
     let deleting = with(&tree_of(vec![("a", gone), ("b", observed(&[]))]), &free, Some(BARRIER), &[]);
@@ -301,7 +310,7 @@ fn the_barrier_holds_all_adds_until_all_deletes_are_done_or_late() {
 }
 
 #[test]
-fn a_delete_that_cannot_be_done_is_waited_for_no_longer_than_an_instance_that_is_silent() {
+fn failing_delete_holds_the_barrier_no_longer_than_its_limit() {
     let full = book(&[("b", "active")], vec![row("q", Some("b"), "dealt", 7)]);
     let gone = ObservedInstance { present: None, ..observed(&[("p", dealt(5))]) };
     let tree = tree_of(vec![("a", gone), ("b", observed(&[]))]);
@@ -333,7 +342,7 @@ fn a_delete_that_cannot_be_done_is_waited_for_no_longer_than_an_instance_that_is
     assert_eq!(
         (late.held_up, late.revocations.len(), late.assignments.len()),
         (false, 1, 1),
-        "it is tried all the same"
+        "the delete is still tried"
     );
     let shown = observed(&[("q", dealt(7))]);
     let gone = ObservedInstance { present: None, ..observed(&[("p", dealt(5))]) };
@@ -348,11 +357,11 @@ fn a_delete_that_cannot_be_done_is_waited_for_no_longer_than_an_instance_that_is
         began: NOW,
         write_backoff: &write_backoff,
     };
-    assert!(plan(&tree, &full, &input).is_done(), "all else is as it is to be");
+    assert!(plan(&tree, &full, &input).is_done(), "nothing else is left to do");
 }
 
 #[test]
-fn an_instance_that_cannot_even_be_asked_is_waited_for_no_longer_than_one_that_is_silent() {
+fn failing_revocation_holds_the_barrier_no_longer_than_its_limit() {
     let full = book(&[("a", "active"), ("b", "active")], vec![row("q", Some("b"), "dealt", 7)]);
     let tree = tree_of(vec![("a", observed(&[("p", dealt(5))])), ("b", observed(&[]))]);
     let (attached, unknown, barrier) = (BTreeMap::new(), BTreeSet::new(), Some(BARRIER));
@@ -374,7 +383,7 @@ fn an_instance_that_cannot_even_be_asked_is_waited_for_no_longer_than_one_that_i
 }
 
 #[test]
-fn a_node_with_a_stranger_s_child_is_not_taken_away() {
+fn alloc_node_with_a_foreign_child_is_not_deleted() {
     let bare = ObservedInstance { present: None, ..observed(&[]) };
     let full = book(&[], vec![]);
     assert_eq!(
@@ -386,7 +395,7 @@ fn a_node_with_a_stranger_s_child_is_not_taken_away() {
 }
 
 #[test]
-fn a_new_deal_to_the_same_instance_is_told() {
+fn new_epoch_for_the_same_instance_is_written() {
     let full = book(&[("a", "active")], vec![row("p", Some("a"), "dealt", 9)]);
     let told = planned(&tree_of(vec![("a", observed(&[("p", dealt(5))]))]), &full);
     assert_eq!(told.revocations, [Action::Reassign { id: id("a"), account: "p".into(), epoch: 9 }]);

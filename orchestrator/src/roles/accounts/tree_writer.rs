@@ -1,5 +1,5 @@
-//! Reading the tree and writing into it: many reads at a time, writes in batches behind the leader's fence. What was
-//! written is noted in the tree; where the outcome is not known for certain, the instance has to be read again.
+//! Reads the tree with many requests at a time, and writes it in batches that carry the leader's fence. A successful
+//! write is noted in the observed tree. If the outcome of a write is unknown, the instance has to be read again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,31 +7,31 @@ use futures_util::{FutureExt as _, StreamExt as _};
 use tracing::{debug, warn};
 
 use super::fault_injection;
-use super::observed_tree::{Alloc, InstanceId, ObservedInstance, ObservedTree, Presence, Shown};
+use super::observed_tree::{Alloc, InstanceId, ObservedInstance, ObservedTree, Presence, PublishedAccount};
 use super::paths::{self, Paths};
-use super::protocol::{AccountNode, Said, State};
+use super::protocol::{AccountNode, ClientReport, State};
 use super::reconcile::Action;
 use allot_coordination::{Error, Kind, Node, Op, Tree, Version};
 
-/// Operations of one multi, at most.
-const OPS: usize = 400;
-/// Their bytes: half of what the tree takes, since the fence stands before them.
-const BYTES: usize = 128 * 1024;
-/// Bytes of an instance's name, at most, as the book has it.
-const NAME: usize = 256;
-/// Requests on their way at once.
-const AT_ONCE: usize = 32;
+/// Most operations of one multi.
+const MAX_OPS: usize = 400;
+/// Most bytes of one multi: half of what ZooKeeper accepts, since the fence comes first.
+const MAX_BYTES: usize = 128 * 1024;
+/// Most bytes of an instance's name, as in the book.
+const MAX_NAME_BYTES: usize = 256;
+/// Most requests in flight.
+const MAX_IN_FLIGHT: usize = 32;
 
-/// The leader's way to the tree.
+/// The leader's access to the tree.
 #[derive(Clone)]
 pub(super) struct TreeWriter {
-    /// Behind the fence.
+    /// A tree whose writes carry the fence: they fail when this process no longer leads.
     pub(super) tree: Tree,
     pub(super) paths: Paths,
 }
 
 impl TreeWriter {
-    /// Reads everything there is.
+    /// Reads the whole tree.
     pub(super) async fn read(&self) -> Result<ObservedTree, Error> {
         self.tree.sync().await?;
         let mut tree = ObservedTree::default();
@@ -51,7 +51,7 @@ impl TreeWriter {
             let nodes = self.tree.get_many_readable(&alloc, names).await?;
             if let Some(id) = allocs.get(&alloc) {
                 let observed = tree.at(id);
-                (observed.accounts, observed.foreign_nodes) = shown(nodes, observed.present);
+                (observed.accounts, observed.foreign_nodes) = read_accounts(nodes, observed.present);
             }
         }
         Ok(tree)
@@ -60,7 +60,7 @@ impl TreeWriter {
     async fn read_dir(&self, tree: &mut ObservedTree, dir: &str, names: Vec<String>) -> Result<(), Error> {
         for (name, node) in self.tree.get_many_readable(dir, names).await? {
             let Ok(node) = node else {
-                debug!(dir, name, "a node that may not be read is no instance");
+                debug!(dir, name, "ignoring a node that may not be read");
                 continue;
             };
             let alloc_of = paths::instance_of(&name).map(str::to_owned);
@@ -75,7 +75,7 @@ impl TreeWriter {
         Ok(())
     }
 
-    /// Reads an instance again, as far as the leader writes it. That an instance has come is for the watcher to say.
+    /// Reads again what the leader writes of an instance. The arrival of an instance is reported by the watcher only.
     pub(super) async fn reread(&self, tree: &mut ObservedTree, id: &InstanceId) -> Result<(), Error> {
         self.tree.sync().await?;
         let path = paths::instance(&id.dir, &id.instance);
@@ -92,14 +92,14 @@ impl TreeWriter {
             None => None,
         };
         observed.alloc = found.map(|node| alloc(id, &node));
-        (observed.accounts, observed.foreign_nodes) = shown(nodes, observed.present);
+        (observed.accounts, observed.foreign_nodes) = read_accounts(nodes, observed.present);
         if observed.is_empty() {
             tree.instances.remove(id);
         }
         Ok(())
     }
 
-    /// A node, if it is there and may be read.
+    /// Reads a node; `None` if it does not exist or may not be read.
     async fn readable(&self, path: &str) -> Result<Option<Node>, Error> {
         match self.tree.get(path).await {
             Err(Error::Refused { .. }) => Ok(None),
@@ -107,7 +107,7 @@ impl TreeWriter {
         }
     }
 
-    /// The children of a node; none of one that is not there, or is not ours to read.
+    /// The children of a node; empty if the node does not exist or may not be read.
     async fn children(&self, path: &str) -> Result<Vec<String>, Error> {
         match self.tree.children(path).await {
             Err(Error::NoNode(_) | Error::Refused { .. }) => Ok(Vec::new()),
@@ -115,13 +115,13 @@ impl TreeWriter {
         }
     }
 
-    /// The children of many nodes.
+    /// The children of many nodes, each list with its node's path.
     async fn lists(&self, dirs: Vec<String>) -> Result<Vec<(String, Vec<String>)>, Error> {
         let lists = dirs.into_iter().map(|dir| {
             let tree_writer = self.clone();
             async move { tree_writer.children(&dir).await.map(|names| (dir, names)) }.boxed()
         });
-        let mut lists = futures_util::stream::iter(lists).buffer_unordered(AT_ONCE);
+        let mut lists = futures_util::stream::iter(lists).buffer_unordered(MAX_IN_FLIGHT);
         let mut all = Vec::new();
         while let Some(list) = lists.next().await {
             all.push(list?);
@@ -129,8 +129,9 @@ impl TreeWriter {
         Ok(all)
     }
 
-    /// Takes these actions. The places of which it is not known what became of them are returned; what was done is noted.
-    pub(super) async fn take(
+    /// Applies the actions and notes them in `tree`. Returns the instances for which the outcome is unknown. `now` is
+    /// in milliseconds since 1970, `half` is the fault point between two batches.
+    pub(super) async fn apply(
         &self,
         tree: &mut ObservedTree,
         actions: &[Action],
@@ -139,21 +140,21 @@ impl TreeWriter {
     ) -> Result<BTreeSet<InstanceId>, Error> {
         let mut batches = batches(tree, actions, now);
         let many = batches.len() > 1;
-        let (mut unclear, mut introduced) = (BTreeSet::new(), Vec::new());
+        let (mut uncertain, mut introduced) = (BTreeSet::new(), Vec::new());
         while !batches.is_empty() {
             let writes = std::mem::take(&mut batches).into_iter().map(|(numbers, ops)| {
                 let tree = self.tree.clone();
                 async move { (numbers, tree.multi(ops).await) }.boxed()
             });
-            let mut writes = futures_util::stream::iter(writes).buffered(AT_ONCE);
+            let mut writes = futures_util::stream::iter(writes).buffered(MAX_IN_FLIGHT);
             while let Some((numbers, written)) = writes.next().await {
                 if many {
                     fault_injection::point(half);
                 }
-                let of_it = || numbers.iter().filter_map(|&number| actions.get(number));
+                let batch_actions = || numbers.iter().filter_map(|&number| actions.get(number));
                 match written {
                     Ok(()) => {
-                        for action in of_it() {
+                        for action in batch_actions() {
                             if let Action::Introduce { id } = action {
                                 introduced.push(id.clone());
                             }
@@ -161,42 +162,44 @@ impl TreeWriter {
                         }
                     }
                     Err(Error::NotLeading) => return Err(Error::NotLeading),
-                    // One of them cannot be done, and nothing was: the others can.
+                    // One action cannot be done, so ZooKeeper did none of the batch. Smaller batches let the others
+                    // through.
                     Err(error) if numbers.len() > 1 && !error.is_transient() && error != Error::Closed => {
-                        debug!(%error, actions = numbers.len(), "these are tried apart");
-                        batches.extend(apart(tree, actions, &numbers, now));
+                        debug!(%error, actions = numbers.len(), "splitting a batch that was rejected");
+                        batches.extend(split(tree, actions, &numbers, now));
                     }
                     Err(error) => {
-                        debug!(%error, actions = numbers.len(), "these instances are read again");
-                        unclear.extend(of_it().map(|action| action.id().clone()));
+                        debug!(%error, actions = numbers.len(), "reading the instances of a failed batch again");
+                        uncertain.extend(batch_actions().map(|action| action.id().clone()));
                     }
                 }
             }
         }
         for id in introduced {
-            // What a multi creates does not say when; by that it is told from an earlier one of its name.
+            // The reply to a multi lacks the creation transaction, which tells this node from an earlier one of the
+            // same name.
             let path = paths::alloc(&id.dir, &id.instance);
             match self.tree.get(&path).await {
                 Ok(Some(node)) => tree.at(&id).alloc = Some(alloc(&id, &node)),
-                Ok(None) | Err(_) => drop(unclear.insert(id)),
+                Ok(None) | Err(_) => drop(uncertain.insert(id)),
             }
         }
-        Ok(unclear)
+        Ok(uncertain)
     }
 }
 
-/// The numbers of the actions that go into one multi, and what they are in the tree.
+/// The indexes of the actions in one multi, and their operations.
 type Batch = (Vec<usize>, Vec<Op>);
 
-/// Steps as multis that the tree takes; what a action needs stays together.
+/// Groups the actions into multis that ZooKeeper accepts; the operations of one action stay together.
 fn batches(tree: &ObservedTree, actions: &[Action], now: u64) -> Vec<Batch> {
     let mut batches: Vec<Batch> = Vec::new();
-    let (mut bytes, most) = (0, fault_injection::batch(OPS));
+    let (mut bytes, most) = (0, fault_injection::batch(MAX_OPS));
     for (number, action) in actions.iter().enumerate() {
         let more = ops(tree, action, now);
         let size: usize = more.iter().map(Op::size).sum();
         match batches.last_mut() {
-            Some((numbers, ops)) if ops.len() + more.len() <= most && bytes + size <= BYTES => {
+            Some((numbers, ops)) if ops.len() + more.len() <= most && bytes + size <= MAX_BYTES => {
                 numbers.push(number);
                 ops.extend(more);
                 bytes += size;
@@ -210,8 +213,8 @@ fn batches(tree: &ObservedTree, actions: &[Action], now: u64) -> Vec<Batch> {
     batches
 }
 
-/// A multi that failed by its instances; if it is of one, each action by itself.
-fn apart(tree: &ObservedTree, actions: &[Action], numbers: &[usize], now: u64) -> Vec<Batch> {
+/// Splits a failed multi by its instances; if it has one instance only, by its actions.
+fn split(tree: &ObservedTree, actions: &[Action], numbers: &[usize], now: u64) -> Vec<Batch> {
     let mut parts: BTreeMap<&InstanceId, Vec<usize>> = BTreeMap::new();
     for (number, action) in numbers.iter().filter_map(|&number| Some((number, actions.get(number)?))) {
         parts.entry(action.id()).or_default().push(number);
@@ -228,28 +231,28 @@ fn apart(tree: &ObservedTree, actions: &[Action], numbers: &[usize], now: u64) -
     parts.into_iter().map(|numbers| (ops(&numbers), numbers)).map(|(ops, numbers)| (numbers, ops)).collect()
 }
 
-/// What a action is in the tree.
+/// The operations of one action.
 fn ops(tree: &ObservedTree, action: &Action, now: u64) -> Vec<Op> {
-    let nobody = ObservedInstance::default();
-    let observed = tree.instances.get(action.id()).unwrap_or(&nobody);
+    let absent = ObservedInstance::default();
+    let observed = tree.instances.get(action.id()).unwrap_or(&absent);
     let set = |path: String, version: Version, data: Vec<u8>| Op::Set { path, data, version };
     let create = |path: String, data: Vec<u8>| Op::Create { path, data, kind: Kind::Persistent };
     match action {
         Action::Revoke { id, account, until } => {
             let Some(shown) = observed.accounts.get(account) else { return Vec::new() };
-            let word = word(account, &revoked(*shown, now, *until));
-            vec![set(paths::account(&id.dir, &id.instance, account), shown.version, word)]
+            let data = data(account, &revoked(*shown, now, *until));
+            vec![set(paths::account(&id.dir, &id.instance, account), shown.version, data)]
         }
         Action::Reassign { id, account, epoch } => {
             let Some(shown) = observed.accounts.get(account) else { return Vec::new() };
-            let word = word(account, &Shown { epoch: *epoch, ..*shown });
-            vec![set(paths::account(&id.dir, &id.instance, account), shown.version, word)]
+            let data = data(account, &PublishedAccount { epoch: *epoch, ..*shown });
+            vec![set(paths::account(&id.dir, &id.instance, account), shown.version, data)]
         }
         Action::Withdraw { id, account } => {
             vec![Op::Delete { path: paths::account(&id.dir, &id.instance, account), version: None }]
         }
         Action::Publish { id, account, epoch } => {
-            vec![create(paths::account(&id.dir, &id.instance, account), word(account, &fresh(*epoch)))]
+            vec![create(paths::account(&id.dir, &id.instance, account), data(account, &fresh(*epoch)))]
         }
         Action::Clear { id } => {
             let version = observed.alloc.as_ref().map(|alloc| alloc.version);
@@ -259,7 +262,7 @@ fn ops(tree: &ObservedTree, action: &Action, now: u64) -> Vec<Op> {
             let path = paths::alloc(&id.dir, &id.instance);
             let Some(present) = observed.present else { return Vec::new() };
             let name = path.clone().into_bytes();
-            // What another process said by this name counts no more.
+            // The report of an earlier process of this name no longer counts.
             let alloc = match &observed.alloc {
                 Some(alloc) => set(path, alloc.version, Vec::new()),
                 None => create(path, Vec::new()),
@@ -269,20 +272,20 @@ fn ops(tree: &ObservedTree, action: &Action, now: u64) -> Vec<Op> {
     }
 }
 
-/// Notes a action that was taken.
+/// Notes an action that was applied.
 fn note(tree: &mut ObservedTree, action: &Action, now: u64) {
     let id = action.id();
     let observed = tree.at(id);
     match action {
         Action::Revoke { account, until, .. } => {
             if let Some(shown) = observed.accounts.get_mut(account) {
-                *shown = Shown { version: shown.version.next(), ..revoked(*shown, now, *until) };
+                *shown = PublishedAccount { version: shown.version.next(), ..revoked(*shown, now, *until) };
             }
         }
         Action::Reassign { account, epoch, .. } => {
             if let Some(shown) = observed.accounts.get_mut(account) {
-                // The book dealt it anew: whoever was logged in by the deal before is so no more.
-                *shown = Shown { version: shown.version.next(), ..fresh(*epoch) };
+                // The book assigned the account again, so nobody is logged in under the previous assignment.
+                *shown = PublishedAccount { version: shown.version.next(), ..fresh(*epoch) };
             }
         }
         Action::Withdraw { account, .. } => drop(observed.accounts.remove(account)),
@@ -301,27 +304,33 @@ fn note(tree: &mut ObservedTree, action: &Action, now: u64) {
     }
 }
 
-fn fresh(epoch: u64) -> Shown {
-    Shown { epoch, revoked: None, until: None, version: Version::FIRST, from_previous_session: false }
+fn fresh(epoch: u64) -> PublishedAccount {
+    PublishedAccount {
+        epoch,
+        revoked: None,
+        until: None,
+        version: Version::FIRST,
+        from_previous_session: false,
+    }
 }
 
-fn revoked(shown: Shown, now: u64, until: Option<u64>) -> Shown {
-    Shown { revoked: shown.revoked.or(Some(now)), until: until.or(shown.until), ..shown }
+fn revoked(shown: PublishedAccount, now: u64, until: Option<u64>) -> PublishedAccount {
+    PublishedAccount { revoked: shown.revoked.or(Some(now)), until: until.or(shown.until), ..shown }
 }
 
-fn word(account: &str, shown: &Shown) -> Vec<u8> {
+fn data(account: &str, shown: &PublishedAccount) -> Vec<u8> {
     let state = if shown.revoked.is_some() { State::Revoke } else { State::Dealt };
     let account = account.to_owned();
     AccountNode { account, epoch: shown.epoch, state, since: shown.revoked, until: shown.until }.bytes()
 }
 
-/// Accounts as their nodes show them, and whether there are foreign_nodes among them. One that says nothing that we would say,
-/// or may not be read, is of no deal; a name that we would write otherwise is a stranger's. What is older than the process
-/// that is there was shown to an earlier one.
-fn shown(
+/// Reads the accounts below an `-alloc` node, and whether foreign nodes are among them. A node that cannot be read or
+/// parsed has epoch 0, which is no assignment. A node whose name no leader would write is foreign. A node older than
+/// the present process was published to an earlier process.
+fn read_accounts(
     nodes: Vec<(String, Result<Node, Error>)>,
     present: Option<Presence>,
-) -> (BTreeMap<String, Shown>, bool) {
+) -> (BTreeMap<String, PublishedAccount>, bool) {
     let (mut accounts, mut foreign_nodes) = (BTreeMap::new(), false);
     for (name, node) in nodes {
         let account = paths::decode(&name);
@@ -329,15 +338,15 @@ fn shown(
             foreign_nodes = true;
             continue;
         }
-        let word = node.as_ref().ok().and_then(|node| AccountNode::read(&node.data));
+        let data = node.as_ref().ok().and_then(|node| AccountNode::read(&node.data));
         let created = node.as_ref().map_or(0, |node| node.created);
-        let shown = Shown {
-            epoch: word.as_ref().map_or(0, |word| word.epoch),
-            revoked: word
+        let shown = PublishedAccount {
+            epoch: data.as_ref().map_or(0, |data| data.epoch),
+            revoked: data
                 .as_ref()
-                .filter(|word| word.state == State::Revoke)
-                .map(|word| word.since.unwrap_or_default()),
-            until: word.as_ref().and_then(|word| word.until),
+                .filter(|data| data.state == State::Revoke)
+                .map(|data| data.since.unwrap_or_default()),
+            until: data.as_ref().and_then(|data| data.until),
             version: node.map_or(Version::FIRST, |node| node.version),
             from_previous_session: present.is_some_and(|present| created < present.created),
         };
@@ -346,22 +355,31 @@ fn shown(
     (accounts, foreign_nodes)
 }
 
-/// An instance by its own node; nothing of a node that lives without a session, or has a name that no book takes.
+/// Reads an instance's own node; `None` for a node without a session, or with a name longer than the book allows.
 pub(super) fn presence(id: &InstanceId, node: &Node) -> Option<Presence> {
     node.owner?;
-    if id.instance.len() > NAME {
-        debug!(dir = id.dir, instance = id.instance, "a name of more than {NAME} bytes is no instance");
+    if id.instance.len() > MAX_NAME_BYTES {
+        debug!(
+            dir = id.dir,
+            instance = id.instance,
+            "ignoring an instance whose name is longer than {MAX_NAME_BYTES} bytes"
+        );
         return None;
     }
     let introduced = node.data == paths::alloc(&id.dir, &id.instance).into_bytes();
     Some(Presence { created: node.created, version: node.version, introduced })
 }
 
-/// The node of an instance's accounts.
+/// Reads the `-alloc` node of an instance.
 pub(super) fn alloc(id: &InstanceId, node: &Node) -> Alloc {
-    let said = Said::read(&node.data).unwrap_or_else(|why| {
-        warn!(dir = id.dir, instance = id.instance, why, "what an instance says is not understood");
-        Said::default()
+    let report = ClientReport::read(&node.data).unwrap_or_else(|why| {
+        warn!(
+            dir = id.dir,
+            instance = id.instance,
+            why,
+            "ignoring an instance's report: it is not the documented JSON"
+        );
+        ClientReport::default()
     });
-    Alloc { created: node.created, version: node.version, said }
+    Alloc { created: node.created, version: node.version, report }
 }

@@ -1,5 +1,5 @@
-//! What was heard becomes part of what is known of the tree. Each listener tells things in their order, but the leader's own
-//! session may have seen more; so what is older than what is known changes nothing.
+//! Applies watch events to the observed tree. Each watch loop reports changes in their order, but the leader's own
+//! session may have read newer states. An event that is older than the observed state changes nothing.
 
 use std::collections::BTreeMap;
 
@@ -8,9 +8,9 @@ use super::paths;
 use super::tree_writer;
 use super::watcher::WatchEvent;
 
-/// Notes it; the instances that are gone.
-pub(super) fn note(tree: &mut ObservedTree, heard: WatchEvent) -> Vec<InstanceId> {
-    match heard {
+/// Applies an event, and returns the instances that are gone.
+pub(super) fn apply(tree: &mut ObservedTree, event: WatchEvent) -> Vec<InstanceId> {
+    match event {
         WatchEvent::Notified(_) => {}
         WatchEvent::AllocChanged { alloc, node } => {
             let Some((dir, name)) = alloc.rsplit_once('/') else { return Vec::new() };
@@ -24,14 +24,14 @@ pub(super) fn note(tree: &mut ObservedTree, heard: WatchEvent) -> Vec<InstanceId
             }
         }
         WatchEvent::Missing { dir } => {
-            return note(tree, WatchEvent::Instances { dir, nodes: BTreeMap::new() });
+            return apply(tree, WatchEvent::Instances { dir, nodes: BTreeMap::new() });
         }
         WatchEvent::Instances { dir, nodes } => {
             for (instance, node) in &nodes {
                 let id = InstanceId { dir: dir.clone(), instance: instance.clone() };
                 let Some(present) = tree_writer::presence(&id, node) else { continue };
                 let observed = tree.at(&id);
-                observed.come(newer(observed.present, present));
+                observed.set_present(newer(observed.present, present));
             }
             let here = |id: &&InstanceId| id.dir == dir && !nodes.contains_key(&id.instance);
             let gone: Vec<InstanceId> = tree.instances.keys().filter(here).cloned().collect();
@@ -48,7 +48,8 @@ pub(super) fn note(tree: &mut ObservedTree, heard: WatchEvent) -> Vec<InstanceId
     Vec::new()
 }
 
-/// The newer of two looks at an instance's node. Who was told where its accounts are knows it, whatever it wrote since.
+/// Merges two reads of an instance's node, and keeps the newer one. An instance that was once told where its accounts
+/// are stays introduced, even if it has overwritten the node's data since.
 fn newer(known: Option<Presence>, seen: Presence) -> Presence {
     match known {
         Some(known) if known.created > seen.created => known,
@@ -70,10 +71,10 @@ mod tests {
         Node { data: data.into(), version: Version(version), owner: Some(7), created }
     }
 
-    fn there(tree: &mut ObservedTree, nodes: &[(&str, Node)]) -> Vec<InstanceId> {
+    fn apply_instances(tree: &mut ObservedTree, nodes: &[(&str, Node)]) -> Vec<InstanceId> {
         let nodes: BTreeMap<String, Node> =
             nodes.iter().map(|(name, node)| ((*name).to_owned(), node.clone())).collect();
-        note(tree, WatchEvent::Instances { dir: "/r/d/m".into(), nodes })
+        apply(tree, WatchEvent::Instances { dir: "/r/d/m".into(), nodes })
     }
 
     fn id() -> InstanceId {
@@ -81,35 +82,35 @@ mod tests {
     }
 
     #[test]
-    fn an_older_look_changes_nothing_and_a_newer_node_is_another_process() {
+    fn older_read_is_ignored_and_newer_node_is_a_new_process() {
         let mut tree = ObservedTree::default();
-        there(&mut tree, &[("a:1", node(5, 1, "/r/d/m/a:1-alloc"))]);
-        assert!(tree.at(&id()).is_held());
-        // A look from before it was introduced, and words of its own.
-        there(&mut tree, &[("a:1", node(5, 0, ""))]);
-        assert!(tree.at(&id()).is_held());
+        apply_instances(&mut tree, &[("a:1", node(5, 1, "/r/d/m/a:1-alloc"))]);
+        assert!(tree.at(&id()).is_introduced());
+        // A read from before the introduction; then data that the instance itself wrote.
+        apply_instances(&mut tree, &[("a:1", node(5, 0, ""))]);
+        assert!(tree.at(&id()).is_introduced());
         assert_eq!(tree.at(&id()).present.unwrap().version, Version(1));
-        there(&mut tree, &[("a:1", node(5, 2, "hello"))]);
-        assert!(tree.at(&id()).is_held());
-        there(&mut tree, &[("a:1", node(9, 0, ""))]);
-        assert!(!tree.at(&id()).is_held());
-        there(&mut tree, &[("a:1", node(5, 1, "/r/d/m/a:1-alloc"))]);
+        apply_instances(&mut tree, &[("a:1", node(5, 2, "hello"))]);
+        assert!(tree.at(&id()).is_introduced());
+        apply_instances(&mut tree, &[("a:1", node(9, 0, ""))]);
+        assert!(!tree.at(&id()).is_introduced());
+        apply_instances(&mut tree, &[("a:1", node(5, 1, "/r/d/m/a:1-alloc"))]);
         assert_eq!(tree.at(&id()).present.unwrap().created, 9);
-        assert_eq!(there(&mut tree, &[]), [id()]);
+        assert_eq!(apply_instances(&mut tree, &[]), [id()]);
         assert!(tree.instances.is_empty());
     }
 
     #[test]
-    fn a_node_without_a_session_is_no_instance() {
+    fn node_without_a_session_is_no_instance() {
         let mut tree = ObservedTree::default();
-        there(&mut tree, &[("a:1", Node { owner: None, ..node(5, 0, "") })]);
+        apply_instances(&mut tree, &[("a:1", Node { owner: None, ..node(5, 0, "") })]);
         assert!(tree.instances.is_empty());
     }
 
     #[test]
-    fn what_is_said_counts_for_the_node_that_is_known_and_not_backwards() {
+    fn report_applies_only_to_the_known_node_and_newer_versions() {
         let mut tree = ObservedTree::default();
-        let said = |released: &str, created, version| WatchEvent::AllocChanged {
+        let alloc_changed = |released: &str, created, version| WatchEvent::AllocChanged {
             alloc: "/r/d/m/a:1-alloc".into(),
             node: Node {
                 owner: None,
@@ -117,13 +118,13 @@ mod tests {
             },
         };
         tree.at(&id()).alloc = Some(tree_writer::alloc(&id(), &Node { owner: None, ..node(3, 4, "") }));
-        let mut has = |heard, account: &str| {
-            note(&mut tree, heard);
-            tree.at(&id()).alloc.as_ref().unwrap().said.has_released(account, 1)
+        let mut has_released = |event, account: &str| {
+            apply(&mut tree, event);
+            tree.at(&id()).alloc.as_ref().unwrap().report.has_released(account, 1)
         };
-        assert!(!has(said("p", 3, 4), "p"), "it is what is known");
-        assert!(has(said("p", 3, 5), "p"));
-        assert!(!has(said("q", 3, 4), "q"));
-        assert!(!has(said("q", 2, 9), "q"), "another node of the same name");
+        assert!(!has_released(alloc_changed("p", 3, 4), "p"), "this version was read before");
+        assert!(has_released(alloc_changed("p", 3, 5), "p"));
+        assert!(!has_released(alloc_changed("q", 3, 4), "q"));
+        assert!(!has_released(alloc_changed("q", 2, 9), "q"), "another node of the same name");
     }
 }

@@ -1,9 +1,9 @@
-//! Listening to client systems: who is there, and what they say. One watch for each module's directory and one for each
-//! instance, spread over sessions, since no session should hold more than some thousand (see `docs/coordination.md`).
-//! The leader's own session holds none of them.
+//! Watches client systems: which instances are present, and what they report. There is one watch for each module's
+//! directory and one for each instance. The watches are spread over several ZooKeeper sessions, since one session
+//! should hold at most some thousand (see `docs/coordination.md`). The leader's own session holds none of them.
 //!
-//! What is heard is read on the session that watches, so nothing is missed between reading and watching. The first look
-//! of each listener stands behind a `sync`, so that nothing older is told than what the leader had seen before.
+//! Each watch loop reads on the session that holds the watch, so no change is lost between reading and watching. Its
+//! first read follows a `sync`, so it never reports a state older than what the leader has read before.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,45 +19,45 @@ use crate::daemon;
 use allot_coordination::session::Changed;
 use allot_coordination::{Coordinator, Error, Node, Status, Tree};
 
-/// Watches of one session, at most.
-const WATCHES: usize = 1000;
-/// Bytes of their paths, at most: a session with more than 128 KiB of them could not reconnect.
-const BYTES: usize = 64 * 1024;
-/// How long a listener rests after a fault.
-const PAUSE: Duration = Duration::from_millis(50);
-/// How often it says that a directory is not there.
-const MISSING: Duration = Duration::from_secs(1);
+/// Most watches of one session.
+const MAX_WATCHES: usize = 1000;
+/// Most bytes of watched paths in one session: a session with more than 128 KiB of them could not reconnect.
+const MAX_PATH_BYTES: usize = 64 * 1024;
+/// How long a watch loop pauses after an error.
+const RETRY_DELAY: Duration = Duration::from_millis(50);
+/// How often a watch loop reports that its directory is missing.
+const MISSING_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Something was heard.
+/// What a watch loop has read.
 #[derive(Debug)]
 pub(super) enum WatchEvent {
-    /// Who is in a module's directory: the nodes of instances, by their names.
+    /// The instances in a module's directory: their nodes by name.
     Instances { dir: String, nodes: BTreeMap<String, Node> },
-    /// A module's directory is not there, and nobody in it.
+    /// A module's directory does not exist, so it has no instances.
     Missing { dir: String },
-    /// A node of an instance's accounts has these data.
+    /// The `-alloc` node of an instance, with its current data.
     AllocChanged { alloc: String, node: Node },
-    /// The notify node has these data.
+    /// The notify node, with its current data.
     Notified(Node),
 }
 
-/// What is listened to at a path.
+/// What kind of node a watch loop watches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A module's directory.
     Directory,
-    /// The node of an instance's accounts.
+    /// The `-alloc` node of an instance.
     Alloc,
     /// The notify node.
     Notify,
 }
 
-/// All listeners. Dropping it ends them, and their sessions.
+/// All watch loops. Dropping the watcher ends them and their ZooKeeper sessions.
 pub(super) struct Watcher {
     config: Config,
     sessions: Vec<Session>,
-    listeners: BTreeMap<String, Listener>,
-    heard: mpsc::UnboundedSender<WatchEvent>,
+    watches: BTreeMap<String, WatchHandle>,
+    events: mpsc::UnboundedSender<WatchEvent>,
 }
 
 struct Session {
@@ -66,120 +66,125 @@ struct Session {
     bytes: usize,
 }
 
-struct Listener {
+struct WatchHandle {
     session: usize,
     task: AbortHandle,
 }
 
-impl Drop for Listener {
+impl Drop for WatchHandle {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
 impl Watcher {
-    /// None yet.
+    /// Nothing is watched yet. The receiver yields the events of all watch loops.
     pub(super) fn new(config: &Config) -> (Self, mpsc::UnboundedReceiver<WatchEvent>) {
-        let (heard, hearing) = mpsc::unbounded_channel();
+        let (events, receiver) = mpsc::unbounded_channel();
         let config = config.clone();
-        (Self { config, sessions: Vec::new(), listeners: BTreeMap::new(), heard }, hearing)
+        (Self { config, sessions: Vec::new(), watches: BTreeMap::new(), events }, receiver)
     }
 
-    /// Listens at a path, if not so already.
-    pub(super) fn listen(&mut self, path: &str, kind: Kind) {
-        if self.listeners.contains_key(path) {
+    /// Watches a path, unless it is watched already.
+    pub(super) fn watch(&mut self, path: &str, kind: Kind) {
+        if self.watches.contains_key(path) {
             return;
         }
-        let room = |one: &Session| one.watches < WATCHES && one.bytes + path.len() <= BYTES;
-        let session = self.sessions.iter().position(room).unwrap_or_else(|| {
+        let has_room =
+            |session: &Session| session.watches < MAX_WATCHES && session.bytes + path.len() <= MAX_PATH_BYTES;
+        let index = self.sessions.iter().position(has_room).unwrap_or_else(|| {
             let coordinator = daemon::coordinator(&self.config);
             self.sessions.push(Session { coordinator, watches: 0, bytes: 0 });
             metrics::gauge!("allot_accounts_listening_sessions").set(self.sessions.len() as f64);
             self.sessions.len() - 1
         });
-        let Some(one) = self.sessions.get_mut(session) else { return };
-        one.watches += 1;
-        one.bytes += path.len();
-        let listening = Listening {
-            coordinator: one.coordinator.clone(),
+        let Some(session) = self.sessions.get_mut(index) else { return };
+        session.watches += 1;
+        session.bytes += path.len();
+        let watch_loop = WatchLoop {
+            coordinator: session.coordinator.clone(),
             path: path.to_owned(),
             kind,
-            heard: self.heard.clone(),
+            events: self.events.clone(),
         };
-        let task = tokio::spawn(listening.run()).abort_handle();
-        self.listeners.insert(path.to_owned(), Listener { session, task });
+        let task = tokio::spawn(watch_loop.run()).abort_handle();
+        self.watches.insert(path.to_owned(), WatchHandle { session: index, task });
     }
 
-    /// Listens on at these paths only.
+    /// Keeps only the watches of the paths that `wanted` accepts.
     pub(super) fn retain(&mut self, wanted: impl Fn(&str) -> bool) {
-        let ends: Vec<String> = self.listeners.keys().filter(|path| !wanted(path)).cloned().collect();
-        ends.iter().for_each(|path| self.forget(path));
+        let unwanted: Vec<String> = self.watches.keys().filter(|path| !wanted(path)).cloned().collect();
+        unwanted.iter().for_each(|path| self.forget(path));
     }
 
-    /// Listens at a path no more.
+    /// Stops watching a path.
     pub(super) fn forget(&mut self, path: &str) {
-        let Some(listener) = self.listeners.remove(path) else { return };
-        if let Some(session) = self.sessions.get_mut(listener.session) {
+        let Some(handle) = self.watches.remove(path) else { return };
+        if let Some(session) = self.sessions.get_mut(handle.session) {
             session.watches = session.watches.saturating_sub(1);
             session.bytes = session.bytes.saturating_sub(path.len());
         }
     }
 }
 
-struct Listening {
+struct WatchLoop {
     coordinator: Coordinator,
     path: String,
     kind: Kind,
-    heard: mpsc::UnboundedSender<WatchEvent>,
+    events: mpsc::UnboundedSender<WatchEvent>,
 }
 
-impl Listening {
+impl WatchLoop {
     async fn run(self) {
         let tree = self.coordinator.tree();
-        let mut news = self.coordinator.subscribe();
-        let (mut synced, mut missed): (_, Option<Instant>) = (None, None);
+        let mut status_changes = self.coordinator.subscribe();
+        let (mut synced_attachment, mut missing_reported_at): (_, Option<Instant>) = (None, None);
         loop {
             let Ok(status) = self.coordinator.up().await else { return };
-            news.borrow_and_update();
-            let look = async {
-                if synced != Some(status.attachment) {
+            status_changes.borrow_and_update();
+            let read = async {
+                if synced_attachment != Some(status.attachment) {
                     tree.sync().await?;
                 }
-                self.look(&tree).await
+                self.read_and_watch(&tree).await
             };
-            match look.await {
-                Ok((heard, changed)) => {
-                    synced = Some(status.attachment);
-                    if self.heard.send(heard).is_err() {
+            match read.await {
+                Ok((event, changed)) => {
+                    synced_attachment = Some(status.attachment);
+                    if self.events.send(event).is_err() {
                         return;
                     }
                     tokio::select! {
                         () = changed => {}
-                        () = moved(&mut news, status) => {}
+                        () = connection_changed(&mut status_changes, status) => {}
                     }
                 }
                 Err(error) => {
-                    debug!(path = self.path, %error, "cannot listen here now");
+                    debug!(path = self.path, %error, "cannot watch a node; retrying");
                     let is_missing = self.kind == Kind::Directory && matches!(error, Error::NoNode(_));
-                    if is_missing && missed.is_none_or(|missed| missed.elapsed() >= MISSING) {
-                        missed = Some(Instant::now());
-                        if self.heard.send(WatchEvent::Missing { dir: self.path.clone() }).is_err() {
+                    if is_missing
+                        && missing_reported_at.is_none_or(|missing_reported_at| {
+                            missing_reported_at.elapsed() >= MISSING_INTERVAL
+                        })
+                    {
+                        missing_reported_at = Some(Instant::now());
+                        if self.events.send(WatchEvent::Missing { dir: self.path.clone() }).is_err() {
                             return;
                         }
                     }
-                    sleep(PAUSE).await;
+                    sleep(RETRY_DELAY).await;
                 }
             }
         }
     }
 
-    async fn look(&self, tree: &Tree) -> Result<(WatchEvent, Changed), Error> {
+    async fn read_and_watch(&self, tree: &Tree) -> Result<(WatchEvent, Changed), Error> {
         match self.kind {
             Kind::Directory => {
                 let (names, changed) = tree.watch(&self.path).await?;
                 let own = names.into_iter().filter(|name| paths::instance_of(name).is_none()).collect();
                 let nodes = tree.get_many_readable(&self.path, own).await?.into_iter();
-                // Whom the leader may not read takes no part.
+                // An instance whose node the leader may not read takes no part.
                 let nodes = nodes.filter_map(|(name, node)| Some((name, node.ok()?))).collect();
                 Ok((WatchEvent::Instances { dir: self.path.clone(), nodes }, changed))
             }
@@ -195,10 +200,10 @@ impl Listening {
     }
 }
 
-/// Waits until the session has another connection than this, or none.
-async fn moved(news: &mut tokio::sync::watch::Receiver<Status>, status: Status) {
-    let other = |now: &Status| now.attachment != status.attachment || !now.is_up();
-    if news.wait_for(other).await.is_err() {
+/// Waits until the session is down or has another connection than the one in `status`.
+async fn connection_changed(status_changes: &mut tokio::sync::watch::Receiver<Status>, status: Status) {
+    let differs = |now: &Status| now.attachment != status.attachment || !now.is_up();
+    if status_changes.wait_for(differs).await.is_err() {
         std::future::pending::<()>().await;
     }
 }
