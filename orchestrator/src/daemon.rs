@@ -14,7 +14,6 @@ use tracing::{error, info, warn};
 use allot_runtime::http;
 use allot_runtime::time::now_ms;
 
-use crate::cli::Outcome;
 use crate::config::{Config, Role, describe};
 use crate::roles::{accounts, data_proxy, media_unit, scheduler};
 use allot_coordination::in_process::InProcess;
@@ -82,7 +81,7 @@ fn is_known(file: &str, what: Option<&str>) -> bool {
 }
 
 /// Runs the roles until a signal or a fault ends them.
-pub(crate) async fn run(config: Config) -> Result<Outcome> {
+pub(crate) async fn run(config: Config) -> Result<()> {
     if config.roles.is_empty() {
         bail!(
             "no role: name some in allotd.roles of the file, or by --roles scheduler,data-proxy,media-unit,compaction,accounts"
@@ -126,7 +125,7 @@ pub(crate) async fn run(config: Config) -> Result<Outcome> {
         _ = signals.0.recv() => None,
         _ = signals.1.recv() => None,
     };
-    let mut result = Ok(Outcome::Done);
+    let mut result = Ok(());
     match ended {
         None => info!("signal received; handing over"),
         Some(Some(Ok((role, Err(fault))))) => {

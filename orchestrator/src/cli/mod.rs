@@ -12,10 +12,13 @@ use allot_runtime::telemetry::LogFormat;
 use crate::config::Source;
 use crate::daemon;
 
+use outcome::Outcome;
+
 mod accounts;
 mod compaction;
 mod config;
 mod numbers;
+mod outcome;
 pub(crate) mod progress;
 mod realm;
 mod seats;
@@ -84,17 +87,6 @@ enum Family {
     Numbers(numbers::Command),
 }
 
-/// How a command ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// As asked.
-    Done,
-    /// A check failed.
-    CheckFailed,
-    /// The input has problems, which were printed.
-    InputRefused,
-}
-
 /// Runs the command.
 pub(crate) async fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -132,7 +124,7 @@ fn hidden(result: Result<()>) -> Result<Outcome> {
 async fn run(verbose: u8, source: Source) -> Result<Outcome> {
     let config = source.config()?;
     telemetry::init(verbose, "info", config.log);
-    daemon::run(config).await
+    daemon::run(config).await.map(|()| Outcome::Done)
 }
 
 fn exit_code(result: &Result<Outcome>) -> u8 {

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::file::{self, Contents};
-use crate::cli::Outcome;
+use crate::cli::outcome::Outcome;
 use crate::config::Span;
 
 /// How often accounts are picked for one line at most.
