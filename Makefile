@@ -14,7 +14,7 @@ deps: ## Install what is missing: redis-server, clang, a C compiler, Python's re
 # shared dependencies where both are built at once, and so build them twice.
 build: deps ## Build the module and allotd, as they are shipped
 	cargo build --release -p allot-module
-	cargo build --release -p allotd
+	cargo build --profile daemon -p allotd
 
 run: deps ## Start a server and a conference system, load shows and numbers, use them, kill a unit: [PLAN=FILE] [LOAD=OPTIONS] [PORT=N]
 	@PLAN='$(PLAN)' LOAD='$(LOAD)' PORT='$(PORT)' scripts/run.sh

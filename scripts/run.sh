@@ -50,9 +50,9 @@ redis() { redis-cli -3 -p "$PORT" "$@"; }
 
 # Builds a package and names its file.
 built() {
-    local package=$1 name=$2
-    cargo build --release -p "$package" >&2 || die "the build failed; if a tool is missing, make deps installs it"
-    echo "${CARGO_TARGET_DIR:-target}/release/$name"
+    local profile=$1 package=$2 name=$3
+    cargo build --profile "$profile" -p "$package" >&2 || die "the build failed; if a tool is missing, make deps installs it"
+    echo "${CARGO_TARGET_DIR:-target}/$profile/$name"
 }
 
 check_what_is_needed() {
@@ -302,8 +302,8 @@ END
 
 check_what_is_needed
 # From the root on: the server looks for its module in its own folder.
-module=$(realpath "${ALLOT_MODULE:-$(built allot-module liballot.so)}")
-allotd=$(realpath "${ALLOT_ALLOTD:-$(built allotd allotd)}")
+module=$(realpath "${ALLOT_MODULE:-$(built release allot-module liballot.so)}")
+allotd=$(realpath "${ALLOT_ALLOTD:-$(built daemon allotd allotd)}")
 start_server
 if [ -n "$PLAN" ]; then own_plan; else
     examples

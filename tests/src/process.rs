@@ -25,7 +25,7 @@ pub struct Process {
     program: PathBuf,
     arguments: Vec<String>,
     variables: Vec<(String, String)>,
-    process: ChildProcess,
+    child: ChildProcess,
     ours: bool,
     _dir: TempDir,
 }
@@ -52,7 +52,7 @@ impl Process {
             program,
             arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
             variables: Vec::new(),
-            process: ChildProcess::new(name, dir.path().join("log")),
+            child: ChildProcess::new(name, dir.path().join("log")),
             ours,
             _dir: dir,
         }
@@ -162,7 +162,7 @@ impl Deref for Process {
     type Target = ChildProcess;
 
     fn deref(&self) -> &ChildProcess {
-        &self.process
+        &self.child
     }
 }
 

@@ -1,7 +1,7 @@
 //! The `CONF.*` commands that change a realm: arguments in, the state machine asked, replies out. `units` has what
 //! units report of conferences, and `CMU.*`.
 
-use allot_core::conf::decide::Decided;
+use allot_core::conf::outcome::Decided;
 use allot_core::conf::request::{Changes, Create, Request, Set};
 use allot_core::conf::state::Settings;
 use allot_core::conf::{Event, Realm, Reply, decide};

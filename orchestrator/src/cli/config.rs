@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Subcommand;
 
-use crate::cli::Outcome;
+use crate::cli::outcome::Outcome;
 use crate::cli::table::write;
 use crate::config::{Given, Source, describe};
 

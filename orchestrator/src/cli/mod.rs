@@ -12,10 +12,13 @@ use allot_runtime::telemetry::LogFormat;
 use crate::config::Source;
 use crate::daemon;
 
+use outcome::Outcome;
+
 mod accounts;
 mod compaction;
 mod config;
 mod numbers;
+mod outcome;
 pub(crate) mod progress;
 mod realm;
 mod seats;
@@ -82,17 +85,6 @@ enum Family {
     /// Fill and print number pools, and migrate them from a list and a hash.
     #[command(subcommand)]
     Numbers(numbers::Command),
-}
-
-/// How a command ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// As asked.
-    Done,
-    /// A check failed.
-    CheckFailed,
-    /// The input has problems, which were printed.
-    InputRefused,
 }
 
 /// Runs the command.

@@ -84,7 +84,7 @@ impl Config {
             accounts: accounts(given)?,
             http: given.http.resolve()?.listen,
             log: given.log.resolve()?.format,
-            root: path(given.zookeeper.resolve()?.root, "zookeeper.root")?,
+            root: path(given.zookeeper.resolve()?.root, "zookeeper.root", "/allot")?,
             servers,
             cmu,
         })
@@ -174,11 +174,11 @@ fn zookeeper(given: &Given) -> Result<Option<ZooKeeperConfig>> {
 }
 
 /// Checks a path in the coordination service.
-fn path(given: String, name: &str) -> Result<String> {
+fn path(given: String, name: &str, example: &str) -> Result<String> {
     let parts = given.strip_prefix('/').unwrap_or_default();
     ensure!(
         !parts.is_empty() && parts.split('/').all(|part| !matches!(part, "" | "." | "..")),
-        "{name} is '{given}'; write a path as /allot"
+        "{name} is '{given}'; write a path as {example}"
     );
     Ok(given)
 }
@@ -250,7 +250,7 @@ fn compaction(given: &Given) -> Result<allot_compaction::Settings> {
         compress_after: compaction.compress_after,
         delete_after: compaction.delete_after,
         output_dir,
-        root: path(compaction.root, "compaction.root")?,
+        root: path(compaction.root, "compaction.root", "/cluster.compact/Compaction_v2")?,
         session: zookeeper(given)?.map(|zookeeper| zookeeper.session),
     })
 }
@@ -258,7 +258,7 @@ fn compaction(given: &Given) -> Result<allot_compaction::Settings> {
 fn accounts(given: &Given) -> Result<AccountsConfig> {
     let accounts = given.accounts.resolve()?;
     ensure!(!accounts.book.is_empty(), "accounts.book is empty");
-    Ok(AccountsConfig { root: path(accounts.root, "accounts.root")?, ..accounts })
+    Ok(AccountsConfig { root: path(accounts.root, "accounts.root", "/resource")?, ..accounts })
 }
 
 /// A secret from the first line of a file, or from the environment. Neither shows in a list of processes.

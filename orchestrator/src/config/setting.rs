@@ -109,6 +109,15 @@ where
     Ok(())
 }
 
+/// A range in a help text. Most lengths of time need only be longer than none, which goes without saying.
+pub(super) fn range_text(least: &str, most: &str) -> String {
+    match (least, most) {
+        ("1ns", _) => String::new(),
+        (least, "4294967295") => format!(" [{least} or more]"),
+        _ => format!(" [{least} to {most}]"),
+    }
+}
+
 /// The lines of a doc comment as one text.
 pub(super) fn joined(lines: &[&str]) -> String {
     lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ")
@@ -226,7 +235,7 @@ macro_rules! section {
 
     (@help default, $about:expr, $value:expr) => { format!("{} [default: {}]", $about, $value) };
     (@help default, $about:expr, $value:expr, $least:literal, $most:literal) => {
-        format!("{} [{} to {}] [default: {}]", $about, $least, $most, $value)
+        format!("{}{} [default: {}]", $about, $crate::config::setting::range_text($least, $most), $value)
     };
     (@help shown, $($rest:tt)*) => { section!(@help default, $($rest)*) };
     (@help $kind:ident, $about:expr, $value:expr $(, $least:literal, $most:literal)?) => { $about };

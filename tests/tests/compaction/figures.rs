@@ -1,7 +1,7 @@
 //! Figures of compaction, measured when asked for:
 //!
-//!     cargo build --release -p allotd
-//!     ALLOT_ALLOTD=target/release/allotd cargo test -p allot-tests --test compaction figures -- --ignored --nocapture
+//!     cargo build --profile daemon -p allotd
+//!     ALLOT_ALLOTD=target/daemon/allotd cargo test -p allot-tests --test compaction figures -- --ignored --nocapture
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! Figures of allotd, measured when asked for:
 //!
-//!     cargo build --release -p allotd
-//!     ALLOT_ALLOTD=target/release/allotd cargo test -p allot-tests --test conference_system figures -- --ignored --nocapture
+//!     cargo build --profile daemon -p allotd
+//!     ALLOT_ALLOTD=target/daemon/allotd cargo test -p allot-tests --test conference_system figures -- --ignored --nocapture
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

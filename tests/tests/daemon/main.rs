@@ -1,9 +1,12 @@
 //! `allotd` as a command line and as a daemon, and the sessions of the documentation.
 
+mod client_example;
 mod command_line;
+mod connections;
 mod documentation;
 mod failover;
 mod numbers;
+mod plans;
 mod run;
 mod seats;
 mod security;

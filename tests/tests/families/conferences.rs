@@ -24,7 +24,7 @@ pub(crate) struct Log {
 
 state!(State, Event, |first, at| {
     let Event::Opened { settings } = first else { panic!("{first:?} came first") };
-    State::open(settings.clone(), at)
+    State::open(*settings, at)
 });
 
 impl Family for Conferences {

@@ -9,7 +9,7 @@ use allot_tests::{RedisServer, eventually};
 
 /// A listener for the events of one key, and a client that marks the end of what was asked for.
 struct Listener {
-    listener: RawClient,
+    subscriber: RawClient,
     marker: RawClient,
     key: &'static str,
     family: &'static str,
@@ -17,15 +17,15 @@ struct Listener {
 
 impl Listener {
     fn new(server: &RedisServer, family: &'static str, key: &'static str) -> Self {
-        let (mut listener, mut marker) = (server.raw(), server.raw());
+        let (mut subscriber, mut marker) = (server.raw(), server.raw());
         marker.words("CONFIG SET notify-keyspace-events Ed$");
-        listener.words("PSUBSCRIBE __keyevent@0__:*");
-        Self { listener, marker, key, family }
+        subscriber.words("PSUBSCRIBE __keyevent@0__:*");
+        Self { subscriber, marker, key, family }
     }
 
     /// The next event, without the family's prefix; nothing where it is the marker's.
     fn next(&mut self) -> Option<String> {
-        let message = self.listener.read();
+        let message = self.subscriber.read();
         let event = message.array()[2].text();
         let event = event.strip_prefix(&format!("__keyevent@0__:allot.{}", self.family)).map(str::to_owned);
         assert_eq!(message.array()[3], Reply::bulk(if event.is_some() { self.key } else { "end" }));

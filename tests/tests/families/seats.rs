@@ -209,7 +209,7 @@ impl Family for Seats {
             Reply::Array(_) => assert_eq!(client.call(&["SEAT.CONFIRM", key, "mine"]), Reply::Int(1)),
             Reply::NullArray => {}
             Reply::Error(text) => {
-                assert!(text.starts_with("LIMIT ") || text.starts_with("EXISTS "), "{text}")
+                assert!(text.starts_with("LIMIT ") || text.starts_with("EXISTS "), "{text}");
             }
             other => panic!("{other:?}"),
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context as _, Result};
 
 use super::file::tiers_of;
-use crate::cli::Outcome;
+use crate::cli::outcome::Outcome;
 use crate::cli::table;
 use crate::config::BookSource;
 

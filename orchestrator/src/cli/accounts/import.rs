@@ -11,7 +11,7 @@ use clap::Args;
 use redis::Value;
 
 use super::file::{self, Contents, Tariff};
-use crate::cli::Outcome;
+use crate::cli::outcome::Outcome;
 use crate::cli::progress;
 use crate::config::BookSource;
 use allot_client::{BookStore, Record};

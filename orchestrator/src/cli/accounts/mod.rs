@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
 
-use crate::cli::Outcome;
+use crate::cli::outcome::Outcome;
 use crate::cli::table;
 use crate::config::{BookSource, Config};
 use crate::daemon;

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::file::{self, Contents};
-use crate::cli::Outcome;
+use crate::cli::outcome::Outcome;
 use crate::config::Span;
 
 /// Most picks of an account for one line of the trace.

@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::cli::Outcome;
+use crate::cli::outcome::Outcome;
 use crate::cli::table;
 use crate::config::BookSource;
 use allot_client::Record;

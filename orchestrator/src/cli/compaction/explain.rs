@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::views::{subtasks, time};
 use super::{TaskClient, gone};
-use crate::cli::Outcome;
+use crate::cli::outcome::Outcome;
 use crate::cli::table::write;
 use allot_compaction::ids::TaskId;
 use allot_compaction::node::Units;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 
-use crate::cli::Outcome;
+use crate::cli::outcome::Outcome;
 use crate::config::{Config, TreeSource};
 use crate::daemon;
 use allot_compaction::hashing::choose;

@@ -8,7 +8,7 @@ use indicatif::ProgressBar;
 use tokio::time::sleep;
 
 use super::{Common, TaskClient, gone};
-use crate::cli::Outcome;
+use crate::cli::outcome::Outcome;
 use crate::cli::{progress, table};
 use crate::config::Span;
 use allot_compaction::hashing::choose;

@@ -9,7 +9,7 @@ use clap::Args;
 use futures_util::StreamExt as _;
 
 use super::{Common, TaskClient};
-use crate::cli::Outcome;
+use crate::cli::outcome::Outcome;
 use crate::cli::progress;
 use crate::cli::table::write;
 use allot_compaction::task_store::Fault;

@@ -7,7 +7,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::{TaskClient, gone};
-use crate::cli::Outcome;
+use crate::cli::outcome::Outcome;
 use crate::cli::table::{lay, write};
 use allot_compaction::ids::TaskId;
 use allot_compaction::paths::decode;

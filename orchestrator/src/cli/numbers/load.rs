@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 
 use super::file::{self, Format};
-use crate::cli::Outcome;
+use crate::cli::outcome::Outcome;
 use crate::cli::progress;
 use crate::config::RedisSource;
 use allot_client::{self, NumberStore};

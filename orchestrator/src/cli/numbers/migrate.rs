@@ -8,7 +8,7 @@ use clap::Args;
 use redis::cmd;
 use serde::Deserialize;
 
-use crate::cli::Outcome;
+use crate::cli::outcome::Outcome;
 use crate::config::RedisSource;
 
 /// Runs on the server, so that no event of the old system falls between reading and writing.
@@ -57,7 +57,7 @@ const INCONSISTENCIES: [(&str, &str); 8] = [
     ("listed_down", "in the list, but down: they do not wait"),
     ("listed_twice", "in the list more than once: they wait once, where they came first"),
     ("listed_not_a_number", "in the list, and no numbers: left out"),
-    ("not_listed", "idle and up, but not in the list, so that no call found them: they are put at the end"),
+    ("not_listed", "idle and up, but not in the list, so that nobody found them: they wait at the end"),
     ("unreadable", "with a state that cannot be read: taken for idle and down"),
     ("not_a_number", "in the hash, and no numbers: left out"),
 ];

@@ -9,7 +9,7 @@ mod show;
 use anyhow::Result;
 use clap::Subcommand;
 
-use crate::cli::Outcome;
+use crate::cli::outcome::Outcome;
 
 /// What can be done with number pools.
 #[derive(Debug, Subcommand)]

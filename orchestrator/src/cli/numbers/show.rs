@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use anyhow::{Context, Result};
 use clap::Args;
 
-use crate::cli::Outcome;
+use crate::cli::outcome::Outcome;
 use crate::config::RedisSource;
 use allot_client::{self, NumberStore, PoolInfo};
 

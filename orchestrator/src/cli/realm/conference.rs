@@ -6,8 +6,8 @@ use anyhow::{Result, anyhow};
 use clap::{Args, Subcommand};
 use redis::Value;
 
-use super::Changing;
-use crate::cli::Outcome;
+use super::session::{Changing, connect};
+use crate::cli::outcome::Outcome;
 use crate::cli::table::{print, print_one, write};
 use crate::config::{Confirm, RealmSource};
 use allot_client::{RealmStore, Record};
@@ -173,7 +173,7 @@ pub(crate) async fn run(command: Command) -> Result<Outcome> {
         Command::List(arguments) => list(arguments).await,
         Command::Show(one) => show(one).await,
         Command::Plan(arguments) => {
-            let store = super::connect(&arguments.realm.source).await?;
+            let store = connect(&arguments.realm.source).await?;
             let mut command = store.begin("CONF.PLAN");
             if let Some(cmu) = &arguments.down {
                 command.arg("DOWN").arg(cmu);
@@ -182,7 +182,7 @@ pub(crate) async fn run(command: Command) -> Result<Outcome> {
             print(&records, &PLAN, arguments.realm.json).map(|()| Outcome::Done)
         }
         Command::History(one) => {
-            let store = super::connect(&one.realm.source).await?;
+            let store = connect(&one.realm.source).await?;
             print(&history(&store, &one.e164).await?, &HISTORY, one.realm.json).map(|()| Outcome::Done)
         }
         Command::Move(arguments) => {
@@ -197,7 +197,7 @@ pub(crate) async fn run(command: Command) -> Result<Outcome> {
             print_one(&record, arguments.realm.json).map(|()| Outcome::Done)
         }
         Command::Unclaim(realm) => {
-            let store = super::connect(&realm.source).await?;
+            let store = connect(&realm.source).await?;
             let mut command = store.begin("CONF.TERM");
             command.arg(0).arg("operator").arg("FORCE");
             let record = Record::read(store.ask(&command).await?)?;
@@ -236,7 +236,7 @@ async fn create(arguments: Create) -> Result<Outcome> {
 }
 
 async fn list(arguments: List) -> Result<Outcome> {
-    let store = super::connect(&arguments.realm.source).await?;
+    let store = connect(&arguments.realm.source).await?;
     let mut records = Vec::new();
     let mut cursor = 0_u64;
     loop {
@@ -258,7 +258,7 @@ async fn list(arguments: List) -> Result<Outcome> {
 }
 
 async fn show(one: One) -> Result<Outcome> {
-    let store = super::connect(&one.realm.source).await?;
+    let store = connect(&one.realm.source).await?;
     let record = Record::read(store.ask(store.begin("CONF.INFO").arg(&one.e164)).await?)?;
     let details = Record::read(store.ask(store.begin("CONF.GET").arg(&one.e164)).await?)?;
     let history = history(&store, &one.e164).await?;

@@ -3,8 +3,8 @@
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
-use super::Changing;
-use crate::cli::Outcome;
+use super::session::{Changing, connect};
+use crate::cli::outcome::Outcome;
 use crate::cli::table::{print, print_one, write};
 use crate::config::{Confirm, RealmSource};
 use crate::roles::scheduler::LIFT;
@@ -59,7 +59,7 @@ const COLUMNS: [(&str, &str); 8] = [
 pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
     let Arguments { command, source, json } = arguments;
     match command {
-        None => list(&super::connect(&source).await?, json).await,
+        None => list(&connect(&source).await?, json).await,
         Some(Command::Drain { cmu, r#move, confirm }) => {
             let mut changing = Changing::connect(&source, &confirm).await?;
             let mut drain = changing.store.begin("CMU.DRAIN");
@@ -72,11 +72,11 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
             print_one(&record, json).map(|()| Outcome::Done)
         }
         Some(Command::Undrain { cmu }) => {
-            let store = super::connect(&source).await?;
+            let store = connect(&source).await?;
             let record = Record::read(store.ask(store.begin("CMU.DRAIN").arg(cmu).arg("OFF")).await?)?;
             print_one(&record, json).map(|()| Outcome::Done)
         }
-        Some(Command::ReleaseBrake) => release_brake(&super::connect(&source).await?).await,
+        Some(Command::ReleaseBrake) => release_brake(&connect(&source).await?).await,
     }
 }
 

@@ -12,7 +12,7 @@ use redis::cmd;
 use super::draft::Draft;
 use super::summary::{Summary, problems};
 use super::{caches, csv, plan, pretix, side};
-use crate::cli::Outcome;
+use crate::cli::outcome::Outcome;
 use crate::cli::progress;
 use crate::config::RedisSource;
 use allot_client::{SeatStore, query};

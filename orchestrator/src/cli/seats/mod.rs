@@ -17,7 +17,7 @@ mod testdata;
 use anyhow::Result;
 use clap::Subcommand;
 
-use crate::cli::Outcome;
+use crate::cli::outcome::Outcome;
 
 /// What can be done with shows.
 #[derive(Debug, Subcommand)]

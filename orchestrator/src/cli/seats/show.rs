@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use owo_colors::{AnsiColors, OwoColorize};
 
-use crate::cli::Outcome;
+use crate::cli::outcome::Outcome;
 use crate::config::RedisSource;
 use allot_client::{self, Bucket, MapRow, SeatStore};
 

@@ -123,8 +123,8 @@ mod tests {
         )
         .unwrap();
         assert!(plan.contains(r#""name":"Arena","priority":3,"rule":"rtl""#), "{plan}");
-        assert!(plan.contains(r#"[{"label":"1"},null,{"label":"2","tier":"u","flags":["wheelchair"]},{"label":"3"},{"label":"4"}]"#), "{plan}");
-        assert!(plan.contains(r#""limits":{"seats_per_user":4}"#), "{plan}");
+        assert!(plan.contains(r#"[{"label":"1","tier":"t"},null,{"label":"2","tier":"u","flags":["wheelchair"]},{"label":"3","tier":"t"},{"label":"4","tier":"t"}]"#), "{plan}");
+        assert!(plan.contains(r#""limits":{"seats_per_user":4,"#), "{plan}");
     }
 
     #[test]

@@ -18,7 +18,7 @@ use self::buyer::{Ends, Market};
 use self::ledger::Ledger;
 use self::report::{Books, Report};
 use self::tally::Tally;
-use crate::cli::Outcome;
+use crate::cli::outcome::Outcome;
 use crate::config::RedisSource;
 use allot_client::{self, SeatStore};
 

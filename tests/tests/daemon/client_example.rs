@@ -1,15 +1,9 @@
 //! The example of the client crate does what it says.
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::unwrap_used,
-    reason = "a test reports what is wrong by failing"
-)]
 
 use allot_tests::RedisServer;
 
 #[allow(dead_code, unreachable_pub, missing_docs, reason = "a program of its own")]
-#[path = "../../orchestrator/client/examples/seats.rs"]
+#[path = "../../../orchestrator/client/examples/seats.rs"]
 mod seats;
 
 #[tokio::test]

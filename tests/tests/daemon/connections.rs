@@ -1,12 +1,5 @@
 //! Commands that work on one key reach their server by every setting that the daemon knows: TLS, a password file, Sentinel,
 //! a cluster, and the environment.
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test reports what is wrong by failing"
-)]
 
 use std::fs;
 use std::process::{Command, Stdio};
