@@ -1,7 +1,7 @@
 //! The table of transitions: what each event means for a conference in each state, row by row and cell by cell as
 //! in docs/conferences.md. Everything that decides asks here first.
 //!
-//! Two rules apply before the table, and [`effective`] keeps them: while a conference is ending, every `Pending`,
+//! Two rules apply before the table, and `effective` keeps them: while a conference is ending, every `Pending`,
 //! `Waiting` and `Adopt` is `Ended`; where it may not be recovered, every `Pending` is `Ended`.
 
 use super::conference::{Conference, State};
