@@ -12,6 +12,8 @@ pub(crate) struct Parameter {
     pub(crate) optional: bool,
     /// Whether it may be repeated.
     pub(crate) many: bool,
+    /// The keyword that it begins with: its own, or that of a block's first part. Follows from the rest.
+    pub(super) keyword: Option<&'static str>,
     /// Whether it begins with a keyword and may come in any order among its neighbours that do. Follows from the rest.
     pub(super) is_option: bool,
     /// The message where it, or the second word of a pair, is missing; empty: a plain one.
@@ -44,11 +46,11 @@ pub(crate) enum Kind {
 
 impl Parameter {
     pub(crate) const fn new(name: &'static str, kind: Kind) -> Self {
-        let is_option = match kind {
-            Kind::Block([first, ..]) => first.is_option,
-            _ => false,
+        let (keyword, is_option) = match kind {
+            Kind::Block([first, ..]) => (first.keyword, first.is_option),
+            _ => (None, false),
         };
-        Self { name, kind, token: None, optional: false, many: false, is_option, missing: "" }
+        Self { name, kind, token: None, optional: false, many: false, keyword, is_option, missing: "" }
     }
 
     pub(crate) const fn key(name: &'static str) -> Self {
@@ -90,7 +92,7 @@ impl Parameter {
 
     /// Behind that keyword.
     pub(crate) const fn after(self, token: &'static str) -> Self {
-        Self { token: Some(token), is_option: true, ..self }
+        Self { token: Some(token), keyword: Some(token), is_option: true, ..self }
     }
 
     pub(crate) const fn optional(self) -> Self {
@@ -144,10 +146,15 @@ impl Parameter {
     /// Whether that word is its keyword; which of them, where it has several.
     #[inline]
     pub(super) fn begins_with(&self, word: &[u8]) -> Option<i64> {
-        match (self.token, self.kind) {
-            (Some(token), _) => is(word, token).then_some(0),
-            (None, Kind::Block(inner)) => inner.first()?.begins_with(word),
-            (None, Kind::OneOf(inner)) => position(inner, |one| one.begins_with(word).is_some()),
+        match self.keyword {
+            Some(keyword) => is(word, keyword).then_some(0),
+            None => self.begins_with_one_of(word),
+        }
+    }
+
+    fn begins_with_one_of(&self, word: &[u8]) -> Option<i64> {
+        match self.kind {
+            Kind::OneOf(inner) => position(inner, |one| one.begins_with(word).is_some()),
             _ => None,
         }
     }

@@ -165,8 +165,9 @@ impl<'a> Parser<'a> {
             return Ok(());
         }
         if parameter.optional {
-            let spare = self.left() > fewest(later).0;
-            if !spare || !next.is_some_and(|next| parameter.takes(next)) {
+            // What follows must still find its words.
+            let taken = next.is_some_and(|next| parameter.takes(next)) && self.left() > fewest(later).0;
+            if !taken {
                 return Ok(());
             }
         }
