@@ -102,7 +102,7 @@ impl Command {
 
     fn key_specs(&self) -> Vec<KeySpec> {
         let keys = self.parameters.iter().filter(|parameter| matches!(parameter.kind, Kind::Key));
-        let options_from = 1 + self.parameters.iter().take_while(|parameter| !parameter.is_option()).count();
+        let options_from = 1 + self.parameters.iter().take_while(|parameter| !parameter.is_option).count();
         let place = |key: &Parameter| match key.token {
             Some(keyword) => KeyPlace::Behind { keyword, from: options_from as i32 },
             None if key.many => KeyPlace::Counted,

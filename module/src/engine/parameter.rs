@@ -12,8 +12,10 @@ pub(crate) struct Parameter {
     pub(crate) optional: bool,
     /// Whether it may be repeated.
     pub(crate) many: bool,
-    /// Whether its keyword must be at its place, and not just anywhere among its neighbours.
-    pub(crate) in_place: bool,
+    /// The keyword that it begins with: its own, or that of a block's first part. Follows from the rest.
+    pub(super) keyword: Option<&'static str>,
+    /// Whether it begins with a keyword and may come in any order among its neighbours that do. Follows from the rest.
+    pub(super) is_option: bool,
     /// The message where it, or the second word of a pair, is missing; empty: a plain one.
     pub(crate) missing: &'static str,
 }
@@ -44,8 +46,11 @@ pub(crate) enum Kind {
 
 impl Parameter {
     pub(crate) const fn new(name: &'static str, kind: Kind) -> Self {
-        let (token, optional, many, in_place, missing) = (None, false, false, false, "");
-        Self { name, kind, token, optional, many, in_place, missing }
+        let (keyword, is_option) = match kind {
+            Kind::Block([first, ..]) => (first.keyword, first.is_option),
+            _ => (None, false),
+        };
+        Self { name, kind, token: None, optional: false, many: false, keyword, is_option, missing: "" }
     }
 
     pub(crate) const fn key(name: &'static str) -> Self {
@@ -87,11 +92,13 @@ impl Parameter {
 
     /// Behind that keyword.
     pub(crate) const fn after(self, token: &'static str) -> Self {
-        Self { token: Some(token), ..self }
+        Self { token: Some(token), keyword: Some(token), is_option: true, ..self }
     }
 
     pub(crate) const fn optional(self) -> Self {
-        Self { optional: true, ..self }
+        // Several keywords of which one may be given.
+        let keywords = matches!(self.kind, Kind::OneOf([Self { kind: Kind::Word, .. }, ..]));
+        Self { optional: true, is_option: self.is_option || keywords, ..self }
     }
 
     /// Any number of times; at least once, unless it is optional.
@@ -101,7 +108,7 @@ impl Parameter {
 
     /// With its keyword at just that place.
     pub(crate) const fn in_place(self) -> Self {
-        Self { in_place: true, ..self }
+        Self { is_option: false, ..self }
     }
 
     /// With that message where it is missing.
@@ -136,23 +143,18 @@ pub(super) fn fewest(parameters: &[Parameter]) -> (usize, bool) {
 }
 
 impl Parameter {
-    /// Whether it begins with a keyword and may come in any order among others that do.
-    pub(super) fn is_option(&self) -> bool {
-        match self.kind {
-            _ if self.in_place => false,
-            _ if self.token.is_some() => true,
-            Kind::Block(inner) => inner.first().is_some_and(Self::is_option),
-            Kind::OneOf(inner) => self.optional && inner.iter().all(|one| matches!(one.kind, Kind::Word)),
-            _ => false,
+    /// Whether that word is its keyword; which of them, where it has several.
+    #[inline]
+    pub(super) fn begins_with(&self, word: &[u8]) -> Option<i64> {
+        match self.keyword {
+            Some(keyword) => is(word, keyword).then_some(0),
+            None => self.begins_with_one_of(word),
         }
     }
 
-    /// Whether that word is its keyword; which of them, where it has several.
-    pub(super) fn begins_with(&self, word: &[u8]) -> Option<i64> {
-        match (self.token, self.kind) {
-            (Some(token), _) => is(word, token).then_some(0),
-            (None, Kind::Block(inner)) => inner.first()?.begins_with(word),
-            (None, Kind::OneOf(inner)) => position(inner, |one| one.begins_with(word).is_some()),
+    fn begins_with_one_of(&self, word: &[u8]) -> Option<i64> {
+        match self.kind {
+            Kind::OneOf(inner) => position(inner, |one| one.begins_with(word).is_some()),
             _ => None,
         }
     }

@@ -35,8 +35,8 @@ pub(crate) fn parse<'a>(
     let mut parser = Parser { words, next: 1 };
     let (mut left, mut places) = (parameters, &mut *arguments);
     while let (Some((first, later)), [place, ..]) = (left.split_first(), &mut *places) {
-        let done = if first.is_option() {
-            let count = left.iter().take_while(|parameter| parameter.is_option()).count();
+        let done = if first.is_option {
+            let count = left.iter().take_while(|parameter| parameter.is_option).count();
             let (options, _) = left.split_at(count);
             parser.options(options, places)?;
             count
@@ -58,6 +58,7 @@ pub(crate) fn parse<'a>(
 }
 
 impl<'a> Parser<'a> {
+    #[inline]
     fn peek(&self) -> Option<&'a [u8]> {
         self.words.get(self.next).copied()
     }
@@ -67,6 +68,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Notes that the words from `from` up to here are what is given for a parameter.
+    #[inline]
     fn give(&self, parameter: &'static Parameter, from: usize, number: i64) -> Argument<'a> {
         let words = self.words.get(from..self.next).unwrap_or_default();
         // Of a key the handler needs the server's string, which is found by its place.
@@ -163,8 +165,9 @@ impl<'a> Parser<'a> {
             return Ok(());
         }
         if parameter.optional {
-            let spare = self.left() > fewest(later).0;
-            if !spare || !next.is_some_and(|next| parameter.takes(next)) {
+            // What follows must still find its words.
+            let taken = next.is_some_and(|next| parameter.takes(next)) && self.left() > fewest(later).0;
+            if !taken {
                 return Ok(());
             }
         }
@@ -233,6 +236,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Reads one word; its number, if it is one.
+    #[inline]
     fn one(&mut self, parameter: &Parameter, label: Label<'a>) -> Result<i64, Refusal> {
         let word = self.word(label)?;
         match parameter.kind {

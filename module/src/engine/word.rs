@@ -35,6 +35,7 @@ pub(super) fn not_one_of(
 }
 
 /// Whether a word is that keyword, in any case.
+#[inline]
 pub(super) fn is(word: &[u8], keyword: &str) -> bool {
     word.eq_ignore_ascii_case(keyword.as_bytes())
 }
