@@ -27,8 +27,9 @@ test: deps ## Build and run all tests
 	cargo build --profile test --workspace --test rig --bin allotd
 	cargo test --workspace --no-fail-fast
 
-check: deps ## Formatting, lints and documentation, all warnings as errors
+check: deps ## Formatting, import circles, lints and documentation, all warnings as errors
 	cargo fmt --all --check
+	python3 scripts/check-imports.py
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --document-private-items
 

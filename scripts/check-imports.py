@@ -30,6 +30,8 @@ MACRO = re.compile(r"^\s*macro_rules!\s*(\w+)", re.M)
 MOD = re.compile(r"^\s*(?:pub(?:\([^)]*\))?\s+)?mod\s+(\w+)\s*;", re.M)
 USE = re.compile(r"^[ \t]*(?:pub(?:\([^)]*\))?\s+)?use\s+([^;]+);", re.M)
 PATH = re.compile(r"(?<![\w:])((?:crate|self|super)(?:::\w+)+)")
+# A visibility names an ancestor; it imports nothing.
+VISIBILITY = re.compile(r"\bpub\(in [\w:]+\)")
 
 
 def without_text(source):
@@ -37,7 +39,7 @@ def without_text(source):
     token = re.compile(
         r'//[^\n]*|/\*.*?\*/|b?r(#*)".*?"\1|b?"(?:\\.|[^"\\])*"|b?\'(?:\\[^\n]{1,8}?|[^\\\'\n])\'', re.S
     )
-    return token.sub(lambda found: "\n" * found[0].count("\n") or " ", source)
+    return VISIBILITY.sub("pub", token.sub(lambda found: "\n" * found[0].count("\n") or " ", source))
 
 
 def without_tests(source):

@@ -6,8 +6,8 @@ use allot_tests::books::{BOOK, Book};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::bench::{Bench, Case};
 use crate::load::{CONNECTIONS, PIPELINE, encode};
-use crate::{Bench, Case};
 
 /// Accounts of the book.
 const ACCOUNTS: usize = 1_000_000;

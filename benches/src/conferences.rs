@@ -4,8 +4,8 @@
 use allot_tests::RedisServer;
 use std::time::{Duration, Instant};
 
+use crate::bench::{Bench, Case, median};
 use crate::load::{CONNECTIONS, PIPELINE, encode};
-use crate::{Bench, Case, median};
 
 const REALM: &str = "{b}:conf";
 const UNIT: &str = "10.0.0.1:4711:1700000000000";

@@ -5,8 +5,8 @@ use std::cell::{Cell, RefCell};
 
 use allot_tests::RedisServer;
 
+use crate::bench::{Bench, Case};
 use crate::load::{self, CONNECTIONS, PIPELINE, encode};
-use crate::{Bench, Case};
 
 /// Requests of a run, where each takes microseconds.
 const REQUESTS: usize = 200_000;

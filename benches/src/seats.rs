@@ -4,8 +4,9 @@
 use allot_tests::RedisServer;
 use serde_json::Value;
 
+use crate::bench::{Bench, Case};
 use crate::load::{CONNECTIONS, PIPELINE, encode};
-use crate::{Bench, Case, shows};
+use crate::shows;
 
 /// Measures the family.
 pub(crate) fn measure(bench: &Bench, server: &RedisServer) {

@@ -10,7 +10,7 @@ use std::os::raw::c_int;
 use crate::engine::command::Command;
 use crate::engine::family::Family;
 use crate::engine::value::Value;
-use crate::engine::{check, config, deadlines, faults, info, number_source, step};
+use crate::engine::{check, config, deadlines, family, faults, info, number_source, step};
 use crate::ffi::guard::Hooks;
 use crate::ffi::register::{Registration, load_arguments};
 use crate::{account, conf, numpool, seat};
@@ -55,7 +55,7 @@ pub(crate) unsafe fn register(
 
 fn family<F: Family>(server: &Registration) -> Option<()> {
     server.value_type::<Value<F>>()?;
-    info::add_family::<F>();
+    family::add_to_info::<F>();
     check::add_family(step::check::<F>);
     Some(())
 }

@@ -12,11 +12,8 @@ use tokio::time::timeout;
 use tracing::{error, info, warn};
 
 use crate::config::{Config, Role, describe};
+use crate::coordination::coordinator;
 use crate::roles::context::RoleContext;
-use allot_coordination::in_process::InProcess;
-use allot_coordination::session::Connector;
-use allot_coordination::zookeeper::ZooKeeper;
-use allot_coordination::{Coordinator, Settings};
 use allot_runtime::http;
 use allot_runtime::time::now_ms;
 use allot_runtime::{Health, shutdown_channel};
@@ -156,24 +153,6 @@ async fn host_for_people(config: &Config) -> String {
             _ => "unknown".to_owned(),
         },
     }
-}
-
-/// The session with the coordination service that these settings name.
-pub(crate) fn coordinator(config: &Config) -> Coordinator {
-    let connector: Arc<dyn Connector> = if let Some(zookeeper) = &config.zookeeper {
-        let ensemble = ZooKeeper::new(&zookeeper.servers, zookeeper.session);
-        Arc::new(match &zookeeper.digest {
-            Some((user, password)) => ensemble.with_digest(user, password.reveal()),
-            None => ensemble,
-        })
-    } else {
-        warn!(
-            "no ZooKeeper is configured: coordination is within this process, and units of other processes are \
-             judged by their leases alone. Set zookeeper.servers for more than one machine"
-        );
-        Arc::new(InProcess::new(config.session()))
-    };
-    Coordinator::start(connector, &Settings::default())
 }
 
 /// Reports the state of the session with the coordination service to the probes.

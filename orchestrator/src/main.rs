@@ -3,6 +3,7 @@
 
 mod cli;
 mod config;
+mod coordination;
 mod daemon;
 mod roles;
 

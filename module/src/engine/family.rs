@@ -5,12 +5,12 @@ use allot_core::shared::machine::{Events, Machine};
 use allot_core::shared::outbox::Fields;
 use allot_core::shared::words::Words;
 use redis_module::raw::RedisModuleType;
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicI64, AtomicPtr};
 
 use super::deadlines::NEVER;
-use super::info::{Count, Counter};
+use super::info::{self, Count, Counter};
 use crate::ffi::{Context, KeyName};
 
 /// What the process keeps for all values of a family.
@@ -88,4 +88,18 @@ pub(crate) trait Family: Machine {
     ) -> (Events<Self::Event>, i64) {
         (Events::new(), NEVER)
     }
+}
+
+/// Has a family's counters and its gauge told in `INFO`; once, at load.
+pub(crate) fn add_to_info<F: Family>() {
+    let members = <F::Event as MachineEvent>::Counter::MEMBERS.iter();
+    // No word of ours has a byte 0.
+    let field = |word: &str| CString::new(word).unwrap_or_default();
+    let events = members.zip(&F::shelf().events).map(|(counter, count)| (field(counter.word()), count));
+    info::add_source(info::Source {
+        events: events.collect(),
+        counters: F::COUNTERS,
+        gauge: F::GAUGE,
+        value: &F::shelf().gauge,
+    });
 }

@@ -1,13 +1,10 @@
 //! `INFO allot`: counters of what this process did, and gauges of what it keeps (docs/operation.md).
 
-use allot_core::shared::event::MachineEvent;
-use allot_core::shared::words::Words;
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::deadlines;
-use super::family::Family;
 use crate::ffi::info::InfoWriter;
 
 /// A count since the process started. Not part of any state: a replica counts what it applied.
@@ -64,12 +61,15 @@ counters! {
 
 /// What is told in `INFO` of a family.
 #[derive(Clone)]
-struct Source {
+pub(crate) struct Source {
     /// The counters of its events: the field and the count of each.
-    events: Vec<(CString, &'static Count)>,
-    counters: &'static [&'static Counter],
-    gauge: &'static CStr,
-    value: &'static AtomicI64,
+    pub(crate) events: Vec<(CString, &'static Count)>,
+    /// Its other counters.
+    pub(crate) counters: &'static [&'static Counter],
+    /// The field of its gauge.
+    pub(crate) gauge: &'static CStr,
+    /// The value of its gauge.
+    pub(crate) value: &'static AtomicI64,
 }
 
 /// The families, in the order of their registration.
@@ -80,14 +80,8 @@ fn sources() -> Vec<Source> {
     SOURCES.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// Has a family's counters and its gauge told in `INFO`; once, at load.
-pub(crate) fn add_family<F: Family>() {
-    let members = <F::Event as MachineEvent>::Counter::MEMBERS.iter();
-    // No word of ours has a byte 0.
-    let field = |word: &str| CString::new(word).unwrap_or_default();
-    let events = members.zip(&F::shelf().events).map(|(counter, count)| (field(counter.word()), count));
-    let source =
-        Source { events: events.collect(), counters: F::COUNTERS, gauge: F::GAUGE, value: &F::shelf().gauge };
+/// Has a source told in `INFO`; once, at load.
+pub(crate) fn add_source(source: Source) {
     SOURCES.lock().unwrap_or_else(PoisonError::into_inner).push(source);
 }
 

@@ -6,7 +6,8 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Value};
 
 use super::keyed::Keyed;
-use super::{Error, Record};
+use crate::error::Error;
+use crate::record::Record;
 
 /// Accounts that one call lists.
 const PAGE: u32 = 1000;

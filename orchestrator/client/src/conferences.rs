@@ -7,7 +7,8 @@ use redis::Value;
 use redis::aio::MultiplexedConnection;
 
 use super::keyed::Keyed;
-use super::{Error, Record};
+use crate::error::Error;
+use crate::record::Record;
 
 /// A unit as `CMU.LIST` shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]

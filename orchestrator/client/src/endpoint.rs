@@ -4,7 +4,8 @@ use std::fmt;
 
 use redis::{ConnectionAddr, IntoConnectionInfo, ProtocolVersion};
 
-use crate::{Error, without_password};
+use crate::address::without_password;
+use crate::error::Error;
 
 /// A secret, which nothing prints.
 #[derive(Clone, PartialEq, Eq)]

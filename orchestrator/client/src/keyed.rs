@@ -3,7 +3,8 @@
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Value, cmd};
 
-use super::{Error, query};
+use crate::connection::query;
+use crate::error::Error;
 
 /// A connection, and the key that its commands are about. Clones share the connection.
 #[derive(Debug, Clone)]

@@ -6,7 +6,8 @@ use redis::aio::MultiplexedConnection;
 use redis::{Value, cmd};
 
 use super::keyed::Keyed;
-use super::{Error, Record};
+use crate::error::Error;
+use crate::record::Record;
 
 /// A pool in numbers, and its settings.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use redis::{FromRedisValue, Value};
 
-use super::Error;
+use crate::error::Error;
 
 /// A record's fields by name.
 #[derive(Debug, Clone, PartialEq)]

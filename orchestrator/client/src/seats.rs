@@ -5,7 +5,8 @@ use std::ops::Deref;
 use redis::aio::MultiplexedConnection;
 
 use super::keyed::Keyed;
-use super::{Error, Record};
+use crate::error::Error;
+use crate::record::Record;
 
 /// What a buyer asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -24,7 +24,9 @@ use tokio::net::{UdpSocket, lookup_host};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::{Endpoint, Error, Node, Secret, query};
+use crate::connection::query;
+use crate::endpoint::{Endpoint, Node, Secret};
+use crate::error::Error;
 
 /// How often Sentinels are asked whether they made another server the master.
 const ASK: Duration = Duration::from_secs(4);

@@ -15,11 +15,12 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
-use super::coordinator::{Coordinator, Shared};
+use super::coordinator::Coordinator;
 use super::error::Error;
 use super::leadership::{Leadership, LeadershipState, Term};
 use super::node::{Kind, Op, Version};
 use super::session::Changed;
+use super::shared::Shared;
 use super::tree::Tree;
 use crate::random;
 

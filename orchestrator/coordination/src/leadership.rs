@@ -8,10 +8,9 @@ use tokio::time::Instant;
 
 use tokio::sync::{Notify, watch};
 
-use super::coordinator::Shared;
 use super::error::Error;
 use super::node::{Op, Version};
-use super::tree::Tree;
+use super::shared::Shared;
 
 /// The number of a leadership term. Terms of one election strictly increase. Every command that only a leader may give
 /// carries the term.
@@ -113,11 +112,9 @@ impl Leadership {
         let _ = self.0.lost.subscribe().wait_for(|lost| *lost).await;
     }
 
-    /// The tree behind the fence: the service refuses its writes as soon as the lock is lost or another candidate has
-    /// led, even if this process still believes that it leads.
-    pub fn tree(&self) -> Result<Tree, Error> {
-        let shared = self.0.shared.upgrade().ok_or(Error::NotLeading)?;
-        Ok(Tree::fenced(shared, self.clone()))
+    /// What the coordinator's handles share; fails when the coordinator is gone.
+    pub(super) fn shared(&self) -> Result<Arc<Shared>, Error> {
+        self.0.shared.upgrade().ok_or(Error::NotLeading)
     }
 
     /// Ends the term: it is lost when this returns, and the next candidate takes over at once. Stop the work first.

@@ -17,10 +17,11 @@ mod node;
 pub mod random;
 pub mod session;
 mod settle;
+mod shared;
 mod tree;
 pub mod zookeeper;
 
-pub use coordinator::{Coordinator, Settings, Status};
+pub use coordinator::{Coordinator, Settings};
 pub use election::Election;
 pub use error::Error;
 pub use leadership::{Leadership, LeadershipState, Term};
@@ -28,4 +29,5 @@ pub use membership::{Member, Members, Membership, Presence, Snapshot};
 pub use names::{name_of_node, node_name};
 pub use node::{Kind, MULTI_LIMIT, NODE_LIMIT, Node, Op, Version};
 pub use session::Link;
+pub use shared::Status;
 pub use tree::Tree;

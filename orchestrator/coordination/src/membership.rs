@@ -12,10 +12,11 @@ use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::sleep;
 use tracing::{debug, warn};
 
-use super::coordinator::{Coordinator, Shared, Status};
+use super::coordinator::Coordinator;
 use super::error::Error;
 use super::node::{Kind, Version};
 use super::session::Changed;
+use super::shared::{Shared, Status};
 use super::tree::Tree;
 
 /// Pause of a loop after a transient error.

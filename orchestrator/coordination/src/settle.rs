@@ -8,10 +8,17 @@ use tracing::debug;
 
 use super::error::Error;
 use super::node::{Kind, Node, Op};
-use super::tree::Tree;
 
 /// Pause between two attempts to read back.
 const RETRY_PAUSE: Duration = Duration::from_millis(10);
+
+/// Reads of the tree behind a `sync`, on the session that there is now.
+pub(super) trait ReadBack {
+    /// A node, or `None` if it does not exist.
+    fn node(&self, path: &str) -> impl Future<Output = Result<Option<Node>, Error>> + Send;
+    /// The names of a node's children.
+    fn names(&self, dir: &str) -> impl Future<Output = Result<Vec<String>, Error>> + Send;
+}
 
 /// What a node tells about an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,7 +30,12 @@ enum Outcome {
 }
 
 /// Finds out whether these operations were carried out, all or none. `sender` is the session that sent them.
-pub(super) async fn settle(tree: &Tree, ops: &[Op], sender: Option<i64>) -> Result<(), Error> {
+pub(super) async fn settle(
+    tree: &impl ReadBack,
+    limit: Duration,
+    ops: &[Op],
+    sender: Option<i64>,
+) -> Result<(), Error> {
     let what = describe(ops);
     let mut ordered: Vec<&Op> = ops.iter().filter(|op| !matches!(op, Op::Check { .. })).collect();
     // A version tells most; a missing node tells least, since another client may have deleted it.
@@ -32,7 +44,7 @@ pub(super) async fn settle(tree: &Tree, ops: &[Op], sender: Option<i64>) -> Resu
         Op::Create { .. } => 1,
         Op::Check { .. } | Op::Delete { .. } => 2,
     });
-    let deadline = Instant::now() + tree.shared.settle;
+    let deadline = Instant::now() + limit;
     let outcome = timeout_at(deadline, async {
         loop {
             match read_back(tree, &ordered, sender, ops.len() == 1).await {
@@ -53,11 +65,14 @@ pub(super) async fn settle(tree: &Tree, ops: &[Op], sender: Option<i64>) -> Resu
 }
 
 /// Reads the nodes of the operations once.
-async fn read_back(tree: &Tree, ops: &[&Op], sender: Option<i64>, alone: bool) -> Result<Outcome, Error> {
-    tree.shared.up().await?;
-    tree.sync().await?;
+async fn read_back(
+    tree: &impl ReadBack,
+    ops: &[&Op],
+    sender: Option<i64>,
+    alone: bool,
+) -> Result<Outcome, Error> {
     for op in ops {
-        let node = tree.get(op.path()).await?;
+        let node = tree.node(op.path()).await?;
         match outcome_of(op, node.as_ref(), sender, alone) {
             Outcome::Unknown => {}
             known => return Ok(known),
@@ -67,12 +82,17 @@ async fn read_back(tree: &Tree, ops: &[&Op], sender: Option<i64>, alone: bool) -
 }
 
 /// Finds a sequential node again by its prefix.
-pub(super) async fn settle_sequential(tree: &Tree, dir: &str, prefix: &str) -> Result<String, Error> {
+pub(super) async fn settle_sequential(
+    tree: &impl ReadBack,
+    limit: Duration,
+    dir: &str,
+    prefix: &str,
+) -> Result<String, Error> {
     let what = format!("create {dir}/{prefix}");
-    let deadline = Instant::now() + tree.shared.settle;
+    let deadline = Instant::now() + limit;
     let names = timeout_at(deadline, async {
         loop {
-            match list(tree, dir).await {
+            match tree.names(dir).await {
                 Err(error) if error.is_transient() => sleep(RETRY_PAUSE).await,
                 listed => return listed,
             }
@@ -81,12 +101,6 @@ pub(super) async fn settle_sequential(tree: &Tree, dir: &str, prefix: &str) -> R
     .await
     .unwrap_or_else(|_| Err(Error::Unanswered(what.clone())))?;
     names.into_iter().find(|name| name.starts_with(prefix)).ok_or(Error::NotApplied(what))
-}
-
-async fn list(tree: &Tree, dir: &str) -> Result<Vec<String>, Error> {
-    tree.shared.up().await?;
-    tree.sync().await?;
-    tree.children(dir).await
 }
 
 fn outcome_of(op: &Op, node: Option<&Node>, sender: Option<i64>, alone: bool) -> Outcome {

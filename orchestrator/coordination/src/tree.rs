@@ -9,12 +9,12 @@ use futures_util::stream::BoxStream;
 use futures_util::{FutureExt, StreamExt};
 use tokio::time::timeout;
 
-use super::coordinator::Shared;
 use super::error::Error;
 use super::leadership::Leadership;
 use super::node::{Kind, Node, Op, Version, admit_multi, admit_node};
 use super::session::{Answer, Changed, Session};
 use super::settle;
+use super::shared::Shared;
 
 /// How many reads of [`Tree::get_many`] are in flight at once.
 const PARALLEL_READS: usize = 64;
@@ -29,14 +29,31 @@ pub struct Tree {
     fence: Option<Leadership>,
 }
 
+impl settle::ReadBack for Tree {
+    async fn node(&self, path: &str) -> Result<Option<Node>, Error> {
+        self.shared.up().await?;
+        self.sync().await?;
+        self.get(path).await
+    }
+
+    async fn names(&self, dir: &str) -> Result<Vec<String>, Error> {
+        self.shared.up().await?;
+        self.sync().await?;
+        self.children(dir).await
+    }
+}
+
+impl Leadership {
+    /// The tree behind the fence: the service refuses its writes as soon as the lock is lost or another candidate has
+    /// led, even if this process still believes that it leads.
+    pub fn tree(&self) -> Result<Tree, Error> {
+        Ok(Tree { shared: self.shared()?, fence: Some(self.clone()) })
+    }
+}
+
 impl Tree {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
         Self { shared, fence: None }
-    }
-
-    /// The same tree, whose writes the service carries out only while this leadership lasts.
-    pub(crate) fn fenced(shared: Arc<Shared>, leadership: Leadership) -> Self {
-        Self { shared, fence: Some(leadership) }
     }
 
     /// Creates a node. After a lost answer, an existing node with the same data counts as created; so if two processes may
@@ -49,7 +66,9 @@ impl Tree {
         }
         let send = |session: &dyn Session| session.create(path, data, kind, false);
         match self.call(&format!("create {path}"), send).await {
-            (Err(Error::Unanswered(_)), session) => settle::settle(self, &[op], session).await,
+            (Err(Error::Unanswered(_)), session) => {
+                settle::settle(self, self.shared.settle, &[op], session).await
+            }
             (answer, _) => answer.map(drop),
         }
     }
@@ -68,7 +87,9 @@ impl Tree {
         self.check_fence()?;
         let send = |session: &dyn Session| session.create(&path, data, kind, true);
         match self.call(&format!("create {path}"), send).await {
-            (Err(Error::Unanswered(_)), _) => settle::settle_sequential(self, dir, prefix).await,
+            (Err(Error::Unanswered(_)), _) => {
+                settle::settle_sequential(self, self.shared.settle, dir, prefix).await
+            }
             (answer, _) => {
                 let path = answer?;
                 Ok(path.rsplit('/').next().unwrap_or_default().to_owned())
@@ -140,7 +161,7 @@ impl Tree {
         }
         match self.call(&format!("set {path}"), |session| session.set(path, data, version)).await {
             (Err(Error::Unanswered(_)), session) => {
-                settle::settle(self, &[op], session).await.map(|()| version.next())
+                settle::settle(self, self.shared.settle, &[op], session).await.map(|()| version.next())
             }
             (answer, _) => answer,
         }
@@ -153,7 +174,9 @@ impl Tree {
             return self.multi(vec![op]).await;
         }
         match self.call(&format!("delete {path}"), |session| session.delete(path, version)).await {
-            (Err(Error::Unanswered(_)), session) => settle::settle(self, &[op], session).await,
+            (Err(Error::Unanswered(_)), session) => {
+                settle::settle(self, self.shared.settle, &[op], session).await
+            }
             (answer, _) => answer,
         }
     }
@@ -205,7 +228,9 @@ impl Tree {
             session.multi(&ops)
         };
         let answer = match self.call("multi", send).await {
-            (Err(Error::Unanswered(_)), session) => settle::settle(self, &ops, session).await,
+            (Err(Error::Unanswered(_)), session) => {
+                settle::settle(self, self.shared.settle, &ops, session).await
+            }
             (answer, _) => answer,
         };
         match (answer, &self.fence) {

@@ -1,13 +1,14 @@
 //! What happens to a pool: results, not wishes. The only thing that ever changes one, and what is replicated,
 //! written to the AOF, published and replayed.
 
-use super::number::Number;
+pub use super::model::leases::Called;
+use super::model::number::Number;
 use super::settings::Settings;
 use crate::shared::codec::{Damaged, Reader, Writer};
 use crate::shared::field::Field;
 use crate::shared::machine;
 use crate::shared::{Bytes, Millis};
-use crate::{events, fields, words};
+use crate::{events, words};
 use smallvec::SmallVec;
 
 /// The events of one step; mostly one.
@@ -105,23 +106,6 @@ events! {
             /// The id of the last (milliseconds, sequence).
             last_id: (u64, u64),
         } = 14;
-    }
-}
-
-fields! {
-    /// A number was given for a call.
-    #[derive(Clone, Debug, PartialEq, Eq)]
-    pub struct Called {
-        /// Which.
-        pub number: Number,
-        /// Name of the lease.
-        pub token: Bytes,
-        /// When it ends by itself.
-        pub until: Option<Millis>,
-        /// Who carries the call.
-        pub switch: Option<Bytes>,
-        /// Who is called.
-        pub peer: Option<Bytes>,
     }
 }
 

@@ -1,9 +1,9 @@
 //! What can be asked of a pool (docs/numbers.md, Commands), with every argument already parsed.
 
+pub use super::model::settings::Policy;
 use super::number::Number;
 use crate::shared::Millis;
 use crate::shared::token::TokenChoice;
-use crate::words;
 
 /// A request that may change a pool. All byte strings are the caller's.
 #[derive(Clone, Debug)]
@@ -84,22 +84,6 @@ pub struct Call<'a> {
     pub pick: Option<Policy>,
     /// A random number, which `Policy::Random` is drawn by.
     pub random: u64,
-}
-
-words! {
-    /// Which of the free numbers a call gets. The numbers are the encoding's and never change.
-    #[derive(Default)]
-    pub enum Policy {
-        /// Who waits longest.
-        #[default]
-        Longest = 0 => "LONGEST",
-        /// Any, each as likely as the others.
-        Random = 1 => "RANDOM",
-        /// Who was given for the fewest calls; of equals, who waits longest.
-        LeastUsed = 2 => "LEASTUSED",
-        /// Whose last peer is this call's; else who waits longest.
-        Sticky = 3 => "STICKY",
-    }
 }
 
 /// What `NUMPOOL.CONFIG` changes of a pool's settings; what is absent stays.

@@ -43,9 +43,12 @@
 //! `count` is not counted.
 
 use super::codec::{Damaged, Reader, Writer};
-use super::machine::Events;
 use super::words::Words;
+use smallvec::SmallVec;
 use std::ffi::CStr;
+
+/// The events of one step; mostly one.
+pub type Events<E> = SmallVec<[E; 1]>;
 
 /// What happens to a machine, and what is replicated.
 pub trait MachineEvent: Sized {

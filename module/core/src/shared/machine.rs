@@ -5,14 +5,10 @@
 
 use super::Millis;
 use super::codec::Damaged;
-pub use super::event::MachineEvent;
+pub use super::event::{Events, MachineEvent};
 use super::invariant::Checked;
 use super::outbox::Outbox;
 use super::refusal::Refusal;
-use smallvec::SmallVec;
-
-/// The events of one step; mostly one.
-pub type Events<E> = SmallVec<[E; 1]>;
 
 /// The state behind one key.
 pub trait Machine: Clone + Send + Sized + 'static {

@@ -8,7 +8,8 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
 use super::entry::{Entry, read_reply};
-use crate::{Error, query};
+use crate::connection::query;
+use crate::error::Error;
 
 /// How long one request waits for entries.
 pub const BLOCK: Duration = Duration::from_millis(500);

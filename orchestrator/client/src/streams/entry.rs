@@ -2,7 +2,7 @@
 
 use redis::{FromRedisValue, Value};
 
-use crate::Error;
+use crate::error::Error;
 
 /// An entry of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]

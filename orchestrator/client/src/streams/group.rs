@@ -6,7 +6,9 @@ use redis::aio::MultiplexedConnection;
 use redis::{Value, cmd};
 
 use super::entry::{Entry, read_list, read_reply};
-use crate::{Error, Record, query};
+use crate::connection::query;
+use crate::error::Error;
+use crate::record::Record;
 
 /// A consumer that took nothing for so long, and has nothing left to acknowledge, is forgotten.
 const FORGET_AFTER: Duration = Duration::from_secs(3600);

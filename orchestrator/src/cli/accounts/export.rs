@@ -11,7 +11,7 @@ use crate::config::BookSource;
 
 /// Prints the book as CSV.
 pub(super) async fn run(source: &BookSource) -> Result<Outcome> {
-    let (_, book) = super::open(source).await?;
+    let (_, book) = super::session::open(source).await?;
     let mut departments = BTreeMap::new();
     for record in book.modules().await? {
         departments.insert(record.get::<String>("module")?, record.get::<String>("department")?);

@@ -72,7 +72,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
         }
         return Ok(Outcome::InputRefused);
     }
-    let (config, book) = super::open(&arguments.source).await?;
+    let (config, book) = super::session::open(&arguments.source).await?;
     // A dry run creates nothing, not even the book.
     let exists: u64 = book.ask(&book.begin("EXISTS")).await?;
     let (modules, accounts) = if exists == 0 {
@@ -90,7 +90,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
         book.book().await?;
     }
     if apply(&book, &difference, &arguments).await? > 0 {
-        super::notify(&config).await?;
+        super::session::notify(&config).await?;
     }
     println!("done");
     Ok(if difference.differ.is_empty() { Outcome::Done } else { Outcome::CheckFailed })

@@ -39,7 +39,7 @@ struct Warning {
 
 /// Prints the status.
 pub(super) async fn run(arguments: &Arguments) -> Result<Outcome> {
-    let (_, store) = super::open(&arguments.source).await?;
+    let (_, store) = super::session::open(&arguments.source).await?;
     let book = store.info().await?;
     let (seconds, microseconds): (i64, i64) = store.ask(&redis::cmd("TIME")).await?;
     let now = seconds * 1000 + microseconds / 1000;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 
+use super::task_client::{TaskClient, gone};
 use super::views::{subtasks, time};
-use super::{TaskClient, gone};
 use crate::cli::outcome::Outcome;
 use crate::cli::table::write;
 use allot_compaction::ids::TaskId;

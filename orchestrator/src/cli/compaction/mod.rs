@@ -3,35 +3,18 @@
 
 mod explain;
 mod submit;
+mod task_client;
 mod upgrade;
 mod views;
 
-use std::time::Duration;
-
-use anyhow::{Context, Result, bail};
-use clap::{Args, Subcommand};
+use anyhow::Result;
+use clap::Subcommand;
 
 use crate::cli::outcome::Outcome;
-use crate::config::{Config, TreeSource};
-use crate::daemon;
 use allot_compaction::hashing::choose;
 use allot_compaction::ids::TaskId;
-use allot_compaction::node::{Units, follow};
-use allot_compaction::task_store::{Fault, TaskStore};
-use allot_coordination::Coordinator;
-
-/// How long a command waits for ZooKeeper.
-const PATIENCE: Duration = Duration::from_secs(15);
-
-/// The options of every command.
-#[derive(Debug, Args)]
-pub(crate) struct Common {
-    #[command(flatten)]
-    source: TreeSource,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
-}
+use allot_compaction::task_store::Fault;
+use task_client::{Common, TaskClient, gone};
 
 /// The commands.
 #[derive(Debug, Subcommand)]
@@ -111,51 +94,6 @@ pub(crate) enum Command {
         #[command(flatten)]
         common: Common,
     },
-}
-
-/// A connection to ZooKeeper, with the task store.
-struct TaskClient {
-    config: Config,
-    coordinator: Coordinator,
-    store: TaskStore,
-}
-
-impl TaskClient {
-    async fn open(common: &Common) -> Result<Self> {
-        let config = common.source.config()?;
-        let Some(zookeeper) = &config.zookeeper else {
-            bail!(
-                "no ZooKeeper is configured: give --zookeeper-servers, ALLOT_ZOOKEEPER, or zookeeper.servers in a file"
-            );
-        };
-        let coordinator = daemon::coordinator(&config);
-        if tokio::time::timeout(PATIENCE, coordinator.up()).await.is_err() {
-            return Err(allot_coordination::Error::Offline).with_context(|| {
-                format!("ZooKeeper at {} did not answer for {PATIENCE:?}", zookeeper.servers)
-            });
-        }
-        let store = TaskStore::new(coordinator.tree(), &config.compaction.root);
-        Ok(Self { config, coordinator, store })
-    }
-
-    /// The present units.
-    async fn units(&self) -> Result<Units> {
-        self.store.prepare().await?;
-        let mut units = follow(&self.coordinator, &self.store.paths.nodes());
-        let units = units.wait_for(|units| units.current).await.context("the session was lost")?;
-        Ok(units.clone())
-    }
-
-    /// The unit that is the monitor; `None` if there is none.
-    async fn monitor(&self) -> Result<Option<String>> {
-        // The first candidate in the election is the leader. Reading the election does not join it.
-        Ok(self.coordinator.leader(&self.store.paths.election()).await?)
-    }
-
-    async fn close(self, outcome: Result<Outcome>) -> Result<Outcome> {
-        self.coordinator.close().await;
-        outcome
-    }
 }
 
 /// Runs a command.
@@ -241,10 +179,4 @@ async fn reassign(
         client.store.reassign(id, None, &to).await?;
     }
     views::show(client, id.of_main(), json).await
-}
-
-fn gone(id: TaskId) -> Fault {
-    Fault::Refused(format!(
-        "task {id} is not there; allotd compaction history {id} looks among the packed ones"
-    ))
 }

@@ -7,7 +7,7 @@ use clap::Args;
 use indicatif::ProgressBar;
 use tokio::time::sleep;
 
-use super::{Common, TaskClient, gone};
+use super::task_client::{Common, TaskClient, gone};
 use crate::cli::outcome::Outcome;
 use crate::cli::{progress, table};
 use crate::config::Span;

@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::Args;
 use futures_util::StreamExt as _;
 
-use super::{Common, TaskClient};
+use super::task_client::{Common, TaskClient};
 use crate::cli::outcome::Outcome;
 use crate::cli::progress;
 use crate::cli::table::write;

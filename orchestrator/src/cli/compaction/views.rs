@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::{TaskClient, gone};
+use super::task_client::{TaskClient, gone};
 use crate::cli::outcome::Outcome;
 use crate::cli::table::{lay, write};
 use allot_compaction::ids::TaskId;

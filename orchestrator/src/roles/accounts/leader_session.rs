@@ -9,13 +9,14 @@ use tokio::sync::mpsc;
 use tracing::{info, warn};
 
 use super::observed_tree::{Book, InstanceId, ObservedTree};
+use super::paths::own_dir;
 use super::paths::{self, Paths};
 use super::periodic_tasks::PeriodicTasks;
 use super::reconcile::{Change, Plan, ReconcileInput, plan, unverified_assignments};
 use super::tree_writer::TreeWriter;
 use super::watcher::{Kind, WatchEvent, Watcher};
 use super::write_backoff::WriteBackoff;
-use super::{actions, fault_injection, own_dir, watch_events};
+use super::{actions, fault_injection, watch_events};
 use crate::config::AccountsConfig;
 use crate::roles::context::RoleContext as Context;
 use allot_client::{BookStore, Error, Record, Session};

@@ -29,20 +29,15 @@ use std::sync::Arc;
 use anyhow::Result;
 use tracing::info;
 
-use crate::config::Config;
 use crate::roles::context::RoleContext as Context;
-use allot_coordination::{Leadership, node_name};
+use allot_coordination::Leadership;
 use allot_runtime::{Candidate, LeaderSession, campaign};
 
 use leader_session::AccountsLeader;
+use paths::own_dir;
 
 /// The name of this role in logs and health checks.
 const PART: &str = "accounts";
-
-/// The directory of the role's own nodes: the election, and the last notification that was handled.
-fn own_dir(config: &Config) -> String {
-    format!("{}/{}", config.root, node_name(&config.accounts.book))
-}
 
 /// Takes part in the election, and leads when elected, until the process shuts down.
 pub(crate) async fn run(mut context: Context) -> Result<()> {

@@ -1,5 +1,8 @@
 //! The paths of all nodes in the tree of accounts, and the encoding of names in them.
 
+use allot_coordination::node_name;
+
+use crate::config::Config;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 
 /// Characters that are percent-encoded in a part of a path. Everything beyond ASCII is encoded, too.
@@ -74,6 +77,11 @@ pub(crate) fn alloc(dir: &str, instance: &str) -> String {
 /// The node of one account below its instance's `-alloc` node.
 pub(crate) fn account(dir: &str, instance: &str, account: &str) -> String {
     format!("{dir}/{instance}{ALLOC}/{}", encode(account))
+}
+
+/// The directory of the role's own nodes: the election, and the last notification that was handled.
+pub(super) fn own_dir(config: &Config) -> String {
+    format!("{}/{}", config.root, node_name(&config.accounts.book))
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use tracing::debug;
 
 use super::paths;
 use crate::config::Config;
-use crate::daemon;
+use crate::coordination;
 use allot_coordination::session::Changed;
 use allot_coordination::{Coordinator, Error, Node, Status, Tree};
 
@@ -93,7 +93,7 @@ impl Watcher {
         let has_room =
             |session: &Session| session.watches < MAX_WATCHES && session.bytes + path.len() <= MAX_PATH_BYTES;
         let index = self.sessions.iter().position(has_room).unwrap_or_else(|| {
-            let coordinator = daemon::coordinator(&self.config);
+            let coordinator = coordination::coordinator(&self.config);
             self.sessions.push(Session { coordinator, watches: 0, bytes: 0 });
             metrics::gauge!("allot_accounts_listening_sessions").set(self.sessions.len() as f64);
             self.sessions.len() - 1

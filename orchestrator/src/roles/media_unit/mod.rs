@@ -13,10 +13,7 @@ use tracing::{info, warn};
 use crate::roles::context::RoleContext as Context;
 use allot_runtime::time::now_ms;
 
-use unit::{UnacknowledgedEnds, Unit, UnitEnd};
-
-/// The name of this part in logs and probes.
-const PART: &str = "cmu";
+use unit::{PART, UnacknowledgedEnds, Unit, UnitEnd};
 
 /// Runs a unit until the process shuts down. A unit that was cut off ends its media and comes back as a new unit.
 pub(crate) async fn run(context: Context) -> Result<()> {

@@ -2,6 +2,7 @@
 //! report of all conferences, and all their details. If Redis does not answer for `self_stop`, the incarnation ends.
 
 mod messages;
+mod send_ends;
 #[cfg(test)]
 mod tests;
 mod unacknowledged_ends;
@@ -15,7 +16,6 @@ use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tracing::{debug, info, warn};
 
-use super::PART;
 use super::conferences::LocalConferences;
 use super::details::{DetailUpdate, Details};
 use super::media::{Media, MediaEvent, MediaProgram};
@@ -27,9 +27,10 @@ use allot_client::{Error, RealmStore, Session};
 use allot_coordination::Membership;
 use allot_coordination::node_name;
 use allot_runtime::time::now_ms;
-use messages::Completed;
 pub(super) use unacknowledged_ends::UnacknowledgedEnds;
 
+/// The name of this part in logs and probes.
+pub(super) const PART: &str = "cmu";
 /// Pause after an error that reconnecting does not fix.
 const PAUSE: Duration = Duration::from_millis(500);
 /// Capacity of the queue of media events, and the most events that are handled before anything else gets a turn.
@@ -60,6 +61,27 @@ enum PendingReport {
     List,
     /// The list of conferences, then all details: the unit has joined.
     ListAndDetails,
+}
+
+/// A start or stop of media that is no longer in progress.
+#[derive(Debug)]
+enum Completed {
+    /// The media of a conference has started, or could not.
+    Start {
+        /// Number of the conference.
+        e164: String,
+        /// Which start of the conference's media.
+        start: u64,
+        /// Why the media could not start.
+        result: Result<(), String>,
+    },
+    /// The media of a conference has ended.
+    Stop {
+        /// Number of the conference.
+        e164: String,
+        /// Epoch of the assignment that ended.
+        epoch: u64,
+    },
 }
 
 /// One incarnation.

@@ -10,7 +10,6 @@ use super::failure_detector::{Evidence, FailureDetector, Liveness, Observation};
 use super::mass_failure_guard::{Decision, Limits, MassFailureGuard, ReleaseReason};
 use super::rate_limiter::RateLimiter;
 use super::unit_nodes::UnitNodes;
-use super::{LIFT, PART};
 use crate::config::ConferenceConfig;
 use crate::roles::context::RoleContext as Context;
 use allot_client::{Error, RealmStore, Session, UnitRow};
@@ -19,6 +18,10 @@ use allot_coordination::random;
 use allot_runtime::time::now_ms;
 use allot_runtime::{LeaderRole, LeaderSession, SessionEnd};
 
+/// The field of the realm's `brake` hash by which an operator releases the brake.
+pub(crate) const LIFT: &str = "lift";
+/// The name of this part in logs and probes.
+pub(super) const PART: &str = "conference";
 /// The longest wait for the next tick while the rate limit holds recoveries back.
 const RATE_LIMITED_TICK: Duration = Duration::from_millis(50);
 /// The state of a unit that takes conferences.

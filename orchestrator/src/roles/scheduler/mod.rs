@@ -22,14 +22,10 @@ use allot_client::RealmStore;
 use allot_coordination::{Error, Kind, Leadership};
 use allot_runtime::{Candidate, LeaderSession, campaign};
 
-use active::ActiveScheduler;
+use active::{ActiveScheduler, PART};
+
+pub(crate) use active::LIFT;
 use unit_nodes::UnitNodes;
-
-/// The name of this part in logs and probes.
-const PART: &str = "conference";
-
-/// The field of the realm's `brake` hash by which an operator releases the brake.
-pub(crate) const LIFT: &str = "lift";
 
 /// Takes part in the election, and leads when elected, until the process shuts down.
 pub(crate) async fn run(context: Context) -> Result<()> {

@@ -1,6 +1,5 @@
 //! What managers, operators and schedulers ask for: conferences that begin and end, claims, drains, recovery, moves.
 
-use super::MAX_STEP;
 use super::lookups::{known_unit, no_conference};
 use crate::conf::event::{Created, Event, Events};
 use crate::conf::model::conference::{CalledFrom, Cause, Conference, State};
@@ -16,6 +15,9 @@ use crate::shared::refusal::{Code, Refusal};
 use crate::shared::text::quoted;
 use crate::shared::token::check_identifier;
 use crate::shared::{Bytes, Millis};
+
+/// The most conferences that one request places or moves.
+pub const MAX_STEP: i64 = 1000;
 
 impl Settings {
     /// These settings with some changed.

@@ -12,6 +12,7 @@ use self::lookups::{
     check_term, disowned, ended_by_unit, had_it_last, is_down, known_unit, no_conference, not_owner,
     out_of_date, replaced, stale, up_unit,
 };
+pub use self::manager_commands::MAX_STEP;
 use crate::conf::event::{Event, Events};
 use crate::conf::model::conference::{Cause, Conference, Epoch, MAX_DETAILS, MAX_VALUE, State};
 pub use crate::conf::model::ids::{MAX_ROOM, MAX_TIME};
@@ -27,9 +28,6 @@ use crate::shared::refusal::Code;
 use crate::shared::text::quoted;
 use crate::shared::token::{MAX_TTL, check_identifier};
 use crate::shared::{Bytes, MAX_IDENTIFIER, Millis};
-
-/// The most conferences that one request places or moves.
-pub const MAX_STEP: i64 = 1000;
 
 /// Decides a request at `now`, which is not before the last time applied. What is due by `now` was applied.
 ///

@@ -1,6 +1,5 @@
 //! What is due though nobody asks for it: leases that expire, rests that end, registrations that lapse.
 
-use super::{TOLD_AT_ONCE, deadline};
 use crate::invariant;
 use crate::numpool::event::{Cause, Event, Events};
 use crate::numpool::number::Number;
@@ -8,6 +7,10 @@ use crate::numpool::state::Pool;
 use crate::shared::Millis;
 use hashbrown::HashSet;
 use smallvec::smallvec;
+
+/// How many numbers an event has at most that owes a message for each of them: the server sends messages between
+/// two events, and keeps only so many at a time.
+pub(super) const TOLD_AT_ONCE: usize = crate::shared::outbox::CAPACITY / 4;
 
 /// What is due by `now`, in the order of its times, at most `limit` numbers; more may be due.
 pub fn decide_due(pool: &Pool, now: Millis, limit: usize) -> Events {
@@ -111,4 +114,10 @@ fn due_events(pool: &Pool, due: Vec<Due>) -> Events {
         }
     }
     events
+}
+
+/// When a time to live ends that a request gave, or else the pool's, of which 0 is none.
+pub(super) fn deadline(now: Millis, ttl: Option<Millis>, usual: Millis) -> Option<Millis> {
+    let ttl = ttl.or((usual > 0).then_some(usual));
+    ttl.map(|ttl| now.saturating_add(ttl))
 }

@@ -4,6 +4,7 @@ mod due;
 mod pick;
 
 pub use self::due::decide_due;
+use self::due::{TOLD_AT_ONCE, deadline};
 use self::pick::Wish;
 use super::cells::{Cell, State, Trigger, cell};
 use super::directory::MAX_NUMBERS;
@@ -32,10 +33,6 @@ fn counted(numbers: Numbers, event: impl Fn(Numbers) -> Event) -> Decided {
     let reply = Reply::Integer(numbers.len() as i64);
     Ok(Decision { events: each_some(numbers, event), reply })
 }
-
-/// How many numbers an event has at most that owes a message for each of them: the server sends messages between
-/// two events, and keeps only so many at a time.
-const TOLD_AT_ONCE: usize = crate::shared::outbox::CAPACITY / 4;
 
 /// Events of a part of the numbers each.
 fn each_some(numbers: Numbers, event: impl Fn(Numbers) -> Event) -> Events {
@@ -347,12 +344,6 @@ fn decide_reconcile(
     let cool_until = deadline(now, None, pool.settings.cooldown);
     let ended = |numbers| Event::Ended { numbers, cool_until, cause: Cause::Reconciled };
     Ok(Decision { events: each_some(numbers, ended), reply: Reply::Reconciled(outcome) })
-}
-
-/// When a time to live ends that a request gave, or else the pool's, of which 0 is none.
-fn deadline(now: Millis, ttl: Option<Millis>, usual: Millis) -> Option<Millis> {
-    let ttl = ttl.or((usual > 0).then_some(usual));
-    ttl.map(|ttl| now.saturating_add(ttl))
 }
 
 /// Refuses an event that the table refuses.

@@ -1,6 +1,7 @@
 //! Live calls: by token, by the switch that carries them, and when they end by themselves.
 
 use super::groups::Groups;
+use super::number::Number;
 use crate::shared::column::Column;
 use crate::shared::deadlines::Deadlines;
 use crate::shared::invariant::Checked;
@@ -8,7 +9,7 @@ use crate::shared::list::{Links, List, NONE};
 use crate::shared::names::NameIndex;
 use crate::shared::table::Table;
 use crate::shared::{Bytes, Millis};
-use crate::{ensure, invariant};
+use crate::{ensure, fields, invariant};
 
 /// The right to a number for the time of one call.
 #[derive(Clone, Debug)]
@@ -24,6 +25,23 @@ pub struct Lease {
     /// Whether the caller named the peer; it is the number's then.
     pub has_peer: bool,
     links: [u32; 2],
+}
+
+fields! {
+    /// A number was given for a call.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Called {
+        /// Which.
+        pub number: Number,
+        /// Name of the lease.
+        pub token: Bytes,
+        /// When it ends by itself.
+        pub until: Option<Millis>,
+        /// Who carries the call.
+        pub switch: Option<Bytes>,
+        /// Who is called.
+        pub peer: Option<Bytes>,
+    }
 }
 
 impl Links for Table<Lease> {

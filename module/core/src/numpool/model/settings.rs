@@ -1,7 +1,23 @@
 //! The settings of a pool.
 
-use crate::numpool::request::Policy;
 use crate::shared::Millis;
+use crate::words;
+
+words! {
+    /// Which of the free numbers a call gets. The numbers are the encoding's and never change.
+    #[derive(Default)]
+    pub enum Policy {
+        /// Who waits longest.
+        #[default]
+        Longest = 0 => "LONGEST",
+        /// Any, each as likely as the others.
+        Random = 1 => "RANDOM",
+        /// Who was given for the fewest calls; of equals, who waits longest.
+        LeastUsed = 2 => "LEASTUSED",
+        /// Whose last peer is this call's; else who waits longest.
+        Sticky = 3 => "STICKY",
+    }
+}
 
 /// What a pool does where a request does not say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

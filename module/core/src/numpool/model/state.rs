@@ -3,13 +3,12 @@
 use super::cells::{Action, Cell, State, Trigger, cell};
 use super::directory::Directory;
 use super::groups::Groups;
-use super::leases::Leases;
+use super::leases::{Called, Leases};
 use super::number::Number;
 use super::order::{Key, Look, Tree};
 use super::record::{Place, Record};
 use super::settings::Settings;
 use crate::invariant;
-use crate::numpool::event::Called;
 use crate::numpool::request::Policy;
 use crate::shared::Millis;
 use crate::shared::deadlines::Deadlines;

@@ -5,31 +5,10 @@ use std::time::Instant;
 use redis::Cmd;
 use tracing::{debug, warn};
 
-use super::{PendingReport, Unit};
+use super::{Completed, PendingReport, Unit};
 use crate::roles::media_unit::conferences::{Action, Message};
 use allot_client::streams::Entry;
 use allot_client::{Error, RealmStore, Session};
-
-/// A start or stop of media that is no longer in progress.
-#[derive(Debug)]
-pub(super) enum Completed {
-    /// The media of a conference has started, or could not.
-    Start {
-        /// Number of the conference.
-        e164: String,
-        /// Which start of the conference's media.
-        start: u64,
-        /// Why the media could not start.
-        result: Result<(), String>,
-    },
-    /// The media of a conference has ended.
-    Stop {
-        /// Number of the conference.
-        e164: String,
-        /// Epoch of the assignment that ended.
-        epoch: u64,
-    },
-}
 
 impl Unit<'_> {
     /// Acts on messages. Replies are sent when the actions are completed.

@@ -1,0 +1,114 @@
+//! What all handles of one coordinator share: the session that there is now, and how it stands.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, watch};
+use tokio::time::Instant;
+
+use super::error::Error;
+use super::session::{Link, Session};
+
+/// The state of the coordinator's session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Status {
+    /// Number of the session, counted from 1; 0 before the first session.
+    pub generation: u64,
+    /// How often a connection came up, over all sessions. Each time, everything must be read again.
+    pub attachment: u64,
+    /// How it is connected now.
+    pub link: Link,
+    /// Whether the coordinator was closed; no further session will be opened.
+    pub closed: bool,
+}
+
+impl Status {
+    /// Whether requests can be sent.
+    pub fn is_up(&self) -> bool {
+        self.link == Link::Up && !self.closed
+    }
+}
+
+/// The share of the session timeout, in percent, within which the service must have answered for leadership to hold.
+const TRUST_PERCENT: u32 = 60;
+
+/// The state that all handles share.
+pub(crate) struct Shared {
+    pub(crate) permits: Arc<Semaphore>,
+    pub(crate) call: Duration,
+    pub(crate) settle: Duration,
+    pub(crate) status: watch::Sender<Status>,
+    pub(crate) session: Mutex<Option<Arc<dyn Session>>>,
+    /// The session on which the service last answered, and when the answered request was *sent*: the session lives at
+    /// least one session timeout from then.
+    pub(crate) heard: Mutex<Option<(i64, Instant)>>,
+}
+
+impl Shared {
+    pub(crate) fn status(&self) -> Status {
+        *self.status.borrow()
+    }
+
+    pub(crate) fn subscribe(&self) -> watch::Receiver<Status> {
+        self.status.subscribe()
+    }
+
+    /// The session, if a request can be sent on it now. Requests that are made without a connection would
+    /// queue in the client without bound.
+    pub(crate) fn connected(&self) -> Result<Arc<dyn Session>, Error> {
+        let status = self.status();
+        if status.closed {
+            return Err(Error::Closed);
+        }
+        if !status.is_up() {
+            return Err(Error::Offline);
+        }
+        let session = lock(&self.session).clone().ok_or(Error::Offline)?;
+        // The supervisor may not have run since the link broke.
+        if session.link().borrow().link == Link::Up { Ok(session) } else { Err(Error::Offline) }
+    }
+
+    /// Waits until requests can be sent.
+    pub(crate) async fn up(&self) -> Result<Status, Error> {
+        let mut status = self.subscribe();
+        let seen = status.wait_for(|status| status.is_up() || status.closed).await;
+        match seen {
+            Ok(status) if !status.closed => Ok(*status),
+            _ => Err(Error::Closed),
+        }
+    }
+
+    /// Until when the session certainly lives, by its answers so far; `None` before its first answer.
+    pub(crate) fn trusted_until(&self, session: &dyn Session) -> Option<Instant> {
+        let (id, sent) = (*lock(&self.heard))?;
+        (id == session.id()).then(|| sent + session.timeout() * TRUST_PERCENT / 100)
+    }
+
+    /// The same of the session that there is, connected or not.
+    pub(crate) fn trusted_session(&self) -> Option<Instant> {
+        let session = lock(&self.session).clone()?;
+        self.trusted_until(session.as_ref())
+    }
+
+    pub(crate) fn note_heard(&self, session: &dyn Session, sent: Instant) {
+        let mut heard = lock(&self.heard);
+        match *heard {
+            Some((id, before)) if id == session.id() && before >= sent => {}
+            _ => *heard = Some((session.id(), sent)),
+        }
+    }
+
+    /// Takes the session away, so that it ends when its last request has.
+    pub(crate) fn shut(&self) -> Option<Arc<dyn Session>> {
+        let session = lock(&self.session).take();
+        self.status.send_modify(|status| {
+            status.link = Link::Ended;
+            status.closed = true;
+        });
+        session
+    }
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,80 @@
+//! Sending the ends of conferences by people, and the orderly end of a unit.
+
+use std::time::Duration;
+
+use tokio::time::{sleep, timeout};
+use tracing::{debug, warn};
+
+use super::{PAUSE, Unit, UnitEnd};
+use allot_client::{Error, RealmStore, Session};
+
+/// How long a unit tries to send ends when the process shuts down. The process gives its roles ten seconds; the unit
+/// needs some of them to leave the coordination service.
+const DEREGISTER_TIMEOUT: Duration = Duration::from_secs(7);
+
+impl Unit<'_> {
+    /// Sends the ends that were not sent yet.
+    pub(super) async fn send_ends(&mut self, store: &RealmStore) -> Result<(), Error> {
+        if !self.ends.all_sent() {
+            self.send_replies(store, &self.ends.unsent).await?;
+            self.ends.mark_sent();
+        }
+        Ok(())
+    }
+
+    /// Waits until a replica confirms what was written in this session; whether one did in time. Writes without
+    /// confirmation stay in effect.
+    pub(super) async fn wait_for_replicas(&mut self, session: &mut Session) -> Result<bool, Error> {
+        let config = &self.context.config.conference;
+        // The number of replicas may have changed since the session began.
+        session.look().await?;
+        match session.wait(config.wait_replicas, config.wait).await {
+            Ok(true) => {
+                self.ends.confirm();
+                Ok(true)
+            }
+            Err(error) if error.ends_session() => Err(error),
+            // No confirmation in time, or the ACL does not permit WAIT.
+            outcome => {
+                debug!(unit = self.cmu, ?outcome, "no replica confirmed in time");
+                metrics::counter!("allot_unit_unconfirmed_total").increment(1);
+                Ok(false)
+            }
+        }
+    }
+
+    /// Sends the remaining ends, with retries, and then declares the unit down, so that the realm need not wait for the
+    /// unit's lease. A unit that was replaced is not declared down.
+    pub(super) async fn deregister(&mut self, end: UnitEnd) {
+        self.ends.resend_all();
+        if end == UnitEnd::Replaced && self.ends.all_sent() {
+            return;
+        }
+        let deregistered = async {
+            while let Err(error) = self.try_deregister(end).await {
+                debug!(unit = self.cmu, %error, "the unit cannot be deregistered now");
+                if self.ends.all_sent() {
+                    break;
+                }
+                sleep(PAUSE).await;
+            }
+        };
+        if timeout(DEREGISTER_TIMEOUT, deregistered).await.is_err() && !self.ends.all_sent() {
+            let conferences = self.ends.unsent.len();
+            warn!(
+                unit = self.cmu,
+                conferences, "Redis was not told which conferences people ended; they will restart elsewhere"
+            );
+        }
+    }
+
+    async fn try_deregister(&mut self, end: UnitEnd) -> Result<(), Error> {
+        let mut session = self.context.config.servers.session().await?;
+        let store = RealmStore::new(session.connection.clone(), &self.context.config.realm);
+        self.send_ends(&store).await?;
+        if self.ends.has_unconfirmed() {
+            self.wait_for_replicas(&mut session).await?;
+        }
+        if end == UnitEnd::Shutdown { store.down(&self.cmu, None).await } else { Ok(()) }
+    }
+}
