@@ -1,4 +1,4 @@
-//! What is counted of `ACCOUNT.*` (docs/operation.md).
+//! What is counted of `ACCOUNT.*` (docs/operate.md).
 
 use crate::engine::info::counters;
 

@@ -1,4 +1,4 @@
-//! What is counted of `CONF.*` and `CMU.*` (docs/operation.md).
+//! What is counted of `CONF.*` and `CMU.*` (docs/operate.md).
 
 use allot_core::shared::refusal::Code;
 

@@ -1,4 +1,4 @@
-//! `INFO allot`: counters of what this process did, and gauges of what it keeps (docs/operation.md).
+//! `INFO allot`: counters of what this process did, and gauges of what it keeps (docs/operate.md).
 
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};

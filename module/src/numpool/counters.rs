@@ -1,4 +1,4 @@
-//! What is counted of `NUMPOOL.*` (docs/operation.md).
+//! What is counted of `NUMPOOL.*` (docs/operate.md).
 
 use crate::engine::info::counters;
 

@@ -3,7 +3,7 @@
 //! ([`Membership`], [`Members`]). On one machine an in-process implementation replaces ZooKeeper ([`in_process`], behind
 //! a feature). The two implement the traits of [`session`]; everything above those traits is the same code.
 //!
-//! `docs/coordination.md` describes the guarantees and how they are kept.
+//! `docs/concepts.md` describes the guarantees and how they are kept.
 
 mod coordinator;
 mod election;

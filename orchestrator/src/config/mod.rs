@@ -120,7 +120,7 @@ mod tests {
         assert!(check(&format!("{long} [\"media-unit\"]")).unwrap_err().contains("2s at most"));
     }
 
-    /// What docs/allotd.md and the figures there go by.
+    /// What docs/deploy.md and the figures there go by.
     #[test]
     fn defaults_are_as_documented() {
         let config = Config::of("");

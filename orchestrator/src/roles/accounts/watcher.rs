@@ -1,6 +1,6 @@
 //! Watches client systems: which instances are present, and what they report. There is one watch for each module's
 //! directory and one for each instance. The watches are spread over several ZooKeeper sessions, since one session
-//! should hold at most some thousand (see `docs/coordination.md`). The leader's own session holds none of them.
+//! should hold at most some thousand (see `docs/concepts.md`). The leader's own session holds none of them.
 //!
 //! Each watch loop reads on the session that holds the watch, so no change is lost between reading and watching. Its
 //! first read follows a `sync`, so it never reports a state older than what the leader has read before.
