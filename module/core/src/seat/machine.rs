@@ -3,44 +3,20 @@
 use super::event::Event;
 use super::{Show, decide_due};
 use crate::shared::Millis;
-use crate::shared::codec::Damaged;
-use crate::shared::invariant::Checked;
-use crate::shared::machine::{Events, Machine};
+use crate::shared::machine::{Events, Machine, own_methods};
 use crate::shared::outbox::Outbox;
 use crate::shared::refusal::Refusal;
 
 impl Machine for Show {
     type Event = Event;
 
+    own_methods!(Event);
+
     fn open(event: &Event, at: Millis) -> Option<Result<Self, Refusal>> {
         match event {
             Event::Created { plan } => Some(Self::open(plan, at)),
             _ => None,
         }
-    }
-
-    fn admits(&self, event: &Event) -> Result<(), Damaged> {
-        self.admits(event)
-    }
-
-    fn apply(&mut self, at: Millis, event: &Event) {
-        self.apply(at, event);
-    }
-
-    fn encode(&self) -> Vec<u8> {
-        self.encode()
-    }
-
-    fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
-        Self::decode(bytes)
-    }
-
-    fn now(&self, clock: Millis) -> Millis {
-        self.now(clock)
-    }
-
-    fn next_due(&self) -> Option<Millis> {
-        self.next_due()
     }
 
     fn due(&self, now: Millis, limit: usize) -> Events<Event> {
@@ -58,17 +34,5 @@ impl Machine for Show {
     fn flushed(sent: Vec<(Vec<u8>, u32)>, last_id: (u64, u64)) -> Option<Event> {
         // A show has one stream.
         Some(Event::Flushed { count: sent.iter().map(|(_, count)| count).sum(), last_id })
-    }
-
-    fn allocated(&self) -> usize {
-        self.allocated()
-    }
-
-    fn free_effort(&self) -> usize {
-        self.free_effort()
-    }
-
-    fn check(&self) -> Checked {
-        self.check()
     }
 }

@@ -79,3 +79,45 @@ pub trait Machine: Clone + Send + Sized + 'static {
         Ok(())
     }
 }
+
+/// The methods of [`Machine`] that every state has under the same name as its own.
+macro_rules! own_methods {
+    ($Event:ty) => {
+        fn admits(&self, event: &$Event) -> Result<(), $crate::shared::codec::Damaged> {
+            self.admits(event)
+        }
+
+        fn apply(&mut self, at: $crate::shared::Millis, event: &$Event) {
+            self.apply(at, event);
+        }
+
+        fn encode(&self) -> Vec<u8> {
+            self.encode()
+        }
+
+        fn decode(bytes: &[u8]) -> Result<Self, $crate::shared::codec::Damaged> {
+            Self::decode(bytes)
+        }
+
+        fn now(&self, clock: $crate::shared::Millis) -> $crate::shared::Millis {
+            self.now(clock)
+        }
+
+        fn next_due(&self) -> Option<$crate::shared::Millis> {
+            self.next_due()
+        }
+
+        fn allocated(&self) -> usize {
+            self.allocated()
+        }
+
+        fn free_effort(&self) -> usize {
+            self.free_effort()
+        }
+
+        fn check(&self) -> $crate::shared::invariant::Checked {
+            self.check()
+        }
+    };
+}
+pub(crate) use own_methods;
