@@ -218,6 +218,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Reads the value of a parameter: one word or number, several of them, a counted list, or one of some words.
+    #[inline]
     fn value(&mut self, parameter: &'static Parameter, label: Label<'a>) -> Result<Argument<'a>, Refusal> {
         let from = self.next;
         let number = match parameter.kind {
@@ -239,20 +240,17 @@ impl<'a> Parser<'a> {
     #[inline]
     fn one(&mut self, parameter: &Parameter, label: Label<'a>) -> Result<i64, Refusal> {
         let word = self.word(label)?;
-        match parameter.kind {
-            Kind::Name if !is_identifier(word) => {
-                let text = format!("must have 1 to {MAX_IDENTIFIER} bytes, not {}", word.len());
-                Err(fault(format!("{} {text}", label.shown())))
-            }
-            Kind::Like(is_like, form) if !is_like(word) => {
-                Err(fault(format!("{} {} is not {form}", parameter.name, quoted(word))))
-            }
-            Kind::Integer => integer(word).ok_or_else(|| not_a_number(label, word)),
+        let (sound, number) = match parameter.kind {
+            Kind::Name => (is_identifier(word), 0),
+            Kind::Like(is_like, _) => (is_like(word), 0),
+            Kind::Integer => integer(word).map_or((false, 0), |number| (true, number)),
             Kind::Natural => {
-                natural(parameter.token.unwrap_or(parameter.name), word).map(|number| number as i64)
+                let number = natural(parameter.token.unwrap_or(parameter.name), word)?;
+                (true, number as i64)
             }
-            _ => Ok(0),
-        }
+            _ => (true, 0),
+        };
+        if sound { Ok(number) } else { Err(unsound(parameter, label, word)) }
     }
 
     /// Reads a number, and then so many words, or so many rows of words.
@@ -286,13 +284,32 @@ impl<'a> Parser<'a> {
     }
 
     /// The next word, which must be there.
+    #[inline]
     fn word(&mut self, label: Label<'_>) -> Result<&'a [u8], Refusal> {
-        let word = self.peek().ok_or_else(|| match label {
-            Label::Name(_) => wrong_number(self.words),
-            Label::Option(option) => fault(format!("option {} has no value", quoted(option))),
-        })?;
+        let Some(word) = self.peek() else { return Err(self.no_word(label)) };
         self.next += 1;
         Ok(word)
+    }
+
+    #[cold]
+    fn no_word(&self, label: Label<'_>) -> Refusal {
+        match label {
+            Label::Name(_) => wrong_number(self.words),
+            Label::Option(option) => fault(format!("option {} has no value", quoted(option))),
+        }
+    }
+}
+
+/// A word that its parameter cannot have.
+#[cold]
+fn unsound(parameter: &Parameter, label: Label<'_>, word: &[u8]) -> Refusal {
+    match parameter.kind {
+        Kind::Like(_, form) => fault(format!("{} {} is not {form}", parameter.name, quoted(word))),
+        Kind::Integer => not_a_number(label, word),
+        _ => {
+            let text = format!("must have 1 to {MAX_IDENTIFIER} bytes, not {}", word.len());
+            fault(format!("{} {text}", label.shown()))
+        }
     }
 }
 
@@ -314,10 +331,12 @@ impl<'a> Label<'a> {
 }
 
 /// A word that has no place here.
+#[cold]
 fn unexpected(word: &[u8]) -> Refusal {
     fault(format!("syntax error: {} is not expected here", quoted(word)))
 }
 
+#[cold]
 fn missing(parameter: &Parameter) -> Refusal {
     match parameter.missing {
         "" => fault(format!("{} is missing", parameter.token.unwrap_or(parameter.name))),
@@ -325,6 +344,7 @@ fn missing(parameter: &Parameter) -> Refusal {
     }
 }
 
+#[cold]
 fn not_a_number(label: Label<'_>, word: &[u8]) -> Refusal {
     let text = match label {
         Label::Name(name) => format!("{name} must be a whole number, not {}", quoted(word)),

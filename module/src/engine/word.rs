@@ -34,10 +34,11 @@ pub(super) fn not_one_of(
     fault(format!("{} takes {list}, not {}", quoted(option), quoted(value)))
 }
 
-/// Whether a word is that keyword, in any case.
+/// Whether a word is that keyword, in any case. Keywords are written in capitals.
 #[inline]
 pub(super) fn is(word: &[u8], keyword: &str) -> bool {
-    word.eq_ignore_ascii_case(keyword.as_bytes())
+    word.len() == keyword.len()
+        && word.iter().zip(keyword.bytes()).all(|(byte, upper)| byte.to_ascii_uppercase() == upper)
 }
 
 /// Whether a word is 1 to 256 bytes long.
