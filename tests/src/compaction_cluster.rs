@@ -212,7 +212,7 @@ impl CompactionCluster {
         })
     }
 
-    /// A task is done, each of its subtasks ended and was counted once, whoever was at work twice would have noted it, and
+    /// A task is done, each of its subtasks ended and was counted once, a double run would have been noted, and
     /// nothing is left that should not be.
     #[track_caller]
     pub fn all_well(&self, id: &str, count: usize) {

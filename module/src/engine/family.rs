@@ -46,7 +46,7 @@ pub(crate) trait Family: Machine {
     const APPLY: &'static CStr;
     /// The gauge's field in `INFO`.
     const GAUGE: &'static CStr;
-    /// The family's counters in `INFO` besides those of its events.
+    /// The family's counters in `INFO` in addition to those of its events.
     const COUNTERS: &'static [&'static Counter];
     /// How many messages a step may send; what is left is sent by the timer.
     const SENT_AT_ONCE: usize = usize::MAX;
@@ -77,7 +77,7 @@ pub(crate) trait Family: Machine {
         None
     }
 
-    /// What the master does for a key from time to time, besides its deadlines: the events that follow, and when the
+    /// What the master does for a key from time to time, in addition to its deadlines: the events that follow, and when the
     /// next maintenance is due. `place` is kept from one time to the next.
     fn maintain(
         &self,

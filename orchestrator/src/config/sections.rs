@@ -69,7 +69,7 @@ section! {
     /// Where Redis is, and who allotd is there.
     Redis "redis" => RedisConfig {
         /// Address of a Redis server: redis://HOST:PORT, or rediss://HOST:PORT for TLS. One of three ways to the
-        /// master, besides Sentinels and a cluster. A password may stand in the variable ALLOT_REDIS only, a short name
+        /// master, in addition to Sentinels and a cluster. A password may stand in the variable ALLOT_REDIS only, a short name
         /// of ALLOT_REDIS_URL
         #[arg(visible_alias = "redis", value_name = "URL")]
         url: String = "redis-url", "ALLOT_REDIS_URL", shown "redis://127.0.0.1:6379";

@@ -106,7 +106,7 @@ fn leadership_is_given_up_while_the_ensemble_hangs() {
     let held = paused.elapsed();
     println!("leadership held for {held:?} after the ensemble hung, session timeout {session:?}");
     assert!(held < session, "somebody else could have led: {held:?}");
-    eventually("the stint to be over", TIMEOUT, || lead.state() == LeadershipState::Lost);
+    eventually("the leadership to be lost", TIMEOUT, || lead.state() == LeadershipState::Lost);
     let over = paused.elapsed();
     println!("over after {over:?}");
     assert!(over < session, "it could have gone on in the time of another: {over:?}");

@@ -55,7 +55,7 @@ events! {
             /// All of them.
             settings: Settings,
         } = 2, notice c"allot.conf.realm-configured";
-        /// A scheduler claimed the realm; all leases begin anew.
+        /// A scheduler claimed the realm; all leases begin again.
         Claimed {
             /// Its name.
             leader: Bytes,
@@ -73,7 +73,7 @@ events! {
             /// Length of its lease.
             lease: Millis,
         } = 4, notice c"allot.cmu.joined";
-        /// A unit's lease begins anew.
+        /// A unit's lease begins again.
         Beat {
             /// The unit.
             cmu: Name,
@@ -99,7 +99,7 @@ events! {
         Asked {
             /// The unit; all that are not down if `None`.
             cmu: Option<Name>,
-            /// All details anew, and not the list.
+            /// All details again, and not the list.
             details: bool,
         } = 8, notice c"allot.cmu.asked";
         /// Nothing new is placed on a unit, or is again.
@@ -171,7 +171,7 @@ events! {
             e164: Bytes,
             /// Why.
             cause: Cause,
-            /// Whether whoever has it is told to end it.
+            /// Whether the units that have it are told to end it.
             release: bool,
         } = 19, notice c"allot.conf.ended", count (Counter::Ended, 1);
         /// A unit that lost a conference has it back.

@@ -43,7 +43,7 @@ pub enum Request<'a> {
     Ask {
         /// The unit; all where absent.
         cmu: Option<&'a [u8]>,
-        /// All details anew, and not the list.
+        /// All details again, and not the list.
         details: bool,
     },
     /// `CMU.DRAIN`.

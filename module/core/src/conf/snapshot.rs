@@ -2,7 +2,7 @@
 //!
 //! The encoding is canonical: equal realms have equal bytes, whatever way each came to be. Reading believes nothing:
 //! every number, name and cross-reference is checked before it is used, and whatever follows from other fields
-//! (indexes, room and licences in use) is not in the bytes but built anew.
+//! (indexes, room and licences in use) is not in the bytes but built again.
 
 use super::decide::{MAX_ROOM, MAX_TIME};
 use super::model::conference::{

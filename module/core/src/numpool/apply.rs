@@ -186,7 +186,7 @@ impl Pool {
         id
     }
 
-    /// Drops the orders before so many numbers change that to make them anew is less work than to keep them.
+    /// Drops the orders before so many numbers change that to make them again is less work than to keep them.
     fn mind_orders(&mut self, changes: usize) {
         if changes > MANY && changes > self.queue.len() as usize / 8 {
             (self.by_digits, self.by_peer) = (None, None);

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Display;
 
 /// The fields of an entry and their values, in order, in one block of memory. An entry without any stands for the
-/// end of its stream: whoever flushes the outbox deletes it.
+/// end of its stream: the caller that flushes the outbox deletes the stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fields {
     /// Names and values by turns.
@@ -101,7 +101,7 @@ impl Message {
 }
 
 /// How many unsent messages are kept for a stream whose readers can do without: beyond that the oldest goes. A
-/// stream that cannot be written for so long has readers who must read the state anew anyway, and memory has an
+/// stream that cannot be written for so long has readers who must read the state again anyway, and memory has an
 /// end.
 pub const CAPACITY: usize = 1024;
 

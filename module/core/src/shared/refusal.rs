@@ -30,7 +30,7 @@ words! {
     }
 }
 
-/// A refused request. Whoever gets one knows that nothing has changed.
+/// A refused request. A refused request has changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// For programs.

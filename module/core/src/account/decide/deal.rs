@@ -1,7 +1,7 @@
 //! Who gets which account: even to within one, by the fewest moves, in steps of bounded length.
 //!
 //! What is evened out is an instance's *level*: accounts dealt to it and on their way, over what rebalancing gave it. A
-//! step gives free accounts (beyond the reserve) to whoever has the lowest level, and while the highest is more than one
+//! step gives free accounts (beyond the reserve) to the instance with the lowest level, and while the highest is more than one
 //! above the lowest takes one from there. Taking from the highest and giving to the lowest, one by one, is the shortest
 //! way to an even deal: each move lessens the sum of what is above even and of what is below it by one, which is all that
 //! a move can do.

@@ -37,8 +37,8 @@ pub(super) fn decide_logout(now: Millis, account: &Account, epoch: Epoch, back: 
     decided(Event::LoggedOut { account: account.name.clone(), lapsed: false }, Reply::Integer(1))
 }
 
-/// An instance gives an account back that nobody asked it for: whoever was logged in there is so no more, and it is dealt
-/// anew.
+/// An instance gives an account back that nobody asked it for: a login there ends, and the account is dealt
+/// again.
 fn give_back(account: &Account, epoch: Epoch) -> Decision {
     if account.epoch != epoch {
         return unchanged(Reply::Integer(0));
@@ -108,7 +108,7 @@ pub(super) fn decide_use(book: &Book, now: Millis, account: &Account, epoch: Epo
     if !(1..=MAX_USE).contains(&count) {
         return refuse(Code::Err, format!("COUNT must be 1 to {MAX_USE}, not {count}"));
     }
-    // Whoever works without logging in has the deal for an epoch.
+    // A client that works without a login uses the epoch of the deal.
     let by_deal =
         account.epoch == epoch && account.standing == Standing::Dealt && account.live_login(now).is_none();
     if !by_deal {

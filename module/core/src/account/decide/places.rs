@@ -49,7 +49,7 @@ impl Book {
         Event::Placed { module: module.name.clone(), instance: self.instance_name(id), active: true }
     }
 
-    /// Who gets a place and who loses one where a module has another number of them. Whoever came last goes first, and
+    /// Who gets a place and who loses one where a module has another number of them. The last to come goes first, and
     /// one that is away for good.
     pub(super) fn place_changes(&self, id: u32, places: usize) -> Vec<Event> {
         let (taken, waiting) = self.places_taken(id);

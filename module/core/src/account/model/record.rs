@@ -45,7 +45,7 @@ words! {
 /// What becomes of an account that is revoked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
-    /// It is dealt anew, to anybody.
+    /// It is dealt again, to anybody.
     Deal,
     /// It goes to this instance.
     Place(u32),

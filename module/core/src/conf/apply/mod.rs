@@ -252,7 +252,7 @@ impl Realm {
         self.last_epoch = self.last_epoch.max(epoch);
     }
 
-    /// RELEASE to whoever has a conference: its owner, and the unit that it moves to.
+    /// RELEASE to the units that have a conference: its owner, and the unit that it moves to.
     pub(super) fn release_if(&mut self, release: bool, id: u32) {
         if !release {
             return;
@@ -388,7 +388,7 @@ impl Conference {
         self.next_retry = None;
         self.recovering = true;
         self.cause = Cause::Recovery;
-        // What the last unit said is over; the new one says everything anew.
+        // What the last unit said is over; the new one says everything again.
         self.details = Vec::new();
         self.assign(entry);
     }
@@ -432,7 +432,7 @@ impl Conference {
         self.cause = cause;
     }
 
-    /// Whoever has it is to end it.
+    /// The units that have the conference are to end it.
     pub(super) fn is_to_end(&mut self, at: Millis, cause: Cause) {
         (self.moving, self.ending, self.cause) = (None, Some(at), cause);
     }

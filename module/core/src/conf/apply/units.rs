@@ -11,7 +11,7 @@ use crate::shared::Millis;
 use std::collections::BTreeSet;
 
 impl Realm {
-    /// A unit's lease begins anew; it is up unless it is down.
+    /// A unit's lease begins again; it is up unless it is down.
     pub(super) fn renew(&mut self, number: u32, at: Millis) {
         let Some(unit) = self.units.get_mut(number) else {
             invariant!("a unit whose lease is renewed is there");

@@ -37,7 +37,7 @@ impl Realm {
     /// is to be forgotten. O(1), or a copy of it where something is due.
     pub fn as_of<'a>(&self, conference: &'a Conference, now: Millis) -> Option<Cow<'a, Conference>> {
         let mut seen = Cow::Borrowed(conference);
-        // Deadlines begin anew with each step, so that no more than two follow each other at one time.
+        // Deadlines begin again with each step, so that no more than two follow each other at one time.
         for _ in 0..4 {
             let Some(due) = seen.due(&self.settings, now) else { break };
             let Some(event) = self.happens(&seen, due, now) else { break };

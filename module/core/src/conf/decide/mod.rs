@@ -110,7 +110,7 @@ pub enum WriteFault {
 
 impl Realm {
     /// Whether details by this unit at this epoch may be written; the number of the conference. This is the check
-    /// that keeps whoever lost a conference from writing into it. O(1).
+    /// that keeps a unit which lost a conference from writing into it. O(1).
     pub fn may_write(&self, e164: &[u8], cmu: &[u8], epoch: Epoch) -> Result<u32, WriteFault> {
         let id = self.find(e164).ok_or(WriteFault::Unknown)?;
         let conference = self.indexed(id).ok_or(WriteFault::Unknown)?;

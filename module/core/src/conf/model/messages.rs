@@ -1,4 +1,4 @@
-//! What is told to others: commands to units (`cmd:<cmu>`) and transitions to whoever watches (`evt`). Every
+//! What is told to others: commands to units (`cmd:<cmu>`) and transitions to observers (`evt`). Every
 //! message carries `e164`, `cmu` and `epoch`; one that has none of its own carries an empty one, or 0.
 
 use super::conference::{CalledFrom, Cause, Epoch};
@@ -89,7 +89,7 @@ impl Realm {
         self.send(command(cmu, "EPOCH", e164, epoch).with_number("old", old));
     }
 
-    /// REPORT: the unit sends its list, or all details anew.
+    /// REPORT: the unit sends its list, or all details again.
     pub(in crate::conf) fn tell_report(&mut self, cmu: &[u8], details: bool) {
         let what: &[u8] = if details { b"DETAILS" } else { b"LIST" };
         self.send(command(cmu, "REPORT", b"", 0).with("what", what));
@@ -134,7 +134,7 @@ impl Realm {
         self.send(transition("refused", e164, cmu, epoch).with("reason", reason));
     }
 
-    /// RESYNC: readers of a stream have missed something, and must ask or read the state anew.
+    /// RESYNC: readers of a stream have missed something, and must ask or read the state again.
     pub(in crate::conf) fn tell_resync(&mut self, stream: &[u8]) {
         self.send(resync(stream));
     }

@@ -13,7 +13,7 @@ words! {
         /// The copy that was created earliest goes on.
         #[default]
         Earliest = 0 => "earliest",
-        /// Whoever owns the conference keeps it.
+        /// The present owner keeps the conference.
         Keep = 1 => "keep",
     }
 }

@@ -50,7 +50,7 @@ pub struct Unit {
     pub reported: bool,
     /// Length of its lease.
     pub lease: Millis,
-    /// When its lease began anew.
+    /// When its lease began again.
     pub renewed: Millis,
     /// When it joined.
     pub joined: Millis,

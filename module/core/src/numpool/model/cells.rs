@@ -65,7 +65,7 @@ impl Trigger {
     pub const ALL: [Self; 6] = [Self::Add, Self::Del, Self::Reg, Self::Unreg, Self::Call, Self::HangUp];
 }
 
-/// What a transition does besides.
+/// What else a transition does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// The number joins the queue at its tail, at once or when it has cooled down.

@@ -300,7 +300,7 @@ impl<T: Copy + Default> Directory<T> {
         }
     }
 
-    /// Makes the index anew, a quarter larger than it need be. O(numbers).
+    /// Makes the index again, a quarter larger than it need be. O(numbers).
     fn rebuild(&mut self) {
         self.index = vec![EMPTY; capacity(self.len() as usize)];
         for id in 0..self.slots {

@@ -110,7 +110,7 @@ impl Groups {
     /// Has a number that is not listed belong to another group, or to none. O(1).
     pub fn assign(&mut self, number: u32, name: Option<&[u8]>) {
         let before = self.of(number);
-        // Referred to before it is released, so that a group that stays is not made anew.
+        // Referred to before it is released, so that a group that stays is not made again.
         let group = name.map_or(NONE, |name| self.refer(name));
         if group != before {
             self.members.at(number).group = group;

@@ -267,7 +267,7 @@ impl Tree {
         self.hasher.hash_one(id)
     }
 
-    /// Sums up a node anew from itself and its children.
+    /// Sums up a node again from itself and its children.
     fn sum_up(&mut self, at: u32, look: &impl Look) {
         let mut node = self.nodes.get(at);
         (node.oldest, node.least, node.count) = (at, at, 1);

@@ -14,7 +14,7 @@ pub(in crate::numpool) struct Record {
     pub(in crate::numpool) uses: u32,
     since: [u16; 3],
     state: State,
-    /// Where it is besides.
+    /// Where else it is.
     pub(in crate::numpool) place: Place,
 }
 

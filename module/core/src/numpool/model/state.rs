@@ -79,7 +79,7 @@ impl Look for ByPeer<'_> {
     }
 }
 
-/// What a transition needs to know besides.
+/// What else a transition needs to know.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::numpool) struct How<'a> {
     pub(in crate::numpool) at: Millis,

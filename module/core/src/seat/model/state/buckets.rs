@@ -12,7 +12,7 @@ use hashbrown::HashMap;
 const MAX_VIEWS: usize = 8;
 
 impl Show {
-    /// Gives the buckets the numbers that their tiers have in the venue now, before they are built anew.
+    /// Gives the buckets the numbers that their tiers have in the venue now, before they are built again.
     pub(in crate::seat) fn rename_tiers(&mut self, old: &Venue) {
         for bucket in &mut self.buckets {
             // A tier that no seat has any more has no bucket that could take over the turn.
