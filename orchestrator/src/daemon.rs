@@ -59,6 +59,8 @@ pub(crate) async fn run(config: Config, run_role: RunRole) -> Result<()> {
         );
     }
     abort_on_panic();
+    // Before any role starts: a role that has taken work must hand it over, however early the signal comes.
+    let mut signals = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let health = Health::default();
     for part in config.roles.iter().map(|role| role.part()).chain([COORDINATION]) {
         health.not_ready(part, "starting");
@@ -95,7 +97,6 @@ pub(crate) async fn run(config: Config, run_role: RunRole) -> Result<()> {
             (role, result.with_context(|| format!("role {}", role.name())))
         });
     }
-    let mut signals = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let ended = tokio::select! {
         ended = roles.join_next() => Some(ended),
         _ = signals.0.recv() => None,
