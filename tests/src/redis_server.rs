@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use crate::child::ChildProcess;
 use crate::health::complaints;
 use crate::module::liballot;
-use crate::raw::{RawClient, read_reply};
+use crate::raw::{RawClient, Reply, read_reply};
 use crate::tls::Certificates;
 use crate::wait::{TIMEOUT, eventually};
 
@@ -286,6 +286,14 @@ impl RedisServer {
         self.info(section).remove(field).unwrap_or_else(|| panic!("INFO {section} has no field {field}"))
     }
 
+    /// Its role, `master` or `slave`. Nothing where it does not answer: Sentinel cuts all connections when it changes roles.
+    pub fn role(&self) -> Option<String> {
+        match RawClient::try_connect(self.port)?.try_call(&["ROLE"])? {
+            Reply::Array(parts) => Some(parts.first()?.text()),
+            _ => None,
+        }
+    }
+
     /// Makes it a replica of another server and waits until it is in step.
     #[track_caller]
     pub fn replica_of(&self, master: &RedisServer) {
@@ -415,5 +423,5 @@ fn answers(port: u16) -> bool {
     let _ = stream.set_read_timeout(Some(Duration::from_secs(5)));
     std::io::Write::write_all(&mut stream, b"PING\r\n").is_ok()
         && read_reply(&mut std::io::BufReader::new(stream))
-            .is_ok_and(|reply| !matches!(reply, crate::Reply::Error(text) if text.starts_with("LOADING")))
+            .is_ok_and(|reply| !matches!(reply, Reply::Error(text) if text.starts_with("LOADING")))
 }

@@ -60,14 +60,14 @@ fn after_a_failover_by_sentinel_all_roles_go_on_with_the_new_master() {
     master.wait_offset_equal(&replica);
     master.kill9();
     eventually("the conference to tell the new master", TIMEOUT, || {
-        replica.info_field("replication", "role") == "master" && goes_on(replica.port(), &mut told)
+        replica.role().as_deref() == Some("master") && goes_on(replica.port(), &mut told)
     });
     eventually("the daemon to be ready again", TIMEOUT, || all.is_ready());
     let history = replica.raw().words(&format!("CONF.HISTORY {REALM} 49"));
     assert_eq!(history.array().len(), 1, "{history:?}");
     // The old master comes back, and is made a replica; nobody falls for it.
     master.restart();
-    eventually("the old master to follow", TIMEOUT, || master.info_field("replication", "role") == "slave");
+    eventually("the old master to follow", TIMEOUT, || master.role().as_deref() == Some("slave"));
     eventually("the conference to go on", TIMEOUT, || goes_on(replica.port(), &mut told));
 }
 
@@ -88,7 +88,7 @@ fn old_master_is_left_for_the_one_that_sentinels_name() {
         sentinel.ask("FAILOVER") == Some(Reply::Simple("OK".into()))
     });
     eventually("the conference to tell the new master", TIMEOUT, || {
-        replica.info_field("replication", "role") == "master" && goes_on(replica.port(), &mut told)
+        replica.role().as_deref() == Some("master") && goes_on(replica.port(), &mut told)
     });
     assert_eq!(master.info_field("replication", "role"), "master", "the old one was told");
     eventually("the daemon to be ready again", TIMEOUT, || all.is_ready());
@@ -150,7 +150,7 @@ fn sentinel_that_knows_the_latest_failover_is_believed() {
     });
     eventually("the failover to be over", TIMEOUT, || {
         let port = ahead.ask("MASTER").map(|record| record.field("port").text());
-        port == Some(replica.port().to_string()) && replica.info_field("replication", "role") == "master"
+        port == Some(replica.port().to_string()) && replica.role().as_deref() == Some("master")
     });
     let sentinels = format!("127.0.0.1:{},{},{}", free_port(), behind.address(), ahead.address());
     let arguments = [
@@ -273,7 +273,7 @@ fn in_a_cluster_an_operator_moves_the_master_while_all_roles_are_at_work() {
     // Masters that have not heard yet whose replica this is do not vote for it; after five seconds it may ask again.
     let mut asked = None::<Instant>;
     eventually("the replica to be the master", TIMEOUT, || {
-        if replica.info_field("replication", "role") == "master" {
+        if replica.role().as_deref() == Some("master") {
             return true;
         }
         if asked.is_none_or(|at| at.elapsed() > Duration::from_secs(6)) {

@@ -101,8 +101,7 @@ fn coordinated_failovers_lose_no_conference_and_no_message() {
         }
         old.command("FAILOVER");
         eventually("the roles to change", TIMEOUT, || {
-            old.info_field("replication", "role") == "slave"
-                && new.info_field("replication", "role") == "master"
+            old.role().as_deref() == Some("slave") && new.role().as_deref() == Some("master")
         });
         old.wait_replica_synced();
     }

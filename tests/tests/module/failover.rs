@@ -158,8 +158,7 @@ fn a_failover_while_holds_fall_due_loses_nothing() {
         hold(&mut client, "show", &kept, 2, 3_600_000, &kept);
         old.command("FAILOVER");
         eventually("the roles to change", TIMEOUT, || {
-            old.info_field("replication", "role") == "slave"
-                && new.info_field("replication", "role") == "master"
+            old.role().as_deref() == Some("slave") && new.role().as_deref() == Some("master")
         });
         old.wait_replica_synced();
         eventually("the short holds to expire", TIMEOUT, || held(new) == 2 * (round + 1));
@@ -185,10 +184,10 @@ fn a_paused_failover_target_keeps_deadlines_waiting_and_not_the_server() {
     pass(&master, start, 200);
     replica.resume();
     eventually("one master in the end", TIMEOUT, || {
-        [&master, &replica].iter().filter(|s| s.info_field("replication", "role") == "master").count() == 1
+        [&master, &replica].iter().filter(|s| s.role().as_deref() == Some("master")).count() == 1
             && master.info_field("replication", "master_failover_state") == "no-failover"
     });
-    let winner = if master.info_field("replication", "role") == "master" { &master } else { &replica };
+    let winner = if master.role().as_deref() == Some("master") { &master } else { &replica };
     eventually("the holds to expire", TIMEOUT, || held(winner) == 0);
     no_internal_errors(winner);
     assert!(master.is_running() && replica.is_running(), "{}\n{}", master.log(), replica.log());
