@@ -7,6 +7,7 @@ use allot_tests::{RedisServer, Reply};
 
 /// Every command with what `COMMAND INFO` must say of it: arity, and the flags that matter.
 const COMMANDS: &[(&str, i64, &[&str])] = &[
+    ("allot.check", 2, &["readonly"]),
     ("seat.create", 3, &["write", "denyoom"]),
     ("seat.alter", 3, &["write", "denyoom"]),
     ("seat.hold", -6, &["write", "denyoom", "fast"]),
