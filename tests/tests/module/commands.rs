@@ -154,7 +154,7 @@ fn options_that_exclude_each_other_are_a_syntax_error() {
         assert_eq!(client.words(line).error(), error, "{line}");
     }
     assert_eq!(client.words("CMU.DRAIN r u:1:1 TERM 0 MOVE").field("moves").int(), 0);
-    assert_eq!(client.words("CMU.DRAIN r u:1:1 off").field("left").int(), 0);
+    assert_eq!(client.words("CMU.DRAIN r u:1:1 off").field("draining").int(), 0);
 }
 
 #[test]
