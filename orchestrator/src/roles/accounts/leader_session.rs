@@ -28,7 +28,7 @@ use allot_runtime::{LeaderRole, LeaderSession, SessionEnd};
 const RETRY_DELAY: Duration = Duration::from_millis(50);
 /// How often the whole book is read although nothing of it seems to have changed.
 const FULL_READ_INTERVAL: Duration = Duration::from_secs(5);
-/// How long an account that was given back stays where it is then, whatever its instance says.
+/// How long a returned account stays where it is, even if its instance returns it again.
 const RETURN_INTERVAL: Duration = Duration::from_secs(1);
 /// The book is read again after so many times as long as it takes, so that a large one is not read all the time.
 const READ_PAUSE_FACTOR: u32 = 4;

@@ -92,7 +92,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever units Redis chooses, no unit gets more than its burst and its rate allow.
+        /// No unit gets more than its burst and its rate allow, however Redis chooses the units.
         #[test]
         fn no_unit_gets_more_than_its_rate_allows(choices in prop::collection::vec((0usize..5, 0u64..200), 1..200)) {
             let (start, units) = (Instant::now(), names(5));

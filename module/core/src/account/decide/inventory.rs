@@ -121,7 +121,7 @@ pub(super) fn decide_freeze(book: &Book, account: &[u8], on: bool) -> Decided {
         // It is on its way out, and nobody can log in with it.
         return Ok(unchanged(reply));
     }
-    // Somebody who is logged in is so until it is over, whatever the platform says: nobody else may be before.
+    // A login lasts until it ends, even if the platform froze the account: nobody else may log in before.
     let event = if account.login.is_some() {
         Event::Halted { account: name }
     } else {

@@ -247,7 +247,7 @@ impl Show {
         &mut self.buckets[number as usize]
     }
 
-    /// Free seats of a strip, whatever their flags.
+    /// Free seats of a strip, with any flags.
     pub(in crate::seat) fn free_seats(&self, strip: Strip) -> &[u64] {
         let (at, words) = (strip.word as usize, usize::from(self.venue.layout(strip.row).len).div_ceil(64));
         self.words.get(at..at + words).unwrap_or_else(|| {
