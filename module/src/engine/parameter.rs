@@ -1,6 +1,6 @@
 //! The parameters of a command: what may be given in a call, in which form and how often.
 
-use super::word::{integer, is};
+use super::word::{integer, is, is_identifier, natural_number};
 
 /// What may be given in a call.
 #[derive(Clone, Copy)]
@@ -16,6 +16,8 @@ pub(crate) struct Parameter {
     pub(super) keyword: Option<&'static str>,
     /// Whether it begins with a keyword and may come in any order among its neighbours that do. Follows from the rest.
     pub(super) is_option: bool,
+    /// Whether its value is one word. Follows from the rest.
+    pub(super) is_plain: bool,
     /// The message where it, or the second word of a pair, is missing; empty: a plain one.
     pub(crate) missing: &'static str,
 }
@@ -50,7 +52,21 @@ impl Parameter {
             Kind::Block([first, ..]) => (first.keyword, first.is_option),
             _ => (None, false),
         };
-        Self { name, kind, token: None, optional: false, many: false, keyword, is_option, missing: "" }
+        let is_plain = matches!(
+            kind,
+            Kind::Key | Kind::Text | Kind::Name | Kind::Like(..) | Kind::Integer | Kind::Natural
+        );
+        Self {
+            name,
+            kind,
+            token: None,
+            optional: false,
+            many: false,
+            keyword,
+            is_option,
+            is_plain,
+            missing: "",
+        }
     }
 
     pub(crate) const fn key(name: &'static str) -> Self {
@@ -103,7 +119,7 @@ impl Parameter {
 
     /// Any number of times; at least once, unless it is optional.
     pub(crate) const fn many(self) -> Self {
-        Self { many: true, ..self }
+        Self { many: true, is_plain: false, ..self }
     }
 
     /// With its keyword at just that place.
@@ -156,6 +172,18 @@ impl Parameter {
         match self.kind {
             Kind::OneOf(inner) => position(inner, |one| one.begins_with(word).is_some()),
             _ => None,
+        }
+    }
+
+    /// The number of a word that is given for it, 0 for what is no number; nothing for a word that cannot be.
+    #[inline]
+    pub(super) fn read(&self, word: &[u8]) -> Option<i64> {
+        match self.kind {
+            Kind::Name => is_identifier(word).then_some(0),
+            Kind::Like(is_like, _) => is_like(word).then_some(0),
+            Kind::Integer => integer(word),
+            Kind::Natural => natural_number(word).map(|number| number as i64),
+            _ => Some(0),
         }
     }
 

@@ -10,7 +10,7 @@ use allot_core::shared::text::quoted;
 
 use super::argument::Argument;
 use super::parameter::{Kind, Parameter, fewest, position, tokens};
-use super::word::{fault, integer, is_identifier, natural, not_one_of, wrong_number};
+use super::word::{fault, integer, is_identifier, not_natural, not_one_of, wrong_number};
 
 /// How an error message names a parameter.
 #[derive(Clone, Copy)]
@@ -40,6 +40,9 @@ pub(crate) fn parse<'a>(
             let (options, _) = left.split_at(count);
             parser.options(options, places)?;
             count
+        } else if first.is_plain && !first.optional && first.token.is_none() {
+            *place = parser.plain(first, Label::Name(first.name))?;
+            1
         } else {
             parser.positional(first, later, place)?;
             1
@@ -94,7 +97,11 @@ impl<'a> Parser<'a> {
                 return Err(if again { twice() } else { unexpected(word) });
             }
             self.next += 1;
-            *argument = self.behind(option, which, word)?;
+            *argument = if option.is_plain {
+                self.plain(option, Label::Option(word))?
+            } else {
+                self.behind(option, which, word)?
+            };
         }
         Ok(())
     }
@@ -236,21 +243,35 @@ impl<'a> Parser<'a> {
         Ok(self.give(parameter, from, number))
     }
 
-    /// Reads one word; its number, if it is one.
-    #[inline]
-    fn one(&mut self, parameter: &Parameter, label: Label<'a>) -> Result<i64, Refusal> {
-        let word = self.word(label)?;
-        let (sound, number) = match parameter.kind {
-            Kind::Name => (is_identifier(word), 0),
-            Kind::Like(is_like, _) => (is_like(word), 0),
-            Kind::Integer => integer(word).map_or((false, 0), |number| (true, number)),
-            Kind::Natural => {
-                let number = natural(parameter.token.unwrap_or(parameter.name), word)?;
-                (true, number as i64)
-            }
-            _ => (true, 0),
+    /// Reads the value of a parameter that is one word, as most are.
+    #[inline(always)]
+    fn plain(&mut self, parameter: &'static Parameter, label: Label<'a>) -> Result<Argument<'a>, Refusal> {
+        let from = self.next;
+        let Some(number) = self.peek().and_then(|word| parameter.read(word)) else {
+            return Err(self.unread(parameter, label));
         };
-        if sound { Ok(number) } else { Err(unsound(parameter, label, word)) }
+        self.next += 1;
+        Ok(self.give(parameter, from, number))
+    }
+
+    /// Reads one word; its number, if it is one.
+    fn one(&mut self, parameter: &Parameter, label: Label<'a>) -> Result<i64, Refusal> {
+        match self.peek().and_then(|word| parameter.read(word)) {
+            Some(number) => {
+                self.next += 1;
+                Ok(number)
+            }
+            None => Err(self.unread(parameter, label)),
+        }
+    }
+
+    /// Why the next word cannot be read for that parameter.
+    #[cold]
+    fn unread(&self, parameter: &Parameter, label: Label<'a>) -> Refusal {
+        match self.peek() {
+            Some(word) => unsound(parameter, label, word),
+            None => self.no_word(label),
+        }
     }
 
     /// Reads a number, and then so many words, or so many rows of words.
@@ -306,6 +327,7 @@ fn unsound(parameter: &Parameter, label: Label<'_>, word: &[u8]) -> Refusal {
     match parameter.kind {
         Kind::Like(_, form) => fault(format!("{} {} is not {form}", parameter.name, quoted(word))),
         Kind::Integer => not_a_number(label, word),
+        Kind::Natural => not_natural(parameter.token.unwrap_or(parameter.name), word),
         _ => {
             let text = format!("must have 1 to {MAX_IDENTIFIER} bytes, not {}", word.len());
             fault(format!("{} {text}", label.shown()))

@@ -37,8 +37,10 @@ pub(super) fn not_one_of(
 /// Whether a word is that keyword, in any case. Keywords are written in capitals.
 #[inline]
 pub(super) fn is(word: &[u8], keyword: &str) -> bool {
-    word.len() == keyword.len()
-        && word.iter().zip(keyword.bytes()).all(|(byte, upper)| byte.to_ascii_uppercase() == upper)
+    let keyword = keyword.as_bytes();
+    // Most options differ in their length or their first letter.
+    let begins = word.first().map(u8::to_ascii_uppercase) == keyword.first().copied();
+    word.len() == keyword.len() && begins && (word == keyword || word.eq_ignore_ascii_case(keyword))
 }
 
 /// Whether a word is 1 to 256 bytes long.
@@ -48,11 +50,18 @@ pub(super) fn is_identifier(word: &[u8]) -> bool {
 
 /// A whole number from 0 to 2^53: an epoch, a sequence number, a term, a cursor.
 pub(crate) fn natural(what: &str, word: &[u8]) -> Result<u64, Refusal> {
-    // No time and no count is greater (docs/replication.md).
-    let value = integer(word).and_then(|value| u64::try_from(value).ok());
-    value
-        .filter(|&value| value < 1 << 53)
-        .ok_or_else(|| fault(format!("{what} must be a whole number from 0 to 2^53, not {}", quoted(word))))
+    natural_number(word).ok_or_else(|| not_natural(what, word))
+}
+
+/// As `natural`, without a message. No time and no count is greater (docs/replication.md).
+pub(super) fn natural_number(word: &[u8]) -> Option<u64> {
+    let number = integer(word).and_then(|number| u64::try_from(number).ok());
+    number.filter(|&number| number < 1 << 53)
+}
+
+/// A word that is no number from 0 to 2^53.
+pub(super) fn not_natural(what: &str, word: &[u8]) -> Refusal {
+    fault(format!("{what} must be a whole number from 0 to 2^53, not {}", quoted(word)))
 }
 
 /// A whole number as Redis reads one: decimal, no space, no plus, no leading zero.
