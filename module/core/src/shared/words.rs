@@ -176,7 +176,7 @@ mod tests {
         members_come_back::<crate::conf::conference::AssignmentEnd>();
         members_come_back::<crate::conf::unit::UnitState>();
         members_come_back::<crate::conf::state::Policy>();
-        members_come_back::<crate::account::record::Standing>();
+        members_come_back::<crate::account::record::AccountState>();
         members_come_back::<crate::account::place::Presence>();
     }
 
