@@ -1,6 +1,6 @@
 //! The `ACCOUNT.*` commands of operators: the book itself, modules, and which accounts there are.
 
-use allot_core::account::request::{Changes, ModuleWish};
+use allot_core::account::request::{Changes, ModuleSettings};
 use allot_core::account::tariff::{Amount, Step, Tariff};
 use allot_core::account::{Book, Event, Request, Settings};
 use allot_core::shared::refusal::{Code, Refusal};
@@ -52,7 +52,7 @@ pub(super) fn module(
     call: &Call<'_>,
     [_, module, department, instances, weight, reserve, term]: &[Argument<'_>; 7],
 ) -> Done {
-    let wish = ModuleWish {
+    let wish = ModuleSettings {
         module: module.text(),
         department: department.text(),
         instances: instances.integer(),

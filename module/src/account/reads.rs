@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use allot_core::account::Book;
-use allot_core::account::record::{Account, Standing};
+use allot_core::account::record::{Account, AccountState};
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
 
@@ -100,12 +100,9 @@ pub(super) fn info(call: &Call<'_>, [_, of]: &[Argument<'_>; 2]) -> Done {
 }
 
 /// `ACCOUNT.LIST key [MODULE m [INSTANCE i]] [STATE s] [CURSOR c] [COUNT n]`
-pub(super) fn list(
-    call: &Call<'_>,
-    [_, module, instance, standing, cursor, count]: &[Argument<'_>; 6],
-) -> Done {
+pub(super) fn list(call: &Call<'_>, [_, module, instance, state, cursor, count]: &[Argument<'_>; 6]) -> Done {
     let (module, instance) = (module.optional_text(), instance.optional_text());
-    let standing = standing.member::<Standing>()?;
+    let state = state.member::<AccountState>()?;
     let (cursor, count) = (cursor.optional_natural().unwrap_or(0), count_of(count, USUAL_COUNT)?);
     if instance.is_some() && module.is_none() {
         let text = "INSTANCE needs a MODULE: instances have names within their module";
@@ -117,7 +114,7 @@ pub(super) fn list(
             _ => None,
         };
         let module = module.map(|module| known_module(book, module)).transpose()?;
-        let (found, next) = book.list(module, place, standing, cursor, count);
+        let (found, next) = book.list(module, place, state, cursor, count);
         call.ctx.reply_array(2);
         call.ctx.reply_integer(next as i64);
         call.ctx.reply_array(found.len());

@@ -4,7 +4,7 @@ use allot_core::account::Book;
 use allot_core::account::place::{Instance, Module, Presence};
 use allot_core::account::read::{Usage, Used};
 use allot_core::account::rebalance::Shift;
-use allot_core::account::record::{Account, Standing};
+use allot_core::account::record::{Account, AccountState};
 
 use crate::engine::reply::{Field, present, reply_field, reply_record};
 use crate::ffi::Context;
@@ -90,7 +90,7 @@ pub(super) fn reply_instance(ctx: Context<'_>, book: &Book, instance: &Instance)
     ctx.reply_string(b"accounts");
     ctx.reply_array(instance.dealt as usize);
     let accounts = instance.accounts.iter().filter_map(|&id| present(book.account(id)));
-    for one in accounts.filter(|one| one.standing == Standing::Dealt) {
+    for one in accounts.filter(|one| one.state == AccountState::Dealt) {
         ctx.reply_array(2);
         ctx.reply_string(&one.name);
         ctx.reply_integer(one.epoch as i64);
@@ -107,7 +107,7 @@ pub(super) fn reply_account(ctx: Context<'_>, book: &Book, one: &Account, now: i
         ("account", Field::Text(&one.name)),
         ("module", Field::Text(&module)),
         ("instance", Field::maybe((!instance.is_empty()).then_some(&instance[..]))),
-        ("state", Field::Text(one.standing.word().as_bytes())),
+        ("state", Field::Text(one.state.word().as_bytes())),
         ("epoch", Field::Number(one.epoch as i64)),
         ("since", Field::Number(one.since)),
         ("terminal", Field::maybe(login.map(|login| &login.terminal[..]))),

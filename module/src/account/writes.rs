@@ -1,7 +1,7 @@
 //! The `ACCOUNT.*` commands of instances and of those who work with accounts: arguments in, the state machine asked,
 //! replies out. `inventory` has those of operators.
 
-use allot_core::account::deal::STEP;
+use allot_core::account::assign::STEP;
 use allot_core::account::decide::USUAL_MOVES;
 use allot_core::account::{Book, Reply, Request, decide};
 use allot_core::shared::refusal::{Code, Refusal};
@@ -39,11 +39,11 @@ pub(super) fn answer(call: &Call<'_>, request: &Request<'_>) -> Done {
             step.apply(event);
         }
         for _ in 0..steps {
-            let deal = step.state().decide_deal(STEP);
-            if deal.is_empty() {
+            let events = step.state().decide_assignment(STEP);
+            if events.is_empty() {
                 break;
             }
-            deal.iter().for_each(|event| step.apply(event));
+            events.iter().for_each(|event| step.apply(event));
         }
         let short = matches!(request, Request::Login { .. } | Request::Renew { .. });
         reply(call.ctx, step.state(), step.now(), &decision.reply, short);

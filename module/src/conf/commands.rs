@@ -301,7 +301,7 @@ pub(crate) static CMU_COMMANDS: &[Command] = &[
         run: units::ask,
         flags: "write",
         keys: RW | ACCESS | UPDATE,
-        summary: "Asks a unit, or all, for its list or for all details anew",
+        summary: "Asks a unit, or all, for its list or for all details again",
         complexity: "O(U) with U units",
         parameters: [
             KEY,

@@ -8,7 +8,7 @@ mod trim;
 mod units;
 mod writes;
 
-use allot_core::conf::mail::HANG_UPS;
+use allot_core::conf::messages::HANG_UPS;
 use allot_core::conf::{Event, Realm};
 use allot_core::shared::machine::Events;
 use allot_core::shared::outbox::Fields;

@@ -2,7 +2,7 @@
 
 use allot_core::conf::Realm;
 use allot_core::conf::conference::Conference;
-use allot_core::conf::reports::Reported;
+use allot_core::conf::outcome::Reported;
 use allot_core::conf::unit::Unit;
 
 use crate::engine::reply::{Field, reply_field, reply_record};

@@ -1,7 +1,7 @@
 //! The streams of a realm are kept as long as somebody may want them: entries go by age, but nothing that a live group
 //! of readers has still to read, up to a limit. Beyond that RESYNC stands in its place.
 
-use allot_core::conf::mail::{EVENTS, INFO, command_stream};
+use allot_core::conf::messages::{EVENTS, INFO, command_stream};
 use allot_core::conf::{Event, Realm};
 use allot_core::shared::machine::Events;
 

@@ -1,6 +1,6 @@
 //! What units report of a conference (`CONF.ACK`, `CONF.NACK`, `CONF.ENDED`), and `CMU.*`.
 
-use allot_core::conf::request::{Report, Request, Word};
+use allot_core::conf::request::{AssignmentNotice, Report, Request};
 
 use super::writes::answer;
 use crate::engine::argument::Argument;
@@ -10,23 +10,23 @@ use crate::engine::{Call, Done};
 /// The lease of a unit that asks for none.
 const LEASE_MS: i64 = 5000;
 
-fn word<'a>(e164: &Argument<'a>, cmu: &Argument<'a>, epoch: &Argument<'a>) -> Word<'a> {
-    Word { e164: e164.text(), cmu: cmu.text(), epoch: epoch.natural() }
+fn notice<'a>(e164: &Argument<'a>, cmu: &Argument<'a>, epoch: &Argument<'a>) -> AssignmentNotice<'a> {
+    AssignmentNotice { e164: e164.text(), cmu: cmu.text(), epoch: epoch.natural() }
 }
 
 /// `CONF.ACK key e164 cmu epoch`
 pub(super) fn ack(call: &Call<'_>, [_, e164, cmu, epoch]: &[Argument<'_>; 4]) -> Done {
-    answer(call, &Request::Ack(word(e164, cmu, epoch)))
+    answer(call, &Request::Ack(notice(e164, cmu, epoch)))
 }
 
 /// `CONF.NACK key e164 cmu epoch [reason]`
 pub(super) fn nack(call: &Call<'_>, [_, e164, cmu, epoch, reason]: &[Argument<'_>; 5]) -> Done {
-    answer(call, &Request::Nack(word(e164, cmu, epoch), reason.optional_text()))
+    answer(call, &Request::Nack(notice(e164, cmu, epoch), reason.optional_text()))
 }
 
 /// `CONF.ENDED key e164 cmu epoch`
 pub(super) fn ended(call: &Call<'_>, [_, e164, cmu, epoch]: &[Argument<'_>; 4]) -> Done {
-    answer(call, &Request::Ended(word(e164, cmu, epoch)))
+    answer(call, &Request::Ended(notice(e164, cmu, epoch)))
 }
 
 /// `CMU.JOIN key cmu CAPACITY n [ZONE z] [LEASE ms]`

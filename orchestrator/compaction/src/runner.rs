@@ -89,7 +89,7 @@ fn is_over(time: Option<Instant>) -> bool {
     time.is_some_and(|time| time <= Instant::now())
 }
 
-/// Waits until the flag is true. The guard that `wait_for` returns must not be held across another await.
+/// Waits until the flag is true. The reference that `wait_for` returns must not be held across another await.
 async fn wait_until_set(flag: &mut watch::Receiver<bool>) {
     let _ = flag.wait_for(|is_set| *is_set).await;
 }
@@ -103,17 +103,17 @@ impl Runner {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .map_err(|error| format!("the guard does not start: {error}"))?;
+            .map_err(|error| format!("the supervisor does not start: {error}"))?;
         let (Some(mut control), Some(events)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err("the guard has no pipes".into());
+            return Err("the supervisor has no pipes".into());
         };
         let line = serde_json::to_string(spec).map_err(|error| error.to_string())?;
         let told = timeout(MARGIN, control.write_all(format!("{line}\n").as_bytes())).await;
         let Ok(told) = told else {
             let _ = child.start_kill();
-            return Err("the guard does not listen".into());
+            return Err("the supervisor does not read its input".into());
         };
-        told.map_err(|error| format!("the guard does not listen: {error}"))?;
+        told.map_err(|error| format!("the supervisor does not read its input: {error}"))?;
         let events = BufReader::new(events).lines();
         let limit = Duration::from_millis(spec.timeout + spec.stop_limit) + MARGIN;
         Ok(Self { child, control: Some(control), events, watchdog, group: None, limit })
@@ -133,15 +133,15 @@ impl Runner {
         let overdue = sleep(self.limit);
         tokio::pin!(overdue);
         loop {
-            let word = tokio::select! {
+            let command = tokio::select! {
                 () = &mut overdue => {
                     self.end().await;
-                    return Err("its guard hangs, and its time was up".into());
+                    return Err("its supervisor hangs, and the time limit has passed".into());
                 }
                 line = self.events.next_line() => match line.ok().flatten() {
                     None => {
                         self.end().await;
-                        return Err("its guard was lost".into());
+                        return Err("its supervisor ended".into());
                     }
                     Some(line) => {
                         match serde_json::from_str(&line) {
@@ -165,7 +165,7 @@ impl Runner {
                                 }
                                 return Ok(report);
                             }
-                            Err(error) => tracing::warn!(line, %error, "ignoring a message from a guard that is not valid"),
+                            Err(error) => tracing::warn!(line, %error, "ignoring a message from a supervisor that is not valid"),
                         }
                         continue;
                     }
@@ -191,11 +191,11 @@ impl Runner {
                     continue;
                 }
             };
-            if let (Some(control), Ok(line)) = (&mut self.control, serde_json::to_string(&word)) {
+            if let (Some(control), Ok(line)) = (&mut self.control, serde_json::to_string(&command)) {
                 // A supervisor that is gone is noticed above.
                 if timeout(WRITE_TIMEOUT, control.write_all(format!("{line}\n").as_bytes())).await.is_err() {
                     self.end().await;
-                    return Err("its guard hangs: it reads nothing".into());
+                    return Err("its supervisor hangs and reads no input".into());
                 }
             }
         }

@@ -107,7 +107,7 @@ pub async fn run() -> Result<()> {
     program::ignore_termination_signals()?;
     let Some(line) = control.next_line().await? else { return Ok(()) };
     let spec: Spec =
-        serde_json::from_str(&line).context("the specification for the guard is not valid JSON")?;
+        serde_json::from_str(&line).context("the specification for the supervisor is not valid JSON")?;
     match start_if_trusted(&spec) {
         Ok((child, group)) => {
             send_event(&SupervisorEvent::Runs(group.as_raw_pid()));

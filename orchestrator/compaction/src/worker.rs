@@ -3,6 +3,7 @@
 //! are recovered before they start again.
 
 mod order;
+mod run;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,9 +19,8 @@ use super::admission::{Admission, AdmissionWatch};
 use super::ids::TaskId;
 use super::node_context::{NodeContext, PAUSE};
 use super::permits;
-use super::runner::{RunSignals, trust};
-use super::supervisor::Why;
-use super::task::{Ended, MainTask, SubState, SubTask};
+use super::runner::trust;
+use super::task::{MainTask, SubState, SubTask};
 use super::task_store::{Fault, Found, TaskStore};
 use allot_coordination::Error;
 use allot_runtime::time::now_ms;
@@ -41,16 +41,6 @@ enum Purpose {
     ),
     /// The subtask may start in this slot.
     Begin(OwnedSemaphorePermit),
-}
-
-/// The outcome of a run.
-enum Outcome {
-    /// The runner ended.
-    Over(Ended),
-    /// The worker ended the runner for a reason of its own.
-    CutOff,
-    /// No runner was started.
-    Unbegun,
 }
 
 /// The subtasks that are being handled. Each job returns the subtask and whether handling succeeded; if not, the
@@ -343,9 +333,9 @@ impl Worker {
             fence => fence?,
         };
         metrics::gauge!("allot_compaction_running").increment(1);
-        let outcome = self.compact(&sub, fence).await;
+        let result = self.run(&sub, fence).await;
         metrics::gauge!("allot_compaction_running").decrement(1);
-        self.hand_over(&sub, session, outcome).await
+        self.record_result(&sub, session, result).await
     }
 
     /// Whether another worker holds a partition's lock, as far as this worker knows, or held it less than one session
@@ -427,91 +417,6 @@ impl Worker {
             _ = lost.wait_for(|lost| *lost) => true,
             _ = leaving.wait_for(|leaving| *leaving) => true,
         }
-    }
-
-    /// Runs the runner to its end.
-    async fn compact(&self, sub: &Found<SubTask>, fence: i64) -> Outcome {
-        // The confirmation of the session may have expired while the subtask was started.
-        let Some(until) = trust(&self.node_context.coordinator) else { return Outcome::Unbegun };
-        let spec = order::spec(&self.node_context, sub, fence, until);
-        let (stop_sender, stop) = watch::channel(false);
-        let mut leaving = self.leaving.clone();
-        let wait_for_stop = async {
-            tokio::select! {
-                () = self.stopped(sub.id.of_main()) => {}
-                _ = leaving.wait_for(|leaving| *leaving) => {}
-            }
-            stop_sender.send_replace(true);
-            std::future::pending::<()>().await;
-        };
-        let signals = RunSignals {
-            coordinator: self.node_context.coordinator.clone(),
-            stop,
-            lost: self.lost.clone(),
-            heartbeat: self.node_context.session_timeout() / 10,
-        };
-        let running = self.node_context.launch.launch(spec, signals);
-        let report =
-            tokio::select! { report = running => report, () = wait_for_stop => return Outcome::CutOff };
-        match report {
-            Ok(report) if report.why == Why::Unbegun => Outcome::Unbegun,
-            Ok(report) if matches!(report.why, Why::CutOff | Why::Abandoned) => Outcome::CutOff,
-            Ok(report) if report.why == Why::Stopped && *self.leaving.borrow() => Outcome::CutOff,
-            Ok(report) => Outcome::Over(order::ended(&sub.task, report, self.node_context.config.timeout)),
-            Err(why) => Outcome::Over(sub.task.ended(SubState::Failed, &why)),
-        }
-    }
-
-    /// Returns when the main task is cancelled or has ended.
-    async fn stopped(&self, main: TaskId) {
-        let dir = self.store.paths.main(main);
-        let mut status_changes = self.node_context.coordinator.subscribe();
-        loop {
-            let status = *status_changes.borrow_and_update();
-            let read = async {
-                let (_, changed) = self.store.tree.watch(&dir).await?;
-                let main = self.store.main(main).await?.map(|main| main.task);
-                let is_stopped = main.is_some_and(|main| main.cancelling || main.state.is_over());
-                Ok::<_, Fault>((is_stopped, changed))
-            };
-            match read.await {
-                Ok((true, _)) => return,
-                Ok((false, changed)) => tokio::select! {
-                    () = changed => {}
-                    _ = status_changes.wait_for(|now| *now != status) => {}
-                },
-                Err(_) => sleep(PAUSE).await,
-            }
-        }
-    }
-
-    /// Writes the outcome while the session that started the subtask lives. A later session could not, since it does
-    /// not hold the lock.
-    async fn hand_over(&self, sub: &Found<SubTask>, session: i64, outcome: Outcome) -> Result<(), Fault> {
-        let coordinator = &self.node_context.coordinator;
-        let is_over =
-            || *self.lost.borrow() || coordinator.session_id().is_some_and(|current| current != session);
-        while !is_over() {
-            let done = match &outcome {
-                Outcome::Over(ended) => self.store.finish(sub, Some(session), ended).await,
-                Outcome::CutOff => {
-                    let leaving = *self.leaving.borrow();
-                    self.store.requeue(sub, Some(session), !leaving).await
-                }
-                Outcome::Unbegun => self.store.requeue(sub, Some(session), false).await,
-            };
-            match done {
-                Err(fault) if fault.is_passing() && !fault.is_race() => sleep(PAUSE).await,
-                // The subtask was reassigned while it ran here. The new worker waits for the lock, which this session
-                // must release.
-                Err(fault) if fault.is_race() => match self.store.release(sub, session).await {
-                    Err(fault) if fault.is_passing() => sleep(PAUSE).await,
-                    _ => return Err(fault),
-                },
-                done => return done,
-            }
-        }
-        Ok(())
     }
 }
 

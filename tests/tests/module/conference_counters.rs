@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use allot_core::conf::request::{Create, Request, Word};
+use allot_core::conf::request::{AssignmentNotice, Create, Request};
 use allot_core::conf::state::Settings;
 use allot_core::conf::{Realm as State, decide};
 use allot_tests::damage::Dump;
@@ -173,7 +173,7 @@ fn waiting_since(now: i64, waits: &[i64]) -> State {
             called_from: None,
         };
         ask(at, &Request::Create(create));
-        ask(at, &Request::Ack(Word { e164, cmu, epoch: at as u64 * 1000 }));
+        ask(at, &Request::Ack(AssignmentNotice { e164, cmu, epoch: at as u64 * 1000 }));
         ask(at, &Request::Down { cmu, term: None });
     }
     ask(now, &Request::Join { cmu: b"new:1:1", capacity: 100, zone: None, lease: 3_600_000_000 });

@@ -1,9 +1,9 @@
-//! Whether an event that another server decided fits this book. Once it passes, `apply` cannot go wrong.
+//! Checks whether an event that another server decided fits this book. `apply` cannot fail on an event that passed.
 
 use super::encoding::ensure;
 use super::event::Event;
 use super::model::place::{Instance, MAX_PLACES, Presence};
-use super::model::record::{Account, Goal, LAST_MONTH, Standing};
+use super::model::record::{Account, AccountState, Goal, LAST_MONTH};
 use super::model::state::Book;
 use super::model::tariff::MAX_COUNT;
 use crate::shared::Bytes;
@@ -11,16 +11,16 @@ use crate::shared::codec::Damaged;
 use std::collections::BTreeSet;
 
 impl Book {
-    /// Holds a foreign event against this book. O(what the event names).
+    /// Checks an event of another server against this book. O(accounts in the event).
     ///
     /// # Errors
-    /// An event that no decision on this book could have made; the book differs from its master's.
+    /// No decision on this book could have made the event: the book differs from its master's.
     pub fn admits(&self, event: &Event) -> Result<(), Damaged> {
         match event {
             Event::Opened(_) => Err(Damaged("the book is open already")),
             Event::Configured(_) | Event::Claimed { .. } => Ok(()),
             Event::MonthTurned => {
-                ensure(!self.settings.turns.is_empty(), "a month turns and none is to turn")?;
+                ensure(!self.settings.turns.is_empty(), "a month turns without a time at which it turns")?;
                 ensure(self.month < LAST_MONTH, "there are no more months")
             }
             Event::Defined { places, weight, reserve, .. } => {
@@ -37,33 +37,33 @@ impl Book {
             }
             Event::Deleted { accounts } => self.all_are(accounts, |_| true),
             Event::Withdrawn { accounts } => {
-                self.all_are(accounts, |account| account.standing == Standing::Dealt)
+                self.all_are(accounts, |account| account.state == AccountState::Dealt)
             }
             Event::Rehomed { module, accounts } => {
                 let module = self.module_number(module)?;
                 self.all_are(accounts, |account| self.destination(account).is_some_and(|home| home != module))
             }
             Event::Frozen { account } => self.account_is(account, |account| {
-                account.standing != Standing::Frozen && account.login.is_none()
+                account.state != AccountState::Frozen && account.login.is_none()
             }),
             Event::Halted { account } => self.account_is(account, |account| {
-                account.standing != Standing::Frozen
+                account.state != AccountState::Frozen
                     && account.login.is_some()
                     && account.goal != Some(Goal::Delete)
             }),
             Event::Thawed { account } => {
-                self.account_is(account, |account| account.standing == Standing::Frozen)
+                self.account_is(account, |account| account.state == AccountState::Frozen)
             }
             Event::Attached { module, instance, active } => {
                 let module = self.module_number(module)?;
                 let known = self.find_instance(module, instance).and_then(|id| self.indexed_instance(id));
                 let fits = match known.map(|known| known.presence) {
                     Some(Presence::Active | Presence::Standby) => false,
-                    // Its place was kept.
+                    // The place of the instance was kept.
                     Some(Presence::Away) => *active,
                     Some(Presence::Leaving) | None => true,
                 };
-                ensure(fits, "an instance comes that is there")
+                ensure(fits, "an instance that is attached comes again")
             }
             Event::Placed { module, instance, active } => {
                 let before = if *active { Presence::Standby } else { Presence::Active };
@@ -77,7 +77,7 @@ impl Book {
                 self.place_is(module, instance, Instance::has_place)?;
                 let module = self.module_number(module)?;
                 let can_be_dealt = |account: &Account| {
-                    let stands = matches!(account.standing, Standing::Free | Standing::Dealt);
+                    let stands = matches!(account.state, AccountState::Free | AccountState::Dealt);
                     stands && account.login.is_none() && account.module == module
                 };
                 self.all_are(accounts, can_be_dealt)
@@ -86,7 +86,9 @@ impl Book {
                 self.is_active(module, instance)?;
                 let module = self.module_number(module)?;
                 let in_use = |account: &Account| {
-                    account.standing == Standing::Dealt && account.login.is_some() && account.module == module
+                    account.state == AccountState::Dealt
+                        && account.login.is_some()
+                        && account.module == module
                 };
                 self.all_are(accounts, in_use)
             }
@@ -96,14 +98,14 @@ impl Book {
                 self.account_is(account, |account| {
                     let from = self.instance(account.instance);
                     let active = from.is_some_and(|from| from.presence == Presence::Active);
-                    account.standing == Standing::Dealt && active && Some(account.instance) != place
+                    account.state == AccountState::Dealt && active && Some(account.instance) != place
                 })
             }
             Event::LoggedIn { account, .. } => {
-                self.account_is(account, |account| account.standing == Standing::Dealt)
+                self.account_is(account, |account| account.state == AccountState::Dealt)
             }
             Event::Renewed { account, .. } => self.account_is(account, |account| {
-                account.standing == Standing::Dealt && account.login.is_some()
+                account.state == AccountState::Dealt && account.login.is_some()
             }),
             Event::LoggedOut { account, .. } => self.account_is(account, |account| account.login.is_some()),
             Event::Used { account, count } => {
@@ -129,10 +131,10 @@ impl Book {
         is: impl FnOnce(&Instance) -> bool,
     ) -> Result<(), Damaged> {
         let place = self.find_place(module, instance).and_then(|id| self.indexed_instance(id));
-        ensure(is(place.ok_or(Damaged("an instance is not there"))?), "an instance stands otherwise")
+        ensure(is(place.ok_or(Damaged("an instance is not there"))?), "an instance is in another state")
     }
 
-    /// Whether all of these accounts are so, and each is named once.
+    /// Checks that each account is named once, and that `is` holds for all.
     fn all_are(&self, accounts: &[Bytes], is: impl Fn(&Account) -> bool) -> Result<(), Damaged> {
         ensure(!accounts.is_empty(), "an event names no account")?;
         let mut seen = BTreeSet::new();
@@ -145,6 +147,6 @@ impl Book {
 
     fn account_is(&self, name: &[u8], is: impl Fn(&Account) -> bool) -> Result<(), Damaged> {
         let known = self.account_called(name).ok_or(Damaged("an account is not there"))?;
-        ensure(is(known), "an account stands otherwise")
+        ensure(is(known), "an account is in another state")
     }
 }

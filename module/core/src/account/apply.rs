@@ -1,19 +1,19 @@
-//! What an event does to a book. It cannot fail: `decide` made the event for this state, or `admit` has checked it.
+//! Applies events to a book. This cannot fail: `decide` made the event for this state, or `admits` has checked it.
 //!
-//! Whatever an event does to an account goes through `change`, so that shares, levels and totals follow the record by
-//! themselves. What follows from the end of a login of an account that is revoked happens here as well (`settle`): it
-//! depends on nothing but the state.
+//! Every change of an account goes through `change`, which updates shares, levels and totals. When the login of a
+//! revoked account ends, the account goes to its goal without an event of its own (`settle`), because that depends on
+//! the state alone.
 
 use super::event::Event;
 use super::model::place::{Instance, Module, Presence};
-use super::model::record::{Account, Goal, Login, Name, Standing, Stay, day_of};
+use super::model::record::{Account, AccountState, Goal, Login, Name, Stay, day_of};
 use super::model::state::Book;
 use crate::invariant;
 use crate::shared::list::NONE;
 use crate::shared::{Bytes, Millis};
 
 impl Book {
-    /// Applies an event at its time. O(log accounts) for each account that it names.
+    /// Applies an event at its time. O(log accounts) for each account in the event.
     pub fn apply(&mut self, at: Millis, event: &Event) {
         self.applied = self.applied.max(at);
         match event {
@@ -60,24 +60,24 @@ impl Book {
                 self.settle(at, id);
             }
             Event::Used { account, count } => self.count(at, account, *count),
-            _ => self.apply_to_deal(at, event),
+            _ => self.apply_to_assignment(at, event),
         }
     }
 
-    fn apply_to_deal(&mut self, at: Millis, event: &Event) {
+    fn apply_to_assignment(&mut self, at: Millis, event: &Event) {
         match event {
             Event::Deleted { accounts } => self.each(at, accounts, Goal::Delete),
             Event::Rehomed { module, accounts } => {
                 let Some(module) = self.admitted_module(module) else { return };
                 self.each(at, accounts, Goal::Module(module));
             }
-            Event::Withdrawn { accounts } => self.each(at, accounts, Goal::Deal),
+            Event::Withdrawn { accounts } => self.each(at, accounts, Goal::Reassign),
             Event::Dealt { module, instance, accounts } => {
-                // One that is away gets what replaces its accounts, too.
+                // An instance that is away may get replacements of its frozen accounts.
                 let Some(place) = self.admitted_place(module, instance) else { return };
                 for name in accounts {
                     let Some(id) = self.admitted(name) else { continue };
-                    self.deal(at, id, place);
+                    self.assign(at, id, place);
                 }
             }
             Event::Recalled { module, instance, accounts } => {
@@ -96,19 +96,19 @@ impl Book {
             }
             Event::Frozen { account } | Event::Halted { account } => {
                 let Some(id) = self.admitted(account) else { return };
-                // It gets to the module that it was to go to, if it was.
+                // An account on its way to another module belongs to that module from now on.
                 let home = self.indexed(id).and_then(|account| self.destination(account));
                 invariant!(home.is_some(), "an account that is frozen is not being deleted");
                 self.change(id, |account| {
                     account.end_stay(at);
                     account.module = home.unwrap_or(account.module);
-                    (account.standing, account.instance, account.goal, account.since) =
-                        (Standing::Frozen, NONE, None, at);
+                    (account.state, account.instance, account.goal, account.since) =
+                        (AccountState::Frozen, NONE, None, at);
                 });
             }
             Event::Thawed { account } => {
                 let Some(id) = self.admitted(account) else { return };
-                self.change(id, |account| (account.standing, account.since) = (Standing::Free, at));
+                self.change(id, |account| (account.state, account.since) = (AccountState::Free, at));
             }
             Event::Attached { module, instance, active } => self.attach(at, module, instance, *active),
             Event::Placed { module, instance, active } => {
@@ -121,12 +121,12 @@ impl Book {
             Event::Detached { module, instance } => {
                 self.set_presence(module, instance, Presence::Leaving, None);
             }
-            _ => invariant!("every kind of event is applied"),
+            _ => invariant!("every kind of event is handled"),
         }
     }
 
-    /// The number of an account that an event names. `None` breaks an invariant, as for the two below, which is
-    /// reported where this is called: admission refuses an event whose account is not there.
+    /// The number of the account that an event names. Admission refuses events of unknown accounts, so `None` is a
+    /// broken invariant, reported at the caller's line. The same holds for modules and instances below.
     #[track_caller]
     fn admitted(&self, account: &[u8]) -> Option<u32> {
         let id = self.find(account);
@@ -189,7 +189,7 @@ impl Book {
         let mut lost = 0;
         self.with_instance(id, |instance| {
             (instance.presence, instance.away_until) = (presence, until);
-            // What rebalancing gave it goes with its place.
+            // Without a place, the instance loses its offset from rebalancing.
             if !instance.has_place() {
                 lost = std::mem::take(&mut instance.offset);
             }
@@ -200,15 +200,15 @@ impl Book {
         self.look_at(module);
     }
 
-    /// What rebalancing gave an instance that has lost its place, others of the module gave, or other modules did. The part
-    /// of the module is theirs again, those first who gave most; and the other way round where it gave.
+    /// Distributes the offset that an instance lost with its place to the instances of its module with the opposite
+    /// offset, the largest first. The part that came from other modules is dropped.
     fn make_up_for(&mut self, module: u32, lost: i64) {
         if lost == 0 {
             return;
         }
         let Some(module) = self.indexed_module(module) else { return };
         let offset = |id: u32| self.indexed_instance(id).map_or(0, |instance| instance.offset);
-        // Their offsets are even among themselves but for what came from this one, and from other modules.
+        // The sum of the remaining offsets is what came from this instance and from other modules.
         let rest: i64 = module.instances().map(offset).sum();
         if rest.signum() != -lost.signum() {
             return;
@@ -219,7 +219,7 @@ impl Book {
             .map(|id| (offset(id), id))
             .filter(|(offset, _)| offset.signum() == rest.signum())
             .collect();
-        // Stable: of equals who came first.
+        // The sort is stable: of equal offsets, the earlier instance first.
         others.sort_by_key(|(offset, _)| std::cmp::Reverse(offset.abs()));
         for (offset, id) in others {
             let back = due.min(offset.abs());
@@ -228,8 +228,8 @@ impl Book {
         }
     }
 
-    /// An account does not get to an instance of another module that rebalancing gave it to: neither keeps a target by it.
-    /// Within a module `make_up_for` has seen to it, or the instance is away and waits for another.
+    /// Cancels a move of rebalancing between modules that cannot be completed: removes the offset of both instances.
+    /// Within a module, `make_up_for` did so, or the instance is away and waits for another account.
     fn call_off(&mut self, id: u32, place: u32) {
         let Some(from) = self.indexed(id).map(|account| account.instance) else { return };
         if from == NONE {
@@ -239,7 +239,7 @@ impl Book {
         if module(from) == module(place) {
             return;
         }
-        // Who has lost its place meanwhile, and has one again, keeps no target that could be undone.
+        // An instance that lost its place meanwhile and has one again has no offset left to remove.
         for (id, by) in [(from, 1), (place, -1)] {
             self.with_instance(id, |instance| {
                 if instance.has_place() && instance.offset.signum() == -by {
@@ -249,7 +249,7 @@ impl Book {
         }
     }
 
-    /// Sends accounts on their way.
+    /// Gives accounts a new goal.
     fn each(&mut self, at: Millis, accounts: &[Bytes], goal: Goal) {
         for name in accounts {
             let Some(id) = self.admitted(name) else { continue };
@@ -257,28 +257,28 @@ impl Book {
         }
     }
 
-    /// Sends an account on its way: at once where nobody is logged in with it, else as soon as nobody is.
+    /// Gives an account a new goal: it goes there at once, or, if somebody is logged in, when the login ends.
     fn go_on(&mut self, at: Millis, id: u32, goal: Goal) {
         let Some(account) = self.indexed(id) else { return };
         let before = account.goal;
-        // One that was frozen in use is with nobody, and need only be waited for before it is forgotten.
+        // An account that was frozen in use has no instance; only its deletion waits for the end of the login.
         if account.login.is_some() && (account.instance != NONE || goal == Goal::Delete) {
             if let Some(Goal::Place(missed)) = before.filter(|before| *before != goal) {
                 self.call_off(id, missed);
             }
-            self.change(id, |account| (account.standing, account.goal) = (Standing::Revoking, Some(goal)));
+            self.change(id, |account| (account.state, account.goal) = (AccountState::Revoking, Some(goal)));
         } else {
             self.arrive(at, id, goal);
         }
     }
 
-    /// An account whose login is over goes on, if it is to.
+    /// Moves an account whose login has ended to its goal, if there is one.
     fn settle(&mut self, at: Millis, id: u32) {
         let Some(goal) = self.indexed(id).and_then(|account| account.goal) else { return };
         self.arrive(at, id, goal);
     }
 
-    /// An account that nobody is logged in with gets where it is to go.
+    /// Moves an account that nobody is logged in with to its goal.
     fn arrive(&mut self, at: Millis, id: u32, goal: Goal) {
         let place = goal.place();
         let active = |&place: &u32| {
@@ -290,31 +290,31 @@ impl Book {
         }
         match (goal, place) {
             (Goal::Delete, _) => self.remove(id),
-            (_, Some(place)) => self.deal(at, id, place),
+            (_, Some(place)) => self.assign(at, id, place),
             (goal, None) => self.change(id, |account| {
                 account.end_stay(at);
                 if let Goal::Module(module) = goal {
                     account.module = module;
                 }
-                // A frozen one stays so wherever it goes.
-                if account.standing != Standing::Frozen {
-                    (account.standing, account.since) = (Standing::Free, at);
+                // A frozen account stays frozen in its new module.
+                if account.state != AccountState::Frozen {
+                    (account.state, account.since) = (AccountState::Free, at);
                 }
                 (account.instance, account.goal) = (NONE, None);
             }),
         }
     }
 
-    /// An account begins a stay.
-    fn deal(&mut self, at: Millis, id: u32, place: u32) {
+    /// Assigns an account to an instance: a stay begins.
+    fn assign(&mut self, at: Millis, id: u32, place: u32) {
         let Some(instance) = self.indexed_instance(place) else { return };
         let (module, name) = (instance.module, instance.name.clone());
         let epoch = self.take_epoch(at);
         let stay = Stay { epoch, module: self.module_name(module), instance: name, from: at, to: None };
         self.change(id, |account| {
             account.begin_stay(stay);
-            (account.module, account.standing, account.instance, account.goal) =
-                (module, Standing::Dealt, place, None);
+            (account.module, account.state, account.instance, account.goal) =
+                (module, AccountState::Dealt, place, None);
             (account.epoch, account.since) = (epoch, at);
         });
     }
@@ -328,12 +328,12 @@ impl Book {
         self.logins.set(id, until);
     }
 
-    /// A login is over.
+    /// Ends a login.
     fn log_out(&mut self, id: u32) {
         self.logins.remove(id);
         let Some(account) = self.accounts.get_mut(id) else { return };
-        invariant!(account.login.is_some(), "a login that is over was there");
-        if account.standing == Standing::Free {
+        invariant!(account.login.is_some(), "a login that ends was there");
+        if account.state == AccountState::Free {
             self.change(id, |account| account.login = None);
         } else {
             account.login = None;

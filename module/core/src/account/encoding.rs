@@ -1,4 +1,4 @@
-//! Parts of events as bytes (docs/replication.md).
+//! Encoding of fields that several events share (docs/replication.md).
 
 use super::model::state::Settings;
 use super::model::tariff::{Amount, Step, Tariff};
@@ -49,7 +49,7 @@ impl Field for Tariff {
         let tariff = Self { quota, steps };
         match tariff.fault() {
             None => Ok(tariff),
-            Some(_) => Err(Damaged("a tariff does not rise")),
+            Some(_) => Err(Damaged("a tariff is not valid")),
         }
     }
 }

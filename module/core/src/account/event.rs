@@ -1,4 +1,4 @@
-//! What happens to a book: results, which are all that ever changes one.
+//! Events of a book. Only events change a book; they are replicated, written to the AOF, published and replayed.
 
 use super::model::record::Name;
 use super::model::state::Settings;
@@ -11,9 +11,9 @@ use crate::{events, words};
 pub type Events = machine::Events<Event>;
 
 words! {
-    /// What `INFO` counts of books.
+    /// Counters of books in `INFO`.
     pub enum Counter {
-        /// Accounts dealt to instances.
+        /// Accounts assigned to instances.
         Dealt => "account_dealt",
         /// Moves by rebalancing.
         Shifted => "account_shifted",
@@ -27,9 +27,9 @@ words! {
 }
 
 events! {
-    /// Something that happens.
+    /// One change.
     pub enum Event counted by Counter {
-        /// The book begins.
+        /// The book opens: the first event of a key.
         Opened(settings: Settings) = 0, notice c"allot.account.book-opened";
         /// Settings change.
         Configured(settings: Settings) = 1, notice c"allot.account.book-configured";
@@ -44,32 +44,32 @@ events! {
         Defined {
             /// The module.
             module: Name,
-            /// Its department.
+            /// Department of the module.
             department: Name,
-            /// How many of its instances hold a share at once.
+            /// How many instances of the module hold a share at once.
             places: u32,
-            /// Its part where accounts are distributed.
+            /// Weight of the module when accounts are distributed over modules.
             weight: u32,
-            /// Accounts kept back.
+            /// How many accounts are kept free for replacements.
             reserve: u32,
         } = 3, notice c"allot.account.module-defined";
         /// Accounts are added to a module.
         Added {
             /// The module.
             module: Name,
-            /// What each costs.
+            /// Tariff of each account.
             tariff: Tariff,
             /// Their names.
             accounts: Vec<Bytes>,
         } = 4, notice c"allot.account.added";
-        /// Accounts are deleted; those that somebody is logged in with as soon as nobody is.
+        /// Accounts are deleted. An account with a login is deleted when the login ends.
         Deleted {
             /// Their names.
             accounts: Vec<Bytes>,
         } = 5, notice c"allot.account.deleted";
-        /// Accounts go to another module; those that somebody is logged in with as soon as nobody is.
+        /// Accounts go to another module. An account with a login goes when the login ends.
         Rehomed {
-            /// The module that they go to.
+            /// The new module.
             module: Name,
             /// Their names.
             accounts: Vec<Bytes>,
@@ -79,12 +79,12 @@ events! {
             /// Its name.
             account: Bytes,
         } = 7, notice c"allot.account.frozen";
-        /// It can be used again.
+        /// The platform thawed an account.
         Thawed {
             /// Its name.
             account: Bytes,
         } = 8, notice c"allot.account.thawed";
-        /// An instance comes, or is back.
+        /// An instance is attached, or comes back.
         Attached {
             /// Its module.
             module: Name,
@@ -102,30 +102,30 @@ events! {
             /// Whether it has a place.
             active: bool,
         } = 10, notice if *active { c"allot.account.promoted" } else { c"allot.account.demoted" };
-        /// An instance is gone for the time being.
+        /// An instance is away; its place is kept.
         Away {
             /// Its module.
             module: Name,
             /// Its name.
             instance: Name,
-            /// Until when its place is kept.
+            /// Until when the place is kept.
             until: Millis,
         } = 11, notice c"allot.account.away";
-        /// An instance is gone for good; it is forgotten when its accounts are elsewhere.
+        /// An instance is detached. Its record is removed when it has no accounts left.
         Detached {
             /// Its module.
             module: Name,
             /// Its name.
             instance: Name,
         } = 12, notice c"allot.account.detached";
-        /// Accounts are taken from instances that have no place, or were given back: those that nobody is logged in with are
-        /// free.
+        /// Accounts are taken from instances without a place, or were given back. An account without a login is free
+        /// at once.
         Withdrawn {
             /// Their names.
             accounts: Vec<Bytes>,
         } = 13, notice c"allot.account.revoked";
-        /// Accounts that nobody is logged in with go to an instance of their module, each in a deal of its own. The instance
-        /// may be away where one replaces what was frozen.
+        /// Accounts without a login are assigned to an instance of their module, each at a new epoch. The instance
+        /// may be away if an account replaces a frozen one.
         Dealt {
             /// The module.
             module: Name,
@@ -134,7 +134,7 @@ events! {
             /// Their names.
             accounts: Vec<Bytes>,
         } = 14, notice c"allot.account.dealt", count (Counter::Dealt, accounts.len() as u64);
-        /// Accounts that somebody is logged in with are to go to an instance of their module.
+        /// Accounts with a login must go to another instance of their module when the login ends.
         Recalled {
             /// The module.
             module: Name,
@@ -152,7 +152,7 @@ events! {
             /// The instance.
             instance: Name,
         } = 16, notice c"allot.account.shifted", count (Counter::Shifted, 1);
-        /// Somebody works with an account.
+        /// A login begins.
         LoggedIn {
             /// The account.
             account: Bytes,
@@ -161,32 +161,32 @@ events! {
             /// Until when.
             until: Millis,
         } = 17, notice c"allot.account.login", count (Counter::Logins, 1);
-        /// A login lasts longer.
+        /// A login is renewed.
         Renewed {
             /// The account.
             account: Bytes,
             /// Until when.
             until: Millis,
         } = 18, notice c"allot.account.renewed";
-        /// A login is over, or an account that is revoked was given back.
+        /// A login ends, or a revoked account was given back.
         LoggedOut {
             /// The account.
             account: Bytes,
-            /// Whether nobody said so in time.
+            /// Whether the login ended at its deadline.
             lapsed: bool,
         } = 19,
             notice if *lapsed { c"allot.account.lapsed" } else { c"allot.account.logout" },
             count lapsed.then_some((Counter::Lapsed, 1));
-        /// Instructions are sent.
+        /// Instructions are counted.
         Used {
             /// The account.
             account: Bytes,
             /// How many.
             count: u64,
         } = 20, notice c"allot.account.used", count (Counter::Used, *count);
-        /// A month is over.
+        /// A month ends.
         MonthTurned = 21, notice c"allot.account.month-turned";
-        /// The platform froze an account that somebody is logged in with, who has it until the login is over.
+        /// The platform froze an account with a login; the login goes on until it ends.
         Halted {
             /// Its name.
             account: Bytes,

@@ -1,4 +1,4 @@
-//! A book as the state machine that a server runs.
+//! A book as a state machine of the engine.
 
 use super::event::Event;
 use super::{Book, decide_due, decide_over};

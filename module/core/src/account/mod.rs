@@ -1,10 +1,11 @@
-//! Accounts: what a company rents on another's platform, assigned to the instances of its modules so that each is in one
-//! place at a time, logged in at one terminal at a time, and where it is needed before anybody pays extra.
+//! Accounts that a company rents on a platform, assigned to the instances of the company's modules. An account is
+//! with one instance at a time and logged in at one terminal at a time. Accounts are assigned so that the flat prices
+//! are used before extra instructions are paid.
 //!
-//! One book is one state. The way of a request: `request` (what was asked) -> `decide` -> `outcome` (events and a reply)
-//! -> `event` (what happens) -> `apply`. Events of another server pass `admission` first. `model` has the state: modules
-//! and their instances, accounts, tariffs, sums of use, and the indexes over them. `snapshot` writes and reads the whole
-//! state, `read` answers questions, `quality` says how good an assignment is.
+//! One book is one state. The path of a request: `request` -> `decide` -> `outcome` (events and a reply) -> `event` ->
+//! `apply`. Events of another server pass `admission` first. `model` has the state: modules and their instances,
+//! accounts, tariffs, sums of use, and the indexes over them. `snapshot` encodes and decodes the whole state, `read` has
+//! the queries, `quality` measures assignments.
 
 mod admission;
 mod apply;
@@ -19,7 +20,7 @@ pub mod read;
 pub mod request;
 pub mod snapshot;
 
-pub use decide::{deal, rebalance};
+pub use decide::{assign, rebalance};
 pub use decide::{decide, decide_due, decide_over};
 pub use event::Event;
 pub use model::state::{Book, Settings};

@@ -1,4 +1,4 @@
-//! What comes of a request: events to be applied, and what the caller is told.
+//! The outcome of a request: events to apply, and the reply to the caller.
 
 use super::event::Event;
 use super::model::record::Name;
@@ -9,10 +9,10 @@ use crate::shared::decision;
 
 pub(super) use crate::shared::refusal::refuse;
 
-/// What happens, and what the caller is told.
+/// Events to apply, and the reply to the caller.
 pub type Decision = decision::Decision<Event, Reply>;
 
-/// What the caller hears.
+/// The reply to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// Done, or no change.
@@ -27,13 +27,13 @@ pub enum Reply {
     Instance(Name, Name),
     /// An account's record, by its name.
     Account(Bytes),
-    /// What was used.
+    /// Instructions used, and their cost.
     Used(Used),
-    /// Who moves, and what each move avoids.
+    /// The moves of rebalancing.
     Moves(Vec<Shift>),
 }
 
-/// A decision, or why there is none.
+/// A decision, or a refusal.
 pub type Decided = decision::Decided<Event, Reply>;
 
 pub(super) fn decided(event: Event, reply: Reply) -> Decision {
@@ -44,21 +44,21 @@ pub(super) fn unchanged(reply: Reply) -> Decision {
     Decision::unchanged(reply)
 }
 
-/// A move of rebalancing, and what it is good for.
+/// A move of rebalancing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shift {
     /// The account.
     pub account: Bytes,
-    /// Module and instance that give it.
+    /// Module and instance that give the account.
     pub from: (Name, Name),
-    /// Module and instance that get it.
+    /// Module and instance that get the account.
     pub to: (Name, Name),
-    /// What the instructions that it has left would have cost where it goes.
+    /// The cost that the move avoids at the receiving instance.
     pub avoided: Amount,
 }
 
 impl Shift {
-    /// The event that makes it so.
+    /// The event of the move.
     pub fn event(&self) -> Event {
         let (module, instance) = self.to.clone();
         Event::Shifted { account: self.account.clone(), module, instance }

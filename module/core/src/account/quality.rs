@@ -1,5 +1,5 @@
-//! How good a deal is: how uneven, how many moves over the least possible, and what it costs against the best assignment
-//! in hindsight. Figures for tests, simulations and reports; nothing decides by them.
+//! Measures assignments: imbalance, the least number of moves, and the least cost in hindsight. These figures are for
+//! tests, simulations and reports; no decision uses them.
 
 use super::model::tariff::{Amount, Tariff};
 
@@ -9,8 +9,7 @@ pub fn imbalance(shares: &[usize]) -> usize {
     largest - shares.iter().min().copied().unwrap_or(0)
 }
 
-/// The fewest moves that make shares even to within one: what lies above the even shares, if those who have most keep the
-/// larger ones. O(n log n).
+/// The fewest moves that make shares even to within one, if the largest shares stay the larger ones. O(n log n).
 pub fn least_moves(shares: &[usize]) -> usize {
     let total: usize = shares.iter().sum();
     let Some(even) = total.checked_div(shares.len()) else { return 0 };
@@ -24,8 +23,8 @@ pub fn least_moves(shares: &[usize]) -> usize {
         .sum()
 }
 
-/// What so many instructions cost at least, over any assignment of them to these accounts: those at the flat price first,
-/// then whichever step is cheapest. Exact where steps get dearer, as they do. O(steps log steps).
+/// The least cost of so many instructions with these accounts: first all flat prices, then the cheapest steps. Exact
+/// if later steps of a tariff are not cheaper. O(steps log steps).
 pub fn least_cost<'a>(tariffs: impl Iterator<Item = &'a Tariff>, instructions: u64) -> Amount {
     let (mut flat, mut steps) = (0u128, Vec::new());
     for tariff in tariffs {

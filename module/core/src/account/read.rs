@@ -1,27 +1,27 @@
-//! Questions to a book. None of them changes anything.
+//! Queries of a book.
 
 use std::collections::BTreeMap;
 
 use super::model::place::{Instance, Module};
-use super::model::record::{Account, Name, Standing};
+use super::model::record::{Account, AccountState, Name};
 use super::model::state::Book;
 use super::model::tariff::Amount;
 pub use super::model::usage::Usage;
 use crate::shared::Millis;
 
-/// How many accounts one list passes over at most.
+/// The most accounts that one list examines.
 const MAX_PASSED: usize = 20_000;
 
-/// What `ACCOUNT.USE` tells.
+/// The reply of `ACCOUNT.USE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Used {
-    /// Instructions of this month, those just counted among them.
+    /// Instructions of this month, with those just counted.
     pub used: u64,
-    /// What is left at the flat price.
+    /// Instructions left at the flat price.
     pub left: u64,
-    /// The step of the last one; 0 at the flat price.
+    /// The step of the last instruction; 0 at the flat price.
     pub step: usize,
-    /// What the month costs so far beyond the flat price.
+    /// Cost of this month beyond the flat price.
     pub cost: Amount,
 }
 
@@ -33,11 +33,10 @@ impl Used {
 }
 
 impl Book {
-    /// An instance's accounts that nobody is logged in with, those first with which most can be sent at the flat price,
-    /// and none that has reached the cap. O(count), or O(accounts of the instance) until it is worked with for the first
-    /// time in a month or under a new cap.
+    /// Accounts of an instance without a login and below the cap, those with most left at the flat price first.
+    /// O(count), or O(accounts of the instance) before the first login or use after a new month or a new cap.
     pub fn pick(&self, instance: &Instance, count: usize) -> Vec<&Account> {
-        // Those that have reached it come first in the order, and are last here.
+        // Accounts that have reached the cap come first in the order, so last here.
         let open = |&(room, id): &(Option<u64>, u32)| room.and_then(|_| self.indexed(id));
         let order @ (month, limit) = self.order();
         if instance.ready_order == order {
@@ -49,13 +48,13 @@ impl Book {
         all.iter().rev().map_while(open).take(count).collect()
     }
 
-    /// Accounts after a cursor, at most `count`, and the cursor of the next ones; 0 at the end. Of a module, of an
-    /// instance, in a standing. O(accounts passed over), of which there are at most 20,000.
+    /// At most `count` accounts after a cursor, and the next cursor: 0 at the end. Module, instance and state filter.
+    /// O(accounts examined), at most 20,000.
     pub fn list(
         &self,
         module: Option<u32>,
         instance: Option<u32>,
-        standing: Option<Standing>,
+        state: Option<AccountState>,
         cursor: u64,
         count: usize,
     ) -> (Vec<&Account>, u64) {
@@ -76,10 +75,10 @@ impl Book {
             if passed == MAX_PASSED {
                 return (found, u64::from(id));
             }
-            // Among all numbers some are of no account.
+            // Some slots of the table are empty.
             let Some(account) = self.accounts.get(id) else { continue };
             let fits = module.is_none_or(|module| account.module == module)
-                && standing.is_none_or(|standing| account.standing == standing);
+                && state.is_none_or(|state| account.state == state);
             if !fits {
                 continue;
             }
@@ -91,8 +90,8 @@ impl Book {
         (found, 0)
     }
 
-    /// Use and cost by module in a month, with the module's department. O(modules) for the running month, O(accounts) for
-    /// one that is past.
+    /// Use and cost by module in a month, with the module's department. O(modules) for the current month, O(accounts)
+    /// for a past month.
     pub fn usage_by_module(&self, month: u32) -> BTreeMap<Name, (Name, Usage)> {
         let usage = |module: &Module| {
             if month == self.month {
@@ -111,7 +110,7 @@ impl Book {
             .collect()
     }
 
-    /// Use and cost by department in a month. As fast as by module.
+    /// Use and cost by department in a month. The complexity is that of `usage_by_module`.
     pub fn usage_by_department(&self, month: u32) -> BTreeMap<Name, Usage> {
         let mut sums: BTreeMap<Name, Usage> = BTreeMap::new();
         for (department, usage) in self.usage_by_module(month).into_values() {

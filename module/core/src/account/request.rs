@@ -1,11 +1,11 @@
-//! What can be asked of a book (docs/accounts.md, Commands), with every argument already parsed.
+//! Requests to a book (docs/accounts.md, Commands), with parsed arguments.
 
 use super::model::record::Epoch;
 use super::model::tariff::Tariff;
 use crate::shared::Millis;
 
-/// A request that may change a book. All byte strings are the caller's. `term` is the leader's, where it is given; any
-/// but the claimed one is `STALE`.
+/// A request that may change a book. `term` is the term of the leader that sends the request; a term other than the
+/// claimed one is refused with `STALE`.
 #[derive(Clone, Debug)]
 pub enum Request<'a> {
     /// `ACCOUNT.BOOK` on a book that exists.
@@ -14,18 +14,18 @@ pub enum Request<'a> {
     Claim {
         /// The leader's term.
         term: u64,
-        /// Its name.
+        /// Name of the leader.
         leader: &'a [u8],
-        /// Whether it may be lower than the last one.
+        /// Whether the term may be lower than the last one.
         force: bool,
     },
     /// `ACCOUNT.MODULE`.
-    Module(ModuleWish<'a>),
+    Module(ModuleSettings<'a>),
     /// `ACCOUNT.ADD`.
     Add {
-        /// The module; `None` to distribute them over the modules by weight.
+        /// The module; `None` to distribute the accounts over the modules by weight.
         module: Option<&'a [u8]>,
-        /// What each costs.
+        /// Tariff of each account.
         tariff: Tariff,
         /// Their names.
         accounts: Vec<&'a [u8]>,
@@ -41,7 +41,7 @@ pub enum Request<'a> {
     },
     /// `ACCOUNT.MOVE`.
     Move {
-        /// The module that they go to.
+        /// The new module.
         module: &'a [u8],
         /// Their names.
         accounts: Vec<&'a [u8]>,
@@ -52,7 +52,7 @@ pub enum Request<'a> {
     Freeze {
         /// The account.
         account: &'a [u8],
-        /// On or off.
+        /// Whether the account is frozen or thawed.
         on: bool,
         /// The leader's term.
         term: Option<u64>,
@@ -72,7 +72,7 @@ pub enum Request<'a> {
         module: &'a [u8],
         /// The instance.
         instance: &'a [u8],
-        /// How long its place is kept.
+        /// How long the place is kept, in milliseconds.
         grace: Millis,
         /// The leader's term.
         term: Option<u64>,
@@ -81,20 +81,20 @@ pub enum Request<'a> {
     Login {
         /// The account.
         account: &'a [u8],
-        /// The instance that has it.
+        /// The instance that has the account.
         instance: &'a [u8],
-        /// Where.
+        /// The terminal.
         terminal: &'a [u8],
-        /// For how long.
+        /// Length of the login, in milliseconds.
         ttl: Millis,
     },
     /// `ACCOUNT.RENEW`.
     Renew {
         /// The account.
         account: &'a [u8],
-        /// The login.
+        /// Epoch of the login.
         epoch: Epoch,
-        /// For how long from now.
+        /// Length of the login from now, in milliseconds.
         ttl: Millis,
     },
     /// `ACCOUNT.LOGOUT`.
@@ -103,7 +103,7 @@ pub enum Request<'a> {
         account: &'a [u8],
         /// The login, or the deal.
         epoch: Epoch,
-        /// Whether the instance gives the account back, by the epoch of its deal.
+        /// Whether the instance gives the account back, by the epoch of the assignment.
         back: bool,
         /// The leader's term.
         term: Option<u64>,
@@ -114,12 +114,12 @@ pub enum Request<'a> {
         account: &'a [u8],
         /// The login, or the deal.
         epoch: Epoch,
-        /// How many instructions.
+        /// Number of instructions.
         count: i64,
     },
     /// `ACCOUNT.REBALANCE`.
     Rebalance {
-        /// Whether nothing is to happen yet.
+        /// Whether the moves are only computed.
         dry_run: bool,
         /// The most moves.
         max_moves: i64,
@@ -140,16 +140,16 @@ pub struct Changes {
 
 /// `ACCOUNT.MODULE key module ...`
 #[derive(Clone, Copy, Debug)]
-pub struct ModuleWish<'a> {
+pub struct ModuleSettings<'a> {
     /// The module.
     pub module: &'a [u8],
-    /// Its department.
+    /// Department of the module.
     pub department: &'a [u8],
-    /// How many of its instances hold a share at once.
+    /// How many instances of the module hold a share at once.
     pub instances: i64,
-    /// Its part where accounts are distributed; as it was, or 1, where absent.
+    /// Weight of the module when accounts are distributed; `None` keeps the value, or sets 1.
     pub weight: Option<i64>,
-    /// Accounts kept back; as it was, or 0, where absent.
+    /// How many accounts are kept free for replacements; `None` keeps the value, or sets 0.
     pub reserve: Option<i64>,
     /// The leader's term.
     pub term: Option<u64>,

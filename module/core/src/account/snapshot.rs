@@ -1,7 +1,7 @@
-//! A book as bytes: for RDB files, `DUMP`, AOF rewrites and digests.
+//! Encodes a book as bytes, for RDB files, `DUMP`, AOF rewrites and digests; and decodes them.
 //!
-//! The encoding is canonical: equal books have equal bytes, whatever way each came to be. Reading believes nothing: every
-//! name, count and reference is checked before it is used. Indexes are not written; they follow from the rest.
+//! The encoding is canonical: equal books have equal bytes. Decoding trusts nothing: every name, count and reference
+//! is checked before it is used. Indexes are not encoded, but computed.
 
 use super::encoding::ensure;
 use super::model::place::{HOUR, Instance, MAX_PLACES, Module, Pace, Presence, WINDOW};
@@ -13,17 +13,17 @@ use crate::shared::Millis;
 use crate::shared::codec::{Damaged, Reader, Writer};
 use crate::shared::list::NONE;
 
-/// Version of the encoding; a payload of another one is refused.
+/// Version of the encoding; a payload of another version is refused.
 pub const VERSION: u64 = 1;
-/// The last epoch that is believed: far from the greatest that has an encoding.
+/// The greatest `last_epoch` that a snapshot may have: far below the greatest that can be encoded.
 const LAST_EPOCH: u64 = (1 << 53) - (1 << 40);
-/// No time has more hours.
+/// The greatest hour, counted from 1970, that a snapshot may have.
 const MAX_HOUR: i64 = (1 << 53) / HOUR;
-/// No offset is as great.
+/// The greatest offset that a snapshot may have.
 const MAX_OFFSET: i64 = 1 << 40;
 
 impl Book {
-    /// The book as bytes. O(accounts log accounts).
+    /// Encodes the book. O(accounts log accounts).
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer::default();
         out.unsigned(VERSION);
@@ -62,7 +62,7 @@ impl Book {
         out.bytes
     }
 
-    /// Tariffs that some account has, in order.
+    /// The tariffs of all accounts, in order.
     fn tariffs_in_use(&self) -> Vec<&Tariff> {
         self.tariffs.keys().map(|tariff| &**tariff).collect()
     }
@@ -80,11 +80,11 @@ impl Book {
         out.string(&account.name);
         out.string(&self.module_name(account.module));
         out.unsigned(tariff as u64);
-        out.field(&account.standing);
+        out.field(&account.state);
         self.encode_place(account.instance, out);
         match account.goal {
             None => out.unsigned(0),
-            Some(Goal::Deal) => out.unsigned(1),
+            Some(Goal::Reassign) => out.unsigned(1),
             Some(Goal::Place(place)) => {
                 out.unsigned(2);
                 self.encode_place(place, out);
@@ -126,7 +126,7 @@ impl Book {
         }
     }
 
-    /// The book of these bytes.
+    /// Decodes a book.
     ///
     /// # Errors
     /// Bytes that `encode` never writes.
@@ -137,7 +137,7 @@ impl Book {
         let mut book = Self::open(reader.field()?, applied);
         book.term = reader.count()?;
         book.leader = reader.optional_identifier()?;
-        ensure(book.term == 0 || book.leader.is_some(), "a term was claimed by nobody")?;
+        ensure(book.term == 0 || book.leader.is_some(), "a claimed term has no leader")?;
         book.last_epoch = reader.count()?;
         ensure(book.last_epoch <= LAST_EPOCH, "an epoch is out of range")?;
         book.month = reader.number()?;
@@ -173,13 +173,13 @@ impl Book {
         for id in book.module_names.values().copied().collect::<Vec<_>>() {
             book.look_at(id);
         }
-        ensure(book.tariffs.len() == tariffs.len(), "a tariff is nobody's")?;
+        ensure(book.tariffs.len() == tariffs.len(), "no account has a tariff of the list")?;
         let empty = |instance: &Instance| {
             instance.presence == Presence::Leaving && instance.accounts.is_empty() && instance.incoming == 0
         };
         ensure(
             !book.instances.iter().any(|(_, instance)| empty(instance)),
-            "an instance that is gone has nothing",
+            "an instance that is leaving has no accounts",
         )?;
         Ok(book)
     }
@@ -202,7 +202,7 @@ impl Book {
             let rises = instance.arrived > last && instance.arrived <= self.arrivals;
             ensure(rises, "the instances are not in order")?;
             last = instance.arrived;
-            ensure(self.find_instance(id, &instance.name).is_none(), "an instance is there twice")?;
+            ensure(self.find_instance(id, &instance.name).is_none(), "an instance is listed twice")?;
             let until = instance.away_until;
             let instance = self.enter_instance(instance);
             until.into_iter().for_each(|until| self.away.set(instance, until));
@@ -228,11 +228,11 @@ impl Book {
         let tariff = tariffs.get(reader.unsigned()? as usize).ok_or(Damaged("a tariff is not there"))?;
         let tariff = self.shared_tariff(tariff);
         let mut account = Account::new(account, module, tariff, self.month, 0);
-        account.standing = reader.field()?;
+        account.state = reader.field()?;
         account.instance = self.decode_place(reader)?;
         account.goal = match reader.unsigned()? {
             0 => None,
-            1 => Some(Goal::Deal),
+            1 => Some(Goal::Reassign),
             2 => Some(Goal::Place(self.decode_place(reader)?)),
             3 => Some(Goal::Module(self.decode_known_module(reader)?)),
             4 => Some(Goal::Delete),
@@ -243,7 +243,7 @@ impl Book {
         if reader.unsigned()? != 0 {
             let terminal = reader.identifier()?;
             let login = Login { terminal, epoch: reader.count()?, until: reader.time()? };
-            ensure(login.epoch <= self.last_epoch, "an epoch is yet to come")?;
+            ensure(login.epoch <= self.last_epoch, "an epoch was not given out")?;
             account.login = Some(Box::new(login));
         }
         self.decode_use(reader, &mut account)?;
@@ -258,7 +258,10 @@ impl Book {
         account.month = reader.number()?;
         account.used = reader.unsigned()?;
         let past = reader.unsigned()?;
-        ensure(account.month <= self.month && past <= MONTHS as u64, "a month is yet to come")?;
+        ensure(
+            account.month <= self.month && past <= MONTHS as u64,
+            "the month of an account is after that of the book",
+        )?;
         for _ in 0..past {
             let (month, used) = (reader.number()?, reader.unsigned()?);
             let rises = account.past.last().is_none_or(|&(last, _)| last < month) && month < account.month;
@@ -284,8 +287,8 @@ impl Book {
             let to = if reader.unsigned()? == 0 { None } else { Some(reader.time()?) };
             let rises =
                 account.history.last().is_none_or(|last| last.epoch < epoch) && epoch <= self.last_epoch;
-            ensure(rises, "the epochs of a history do not rise")?;
-            ensure(to.is_some() || place + 1 == stays, "a stay lasts that is followed by another")?;
+            ensure(rises, "the epochs of a history do not increase")?;
+            ensure(to.is_some() || place + 1 == stays, "a stay before the last one has not ended")?;
             account.history.push(Stay { epoch, module, instance, from, to });
         }
         Ok(())
@@ -315,10 +318,10 @@ fn decode_instance(reader: &mut Reader<'_>, module: u32) -> Result<Instance, Dam
     ensure((-MAX_OFFSET..=MAX_OFFSET).contains(&offset), "an offset is out of range")?;
     ensure(
         offset == 0 || matches!(presence, Presence::Active | Presence::Away),
-        "a place is pinned that is none",
+        "an instance without a place has an offset",
     )?;
     let (hour, first) = (reader.time()?, reader.time()?);
-    ensure(first <= hour && hour <= MAX_HOUR, "an instance worked before it came")?;
+    ensure(first <= hour && hour <= MAX_HOUR, "the hours of an instance are out of range")?;
     let mut buckets = [0; WINDOW];
     for bucket in &mut buckets {
         *bucket = reader.unsigned()?;

@@ -1,11 +1,11 @@
-//! Whether an event that another server decided fits this realm. Once it passes, `apply` cannot go wrong.
+//! Checks whether an event that another server decided fits this realm. `apply` cannot fail on an event that passed.
 
 use super::encoding::check_fields;
 use super::event::Event;
-use super::model::conference::{Conference, Epoch, How, MAX_DETAILS, State};
+use super::model::conference::{AssignmentEnd, Conference, Epoch, MAX_DETAILS, State};
 use super::model::ids::{MAX_ROOM, MAX_TIME};
 use super::model::state::{LAST_OF_CLOCK, Realm};
-use super::model::unit::{Standing, host_of};
+use super::model::unit::{UnitState, host_of};
 use crate::shared::Millis;
 use crate::shared::codec::{Damaged, pairs};
 use crate::shared::token::MAX_TTL;
@@ -15,10 +15,11 @@ fn ensure(holds: bool, otherwise: &'static str) -> Result<(), Damaged> {
 }
 
 impl Realm {
-    /// Holds a foreign event against this realm. O(log conferences + what the event names).
+    /// Checks an event of another server against this realm. O(log conferences + units, fields and messages in the
+    /// event).
     ///
     /// # Errors
-    /// An event that no decision on this realm could have made; the realm differs from its master's.
+    /// No decision on this realm could have made the event: the realm differs from its master's.
     pub fn admits(&self, event: &Event) -> Result<(), Damaged> {
         match event {
             Event::Opened { .. } => Err(Damaged("the realm is open already")),
@@ -35,21 +36,23 @@ impl Realm {
             }
             Event::Drained { cmu, on } => {
                 let unit = self.unit_called(cmu).ok_or(NO_UNIT)?;
-                ensure(unit.draining != *on, "a unit drains, or does not, already")
+                ensure(unit.draining != *on, "a unit already drains, or already does not")
             }
-            Event::Lapsed { cmu, to: Standing::Suspect } => {
-                self.unit_is(cmu, |standing| standing == Standing::Up)
+            Event::Lapsed { cmu, to: UnitState::Suspect } => {
+                self.unit_is(cmu, |state| state == UnitState::Up)
             }
-            Event::Lapsed { cmu, to: Standing::Unreachable } => {
-                self.unit_is(cmu, |standing| matches!(standing, Standing::Up | Standing::Suspect))
+            Event::Lapsed { cmu, to: UnitState::Unreachable } => {
+                self.unit_is(cmu, |state| matches!(state, UnitState::Up | UnitState::Suspect))
             }
-            Event::Lapsed { .. } => Err(Damaged("a lease lapses otherwise")),
+            Event::Lapsed { .. } => {
+                Err(Damaged("a lease lapses to another state than suspect or unreachable"))
+            }
             Event::Beat { cmu, .. }
             | Event::Reported { cmu, .. }
             | Event::Asked { cmu: Some(cmu), .. }
             | Event::Down { cmu } => self.is_in_service(cmu),
             Event::Forgotten { cmu } => {
-                self.unit_is(cmu, |standing| standing == Standing::Down)?;
+                self.unit_is(cmu, |state| state == UnitState::Down)?;
                 let idle = self.unit_called(cmu).is_some_and(super::model::unit::Unit::is_idle);
                 ensure(idle, "a unit that has conferences is forgotten")
             }
@@ -78,7 +81,7 @@ impl Realm {
             }
             Event::Missed { stream } => ensure(
                 super::model::messages::is_stream(stream),
-                "a message is for a stream that the family has not",
+                "a message is for a stream that the realm does not have",
             ),
             Event::Flushed { sent, .. } => {
                 let rises = sent.is_sorted_by(|(stream, _), (next, _)| stream < next);
@@ -86,7 +89,7 @@ impl Realm {
                 for (stream, count) in sent {
                     let waiting = self.outbox.len_of(stream);
                     let fits = (1..=waiting).contains(&(*count as usize));
-                    ensure(fits, "there are not so many messages")?;
+                    ensure(fits, "more messages were written than wait")?;
                 }
                 Ok(())
             }
@@ -125,14 +128,17 @@ impl Realm {
             }
             Event::EpochAgain { .. } => is(&owned),
             Event::Adopted { cmu, old, epoch, .. } => {
-                ensure(conference.is_live() && conference.ending.is_none(), "what is over is adopted")?;
+                ensure(
+                    conference.is_live() && conference.ending.is_none(),
+                    "a conference that has ended is adopted",
+                )?;
                 let copy = conference.assignment(cmu, *old).ok_or(Damaged("an unknown copy is adopted"))?;
-                let lost = matches!(copy.ended, Some((_, How::Lost)));
-                ensure(lost, "a copy is adopted that its unit did not lose")?;
+                let lost = matches!(copy.ended, Some((_, AssignmentEnd::Lost)));
+                ensure(lost, "a copy that its unit did not lose is adopted")?;
                 self.is_in_service(cmu)?;
                 let unit = self.find_unit(cmu);
                 let elsewhere = conference.owner != unit && conference.moving.map(|moving| moving.to) != unit;
-                ensure(elsewhere, "a unit adopts what it has")?;
+                ensure(elsewhere, "a unit adopts a conference that it has")?;
                 self.is_new(*epoch)
             }
             Event::Moving { to, epoch, .. } => {
@@ -140,7 +146,7 @@ impl Realm {
                 let free = conference.moving.is_none()
                     && conference.ending.is_none()
                     && conference.owner != self.find_unit(to);
-                ensure(free, "a conference moves that cannot")?;
+                ensure(free, "a conference that cannot move is moved")?;
                 self.is_in_service(to)?;
                 self.is_new(*epoch)
             }
@@ -149,7 +155,7 @@ impl Realm {
             }
             Event::Extended { end, .. } => {
                 let goes_on = conference.is_live() && conference.ending.is_none();
-                ensure(goes_on, "what is over is extended")?;
+                ensure(goes_on, "a conference that has ended is extended")?;
                 is_end_time(Some(*end))
             }
             Event::Set { seq, fields: bytes, .. } => {
@@ -160,7 +166,7 @@ impl Realm {
                     match conference.place_of(field).map(|at| conference.details.get(at)) {
                         Ok(known) => {
                             let newer = known.is_some_and(|detail| detail.seq < *seq);
-                            ensure(newer, "a detail is written that is not newer")?;
+                            ensure(newer, "a write of a detail is not newer than the last one")?;
                         }
                         Err(_) => ensure(new.insert(field), "a detail is written twice")?,
                     }
@@ -170,25 +176,25 @@ impl Realm {
                     "a conference has too many details",
                 )
             }
-            _ => Err(Damaged("this is no event of a conference")),
+            _ => Err(Damaged("an event is not about a conference")),
         }
     }
 
     fn may_wait(conference: &Conference) -> Result<(), Damaged> {
         ensure(
             conference.recoverable && conference.ending.is_none(),
-            "a conference waits that cannot be recovered",
+            "a conference that cannot be recovered waits for recovery",
         )
     }
 
-    fn unit_is(&self, cmu: &[u8], standing: impl Fn(Standing) -> bool) -> Result<(), Damaged> {
+    fn unit_is(&self, cmu: &[u8], state: impl Fn(UnitState) -> bool) -> Result<(), Damaged> {
         let unit = self.unit_called(cmu).ok_or(NO_UNIT)?;
-        ensure(standing(unit.standing), "a unit is in another state")
+        ensure(state(unit.state), "a unit is in another state")
     }
 
     /// Whether a unit joined and is not down.
     fn is_in_service(&self, cmu: &[u8]) -> Result<(), Damaged> {
-        self.unit_is(cmu, |standing| standing != Standing::Down)
+        self.unit_is(cmu, |state| state != UnitState::Down)
     }
 
     fn is_new(&self, epoch: Epoch) -> Result<(), Damaged> {

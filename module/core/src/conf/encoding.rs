@@ -1,4 +1,4 @@
-//! Parts of events as bytes (docs/replication.md).
+//! Encoding of fields that several events share (docs/replication.md).
 
 use super::model::conference::CalledFrom;
 use super::model::state::Settings;
@@ -36,7 +36,7 @@ impl Field for Settings {
     }
 }
 
-/// Whether these bytes are fields and values, each of a size that may be.
+/// Checks that bytes are pairs of a field and a value, each within its limit of length.
 pub(super) fn check_fields(bytes: &[u8]) -> Result<(), Damaged> {
     let mut reader = Reader::new(bytes);
     while !reader.is_empty() {

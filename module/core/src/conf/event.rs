@@ -1,112 +1,111 @@
-//! What happens to a realm: results, not wishes. The only thing that ever changes one, and what is replicated,
-//! written to the AOF, published and replayed.
+//! Events of a realm. Only events change a realm; they are replicated, written to the AOF, published and replayed.
 
 use super::model::conference::{CalledFrom, Cause, Epoch};
 use super::model::state::Settings;
-use super::model::unit::{Name, Standing};
+use super::model::unit::{Name, UnitState};
 use crate::shared::field::Any;
 use crate::shared::machine;
 use crate::shared::{Bytes, Millis};
 use crate::{events, fields, words};
 
-/// The events of one step; mostly one.
+/// The events of one step; usually one.
 pub type Events = machine::Events<Event>;
 
 words! {
-    /// What `INFO` counts of realms.
+    /// Counters of realms in `INFO`.
     pub enum Counter {
         /// Conferences created.
         Created => "conf_created",
-        /// Conferences opened by their unit's word.
+        /// Conferences that their unit acknowledged as open.
         Opened => "conf_opened",
         /// Recoveries: pending conferences placed on a unit.
         Granted => "conf_granted",
         /// Recoveries that failed.
         Failed => "conf_failed",
-        /// Copies that were heard again and took their conference back.
+        /// Older copies that were reported again and took their conference back.
         Adopted => "conf_adopted",
         /// Moves done.
         Moved => "conf_moved",
         /// Conferences ended.
         Ended => "conf_ended",
-        /// Units told to end a copy that is not theirs any more.
+        /// Releases sent for copies that their unit does not own any more.
         Disowned => "conf_disowned",
         /// Writes of details.
         Writes => "conf_writes",
-        /// Leases of units that came to 60 % of their length, or to their end.
+        /// Leases of units that reached 60 % of their length, or their end.
         UnitLapsed => "cmu_lapsed",
-        /// Units that a scheduler said are down.
+        /// Units that were declared down.
         UnitDown => "cmu_down",
-        /// Streams trimmed though a group of readers had not read all of it.
+        /// Streams that were trimmed before a consumer group had read all entries.
         Missed => "stream_resyncs",
     }
 }
 
 events! {
-    /// One change. Units are named by their identity, conferences by their number.
+    /// One change. Units are named by their identity, conferences by their E.164 number.
     pub enum Event counted by Counter {
-        /// The realm opened. The first event of a key; the state before it is none.
+        /// The realm opened: the first event of a key.
         Opened {
-            /// Its settings.
+            /// Settings of the realm.
             settings: Settings,
         } = 1, notice c"allot.conf.realm-opened";
         /// Settings changed.
         Configured {
-            /// All of them.
+            /// All settings, changed or not.
             settings: Settings,
         } = 2, notice c"allot.conf.realm-configured";
         /// A scheduler claimed the realm; all leases begin again.
         Claimed {
-            /// Its name.
+            /// Name of the scheduler.
             leader: Bytes,
-            /// Its term.
+            /// Term of the scheduler.
             term: u64,
         } = 3, notice c"allot.conf.claimed";
-        /// A unit joined, or joined again. Another one of its host is replaced by it, and loses its conferences.
+        /// A unit joined, or joined again. An earlier unit of the same host is replaced, and loses its conferences.
         Joined {
             /// The unit.
             cmu: Name,
-            /// Its room.
+            /// Capacity of the unit.
             capacity: u32,
-            /// Its zone.
+            /// Zone of the unit.
             zone: Option<Name>,
-            /// Length of its lease.
+            /// Length of the lease, in milliseconds.
             lease: Millis,
         } = 4, notice c"allot.cmu.joined";
         /// A unit's lease begins again.
         Beat {
             /// The unit.
             cmu: Name,
-            /// Its load, if it says so.
+            /// Load of the unit, if the heartbeat has one.
             load: Option<Any<i64>>,
         } = 5, notice c"allot.cmu.beat";
-        /// A unit has not been heard for a while.
+        /// The lease of a unit passed 60 % of its length, or expired.
         Lapsed {
             /// The unit.
             cmu: Name,
-            /// Suspect or unreachable.
-            to: Standing,
+            /// The new state: suspect or unreachable.
+            to: UnitState,
         } = 6, notice c"allot.cmu.lapsed", count (Counter::UnitLapsed, 1);
-        /// A unit reported its list; what came of it are events of their own. No epoch up to the highest that it had handled
-        /// is given out from now on, if that can be one.
+        /// A unit reported its list; the results follow as separate events. Later epochs are greater than `highest`,
+        /// if `highest` is plausible.
         Reported {
             /// The unit.
             cmu: Name,
-            /// The highest epoch that it had handled.
+            /// The highest epoch that the unit had handled.
             highest: Epoch,
         } = 7, notice c"allot.cmu.reported";
         /// Units are asked to report.
         Asked {
-            /// The unit; all that are not down if `None`.
+            /// The unit; `None` for all that are not down.
             cmu: Option<Name>,
-            /// All details again, and not the list.
+            /// Whether all details are asked for, instead of the list.
             details: bool,
         } = 8, notice c"allot.cmu.asked";
-        /// Nothing new is placed on a unit, or is again.
+        /// A unit starts to drain (nothing new is placed on it), or stops draining.
         Drained {
             /// The unit.
             cmu: Name,
-            /// Whether it drains.
+            /// Whether the unit drains from now on.
             on: bool,
         } = 9, notice c"allot.cmu.drained";
         /// A unit is down: its conferences are lost.
@@ -114,199 +113,200 @@ events! {
             /// The unit.
             cmu: Name,
         } = 10, notice c"allot.cmu.down", count (Counter::UnitDown, 1);
-        /// A down unit is forgotten, its stream with it.
+        /// The record of a down unit is deleted, with its stream.
         Forgotten {
             /// The unit.
             cmu: Name,
         } = 11, notice c"allot.cmu.forgotten";
-        /// A new scheduler began: units that it did not find are down, open conferences of the others wait for a report.
+        /// A new scheduler began: units that it did not find are down, and open conferences of the other units wait
+        /// for a report.
         Restarted {
-            /// Units that are gone, by name.
+            /// Units that are down, in order of their names.
             gone: Vec<Name>,
         } = 12, notice c"allot.conf.restarted";
-        /// A conference begins. A tombstone of its number is gone with it.
+        /// A conference is created, and replaces a tombstone of the same number.
         Created(created: Box<Created>) = 13, notice c"allot.conf.created", count (Counter::Created, 1);
         /// A pending conference has a new unit.
         Granted {
-            /// The conference.
+            /// E.164 number of the conference.
             e164: Bytes,
-            /// Its unit.
+            /// Unit that gets the conference.
             cmu: Name,
-            /// The assignment.
+            /// Epoch of the assignment.
             epoch: Epoch,
         } = 14, notice c"allot.conf.granted", count (Counter::Granted, 1);
         /// A conference is open on its unit.
         Acked {
-            /// The conference.
+            /// E.164 number of the conference.
             e164: Bytes,
         } = 15, notice c"allot.conf.opened", count (Counter::Opened, 1);
         /// A recovery failed: pending again.
         Failed {
-            /// The conference.
+            /// E.164 number of the conference.
             e164: Bytes,
-            /// Why.
+            /// The cause.
             cause: Cause,
-            /// Whether its unit is told to end it.
+            /// Whether RELEASE is sent to the unit.
             release: bool,
-            /// When units that failed it may be tried again.
+            /// When the units that failed to create the conference may be tried again.
             next_retry: Millis,
         } = 16, notice c"allot.conf.failed", count (Counter::Failed, 1);
         /// A conference lost its unit.
         Pending {
-            /// The conference.
+            /// E.164 number of the conference.
             e164: Bytes,
-            /// Why.
+            /// The cause.
             cause: Cause,
         } = 17, notice c"allot.conf.lost";
-        /// A conference's end is asked for.
+        /// A conference must end; its unit is told.
         Ending {
-            /// The conference.
+            /// E.164 number of the conference.
             e164: Bytes,
-            /// Why.
+            /// The cause.
             cause: Cause,
         } = 18, notice c"allot.conf.ending";
-        /// A conference is over.
+        /// A conference has ended.
         Ended {
-            /// The conference.
+            /// E.164 number of the conference.
             e164: Bytes,
-            /// Why.
+            /// The cause.
             cause: Cause,
-            /// Whether the units that have it are told to end it.
+            /// Whether RELEASE is sent to the units that have the conference.
             release: bool,
         } = 19, notice c"allot.conf.ended", count (Counter::Ended, 1);
-        /// A unit that lost a conference has it back.
+        /// A unit that lost a conference owns it again.
         Adopted {
-            /// The conference.
+            /// E.164 number of the conference.
             e164: Bytes,
             /// The unit.
             cmu: Name,
-            /// The epoch at which the unit has it.
+            /// The epoch that the unit reported.
             old: Epoch,
-            /// The epoch at which it owns it from now on.
+            /// The new epoch of the conference.
             epoch: Epoch,
         } = 20, notice c"allot.conf.adopted", count (Counter::Adopted, 1);
         /// A move begins.
         Moving {
-            /// The conference.
+            /// E.164 number of the conference.
             e164: Bytes,
-            /// The unit that is to take over.
+            /// The target unit.
             to: Name,
-            /// The epoch at which it will own the conference.
+            /// The epoch of the conference on the target unit.
             epoch: Epoch,
         } = 21, notice c"allot.conf.moving";
         /// A move is done.
         Moved {
-            /// The conference.
+            /// E.164 number of the conference.
             e164: Bytes,
         } = 22, notice c"allot.conf.moved", count (Counter::Moved, 1);
-        /// A move came to nothing.
+        /// A move failed.
         MoveFailed {
-            /// The conference.
+            /// E.164 number of the conference.
             e164: Bytes,
-            /// Why.
+            /// The cause.
             cause: Cause,
-            /// Whether the unit that was to take over is told to end its copy.
+            /// Whether RELEASE is sent to the target unit.
             release: bool,
         } = 23, notice c"allot.conf.move-failed";
-        /// The owner is told its epoch again.
+        /// EPOCH is sent to the owner again.
         EpochAgain {
-            /// The conference.
+            /// E.164 number of the conference.
             e164: Bytes,
-            /// The epoch at which the unit has it.
+            /// The epoch that the unit reported.
             old: Epoch,
         } = 24, notice c"allot.conf.epoch-again";
-        /// A unit is told to end a copy that is not its own any more.
+        /// RELEASE is sent to a unit that does not own the conference any more.
         Disowned {
-            /// The conference, which need not be on record.
+            /// E.164 number of the conference, which need not be on record.
             e164: Bytes,
             /// The unit.
             cmu: Name,
-            /// The epoch at which the unit has it.
+            /// The epoch that the unit reported.
             epoch: Epoch,
         } = 25, notice c"allot.conf.disowned", count (Counter::Disowned, 1);
         /// The unit of a waiting conference is asked again.
         AskedAgain {
-            /// The conference.
+            /// E.164 number of the conference.
             e164: Bytes,
         } = 26, notice c"allot.conf.asked";
         /// A conference has another end time.
         Extended {
-            /// The conference.
+            /// E.164 number of the conference.
             e164: Bytes,
-            /// The time.
+            /// The new end time.
             end: Millis,
         } = 27, notice c"allot.conf.extended";
         /// Details were written.
         Set {
-            /// The conference.
+            /// E.164 number of the conference.
             e164: Bytes,
             /// Number of the write.
             seq: u64,
-            /// Fields and values by turns, as the codec writes byte strings.
+            /// Fields and values alternately, in the encoding of the codec.
             fields: Vec<u8>,
         } = 28, notice c"allot.conf.set", count (Counter::Writes, 1);
-        /// The record of an ended conference is forgotten.
+        /// The record of an ended conference is deleted.
         Removed {
-            /// The conference.
+            /// E.164 number of the conference.
             e164: Bytes,
         } = 29, notice c"allot.conf.removed";
-        /// Messages of the outbox are in their streams.
+        /// Messages of the outbox were written to their streams.
         Flushed {
-            /// How many, oldest first, for each stream in order.
+            /// How many of the oldest messages were written, by stream in ascending order.
             sent: Vec<(Vec<u8>, u32)>,
-            /// The greatest id given out (milliseconds, sequence).
+            /// The greatest id used (milliseconds, sequence).
             last_id: (u64, u64),
         } = 30;
-        /// A unit says why it cannot create a conference; what comes of it is an event of its own.
+        /// A unit says why it cannot create a conference; the result follows as a separate event.
         Refused {
-            /// The conference.
+            /// E.164 number of the conference.
             e164: Bytes,
             /// The unit.
             cmu: Name,
-            /// The assignment.
+            /// Epoch of the assignment.
             epoch: Epoch,
-            /// The reason, in its words.
+            /// The text of the unit.
             reason: Bytes,
         } = 31, notice c"allot.conf.refused";
-        /// A stream was trimmed though a group of readers had not read all of it: RESYNC stands in its place.
+        /// A stream was trimmed before a consumer group had read all entries: RESYNC is written instead.
         Missed {
-            /// The stream, as it is called beside the key.
+            /// Name of the stream without the name of the key.
             stream: Vec<u8>,
         } = 32, notice c"allot.conf.missed", count (Counter::Missed, 1);
     }
 }
 
 fields! {
-    /// A conference begins.
+    /// A conference is created.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Created {
-        /// Its number.
+        /// E.164 number.
         pub e164: Bytes,
-        /// Its unit.
+        /// Unit that gets the conference.
         pub cmu: Name,
-        /// Its first assignment.
+        /// Epoch of the first assignment.
         pub epoch: Epoch,
-        /// Its planned end.
+        /// Planned end, in milliseconds since 1970.
         pub end: Option<Millis>,
-        /// Room that it takes.
+        /// Room that the conference takes on a unit.
         pub size: u32,
-        /// Licences that it takes.
+        /// Licences that the conference takes.
         pub licences: u32,
-        /// Who is recovered first.
+        /// Order of recovery: the greater priority first.
         pub priority: i32,
-        /// Where it must be placed.
+        /// Zone of the unit; any zone if `None`.
         pub zone: Option<Name>,
-        /// Whether it may be recovered.
+        /// Whether the conference is recovered when its unit is lost.
         pub recoverable: bool,
-        /// The creation's id.
+        /// Id of the creation, by which a repeated request is recognised.
         pub request: Option<Bytes>,
-        /// Where its number comes from, if it was called for it.
+        /// The pool that the number was called from, if any.
         pub called_from: Option<CalledFrom>,
     }
 }
 
 impl Event {
-    /// The conference that it is about, if it is about one.
+    /// E.164 number of the conference that the event is about, if any.
     pub fn e164(&self) -> Option<&[u8]> {
         match self {
             Self::Created(created) => Some(&created.e164),

@@ -1,4 +1,4 @@
-//! A realm as the state machine that a server runs.
+//! A realm as a state machine of the engine.
 
 use super::event::Event;
 use super::{Realm, decide_due};

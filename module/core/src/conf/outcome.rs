@@ -1,4 +1,4 @@
-//! What comes of a request: events to be applied, and what the caller is told.
+//! The outcome of a request: events to apply, and the reply to the caller.
 
 use super::event::Event;
 use super::model::ids::{Epoch, Name};
@@ -8,15 +8,15 @@ use crate::shared::decision;
 pub(super) use crate::shared::decision::{decided, unchanged};
 pub(super) use crate::shared::refusal::refuse;
 
-/// What happens, and what the caller is told.
+/// Events to apply, and the reply to the caller.
 pub type Decision = decision::Decision<Event, Reply>;
 
-/// What the caller hears.
+/// The reply to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// Done, or no change.
     Ok,
-    /// The sender is behind, and is told so by a RELEASE.
+    /// The sender does not have this assignment any more; RELEASE is sent to its stream.
     Released,
     /// A count.
     Integer(i64),
@@ -26,37 +26,37 @@ pub enum Reply {
     Conference(Bytes),
     /// The record of a unit.
     Unit(Name),
-    /// What came of a report.
+    /// The result of a report.
     Reported(Reported),
-    /// Who got what.
+    /// The placed conferences with their units.
     Grants(Vec<Grant>),
-    /// Conferences that move now, and those that do not.
+    /// How many conferences of a drained unit move now, and how many do not.
     Moves(i64, i64),
 }
 
-/// A decision, or why there is none.
+/// A decision, or a refusal.
 pub type Decided = decision::Decided<Event, Reply>;
 
 /// A conference placed on a unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// The conference.
+    /// E.164 number of the conference.
     pub e164: Bytes,
-    /// Its unit.
+    /// The unit.
     pub cmu: Name,
-    /// The assignment.
+    /// The epoch of the assignment.
     pub epoch: Epoch,
 }
 
-/// What came of a report.
+/// The result of a report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reported {
-    /// How many conferences are the unit's as it says, or are on their way to it.
+    /// How many conferences the unit owns as reported, or is about to get.
     pub kept: i64,
-    /// Conferences that it has at another epoch from now on: number, old, new.
+    /// Conferences that get a new epoch on the unit: E.164 number, reported epoch, new epoch.
     pub adopted: Vec<(Bytes, Epoch, Epoch)>,
-    /// Conferences whose copy it must end.
+    /// Conferences whose copy the unit must end.
     pub released: Vec<Bytes>,
-    /// Conferences that ended, since the unit has them no more.
+    /// Conferences that ended because the unit does not have them any more.
     pub ended: Vec<Bytes>,
 }

@@ -1,8 +1,8 @@
-//! What can be seen of a realm: listings, totals, details.
+//! Queries of a realm: listings, totals, details.
 
 use super::model::conference::{Conference, Epoch, State};
 use super::model::state::Realm;
-use super::model::unit::Standing;
+use super::model::unit::UnitState;
 use crate::invariant;
 
 /// Totals of a realm, as `CONF.STAT` shows them.
@@ -11,10 +11,10 @@ use crate::invariant;
 pub struct Totals {
     /// Conferences by state, in the order of `State::ALL`.
     pub states: [usize; 5],
-    /// Units by standing, in the order of `Standing::ALL`.
+    /// Units by state, in the order of `UnitState::ALL`.
     pub units: [usize; 4],
     pub draining: usize,
-    /// Capacity of the units that are not down, and what of it is used.
+    /// Total capacity of the units that are not down, and the part of it in use.
     pub capacity: u64,
     pub used: u64,
 }
@@ -27,12 +27,12 @@ impl Realm {
             *total = self.count(state);
         }
         for unit in self.units() {
-            match totals.units.get_mut(unit.standing as usize) {
+            match totals.units.get_mut(unit.state as usize) {
                 Some(count) => *count += 1,
-                None => invariant!("there is a count for each standing"),
+                None => invariant!("there is a count for each state of a unit"),
             }
             totals.draining += usize::from(unit.draining);
-            if unit.standing != Standing::Down {
+            if unit.state != UnitState::Down {
                 totals.capacity += u64::from(unit.capacity);
                 totals.used += unit.used;
             }
@@ -40,9 +40,10 @@ impl Realm {
         totals
     }
 
-    /// At most `count` conferences behind a cursor, of one state or all that are not over, of one unit or all; and
-    /// the cursor behind them, 0 at the end. Whatever is there all the time is listed once. With a unit the cursor
-    /// is an epoch of assignment, else one of creation. O(states log conferences + looked at).
+    /// At most `count` conferences after a cursor, and the next cursor: 0 at the end. `state` and `unit` filter;
+    /// without a state, all conferences that have not ended are listed. A conference that exists during the whole
+    /// scan is listed once. With a unit the cursor is an epoch of assignment, otherwise of creation. O(states log
+    /// conferences + conferences examined).
     pub fn list(
         &self,
         state: Option<State>,

@@ -1,112 +1,112 @@
-//! What can be asked of a realm (docs/conferences.md, Commands), with every argument already parsed.
+//! Requests to a realm (docs/conferences.md, Commands), with parsed arguments.
 
 use super::model::conference::Epoch;
 use super::model::state::Policy;
 use crate::shared::Millis;
 
-/// A request that may change a realm. All byte strings are the caller's. `term` is the scheduler's, where it is
-/// given; any but the claimed one is `STALE`.
+/// A request that may change a realm. `term` is the term of the scheduler that sends the request; a term other than
+/// the claimed one is refused with `STALE`.
 #[derive(Clone, Debug)]
 pub enum Request<'a> {
     /// `CONF.REALM` on a realm that exists.
     Configure(Changes),
     /// `CONF.TERM`.
     Claim {
-        /// The scheduler's term.
+        /// Term of the sending scheduler.
         term: u64,
-        /// Its name.
+        /// Name of the scheduler.
         leader: &'a [u8],
-        /// Whether it may be lower than the last one.
+        /// Whether the term may be lower than the last one.
         force: bool,
     },
     /// `CMU.JOIN`.
     Join {
         /// The unit.
         cmu: &'a [u8],
-        /// Room that it has.
+        /// Capacity of the unit.
         capacity: i64,
-        /// Its zone.
+        /// Zone of the unit.
         zone: Option<&'a [u8]>,
-        /// Length of its lease.
+        /// Length of the lease, in milliseconds.
         lease: Millis,
     },
     /// `CMU.BEAT`.
     Beat {
         /// The unit.
         cmu: &'a [u8],
-        /// Its load.
+        /// Number that the unit gives as its load.
         load: Option<i64>,
     },
     /// `CMU.REPORT`.
     Report(Report<'a>),
     /// `CMU.ASK`.
     Ask {
-        /// The unit; all where absent.
+        /// The unit; `None` for all units.
         cmu: Option<&'a [u8]>,
-        /// All details again, and not the list.
+        /// Whether all details are asked for, instead of the list.
         details: bool,
     },
     /// `CMU.DRAIN`.
     Drain {
         /// The unit.
         cmu: &'a [u8],
-        /// On or off.
+        /// Whether the unit starts or stops draining.
         on: bool,
-        /// Whether its conferences are moved as well.
+        /// Whether the conferences of the unit are moved as well.
         moves: bool,
-        /// The scheduler's term.
+        /// Term of the sending scheduler.
         term: Option<u64>,
     },
     /// `CMU.DOWN`.
     Down {
         /// The unit.
         cmu: &'a [u8],
-        /// The scheduler's term.
+        /// Term of the sending scheduler.
         term: Option<u64>,
     },
     /// `CONF.CREATE`.
     Create(Create<'a>),
     /// `CONF.ACK`.
-    Ack(Word<'a>),
-    /// `CONF.NACK`, with the unit's reason.
-    Nack(Word<'a>, Option<&'a [u8]>),
+    Ack(AssignmentNotice<'a>),
+    /// `CONF.NACK`, with the text of the unit.
+    Nack(AssignmentNotice<'a>, Option<&'a [u8]>),
     /// `CONF.ENDED`.
-    Ended(Word<'a>),
+    Ended(AssignmentNotice<'a>),
     /// `CONF.RELEASE`.
     Release {
-        /// The conference.
+        /// E.164 number of the conference.
         e164: &'a [u8],
     },
     /// `CONF.EXTEND`.
     Extend {
-        /// The conference.
+        /// E.164 number of the conference.
         e164: &'a [u8],
-        /// Its new end.
+        /// The new end time.
         end: Millis,
     },
     /// `CONF.SET`.
     Set(Set<'a>),
     /// `CONF.RECOVER`.
     Recover {
-        /// How many conferences at most.
+        /// The most conferences to place.
         count: i64,
-        /// The scheduler's term.
+        /// Term of the sending scheduler.
         term: Option<u64>,
     },
     /// `CONF.RESTART`.
     Restart {
-        /// Units that the scheduler found.
+        /// Units whose nodes the scheduler found in ZooKeeper.
         live: Vec<&'a [u8]>,
-        /// The scheduler's term.
+        /// Term of the sending scheduler.
         term: Option<u64>,
     },
     /// `CONF.MOVE`.
     Move {
-        /// The conference.
+        /// E.164 number of the conference.
         e164: &'a [u8],
-        /// The unit that is to take over; the best one where absent.
+        /// The target unit; chosen by the realm if `None`.
         to: Option<&'a [u8]>,
-        /// The scheduler's term.
+        /// Term of the sending scheduler.
         term: Option<u64>,
     },
 }
@@ -125,14 +125,14 @@ pub struct Changes {
     pub tombstone: Option<Millis>,
 }
 
-/// A unit's word on an assignment.
+/// What a unit says about one assignment: it was opened (`CONF.ACK`), refused (`CONF.NACK`) or ended (`CONF.ENDED`).
 #[derive(Clone, Copy, Debug)]
-pub struct Word<'a> {
-    /// The conference.
+pub struct AssignmentNotice<'a> {
+    /// E.164 number of the conference.
     pub e164: &'a [u8],
-    /// The unit that says it.
+    /// The sending unit.
     pub cmu: &'a [u8],
-    /// At which epoch it has, or had, the conference.
+    /// Epoch of the assignment.
     pub epoch: Epoch,
 }
 
@@ -141,46 +141,46 @@ pub struct Word<'a> {
 pub struct Report<'a> {
     /// The unit.
     pub cmu: &'a [u8],
-    /// The highest epoch whose CREATE or EPOCH it had handled when it took the list.
+    /// The highest epoch of all CREATE and EPOCH messages that the unit had handled when it made the list.
     pub highest: Epoch,
-    /// All that it has.
+    /// All conferences on the unit, with their epochs.
     pub list: Vec<(&'a [u8], Epoch)>,
 }
 
 /// `CONF.CREATE key e164 ...`
 #[derive(Clone, Copy, Debug)]
 pub struct Create<'a> {
-    /// Its number.
+    /// E.164 number.
     pub e164: &'a [u8],
-    /// Its planned end.
+    /// Planned end, in milliseconds since 1970.
     pub end: Option<Millis>,
-    /// Room that it takes.
+    /// Room that the conference takes on a unit.
     pub size: i64,
-    /// Licences that it takes.
+    /// Licences that the conference takes.
     pub licences: i64,
-    /// Who is recovered first: greater before smaller.
+    /// Order of recovery: the greater priority first.
     pub priority: i64,
-    /// Where it must be placed.
+    /// Zone of the unit; any zone if `None`.
     pub zone: Option<&'a [u8]>,
-    /// Whether it may be recovered.
+    /// Whether the conference is recovered when its unit is lost.
     pub recoverable: bool,
-    /// The creation's id.
+    /// Id of the creation, by which a repeated request is recognised.
     pub request: Option<&'a [u8]>,
-    /// The pool in which its number is being called, and the token of that call.
+    /// The pool that the number was called from, and the token of the call.
     pub called_from: Option<(&'a [u8], &'a [u8])>,
 }
 
 /// `CONF.SET key e164 cmu epoch seq field value ...`
 #[derive(Clone, Debug)]
 pub struct Set<'a> {
-    /// The conference.
+    /// E.164 number of the conference.
     pub e164: &'a [u8],
-    /// The unit that says it.
+    /// The sending unit.
     pub cmu: &'a [u8],
-    /// Its epoch.
+    /// Epoch of the assignment.
     pub epoch: Epoch,
-    /// Number of the write; rises with each.
+    /// Number of the write; increases with each write.
     pub seq: u64,
-    /// Fields and values by turns.
+    /// Fields and values alternately.
     pub fields: &'a [&'a [u8]],
 }

@@ -1,15 +1,15 @@
-//! A realm as bytes: for RDB files, `DUMP`, AOF rewrites and digests.
+//! Encodes a realm as bytes, for RDB files, `DUMP`, AOF rewrites and digests; and decodes them.
 //!
-//! The encoding is canonical: equal realms have equal bytes, whatever way each came to be. Reading believes nothing:
-//! every number, name and cross-reference is checked before it is used, and whatever follows from other fields
-//! (indexes, room and licences in use) is not in the bytes but built again.
+//! The encoding is canonical: equal realms have equal bytes. Decoding trusts nothing: every number, name and
+//! cross-reference is checked before it is used. Data that follows from other fields (indexes, room and licences in
+//! use) is not encoded, but computed.
 
 use super::decide::{MAX_ROOM, MAX_TIME};
 use super::model::conference::{
-    Assignment, Conference, Detail, Epoch, How, MAX_DETAILS, MAX_HISTORY, MAX_VALUE, Moving, State,
+    Assignment, AssignmentEnd, Conference, Detail, Epoch, MAX_DETAILS, MAX_HISTORY, MAX_VALUE, Moving, State,
 };
 use super::model::state::{LAST_EPOCH, Realm};
-use super::model::unit::{Host, MAX_FORGOTTEN, MAX_REPLACED, Name, Standing, Unit, host_of};
+use super::model::unit::{Host, MAX_FORGOTTEN, MAX_REPLACED, Name, Unit, UnitState, host_of};
 use crate::shared::codec::{Damaged, Reader, Writer};
 use crate::shared::field::Any;
 use crate::shared::outbox::Outbox;
@@ -17,10 +17,10 @@ use crate::shared::token::MAX_TTL;
 use crate::shared::{Bytes, Millis};
 use std::collections::{BTreeSet, VecDeque};
 
-/// Version of the encoding; a payload of another one is refused.
+/// Version of the encoding; a payload of another version is refused.
 pub const VERSION: u64 = 1;
 
-/// The most units that failed a conference.
+/// The most units that may have failed to create one conference.
 const MAX_TRIED: u64 = 100_000;
 
 fn ensure(holds: bool, otherwise: &'static str) -> Result<(), Damaged> {
@@ -28,7 +28,7 @@ fn ensure(holds: bool, otherwise: &'static str) -> Result<(), Damaged> {
 }
 
 impl Realm {
-    /// The realm as bytes. O(all log conferences).
+    /// Encodes the realm. O(size of the realm log conferences).
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer::default();
         out.unsigned(VERSION);
@@ -127,7 +127,7 @@ impl Realm {
         let mut realm = Self::open(reader.field()?, applied);
         realm.term = reader.count()?;
         realm.leader = reader.optional_identifier()?;
-        ensure(realm.term == 0 || realm.leader.is_some(), "a term was claimed by nobody")?;
+        ensure(realm.term == 0 || realm.leader.is_some(), "a claimed term has no leader")?;
         realm.last_epoch = reader.count()?;
         ensure(realm.last_epoch <= LAST_EPOCH, "an epoch is out of range")?;
         let mut last: Option<Name> = None;
@@ -157,7 +157,7 @@ impl Realm {
         Ok(realm)
     }
 
-    /// Hosts that have more to remember than the unit that they run.
+    /// Decodes the hosts that have replaced identities, or no current unit.
     fn decode_hosts(&mut self, reader: &mut Reader<'_>) -> Result<(), Damaged> {
         let mut last: Vec<u8> = Vec::new();
         for _ in 0..reader.unsigned()? {
@@ -171,10 +171,13 @@ impl Realm {
                 let cmu = reader.field::<Name>()?;
                 ensure(host_of(&cmu) == host, "an identity is of another host")?;
                 let twice = replaced.contains(&cmu) || self.find_unit(&cmu).is_some();
-                ensure(!twice, "an identity is replaced and is not")?;
+                ensure(!twice, "an identity is replaced twice, or is a current unit")?;
                 replaced.push_back(cmu);
             }
-            ensure(count > 0 || !self.hosts.contains_key(host), "a host has nothing to remember")?;
+            ensure(
+                count > 0 || !self.hosts.contains_key(host),
+                "a host without replaced identities has a current unit",
+            )?;
             let known = self.hosts.entry(host.into());
             known.or_insert_with(|| Host { current: None, replaced: VecDeque::new() }).replaced = replaced;
         }
@@ -184,11 +187,11 @@ impl Realm {
             let host = reader.string()?;
             let is_idle = self.hosts.get(host).is_some_and(|host| host.current.is_none());
             let twice = self.forgotten.iter().any(|known| **known == *host);
-            ensure(is_idle && !twice, "a host runs a unit, or is not known")?;
+            ensure(is_idle && !twice, "a remembered host runs a unit, or is unknown")?;
             self.forgotten.push_back(host.into());
         }
         let idle = self.hosts.values().filter(|host| host.current.is_none()).count();
-        ensure(idle == self.forgotten.len(), "a host runs no unit")
+        ensure(idle == self.forgotten.len(), "a host without a unit is not among the remembered")
     }
 
     fn decode_conference(&self, reader: &mut Reader<'_>) -> Result<Conference, Damaged> {
@@ -215,7 +218,7 @@ impl Realm {
         }
         let moving = if reader.field()? {
             let cmu = reader.field::<Name>()?;
-            let to = self.find_unit(&cmu).ok_or(Damaged("a conference moves to no unit"))?;
+            let to = self.find_unit(&cmu).ok_or(Damaged("a conference moves to an unknown unit"))?;
             Some(Moving { to, epoch: reader.count()?, since: reader.time()? })
         } else {
             None
@@ -236,7 +239,7 @@ impl Realm {
         let Some(entry) = history.last() else { return Err(Damaged("a conference has no assignment")) };
         let (epoch, copy_epoch) = (entry.epoch, entry.copy_epoch);
         let owner = match entry.ended {
-            None => Some(self.find_unit(&entry.cmu).ok_or(Damaged("a conference is on no unit"))?),
+            None => Some(self.find_unit(&entry.cmu).ok_or(Damaged("a conference is on an unknown unit"))?),
             Some(_) => None,
         };
         let conference = Conference {
@@ -284,23 +287,23 @@ impl Realm {
             ensure(rises && epoch <= self.last_epoch, "the epochs of a history do not rise")?;
             ensure(
                 (origin..=epoch).contains(&copy_epoch),
-                "a copy is older than its conference, or yet to come",
+                "the epoch of a copy is not between those of its conference and its assignment",
             )?;
             let (from, opened) = (reader.time()?, reader.field()?);
             let ended = match reader.unsigned()? {
                 0 => None,
                 how => {
-                    let how = How::from_number(how - 1);
-                    Some((reader.time()?, how.ok_or(Damaged("an assignment ended in no known way"))?))
+                    let how = AssignmentEnd::from_number(how - 1);
+                    Some((reader.time()?, how.ok_or(Damaged("the end of an assignment is unknown"))?))
                 }
             };
-            ensure(ended.is_some() || place + 1 == count, "an assignment goes on beside a later one")?;
+            ensure(ended.is_some() || place + 1 == count, "an assignment before the last one has not ended")?;
             history.push(Assignment { epoch, copy_epoch, cmu, from, opened, ended });
         }
         Ok(history)
     }
 
-    /// A unit's name, shared with its record if it has one.
+    /// The name of a unit, shared with its record if there is one.
     fn shared_name(&self, reader: &mut Reader<'_>) -> Result<Name, Damaged> {
         let name = reader.field::<Name>()?;
         Ok(self.find_unit(&name).map_or(name, |unit| self.name_of(unit)))
@@ -326,7 +329,7 @@ impl Unit {
         out.string(&self.cmu);
         out.optional(self.zone.as_deref());
         out.unsigned(self.capacity.into());
-        out.field(&self.standing);
+        out.field(&self.state);
         out.unsigned(u64::from(self.draining) | u64::from(self.reported) << 1);
         out.signed(self.lease);
         out.signed(self.renewed);
@@ -340,7 +343,7 @@ impl Unit {
         let (cmu, zone, capacity) =
             (reader.field::<Name>()?, reader.field::<Option<Name>>()?, reader.number()?);
         ensure(i64::from(capacity) <= MAX_ROOM, "a unit has too much room")?;
-        let standing: Standing = reader.field()?;
+        let state: UnitState = reader.field()?;
         let flags = reader.unsigned()?;
         ensure(flags < 4, "a flag is unknown")?;
         let lease: Millis = reader.time()?;
@@ -350,7 +353,7 @@ impl Unit {
             zone,
             capacity,
             used: 0,
-            standing,
+            state,
             draining: flags & 1 != 0,
             reported: flags & 2 != 0,
             lease,

@@ -201,7 +201,7 @@ impl Pool {
             }
             Some(id) => {
                 let record = self.directory.at(id);
-                if invariant!(record.place == Place::LastCall, "a number that is added anew was to go") {
+                if invariant!(record.place == Place::LastCall, "a number that is added again was draining") {
                     record.place = Place::Call;
                     self.draining -= 1;
                 }

@@ -173,10 +173,10 @@ mod tests {
         members_come_back::<crate::numpool::request::Policy>();
         members_come_back::<crate::conf::conference::State>();
         members_come_back::<crate::conf::conference::Cause>();
-        members_come_back::<crate::conf::conference::How>();
-        members_come_back::<crate::conf::unit::Standing>();
+        members_come_back::<crate::conf::conference::AssignmentEnd>();
+        members_come_back::<crate::conf::unit::UnitState>();
         members_come_back::<crate::conf::state::Policy>();
-        members_come_back::<crate::account::record::Standing>();
+        members_come_back::<crate::account::record::AccountState>();
         members_come_back::<crate::account::place::Presence>();
     }
 

@@ -2,7 +2,7 @@
 
 use super::rig::{HOUR, Rig, login, name, tariff, usage};
 use allot_core::account::place::Presence;
-use allot_core::account::record::Standing;
+use allot_core::account::record::AccountState;
 use allot_core::account::request::Request;
 use allot_core::account::{Event, Reply, Settings};
 
@@ -15,16 +15,16 @@ fn a_frozen_account_is_replaced_from_the_reserve_at_once() {
     let epoch = rig.login(&account, "a", MINUTE);
     let freeze = |on| Request::Freeze { account: account.as_bytes(), on, term: None };
     rig.ask(&freeze(true)).unwrap();
-    assert_eq!((rig.standing(&account), rig.shares("m")), (Standing::Frozen, vec![5, 5]));
+    assert_eq!((rig.standing(&account), rig.shares("m")), (AccountState::Frozen, vec![5, 5]));
     assert_eq!(rig.code(&usage(&account, epoch, 1)), "BADSTATE");
     assert_eq!(rig.code(&login(&account, "a", "t", MINUTE)), "BADSTATE");
     rig.settle();
     rig.check();
-    let free = |rig: &Rig| rig.book.totals().0[Standing::Free as usize];
+    let free = |rig: &Rig| rig.book.totals().0[AccountState::Free as usize];
     assert_eq!(free(&rig), 2);
     rig.ask(&freeze(false)).unwrap();
     rig.settle();
-    assert_eq!((rig.standing(&account), free(&rig)), (Standing::Free, 3), "it fills the reserve again");
+    assert_eq!((rig.standing(&account), free(&rig)), (AccountState::Free, 3), "it fills the reserve again");
     rig.check();
 }
 
@@ -45,7 +45,7 @@ fn who_is_logged_in_with_an_account_that_is_frozen_stays_known_until_that_is_ove
         frozen(&mut rig, &account, false);
         assert_eq!(
             (rig.standing(&account), rig.shares("m")),
-            (Standing::Free, vec![0, 0]),
+            (AccountState::Free, vec![0, 0]),
             "dealt to nobody"
         );
         let renew = Request::Renew { account: account.as_bytes(), epoch, ttl: 2 * HOUR };
@@ -58,7 +58,7 @@ fn who_is_logged_in_with_an_account_that_is_frozen_stays_known_until_that_is_ove
         } else {
             rig.pass(1);
         }
-        assert_eq!((rig.standing(&account), rig.shares("m")), (Standing::Dealt, vec![1, 0]));
+        assert_eq!((rig.standing(&account), rig.shares("m")), (AccountState::Dealt, vec![1, 0]));
         assert_eq!(rig.code(&login(&account, "a", "elsewhere", MINUTE)), "OK");
         rig.check();
     }
@@ -78,7 +78,7 @@ fn an_account_frozen_in_use_is_moved_and_deleted_with_its_login_known() {
     assert_eq!(rig.ask(&Request::Move { module: b"n", accounts, term: None }), Ok(Reply::Integer(1)));
     let accounts = vec![gone.as_bytes()];
     assert_eq!(rig.ask(&Request::Del { accounts, term: None }), Ok(Reply::Integer(1)));
-    assert_eq!([&moved, &gone].map(|one| rig.standing(one)), [Standing::Frozen, Standing::Revoking]);
+    assert_eq!([&moved, &gone].map(|one| rig.standing(one)), [AccountState::Frozen, AccountState::Revoking]);
     rig.ask(&Request::Freeze { account: moved.as_bytes(), on: false, term: None }).unwrap();
     rig.ask(&Request::Freeze { account: gone.as_bytes(), on: true, term: None }).unwrap();
     rig.pass(HOUR - 1);
@@ -153,7 +153,7 @@ fn one_that_is_frozen_on_its_way_is_replaced_where_it_was_to_go() {
         let module = if to == "b" { "m" } else { "n" };
         let (module, instance) = (module.as_bytes().into(), to.as_bytes().into());
         rig.apply(&Event::Shifted { account: account.as_bytes().into(), module, instance });
-        assert_eq!(rig.standing(&account), Standing::Revoking);
+        assert_eq!(rig.standing(&account), AccountState::Revoking);
         freeze(&mut rig, &account);
         rig.check();
     }

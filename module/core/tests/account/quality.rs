@@ -3,7 +3,7 @@
 use super::rig::{HOUR, name};
 use allot_core::account::decide::USUAL_MOVES;
 use allot_core::account::quality::{imbalance, least_moves};
-use allot_core::account::request::{ModuleWish, Request};
+use allot_core::account::request::{ModuleSettings, Request};
 use allot_core::account::tariff::{Amount, Step, Tariff};
 use allot_core::account::{Book, Event, Reply, Settings, decide, decide_due};
 
@@ -41,7 +41,7 @@ impl Plain {
 #[test]
 fn a_hundred_thousand_accounts_over_a_thousand_instances_are_even_and_a_join_moves_the_fewest() {
     let mut plain = Plain { book: Book::open(Settings::default(), 1000), now: 1000 };
-    let wish = ModuleWish {
+    let wish = ModuleSettings {
         module: b"m",
         department: b"d",
         instances: 2000,
@@ -81,7 +81,7 @@ fn how_long_a_batch_takes_where_nobody_has_anything_yet() {
         let mut plain = Plain { book: Book::open(Settings::default(), 1000), now: 1000 };
         let (module, department, instances) = (b"m", b"d", 1000);
         let (weight, reserve, term) = (None, Some(reserve), None);
-        plain.ask(&Request::Module(ModuleWish { module, department, instances, weight, reserve, term }));
+        plain.ask(&Request::Module(ModuleSettings { module, department, instances, weight, reserve, term }));
         for instance in 0..1000 {
             let instance = format!("i{instance}");
             plain.ask(&Request::Attach { module: b"m", instance: instance.as_bytes(), term: None });
@@ -143,7 +143,7 @@ fn month(rebalanced: bool) -> (Amount, usize) {
     let mut places = Vec::new();
     for module in 0..20 {
         let (name, department) = (format!("m{module}"), format!("d{}", module % 4));
-        plain.ask(&Request::Module(ModuleWish {
+        plain.ask(&Request::Module(ModuleSettings {
             module: name.as_bytes(),
             department: department.as_bytes(),
             instances: 3,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::rig::{HOUR, Rig, login, logout, name, tariff, usage};
 use allot_core::account::place::Presence;
-use allot_core::account::request::{Changes, ModuleWish, Request};
+use allot_core::account::request::{Changes, ModuleSettings, Request};
 use allot_core::account::{Book, Settings};
 use proptest::prelude::*;
 
@@ -105,7 +105,7 @@ impl Run {
         let names = self.accounts(8);
         let accounts: Vec<&[u8]> = names.iter().map(String::as_bytes).collect();
         let request = match self.random.below(6) {
-            0 => Request::Module(ModuleWish {
+            0 => Request::Module(ModuleSettings {
                 module: module.as_bytes(),
                 department: self.random.of(&[&b"d"[..], b"d2"]),
                 instances: self.random.below(5) as i64,

@@ -2,8 +2,8 @@
 
 use super::rig::{HOUR, Rig, login, logout, name, tariff, usage};
 use allot_core::account::place::Presence;
-use allot_core::account::record::Standing;
-use allot_core::account::request::{ModuleWish, Request};
+use allot_core::account::record::AccountState;
+use allot_core::account::request::{ModuleSettings, Request};
 use allot_core::account::{Reply, Settings};
 
 const MINUTE: i64 = 60_000;
@@ -15,7 +15,7 @@ fn three_modules() -> Rig {
     for (module, department, accounts) in [("m", "d", 0..10), ("n", "d", 10..15), ("o", "e", 20..21)] {
         let (module_name, department) = (module.as_bytes(), department.as_bytes());
         let (instances, weight, reserve, term) = (2, None, None, None);
-        let wish = ModuleWish { module: module_name, department, instances, weight, reserve, term };
+        let wish = ModuleSettings { module: module_name, department, instances, weight, reserve, term };
         rig.ask(&Request::Module(wish)).unwrap();
         rig.attach(module, "a");
         rig.add(module, accounts);
@@ -42,7 +42,7 @@ fn every_change_of_the_deal_and_of_the_inventory_holds_to_the_claimed_term() {
             Request::Attach { module, instance: b"b", term },
             Request::Detach { module, instance: b"b", grace: 0, term },
             Request::Rebalance { dry_run: false, max_moves: 1, term },
-            Request::Module(ModuleWish {
+            Request::Module(ModuleSettings {
                 module: b"n",
                 department: b"d",
                 instances: 1,
@@ -121,10 +121,10 @@ fn lists_are_of_a_module_an_instance_or_a_state_and_go_on_at_their_cursor() {
     let of = |numbers: std::ops::Range<usize>| numbers.map(name).collect::<Vec<_>>();
     assert_eq!(numbers(None, None, None).len(), 16);
     assert_eq!(numbers(id("n"), None, None), of(10..15));
-    assert_eq!(numbers(id("n"), None, Some(Standing::Frozen)), of(12..13));
-    assert_eq!(numbers(None, None, Some(Standing::Frozen)), of(12..13));
-    assert_eq!(numbers(id("n"), None, Some(Standing::Dealt)).len(), 4);
-    assert_eq!(numbers(None, None, Some(Standing::Revoking)), of(0..0));
+    assert_eq!(numbers(id("n"), None, Some(AccountState::Frozen)), of(12..13));
+    assert_eq!(numbers(None, None, Some(AccountState::Frozen)), of(12..13));
+    assert_eq!(numbers(id("n"), None, Some(AccountState::Dealt)).len(), 4);
+    assert_eq!(numbers(None, None, Some(AccountState::Revoking)), of(0..0));
     for instance in ["a", "b"] {
         let held: Vec<String> = (0..10).map(name).filter(|one| rig.holder(one) == instance).collect();
         assert_eq!((held.len(), numbers(id("m"), place(instance), None)), (5, held));
@@ -140,9 +140,9 @@ fn one_list_passes_over_twenty_thousand_accounts_at_most() {
     }
     let last = name(29_999);
     rig.ask(&Request::Freeze { account: last.as_bytes(), on: true, term: None }).unwrap();
-    let (page, next) = rig.book.list(None, None, Some(Standing::Frozen), 0, 10);
+    let (page, next) = rig.book.list(None, None, Some(AccountState::Frozen), 0, 10);
     assert_eq!((page.len(), next), (0, 20_000));
-    let (page, next) = rig.book.list(None, None, Some(Standing::Frozen), next, 10);
+    let (page, next) = rig.book.list(None, None, Some(AccountState::Frozen), next, 10);
     assert_eq!((page.len(), next), (1, 0));
 }
 
@@ -243,9 +243,9 @@ fn an_account_that_nobody_asked_for_is_given_back_by_its_deal_alone() {
             "{epoch} is not the deal's"
         );
     }
-    assert_eq!((rig.standing(&account), rig.book.live_logins()), (Standing::Dealt, 1));
+    assert_eq!((rig.standing(&account), rig.book.live_logins()), (AccountState::Dealt, 1));
     assert_eq!(rig.ask(&logout(&account, deal, true)), Ok(Reply::Integer(1)));
-    assert_eq!((rig.standing(&account), rig.book.live_logins()), (Standing::Free, 0));
+    assert_eq!((rig.standing(&account), rig.book.live_logins()), (AccountState::Free, 0));
     rig.settle();
     assert_eq!((rig.shares("m"), rig.presence("m", "a")), (vec![3, 2], Some(Presence::Active)));
     assert!(rig.account(&account).epoch > deal);
@@ -255,7 +255,7 @@ fn an_account_that_nobody_asked_for_is_given_back_by_its_deal_alone() {
     rig.ask(&Request::Freeze { account: account.as_bytes(), on: true, term: None }).unwrap();
     let deal = rig.account(&account).epoch;
     assert_eq!(rig.ask(&logout(&account, deal, true)), Ok(Reply::Integer(0)));
-    assert_eq!(rig.standing(&account), Standing::Frozen);
+    assert_eq!(rig.standing(&account), AccountState::Frozen);
     rig.settle();
     let other = (0..5).map(name).find(|one| rig.holder(one) == "b").unwrap();
     let deal = rig.account(&other).epoch;

@@ -2,7 +2,7 @@
 
 use super::rig::{HOUR, Rig, name, tariff, usage};
 use allot_core::account::rebalance::Shift;
-use allot_core::account::request::{Changes, ModuleWish, Request};
+use allot_core::account::request::{Changes, ModuleSettings, Request};
 use allot_core::account::{Event, Reply, Settings};
 
 fn rebalance(rig: &mut Rig, max_moves: i64) -> Vec<Shift> {
@@ -26,7 +26,7 @@ fn work(rig: &mut Rig, instance: &str, accounts: std::ops::Range<usize>, count: 
 
 /// A module with one instance of its name, and accounts.
 fn module(rig: &mut Rig, module: &str, department: &str, weight: i64, accounts: std::ops::Range<usize>) {
-    let wish = ModuleWish {
+    let wish = ModuleSettings {
         module: module.as_bytes(),
         department: department.as_bytes(),
         instances: 1,

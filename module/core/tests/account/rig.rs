@@ -2,8 +2,8 @@
 
 use allot_core::account::Decision;
 use allot_core::account::place::Presence;
-use allot_core::account::record::{Account, Standing};
-use allot_core::account::request::{ModuleWish, Request};
+use allot_core::account::record::{Account, AccountState};
+use allot_core::account::request::{ModuleSettings, Request};
 use allot_core::account::tariff::{Amount, Step, Tariff};
 use allot_core::account::{Book, Event, Reply, Settings, decide, decide_due};
 use allot_core::shared::codec::Writer;
@@ -83,7 +83,7 @@ impl Rig {
     }
 
     pub(crate) fn module(&mut self, module: &str, instances: i64, reserve: i64) {
-        let wish = ModuleWish {
+        let wish = ModuleSettings {
             module: module.as_bytes(),
             department: b"d",
             instances,
@@ -129,8 +129,8 @@ impl Rig {
         self.book.account_called(account.as_bytes()).unwrap()
     }
 
-    pub(crate) fn standing(&self, account: &str) -> Standing {
-        self.account(account).standing
+    pub(crate) fn standing(&self, account: &str) -> AccountState {
+        self.account(account).state
     }
 
     /// The instance that has an account; empty for none.

@@ -3,8 +3,8 @@
 use super::rig::{HOUR, Rig, login, name, tariff, usage};
 use allot_core::account::place::Presence;
 use allot_core::account::quality::{imbalance, least_moves};
-use allot_core::account::record::Standing;
-use allot_core::account::request::{Changes, ModuleWish, Request};
+use allot_core::account::record::AccountState;
+use allot_core::account::request::{Changes, ModuleSettings, Request};
 use allot_core::account::tariff::Tariff;
 use allot_core::account::{Event, Reply, Settings};
 
@@ -102,7 +102,8 @@ fn an_account_that_moves_is_revoking_until_its_login_is_over() {
     let (first, second) = (name(0), name(1));
     let epochs = [&first, &second].map(|account| rig.login(account, "a", MINUTE));
     rig.attach("m", "b");
-    let moving = [&first, &second].into_iter().find(|one| rig.standing(one) == Standing::Revoking).unwrap();
+    let moving =
+        [&first, &second].into_iter().find(|one| rig.standing(one) == AccountState::Revoking).unwrap();
     let epoch = if *moving == first { epochs[0] } else { epochs[1] };
     assert_eq!(rig.shares("m"), [1, 0], "only one of them, and not before it is free");
     let renew = Request::Renew { account: moving.as_bytes(), epoch, ttl: MINUTE };
@@ -126,7 +127,8 @@ fn an_account_that_moves_is_revoking_until_its_login_is_over() {
         rig.login(account, "a", MINUTE);
     }
     rig.attach("m", "b");
-    let moving = [&first, &second].into_iter().find(|one| rig.standing(one) == Standing::Revoking).unwrap();
+    let moving =
+        [&first, &second].into_iter().find(|one| rig.standing(one) == AccountState::Revoking).unwrap();
     let deal = rig.account(moving).epoch;
     assert_eq!(rig.logout(moving, deal), Reply::Integer(1));
     assert_eq!(rig.holder(moving), "b");
@@ -146,7 +148,7 @@ fn what_is_in_use_is_deleted_or_moved_when_it_is_free() {
     let accounts = vec![moved.as_bytes()];
     assert_eq!(rig.ask(&Request::Move { module: b"n", accounts, term: None }), Ok(Reply::Integer(1)));
     assert!(rig.book.account_called(idle.as_bytes()).is_none());
-    assert_eq!([&used, &moved].map(|one| rig.standing(one)), [Standing::Revoking; 2]);
+    assert_eq!([&used, &moved].map(|one| rig.standing(one)), [AccountState::Revoking; 2]);
     rig.check();
     rig.logout(&used, epoch);
     assert!(rig.book.account_called(used.as_bytes()).is_none());
@@ -275,7 +277,8 @@ fn an_account_that_has_reached_the_cap_is_dealt_on_like_any_other() {
 fn nothing_is_called_as_all_modules_are() {
     let mut rig = Rig::new(Settings::default());
     for (module, department, word) in [(&b"*"[..], &b"d"[..], "module"), (b"m", b"*", "DEPARTMENT")] {
-        let wish = ModuleWish { module, department, instances: 1, weight: None, reserve: None, term: None };
+        let wish =
+            ModuleSettings { module, department, instances: 1, weight: None, reserve: None, term: None };
         let refusal = rig.ask(&Request::Module(wish)).unwrap_err();
         assert_eq!(refusal.code.word(), "ERR");
         assert!(refusal.text.starts_with(&format!("{word} must not be '*'")), "{}", refusal.text);
@@ -286,7 +289,7 @@ fn nothing_is_called_as_all_modules_are() {
 fn accounts_without_a_module_are_distributed_by_weight() {
     let mut rig = Rig::new(Settings::default());
     for (module, weight) in [("heavy", 3), ("light", 1), ("none", 0)] {
-        let wish = ModuleWish {
+        let wish = ModuleSettings {
             module: module.as_bytes(),
             department: b"d",
             instances: 1,

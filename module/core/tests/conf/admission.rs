@@ -4,7 +4,7 @@ use super::rig::{MINUTE, Rig};
 use allot_core::conf::Event;
 use allot_core::conf::conference::Cause;
 use allot_core::conf::event::Created;
-use allot_core::conf::unit::{Name, Standing};
+use allot_core::conf::unit::{Name, UnitState};
 use allot_core::shared::Bytes;
 use allot_core::shared::codec::Writer;
 
@@ -42,10 +42,10 @@ fn unit_that_is_down_sends_nothing_before_it_joins_again() {
 #[test]
 fn lease_lapses_in_one_direction() {
     let mut rig = Rig::new(&[A]);
-    rig.apply(&Event::Lapsed { cmu: name(A), to: Standing::Unreachable });
-    refuses(&rig, &Event::Lapsed { cmu: name(A), to: Standing::Suspect });
-    refuses(&rig, &Event::Lapsed { cmu: name(A), to: Standing::Unreachable });
-    refuses(&rig, &Event::Lapsed { cmu: name(A), to: Standing::Down });
+    rig.apply(&Event::Lapsed { cmu: name(A), to: UnitState::Unreachable });
+    refuses(&rig, &Event::Lapsed { cmu: name(A), to: UnitState::Suspect });
+    refuses(&rig, &Event::Lapsed { cmu: name(A), to: UnitState::Unreachable });
+    refuses(&rig, &Event::Lapsed { cmu: name(A), to: UnitState::Down });
 }
 
 #[test]

@@ -11,11 +11,11 @@
 //! an assignment that ended stays ended. RELEASE needs no place in the model: people may end any copy at any time,
 //! and a unit that was told to does the same.
 
-use allot_core::conf::conference::{Cause, How, State};
+use allot_core::conf::conference::{AssignmentEnd, Cause, State};
 use allot_core::conf::event::Created;
-use allot_core::conf::request::{Create, Report, Request, Word};
+use allot_core::conf::request::{AssignmentNotice, Create, Report, Request};
 use allot_core::conf::state::Settings;
-use allot_core::conf::unit::{Name, Standing};
+use allot_core::conf::unit::{Name, UnitState};
 use allot_core::conf::{Event, Realm, decide, decide_due};
 use allot_core::shared::Bytes;
 
@@ -253,7 +253,7 @@ impl World {
             now |= 1u8 << small(moving.epoch);
         }
         for entry in one.history.iter().filter(|entry| *entry.cmu == *cmu) {
-            if matches!(entry.ended, Some((_, How::Lost))) {
+            if matches!(entry.ended, Some((_, AssignmentEnd::Lost))) {
                 lost |= 1u8 << small(entry.epoch);
             }
             if one.owner == unit && entry.copy_epoch == one.copy_epoch {
@@ -357,7 +357,7 @@ impl World {
             }
             for event in decide_due(&self.realm, NOW + now, usize::MAX) {
                 // Who is silent for longer than its lease is not merely suspect.
-                let suspect = matches!(event, Event::Lapsed { to: Standing::Suspect, .. });
+                let suspect = matches!(event, Event::Lapsed { to: UnitState::Suspect, .. });
                 let forgotten = matches!(event, Event::Forgotten { .. });
                 let idle = matches!(&event, Event::Lapsed { cmu, .. } if !self.is_involved(cmu));
                 if !(suspect || idle || forgotten && !bounds.leases) {
@@ -418,7 +418,7 @@ impl World {
     fn words_arrive(&self, unit: usize, full: bool, found: &mut impl FnMut(Self)) {
         let local = self.locals[unit];
         let cmu = UNITS[unit].as_bytes();
-        let word = |epoch: u8| Word { e164: E164, cmu, epoch: BASE + u64::from(epoch) };
+        let word = |epoch: u8| AssignmentNotice { e164: E164, cmu, epoch: BASE + u64::from(epoch) };
         for epoch in bits(local.acks) {
             self.ask(&Request::Ack(word(epoch))).map(&mut *found);
         }
@@ -455,7 +455,7 @@ impl World {
         for name in UNITS {
             out.push(match self.realm.unit_called(name.as_bytes()) {
                 None => 255 - u8::from(self.realm.is_replaced(name.as_bytes())),
-                Some(unit) => unit.standing as u8 | u8::from(unit.reported) << 4,
+                Some(unit) => unit.state as u8 | u8::from(unit.reported) << 4,
             });
         }
         let place = |cmu: &[u8]| UNITS.iter().position(|name| name.as_bytes() == cmu).unwrap_or(9) as u8;
@@ -479,7 +479,8 @@ impl World {
         for entry in &one.history {
             // Of the assignments that ended, those that were lost may come back, and the last that was open tells
             // who may end a pending conference.
-            let lost = matches!(entry.ended, Some((_, How::Lost))) && !self.realm.is_replaced(&entry.cmu);
+            let lost =
+                matches!(entry.ended, Some((_, AssignmentEnd::Lost))) && !self.realm.is_replaced(&entry.cmu);
             let same = entry.copy_epoch == one.copy_epoch && one.owner.is_some();
             if lost || same || last == Some(entry.epoch) {
                 let marks = u8::from(lost) << 1 | u8::from(last == Some(entry.epoch)) << 2;

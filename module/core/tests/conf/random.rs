@@ -4,7 +4,7 @@
 use super::rig::{MINUTE, Rig};
 use allot_core::conf::Reply;
 use allot_core::conf::conference::{Conference, State};
-use allot_core::conf::request::{Create, Report, Request, Set, Word};
+use allot_core::conf::request::{AssignmentNotice, Create, Report, Request, Set};
 use allot_core::conf::state::{Policy, Settings};
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng};
@@ -188,7 +188,7 @@ impl Run {
     }
 
     fn word(&mut self, e164: &str, cmu: &str, epoch: u64) {
-        let word = Word { e164: e164.as_bytes(), cmu: cmu.as_bytes(), epoch };
+        let word = AssignmentNotice { e164: e164.as_bytes(), cmu: cmu.as_bytes(), epoch };
         let request = match self.random.below(5) {
             0 => Request::Nack(word, Some(b"no media")),
             1 => Request::Ended(word),

@@ -1,7 +1,7 @@
 //! A realm, its clock, a replica that gets every event as bytes, and what was told to whom.
 
 use allot_core::conf::conference::{Conference, State};
-use allot_core::conf::request::{Create, Report, Request, Set, Word};
+use allot_core::conf::request::{AssignmentNotice, Create, Report, Request, Set};
 use allot_core::conf::state::Settings;
 use allot_core::conf::{Event, Realm, Reply, decide, decide_due};
 use allot_core::shared::codec::Writer;
@@ -225,8 +225,8 @@ impl Rig {
     }
 }
 
-pub(crate) fn word<'a>(e164: &'a str, cmu: &'a str, epoch: u64) -> Word<'a> {
-    Word { e164: e164.as_bytes(), cmu: cmu.as_bytes(), epoch }
+pub(crate) fn word<'a>(e164: &'a str, cmu: &'a str, epoch: u64) -> AssignmentNotice<'a> {
+    AssignmentNotice { e164: e164.as_bytes(), cmu: cmu.as_bytes(), epoch }
 }
 
 /// A creation with the defaults of `CONF.CREATE`.

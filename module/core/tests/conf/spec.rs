@@ -2,7 +2,7 @@
 
 use super::rig::{MINUTE, Rig, wish};
 use allot_core::conf::Reply;
-use allot_core::conf::conference::{How, State};
+use allot_core::conf::conference::{AssignmentEnd, State};
 use allot_core::conf::request::{Create, Request};
 use allot_core::conf::state::{Policy, Settings};
 
@@ -155,7 +155,7 @@ fn number_07_if_the_original_unit_comes_back_the_later_copy_is_ended() {
     assert_eq!((rig.owner("1").as_str(), rig.state("1")), (A, State::Open));
     assert_eq!(rig.commands(A), [format!("EPOCH 1 {A} {third} {first}")]);
     assert_eq!(rig.commands(B), [format!("RELEASE 1 {B} {second}")]);
-    assert_eq!(rig.one("1").history[1].ended.unwrap().1, How::Released);
+    assert_eq!(rig.one("1").history[1].ended.unwrap().1, AssignmentEnd::Released);
     assert!(rig.one("1").details.is_empty(), "details are sent anew");
     // Whoever lost it writes nothing any more, and neither does the old assignment of who has it.
     assert_eq!(rig.set("1", B, second, 9, &["members", "9"]), "NOTOWNER");
@@ -252,7 +252,7 @@ fn number_08_what_is_not_recoverable_ends_with_the_link() {
     rig.ack("1", A, epoch);
     rig.down(A);
     assert_eq!((rig.word("1"), rig.recover()), ("ended", 0));
-    assert_eq!(rig.one("1").history[0].ended.unwrap().1, How::Lost);
+    assert_eq!(rig.one("1").history[0].ended.unwrap().1, AssignmentEnd::Lost);
 }
 
 #[test]

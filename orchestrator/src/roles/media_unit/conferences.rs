@@ -25,25 +25,25 @@ pub(crate) struct ConferenceParams {
 pub(crate) enum Message {
     /// Run this conference.
     Create {
-        /// Its number.
+        /// E.164 number.
         e164: String,
         /// The assignment.
         epoch: u64,
-        /// More about it.
+        /// Parameters of the conference.
         params: ConferenceParams,
     },
-    /// Stop running the conference, if it still has this epoch here.
+    /// Stop running the conference, if this unit has it at this epoch.
     Release {
-        /// Its number.
+        /// E.164 number.
         e164: String,
         /// The assignment.
         epoch: u64,
     },
     /// The conference has a new epoch.
     Epoch {
-        /// Its number.
+        /// E.164 number.
         e164: String,
-        /// The new one.
+        /// The new epoch.
         epoch: u64,
         /// The epoch that the conference has here, as far as the realm knows.
         old: u64,
@@ -86,28 +86,28 @@ impl Message {
 pub(crate) enum Action {
     /// Stop the media of a conference.
     Stop {
-        /// Its number.
+        /// E.164 number.
         e164: String,
     },
     /// Start the media of a conference, and answer `CONF.ACK`; or answer `CONF.NACK`, and forget the conference.
     Start {
-        /// Its number.
+        /// E.164 number.
         e164: String,
         /// The assignment.
         epoch: u64,
-        /// More about it.
+        /// Parameters of the conference.
         params: ConferenceParams,
     },
     /// Answer `CONF.ENDED` once the media has ended.
     ReplyEnded {
-        /// Its number.
+        /// E.164 number.
         e164: String,
         /// The assignment.
         epoch: u64,
     },
     /// Send all details of a conference again.
     SendDetails {
-        /// Its number.
+        /// E.164 number.
         e164: String,
     },
     /// Send all details of all conferences again.
@@ -202,7 +202,7 @@ impl LocalConferences {
         }
     }
 
-    /// Whether no message of this epoch, or a later one, was handled before. From now on one was.
+    /// Whether no message of this epoch, or a later one, was handled before. Records the epoch as handled.
     fn is_new_epoch(&mut self, epoch: u64) -> bool {
         let is_new = epoch > self.highest;
         self.highest = self.highest.max(epoch);

@@ -15,7 +15,8 @@ use allot_runtime::time::now_ms;
 
 use unit::{PART, UnacknowledgedEnds, Unit, UnitEnd};
 
-/// Runs a unit until the process shuts down. A unit that was cut off ends its media and comes back as a new unit.
+/// Runs a unit until the process shuts down. A unit that Redis did not answer for `self_stop` ends its media and
+/// joins as a new unit.
 pub(crate) async fn run(context: Context) -> Result<()> {
     let Some(host) = context.host(PART).await else { return Ok(()) };
     let mut last_started = 0;

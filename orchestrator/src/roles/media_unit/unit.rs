@@ -29,7 +29,7 @@ use allot_coordination::node_name;
 use allot_runtime::time::now_ms;
 pub(super) use unacknowledged_ends::UnacknowledgedEnds;
 
-/// The name of this part in logs and probes.
+/// The name of this role in logs and probes.
 pub(super) const PART: &str = "cmu";
 /// Pause after an error that reconnecting does not fix.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -194,8 +194,8 @@ impl<'a> Unit<'a> {
         self.cut_off_in() == Some(Duration::ZERO) && self.conferences.len() > 0
     }
 
-    /// Refuses to claim conferences if the media must be ended. A process that was suspended may notice that at any
-    /// step; it would be given back conferences that run elsewhere, only to drop them.
+    /// Refuses to claim conferences if the media must be ended. A process that was suspended may notice this at any
+    /// step; the realm would give back conferences that run elsewhere, and the unit would drop them at once.
     fn check_not_cut_off(&self) -> Result<(), Error> {
         if self.is_cut_off() {
             return Err(Error::Stopped("Redis has not answered for too long".to_owned()));
@@ -203,10 +203,11 @@ impl<'a> Unit<'a> {
         Ok(())
     }
 
-    /// Redis has answered a request that was sent at this time. With `self_stop`, tells the watchdog until when no other
-    /// unit can run the same conferences: a suspended process cannot end its media itself.
+    /// Records that Redis answered a request which was sent at this time. With `self_stop`, tells the watchdog until
+    /// when no other unit can run the same conferences: a suspended process cannot end its media itself.
     fn note_answer(&mut self, sent: Instant) {
-        // A unit that was suspended notices it at the first step after; an answer must not hide that.
+        // A process that was suspended notices the suspension at its first step afterwards; a late answer must not
+        // hide it.
         if self.is_cut_off() {
             return;
         }
@@ -217,7 +218,7 @@ impl<'a> Unit<'a> {
         }
     }
 
-    /// Shutdown was requested: the unit ends now, or starts to drain.
+    /// Handles a request for shutdown: ends the unit now, or starts to drain.
     fn start_shutdown(&mut self) -> Option<UnitEnd> {
         if !self.config.drain {
             return Some(UnitEnd::Shutdown);
@@ -264,7 +265,7 @@ impl<'a> Unit<'a> {
     /// One session with Redis; `Ok` only if the incarnation ends.
     async fn serve_session(&mut self, mut session: Session) -> Result<UnitEnd, Error> {
         let store = RealmStore::new(session.connection.clone(), &self.context.config.realm);
-        // Before the join: after it, Redis refuses what earlier incarnations of this host have to say.
+        // Before the join: after it, Redis refuses notices of earlier incarnations of this host.
         self.ends.resend_all();
         self.send_ends(&store).await?;
         let sent = Instant::now();
@@ -364,8 +365,9 @@ impl<'a> Unit<'a> {
         Ok(())
     }
 
-    /// The pending report, if it can be sent: no start is in progress, and no stop either, or one has been for long. A
-    /// program that takes long to end must not hold up the report of all other conferences.
+    /// The pending report, if it can be sent: no start is in progress, and no stop either, unless the report has
+    /// waited for `REPORT_DELAY`. A program that takes long to end must not hold up the report of all other
+    /// conferences.
     fn report_ready(&self) -> Option<PendingReport> {
         let (report, since) = self.pending_report?;
         let ready = self.starting == 0 && (self.tasks.is_empty() || since.elapsed() >= REPORT_DELAY);
@@ -395,7 +397,7 @@ impl<'a> Unit<'a> {
         let reported = store.report(&self.cmu, self.conferences.highest(), &self.conferences.list()).await?;
         metrics::counter!("allot_unit_reports_total").increment(1);
         debug!(unit = self.cmu, ?reported, "reported");
-        // Adopted conferences have new owners; after a failover that loses them, the unit reports once more.
+        // Adopted conferences have new owners. If a failover loses the adoption, the unit reports again.
         if reported.adopted > 0 && !self.wait_for_replicas(session).await? {
             warn!(
                 unit = self.cmu,

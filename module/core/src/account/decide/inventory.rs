@@ -1,15 +1,15 @@
-//! What the owner of the accounts asks for: modules, accounts, instances that come and go.
+//! Requests of the leader and of operators: modules, accounts, instances.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::lookups::{check_batch, known_account, known_module};
 use crate::account::event::{Event, Events};
 use crate::account::model::place::{MAX_PLACES, Module, Presence};
-use crate::account::model::record::{Goal, Name, Standing};
+use crate::account::model::record::{AccountState, Goal, Name};
 use crate::account::model::state::Book;
 use crate::account::model::tariff::Tariff;
 use crate::account::outcome::{Decided, Decision, Reply, decided, refuse, unchanged};
-use crate::account::request::ModuleWish;
+use crate::account::request::ModuleSettings;
 use crate::invariant;
 use crate::shared::refusal::Code;
 use crate::shared::text::quoted;
@@ -17,19 +17,19 @@ use crate::shared::token::{MAX_TTL, check_identifier};
 use crate::shared::{Bytes, Millis};
 use smallvec::smallvec;
 
-pub(super) fn decide_module(book: &Book, wish: &ModuleWish<'_>) -> Decided {
-    for (what, name) in [("module", wish.module), ("DEPARTMENT", wish.department)] {
+pub(super) fn decide_module(book: &Book, settings: &ModuleSettings<'_>) -> Decided {
+    for (what, name) in [("module", settings.module), ("DEPARTMENT", settings.department)] {
         check_identifier(what, name)?;
         if name == b"*" {
             let text = format!("{what} must not be '*', which stands for all: choose another name");
             return refuse(Code::Err, text);
         }
     }
-    let known = book.find_module(wish.module).and_then(|id| Some((id, book.indexed_module(id)?)));
+    let known = book.find_module(settings.module).and_then(|id| Some((id, book.indexed_module(id)?)));
     let numbers = [
-        ("INSTANCES", Some(wish.instances), 0),
-        ("WEIGHT", wish.weight, known.map_or(1, |(_, module)| module.weight)),
-        ("RESERVE", wish.reserve, known.map_or(0, |(_, module)| module.reserve)),
+        ("INSTANCES", Some(settings.instances), 0),
+        ("WEIGHT", settings.weight, known.map_or(1, |(_, module)| module.weight)),
+        ("RESERVE", settings.reserve, known.map_or(0, |(_, module)| module.reserve)),
     ];
     let mut values = [0u32; 3];
     for (value, (name, wanted, usual)) in values.iter_mut().zip(numbers) {
@@ -40,8 +40,8 @@ pub(super) fn decide_module(book: &Book, wish: &ModuleWish<'_>) -> Decided {
         *value = wanted as u32;
     }
     let [places, weight, reserve] = values;
-    let name = Name::from(wish.module);
-    let department = Name::from(wish.department);
+    let name = Name::from(settings.module);
+    let department = Name::from(settings.department);
     if let Some((_, module)) = known
         && (module.places, module.weight, module.reserve) == (places, weight, reserve)
         && module.department == department
@@ -78,7 +78,7 @@ pub(super) fn decide_add(book: &Book, module: Option<&[u8]>, tariff: &Tariff, ac
             reply,
         ));
     }
-    // Each to the module that has fewest for its weight.
+    // Each account goes to the module with the fewest accounts for its weight.
     let weighs = |&(_, module): &(usize, &Module)| module.weight > 0;
     let mut order: BTreeSet<(u128, usize)> = BTreeSet::new();
     let modules: Vec<&Module> = book.modules().collect();
@@ -110,7 +110,7 @@ pub(super) fn decide_add(book: &Book, module: Option<&[u8]>, tariff: &Tariff, ac
 pub(super) fn decide_freeze(book: &Book, account: &[u8], on: bool) -> Decided {
     let account = known_account(book, account)?;
     let reply = Reply::Account(account.name.clone());
-    if (account.standing == Standing::Frozen) == on {
+    if (account.state == AccountState::Frozen) == on {
         return Ok(unchanged(reply));
     }
     let name = account.name.clone();
@@ -118,10 +118,10 @@ pub(super) fn decide_freeze(book: &Book, account: &[u8], on: bool) -> Decided {
         return Ok(decided(Event::Thawed { account: name }, reply));
     }
     if account.goal == Some(Goal::Delete) {
-        // It is on its way out, and nobody can log in with it.
+        // The account will be deleted, and nobody can log in any more.
         return Ok(unchanged(reply));
     }
-    // A login lasts until it ends, even if the platform froze the account: nobody else may log in before.
+    // A login of a frozen account lasts until it ends, so that nobody else logs in before.
     let event = if account.login.is_some() {
         Event::Halted { account: name }
     } else {
@@ -169,7 +169,7 @@ pub(super) fn decide_detach(
         let (module, instance) = (module.name.clone(), known.name.clone());
         return Ok(decided(Event::Away { module, instance, until: now.saturating_add(grace) }, Reply::Ok));
     }
-    // One that is away already keeps its time, unless it is to go now.
+    // An instance that is away already keeps its deadline, unless it is detached at once.
     if known.presence == Presence::Away && grace > 0 {
         return Ok(unchanged(Reply::Ok));
     }

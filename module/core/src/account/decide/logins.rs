@@ -1,7 +1,7 @@
-//! What those ask who work with accounts: exclusive logins with deadlines, and instructions counted before they are sent.
+//! Requests of instances: exclusive logins with deadlines, and instructions that are counted before they are sent.
 
 use crate::account::event::Event;
-use crate::account::model::record::{Account, Epoch, Standing};
+use crate::account::model::record::{Account, AccountState, Epoch};
 use crate::account::model::state::Book;
 use crate::account::outcome::{Decided, Decision, Reply, decided, refuse, unchanged};
 use crate::shared::list::NONE;
@@ -10,13 +10,13 @@ use crate::shared::text::quoted;
 use crate::shared::token::{check_identifier, check_ttl};
 use crate::shared::{Bytes, Millis};
 
-/// The most instructions that are counted at once.
+/// The most instructions that one request counts.
 const MAX_USE: i64 = 1_000_000_000;
 
 pub(super) fn decide_renew(now: Millis, account: &Account, epoch: Epoch, ttl: Millis) -> Decided {
     live(now, account, epoch)?;
-    if account.standing != Standing::Dealt {
-        let text = format!("account {} is {}: log out", quoted(&account.name), account.standing.word());
+    if account.state != AccountState::Dealt {
+        let text = format!("account {} is {}: log out", quoted(&account.name), account.state.word());
         return refuse(Code::BadState, text);
     }
     let until = now.saturating_add(ttl);
@@ -24,21 +24,21 @@ pub(super) fn decide_renew(now: Millis, account: &Account, epoch: Epoch, ttl: Mi
 }
 
 pub(super) fn decide_logout(now: Millis, account: &Account, epoch: Epoch, back: bool) -> Decision {
-    if back && account.standing == Standing::Dealt {
+    if back && account.state == AccountState::Dealt {
         return give_back(account, epoch);
     }
     let login = account.live_login(now).is_some_and(|login| login.epoch == epoch);
-    let gives = account.standing == Standing::Revoking || account.instance == NONE && account.login.is_some();
-    let deal = account.epoch == epoch && gives;
-    if !login && !deal {
-        // It is over already, or another's: a late word ends nothing.
+    let gives =
+        account.state == AccountState::Revoking || account.instance == NONE && account.login.is_some();
+    let by_assignment = account.epoch == epoch && gives;
+    if !login && !by_assignment {
+        // The login has ended already, or the epoch is of another login: a late logout ends nothing.
         return unchanged(Reply::Integer(0));
     }
     decided(Event::LoggedOut { account: account.name.clone(), lapsed: false }, Reply::Integer(1))
 }
 
-/// An instance gives an account back that nobody asked it for: a login there ends, and the account is dealt
-/// again.
+/// An instance gives an account back of its own accord: a login ends, and the account is assigned again.
 fn give_back(account: &Account, epoch: Epoch) -> Decision {
     if account.epoch != epoch {
         return unchanged(Reply::Integer(0));
@@ -60,14 +60,13 @@ pub(super) fn decide_login(
     check_identifier("terminal", terminal)?;
     check_ttl(ttl)?;
     let name = quoted(&account.name);
-    match account.standing {
-        Standing::Dealt => {}
-        Standing::Free => return refuse(Code::NotOwner, format!("account {name} is free: nobody holds it")),
-        Standing::Revoking | Standing::Frozen => {
-            return refuse(
-                Code::BadState,
-                format!("account {name} is {}, not dealt", account.standing.word()),
-            );
+    match account.state {
+        AccountState::Dealt => {}
+        AccountState::Free => {
+            return refuse(Code::NotOwner, format!("account {name} is free: nobody holds it"));
+        }
+        AccountState::Revoking | AccountState::Frozen => {
+            return refuse(Code::BadState, format!("account {name} is {}, not dealt", account.state.word()));
         }
     }
     let holder = book.instance_name(account.instance);
@@ -89,11 +88,11 @@ pub(super) fn decide_login(
     Ok(decided(event, Reply::Account(account.name.clone())))
 }
 
-/// Refuses who is not logged in by that epoch.
+/// Refuses an epoch that is not that of the current login.
 fn live(now: Millis, account: &Account, epoch: Epoch) -> Result<(), Refusal> {
     let name = quoted(&account.name);
     match account.live_login(now) {
-        _ if account.standing == Standing::Frozen => {
+        _ if account.state == AccountState::Frozen => {
             refuse(Code::BadState, format!("account {name} is frozen"))
         }
         Some(login) if login.epoch == epoch => Ok(()),
@@ -108,10 +107,10 @@ pub(super) fn decide_use(book: &Book, now: Millis, account: &Account, epoch: Epo
     if !(1..=MAX_USE).contains(&count) {
         return refuse(Code::Err, format!("COUNT must be 1 to {MAX_USE}, not {count}"));
     }
-    // A client that works without a login uses the epoch of the deal.
-    let by_deal =
-        account.epoch == epoch && account.standing == Standing::Dealt && account.live_login(now).is_none();
-    if !by_deal {
+    // A client that works without a login uses the epoch of the assignment.
+    let by_assignment =
+        account.epoch == epoch && account.state == AccountState::Dealt && account.live_login(now).is_none();
+    if !by_assignment {
         live(now, account, epoch)?;
     }
     let used = account.used_in(book.month).saturating_add(count.unsigned_abs());

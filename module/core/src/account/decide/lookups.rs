@@ -1,4 +1,4 @@
-//! What many requests look up and check.
+//! Lookups and checks that many requests share.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ pub(super) fn check_batch(accounts: &[&[u8]]) -> Result<(), Refusal> {
     refuse(Code::Err, format!("a batch has 1 to {MAX_BATCH} accounts, not {}", accounts.len()))
 }
 
-/// Accounts of a batch that are not what they are to be, each once. All must be known.
+/// The names of a batch, each once, of the accounts that the request changes. All accounts must exist.
 pub(super) fn known_once(
     book: &Book,
     accounts: &[&[u8]],

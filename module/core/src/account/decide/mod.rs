@@ -1,7 +1,7 @@
-//! What happens when something is asked of a book, or when its time has come. Looks, checks every limit, and changes
-//! nothing. `logins` has what those ask who work with accounts.
+//! Decides requests and deadlines: checks every limit, and changes nothing. `inventory` has the requests of the
+//! leader and of operators, `logins` those of instances, `assign` and `rebalance` the choice of instances.
 
-pub mod deal;
+pub mod assign;
 mod inventory;
 mod logins;
 mod lookups;
@@ -25,13 +25,13 @@ use crate::shared::token::{MAX_TTL, check_ttl};
 
 /// The most moves of one rebalancing.
 pub const MAX_MOVES: i64 = 1000;
-/// How many it makes where nobody says how many.
+/// The most moves if the request gives no number.
 pub const USUAL_MOVES: i64 = 100;
 
 /// Decides a request at `now`, which is not before the last time applied.
 ///
 /// # Errors
-/// What the specification refuses, in its codes.
+/// A refusal, with its error code and text.
 pub fn decide(book: &Book, now: Millis, request: &Request<'_>) -> Decided {
     check_term(book, request)?;
     match request {
@@ -43,7 +43,7 @@ pub fn decide(book: &Book, now: Millis, request: &Request<'_>) -> Decided {
             Ok(decided(Event::Configured(settings), Reply::Book))
         }
         Request::Claim { term, leader, force } => decide_claim(book, *term, leader, *force),
-        Request::Module(wish) => decide_module(book, wish),
+        Request::Module(settings) => decide_module(book, settings),
         Request::Add { module, tariff, accounts, .. } => decide_add(book, *module, tariff, accounts),
         Request::Del { accounts, .. } => {
             let accounts = known_once(book, accounts, |_| true)?;
@@ -92,14 +92,15 @@ pub fn decide(book: &Book, now: Millis, request: &Request<'_>) -> Decided {
     }
 }
 
-/// What is due at `now`, at most `limit` events; where nothing is, a step of dealing of at most `limit` accounts.
+/// The events of deadlines up to `now`, at most `limit`; if there are none, a step of assignment of at most `limit`
+/// accounts.
 pub fn decide_due(book: &Book, now: Millis, limit: usize) -> Events {
     let events = decide_over(book, now, limit);
-    // What is dealt depends on what comes of these.
-    if events.is_empty() { book.decide_deal(limit) } else { events }
+    // The assignment depends on the state after these events.
+    if events.is_empty() { book.decide_assignment(limit) } else { events }
 }
 
-/// What is over at `now`, at most `limit` events: months, logins, and the time that the places of instances are kept.
+/// The events of deadlines up to `now`, at most `limit`: ends of months, of logins, and of kept places.
 pub fn decide_over(book: &Book, now: Millis, limit: usize) -> Events {
     let mut events = Events::new();
     let turns = book.settings.turns.iter().take_while(|&&turn| turn <= now).count();
@@ -117,7 +118,7 @@ impl Settings {
     /// These settings with some changed.
     ///
     /// # Errors
-    /// `ERR` for one that is out of range.
+    /// `ERR` if a setting is out of range.
     pub fn with(&self, changes: &Changes, now: Millis) -> Result<Self, Refusal> {
         let mut settings = self.clone();
         let range = |name: &str, value: i64, least: i64, most: i64| {
@@ -148,10 +149,10 @@ impl Settings {
     }
 }
 
-/// Refuses who is not the leader that claimed the book.
+/// Refuses a term other than that of the leader that claimed the book.
 fn check_term(book: &Book, request: &Request<'_>) -> Result<(), Refusal> {
     let term = match request {
-        Request::Module(wish) => wish.term,
+        Request::Module(settings) => settings.term,
         Request::Add { term, .. }
         | Request::Del { term, .. }
         | Request::Move { term, .. }

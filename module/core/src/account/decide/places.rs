@@ -1,14 +1,14 @@
-//! Who gets a place of a module and who loses one.
+//! Decides which instances of a module have a place.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::account::event::{Event, Events};
 use crate::account::model::place::{Instance, Module, Presence};
-use crate::account::model::record::{Account, Goal, Standing};
+use crate::account::model::record::{Account, AccountState, Goal};
 use crate::account::model::state::Book;
 
 impl Book {
-    /// Instances are gone for good, and those that stand by take their places. O(instances of their modules).
+    /// Detaches instances; standby instances take their places. O(instances of their modules).
     pub(super) fn gone(&self, ids: &[u32]) -> Events {
         let mut events = Events::new();
         let mut modules: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
@@ -30,11 +30,11 @@ impl Book {
         events
     }
 
-    /// What replaces an account that is frozen, at once and from the reserve if need be: where it is, or was on its way to.
-    /// An instance that is away gets it as well, since its share waits for it.
+    /// The replacement of a frozen account, from the reserve if needed, for the instance that has the account or will
+    /// get it. An instance that is away gets one as well, because its share is kept.
     pub(super) fn replacement(&self, account: &Account) -> Option<Event> {
         let place = match account.goal {
-            None if account.standing == Standing::Dealt => account.instance,
+            None if account.state == AccountState::Dealt => account.instance,
             goal => goal.and_then(Goal::place)?,
         };
         let place = self.indexed_instance(place).filter(|place| place.has_place())?;
@@ -44,13 +44,13 @@ impl Book {
         Some(Event::Dealt { module, instance, accounts: vec![spare.name.clone()] })
     }
 
-    /// An instance gets a place.
+    /// The event that gives an instance a place.
     fn placed(&self, module: &Module, id: u32) -> Event {
         Event::Placed { module: module.name.clone(), instance: self.instance_name(id), active: true }
     }
 
-    /// Who gets a place and who loses one where a module has another number of them. The last to come goes first, and
-    /// one that is away for good.
+    /// The events when the number of a module's places changes. The latest instance loses its place first; an
+    /// instance that is away is detached.
     pub(super) fn place_changes(&self, id: u32, places: usize) -> Vec<Event> {
         let (taken, waiting) = self.places_taken(id);
         let Some(module) = self.indexed_module(id) else { return Vec::new() };
@@ -69,7 +69,7 @@ impl Book {
         leave.collect()
     }
 
-    /// Instances of a module that have its places, and those that stand by for one.
+    /// The number of instances of a module that have a place, and the ids of those on standby.
     pub(super) fn places_taken(&self, module: u32) -> (usize, Vec<u32>) {
         let Some(module) = self.indexed_module(module) else { return (0, Vec::new()) };
         let is = |id: u32, is: fn(&Instance) -> bool| self.indexed_instance(id).is_some_and(is);

@@ -1,31 +1,30 @@
-//! Where accounts will be needed: use is projected to the end of the month by each instance's pace over the last day, and
-//! accounts that will have something left go where something will be missing.
+//! Rebalances accounts by need. The use of each instance is projected to the end of the month from its pace over the
+//! last day. Accounts that will have instructions left at the flat price go to instances that will lack some.
 //!
-//! An instance's *need* is its projected use less the rest of its accounts: what they have left at the flat price and below
-//! the cap. A step takes the instance with the greatest need and gives it, from the one of its department that can spare
-//! most, the account that helps most: whose rest is nearest to what is missing. It stops where no instance needs anything,
-//! none can spare anything, or the moves are used up. Instances that share a module share its accounts; modules of a
-//! department share theirs where both have a WEIGHT.
+//! The *need* of an instance is its projected use minus the rest of its accounts: the instructions left at the flat
+//! price and below the cap. A step takes the instance with the greatest need, and the instance of the same department
+//! with the smallest, and moves the account whose rest is nearest to the need. It stops when no instance has a need,
+//! none can spare an account, or the moves are used up. Modules of a department share accounts if both have a WEIGHT.
 
 use std::collections::BTreeMap;
 
 use crate::account::model::place::Presence;
-use crate::account::model::record::{Account, Goal, Name, Standing, day_of};
+use crate::account::model::record::{Account, AccountState, Goal, Name, day_of};
 use crate::account::model::state::Book;
 use crate::account::model::tariff::Amount;
 pub use crate::account::outcome::Shift;
 use crate::shared::Millis;
 
-/// An instance as rebalancing sees it.
+/// The need of an instance, and the accounts that it may give.
 #[derive(Debug)]
-struct Party {
+struct InstanceNeed {
     id: u32,
     module: u32,
-    /// Projected use less what is left; negative where there will be something over.
+    /// Projected use minus the rest; negative if instructions will be left over.
     need: i128,
-    /// Accounts that it may give, those with most left last.
+    /// Accounts that the instance may give, with their rest, in ascending order.
     spare: Vec<(u64, u32)>,
-    /// What the next instruction beyond the flat price costs.
+    /// Price of the next instruction beyond the flat price.
     price: Amount,
 }
 
@@ -38,26 +37,26 @@ impl Book {
 
     /// The moves that rebalancing makes now, at most `limit`. O(accounts of the departments + moves x instances).
     pub fn rebalance(&self, now: Millis, limit: usize) -> Vec<Shift> {
-        let mut groups: BTreeMap<(Name, Option<u32>), Vec<Party>> = BTreeMap::new();
+        let mut groups: BTreeMap<(Name, Option<u32>), Vec<InstanceNeed>> = BTreeMap::new();
         for (id, instance) in self.instances.iter() {
             let Some(module) = self.indexed_module(instance.module) else { continue };
             if instance.presence == Presence::Active {
-                // A module without a weight shares with nobody.
+                // A module without a weight does not share accounts.
                 let alone = (module.weight == 0).then_some(instance.module);
                 let group = groups.entry((module.department.clone(), alone)).or_default();
-                group.push(self.party(id, instance.module, now));
+                group.push(self.need_of(id, instance.module, now));
             }
         }
         let coming = self.coming();
-        for party in groups.values_mut().flatten() {
-            party.need -= coming.get(&party.id).copied().unwrap_or(0);
+        for instance in groups.values_mut().flatten() {
+            instance.need -= coming.get(&instance.id).copied().unwrap_or(0);
         }
         // One move of each department in turn, so that none takes what the others would need.
-        let mut groups: Vec<Vec<Party>> = groups.into_values().collect();
+        let mut groups: Vec<Vec<InstanceNeed>> = groups.into_values().collect();
         let mut shifts = Vec::new();
         while shifts.len() < limit && !groups.is_empty() {
-            groups.retain_mut(|parties| {
-                let shift = if shifts.len() < limit { self.even_out(parties) } else { None };
+            groups.retain_mut(|instances| {
+                let shift = if shifts.len() < limit { self.even_out(instances) } else { None };
                 let goes_on = shift.is_some();
                 shifts.extend(shift);
                 goes_on
@@ -66,10 +65,10 @@ impl Book {
         shifts
     }
 
-    /// What is left of the accounts on their way to each instance.
+    /// The rest of the accounts in transit to each instance.
     fn coming(&self) -> BTreeMap<u32, i128> {
         let mut coming = BTreeMap::new();
-        let revoking = |&id: &u32| self.indexed(id).filter(|account| account.standing == Standing::Revoking);
+        let revoking = |&id: &u32| self.indexed(id).filter(|account| account.state == AccountState::Revoking);
         for (_, instance) in
             self.instances.iter().filter(|(_, instance)| instance.accounts.len() > instance.dealt as usize)
         {
@@ -82,12 +81,12 @@ impl Book {
         coming
     }
 
-    fn party(&self, id: u32, module: u32, now: Millis) -> Party {
+    fn need_of(&self, id: u32, module: u32, now: Millis) -> InstanceNeed {
         let (mut left, mut spare, mut price) = (0i128, Vec::new(), None::<Amount>);
         let accounts = self.indexed_instance(id).into_iter().flat_map(|instance| &instance.accounts);
         for &number in accounts {
             let Some(account) = self.indexed(number) else { continue };
-            if account.standing != Standing::Dealt {
+            if account.state != AccountState::Dealt {
                 continue;
             }
             let rest = self.rest(account);
@@ -100,10 +99,10 @@ impl Book {
         }
         spare.sort_unstable();
         let need = i128::from(self.projected(id, now)) - left;
-        Party { id, module, need, spare, price: price.unwrap_or_default() }
+        InstanceNeed { id, module, need, spare, price: price.unwrap_or_default() }
     }
 
-    /// What an account has left at the flat price and below the cap.
+    /// Instructions that an account has left at the flat price and below the cap.
     fn rest(&self, account: &Account) -> u64 {
         account.room(self.month, self.settings.limit()).unwrap_or(0)
     }
@@ -114,36 +113,36 @@ impl Book {
             && account.moves_on(day_of(now)) < self.settings.max_moves
     }
 
-    /// The next move among these, if there is one that helps.
-    fn even_out(&self, parties: &mut [Party]) -> Option<Shift> {
-        let by_need = |place: &usize| parties.get(*place).map(|party| party.need);
-        let taker = (0..parties.len()).max_by_key(by_need)?;
+    /// The next move among these instances, if any helps.
+    fn even_out(&self, instances: &mut [InstanceNeed]) -> Option<Shift> {
+        let by_need = |place: &usize| instances.get(*place).map(|instance| instance.need);
+        let taker = (0..instances.len()).max_by_key(by_need)?;
         let need = by_need(&taker).filter(|&need| need > 0)?;
-        // Who can spare most, of those that have an account whose rest they will not miss.
-        let giver = parties.iter().enumerate().filter_map(|(place, party)| {
-            let over = -party.need;
-            let fits = party.spare.partition_point(|&(rest, _)| i128::from(rest) <= over);
+        // The instance that can spare most, among those with an account whose rest they do not need.
+        let giver = instances.iter().enumerate().filter_map(|(place, instance)| {
+            let over = -instance.need;
+            let fits = instance.spare.partition_point(|&(rest, _)| i128::from(rest) <= over);
             (place != taker && fits > 0).then_some((over, place, fits))
         });
         let (_, giver, fits) = giver.max_by_key(|&(over, ..)| over)?;
-        self.shift(parties, (giver, fits), taker, need)
+        self.shift(instances, (giver, fits), taker, need)
     }
 
-    /// Moves the account that helps most from one party to another.
+    /// Moves the account that helps most from one instance to another.
     fn shift(
         &self,
-        parties: &mut [Party],
+        instances: &mut [InstanceNeed],
         (giver, fits): (usize, usize),
         taker: usize,
         need: i128,
     ) -> Option<Shift> {
-        let from = parties.get_mut(giver)?;
-        // The smallest rest that covers the need, else the largest.
+        let from = instances.get_mut(giver)?;
+        // The smallest rest that covers the need, or the largest if none does.
         let enough = from.spare.partition_point(|&(rest, _)| i128::from(rest) < need);
         let (rest, account) = from.spare.remove(enough.min(fits.saturating_sub(1)));
         from.need += i128::from(rest);
         let source = (self.module_name(from.module), self.instance_name(from.id));
-        let to = parties.get_mut(taker)?;
+        let to = instances.get_mut(taker)?;
         to.need -= i128::from(rest);
         Some(Shift {
             account: self.indexed(account)?.name.clone(),

@@ -1,10 +1,10 @@
-//! Checks a whole book: every record, every index and every sum against all others.
+//! Checks a whole book: all records, indexes and sums against each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::place::{Instance, Module, Presence};
 
-use super::record::{Account, Goal, Standing};
+use super::record::{Account, AccountState, Goal};
 use super::state::Book;
 use super::usage::Usage;
 use crate::ensure;
@@ -12,7 +12,7 @@ use crate::shared::codec::Damaged;
 use crate::shared::invariant::{Checked, Contradiction};
 use crate::shared::list::NONE;
 
-/// What the accounts of a module make together.
+/// The indexes of a module, computed from its accounts.
 #[derive(Default)]
 struct Home {
     accounts: BTreeSet<u32>,
@@ -21,7 +21,7 @@ struct Home {
     sums: Usage,
 }
 
-/// What the accounts of an instance make together.
+/// The indexes of an instance, computed from its accounts.
 #[derive(Default)]
 struct Share {
     accounts: BTreeSet<u32>,
@@ -31,8 +31,8 @@ struct Share {
 }
 
 impl Book {
-    /// Checks everything against everything: records, shares, levels, the order in which accounts are picked, deadlines,
-    /// totals, use and cost. O(size of the book), for tests and debugging.
+    /// Checks records, shares, levels, the order in which accounts are picked, deadlines, totals, use and cost
+    /// against each other. O(size of the book), for tests and debugging.
     ///
     /// # Errors
     /// The first contradiction found.
@@ -45,11 +45,11 @@ impl Book {
         for (id, instance) in self.instances.iter() {
             self.check_instance(id, instance, &shares.remove(&id).unwrap_or_default())?;
         }
-        ensure!(shares.is_empty(), "an account is with an instance, or goes to one, that is not there");
+        ensure!(shares.is_empty(), "an account is with an unknown instance, or goes to one");
         for (id, module) in self.modules.iter() {
             self.check_module(id, module, &homes.remove(&id).unwrap_or_default())?;
         }
-        ensure!(homes.is_empty(), "an account is of a module that is not there");
+        ensure!(homes.is_empty(), "an account is of an unknown module");
         ensure!(self.module_names.len() == self.modules.len(), "there are more names than modules");
         let instances: usize = self.modules.iter().map(|(_, module)| module.names.len()).sum();
         ensure!(
@@ -68,36 +68,36 @@ impl Book {
                 .map_err(|damaged| Contradiction(format!("{}: {}", called(), damaged.0)))?;
             ensure!(self.find(&account.name) == Some(id), "{} is not found by its name", called());
             let until = account.login.as_ref().map(|login| login.until);
-            ensure!(self.logins.get(id) == until, "the login of {} is over at another time", called());
+            ensure!(self.logins.get(id) == until, "the login of {} has another deadline", called());
             logins += usize::from(until.is_some());
             *tariffs.entry(account.tariff.clone()).or_insert(0) += 1;
-            if let Some(total) = totals.get_mut(account.standing as usize) {
+            if let Some(total) = totals.get_mut(account.state as usize) {
                 *total += 1;
             }
         }
-        ensure!(self.totals == totals, "there are {totals:?} accounts by standing, not {:?}", self.totals);
-        ensure!(self.tariffs == tariffs, "the tariffs are not those of the accounts");
-        ensure!(self.logins.len() == logins, "a login is to be over that is not there");
+        ensure!(self.totals == totals, "there are {totals:?} accounts by state, not {:?}", self.totals);
+        ensure!(self.tariffs == tariffs, "the tariffs differ from those of the accounts");
+        ensure!(self.logins.len() == logins, "a deadline belongs to no login");
         Ok(())
     }
 
-    /// Whether an account's fields agree with each other and with the instances.
+    /// Checks that the fields of an account agree with each other and with the instances.
     pub(in crate::account) fn check_account(&self, account: &Account) -> Result<(), Damaged> {
         let placed = account.instance != NONE;
-        let fits = match account.standing {
-            Standing::Dealt => placed,
-            // One that was frozen in use is with nobody while it waits to be deleted.
-            Standing::Revoking => placed || account.goal == Some(Goal::Delete),
-            Standing::Free | Standing::Frozen => !placed,
+        let fits = match account.state {
+            AccountState::Dealt => placed,
+            // An account that was frozen in use has no instance while it waits to be deleted.
+            AccountState::Revoking => placed || account.goal == Some(Goal::Delete),
+            AccountState::Free | AccountState::Frozen => !placed,
         };
-        agrees(fits, "an account's standing and its instance disagree")?;
+        agrees(fits, "the state and the instance of an account disagree")?;
         agrees(
-            (account.standing == Standing::Revoking) == account.goal.is_some(),
+            (account.state == AccountState::Revoking) == account.goal.is_some(),
             "an account goes nowhere",
         )?;
         agrees(
-            account.login.is_some() || account.standing != Standing::Revoking,
-            "an account waits for nobody",
+            account.login.is_some() || account.state != AccountState::Revoking,
+            "an account is revoking without a login",
         )?;
         let ours = self.instances.get(account.instance).is_none_or(|place| place.module == account.module);
         agrees(ours, "an account is with an instance of another module")?;
@@ -119,15 +119,15 @@ impl Book {
         let home = homes.entry(account.module).or_default();
         home.accounts.insert(id);
         home.sums.add(account, self.month);
-        if account.standing == Standing::Free && account.login.is_some() {
+        if account.state == AccountState::Free && account.login.is_some() {
             home.barred += 1;
-        } else if account.standing == Standing::Free {
+        } else if account.state == AccountState::Free {
             home.free.insert(id);
         }
         if account.instance != NONE {
             let share = shares.entry(account.instance).or_default();
             share.accounts.insert(id);
-            share.dealt += u32::from(account.standing == Standing::Dealt);
+            share.dealt += u32::from(account.state == AccountState::Dealt);
             if account.is_ready() {
                 let (month, limit) = self.order();
                 share.ready.insert((account.room(month, limit), id));
@@ -140,18 +140,22 @@ impl Book {
 
     fn check_instance(&self, id: u32, instance: &Instance, share: &Share) -> Checked {
         let name = instance.name.escape_ascii();
-        ensure!(instance.accounts == share.accounts, "the accounts of instance {name} are others");
+        ensure!(instance.accounts == share.accounts, "instance {name} lists other accounts than it has");
         ensure!(
             instance.dealt == share.dealt,
             "instance {name} has {} accounts, not {}",
             share.dealt,
             instance.dealt
         );
-        ensure!(instance.incoming == share.incoming, "{} accounts go to instance {name}", share.incoming);
+        ensure!(
+            instance.incoming == share.incoming,
+            "{} accounts are in transit to instance {name}, not as many as counted",
+            share.incoming
+        );
         if instance.ready_order == self.order() {
             ensure!(instance.ready == share.ready, "instance {name} picks accounts in another order");
         } else {
-            // The order is of an earlier month or limit, until somebody works with the instance.
+            // The order is of an earlier month or limit, until the next login or use.
             let ids = |ready: &BTreeSet<(Option<u64>, u32)>| -> BTreeSet<u32> {
                 ready.iter().map(|&(_, id)| id).collect()
             };
@@ -163,36 +167,42 @@ impl Book {
                 && module.instances.contains(&(instance.arrived, id))
         });
         ensure!(found, "instance {name} is not found by its name");
-        ensure!(instance.arrived <= self.arrivals, "instance {name} is yet to come");
+        ensure!(instance.arrived <= self.arrivals, "the arrival of instance {name} was not counted");
         ensure!(
             self.away.get(id) == instance.away_until,
-            "instance {name} is kept a place until another time"
+            "the place of instance {name} is kept until another time"
         );
         let away = instance.presence == Presence::Away;
-        ensure!(away == instance.away_until.is_some(), "instance {name} is away, or is not");
+        ensure!(
+            away == instance.away_until.is_some(),
+            "the presence of instance {name} and the deadline of its place disagree"
+        );
         ensure!(instance.has_place() || instance.offset == 0, "instance {name} has an offset and no place");
         let drains = !instance.has_place() && instance.dealt > 0;
         ensure!(
             self.draining.contains(&id) == drains,
-            "instance {name} has accounts to give back, or has not"
+            "instance {name} is wrong in the set of draining instances"
         );
         let empty = share.accounts.is_empty() && share.incoming == 0;
-        ensure!(instance.presence != Presence::Leaving || !empty, "instance {name} is gone and has nothing");
+        ensure!(
+            instance.presence != Presence::Leaving || !empty,
+            "instance {name} is leaving and has no accounts"
+        );
         Ok(())
     }
 
     fn check_module(&self, id: u32, module: &Module, home: &Home) -> Checked {
         let name = module.name.escape_ascii();
         ensure!(self.module_names.get(&module.name) == Some(&id), "module {name} is not found by its name");
-        ensure!(module.accounts == home.accounts, "the accounts of module {name} are others");
-        ensure!(module.free == home.free, "the free accounts of module {name} are others");
+        ensure!(module.accounts == home.accounts, "module {name} lists other accounts than it has");
+        ensure!(module.free == home.free, "module {name} lists other free accounts than it has");
         ensure!(module.barred == home.barred, "module {name} has {} barred accounts", home.barred);
-        ensure!(module.sums == home.sums, "use and cost of module {name} are others");
+        ensure!(module.sums == home.sums, "use and cost of module {name} differ from those of its accounts");
         ensure!(module.names.len() == module.instances.len(), "module {name} has more names than instances");
         let (mut levels, mut givers) = (BTreeSet::new(), BTreeSet::new());
         for id in module.instances() {
             let Some(instance) = self.instances.get(id) else {
-                return Err(Contradiction(format!("module {name} has an instance that is not there")));
+                return Err(Contradiction(format!("module {name} has an unknown instance")));
             };
             if instance.presence == Presence::Active {
                 levels.insert((instance.level(), id));
@@ -201,21 +211,24 @@ impl Book {
                 }
             }
         }
-        ensure!(module.levels == levels, "the levels of module {name} are others");
-        ensure!(module.givers == givers, "those who can give in module {name} are others");
+        ensure!(module.levels == levels, "the levels of module {name} differ from those of its instances");
+        ensure!(
+            module.givers == givers,
+            "the index of instances with accounts to give of module {name} is wrong"
+        );
         let uneven = self.is_uneven(id);
-        ensure!(self.uneven.contains(&id) == uneven, "the deal of module {name} is even, or is not");
+        ensure!(self.uneven.contains(&id) == uneven, "module {name} is wrong in the set of uneven modules");
         Ok(())
     }
 
-    /// Checks that nothing is in a set that is not there; that what is there is in it, is checked above.
+    /// Checks that the sets have no unknown members. That all members are in them is checked above.
     fn check_sets(&self) -> Checked {
         let away = self.instances.iter().filter(|(_, instance)| instance.presence == Presence::Away).count();
-        ensure!(self.away.len() == away, "an instance is kept a place that is not away");
+        ensure!(self.away.len() == away, "a place is kept for an instance that is not away");
         let drains = self.draining.iter().all(|&id| self.instances.get(id).is_some());
-        ensure!(drains, "an instance has accounts to give back that is not there");
+        ensure!(drains, "an unknown instance is draining");
         let uneven = self.uneven.iter().all(|&id| self.modules.get(id).is_some());
-        ensure!(uneven, "a module is uneven that is not there");
+        ensure!(uneven, "an unknown module is uneven");
         ensure!(!self.month_starts.is_empty(), "the running month has not begun");
         Ok(())
     }
@@ -227,14 +240,14 @@ fn agrees(holds: bool, otherwise: &'static str) -> Result<(), Damaged> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::request::{ModuleWish, Request};
+    use super::super::super::request::{ModuleSettings, Request};
     use super::super::super::{Settings, decide, decide_due};
     use super::super::tariff::{Amount, Step, Tariff};
     use super::*;
 
     const NOW: i64 = 1000;
 
-    /// What is damaged, and how.
+    /// The name of a damaged part, and the code that damages it.
     type Damage = (&'static str, fn(&mut Book));
 
     fn ask(book: &mut Book, request: &Request<'_>) {
@@ -249,14 +262,14 @@ mod tests {
         }
     }
 
-    /// Six accounts of a module: one is on its way from instance a to c, which has a place; b stands by; one is frozen
-    /// and thawed while somebody is logged in; one is kept back.
+    /// Six accounts of a module: one is in transit from instance a to c, which has a place; b is on standby; one is
+    /// frozen and thawed during a login; one is in the reserve.
     fn book() -> Book {
         let mut book = Book::open(Settings::default(), NOW);
         let (module, department) = (&b"m"[..], &b"d"[..]);
-        let wish =
-            ModuleWish { module, department, instances: 2, weight: None, reserve: Some(1), term: None };
-        ask(&mut book, &Request::Module(wish));
+        let wanted =
+            ModuleSettings { module, department, instances: 2, weight: None, reserve: Some(1), term: None };
+        ask(&mut book, &Request::Module(wanted));
         let tariff = Tariff { quota: 10, steps: vec![Step { upto: 20, price: Amount(5) }] };
         let accounts: Vec<&[u8]> = vec![b"1", b"2", b"3", b"4", b"5", b"6"];
         ask(&mut book, &Request::Attach { module, instance: b"a", term: None });
@@ -275,7 +288,7 @@ mod tests {
         let login = |account: &[u8]| {
             book.account_called(account).unwrap().login.as_ref().map(|account| account.epoch)
         };
-        let dealt = |account: &&&[u8]| book.account_called(account).unwrap().standing == Standing::Dealt;
+        let dealt = |account: &&&[u8]| book.account_called(account).unwrap().state == AccountState::Dealt;
         let working: Vec<&[u8]> =
             accounts.iter().filter(dealt).copied().filter(|account| login(account).is_some()).collect();
         let epoch = login(working[0]).unwrap();
@@ -295,8 +308,8 @@ mod tests {
         book.instances.get_mut(id).unwrap()
     }
 
-    fn account(book: &mut Book, standing: Standing) -> &mut Account {
-        let id = book.accounts.iter().find(|(_, account)| account.standing == standing).unwrap().0;
+    fn account(book: &mut Book, state: AccountState) -> &mut Account {
+        let id = book.accounts.iter().find(|(_, account)| account.state == state).unwrap().0;
         book.accounts.get_mut(id).unwrap()
     }
 
@@ -313,7 +326,9 @@ mod tests {
             ("totals", |book| book.totals.swap(0, 1)),
             ("tariffs", |book| book.tariffs.values_mut().for_each(|count| *count += 1)),
             ("logins", |book| book.logins.set(77, 5)),
-            ("end of a login", |book| account(book, Standing::Revoking).login.as_mut().unwrap().until = 5),
+            ("end of a login", |book| {
+                account(book, AccountState::Revoking).login.as_mut().unwrap().until = 5;
+            }),
             ("places kept", |book| book.away.set(77, 5)),
             ("draining", |book| {
                 let _ = book.draining.insert(0);
@@ -347,9 +362,9 @@ mod tests {
             ("pick order", |book| instance(book, b"a").ready.clear()),
             ("offset", |book| instance(book, b"a").offset = 4),
             ("offset without a place", |book| instance(book, b"b").offset = 4),
-            ("standing", |book| account(book, Standing::Free).standing = Standing::Frozen),
-            ("goal", |book| account(book, Standing::Revoking).goal = None),
-            ("history", |book| account(book, Standing::Dealt).history.clear()),
+            ("state", |book| account(book, AccountState::Free).state = AccountState::Frozen),
+            ("goal", |book| account(book, AccountState::Revoking).goal = None),
+            ("history", |book| account(book, AccountState::Dealt).history.clear()),
         ];
         for (what, damage) in damages {
             let mut book = sound.clone();

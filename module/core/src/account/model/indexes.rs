@@ -1,9 +1,10 @@
-//! Keeps the indexes of a book in step: every change of an account or an instance goes through here.
+//! The indexes of a book: every change of an account or an instance goes through these functions, which update the
+//! indexes.
 
 use std::sync::Arc;
 
 use super::place::{Instance, Presence};
-use super::record::{Account, Epoch, Goal, MONTHS, Name, Standing};
+use super::record::{Account, AccountState, Epoch, Goal, MONTHS, Name};
 use super::state::Book;
 use super::tariff::Tariff;
 use crate::invariant;
@@ -11,20 +12,20 @@ use crate::shared::Millis;
 use crate::shared::list::NONE;
 
 impl Book {
-    /// The module that an account is on its way to, or belongs to; `None` where it is about to be deleted.
+    /// The module that an account is in transit to, or else belongs to; `None` if the account will be deleted.
     pub(in crate::account) fn destination(&self, account: &Account) -> Option<u32> {
         match account.goal {
             Some(Goal::Delete) => None,
             Some(Goal::Module(module)) => Some(module),
             Some(Goal::Place(place)) => {
-                // Its instance is not forgotten while an account is on its way to it.
+                // An instance is not removed while an account is in transit to it.
                 Some(self.indexed_instance(place).map_or(account.module, |place| place.module))
             }
-            Some(Goal::Deal) | None => Some(account.module),
+            Some(Goal::Reassign) | None => Some(account.module),
         }
     }
 
-    /// Whether there is something to deal in a module. O(log instances).
+    /// Whether accounts of a module must be assigned or moved. O(log instances).
     pub(in crate::account) fn is_uneven(&self, module: u32) -> bool {
         let Some(module) = self.indexed_module(module) else { return false };
         let Some(lowest) = module.levels.first() else { return false };
@@ -32,29 +33,29 @@ impl Book {
         module.free.len() > module.reserve as usize || highest.is_some_and(|highest| highest.0 - lowest.0 > 1)
     }
 
-    /// A name that others have already, if others have it.
+    /// A department's name, shared with other modules of the department.
     pub(in crate::account) fn department_name(&self, name: &[u8]) -> Name {
         let same = self.modules().find(|module| *module.department == *name);
         same.map_or_else(|| Name::from(name), |module| module.department.clone())
     }
 
-    /// The tariff that is equal to this and that other accounts have, if some have it.
+    /// The tariff, shared with other accounts that have an equal one.
     pub(in crate::account) fn shared_tariff(&self, tariff: &Tariff) -> Arc<Tariff> {
         let known = self.tariffs.get_key_value(tariff);
         known.map_or_else(|| Arc::new(tariff.clone()), |(known, _)| known.clone())
     }
 
-    /// The next epoch: `max(last + 1, now)`, *now* in microseconds, so that epochs still grow after a failover to a
-    /// replica that had not heard of the last ones.
+    /// The next epoch: `max(last + 1, now)`, *now* in microseconds, so that epochs still increase after a failover to
+    /// a replica that does not know the last ones.
     pub(in crate::account) fn take_epoch(&mut self, at: Millis) -> Epoch {
-        /// Year 2112: however far ahead a clock is, as many epochs follow as anybody can give.
+        /// The year 2112, in microseconds: even if a clock is far ahead, enough epochs are left.
         const LAST_OF_CLOCK: u64 = 1 << 52;
         let now = at.max(0).unsigned_abs().saturating_mul(1000).min(LAST_OF_CLOCK);
         self.last_epoch = (self.last_epoch + 1).max(now);
         self.last_epoch
     }
 
-    /// Changes an instance with its module's levels in step; `NONE` is none.
+    /// Changes an instance and updates the levels of its module. Does nothing for `NONE`.
     pub(in crate::account) fn with_instance(&mut self, id: u32, change: impl FnOnce(&mut Instance)) {
         if id == NONE {
             return;
@@ -90,16 +91,17 @@ impl Book {
                 invariant!(is_new, "an active instance has one place among the levels");
             }
         }
-        // An account on its way may belong to another module, which nobody else would look at.
+        // An account in transit may belong to another module, whose evenness must be checked as well.
         self.look_at(module);
     }
 
-    /// What the order of ready accounts depends on beside them: the running month, and the most that it may have.
+    /// The current month and the limit of instructions: the order of ready accounts depends on both.
     pub(in crate::account) fn order(&self) -> (u32, u64) {
         (self.month, self.settings.limit())
     }
 
-    /// Brings the order of an instance's ready accounts to the running month and the cap of today. Whether it was not.
+    /// Sorts the ready accounts of an instance again if the month or the cap has changed since; returns whether it
+    /// did.
     fn refresh(&mut self, instance: u32) -> bool {
         let order @ (month, limit) = self.order();
         let Some(instance) = self.instances.get_mut(instance) else {
@@ -119,7 +121,7 @@ impl Book {
         true
     }
 
-    /// Enters an account among those that can be picked, or takes it out, if it is one of those.
+    /// Adds an account to the accounts that can be picked, or removes it, if it is ready.
     pub(in crate::account) fn set_ready(&mut self, id: u32, on: bool) {
         let Some(account) = self.indexed(id) else { return };
         if !account.is_ready() {
@@ -131,25 +133,24 @@ impl Book {
         let Some(instance) = self.instances.get_mut(instance) else { return };
         if on {
             let is_new = instance.ready.insert(key);
-            // An order that was made just now may have it already.
+            // An order that was just sorted may contain the account already.
             invariant!(is_new || refreshed, "an account is ready once");
         } else {
             let was_there = instance.ready.remove(&key);
-            invariant!(was_there, "an account that is ready has a place in the order");
+            invariant!(was_there, "a ready account is in the order");
         }
     }
 
-    /// Enters an account in all indexes that depend on where it stands, or takes it out. Its module stays.
+    /// Adds an account to all indexes that depend on its state, or removes it.
     fn link(&mut self, id: u32, on: bool) {
         let Some(account) = self.indexed(id) else { return };
-        let (standing, instance, goal, module) =
-            (account.standing, account.instance, account.goal, account.module);
+        let (state, instance, goal, module) = (account.state, account.instance, account.goal, account.module);
         let barred = account.login.is_some();
-        match self.totals.get_mut(standing as usize) {
+        match self.totals.get_mut(state as usize) {
             Some(total) => step(total, on),
-            None => invariant!("there is a total for each standing"),
+            None => invariant!("there is a total for each state"),
         }
-        if standing == Standing::Free
+        if state == AccountState::Free
             && let Some(module) = self.indexed_module_mut(module)
         {
             if barred {
@@ -163,7 +164,7 @@ impl Book {
         self.with_instance(instance, |instance| {
             let changed = if on { instance.accounts.insert(id) } else { instance.accounts.remove(&id) };
             invariant!(changed, "an instance has its accounts, each once");
-            if standing == Standing::Dealt {
+            if state == AccountState::Dealt {
                 step(&mut instance.dealt, on);
             }
         });
@@ -172,7 +173,7 @@ impl Book {
         }
     }
 
-    /// Enters an account among those of a module, or takes it out.
+    /// Adds an account to those of its module, or removes it.
     fn set_home(&mut self, module: u32, id: u32, on: bool) {
         let (Some(module), Some(account)) = (self.modules.get_mut(module), self.accounts.get(id)) else {
             invariant!("an account and its module are there");
@@ -188,7 +189,7 @@ impl Book {
         invariant!(changed, "a module has its accounts, each once");
     }
 
-    /// Counts instructions of an account in the running month, with the sums of its module in step.
+    /// Counts instructions of an account in the current month, and updates the sums of its module.
     pub(in crate::account) fn count_use(&mut self, id: u32, count: u64) {
         let month = self.month;
         let Some(account) = self.accounts.get_mut(id) else {
@@ -204,7 +205,7 @@ impl Book {
         module.sums.add(account, month);
     }
 
-    /// Changes an account with all indexes in step.
+    /// Changes an account and updates all indexes.
     pub(in crate::account) fn change(&mut self, id: u32, change: impl FnOnce(&mut Account)) {
         let Some(account) = self.indexed(id) else { return };
         let (before, left) = (account.module, account.instance);
@@ -224,7 +225,7 @@ impl Book {
         self.forget_if_empty(passed);
     }
 
-    /// Enters a new account.
+    /// Adds an account to the table and to all indexes.
     pub(in crate::account) fn enter(&mut self, account: Account) -> u32 {
         let (name, module) = (account.name.clone(), account.module);
         *self.tariffs.entry(account.tariff.clone()).or_default() += 1;
@@ -236,7 +237,7 @@ impl Book {
         id
     }
 
-    /// Forgets an account.
+    /// Removes an account from the table and from all indexes.
     pub(in crate::account) fn remove(&mut self, id: u32) {
         self.link(id, false);
         self.logins.remove(id);
@@ -249,7 +250,7 @@ impl Book {
         self.forget_if_empty(account.instance);
     }
 
-    /// An account that had a tariff is gone, and the tariff with the last of them.
+    /// Counts down the accounts of a tariff, and removes the tariff with the last of them.
     fn forget_tariff(&mut self, tariff: &Tariff) {
         let Some(count) = self.tariffs.get_mut(tariff) else {
             invariant!("the tariff of an account is known");
@@ -261,18 +262,18 @@ impl Book {
         }
     }
 
-    /// Forgets an instance that is gone, once it has nothing and nothing is on its way to it.
+    /// Removes a leaving instance that has no accounts, and none in transit to it.
     pub(in crate::account) fn forget_if_empty(&mut self, id: u32) {
         let gone = |instance: &Instance| {
             instance.presence == Presence::Leaving && instance.accounts.is_empty() && instance.incoming == 0
         };
-        // There is none, or it was forgotten a moment ago.
+        // `NONE`, or the instance was removed just before.
         if self.instances.get(id).is_some_and(gone) {
             self.remove_instance(id);
         }
     }
 
-    /// Notes whether a module's deal is even.
+    /// Updates the set of uneven modules for a module.
     pub(in crate::account) fn look_at(&mut self, module: u32) {
         if self.is_uneven(module) {
             self.uneven.insert(module);
@@ -295,11 +296,11 @@ impl Book {
         self.month_starts.drain(..kept);
     }
 
-    /// Enters an instance, which has no accounts yet.
+    /// Adds an instance without accounts.
     pub(in crate::account) fn enter_instance(&mut self, instance: Instance) -> u32 {
         let (module, name, arrived) = (instance.module, instance.name.clone(), instance.arrived);
         let presence = instance.presence;
-        // Its place among the levels comes with the change below.
+        // The change below adds the instance to the levels.
         let id = self.instances.insert(Instance { presence: Presence::Standby, ..instance });
         if let Some(module) = self.indexed_module_mut(module) {
             let is_new = module.names.insert(name, id).is_none() && module.instances.insert((arrived, id));
@@ -309,7 +310,7 @@ impl Book {
         id
     }
 
-    /// Forgets an instance that has no accounts and no place.
+    /// Removes an instance that has no accounts and no place.
     fn remove_instance(&mut self, id: u32) {
         self.away.remove(id);
         let Some(instance) = self.instances.remove(id) else {
@@ -325,7 +326,7 @@ impl Book {
     }
 }
 
-/// A count that goes up and down by one.
+/// A count that changes by one at a time.
 trait Count: Copy {
     fn next(self, up: bool) -> Option<Self>;
 }

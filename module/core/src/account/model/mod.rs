@@ -1,4 +1,4 @@
-//! The state of a book: its records, and the indexes over them.
+//! The state of a book: records and indexes.
 
 mod check;
 mod indexes;

@@ -1,4 +1,4 @@
-//! Where accounts are: modules, which they belong to, and instances, which work with them.
+//! Modules, to which accounts belong, and their instances, which work with accounts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,40 +10,40 @@ use crate::words;
 
 /// An hour, in milliseconds.
 pub const HOUR: Millis = 3_600_000;
-/// Over how many hours a pace is taken.
+/// Length of the time over which a pace is measured, in hours.
 pub const WINDOW: usize = 24;
-/// The most places, and the most accounts kept back, of a module.
+/// The limit of a module's places, weight and reserve.
 pub const MAX_PLACES: i64 = 1_000_000;
 
-/// A business system.
+/// A module: a business system of the company.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Module {
     /// Its name.
     pub name: Name,
-    /// The department that it is of.
+    /// Department of the module.
     pub department: Name,
-    /// How many of its instances hold a share at once.
+    /// How many instances of the module hold a share at once.
     pub places: u32,
-    /// Its part where accounts without a module are distributed. With 0 it also neither gives accounts to other modules
-    /// of its department nor takes theirs.
+    /// Weight of the module when accounts are distributed over modules. With 0 the module also exchanges no accounts
+    /// with other modules of its department.
     pub weight: u32,
-    /// How many accounts are kept back for replacements.
+    /// How many accounts are kept free for replacements.
     pub reserve: u32,
-    /// Its instances, in the order of their arrival.
+    /// Instances, in the order of their arrival.
     pub(in crate::account) instances: BTreeSet<(u64, u32)>,
     /// Numbers of its instances, by name.
     pub(in crate::account) names: BTreeMap<Name, u32>,
-    /// Its instances that are active, by their level.
+    /// Active instances, by level.
     pub(in crate::account) levels: BTreeSet<(i64, u32)>,
-    /// Those of them that have an account to give, by their level.
+    /// Active instances that have an account to give, by level.
     pub(in crate::account) givers: BTreeSet<(i64, u32)>,
-    /// All its accounts.
+    /// All accounts of the module.
     pub(in crate::account) accounts: BTreeSet<u32>,
-    /// Those that are free to be dealt.
+    /// Accounts that are free to be assigned.
     pub(in crate::account) free: BTreeSet<u32>,
-    /// Use and cost of its accounts in the running month.
+    /// Use and cost of the module's accounts in the current month.
     pub(in crate::account) sums: Usage,
-    /// How many are free but for a login from before they were frozen, which is not over yet.
+    /// How many accounts are free except for a login that began before they were frozen.
     pub(in crate::account) barred: usize,
 }
 
@@ -71,34 +71,34 @@ impl Module {
         self.instances.iter().map(|&(_, id)| id)
     }
 
-    /// How many accounts it has, and how many of them are free.
+    /// The number of accounts of the module, and of those that are free.
     pub fn counts(&self) -> (usize, usize) {
         (self.accounts.len(), self.free.len() + self.barred)
     }
 }
 
 words! {
-    /// Whether an instance takes part. The numbers are part of the encoding.
+    /// The presence of an instance. The numbers are part of the encoding.
     pub enum Presence {
-        /// It has a place and a share.
+        /// The instance has a place and a share.
         Active = 0 => "active",
-        /// It waits for a place.
+        /// The instance waits for a place.
         Standby = 1 => "standby",
-        /// It is gone for the time being, and its place and share wait for it.
+        /// The instance is away; its place and share are kept.
         Away = 2 => "away",
-        /// It is gone, and its accounts are being taken back.
+        /// The instance was detached, and its accounts are being taken back.
         Leaving = 3 => "leaving",
     }
 }
 
-/// Instructions by the hour over the last day.
+/// Instructions per hour over the last day.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// The hour that the last bucket is of.
+    /// The hour of the latest count, since 1970.
     pub(in crate::account) hour: i64,
-    /// The hour in which counting began.
+    /// The hour in which counting began, since 1970.
     pub(in crate::account) first: i64,
-    /// By the hour modulo 24.
+    /// Counts by hour modulo 24.
     pub(in crate::account) buckets: [u64; WINDOW],
 }
 
@@ -117,7 +117,7 @@ impl Pace {
 
     pub(in crate::account) fn count(&mut self, at: Millis, count: u64) {
         let hour = at / HOUR;
-        // What is older than a day is forgotten.
+        // Counts older than a day are dropped.
         for passed in (self.hour + 1..=hour).take(WINDOW) {
             self.change(passed, |bucket| *bucket = 0);
         }
@@ -125,7 +125,7 @@ impl Pace {
         self.change(self.hour, |bucket| *bucket = bucket.saturating_add(count));
     }
 
-    /// How many instructions the pace of the last day makes in so many milliseconds.
+    /// How many instructions the pace of the last day gives in `ahead` milliseconds.
     pub fn forecast(&self, now: Millis, ahead: Millis) -> u64 {
         let hour = (now / HOUR).max(self.hour);
         let gone = (hour - self.hour).clamp(0, WINDOW as i64);
@@ -136,7 +136,7 @@ impl Pace {
             invariant!(bucket.is_some(), "each hour of a day has a bucket");
             sum += u128::from(bucket.unwrap_or(0));
         }
-        // The hour that is running counts by its part.
+        // The current hour counts by the part that has passed.
         let known = (now - self.first * HOUR)
             .clamp(HOUR / 4, (WINDOW as i64 - 1) * HOUR + now.rem_euclid(HOUR).max(1));
         let ahead = u128::from(ahead.max(0).unsigned_abs());
@@ -144,39 +144,39 @@ impl Pace {
     }
 }
 
-/// A server of a module.
+/// An instance: one server of a module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Instance {
-    /// Its name, of its own choice.
+    /// Name, chosen by the instance.
     pub name: Name,
     /// Its module.
     pub module: u32,
-    /// Whether it takes part.
+    /// Presence.
     pub presence: Presence,
-    /// Until when its place is kept; while away.
+    /// While away: until when the place is kept.
     pub away_until: Option<Millis>,
-    /// Its turn among those that arrived.
+    /// Number of the arrival: increases with each instance of the book.
     pub(in crate::account) arrived: u64,
-    /// When it came.
+    /// When the instance was attached.
     pub since: Millis,
-    /// Accounts that it has, those that are being revoked among them.
+    /// Accounts of the instance, including those that are being revoked.
     pub accounts: BTreeSet<u32>,
-    /// How many of them are dealt.
+    /// How many accounts are in the state dealt.
     pub dealt: u32,
-    /// How many accounts are on their way to it.
+    /// How many accounts are in transit to the instance.
     pub incoming: u32,
-    /// How many more accounts than an even deal rebalancing gave it.
+    /// Offset from rebalancing: how many accounts more than an even share it gave to the instance.
     pub offset: i64,
-    /// Accounts that nobody is logged in with, by their room (`Account::room`): what can be picked comes last.
+    /// Accounts without a login, by their room (`Account::room`). Those that can be picked come last.
     pub(in crate::account) ready: BTreeSet<(Option<u64>, u32)>,
-    /// The month and the limit that the order is of.
+    /// The month and the limit for which `ready` was sorted.
     pub(in crate::account) ready_order: (u32, u64),
-    /// How fast it works.
+    /// Pace of the instance.
     pub pace: Pace,
 }
 
 impl Instance {
-    /// One that comes, without accounts.
+    /// A new instance without accounts.
     pub(in crate::account) fn new(
         name: Name,
         module: u32,
@@ -196,18 +196,18 @@ impl Instance {
             incoming: 0,
             offset: 0,
             ready: BTreeSet::new(),
-            // Of no month: it is put in order with the first account.
+            // No month: the order is made with the first account.
             ready_order: (0, 0),
             pace: Pace::since(at),
         }
     }
 
-    /// Whether it has, or is kept, one of its module's places.
+    /// Whether the instance has a place, or its place is kept.
     pub fn has_place(&self) -> bool {
         matches!(self.presence, Presence::Active | Presence::Away)
     }
 
-    /// What dealing evens out: accounts dealt and on their way, over what rebalancing gave.
+    /// The level, which assignment evens out: accounts assigned and in transit, minus the offset from rebalancing.
     pub fn level(&self) -> i64 {
         i64::from(self.dealt) + i64::from(self.incoming) - self.offset
     }

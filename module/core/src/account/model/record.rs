@@ -1,4 +1,4 @@
-//! An account: where it is, who is logged in, how much it was used.
+//! The record of an account: instance, login, use.
 
 use std::sync::Arc;
 
@@ -7,125 +7,125 @@ use crate::shared::list::NONE;
 use crate::shared::{Bytes, Millis};
 use crate::words;
 
-/// The number of a deal or a login. Every one of a book has its own, and later ones are greater.
+/// The number of an assignment or a login: unique in its book, and greater than all earlier ones.
 pub type Epoch = u64;
 /// A name that many records share.
 pub type Name = Arc<[u8]>;
 
-/// The most stays that are kept of an account; beyond that the oldest goes.
+/// The most stays that are kept of an account. Beyond that, the oldest is dropped.
 pub const MAX_HISTORY: usize = 32;
-/// The last month: each of the future needs a number, too.
+/// The greatest number of a month.
 pub(in crate::account) const LAST_MONTH: u32 = u32::MAX / 2;
-/// How many past months are kept.
+/// The most past months that are kept.
 pub const MONTHS: usize = 12;
 
 /// A day, in milliseconds.
 const DAY: Millis = 24 * 3_600_000;
 
-/// The day of an instant.
+/// The day of a time, counted from 1970.
 pub(in crate::account) fn day_of(at: Millis) -> i32 {
     i32::try_from(at / DAY).unwrap_or(i32::MAX)
 }
 
 words! {
-    /// The four states. The numbers are part of the encoding.
+    /// The states of an account. The numbers are part of the encoding.
     #[derive(PartialOrd, Ord)]
-    pub enum Standing {
-        /// No instance has it.
+    pub enum AccountState {
+        /// No instance has the account.
         Free = 0 => "free",
-        /// An instance has it.
+        /// An instance has the account.
         Dealt = 1 => "dealt",
-        /// It is to leave its instance as soon as nobody is logged in.
+        /// The account leaves its instance when its login ends.
         Revoking = 2 => "revoking",
-        /// The platform froze it.
+        /// The platform froze the account.
         Frozen = 3 => "frozen",
     }
 }
 
-/// What becomes of an account that is revoked.
+/// Where a revoked account goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
-    /// It is dealt again, to anybody.
-    Deal,
-    /// It goes to this instance.
+    /// The account becomes free, and is assigned again.
+    Reassign,
+    /// The account goes to this instance.
     Place(u32),
-    /// It goes to this module.
+    /// The account goes to this module.
     Module(u32),
-    /// It is deleted.
+    /// The account is deleted.
     Delete,
 }
 
 impl Goal {
-    /// The instance that an account goes to, if it goes to one.
+    /// The target instance, if there is one.
     pub fn place(self) -> Option<u32> {
         match self {
             Self::Place(place) => Some(place),
-            Self::Deal | Self::Module(_) | Self::Delete => None,
+            Self::Reassign | Self::Module(_) | Self::Delete => None,
         }
     }
 }
 
-/// Somebody works with an account.
+/// A login.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Login {
-    /// Where.
+    /// Terminal of the login.
     pub terminal: Bytes,
-    /// Its number.
+    /// Epoch of the login.
     pub epoch: Epoch,
-    /// When it is over unless it is renewed.
+    /// When the login ends, unless it is renewed.
     pub until: Millis,
 }
 
-/// A time that an account was with an instance.
+/// One stay of an account with an instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stay {
-    /// The deal.
+    /// Epoch of the assignment.
     pub epoch: Epoch,
     /// The module.
     pub module: Name,
     /// The instance.
     pub instance: Name,
-    /// Since when.
+    /// When the stay began.
     pub from: Millis,
-    /// Until when; `None` while it lasts.
+    /// When the stay ended; `None` while it lasts.
     pub to: Option<Millis>,
 }
 
 /// An account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
-    /// Its name on the platform (pid).
+    /// Name on the platform (pid).
     pub name: Bytes,
-    /// The module that it belongs to.
+    /// Module of the account.
     pub module: u32,
-    /// What it costs.
+    /// Tariff of the account.
     pub tariff: Arc<Tariff>,
-    /// Where it stands.
-    pub standing: Standing,
-    /// The instance that has it; `NONE` where none has. While revoking, the one that is to let it go.
+    /// State.
+    pub state: AccountState,
+    /// The instance that has the account; `NONE` if there is none. While revoking, the instance that must give it up.
     pub instance: u32,
-    /// What follows; while revoking.
+    /// While revoking: where the account goes.
     pub goal: Option<Goal>,
-    /// Its last deal; 0 if it was never dealt.
+    /// Epoch of the last assignment; 0 if there was none.
     pub epoch: Epoch,
-    /// When it came to its instance, or became free.
+    /// When the account came to its instance, or became free.
     pub since: Millis,
-    /// Who works with it.
+    /// The login, if there is one.
     pub login: Option<Box<Login>>,
-    /// The month that `used` is of.
+    /// The month of `used`.
     pub month: u32,
-    /// Instructions in that month.
+    /// Instructions in `month`.
     pub used: u64,
-    /// Months before it and the instructions in each; rising, at most [`MONTHS`].
+    /// Earlier months with the instructions of each, in ascending order. At most [`MONTHS`].
     pub past: Vec<(u32, u64)>,
-    /// The day of its last moves by rebalancing, and how many they were.
+    /// The day of the last moves by rebalancing, and their number.
     pub moved: (i32, u32),
-    /// Its stays, oldest first.
+    /// Stays, oldest first. At most [`MAX_HISTORY`].
     pub history: Vec<Stay>,
 }
 
 impl Account {
-    /// One that was just added.
+    /// A new, free account.
     pub(in crate::account) fn new(
         name: Bytes,
         module: u32,
@@ -137,7 +137,7 @@ impl Account {
             name,
             module,
             tariff,
-            standing: Standing::Free,
+            state: AccountState::Free,
             instance: NONE,
             goal: None,
             epoch: 0,
@@ -159,7 +159,7 @@ impl Account {
         self.past.iter().find(|&&(past, _)| past == month).map_or(0, |&(_, used)| used)
     }
 
-    /// What a month costs beyond the flat price.
+    /// Cost of a month beyond the flat price.
     pub fn cost_in(&self, month: u32) -> Amount {
         self.tariff.cost(self.used_in(month))
     }
@@ -169,24 +169,23 @@ impl Account {
         self.tariff.left(self.used_in(month))
     }
 
-    /// What can be sent at the flat price before the most that a month may have (`Settings::limit`); `None` where nothing
-    /// can be sent any more.
+    /// Instructions left at the flat price and below `limit` (`Settings::limit`); `None` if the limit is reached.
     pub fn room(&self, month: u32, limit: u64) -> Option<u64> {
         let used = self.used_in(month);
         (used < limit).then(|| self.tariff.quota.min(limit).saturating_sub(used))
     }
 
-    /// The login that has not run out.
+    /// The login, if its deadline has not passed.
     pub fn live_login(&self, now: Millis) -> Option<&Login> {
         self.login.as_deref().filter(|login| login.until > now)
     }
 
-    /// How often rebalancing moved it that day.
+    /// How often rebalancing moved the account on that day.
     pub fn moves_on(&self, day: i32) -> u32 {
         if self.moved.0 == day { self.moved.1 } else { 0 }
     }
 
-    /// Counts instructions of a month, which is not before the last one.
+    /// Counts instructions of a month, which is not before the last counted month.
     pub(in crate::account) fn count(&mut self, month: u32, count: u64) {
         if month != self.month {
             if self.used > 0 {
@@ -199,7 +198,7 @@ impl Account {
         self.used = self.used.saturating_add(count);
     }
 
-    /// A stay begins.
+    /// Ends the current stay, and begins a new one.
     pub(in crate::account) fn begin_stay(&mut self, stay: Stay) {
         self.end_stay(stay.from);
         if self.history.len() >= MAX_HISTORY {
@@ -208,7 +207,7 @@ impl Account {
         self.history.push(stay);
     }
 
-    /// The stay that lasts, if one does, is over.
+    /// Ends the current stay, if there is one.
     pub(in crate::account) fn end_stay(&mut self, at: Millis) {
         if let Some(stay) = self.history.last_mut()
             && stay.to.is_none()
@@ -217,12 +216,12 @@ impl Account {
         }
     }
 
-    /// Whether its instance can work with it: it is dealt, and nobody is logged in.
+    /// Whether a login is possible: the account is with an instance, and nobody is logged in.
     pub(in crate::account) fn is_ready(&self) -> bool {
-        self.standing == Standing::Dealt && self.login.is_none()
+        self.state == AccountState::Dealt && self.login.is_none()
     }
 
-    /// Bytes allocated behind it.
+    /// Bytes allocated for the fields of the account.
     pub(in crate::account) fn allocated(&self) -> usize {
         let spilled = |bytes: &Bytes| if bytes.spilled() { bytes.capacity() } else { 0 };
         spilled(&self.name)

@@ -1,4 +1,4 @@
-//! A book: modules, instances, accounts, and the indexes by which they are found.
+//! A book: modules, instances, accounts, and the indexes over them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,23 +15,23 @@ use crate::shared::table::Table;
 use crate::shared::token::MAX_TTL;
 use crate::shared::{Bytes, Millis};
 
-/// How far ahead use is projected where no turn of the month is known.
+/// Length of a month whose end is not set, in milliseconds.
 const MONTH: Millis = 30 * 24 * HOUR;
 
-/// The most turns of the month that are kept ahead.
+/// The most future ends of months that a book keeps.
 pub(in crate::account) const MAX_TURNS: usize = 120;
 pub(in crate::account) use crate::shared::fence::MAX_TIME;
 
 /// What the operator set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The most instructions of an account in a month; 0 = no limit.
+    /// The most instructions of an account in a month; 0 for no limit.
     pub cap: u64,
-    /// How long an account stays with an instance at least before rebalancing moves it.
+    /// How long an account stays with an instance before rebalancing may move it, in milliseconds.
     pub dwell: Millis,
     /// The most moves by rebalancing of an account in a day.
     pub max_moves: u32,
-    /// The next instants at which the month turns, rising.
+    /// The next times at which the month turns, in ascending order.
     pub turns: Vec<Millis>,
 }
 
@@ -69,7 +69,7 @@ pub struct Book {
     pub(in crate::account) term: u64,
     pub(in crate::account) leader: Option<Bytes>,
     pub(in crate::account) last_epoch: Epoch,
-    /// The running month, counted from 0, and when each of the kept months began.
+    /// The current month, counted from 0, and when each of the kept months began.
     pub(in crate::account) month: u32,
     pub(in crate::account) month_starts: Vec<Millis>,
     pub(in crate::account) arrivals: u64,
@@ -80,20 +80,20 @@ pub struct Book {
     pub(in crate::account) names: NameIndex,
     /// Each tariff once, and how many accounts have it.
     pub(in crate::account) tariffs: BTreeMap<Arc<Tariff>, usize>,
-    /// Live logins, by when they are over.
+    /// Deadlines of logins.
     pub(in crate::account) logins: Deadlines,
-    /// Instances that are away, by when their place is given up.
+    /// Deadlines of the kept places of instances that are away.
     pub(in crate::account) away: Deadlines,
     /// Instances without a place that have accounts to give back.
     pub(in crate::account) draining: BTreeSet<u32>,
-    /// Modules whose deal is not even.
+    /// Modules whose assignment is not even.
     pub(in crate::account) uneven: BTreeSet<u32>,
-    /// Numbers of accounts by standing.
+    /// Number of accounts by state.
     pub(in crate::account) totals: [usize; 4],
 }
 
 impl Book {
-    /// A book of nothing, opened at that time.
+    /// An empty book, opened at that time.
     pub fn open(settings: Settings, at: Millis) -> Self {
         Self {
             settings,
@@ -138,21 +138,21 @@ impl Book {
         self.month
     }
 
-    /// The month that runs at `now`, whether or not its turn was applied.
+    /// The month at `now`, whether or not its turn was applied yet.
     pub fn month_at(&self, now: Millis) -> u32 {
         let turns = self.settings.turns.iter().take_while(|&&turn| turn <= now).count();
         self.month.saturating_add(u32::try_from(turns).unwrap_or(u32::MAX))
     }
 
-    /// When a month began, if it is kept.
+    /// When a month began, if the month is still kept.
     pub fn month_start(&self, month: u32) -> Option<Millis> {
         let age = self.month.checked_sub(month)? as usize;
         let place = self.month_starts.len().checked_sub(age + 1)?;
         self.month_starts.get(place).copied()
     }
 
-    /// When the running month ends. Where no turn is known that is yet to come, a month has 30 days; where those are over
-    /// as well, it is taken to end 30 days from now: use goes on, and is projected as far.
+    /// When the current month ends. If no future turn is set, a month has 30 days; if those have passed as well, 30
+    /// days from now.
     pub fn month_end(&self, now: Millis) -> Millis {
         let start = self.month_starts.last().copied();
         invariant!(start.is_some(), "the running month has begun");
@@ -161,12 +161,12 @@ impl Book {
         turn.unwrap_or(if start + MONTH > now { start + MONTH } else { now + MONTH })
     }
 
-    /// *Now* of this book: the greater of the clock and the last time applied.
+    /// The time of this book: the greater of the clock and the last time applied.
     pub fn now(&self, clock: Millis) -> Millis {
         clock.max(self.applied)
     }
 
-    /// The time at which something is due that nobody asks for.
+    /// The earliest deadline.
     pub fn next_due(&self) -> Option<Millis> {
         if !self.is_even() {
             return Some(self.applied);
@@ -175,17 +175,17 @@ impl Book {
         times.into_iter().flatten().min()
     }
 
-    /// Whether there is nothing to deal.
+    /// Whether no account must be assigned or moved.
     pub fn is_even(&self) -> bool {
         self.uneven.is_empty() && self.draining.is_empty()
     }
 
-    /// How many logins are live.
+    /// Number of logins.
     pub fn live_logins(&self) -> usize {
         self.logins.len()
     }
 
-    /// How many accounts there are by standing, and how many instances and modules.
+    /// Number of accounts by state, and of instances and modules.
     pub fn totals(&self) -> ([usize; 4], usize, usize) {
         (self.totals, self.instances.len(), self.modules.len())
     }
@@ -195,18 +195,18 @@ impl Book {
         self.names.find(name, |id| self.indexed(id).is_some_and(|account| *account.name == *name))
     }
 
-    /// An account that an index names. `None` breaks an invariant, which is reported where this is called.
+    /// The account of a number in an index. `None` is a broken invariant, reported at the caller's line.
     #[track_caller]
     pub(in crate::account) fn indexed(&self, id: u32) -> Option<&Account> {
         let account = self.accounts.get(id);
         if account.is_none() {
-            invariant!("an index names accounts that are there");
+            invariant!("an index has only accounts that exist");
         }
         account
     }
 
-    /// An instance that an index or an account names. `None` breaks an invariant, which is reported where this is
-    /// called.
+    /// The instance of a number in an index or an account. `None` is a broken invariant, reported at the caller's
+    /// line.
     #[track_caller]
     pub(in crate::account) fn indexed_instance(&self, id: u32) -> Option<&Instance> {
         let instance = self.instances.get(id);
@@ -216,8 +216,8 @@ impl Book {
         instance
     }
 
-    /// A module that an index, an instance or an account names. `None` breaks an invariant, which is reported where
-    /// this is called.
+    /// The module of a number in an index, an instance or an account. `None` is a broken invariant, reported at the
+    /// caller's line.
     #[track_caller]
     pub(in crate::account) fn indexed_module(&self, id: u32) -> Option<&Module> {
         let module = self.modules.get(id);
@@ -227,7 +227,7 @@ impl Book {
         module
     }
 
-    /// As `indexed_module`, to be changed.
+    /// As `indexed_module`, mutable.
     #[track_caller]
     pub(in crate::account) fn indexed_module_mut(&mut self, id: u32) -> Option<&mut Module> {
         let module = self.modules.get_mut(id);
@@ -283,11 +283,11 @@ impl Book {
         instance.map_or_else(|| Name::from(&b""[..]), |instance| instance.name.clone())
     }
 
-    /// Bytes allocated. O(modules + instances), of the accounts a sample.
+    /// Bytes allocated, approximately, from a sample of the accounts. O(modules + instances).
     pub fn allocated(&self) -> usize {
         let sampled = self.accounts.iter().take(64).map(|(_, account)| account.allocated());
         let (count, bytes) = sampled.fold((0usize, 0usize), |(count, sum), bytes| (count + 1, sum + bytes));
-        // A number in a set takes some 6 bytes, and each account is in two of them; and some 34 by its room.
+        // An account is in two sets, with about 6 bytes each, and in the order of ready accounts, with about 34.
         self.accounts.allocated()
             + self.accounts.len() * 46
             + bytes.checked_div(count).map_or(0, |each| each * self.accounts.len())
@@ -297,7 +297,7 @@ impl Book {
             + self.modules.allocated()
     }
 
-    /// How much there is to free.
+    /// A rough number of allocations, which tells whether freeing is worth a background thread.
     pub fn free_effort(&self) -> usize {
         self.accounts.len()
     }

@@ -1,23 +1,23 @@
-//! What an account costs: so many instructions a month at the flat price, and more by steps beyond. Exact: prices are
-//! whole billionths, costs are sums of products of whole numbers.
+//! Tariffs: a flat price covers a quota of instructions per month; steps price each instruction beyond. All
+//! arithmetic is exact: prices are whole billionths.
 
 use std::fmt;
 
-/// Digits behind the point of a price.
+/// Decimal places of a price.
 const DIGITS: usize = 9;
 /// One, in billionths.
 const ONE: i128 = 1_000_000_000;
 /// The most steps of a tariff.
 pub const MAX_STEPS: usize = 16;
-/// The most instructions that anything counts.
+/// The limit of all counts of instructions.
 pub const MAX_COUNT: u64 = 1 << 53;
 
-/// An amount of money in billionths of its unit, never negative.
+/// An amount of money, in billionths of its unit; never negative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Amount(pub i128);
 
 impl Amount {
-    /// Reads a price: digits, and at most nine behind a point; less than a billion. `None` for anything else.
+    /// Parses a price: digits with at most nine decimal places, less than a billion. `None` for anything else.
     pub fn parse_price(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok()?;
         let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
@@ -33,7 +33,7 @@ impl Amount {
 }
 
 impl fmt::Display for Amount {
-    /// Decimal, without needless zeros: `12.5`.
+    /// Decimal, without trailing zeros: `12.5`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (whole, part) = (self.0 / ONE, self.0 % ONE);
         if part == 0 {
@@ -44,26 +44,27 @@ impl fmt::Display for Amount {
     }
 }
 
-/// A step beyond the flat price.
+/// A price step beyond the flat price.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Step {
-    /// Up to how many instructions of the month it goes; the last one's price holds beyond as well.
+    /// The number of instructions in the month at which the step ends. The last step has no end.
     pub upto: u64,
-    /// What each instruction costs, in billionths.
+    /// Price of an instruction.
     pub price: Amount,
 }
 
-/// What an account costs.
+/// The prices of an account.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tariff {
     /// Instructions a month at the flat price.
     pub quota: u64,
-    /// Steps beyond it, rising.
+    /// Steps beyond the quota, in ascending order of `upto`.
     pub steps: Vec<Step>,
 }
 
 impl Tariff {
-    /// Why it is none: a step that does not rise, or too many.
+    /// Why the tariff is not valid: a step that does not rise, too many steps, or a quota that is too large. `None`
+    /// if it is valid.
     pub fn fault(&self) -> Option<&'static str> {
         let mut from = self.quota;
         if self.quota > MAX_COUNT || self.steps.len() > MAX_STEPS {
@@ -78,7 +79,7 @@ impl Tariff {
         None
     }
 
-    /// What so many instructions of a month cost beyond the flat price. O(steps).
+    /// The cost of so many instructions of a month beyond the flat price. O(steps).
     pub fn cost(&self, used: u64) -> Amount {
         let mut from = self.quota;
         let mut cost = 0i128;
@@ -91,7 +92,7 @@ impl Tariff {
         Amount(cost)
     }
 
-    /// At which step the last of so many instructions was: 0 within the flat price.
+    /// The step of the last of so many instructions; 0 within the flat price.
     pub fn step(&self, used: u64) -> usize {
         if used <= self.quota {
             return 0;
@@ -100,7 +101,7 @@ impl Tariff {
         beyond.unwrap_or(self.steps.len().saturating_sub(1)) + usize::from(!self.steps.is_empty())
     }
 
-    /// What the next instruction after so many costs.
+    /// The price of the next instruction after so many.
     pub fn next_price(&self, used: u64) -> Amount {
         let step = self.step(used.saturating_add(1));
         step.checked_sub(1).and_then(|step| self.steps.get(step)).map_or(Amount(0), |step| step.price)

@@ -7,13 +7,13 @@ use crate::invariant;
 /// Use and cost of some accounts in a month.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// How many accounts.
+    /// Number of accounts.
     pub accounts: usize,
     /// Instructions that the flat price covers.
     pub quota: u128,
     /// Instructions sent.
     pub used: u128,
-    /// What is left of each at the flat price, in sum.
+    /// Sum of the instructions that each account has left at the flat price.
     pub left: u128,
     /// Cost beyond the flat price.
     pub cost: Amount,
@@ -25,7 +25,7 @@ impl Usage {
         self.quota += u128::from(account.tariff.quota);
         self.used += u128::from(account.used_in(month));
         self.left += u128::from(account.left(month));
-        // Not saturating, so that `take` is exact again once it is below its end, which no real sum comes near to.
+        // Wrapping, not saturating, so that `take` is exact again after an overflow, which no real sum comes near.
         self.cost.0 = self.cost.0.wrapping_add(account.cost_in(month).0);
     }
 
@@ -37,7 +37,7 @@ impl Usage {
         self.cost.0 = self.cost.0.wrapping_sub(account.cost_in(month).0);
     }
 
-    /// Nothing is used yet.
+    /// Resets the use for a new month.
     pub(in crate::account) fn begin_month(&mut self) {
         (self.used, self.left, self.cost) = (0, self.quota, Amount(0));
     }
@@ -52,7 +52,7 @@ impl Usage {
     }
 }
 
-/// A sum less one of the numbers that it is of.
+/// A sum minus one of its terms.
 fn less(sum: u128, number: u128) -> u128 {
     let rest = sum.checked_sub(number);
     invariant!(rest.is_some(), "a sum is that of its numbers");

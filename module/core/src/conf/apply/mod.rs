@@ -1,24 +1,24 @@
-//! What an event does to a realm. It cannot fail: `decide` made the event for this state, or `admit` has checked it.
+//! Applies events to a realm. This cannot fail: `decide` made the event for this state, or `admits` has checked it.
 //!
-//! Whatever an event does to a conference goes through `change`, which brings all indexes from what the record was to
-//! what it is, so that room, licences, queues and deadlines follow it by themselves.
+//! Every change of a conference goes through `change`, which updates room, licences, queues and deadlines to the new
+//! record.
 
 mod units;
 
 use crate::conf::event::{Created, Event};
-use crate::conf::model::conference::{Assignment, Cause, Conference, Detail, How, Moving, State};
+use crate::conf::model::conference::{Assignment, AssignmentEnd, Cause, Conference, Detail, Moving, State};
 use crate::conf::model::messages::hang_up;
 use crate::conf::model::state::Realm;
 use crate::conf::model::transitions::Trigger;
-use crate::conf::model::unit::{Name, Standing, Unit};
+use crate::conf::model::unit::{Name, Unit, UnitState};
 use crate::invariant;
 use crate::shared::codec::pairs;
 use crate::shared::field::Any;
 use crate::shared::{Bytes, Millis};
 
 impl Realm {
-    /// Applies an event at its time. O(log conferences), or for what a whole unit goes through O(its conferences log
-    /// conferences); `Set`: O(fields log details).
+    /// Applies an event at its time. O(log conferences). Events about a whole unit: O(conferences of the unit log
+    /// conferences). `Set`: O(fields log details).
     pub fn apply(&mut self, at: Millis, event: &Event) {
         self.applied = self.applied.max(at);
         match event {
@@ -49,7 +49,7 @@ impl Realm {
             }
             Event::Lapsed { cmu, to } => {
                 let Some(number) = self.admitted_unit(cmu) else { return };
-                self.change_unit(number, |unit| unit.standing = *to);
+                self.change_unit(number, |unit| unit.state = *to);
                 self.relink_unit(number);
                 self.publish_unit(to.word(), cmu, to.word());
             }
@@ -64,7 +64,7 @@ impl Realm {
             }
             Event::Asked { cmu: Some(cmu), details } => self.tell_report(cmu, *details),
             Event::Asked { cmu: None, details } => {
-                let up = |unit: &&Unit| unit.standing != Standing::Down;
+                let up = |unit: &&Unit| unit.state != UnitState::Down;
                 for cmu in self.units().filter(up).map(|unit| unit.cmu.clone()).collect::<Vec<_>>() {
                     self.tell_report(&cmu, *details);
                 }
@@ -86,15 +86,15 @@ impl Realm {
             Event::Restarted { gone } => self.restart(at, gone),
             Event::Missed { stream } => self.tell_resync(stream),
             Event::Refused { e164, cmu, epoch, reason } => self.publish_refusal(e164, cmu, *epoch, reason),
-            // The conference need not be on record.
+            // The conference may be unknown.
             Event::Disowned { e164, cmu, epoch } => self.tell_release(cmu, e164, *epoch),
             Event::Created(created) => self.create(at, created),
             _ => self.apply_to_conference(at, event),
         }
     }
 
-    /// The number of a unit that an event names. `None` breaks an invariant, which is reported where this is called:
-    /// admission refuses an event whose unit is not there.
+    /// The number of the unit that an event names. Admission refuses events of unknown units, so `None` is a broken
+    /// invariant, reported at the caller's line.
     #[track_caller]
     pub(super) fn admitted_unit(&self, cmu: &[u8]) -> Option<u32> {
         let number = self.find_unit(cmu);
@@ -127,7 +127,7 @@ impl Realm {
                 self.take_epoch(*epoch);
                 self.change(id, |conference| {
                     conference.attempts = conference.attempts.saturating_add(1);
-                    // No other was left.
+                    // All other units failed as well; from now on each may be tried again.
                     if conference.tried.contains(cmu) {
                         conference.tried.clear();
                     }
@@ -163,7 +163,7 @@ impl Realm {
                 self.release_if(true, id);
                 self.cancel_move(id, Cause::Adopted, false);
                 self.change(id, |conference| {
-                    conference.close(at, How::Released);
+                    conference.close(at, AssignmentEnd::Released);
                     conference.grants(unit, entry, at);
                     conference.opens(at);
                     conference.cause = Cause::Adopted;
@@ -191,7 +191,7 @@ impl Realm {
                 entry.from = moving.since;
                 self.tell_release(&source, &e164, epoch);
                 self.change(id, |conference| {
-                    conference.close(at, How::Moved);
+                    conference.close(at, AssignmentEnd::Moved);
                     conference.moving = None;
                     conference.grants(moving.to, entry, at);
                     conference.opens(at);
@@ -216,18 +216,19 @@ impl Realm {
                 self.publish("extended", id, None);
             }
             Event::Removed { .. } => self.remove(id),
-            _ => invariant!("every kind of event is applied"),
+            _ => invariant!("every kind of event is handled"),
         }
     }
 
-    /// The unit of a conference that has one.
+    /// The owner of a waiting, creating or open conference.
     fn owner_of(&self, id: u32) -> Option<Name> {
         let owner = self.indexed(id).and_then(|conference| conference.owner);
         invariant!(owner.is_some(), "a waiting, creating or open conference has an owner");
         owner.map(|owner| self.name_of(owner))
     }
 
-    /// Changes a conference with all indexes in step. One that ends by it hangs up its number.
+    /// Changes a conference and updates all indexes. If the conference ends, its call in the pool of numbers is hung
+    /// up.
     pub(super) fn change(&mut self, id: u32, change: impl FnOnce(&mut Conference)) {
         let before = self.links(id);
         self.link_pending(id, false);
@@ -252,7 +253,7 @@ impl Realm {
         self.last_epoch = self.last_epoch.max(epoch);
     }
 
-    /// RELEASE to the units that have a conference: its owner, and the unit that it moves to.
+    /// If `release` is set, sends RELEASE to the owner of a conference and to the target of its move.
     pub(super) fn release_if(&mut self, release: bool, id: u32) {
         if !release {
             return;
@@ -270,7 +271,7 @@ impl Realm {
         }
     }
 
-    /// Asks a unit for its list, unless it is about to be asked anyway.
+    /// Asks a unit for its list, unless the last waiting message asks already.
     fn ask_once(&mut self, cmu: &Name) {
         let stream = crate::conf::model::messages::command_stream(cmu);
         let last = self.outbox.last_of(&stream);
@@ -285,7 +286,7 @@ impl Realm {
         self.publish("ended", id, Some(cause));
     }
 
-    /// Ends a conference's move, if it moves.
+    /// Cancels the move of a conference, if there is one.
     pub(super) fn cancel_move(&mut self, id: u32, cause: Cause, release: bool) {
         let Some(conference) = self.indexed(id) else { return };
         let (Some(moving), e164) = (conference.moving, conference.e164.clone()) else { return };
@@ -340,7 +341,7 @@ impl Realm {
 
     fn configure(&mut self, settings: crate::conf::model::state::Settings) {
         self.settings = settings;
-        // Deadlines follow from settings.
+        // Deadlines depend on the settings.
         for (id, conference) in self.conferences.iter() {
             match conference.next_due(&self.settings) {
                 Some(due) => self.conference_due.set(id, due),
@@ -352,7 +353,7 @@ impl Realm {
         }
     }
 
-    /// The hot path: no index knows of details.
+    /// The hot path: details are in no index.
     fn set_details(&mut self, e164: &[u8], seq: u64, bytes: &[u8]) {
         let Some(conference) = self.find(e164).and_then(|id| self.conferences.get_mut(id)) else {
             invariant!("an event that was admitted names a conference that is there");
@@ -380,7 +381,7 @@ impl Realm {
 }
 
 impl Conference {
-    /// It has an owner by a new assignment, which is to create it.
+    /// A new assignment: the unit must create the conference.
     pub(super) fn grants(&mut self, unit: u32, entry: Assignment, since: Millis) {
         self.state = State::Creating;
         self.owner = Some(unit);
@@ -388,12 +389,12 @@ impl Conference {
         self.next_retry = None;
         self.recovering = true;
         self.cause = Cause::Recovery;
-        // What the last unit said is over; the new one says everything again.
+        // Details of the last unit are void; the new unit sends all of its own.
         self.details = Vec::new();
         self.assign(entry);
     }
 
-    /// Its owner has it.
+    /// The owner has the conference open.
     fn opens(&mut self, at: Millis) {
         self.state = State::Open;
         self.since = at;
@@ -408,31 +409,31 @@ impl Conference {
         self.tried = Vec::new();
     }
 
-    /// Its unit could not create it.
+    /// The unit could not create the conference.
     pub(super) fn fails(&mut self, at: Millis, next_retry: Millis, cause: Cause) {
-        self.close(at, How::Failed);
+        self.close(at, AssignmentEnd::Failed);
         let unit = self.last_unit().cloned();
         self.tried.extend(unit.filter(|unit| !self.tried.contains(unit)));
         self.waits_for_recovery(at, next_retry, cause);
     }
 
-    /// Its unit is lost, and no other is to take over.
+    /// The unit is lost; the conference waits for recovery.
     pub(super) fn loses(&mut self, at: Millis, cause: Cause) {
-        self.close(at, How::Lost);
+        self.close(at, AssignmentEnd::Lost);
         self.waits_for_recovery(at, at, cause);
     }
 
-    /// Its unit is lost, and the one that it moves to goes on, by this assignment.
+    /// The unit is lost, and the target of the move takes over with this assignment.
     pub(super) fn goes_on(&mut self, at: Millis, moving: Moving, mut entry: Assignment, cause: Cause) {
         entry.from = moving.since;
-        self.close(at, How::Lost);
+        self.close(at, AssignmentEnd::Lost);
         self.moving = None;
         self.pending_since.get_or_insert(at);
         self.grants(moving.to, entry, moving.since);
         self.cause = cause;
     }
 
-    /// The units that have the conference are to end it.
+    /// The units that have the conference were told to end it.
     pub(super) fn is_to_end(&mut self, at: Millis, cause: Cause) {
         (self.moving, self.ending, self.cause) = (None, Some(at), cause);
     }
@@ -448,11 +449,12 @@ impl Conference {
     }
 
     pub(super) fn ends(&mut self, at: Millis, cause: Cause) {
-        // One that is never recovered ends at its last moment of service, whatever was tried since.
+        // A conference that was lost and not recovered ended when its last open assignment ended, not after the
+        // failed tries.
         let served = self.last_served();
         let unopened = self.history.last().is_some_and(|entry| entry.opened.is_none());
         let failed = unopened && (self.opened.is_some() || self.ending.is_none());
-        self.close(at, if failed { How::Failed } else { How::Ended });
+        self.close(at, if failed { AssignmentEnd::Failed } else { AssignmentEnd::Ended });
         self.ended = Some(served.unwrap_or(at));
         self.state = State::Ended;
         self.since = at;

@@ -1,26 +1,26 @@
-//! What a unit goes through, and its conferences with it: it joins, takes another's place, is heard again, goes down,
-//! or is met by a new scheduler. One event may cover thousands of conferences: they are taken by epoch, and units by
-//! name, so that every server tells the same messages in the same order.
+//! Applies events of units to the unit and to all its conferences: join, replacement, renewed lease, down, restart of
+//! the scheduler. One event may cover thousands of conferences. Units are visited by name and conferences by epoch,
+//! so that every server writes the same messages in the same order.
 
-use crate::conf::model::conference::{Cause, How, State};
+use crate::conf::model::conference::{AssignmentEnd, Cause, State};
 use crate::conf::model::state::Realm;
 use crate::conf::model::transitions::{Transition, Trigger, effective, transition};
-use crate::conf::model::unit::{MAX_REPLACED, Name, Standing, Unit, host_of};
+use crate::conf::model::unit::{MAX_REPLACED, Name, Unit, UnitState, host_of};
 use crate::invariant;
 use crate::shared::Millis;
 use std::collections::BTreeSet;
 
 impl Realm {
-    /// A unit's lease begins again; it is up unless it is down.
+    /// Renews the lease of a unit; a suspect or unreachable unit is up again.
     pub(super) fn renew(&mut self, number: u32, at: Millis) {
         let Some(unit) = self.units.get_mut(number) else {
             invariant!("a unit whose lease is renewed is there");
             return;
         };
         unit.renewed = at;
-        let back = matches!(unit.standing, Standing::Suspect | Standing::Unreachable);
+        let back = matches!(unit.state, UnitState::Suspect | UnitState::Unreachable);
         if back {
-            unit.standing = Standing::Up;
+            unit.state = UnitState::Up;
             let (cmu, word) = (unit.cmu.clone(), unit.word());
             self.relink_unit(number);
             self.publish_unit("up", &cmu, word);
@@ -38,16 +38,16 @@ impl Realm {
                 return;
             };
             (unit.capacity, unit.zone, unit.lease, unit.renewed) = (capacity, zone, lease, at);
-            let was = unit.standing;
-            if was == Standing::Down {
-                // Nothing is placed on it before it has said what it has.
+            let was = unit.state;
+            if was == UnitState::Down {
+                // Nothing is placed on the unit before it has reported its list.
                 (unit.reported, unit.joined, unit.highest) = (false, at, 0);
             }
-            unit.standing = Standing::Up;
+            unit.state = UnitState::Up;
             let word = unit.word();
             self.relink_unit(number);
-            if was != Standing::Up {
-                self.publish_unit(if was == Standing::Down { "joined" } else { "up" }, cmu, word);
+            if was != UnitState::Up {
+                self.publish_unit(if was == UnitState::Down { "joined" } else { "up" }, cmu, word);
             }
             return;
         }
@@ -60,9 +60,9 @@ impl Realm {
             zone,
             capacity,
             used: 0,
-            standing: Standing::Up,
+            state: UnitState::Up,
             draining: false,
-            // Of a host whose last unit was forgotten nobody knows what still runs there.
+            // If the record of the host's last unit was deleted, its conferences may still run there.
             reported: host != Some(None),
             lease,
             renewed: at,
@@ -76,7 +76,7 @@ impl Realm {
         self.publish_unit("joined", cmu, "up");
     }
 
-    /// Another incarnation takes a unit's place.
+    /// Removes a unit that another incarnation on its host replaces.
     fn replace(&mut self, at: Millis, number: u32) {
         let cmu = self.name_of(number);
         self.lose_unit(at, &cmu, Trigger::Lost, Cause::Replaced);
@@ -99,17 +99,17 @@ impl Realm {
         self.publish_unit("replaced", &cmu, "replaced");
     }
 
-    /// A unit is gone: what it had is pending, or what the table says; what moved to it stays where it is.
-    pub(super) fn lose_unit(&mut self, at: Millis, cmu: &Name, row: Trigger, cause: Cause) {
+    /// A unit is lost: its conferences follow the table of transitions, and moves to the unit are cancelled.
+    pub(super) fn lose_unit(&mut self, at: Millis, cmu: &Name, trigger: Trigger, cause: Cause) {
         let Some(number) = self.admitted_unit(cmu) else { return };
-        // First of all off the board, which then need not follow every conference.
+        // First, so that the placement index is not updated for every conference.
         self.placement_index.remove(number);
         let Some(unit) = self.units.get_mut(number) else {
             invariant!("the names of units are of units that are there");
             return;
         };
-        let first = unit.standing != Standing::Down;
-        unit.standing = Standing::Down;
+        let first = unit.state != UnitState::Down;
+        unit.state = UnitState::Down;
         if first {
             unit.down_since = at;
         }
@@ -121,16 +121,16 @@ impl Realm {
             self.cancel_move(id, cause, false);
         }
         for (_, id) in owned {
-            self.lose(at, id, row, cause);
+            self.lose(at, id, trigger, cause);
         }
         self.relink_unit(number);
     }
 
-    pub(super) fn lose(&mut self, at: Millis, id: u32, row: Trigger, cause: Cause) {
+    pub(super) fn lose(&mut self, at: Millis, id: u32, trigger: Trigger, cause: Cause) {
         let Some(conference) = self.indexed(id) else { return };
         let ending = conference.ending.is_some();
-        match effective(conference, transition(row, Some(conference.state))) {
-            // The unit that it moves to goes on.
+        match effective(conference, transition(trigger, Some(conference.state))) {
+            // The target of the move takes over.
             _ if conference.moving.is_some() && !ending => {
                 let (Some(moving), Some(owner), epoch) =
                     (conference.moving, conference.owner, conference.epoch)
@@ -148,9 +148,9 @@ impl Realm {
                 self.publish("lost", id, Some(cause));
             }
             Transition::Ended => {
-                // Should it be heard again, it is told.
+                // If the unit comes back, it finds the RELEASE in its stream.
                 self.release_if(cause != Cause::Replaced, id);
-                self.change(id, |conference| conference.close(at, How::Lost));
+                self.change(id, |conference| conference.close(at, AssignmentEnd::Lost));
                 let cause = if ending {
                     self.indexed(id).map_or(cause, |conference| conference.cause)
                 } else {

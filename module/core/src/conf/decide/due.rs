@@ -1,46 +1,47 @@
-//! Deadlines: when something happens to a conference or a unit that nobody asks for, and what.
+//! Decisions at deadlines: expired leases, timeouts, end times and tombstones.
 
 use crate::conf::event::{Event, Events};
 use crate::conf::model::conference::{Cause, Conference};
 use crate::conf::model::due::Due;
 use crate::conf::model::state::Realm;
 use crate::conf::model::transitions::{Transition, Trigger, effective, transition};
-use crate::conf::model::unit::Standing;
+use crate::conf::model::unit::UnitState;
 use crate::invariant;
 use crate::shared::Millis;
 use std::borrow::Cow;
 
-/// What is due at `now`, at most `limit` events; more may be due. O(due log conferences).
+/// The events of deadlines that have passed by `now`, at most `limit`. Call again until none are left. O(events log
+/// conferences).
 pub fn decide_due(realm: &Realm, now: Millis, limit: usize) -> Events {
     let mut events = Events::new();
     for number in realm.unit_due.due(now, limit) {
         let Some(unit) = realm.indexed_unit(number) else { continue };
         let cmu = unit.cmu.clone();
-        invariant!(unit.standing != Standing::Unreachable, "an unreachable unit waits for no time");
-        events.push(match unit.standing {
-            Standing::Down => Event::Forgotten { cmu },
-            _ if unit.lease_ends() <= now => Event::Lapsed { cmu, to: Standing::Unreachable },
-            _ => Event::Lapsed { cmu, to: Standing::Suspect },
+        invariant!(unit.state != UnitState::Unreachable, "an unreachable unit has no deadline");
+        events.push(match unit.state {
+            UnitState::Down => Event::Forgotten { cmu },
+            _ if unit.lease_ends() <= now => Event::Lapsed { cmu, to: UnitState::Unreachable },
+            _ => Event::Lapsed { cmu, to: UnitState::Suspect },
         });
     }
     for id in realm.conference_due.due(now, limit.saturating_sub(events.len())) {
         let Some(conference) = realm.indexed(id) else { continue };
         let due = conference.due(&realm.settings, now);
-        invariant!(due.is_some(), "a conference whose deadline has passed waits for something");
-        events.extend(due.and_then(|due| realm.happens(conference, due, now)));
+        invariant!(due.is_some(), "a conference in the index of deadlines has a deadline");
+        events.extend(due.and_then(|due| realm.event_at(conference, due, now)));
     }
     events
 }
 
 impl Realm {
-    /// A conference as it stands once all is done that is due by `now`, whether or not it is yet; `None` for a record that
-    /// is to be forgotten. O(1), or a copy of it where something is due.
+    /// A conference as it will be after all deadlines up to `now`, whether or not they were applied yet; `None` if
+    /// the record is deleted by then. O(1), or O(size of the conference) if a deadline has passed.
     pub fn as_of<'a>(&self, conference: &'a Conference, now: Millis) -> Option<Cow<'a, Conference>> {
         let mut seen = Cow::Borrowed(conference);
-        // Deadlines begin again with each step, so that no more than two follow each other at one time.
+        // Each event restarts the deadlines, so at most two follow each other at one time.
         for _ in 0..4 {
             let Some(due) = seen.due(&self.settings, now) else { break };
-            let Some(event) = self.happens(&seen, due, now) else { break };
+            let Some(event) = self.event_at(&seen, due, now) else { break };
             let conference = seen.to_mut();
             match event {
                 Event::Removed { .. } => return None,
@@ -56,49 +57,49 @@ impl Realm {
                     None => conference.loses(now, cause),
                 },
                 Event::AskedAgain { .. } => conference.since = now,
-                _ => invariant!("every event that a deadline brings is foreseen"),
+                _ => invariant!("every event of a deadline is handled"),
             }
         }
         Some(seen)
     }
 
-    /// What happens to a conference at its deadline.
-    fn happens(&self, conference: &Conference, due: Due, now: Millis) -> Option<Event> {
+    /// The event of a deadline of a conference.
+    fn event_at(&self, conference: &Conference, due: Due, now: Millis) -> Option<Event> {
         let e164 = conference.e164.clone();
-        let column = Some(conference.state);
+        let state = Some(conference.state);
         let ended = |cause, release| Some(Event::Ended { e164: conference.e164.clone(), cause, release });
         let unexpected = || {
-            invariant!("a deadline brings what the table of transitions says of it");
+            invariant!("the table of transitions has an event for each deadline");
             None
         };
         match due {
             Due::Tombstone => Some(Event::Removed { e164 }),
             Due::Release => ended(conference.cause, false),
             Due::Move => Some(Event::MoveFailed { e164, cause: Cause::Timeout, release: true }),
-            Due::Window => match transition(Trigger::Window, column) {
+            Due::Window => match transition(Trigger::Window, state) {
                 Transition::Ended => ended(Cause::Window, false),
                 _ => unexpected(),
             },
-            Due::EndTime => match transition(Trigger::EndTime, column) {
+            Due::EndTime => match transition(Trigger::EndTime, state) {
                 Transition::Ending => Some(Event::Ending { e164, cause: Cause::EndTime }),
                 Transition::Ended => ended(Cause::EndTime, false),
                 _ => unexpected(),
             },
-            Due::Create => match transition(Trigger::Nack, column) {
+            Due::Create => match transition(Trigger::Nack, state) {
                 Transition::Failed => Some(self.failed(conference, Cause::Timeout, now)),
                 _ => unexpected(),
             },
-            Due::Wait => match transition(Trigger::WaitTimeout, column) {
+            Due::Wait => match transition(Trigger::WaitTimeout, state) {
                 Transition::AskAgain => {
                     let unit = conference.owner.and_then(|owner| self.indexed_unit(owner));
                     let good = unit.is_some_and(|unit| {
-                        matches!(unit.standing, Standing::Up | Standing::Suspect) && unit.lease_ends() > now
+                        matches!(unit.state, UnitState::Up | UnitState::Suspect) && unit.lease_ends() > now
                     });
                     if good {
                         return Some(Event::AskedAgain { e164 });
                     }
                     match effective(conference, Transition::Pending) {
-                        // Or the unit that it moves to goes on.
+                        // The target unit of a move takes over at once.
                         _ if conference.moving.is_some() => {
                             Some(Event::Pending { e164, cause: Cause::Timeout })
                         }
@@ -111,7 +112,7 @@ impl Realm {
         }
     }
 
-    /// What comes of a creation that failed: the end of a first one; of a recovery, the next unit, or the same ones later.
+    /// The event of a failed creation: a first creation ends; a recovery waits for another unit, or for its next try.
     pub(super) fn failed(&self, conference: &Conference, cause: Cause, now: Millis) -> Event {
         let e164 = conference.e164.clone();
         let release = cause == Cause::Timeout || conference.ending.is_some() || conference.moving.is_some();

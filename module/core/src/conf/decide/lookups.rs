@@ -1,17 +1,17 @@
-//! What many requests look up and check.
+//! Lookups, checks and refusals that many requests share.
 
 use crate::conf::event::Event;
 use crate::conf::model::conference::{Cause, Conference, Epoch, State};
 use crate::conf::model::state::Realm;
-use crate::conf::model::unit::{Name, Standing, host_of};
+use crate::conf::model::unit::{Name, UnitState, host_of};
 use crate::conf::outcome::refuse;
-use crate::conf::request::Word;
+use crate::conf::request::AssignmentNotice;
 use crate::shared::Bytes;
 use crate::shared::fence;
 use crate::shared::refusal::{Code, Refusal};
 use crate::shared::text::quoted;
 
-/// Refuses a scheduler whose term is not the claimed one.
+/// Refuses a scheduler whose term is not the claimed term.
 pub(super) fn check_term(realm: &Realm, term: Option<u64>) -> Result<(), Refusal> {
     fence::check_term(realm.term, term)
 }
@@ -37,7 +37,7 @@ pub(super) fn up_unit(realm: &Realm, cmu: &[u8]) -> Result<u32, Refusal> {
 
 /// Whether a unit is down.
 pub(super) fn is_down(realm: &Realm, unit: u32) -> bool {
-    realm.indexed_unit(unit).is_some_and(|unit| unit.standing == Standing::Down)
+    realm.indexed_unit(unit).is_some_and(|unit| unit.state == UnitState::Down)
 }
 
 /// Refuses an identity that was replaced.
@@ -48,7 +48,7 @@ pub(super) fn replaced<T>(realm: &Realm, cmu: &[u8]) -> Result<T, Refusal> {
     refuse(Code::Stale, format!("unit {} was replaced{by}; it must stop its conferences", quoted(cmu)))
 }
 
-/// Refuses a number without a conference.
+/// Refuses an E.164 number that has no conference.
 pub(super) fn no_conference<T>(e164: &[u8]) -> Result<T, Refusal> {
     refuse(Code::NotFound, format!("there is no conference {}", quoted(e164)))
 }
@@ -61,33 +61,38 @@ pub(super) fn not_owner<T>(realm: &Realm, e164: &[u8], cmu: &[u8]) -> Result<T, 
     refuse(Code::NotOwner, format!("conference {} is {owner}, not {}'s", quoted(e164), quoted(cmu)))
 }
 
-/// Refuses another epoch than the present one.
+/// Refuses an epoch that is not the conference's current epoch.
 pub(super) fn stale<T>(e164: &[u8], current: Epoch, epoch: Epoch) -> Result<T, Refusal> {
     refuse(Code::Stale, format!("conference {} is at epoch {current}, not {epoch}", quoted(e164)))
 }
 
-/// A word that does not fit what is on record: of another unit, at another epoch, or in another state.
-pub(super) fn out_of_date<T>(realm: &Realm, conference: &Conference, word: Word<'_>) -> Result<T, Refusal> {
-    let unit = realm.find_unit(word.cmu);
-    if conference.matches(unit, word.epoch) {
+/// Refuses a notice that does not match the record: it comes from another unit, or has another epoch, or the
+/// conference is in another state.
+pub(super) fn out_of_date<T>(
+    realm: &Realm,
+    conference: &Conference,
+    notice: AssignmentNotice<'_>,
+) -> Result<T, Refusal> {
+    let unit = realm.find_unit(notice.cmu);
+    if conference.matches(unit, notice.epoch) {
         let text = format!("conference {} is {}", quoted(&conference.e164), conference.state.word());
         return refuse(Code::BadState, text);
     }
     if conference.owner.is_some() && conference.owner == unit {
-        return stale(word.e164, conference.epoch, word.epoch);
+        return stale(notice.e164, conference.epoch, notice.epoch);
     }
     if conference.state == State::Ended {
         let text =
             format!("conference {} is ended, and this was not its last assignment", quoted(&conference.e164));
         return refuse(Code::Stale, text);
     }
-    not_owner(realm, word.e164, word.cmu)
+    not_owner(realm, notice.e164, notice.cmu)
 }
 
-/// RELEASE to the sender, with its epoch.
-pub(super) fn disowned(realm: &Realm, word: Word<'_>) -> Event {
-    let cmu = realm.find_unit(word.cmu).map_or_else(|| Name::from(word.cmu), |unit| realm.name_of(unit));
-    Event::Disowned { e164: Bytes::from_slice(word.e164), cmu, epoch: word.epoch }
+/// RELEASE to the sending unit, with the epoch that the unit gave.
+pub(super) fn disowned(realm: &Realm, notice: AssignmentNotice<'_>) -> Event {
+    let cmu = realm.find_unit(notice.cmu).map_or_else(|| Name::from(notice.cmu), |unit| realm.name_of(unit));
+    Event::Disowned { e164: Bytes::from_slice(notice.e164), cmu, epoch: notice.epoch }
 }
 
 /// Whether a pending conference was last open on that unit, by that assignment.
@@ -95,7 +100,7 @@ pub(super) fn had_it_last(conference: &Conference, cmu: &[u8], epoch: Epoch) -> 
     conference.last_lost().is_some_and(|lost| lost.epoch == epoch && *lost.cmu == *cmu)
 }
 
-/// The end at a unit's word. A copy that a move has begun is ended as well.
+/// The end of a conference that its unit reported. If the conference moves, the copy on the target unit is released.
 pub(super) fn ended_by_unit(conference: &Conference, cause: Cause) -> Event {
     let cause = if conference.ending.is_some() { conference.cause } else { cause };
     Event::Ended { e164: conference.e164.clone(), cause, release: conference.moving.is_some() }

@@ -1,4 +1,4 @@
-//! What managers, operators and schedulers ask for: conferences that begin and end, claims, drains, recovery, moves.
+//! Requests of managers, operators and schedulers: creation and end of conferences, claims, drains, recovery, moves.
 
 use super::lookups::{known_unit, no_conference};
 use crate::conf::event::{Created, Event, Events};
@@ -6,7 +6,7 @@ use crate::conf::model::conference::{CalledFrom, Cause, Conference, State};
 use crate::conf::model::ids::{MAX_ROOM, MAX_TIME};
 use crate::conf::model::state::{Realm, Settings};
 use crate::conf::model::transitions::{Transition, Trigger, transition};
-use crate::conf::model::unit::{Name, Standing};
+use crate::conf::model::unit::{Name, UnitState};
 use crate::conf::outcome::{Decided, Decision, Grant, Reply, decided, refuse, unchanged};
 use crate::conf::request::{Changes, Create};
 use crate::invariant;
@@ -23,7 +23,7 @@ impl Settings {
     /// These settings with some changed.
     ///
     /// # Errors
-    /// `ERR` for one that is out of range.
+    /// `ERR` if a setting is out of range.
     pub fn with(&self, changes: &Changes) -> Result<Self, Refusal> {
         let licences = match changes.licences {
             None => self.licences,
@@ -72,7 +72,7 @@ pub(super) fn decide_create(realm: &Realm, now: Millis, create: &Create<'_>) -> 
         return unchanged(Reply::Conference(conference.e164.clone()));
     }
     let conference = realm.conference_called(create.e164);
-    // Before anything that depends on the time: a retry gets the answer that was lost.
+    // Before all checks that depend on the time, so that a retry gets the answer that was lost.
     if let Some(conference) = conference
         && create.called_from.is_none()
         && create.request.is_some()
@@ -178,7 +178,7 @@ pub(super) fn decide_recover(realm: &Realm, now: Millis, count: i64) -> Decided 
     for (id, unit) in realm.plan_recovery(now, count as usize) {
         let Some(conference) = realm.indexed(id) else { continue };
         let recovers = transition(Trigger::Recover, Some(conference.state)) == Transition::Creating;
-        if !invariant!(recovers, "what is recovered was pending") {
+        if !invariant!(recovers, "a conference that is recovered was pending") {
             continue;
         }
         let grant = Grant { e164: conference.e164.clone(), cmu: realm.name_of(unit), epoch };
@@ -194,8 +194,8 @@ pub(super) fn decide_restart(realm: &Realm, now: Millis, live: &[&[u8]]) -> Deci
     let gone: Vec<Name> = realm
         .units()
         .filter(|unit| {
-            let good = matches!(unit.standing, Standing::Up | Standing::Suspect) && unit.lease_ends() > now;
-            unit.standing != Standing::Down && !good && !found.contains(&unit.cmu[..])
+            let good = matches!(unit.state, UnitState::Up | UnitState::Suspect) && unit.lease_ends() > now;
+            unit.state != UnitState::Down && !good && !found.contains(&unit.cmu[..])
         })
         .map(|unit| unit.cmu.clone())
         .collect();
@@ -264,8 +264,8 @@ pub(super) fn decide_drain(realm: &Realm, now: Millis, cmu: &[u8], on: bool, mov
     if !moves {
         return Ok(Decision { events, reply: Reply::Unit(unit.cmu.clone()) });
     }
-    let mut board = realm.placement_index.clone();
-    board.strike(number);
+    let mut index = realm.placement_index.clone();
+    index.strike(number);
     let mut epoch = realm.next_epoch(now);
     let (mut moved, mut left) = (0, 0);
     for conference in unit.owned.iter().filter_map(|&(_, id)| realm.indexed(id)) {
@@ -274,12 +274,12 @@ pub(super) fn decide_drain(realm: &Realm, now: Millis, cmu: &[u8], on: bool, mov
         }
         let open = conference.state == State::Open && moved < MAX_STEP;
         let to =
-            if open { board.choose(conference.zone.as_ref(), conference.size, |_, _| false) } else { None };
+            if open { index.choose(conference.zone.as_ref(), conference.size, |_, _| false) } else { None };
         let Some(to) = to else {
             left += 1;
             continue;
         };
-        board.reserve(to, conference.size);
+        index.reserve(to, conference.size);
         events.push(Event::Moving { e164: conference.e164.clone(), to: realm.name_of(to), epoch });
         epoch += 1;
         moved += 1;

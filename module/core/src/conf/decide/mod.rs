@@ -1,11 +1,11 @@
-//! What a request comes to: looks, searches, checks every limit, and changes nothing. Here are the words of units
-//! and the requests on units; `managing` has those of managers and schedulers, `reports` a unit's list.
+//! Decides requests: searches, checks every limit, and changes nothing. This file has the requests of units;
+//! `manager_commands` has those of managers and schedulers, `reconcile_report` the report of a unit.
 
 mod due;
 mod lookups;
 mod manager_commands;
-pub mod placing;
-pub mod reconcile_report;
+mod reconcile_report;
+mod recovery_plan;
 
 pub use self::due::decide_due;
 use self::lookups::{
@@ -20,7 +20,7 @@ use crate::conf::model::state::Realm;
 use crate::conf::model::transitions::{Transition, Trigger, transition};
 use crate::conf::model::unit::Name;
 use crate::conf::outcome::{Decided, Decision, Reply, decided, refuse, unchanged};
-use crate::conf::request::{Request, Set, Word};
+use crate::conf::request::{AssignmentNotice, Request, Set};
 use crate::invariant;
 use crate::shared::codec::Writer;
 use crate::shared::field::Any;
@@ -29,16 +29,17 @@ use crate::shared::text::quoted;
 use crate::shared::token::{MAX_TTL, check_identifier};
 use crate::shared::{Bytes, MAX_IDENTIFIER, Millis};
 
-/// Decides a request at `now`, which is not before the last time applied. What is due by `now` was applied.
+/// Decides a request at `now`, which is not before the last time applied. All deadlines up to `now` were applied
+/// before. Complexity: see each request in docs/conferences.md.
 ///
 /// # Errors
-/// A refusal; the realm stays as it is.
+/// A refusal, with its error code and text.
 pub fn decide(realm: &Realm, now: Millis, request: &Request<'_>) -> Decided {
     match request {
         Request::Set(set) => decide_set(realm, set),
-        Request::Ack(word) => decide_ack(realm, *word),
-        Request::Nack(word, reason) => decide_nack(realm, now, *word, *reason),
-        Request::Ended(word) => decide_ended(realm, *word),
+        Request::Ack(notice) => decide_ack(realm, *notice),
+        Request::Nack(notice, reason) => decide_nack(realm, now, *notice, *reason),
+        Request::Ended(notice) => decide_ended(realm, *notice),
         Request::Beat { cmu, load } => {
             let unit = up_unit(realm, cmu)?;
             let cmu = realm.name_of(unit);
@@ -100,17 +101,17 @@ pub fn decide(realm: &Realm, now: Millis, request: &Request<'_>) -> Decided {
 pub enum WriteFault {
     /// There is no such conference.
     Unknown,
-    /// It is over.
+    /// The conference has ended.
     State,
-    /// Another unit owns it, or none.
+    /// Another unit owns the conference, or none.
     Owner,
-    /// The unit owns it by another assignment, the one of this epoch.
+    /// The unit owns the conference at another epoch: this one.
     Epoch(Epoch),
 }
 
 impl Realm {
-    /// Whether details by this unit at this epoch may be written; the number of the conference. This is the check
-    /// that keeps a unit which lost a conference from writing into it. O(1).
+    /// Checks that a unit may write details of a conference at this epoch, and returns the conference's id. This
+    /// check prevents writes of a unit that lost the conference. O(1).
     pub fn may_write(&self, e164: &[u8], cmu: &[u8], epoch: Epoch) -> Result<u32, WriteFault> {
         let id = self.find(e164).ok_or(WriteFault::Unknown)?;
         let conference = self.indexed(id).ok_or(WriteFault::Unknown)?;
@@ -152,7 +153,7 @@ fn decide_set(realm: &Realm, set: &Set<'_>) -> Decided {
                 format!("a field must have 1 to {MAX_IDENTIFIER} bytes and its value at most {MAX_VALUE}"),
             );
         }
-        // Of a field that comes twice the last value counts.
+        // If a field is given twice, the last value counts.
         if set.fields.chunks(2).skip(place + 1).any(|later| later.first() == Some(&field)) {
             continue;
         }
@@ -166,7 +167,7 @@ fn decide_set(realm: &Realm, set: &Set<'_>) -> Decided {
         fields.string(value);
     }
     if written == 0 {
-        let text = format!("seq {} is not newer than what is written of conference {}", set.seq, name());
+        let text = format!("seq {} is not newer than the last write of conference {}", set.seq, name());
         return refuse(Code::Stale, text);
     }
     if conference.details.len() + new > MAX_DETAILS {
@@ -176,76 +177,76 @@ fn decide_set(realm: &Realm, set: &Set<'_>) -> Decided {
     decided(event, Reply::Integer(written))
 }
 
-fn decide_ack(realm: &Realm, word: Word<'_>) -> Decided {
-    let unit = Some(known_unit(realm, word.cmu)?);
-    let conference = realm.conference_called(word.e164);
-    if let Some(conference) = conference.filter(|conference| conference.moves_to(unit, word.epoch)) {
+fn decide_ack(realm: &Realm, notice: AssignmentNotice<'_>) -> Decided {
+    let unit = Some(known_unit(realm, notice.cmu)?);
+    let conference = realm.conference_called(notice.e164);
+    if let Some(conference) = conference.filter(|conference| conference.moves_to(unit, notice.epoch)) {
         return decided(Event::Moved { e164: conference.e164.clone() }, Reply::Ok);
     }
-    let (row, reply) = match conference {
-        Some(conference) if conference.matches(unit, word.epoch) => (Trigger::Ack, Reply::Ok),
+    let (trigger, reply) = match conference {
+        Some(conference) if conference.matches(unit, notice.epoch) => (Trigger::Ack, Reply::Ok),
         _ => (Trigger::StaleAck, Reply::Released),
     };
-    match transition(row, conference.map(|conference| conference.state)) {
-        Transition::Open => decided(Event::Acked { e164: Bytes::from_slice(word.e164) }, reply),
-        Transition::ReleaseSender => decided(disowned(realm, word), reply),
+    match transition(trigger, conference.map(|conference| conference.state)) {
+        Transition::Open => decided(Event::Acked { e164: Bytes::from_slice(notice.e164) }, reply),
+        Transition::ReleaseSender => decided(disowned(realm, notice), reply),
         Transition::Stays => unchanged(reply),
         _ => {
-            invariant!("the word that a conference is open opens it, changes nothing, or is behind");
+            invariant!("an ACK opens a conference, changes nothing, or is stale");
             unchanged(reply)
         }
     }
 }
 
-fn decide_nack(realm: &Realm, now: Millis, word: Word<'_>, reason: Option<&[u8]>) -> Decided {
-    let number = known_unit(realm, word.cmu)?;
+fn decide_nack(realm: &Realm, now: Millis, notice: AssignmentNotice<'_>, reason: Option<&[u8]>) -> Decided {
+    let number = known_unit(realm, notice.cmu)?;
     let unit = Some(number);
-    let Some(conference) = realm.conference_called(word.e164) else { return no_conference(word.e164) };
-    let event = if conference.moves_to(unit, word.epoch) {
+    let Some(conference) = realm.conference_called(notice.e164) else { return no_conference(notice.e164) };
+    let event = if conference.moves_to(unit, notice.epoch) {
         Event::MoveFailed { e164: conference.e164.clone(), cause: Cause::Refused, release: false }
-    } else if conference.matches(unit, word.epoch)
+    } else if conference.matches(unit, notice.epoch)
         && transition(Trigger::Nack, Some(conference.state)) == Transition::Failed
     {
         realm.failed(conference, Cause::Refused, now)
     } else {
-        return out_of_date(realm, conference, word);
+        return out_of_date(realm, conference, notice);
     };
     let mut events = Events::new();
     if let Some(reason) = reason {
         let (e164, cmu) = (conference.e164.clone(), realm.name_of(number));
-        events.push(Event::Refused { e164, cmu, epoch: word.epoch, reason: Bytes::from_slice(reason) });
+        events.push(Event::Refused { e164, cmu, epoch: notice.epoch, reason: Bytes::from_slice(reason) });
     }
     events.push(event);
     Ok(Decision { events, reply: Reply::Ok })
 }
 
-fn decide_ended(realm: &Realm, word: Word<'_>) -> Decided {
-    let unit = realm.find_unit(word.cmu);
-    let conference = realm.conference_called(word.e164);
+fn decide_ended(realm: &Realm, notice: AssignmentNotice<'_>) -> Decided {
+    let unit = realm.find_unit(notice.cmu);
+    let conference = realm.conference_called(notice.e164);
     let last = |conference: &Conference| {
-        conference.history.last().is_some_and(|last| last.epoch == word.epoch && *last.cmu == *word.cmu)
+        conference.history.last().is_some_and(|last| last.epoch == notice.epoch && *last.cmu == *notice.cmu)
     };
     match conference.map(|conference| (conference, transition(Trigger::EndedByUnit, Some(conference.state))))
     {
-        Some((conference, _)) if unit.is_some() && conference.moves_to(unit, word.epoch) => {
+        Some((conference, _)) if unit.is_some() && conference.moves_to(unit, notice.epoch) => {
             let event =
                 Event::MoveFailed { e164: conference.e164.clone(), cause: Cause::Unit, release: false };
             return decided(event, Reply::Ok);
         }
-        Some((conference, Transition::Ended)) if unit.is_some() && conference.matches(unit, word.epoch) => {
+        Some((conference, Transition::Ended)) if unit.is_some() && conference.matches(unit, notice.epoch) => {
             return decided(ended_by_unit(conference, Cause::Unit), Reply::Ok);
         }
-        // Also of one whose place another took: what people ended on it is not to live again.
-        Some((conference, Transition::EndedIfLast)) if had_it_last(conference, word.cmu, word.epoch) => {
+        // Accepted from a replaced unit as well: a conference that people ended there must not restart.
+        Some((conference, Transition::EndedIfLast)) if had_it_last(conference, notice.cmu, notice.epoch) => {
             return decided(ended_by_unit(conference, Cause::Unit), Reply::Ok);
         }
-        // It says again what is on record.
+        // A repeated notice.
         Some((conference, Transition::Nothing)) if last(conference) => return unchanged(Reply::Ok),
-        // The word is behind, or of nobody who had the conference: which of the two, is said below.
+        // A stale notice, or one of a unit that never had the conference; told apart below.
         _ => {}
     }
-    known_unit(realm, word.cmu)?;
-    conference.map_or_else(|| no_conference(word.e164), |conference| out_of_date(realm, conference, word))
+    known_unit(realm, notice.cmu)?;
+    conference.map_or_else(|| no_conference(notice.e164), |conference| out_of_date(realm, conference, notice))
 }
 
 fn decide_join(realm: &Realm, cmu: &[u8], capacity: i64, zone: Option<&[u8]>, lease: Millis) -> Decided {

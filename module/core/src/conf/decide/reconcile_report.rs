@@ -1,14 +1,14 @@
-//! A unit's list of conferences, held against what is on record.
+//! Reconciles the list of conferences that a unit reports with the records.
 
 use super::lookups::{disowned, ended_by_unit, had_it_last, up_unit};
 use crate::conf::event::{Event, Events};
-use crate::conf::model::conference::{Cause, Conference, Epoch, How};
+use crate::conf::model::conference::{AssignmentEnd, Cause, Conference, Epoch};
 use crate::conf::model::state::{Policy, Realm};
 use crate::conf::model::transitions::{Transition, Trigger, effective, transition};
 use crate::conf::model::unit::Name;
-pub use crate::conf::outcome::Reported;
+use crate::conf::outcome::Reported;
 use crate::conf::outcome::{Decided, Decision, Reply, refuse, unchanged};
-use crate::conf::request::{Report, Word};
+use crate::conf::request::{AssignmentNotice, Report};
 use crate::invariant;
 use crate::shared::refusal::Code;
 use crate::shared::text::quoted;
@@ -27,9 +27,9 @@ pub(super) fn decide_report(realm: &Realm, now: Millis, report: &Report<'_>) -> 
             return refuse(Code::Err, format!("conference {} is in the list twice", quoted(e164)));
         }
     }
-    // What it is given back must be news to it.
+    // The epoch of an adopted conference must be greater than every epoch that the unit has handled.
     let epoch = realm.next_epoch(now).max(realm.last_with(report.highest, now) + 1);
-    // First of all, so that what the list frees or takes is of a unit that has reported.
+    // First, so that the unit counts as reported when later events free or take room.
     let events = smallvec::smallvec![Event::Reported { cmu: cmu.clone(), highest: report.highest }];
     let mut reconciliation =
         Reconciliation { realm, cmu, number, now, epoch, events, reported: Reported::default() };
@@ -46,20 +46,20 @@ pub(super) fn decide_report(realm: &Realm, now: Millis, report: &Report<'_>) -> 
     Ok(Decision { events: reconciliation.events, reply: Reply::Reported(reconciliation.reported) })
 }
 
-/// What is decided so far.
+/// The decisions so far.
 struct Reconciliation<'a> {
     realm: &'a Realm,
     cmu: Name,
     number: u32,
     now: Millis,
-    /// The next epoch to give out.
+    /// The epoch of the next adopted conference.
     epoch: Epoch,
     events: Events,
     reported: Reported,
 }
 
 impl Reconciliation<'_> {
-    /// The list has a conference at that epoch.
+    /// Decides about a conference that is in the list, at that epoch.
     fn has(&mut self, e164: &[u8], epoch: Epoch) {
         let unit = Some(self.number);
         let conference = self.realm.conference_called(e164);
@@ -68,15 +68,15 @@ impl Reconciliation<'_> {
             self.reported.kept += 1;
             return;
         }
-        let row = match conference {
+        let trigger = match conference {
             Some(conference) if conference.matches(unit, epoch) => Trigger::Has,
             Some(conference) if conference.owner == unit && same_copy(conference, &self.cmu, epoch) => {
                 Trigger::HasOlder
             }
             _ => Trigger::HasOther,
         };
-        let word = Word { e164, cmu: &self.cmu, epoch };
-        let mut next = transition(row, conference.map(|conference| conference.state));
+        let notice = AssignmentNotice { e164, cmu: &self.cmu, epoch };
+        let mut next = transition(trigger, conference.map(|conference| conference.state));
         if let (Transition::Adopt, Some(conference)) = (next, conference) {
             next = if may_adopt(self.realm, conference, &self.cmu, self.number, epoch) {
                 effective(conference, Transition::Adopt)
@@ -104,16 +104,16 @@ impl Reconciliation<'_> {
                 self.reported.adopted.push((conference.e164.clone(), epoch, self.epoch));
                 self.epoch += 1;
             }
-            // It was to end, and here is another copy that is to end with it.
+            // The conference is ending, and this other copy must end as well.
             (Transition::Ended, Some(conference)) => {
-                self.events.push(disowned(self.realm, word));
+                self.events.push(disowned(self.realm, notice));
                 let event =
                     Event::Ended { e164: conference.e164.clone(), cause: conference.cause, release: true };
                 self.events.push(event);
                 self.reported.released.push(conference.e164.clone());
             }
             (Transition::ReleaseSender, _) => {
-                self.events.push(disowned(self.realm, word));
+                self.events.push(disowned(self.realm, notice));
                 self.reported.released.push(Bytes::from_slice(e164));
             }
             (Transition::Stays, _) => self.reported.kept += 1,
@@ -121,7 +121,8 @@ impl Reconciliation<'_> {
         }
     }
 
-    /// The list lacks a conference of the unit: one that it owns, is to take over, or was the last to have.
+    /// Decides about a conference that is not in the list, though the unit owns it, is the target of its move, or was
+    /// the last unit that had it open.
     fn lacks(&mut self, conference: &Conference, highest: Epoch) {
         let e164 = conference.e164.clone();
         if let Some(moving) = conference.moving.filter(|moving| moving.to == self.number) {
@@ -137,8 +138,8 @@ impl Reconciliation<'_> {
             invariant!(lost.is_some(), "a pending conference that its unit lost was open there");
             lost.map_or(Epoch::MAX, |lost| lost.epoch)
         };
-        let row = if epoch <= highest { Trigger::Lacks } else { Trigger::LacksUnheard };
-        match transition(row, Some(conference.state)) {
+        let trigger = if epoch <= highest { Trigger::Lacks } else { Trigger::LacksUnheard };
+        match transition(trigger, Some(conference.state)) {
             Transition::Failed => {
                 let event = self.realm.failed(conference, Cause::Missing, self.now);
                 if matches!(event, Event::Ended { .. }) {
@@ -155,23 +156,23 @@ impl Reconciliation<'_> {
                 self.reported.ended.push(e164);
             }
             Transition::Stays => self.reported.kept += 1,
-            // It waits for recovery, and the unit took its list before it had heard of it.
+            // The conference is pending, and the unit made the list before it handled CREATE.
             Transition::Nothing => {}
-            _ => invariant!("a conference that a unit lacks ends, or the unit has not heard of it"),
+            _ => invariant!("a conference that a unit lacks ends, fails, or was not known to the unit yet"),
         }
     }
 }
 
-/// Whether that epoch is an older one of the owner's very copy.
+/// Whether that epoch is an older epoch of the copy that the owner has.
 fn same_copy(conference: &Conference, cmu: &[u8], epoch: Epoch) -> bool {
     conference.assignment(cmu, epoch).is_some_and(|entry| entry.copy_epoch == conference.copy_epoch)
 }
 
-/// Whether a unit that reports a copy of that epoch may have the conference back: it lost it, the conference is still
-/// the same one, and its copy is older than the one that goes on now.
+/// Whether a unit that reports a copy of that epoch becomes the owner again: the unit lost this copy, the conference
+/// is still the same one, and the copy is older than the current one.
 fn may_adopt(realm: &Realm, conference: &Conference, cmu: &[u8], number: u32, epoch: Epoch) -> bool {
     let Some(entry) = conference.assignment(cmu, epoch) else { return false };
-    if epoch < conference.origin_epoch || !matches!(entry.ended, Some((_, How::Lost))) {
+    if epoch < conference.origin_epoch || !matches!(entry.ended, Some((_, AssignmentEnd::Lost))) {
         return false;
     }
     let Some(owner) = conference.owner else { return true };

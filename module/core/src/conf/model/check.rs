@@ -1,16 +1,16 @@
-//! Checks a whole realm: every record, every index and every sum against all others.
+//! Checks a whole realm: all records, indexes and sums against each other.
 
 use super::conference::{Conference, State};
 use super::state::{Lost, Realm};
-use super::unit::{Host, MAX_FORGOTTEN, MAX_REPLACED, Standing, Unit, host_of};
+use super::unit::{Host, MAX_FORGOTTEN, MAX_REPLACED, Unit, UnitState, host_of};
 use crate::ensure;
 use crate::shared::codec::Damaged;
 use crate::shared::invariant::{Checked, Contradiction};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Realm {
-    /// Checks everything against everything: records, indexes, room and licences in use, deadlines, queues, messages.
-    /// O(size of the realm), for tests and debugging.
+    /// Checks records, indexes, room and licences in use, deadlines, queues and messages against each other. O(size
+    /// of the realm), for tests and debugging.
     ///
     /// # Errors
     /// The first contradiction found.
@@ -22,14 +22,14 @@ impl Realm {
             ensure!(self.find(&conference.e164) == Some(id), "{} is not found by its number", called());
             let due = conference.next_due(&self.settings);
             ensure!(self.conference_due.get(id) == due, "{} has another deadline", called());
-            ensure!(conference.epoch <= self.last_epoch, "{} has an epoch that is yet to come", called());
+            ensure!(conference.epoch <= self.last_epoch, "{} has an epoch that was not given out", called());
         }
         let due = self
             .conferences
             .iter()
             .filter(|(_, conference)| conference.next_due(&self.settings).is_some())
             .count();
-        ensure!(self.conference_due.len() == due, "a conference has a deadline that is not there");
+        ensure!(self.conference_due.len() == due, "a deadline belongs to no conference");
         self.check_states()?;
         self.check_requests()?;
         self.check_units()?;
@@ -38,7 +38,7 @@ impl Realm {
         self.check_messages()
     }
 
-    /// Whether a conference's fields agree with each other and with the units.
+    /// Checks that the fields of a conference agree with each other and with the units.
     pub(in crate::conf) fn check_conference(&self, conference: &Conference) -> Result<(), Damaged> {
         let Some(latest) = conference.history.last() else {
             return Err(Damaged("a conference has no assignment"));
@@ -48,46 +48,49 @@ impl Realm {
         let owned = matches!(conference.state, State::Waiting | State::Creating | State::Open);
         let has_opened = matches!(conference.state, State::Waiting | State::Open);
         let opened = conference.opened.is_some() && latest.opened.is_some();
-        agrees(!has_opened || opened, "a conference is open and never opened")?;
+        agrees(!has_opened || opened, "a conference is open without a time of opening")?;
         agrees(
             conference.state != State::Creating || latest.opened.is_none(),
             "a conference opened before it is created",
         )?;
         agrees(owned == latest.ended.is_none(), "a conference's state and assignment disagree")?;
         agrees(owned == conference.owner.is_some(), "a conference's state and owner disagree")?;
-        let alive = |unit: u32| self.unit(unit).is_some_and(|unit| unit.standing != Standing::Down);
+        let alive = |unit: u32| self.unit(unit).is_some_and(|unit| unit.state != UnitState::Down);
         agrees(conference.owner.is_none_or(alive), "a conference is on a unit that is down")?;
         let pending = conference.state == State::Pending;
-        agrees(pending == conference.next_retry.is_some(), "a conference waits for nothing")?;
+        agrees(
+            pending == conference.next_retry.is_some(),
+            "a conference is pending without a time for the next try, or has one without being pending",
+        )?;
         agrees(
             !pending || conference.recoverable && conference.ending.is_none(),
-            "a conference waits that cannot be recovered",
+            "a conference that cannot be recovered waits for recovery",
         )?;
         let recovering = conference.state == State::Creating && conference.recovering;
         agrees(
             conference.recovering == (pending || recovering),
-            "a conference is recovered that has its unit",
+            "a conference that has its unit is being recovered",
         )?;
         let waits = conference.pending_since.is_some() && conference.is_live();
-        agrees(waits == (pending || recovering), "a conference waits that has its unit")?;
+        agrees(waits == (pending || recovering), "a conference that has its unit waits for recovery")?;
         agrees(
             conference.tried.is_empty() || pending || recovering,
-            "a conference was tried that has its unit",
+            "a conference that has its unit has units that failed it",
         )?;
         agrees(
             (conference.state == State::Ended) == conference.ended.is_some(),
-            "a conference is over, or is not",
+            "the state and the time of the end of a conference disagree",
         )?;
         agrees(conference.ending.is_none() || owned, "an ending conference has no owner")?;
         if let Some(moving) = conference.moving {
             let may = matches!(conference.state, State::Waiting | State::Open) && conference.ending.is_none();
             agrees(
                 may && conference.owner != Some(moving.to) && alive(moving.to),
-                "a conference moves that cannot",
+                "a conference that cannot move is moving",
             )?;
             agrees(
                 conference.epoch < moving.epoch && moving.epoch <= self.last_epoch,
-                "an epoch is yet to come",
+                "the epoch of a move is out of order",
             )?;
         }
         Ok(())
@@ -145,11 +148,11 @@ impl Realm {
             let room = used.remove(&number).unwrap_or_default();
             ensure!(unit.used == room, "unit {name} has {} of its room in use, not {room}", unit.used);
             let same = unit.owned == owned.remove(&number).unwrap_or_default();
-            ensure!(same, "the conferences of unit {name} are others");
+            ensure!(same, "unit {name} owns other conferences than its list says");
             let same = unit.targets == targets.remove(&number).unwrap_or_default();
-            ensure!(same, "the conferences that move to unit {name} are others");
+            ensure!(same, "other conferences move to unit {name} than its list says");
             ensure!(
-                unit.standing != Standing::Down || unit.is_idle(),
+                unit.state != UnitState::Down || unit.is_idle(),
                 "unit {name} is down and has conferences"
             );
             ensure!(self.unit_names.get(&unit.cmu) == Some(&number), "unit {name} is not found by its name");
@@ -160,10 +163,13 @@ impl Realm {
         ensure!(used.is_empty() && owned.is_empty() && targets.is_empty(), "a conference is on no unit");
         ensure!(self.unit_names.len() == self.units.len(), "there are more names than units");
         let takes = self.units.iter().filter(|(_, unit)| unit.takes()).count();
-        ensure!(self.placement_index.len() == takes, "a unit is on the board that is not there");
+        ensure!(
+            self.placement_index.len() == takes,
+            "the placement index has a unit that takes no conferences"
+        );
         let due = |unit: &Unit| unit.next_due(&self.settings, self.lost.contains_key(&unit.cmu)).is_some();
         let due = self.units.iter().filter(|(_, unit)| due(unit)).count();
-        ensure!(self.unit_due.len() == due, "a unit has a deadline that is not there");
+        ensure!(self.unit_due.len() == due, "a deadline belongs to no unit");
         self.placement_index.check()
     }
 
@@ -177,16 +183,19 @@ impl Realm {
                 running += 1;
             } else {
                 let known = self.forgotten.iter().filter(|known| *known == name).count();
-                ensure!(known == 1, "host {called} runs nothing and is remembered {known} times");
+                ensure!(known == 1, "host {called} runs no unit and is remembered {known} times");
             }
             ensure!(replaced.len() <= MAX_REPLACED, "host {called} has too many identities");
             let other =
                 replaced.iter().find(|cmu| host_of(cmu) != &**name || self.unit_names.contains_key(*cmu));
-            ensure!(other.is_none(), "host {called} replaced a unit that is not its own, or is there");
+            ensure!(
+                other.is_none(),
+                "host {called} replaced a unit of another host, or one that still exists"
+            );
         }
         ensure!(running == self.units.len(), "{running} units run on hosts, of {}", self.units.len());
         let idle = self.hosts.len() - running;
-        ensure!(idle == self.forgotten.len(), "a host is remembered that is not there, or runs a unit");
+        ensure!(idle == self.forgotten.len(), "a remembered host is unknown, or runs a unit");
         ensure!(idle <= MAX_FORGOTTEN, "too many hosts are remembered");
         Ok(())
     }
@@ -200,7 +209,7 @@ impl Realm {
                 lost.entry(entry.cmu.clone()).or_default().insert((entry.epoch, id));
             }
         }
-        ensure!(self.lost == lost, "the conferences that units lost are others");
+        ensure!(self.lost == lost, "the index of lost conferences differs from the records");
         Ok(())
     }
 
@@ -228,9 +237,9 @@ fn agrees(holds: bool, otherwise: &'static str) -> Result<(), Damaged> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::request::{Create, Report, Request, Word};
+    use super::super::super::request::{AssignmentNotice, Create, Report, Request};
     use super::super::super::{decide, decide_due};
-    use super::super::conference::How;
+    use super::super::conference::AssignmentEnd;
     use super::super::queues::Queues;
     use super::super::settings::Settings;
     use super::*;
@@ -238,7 +247,7 @@ mod tests {
 
     const NOW: i64 = 1000;
 
-    /// What is damaged, and how.
+    /// The name of a damaged part, and the code that damages it.
     type Damage = (&'static str, fn(&mut Realm));
 
     fn ask(realm: &mut Realm, request: &Request<'_>) {
@@ -269,7 +278,10 @@ mod tests {
             };
             ask(&mut realm, &Request::Create(create));
             let epoch = realm.conference_called(e164.as_bytes()).unwrap().epoch;
-            ask(&mut realm, &Request::Ack(Word { e164: e164.as_bytes(), cmu: cmu.as_bytes(), epoch }));
+            ask(
+                &mut realm,
+                &Request::Ack(AssignmentNotice { e164: e164.as_bytes(), cmu: cmu.as_bytes(), epoch }),
+            );
         }
         ask(&mut realm, &Request::Down { cmu: b"b:1:1", term: None });
         ask(&mut realm, &Request::Join { cmu: b"b:1:1", capacity: 10, zone: None, lease: 1_000_000 });
@@ -277,7 +289,7 @@ mod tests {
         ask(&mut realm, &Request::Report(Report { cmu: b"b:1:1", highest: epoch - 10, list: Vec::new() }));
         ask(&mut realm, &Request::Move { e164: b"1", to: Some(b"b:1:1"), term: None });
         let epoch = realm.conference_called(b"3").unwrap().epoch;
-        ask(&mut realm, &Request::Ended(Word { e164: b"3", cmu: b"c:1:1", epoch }));
+        ask(&mut realm, &Request::Ended(AssignmentNotice { e164: b"3", cmu: b"c:1:1", epoch }));
         ask(&mut realm, &Request::Down { cmu: b"d:1:1", term: None });
         realm.settings.tombstone = 1;
         for number in realm.unit_names.values().copied().collect::<Vec<_>>() {
@@ -325,9 +337,9 @@ mod tests {
             ("room", |realm| unit(realm, "a:1:1").used += 1),
             ("owned", |realm| unit(realm, "a:1:1").owned.clear()),
             ("targets", |realm| unit(realm, "b:1:1").targets.clear()),
-            ("standing", |realm| unit(realm, "a:1:1").standing = Standing::Down),
-            ("capacity on the board", |realm| unit(realm, "c:1:1").capacity = 3),
-            ("board", |realm| realm.placement_index.remove(0)),
+            ("state", |realm| unit(realm, "a:1:1").state = UnitState::Down),
+            ("capacity in the placement index", |realm| unit(realm, "c:1:1").capacity = 3),
+            ("placement index", |realm| realm.placement_index.remove(0)),
             ("queues", |realm| realm.queues = Queues::default()),
             ("lost", |realm| realm.lost.clear()),
             ("unit names", |realm| {
@@ -339,7 +351,7 @@ mod tests {
             ("forgotten hosts", |realm| realm.forgotten.clear()),
             ("state", |realm| conference(realm, "1").state = State::Waiting),
             ("history", |realm| conference(realm, "1").history.clear()),
-            ("assignment", |realm| conference(realm, "1").close(NOW, How::Lost)),
+            ("assignment", |realm| conference(realm, "1").close(NOW, AssignmentEnd::Lost)),
             ("epochs", |realm| realm.last_epoch = 1),
             ("outbox", |realm| realm.outbox.push_always(Message::new("other").with("event", b"x"))),
         ];

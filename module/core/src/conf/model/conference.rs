@@ -1,4 +1,4 @@
-//! A conference: what is on record, its assignments, and its details.
+//! The record of a conference, with its assignments and details.
 
 pub use super::ids::Epoch;
 use super::ids::Name;
@@ -6,57 +6,57 @@ use crate::invariant;
 use crate::shared::{Bytes, Millis};
 use crate::words;
 
-/// The most assignments that are kept of a conference; beyond that the oldest goes.
+/// The most assignments that are kept of a conference. Beyond that, the oldest is dropped.
 pub const MAX_HISTORY: usize = 64;
-/// The most details of a conference.
+/// The most fields of details of a conference.
 pub const MAX_DETAILS: usize = 256;
 /// The longest value of a detail, in bytes.
 pub const MAX_VALUE: usize = 65_536;
 
 words! {
-    /// The five states. The numbers are part of the encoding.
+    /// The states of a conference. The numbers are part of the encoding.
     #[derive(Hash)]
     pub enum State {
-        /// Its unit should have it and is asked.
+        /// The unit should have the conference, and is asked for its list.
         Waiting = 0 => "waiting",
-        /// Its unit was told to create it.
+        /// The unit was told to create the conference.
         Creating = 1 => "creating",
-        /// Its unit has it.
+        /// The unit has the conference open.
         Open = 2 => "open",
-        /// It lost its unit and waits for another.
+        /// The conference lost its unit and waits for another.
         Pending = 3 => "pending",
-        /// It is over; the record stays for a while.
+        /// The conference has ended; its record stays as a tombstone.
         Ended = 4 => "ended",
     }
 }
 
 words! {
-    /// Why something happened, as it stands in `evt` and on record. The numbers are part of the encoding.
+    /// Why a conference changed, as in the stream `evt` and in the record. The numbers are part of the encoding.
     #[derive(Hash)]
     pub enum Cause {
-        /// The manager asked for it.
+        /// A manager asked for the change.
         Manager = 0 => "manager",
-        /// Its end time came.
+        /// The end time has passed.
         EndTime = 1 => "end-time",
-        /// People ended it: its unit said so.
+        /// People ended the conference, as its unit reported.
         Unit = 2 => "unit",
-        /// Its unit could not create it.
+        /// The unit could not create the conference.
         Refused = 3 => "refused",
-        /// Its unit said nothing in time.
+        /// The unit did not answer in time.
         Timeout = 4 => "timeout",
-        /// Its unit's list has it not.
+        /// The report of the unit does not contain the conference.
         Missing = 5 => "missing",
-        /// Its unit went down.
+        /// The unit went down.
         Down = 6 => "down",
-        /// Its unit restarted: another incarnation took its place.
+        /// The unit restarted: another incarnation replaced it.
         Replaced = 7 => "replaced",
-        /// A new scheduler did not find its unit.
+        /// A new scheduler did not find the unit.
         Restart = 8 => "restart",
-        /// It waited for recovery as long as it may.
+        /// The conference waited for recovery for the whole window.
         Window = 9 => "window",
-        /// An older copy was heard again.
+        /// An older copy was reported again.
         Adopted = 10 => "adopted",
-        /// Capacity was free for it.
+        /// Recovery placed the conference.
         Recovery = 11 => "recovery",
     }
 }
@@ -64,164 +64,166 @@ words! {
 words! {
     /// How an assignment ended. The numbers are part of the encoding.
     #[derive(Hash)]
-    pub enum How {
-        /// Its unit went away.
+    pub enum AssignmentEnd {
+        /// The unit was lost.
         Lost = 0 => "lost",
         /// An older copy took over.
         Released = 1 => "released",
-        /// It was moved.
+        /// The conference was moved.
         Moved = 2 => "moved",
         /// The conference ended.
         Ended = 3 => "ended",
-        /// The unit did not create it.
+        /// The unit did not create the conference.
         Failed = 4 => "failed",
     }
 }
 
-/// One assignment of a conference to a unit: a segment of the call's record.
+/// One assignment of a conference to a unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assignment {
-    /// Its number.
+    /// Epoch.
     pub epoch: Epoch,
-    /// At which epoch this copy was first created on the unit; kept over adoption.
+    /// The epoch at which this copy was first created on the unit; adoption does not change it.
     pub copy_epoch: Epoch,
-    /// The unit.
+    /// Identity of the unit.
     pub cmu: Name,
-    /// When it was granted.
+    /// When the assignment was granted.
     pub from: Millis,
-    /// When the unit had it open, if it ever had.
+    /// When the unit first had the conference open; `None` if it never had.
     pub opened: Option<Millis>,
-    /// When and how it ended; `None` for the one that owns the conference.
-    pub ended: Option<(Millis, How)>,
+    /// When and how the assignment ended; `None` for the current assignment of the owner.
+    pub ended: Option<(Millis, AssignmentEnd)>,
 }
 
-/// A move under way.
+/// A move in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moving {
-    /// The unit that is to take over.
+    /// Number of the target unit.
     pub to: u32,
-    /// The epoch at which it will own the conference.
+    /// The epoch of the conference on the target unit.
     pub epoch: Epoch,
-    /// Since when.
+    /// When the move began.
     pub since: Millis,
 }
 
-/// One detail: what the unit last said of a field.
+/// One detail: the last value that the unit wrote to a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Detail {
     /// The field.
     pub field: Bytes,
-    /// Number of the write that wrote it.
+    /// Number of the write, by which older writes are recognised.
     pub seq: u64,
     /// Its value.
     pub value: Bytes,
 }
 
-/// Where a conference's number was called, which hangs up when the conference ends.
+/// The call by which a conference has its number. The pool hangs up when the conference ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CalledFrom {
     /// Key of the pool of numbers.
     pub pool: Bytes,
-    /// Token of the call.
+    /// Token of the call, with which it is hung up.
     pub lease: Bytes,
 }
 
 /// A conference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conference {
-    /// Its number, which others may use after it.
+    /// E.164 number, which a later conference may use again.
     pub e164: Bytes,
-    /// Where it stands.
+    /// State.
     pub state: State,
-    /// The unit that has it; in waiting, creating and open.
+    /// The unit that owns the conference; in the states waiting, creating and open.
     pub owner: Option<u32>,
-    /// Its latest assignment.
+    /// Epoch of the latest assignment.
     pub epoch: Epoch,
-    /// Epoch of its creation: tells it from others of the same number.
+    /// Epoch of the creation, which distinguishes conferences of the same number.
     pub origin_epoch: Epoch,
-    /// At which epoch the owning copy was first created.
+    /// The epoch at which the copy of the owner was first created.
     pub copy_epoch: Epoch,
-    /// When it was asked for.
+    /// When the conference was created.
     pub created: Millis,
-    /// When it was first open.
+    /// When the conference was first open.
     pub opened: Option<Millis>,
-    /// Its planned end.
+    /// Planned end.
     pub end: Option<Millis>,
-    /// When its present state began, or its unit was last asked.
+    /// When the state began, or when the unit of a waiting conference was last asked.
     pub since: Millis,
-    /// When it ended: its last moment of service, if it was waiting for recovery.
+    /// When the conference ended. If it was waiting for recovery, when it lost its unit.
     pub ended: Option<Millis>,
-    /// Since when it waits for recovery; survives failed tries.
+    /// Since when the conference waits for recovery; failed tries do not change it.
     pub pending_since: Option<Millis>,
-    /// Recoveries tried since then.
+    /// Tries of recovery since then.
     pub attempts: u32,
-    /// When units that failed it may be tried again, others at once; while pending.
+    /// While pending: when the units in `tried` may be tried again. Others may be tried at once.
     pub next_retry: Option<Millis>,
-    /// Units that failed it, by name; none once one of them is tried again.
+    /// Names of the units that failed to create the conference. Empty once one of them is tried again.
     pub tried: Vec<Name>,
-    /// A move under way; in waiting and open.
+    /// The move in progress; in the states waiting and open.
     pub moving: Option<Moving>,
-    /// Since when its end is asked for.
+    /// Since when the unit is asked to end the conference.
     pub ending: Option<Millis>,
-    /// Whether its present assignment, or the one it waits for, recovers it.
+    /// Whether the conference waits for recovery, or its current assignment is a recovery that is not open yet.
     pub recovering: bool,
-    /// Whether it may be recovered at all.
+    /// Whether the conference is recovered when its unit is lost.
     pub recoverable: bool,
-    /// Who is recovered first: greater before smaller.
+    /// Order of recovery: the greater priority first.
     pub priority: i32,
-    /// Room that it takes on a unit.
+    /// Room that the conference takes on a unit.
     pub size: u32,
-    /// Licences that it takes until it ends.
+    /// Licences that the conference takes until its end.
     pub licences: u32,
-    /// Where it must be placed; anywhere if `None`.
+    /// Zone of the unit; any zone if `None`.
     pub zone: Option<Name>,
-    /// The creation's id, by which a repeated one is known.
+    /// Id of the creation, by which a repeated request is recognised.
     pub request: Option<Bytes>,
-    /// Where its number comes from, if it was called for it.
+    /// The call by which the conference has its number, if any.
     pub called_from: Option<Box<CalledFrom>>,
-    /// Why it is in its present state.
+    /// Why the conference is in its state.
     pub cause: Cause,
-    /// Every assignment, oldest first; epochs rise.
+    /// Assignments, oldest first: epochs increase. At most [`MAX_HISTORY`].
     pub history: Vec<Assignment>,
-    /// Its details, by field.
+    /// Details, in the order of their fields.
     pub details: Vec<Detail>,
 }
 
 impl Conference {
-    /// Whether it is not over.
+    /// Whether the conference has not ended.
     pub fn is_live(&self) -> bool {
         self.state != State::Ended
     }
 
-    /// The request by which a conference on a called number is known, for want of the number.
+    /// The id of the request for a conference on a called number. The caller does not know the number yet, so a
+    /// repeated request is found by this id.
     pub fn asked_for(&self) -> Option<&[u8]> {
         self.called_from.as_ref().and(self.request.as_deref())
     }
 
-    /// Whether the unit with this number owns it, by this very assignment: what the specification calls a match.
+    /// Whether this unit owns the conference at this epoch: a match, in the words of docs/conferences.md.
     pub fn matches(&self, unit: Option<u32>, epoch: Epoch) -> bool {
         self.owner.is_some() && self.owner == unit && self.epoch == epoch
     }
 
-    /// Whether this is the assignment that a move under way leads to.
+    /// Whether the conference moves to this unit at this epoch.
     pub fn moves_to(&self, unit: Option<u32>, epoch: Epoch) -> bool {
         self.moving.is_some_and(|moving| Some(moving.to) == unit && moving.epoch == epoch)
     }
 
     /// The last assignment that was open and ended as lost.
     pub fn last_lost(&self) -> Option<&Assignment> {
-        let lost =
-            |entry: &&Assignment| entry.opened.is_some() && matches!(entry.ended, Some((_, How::Lost)));
+        let lost = |entry: &&Assignment| {
+            entry.opened.is_some() && matches!(entry.ended, Some((_, AssignmentEnd::Lost)))
+        };
         self.history.iter().rev().find(lost)
     }
 
-    /// When it was last served, if it is since waiting for its recovery or on its way to it.
+    /// When the last open assignment ended, if its unit was lost.
     pub(in crate::conf) fn last_served(&self) -> Option<Millis> {
         let latest = self.history.iter().rev().find(|entry| entry.opened.is_some())?;
-        latest.ended.filter(|(_, how)| *how == How::Lost).map(|(to, _)| to)
+        latest.ended.filter(|(_, how)| *how == AssignmentEnd::Lost).map(|(to, _)| to)
     }
 
-    /// The assignment of that unit and epoch, if it is on record.
+    /// The assignment of that unit and epoch, if it is known.
     pub fn assignment(&self, cmu: &[u8], epoch: Epoch) -> Option<&Assignment> {
         self.history.iter().rev().find(|entry| entry.epoch == epoch && *entry.cmu == *cmu)
     }
@@ -233,24 +235,24 @@ impl Conference {
         entry.map(|entry| &entry.cmu)
     }
 
-    /// Begins an assignment.
+    /// Appends an assignment and makes it the current one.
     pub(in crate::conf) fn assign(&mut self, entry: Assignment) {
         (self.epoch, self.copy_epoch) = (entry.epoch, entry.copy_epoch);
         if self.history.len() >= MAX_HISTORY {
-            // What it learnt of failed tries goes first, and the last loss never: adoption and the end of service hang
+            // Failed tries are dropped first. The last loss is never dropped: adoption and the time of the end depend
             // on it.
             let kept = self.last_lost().map(|entry| entry.epoch);
-            let failed = |entry: &Assignment| matches!(entry.ended, Some((_, How::Failed)));
+            let failed = |entry: &Assignment| matches!(entry.ended, Some((_, AssignmentEnd::Failed)));
             let oldest = |entry: &Assignment| Some(entry.epoch) != kept;
             let at = self.history.iter().position(failed).or_else(|| self.history.iter().position(oldest));
-            invariant!(at.is_some(), "a full history has an assignment that may be forgotten");
+            invariant!(at.is_some(), "a full history has an assignment that may be dropped");
             self.history.remove(at.unwrap_or(0));
         }
         self.history.push(entry);
     }
 
-    /// Ends the assignment that owns it, if one does: a pending conference has none.
-    pub(in crate::conf) fn close(&mut self, at: Millis, how: How) {
+    /// Ends the current assignment, if there is one: a pending conference has none.
+    pub(in crate::conf) fn close(&mut self, at: Millis, how: AssignmentEnd) {
         match self.history.last_mut() {
             Some(entry) => {
                 entry.ended.get_or_insert((at, how));
@@ -259,12 +261,12 @@ impl Conference {
         }
     }
 
-    /// Where a field is among the details, or would be.
+    /// Position of a field in `details`, or the position where it would be inserted.
     pub(in crate::conf) fn place_of(&self, field: &[u8]) -> Result<usize, usize> {
         self.details.binary_search_by(|detail| detail.field[..].cmp(field))
     }
 
-    /// Bytes allocated behind it.
+    /// Bytes allocated for the fields of the conference.
     pub(in crate::conf) fn allocated(&self) -> usize {
         let spilled = |bytes: &Bytes| if bytes.spilled() { bytes.capacity() } else { 0 };
         spilled(&self.e164)

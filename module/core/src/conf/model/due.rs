@@ -1,11 +1,11 @@
-//! Deadlines that follow from the records: when a conference or a unit waits no longer, and for what.
+//! Deadlines of conferences and units, computed from their records.
 
 use super::conference::{Conference, Moving, State};
 use super::settings::Settings;
-use super::unit::{Standing, Unit};
+use super::unit::{Unit, UnitState};
 use crate::shared::Millis;
 
-/// What a conference waits for.
+/// The kinds of deadlines of a conference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::conf) enum Due {
     EndTime,
@@ -18,13 +18,13 @@ pub(in crate::conf) enum Due {
 }
 
 impl Conference {
-    /// All its deadlines; where several have passed, the first in the list comes first.
+    /// All deadlines of the conference. If several have passed, the first in the list applies first.
     fn deadlines(&self, settings: &Settings) -> [Option<(Due, Millis)>; 3] {
         let since = |length: Millis| self.since.saturating_add(length);
         if self.state == State::Ended {
             return [Some((Due::Tombstone, since(settings.tombstone))), None, None];
         }
-        // Its unit is to end it; nothing else matters any more.
+        // The unit was told to end the conference; no other deadline applies any more.
         if let Some(ending) = self.ending {
             return [Some((Due::Release, ending.saturating_add(settings.release_timeout))), None, None];
         }
@@ -40,25 +40,26 @@ impl Conference {
         [self.end.map(|end| (Due::EndTime, end)), own, self.moving.map(moving)]
     }
 
-    /// Its earliest deadline.
+    /// The earliest deadline of the conference.
     pub(in crate::conf) fn next_due(&self, settings: &Settings) -> Option<Millis> {
         self.deadlines(settings).into_iter().flatten().map(|(_, due)| due).min()
     }
 
-    /// What a conference waits for that has come by `now`.
+    /// The first deadline that has passed by `now`.
     pub(in crate::conf) fn due(&self, settings: &Settings, now: Millis) -> Option<Due> {
         self.deadlines(settings).into_iter().flatten().find(|&(_, due)| due <= now).map(|(due, _)| due)
     }
 }
 
 impl Unit {
-    /// Its earliest deadline; `waited_for` says whether pending conferences remember it as the last to have them.
+    /// The earliest deadline of the unit. `waited_for` says whether the unit was the last one to have some pending
+    /// conference open; then its record is kept.
     pub(in crate::conf) fn next_due(&self, settings: &Settings, waited_for: bool) -> Option<Millis> {
-        match self.standing {
-            Standing::Up => Some(self.suspect_at()),
-            Standing::Suspect => Some(self.lease_ends()),
-            Standing::Unreachable => None,
-            Standing::Down => {
+        match self.state {
+            UnitState::Up => Some(self.suspect_at()),
+            UnitState::Suspect => Some(self.lease_ends()),
+            UnitState::Unreachable => None,
+            UnitState::Down => {
                 (self.is_idle() && !waited_for).then(|| self.down_since.saturating_add(settings.tombstone))
             }
         }

@@ -1,14 +1,14 @@
-//! What the records of conferences and units both name.
+//! Types that the records of conferences and units share.
 
 use std::sync::Arc;
 
-/// The number of an assignment. Every grant of every conference of a realm has its own, and later ones are greater.
+/// The number of an assignment: unique in its realm, and greater than all earlier ones.
 pub type Epoch = u64;
 
-/// A name that many records share: a unit's identity, a zone.
+/// A name that many records share: the identity of a unit, or a zone.
 pub type Name = Arc<[u8]>;
 
 pub use crate::shared::fence::MAX_TIME;
 
-/// The greatest size, capacity and number of licences.
+/// The limit of sizes, capacities and licences.
 pub const MAX_ROOM: i64 = 1_000_000_000;

@@ -1,5 +1,5 @@
-//! The indexes over conferences and units: room and licences, states, what waits, deadlines. Whatever changes a
-//! record goes through here, so that they follow it by themselves.
+//! The indexes over conferences and units: room, licences, states, pending conferences, deadlines. Every change of a
+//! record goes through these functions, which update the indexes.
 
 use super::conference::{Conference, Epoch, State};
 use super::state::{Lost, Realm, Settings};
@@ -9,7 +9,7 @@ use crate::shared::Bytes;
 use crate::shared::deadlines::Deadlines;
 use std::collections::VecDeque;
 
-/// Room of a unit that a conference takes, by an assignment.
+/// The room that an assignment of a conference takes on a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::conf) struct Room {
     unit: u32,
@@ -17,7 +17,7 @@ pub(in crate::conf) struct Room {
     size: u64,
 }
 
-/// Where a conference stands in the indexes, those of recovery and deadlines aside.
+/// The entries of a conference in the indexes, without those of recovery and deadlines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::conf) struct Links {
     state: (State, Epoch),
@@ -39,13 +39,13 @@ impl Links {
 }
 
 impl Realm {
-    /// Where a conference stands in the indexes.
+    /// The entries of a conference in the indexes.
     pub(in crate::conf) fn links(&self, id: u32) -> Option<Links> {
         self.conferences.get(id).map(Links::of)
     }
 
-    /// Brings the indexes from where a conference stood to where it stands now; `None` where it is in none. What has
-    /// not changed is not touched. O(log conferences).
+    /// Updates the indexes from the entries `before` to the entries `after`; `None` for a conference that is in no
+    /// index. Unchanged entries are not touched. O(log conferences).
     pub(in crate::conf) fn relink(&mut self, id: u32, before: Option<Links>, after: Option<Links>) {
         let state = |links: Option<Links>| links.map(|links| links.state);
         if state(before) != state(after) {
@@ -86,21 +86,21 @@ impl Realm {
         self.licences = others.unwrap_or(0) + licences(after);
     }
 
-    /// Takes room on a unit, or gives it back, and keeps the unit's place on the board. `change` says whether the
-    /// unit's list of conferences changed.
+    /// Takes or returns room on a unit, and updates the placement index. `change` returns whether the unit's list of
+    /// conferences changed.
     fn take_room(&mut self, room: Option<Room>, change: impl FnOnce(&mut Unit, Room) -> bool) {
         let Some(room) = room else { return };
         let Some(unit) = self.units.get_mut(room.unit) else {
-            invariant!("a conference takes room of a unit that is there");
+            invariant!("a conference takes room of a unit that exists");
             return;
         };
         let changed = change(unit, room);
-        invariant!(changed, "a unit has its conferences, each once");
+        invariant!(changed, "a unit lists each of its conferences once");
         self.placement_index.update(room.unit, unit);
     }
 
-    /// Puts a conference, if it waits for recovery, into what is known of those, or takes it out: every change takes it
-    /// out before and puts it back after. O(log conferences).
+    /// Adds a conference, if it is pending, to the indexes of recovery, or removes it. Every change of a conference
+    /// removes it before and adds it after. O(log conferences).
     pub(in crate::conf) fn link_pending(&mut self, id: u32, on: bool) {
         let Some(conference) = self.conferences.get(id) else {
             invariant!("a conference that changes is there");
@@ -114,7 +114,7 @@ impl Realm {
         } else {
             self.queues.leave(conference, id);
         }
-        // A conference that was never open was lost by nobody.
+        // A conference that was never open was not lost by a unit.
         let Some(lost) = conference.last_lost() else { return };
         if on {
             let is_new = self.lost.entry(lost.cmu.clone()).or_default().insert((lost.epoch, id));
@@ -130,7 +130,7 @@ impl Realm {
                 }
             }
         }
-        // The unit need not be known: it may have been forgotten, or replaced.
+        // The unit may be unknown: its record was deleted, or it was replaced.
         let Some(&number) = self.unit_names.get(&lost.cmu) else { return };
         let Some(unit) = self.units.get(number) else {
             invariant!("the names of units are of units that are there");
@@ -139,7 +139,7 @@ impl Realm {
         Self::watch_unit(&mut self.unit_due, &self.settings, &self.lost, number, unit);
     }
 
-    /// Brings a conference's deadline up to date.
+    /// Updates the deadline of a conference.
     pub(in crate::conf) fn watch(&mut self, id: u32) {
         match self.indexed(id).and_then(|conference| conference.next_due(&self.settings)) {
             Some(due) => self.conference_due.set(id, due),
@@ -147,7 +147,7 @@ impl Realm {
         }
     }
 
-    /// Brings a unit's place on the board and its deadline up to date.
+    /// Updates a unit in the placement index, and its deadline.
     pub(in crate::conf) fn relink_unit(&mut self, number: u32) {
         let Some(unit) = self.units.get(number) else {
             invariant!("a unit that changes is there");
@@ -170,7 +170,7 @@ impl Realm {
         }
     }
 
-    /// Enters a conference.
+    /// Adds a conference to the table and to all indexes; returns its id.
     pub(in crate::conf) fn enter(&mut self, conference: Conference) -> u32 {
         let e164 = conference.e164.clone();
         let request = conference.asked_for().map(Bytes::from_slice);
@@ -186,7 +186,7 @@ impl Realm {
         id
     }
 
-    /// Forgets a conference.
+    /// Removes a conference from the table and from all indexes.
     pub(in crate::conf) fn remove(&mut self, id: u32) {
         self.link_pending(id, false);
         self.relink(id, self.links(id), None);
@@ -202,7 +202,7 @@ impl Realm {
         }
     }
 
-    /// Enters a unit as its host's current one.
+    /// Adds a unit to the table and to all indexes, as the current unit of its host; returns its number.
     pub(in crate::conf) fn enter_unit(&mut self, unit: Unit) -> u32 {
         let (cmu, host): (_, Box<[u8]>) = (unit.cmu.clone(), host_of(&unit.cmu).into());
         let number = self.units.insert(unit);
@@ -217,8 +217,8 @@ impl Realm {
         number
     }
 
-    /// Forgets a unit, which is idle. Its host is remembered for longer: which of its identities were replaced, and that
-    /// the next one has to report first.
+    /// Removes an idle unit. The host is kept for longer, with its replaced identities: the next unit of the host
+    /// must report first.
     pub(in crate::conf) fn remove_unit(&mut self, number: u32) {
         self.placement_index.remove(number);
         self.unit_due.remove(number);

@@ -1,35 +1,35 @@
-//! What is told to others: commands to units (`cmd:<cmu>`) and transitions to observers (`evt`). Every
-//! message carries `e164`, `cmu` and `epoch`; one that has none of its own carries an empty one, or 0.
+//! Messages of a realm: commands to units (`cmd:<cmu>`) and transitions to observers (`evt`). Every message has
+//! `e164`, `cmu` and `epoch`; those that do not apply are empty, or 0.
 
 use super::conference::{CalledFrom, Cause, Epoch};
 use super::state::Realm;
 use crate::shared::outbox::{Fields, LONG_CAPACITY, Message};
 
-/// The stream of transitions.
+/// Name of the stream of transitions.
 pub const EVENTS: &[u8] = b"evt";
-/// The stream from units to data proxies, which units write.
+/// Name of the stream from units to data proxies, which units write.
 pub const INFO: &[u8] = b"info";
 
-/// No stream, but what pools of numbers are to be told: calls that are over.
+/// The queue of calls to hang up in pools of numbers. It is not a stream.
 pub const HANG_UPS: &[u8] = b"hangup";
 
-/// That the call is over by which a conference had its number. It waits until the pool has been told: a number is
-/// given back once, and never forgotten.
+/// The message that hangs up the call of a conference's number. It is kept until the pool has handled it, so that no
+/// number is lost.
 pub(in crate::conf) fn hang_up(from: &CalledFrom, e164: &[u8]) -> Message {
     Message::to(HANG_UPS).with("pool", &from.pool).with("number", e164).with("lease", &from.lease)
 }
 
-/// How many messages wait for a stream at most; `None` for one that is not the realm's own.
+/// The most messages that wait for a stream; `None` if the stream is not one of the realm's.
 pub(in crate::conf) fn capacity(stream: &[u8]) -> Option<usize> {
     if stream == HANG_UPS { Some(usize::MAX) } else { is_stream(stream).then_some(LONG_CAPACITY) }
 }
 
-/// The stream of a unit's commands.
+/// Name of the stream of commands to a unit.
 pub fn command_stream(cmu: &[u8]) -> Vec<u8> {
     [b"cmd:", cmu].concat()
 }
 
-/// Whether a stream is the realm's own.
+/// Whether a stream belongs to the realm.
 pub(in crate::conf) fn is_stream(stream: &[u8]) -> bool {
     let unit = stream.strip_prefix(b"cmd:");
     stream == EVENTS
@@ -51,7 +51,7 @@ fn command(cmu: &[u8], event: &str, e164: &[u8], epoch: Epoch) -> Message {
     message(command_stream(cmu), event, e164, cmu, epoch)
 }
 
-/// That readers of a stream have missed something.
+/// RESYNC: readers of the stream have missed messages.
 fn resync(stream: &[u8]) -> Message {
     message(stream.to_vec(), "RESYNC", b"", stream.strip_prefix(b"cmd:").unwrap_or_default(), 0)
 }
@@ -61,7 +61,7 @@ impl Realm {
         self.outbox.push_or_resync(message, resync);
     }
 
-    /// CREATE to the unit of a conference's latest assignment, or to the one that it moves to.
+    /// CREATE to the unit of the latest assignment, or to the target of a move.
     pub(in crate::conf) fn tell_create(&mut self, id: u32, unit: u32, epoch: Epoch) {
         let (Some(conference), Some(unit)) = (self.indexed(id), self.indexed_unit(unit)) else { return };
         let flag = |set: bool| if set { &b"1"[..] } else { b"0" };
@@ -79,30 +79,30 @@ impl Realm {
         self.send(create);
     }
 
-    /// RELEASE: the unit ends its copy of that epoch.
+    /// RELEASE: the unit must end its copy of that epoch.
     pub(in crate::conf) fn tell_release(&mut self, cmu: &[u8], e164: &[u8], epoch: Epoch) {
         self.send(command(cmu, "RELEASE", e164, epoch));
     }
 
-    /// EPOCH: the unit's copy has another epoch from now on.
+    /// EPOCH: the copy on the unit has a new epoch.
     pub(in crate::conf) fn tell_epoch(&mut self, cmu: &[u8], e164: &[u8], old: Epoch, epoch: Epoch) {
         self.send(command(cmu, "EPOCH", e164, epoch).with_number("old", old));
     }
 
-    /// REPORT: the unit sends its list, or all details again.
+    /// REPORT: the unit must send its list, or all details again.
     pub(in crate::conf) fn tell_report(&mut self, cmu: &[u8], details: bool) {
         let what: &[u8] = if details { b"DETAILS" } else { b"LIST" };
         self.send(command(cmu, "REPORT", b"", 0).with("what", what));
     }
 
-    /// A unit's stream is to be deleted, with what it has still to be told.
+    /// Deletes the stream of a unit, with the messages that wait for it.
     pub(in crate::conf) fn end_stream(&mut self, cmu: &[u8]) {
         let stream = command_stream(cmu);
         self.outbox.forget(&stream);
         self.send(Message::to(&stream));
     }
 
-    /// A transition of a conference, as it stands after it.
+    /// A transition of a conference, with the state after it.
     pub(in crate::conf) fn publish(&mut self, event: &str, id: u32, cause: Option<Cause>) {
         let Some(conference) = self.indexed(id) else { return };
         let cmu = conference.last_unit().map_or(&b""[..], |cmu| cmu);
@@ -112,7 +112,7 @@ impl Realm {
         self.send(entry);
     }
 
-    /// A transition of another assignment than its latest, which has a unit and an epoch of its own.
+    /// A transition of an assignment that is not the latest of its conference.
     pub(in crate::conf) fn publish_of(
         &mut self,
         event: &str,
@@ -134,7 +134,7 @@ impl Realm {
         self.send(transition("refused", e164, cmu, epoch).with("reason", reason));
     }
 
-    /// RESYNC: readers of a stream have missed something, and must ask or read the state again.
+    /// RESYNC: readers of a stream have missed messages, and must read the state again.
     pub(in crate::conf) fn tell_resync(&mut self, stream: &[u8]) {
         self.send(resync(stream));
     }

@@ -1,4 +1,4 @@
-//! The state of a realm: its records, and the indexes over them.
+//! The state of a realm: records and indexes.
 
 mod check;
 pub mod conference;

@@ -1,14 +1,14 @@
-//! The board: every unit that takes conferences, by how much of it is used, so that the right one is found at once.
+//! The placement index: every unit that takes conferences, by the share of its capacity in use and by its free room.
 
 use super::unit::{Name, Unit};
 use crate::shared::invariant::Checked;
 use crate::{ensure, invariant};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A unit's place: share of its capacity in use (as a fraction of 2^64), conferences, name, number.
+/// The sort key of a unit: share of its capacity in use (as a fraction of 2^64), conferences, name, number.
 type Place = (u128, u32, Name, u32);
 
-/// What the board knows of a unit.
+/// Data of a unit that placement needs.
 #[derive(Clone, Debug)]
 struct Entry {
     zone: Option<Name>,
@@ -24,13 +24,13 @@ impl Entry {
         (share, self.conferences, self.name.clone(), unit)
     }
 
-    /// Room that is left: 0 for a unit that joined again with less capacity than is used of it.
+    /// Free room; 0 for a unit that joined again with less capacity than is in use.
     fn free(&self) -> u64 {
         u64::from(self.capacity).saturating_sub(self.used)
     }
 }
 
-/// Units in order.
+/// The same units in two orders.
 #[derive(Clone, Debug, Default)]
 struct Order {
     by_share: BTreeSet<Place>,
@@ -40,17 +40,16 @@ struct Order {
 impl Order {
     fn put(&mut self, place: Place, room: (u64, u32)) {
         let is_new = self.by_share.insert(place) && self.by_room.insert(room);
-        invariant!(is_new, "a unit is placed once");
+        invariant!(is_new, "a unit is in each order once");
     }
 
     fn take(&mut self, place: &Place, room: (u64, u32)) {
         let was_placed = self.by_share.remove(place) && self.by_room.remove(&room);
-        invariant!(was_placed, "a unit on the board has a place in each order");
+        invariant!(was_placed, "a unit of the placement index is in each order");
     }
 }
 
-/// Units that take conferences, all of them and by zone. A copy of it serves as a drawing board: what is planned
-/// on it happens nowhere else.
+/// Units that take conferences, all of them and by zone. Plans are made on a copy.
 #[derive(Clone, Debug, Default)]
 pub struct PlacementIndex {
     units: BTreeMap<u32, Entry>,
@@ -59,7 +58,7 @@ pub struct PlacementIndex {
 }
 
 impl PlacementIndex {
-    /// Brings a unit's place up to date. O(log units).
+    /// Updates, adds or removes a unit, by whether it takes conferences. O(log units).
     pub(in crate::conf) fn update(&mut self, number: u32, unit: &Unit) {
         self.remove(number);
         if unit.takes() {
@@ -83,14 +82,14 @@ impl PlacementIndex {
         self.units.insert(number, entry);
     }
 
-    /// Takes a unit off the board, if it is there. O(log units).
+    /// Removes a unit, if it is in the index. O(log units).
     pub(in crate::conf) fn remove(&mut self, number: u32) {
         let Some(entry) = self.units.remove(&number) else { return };
         let (place, room) = (entry.place(number), (entry.free(), number));
         self.all.take(&place, room);
         let Some(zone) = &entry.zone else { return };
         let Some(order) = self.zones.get_mut(zone) else {
-            invariant!("the zone of a unit on the board has an order");
+            invariant!("the zone of a unit of the placement index has an order");
             return;
         };
         order.take(&place, room);
@@ -106,14 +105,14 @@ impl PlacementIndex {
         }
     }
 
-    /// Whether some unit of the zone has room for a conference of that size. O(log units).
+    /// Whether any unit of the zone has room for a conference of that size. O(log units).
     pub fn has_room(&self, zone: Option<&Name>, size: u32) -> bool {
         let most = self.order(zone).and_then(|order| order.by_room.last()).map_or(0, |&(free, _)| free);
         most >= u64::from(size)
     }
 
-    /// The unit for a conference of that size: the least used share among those of the zone that are not barred; ties
-    /// by fewest conferences, then name. O(log units + units passed over).
+    /// The unit for a conference of that size: the smallest share in use among the units of the zone that fit and are
+    /// not `barred`; ties by fewest conferences, then name. O(log units + units passed over).
     pub fn choose(&self, zone: Option<&Name>, size: u32, barred: impl Fn(u32, &Name) -> bool) -> Option<u32> {
         if !self.has_room(zone, size) {
             return None;
@@ -124,12 +123,12 @@ impl PlacementIndex {
         self.order(zone)?.by_share.iter().find(fits).map(|&(.., number)| number)
     }
 
-    /// Whether the zone has a unit, full or not, that could ever take a conference of that size, and is not among these.
-    /// O(units).
+    /// Whether the zone has a unit, full or not, whose capacity suffices for that size and that is not among the
+    /// `named`. O(units).
     pub fn has_other(&self, zone: Option<&Name>, size: u32, named: impl Fn(&Name) -> bool) -> bool {
         let could = |number| {
             let entry = self.units.get(number);
-            invariant!(entry.is_some(), "a unit with a place is on the board");
+            invariant!(entry.is_some(), "a unit in an order is in the placement index");
             entry.is_some_and(|entry| entry.capacity >= size)
         };
         let order = self.order(zone);
@@ -138,7 +137,7 @@ impl PlacementIndex {
         })
     }
 
-    /// Room that a unit has left; 0 for one that takes nothing.
+    /// Free room of a unit; 0 if it takes no conferences.
     pub fn room(&self, number: u32) -> u64 {
         self.units.get(&number).map_or(0, Entry::free)
     }
@@ -148,10 +147,10 @@ impl PlacementIndex {
         self.units.contains_key(&number)
     }
 
-    /// Plans a conference onto a unit, which was chosen on this board.
+    /// Reserves room for a conference on a unit, which was chosen from this index.
     pub fn reserve(&mut self, number: u32, size: u32) {
         let Some(mut entry) = self.units.get(&number).cloned() else {
-            invariant!("a chosen unit is on the board");
+            invariant!("a chosen unit is in the placement index");
             return;
         };
         self.remove(number);
@@ -160,12 +159,12 @@ impl PlacementIndex {
         self.put(number, entry);
     }
 
-    /// Plans without a unit.
+    /// Excludes a unit from a plan.
     pub fn strike(&mut self, number: u32) {
         self.remove(number);
     }
 
-    /// The name of a zone that has units on the board.
+    /// The shared name of a zone that has units in the index.
     pub(in crate::conf) fn zone(&self, zone: &[u8]) -> Option<Name> {
         self.zones.get_key_value(zone).map(|(name, _)| name.clone())
     }
@@ -179,36 +178,36 @@ impl PlacementIndex {
         for (&number, entry) in &self.units {
             expected.put(number, entry.clone());
         }
-        ensure!(self.all.by_share == expected.all.by_share, "the order of shares is not that of the units");
-        ensure!(self.all.by_room == expected.all.by_room, "the order of rooms is not that of the units");
-        ensure!(self.zones.keys().eq(expected.zones.keys()), "the zones are not those of the units");
+        ensure!(self.all.by_share == expected.all.by_share, "the order by share differs from the units");
+        ensure!(self.all.by_room == expected.all.by_room, "the order by room differs from the units");
+        ensure!(self.zones.keys().eq(expected.zones.keys()), "the zones differ from those of the units");
         for (zone, order) in &self.zones {
             let known = expected.zones.get(zone);
             let same =
                 known.is_some_and(|known| known.by_share == order.by_share && known.by_room == order.by_room);
-            ensure!(same, "the orders of zone {} are not those of its units", zone.escape_ascii());
+            ensure!(same, "the orders of zone {} differ from its units", zone.escape_ascii());
         }
         Ok(())
     }
 
-    /// Checks what is known of a unit against its record. O(1).
+    /// Checks the entry of a unit against its record. O(1).
     ///
     /// # Errors
     /// What contradicts what.
     pub(in crate::conf) fn check_unit(&self, number: u32, unit: &Unit) -> Checked {
         let name = unit.cmu.escape_ascii();
         let Some(entry) = self.units.get(&number) else {
-            ensure!(!unit.takes(), "unit {name} takes conferences and is not on the board");
+            ensure!(!unit.takes(), "unit {name} takes conferences and is not in the placement index");
             return Ok(());
         };
-        ensure!(unit.takes(), "unit {name} takes no conferences and is on the board");
+        ensure!(unit.takes(), "unit {name} takes no conferences and is in the placement index");
         let same = (&entry.name, &entry.zone, entry.capacity, entry.used, entry.conferences as usize)
             == (&unit.cmu, &unit.zone, unit.capacity, unit.used, unit.owned.len() + unit.targets.len());
-        ensure!(same, "unit {name} differs from its place on the board");
+        ensure!(same, "unit {name} differs from its entry in the placement index");
         Ok(())
     }
 
-    /// How many units are on the board.
+    /// Number of units in the index.
     pub(in crate::conf) fn len(&self) -> usize {
         self.units.len()
     }
@@ -223,38 +222,38 @@ impl PlacementIndex {
 mod tests {
     use super::*;
 
-    fn board() -> PlacementIndex {
-        let mut board = PlacementIndex::default();
+    fn index() -> PlacementIndex {
+        let mut index = PlacementIndex::default();
         for (number, used) in [(1, 3), (2, 5)] {
             let name = Name::from(&[number as u8][..]);
             let zone = Some(Name::from(&b"east"[..]));
-            board.put(number, Entry { zone, capacity: 10, used, conferences: 1, name });
+            index.put(number, Entry { zone, capacity: 10, used, conferences: 1, name });
         }
-        board
+        index
     }
 
     #[test]
     fn check_finds_damage_in_each_order() {
-        assert_eq!(board().check(), Ok(()));
+        assert_eq!(index().check(), Ok(()));
         let damages: [fn(&mut PlacementIndex); 5] = [
-            |board| {
-                let _ = board.all.by_share.pop_first();
+            |index| {
+                let _ = index.all.by_share.pop_first();
             },
-            |board| {
-                let _ = board.all.by_room.pop_last();
+            |index| {
+                let _ = index.all.by_room.pop_last();
             },
-            |board| board.zones.clear(),
-            |board| {
-                board.zones.values_mut().for_each(|order| {
+            |index| index.zones.clear(),
+            |index| {
+                index.zones.values_mut().for_each(|order| {
                     let _ = order.by_room.pop_last();
                 });
             },
-            |board| board.units.values_mut().for_each(|entry| entry.used += 1),
+            |index| index.units.values_mut().for_each(|entry| entry.used += 1),
         ];
         for (number, damage) in damages.into_iter().enumerate() {
-            let mut board = board();
-            damage(&mut board);
-            assert!(board.check().is_err(), "damage {number} is not found");
+            let mut index = index();
+            damage(&mut index);
+            assert!(index.check().is_err(), "damage {number} is not found");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What waits for recovery, in a queue for each zone and size, and each set of units that failed it: where one finds
-//! no room, it blocks nobody else.
+//! Pending conferences, in one queue for each combination of zone, size and units that failed them. A conference that
+//! finds no room does not block other queues.
 
 use super::conference::{Conference, Epoch};
 use super::placement_index::PlacementIndex;
@@ -11,24 +11,24 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-/// A place in the order of recovery: priority, longest waiting, oldest; and the conference's number.
+/// The order of recovery: priority, waiting since, epoch of creation; and the id of the conference.
 pub(in crate::conf) type Turn = (Reverse<i32>, Millis, Epoch, u32);
 
 /// One queue.
 #[derive(Clone, Debug, Default)]
 pub(in crate::conf) struct Queue {
-    /// All that wait in it.
+    /// All conferences of the queue, in the order of recovery.
     pub(in crate::conf) all: BTreeSet<Turn>,
-    /// When those may be given again to units that failed them, by that time; of a queue without such units none.
+    /// When each conference may be placed again on units that failed it, by that time; empty if no unit failed them.
     again: BTreeSet<(Millis, Turn)>,
 }
 
-/// What all conferences of a queue have in common, and so what decides whether there is a unit for them.
+/// What all conferences of a queue have in common. It decides which units can take them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::conf) struct Need {
     zone: Option<Name>,
     size: u32,
-    /// Units that failed them, by name, rising.
+    /// Names of units that failed them, in ascending order.
     tried: Vec<Name>,
 }
 
@@ -39,42 +39,42 @@ impl Need {
         Self { zone: conference.zone.clone(), size: conference.size, tried }
     }
 
-    /// The unit for such a conference, on that board: one that did not fail it, or any other once it may be tried
-    /// again. O(log units + units passed over).
-    pub(in crate::conf) fn choose(&self, board: &PlacementIndex, again: bool) -> Option<u32> {
+    /// The unit for such a conference: one that did not fail it, or, with `again`, any unit. O(log units + units
+    /// passed over).
+    pub(in crate::conf) fn choose(&self, index: &PlacementIndex, again: bool) -> Option<u32> {
         let failed = |_, name: &Name| self.tried.binary_search(name).is_ok();
-        let untried = board.choose(self.zone.as_ref(), self.size, failed);
+        let untried = index.choose(self.zone.as_ref(), self.size, failed);
         if again && !self.tried.is_empty() {
-            untried.or_else(|| board.choose(self.zone.as_ref(), self.size, |_, _| false))
+            untried.or_else(|| index.choose(self.zone.as_ref(), self.size, |_, _| false))
         } else {
             untried
         }
     }
 }
 
-/// A queue that is worked off at some time.
-pub(in crate::conf) struct Line<'a> {
+/// A cursor over a queue, which yields its conferences in the order of recovery.
+pub(in crate::conf) struct QueueCursor<'a> {
     need: &'a Need,
     queue: &'a Queue,
-    /// Those that may be given again to units that failed them.
+    /// Conferences that may be placed on units that failed them.
     again: BTreeSet<Turn>,
     last: Option<Turn>,
 }
 
-impl<'a> Line<'a> {
-    /// From its beginning. O(those whose time has come).
+impl<'a> QueueCursor<'a> {
+    /// A cursor at the beginning of a queue. O(conferences that may be tried again).
     pub(in crate::conf) fn new(need: &'a Need, queue: &'a Queue, now: Millis) -> Self {
         let again = queue.again.iter().take_while(|(time, _)| *time <= now).map(|&(_, turn)| turn).collect();
         Self { need, queue, again, last: None }
     }
 
-    /// The next in turn for which that board has a unit. Where it has none for one of a queue, it has none for the others:
-    /// the whole queue waits. O(log conferences + units passed over).
-    pub(in crate::conf) fn next(&mut self, board: &PlacementIndex) -> Option<Turn> {
+    /// The next conference for which there is a unit. If there is none for one conference of a queue, there is none
+    /// for the others either. O(log conferences + units passed over).
+    pub(in crate::conf) fn next(&mut self, index: &PlacementIndex) -> Option<Turn> {
         let behind = (self.last.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
-        let from = if self.need.choose(board, false).is_some() {
+        let from = if self.need.choose(index, false).is_some() {
             &self.queue.all
-        } else if !self.again.is_empty() && self.need.choose(board, true).is_some() {
+        } else if !self.again.is_empty() && self.need.choose(index, true).is_some() {
             &self.again
         } else {
             return None;
@@ -84,9 +84,9 @@ impl<'a> Line<'a> {
         next
     }
 
-    /// The unit on that board for one of the line.
-    pub(in crate::conf) fn unit(&self, turn: &Turn, board: &PlacementIndex) -> Option<u32> {
-        self.need.choose(board, self.again.contains(turn))
+    /// The unit for a conference of the queue.
+    pub(in crate::conf) fn unit(&self, turn: &Turn, index: &PlacementIndex) -> Option<u32> {
+        self.need.choose(index, self.again.contains(turn))
     }
 }
 
@@ -98,17 +98,17 @@ pub(in crate::conf) struct Queues {
 }
 
 impl Queues {
-    /// Its place in the order of recovery, if it waits since then or before.
+    /// The place of a conference in the order of recovery; `since` counts if it is not pending yet.
     pub(in crate::conf) fn turn(conference: &Conference, id: u32, since: Millis) -> Turn {
         let since = conference.pending_since.unwrap_or(since);
         (Reverse(conference.priority), since, conference.origin_epoch, id)
     }
 
-    /// The turn of a pending conference, and when units that failed it may have it again.
+    /// The turn of a pending conference, and when it may be placed again on units that failed it.
     fn turn_of(conference: &Conference, id: u32) -> (Turn, (Millis, Turn)) {
         invariant!(
             conference.pending_since.is_some() && conference.next_retry.is_some(),
-            "a pending conference has the time since when it waits, and a time for the next try"
+            "a pending conference has a time since when it waits, and a time for the next try"
         );
         let turn = Self::turn(conference, id, 0);
         (turn, (conference.next_retry.unwrap_or(0), turn))
@@ -142,13 +142,12 @@ impl Queues {
         }
     }
 
-    /// How many wait.
+    /// Number of pending conferences.
     pub(in crate::conf) fn len(&self) -> usize {
         self.len
     }
 
-    /// Checks that each of these conferences, which are all that wait, is in its queue and nothing else is.
-    /// O(n log n).
+    /// Checks that the queues contain exactly these pending conferences. O(n log n).
     ///
     /// # Errors
     /// What contradicts what.
@@ -156,18 +155,27 @@ impl Queues {
         let mut expected = Self::default();
         for (id, conference) in pending {
             let e164 = conference.e164.escape_ascii();
-            ensure!(conference.pending_since.is_some(), "conference {e164} waits since never");
-            ensure!(conference.next_retry.is_some(), "conference {e164} waits for nothing");
+            ensure!(
+                conference.pending_since.is_some(),
+                "conference {e164} is pending without a time since when it waits"
+            );
+            ensure!(
+                conference.next_retry.is_some(),
+                "conference {e164} is pending without a time for the next try"
+            );
             expected.join(conference, id);
         }
         ensure!(self.len == expected.len, "{} conferences are queued, {} wait", self.len, expected.len);
-        ensure!(self.queues.keys().eq(expected.queues.keys()), "the queues are not those of what waits");
+        ensure!(
+            self.queues.keys().eq(expected.queues.keys()),
+            "the queues differ from those of the pending conferences"
+        );
         for (need, queue) in &self.queues {
             let same = expected
                 .queues
                 .get(need)
                 .is_some_and(|known| known.all == queue.all && known.again == queue.again);
-            ensure!(same, "the queue for {need:?} differs from what waits for it");
+            ensure!(same, "the queue for {need:?} differs from its pending conferences");
         }
         Ok(())
     }

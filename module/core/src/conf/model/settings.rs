@@ -7,13 +7,13 @@ use crate::shared::token::MAX_TTL;
 use crate::words;
 
 words! {
-    /// Whether an older copy that is heard again takes its conference back.
+    /// Whether an older copy that is reported again takes its conference back.
     #[derive(Default)]
     pub enum Policy {
-        /// The copy that was created earliest goes on.
+        /// The copy that was created earliest continues.
         #[default]
         Earliest = 0 => "earliest",
-        /// The present owner keeps the conference.
+        /// The current owner keeps the conference.
         Keep = 1 => "keep",
     }
 }
@@ -21,21 +21,21 @@ words! {
 /// What the operator sets for a realm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Licences in all; 0 is no limit.
+    /// Licences in total; 0 for no limit.
     pub licences: u64,
-    /// How long units that failed a conference are not tried again.
+    /// How long a unit that failed to create a conference is not tried again, in milliseconds.
     pub retry: Millis,
-    /// How long a conference may wait for recovery.
+    /// How long a conference may wait for recovery, in milliseconds.
     pub window: Millis,
-    /// Which copy goes on.
+    /// Which of two copies continues.
     pub policy: Policy,
-    /// How long a unit may take to create a conference.
+    /// How long a unit may take to create a conference, in milliseconds.
     pub create_timeout: Millis,
-    /// How long a unit may take to end a conference.
+    /// How long a unit may take to end a conference, in milliseconds.
     pub release_timeout: Millis,
-    /// How long a unit may take to report a conference that is asked for.
+    /// How long a unit may take to report a waiting conference, in milliseconds.
     pub wait_timeout: Millis,
-    /// How long the record of an ended conference, or of a down unit, stays.
+    /// How long the record of an ended conference or of a down unit is kept, in milliseconds.
     pub tombstone: Millis,
 }
 
@@ -55,7 +55,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Refuses what no realm can have.
+    /// Checks that each setting is in its range.
     pub(in crate::conf) fn check(&self) -> Result<(), Refusal> {
         if self.licences > MAX_ROOM as u64 {
             return Err(Refusal::new(

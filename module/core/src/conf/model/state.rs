@@ -1,11 +1,11 @@
-//! A realm: its settings, its units and conferences. `links` keeps the indexes over them.
+//! A realm: settings, units and conferences. `indexes` maintains the indexes over them.
 
 use super::conference::{Assignment, Conference, Epoch, State};
 use super::placement_index::PlacementIndex;
 use super::queues::Queues;
 pub use super::settings::{Policy, Settings};
 use super::state_index::ByState;
-use super::unit::{Host, Name, Standing, Unit, host_of};
+use super::unit::{Host, Name, Unit, UnitState, host_of};
 use crate::invariant;
 use crate::shared::deadlines::Deadlines;
 use crate::shared::names::NameIndex;
@@ -14,18 +14,18 @@ use crate::shared::table::Table;
 use crate::shared::{Bytes, Millis};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// The last epoch that follows from a clock: 2112, in microseconds. However far ahead a clock, or a snapshot's time, is,
-/// as many epochs follow as anybody can grant.
+/// The greatest epoch that a clock can cause: the year 2112, in microseconds. Even if a clock or the time of a
+/// snapshot is far ahead, enough epochs are left.
 pub(in crate::conf) const LAST_OF_CLOCK: Epoch = 1 << 52;
 
-/// How far ahead of the clock an epoch may be that a unit says it has handled, in microseconds: a day, more than clocks
-/// differ. Whatever is farther nobody gave out, and must not use up what is left.
+/// How far ahead of the clock the highest epoch of a report may be, in microseconds: a day. A higher epoch is not
+/// believed, because it would use up the epochs that are left.
 const BELIEVED: Epoch = 24 * 3600 * 1_000_000;
 
-/// The last epoch that is believed of a snapshot: far from the greatest that has an encoding.
+/// The greatest `last_epoch` that a snapshot may have: far below the greatest that can be encoded.
 pub(in crate::conf) const LAST_EPOCH: Epoch = (1 << 53) - (1 << 40);
 
-/// The first epoch that may be given out at a time.
+/// The first epoch that may be given out at this time.
 fn epoch_of(now: Millis) -> Epoch {
     (now.max(0) as u64).saturating_mul(1000).min(LAST_OF_CLOCK)
 }
@@ -47,18 +47,18 @@ pub struct Realm {
     pub(in crate::conf) units: Table<Unit>,
     pub(in crate::conf) unit_names: BTreeMap<Name, u32>,
     pub(in crate::conf) hosts: BTreeMap<Box<[u8]>, Host>,
-    /// Hosts whose unit was forgotten, which was longest ago first.
+    /// Hosts whose last unit was removed, the oldest removal first.
     pub(in crate::conf) forgotten: VecDeque<Box<[u8]>>,
     pub(in crate::conf) conferences: Table<Conference>,
     pub(in crate::conf) names: NameIndex,
-    /// Conferences whose numbers were called for them, by the request that asked for each: who repeats it knows no
+    /// Conferences on called numbers, by the id of the request: the sender of a repeated request does not know the
     /// number.
     pub(in crate::conf) requests: BTreeMap<Bytes, u32>,
     pub(in crate::conf) placement_index: PlacementIndex,
     pub(in crate::conf) queues: Queues,
     pub(in crate::conf) by_state: ByState,
-    /// Pending conferences by the unit that was the last to have them open, and the epoch at which it lost them. The
-    /// unit need not be known: it may come back.
+    /// Pending conferences by the unit that last had them open, and the epoch at which it lost them. The unit may be
+    /// unknown: it may come back.
     pub(in crate::conf) lost: Lost,
     pub(in crate::conf) conference_due: Deadlines,
     pub(in crate::conf) unit_due: Deadlines,
@@ -92,7 +92,7 @@ impl Realm {
         }
     }
 
-    /// What the operator set.
+    /// The settings of the realm.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -112,17 +112,17 @@ impl Realm {
         self.licences
     }
 
-    /// Messages owed to streams.
+    /// Messages that wait to be written to streams.
     pub fn outbox(&self) -> &Outbox {
         &self.outbox
     }
 
-    /// *Now* of this realm: the greater of the clock and the last time applied.
+    /// The time of this realm: the greater of the clock and the last time applied.
     pub fn now(&self, clock: Millis) -> Millis {
         clock.max(self.applied)
     }
 
-    /// The time at which something is due that nobody asks for.
+    /// The earliest deadline of all conferences and units.
     pub fn next_due(&self) -> Option<Millis> {
         match (self.conference_due.earliest(), self.unit_due.earliest()) {
             (Some(conference), Some(unit)) => Some(conference.min(unit)),
@@ -130,15 +130,16 @@ impl Realm {
         }
     }
 
-    /// The epoch of the next assignment: `max(last + 1, now)`, *now* in microseconds, so that they still grow after a
-    /// failover to a replica that had not heard of the last ones. In milliseconds a burst of grants would run ahead of
-    /// the clock, and a new master could give some of them out again.
+    /// The epoch of the next assignment: `max(last + 1, now)`, *now* in microseconds, so that epochs still increase
+    /// after a failover to a replica that does not know the last ones. In milliseconds, a burst of grants would run
+    /// ahead of the clock, and a new master could give some epochs out again.
     pub(in crate::conf) fn next_epoch(&self, now: Millis) -> Epoch {
         (self.last_epoch + 1).max(epoch_of(now))
     }
 
-    /// The latest epoch given out, now that a unit has handled that one. It may be of a master that was lost before a
-    /// replica heard of it, whose clock was ahead: the unit takes no command at an epoch up to there.
+    /// The greater of the last epoch given out and an epoch that a unit has handled, if that one is plausible. A
+    /// master that was lost before replication may have given the handled epoch out, and the unit ignores commands up
+    /// to it.
     pub(in crate::conf) fn last_with(&self, handled: Epoch, now: Millis) -> Epoch {
         let believed = handled <= epoch_of(now) + BELIEVED;
         if believed { self.last_epoch.max(handled) } else { self.last_epoch }
@@ -149,22 +150,22 @@ impl Realm {
         self.names.find(e164, |id| self.indexed(id).is_some_and(|conference| *conference.e164 == *e164))
     }
 
-    /// A conference that an index names. `None` breaks an invariant, which is reported where this is called.
+    /// The conference of an id in an index. `None` is a broken invariant, reported at the caller's line.
     #[track_caller]
     pub(in crate::conf) fn indexed(&self, id: u32) -> Option<&Conference> {
         let conference = self.conferences.get(id);
         if conference.is_none() {
-            invariant!("an index names conferences that are there");
+            invariant!("an index has only conferences that exist");
         }
         conference
     }
 
-    /// A unit that an index or a conference names. `None` breaks an invariant, which is reported where this is called.
+    /// The unit of a number in an index or a conference. `None` is a broken invariant, reported at the caller's line.
     #[track_caller]
     pub(in crate::conf) fn indexed_unit(&self, number: u32) -> Option<&Unit> {
         let unit = self.units.get(number);
         if unit.is_none() {
-            invariant!("indexes and conferences name units that are there");
+            invariant!("indexes and conferences have only units that exist");
         }
         unit
     }
@@ -179,7 +180,7 @@ impl Realm {
         self.find(e164).and_then(|id| self.indexed(id))
     }
 
-    /// The conference on a called number that was asked for by that request, live or ended. O(log conferences).
+    /// The conference on a called number, live or ended, by the id of its request. O(log conferences).
     pub fn asked_for(&self, request: &[u8]) -> Option<&Conference> {
         self.requests.get(request).and_then(|&id| self.indexed(id))
     }
@@ -199,30 +200,30 @@ impl Realm {
         self.find_unit(cmu).and_then(|unit| self.indexed_unit(unit))
     }
 
-    /// Whether an identity was replaced by a later one of its host.
+    /// Whether a unit was replaced by a later unit of its host.
     pub fn is_replaced(&self, cmu: &[u8]) -> bool {
         let host = self.hosts.get(host_of(cmu));
         host.is_some_and(|host| host.replaced.iter().any(|replaced| **replaced == *cmu))
     }
 
-    /// Room that a unit has for new conferences, as placement sees it; `None` for one that takes none. O(log units).
+    /// Free room of a unit; `None` if it takes no conferences. O(log units).
     pub fn room(&self, cmu: &[u8]) -> Option<u64> {
         self.find_unit(cmu)
             .filter(|&unit| self.placement_index.takes(unit))
             .map(|unit| self.placement_index.room(unit))
     }
 
-    /// How many conferences stand in that state.
+    /// Number of conferences in that state.
     pub fn count(&self, state: State) -> usize {
         self.by_state.of(state).len()
     }
 
-    /// The name that all records of this unit or zone share.
+    /// The shared name of a unit.
     pub(in crate::conf) fn name_of(&self, unit: u32) -> Name {
         self.indexed_unit(unit).map_or_else(|| Name::from(&b""[..]), |unit| unit.cmu.clone())
     }
 
-    /// A zone's name, shared with the units that are in it.
+    /// The name of a zone, shared with its units.
     pub(in crate::conf) fn zone_name(&self, zone: &[u8]) -> Name {
         self.placement_index.zone(zone).unwrap_or_else(|| Name::from(zone))
     }
@@ -243,17 +244,17 @@ impl Realm {
         self.unit_names.values().filter_map(|&number| self.indexed_unit(number))
     }
 
-    /// How many units there are, and how many conferences they may take.
+    /// Number of units, and of those that are not down.
     pub fn unit_counts(&self) -> (usize, usize) {
-        (self.units.len(), self.units().filter(|unit| unit.standing != Standing::Down).count())
+        (self.units.len(), self.units().filter(|unit| unit.state != UnitState::Down).count())
     }
 
-    /// Pending conferences that a unit was the last to have open.
+    /// Pending conferences that this unit was the last one to have open.
     pub fn lost_by(&self, cmu: &[u8]) -> impl Iterator<Item = &Conference> {
         self.lost.get(cmu).into_iter().flatten().filter_map(|&(_, id)| self.indexed(id))
     }
 
-    /// How many conferences wait for recovery.
+    /// Number of conferences that wait for recovery.
     pub fn pending(&self) -> usize {
         self.queues.len()
     }

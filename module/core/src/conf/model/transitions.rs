@@ -1,74 +1,74 @@
-//! The table of transitions: what each event means for a conference in each state, row by row and cell by cell as
-//! in docs/conferences.md. Everything that decides asks here first.
+//! The table of transitions: the effect of each trigger on a conference in each state, as in docs/conferences.md.
+//! Every decision looks up this table first.
 //!
-//! Two rules apply before the table, and `effective` keeps them: while a conference is ending, every `Pending`,
-//! `Waiting` and `Adopt` is `Ended`; where it may not be recovered, every `Pending` is `Ended`.
+//! Two rules apply before the table, in `effective`: while a conference is ending, every `Pending`, `Waiting` and
+//! `Adopt` is `Ended`; if it may not be recovered, every `Pending` is `Ended`.
 
 use super::conference::{Conference, State};
 
-/// What happens to a conference: a row of the table.
+/// The cause of a transition: a row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Trigger {
-    /// The manager creates it.
+    /// The manager creates the conference.
     Create,
-    /// Its owner, at its epoch, says that it is open.
+    /// The owner, at the current epoch, says that the conference is open.
     Ack,
-    /// Anybody else says so.
+    /// Another unit, or the owner at another epoch, says that the conference is open.
     StaleAck,
-    /// Its owner, at its epoch, cannot create it, or said nothing in time.
+    /// The owner, at the current epoch, cannot create the conference, or did not answer in time.
     Nack,
-    /// Its unit is down or replaced.
+    /// The owner is down or replaced.
     Lost,
-    /// The report of its owner has it, at its epoch.
+    /// The report of the owner has the conference, at the current epoch.
     Has,
-    /// The report of its owner has it at an older epoch of the same copy.
+    /// The report of the owner has the conference, at an older epoch of the same copy.
     HasOlder,
-    /// A report has it in any other way.
+    /// A report has the conference, at any other epoch or from another unit.
     HasOther,
-    /// The report of its owner lacks it, and was made before the unit had heard of it.
+    /// The report of the owner lacks the conference, and was made before the unit handled CREATE.
     LacksUnheard,
-    /// The report of its owner lacks it.
+    /// The report of the owner lacks the conference.
     Lacks,
-    /// Its owner, at its epoch, says that people ended it.
+    /// The owner, at the current epoch, says that people ended the conference.
     EndedByUnit,
-    /// Its time for recovery has come, there is room, and the scheduler recovers.
+    /// The scheduler recovers, and there is a unit with room.
     Recover,
-    /// Its end time is there.
+    /// The end time has passed.
     EndTime,
-    /// It has been waiting for recovery as long as it may.
+    /// The conference has waited for recovery for the whole window.
     Window,
-    /// The manager ends it.
+    /// The manager ends the conference.
     Release,
-    /// A new scheduler took over and its unit is alive, or its lease is good.
+    /// A new scheduler took over; the owner is alive, or its lease has not expired.
     RestartAlive,
-    /// A new scheduler took over and its unit is neither.
+    /// A new scheduler took over; the owner is not alive, and its lease has expired.
     RestartGone,
-    /// It has been waiting for its unit's word as long as it may.
+    /// The conference has waited for the report of its unit for the whole time-out.
     WaitTimeout,
 }
 
-/// What comes of it: a cell of the table.
+/// The effect: a cell of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transition {
-    /// Cannot be, or says nothing: `–`.
+    /// Impossible, or without effect: `–` in the table.
     Nothing,
     /// No change.
     Stays,
-    /// The sender is behind: it is told so.
+    /// The sender gets the error `STALE`.
     Stale,
-    /// There is one already.
+    /// The conference exists already.
     Exists,
     /// The sender is told to end its copy.
     ReleaseSender,
-    /// The sender is told its newer epoch again.
+    /// The sender is told its current epoch again.
     EpochAgain,
-    /// The sender becomes the owner again, if that is allowed; else it is told to end its copy.
+    /// The sender becomes the owner again, if that is allowed; otherwise it is told to end its copy.
     Adopt,
-    /// A first creation: `Ended`. A recovery: `Pending`, and the next unit.
+    /// A first creation: `Ended`. A recovery: `Pending`, and another unit.
     Failed,
-    /// Ended, if the sender is the one who had it last; else stale.
+    /// Ended, if the sender was the last unit that had the conference; otherwise stale.
     EndedIfLast,
-    /// Its unit is asked again while its lease is good; else `Pending`.
+    /// The unit is asked again while its lease has not expired; otherwise `Pending`.
     AskAgain,
     /// -> creating.
     Creating,
@@ -78,7 +78,7 @@ pub enum Transition {
     Waiting,
     /// -> pending.
     Pending,
-    /// Its end is asked for: `ending`, and RELEASE to its unit.
+    /// The conference is `ending`, and RELEASE is sent to its unit.
     Ending,
     /// -> ended.
     Ended,
@@ -116,7 +116,7 @@ const fn row(row: Trigger) -> [Transition; 5] {
     cells
 }
 
-/// What an event means for a conference in that state; `None` stands for no conference.
+/// The cell of the table for a trigger and a state; `None` for a conference that does not exist.
 pub const fn transition(event: Trigger, state: Option<State>) -> Transition {
     let [none, waiting, creating, open, pending] = row(event);
     match state {
@@ -128,7 +128,7 @@ pub const fn transition(event: Trigger, state: Option<State>) -> Transition {
     }
 }
 
-/// A transition of the table under the two rules that apply before it.
+/// A transition of the table after the two rules that apply before it.
 pub(in crate::conf) fn effective(conference: &Conference, transition: Transition) -> Transition {
     match transition {
         Transition::Pending if !conference.recoverable => Transition::Ended,

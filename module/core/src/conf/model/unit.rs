@@ -1,4 +1,4 @@
-//! A media unit: its identity, its lease, its room, and which conferences are its own.
+//! The record of a media unit: identity, lease, room and conferences.
 
 use super::ids::Epoch;
 pub use super::ids::Name;
@@ -7,110 +7,110 @@ use crate::shared::Millis;
 use crate::words;
 use std::collections::{BTreeSet, VecDeque};
 
-/// What of a lease may pass before a unit is suspect, in percent.
+/// The part of a lease, in percent, after which a unit without a heartbeat is suspect.
 pub const SUSPECT_PERCENT: i64 = 60;
 
-/// How many replaced identities of a host are remembered.
+/// The most replaced identities of a host that are remembered.
 pub const MAX_REPLACED: usize = 1024;
 
-/// How many hosts are remembered whose unit was forgotten.
+/// The most hosts without a unit that are remembered.
 pub const MAX_FORGOTTEN: usize = 1024;
 
 words! {
-    /// Where a unit stands. The numbers are part of the encoding.
+    /// The state of a unit. The numbers are part of the encoding.
     #[derive(Hash)]
-    pub enum Standing {
-        /// Its lease is good.
+    pub enum UnitState {
+        /// Less than 60 % of the lease have passed.
         Up = 0 => "up",
-        /// More than 60 % of its lease are over: nothing new is placed on it.
+        /// More than 60 % of the lease have passed: nothing new is placed on the unit.
         Suspect = 1 => "suspect",
-        /// Its lease is over; nobody has said yet that it is down.
+        /// The lease has expired; the unit was not declared down yet.
         Unreachable = 2 => "unreachable",
-        /// The scheduler said that it is down.
+        /// The unit was declared down.
         Down = 3 => "down",
     }
 }
 
-/// A unit: one incarnation of it.
+/// One incarnation of a unit.
 #[derive(Clone, Debug)]
 pub struct Unit {
-    /// Its identity, `ip:pid:start`.
+    /// Identity, `ip:pid:start`.
     pub cmu: Name,
-    /// Its zone.
+    /// Zone, if any.
     pub zone: Option<Name>,
-    /// Room that it has.
+    /// Capacity.
     pub capacity: u32,
-    /// Room taken or reserved: by its conferences, and by those that move to it.
+    /// Room in use: by the unit's conferences, and by those that move to the unit.
     pub used: u64,
-    /// Where it stands.
-    pub standing: Standing,
-    /// Whether nothing new is placed on it, at the operator's word.
+    /// State.
+    pub state: UnitState,
+    /// Whether the operator drains the unit: nothing new is placed on it.
     pub draining: bool,
-    /// Whether it has reported its list since it was down.
+    /// Whether the unit has reported its list since it was last down.
     pub reported: bool,
-    /// Length of its lease.
+    /// Length of the lease.
     pub lease: Millis,
-    /// When its lease began again.
+    /// When the lease was last renewed.
     pub renewed: Millis,
-    /// When it joined.
+    /// When the unit joined.
     pub joined: Millis,
-    /// Since when it is down.
+    /// Since when the unit is down; 0 if it never was.
     pub down_since: Millis,
-    /// Its load, as it says.
+    /// Load, as the unit reports it.
     pub load: Option<i64>,
-    /// The highest epoch that it had handled at its last report.
+    /// The highest epoch that the unit had handled at its last report.
     pub highest: Epoch,
-    /// Its conferences, by epoch.
+    /// Conferences of the unit, by epoch.
     pub owned: BTreeSet<(Epoch, u32)>,
-    /// Conferences that move to it, by epoch.
+    /// Conferences that move to the unit, by epoch.
     pub targets: BTreeSet<(Epoch, u32)>,
 }
 
 impl Unit {
-    /// Whether something may be placed on it.
+    /// Whether conferences may be placed on the unit.
     pub fn takes(&self) -> bool {
-        self.standing == Standing::Up && !self.draining && self.reported
+        self.state == UnitState::Up && !self.draining && self.reported
     }
 
-    /// Its state as people see it.
+    /// The state as it is shown to people: `draining` for a unit that drains and is up.
     pub fn word(&self) -> &'static str {
-        if self.draining && self.standing == Standing::Up { "draining" } else { self.standing.word() }
+        if self.draining && self.state == UnitState::Up { "draining" } else { self.state.word() }
     }
 
-    /// When it becomes suspect.
+    /// When the unit becomes suspect.
     pub fn suspect_at(&self) -> Millis {
         self.renewed
             .saturating_add(self.lease / 100 * SUSPECT_PERCENT + self.lease % 100 * SUSPECT_PERCENT / 100)
     }
 
-    /// When its lease is over.
+    /// When the lease expires.
     pub fn lease_ends(&self) -> Millis {
         self.renewed.saturating_add(self.lease)
     }
 
-    /// Room that a conference took is free again.
+    /// Returns the room of a conference.
     pub(in crate::conf) fn give_back_room(&mut self, size: u64) {
         let left = self.used.checked_sub(size);
         invariant!(left.is_some(), "the room in use on a unit is that of its conferences");
         self.used = left.unwrap_or(0);
     }
 
-    /// Whether it has no conference and none moves to it.
+    /// Whether the unit has no conference and none moves to it.
     pub fn is_idle(&self) -> bool {
         self.owned.is_empty() && self.targets.is_empty()
     }
 }
 
-/// What runs units, one after the other: all of an identity before its last two colons.
+/// A host runs one unit after another. Its name is the part of an identity before the last two colons.
 #[derive(Clone, Debug)]
 pub struct Host {
-    /// The unit that it runs, unless that was forgotten.
+    /// The current unit, unless its record was removed.
     pub current: Option<u32>,
-    /// Identities that others took the place of, oldest first.
+    /// Identities of replaced units, oldest first.
     pub replaced: VecDeque<Name>,
 }
 
-/// The host of an identity: what is before its last two colons, or all of it where it has not two.
+/// The host of an identity: the part before its last two colons, or the whole identity if it has fewer.
 pub fn host_of(cmu: &[u8]) -> &[u8] {
     let mut colons = cmu.iter().enumerate().rev().filter(|&(_, &byte)| byte == b':').map(|(at, _)| at);
     colons.next();

@@ -1,11 +1,11 @@
-//! Who holds which seat, as far as the buyers can know it, to find a seat that has two holders.
+//! A ledger of the holder of each seat, as far as the buyers can know, to find seats with two holders.
 //!
-//! Why an alarm is never false. A buyer is in the ledger for a seat only while the server must still
+//! The ledger never raises a false alarm. A buyer is in the ledger for a seat only while the server must still
 //! count the seat as theirs:
 //! - entered after the reply to HOLD, so after the server granted it;
 //! - taken out before RELEASE is sent, so before the server can free it;
-//! - an entry counts until `lease end` = the moment HOLD was *sent* plus its TTL, less a margin. The server
-//!   counted the TTL from a later moment, but in whole milliseconds rounded down, and perhaps from a clock
+//! - an entry counts until `lease end` = the time when HOLD was *sent* plus its TTL, less a margin. The server
+//!   counted the TTL from a later time, but in whole milliseconds rounded down, and perhaps from a clock
 //!   it had read a little before; the margin is far more than both. A reply that arrives after its lease
 //!   end is not entered at all, as the server may have passed the seat on;
 //! - when CONFIRM is answered 'sold', the entry stays for ever. The lease may have run out in the ledger
@@ -21,23 +21,23 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// Enough that buyers seldom wait for each other.
+/// Number of shards: enough that buyers seldom wait for each other.
 const SHARDS: usize = 256;
 
 /// A seat with two holders.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Double {
     pub(super) seat: String,
-    /// The purchase that has it by the ledger.
+    /// The purchase that has the seat in the ledger.
     pub(super) holder: u64,
-    /// The purchase that was given it, too.
+    /// The purchase that was given the seat as well.
     pub(super) other: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     holder: u64,
-    /// None: sold.
+    /// `None` for a seat that was sold.
     lease_end: Option<Instant>,
 }
 
@@ -55,7 +55,7 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// An empty one.
+    /// An empty ledger.
     pub(super) fn new() -> Self {
         Self { hasher: RandomState::new(), shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
     }

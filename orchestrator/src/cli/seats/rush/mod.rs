@@ -1,4 +1,5 @@
-//! `allotd seats rush`: sells a show out under load, and checks that no seat is ever given to two.
+//! `allotd seats rush`: a load test that sells seats of a show, and checks that no seat is given to two buyers at
+//! once.
 
 mod buyer;
 mod ledger;
@@ -14,7 +15,7 @@ use clap::Args;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use self::buyer::{Ends, Market};
+use self::buyer::{LoadTest, StopCondition};
 use self::ledger::Ledger;
 use self::report::{Books, Report};
 use self::tally::Tally;
@@ -22,11 +23,11 @@ use crate::cli::outcome::Outcome;
 use crate::config::RedisSource;
 use allot_client::{self, SeatStore};
 
-/// Holds that were neither bought nor released expire by the server's timer, which may take this long on a busy server.
+/// How long a busy server may take to expire holds that were neither bought nor released.
 const SETTLING: Duration = Duration::from_secs(10);
-const MAX_PARTY: u32 = 100;
+const MAX_GROUP: u32 = 100;
 
-/// Who buys, what, and until when.
+/// Arguments of `allotd seats rush`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Key of the show.
@@ -34,11 +35,11 @@ pub(crate) struct Arguments {
     /// Buyers at a time; each has one request under way.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     buyers: u64,
-    /// Connections that they share.
+    /// Connections that the buyers share.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     connections: u16,
-    /// Size of a party, `N` or `N-M`.
-    #[arg(long, default_value = "1-6", value_parser = party, value_name = "N-M")]
+    /// Size of a group_size, `N` or `N-M`.
+    #[arg(long, default_value = "1-6", value_parser = group_size, value_name = "N-M")]
     seats: (u32, u32),
     /// Buy of this tier only.
     #[arg(long)]
@@ -69,13 +70,13 @@ pub(crate) struct Arguments {
     redis: RedisSource,
 }
 
-fn party(text: &str) -> Result<(u32, u32), String> {
+fn group_size(text: &str) -> Result<(u32, u32), String> {
     let (smallest, largest) = text.split_once('-').unwrap_or((text, text));
     match (smallest.parse(), largest.parse()) {
-        (Ok(smallest), Ok(largest)) if (1..=largest).contains(&smallest) && largest <= MAX_PARTY => {
+        (Ok(smallest), Ok(largest)) if (1..=largest).contains(&smallest) && largest <= MAX_GROUP => {
             Ok((smallest, largest))
         }
-        _ => Err(format!("'{text}' is no size of a party; write 4, or 1-6 ({MAX_PARTY} at most)")),
+        _ => Err(format!("'{text}' is no size of a party; write 4, or 1-6 ({MAX_GROUP} at most)")),
     }
 }
 
@@ -86,21 +87,21 @@ fn share(text: &str) -> Result<f64, String> {
 
 /// Runs the buyers.
 pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
-    let ends = ends(&arguments)?;
+    let ends = stop(&arguments)?;
     let mut shows = Vec::new();
     for _ in 0..arguments.connections {
         shows.push(SeatStore::new(arguments.redis.connect(&arguments.key).await?, &arguments.key));
     }
-    let office = shows.first().cloned().context("there is one connection at least")?;
-    // Books of all tiers: a seat of another tier that changes hands is a fault, too.
-    let before = Books::of(&office.stat(None, None).await?);
-    let market = Arc::new(Market {
-        party: arguments.seats,
+    let control = shows.first().cloned().context("there is one connection at least")?;
+    // Totals of all tiers: a seat of another tier that changes its state is a fault as well.
+    let before = Books::of(&control.stat(None, None).await?);
+    let test = Arc::new(LoadTest {
+        group_size: arguments.seats,
         tier: arguments.tier.clone(),
         ttl: Duration::from_millis(arguments.ttl),
         confirm: arguments.confirm,
         release: arguments.release,
-        ends,
+        stop,
         seed: arguments.seed.unwrap_or_else(rand::random),
         run: rand::random(),
         ledger: Ledger::new(),
@@ -109,23 +110,23 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
         purchases: AtomicU64::new(0),
         broken: AtomicBool::new(false),
     });
-    rush(&market, &shows, arguments.buyers).await;
-    let after = settle(&office, before, market.ttl).await?;
+    run_buyers(&test, &shows, arguments.buyers).await;
+    let after = settle(&control, before, test.ttl).await?;
     let connections = usize::from(arguments.connections);
-    let report = Report::new(&arguments.key, (arguments.buyers, connections), &market.tally, (before, after));
+    let report = Report::new(&arguments.key, (arguments.buyers, connections), &test.tally, (before, after));
     if arguments.json {
         println!("{}", serde_json::to_string_pretty(&report)?);
     } else {
         print!("{}", report.text());
     }
-    match market.tally.first_error() {
+    match test.tally.first_error() {
         _ if !report.holds() => Ok(Outcome::CheckFailed),
         Some(error) => Err(allot_client::Error::Stopped(error).into()),
         None => Ok(Outcome::Done),
     }
 }
 
-fn ends(arguments: &Arguments) -> Result<Ends> {
+fn stop_condition(arguments: &Arguments) -> Result<StopCondition> {
     if arguments.confirm + arguments.release > 1.0 + f64::EPSILON {
         bail!("--confirm {} and --release {} are more than all holds", arguments.confirm, arguments.release);
     }
@@ -133,37 +134,38 @@ fn ends(arguments: &Arguments) -> Result<Ends> {
         bail!("--until-sold-out would never end with --confirm 0");
     }
     Ok(match arguments.duration {
-        _ if arguments.until_sold_out => Ends::SoldOut,
-        Some(seconds) => Ends::At(Instant::now() + Duration::from_secs(seconds)),
-        None => Ends::Once,
+        _ if arguments.until_sold_out => StopCondition::SoldOut,
+        Some(seconds) => StopCondition::At(Instant::now() + Duration::from_secs(seconds)),
+        None => StopCondition::Once,
     })
 }
 
-/// Starts all buyers at once and waits for the last.
-async fn rush(market: &Arc<Market>, shows: &[SeatStore], buyers: u64) {
-    let (open, doors) = watch::channel(false);
-    let mut crowd = JoinSet::new();
+/// Starts all buyers at the same time, and waits until all have stopped.
+async fn run_buyers(test: &Arc<LoadTest>, shows: &[SeatStore], buyers: u64) {
+    let (start, started) = watch::channel(false);
+    let mut tasks = JoinSet::new();
     for (number, show) in (0..buyers).zip(shows.iter().cycle()) {
-        let (market, show, mut doors) = (Arc::clone(market), show.clone(), doors.clone());
-        crowd.spawn(async move {
-            // The doors are opened, not torn down, so there is no error to wait for.
-            let _ = doors.wait_for(|open| *open).await;
-            buyer::run(&market, &show, number).await;
+        let (test, show, mut started) = (Arc::clone(test), show.clone(), started.clone());
+        tasks.spawn(async move {
+            // The sender lives until all buyers have stopped, so waiting cannot fail.
+            let _ = started.wait_for(|start| *start).await;
+            buyer::run(&test, &show, number).await;
         });
     }
-    let _ = open.send(true);
-    while let Some(ended) = crowd.join_next().await {
+    let _ = start.send(true);
+    while let Some(ended) = tasks.join_next().await {
         if let Err(error) = ended {
-            market.tally.error(&allot_client::Error::Shape(format!("a buyer failed: {error}")));
+            test.tally.error(&allot_client::Error::Shape(format!("a buyer failed: {error}")));
         }
     }
 }
 
-/// The books when the last hold is over; of a show that others use, too, as they are then.
-async fn settle(office: &SeatStore, before: Books, ttl: Duration) -> Result<Books> {
+/// The totals when the last hold has ended. If others use the show as well, their holds may remain: the totals are
+/// then those at the time limit.
+async fn settle(control: &SeatStore, before: Books, ttl: Duration) -> Result<Books> {
     let limit = Instant::now() + ttl + SETTLING;
     loop {
-        let books = Books::of(&office.stat(None, None).await?);
+        let books = Books::of(&control.stat(None, None).await?);
         if books.held == 0 || !before.fresh() || Instant::now() >= limit {
             return Ok(books);
         }
@@ -177,10 +179,10 @@ mod tests {
 
     #[test]
     fn sizes_of_parties_and_shares_are_checked() {
-        assert_eq!(party("4"), Ok((4, 4)));
-        assert_eq!(party("1-6"), Ok((1, 6)));
+        assert_eq!(group_size("4"), Ok((4, 4)));
+        assert_eq!(group_size("1-6"), Ok((1, 6)));
         for bad in ["0", "6-1", "1-101", "a", "1-", ""] {
-            assert!(party(bad).is_err(), "{bad}");
+            assert!(group_size(bad).is_err(), "{bad}");
         }
         assert_eq!(share("0.5"), Ok(0.5));
         for bad in ["1.1", "-0.1", "NaN", "x"] {

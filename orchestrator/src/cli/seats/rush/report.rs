@@ -1,4 +1,4 @@
-//! What a rush comes to: throughput, latencies, outcomes, and whether the books agree with what the buyers
+//! The report of a load test: throughput, latencies, results, and whether the totals of the show agree with what the buyers
 //! saw. For people, and as JSON for programs.
 
 use std::fmt::Write as _;
@@ -20,7 +20,7 @@ pub(super) struct Books {
 }
 
 impl Books {
-    /// Adds a show's buckets up.
+    /// Sums over the buckets of a show.
     pub(super) fn of(buckets: &[Bucket]) -> Self {
         buckets.iter().fold(Self::default(), |sum, bucket| Self {
             all: sum.all + bucket.all(),
@@ -71,7 +71,7 @@ struct Latency {
     max: u64,
 }
 
-/// Everything that is reported.
+/// The report.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     key: String,
@@ -101,7 +101,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Puts a run together.
+    /// The report of a run.
     pub(super) fn new(
         key: &str,
         (buyers, connections): (u64, usize),
@@ -147,12 +147,12 @@ impl Report {
         }
     }
 
-    /// Whether no seat had two holders, every promise was kept and the books balance.
+    /// whether no seat had two holders, no hold ended too early, and the totals agree.
     pub(super) fn holds(&self) -> bool {
         self.double_holders == 0 && self.breaches == 0 && self.differences.is_empty()
     }
 
-    /// For people.
+    /// The report as text.
     pub(super) fn text(&self) -> String {
         let mut text = format!(
             "{} buyers over {} connections, {:.2} s: {:.0} holds and {:.0} seats a second\n",

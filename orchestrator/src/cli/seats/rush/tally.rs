@@ -1,4 +1,4 @@
-//! What the buyers saw: counts, latencies, and everything that should not have happened.
+//! What the buyers saw: counts, latencies and faults.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ const KEPT: usize = 20;
 /// Replies later than this, in microseconds, count as this late: ten minutes.
 const LATEST: u64 = 600_000_000;
 
-/// What is timed.
+/// Operations that are timed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operation {
     Hold,
@@ -46,7 +46,7 @@ pub(super) struct Counts {
     pub(super) breaches: AtomicU64,
 }
 
-/// All of it, shared by the buyers.
+/// Results of all buyers, which share this value.
 #[derive(Debug)]
 pub(super) struct Tally {
     pub(super) counts: Counts,
@@ -65,7 +65,7 @@ fn add(counter: &AtomicU64, amount: u64) {
 }
 
 impl Tally {
-    /// Nothing seen yet.
+    /// An empty tally.
     pub(super) fn new() -> Self {
         let histogram = || Histogram::new_with_bounds(1, LATEST, 3);
         let fresh = || Mutex::new(histogram().unwrap_or_else(|_| unreachable!("these bounds are allowed")));
@@ -170,7 +170,7 @@ impl Tally {
         self.error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The first things that should not have happened.
+    /// The first faults found.
     pub(super) fn faults(&self) -> Vec<String> {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -43,9 +43,9 @@ impl Unit<'_> {
         while let Some(Ok(completed)) = self.tasks.try_join_next() {
             replies.extend(self.reply_to(store, completed));
         }
-        // The pending report contains what the replies would say, and after it the realm knows this unit's conferences.
-        // Before, the realm might take a reply for one about a lost conference, and release a conference that the
-        // report would have the unit adopt.
+        // The pending report contains what the replies would say, and after it the realm knows this unit's
+        // conferences. A reply sent earlier might refer to an assignment that the realm counts as lost: the realm
+        // would release a conference that the report would make the unit adopt.
         if matches!(self.pending_report, Some((PendingReport::ListAndDetails, _))) {
             return Ok(());
         }
@@ -98,7 +98,7 @@ impl Unit<'_> {
         }
     }
 
-    /// Performs an action, or starts a task that does.
+    /// Performs an action, or starts a task for it.
     fn perform(&mut self, action: Action) {
         match action {
             Action::Stop { e164 } => {

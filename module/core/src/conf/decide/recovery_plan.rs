@@ -1,54 +1,53 @@
-//! Who gets what: recovery in turn, and what would happen if a unit died. Everything is planned on a copy of the
-//! board, so that a burst never piles onto one unit.
+//! Plans recovery: which pending conference is placed on which unit, and where the conferences of a unit would go if
+//! the unit died. Plans are made on a copy of the placement index, so that a burst does not overload one unit.
 
 use crate::conf::model::conference::Conference;
-use crate::conf::model::queues::{Line, Need, Queues, Turn};
+use crate::conf::model::queues::{Need, QueueCursor, Queues, Turn};
 use crate::conf::model::state::Realm;
 use crate::conf::model::unit::Name;
-pub use crate::conf::outcome::Grant;
 use crate::invariant;
 use crate::shared::Millis;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};
 
 impl Realm {
-    /// At most `most` pending conferences whose time has come, each with the unit that it gets: by priority, then
-    /// who waits longest. What finds no room blocks nobody else. O((units + queues + placed) log conferences).
+    /// At most `most` pending conferences that can be placed now, as (conference, unit): by priority, then by waiting
+    /// time. A conference that finds no room does not block others. O((units + queues + placed) log conferences).
     pub(super) fn plan_recovery(&self, now: Millis, most: usize) -> Vec<(u32, u32)> {
-        let mut board = self.placement_index.clone();
-        let mut lines: Vec<Line<'_>> =
-            self.queues.queues.iter().map(|(need, queue)| Line::new(need, queue, now)).collect();
+        let mut index = self.placement_index.clone();
+        let mut cursors: Vec<QueueCursor<'_>> =
+            self.queues.queues.iter().map(|(need, queue)| QueueCursor::new(need, queue, now)).collect();
         let mut heads: BinaryHeap<Reverse<(Turn, usize)>> = BinaryHeap::new();
-        for (place, line) in lines.iter_mut().enumerate() {
-            heads.extend(line.next(&board).map(|turn| Reverse((turn, place))));
+        for (place, cursor) in cursors.iter_mut().enumerate() {
+            heads.extend(cursor.next(&index).map(|turn| Reverse((turn, place))));
         }
         let mut placed = Vec::new();
         while placed.len() < most
             && let Some(Reverse((turn, place))) = heads.pop()
         {
-            let Some(line) = lines.get_mut(place) else {
-                invariant!("each turn is of a line");
+            let Some(cursor) = cursors.get_mut(place) else {
+                invariant!("each head belongs to a queue");
                 continue;
             };
             let conference =
                 self.indexed(turn.3).filter(|conference| conference.end.is_none_or(|end| end > now));
-            // The room that its line had may be taken by what came before it.
-            if let (Some(unit), Some(conference)) = (line.unit(&turn, &board), conference) {
-                board.reserve(unit, conference.size);
+            // Conferences that were placed before may have taken the room.
+            if let (Some(unit), Some(conference)) = (cursor.unit(&turn, &index), conference) {
+                index.reserve(unit, conference.size);
                 placed.push((turn.3, unit));
             }
-            heads.extend(line.next(&board).map(|turn| Reverse((turn, place))));
+            heads.extend(cursor.next(&index).map(|turn| Reverse((turn, place))));
         }
         placed
     }
 
-    /// Where each conference of a unit would go if the unit died now, the first to be recovered first: its number, and
-    /// the unit that would have it, or why none would. What waits already has its turn among them.
+    /// Where each conference of a unit would go if the unit died now, in the order of recovery: the conference, and
+    /// its new unit or the reason why there is none. Conferences that are pending already keep their turn.
     /// O((conferences of the unit + pending) log conferences).
     pub fn plan_down(&self, unit: u32, now: Millis) -> Vec<(u32, Result<Name, &'static str>)> {
         let Some(lost) = self.indexed_unit(unit) else { return Vec::new() };
-        let mut board = self.placement_index.clone();
-        board.strike(unit);
+        let mut index = self.placement_index.clone();
+        index.strike(unit);
         let turn = |&(_, id): &(_, u32)| Some((Queues::turn(self.indexed(id)?, id, now), true));
         let mut all: Vec<(Turn, bool)> = lost.owned.iter().filter_map(turn).collect();
         all.extend(self.queues.queues.values().flat_map(|queue| &queue.all).map(|&turn| (turn, false)));
@@ -64,8 +63,8 @@ impl Realm {
             };
             let goes = stays.unwrap_or_else(|| {
                 let again = is_lost || conference.next_retry.is_none_or(|retry| retry <= now);
-                let unit = Need::of(conference).choose(&board, again).ok_or("no room")?;
-                board.reserve(unit, conference.size);
+                let unit = Need::of(conference).choose(&index, again).ok_or("no room")?;
+                index.reserve(unit, conference.size);
                 Ok(self.name_of(unit))
             });
             if is_lost {
@@ -75,14 +74,14 @@ impl Realm {
         plan
     }
 
-    /// When a pending conference is tried next, if there is room for it then: at once while there is a unit that did not
-    /// fail it. O(units).
+    /// When a pending conference can be placed next, if there is room: at once while there is a unit that has not
+    /// failed to create the conference. O(units).
     pub fn next_try(&self, conference: &Conference) -> Option<Millis> {
         let retry = conference.next_retry?;
         Some(if self.has_untried(conference) { retry.min(conference.since) } else { retry })
     }
 
-    /// Units that failed a conference, while there is another that could have it. O(units).
+    /// Units that failed to create a conference, while there is another candidate. O(units).
     pub fn tried<'a>(&self, conference: &'a Conference) -> &'a [Name] {
         if self.has_untried(conference) { &conference.tried } else { &[] }
     }
@@ -92,9 +91,9 @@ impl Realm {
             .has_other(conference.zone.as_ref(), conference.size, |name| conference.tried.contains(name))
     }
 
-    /// Which conferences wait for recovery, in turn, and why they wait: `retry` for one whose time has not come, `no
-    /// room` for one that no unit can take, `due` for one that the next `CONF.RECOVER` would place.
-    /// O(pending (log conferences + units)).
+    /// All pending conferences in the order of recovery, and why each waits: `retry` until its next try, `no room` if
+    /// no unit can take the conference, `due` if the next `CONF.RECOVER` would place it. O(pending (log conferences +
+    /// units)).
     pub fn plan_pending(&self, now: Millis) -> Vec<(u32, &'static str)> {
         let placed: HashSet<u32> =
             self.plan_recovery(now, self.pending()).into_iter().map(|(id, _)| id).collect();

@@ -1,58 +1,57 @@
-//! Who gets which account: even to within one, by the fewest moves, in steps of bounded length.
+//! Assigns accounts to instances: even to within one, with the fewest moves, in steps of bounded length.
 //!
-//! What is evened out is an instance's *level*: accounts dealt to it and on their way, over what rebalancing gave it. A
-//! step gives free accounts (beyond the reserve) to the instance with the lowest level, and while the highest is more than one
-//! above the lowest takes one from there. Taking from the highest and giving to the lowest, one by one, is the shortest
-//! way to an even deal: each move lessens the sum of what is above even and of what is below it by one, which is all that
-//! a move can do.
+//! The assignment evens out the *level* of instances: accounts assigned or in transit, minus the offset from
+//! rebalancing. A step gives free accounts (beyond the reserve) to the instance with the lowest level. While the
+//! highest level is more than one above the lowest, it also moves an account from the highest to the lowest. No
+//! shorter way exists: each move reduces the distance to an even assignment by one, and no move can reduce it by
+//! more.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::account::event::{Event, Events};
 use crate::account::model::place::{Instance, Module};
-use crate::account::model::record::Standing;
+use crate::account::model::record::AccountState;
 use crate::account::model::state::Book;
 use crate::invariant;
 use crate::shared::Bytes;
 use smallvec::smallvec;
 
-/// Names of accounts by the instance that they go to.
+/// Names of accounts by target instance.
 type Shares = BTreeMap<u32, Vec<Bytes>>;
 
-/// The most accounts that a step moves: some 100 microseconds.
+/// The most accounts that a step moves: about 100 microseconds.
 pub const STEP: usize = 256;
 
 impl Book {
-    /// The next step towards an even deal; nothing where all are even. O(instances of the module + accounts moved log
-    /// accounts).
-    pub fn decide_deal(&self, limit: usize) -> Events {
+    /// The next step towards an even assignment; no events if all modules are even. O(instances of the module +
+    /// accounts moved log accounts).
+    pub fn decide_assignment(&self, limit: usize) -> Events {
         if let Some(instance) = self.draining.first().and_then(|&id| self.indexed_instance(id)) {
             return smallvec![self.withdraw(instance, limit.min(STEP))];
         }
         let modules = self.uneven.iter().filter_map(|&id| self.indexed_module(id));
         for module in modules {
-            let events = self.deal_in(module, limit.min(STEP));
-            if invariant!(limit == 0 || !events.is_empty(), "there is something to deal in an uneven module")
-            {
+            let events = self.assign_in(module, limit.min(STEP));
+            if invariant!(limit == 0 || !events.is_empty(), "an uneven module has accounts to assign") {
                 return events;
             }
         }
         Events::new()
     }
 
-    fn deal_in(&self, module: &Module, limit: usize) -> Events {
+    fn assign_in(&self, module: &Module, limit: usize) -> Events {
         let (mut levels, mut givers) = (module.levels.clone(), module.givers.clone());
         let (mut dealt, mut recalled) = (Shares::new(), Shares::new());
         let over = module.free.len().saturating_sub(module.reserve as usize);
         for &account in module.free.iter().take(over.min(limit)) {
             let Some((level, lowest)) = levels.pop_first() else {
-                invariant!("accounts are dealt where an instance is active");
+                invariant!("accounts are assigned only in modules with an active instance");
                 break;
             };
             let Some(account) = self.indexed(account) else { break };
             dealt.entry(lowest).or_default().push(account.name.clone());
             levels.insert((level + 1, lowest));
-            // Who had nothing has it only when this step is applied.
+            // An instance without accounts has none to give before this step is applied.
             if givers.remove(&(level, lowest)) {
                 givers.insert((level + 1, lowest));
             }
@@ -65,7 +64,7 @@ impl Book {
         {
             let gift = gifts.entry(from).or_insert_with(|| self.givable(from));
             let Some(account) = gift.next().and_then(|id| self.indexed(id)) else {
-                // All that it has left is on its way to it.
+                // The remaining accounts of this level are still in transit.
                 givers.remove(&(high, from));
                 continue;
             };
@@ -92,27 +91,27 @@ impl Book {
         recalled.chain(dealt).collect()
     }
 
-    /// What an instance without a place gives back.
+    /// Takes accounts from an instance without a place.
     fn withdraw(&self, instance: &Instance, limit: usize) -> Event {
-        let dealt = |&id: &u32| self.indexed(id).filter(|account| account.standing == Standing::Dealt);
+        let dealt = |&id: &u32| self.indexed(id).filter(|account| account.state == AccountState::Dealt);
         let accounts = instance.accounts.iter().filter_map(dealt).take(limit);
         let accounts: Vec<Bytes> = accounts.map(|account| account.name.clone()).collect();
         invariant!(limit == 0 || !accounts.is_empty(), "an instance that drains has accounts");
         Event::Withdrawn { accounts }
     }
 
-    /// Accounts that an instance can give, those first that nobody is logged in with and that have most left.
+    /// Accounts that an instance can give: first those without a login, with most left at the flat price first.
     fn givable(&self, instance: u32) -> Box<dyn Iterator<Item = u32> + '_> {
         let Some(instance) = self.indexed_instance(instance) else { return Box::new(std::iter::empty()) };
         let in_use = |&id: &u32| {
             self.indexed(id)
-                .is_some_and(|account| account.standing == Standing::Dealt && account.login.is_some())
+                .is_some_and(|account| account.state == AccountState::Dealt && account.login.is_some())
         };
         let ready = instance.ready.iter().rev().map(|&(_, id)| id);
         Box::new(ready.chain(instance.accounts.iter().copied().filter(in_use)))
     }
 
-    /// The largest difference between two levels of a module's instances; 0 or 1 where its deal is even.
+    /// The largest difference between two levels of a module's instances; 0 or 1 if the assignment is even.
     pub fn spread(&self, module: u32) -> i64 {
         let levels = self.modules.get(module).map(|module| &module.levels);
         let ends = levels.and_then(|levels: &BTreeSet<_>| Some((levels.first()?.0, levels.last()?.0)));

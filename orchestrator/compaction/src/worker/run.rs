@@ -1,0 +1,115 @@
+//! One run of a subtask: starts its runner, stops it when the main task is cancelled or the worker leaves, and writes the
+//! result.
+
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::{Worker, order};
+use crate::ids::TaskId;
+use crate::node_context::PAUSE;
+use crate::runner::{RunSignals, trust};
+use crate::supervisor::Why;
+use crate::task::{Ended, SubState, SubTask};
+use crate::task_store::{Fault, Found};
+
+/// How a run of a subtask ended.
+pub(super) enum RunResult {
+    /// The runner ended by itself, or at a limit of its task.
+    Ended(Ended),
+    /// The worker ended the runner for a reason of its own: the subtask runs again.
+    CutOff,
+    /// No runner was started.
+    NotStarted,
+}
+
+impl Worker {
+    /// Runs the runner of a subtask until it ends.
+    pub(super) async fn run(&self, sub: &Found<SubTask>, fence: i64) -> RunResult {
+        // The confirmation of the session may have expired while the subtask was started.
+        let Some(until) = trust(&self.node_context.coordinator) else { return RunResult::NotStarted };
+        let spec = order::spec(&self.node_context, sub, fence, until);
+        let (stop_sender, stop) = watch::channel(false);
+        let mut leaving = self.leaving.clone();
+        let wait_for_stop = async {
+            tokio::select! {
+                () = self.stopped(sub.id.of_main()) => {}
+                _ = leaving.wait_for(|leaving| *leaving) => {}
+            }
+            stop_sender.send_replace(true);
+            std::future::pending::<()>().await;
+        };
+        let signals = RunSignals {
+            coordinator: self.node_context.coordinator.clone(),
+            stop,
+            lost: self.lost.clone(),
+            heartbeat: self.node_context.session_timeout() / 10,
+        };
+        let running = self.node_context.launch.launch(spec, signals);
+        let report =
+            tokio::select! { report = running => report, () = wait_for_stop => return RunResult::CutOff };
+        match report {
+            Ok(report) if report.why == Why::Unbegun => RunResult::NotStarted,
+            Ok(report) if matches!(report.why, Why::CutOff | Why::Abandoned) => RunResult::CutOff,
+            Ok(report) if report.why == Why::Stopped && *self.leaving.borrow() => RunResult::CutOff,
+            Ok(report) => RunResult::Ended(order::ended(&sub.task, report, self.node_context.config.timeout)),
+            Err(why) => RunResult::Ended(sub.task.ended(SubState::Failed, &why)),
+        }
+    }
+
+    /// Returns when the main task is cancelled or has ended.
+    async fn stopped(&self, main: TaskId) {
+        let dir = self.store.paths.main(main);
+        let mut status_changes = self.node_context.coordinator.subscribe();
+        loop {
+            let status = *status_changes.borrow_and_update();
+            let read = async {
+                let (_, changed) = self.store.tree.watch(&dir).await?;
+                let main = self.store.main(main).await?.map(|main| main.task);
+                let is_stopped = main.is_some_and(|main| main.cancelling || main.state.is_over());
+                Ok::<_, Fault>((is_stopped, changed))
+            };
+            match read.await {
+                Ok((true, _)) => return,
+                Ok((false, changed)) => tokio::select! {
+                    () = changed => {}
+                    _ = status_changes.wait_for(|now| *now != status) => {}
+                },
+                Err(_) => sleep(PAUSE).await,
+            }
+        }
+    }
+
+    /// Writes the result while the session that started the subtask lives. A later session could not, since it does
+    /// not hold the lock.
+    pub(super) async fn record_result(
+        &self,
+        sub: &Found<SubTask>,
+        session: i64,
+        result: RunResult,
+    ) -> Result<(), Fault> {
+        let coordinator = &self.node_context.coordinator;
+        let is_over =
+            || *self.lost.borrow() || coordinator.session_id().is_some_and(|current| current != session);
+        while !is_over() {
+            let done = match &result {
+                RunResult::Ended(ended) => self.store.finish(sub, Some(session), ended).await,
+                RunResult::CutOff => {
+                    let leaving = *self.leaving.borrow();
+                    self.store.requeue(sub, Some(session), !leaving).await
+                }
+                RunResult::NotStarted => self.store.requeue(sub, Some(session), false).await,
+            };
+            match done {
+                Err(fault) if fault.is_passing() && !fault.is_race() => sleep(PAUSE).await,
+                // The subtask was reassigned while it ran here. The new worker waits for the lock, which this session
+                // must release.
+                Err(fault) if fault.is_race() => match self.store.release(sub, session).await {
+                    Err(fault) if fault.is_passing() => sleep(PAUSE).await,
+                    _ => return Err(fault),
+                },
+                done => return done,
+            }
+        }
+        Ok(())
+    }
+}
