@@ -2,7 +2,7 @@
 
 use allot_core::account::request::{Changes, ModuleSettings};
 use allot_core::account::tariff::{Amount, Step, Tariff};
-use allot_core::account::{Book, Event, Request, Settings};
+use allot_core::account::{Book, Event, ManagerRequest, Settings};
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
 
@@ -31,7 +31,7 @@ pub(super) fn book(call: &Call<'_>, [_, cap, dwell, max_moves, turns]: &[Argumen
         Found::Value(_) => true,
     };
     if exists {
-        return answer(call, &Request::Configure(changes));
+        return answer(call, &ManagerRequest::Configure(changes).into());
     }
     let settings = Settings::default().with(&changes, call.ctx.clock())?;
     step::create::<Book>(call.ctx, name, &Event::Opened(settings))?;
@@ -44,7 +44,7 @@ pub(super) fn book(call: &Call<'_>, [_, cap, dwell, max_moves, turns]: &[Argumen
 /// `ACCOUNT.TERM key term leader [FORCE]`
 pub(super) fn claim(call: &Call<'_>, [_, term, leader, force]: &[Argument<'_>; 4]) -> Done {
     let (term, leader) = (term.natural(), leader.text());
-    answer(call, &Request::Claim { term, leader, force: force.is_given() })
+    answer(call, &ManagerRequest::Claim { term, leader, force: force.is_given() }.into())
 }
 
 /// `ACCOUNT.MODULE key module DEPARTMENT d INSTANCES n [WEIGHT w] [RESERVE n] [TERM t]`
@@ -52,15 +52,14 @@ pub(super) fn module(
     call: &Call<'_>,
     [_, module, department, instances, weight, reserve, term]: &[Argument<'_>; 7],
 ) -> Done {
-    let wish = ModuleSettings {
+    let settings = ModuleSettings {
         module: module.text(),
         department: department.text(),
         instances: instances.integer(),
         weight: weight.optional_integer(),
         reserve: reserve.optional_integer(),
-        term: term.optional_natural(),
     };
-    answer(call, &Request::Module(wish))
+    answer(call, &ManagerRequest::Module(settings).in_term(term.optional_natural()))
 }
 
 /// `ACCOUNT.ADD key module QUOTA n [TIERS n upto price ...] ACCOUNTS n account ... [TERM t]`
@@ -68,7 +67,7 @@ pub(super) fn add(call: &Call<'_>, [_, module, quota, tiers, accounts, term]: &[
     let tariff = Tariff { quota: quota.natural(), steps: steps(tiers)? };
     let module = Some(module.text()).filter(|&module| module != b"*");
     let accounts = accounts.words().to_vec();
-    answer(call, &Request::Add { module, tariff, accounts, term: term.optional_natural() })
+    answer(call, &ManagerRequest::Add { module, tariff, accounts }.in_term(term.optional_natural()))
 }
 
 /// The end and the price of each step.
@@ -88,17 +87,20 @@ fn steps(tiers: &Argument<'_>) -> Result<Vec<Step>, Refusal> {
 
 /// `ACCOUNT.DEL key n account ... [TERM t]`
 pub(super) fn del(call: &Call<'_>, [_, accounts, term]: &[Argument<'_>; 3]) -> Done {
-    answer(call, &Request::Del { accounts: accounts.words().to_vec(), term: term.optional_natural() })
+    answer(
+        call,
+        &ManagerRequest::Del { accounts: accounts.words().to_vec() }.in_term(term.optional_natural()),
+    )
 }
 
 /// `ACCOUNT.MOVE key module n account ... [TERM t]`
 pub(super) fn move_to(call: &Call<'_>, [_, module, accounts, term]: &[Argument<'_>; 4]) -> Done {
     let (module, accounts) = (module.text(), accounts.words().to_vec());
-    answer(call, &Request::Move { module, accounts, term: term.optional_natural() })
+    answer(call, &ManagerRequest::Move { module, accounts }.in_term(term.optional_natural()))
 }
 
 /// `ACCOUNT.FREEZE key account [OFF] [TERM t]`
 pub(super) fn freeze(call: &Call<'_>, [_, account, off, term]: &[Argument<'_>; 4]) -> Done {
     let (account, on) = (account.text(), !off.is_given());
-    answer(call, &Request::Freeze { account, on, term: term.optional_natural() })
+    answer(call, &ManagerRequest::Freeze { account, on }.in_term(term.optional_natural()))
 }

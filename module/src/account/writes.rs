@@ -3,7 +3,7 @@
 
 use allot_core::account::assign::STEP;
 use allot_core::account::decide::USUAL_MOVES;
-use allot_core::account::{Book, Reply, Request, decide};
+use allot_core::account::{Book, InstanceRequest, ManagerRequest, Reply, Request, decide};
 use allot_core::shared::refusal::{Code, Refusal};
 
 use super::counters;
@@ -23,10 +23,8 @@ const STEPS: usize = 4;
 /// logout does what it makes possible itself.
 fn steps(book: &Book, request: &Request<'_>) -> usize {
     match request {
-        Request::Login { .. } | Request::Renew { .. } | Request::Logout { .. } | Request::Use { .. } => {
-            usize::from(book.is_even())
-        }
-        _ => STEPS,
+        Request::Instance(_) => usize::from(book.is_even()),
+        Request::Manager(..) => STEPS,
     }
 }
 
@@ -45,7 +43,10 @@ pub(super) fn answer(call: &Call<'_>, request: &Request<'_>) -> Done {
             }
             events.iter().for_each(|event| step.apply(event));
         }
-        let short = matches!(request, Request::Login { .. } | Request::Renew { .. });
+        let short = matches!(
+            request,
+            Request::Instance(InstanceRequest::Login { .. } | InstanceRequest::Renew { .. })
+        );
         reply(call.ctx, step.state(), step.now(), &decision.reply, short);
         Ok(())
     });
@@ -90,14 +91,14 @@ fn reply(ctx: Context<'_>, book: &Book, now: i64, reply: &Reply, short: bool) {
 /// `ACCOUNT.ATTACH key module instance [TERM t]`
 pub(super) fn attach(call: &Call<'_>, [_, module, instance, term]: &[Argument<'_>; 4]) -> Done {
     let (module, instance) = (module.text(), instance.text());
-    answer(call, &Request::Attach { module, instance, term: term.optional_natural() })
+    answer(call, &ManagerRequest::Attach { module, instance }.in_term(term.optional_natural()))
 }
 
 /// `ACCOUNT.DETACH key module instance [GRACE ms] [TERM t]`
 pub(super) fn detach(call: &Call<'_>, [_, module, instance, grace, term]: &[Argument<'_>; 5]) -> Done {
     let (module, instance) = (module.text(), instance.text());
     let grace = grace.optional_integer().unwrap_or(0);
-    answer(call, &Request::Detach { module, instance, grace, term: term.optional_natural() })
+    answer(call, &ManagerRequest::Detach { module, instance, grace }.in_term(term.optional_natural()))
 }
 
 fn time_to_live(ttl: &Argument<'_>) -> Result<i64, Refusal> {
@@ -107,30 +108,33 @@ fn time_to_live(ttl: &Argument<'_>) -> Result<i64, Refusal> {
 /// `ACCOUNT.LOGIN key account instance terminal TTL ms`
 pub(super) fn login(call: &Call<'_>, [_, account, instance, terminal, ttl]: &[Argument<'_>; 5]) -> Done {
     let (account, instance, terminal) = (account.text(), instance.text(), terminal.text());
-    answer(call, &Request::Login { account, instance, terminal, ttl: time_to_live(ttl)? })
+    answer(call, &InstanceRequest::Login { account, instance, terminal, ttl: time_to_live(ttl)? }.into())
 }
 
 /// `ACCOUNT.RENEW key account epoch TTL ms`
 pub(super) fn renew(call: &Call<'_>, [_, account, epoch, ttl]: &[Argument<'_>; 4]) -> Done {
     let (account, epoch) = (account.text(), epoch.natural());
-    answer(call, &Request::Renew { account, epoch, ttl: time_to_live(ttl)? })
+    answer(call, &InstanceRequest::Renew { account, epoch, ttl: time_to_live(ttl)? }.into())
 }
 
 /// `ACCOUNT.LOGOUT key account epoch [BACK] [TERM t]`
 pub(super) fn logout(call: &Call<'_>, [_, account, epoch, back, term]: &[Argument<'_>; 5]) -> Done {
     let (account, epoch, back) = (account.text(), epoch.natural(), back.is_given());
-    answer(call, &Request::Logout { account, epoch, back, term: term.optional_natural() })
+    answer(call, &InstanceRequest::Logout { account, epoch, back, term: term.optional_natural() }.into())
 }
 
 /// `ACCOUNT.USE key account epoch [COUNT n]`
 pub(super) fn usage(call: &Call<'_>, [_, account, epoch, count]: &[Argument<'_>; 4]) -> Done {
     let (account, epoch) = (account.text(), epoch.natural());
-    answer(call, &Request::Use { account, epoch, count: count.optional_integer().unwrap_or(1) })
+    answer(
+        call,
+        &InstanceRequest::Use { account, epoch, count: count.optional_integer().unwrap_or(1) }.into(),
+    )
 }
 
 /// `ACCOUNT.REBALANCE key [DRYRUN] [MAXMOVES n] [TERM t]`
 pub(super) fn rebalance(call: &Call<'_>, [_, dry_run, max_moves, term]: &[Argument<'_>; 4]) -> Done {
     let max_moves = max_moves.optional_integer().unwrap_or(USUAL_MOVES);
-    let (dry_run, term) = (dry_run.is_given(), term.optional_natural());
-    answer(call, &Request::Rebalance { dry_run, max_moves, term })
+    let request = ManagerRequest::Rebalance { dry_run: dry_run.is_given(), max_moves };
+    answer(call, &request.in_term(term.optional_natural()))
 }

@@ -16,8 +16,6 @@ pub(crate) struct Parameter {
     pub(super) keyword: Option<&'static str>,
     /// Whether it begins with a keyword and may come in any order among its neighbours that do. Follows from the rest.
     pub(super) is_option: bool,
-    /// Whether its value is one word. Follows from the rest.
-    pub(super) is_plain: bool,
     /// The message where it, or the second word of a pair, is missing; empty: a plain one.
     pub(crate) missing: &'static str,
 }
@@ -52,21 +50,7 @@ impl Parameter {
             Kind::Block([first, ..]) => (first.keyword, first.is_option),
             _ => (None, false),
         };
-        let is_plain = matches!(
-            kind,
-            Kind::Key | Kind::Text | Kind::Name | Kind::Like(..) | Kind::Integer | Kind::Natural
-        );
-        Self {
-            name,
-            kind,
-            token: None,
-            optional: false,
-            many: false,
-            keyword,
-            is_option,
-            is_plain,
-            missing: "",
-        }
+        Self { name, kind, token: None, optional: false, many: false, keyword, is_option, missing: "" }
     }
 
     pub(crate) const fn key(name: &'static str) -> Self {
@@ -119,7 +103,7 @@ impl Parameter {
 
     /// Any number of times; at least once, unless it is optional.
     pub(crate) const fn many(self) -> Self {
-        Self { many: true, is_plain: false, ..self }
+        Self { many: true, ..self }
     }
 
     /// With its keyword at just that place.
@@ -173,6 +157,14 @@ impl Parameter {
             Kind::OneOf(inner) => position(inner, |one| one.begins_with(word).is_some()),
             _ => None,
         }
+    }
+
+    /// Whether its value is one word.
+    #[inline]
+    pub(super) fn is_plain(&self) -> bool {
+        let is_compound =
+            matches!(self.kind, Kind::Word | Kind::Block(_) | Kind::Counted(_) | Kind::OneOf(_));
+        !is_compound && !self.many
     }
 
     /// The number of a word that is given for it, 0 for what is no number; nothing for a word that cannot be.

@@ -40,7 +40,7 @@ pub(crate) fn parse<'a>(
             let (options, _) = left.split_at(count);
             parser.options(options, places)?;
             count
-        } else if first.is_plain && !first.optional && first.token.is_none() {
+        } else if first.is_plain() && !first.optional && first.token.is_none() {
             *place = parser.plain(first, Label::Name(first.name))?;
             1
         } else {
@@ -97,7 +97,7 @@ impl<'a> Parser<'a> {
                 return Err(if again { twice() } else { unexpected(word) });
             }
             self.next += 1;
-            *argument = if option.is_plain {
+            *argument = if option.is_plain() {
                 self.plain(option, Label::Option(word))?
             } else {
                 self.behind(option, which, word)?
@@ -244,7 +244,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Reads the value of a parameter that is one word, as most are.
-    #[inline(always)]
+    #[inline]
     fn plain(&mut self, parameter: &'static Parameter, label: Label<'a>) -> Result<Argument<'a>, Refusal> {
         let from = self.next;
         let Some(number) = self.peek().and_then(|word| parameter.read(word)) else {

@@ -26,4 +26,4 @@ pub use event::Event;
 pub use model::state::{Book, Settings};
 pub use model::{place, record, state, tariff};
 pub use outcome::{Decision, Reply};
-pub use request::Request;
+pub use request::{InstanceRequest, ManagerRequest, Request};

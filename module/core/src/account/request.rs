@@ -4,10 +4,19 @@ use super::model::record::Epoch;
 use super::model::tariff::Tariff;
 use crate::shared::Millis;
 
-/// A request that may change a book. `term` is the term of the leader that sends the request; a term other than the
-/// claimed one is refused with `STALE`.
+/// A request that may change a book. All byte strings are the caller's.
 #[derive(Clone, Debug)]
 pub enum Request<'a> {
+    /// A request of a manager, with the term of the leader that sends it. A term other than the claimed one is refused
+    /// with `STALE`; without a term the request comes from a person.
+    Manager(Option<u64>, ManagerRequest<'a>),
+    /// A request of an instance, which works with the accounts that it has.
+    Instance(InstanceRequest<'a>),
+}
+
+/// A request of those who manage a book: the leader, and operators.
+#[derive(Clone, Debug)]
+pub enum ManagerRequest<'a> {
     /// `ACCOUNT.BOOK` on a book that exists.
     Configure(Changes),
     /// `ACCOUNT.TERM`.
@@ -29,15 +38,11 @@ pub enum Request<'a> {
         tariff: Tariff,
         /// Their names.
         accounts: Vec<&'a [u8]>,
-        /// The leader's term.
-        term: Option<u64>,
     },
     /// `ACCOUNT.DEL`.
     Del {
         /// Their names.
         accounts: Vec<&'a [u8]>,
-        /// The leader's term.
-        term: Option<u64>,
     },
     /// `ACCOUNT.MOVE`.
     Move {
@@ -45,8 +50,6 @@ pub enum Request<'a> {
         module: &'a [u8],
         /// Their names.
         accounts: Vec<&'a [u8]>,
-        /// The leader's term.
-        term: Option<u64>,
     },
     /// `ACCOUNT.FREEZE`.
     Freeze {
@@ -54,8 +57,6 @@ pub enum Request<'a> {
         account: &'a [u8],
         /// Whether the account is frozen or thawed.
         on: bool,
-        /// The leader's term.
-        term: Option<u64>,
     },
     /// `ACCOUNT.ATTACH`.
     Attach {
@@ -63,8 +64,6 @@ pub enum Request<'a> {
         module: &'a [u8],
         /// The instance.
         instance: &'a [u8],
-        /// The leader's term.
-        term: Option<u64>,
     },
     /// `ACCOUNT.DETACH`.
     Detach {
@@ -74,9 +73,19 @@ pub enum Request<'a> {
         instance: &'a [u8],
         /// How long the place is kept, in milliseconds.
         grace: Millis,
-        /// The leader's term.
-        term: Option<u64>,
     },
+    /// `ACCOUNT.REBALANCE`.
+    Rebalance {
+        /// Whether the moves are only computed.
+        dry_run: bool,
+        /// The most moves.
+        max_moves: i64,
+    },
+}
+
+/// A request of those who work with accounts.
+#[derive(Clone, Debug)]
+pub enum InstanceRequest<'a> {
     /// `ACCOUNT.LOGIN`.
     Login {
         /// The account.
@@ -117,15 +126,26 @@ pub enum Request<'a> {
         /// Number of instructions.
         count: i64,
     },
-    /// `ACCOUNT.REBALANCE`.
-    Rebalance {
-        /// Whether the moves are only computed.
-        dry_run: bool,
-        /// The most moves.
-        max_moves: i64,
-        /// The leader's term.
-        term: Option<u64>,
-    },
+}
+
+impl<'a> ManagerRequest<'a> {
+    /// This request, sent by the leader of that term, or by a person.
+    #[must_use]
+    pub fn in_term(self, term: Option<u64>) -> Request<'a> {
+        Request::Manager(term, self)
+    }
+}
+
+impl<'a> From<ManagerRequest<'a>> for Request<'a> {
+    fn from(request: ManagerRequest<'a>) -> Self {
+        request.in_term(None)
+    }
+}
+
+impl<'a> From<InstanceRequest<'a>> for Request<'a> {
+    fn from(request: InstanceRequest<'a>) -> Self {
+        Self::Instance(request)
+    }
 }
 
 /// Settings to change.
@@ -151,6 +171,4 @@ pub struct ModuleSettings<'a> {
     pub weight: Option<i64>,
     /// How many accounts are kept free for replacements; `None` keeps the value, or sets 0.
     pub reserve: Option<i64>,
-    /// The leader's term.
-    pub term: Option<u64>,
 }

@@ -3,7 +3,7 @@
 use super::rig::{HOUR, Rig, login, name};
 use allot_core::account::Event;
 use allot_core::account::record::Name;
-use allot_core::account::request::Request;
+use allot_core::account::request::ManagerRequest;
 use allot_core::account::tariff::MAX_COUNT;
 use allot_core::shared::Bytes;
 
@@ -53,7 +53,7 @@ fn no_event_names_an_account_twice_or_none() {
 fn frozen_account_is_neither_dealt_nor_withdrawn() {
     let mut rig = rig();
     let number = held_by(&rig, "a");
-    rig.ask(&Request::Freeze { account: name(number).as_bytes(), on: true, term: None }).unwrap();
+    rig.ask(ManagerRequest::Freeze { account: name(number).as_bytes(), on: true }).unwrap();
     let (module, instance, accounts) = (module("m"), module("a"), names(&[number]));
     refuses(&rig, &Event::Dealt { module, instance, accounts: accounts.clone() });
     refuses(&rig, &Event::Withdrawn { accounts });
@@ -80,7 +80,7 @@ fn account_that_is_being_deleted_is_neither_frozen_nor_rehomed() {
     let mut rig = rig();
     let number = held_by(&rig, "a");
     rig.login(&name(number), "a", HOUR);
-    rig.ask(&Request::Del { accounts: vec![name(number).as_bytes()], term: None }).unwrap();
+    rig.ask(ManagerRequest::Del { accounts: vec![name(number).as_bytes()] }).unwrap();
     refuses(&rig, &Event::Frozen { account: account(number) });
     refuses(&rig, &Event::Halted { account: account(number) });
     refuses(&rig, &Event::Rehomed { module: module("n"), accounts: names(&[number]) });
@@ -91,7 +91,7 @@ fn account_that_is_being_deleted_is_neither_frozen_nor_rehomed() {
 fn account_in_use_is_halted_and_not_frozen() {
     let mut rig = rig();
     let number = held_by(&rig, "a");
-    rig.ask(&login(&name(number), "a", "t", HOUR)).unwrap();
+    rig.ask(login(&name(number), "a", "t", HOUR)).unwrap();
     refuses(&rig, &Event::Frozen { account: account(number) });
     assert!(rig.book.admits(&Event::Halted { account: account(number) }).is_ok());
 }

@@ -3,7 +3,7 @@
 use super::rig::{HOUR, Rig, login, name, tariff, usage};
 use allot_core::account::place::Presence;
 use allot_core::account::record::AccountState;
-use allot_core::account::request::Request;
+use allot_core::account::request::{InstanceRequest, ManagerRequest};
 use allot_core::account::{Event, Reply, Settings};
 
 const MINUTE: i64 = 60_000;
@@ -13,16 +13,16 @@ fn a_frozen_account_is_replaced_from_the_reserve_at_once() {
     let mut rig = with_reserve();
     let account = (0..13).map(name).find(|account| rig.holder(account) == "a").unwrap();
     let epoch = rig.login(&account, "a", MINUTE);
-    let freeze = |on| Request::Freeze { account: account.as_bytes(), on, term: None };
-    rig.ask(&freeze(true)).unwrap();
+    let freeze = |on| ManagerRequest::Freeze { account: account.as_bytes(), on };
+    rig.ask(freeze(true)).unwrap();
     assert_eq!((rig.standing(&account), rig.shares("m")), (AccountState::Frozen, vec![5, 5]));
-    assert_eq!(rig.code(&usage(&account, epoch, 1)), "BADSTATE");
-    assert_eq!(rig.code(&login(&account, "a", "t", MINUTE)), "BADSTATE");
+    assert_eq!(rig.code(usage(&account, epoch, 1)), "BADSTATE");
+    assert_eq!(rig.code(login(&account, "a", "t", MINUTE)), "BADSTATE");
     rig.settle();
     rig.check();
     let free = |rig: &Rig| rig.book.totals().0[AccountState::Free as usize];
     assert_eq!(free(&rig), 2);
-    rig.ask(&freeze(false)).unwrap();
+    rig.ask(freeze(false)).unwrap();
     rig.settle();
     assert_eq!((rig.standing(&account), free(&rig)), (AccountState::Free, 3), "it fills the reserve again");
     rig.check();
@@ -31,7 +31,7 @@ fn a_frozen_account_is_replaced_from_the_reserve_at_once() {
 #[test]
 fn who_is_logged_in_with_an_account_that_is_frozen_stays_known_until_that_is_over() {
     let frozen = |rig: &mut Rig, account: &str, on| {
-        rig.ask(&Request::Freeze { account: account.as_bytes(), on, term: None }).unwrap();
+        rig.ask(ManagerRequest::Freeze { account: account.as_bytes(), on }).unwrap();
         rig.settle();
         rig.check();
     };
@@ -41,16 +41,16 @@ fn who_is_logged_in_with_an_account_that_is_frozen_stays_known_until_that_is_ove
         let epoch = rig.login(&account, "a", HOUR);
         rig.attach("m", "b");
         frozen(&mut rig, &account, true);
-        assert_eq!(rig.code(&usage(&account, epoch, 1)), "BADSTATE");
+        assert_eq!(rig.code(usage(&account, epoch, 1)), "BADSTATE");
         frozen(&mut rig, &account, false);
         assert_eq!(
             (rig.standing(&account), rig.shares("m")),
             (AccountState::Free, vec![0, 0]),
             "dealt to nobody"
         );
-        let renew = Request::Renew { account: account.as_bytes(), epoch, ttl: 2 * HOUR };
-        assert_eq!(rig.code(&renew), "BADSTATE");
-        assert_eq!(rig.code(&usage(&account, epoch, 1)), "OK", "what is sent is counted");
+        let renew = InstanceRequest::Renew { account: account.as_bytes(), epoch, ttl: 2 * HOUR };
+        assert_eq!(rig.code(renew), "BADSTATE");
+        assert_eq!(rig.code(usage(&account, epoch, 1)), "OK", "what is sent is counted");
         rig.pass(HOUR - 1);
         assert_eq!(rig.shares("m"), [0, 0]);
         if logs_out {
@@ -59,7 +59,7 @@ fn who_is_logged_in_with_an_account_that_is_frozen_stays_known_until_that_is_ove
             rig.pass(1);
         }
         assert_eq!((rig.standing(&account), rig.shares("m")), (AccountState::Dealt, vec![1, 0]));
-        assert_eq!(rig.code(&login(&account, "a", "elsewhere", MINUTE)), "OK");
+        assert_eq!(rig.code(login(&account, "a", "elsewhere", MINUTE)), "OK");
         rig.check();
     }
 }
@@ -72,27 +72,27 @@ fn an_account_frozen_in_use_is_moved_and_deleted_with_its_login_known() {
     let [moved, gone] = [0, 1].map(name);
     for account in [&moved, &gone] {
         rig.login(account, "a", HOUR);
-        rig.ask(&Request::Freeze { account: account.as_bytes(), on: true, term: None }).unwrap();
+        rig.ask(ManagerRequest::Freeze { account: account.as_bytes(), on: true }).unwrap();
     }
     let accounts = vec![moved.as_bytes()];
-    assert_eq!(rig.ask(&Request::Move { module: b"n", accounts, term: None }), Ok(Reply::Integer(1)));
+    assert_eq!(rig.ask(ManagerRequest::Move { module: b"n", accounts }), Ok(Reply::Integer(1)));
     let accounts = vec![gone.as_bytes()];
-    assert_eq!(rig.ask(&Request::Del { accounts, term: None }), Ok(Reply::Integer(1)));
+    assert_eq!(rig.ask(ManagerRequest::Del { accounts }), Ok(Reply::Integer(1)));
     assert_eq!([&moved, &gone].map(|one| rig.standing(one)), [AccountState::Frozen, AccountState::Revoking]);
-    rig.ask(&Request::Freeze { account: moved.as_bytes(), on: false, term: None }).unwrap();
-    rig.ask(&Request::Freeze { account: gone.as_bytes(), on: true, term: None }).unwrap();
+    rig.ask(ManagerRequest::Freeze { account: moved.as_bytes(), on: false }).unwrap();
+    rig.ask(ManagerRequest::Freeze { account: gone.as_bytes(), on: true }).unwrap();
     rig.pass(HOUR - 1);
     rig.check();
     let accounts = vec![gone.as_bytes()];
-    let add = Request::Add { module: Some(b"n"), tariff: tariff(), accounts, term: None };
-    assert_eq!((rig.code(&add), rig.shares("n")), ("EXISTS", vec![0]));
+    let add = ManagerRequest::Add { module: Some(b"n"), tariff: tariff(), accounts };
+    assert_eq!((rig.code(add.clone()), rig.shares("n")), ("EXISTS", vec![0]));
     rig.pass(1);
-    assert_eq!((rig.code(&add), rig.holder(&moved).as_str()), ("OK", "x"));
+    assert_eq!((rig.code(add), rig.holder(&moved).as_str()), ("OK", "x"));
     rig.check();
     // By the word of the instance that had it.
     let deal = rig.account(&moved).epoch;
     rig.login(&moved, "x", HOUR);
-    rig.ask(&Request::Freeze { account: moved.as_bytes(), on: true, term: None }).unwrap();
+    rig.ask(ManagerRequest::Freeze { account: moved.as_bytes(), on: true }).unwrap();
     assert_eq!(rig.logout(&moved, deal), Reply::Integer(1));
     assert_eq!(rig.book.live_logins(), 0);
     rig.check();
@@ -115,7 +115,7 @@ fn of(rig: &Rig, instance: &str) -> String {
 }
 
 fn freeze(rig: &mut Rig, account: &str) {
-    rig.ask(&Request::Freeze { account: account.as_bytes(), on: true, term: None }).unwrap();
+    rig.ask(ManagerRequest::Freeze { account: account.as_bytes(), on: true }).unwrap();
     rig.settle();
     rig.check();
 }

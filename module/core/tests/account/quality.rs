@@ -3,7 +3,7 @@
 use super::rig::{HOUR, name};
 use allot_core::account::decide::USUAL_MOVES;
 use allot_core::account::quality::{imbalance, least_moves};
-use allot_core::account::request::{ModuleSettings, Request};
+use allot_core::account::request::{InstanceRequest, ManagerRequest, ModuleSettings, Request};
 use allot_core::account::tariff::{Amount, Step, Tariff};
 use allot_core::account::{Book, Event, Reply, Settings, decide, decide_due};
 
@@ -14,8 +14,8 @@ struct Plain {
 }
 
 impl Plain {
-    fn ask(&mut self, request: &Request<'_>) -> Reply {
-        let decision = decide(&self.book, self.now, request).unwrap();
+    fn ask<'a>(&mut self, request: impl Into<Request<'a>>) -> Reply {
+        let decision = decide(&self.book, self.now, &request.into()).unwrap();
         decision.events.iter().for_each(|event| self.book.apply(self.now, event));
         decision.reply
     }
@@ -41,24 +41,18 @@ impl Plain {
 #[test]
 fn a_hundred_thousand_accounts_over_a_thousand_instances_are_even_and_a_join_moves_the_fewest() {
     let mut plain = Plain { book: Book::open(Settings::default(), 1000), now: 1000 };
-    let wish = ModuleSettings {
-        module: b"m",
-        department: b"d",
-        instances: 2000,
-        weight: None,
-        reserve: None,
-        term: None,
-    };
-    plain.ask(&Request::Module(wish));
+    let wish =
+        ModuleSettings { module: b"m", department: b"d", instances: 2000, weight: None, reserve: None };
+    plain.ask(ManagerRequest::Module(wish));
     for batch in 0..10 {
         let names: Vec<String> = (batch * 10_000..(batch + 1) * 10_000).map(name).collect();
         let accounts = names.iter().map(String::as_bytes).collect();
         let tariff = Tariff { quota: 100, steps: vec![] };
-        plain.ask(&Request::Add { module: Some(b"m"), tariff, accounts, term: None });
+        plain.ask(ManagerRequest::Add { module: Some(b"m"), tariff, accounts });
     }
     for instance in 0..1000 {
         let instance = format!("i{instance}");
-        plain.ask(&Request::Attach { module: b"m", instance: instance.as_bytes(), term: None });
+        plain.ask(ManagerRequest::Attach { module: b"m", instance: instance.as_bytes() });
     }
     assert_eq!(plain.settle(), 100_000);
     let shares = |book: &Book| -> Vec<usize> {
@@ -68,7 +62,7 @@ fn a_hundred_thousand_accounts_over_a_thousand_instances_are_even_and_a_join_mov
     assert_eq!(imbalance(&shares(&plain.book)), 0);
     let mut before = shares(&plain.book);
     before.push(0);
-    plain.ask(&Request::Attach { module: b"m", instance: b"late", term: None });
+    plain.ask(ManagerRequest::Attach { module: b"m", instance: b"late" });
     assert_eq!(plain.settle(), least_moves(&before));
     assert!(imbalance(&shares(&plain.book)) <= 1);
 }
@@ -80,17 +74,17 @@ fn how_long_a_batch_takes_where_nobody_has_anything_yet() {
     for reserve in [0, 1_000_000] {
         let mut plain = Plain { book: Book::open(Settings::default(), 1000), now: 1000 };
         let (module, department, instances) = (b"m", b"d", 1000);
-        let (weight, reserve, term) = (None, Some(reserve), None);
-        plain.ask(&Request::Module(ModuleSettings { module, department, instances, weight, reserve, term }));
+        let (weight, reserve) = (None, Some(reserve));
+        plain.ask(ManagerRequest::Module(ModuleSettings { module, department, instances, weight, reserve }));
         for instance in 0..1000 {
             let instance = format!("i{instance}");
-            plain.ask(&Request::Attach { module: b"m", instance: instance.as_bytes(), term: None });
+            plain.ask(ManagerRequest::Attach { module: b"m", instance: instance.as_bytes() });
         }
         let names: Vec<String> = (0..10_000).map(name).collect();
         let accounts = names.iter().map(String::as_bytes).collect();
         let tariff = Tariff { quota: 100, steps: vec![] };
         let begin = std::time::Instant::now();
-        plain.ask(&Request::Add { module: Some(b"m"), tariff, accounts, term: None });
+        plain.ask(ManagerRequest::Add { module: Some(b"m"), tariff, accounts });
         println!("ADD of 10,000 to 1,000 instances, RESERVE {reserve:?}: {:?}", begin.elapsed());
     }
 }
@@ -143,25 +137,23 @@ fn month(rebalanced: bool) -> (Amount, usize) {
     let mut places = Vec::new();
     for module in 0..20 {
         let (name, department) = (format!("m{module}"), format!("d{}", module % 4));
-        plain.ask(&Request::Module(ModuleSettings {
+        plain.ask(ManagerRequest::Module(ModuleSettings {
             module: name.as_bytes(),
             department: department.as_bytes(),
             instances: 3,
             weight: None,
             reserve: None,
-            term: None,
         }));
         for instance in 0..3 {
             let instance = format!("m{module}i{instance}");
-            let attach =
-                Request::Attach { module: name.as_bytes(), instance: instance.as_bytes(), term: None };
-            plain.ask(&attach);
+            let attach = ManagerRequest::Attach { module: name.as_bytes(), instance: instance.as_bytes() };
+            plain.ask(attach);
             places.push((name.clone(), instance));
         }
     }
     let names: Vec<String> = (0..1000).map(name).collect();
     let accounts = names.iter().map(String::as_bytes).collect();
-    plain.ask(&Request::Add { module: None, tariff, accounts, term: None });
+    plain.ask(ManagerRequest::Add { module: None, tariff, accounts });
     plain.settle();
     let mut demand = Demand::new(places.len(), 11);
     let mut moves = 0;
@@ -179,12 +171,12 @@ fn month(rebalanced: bool) -> (Amount, usize) {
                 let picked = plain.book.pick(plain.book.instance(id).unwrap(), 1);
                 let Some(one) = picked.first() else { break };
                 let (account, epoch) = (one.name.clone(), one.epoch);
-                plain.ask(&Request::Use { account: &account, epoch, count: part as i64 });
+                plain.ask(InstanceRequest::Use { account: &account, epoch, count: part as i64 });
                 wanted -= part;
             }
         }
         if rebalanced {
-            let reply = plain.ask(&Request::Rebalance { dry_run: false, max_moves: USUAL_MOVES, term: None });
+            let reply = plain.ask(ManagerRequest::Rebalance { dry_run: false, max_moves: USUAL_MOVES });
             let Reply::Moves(shifts) = reply else { panic!() };
             for shift in &shifts {
                 let last = last_moves.insert(shift.account.clone(), plain.now);

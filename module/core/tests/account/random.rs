@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::rig::{HOUR, Rig, login, logout, name, tariff, usage};
 use allot_core::account::place::Presence;
-use allot_core::account::request::{Changes, ModuleSettings, Request};
+use allot_core::account::request::{Changes, InstanceRequest, ManagerRequest, ModuleSettings};
 use allot_core::account::{Book, Settings};
 use proptest::prelude::*;
 
@@ -76,25 +76,25 @@ impl Run {
             3..=5 => {
                 let (module, instance) = (self.random.of(&MODULES), self.random.of(&INSTANCES));
                 let (module, instance) = (module.as_bytes(), instance.as_bytes());
-                self.rig.code(&Request::Attach { module, instance, term: None });
+                self.rig.code(ManagerRequest::Attach { module, instance });
             }
             6 => {
                 let (module, instance) = (self.random.of(&MODULES), self.random.of(&INSTANCES));
                 let grace = self.random.of(&[0, 1000, HOUR]);
                 let (module, instance) = (module.as_bytes(), instance.as_bytes());
-                self.rig.code(&Request::Detach { module, instance, grace, term: None });
+                self.rig.code(ManagerRequest::Detach { module, instance, grace });
             }
             7..=12 => self.log_in(),
             13..=15 => self.word(),
             16 | 17 => self.work(),
             18 => {
                 let dry_run = self.random.chance(30);
-                self.rig.code(&Request::Rebalance { dry_run, max_moves: 5, term: None });
+                self.rig.code(ManagerRequest::Rebalance { dry_run, max_moves: 5 });
             }
             _ => {
                 let dwell = Some(self.random.of(&[0, 1000, HOUR]));
                 let cap = self.random.of(&[None, Some(0), Some(20), Some(60)]);
-                self.rig.code(&Request::Configure(Changes { dwell, cap, ..Changes::default() }));
+                self.rig.code(ManagerRequest::Configure(Changes { dwell, cap, ..Changes::default() }));
             }
         }
         self.rig.check();
@@ -105,32 +105,31 @@ impl Run {
         let names = self.accounts(8);
         let accounts: Vec<&[u8]> = names.iter().map(String::as_bytes).collect();
         let request = match self.random.below(6) {
-            0 => Request::Module(ModuleSettings {
+            0 => ManagerRequest::Module(ModuleSettings {
                 module: module.as_bytes(),
                 department: self.random.of(&[&b"d"[..], b"d2"]),
                 instances: self.random.below(5) as i64,
                 weight: self.random.of(&[None, Some(0), Some(2)]),
                 reserve: self.random.of(&[None, Some(0), Some(3)]),
-                term: None,
             }),
             1 | 2 => {
                 let module = self.random.chance(80).then_some(module.as_bytes());
-                Request::Add { module, tariff: tariff(), accounts, term: None }
+                ManagerRequest::Add { module, tariff: tariff(), accounts }
             }
-            3 => Request::Del { accounts, term: None },
-            4 => Request::Move { module: module.as_bytes(), accounts, term: None },
+            3 => ManagerRequest::Del { accounts },
+            4 => ManagerRequest::Move { module: module.as_bytes(), accounts },
             _ => {
                 // Always the same ones, so that they are frozen while somebody works with them, and used again soon.
                 let account = name(self.random.below(FROZEN));
                 let account = account.as_bytes();
                 for on in self.random.of(&[&[true][..], &[false], &[true, false]]) {
-                    self.rig.code(&Request::Freeze { account, on: *on, term: None });
+                    self.rig.code(ManagerRequest::Freeze { account, on: *on });
                     self.rig.settle();
                 }
                 return;
             }
         };
-        self.rig.code(&request);
+        self.rig.code(request);
     }
 
     fn log_in(&mut self) {
@@ -141,7 +140,7 @@ impl Run {
         let instance = holder.unwrap_or_else(|| self.random.of(&INSTANCES).to_owned());
         let terminal = self.random.of(&["t1", "t2"]);
         let ttl = self.random.of(&[1000, HOUR]);
-        if self.rig.code(&login(&account, &instance, terminal, ttl)) != "OK" {
+        if self.rig.code(login(&account, &instance, terminal, ttl)) != "OK" {
             return;
         }
         let live = self.rig.account(&account).login.clone().unwrap();
@@ -171,13 +170,13 @@ impl Run {
         let epoch = self.epoch(&account);
         let (bytes, back) = (account.as_bytes(), self.random.chance(20));
         if self.random.chance(50) {
-            let renewed = self.rig.code(&Request::Renew { account: bytes, epoch, ttl: HOUR }) == "OK";
+            let renewed = self.rig.code(InstanceRequest::Renew { account: bytes, epoch, ttl: HOUR }) == "OK";
             if renewed {
                 let lock = self.locks.entry(account.clone()).or_insert((epoch, i64::MAX));
                 assert!(lock.1 > self.rig.now && lock.0 == epoch || !self.sound, "a login lives again");
                 lock.1 = self.rig.now + HOUR;
             }
-        } else if self.rig.ask(&logout(&account, epoch, back)) == Ok(allot_core::account::Reply::Integer(1)) {
+        } else if self.rig.ask(logout(&account, epoch, back)) == Ok(allot_core::account::Reply::Integer(1)) {
             self.locks.remove(&account);
         }
     }
@@ -186,7 +185,7 @@ impl Run {
         let account = name(self.random.below(30));
         let epoch = self.epoch(&account);
         let before = self.rig.book.account_called(account.as_bytes()).map(|one| one.epoch);
-        if self.rig.code(&usage(&account, epoch, 7)) == "OK" && self.sound {
+        if self.rig.code(usage(&account, epoch, 7)) == "OK" && self.sound {
             let live =
                 self.locks.get(&account).is_some_and(|&(own, until)| own == epoch && until > self.rig.now);
             assert!(

@@ -3,7 +3,7 @@
 use super::rig::{HOUR, Rig, login, logout, name, tariff, usage};
 use allot_core::account::place::Presence;
 use allot_core::account::record::AccountState;
-use allot_core::account::request::{ModuleSettings, Request};
+use allot_core::account::request::{InstanceRequest, ManagerRequest, ModuleSettings};
 use allot_core::account::{Reply, Settings};
 
 const MINUTE: i64 = 60_000;
@@ -14,9 +14,9 @@ fn three_modules() -> Rig {
     let mut rig = Rig::new(settings);
     for (module, department, accounts) in [("m", "d", 0..10), ("n", "d", 10..15), ("o", "e", 20..21)] {
         let (module_name, department) = (module.as_bytes(), department.as_bytes());
-        let (instances, weight, reserve, term) = (2, None, None, None);
-        let wish = ModuleSettings { module: module_name, department, instances, weight, reserve, term };
-        rig.ask(&Request::Module(wish)).unwrap();
+        let (instances, weight, reserve) = (2, None, None);
+        let wish = ModuleSettings { module: module_name, department, instances, weight, reserve };
+        rig.ask(ManagerRequest::Module(wish)).unwrap();
         rig.attach(module, "a");
         rig.add(module, accounts);
     }
@@ -26,44 +26,45 @@ fn three_modules() -> Rig {
 
 fn work(rig: &mut Rig, number: usize, count: i64) {
     let epoch = rig.account(&name(number)).epoch;
-    assert_eq!(rig.code(&usage(&name(number), epoch, count)), "OK");
+    assert_eq!(rig.code(usage(&name(number), epoch, count)), "OK");
 }
 
 #[test]
 fn every_change_of_the_deal_and_of_the_inventory_holds_to_the_claimed_term() {
     let mut rig = Rig::with(2, 4, &["a"]);
-    rig.ask(&Request::Claim { term: 5, leader: b"one", force: false }).unwrap();
+    rig.ask(ManagerRequest::Claim { term: 5, leader: b"one", force: false }).unwrap();
     let account = name(0);
     let module = &b"m"[..];
     let epoch = rig.account(&account).epoch;
     for term in [Some(4), Some(6), Some(5)] {
         let (weight, reserve) = (None, None);
         let requests = [
-            Request::Attach { module, instance: b"b", term },
-            Request::Detach { module, instance: b"b", grace: 0, term },
-            Request::Rebalance { dry_run: false, max_moves: 1, term },
-            Request::Module(ModuleSettings {
+            ManagerRequest::Attach { module, instance: b"b" }.in_term(term),
+            ManagerRequest::Detach { module, instance: b"b", grace: 0 }.in_term(term),
+            ManagerRequest::Rebalance { dry_run: false, max_moves: 1 }.in_term(term),
+            ManagerRequest::Module(ModuleSettings {
                 module: b"n",
                 department: b"d",
                 instances: 1,
                 weight,
                 reserve,
-                term,
-            }),
-            Request::Add { module: Some(b"n"), tariff: tariff(), accounts: vec![b"new"], term },
-            Request::Move { module: b"m", accounts: vec![b"new"], term },
-            Request::Freeze { account: b"new", on: true, term },
-            Request::Del { accounts: vec![b"new"], term },
-            Request::Logout { account: account.as_bytes(), epoch, back: true, term },
+            })
+            .in_term(term),
+            ManagerRequest::Add { module: Some(b"n"), tariff: tariff(), accounts: vec![b"new"] }
+                .in_term(term),
+            ManagerRequest::Move { module: b"m", accounts: vec![b"new"] }.in_term(term),
+            ManagerRequest::Freeze { account: b"new", on: true }.in_term(term),
+            ManagerRequest::Del { accounts: vec![b"new"] }.in_term(term),
+            InstanceRequest::Logout { account: account.as_bytes(), epoch, back: true, term }.into(),
         ];
         for request in requests {
             let expected = if term == Some(5) { "OK" } else { "STALE" };
             if expected == "STALE" {
                 let before = rig.book.encode();
-                assert_eq!(rig.code(&request), expected, "{request:?}");
+                assert_eq!(rig.code(request.clone()), expected, "{request:?}");
                 assert_eq!(rig.book.encode(), before);
             } else {
-                assert_eq!(rig.code(&request), expected, "{request:?}");
+                assert_eq!(rig.code(request.clone()), expected, "{request:?}");
             }
         }
     }
@@ -89,10 +90,10 @@ fn who_is_refused_a_login_is_told_who_has_the_account() {
     let mut rig = Rig::with(2, 2, &["alpha", "beta"]);
     let account = name(0);
     let (holder, other) = if rig.holder(&account) == "alpha" { ("alpha", "beta") } else { ("beta", "alpha") };
-    let refusal = rig.ask(&login(&account, other, "t", MINUTE)).unwrap_err();
+    let refusal = rig.ask(login(&account, other, "t", MINUTE)).unwrap_err();
     assert!(refusal.text.contains(&format!("is dealt to instance '{holder}'")), "{}", refusal.text);
     rig.login(&account, holder, MINUTE);
-    let refusal = rig.ask(&login(&account, holder, "elsewhere", MINUTE)).unwrap_err();
+    let refusal = rig.ask(login(&account, holder, "elsewhere", MINUTE)).unwrap_err();
     let until = rig.now + MINUTE;
     assert!(refusal.text.contains(&format!("is logged in at 't' until {until}")), "{}", refusal.text);
 }
@@ -101,7 +102,7 @@ fn who_is_refused_a_login_is_told_who_has_the_account() {
 fn lists_are_of_a_module_an_instance_or_a_state_and_go_on_at_their_cursor() {
     let mut rig = three_modules();
     rig.attach("m", "b");
-    rig.ask(&Request::Freeze { account: name(12).as_bytes(), on: true, term: None }).unwrap();
+    rig.ask(ManagerRequest::Freeze { account: name(12).as_bytes(), on: true }).unwrap();
     rig.settle();
     let id = |module: &str| rig.book.find_module(module.as_bytes());
     let place = |instance: &str| rig.book.find_instance(id("m").unwrap(), instance.as_bytes());
@@ -139,7 +140,7 @@ fn one_list_passes_over_twenty_thousand_accounts_at_most() {
         rig.add("m", batch * 10_000..(batch + 1) * 10_000);
     }
     let last = name(29_999);
-    rig.ask(&Request::Freeze { account: last.as_bytes(), on: true, term: None }).unwrap();
+    rig.ask(ManagerRequest::Freeze { account: last.as_bytes(), on: true }).unwrap();
     let (page, next) = rig.book.list(None, None, Some(AccountState::Frozen), 0, 10);
     assert_eq!((page.len(), next), (0, 20_000));
     let (page, next) = rig.book.list(None, None, Some(AccountState::Frozen), next, 10);
@@ -181,7 +182,7 @@ fn use_is_summed_by_account_module_and_department_for_this_month_and_for_past_on
     // Where accounts are now.
     let moved = name(10);
     let accounts = vec![moved.as_bytes()];
-    rig.ask(&Request::Move { module: b"o", accounts, term: None }).unwrap();
+    rig.ask(ManagerRequest::Move { module: b"o", accounts }).unwrap();
     rig.settle();
     assert_eq!(line(&rig, 0, b"e"), (2, 200, 167, 93, "10".to_owned()));
     rig.check();
@@ -238,30 +239,30 @@ fn an_account_that_nobody_asked_for_is_given_back_by_its_deal_alone() {
     let login = rig.login(&account, "a", HOUR);
     for epoch in [login, deal - 1, 0] {
         assert_eq!(
-            rig.ask(&logout(&account, epoch, true)),
+            rig.ask(logout(&account, epoch, true)),
             Ok(Reply::Integer(0)),
             "{epoch} is not the deal's"
         );
     }
     assert_eq!((rig.standing(&account), rig.book.live_logins()), (AccountState::Dealt, 1));
-    assert_eq!(rig.ask(&logout(&account, deal, true)), Ok(Reply::Integer(1)));
+    assert_eq!(rig.ask(logout(&account, deal, true)), Ok(Reply::Integer(1)));
     assert_eq!((rig.standing(&account), rig.book.live_logins()), (AccountState::Free, 0));
     rig.settle();
     assert_eq!((rig.shares("m"), rig.presence("m", "a")), (vec![3, 2], Some(Presence::Active)));
     assert!(rig.account(&account).epoch > deal);
-    assert_eq!(rig.ask(&logout(&account, deal, true)), Ok(Reply::Integer(0)), "a late word");
+    assert_eq!(rig.ask(logout(&account, deal, true)), Ok(Reply::Integer(0)), "a late word");
     rig.check();
     // Nor does it thaw what the platform froze; and what is revoked is given back as ever.
-    rig.ask(&Request::Freeze { account: account.as_bytes(), on: true, term: None }).unwrap();
+    rig.ask(ManagerRequest::Freeze { account: account.as_bytes(), on: true }).unwrap();
     let deal = rig.account(&account).epoch;
-    assert_eq!(rig.ask(&logout(&account, deal, true)), Ok(Reply::Integer(0)));
+    assert_eq!(rig.ask(logout(&account, deal, true)), Ok(Reply::Integer(0)));
     assert_eq!(rig.standing(&account), AccountState::Frozen);
     rig.settle();
     let other = (0..5).map(name).find(|one| rig.holder(one) == "b").unwrap();
     let deal = rig.account(&other).epoch;
     rig.login(&other, "b", HOUR);
-    rig.ask(&Request::Del { accounts: vec![other.as_bytes()], term: None }).unwrap();
-    assert_eq!(rig.ask(&logout(&other, deal, true)), Ok(Reply::Integer(1)));
+    rig.ask(ManagerRequest::Del { accounts: vec![other.as_bytes()] }).unwrap();
+    assert_eq!(rig.ask(logout(&other, deal, true)), Ok(Reply::Integer(1)));
     assert!(rig.book.account_called(other.as_bytes()).is_none());
     rig.check();
 }

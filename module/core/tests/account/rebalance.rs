@@ -2,11 +2,11 @@
 
 use super::rig::{HOUR, Rig, name, tariff, usage};
 use allot_core::account::rebalance::Shift;
-use allot_core::account::request::{Changes, ModuleSettings, Request};
+use allot_core::account::request::{Changes, ManagerRequest, ModuleSettings};
 use allot_core::account::{Event, Reply, Settings};
 
 fn rebalance(rig: &mut Rig, max_moves: i64) -> Vec<Shift> {
-    let reply = rig.ask(&Request::Rebalance { dry_run: false, max_moves, term: None });
+    let reply = rig.ask(ManagerRequest::Rebalance { dry_run: false, max_moves });
     let Ok(Reply::Moves(shifts)) = reply else { panic!("{reply:?}") };
     rig.settle();
     rig.check();
@@ -21,7 +21,7 @@ fn names(shifts: &[Shift]) -> Vec<String> {
 fn work(rig: &mut Rig, instance: &str, accounts: std::ops::Range<usize>, count: i64) {
     let account = accounts.map(name).find(|account| rig.holder(account) == instance).unwrap();
     let epoch = rig.account(&account).epoch;
-    rig.ask(&usage(&account, epoch, count)).unwrap();
+    rig.ask(usage(&account, epoch, count)).unwrap();
 }
 
 /// A module with one instance of its name, and accounts.
@@ -32,14 +32,12 @@ fn module(rig: &mut Rig, module: &str, department: &str, weight: i64, accounts: 
         instances: 1,
         weight: Some(weight),
         reserve: None,
-        term: None,
     };
-    rig.ask(&Request::Module(wish)).unwrap();
+    rig.ask(ManagerRequest::Module(wish)).unwrap();
     rig.attach(module, module);
     let names: Vec<String> = accounts.map(name).collect();
     let accounts = names.iter().map(String::as_bytes).collect();
-    rig.ask(&Request::Add { module: Some(module.as_bytes()), tariff: tariff(), accounts, term: None })
-        .unwrap();
+    rig.ask(ManagerRequest::Add { module: Some(module.as_bytes()), tariff: tariff(), accounts }).unwrap();
     rig.settle();
 }
 
@@ -53,7 +51,7 @@ fn tenth_hour() -> Rig {
 fn an_account_is_moved_twice_a_day_at_most() {
     let mut rig = Rig::with(2, 6, &["a", "b"]);
     let (dwell, turns) = (Some(0), Some(vec![rig.now + 20 * 24 * HOUR]));
-    rig.ask(&Request::Configure(Changes { dwell, turns, ..Changes::default() })).unwrap();
+    rig.ask(ManagerRequest::Configure(Changes { dwell, turns, ..Changes::default() })).unwrap();
     rig.now = 22 * HOUR;
     let of = |rig: &Rig, instance: &str| -> Vec<String> {
         (0..6).map(name).filter(|account| rig.holder(account) == instance).collect()
@@ -142,9 +140,9 @@ fn what_the_cap_keeps_from_being_sent_is_nobody_s_to_spare() {
         work(&mut rig, "m", 0..1, 90);
         for number in 1..3 {
             let epoch = rig.account(&name(number)).epoch;
-            rig.ask(&usage(&name(number), epoch, 20)).unwrap();
+            rig.ask(usage(&name(number), epoch, 20)).unwrap();
         }
-        rig.ask(&Request::Configure(Changes { cap: Some(cap), ..Changes::default() })).unwrap();
+        rig.ask(ManagerRequest::Configure(Changes { cap: Some(cap), ..Changes::default() })).unwrap();
         rebalance(&mut rig, 100).len()
     };
     assert_eq!(run(0), 1, "`n` has 160 left and needs 40");
@@ -156,7 +154,7 @@ fn what_the_cap_keeps_from_being_sent_is_nobody_s_to_spare() {
 fn without_turns_use_is_projected_on_when_the_first_month_is_over() {
     let mut rig = Rig::with(2, 10, &["a", "b"]);
     let dwell = Some(0);
-    rig.ask(&Request::Configure(Changes { dwell, ..Changes::default() })).unwrap();
+    rig.ask(ManagerRequest::Configure(Changes { dwell, ..Changes::default() })).unwrap();
     let month = 30 * 24 * HOUR;
     assert_eq!(rig.book.month_end(rig.now), 1000 + month);
     rig.now = 31 * 24 * HOUR;
@@ -166,7 +164,7 @@ fn without_turns_use_is_projected_on_when_the_first_month_is_over() {
     assert_eq!(shifts.len(), 2, "{shifts:?}");
     // A turn that is not applied yet ends nothing any more.
     let turns = Some(vec![rig.now + HOUR, rig.now + 3 * HOUR]);
-    rig.ask(&Request::Configure(Changes { turns, ..Changes::default() })).unwrap();
+    rig.ask(ManagerRequest::Configure(Changes { turns, ..Changes::default() })).unwrap();
     let ends = [0, HOUR].map(|later| rig.book.month_end(rig.now + later) - rig.now);
     assert_eq!(ends, [HOUR, 3 * HOUR]);
 }

@@ -3,7 +3,7 @@
 use allot_core::account::Decision;
 use allot_core::account::place::Presence;
 use allot_core::account::record::{Account, AccountState};
-use allot_core::account::request::{ModuleSettings, Request};
+use allot_core::account::request::{InstanceRequest, ManagerRequest, ModuleSettings, Request};
 use allot_core::account::tariff::{Amount, Step, Tariff};
 use allot_core::account::{Book, Event, Reply, Settings, decide, decide_due};
 use allot_core::shared::codec::Writer;
@@ -51,17 +51,17 @@ impl Rig {
     }
 
     /// Asks, as the server does: what is due first.
-    pub(crate) fn ask(&mut self, request: &Request<'_>) -> Result<Reply, Refusal> {
+    pub(crate) fn ask<'a>(&mut self, request: impl Into<Request<'a>>) -> Result<Reply, Refusal> {
         for event in decide_due(&self.book, self.now, usize::MAX) {
             self.apply(&event);
         }
-        let Decision { events, reply } = decide(&self.book, self.now, request)?;
+        let Decision { events, reply } = decide(&self.book, self.now, &request.into())?;
         events.iter().for_each(|event| self.apply(event));
         Ok(reply)
     }
 
     /// As `ask`; the code of the refusal, or `OK`.
-    pub(crate) fn code(&mut self, request: &Request<'_>) -> &'static str {
+    pub(crate) fn code<'a>(&mut self, request: impl Into<Request<'a>>) -> &'static str {
         self.ask(request).map_or_else(|refusal| refusal.code.word(), |_| "OK")
     }
 
@@ -89,38 +89,36 @@ impl Rig {
             instances,
             weight: None,
             reserve: Some(reserve),
-            term: None,
         };
-        self.ask(&Request::Module(wish)).unwrap();
+        self.ask(ManagerRequest::Module(wish)).unwrap();
     }
 
     pub(crate) fn add(&mut self, module: &str, numbers: std::ops::Range<usize>) {
         let names: Vec<String> = numbers.map(name).collect();
         let accounts = names.iter().map(String::as_bytes).collect();
-        let request =
-            Request::Add { module: Some(module.as_bytes()), tariff: tariff(), accounts, term: None };
-        self.ask(&request).unwrap();
+        let request = ManagerRequest::Add { module: Some(module.as_bytes()), tariff: tariff(), accounts };
+        self.ask(request).unwrap();
     }
 
     pub(crate) fn attach(&mut self, module: &str, instance: &str) {
         let (module, instance) = (module.as_bytes(), instance.as_bytes());
-        self.ask(&Request::Attach { module, instance, term: None }).unwrap();
+        self.ask(ManagerRequest::Attach { module, instance }).unwrap();
         self.settle();
     }
 
     pub(crate) fn detach(&mut self, module: &str, instance: &str, grace: i64) {
         let (module, instance) = (module.as_bytes(), instance.as_bytes());
-        self.ask(&Request::Detach { module, instance, grace, term: None }).unwrap();
+        self.ask(ManagerRequest::Detach { module, instance, grace }).unwrap();
         self.settle();
     }
 
     pub(crate) fn login(&mut self, account: &str, instance: &str, ttl: i64) -> u64 {
-        self.ask(&login(account, instance, "t", ttl)).unwrap();
+        self.ask(login(account, instance, "t", ttl)).unwrap();
         self.account(account).login.as_ref().unwrap().epoch
     }
 
     pub(crate) fn logout(&mut self, account: &str, epoch: u64) -> Reply {
-        let reply = self.ask(&logout(account, epoch, false)).unwrap();
+        let reply = self.ask(logout(account, epoch, false)).unwrap();
         self.settle();
         reply
     }
@@ -182,8 +180,13 @@ pub(crate) fn tariff() -> Tariff {
     Tariff { quota: 100, steps: vec![step(150, "0.1"), step(1000, "0.5")] }
 }
 
-pub(crate) fn login<'a>(account: &'a str, instance: &'a str, terminal: &'a str, ttl: i64) -> Request<'a> {
-    Request::Login {
+pub(crate) fn login<'a>(
+    account: &'a str,
+    instance: &'a str,
+    terminal: &'a str,
+    ttl: i64,
+) -> InstanceRequest<'a> {
+    InstanceRequest::Login {
         account: account.as_bytes(),
         instance: instance.as_bytes(),
         terminal: terminal.as_bytes(),
@@ -191,10 +194,10 @@ pub(crate) fn login<'a>(account: &'a str, instance: &'a str, terminal: &'a str, 
     }
 }
 
-pub(crate) fn usage(account: &str, epoch: u64, count: i64) -> Request<'_> {
-    Request::Use { account: account.as_bytes(), epoch, count }
+pub(crate) fn usage(account: &str, epoch: u64, count: i64) -> InstanceRequest<'_> {
+    InstanceRequest::Use { account: account.as_bytes(), epoch, count }
 }
 
-pub(crate) fn logout(account: &str, epoch: u64, back: bool) -> Request<'_> {
-    Request::Logout { account: account.as_bytes(), epoch, back, term: None }
+pub(crate) fn logout(account: &str, epoch: u64, back: bool) -> InstanceRequest<'_> {
+    InstanceRequest::Logout { account: account.as_bytes(), epoch, back, term: None }
 }

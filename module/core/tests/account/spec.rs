@@ -4,7 +4,7 @@ use super::rig::{HOUR, Rig, login, name, tariff, usage};
 use allot_core::account::place::Presence;
 use allot_core::account::quality::{imbalance, least_moves};
 use allot_core::account::record::AccountState;
-use allot_core::account::request::{Changes, ModuleSettings, Request};
+use allot_core::account::request::{Changes, InstanceRequest, ManagerRequest, ModuleSettings};
 use allot_core::account::tariff::Tariff;
 use allot_core::account::{Event, Reply, Settings};
 
@@ -79,20 +79,20 @@ fn a_login_is_exclusive_and_the_same_terminal_gets_a_new_epoch() {
     let account = name(0);
     let holder = rig.holder(&account);
     let other = if holder == "a" { "b" } else { "a" };
-    assert_eq!(rig.code(&login(&account, other, "t", MINUTE)), "NOTOWNER");
+    assert_eq!(rig.code(login(&account, other, "t", MINUTE)), "NOTOWNER");
     let first = rig.login(&account, &holder, MINUTE);
-    assert_eq!(rig.code(&login(&account, &holder, "elsewhere", MINUTE)), "NOTOWNER");
+    assert_eq!(rig.code(login(&account, &holder, "elsewhere", MINUTE)), "NOTOWNER");
     let second = rig.login(&account, &holder, MINUTE);
     assert!(second > first);
-    assert_eq!(rig.code(&usage(&account, first, 1)), "STALE");
+    assert_eq!(rig.code(usage(&account, first, 1)), "STALE");
     assert_eq!(rig.logout(&account, first), Reply::Integer(0), "a late logout cannot end the next login");
-    assert_eq!(rig.code(&usage(&account, second, 1)), "OK");
+    assert_eq!(rig.code(usage(&account, second, 1)), "OK");
     // Its deadline ends it.
     rig.pass(MINUTE);
-    assert_eq!(rig.code(&usage(&account, second, 1)), "STALE");
+    assert_eq!(rig.code(usage(&account, second, 1)), "STALE");
     let ttl = MINUTE;
-    assert_eq!(rig.code(&Request::Renew { account: account.as_bytes(), epoch: second, ttl }), "STALE");
-    assert_eq!(rig.code(&login(&account, &holder, "elsewhere", MINUTE)), "OK");
+    assert_eq!(rig.code(InstanceRequest::Renew { account: account.as_bytes(), epoch: second, ttl }), "STALE");
+    assert_eq!(rig.code(login(&account, &holder, "elsewhere", MINUTE)), "OK");
     rig.check();
 }
 
@@ -106,11 +106,11 @@ fn an_account_that_moves_is_revoking_until_its_login_is_over() {
         [&first, &second].into_iter().find(|one| rig.standing(one) == AccountState::Revoking).unwrap();
     let epoch = if *moving == first { epochs[0] } else { epochs[1] };
     assert_eq!(rig.shares("m"), [1, 0], "only one of them, and not before it is free");
-    let renew = Request::Renew { account: moving.as_bytes(), epoch, ttl: MINUTE };
-    assert_eq!(rig.code(&renew), "BADSTATE");
-    assert_eq!(rig.code(&login(moving, "a", "t", MINUTE)), "BADSTATE");
-    assert_eq!(rig.code(&login(moving, "b", "t", MINUTE)), "BADSTATE");
-    assert_eq!(rig.code(&usage(moving, epoch, 1)), "OK", "what is sent is counted");
+    let renew = InstanceRequest::Renew { account: moving.as_bytes(), epoch, ttl: MINUTE };
+    assert_eq!(rig.code(renew), "BADSTATE");
+    assert_eq!(rig.code(login(moving, "a", "t", MINUTE)), "BADSTATE");
+    assert_eq!(rig.code(login(moving, "b", "t", MINUTE)), "BADSTATE");
+    assert_eq!(rig.code(usage(moving, epoch, 1)), "OK", "what is sent is counted");
     rig.check();
     assert_eq!(rig.logout(moving, epoch), Reply::Integer(1));
     assert_eq!((rig.holder(moving).as_str(), rig.shares("m")), ("b", vec![1, 1]));
@@ -144,9 +144,9 @@ fn what_is_in_use_is_deleted_or_moved_when_it_is_free() {
     let epoch = rig.login(&used, "a", MINUTE);
     rig.login(&moved, "a", MINUTE);
     let accounts = vec![used.as_bytes(), idle.as_bytes()];
-    assert_eq!(rig.ask(&Request::Del { accounts, term: None }), Ok(Reply::Integer(2)));
+    assert_eq!(rig.ask(ManagerRequest::Del { accounts }), Ok(Reply::Integer(2)));
     let accounts = vec![moved.as_bytes()];
-    assert_eq!(rig.ask(&Request::Move { module: b"n", accounts, term: None }), Ok(Reply::Integer(1)));
+    assert_eq!(rig.ask(ManagerRequest::Move { module: b"n", accounts }), Ok(Reply::Integer(1)));
     assert!(rig.book.account_called(idle.as_bytes()).is_none());
     assert_eq!([&used, &moved].map(|one| rig.standing(one)), [AccountState::Revoking; 2]);
     rig.check();
@@ -160,23 +160,23 @@ fn what_is_in_use_is_deleted_or_moved_when_it_is_free() {
 #[test]
 fn use_is_counted_by_steps_and_the_cap_refuses_before_it_counts() {
     let mut rig = Rig::with(1, 1, &["a"]);
-    rig.ask(&Request::Configure(Changes { cap: Some(160), ..Changes::default() })).unwrap();
+    rig.ask(ManagerRequest::Configure(Changes { cap: Some(160), ..Changes::default() })).unwrap();
     let account = name(0);
     let epoch = rig.login(&account, "a", HOUR);
     let mut told = Vec::new();
     for count in [100, 1, 49, 10] {
-        let Ok(Reply::Used(used)) = rig.ask(&usage(&account, epoch, count)) else { panic!() };
+        let Ok(Reply::Used(used)) = rig.ask(usage(&account, epoch, count)) else { panic!() };
         told.push((used.used, used.left, used.step, used.cost.to_string()));
     }
     let expected = [(100, 0, 0, "0"), (101, 0, 1, "0.1"), (150, 0, 1, "5"), (160, 0, 2, "10")];
     assert_eq!(told, expected.map(|(used, left, step, cost)| (used, left, step, cost.to_owned())));
-    assert_eq!(rig.code(&usage(&account, epoch, 1)), "LIMIT");
+    assert_eq!(rig.code(usage(&account, epoch, 1)), "LIMIT");
     assert_eq!(rig.account(&account).used_in(0), 160);
     // By the deal, for whoever does not log in.
     rig.logout(&account, epoch);
     let deal = rig.account(&account).epoch;
-    assert_eq!(rig.code(&usage(&account, deal, 1)), "LIMIT");
-    assert_eq!(rig.code(&usage(&account, epoch, 1)), "STALE");
+    assert_eq!(rig.code(usage(&account, deal, 1)), "LIMIT");
+    assert_eq!(rig.code(usage(&account, epoch, 1)), "STALE");
     rig.check();
 }
 
@@ -184,11 +184,11 @@ fn use_is_counted_by_steps_and_the_cap_refuses_before_it_counts() {
 fn a_month_turns_at_its_instant_and_twelve_are_kept() {
     let turns: Vec<i64> = (1..=14).map(|month| month * 100 * HOUR).collect();
     let mut rig = Rig::with(1, 1, &["a"]);
-    rig.ask(&Request::Configure(Changes { turns: Some(turns.clone()), ..Changes::default() })).unwrap();
+    rig.ask(ManagerRequest::Configure(Changes { turns: Some(turns.clone()), ..Changes::default() })).unwrap();
     let account = name(0);
     for month in 0..15u64 {
         let epoch = rig.login(&account, "a", HOUR);
-        assert_eq!(rig.code(&usage(&account, epoch, 100 + month as i64)), "OK");
+        assert_eq!(rig.code(usage(&account, epoch, 100 + month as i64)), "OK");
         assert_eq!(u64::from(rig.book.month()), month);
         let ahead = turns.get(month as usize).map_or(0, |turn| turn - rig.now);
         if ahead > 0 {
@@ -216,7 +216,7 @@ fn pick_gives_what_has_most_left_and_is_not_logged_in() {
     for (number, used) in [(0, 50), (1, 10), (2, 90)] {
         let account = name(number);
         let epoch = rig.login(&account, "a", HOUR);
-        rig.ask(&usage(&account, epoch, used)).unwrap();
+        rig.ask(usage(&account, epoch, used)).unwrap();
         rig.logout(&account, epoch);
     }
     assert_eq!(rig.picked("m", "a"), [1, 0, 2].map(name));
@@ -233,27 +233,27 @@ fn pick_gives_nothing_that_the_cap_refuses_and_asks_what_it_allows_first() {
     rig.add("m", 0..2);
     let large = Tariff { quota: 1000, steps: vec![] };
     let accounts = vec![&b"large"[..]];
-    rig.ask(&Request::Add { module: Some(b"m"), tariff: large, accounts, term: None }).unwrap();
+    rig.ask(ManagerRequest::Add { module: Some(b"m"), tariff: large, accounts }).unwrap();
     rig.settle();
     assert_eq!(rig.picked("m", "a"), ["large".to_owned(), name(1), name(0)]);
     let deal = rig.account("large").epoch;
     // Less is left of it below the cap than of the others at the flat price.
-    rig.ask(&usage("large", deal, 70)).unwrap();
+    rig.ask(usage("large", deal, 70)).unwrap();
     assert_eq!(rig.picked("m", "a"), [name(1), name(0), "large".to_owned()]);
-    rig.ask(&usage("large", deal, 90)).unwrap();
-    assert_eq!(rig.code(&usage("large", deal, 1)), "LIMIT");
+    rig.ask(usage("large", deal, 90)).unwrap();
+    assert_eq!(rig.code(usage("large", deal, 1)), "LIMIT");
     assert_eq!(rig.picked("m", "a"), [name(1), name(0)]);
     rig.check();
     // Whoever joins may get it nevertheless, and another cap or another month opens it again.
     let cap = |rig: &mut Rig, cap| {
-        rig.ask(&Request::Configure(Changes { cap: Some(cap), ..Changes::default() })).unwrap();
+        rig.ask(ManagerRequest::Configure(Changes { cap: Some(cap), ..Changes::default() })).unwrap();
         rig.check();
         rig.picked("m", "a")
     };
     assert_eq!(cap(&mut rig, 0), ["large".to_owned(), name(1), name(0)]);
     assert_eq!(cap(&mut rig, 50), [name(1), name(0)]);
     let turns = Some(vec![rig.now + HOUR]);
-    rig.ask(&Request::Configure(Changes { turns, ..Changes::default() })).unwrap();
+    rig.ask(ManagerRequest::Configure(Changes { turns, ..Changes::default() })).unwrap();
     rig.pass(HOUR);
     assert_eq!(rig.picked("m", "a"), ["large".to_owned(), name(1), name(0)]);
     rig.check();
@@ -262,10 +262,10 @@ fn pick_gives_nothing_that_the_cap_refuses_and_asks_what_it_allows_first() {
 #[test]
 fn an_account_that_has_reached_the_cap_is_dealt_on_like_any_other() {
     let mut rig = Rig::with(2, 2, &["a"]);
-    rig.ask(&Request::Configure(Changes { cap: Some(50), ..Changes::default() })).unwrap();
+    rig.ask(ManagerRequest::Configure(Changes { cap: Some(50), ..Changes::default() })).unwrap();
     for account in [name(0), name(1)] {
         let deal = rig.account(&account).epoch;
-        rig.ask(&usage(&account, deal, 50)).unwrap();
+        rig.ask(usage(&account, deal, 50)).unwrap();
     }
     assert!(rig.picked("m", "a").is_empty());
     rig.attach("m", "b");
@@ -277,9 +277,8 @@ fn an_account_that_has_reached_the_cap_is_dealt_on_like_any_other() {
 fn nothing_is_called_as_all_modules_are() {
     let mut rig = Rig::new(Settings::default());
     for (module, department, word) in [(&b"*"[..], &b"d"[..], "module"), (b"m", b"*", "DEPARTMENT")] {
-        let wish =
-            ModuleSettings { module, department, instances: 1, weight: None, reserve: None, term: None };
-        let refusal = rig.ask(&Request::Module(wish)).unwrap_err();
+        let wish = ModuleSettings { module, department, instances: 1, weight: None, reserve: None };
+        let refusal = rig.ask(ManagerRequest::Module(wish)).unwrap_err();
         assert_eq!(refusal.code.word(), "ERR");
         assert!(refusal.text.starts_with(&format!("{word} must not be '*'")), "{}", refusal.text);
     }
@@ -295,33 +294,32 @@ fn accounts_without_a_module_are_distributed_by_weight() {
             instances: 1,
             weight: Some(weight),
             reserve: None,
-            term: None,
         };
-        rig.ask(&Request::Module(wish)).unwrap();
+        rig.ask(ManagerRequest::Module(wish)).unwrap();
     }
     let names: Vec<String> = (0..100).map(name).collect();
     let accounts: Vec<&[u8]> = names.iter().map(String::as_bytes).collect();
-    let add = Request::Add { module: None, tariff: tariff(), accounts, term: None };
-    rig.ask(&add).unwrap();
+    let add = ManagerRequest::Add { module: None, tariff: tariff(), accounts };
+    rig.ask(add.clone()).unwrap();
     let count =
         |module: &str| rig.book.module(rig.book.find_module(module.as_bytes()).unwrap()).unwrap().counts().0;
     assert_eq!(["heavy", "light", "none"].map(count), [75, 25, 0]);
-    assert_eq!(rig.code(&add), "EXISTS");
+    assert_eq!(rig.code(add), "EXISTS");
     rig.check();
 }
 
 #[test]
 fn only_the_claimed_term_changes_the_deal() {
     let mut rig = Rig::with(10, 4, &["a"]);
-    let claim = |term, leader: &'static [u8], force| Request::Claim { term, leader, force };
-    assert_eq!(rig.code(&claim(5, b"one", false)), "OK");
-    assert_eq!(rig.code(&claim(5, b"one", false)), "OK");
-    assert_eq!(rig.code(&claim(5, b"two", false)), "STALE");
-    assert_eq!(rig.code(&claim(4, b"two", false)), "STALE");
-    let attach = |term| Request::Attach { module: b"m", instance: b"b", term };
-    assert_eq!((rig.code(&attach(Some(4))), rig.code(&attach(Some(6)))), ("STALE", "STALE"));
-    assert_eq!((rig.code(&attach(Some(5))), rig.code(&attach(None))), ("OK", "OK"));
-    assert_eq!(rig.code(&claim(1, b"two", true)), "OK");
+    let claim = |term, leader: &'static [u8], force| ManagerRequest::Claim { term, leader, force };
+    assert_eq!(rig.code(claim(5, b"one", false)), "OK");
+    assert_eq!(rig.code(claim(5, b"one", false)), "OK");
+    assert_eq!(rig.code(claim(5, b"two", false)), "STALE");
+    assert_eq!(rig.code(claim(4, b"two", false)), "STALE");
+    let attach = |term| ManagerRequest::Attach { module: b"m", instance: b"b" }.in_term(term);
+    assert_eq!((rig.code(attach(Some(4))), rig.code(attach(Some(6)))), ("STALE", "STALE"));
+    assert_eq!((rig.code(attach(Some(5))), rig.code(attach(None))), ("OK", "OK"));
+    assert_eq!(rig.code(claim(1, b"two", true)), "OK");
     rig.check();
 }
 
@@ -329,31 +327,31 @@ fn only_the_claimed_term_changes_the_deal() {
 fn rebalancing_keeps_the_dwell_time_and_two_moves_a_day_and_a_deal_does_not_undo_it() {
     let mut rig = Rig::with(2, 10, &["a", "b"]);
     let turns = Some(vec![rig.now + 10 * 24 * HOUR]);
-    rig.ask(&Request::Configure(Changes { turns, ..Changes::default() })).unwrap();
-    let rebalance = Request::Rebalance { dry_run: false, max_moves: 100, term: None };
+    rig.ask(ManagerRequest::Configure(Changes { turns, ..Changes::default() })).unwrap();
+    let rebalance = ManagerRequest::Rebalance { dry_run: false, max_moves: 100 };
     // `a` works hard.
     let work = |rig: &mut Rig, count: i64| {
         for account in (0..10).map(name).filter(|one| rig.holder(one) == "a").collect::<Vec<_>>() {
             let epoch = rig.login(&account, "a", HOUR);
-            rig.ask(&usage(&account, epoch, count)).unwrap();
+            rig.ask(usage(&account, epoch, count)).unwrap();
             rig.logout(&account, epoch);
         }
     };
     work(&mut rig, 60);
-    assert_eq!(rig.ask(&rebalance), Ok(Reply::Moves(vec![])), "nobody has been there long enough");
+    assert_eq!(rig.ask(rebalance.clone()), Ok(Reply::Moves(vec![])), "nobody has been there long enough");
     rig.pass(HOUR);
     work(&mut rig, 30);
-    let dry = Request::Rebalance { dry_run: true, max_moves: 2, term: None };
-    let Ok(Reply::Moves(dry)) = rig.ask(&dry) else { panic!() };
+    let dry = ManagerRequest::Rebalance { dry_run: true, max_moves: 2 };
+    let Ok(Reply::Moves(dry)) = rig.ask(dry) else { panic!() };
     assert_eq!((dry.len(), rig.shares("m")), (2, vec![5, 5]));
     assert!(dry.iter().all(|shift| &*shift.from.1 == b"b" && &*shift.to.1 == b"a" && shift.avoided.0 > 0));
-    let Ok(Reply::Moves(moves)) = rig.ask(&rebalance) else { panic!() };
+    let Ok(Reply::Moves(moves)) = rig.ask(rebalance.clone()) else { panic!() };
     assert!(moves.len() >= 4, "{moves:?}");
     let shares = rig.shares("m");
     assert_eq!(shares, [5 + moves.len(), 5 - moves.len()]);
     rig.settle();
     assert_eq!(rig.shares("m"), shares, "a deal keeps what rebalancing gave");
-    assert_eq!(rig.ask(&rebalance), Ok(Reply::Moves(vec![])), "they have just come");
+    assert_eq!(rig.ask(rebalance), Ok(Reply::Moves(vec![])), "they have just come");
     rig.check();
 }
 
@@ -430,7 +428,7 @@ fn an_account_on_its_way_to_another_module_counts_there_after_a_reload() {
     rig.check();
     // It is deleted before it comes: then nothing is on its way any more.
     let account = name(5);
-    rig.ask(&Request::Del { accounts: vec![account.as_bytes()], term: None }).unwrap();
+    rig.ask(ManagerRequest::Del { accounts: vec![account.as_bytes()] }).unwrap();
     rig.settle();
     rig.check();
 }
@@ -444,14 +442,14 @@ fn a_move_can_be_called_back_and_a_deletion_cannot() {
     rig.login(&doomed, "a", HOUR);
     let to = |rig: &mut Rig, module: &str, account: &str| {
         let accounts = vec![account.as_bytes()];
-        rig.ask(&Request::Move { module: module.as_bytes(), accounts, term: None })
+        rig.ask(ManagerRequest::Move { module: module.as_bytes(), accounts })
     };
     assert_eq!(to(&mut rig, "n", &account), Ok(Reply::Integer(1)));
     assert_eq!(to(&mut rig, "n", &account), Ok(Reply::Integer(0)), "it is on its way there");
     assert_eq!(to(&mut rig, "m", &account), Ok(Reply::Integer(1)));
     rig.logout(&account, epoch);
     assert_eq!(rig.holder(&account), "a");
-    rig.ask(&Request::Del { accounts: vec![doomed.as_bytes()], term: None }).unwrap();
+    rig.ask(ManagerRequest::Del { accounts: vec![doomed.as_bytes()] }).unwrap();
     assert_eq!(to(&mut rig, "n", &doomed).unwrap_err().code.word(), "BADSTATE");
     rig.check();
 }

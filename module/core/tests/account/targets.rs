@@ -2,7 +2,7 @@
 
 use super::rig::{HOUR, Rig, name};
 use allot_core::account::Event;
-use allot_core::account::request::Request;
+use allot_core::account::request::ManagerRequest;
 
 /// Rebalancing moves so many accounts from one instance to another.
 fn shift(rig: &mut Rig, from: &str, (module, to): (&str, &str), count: usize) {
@@ -88,7 +88,7 @@ fn an_account_that_does_not_get_to_another_module_pins_nobody() {
         rig.settle();
         assert_eq!((targets(&rig, "m"), targets(&rig, "n")), (vec![-1, 0], vec![1]));
         let (module, instance) = (b"n", b"x");
-        rig.ask(&Request::Detach { module, instance, grace, term: None }).unwrap();
+        rig.ask(ManagerRequest::Detach { module, instance, grace }).unwrap();
         rig.logout(&account, epoch);
         assert_eq!((rig.shares("m"), targets(&rig, "m")), (vec![5, 5], vec![0, 0]), "GRACE {grace}");
         assert!(targets(&rig, "n").iter().all(|&target| target == 0));

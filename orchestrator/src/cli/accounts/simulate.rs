@@ -8,7 +8,7 @@ use std::{fs, io};
 
 use allot_core::account::decide::USUAL_MOVES;
 use allot_core::account::quality::least_cost;
-use allot_core::account::request::{ModuleSettings, Request};
+use allot_core::account::request::{InstanceRequest, ManagerRequest, ModuleSettings, Request};
 use allot_core::account::tariff::{Amount, Step, Tariff};
 use allot_core::account::{Book, Reply, Settings, decide, decide_due};
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -143,8 +143,9 @@ struct Desk {
 }
 
 impl Desk {
-    fn ask(&mut self, request: &Request<'_>) -> Result<Reply> {
-        let decision = decide(&self.book, self.now, request)
+    fn ask<'a>(&mut self, request: impl Into<Request<'a>>) -> Result<Reply> {
+        let request = request.into();
+        let decision = decide(&self.book, self.now, &request)
             .map_err(|refusal| anyhow!("the book refuses {request:?}: {refusal:?}"))?;
         decision.events.iter().for_each(|event| self.book.apply(self.now, event));
         Ok(decision.reply)
@@ -173,7 +174,7 @@ impl Desk {
             let Some(best) = picked.first() else { return Ok(wanted) };
             let (account, epoch) = (best.name.clone(), best.epoch);
             let part = wanted.min(PART.max(used.count / PICKS));
-            self.ask(&Request::Use { account: &account, epoch, count: part as i64 })?;
+            self.ask(InstanceRequest::Use { account: &account, epoch, count: part as i64 })?;
             wanted -= part;
         }
         Ok(0)
@@ -199,25 +200,24 @@ fn replay(
     }
     for (module, (department, _)) in &contents.modules {
         let places = instances.get(module.as_str()).map_or(1, BTreeSet::len);
-        desk.ask(&Request::Module(ModuleSettings {
+        desk.ask(ManagerRequest::Module(ModuleSettings {
             module: module.as_bytes(),
             department: department.as_bytes(),
             instances: places as i64,
             weight: None,
             reserve: None,
-            term: None,
         }))?;
     }
     for (module, all) in &instances {
         for instance in all {
             let (module, instance) = (module.as_bytes(), instance.as_bytes());
-            desk.ask(&Request::Attach { module, instance, term: None })
+            desk.ask(ManagerRequest::Attach { module, instance })
                 .with_context(|| "the trace has a module that the accounts do not have")?;
         }
     }
     for (account, line) in &contents.accounts {
         let (module, accounts) = (Some(line.module.as_bytes()), vec![account.as_bytes()]);
-        desk.ask(&Request::Add { module, tariff: tariff(&line.tariff), accounts, term: None })?;
+        desk.ask(ManagerRequest::Add { module, tariff: tariff(&line.tariff), accounts })?;
     }
     desk.run_periodic_work();
     let mut outcome = Outcomes::default();
@@ -230,7 +230,7 @@ fn replay(
             desk.now = due;
             desk.run_periodic_work();
             if let Reply::Moves(moves) =
-                desk.ask(&Request::Rebalance { dry_run: false, max_moves: USUAL_MOVES, term: None })?
+                desk.ask(ManagerRequest::Rebalance { dry_run: false, max_moves: USUAL_MOVES })?
             {
                 outcome.moves += moves.len();
             }

@@ -16,7 +16,7 @@ use crate::account::event::{Event, Events};
 use crate::account::model::state::{Book, MAX_TIME, MAX_TURNS, Settings};
 use crate::account::model::tariff::MAX_COUNT;
 use crate::account::outcome::{Decided, Decision, Reply, Shift, decided, refuse, unchanged};
-use crate::account::request::{Changes, Request};
+use crate::account::request::{Changes, InstanceRequest, ManagerRequest, Request};
 use crate::shared::Millis;
 use crate::shared::fence;
 use crate::shared::refusal::{Code, Refusal};
@@ -33,24 +33,33 @@ pub const USUAL_MOVES: i64 = 100;
 /// # Errors
 /// A refusal, with its error code and text.
 pub fn decide(book: &Book, now: Millis, request: &Request<'_>) -> Decided {
-    check_term(book, request)?;
     match request {
-        Request::Configure(changes) => {
+        Request::Manager(term, request) => {
+            fence::check_term(book.term, *term)?;
+            decide_management(book, now, request)
+        }
+        Request::Instance(request) => decide_work(book, now, request),
+    }
+}
+
+fn decide_management(book: &Book, now: Millis, request: &ManagerRequest<'_>) -> Decided {
+    match request {
+        ManagerRequest::Configure(changes) => {
             let settings = book.settings.with(changes, now)?;
             if settings == book.settings {
                 return Ok(unchanged(Reply::Book));
             }
             Ok(decided(Event::Configured(settings), Reply::Book))
         }
-        Request::Claim { term, leader, force } => decide_claim(book, *term, leader, *force),
-        Request::Module(settings) => decide_module(book, settings),
-        Request::Add { module, tariff, accounts, .. } => decide_add(book, *module, tariff, accounts),
-        Request::Del { accounts, .. } => {
+        ManagerRequest::Claim { term, leader, force } => decide_claim(book, *term, leader, *force),
+        ManagerRequest::Module(settings) => decide_module(book, settings),
+        ManagerRequest::Add { module, tariff, accounts } => decide_add(book, *module, tariff, accounts),
+        ManagerRequest::Del { accounts } => {
             let accounts = known_once(book, accounts, |_| true)?;
             let count = Reply::Integer(accounts.len() as i64);
             Ok(decided(Event::Deleted { accounts }, count))
         }
-        Request::Move { module, accounts, .. } => {
+        ManagerRequest::Move { module, accounts } => {
             let (id, module) = known_module(book, module)?;
             for &account in accounts {
                 if book.destination(known_account(book, account)?).is_none() {
@@ -65,10 +74,12 @@ pub fn decide(book: &Book, now: Millis, request: &Request<'_>) -> Decided {
             }
             Ok(decided(Event::Rehomed { module: module.name.clone(), accounts }, count))
         }
-        Request::Freeze { account, on, .. } => decide_freeze(book, account, *on),
-        Request::Attach { module, instance, .. } => decide_attach(book, module, instance),
-        Request::Detach { module, instance, grace, .. } => decide_detach(book, now, module, instance, *grace),
-        Request::Rebalance { dry_run, max_moves, .. } => {
+        ManagerRequest::Freeze { account, on } => decide_freeze(book, account, *on),
+        ManagerRequest::Attach { module, instance } => decide_attach(book, module, instance),
+        ManagerRequest::Detach { module, instance, grace } => {
+            decide_detach(book, now, module, instance, *grace)
+        }
+        ManagerRequest::Rebalance { dry_run, max_moves } => {
             if !(1..=MAX_MOVES).contains(max_moves) {
                 return refuse(Code::Err, format!("MAXMOVES must be 1 to {MAX_MOVES}, not {max_moves}"));
             }
@@ -76,17 +87,23 @@ pub fn decide(book: &Book, now: Millis, request: &Request<'_>) -> Decided {
             let events = if *dry_run { Events::new() } else { shifts.iter().map(Shift::event).collect() };
             Ok(Decision { events, reply: Reply::Moves(shifts) })
         }
-        Request::Login { account, instance, terminal, ttl } => {
+    }
+}
+
+fn decide_work(book: &Book, now: Millis, request: &InstanceRequest<'_>) -> Decided {
+    match request {
+        InstanceRequest::Login { account, instance, terminal, ttl } => {
             logins::decide_login(book, now, known_account(book, account)?, instance, terminal, *ttl)
         }
-        Request::Renew { account, epoch, ttl } => {
+        InstanceRequest::Renew { account, epoch, ttl } => {
             check_ttl(*ttl)?;
             logins::decide_renew(now, known_account(book, account)?, *epoch, *ttl)
         }
-        Request::Logout { account, epoch, back, .. } => {
+        InstanceRequest::Logout { account, epoch, back, term } => {
+            fence::check_term(book.term, *term)?;
             Ok(logins::decide_logout(now, known_account(book, account)?, *epoch, *back))
         }
-        Request::Use { account, epoch, count } => {
+        InstanceRequest::Use { account, epoch, count } => {
             logins::decide_use(book, now, known_account(book, account)?, *epoch, *count)
         }
     }
@@ -147,23 +164,6 @@ impl Settings {
         }
         Ok(settings)
     }
-}
-
-/// Refuses a term other than that of the leader that claimed the book.
-fn check_term(book: &Book, request: &Request<'_>) -> Result<(), Refusal> {
-    let term = match request {
-        Request::Module(settings) => settings.term,
-        Request::Add { term, .. }
-        | Request::Del { term, .. }
-        | Request::Move { term, .. }
-        | Request::Freeze { term, .. }
-        | Request::Attach { term, .. }
-        | Request::Detach { term, .. }
-        | Request::Logout { term, .. }
-        | Request::Rebalance { term, .. } => *term,
-        _ => None,
-    };
-    fence::check_term(book.term, term)
 }
 
 fn decide_claim(book: &Book, term: u64, leader: &[u8], force: bool) -> Decided {

@@ -240,7 +240,7 @@ fn agrees(holds: bool, otherwise: &'static str) -> Result<(), Damaged> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::request::{ModuleSettings, Request};
+    use super::super::super::request::{InstanceRequest, ManagerRequest, ModuleSettings, Request};
     use super::super::super::{Settings, decide, decide_due};
     use super::super::tariff::{Amount, Step, Tariff};
     use super::*;
@@ -250,8 +250,8 @@ mod tests {
     /// The name of a damaged part, and the code that damages it.
     type Damage = (&'static str, fn(&mut Book));
 
-    fn ask(book: &mut Book, request: &Request<'_>) {
-        let decision = decide(book, NOW, request).unwrap();
+    fn ask<'a>(book: &mut Book, request: impl Into<Request<'a>>) {
+        let decision = decide(book, NOW, &request.into()).unwrap();
         decision.events.iter().for_each(|event| book.apply(NOW, event));
         loop {
             let due = decide_due(book, NOW, 100);
@@ -267,24 +267,20 @@ mod tests {
     fn book() -> Book {
         let mut book = Book::open(Settings::default(), NOW);
         let (module, department) = (&b"m"[..], &b"d"[..]);
-        let wanted =
-            ModuleSettings { module, department, instances: 2, weight: None, reserve: Some(1), term: None };
-        ask(&mut book, &Request::Module(wanted));
+        let wanted = ModuleSettings { module, department, instances: 2, weight: None, reserve: Some(1) };
+        ask(&mut book, ManagerRequest::Module(wanted));
         let tariff = Tariff { quota: 10, steps: vec![Step { upto: 20, price: Amount(5) }] };
         let accounts: Vec<&[u8]> = vec![b"1", b"2", b"3", b"4", b"5", b"6"];
-        ask(&mut book, &Request::Attach { module, instance: b"a", term: None });
-        ask(
-            &mut book,
-            &Request::Add { module: Some(module), tariff, accounts: accounts.clone(), term: None },
-        );
+        ask(&mut book, ManagerRequest::Attach { module, instance: b"a" });
+        ask(&mut book, ManagerRequest::Add { module: Some(module), tariff, accounts: accounts.clone() });
         for &account in &accounts {
-            let login = Request::Login { account, instance: b"a", terminal: b"t", ttl: 500_000 };
-            if decide(&book, NOW, &login).is_ok() {
-                ask(&mut book, &login);
+            let login = InstanceRequest::Login { account, instance: b"a", terminal: b"t", ttl: 500_000 };
+            if decide(&book, NOW, &login.clone().into()).is_ok() {
+                ask(&mut book, login);
             }
         }
-        ask(&mut book, &Request::Attach { module, instance: b"c", term: None });
-        ask(&mut book, &Request::Attach { module, instance: b"b", term: None });
+        ask(&mut book, ManagerRequest::Attach { module, instance: b"c" });
+        ask(&mut book, ManagerRequest::Attach { module, instance: b"b" });
         let login = |account: &[u8]| {
             book.account_called(account).unwrap().login.as_ref().map(|account| account.epoch)
         };
@@ -292,10 +288,10 @@ mod tests {
         let working: Vec<&[u8]> =
             accounts.iter().filter(dealt).copied().filter(|account| login(account).is_some()).collect();
         let epoch = login(working[0]).unwrap();
-        ask(&mut book, &Request::Use { account: working[0], epoch, count: 12 });
-        ask(&mut book, &Request::Logout { account: working[0], epoch, back: false, term: None });
-        ask(&mut book, &Request::Freeze { account: working[1], on: true, term: None });
-        ask(&mut book, &Request::Freeze { account: working[1], on: false, term: None });
+        ask(&mut book, InstanceRequest::Use { account: working[0], epoch, count: 12 });
+        ask(&mut book, InstanceRequest::Logout { account: working[0], epoch, back: false, term: None });
+        ask(&mut book, ManagerRequest::Freeze { account: working[1], on: true });
+        ask(&mut book, ManagerRequest::Freeze { account: working[1], on: false });
         book
     }
 
@@ -383,11 +379,11 @@ mod tests {
         {
             if let Some(login) = &account.login {
                 let (account, epoch) = (&account.name[..], login.epoch);
-                ask(&mut book, &Request::Logout { account, epoch, back: false, term: None });
+                ask(&mut book, InstanceRequest::Logout { account, epoch, back: false, term: None });
             }
         }
         let accounts = names.iter().map(|name| &name[..]).collect();
-        ask(&mut book, &Request::Del { accounts, term: None });
+        ask(&mut book, ManagerRequest::Del { accounts });
         assert_eq!((book.accounts.len(), book.tariffs.len(), copy.tariffs.len()), (0, 0, 1));
     }
 }
