@@ -53,6 +53,11 @@ impl PoolWorkload {
         Self { client, key: key.into(), random: Random::new(seed), tokens: 0 }
     }
 
+    /// Continues over another connection, after the server was restarted.
+    pub fn reconnect(&mut self, client: RawClient) {
+        self.client = client;
+    }
+
     /// Sends so many commands. An internal error fails the test; refusals are part of the workload.
     #[track_caller]
     pub fn run(&mut self, steps: usize) {

@@ -32,7 +32,7 @@ fn a_server_starts_and_answers_in_both_protocols() {
 }
 
 #[test]
-fn a_killed_server_comes_back_with_what_its_append_only_file_holds() {
+fn killed_server_comes_back_from_its_append_only_file() {
     let server =
         RedisServer::builder().module(false).arg("appendonly", "yes").arg("appendfsync", "always").start();
     server.command("SET kept 1");
@@ -151,7 +151,7 @@ fn server_that_counted_an_error_fails_its_test_unless_expected() {
 }
 
 #[test]
-fn waiting_in_vain_names_what_was_waited_for() {
+fn wait_that_times_out_names_its_condition() {
     let failed = std::panic::catch_unwind(|| eventually("pigs to fly", Duration::ZERO, || false));
     assert!(failed.unwrap_err().downcast::<String>().unwrap().contains("pigs to fly"));
     let mut calls = 0;

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_is_refused() {
+    fn reply_of_another_shape_is_refused() {
         assert!(Record::read(Value::Int(1)).is_err());
         assert!(Record::read(Value::Array(vec![bulk("odd")])).is_err());
         assert!(Record::read_list(Value::Nil).is_err());

@@ -3,13 +3,14 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::timeout;
 
 use super::task::MainTask;
 use crate::Settings;
 use allot_runtime::child::program;
+use allot_runtime::child::supervised::SupervisedChild;
+use allot_runtime::child::watchdog::Watchdog;
 
 /// How long the partitions program may take.
 const LISTING_TIMEOUT: Duration = Duration::from_secs(600);
@@ -60,22 +61,10 @@ async fn files(dir: &str) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-/// The process group of a partitions program, which is killed when its result is no longer needed.
-struct KillGroupOnDrop(Option<Pid>);
-
-impl Drop for KillGroupOnDrop {
-    fn drop(&mut self) {
-        if let Some(group) = self.0 {
-            // The group may be empty already.
-            let _ = kill_process_group(group, Signal::KILL);
-        }
-    }
-}
-
 async fn run_program(program: &str, command: &[String], task: &MainTask) -> Result<Vec<String>, String> {
     let [db, schema, table] = task.table();
     let fault = |error| format!("the partitions program {program} does not start: {error}");
-    let mut child = program::command_with_parent_death_signal(command)
+    let child = program::command_with_parent_death_signal(command)
         .map_err(fault)?
         .env("ALLOT_TASK", &task.id)
         .env("ALLOT_DB", db)
@@ -84,16 +73,16 @@ async fn run_program(program: &str, command: &[String], task: &MainTask) -> Resu
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .kill_on_drop(true)
         .spawn()
         .map_err(fault)?;
-    let _group = KillGroupOnDrop(program::process_group(&child));
-    if let Some(mut stdin) = child.stdin.take() {
+    // Dropping the child kills all that the program started. A listing is no runner: no permission to run can expire.
+    let mut child = SupervisedChild::supervise(child, Watchdog::disconnected()).map_err(fault)?;
+    if let Some(mut stdin) = child.take_stdin() {
         let input = serde_json::json!({"task": task.id, "db": db, "schema": schema, "table": table});
         // The program need not read its input.
         let _ = stdin.write_all(input.to_string().as_bytes()).await;
     }
-    let output = timeout(LISTING_TIMEOUT, child.wait_with_output())
+    let output = timeout(LISTING_TIMEOUT, child.output())
         .await
         .map_err(|_| format!("the partitions program {program} did not end within {LISTING_TIMEOUT:?}"))?
         .map_err(|error| format!("the partitions program {program}: {error}"))?;

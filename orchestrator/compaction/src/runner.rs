@@ -8,7 +8,6 @@ use tokio::time::Instant;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::sync::watch;
@@ -17,6 +16,7 @@ use tokio::time::{interval, sleep, timeout};
 use super::supervisor::{Report, Spec, SupervisorCommand, SupervisorEvent, Why};
 use allot_coordination::Coordinator;
 use allot_runtime::child::program;
+use allot_runtime::child::supervised::SupervisedGroup;
 use allot_runtime::child::watchdog::{Watchdog, WatchdogCommand};
 use allot_runtime::time::MonotonicTime;
 
@@ -67,17 +67,10 @@ struct Runner {
     control: Option<ChildStdin>,
     events: Lines<BufReader<ChildStdout>>,
     watchdog: Watchdog,
-    group: Option<Pid>,
+    /// The runner's process group, once it has started.
+    group: Option<SupervisedGroup>,
     /// How long the whole run may take.
     limit: Duration,
-}
-
-impl Drop for Runner {
-    fn drop(&mut self) {
-        if let Some(group) = self.group {
-            self.watchdog.send(WatchdogCommand::Ended(group.as_raw_pid()));
-        }
-    }
 }
 
 /// Until when no other unit can have declared this one lost; `None` if that time has passed.
@@ -146,13 +139,12 @@ impl Runner {
                     Some(line) => {
                         match serde_json::from_str(&line) {
                             Ok(SupervisorEvent::Runs(group)) => {
-                                self.group = Pid::from_raw(group);
                                 // Send the time limit first, since the watchdog at once kills a runner without
                                 // permission.
                                 let until = trust(&coordinator).unwrap_or_else(Instant::now);
                                 trusted = Some(until);
                                 self.watchdog.send(WatchdogCommand::RunUntil(MonotonicTime::from_instant(until)));
-                                self.watchdog.send(WatchdogCommand::Started(group));
+                                self.group = SupervisedGroup::new(group, self.watchdog.clone());
                             }
                             Ok(SupervisorEvent::Refused(why)) => return Err(why),
                             Ok(SupervisorEvent::Ended(mut report)) => {
@@ -204,8 +196,8 @@ impl Runner {
     /// Kills a hanging supervisor. The runner dies with the supervisor, and the runner's children are killed here.
     async fn end(&mut self) {
         let _ = self.child.start_kill();
-        if let Some(group) = self.group {
-            let _ = kill_process_group(group, Signal::KILL);
+        if let Some(group) = &self.group {
+            group.kill();
         }
         let _ = self.child.wait().await;
     }
@@ -240,12 +232,14 @@ mod tests {
         let much = vec![b'\n'; 4 << 20];
         assert!(timeout(Duration::from_millis(100), control.write_all(&much)).await.is_err());
         let mut program = lasting().spawn().unwrap();
+        let watchdog = Watchdog::disconnected();
+        let group = SupervisedGroup::new(program.id().unwrap() as i32, watchdog.clone());
         let runner = Runner {
             events: BufReader::new(child.stdout.take().unwrap()).lines(),
             child,
             control: Some(control),
-            watchdog: Watchdog::disconnected(),
-            group: program::process_group(&program),
+            watchdog,
+            group,
             limit: Duration::from_secs(600),
         };
         let ((_stop, stop), (_lost, lost)) = (watch::channel(false), watch::channel(false));

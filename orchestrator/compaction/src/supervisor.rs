@@ -10,15 +10,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::net::unix::pipe;
-use tokio::process::Child;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use allot_runtime::child::program;
+use allot_runtime::child::supervised::SupervisedChild;
+use allot_runtime::child::watchdog::Watchdog;
 use allot_runtime::time::MonotonicTime;
 
 /// Bytes of a runner's output that are kept on disk.
@@ -109,9 +109,9 @@ pub async fn run() -> Result<()> {
     let spec: Spec =
         serde_json::from_str(&line).context("the specification for the supervisor is not valid JSON")?;
     match start_if_trusted(&spec) {
-        Ok((child, group)) => {
-            send_event(&SupervisorEvent::Runs(group.as_raw_pid()));
-            let report = supervise(&spec, child, group, control).await;
+        Ok(child) => {
+            send_event(&SupervisorEvent::Runs(child.group().id()));
+            let report = supervise(&spec, child, control).await;
             send_event(&SupervisorEvent::Ended(report));
         }
         Err(event) => send_event(&event),
@@ -126,7 +126,7 @@ fn send_event(event: &SupervisorEvent) {
 }
 
 /// Starts the runner, or returns the message that tells why not.
-fn start_if_trusted(spec: &Spec) -> Result<(Child, Pid), SupervisorEvent> {
+fn start_if_trusted(spec: &Spec) -> Result<SupervisedChild, SupervisorEvent> {
     if spec.trust.has_passed() {
         // This process was suspended meanwhile, and another unit may run the subtask by now.
         let report = Report { why: Why::Unbegun, exit: None, output: String::new(), result: None };
@@ -135,15 +135,15 @@ fn start_if_trusted(spec: &Spec) -> Result<(Child, Pid), SupervisorEvent> {
     start(spec).map_err(|error| SupervisorEvent::Refused(format!("{error:#}")))
 }
 
-fn start(spec: &Spec) -> Result<(Child, Pid)> {
+fn start(spec: &Spec) -> Result<SupervisedChild> {
     // The runner dies with the supervisor, since the supervisor can be killed, too.
     let mut command = program::command_with_parent_death_signal(&spec.program)
         .context("cannot prepare the runner's command")?;
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.envs(spec.environment.iter().map(|(name, value)| (name, value)));
     let child = command.spawn().context("cannot start the runner")?;
-    let group = program::process_group(&child).context("the runner has no process id")?;
-    Ok((child, group))
+    // `allotd` tells its watchdog of the runner when it hears of the start.
+    SupervisedChild::supervise(child, Watchdog::disconnected()).context("cannot supervise the runner")
 }
 
 /// The last bytes of an output stream, at most `MAX_LOG_BYTES`.
@@ -180,27 +180,26 @@ async fn read_output(stream: Option<impl AsyncRead + Unpin>, tails: Vec<Shared>)
 
 async fn supervise(
     spec: &Spec,
-    mut child: Child,
-    group: Pid,
+    mut child: SupervisedChild,
     mut control: Lines<BufReader<pipe::Receiver>>,
 ) -> Report {
     let (all, stdout) = (Shared::default(), Shared::default());
     let mut reading = tokio::spawn({
-        let (out, err) = (child.stdout.take(), child.stderr.take());
+        let (out, err) = (child.take_stdout(), child.take_stderr());
         let (all, stdout) = (all.clone(), stdout.clone());
         async move {
             tokio::join!(read_output(out, vec![all.clone(), stdout]), read_output(err, vec![all]));
         }
     });
-    if let Some(mut stdin) = child.stdin.take() {
+    if let Some(mut stdin) = child.take_stdin() {
         let input = spec.input.clone();
         tokio::spawn(async move {
             let _ = stdin.write_all(input.as_bytes()).await;
         });
     }
-    let (why, exit) = wait_for_end(spec, &mut child, group, &mut control).await;
-    // Kill the processes that the runner has left supervised.
-    let _ = kill_process_group(group, Signal::KILL);
+    let (why, exit) = wait_for_end(spec, &mut child, &mut control).await;
+    // Kills the processes that the runner has left, which may hold its output open.
+    drop(child);
     // Wait twice: after a suspension of this process the first wait may expire although all output is already there.
     if timeout(OUTPUT_TIMEOUT, &mut reading).await.is_err() {
         let _ = timeout(OUTPUT_TIMEOUT, &mut reading).await;
@@ -222,14 +221,12 @@ async fn supervise(
 /// Waits for the runner's end, or ends it. Returns the cause and the exit code.
 async fn wait_for_end(
     spec: &Spec,
-    child: &mut Child,
-    group: Pid,
+    child: &mut SupervisedChild,
     control: &mut Lines<BufReader<pipe::Receiver>>,
 ) -> (Why, Option<i32>) {
     let time_up = Instant::now() + Duration::from_millis(spec.timeout);
     let mut trusted = spec.trust.to_instant();
     let mut why = Why::Itself;
-    let mut kill_at = None;
     let mut attached = true;
     loop {
         let end = tokio::select! {
@@ -254,21 +251,15 @@ async fn wait_for_end(
             }
             () = sleep_until(trusted), if why != Why::CutOff => Why::CutOff,
             () = sleep_until(time_up), if why == Why::Itself => Why::Timeout,
-            () = sleep_until(kill_at.unwrap_or(time_up)), if kill_at.is_some() => {
-                let _ = kill_process_group(group, Signal::KILL);
-                kill_at = None;
-                continue;
-            }
         };
         if why == Why::Itself || matches!(end, Why::CutOff | Why::Abandoned) {
             why = end;
         }
         // Another unit may soon start the subtask, so the runner is killed at once.
         if matches!(end, Why::CutOff | Why::Abandoned) {
-            let _ = kill_process_group(group, Signal::KILL);
-        } else if kill_at.is_none() {
-            let _ = kill_process_group(group, Signal::TERM);
-            kill_at = Some(Instant::now() + Duration::from_millis(spec.stop_limit));
+            child.group().kill();
+        } else {
+            child.terminate(Duration::from_millis(spec.stop_limit));
         }
     }
 }
@@ -314,13 +305,13 @@ mod tests {
             command.args(["-c", script]).env("begun", &begun).process_group(0).kill_on_drop(true);
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
             let child = command.spawn().unwrap();
-            let group = program::process_group(&child).unwrap();
+            let child = SupervisedChild::supervise(child, Watchdog::disconnected()).unwrap();
             let (mut control, receiver) = pipe::pipe().unwrap();
             for sent in commands {
                 send_command(&mut control, *sent).await;
             }
             let control_of = BufReader::new(receiver).lines();
-            let report = tokio::spawn(async move { supervise(&spec, child, group, control_of).await });
+            let report = tokio::spawn(async move { supervise(&spec, child, control_of).await });
             Self { begun, control, report }
         }
 

@@ -47,7 +47,7 @@ fn clients_that_come_and_go_share_the_accounts_of_their_module() {
 }
 
 #[test]
-fn what_an_instance_gives_back_or_cannot_use_goes_elsewhere() {
+fn returned_and_unusable_accounts_go_to_another_instance() {
     let mut system = Dealing::start(1);
     let mut book = system.book();
     book.ok("MODULE billing DEPARTMENT finance INSTANCES 2");
@@ -222,7 +222,7 @@ fn a_module_s_directory_that_others_delete_is_made_again() {
 }
 
 #[test]
-fn who_also_logs_in_is_waited_for_by_the_book() {
+fn assignment_waits_for_a_login_to_end() {
     let mut system = Dealing::start(1);
     let mut book = system.book();
     book.ok("MODULE a DEPARTMENT d INSTANCES 1");
@@ -242,7 +242,7 @@ fn who_also_logs_in_is_waited_for_by_the_book() {
 }
 
 #[test]
-fn a_module_may_change_and_so_may_what_nobody_led() {
+fn changes_of_modules_apply_with_and_without_a_leader() {
     let mut system = Dealing::start(1);
     let mut book = system.book();
     book.ok("MODULE m DEPARTMENT d INSTANCES 1");

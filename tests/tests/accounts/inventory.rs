@@ -116,7 +116,7 @@ fn reloaded_inventory_keeps_what_rebalancing_has_moved() {
 }
 
 #[test]
-fn what_is_wrong_in_a_file_is_said_with_its_line_and_nothing_is_done() {
+fn faulty_file_is_refused_with_the_line_of_each_problem() {
     let desk = Desk::new();
     let wrong = "department,module,account,quota\nfinance,billing,p1,many\n,billing,p2,3\nfinance,audit,p3,3\nfinance,audit,p3,3\n";
     let refused = desk.import(wrong, &[]).ended(3);

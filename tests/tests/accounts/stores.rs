@@ -89,7 +89,7 @@ fn assignment_is_published_when_a_replica_has_it() {
 }
 
 #[test]
-fn what_others_leave_in_the_tree_holds_up_nobody() {
+fn foreign_nodes_in_the_tree_delay_nobody() {
     let mut system = Dealing::start(1);
     let mut book = system.book();
     book.ok("MODULE m DEPARTMENT d INSTANCES 2");

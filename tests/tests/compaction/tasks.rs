@@ -222,7 +222,7 @@ fn a_task_is_paused_given_to_others_resumed_and_stopped() {
 }
 
 #[test]
-fn what_is_left_of_a_task_that_an_operator_removed_goes() {
+fn remains_of_a_removed_task_are_deleted() {
     let home = tempfile::tempdir().unwrap();
     let cluster = CompactionCluster::start_with(1, &script(home.path(), CAREFUL), &[UNHURRIED]);
     cluster.partitions(20);
@@ -310,7 +310,7 @@ fn failed_and_late_subtasks_are_counted_and_waiting_commands_told() {
 }
 
 #[test]
-fn of_many_who_submit_for_one_table_at_once_one_is_heard() {
+fn one_of_many_concurrent_submissions_for_a_table_is_accepted() {
     let home = tempfile::tempdir().unwrap();
     let cluster = CompactionCluster::start_with(1, &script(home.path(), CAREFUL), &[UNHURRIED]);
     cluster.partitions(20);

@@ -45,7 +45,7 @@ fn taken(client: &mut Realm) -> Option<String> {
 }
 
 #[test]
-fn what_is_told_once_is_written_whenever_proxies_die() {
+fn details_are_written_although_proxies_die() {
     let server = RedisServer::start();
     let mut client = Realm::create(&server, &["a:1:1"]);
     let owners: Vec<_> = (0..CONFERENCES)
@@ -114,7 +114,7 @@ fn a_proxy_that_is_asked_to_end_finishes_what_it_has_taken() {
 }
 
 #[test]
-fn what_is_refused_is_done_with_and_makes_nothing() {
+fn refused_details_are_dropped_and_create_nothing() {
     let server = RedisServer::start();
     let mut client = Realm::create(&server, &["a:1:1"]);
     let proxy = proxy(&server, "proxy");

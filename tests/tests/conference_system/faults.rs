@@ -295,7 +295,7 @@ fn healthy_within(system: &System, what: &str) {
 }
 
 #[test]
-fn when_many_units_vanish_at_once_the_brake_holds_until_it_is_lifted() {
+fn brake_holds_after_many_losses_until_it_is_lifted() {
     let mut system = System::start(&Plan::default().with("ALLOT_CONFERENCE_BRAKE_LIFT", "15s"));
     system.create(CONFERENCES);
     let before = system.places();

@@ -103,7 +103,7 @@ fn cut_off(server: &RedisServer, settings: &[(&str, &str)], conferences: &[&str]
 }
 
 #[test]
-fn what_people_end_on_a_unit_that_then_stops_itself_stays_ended() {
+fn conference_ended_by_people_stays_ended_after_a_self_stop() {
     let server = RedisServer::start();
     let (unit, mut client) = cut_off(&server, &[("ALLOT_CMU_SELF_STOP", "20s")], &["1", "2"]);
     let (first, _, _) = client.place("1");
@@ -120,7 +120,7 @@ fn what_people_end_on_a_unit_that_then_stops_itself_stays_ended() {
 }
 
 #[test]
-fn what_people_end_without_redis_is_said_by_a_unit_that_is_to_end() {
+fn unit_reports_ends_from_a_loss_of_redis_before_it_exits() {
     let server = RedisServer::start();
     let (unit, mut client) = cut_off(&server, &[], &["1"]);
     fs::write(server.dir().join("1.over"), "0\n").unwrap();

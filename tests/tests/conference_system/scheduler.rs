@@ -28,7 +28,7 @@ fn a_leader_that_loses_redis_alone_lets_another_lead() {
 }
 
 #[test]
-fn a_lone_scheduler_that_gave_its_lead_up_goes_on() {
+fn lone_scheduler_leads_again_after_giving_up_its_leadership() {
     let server = RedisServer::start();
     let mut client = Realm::create(&server, &[]);
     let times = ["--cmu-lease", "3s", "--cmu-beat", "500ms", "--redis-timeout", "1s"];
@@ -93,7 +93,7 @@ fn a_unit_whose_node_stands_is_not_down_before_the_grace() {
 }
 
 #[test]
-fn who_takes_over_has_each_unit_say_what_it_has() {
+fn new_leader_asks_each_unit_for_its_conferences() {
     let server = RedisServer::start();
     let mut client = Realm::create(&server, &["a:1:1"]);
     // Nobody acknowledges what is placed.

@@ -95,7 +95,7 @@ fn old_master_is_left_for_the_one_that_sentinels_name() {
 }
 
 #[test]
-fn what_ends_a_copy_is_with_a_replica_before_the_copy_ends() {
+fn copy_ends_only_after_a_replica_has_the_reason() {
     let (master, replica) = (RedisServer::start(), RedisServer::start());
     let wire = Proxy::to(master.port());
     replica.command(&format!("REPLICAOF 127.0.0.1 {}", wire.port()));

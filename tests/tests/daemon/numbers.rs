@@ -139,7 +139,7 @@ fn an_existing_list_and_hash_are_taken_over_in_one_step_and_judged() {
 }
 
 #[test]
-fn what_the_functions_library_keeps_is_taken_over_whole() {
+fn numbers_of_the_functions_library_are_imported_whole() {
     let server = RedisServer::start();
     let mut client = server.raw();
     let library = fs::read_to_string(repository().join("lua/allot.lua")).unwrap();

@@ -27,7 +27,7 @@ fn settings_are_checked_before_anything_begins() {
 }
 
 #[test]
-fn what_a_role_lacks_is_found_before_it_is_played() {
+fn missing_settings_of_a_role_are_found_before_it_starts() {
     let server = RedisServer::start();
     let file = server.dir().join("compaction.toml");
     let path = file.to_str().unwrap();
@@ -177,7 +177,7 @@ wait-replicas = 0
 }
 
 #[test]
-fn a_replica_that_hangs_is_missed_unless_nobody_is_to_be_asked() {
+fn hanging_replica_is_reported_unless_none_is_required() {
     for (replicas, missed) in [("1", true), ("0", false)] {
         let (server, replica) = (RedisServer::start(), RedisServer::start());
         let mut client = Realm::create(&server, &[]);
@@ -305,7 +305,7 @@ fn the_log_may_be_json_a_line_an_event() {
 }
 
 #[test]
-fn who_hears_that_messages_were_lost_makes_up_for_it() {
+fn roles_recover_from_lost_messages() {
     let server = RedisServer::start();
     let media = media_program(&server);
     let all = alone(&server, "all", "conference,data-proxy,cmu", &["--cmu-program", &media]);

@@ -150,7 +150,7 @@ fn each_role_can_do_its_work_and_nothing_else() {
 }
 
 #[test]
-fn what_a_role_must_not_do_is_refused() {
+fn forbidden_commands_of_a_role_are_refused() {
     let server = RedisServer::start();
     with_rules(&server);
     let mut admin = server.raw();
@@ -324,7 +324,7 @@ fn redis_is_spoken_to_by_tls_and_only_with_a_certificate_that_is_trusted() {
 }
 
 #[test]
-fn what_stands_in_zookeeper_is_for_its_user_alone() {
+fn zookeeper_nodes_belong_to_their_user_alone() {
     let (server, zookeeper) = (RedisServer::start(), ZooKeeperServer::start());
     let (url, address) = (server.url(), zookeeper.address());
     let all = Process::new(

@@ -154,6 +154,10 @@ impl Family for Conferences {
         server.digest_value(REALM)
     }
 
+    fn may_replicate(command: &str, stream: &str) -> bool {
+        ["XADD", "UNLINK", "XTRIM"].contains(&command) && (stream == "evt" || stream.starts_with("cmd:"))
+    }
+
     fn observe(log: &mut Log, _at: i64, event: &Event, _before: Option<&State>) {
         let epoch = match event {
             Event::Created(created) => Some(created.epoch),

@@ -79,6 +79,26 @@ fn copied_and_restored_realms_have_no_streams_and_take_units_up() {
 }
 
 #[test]
+fn restored_realm_counts_and_recovers_its_pending_conferences() {
+    let (server, other) = (RedisServer::start(), RedisServer::start());
+    let mut realm = Realm::create(&server, &UNITS);
+    realm.ok("CONF.REALM CREATETIMEOUT 3600000");
+    realm.open("7");
+    realm.begin("8", "SIZE 3 REQUEST r");
+    realm.ok("CMU.DOWN a:1:1");
+    let Reply::Bulk(dump) = server.raw().call(&["DUMP", REALM]) else { panic!("no dump") };
+    let restored = other.raw().call(&[&b"RESTORE"[..], REALM.as_bytes(), b"0", &dump]);
+    assert_eq!(restored, Reply::Simple("OK".into()));
+    assert_eq!(other.digest_value(REALM), server.digest_value(REALM));
+    assert_eq!(allot_info(&other, "conf_pending"), 1);
+    assert_eq!(Realm::of(&other).ok("CONF.RECOVER").array().len(), 1);
+    assert_eq!(allot_info(&other, "conf_pending"), 0);
+    for server in [&server, &other] {
+        no_internal_errors(server);
+    }
+}
+
+#[test]
 fn moved_and_copied_realms_tell_of_their_own_timeouts() {
     let server = RedisServer::start();
     let mut realm = Realm::create(&server, &["a:1:1"]);

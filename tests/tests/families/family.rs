@@ -110,6 +110,12 @@ pub(crate) trait Family {
     /// Runs so many random commands on that key.
     fn run_workload(server: &RedisServer, seed: u64, steps: usize) -> Self::Workload;
 
+    /// Runs so many more random commands on the key of a workload, also after its server was restarted. A family whose
+    /// workloads share one key starts another workload with this seed.
+    fn continue_workload(server: &RedisServer, workload: &mut Self::Workload, seed: u64, steps: usize) {
+        *workload = Self::run_workload(server, seed, steps);
+    }
+
     /// Waits until nothing more happens by itself.
     fn settle(server: &RedisServer, _seed: u64) {
         settled(server);
@@ -118,6 +124,12 @@ pub(crate) trait Family {
     /// A digest of what must survive a restart.
     fn digest(server: &RedisServer) -> String {
         server.digest()
+    }
+
+    /// Whether a change of the value may replicate this command on one of the streams beside the value's key.
+    /// `stream` is what follows the key and a colon.
+    fn may_replicate(_command: &str, _stream: &str) -> bool {
+        false
     }
 
     /// An event of the replication stream, before it is applied.
@@ -133,6 +145,9 @@ pub(crate) trait Family {
 
     /// What a workload was promised, and a server that was killed must still know.
     fn keeps_promises(_server: &RedisServer, _workload: &Self::Workload) {}
+
+    /// Uses what a workload was promised. It does not exist afterwards.
+    fn redeem_promises(_server: &RedisServer, _workload: &Self::Workload) {}
 
     /// Payloads of values with as many kinds of state as possible.
     fn dumps(server: &RedisServer) -> Vec<Dump>;

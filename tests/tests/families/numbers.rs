@@ -23,7 +23,7 @@ impl Family for Numbers {
     const GARBAGE: Garbage<'static> = GARBAGE;
 
     type State = Pool;
-    type Workload = ();
+    type Workload = PoolWorkload;
     /// How many events there were.
     type Log = usize;
 
@@ -94,8 +94,15 @@ impl Family for Numbers {
         format!("pool{seed}")
     }
 
-    fn run_workload(server: &RedisServer, seed: u64, steps: usize) {
-        PoolWorkload::new(server.raw(), &Self::workload_key(seed), seed).run(2 * steps);
+    fn run_workload(server: &RedisServer, seed: u64, steps: usize) -> PoolWorkload {
+        let mut workload = PoolWorkload::new(server.raw(), &Self::workload_key(seed), seed);
+        workload.run(2 * steps);
+        workload
+    }
+
+    fn continue_workload(server: &RedisServer, workload: &mut PoolWorkload, _seed: u64, steps: usize) {
+        workload.reconnect(server.raw());
+        workload.run(2 * steps);
     }
 
     fn settle(server: &RedisServer, seed: u64) {
@@ -107,7 +114,7 @@ impl Family for Numbers {
         *events += 1;
     }
 
-    fn compare(events: usize, (): &(), entries: usize) {
+    fn compare(events: usize, _workload: &PoolWorkload, entries: usize) {
         assert!(events > 500, "little happened: {events} events");
         assert_eq!(entries, 0, "this pool has no stream");
     }

@@ -136,6 +136,15 @@ impl Family for Seats {
         Run { key, workload }
     }
 
+    fn continue_workload(server: &RedisServer, run: &mut Run, _seed: u64, steps: usize) {
+        run.workload.reconnect(server.raw());
+        run.workload.run(steps);
+    }
+
+    fn may_replicate(command: &str, stream: &str) -> bool {
+        command == "XADD" && stream == "evt"
+    }
+
     fn observe(log: &mut Log, at: i64, event: &Event, before: Option<&Show>) {
         let Some(show) = before else { return };
         log.heard.extend(told(show, event));
@@ -176,6 +185,14 @@ impl Family for Seats {
                 let record = client.call(&["SEAT.GET", &run.key, seat]);
                 assert_eq!(record.field("token"), Reply::bulk(token), "{seat}");
             }
+        }
+    }
+
+    fn redeem_promises(server: &RedisServer, run: &Run) {
+        let mut client = server.raw();
+        for (token, seats) in run.workload.lasting() {
+            let sold = client.call(&["SEAT.CONFIRM", &run.key, token]);
+            assert_eq!(sold, Reply::Int(seats.len() as i64), "{token}");
         }
     }
 

@@ -161,7 +161,7 @@ fn hundreds_of_thousands_of_accounts_are_dealt_in_short_steps() {
 }
 
 #[test]
-fn who_works_with_accounts_while_they_are_dealt_deals_none_of_them() {
+fn commands_that_use_accounts_assign_none() {
     let server = RedisServer::start();
     let mut book = Book::create(&server, 2);
     for batch in 0..5 {

@@ -191,7 +191,7 @@ fn a_replaced_incarnation_is_told_to_stop_and_its_stream_is_gone() {
 }
 
 #[test]
-fn what_people_ended_on_a_unit_that_was_replaced_is_over() {
+fn conference_ended_on_a_replaced_unit_stays_ended() {
     let server = RedisServer::start();
     let mut realm = Realm::create(&server, &["a:1:1"]);
     let (_, epoch) = realm.open("7");
@@ -209,7 +209,7 @@ fn what_people_ended_on_a_unit_that_was_replaced_is_over() {
 }
 
 #[test]
-fn one_conference_is_seen_as_if_all_that_is_due_had_happened() {
+fn read_of_a_conference_includes_due_changes() {
     let server = RedisServer::start();
     let mut realm = Realm::create(&server, &["a:1:1"]);
     realm.open("1");
@@ -231,7 +231,7 @@ fn one_conference_is_seen_as_if_all_that_is_due_had_happened() {
 }
 
 #[test]
-fn what_nobody_answers_is_timed_out_by_the_server_itself() {
+fn unanswered_messages_time_out_without_any_call() {
     let server = RedisServer::start();
     let mut realm = Realm::create(&server, &["a:1:1"]);
     realm.ok("CONF.REALM CREATETIMEOUT 30 RELEASETIMEOUT 30 WAITTIMEOUT 30 WINDOW 200 TOMBSTONE 200");

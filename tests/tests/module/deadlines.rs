@@ -135,7 +135,7 @@ fn many_holds_of_many_keys_that_fall_due_at_once_all_expire() {
 }
 
 #[test]
-fn a_read_of_one_thing_answers_as_if_all_that_is_due_had_happened() {
+fn read_of_a_seat_or_user_includes_due_expiries() {
     let server = RedisServer::start();
     create(&server, "show", &sample_venue(2, 5));
     let mut client = server.raw();

@@ -38,7 +38,7 @@ fn pass(server: &RedisServer, start: i64, ttl: i64) {
 }
 
 #[test]
-fn what_falls_due_while_writes_are_paused_expires_after_the_pause() {
+fn holds_due_during_a_write_pause_expire_after_the_pause() {
     let (master, replica) = pair();
     // Before there are holds, for it begins with a snapshot, which may take longer than they live.
     let mut stream = ReplicationStream::attach(&master);

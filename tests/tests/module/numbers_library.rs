@@ -152,7 +152,7 @@ fn random_sequences_are_the_same() {
 }
 
 #[test]
-fn what_is_no_number_is_refused_in_the_same_words() {
+fn invalid_number_is_refused_in_the_same_words() {
     let server = RedisServer::start();
     let mut pair = Pair::on(&server);
     pair.clear();

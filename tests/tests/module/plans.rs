@@ -49,7 +49,7 @@ fn seats_of_one_id_are_refused_by_row_and_id() {
 }
 
 #[test]
-fn what_is_empty_is_refused() {
+fn empty_parts_are_refused() {
     refused(areas("").as_bytes(), "ERR plan: areas: is empty");
     refused(rows("").as_bytes(), "ERR plan: areas[0]: rows: is empty");
     refused(seats("[]").as_bytes(), "ERR plan: areas[0].rows[0]: seats: has no seat");
@@ -61,7 +61,7 @@ fn what_is_empty_is_refused() {
 }
 
 #[test]
-fn what_is_too_long_is_refused() {
+fn long_names_are_refused() {
     let long = "x".repeat(1024);
     refused(
         seats(&format!(r#"[{{"label":"{long}"}}]"#)).as_bytes(),
@@ -85,7 +85,7 @@ fn what_is_too_long_is_refused() {
 }
 
 #[test]
-fn what_is_too_much_is_refused() {
+fn plans_beyond_the_limits_are_refused() {
     refused(
         seats(r#""1-5000""#).as_bytes(),
         "ERR plan: areas[0].rows[0].seats: the row has more than 4096 positions",
@@ -116,7 +116,7 @@ fn what_is_too_much_is_refused() {
 }
 
 #[test]
-fn what_is_no_json_or_of_another_shape_is_refused() {
+fn invalid_json_and_other_shapes_are_refused() {
     refused(
         br#"{"areas":[{"id":"a","rows":"none"}]}"#,
         "ERR plan: areas[0].rows: invalid type: string \"none\", expected a sequence at line 1 column 33",

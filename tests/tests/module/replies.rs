@@ -205,7 +205,7 @@ fn enough_seats_that_are_not_side_by_side_have_a_code_of_their_own() {
 }
 
 #[test]
-fn what_a_client_sent_comes_back_in_errors_as_printable_text() {
+fn errors_repeat_a_client_s_words_as_printable_text() {
     let server = RedisServer::start();
     create(&server, "show", THEATRE);
     let mut client = server.raw();

@@ -280,7 +280,7 @@ fn a_key_of_another_type_is_refused_when_it_is_met() {
 }
 
 #[test]
-fn it_replicates_what_it_took() {
+fn popped_members_are_replicated() {
     let (server, replica) = (RedisServer::start(), RedisServer::start());
     replica.replica_of(&server);
     let mut client = server.raw();

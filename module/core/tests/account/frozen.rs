@@ -29,7 +29,7 @@ fn a_frozen_account_is_replaced_from_the_reserve_at_once() {
 }
 
 #[test]
-fn who_is_logged_in_with_an_account_that_is_frozen_stays_known_until_that_is_over() {
+fn login_on_a_frozen_account_stays_known_until_it_ends() {
     let frozen = |rig: &mut Rig, account: &str, on| {
         rig.ask(ManagerRequest::Freeze { account: account.as_bytes(), on }).unwrap();
         rig.settle();
@@ -121,7 +121,7 @@ fn freeze(rig: &mut Rig, account: &str) {
 }
 
 #[test]
-fn an_instance_that_is_away_finds_what_replaces_its_frozen_accounts_when_it_is_back() {
+fn absent_instance_finds_replacements_of_its_frozen_accounts() {
     let mut rig = with_reserve();
     rig.detach("m", "a", HOUR);
     for _ in 0..2 {
@@ -141,7 +141,7 @@ fn an_instance_that_is_away_finds_what_replaces_its_frozen_accounts_when_it_is_b
 }
 
 #[test]
-fn one_that_is_frozen_on_its_way_is_replaced_where_it_was_to_go() {
+fn account_frozen_in_transit_is_replaced_at_its_destination() {
     let mut rig = with_reserve();
     rig.module("n", 1, 1);
     rig.attach("n", "x");

@@ -39,7 +39,7 @@ impl Plain {
 }
 
 #[test]
-fn a_hundred_thousand_accounts_over_a_thousand_instances_are_even_and_a_join_moves_the_fewest() {
+fn large_assignment_is_even_and_a_join_moves_the_fewest_accounts() {
     let mut plain = Plain { book: Book::open(Settings::default(), 1000), now: 1000 };
     let wish =
         ModuleSettings { module: b"m", department: b"d", instances: 2000, weight: None, reserve: None };
@@ -70,7 +70,7 @@ fn a_hundred_thousand_accounts_over_a_thousand_instances_are_even_and_a_join_mov
 /// Prints how long a batch holds the server while many instances have nothing yet.
 #[test]
 #[ignore = "measures, and asserts nothing"]
-fn how_long_a_batch_takes_where_nobody_has_anything_yet() {
+fn first_batch_of_assignments_is_timed() {
     for reserve in [0, 1_000_000] {
         let mut plain = Plain { book: Book::open(Settings::default(), 1000), now: 1000 };
         let (module, department, instances) = (b"m", b"d", 1000);
@@ -191,7 +191,7 @@ fn month(rebalanced: bool) -> (Amount, usize) {
 }
 
 #[test]
-fn rebalancing_each_hour_pays_at_most_a_tenth_of_what_a_static_even_deal_pays() {
+fn hourly_rebalancing_pays_at_most_a_tenth_of_a_static_assignment() {
     let (fixed, _) = month(false);
     let (rebalanced, moves) = month(true);
     println!("a static even deal pays {fixed} extra, a rebalanced one {rebalanced}, with {moves} moves");

@@ -228,7 +228,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_happens_nobody_is_logged_in_twice_and_replica_and_snapshot_agree(seed in any::<u64>()) {
+    fn random_requests_never_log_in_twice_and_replica_and_snapshot_agree(seed in any::<u64>()) {
         let mut run = Run::new(seed);
         for _ in 0..150 {
             run.step();

@@ -30,7 +30,7 @@ fn work(rig: &mut Rig, number: usize, count: i64) {
 }
 
 #[test]
-fn every_change_of_the_deal_and_of_the_inventory_holds_to_the_claimed_term() {
+fn changes_of_assignment_and_inventory_need_the_claimed_term() {
     let mut rig = Rig::with(2, 4, &["a"]);
     rig.ask(ManagerRequest::Claim { term: 5, leader: b"one", force: false }).unwrap();
     let account = name(0);
@@ -86,7 +86,7 @@ fn epochs_are_the_clock_or_beyond_the_last_one() {
 }
 
 #[test]
-fn who_is_refused_a_login_is_told_who_has_the_account() {
+fn refused_login_names_the_holder_of_the_account() {
     let mut rig = Rig::with(2, 2, &["alpha", "beta"]);
     let account = name(0);
     let (holder, other) = if rig.holder(&account) == "alpha" { ("alpha", "beta") } else { ("beta", "alpha") };
@@ -148,7 +148,7 @@ fn one_list_passes_over_twenty_thousand_accounts_at_most() {
 }
 
 #[test]
-fn use_is_summed_by_account_module_and_department_for_this_month_and_for_past_ones() {
+fn usage_is_summed_by_account_module_department_and_month() {
     let mut rig = three_modules();
     for (number, count) in [(0, 100), (1, 110), (10, 160), (20, 7)] {
         work(&mut rig, number, count);
@@ -231,7 +231,7 @@ fn a_year_ends_and_a_zone_changes_its_hour_where_the_operator_says() {
 }
 
 #[test]
-fn an_account_that_nobody_asked_for_is_given_back_by_its_deal_alone() {
+fn account_is_returned_only_with_the_epoch_of_its_assignment() {
     let mut rig = Rig::with(2, 5, &["a", "b"]);
     assert_eq!(rig.shares("m"), [3, 2]);
     let account = (0..5).map(name).find(|one| rig.holder(one) == "a").unwrap();

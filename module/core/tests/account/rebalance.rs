@@ -79,7 +79,7 @@ fn an_account_is_moved_twice_a_day_at_most() {
 }
 
 #[test]
-fn accounts_go_where_they_avoid_most_and_neither_beyond_a_department_nor_where_there_is_no_weight() {
+fn accounts_move_to_the_largest_saving_within_their_department() {
     let mut rig = tenth_hour();
     for (number, (name, department, weight)) in
         [("m", "d", 1), ("n", "d", 1), ("z", "d", 0), ("o", "e", 1)].into_iter().enumerate()
@@ -129,7 +129,7 @@ fn the_moves_that_are_allowed_are_shared_by_departments_in_turn() {
 }
 
 #[test]
-fn what_the_cap_keeps_from_being_sent_is_nobody_s_to_spare() {
+fn quota_above_the_cap_is_not_spare() {
     // Ten hours of work are done and as many are to come. `m` will need 80 more than it has.
     let run = |cap: i64| {
         let settings = Settings { dwell: 0, turns: vec![20 * HOUR], ..Settings::default() };

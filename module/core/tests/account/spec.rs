@@ -42,7 +42,7 @@ fn a_leaver_s_accounts_go_to_the_others_and_no_other_moves() {
 }
 
 #[test]
-fn beyond_its_places_a_module_s_instances_stand_by_and_are_promoted_in_turn() {
+fn surplus_instances_are_on_standby_and_are_promoted_in_turn() {
     let mut rig = Rig::with(2, 10, &["a", "b", "c", "d"]);
     assert_eq!(rig.shares("m"), [5, 5, 0, 0]);
     assert_eq!(rig.presence("m", "c"), Some(Presence::Standby));
@@ -60,7 +60,7 @@ fn beyond_its_places_a_module_s_instances_stand_by_and_are_promoted_in_turn() {
 }
 
 #[test]
-fn for_the_time_of_its_grace_an_instance_s_accounts_wait_for_it() {
+fn accounts_wait_for_their_instance_during_its_grace() {
     let mut rig = Rig::with(10, 10, &["a", "b"]);
     rig.detach("m", "a", 5000);
     assert_eq!((rig.presence("m", "a"), rig.shares("m")), (Some(Presence::Away), vec![5, 5]));
@@ -136,7 +136,7 @@ fn an_account_that_moves_is_revoking_until_its_login_is_over() {
 }
 
 #[test]
-fn what_is_in_use_is_deleted_or_moved_when_it_is_free() {
+fn account_in_use_is_deleted_or_moved_once_it_is_free() {
     let mut rig = Rig::with(10, 3, &["a"]);
     rig.module("n", 1, 0);
     rig.attach("n", "x");
@@ -211,7 +211,7 @@ fn a_month_turns_at_its_instant_and_twelve_are_kept() {
 }
 
 #[test]
-fn pick_gives_what_has_most_left_and_is_not_logged_in() {
+fn pick_returns_idle_accounts_with_the_most_use_left() {
     let mut rig = Rig::with(1, 3, &["a"]);
     for (number, used) in [(0, 50), (1, 10), (2, 90)] {
         let account = name(number);
@@ -226,7 +226,7 @@ fn pick_gives_what_has_most_left_and_is_not_logged_in() {
 }
 
 #[test]
-fn pick_gives_nothing_that_the_cap_refuses_and_asks_what_it_allows_first() {
+fn pick_skips_accounts_that_the_cap_refuses() {
     let mut rig = Rig::new(Settings { cap: 160, ..Settings::default() });
     rig.module("m", 1, 0);
     rig.attach("m", "a");
@@ -274,7 +274,7 @@ fn an_account_that_has_reached_the_cap_is_dealt_on_like_any_other() {
 }
 
 #[test]
-fn nothing_is_called_as_all_modules_are() {
+fn asterisk_is_no_name_of_a_module_or_department() {
     let mut rig = Rig::new(Settings::default());
     for (module, department, word) in [(&b"*"[..], &b"d"[..], "module"), (b"m", b"*", "DEPARTMENT")] {
         let wish = ModuleSettings { module, department, instances: 1, weight: None, reserve: None };
@@ -324,7 +324,7 @@ fn only_the_claimed_term_changes_the_deal() {
 }
 
 #[test]
-fn rebalancing_keeps_the_dwell_time_and_two_moves_a_day_and_a_deal_does_not_undo_it() {
+fn rebalancing_keeps_its_limits_and_an_assignment_does_not_undo_it() {
     let mut rig = Rig::with(2, 10, &["a", "b"]);
     let turns = Some(vec![rig.now + 10 * 24 * HOUR]);
     rig.ask(ManagerRequest::Configure(Changes { turns, ..Changes::default() })).unwrap();
@@ -356,7 +356,7 @@ fn rebalancing_keeps_the_dwell_time_and_two_moves_a_day_and_a_deal_does_not_undo
 }
 
 #[test]
-fn who_held_an_account_is_on_record() {
+fn history_records_the_holders_of_an_account() {
     let mut rig = Rig::with(2, 1, &["a"]);
     rig.detach("m", "a", 0);
     rig.now += 10;
@@ -369,7 +369,7 @@ fn who_held_an_account_is_on_record() {
 }
 
 #[test]
-fn places_that_fall_free_together_go_to_as_many_that_stand_by() {
+fn places_freed_together_go_to_as_many_standby_instances() {
     let mut rig = Rig::with(2, 8, &["a", "b", "c", "d"]);
     rig.detach("m", "a", 1000);
     rig.detach("m", "b", 1000);
@@ -383,7 +383,7 @@ fn places_that_fall_free_together_go_to_as_many_that_stand_by() {
 }
 
 #[test]
-fn one_that_is_away_and_loses_its_place_does_not_stand_by_for_another() {
+fn absent_instance_that_loses_its_place_is_forgotten() {
     let mut rig = Rig::with(2, 4, &["a", "b"]);
     rig.detach("m", "b", HOUR);
     rig.module("m", 1, 0);
@@ -393,7 +393,7 @@ fn one_that_is_away_and_loses_its_place_does_not_stand_by_for_another() {
 }
 
 #[test]
-fn who_joins_gets_its_share_though_rebalancing_has_taken_all_from_another() {
+fn joining_instance_gets_its_share_after_rebalancing() {
     let mut rig = Rig::with(3, 8, &["a", "b"]);
     for (number, account) in (0..8).map(name).enumerate() {
         let from = rig.holder(&account);

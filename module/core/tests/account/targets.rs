@@ -23,7 +23,7 @@ fn targets(rig: &Rig, module: &str) -> Vec<i64> {
 }
 
 #[test]
-fn who_gave_is_even_again_when_who_was_given_is_gone() {
+fn giver_is_even_again_once_the_receiver_has_left() {
     let mut rig = Rig::with(4, 150, &["a", "b", "c"]);
     shift(&mut rig, "b", ("m", "a"), 40);
     assert_eq!((rig.shares("m"), targets(&rig, "m")), (vec![90, 10, 50], vec![40, -40, 0]));
@@ -38,7 +38,7 @@ fn who_gave_is_even_again_when_who_was_given_is_gone() {
 }
 
 #[test]
-fn who_was_given_is_even_again_when_who_gave_loses_its_place() {
+fn receivers_are_even_again_once_the_giver_loses_its_place() {
     let mut rig = Rig::with(3, 90, &["a", "b", "c"]);
     shift(&mut rig, "c", ("m", "a"), 10);
     shift(&mut rig, "c", ("m", "b"), 15);
@@ -49,7 +49,7 @@ fn who_was_given_is_even_again_when_who_gave_loses_its_place() {
 }
 
 #[test]
-fn of_several_who_gave_most_is_made_up_for_first_and_others_keep_theirs() {
+fn largest_giver_is_compensated_first() {
     let mut rig = Rig::with(4, 160, &["a", "b", "c", "d"]);
     shift(&mut rig, "a", ("m", "c"), 10);
     shift(&mut rig, "b", ("m", "c"), 5);
@@ -61,7 +61,7 @@ fn of_several_who_gave_most_is_made_up_for_first_and_others_keep_theirs() {
 }
 
 #[test]
-fn what_other_modules_gave_is_not_made_up_for_within_the_module() {
+fn accounts_given_by_other_modules_are_not_compensated_within_a_module() {
     let mut rig = Rig::with(3, 60, &["a", "b", "c"]);
     rig.module("n", 1, 0);
     rig.attach("n", "x");

@@ -206,19 +206,19 @@ fn soak(short: u8, long: u8) -> u8 {
 }
 
 #[test]
-fn nothing_is_wrong_in_any_state_of_three_assignments_two_incarnations_moves_and_deposed_schedulers() {
+fn invariants_hold_with_moves_incarnations_and_deposed_schedulers() {
     let bounds = Bounds { epochs: soak(3, 4), incarnations: 2, moves: true, leases: false, schedulers: 2 };
     visit_all(bounds, Policy::Earliest, 1_000_000);
 }
 
 #[test]
-fn nor_where_leases_run_out_units_are_forgotten_and_end_times_come() {
+fn invariants_hold_with_expiring_leases_and_end_times() {
     let bounds = Bounds { epochs: soak(2, 3), incarnations: 2, moves: true, leases: true, schedulers: 2 };
     visit_all(bounds, Policy::Earliest, 400_000);
 }
 
 #[test]
-fn nor_where_whoever_owns_a_conference_keeps_it() {
+fn invariants_hold_under_the_policy_keep() {
     let bounds =
         Bounds { epochs: 3, incarnations: soak(1, 2).into(), moves: true, leases: false, schedulers: 1 };
     visit_all(bounds, Policy::Keep, 100_000);
@@ -232,13 +232,13 @@ fn found_with(check: Check) -> String {
 }
 
 #[test]
-fn without_the_check_of_epochs_an_older_assignment_is_found_writing_after_a_newer_one() {
+fn without_epoch_checks_an_older_assignment_writes_after_a_newer_one() {
     let fault = found_with(Check::Owner);
     assert!(fault.starts_with("a write of assignment 1 is taken after one of "), "{fault}");
 }
 
 #[test]
-fn without_any_check_two_units_are_found_writing() {
+fn without_any_check_two_units_write() {
     let fault = found_with(Check::Nothing);
     assert!(fault.starts_with("a write of assignment") || fault.contains("both write"), "{fault}");
 }

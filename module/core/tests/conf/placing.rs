@@ -275,7 +275,7 @@ fn cases() -> u64 {
 }
 
 #[test]
-fn every_choice_is_the_one_that_a_list_of_all_units_and_all_that_wait_gives() {
+fn every_choice_equals_that_of_a_plain_list() {
     let mut all = Seen::default();
     for seed in 0..cases() {
         let mut run = Run { rig: Rig::new(&[]), random: Random::new(seed), number: 0, seen: Seen::default() };
@@ -324,7 +324,7 @@ fn between_equal_shares_the_fewest_conferences_decide_and_then_the_name() {
 }
 
 #[test]
-fn recovery_goes_by_priority_then_by_who_waits_longest_then_by_who_is_oldest() {
+fn recovery_goes_by_priority_then_waiting_time_then_age() {
     let mut rig = Rig::new(&["a:1:1", "b:1:1"]);
     let create = |rig: &mut Rig, e164: &str, priority: i64, unit: &str| {
         let zone = Some(unit.as_bytes());

@@ -265,7 +265,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_happens_replica_snapshot_and_sums_agree(seed in any::<u64>()) {
+    fn replica_snapshot_and_sums_agree_after_random_requests(seed in any::<u64>()) {
         let mut run = Run::new(seed);
         for _ in 0..120 {
             run.step();

@@ -8,7 +8,7 @@ const A: &str = "a:1:1";
 const B: &str = "b:1:1";
 
 #[test]
-fn what_finds_no_room_blocks_nobody_else() {
+fn conference_without_room_blocks_no_other() {
     let mut rig = Rig::new(&[A]);
     for (e164, size, zone, priority) in
         [("big", 6, None, 9), ("far", 1, Some(&b"moon"[..]), 9), ("small", 1, None, 0), ("tiny", 1, None, 0)]
@@ -66,7 +66,7 @@ fn a_burst_is_spread_over_the_units_by_their_share() {
 }
 
 #[test]
-fn a_unit_that_failed_it_is_tried_again_after_a_while_and_any_other_at_once() {
+fn failed_unit_is_tried_again_later_and_other_units_at_once() {
     let failed = |others: &[(&str, i64)]| {
         let mut rig = Rig::new(&["c:1:1"]);
         rig.open("1");
@@ -112,7 +112,7 @@ fn a_unit_that_failed_it_is_tried_again_after_a_while_and_any_other_at_once() {
 }
 
 #[test]
-fn what_a_unit_refused_blocks_nobody_behind_it() {
+fn refused_conference_blocks_no_other() {
     let mut rig = Rig::new(&["c:1:1"]);
     for number in 0..10 {
         rig.open(&number.to_string());
@@ -157,7 +157,7 @@ fn a_long_history_keeps_the_last_loss_and_forgets_failed_tries_first() {
 }
 
 #[test]
-fn who_ends_while_it_is_recovered_ends_at_its_last_moment_of_service() {
+fn conference_ended_in_recovery_ends_at_its_last_service() {
     let mut rig = Rig::new(&[A]);
     rig.open("1");
     rig.join(B, 10);

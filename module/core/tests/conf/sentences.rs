@@ -64,7 +64,7 @@ fn an_identity_that_was_replaced_is_heard_no_more() {
 }
 
 #[test]
-fn what_people_ended_on_a_unit_that_was_replaced_is_too_late_once_another_has_it() {
+fn end_reported_by_a_replaced_unit_is_stale_after_recovery() {
     let mut rig = Rig::new(&[A, B]);
     let epoch = rig.open("1");
     rig.join("a:1:2", 10);
@@ -107,7 +107,7 @@ fn a_host_is_remembered_when_its_unit_is_forgotten() {
 }
 
 #[test]
-fn a_down_unit_is_given_nothing_before_it_has_reported_and_is_forgotten_after_a_while() {
+fn down_unit_gets_nothing_before_its_report_and_is_forgotten_later() {
     let mut rig = Rig::new(&[A]);
     rig.down(A);
     assert_eq!(rig.beat(A), "NOTFOUND");
@@ -169,7 +169,7 @@ fn a_deposed_scheduler_is_refused() {
 }
 
 #[test]
-fn what_people_are_told_of_a_move_whose_source_dies_or_that_is_called_off() {
+fn events_tell_how_an_unfinished_move_ends() {
     let moved = || {
         let mut rig = Rig::new(&[A, B]);
         let epoch = rig.open("1");

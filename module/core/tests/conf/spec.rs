@@ -27,7 +27,7 @@ fn number_01_a_lost_unit_s_conferences_are_recovered_on_another_with_room() {
 }
 
 #[test]
-fn number_02_with_no_room_a_conference_that_ends_or_a_unit_that_joins_makes_some() {
+fn number_02_an_ended_conference_or_a_new_unit_makes_room() {
     let mut rig = Rig::new(&[A]);
     rig.join(B, 1);
     for e164 in ["1", "2"] {
@@ -82,7 +82,7 @@ fn number_03_the_order_is_priority_then_the_longest_waiting() {
 }
 
 #[test]
-fn number_04_after_a_scheduler_crash_what_is_on_units_that_are_gone_is_recovered() {
+fn number_04_conferences_of_lost_units_are_recovered_after_a_crash() {
     let mut rig = Rig::new(&[A, B]);
     rig.ask(&Request::Join { cmu: A.as_bytes(), capacity: 10, zone: None, lease: 5000 }).unwrap();
     let epoch = rig.create("1");
@@ -165,7 +165,7 @@ fn number_07_if_the_original_unit_comes_back_the_later_copy_is_ended() {
 }
 
 #[test]
-fn number_07_under_the_policy_keep_whoever_owns_it_keeps_it() {
+fn number_07_under_the_policy_keep_the_owner_stays() {
     let mut rig = Rig::with(Settings { policy: Policy::Keep, ..Settings::default() }, &[A, B]);
     let first = rig.open("1");
     rig.down(A);
@@ -200,7 +200,7 @@ fn number_07_a_copy_of_an_earlier_conference_of_the_number_is_not_adopted() {
 }
 
 #[test]
-fn number_07_nor_a_copy_that_was_given_up_or_one_that_is_younger() {
+fn number_07_an_abandoned_or_younger_copy_is_not_adopted() {
     // B did not answer in time and was told to end its copy; that it made one all the same changes nothing.
     let mut rig = Rig::new(&[A, B]);
     let first = rig.open("1");
@@ -227,7 +227,7 @@ fn number_07_nor_a_copy_that_was_given_up_or_one_that_is_younger() {
 }
 
 #[test]
-fn who_had_it_open_last_is_asked_whether_people_ended_it_and_nobody_else() {
+fn only_the_last_unit_that_had_a_conference_open_can_end_it() {
     let mut rig = Rig::new(&[A, B]);
     let first = rig.open("1");
     rig.down(A);
@@ -245,7 +245,7 @@ fn who_had_it_open_last_is_asked_whether_people_ended_it_and_nobody_else() {
 }
 
 #[test]
-fn number_08_what_is_not_recoverable_ends_with_the_link() {
+fn number_08_an_unrecoverable_conference_ends_with_the_link() {
     let mut rig = Rig::new(&[A, B]);
     rig.ask(&Request::Create(Create { recoverable: false, ..wish("1") })).unwrap();
     let epoch = rig.epoch("1");
@@ -256,7 +256,7 @@ fn number_08_what_is_not_recoverable_ends_with_the_link() {
 }
 
 #[test]
-fn number_09_a_failed_recovery_is_tried_again_every_five_minutes_for_thirty() {
+fn number_09_recovery_is_retried_every_five_minutes_for_thirty() {
     let mut rig = Rig::new(&[A, B]);
     rig.open("1");
     rig.down(A);
@@ -284,7 +284,7 @@ fn number_09_a_failed_recovery_is_tried_again_every_five_minutes_for_thirty() {
 }
 
 #[test]
-fn number_10_the_manager_may_end_one_that_waits_for_recovery() {
+fn number_10_the_manager_may_end_a_pending_conference() {
     let mut rig = Rig::new(&[A, B]);
     rig.open("1");
     rig.down(A);
@@ -375,7 +375,7 @@ fn number_13_there_is_one_call_record_with_segments() {
 }
 
 #[test]
-fn number_14_one_that_is_never_recovered_ends_at_its_last_moment_of_service() {
+fn number_14_a_lost_conference_ends_at_its_last_service() {
     let mut rig = Rig::new(&[A]);
     rig.open("1");
     rig.pass(MINUTE);

@@ -144,7 +144,7 @@ fn unit_down_or_replaced() {
 }
 
 #[test]
-fn report_has_it() {
+fn report_has_the_conference() {
     row("has it, match", ["-", "-", "open", "open", "open", "same", "-"], |rig| {
         let (unit, epoch) = last(rig);
         rig.report(&unit, epoch, &[("7", epoch)]);
@@ -178,7 +178,7 @@ fn report_has_it() {
 }
 
 #[test]
-fn report_has_it_at_an_older_epoch_of_its_own() {
+fn report_has_the_conference_at_an_older_epoch() {
     // A's copy is adopted; before it heard of its new epoch it reports the old one.
     for state in ["open", "waiting"] {
         let mut rig = world("lost");
@@ -196,7 +196,7 @@ fn report_has_it_at_an_older_epoch_of_its_own() {
 }
 
 #[test]
-fn report_lacks_it() {
+fn report_lacks_the_conference() {
     row("lacks it, epoch > HIGHEST", ["-", "-", "same", "same", "same", "same", "same"], |rig| {
         let (unit, epoch) = last(rig);
         rig.report(&unit, epoch - 1, &[]);
@@ -316,7 +316,7 @@ fn wait_timeout() {
 }
 
 #[test]
-fn while_it_is_ending_every_way_to_pending_waiting_and_adoption_is_the_end() {
+fn ending_conference_ends_instead_of_waiting_or_being_recovered() {
     for column in ["waiting", "creating", "recovering", "open"] {
         let acts: [(&str, Act); 4] = [
             ("down", |rig| {
@@ -357,7 +357,7 @@ fn while_it_is_ending_every_way_to_pending_waiting_and_adoption_is_the_end() {
 }
 
 #[test]
-fn one_that_cannot_be_recovered_ends_wherever_another_would_wait() {
+fn unrecoverable_conference_ends_instead_of_waiting() {
     for (name, lose) in [
         ("down", (|rig: &mut Rig| rig.down(A)) as Act),
         ("replaced", |rig| rig.join("a:1:2", 10)),

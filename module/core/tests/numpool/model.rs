@@ -379,11 +379,11 @@ fn run(seeds: impl Iterator<Item = u64>) {
 }
 
 #[test]
-fn it_equals_the_naive_model() {
+fn pool_equals_the_naive_model_in_the_first_half() {
     run(0..pools() / 2);
 }
 
 #[test]
-fn it_equals_the_naive_model_too() {
+fn pool_equals_the_naive_model_in_the_second_half() {
     run(pools() / 2..pools());
 }

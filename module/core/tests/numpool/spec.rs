@@ -428,7 +428,7 @@ fn a_time_that_leaves_no_room_for_deadlines_is_refused() {
 }
 
 #[test]
-fn what_owes_a_message_for_each_number_does_it_in_parts() {
+fn request_with_many_messages_is_done_in_parts() {
     let numbers: Vec<String> = (0..2000).map(|number| number.to_string()).collect();
     let mut bench = Bench::of(&numbers.iter().map(String::as_str).collect::<Vec<_>>());
     for number in 0..2000 {

@@ -404,7 +404,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn it_equals_the_naive_model(seed in any::<u64>()) {
+    fn show_equals_the_naive_model(seed in any::<u64>()) {
         run(seed, 60);
     }
 }

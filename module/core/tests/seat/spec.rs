@@ -171,7 +171,7 @@ fn rtl_is_front_row_first_then_right_to_left() {
 }
 
 #[test]
-fn center_is_nearest_the_middle_of_the_positions_breaks_counted_ties_to_the_left() {
+fn center_is_nearest_the_middle_and_ties_go_left() {
     let mut show = House::rows("center", &["......"]);
     assert_eq!(show.hold(wish("u", 2)), "a-1-3 a-1-4");
     let mut show = House::rows("center", &["....."]);
@@ -183,7 +183,7 @@ fn center_is_nearest_the_middle_of_the_positions_breaks_counted_ties_to_the_left
 }
 
 #[test]
-fn a_seat_with_a_flag_is_left_out_unless_the_request_names_the_flag_and_pick_takes_it_by_name() {
+fn flagged_seat_needs_its_flag_in_a_hold_and_its_name_in_a_pick() {
     let mut show = House::rows("ltr", &["w.w"]);
     assert_eq!(show.hold(wish("u", 2)), "none");
     assert_eq!(show.hold(Hold { flags: vec![b"wheelchair"], ..wish("u", 2) }), "a-1-1 a-1-2");
@@ -222,7 +222,7 @@ fn limits_absent_are_none_except_one_hold_per_user() {
 }
 
 #[test]
-fn seats_per_user_counts_held_and_sold_together_and_release_expiry_and_refund_give_back() {
+fn seats_per_user_counts_held_and_sold_seats() {
     let limits = json!({"seats_per_user": 3, "holds_per_user": 0});
     let mut show = House::new(&json!({"areas": [area("a", 1, "ltr", &["......"])], "limits": limits}));
     show.pick("u", "sold", &["a-1-1", "a-1-2"]).unwrap();
@@ -270,7 +270,7 @@ fn from_the_plan_an_equal_empty_show_can_be_created() {
 // SEAT.HOLD, exactly.
 
 #[test]
-fn a_token_of_a_live_hold_with_an_equal_request_gives_the_same_record_with_its_deadline() {
+fn equal_request_with_a_live_token_gets_the_same_record() {
     let mut show = House::rows("ltr", &["...."]);
     let token = TokenChoice { token: b"mine", chosen: true };
     let ask = |ttl| Request::Hold(Hold { token, ttl, ..wish("u", 2) });
@@ -339,7 +339,7 @@ fn replace_keeps_the_old_hold_where_nothing_is_found() {
 }
 
 #[test]
-fn a_tier_that_no_seat_has_or_an_unknown_area_is_not_found_but_a_sold_out_one_is_none() {
+fn unknown_tier_or_area_is_not_found_and_a_sold_out_one_is_null() {
     let mut show = House::new(&json!({"areas": [area("a", 1, "ltr", &[".s"]), area("b", 1, "ltr", &["."])]}));
     assert_eq!(show.hold(Hold { tier: Some(b"platinum"), ..wish("u", 1) }), "NOTFOUND");
     assert_eq!(show.hold(Hold { areas: vec![b"z"], ..wish("u", 1) }), "NOTFOUND");
@@ -419,7 +419,7 @@ fn orphans_forbid_never_strands_and_never_scatters() {
 }
 
 #[test]
-fn scattered_is_in_one_area_in_as_few_groups_as_possible_longest_runs_first() {
+fn scattered_seats_are_few_groups_of_one_area_longest_runs_first() {
     let mut show = House::rows("ltr", &[". .. ...", "...."]);
     assert_eq!(show.hold(wish("u", 6)), "a-1-4 a-1-5 a-2-1 a-2-2 a-2-3 a-2-4");
 }
@@ -455,7 +455,7 @@ fn extend_never_goes_past_creation_plus_max_hold() {
 }
 
 #[test]
-fn confirm_sells_once_and_answers_a_retry_the_same_as_long_as_one_of_its_seats_is_sold() {
+fn confirm_sells_once_and_answers_a_retry_the_same() {
     let mut show = House::rows("ltr", &["...."]);
     show.pick("u", "t", &["a-1-1", "a-1-2"]).unwrap();
     let user = Request::Confirm { token: b"t", user: Some(b"v"), order: None };

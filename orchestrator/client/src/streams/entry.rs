@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_entry_is_refused_and_a_trimmed_one_is_empty() {
+    fn invalid_entry_is_refused_and_a_trimmed_one_is_empty() {
         assert!(read_reply(Value::Int(1)).is_err());
         assert!(read_reply(Value::Array(vec![Value::Int(1)])).is_err());
         assert!(read_list(Value::Array(vec![Value::Array(vec![bulk("1-0")])])).is_err());

@@ -1,13 +1,14 @@
-//! A supervised child process: a program in a process group of its own, known to the watchdog while it runs, and ended
-//! with everything that it started.
+//! Supervised child processes: programs in process groups of their own, known to the watchdog while they run, and ended
+//! with everything that they started.
 
 use std::io;
-use std::process::ExitStatus;
+use std::process::{ExitStatus, Output};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
-use tokio::process::{Child, ChildStdout, Command};
-use tokio::time::{sleep, timeout};
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::program::{self, ExecResult};
 use super::watchdog::{Watchdog, WatchdogCommand};
@@ -15,12 +16,54 @@ use super::watchdog::{Watchdog, WatchdogCommand};
 /// How often [`SupervisedChild::stop`] checks whether all of a group has ended.
 const GROUP_POLL: Duration = Duration::from_millis(20);
 
+/// A process group that the watchdog knows of until this value is dropped.
+#[derive(Debug)]
+pub struct SupervisedGroup {
+    id: Pid,
+    watchdog: Watchdog,
+}
+
+impl SupervisedGroup {
+    /// Tells the watchdog of a group; `None` if this is no id of a group.
+    pub fn new(id: i32, watchdog: Watchdog) -> Option<Self> {
+        let id = Pid::from_raw(id)?;
+        watchdog.send(WatchdogCommand::Started(id.as_raw_pid()));
+        Some(Self { id, watchdog })
+    }
+
+    /// The id of the group.
+    pub fn id(&self) -> i32 {
+        self.id.as_raw_pid()
+    }
+
+    /// Sends SIGKILL to all processes of the group.
+    pub fn kill(&self) {
+        // An error means that the group has ended.
+        let _ = kill_process_group(self.id, Signal::KILL);
+    }
+
+    fn terminate(&self) {
+        let _ = kill_process_group(self.id, Signal::TERM);
+    }
+
+    fn is_running(&self) -> bool {
+        test_kill_process_group(self.id).is_ok()
+    }
+}
+
+impl Drop for SupervisedGroup {
+    fn drop(&mut self) {
+        self.watchdog.send(WatchdogCommand::Ended(self.id.as_raw_pid()));
+    }
+}
+
 /// A running child with its process group. Dropping it kills the whole group and tells the watchdog.
 #[derive(Debug)]
 pub struct SupervisedChild {
     child: Child,
-    group: Pid,
-    watchdog: Watchdog,
+    group: SupervisedGroup,
+    /// When a child that was told to end is killed.
+    kill_at: Option<Instant>,
 }
 
 impl SupervisedChild {
@@ -31,10 +74,28 @@ impl SupervisedChild {
     /// The process could not be created.
     pub fn spawn(command: &mut Command, watchdog: Watchdog) -> io::Result<(Self, ExecResult)> {
         let (child, exec_result) = program::spawn_with_parent_death_signal(command)?;
-        let group =
-            program::process_group(&child).ok_or_else(|| io::Error::other("the child has no process id"))?;
-        watchdog.send(WatchdogCommand::Started(group.as_raw_pid()));
-        Ok((Self { child, group, watchdog }, exec_result))
+        Ok((Self::supervise(child, watchdog)?, exec_result))
+    }
+
+    /// Supervises a child that was spawned as a process group of its own, and tells the watchdog of its group.
+    ///
+    /// # Errors
+    /// The child was already waited for.
+    pub fn supervise(child: Child, watchdog: Watchdog) -> io::Result<Self> {
+        let group = program::process_group(&child)
+            .and_then(|group| SupervisedGroup::new(group.as_raw_pid(), watchdog))
+            .ok_or_else(|| io::Error::other("the child has no process id"))?;
+        Ok(Self { child, group, kill_at: None })
+    }
+
+    /// The child's process group.
+    pub fn group(&self) -> &SupervisedGroup {
+        &self.group
+    }
+
+    /// The child's standard input, if it is piped and was not taken before.
+    pub fn take_stdin(&mut self) -> Option<ChildStdin> {
+        self.child.stdin.take()
     }
 
     /// The child's standard output, if it is piped and was not taken before.
@@ -42,33 +103,72 @@ impl SupervisedChild {
         self.child.stdout.take()
     }
 
-    /// Waits until the child itself has ended; processes that it started may still run.
+    /// The child's standard error, if it is piped and was not taken before.
+    pub fn take_stderr(&mut self) -> Option<ChildStderr> {
+        self.child.stderr.take()
+    }
+
+    /// Waits until the child itself has ended; processes that it started may still run. Kills the group when the limit
+    /// of [`terminate`](Self::terminate) passes. A wait may be abandoned and repeated.
+    ///
+    /// # Errors
+    /// The operating system does not tell how the child ended.
     pub async fn wait(&mut self) -> io::Result<ExitStatus> {
+        if let Some(kill_at) = self.kill_at {
+            if let Ok(status) = timeout_at(kill_at, self.child.wait()).await {
+                return status;
+            }
+            self.kill_at = None;
+            self.group.kill();
+        }
         self.child.wait().await
+    }
+
+    /// Waits until the child has ended and its piped output is closed. Dropping the future kills the whole group.
+    ///
+    /// # Errors
+    /// The output cannot be read, or the operating system does not tell how the child ended.
+    pub async fn output(mut self) -> io::Result<Output> {
+        let (stdout, stderr) = (self.take_stdout(), self.take_stderr());
+        let (status, stdout, stderr) =
+            tokio::try_join!(self.wait(), read_to_end(stdout), read_to_end(stderr))?;
+        Ok(Output { status, stdout, stderr })
+    }
+
+    /// Sends SIGTERM to the group, and lets [`wait`](Self::wait) send SIGKILL if the child has not ended after `limit`.
+    /// Does nothing if an earlier limit has not passed yet.
+    pub fn terminate(&mut self, limit: Duration) {
+        if self.kill_at.is_none() {
+            self.group.terminate();
+            self.kill_at = Some(Instant::now() + limit);
+        }
     }
 
     /// Ends the whole group: sends SIGTERM, waits until all of it has ended or `limit` has passed, then sends SIGKILL.
     pub async fn stop(mut self, limit: Duration) {
-        let _ = kill_process_group(self.group, Signal::TERM);
-        let all_ended = async {
-            let _ = self.child.wait().await;
-            // Processes that the child started may take longer than the child.
-            while test_kill_process_group(self.group).is_ok() {
-                sleep(GROUP_POLL).await;
-            }
-        };
-        if timeout(limit, all_ended).await.is_err() {
-            let _ = kill_process_group(self.group, Signal::KILL);
-            let _ = self.child.wait().await;
+        let deadline = Instant::now() + limit;
+        self.terminate(limit);
+        let _ = self.wait().await;
+        // Processes that the child started may take longer than the child.
+        while self.group.is_running() && Instant::now() < deadline {
+            sleep(GROUP_POLL).await;
         }
     }
 }
 
 impl Drop for SupervisedChild {
     fn drop(&mut self) {
-        let _ = kill_process_group(self.group, Signal::KILL);
-        self.watchdog.send(WatchdogCommand::Ended(self.group.as_raw_pid()));
+        self.group.kill();
     }
+}
+
+/// All bytes of an output that may not be piped.
+async fn read_to_end(stream: Option<impl AsyncRead + Unpin>) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if let Some(mut stream) = stream {
+        stream.read_to_end(&mut bytes).await?;
+    }
+    Ok(bytes)
 }
 
 #[cfg(test)]
@@ -86,7 +186,7 @@ mod tests {
         let (mut child, _) = SupervisedChild::spawn(&mut command, Watchdog::disconnected()).unwrap();
         let output = BufReader::new(child.take_stdout().unwrap());
         assert!(output.lines().next_line().await.unwrap().is_some());
-        let group = child.group;
+        let group = child.group.id;
         (child, group)
     }
 
@@ -102,6 +202,17 @@ mod tests {
         let began = std::time::Instant::now();
         child.stop(Duration::from_secs(20)).await;
         assert!(!runs(group) && began.elapsed() >= Duration::from_millis(400), "{:?}", began.elapsed());
+    }
+
+    #[tokio::test]
+    async fn output_is_complete_and_comes_with_the_exit_status() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo out; (sleep 0.2; echo late >&2) & exit 3"]).process_group(0);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let child = SupervisedChild::supervise(child, Watchdog::disconnected()).unwrap();
+        let output = child.output().await.unwrap();
+        assert_eq!((output.status.code(), &output.stdout[..]), (Some(3), &b"out\n"[..]));
+        assert_eq!(output.stderr, b"late\n");
     }
 
     #[tokio::test]

@@ -48,7 +48,7 @@ impl Watchdog {
         Self(sender)
     }
 
-    /// A watchdog that does nothing, for tests.
+    /// A watchdog that does nothing: for children that the watchdog of another process knows of, and for tests.
     pub fn disconnected() -> Self {
         Self(mpsc::unbounded_channel().0)
     }

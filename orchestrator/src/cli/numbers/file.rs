@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn punctuation_goes_where_that_is_wanted() {
+    fn punctuation_is_removed_on_request() {
         let found = |strip| read("+49 (170) 12-34.5/6", Format::Text, "number", strip).unwrap();
         assert_eq!(found(true).numbers, ["+49170123456"]);
         assert_eq!(found(false).problems.len(), 1);
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn we_take_what_the_module_takes() {
+    fn accepted_numbers_are_those_of_the_module() {
         for text in ["1", "", "+*#", "a", "12 3", &"1".repeat(32), &"1".repeat(33), "١٢"] {
             let module = allot_core::numpool::Number::parse(text.as_bytes()).is_some();
             assert_eq!(is_number(text), module, "{text}");

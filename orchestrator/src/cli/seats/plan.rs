@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_is_what_the_module_makes_of_the_file() {
+    fn plan_is_sent_as_the_module_reads_the_file() {
         let (sent, plan) =
             (read(EXAMPLE).unwrap().build().unwrap(), parse::<Plan>(EXAMPLE.as_bytes()).unwrap());
         assert_eq!(sent.plan(), allot_core::seat::Show::new(&plan, 0).unwrap().plan());

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_cannot_be_fixed() {
+    fn fix_for_a_missing_place_is_refused() {
         let error = |side: &str| format!("{:#}", fixed(side).unwrap_err());
         assert!(error(r#"{"areas":{"b":{}}}"#).contains("areas.b: there is no such area; there are: a"));
         assert!(error(r#"{"seats":{"a-1-9":{}}}"#).contains("seats.a-1-9: there is no such seat"));

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn one_who_leaves_takes_nobody_else_out() {
+    fn leaving_buyer_takes_nobody_else_out() {
         let (ledger, now) = (Ledger::new(), Instant::now());
         ledger.enter(1, &seats(&["a"]), now + SECOND, now);
         ledger.enter(2, &seats(&["a"]), now + 3 * SECOND, now + SECOND);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_gets_in_while_a_sale_is_under_way_is_an_alarm() {
+    fn second_buyer_during_a_sale_is_an_alarm() {
         let (ledger, now) = (Ledger::new(), Instant::now());
         ledger.enter(1, &seats(&["a"]), now + SECOND, now);
         ledger.enter(2, &seats(&["a"]), now + 3 * SECOND, now + SECOND);
