@@ -8,7 +8,7 @@ use std::{fs, io};
 
 use allot_core::account::decide::USUAL_MOVES;
 use allot_core::account::quality::least_cost;
-use allot_core::account::request::{ModuleWish, Request};
+use allot_core::account::request::{ModuleSettings, Request};
 use allot_core::account::tariff::{Amount, Step, Tariff};
 use allot_core::account::{Book, Reply, Settings, decide, decide_due};
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -199,7 +199,7 @@ fn replay(
     }
     for (module, (department, _)) in &contents.modules {
         let places = instances.get(module.as_str()).map_or(1, BTreeSet::len);
-        desk.ask(&Request::Module(ModuleWish {
+        desk.ask(&Request::Module(ModuleSettings {
             module: module.as_bytes(),
             department: department.as_bytes(),
             instances: places as i64,

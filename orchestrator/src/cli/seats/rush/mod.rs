@@ -87,7 +87,7 @@ fn share(text: &str) -> Result<f64, String> {
 
 /// Runs the buyers.
 pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
-    let ends = stop(&arguments)?;
+    let stop = stop_condition(&arguments)?;
     let mut shows = Vec::new();
     for _ in 0..arguments.connections {
         shows.push(SeatStore::new(arguments.redis.connect(&arguments.key).await?, &arguments.key));
