@@ -4,15 +4,15 @@ use allot_tests::RedisServer;
 
 use crate::load::{self, PIPELINE, Rate, encode};
 
-/// What is sent, and what must be so before.
+/// One measurement: the commands, and the preparation.
 pub(crate) struct Case<'a> {
     pub(crate) name: String,
     pub(crate) requests: usize,
-    /// How many are in flight on each connection.
+    /// Requests in flight on each connection.
     pub(crate) depth: usize,
     /// Called before each run, off the clock.
     pub(crate) prepare: Box<dyn Fn() + 'a>,
-    /// What each connection sends, batch by batch.
+    /// The batches that each connection sends.
     pub(crate) batches: Box<dyn Fn(usize) -> Vec<Vec<u8>> + 'a>,
     /// How often it is run, where that is not as often as the others.
     pub(crate) runs: Option<usize>,
@@ -53,7 +53,7 @@ pub(crate) struct Figures {
     cpu_ratio: f64,
 }
 
-/// The bench: what to measure, and how often.
+/// The measurements to run, and the number of runs.
 pub(crate) struct Bench {
     runs: usize,
     only: Option<String>,

@@ -12,7 +12,7 @@ pub(crate) const CONNECTIONS: usize = 50;
 /// Requests in flight on each, where nothing else is said.
 pub(crate) const PIPELINE: usize = 16;
 
-/// What a run took.
+/// The result of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rate {
     /// Requests a second.

@@ -13,7 +13,7 @@ const REQUESTS: usize = 200_000;
 /// And where each walks a long list.
 const SLOW_REQUESTS: usize = CONNECTIONS * PIPELINE;
 
-/// What is measured.
+/// The measured commands.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Event {
     Call,
@@ -22,7 +22,7 @@ enum Event {
     Reg,
 }
 
-/// How the events are asked for.
+/// The command line of each measurement.
 trait System {
     const NAME: &'static str;
     /// Fills a pool with idle and registered numbers, in this order.

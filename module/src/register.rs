@@ -1,4 +1,4 @@
-//! What the module consists of: one line for each value type, and one for each command table.
+//! The members of the module: one line for each value type, and one for each command table.
 
 use allot_core::account::Book;
 use allot_core::conf::Realm;

@@ -1,4 +1,4 @@
-//! What is counted of `ACCOUNT.*` (docs/operate.md).
+//! Counters of `ACCOUNT.*` (docs/operate.md).
 
 use crate::engine::info::counters;
 
@@ -6,7 +6,7 @@ use crate::engine::info::counters;
 counters! {
     /// Instructions refused since they would have broken the cap.
     ACCOUNT_CAPPED = c"account_capped";
-    /// Words of logins that are over, refused.
+    /// Requests that were refused because their login had ended.
     ACCOUNT_STALE = c"account_stale";
     /// Requests of the family refused with an error, those of the two lines above among them.
     ACCOUNT_REFUSED = c"account_refused";

@@ -17,7 +17,7 @@ use crate::engine::{Call, Done};
 const MAX_LIST: i64 = 10_000;
 /// The most that one call gives, however many are asked for: some milliseconds, for which the server does nothing else.
 const MOST: usize = 1000;
-/// How many lines a list has where the caller does not say.
+/// The entries of a list if the caller gives no COUNT.
 const USUAL_COUNT: i64 = 100;
 
 fn known<'a>(book: &'a Book, account: &[u8]) -> Result<&'a Account, Refusal> {
@@ -63,7 +63,7 @@ pub(super) fn pick(call: &Call<'_>, [_, module, instance, count]: &[Argument<'_>
     })
 }
 
-/// What `ACCOUNT.INFO` is asked about.
+/// The subject of `ACCOUNT.INFO`.
 #[derive(Clone, Copy)]
 enum Of {
     Module,
@@ -123,7 +123,7 @@ pub(super) fn list(call: &Call<'_>, [_, module, instance, state, cursor, count]:
     })
 }
 
-/// What usage is summed by.
+/// The grouping of `ACCOUNT.USAGE`.
 #[derive(Clone, Copy)]
 enum By {
     Department,

@@ -16,7 +16,7 @@ use crate::engine::step::change;
 use crate::engine::{Call, Done, config};
 use crate::ffi::Context;
 
-/// How many steps of dealing a command does itself that changes the deal; the rest is left to the timer.
+/// The most steps of assignment that a command does itself if it changes the assignment; the timer does the rest.
 const STEPS: usize = 4;
 
 /// How many steps of dealing a request does. Who only works with accounts does nothing of a deal that is under way: a

@@ -1,4 +1,4 @@
-//! What is counted of `CONF.*` and `CMU.*` (docs/operate.md).
+//! Counters of `CONF.*` and `CMU.*` (docs/operate.md).
 
 use allot_core::shared::refusal::Code;
 
@@ -14,7 +14,7 @@ counters! {
     CONF_WRITES_STALE_EPOCH = c"conf_writes_stale_epoch";
     /// Writes refused: all fields were written by newer ones.
     CONF_WRITES_STALE_SEQ = c"conf_writes_stale_seq";
-    /// Writes refused: the conference is over, or not on record.
+    /// Writes that were refused because the conference has ended or is unknown.
     CONF_WRITES_ENDED = c"conf_writes_ended";
     /// Conferences whose pool of numbers was gone when they ended.
     CONF_POOLS_GONE = c"conf_pools_gone";

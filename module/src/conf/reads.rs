@@ -14,7 +14,7 @@ use crate::engine::{Call, Done};
 
 /// The most conferences that one `CONF.LIST` gives.
 const MAX_LIST: i64 = 10_000;
-/// How many it gives where the caller does not say.
+/// The entries of a list if the caller gives no COUNT.
 const USUAL_COUNT: i64 = 100;
 
 /// A conference as if all that is due had happened.

@@ -10,11 +10,11 @@ use crate::engine::outbox::stream_name;
 use crate::ffi::context::Answer;
 use crate::ffi::{Context, KeyName};
 
-/// How often a realm's streams are looked at.
+/// Interval of trimming a realm's streams.
 const EVERY_MS: i64 = 5_000;
-/// How soon the next part of them is, where there are many.
+/// Interval between two parts of one trimming.
 const NEXT_MS: i64 = 10;
-/// How many streams are looked at in one go.
+/// Streams that are trimmed in one part.
 const AT_ONCE: usize = 32;
 /// A group is live if one of its consumers was seen within this time.
 const LIVE_MS: i64 = 300_000;

@@ -1,4 +1,4 @@
-//! What units report of a conference (`CONF.ACK`, `CONF.NACK`, `CONF.ENDED`), and `CMU.*`.
+//! Notices of units about a conference (`CONF.ACK`, `CONF.NACK`, `CONF.ENDED`), and `CMU.*`.
 
 use allot_core::conf::request::{AssignmentNotice, Report, Request};
 
@@ -55,7 +55,7 @@ pub(super) fn ask(call: &Call<'_>, [_, cmu, what]: &[Argument<'_>; 3]) -> Done {
     answer(call, &Request::Ask { cmu: cmu.optional_text(), details })
 }
 
-/// What `CMU.DRAIN` may say in addition.
+/// The mode of `CMU.DRAIN`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Drain {
     Off,

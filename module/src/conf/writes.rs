@@ -200,7 +200,7 @@ pub(super) fn set(call: &Call<'_>, [_, e164, cmu, epoch, seq, fields]: &[Argumen
     done
 }
 
-/// How many conferences `CONF.RECOVER` places where the caller does not say.
+/// The most conferences that `CONF.RECOVER` places if the caller gives no COUNT.
 const USUAL_COUNT: i64 = 100;
 
 /// `CONF.RECOVER key [COUNT n] [TERM t]`

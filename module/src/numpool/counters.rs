@@ -1,4 +1,4 @@
-//! What is counted of `NUMPOOL.*` (docs/operate.md).
+//! Counters of `NUMPOOL.*` (docs/operate.md).
 
 use crate::engine::info::counters;
 

@@ -10,7 +10,7 @@ use crate::engine::argument::Argument;
 use crate::engine::step::read;
 use crate::engine::{Call, Done};
 
-/// How many places a scan looks at where the caller does not say.
+/// The slots that a scan examines if the caller gives no COUNT.
 const USUAL_COUNT: i64 = 10;
 
 /// `NUMPOOL.GET key number`

@@ -77,7 +77,7 @@ pub(super) fn reg(call: &Call<'_>, [_, numbers, ttl, switch]: &[Argument<'_>; 4]
     answer(call, &Request::Reg { numbers: &numbers, ttl, switch: switch.optional_text() })
 }
 
-/// What `NUMPOOL.UNREG` names.
+/// The argument of `NUMPOOL.UNREG`.
 #[derive(Clone, Copy)]
 enum Which {
     Numbers,

@@ -1,4 +1,4 @@
-//! What is counted of `SEAT.*` (docs/operate.md).
+//! Counters of `SEAT.*` (docs/operate.md).
 
 use crate::engine::info::counters;
 

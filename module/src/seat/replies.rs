@@ -55,7 +55,7 @@ pub(super) fn reply_seat(ctx: Context<'_>, show: &Show, record: &SeatRecord) {
         ("row", venue.row_label(row).to_owned()),
         ("label", label),
         ("tier", tier.map(|&(tier, _)| venue.tier_name(tier).to_owned()).unwrap_or_default()),
-        ("state", record.standing.word().to_owned()),
+        ("state", record.state.word().to_owned()),
     ];
     for (name, value) in &texts {
         ctx.reply_string(name.as_bytes());

@@ -18,7 +18,7 @@ const EXACT: f64 = 9_007_199_254_740_992.0;
 /// The scores of one row in existing systems.
 const STRIDE: i64 = 100_000;
 
-/// What the words after the keys say.
+/// The options after the keys.
 struct Options {
     end: End,
     count: usize,

@@ -187,7 +187,7 @@ impl Runner {
                 // A supervisor that is gone is noticed above.
                 if timeout(WRITE_TIMEOUT, control.write_all(format!("{line}\n").as_bytes())).await.is_err() {
                     self.end().await;
-                    return Err("its supervisor hangs and reads no input".into());
+                    return Err("its supervisor hangs: it reads nothing".into());
                 }
             }
         }

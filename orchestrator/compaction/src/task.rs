@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
 use super::fault::Fault;
 use super::ids::TaskId;
 use super::window::Window;
+pub use subtask::{Ended, SubTask};
+
+mod subtask;
 
 /// Most names of results that a task sums up.
 const SUMS: usize = 64;
@@ -365,128 +367,6 @@ impl MainTask {
     pub fn grand_total(&self) -> ResultInfo {
         self.totals.plus(self.result)
     }
-}
-
-/// A subtask at its worker.
-#[allow(clippy::struct_field_names, reason = "the names of the tree, which others read")]
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SubTask {
-    /// The task id, as text.
-    #[serde(rename = "CompactTaskId")]
-    pub id: String,
-    /// The current state.
-    #[serde(rename = "CompactTaskState")]
-    pub state: SubState,
-    /// Always true: this is a subtask.
-    pub sub_task_flag: bool,
-    /// Database of the table.
-    pub db_name: String,
-    /// Schema of the table.
-    pub schema_name: String,
-    /// Name of the table.
-    pub table_name: String,
-    /// The partition of the table.
-    pub partition_name: String,
-    /// The processing cluster whose units do the work.
-    pub pc: String,
-    /// The unit that runs the subtask.
-    pub worker: String,
-    /// The round of the main task, from 1.
-    pub round: u64,
-    /// How often the subtask may start again.
-    pub retries: u32,
-    /// How often the subtask has started again, from 0.
-    pub attempt: u32,
-    /// When the runner started, in milliseconds since 1970; 0 before.
-    #[serde(default)]
-    pub started: u64,
-    /// The time limit of the run in milliseconds; 0 if it is not known.
-    #[serde(default)]
-    pub limit: u64,
-    /// The permits that the subtask holds while it runs.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub permits: Vec<String>,
-}
-
-impl SubTask {
-    /// The subtask that compacts this partition, waiting at this worker.
-    pub fn of(task: &MainTask, id: TaskId, partition: &str, worker: &str) -> Self {
-        Self {
-            id: id.to_string(),
-            state: SubState::Init,
-            sub_task_flag: true,
-            db_name: task.db_name.clone(),
-            schema_name: task.schema_name.clone(),
-            table_name: task.table_name.clone(),
-            partition_name: partition.to_owned(),
-            pc: task.pc.clone(),
-            worker: worker.to_owned(),
-            round: task.round,
-            retries: task.retries,
-            attempt: 0,
-            started: 0,
-            limit: 0,
-            permits: Vec::new(),
-        }
-    }
-
-    /// Database, schema and table.
-    pub fn table(&self) -> [&str; 3] {
-        [&self.db_name, &self.schema_name, &self.table_name]
-    }
-
-    /// The same subtask, waiting at another worker or again at this one; `None` if it may not start again. A retry is
-    /// used up only if the subtask was running and `counted` is true.
-    pub fn again(&self, worker: &str, counted: bool) -> Option<Self> {
-        let begun = counted && self.state == SubState::Running;
-        if begun && self.attempt >= self.retries {
-            return None;
-        }
-        let attempt = self.attempt + u32::from(begun);
-        let (state, worker) = (SubState::Init, worker.to_owned());
-        Some(Self { state, worker, attempt, started: 0, permits: Vec::new(), ..self.clone() })
-    }
-
-    /// The outcome of this subtask with this state and message, ended now.
-    pub fn ended(&self, state: SubState, message: &str) -> Ended {
-        Ended {
-            state,
-            partition: self.partition_name.clone(),
-            worker: self.worker.clone(),
-            attempt: self.attempt,
-            exit: None,
-            message: message.to_owned(),
-            output: String::new(),
-            result: None,
-            started: self.started,
-            finished: allot_runtime::time::now_ms(),
-        }
-    }
-}
-
-/// How a subtask ended.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Ended {
-    /// The current state.
-    pub state: SubState,
-    /// The partition of the table.
-    pub partition: String,
-    /// The unit that runs the subtask.
-    pub worker: String,
-    /// How often the subtask had started again, from 0.
-    pub attempt: u32,
-    /// The runner's exit code; `None` if a signal ended it or it did not run.
-    pub exit: Option<i32>,
-    /// The reason, for people; empty on success.
-    pub message: String,
-    /// The last KiB of the runner's output.
-    pub output: String,
-    /// The last line of its standard output, if it is a JSON object.
-    pub result: Option<Map<String, Value>>,
-    /// When it started, in milliseconds since 1970; 0 before.
-    pub started: u64,
-    /// When it ended, in milliseconds since 1970; 0 before.
-    pub finished: u64,
 }
 
 /// Serialises a value as JSON.

@@ -1,5 +1,7 @@
 //! Tests of the JSON form of tasks, and of the counting of rounds.
 
+use serde_json::Value;
+
 use super::*;
 
 pub(crate) fn task(repeat: u64) -> MainTask {

@@ -1,17 +1,17 @@
-//! What an event does to a pool. Cannot fail: whatever could be refused was refused by `decide`, and what comes
-//! from elsewhere (a master, an AOF file) is held against the pool by `admits` first.
+//! Applies events to a pool. This cannot fail: `decide` made the event for this state, or, for events of a master or
+//! an AOF file, `admits` has checked it.
 
 use super::cells::{Cell, Trigger, cell};
 use super::directory::MAX_NUMBERS;
 use super::event::{Cause, Event, Numbers};
 use super::number::Number;
 use super::record::Place;
-use super::state::{How, Pool};
+use super::state::{Pool, TransitionContext};
 use crate::invariant;
 use crate::shared::Millis;
 use crate::shared::codec::Damaged;
 
-/// From how many numbers on a change may be one of most of a pool.
+/// The least size of a batch that may drop the orders of free numbers.
 const MANY: usize = 1000;
 
 fn ensure(fits: bool, what: &'static str) -> Result<(), Damaged> {
@@ -29,10 +29,10 @@ impl Pool {
         Some(pool)
     }
 
-    /// Whether an event fits the pool: what `decide` would not have let through is refused. O(numbers named).
+    /// Checks whether `decide` could have made an event on this pool. O(numbers in the event).
     ///
     /// # Errors
-    /// What does not fit.
+    /// The event does not fit the pool.
     pub fn admits(&self, event: &Event) -> Result<(), Damaged> {
         match event {
             Event::Created(_) => Err(Damaged("the pool exists")),
@@ -94,17 +94,17 @@ impl Pool {
                 ensure(self.are(numbers, |id| self.cool_until(id).is_some()), "a number does not rest")
             }
             Event::Flushed { count, .. } => {
-                ensure(*count as usize <= self.outbox.len(), "there are not so many messages")
+                ensure(*count as usize <= self.outbox.len(), "more messages were written than wait")
             }
         }
     }
 
-    /// Whether all of the numbers are in the pool and have what is asked for.
+    /// Whether all numbers are in the pool and meet a condition.
     fn are(&self, numbers: &[Number], has: impl Fn(u32) -> bool) -> bool {
         numbers.iter().all(|number| self.directory.find(*number).is_some_and(&has))
     }
 
-    /// Whether all of the numbers are in a state from which the event leads to another.
+    /// Checks that the event changes the state of each number.
     fn all(&self, numbers: &[Number], trigger: Trigger) -> Result<(), Damaged> {
         let moves = |number: &Number| matches!(cell(self.state_of(*number), trigger), Cell::To(..));
         ensure(numbers.iter().all(moves), "the state of a number does not allow the event")
@@ -117,16 +117,18 @@ impl Pool {
         if self.settings.events > 0 {
             self.tell(event);
         }
-        let how = How::at(at);
+        let context = TransitionContext::at(at);
         match event {
             // The state that this event makes is `open`'s.
             Event::Created(_) => {}
             Event::Configured(settings) => self.settings = *settings,
             Event::Added(numbers) => numbers.iter().for_each(|&number| self.add(number, at)),
-            Event::Deleted(numbers) => self.each(numbers, |pool, id| pool.happen(id, Trigger::Del, how)),
+            Event::Deleted(numbers) => {
+                self.each(numbers, |pool, id| pool.transition(id, Trigger::Del, context));
+            }
             Event::Draining(numbers) => self.each(numbers, Self::drain),
             Event::Registered { numbers, until, switch } => self.each(numbers, |pool, id| {
-                pool.happen(id, Trigger::Reg, how);
+                pool.transition(id, Trigger::Reg, context);
                 match until {
                     Some(until) => pool.registrations.set(id, *until),
                     None => pool.registrations.remove(id),
@@ -134,7 +136,7 @@ impl Pool {
                 pool.registered_by(id, switch.as_deref());
             }),
             Event::Unregistered(numbers) | Event::Lapsed(numbers) => {
-                self.each(numbers, |pool, id| pool.unregister(id, how));
+                self.each(numbers, |pool, id| pool.unregister(id, context));
             }
             Event::Left { switch } => {
                 let Some(switch) = self.switches.find(switch) else {
@@ -143,11 +145,11 @@ impl Pool {
                 };
                 let registered: Vec<u32> = self.switches.listed(switch).collect();
                 self.mind_orders(registered.len());
-                registered.into_iter().for_each(|id| self.unregister(id, how));
+                registered.into_iter().for_each(|id| self.unregister(id, context));
             }
             Event::Called(called) => {
                 if let Some(id) = self.id(called.number) {
-                    self.happen(id, Trigger::Call, How { called: Some(called), ..how });
+                    self.transition(id, Trigger::Call, TransitionContext { called: Some(called), ..context });
                 }
             }
             Event::Ended { numbers, cool_until, cause } => self.each(numbers, |pool, id| {
@@ -155,10 +157,10 @@ impl Pool {
                 let last = record.place == Place::LastCall;
                 let trigger = if last { Trigger::Del } else { Trigger::HangUp };
                 let cool_until = cool_until.filter(|_| !last);
-                // A lease that ran out was over at its deadline, whenever that was noticed.
+                // An expired lease ended at its deadline, even if the event came later.
                 let until = pool.leases.until(record.lease()).filter(|_| *cause == Cause::Expired);
                 let at = until.unwrap_or(at);
-                pool.happen(id, trigger, How { at, cool_until, called: None });
+                pool.transition(id, trigger, TransitionContext { at, cool_until, called: None });
             }),
             Event::Renewed { number, until } => {
                 if let Some(id) = self.id(*number) {
@@ -182,18 +184,18 @@ impl Pool {
     /// The id of a number that an event names.
     fn id(&self, number: Number) -> Option<u32> {
         let id = self.directory.find(number);
-        invariant!(id.is_some(), "an event that is applied names a number that is there");
+        invariant!(id.is_some(), "an event that was admitted names a number that is there");
         id
     }
 
-    /// Drops the orders before so many numbers change that to make them again is less work than to keep them.
+    /// Drops the orders of free numbers if a batch changes so many numbers that building the orders again costs less.
     fn mind_orders(&mut self, changes: usize) {
         if changes > MANY && changes > self.queue.len() as usize / 8 {
             (self.by_digits, self.by_peer) = (None, None);
         }
     }
 
-    /// A new number, or one that was to go and now stays.
+    /// Adds a number, or keeps one that was draining.
     fn add(&mut self, number: Number, at: Millis) {
         match self.directory.find(number) {
             None => {
@@ -211,13 +213,13 @@ impl Pool {
 
     pub(super) fn drain(&mut self, id: u32) {
         let record = self.directory.at(id);
-        if invariant!(record.place == Place::Call, "a number that is to go carries a call") {
+        if invariant!(record.place == Place::Call, "a number that is draining carries a call") {
             record.place = Place::LastCall;
             self.draining += 1;
         }
     }
 
-    /// Notes who registered a number; mostly it was the same as before.
+    /// Records the switch that registered a number, which is usually the same as before.
     pub(super) fn registered_by(&mut self, id: u32, switch: Option<&[u8]>) {
         if self.switches.name(self.switches.of(id)) != switch {
             self.switches.unlist(id);
@@ -226,7 +228,7 @@ impl Pool {
         }
     }
 
-    /// Owes the event stream its messages about an event that is about to be applied.
+    /// Queues the messages of an event for the event stream, before the event is applied.
     fn tell(&mut self, event: &Event) {
         for message in self.messages(event) {
             self.outbox.push(message);

@@ -1,5 +1,4 @@
-//! What happens to a pool: results, not wishes. The only thing that ever changes one, and what is replicated,
-//! written to the AOF, published and replayed.
+//! Events of a pool. Only events change a pool; they are replicated, written to the AOF, published and replayed.
 
 pub use super::model::leases::Called;
 use super::model::number::Number;
@@ -11,14 +10,14 @@ use crate::shared::{Bytes, Millis};
 use crate::{events, words};
 use smallvec::SmallVec;
 
-/// The events of one step; mostly one.
+/// The events of one step; usually one.
 pub type Events = machine::Events<Event>;
 
-/// Numbers that something happens to; mostly one.
+/// The numbers of an event; usually one.
 pub type Numbers = SmallVec<[Number; 1]>;
 
 words! {
-    /// What `INFO` counts of pools.
+    /// Counters of pools in `INFO`.
     pub enum Counter {
         /// Numbers given for a call.
         Called => "numpool_called",
@@ -26,7 +25,7 @@ words! {
         HungUp => "numpool_hungup",
         /// Calls ended by the deadline of their lease.
         Expired => "numpool_expired",
-        /// Calls ended since their switch did not carry them any more.
+        /// Calls ended because their switch did not carry them any more.
         Reconciled => "numpool_reconciled",
         /// Registrations that were not renewed in time.
         Lapsed => "numpool_lapsed",
@@ -36,15 +35,15 @@ words! {
 events! {
     /// One change.
     pub enum Event counted by Counter {
-        /// The pool was made. The first event of a key; the state before it is none.
+        /// The pool was created: the first event of a key.
         Created(settings: Settings) = 1, notice c"allot.numpool.created";
         /// The pool has other settings.
         Configured(settings: Settings) = 2, notice c"allot.numpool.configured";
-        /// Numbers are in the pool: new ones, and those that were to go at the end of their call.
+        /// Numbers are added, or kept if they were draining.
         Added(numbers: Numbers) = 3, notice c"allot.numpool.added";
-        /// Numbers are not in the pool any more, nor are their leases.
+        /// Numbers and their leases are deleted.
         Deleted(numbers: Numbers) = 4, notice c"allot.numpool.deleted";
-        /// Numbers that carry calls go when these end.
+        /// Numbers that carry calls are draining: deleted when their calls end.
         Draining(numbers: Numbers) = 5, notice c"allot.numpool.draining";
         /// A switch registered numbers, or did so again.
         Registered {
@@ -99,7 +98,7 @@ events! {
         } = 12, notice c"allot.numpool.renewed";
         /// Numbers have rested.
         Cooled(numbers: Numbers) = 13, notice c"allot.numpool.cooled";
-        /// Messages of the outbox are in their stream.
+        /// Messages of the outbox were written to their stream.
         Flushed {
             /// How many, oldest first.
             count: u32,
@@ -116,7 +115,7 @@ words! {
         HungUp = 0 => "hungup",
         /// The lease's deadline passed.
         Expired = 1 => "expired",
-        /// Its switch does not carry it any more.
+        /// The switch does not carry the call any more.
         Reconciled = 2 => "reconciled",
     }
 }
@@ -172,6 +171,6 @@ impl Field for Number {
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
-        Self::unpacked(reader.string()?).ok_or(Damaged("a number is none"))
+        Self::unpacked(reader.string()?).ok_or(Damaged("a number is not valid"))
     }
 }

@@ -1,4 +1,4 @@
-//! A pool as the state machine that a server runs.
+//! A pool as a state machine of the engine.
 
 use super::event::Event;
 use super::{Pool, decide_due};

@@ -1,11 +1,11 @@
-//! Number pools: many callers share few outgoing numbers, each of which carries one call at a time.
+//! Number pools: many callers share a few outgoing numbers, and each number carries one call at a time.
 //!
 //! One pool is one state. A `request` is decided (`decide`, with `pick` for the choice of a free number and `due` for
 //! what expires); its `outcome` is a reply and events. An `event` is the only thing that changes a pool (`apply`).
 //! `model` is the state: which numbers there are (`directory`, whose names are `number`s), a `record` for each, the
 //! state machine of a number as a table (`cells`), the queue, live calls (`leases`), the switches that registered
-//! numbers and the peers they called (`groups`), and an `order` over them that exists once somebody picks by prefix or
-//! by use. `snapshot` writes and reads the whole state, and `read` answers questions.
+//! numbers and the peers they called (`groups`), and an `order` over free numbers that exists from the first choice
+//! by prefix or by use. `snapshot` encodes and decodes the whole state, and `read` has the queries.
 
 mod apply;
 pub mod decide;

@@ -1,14 +1,14 @@
-//! What a request to a pool comes to.
+//! The outcome of a request to a pool.
 
 use super::event::Event;
 use super::number::Number;
 use crate::shared::decision;
 use crate::shared::{Bytes, Millis};
 
-/// What happens, and what the caller is told.
+/// Events to apply, and the reply to the caller.
 pub type Decision = decision::Decision<Event, Reply>;
 
-/// What the caller hears.
+/// The reply to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// Done.
@@ -23,14 +23,14 @@ pub enum Reply {
     Reconciled(Reconciled),
 }
 
-/// A lease as its holder sees it.
+/// The record of a lease, as it is replied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseRecord {
     /// Its number.
     pub number: Number,
     /// Its name.
     pub token: Bytes,
-    /// When it ends by itself, if it does.
+    /// Deadline of the lease, if it has one.
     pub until: Option<Millis>,
 }
 

@@ -1,4 +1,4 @@
-//! What can be seen of a pool: numbers, leases, totals, and events as messages.
+//! Queries of a pool: numbers, leases, totals; and events as messages.
 
 use super::cells::State;
 use super::event::{Called, Event};
@@ -25,13 +25,13 @@ pub struct NumberRecord {
     pub reg_switch: Option<Bytes>,
     /// Who carries its call.
     pub call_switch: Option<Bytes>,
-    /// Whom it called last, of those that were named.
+    /// The peer of the last call that named one.
     pub peer: Option<Bytes>,
     /// Calls that it was given for.
     pub uses: u32,
     /// Since when it carries no call.
     pub idle_since: Option<Millis>,
-    /// Until when it rests.
+    /// Until when the number cools down.
     pub cool_until: Option<Millis>,
 }
 
@@ -52,7 +52,7 @@ pub struct LiveLease {
     pub until: Option<Millis>,
 }
 
-/// A pool in numbers.
+/// Totals of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Numbers in the pool.
@@ -69,13 +69,13 @@ pub struct Totals {
     pub cooling: u32,
     /// Live leases.
     pub leases: u32,
-    /// Numbers that go when their call ends; they are among the busy.
+    /// Numbers that are draining; they are among the busy.
     pub draining: u32,
 }
 
 impl Pool {
-    /// A number as it is at `now`: what is due has happened, whether it was applied or not. `None` for one that is
-    /// not there, or not any more by then. O(1).
+    /// A number as it is at `now`: after all deadlines up to then, whether or not they were applied. `None` for a
+    /// number that is not in the pool then. O(1).
     pub fn number_record(&self, number: Number, now: Millis) -> Option<NumberRecord> {
         let id = self.directory.find(number)?;
         let record = self.directory.get(id);
@@ -135,8 +135,9 @@ impl Pool {
         }
     }
 
-    /// Numbers from a cursor on: `count` places are looked at, and those in `state` shown as of `now`. The next
-    /// cursor is 0 at the end. A number that stays keeps its place, so it is shown at least once. O(count).
+    /// Numbers from a cursor on: examines `count` slots, and returns the numbers in `state` at `now`, with the next
+    /// cursor, 0 at the end. A number that stays in the pool keeps its slot, so it is returned at least once.
+    /// O(count).
     pub fn scan(&self, cursor: u32, count: u32, state: Option<State>, now: Millis) -> (u32, Vec<Number>) {
         let end = cursor.saturating_add(count).min(self.directory.slots());
         let shown = (cursor..end).filter_map(|id| {

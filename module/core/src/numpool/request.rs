@@ -1,11 +1,11 @@
-//! What can be asked of a pool (docs/numbers.md, Commands), with every argument already parsed.
+//! Requests to a pool (docs/numbers.md, Commands), with parsed arguments.
 
 pub use super::model::settings::Policy;
 use super::number::Number;
 use crate::shared::Millis;
 use crate::shared::token::TokenChoice;
 
-/// A request that may change a pool. All byte strings are the caller's.
+/// A request that may change a pool.
 #[derive(Clone, Debug)]
 pub enum Request<'a> {
     /// `NUMPOOL.ADD`.
@@ -14,14 +14,14 @@ pub enum Request<'a> {
     Del {
         /// Which.
         numbers: &'a [Number],
-        /// One that carries a call goes when it ends.
+        /// Whether a number that carries a call is deleted when the call ends, instead of at once.
         drain: bool,
     },
     /// `NUMPOOL.REG`.
     Reg {
         /// Which.
         numbers: &'a [Number],
-        /// Life of the registration; the pool's own where absent.
+        /// Time to live of the registration, in milliseconds; the pool's default if absent.
         ttl: Option<Millis>,
         /// Who registers them.
         switch: Option<&'a [u8]>,
@@ -38,7 +38,7 @@ pub enum Request<'a> {
         number: Number,
         /// Only this call.
         lease: Option<&'a [u8]>,
-        /// Rest after it; the pool's own where absent.
+        /// Cool-down after the call, in milliseconds; the pool's default if absent.
         cooldown: Option<Millis>,
     },
     /// `NUMPOOL.RENEW`.
@@ -54,9 +54,9 @@ pub enum Request<'a> {
     Reconcile {
         /// Whose leases.
         switch: &'a [u8],
-        /// Only what was granted before.
+        /// Only leases that were granted before this time.
         before: Option<Millis>,
-        /// What the switch still carries.
+        /// Tokens of the calls that the switch still carries.
         leases: &'a [&'a [u8]],
     },
     /// `NUMPOOL.CONFIG`.
@@ -66,27 +66,27 @@ pub enum Request<'a> {
 /// `NUMPOOL.CALL key [number] ...`
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
-    /// Just this one; else one is picked.
+    /// This number; if absent, one is picked.
     pub number: Option<Number>,
-    /// Life of the lease; the pool's own where absent.
+    /// Time to live of the lease, in milliseconds; the pool's default if absent.
     pub ttl: Option<Millis>,
-    /// Whether the lease never falls due, whatever the pool's own life is: something else will end the call.
+    /// Whether the lease has no deadline, even if the pool has a default: something else will end the call.
     pub endless: bool,
     /// Name of the lease.
     pub lease: TokenChoice<'a>,
-    /// Who carries the call; who registered the number where absent.
+    /// The switch that carries the call; if absent, the switch that registered the number.
     pub switch: Option<&'a [u8]>,
-    /// Who is called.
+    /// The called peer.
     pub peer: Option<&'a [u8]>,
-    /// What the number must begin with.
+    /// Prefix of the number.
     pub prefix: Option<Number>,
-    /// How to pick; the pool's own way where absent.
+    /// The policy of the choice; the pool's default if absent.
     pub pick: Option<Policy>,
-    /// A random number, which `Policy::Random` is drawn by.
+    /// A random number for `Policy::Random`.
     pub random: u64,
 }
 
-/// What `NUMPOOL.CONFIG` changes of a pool's settings; what is absent stays.
+/// Changes of settings by `NUMPOOL.CONFIG`. Absent fields stay unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     /// Life of a lease that names none; 0 = it has no end.

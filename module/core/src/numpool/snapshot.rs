@@ -1,7 +1,7 @@
-//! A pool as bytes: for RDB files, `DUMP`, AOF rewrites and digests.
+//! Encodes a pool as bytes, for RDB files, `DUMP`, AOF rewrites and digests; and decodes them.
 //!
-//! Pools that came from equal events have equal bytes. Ids of numbers and leases are kept, so cursors live on.
-//! Reading believes nothing: every number, place and reference is checked before it is used.
+//! Pools with equal events have equal bytes. Ids of numbers and leases are kept, so cursors stay valid. Decoding
+//! trusts nothing: every number, id and reference is checked before it is used.
 
 use super::cells::State;
 use super::directory::MAX_NUMBERS;
@@ -17,7 +17,7 @@ use crate::shared::outbox::Outbox;
 use crate::shared::{Bytes, Millis};
 use hashbrown::HashMap;
 
-/// Version of the encoding; a payload of another one is refused.
+/// Version of the encoding; a payload of another version is refused.
 pub const VERSION: u64 = 1;
 
 /// What a number's flags say beside its state, which is in the lowest three bits.
@@ -77,7 +77,7 @@ fn ensure(fits: bool, what: &'static str) -> Result<(), Damaged> {
 }
 
 impl Pool {
-    /// The pool as bytes. O(numbers + leases + names log names).
+    /// Encodes the pool. O(numbers + leases + names log names).
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer::default();
         out.bytes.reserve(self.directory.slots() as usize * 16);
@@ -153,7 +153,7 @@ impl Pool {
         }
     }
 
-    /// The pool of these bytes.
+    /// Decodes a pool.
     ///
     /// # Errors
     /// Bytes that `encode` never writes.
@@ -199,9 +199,9 @@ impl Pool {
         let state = state.ok_or(Damaged("a state is unknown"))?;
         ensure(flags <= ALL_FLAGS, "a flag is unknown")?;
         let has = |flag: u64| flags & flag != 0;
-        ensure(state.is_busy() || !has(DRAINING), "a number without a call is to go at its end")?;
+        ensure(state.is_busy() || !has(DRAINING), "a number without a call is draining")?;
         ensure(!state.is_busy() || !has(RESTS), "a number rests and carries a call")?;
-        ensure(state.is_up() || !has(LAPSES | HAS_SWITCH), "a number is registered and is not")?;
+        ensure(state.is_up() || !has(LAPSES | HAS_SWITCH), "a number that is not up has a registration")?;
         let number: Number = reader.field()?;
         *since = since.saturating_add(reader.signed()?);
         ensure((0..=LATEST).contains(since), "a time is out of range")?;
@@ -255,7 +255,7 @@ impl Pool {
             slots.push(match reader.unsigned()? {
                 0 => None,
                 1 => Some(self.decode_lease(id, switches, reader)?),
-                _ => return Err(Damaged("a lease is neither there nor not")),
+                _ => return Err(Damaged("a lease flag is unknown")),
             });
         }
         let free = read_ids(reader)?;
@@ -305,7 +305,7 @@ fn write_ids(out: &mut Writer, ids: impl Iterator<Item = u32> + Clone) {
 
 fn read_ids(reader: &mut Reader<'_>) -> Result<Vec<u32>, Damaged> {
     let count = reader.unsigned()?;
-    // Each takes a byte at least, so a length beyond what is left is a lie.
+    // Each id takes at least one byte, so a length beyond the remaining bytes is invalid.
     ensure(count <= reader.rest().len() as u64, "a list is too long")?;
     let mut ids = Vec::with_capacity(count as usize);
     let mut last = 0i64;

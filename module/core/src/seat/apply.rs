@@ -1,10 +1,10 @@
-//! What an event does to a show. Cannot fail: whatever could be refused was refused by `decide`, and what comes
-//! from elsewhere (a master, an AOF file) is held against the show by `admits` first.
+//! Applies events to a show. This cannot fail: `decide` made the event for this state, or, for events of a master or
+//! an AOF file, `admits` has checked it.
 
 use super::claims::{MAX_COUNT, Seats, Stage};
 use super::event::{Event, Held, Turn};
 use super::plan::{self, Plan};
-use super::state::{Owner, Show, Standing};
+use super::state::{Owner, SeatState, Show};
 use super::venue::{Seat, Venue};
 use crate::invariant;
 use crate::shared::Millis;
@@ -15,7 +15,7 @@ impl Show {
     /// The show that a `Created` event opens.
     ///
     /// # Errors
-    /// A plan that no show can have.
+    /// The plan breaks a rule.
     pub fn open(plan: &str, at: Millis) -> Result<Self, Refusal> {
         let mut show = Self::new(&plan::parse::<Plan>(plan.as_bytes())?, at)?;
         if show.events > 0 {
@@ -27,14 +27,14 @@ impl Show {
         Ok(show)
     }
 
-    /// Whether an event fits the show: what `decide` would not have let through is refused. O(seats named).
+    /// Checks whether `decide` could have made an event on this show. O(seats in the event).
     ///
     /// # Errors
-    /// What does not fit.
+    /// The event does not fit the show.
     pub fn admits(&self, event: &Event) -> Result<(), Damaged> {
         let ensure = |fits: bool, what| if fits { Ok(()) } else { Err(Damaged(what)) };
-        let all = |seats: &[Seat], standing| {
-            seats.iter().all(|&seat| self.venue.is_seat(seat) && self.standing(seat) == standing)
+        let all = |seats: &[Seat], state| {
+            seats.iter().all(|&seat| self.venue.is_seat(seat) && self.state(seat) == state)
         };
         let hold = |token: &[u8]| {
             let id = self.claims.find(token).ok_or(Damaged("there is no such hold"))?;
@@ -48,7 +48,7 @@ impl Show {
                     plan::parse(plan.as_bytes()).map_err(|_| Damaged("the plan is not well-formed"))?;
                 plan.limits.check().map_err(|_| Damaged("a limit is out of range"))?;
                 let venue = Venue::build(&plan).map_err(|_| Damaged("the plan breaks a rule"))?;
-                ensure(venue.is_of_same_place(&self.venue), "the plan is of another place")?;
+                ensure(venue.is_of_same_place(&self.venue), "the plan has other seats")?;
                 let moved = self.taken_seat_of_other_tier(&venue);
                 ensure(moved.is_none(), "a seat that is held or sold would change its tier")
             }
@@ -63,7 +63,7 @@ impl Show {
                         && (owner == Owner::Free || replaced.is_some_and(|id| owner == Owner::Claim(id)))
                 });
                 ensure(free, "a seat is not free")?;
-                // A turn is that of the area, or of the bucket, in which the seats lie.
+                // A turn must be that of the area, or of the bucket, of the seats.
                 let takes_turn = held.seats.iter().all(|&seat| match held.turn {
                     Turn::None => true,
                     Turn::Area(area) => self.venue.area_of(self.venue.row_of(seat)) == area,
@@ -81,11 +81,11 @@ impl Show {
                     "a seat is not of the hold",
                 )
             }
-            Event::Refunded { seats } => ensure(all(seats, Standing::Sold), "a seat is not sold"),
-            Event::Blocked { seats } => ensure(all(seats, Standing::Free), "a seat is not free"),
-            Event::Unblocked { seats } => ensure(all(seats, Standing::Blocked), "a seat is not blocked"),
+            Event::Refunded { seats } => ensure(all(seats, SeatState::Sold), "a seat is not sold"),
+            Event::Blocked { seats } => ensure(all(seats, SeatState::Free), "a seat is not free"),
+            Event::Unblocked { seats } => ensure(all(seats, SeatState::Blocked), "a seat is not blocked"),
             Event::Flushed { count, .. } => {
-                ensure(*count as usize <= self.outbox.len(), "there are not so many messages")
+                ensure(*count as usize <= self.outbox.len(), "more messages were written than wait")
             }
         }
     }
@@ -116,7 +116,7 @@ impl Show {
                 if let Some(id) = self.claim(token) {
                     self.claims.sell(id, order.as_deref());
                     let seats = self.claims.get(id).seats.clone();
-                    self.recount(&seats, Standing::Held, Standing::Sold);
+                    self.recount(&seats, SeatState::Held, SeatState::Sold);
                 }
             }
             Event::Released { token, seats } => {
@@ -127,7 +127,7 @@ impl Show {
             Event::Expired { token } => {
                 if let Some(id) = self.claim(token) {
                     let seats = self.claims.remove(id);
-                    self.hand_over(&seats, Standing::Held, Standing::Free, Owner::Free);
+                    self.hand_over(&seats, SeatState::Held, SeatState::Free, Owner::Free);
                 }
             }
             Event::Refunded { seats } => {
@@ -137,13 +137,13 @@ impl Show {
                         Owner::Free | Owner::Blocked => invariant!("a seat that is refunded is sold"),
                     }
                 }
-                self.hand_over(seats, Standing::Sold, Standing::Free, Owner::Free);
+                self.hand_over(seats, SeatState::Sold, SeatState::Free, Owner::Free);
             }
             Event::Blocked { seats } => {
-                self.hand_over(seats, Standing::Free, Standing::Blocked, Owner::Blocked);
+                self.hand_over(seats, SeatState::Free, SeatState::Blocked, Owner::Blocked);
             }
             Event::Unblocked { seats } => {
-                self.hand_over(seats, Standing::Blocked, Standing::Free, Owner::Free);
+                self.hand_over(seats, SeatState::Blocked, SeatState::Free, Owner::Free);
             }
             Event::Flushed { count, last_id } => self.outbox.sent(*count as usize, *last_id),
         }
@@ -152,7 +152,7 @@ impl Show {
     fn hold(&mut self, at: Millis, held: &Held) {
         if let Some(id) = held.replaced.as_ref().and_then(|token| self.claim(token)) {
             let seats = self.claims.remove(id);
-            self.hand_over(&seats, Standing::Held, Standing::Free, Owner::Free);
+            self.hand_over(&seats, SeatState::Held, SeatState::Free, Owner::Free);
         }
         let id = self.claims.hold(
             held.token.clone(),
@@ -162,7 +162,7 @@ impl Show {
             held.fingerprint.0,
             held.seats.clone(),
         );
-        self.hand_over(&held.seats, Standing::Free, Standing::Held, Owner::Claim(id));
+        self.hand_over(&held.seats, SeatState::Free, SeatState::Held, Owner::Claim(id));
         match held.turn {
             Turn::None => {}
             Turn::Area(area) => {
@@ -182,7 +182,7 @@ impl Show {
         }
     }
 
-    /// Counts one turn more. A snapshot from elsewhere may have a count that has no next one.
+    /// Counts a turn. Saturates, because a snapshot may have the greatest count.
     fn next_turn(&mut self) -> u64 {
         self.turns = self.turns.saturating_add(1);
         self.turns
@@ -191,7 +191,7 @@ impl Show {
     /// The claim that an event names.
     fn claim(&self, token: &[u8]) -> Option<u32> {
         let id = self.claims.find(token);
-        invariant!(id.is_some(), "an event that is applied names a claim that is there");
+        invariant!(id.is_some(), "an event that was admitted names a claim that is there");
         id
     }
 
@@ -201,12 +201,12 @@ impl Show {
         } else {
             seats.iter().for_each(|&seat| self.claims.drop_seat(id, seat));
         }
-        self.hand_over(seats, Standing::Held, Standing::Free, Owner::Free);
+        self.hand_over(seats, SeatState::Held, SeatState::Free, Owner::Free);
     }
 
-    /// Takes over a plan that differs in nothing that has a place.
+    /// Replaces the plan by one with the same seats.
     fn alter(&mut self, plan: &str) {
-        // `decide` wrote this plan, or `admits` has read it.
+        // `decide` made this plan, or `admits` has checked it.
         let plan = plan::parse::<Plan>(plan.as_bytes());
         let Ok((plan, venue)) = plan.and_then(|plan| Venue::build(&plan).map(|venue| (plan, venue))) else {
             invariant!("a plan that is applied can be read and built");

@@ -1,5 +1,4 @@
-//! What happens to a show: results, not wishes. The only thing that ever changes one, and what is replicated,
-//! written to the AOF, published and replayed.
+//! Events of a show. Only events change a show; they are replicated, written to the AOF, published and replayed.
 
 use super::claims::Seats;
 use super::plan::Limits;
@@ -9,14 +8,14 @@ use crate::shared::machine;
 use crate::shared::{Bytes, Millis};
 use crate::{events, fields, words};
 
-/// The events of one step; mostly one.
+/// The events of one step; usually one.
 pub type Events = machine::Events<Event>;
 
-/// The most seats that one event names.
+/// The most seats in one event.
 const MAX_SEATS: usize = super::plan::max::SEATS;
 
 words! {
-    /// What `INFO` counts of shows.
+    /// Counters of shows in `INFO`.
     pub enum Counter {
         /// Holds and picks granted.
         Held => "seat_held",
@@ -34,7 +33,7 @@ words! {
 events! {
     /// One change.
     pub enum Event counted by Counter {
-        /// The show opened. The first event of a key; the state before it is none.
+        /// The show opened: the first event of a key.
         Created {
             /// The plan in its normal form, as JSON.
             plan: String,
@@ -64,7 +63,7 @@ events! {
         Released {
             /// The hold.
             token: Bytes,
-            /// Which seats, rising; if it was all of them the hold is gone.
+            /// The seats, in ascending order. If they are all seats of the hold, the hold ends.
             seats: Seats,
         } = 6, notice c"allot.seat.released", count (Counter::Released, 1);
         /// A hold's deadline passed.
@@ -87,14 +86,14 @@ events! {
             /// Which, rising.
             seats: Seats,
         } = 10, notice c"allot.seat.unblocked";
-        /// Messages of the outbox are in their stream.
+        /// Messages of the outbox were written to their stream.
         Flushed {
             /// How many, oldest first.
             count: u32,
             /// The id of the last (milliseconds, sequence).
             last_id: (u64, u64),
         } = 11;
-        /// Nothing changed but the limits of users, or the length of the event stream.
+        /// Only the limits of users, or the length of the event stream, changed.
         Limited {
             /// The new limits, all of them.
             limits: Limits,
@@ -118,21 +117,21 @@ fields! {
         pub fingerprint: Any<u64>,
         /// Which seats, rising.
         pub seats: Seats,
-        /// Who took a turn by it.
+        /// The area or bucket that took its turn with this hold.
         pub turn: Turn,
         /// The hold that this one replaces.
         pub replaced: Option<Bytes>,
     }
 }
 
-/// Areas of equal priority take turns; a granted hold into one area is a turn.
+/// Areas of equal priority take turns. A hold whose seats lie in one area is a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// Nobody's: the seats were picked, or lie in several areas.
+    /// No turn: the seats were picked, or lie in several areas.
     None,
-    /// The area's, among requests without a tier.
+    /// The turn of an area, among requests without a tier.
     Area(u32),
-    /// The bucket's, among requests for its tier.
+    /// The turn of a bucket, among requests for its tier.
     Bucket(u32),
 }
 
@@ -156,12 +155,12 @@ impl Field for Turn {
             0 => Ok(Self::None),
             1 => reader.field().map(Self::Area),
             2 => reader.field().map(Self::Bucket),
-            _ => Err(Damaged("a turn is nobody's")),
+            _ => Err(Damaged("a turn is unknown")),
         }
     }
 }
 
-/// At least one seat; rising.
+/// At least one seat, in ascending order.
 impl Field for Seats {
     fn encode(&self, out: &mut Writer) {
         out.rising(self);

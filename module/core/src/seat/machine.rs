@@ -1,4 +1,4 @@
-//! A show as the state machine that a server runs.
+//! A show as a state machine of the engine.
 
 use super::event::Event;
 use super::{Show, decide_due};

@@ -1,10 +1,10 @@
-//! Seats: a buyer asks for N places of a tier, and gets the best that are free, together if that can be.
+//! Seats: a buyer asks for N seats of a tier, and gets the best free seats, together if possible.
 //!
 //! One show is one state. A `request` is decided (`decide`, with `search` for best seating and `alter` for changes of
-//! the plan); its `outcome` is a reply and events. An `event` is the only thing that changes a show (`apply`). `model`
-//! is the state: which seats are free by bucket (`state`), where they are (`venue`, which `building` makes of a `plan`)
-//! and who has the others (`claims`); `bits` and `index` find a run of free seats. `snapshot` writes and reads the whole
-//! state, and `read` answers questions.
+//! the plan); its `outcome` is a reply and events. An `event` is the only thing that changes a show (`apply`).
+//! `model` is the state: free seats by bucket (`state`), the layout (`venue`, which `building` makes of a `plan`),
+//! and holds and sales (`claims`); `bits` and `index` find runs of free seats. `snapshot` encodes and decodes the
+//! whole state, and `read` has the queries.
 
 mod apply;
 pub mod decide;

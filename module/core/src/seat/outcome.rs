@@ -1,14 +1,14 @@
-//! What a request to a show comes to.
+//! The outcome of a request to a show.
 
 use super::claims::Seats;
 use super::event::Event;
 use crate::shared::decision;
 use crate::shared::{Bytes, Millis};
 
-/// What happens, and what the caller is told.
+/// Events to apply, and the reply to the caller.
 pub type Decision = decision::Decision<Event, Reply>;
 
-/// What the caller hears.
+/// The reply to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// Done.
@@ -21,7 +21,7 @@ pub enum Reply {
     Hold(HoldRecord),
 }
 
-/// A hold as its holder sees it.
+/// The record of a hold, as it is replied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HoldRecord {
     /// Its name.

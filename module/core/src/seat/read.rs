@@ -1,9 +1,9 @@
-//! What can be seen of a show: seats, holds, orders, totals, maps, and events as messages.
+//! Queries of a show: seats, holds, orders, totals, maps; and events as messages.
 
 use super::claims::{Seats, Stage};
 use super::event::Event;
 use super::outcome::HoldRecord;
-use super::state::{Bucket, Owner, Show, Standing};
+use super::state::{Bucket, Owner, SeatState, Show};
 use super::venue::{Area, Row, Seat};
 use crate::invariant;
 use crate::shared::event::MachineEvent;
@@ -15,34 +15,28 @@ use crate::shared::{Bytes, Millis};
 pub struct SeatRecord {
     /// Its number.
     pub seat: Seat,
-    /// Where it stands.
-    pub standing: Standing,
-    /// Token of its hold or sale.
+    /// State of the seat.
+    pub state: SeatState,
+    /// Token of the hold or sale.
     pub token: Option<Bytes>,
-    /// Whose it is.
+    /// User of the hold or sale.
     pub user: Option<Bytes>,
-    /// Deadline of its hold.
+    /// Deadline of the hold.
     pub until: Option<Millis>,
-    /// Order it was sold under.
+    /// Order of the sale.
     pub order: Option<Bytes>,
 }
 
 impl Show {
-    /// A seat as it is at `now`: a hold that is due is over, whether that was applied or not.
+    /// A seat as it is at `now`: a hold whose deadline has passed has ended, whether or not that was applied.
     pub fn seat_record(&self, seat: Seat, now: Millis) -> SeatRecord {
-        let mut record = SeatRecord {
-            seat,
-            standing: self.standing(seat),
-            token: None,
-            user: None,
-            until: None,
-            order: None,
-        };
+        let mut record =
+            SeatRecord { seat, state: self.state(seat), token: None, user: None, until: None, order: None };
         let Owner::Claim(id) = self.owner(seat) else { return record };
         let claim = self.claims.get(id);
         match claim.stage {
             Stage::Held { until } if until <= now => {
-                record.standing = Standing::Free;
+                record.state = SeatState::Free;
                 return record;
             }
             Stage::Held { until } => record.until = Some(until),
@@ -55,7 +49,7 @@ impl Show {
         record
     }
 
-    /// The holds of a user that live at `now`, the earliest deadline first.
+    /// The live holds of a user at `now`, the earliest deadline first.
     pub fn holds_of(&self, user: &[u8], now: Millis) -> Vec<HoldRecord> {
         let Some(info) = self.claims.user_called(user) else { return Vec::new() };
         let mut holds: Vec<HoldRecord> = self
@@ -65,7 +59,7 @@ impl Show {
             .filter_map(|&id| {
                 let claim = self.claims.get(id);
                 let Stage::Held { until } = claim.stage else {
-                    invariant!("what is listed with a user's holds is held");
+                    invariant!("a claim in a user's list of holds is a hold");
                     return None;
                 };
                 let (token, user) = (claim.token.clone(), Bytes::from_slice(user));
@@ -76,7 +70,7 @@ impl Show {
         holds
     }
 
-    /// The seats of an order, rising; `None` where there is no such order.
+    /// The seats of an order, in ascending order; `None` for an unknown order.
     pub fn order_seats(&self, reference: &[u8]) -> Option<Seats> {
         let order = self.claims.order_called(reference)?;
         let claims = self.claims.claims_of(order).iter();
@@ -85,7 +79,7 @@ impl Show {
         Some(seats)
     }
 
-    /// How many groups of adjacent seats these (rising) are, and in how many areas.
+    /// The number of groups of adjacent seats, and of areas, of these seats (in ascending order).
     pub fn groups_and_areas(&self, seats: &[Seat]) -> (usize, usize) {
         let (mut groups, mut areas) = (0, 0);
         let mut last: Option<(Seat, Row, Area)> = None;
@@ -103,28 +97,28 @@ impl Show {
         (groups, areas)
     }
 
-    /// The longest run of adjacent free seats of a bucket, whatever their flags.
+    /// The longest run of adjacent free seats of a bucket, with any flags.
     pub fn longest_run(&self, bucket: &Bucket) -> u16 {
         let view = bucket.view(bucket.flags);
         invariant!(view.is_some(), "a bucket has an index for all of its flags");
         view.map_or(0, |view| view.runs.all().longest)
     }
 
-    /// Appends a row of the map: a character a position.
+    /// Appends a row of the map: one character for each position.
     pub fn write_map_row(&self, row: Row, out: &mut String) {
         let (layout, base) = (self.venue.layout(row), self.venue.base(row));
         out.extend((0..layout.len).map(|position| match layout.tier_slot(usize::from(position)) {
-            Some(_) => self.standing(base + Seat::from(position)).glyph(),
+            Some(_) => self.state(base + Seat::from(position)).glyph(),
             None => ' ',
         }));
     }
 
-    /// An event as entries of the stream `<key>:evt`: what happened, to which hold, whose, which seats. A refund is
-    /// one entry for each sale that it takes seats of. Called before the event is applied.
+    /// An event as entries of the stream `<key>:evt`: event, hold, user and seats. A refund is one entry for each
+    /// sale. Called before the event is applied.
     pub(super) fn messages(&self, event: &Event) -> Vec<Message> {
         let all = |token: &[u8]| self.claims.find(token).map_or(&[][..], |id| &self.claims.get(id).seats);
         match event {
-            // That something was said need not be said.
+            // Written messages are not published themselves.
             Event::Flushed { .. } => vec![],
             Event::Created { .. } | Event::Altered { .. } | Event::Limited { .. } => {
                 vec![self.entry(event, None, &[])]
@@ -168,7 +162,10 @@ impl Show {
     fn entry(&self, event: &Event, token: Option<&[u8]>, seats: &[Seat]) -> Message {
         let mut entry = Message::new("evt").with("event", event.name().as_bytes());
         let claim = token.and_then(|token| self.claims.find(token)).map(|id| self.claims.get(id));
-        invariant!(token.is_none() || claim.is_some(), "an event names a claim that is there");
+        invariant!(
+            token.is_none() || claim.is_some(),
+            "an event of a hold or sale names a claim that is there"
+        );
         if let Some(claim) = claim {
             entry = entry.with("token", &claim.token).with("user", &self.claims.user(claim.user).name);
             if let Stage::Sold { order: Some(order), .. } = claim.stage {

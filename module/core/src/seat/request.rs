@@ -1,4 +1,4 @@
-//! What can be asked of a show (docs/seats.md, Commands), with every argument already parsed.
+//! Requests to a show (docs/seats.md, Commands), with parsed arguments.
 
 use super::plan::PlanPart;
 use crate::shared::Millis;
@@ -6,7 +6,7 @@ use crate::shared::codec::Writer;
 use crate::shared::token::TokenChoice;
 use crate::words;
 
-/// A request that may change a show. All byte strings are the caller's.
+/// A request that may change a show.
 #[derive(Clone, Debug)]
 pub enum Request<'a> {
     /// `SEAT.HOLD`: the best seats.
@@ -17,28 +17,28 @@ pub enum Request<'a> {
     Extend {
         /// The hold.
         token: &'a [u8],
-        /// Its new life, from now.
+        /// The new time to live, from now, in milliseconds.
         ttl: Millis,
     },
     /// `SEAT.CONFIRM`.
     Confirm {
         /// The hold.
         token: &'a [u8],
-        /// Whose it must be.
+        /// The user whose hold it must be.
         user: Option<&'a [u8]>,
-        /// What to file it under.
+        /// The order under which the sale is recorded.
         order: Option<&'a [u8]>,
     },
     /// `SEAT.RELEASE`.
     Release {
         /// The hold.
         token: &'a [u8],
-        /// Which of its seats; all where absent.
+        /// The seats to release; `None` for all seats of the hold.
         seats: Option<Vec<&'a [u8]>>,
     },
     /// `SEAT.REFUND`.
     Refund {
-        /// The order that all of the seats must be of.
+        /// The order to which all seats must belong.
         order: Option<&'a [u8]>,
         /// Sold seats.
         seats: Vec<&'a [u8]>,
@@ -62,7 +62,7 @@ pub struct Hold<'a> {
     pub ttl: Millis,
     /// Only this tier.
     pub tier: Option<&'a [u8]>,
-    /// Only these areas; all where empty.
+    /// Only these areas; all areas if empty.
     pub areas: Vec<&'a [u8]>,
     /// How much sitting together matters.
     pub adjacent: Adjacent,
@@ -70,7 +70,7 @@ pub struct Hold<'a> {
     pub orphans: Orphans,
     /// Flags whose seats may be taken too.
     pub flags: Vec<&'a [u8]>,
-    /// A live hold of the user to swap for the new one.
+    /// A live hold of the user that the new hold replaces.
     pub replace: Option<Replace<'a>>,
     /// The new hold's token.
     pub token: TokenChoice<'a>,
@@ -81,7 +81,7 @@ pub struct Hold<'a> {
 pub struct Replace<'a> {
     /// The hold to give up.
     pub token: &'a [u8],
-    /// Its seats are not to be taken again.
+    /// Whether the new hold must have other seats.
     pub other: bool,
 }
 
@@ -89,12 +89,12 @@ words! {
     /// `ADJACENT PREFER|REQUIRE|AREA|IGNORE`. The numbers are part of a hold's fingerprint and never change.
     #[derive(Default)]
     pub enum Adjacent {
-        /// Together where an area of any priority allows it, else scattered.
+        /// Together if an area of any priority allows it, otherwise scattered.
         #[default]
         Prefer = 0 => "PREFER",
         /// Together or not at all.
         Require = 1 => "REQUIRE",
-        /// The best area first, together if it allows it.
+        /// The best area first, together if that area allows it.
         Area = 2 => "AREA",
         /// The first free seats.
         Ignore = 3 => "IGNORE",
@@ -105,12 +105,12 @@ words! {
     /// `ORPHANS AVOID|ALLOW|FORBID`. The numbers are part of a hold's fingerprint and never change.
     #[derive(Default)]
     pub enum Orphans {
-        /// Strand a single seat only where the area has no other way.
+        /// Strand a single seat only if the area has no other way.
         #[default]
         Avoid = 0 => "AVOID",
-        /// Do not look.
+        /// Ignore stranded seats.
         Allow = 1 => "ALLOW",
-        /// Never strand one, never scatter.
+        /// Never strand a seat, never scatter the group.
         Forbid = 2 => "FORBID",
     }
 }
@@ -129,8 +129,8 @@ pub struct Pick<'a> {
 }
 
 impl Hold<'_> {
-    /// A hash of all arguments but the time to live, by which a retry is known; 0 where the caller chose no
-    /// token. It is kept with the hold, so it must come out the same in every version.
+    /// A hash of all arguments except the time to live, by which a retry is recognised; 0 if the caller chose no
+    /// token. The hash is kept with the hold, so it must be the same in every version.
     pub fn fingerprint(&self) -> u64 {
         if !self.token.chosen {
             return 0;

@@ -1,22 +1,21 @@
-//! A show as bytes: for RDB files, `DUMP`, AOF rewrites and digests.
+//! Encodes a show as bytes, for RDB files, `DUMP`, AOF rewrites and digests; and decodes them.
 //!
-//! The encoding is canonical: equal shows have equal bytes, whatever way each came to be. Reading believes
-//! nothing: the plan is built as a client's would be, and every seat, count and reference is checked before it
-//! is used.
+//! The encoding is canonical: equal shows have equal bytes. Decoding trusts nothing: the plan is built as a client's
+//! would be, and every seat, count and reference is checked before it is used.
 
 use super::claims::{Claim, MAX_COUNT, Seats, Stage};
 use super::plan::{self, Plan};
-use super::state::{Owner, Show, Standing};
+use super::state::{Owner, SeatState, Show};
 use super::venue::Seat;
 use crate::shared::Bytes;
 use crate::shared::codec::{Damaged, Reader, Writer};
 use crate::shared::outbox::Outbox;
 
-/// Version of the encoding; a payload of another one is refused.
+/// Version of the encoding; a payload of another version is refused.
 pub const VERSION: u64 = 1;
 
 impl Show {
-    /// The show as bytes. O(positions + claims log claims).
+    /// Encodes the show. O(positions + claims log claims).
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer::default();
         out.unsigned(VERSION);
@@ -61,7 +60,7 @@ impl Show {
         }
     }
 
-    /// The show of these bytes.
+    /// Decodes a show.
     ///
     /// # Errors
     /// Bytes that `encode` never writes.
@@ -78,21 +77,21 @@ impl Show {
             let place = reader.unsigned()? as usize;
             let turn = reader.unsigned()?;
             if turn == 0 || turn > show.turns {
-                return Err(Damaged("a turn is yet to come"));
+                return Err(Damaged("a turn is later than the last one"));
             }
             let areas = show.area_turns.len();
             let slot = match place.checked_sub(areas) {
                 None => show.area_turns.get_mut(place),
                 Some(bucket) => show.buckets.get_mut(bucket).map(|bucket| &mut bucket.turn),
             };
-            let slot = slot.ok_or(Damaged("a turn is nobody's"))?;
+            let slot = slot.ok_or(Damaged("a turn is of an unknown area or bucket"))?;
             if std::mem::replace(slot, turn) != 0 {
                 return Err(Damaged("a turn is given twice"));
             }
         }
         let blocked = reader.rising(Self::MAX_POSITIONS)?;
         show.must_be_free(&blocked)?;
-        show.hand_over(&blocked, Standing::Free, Standing::Blocked, Owner::Blocked);
+        show.hand_over(&blocked, SeatState::Free, SeatState::Blocked, Owner::Blocked);
         let claims = reader.unsigned()?;
         let mut last = Bytes::new();
         for _ in 0..claims {
@@ -126,7 +125,7 @@ impl Show {
                 let order = reader.optional_identifier()?;
                 let bought = reader.number()?;
                 if !(seats.len()..=MAX_COUNT as usize).contains(&(bought as usize)) {
-                    return Err(Damaged("a sale has not the seats that were bought"));
+                    return Err(Damaged("a sale has more seats than were bought"));
                 }
                 let id = self.claims.hold(token, &user, created, created, fingerprint, seats.clone());
                 self.claims.sell(id, order.as_deref());
@@ -135,16 +134,16 @@ impl Show {
             }
             _ => return Err(Damaged("a claim is neither held nor sold")),
         };
-        let standing = match self.claims.get(id).stage {
-            Stage::Held { .. } => Standing::Held,
-            Stage::Sold { .. } => Standing::Sold,
+        let state = match self.claims.get(id).stage {
+            Stage::Held { .. } => SeatState::Held,
+            Stage::Sold { .. } => SeatState::Sold,
         };
-        self.hand_over(&seats, Standing::Free, standing, Owner::Claim(id));
+        self.hand_over(&seats, SeatState::Free, state, Owner::Claim(id));
         Ok(())
     }
 
     fn must_be_free(&self, seats: &[Seat]) -> Result<(), Damaged> {
         let free = |&seat: &Seat| self.venue.is_seat(seat) && self.owner(seat) == Owner::Free;
-        if seats.iter().all(free) { Ok(()) } else { Err(Damaged("a seat is not there, or has two owners")) }
+        if seats.iter().all(free) { Ok(()) } else { Err(Damaged("a seat is unknown, or has two owners")) }
     }
 }

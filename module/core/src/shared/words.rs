@@ -167,7 +167,7 @@ mod tests {
         members_come_back::<crate::shared::refusal::Code>();
         members_come_back::<crate::seat::request::Adjacent>();
         members_come_back::<crate::seat::request::Orphans>();
-        members_come_back::<crate::seat::state::Standing>();
+        members_come_back::<crate::seat::state::SeatState>();
         members_come_back::<crate::numpool::cells::State>();
         members_come_back::<crate::numpool::event::Cause>();
         members_come_back::<crate::numpool::request::Policy>();

@@ -4,7 +4,7 @@
 use super::naive::{Naive, Outcome, State, Wish};
 use allot_core::seat::plan::{Limits, Plan, PlanArea, PlanRow, PlanSeat, PlanSeats, Rule};
 use allot_core::seat::request::{Adjacent, Hold, Orphans, Pick, Replace, Request};
-use allot_core::seat::state::Standing;
+use allot_core::seat::state::SeatState;
 use allot_core::seat::{Event, Reply, Show, decide, decide_due};
 use allot_core::shared::codec::Writer;
 use allot_core::shared::machine::MachineEvent;
@@ -132,12 +132,12 @@ impl Bench {
             let number = venue.find(seat.id.as_bytes()).unwrap();
             let record = self.show.seat_record(number, self.now);
             let (standing, token, order) = match &seat.state {
-                State::Free => (Standing::Free, None, None),
-                State::Blocked => (Standing::Blocked, None, None),
-                State::Held(token) => (Standing::Held, Some(token), None),
-                State::Sold(token, order) => (Standing::Sold, Some(token), order.as_ref()),
+                State::Free => (SeatState::Free, None, None),
+                State::Blocked => (SeatState::Blocked, None, None),
+                State::Held(token) => (SeatState::Held, Some(token), None),
+                State::Sold(token, order) => (SeatState::Sold, Some(token), order.as_ref()),
             };
-            assert_eq!(record.standing, standing, "{}", seat.id);
+            assert_eq!(record.state, standing, "{}", seat.id);
             assert_eq!(record.token.as_deref(), token.map(|token| &token[..]));
             assert_eq!(record.order.as_deref(), order.map(|order| &order[..]));
         }

@@ -1,4 +1,4 @@
-//! What is due though nobody asks for it: leases that expire, rests that end, registrations that lapse.
+//! Decisions at deadlines: leases expire, cool-downs end, registrations lapse.
 
 use crate::invariant;
 use crate::numpool::event::{Cause, Event, Events};
@@ -8,11 +8,12 @@ use crate::shared::Millis;
 use hashbrown::HashSet;
 use smallvec::smallvec;
 
-/// How many numbers an event has at most that owes a message for each of them: the server sends messages between
-/// two events, and keeps only so many at a time.
+/// The most numbers in an event that writes a message for each number: messages are sent between two events, and only
+/// so many are kept.
 pub(super) const TOLD_AT_ONCE: usize = crate::shared::outbox::CAPACITY / 4;
 
-/// What is due by `now`, in the order of its times, at most `limit` numbers; more may be due.
+/// The events of deadlines up to `now`, in the order of their times, for at most `limit` numbers. Call again until
+/// none are left.
 pub fn decide_due(pool: &Pool, now: Millis, limit: usize) -> Events {
     let mut due: Vec<Due> = Vec::new();
     if pool.next_due().is_none_or(|earliest| earliest > now) {
@@ -20,7 +21,7 @@ pub fn decide_due(pool: &Pool, now: Millis, limit: usize) -> Events {
     }
     for id in pool.leases.deadlines().due(now, limit) {
         let (Some(lease), Some(until)) = (pool.leases.get(id), pool.leases.until(id)) else {
-            invariant!("a lease that is due is live");
+            invariant!("a lease with a deadline is live");
             continue;
         };
         let last = pool.is_draining(lease.number);
@@ -37,7 +38,7 @@ pub fn decide_due(pool: &Pool, now: Millis, limit: usize) -> Events {
             (Some(&number), Some(until)) => {
                 due.push(Due { at: until, what: What::Cooled, number: pool.number(number) });
             }
-            _ => invariant!("a rest that is over is that of a number"),
+            _ => invariant!("a cool-down that ends is that of a number"),
         }
     }
     for id in pool.registrations.due(now, limit) {
@@ -51,14 +52,14 @@ pub fn decide_due(pool: &Pool, now: Millis, limit: usize) -> Events {
     due_events(pool, due)
 }
 
-/// Something that is due.
+/// A deadline that has passed.
 struct Due {
     at: Millis,
     what: What,
     number: Number,
 }
 
-/// What can be due.
+/// The kinds of deadlines.
 #[derive(Clone, Copy)]
 enum What {
     Expired,

@@ -1,11 +1,11 @@
-//! What a request comes to: looks, picks, checks every limit, and changes nothing.
+//! Decides requests: picks numbers, checks every limit, and changes nothing.
 
 mod due;
 mod pick;
 
 pub use self::due::decide_due;
 use self::due::{TOLD_AT_ONCE, deadline};
-use self::pick::Wish;
+use self::pick::Selection;
 use super::cells::{Cell, State, Trigger, cell};
 use super::directory::MAX_NUMBERS;
 use super::event::{Called, Cause, Event, Events, Numbers};
@@ -42,10 +42,11 @@ fn each_some(numbers: Numbers, event: impl Fn(Numbers) -> Event) -> Events {
     numbers.chunks(TOLD_AT_ONCE).map(|numbers| event(Numbers::from_slice(numbers))).collect()
 }
 
-/// Decides a request at `now`, which is not before the last time applied. What is due by `now` was applied.
+/// Decides a request at `now`, which is not before the last time applied. All deadlines up to `now` were applied
+/// before.
 ///
 /// # Errors
-/// A refusal; the pool stays as it is.
+/// A refusal, with its error code and text.
 pub fn decide(pool: &Pool, now: Millis, request: &Request<'_>) -> Decided {
     match request {
         Request::Add(numbers) => decide_add(pool, numbers),
@@ -93,7 +94,7 @@ fn check_span(what: &str, time: Millis) -> Result<(), Refusal> {
     refuse(Code::Err, format!("{what} must be 0 to {MAX_TTL} ms, not {time}"))
 }
 
-/// The numbers of a request that `keep` keeps, each once, in their order.
+/// The numbers of a request for which `keep` holds, each once, in their order.
 fn each_once(numbers: &[Number], mut keep: impl FnMut(Number) -> bool) -> Numbers {
     if let [number] = *numbers {
         return if keep(number) { smallvec![number] } else { Numbers::new() };
@@ -220,8 +221,8 @@ fn decide_call(pool: &Pool, now: Millis, call: &Call<'_>) -> Decided {
         callable(pool, number)?
     } else {
         let policy = call.pick.unwrap_or(pool.settings.pick);
-        let wish = Wish { policy, prefix: call.prefix, peer: call.peer, random: call.random };
-        match pool.pick(&wish) {
+        let selection = Selection { policy, prefix: call.prefix, peer: call.peer, random: call.random };
+        match pool.pick(&selection) {
             Some(id) => id,
             None => return unchanged(Reply::None),
         }
@@ -236,7 +237,7 @@ fn decide_call(pool: &Pool, now: Millis, call: &Call<'_>) -> Decided {
     decided(Event::Called(Called { number, token, until, switch, peer }), Reply::Lease(record))
 }
 
-/// The same record again, for a caller who lost the first reply.
+/// The same record again, for a caller that lost the first reply.
 fn decide_repeated_call(pool: &Pool, call: &Call<'_>, id: u32) -> Decided {
     let Some(lease) = pool.leases.get(id) else {
         invariant!("a lease that is found by its token is live");

@@ -1,4 +1,4 @@
-//! Which of the free numbers a call gets.
+//! Picks a free number for a call.
 
 use crate::invariant;
 use crate::numpool::number::Number;
@@ -6,9 +6,9 @@ use crate::numpool::request::Policy;
 use crate::numpool::state::{ByDigits, ByPeer, Pool};
 use crate::shared::list::NONE;
 
-/// What is wanted of a number.
+/// The conditions and the policy of a choice.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wish<'a> {
+pub(super) struct Selection<'a> {
     pub(super) policy: Policy,
     pub(super) prefix: Option<Number>,
     pub(super) peer: Option<&'a [u8]>,
@@ -16,22 +16,22 @@ pub(super) struct Wish<'a> {
 }
 
 impl Pool {
-    /// The id of the number that a wish gets, if any is free. O(1); by prefix or by use O(log n) in a pool that was
-    /// prepared for it, else a walk along the queue.
-    pub(super) fn pick(&self, wish: &Wish<'_>) -> Option<u32> {
-        let id = match wish.policy {
-            Policy::Longest => self.oldest(wish.prefix),
-            Policy::Random => self.random(wish.prefix, wish.random),
-            Policy::LeastUsed => self.least_used(wish.prefix),
-            Policy::Sticky => match self.oldest_of_peer(wish.peer, wish.prefix) {
-                NONE => self.oldest(wish.prefix),
+    /// The id of the number for a selection, if one is free. O(1); by prefix or by use O(log n) in a pool that was
+    /// prepared for it, otherwise a walk along the queue.
+    pub(super) fn pick(&self, selection: &Selection<'_>) -> Option<u32> {
+        let id = match selection.policy {
+            Policy::Longest => self.oldest(selection.prefix),
+            Policy::Random => self.random(selection.prefix, selection.random),
+            Policy::LeastUsed => self.least_used(selection.prefix),
+            Policy::Sticky => match self.oldest_of_peer(selection.peer, selection.prefix) {
+                NONE => self.oldest(selection.prefix),
                 id => id,
             },
         };
         (id != NONE).then_some(id)
     }
 
-    /// Free numbers with a prefix, the longest waiting first, without any help.
+    /// Free numbers with a prefix, the longest waiting first, by a walk along the queue.
     fn walk(&self, prefix: Option<Number>) -> impl Iterator<Item = u32> + '_ {
         let fits = move |id: &u32| prefix.is_none_or(|prefix| self.number(*id).begins_with(prefix));
         self.queue.iter(&self.directory).filter(fits)
@@ -57,7 +57,7 @@ impl Pool {
         tree.best((0, least), (0, greatest), &ByDigits(&self.directory)).least
     }
 
-    /// Who waits longest of those whose last peer this is, or `NONE`.
+    /// The longest waiting number whose last peer is this one, or `NONE`.
     fn oldest_of_peer(&self, peer: Option<&[u8]>, prefix: Option<Number>) -> u32 {
         let Some(peer) = peer.and_then(|peer| self.peers.find(peer)) else { return NONE };
         let Some(prefix) = prefix else {
@@ -76,10 +76,10 @@ impl Pool {
         let Some(prefix) = prefix else { return self.random_of_all(random) };
         if let Some(tree) = &self.by_digits {
             let (least, greatest) = prefix.beginning_with();
-            let look = ByDigits(&self.directory);
-            match tree.best((0, least), (0, greatest), &look).count {
+            let data = ByDigits(&self.directory);
+            match tree.best((0, least), (0, greatest), &data).count {
                 0 => NONE,
-                count => tree.at((0, least), below(random, count), &look),
+                count => tree.at((0, least), below(random, count), &data),
             }
         } else {
             let count = self.walk(Some(prefix)).count() as u32;

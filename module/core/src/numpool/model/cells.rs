@@ -4,7 +4,7 @@ use crate::words;
 use State::{BusyDown, BusyUp, IdleDown, IdleUp, NoData};
 
 words! {
-    /// Where a number stands. The numbers are the encoding's and never change.
+    /// The state of a number. The values are part of the encoding and never change.
     #[derive(Default, Hash)]
     pub enum State {
         /// It is not in the pool.
@@ -43,7 +43,7 @@ impl State {
     }
 }
 
-/// What can happen to a number.
+/// The events of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trigger {
     /// It is put into the pool.
@@ -83,9 +83,9 @@ pub enum Action {
 /// A cell of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cell {
-    /// It becomes that, and this is done.
+    /// The number changes to this state, with these actions.
     To(State, &'static [Action]),
-    /// It stays as it is, and that is well.
+    /// Nothing changes, and the request succeeds.
     Same,
     /// Refused: there is no such number.
     NotFound,

@@ -1,4 +1,4 @@
-//! Whether a pool contradicts itself: everything that is kept twice is held against its other half.
+//! Checks a whole pool: records, lists, deadlines and sums against each other.
 
 use super::cells::State;
 use super::record::Place;

@@ -1,4 +1,4 @@
-//! Which numbers there are: from a number to its id and back.
+//! The directory of numbers: from a number to its id and back.
 //!
 //! Names take eight bytes for up to sixteen characters, which all of the world's numbering plans keep to; longer
 //! ones stand aside. The index is open addressing over 4-byte slots (three bytes of id, one of hash), filled to at

@@ -1,4 +1,4 @@
-//! Live calls: by token, by the switch that carries them, and when they end by themselves.
+//! Leases: live calls by token and by switch, with their deadlines.
 
 use super::groups::Groups;
 use super::number::Number;

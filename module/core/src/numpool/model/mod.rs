@@ -1,4 +1,4 @@
-//! The state of a pool and its indexes: its numbers, the queue, leases, and who registered or called whom.
+//! The state of a pool: numbers, the queue, leases, switches and peers, and their indexes.
 
 pub mod cells;
 mod check;

@@ -1,9 +1,8 @@
-//! The free numbers in the order of their digits, for those who pick by prefix or by use: a search tree that knows
-//! for every part of itself who waits longest and who was used least.
+//! The free numbers in the order of their digits, for choices by prefix or by use: a search tree whose nodes know the
+//! longest waiting and the least used number below them.
 //!
-//! A pool has none until somebody picks so (`Pool::prepare`), and then keeps it: from there on every event costs
-//! O(log n). Which tree it is makes no difference to what is picked, so it is no part of the state: a replica has
-//! none, and a snapshot has none.
+//! A pool has no order until the first such choice (`Pool::prepare`); from then on every event costs O(log n). The
+//! order does not change which number is picked, so it is not part of the state: replicas and snapshots have none.
 
 use super::number::Number;
 use crate::shared::column::Column;
@@ -17,7 +16,7 @@ use std::hash::BuildHasher;
 pub(in crate::numpool) type Key = (u32, Number);
 
 /// What the tree does not keep itself of the numbers in it. None of it may change while a number is in the tree.
-pub(in crate::numpool) trait Look {
+pub(in crate::numpool) trait NumberData {
     /// Where a number stands.
     fn key(&self, id: u32) -> Key;
     /// Calls that it was given for.
@@ -55,8 +54,8 @@ pub(in crate::numpool) struct Best {
     pub(in crate::numpool) count: u32,
 }
 
-/// A treap: a search tree whose shape hangs on a hash of each id, which keeps it at O(log n) whatever comes. It
-/// takes 24 bytes a number.
+/// A treap: a search tree whose shape depends on a hash of each id, so that its depth is O(log n). It takes 24 bytes
+/// for each number.
 #[derive(Clone, Debug)]
 pub(in crate::numpool) struct Tree {
     nodes: Column<Node>,
@@ -73,13 +72,13 @@ impl Default for Tree {
 
 impl Tree {
     /// A tree of these numbers, who joined first first. O(n log n).
-    pub(in crate::numpool) fn of(ids: impl Iterator<Item = u32>, look: &impl Look) -> Self {
+    pub(in crate::numpool) fn of(ids: impl Iterator<Item = u32>, data: &impl NumberData) -> Self {
         let mut tree = Self::default();
         let mut sorted: Vec<(Key, u32)> = Vec::new();
         for id in ids {
             tree.joins += 1;
             tree.nodes.set(id, Node { joined: tree.joins, ..Node::default() });
-            sorted.push((look.key(id), id));
+            sorted.push((data.key(id), id));
         }
         sorted.sort_unstable();
         // The way down the right side of the tree so far; each next number hangs itself in where it weighs less.
@@ -89,7 +88,7 @@ impl Tree {
             while let Some(&top) = spine.last()
                 && tree.weight(top) <= tree.weight(id)
             {
-                tree.sum_up(top, look);
+                tree.sum_up(top, data);
                 below = top;
                 spine.pop();
             }
@@ -100,38 +99,38 @@ impl Tree {
             spine.push(id);
         }
         tree.root = spine.first().copied().unwrap_or(NONE);
-        spine.into_iter().rev().for_each(|id| tree.sum_up(id, look));
+        spine.into_iter().rev().for_each(|id| tree.sum_up(id, data));
         tree
     }
 
     /// A number that is not in the tree joins, behind all that joined before. O(log n).
-    pub(in crate::numpool) fn join(&mut self, id: u32, look: &impl Look) {
+    pub(in crate::numpool) fn join(&mut self, id: u32, data: &impl NumberData) {
         if self.joins == u32::MAX {
             self.renumber();
         }
         self.joins += 1;
         let joined = self.joins;
         self.nodes.set(id, Node { oldest: id, least: id, count: 1, joined, ..Node::default() });
-        let (before, behind) = self.split(self.root, look.key(id), look);
-        let left = self.merge(before, id, look);
-        self.root = self.merge(left, behind, look);
+        let (before, behind) = self.split(self.root, data.key(id), data);
+        let left = self.merge(before, id, data);
+        self.root = self.merge(left, behind, data);
     }
 
     /// A number that is in the tree leaves it. O(log n).
-    pub(in crate::numpool) fn leave(&mut self, id: u32, look: &impl Look) {
-        self.root = self.without(self.root, id, look.key(id), look);
+    pub(in crate::numpool) fn leave(&mut self, id: u32, data: &impl NumberData) {
+        self.root = self.without(self.root, id, data.key(id), data);
     }
 
     /// The best of the numbers from `least` to `greatest`. O(log n).
-    pub(in crate::numpool) fn best(&self, least: Key, greatest: Key, look: &impl Look) -> Best {
+    pub(in crate::numpool) fn best(&self, least: Key, greatest: Key, data: &impl NumberData) -> Best {
         let mut best = Best { oldest: NONE, least: NONE, count: 0 };
-        self.gather(self.root, [least, greatest], [false, false], &mut best, look);
+        self.gather(self.root, [least, greatest], [false, false], &mut best, data);
         best
     }
 
     /// The number at a place, counted from 0, among those from `least` on. O(log n).
-    pub(in crate::numpool) fn at(&self, least: Key, place: u32, look: &impl Look) -> u32 {
-        let mut place = place + self.before(least, look);
+    pub(in crate::numpool) fn at(&self, least: Key, place: u32, data: &impl NumberData) -> u32 {
+        let mut place = place + self.before(least, data);
         let mut at = self.root;
         while at != NONE {
             let node = self.nodes.get(at);
@@ -155,7 +154,11 @@ impl Tree {
     ///
     /// # Errors
     /// The first contradiction.
-    pub(in crate::numpool) fn check(&self, ids: impl Iterator<Item = u32>, look: &impl Look) -> Checked {
+    pub(in crate::numpool) fn check(
+        &self,
+        ids: impl Iterator<Item = u32>,
+        data: &impl NumberData,
+    ) -> Checked {
         self.nodes.check()?;
         let mut expected: Vec<u32> = ids.collect();
         let rising =
@@ -163,7 +166,7 @@ impl Tree {
         ensure!(rising, "the tree has another order of joining than the queue");
         let last = expected.last().map_or(0, |&id| self.joined(id));
         ensure!(last <= self.joins, "a number joined the tree after the last one");
-        expected.sort_unstable_by_key(|&id| look.key(id));
+        expected.sort_unstable_by_key(|&id| data.key(id));
         let (mut sorted, mut open) = (Vec::new(), Vec::new());
         let mut at = self.root;
         while at != NONE || !open.is_empty() {
@@ -188,7 +191,7 @@ impl Tree {
                 ensure!(self.weight(child) <= self.weight(id), "{child} is below {id}, which is lighter");
                 let below = self.nodes.get(child);
                 sound.oldest = self.older(sound.oldest, below.oldest);
-                sound.least = self.less_used(sound.least, below.least, look);
+                sound.least = self.less_used(sound.least, below.least, data);
                 sound.count += below.count;
             }
             ensure!(node == sound, "node {node:?} of {id} should be {sound:?}");
@@ -206,11 +209,11 @@ impl Tree {
     }
 
     /// How many stand before a key.
-    fn before(&self, key: Key, look: &impl Look) -> u32 {
+    fn before(&self, key: Key, data: &impl NumberData) -> u32 {
         let (mut at, mut count) = (self.root, 0);
         while at != NONE {
             let node = self.nodes.get(at);
-            if look.key(at) < key {
+            if data.key(at) < key {
                 count += self.count(node.left) + 1;
                 at = node.right;
             } else {
@@ -221,31 +224,31 @@ impl Tree {
     }
 
     /// Adds what stands below `at` between two keys; `inside` tells which of the two it is known to keep to.
-    fn gather(&self, at: u32, keys: [Key; 2], inside: [bool; 2], best: &mut Best, look: &impl Look) {
+    fn gather(&self, at: u32, keys: [Key; 2], inside: [bool; 2], best: &mut Best, data: &impl NumberData) {
         if at == NONE {
             return;
         }
         let node = self.nodes.get(at);
         if inside == [true, true] {
             best.oldest = self.older(best.oldest, node.oldest);
-            best.least = self.less_used(best.least, node.least, look);
+            best.least = self.less_used(best.least, node.least, data);
             best.count += node.count;
             return;
         }
         let [least, greatest] = keys;
-        let key = look.key(at);
+        let key = data.key(at);
         let (above, below) = (key >= least, key <= greatest);
         let [keeps_above, keeps_below] = inside;
         if above {
-            self.gather(node.left, keys, [keeps_above, keeps_below || below], best, look);
+            self.gather(node.left, keys, [keeps_above, keeps_below || below], best, data);
         }
         if above && below {
             best.oldest = self.older(best.oldest, at);
-            best.least = self.less_used(best.least, at, look);
+            best.least = self.less_used(best.least, at, data);
             best.count += 1;
         }
         if below {
-            self.gather(node.right, keys, [keeps_above || above, keeps_below], best, look);
+            self.gather(node.right, keys, [keeps_above || above, keeps_below], best, data);
         }
     }
 
@@ -257,8 +260,8 @@ impl Tree {
         if self.joined(b) < self.joined(a) { b } else { a }
     }
 
-    fn less_used(&self, a: u32, b: u32, look: &impl Look) -> u32 {
-        let rank = |id: u32| (id == NONE, if id == NONE { 0 } else { look.uses(id) }, self.joined(id));
+    fn less_used(&self, a: u32, b: u32, data: &impl NumberData) -> u32 {
+        let rank = |id: u32| (id == NONE, if id == NONE { 0 } else { data.uses(id) }, self.joined(id));
         if rank(b) < rank(a) { b } else { a }
     }
 
@@ -268,14 +271,14 @@ impl Tree {
     }
 
     /// Sums up a node again from itself and its children.
-    fn sum_up(&mut self, at: u32, look: &impl Look) {
+    fn sum_up(&mut self, at: u32, data: &impl NumberData) {
         let mut node = self.nodes.get(at);
         (node.oldest, node.least, node.count) = (at, at, 1);
         for child in [node.left, node.right] {
             if child != NONE {
                 let below = self.nodes.get(child);
                 node.oldest = self.older(node.oldest, below.oldest);
-                node.least = self.less_used(node.least, below.least, look);
+                node.least = self.less_used(node.least, below.least, data);
                 node.count += below.count;
             }
         }
@@ -283,26 +286,26 @@ impl Tree {
     }
 
     /// Splits a tree into what stands before `key` and the rest.
-    fn split(&mut self, at: u32, key: Key, look: &impl Look) -> (u32, u32) {
+    fn split(&mut self, at: u32, key: Key, data: &impl NumberData) -> (u32, u32) {
         if at == NONE {
             return (NONE, NONE);
         }
         let node = self.nodes.get(at);
-        if look.key(at) < key {
-            let (before, behind) = self.split(node.right, key, look);
+        if data.key(at) < key {
+            let (before, behind) = self.split(node.right, key, data);
             self.nodes.at(at).right = before;
-            self.sum_up(at, look);
+            self.sum_up(at, data);
             (at, behind)
         } else {
-            let (before, behind) = self.split(node.left, key, look);
+            let (before, behind) = self.split(node.left, key, data);
             self.nodes.at(at).left = behind;
-            self.sum_up(at, look);
+            self.sum_up(at, data);
             (before, at)
         }
     }
 
     /// Joins two trees, all of the first before all of the second.
-    fn merge(&mut self, a: u32, b: u32, look: &impl Look) -> u32 {
+    fn merge(&mut self, a: u32, b: u32, data: &impl NumberData) -> u32 {
         if a == NONE {
             return b;
         }
@@ -310,35 +313,35 @@ impl Tree {
             return a;
         }
         if self.weight(a) > self.weight(b) {
-            let right = self.merge(self.nodes.get(a).right, b, look);
+            let right = self.merge(self.nodes.get(a).right, b, data);
             self.nodes.at(a).right = right;
-            self.sum_up(a, look);
+            self.sum_up(a, data);
             a
         } else {
-            let left = self.merge(a, self.nodes.get(b).left, look);
+            let left = self.merge(a, self.nodes.get(b).left, data);
             self.nodes.at(b).left = left;
-            self.sum_up(b, look);
+            self.sum_up(b, data);
             b
         }
     }
 
-    fn without(&mut self, at: u32, id: u32, key: Key, look: &impl Look) -> u32 {
+    fn without(&mut self, at: u32, id: u32, key: Key, data: &impl NumberData) -> u32 {
         if at == NONE {
             invariant!("a number that leaves the tree is in it");
             return NONE;
         }
         let node = self.nodes.get(at);
         if at == id {
-            return self.merge(node.left, node.right, look);
+            return self.merge(node.left, node.right, data);
         }
-        if key < look.key(at) {
-            let left = self.without(node.left, id, key, look);
+        if key < data.key(at) {
+            let left = self.without(node.left, id, key, data);
             self.nodes.at(at).left = left;
         } else {
-            let right = self.without(node.right, id, key, look);
+            let right = self.without(node.right, id, key, data);
             self.nodes.at(at).right = right;
         }
-        self.sum_up(at, look);
+        self.sum_up(at, data);
         at
     }
 
@@ -374,7 +377,7 @@ mod tests {
         Number::parse((id * 37 % 101).to_string().as_bytes()).unwrap()
     }
 
-    impl Look for Numbers {
+    impl NumberData for Numbers {
         fn key(&self, id: u32) -> Key {
             (0, number(id))
         }
@@ -386,13 +389,13 @@ mod tests {
 
     #[test]
     fn check_finds_a_damaged_tree() {
-        let look = Numbers([1; 40]);
+        let data = Numbers([1; 40]);
         let ids = [5, 3, 9, 1, 30, 22, 17];
-        let sound = Tree::of(ids.into_iter(), &look);
-        assert_eq!(sound.check(ids.into_iter(), &look), Ok(()));
-        assert!(sound.check(ids.into_iter().rev(), &look).is_err());
-        assert!(sound.check(ids.into_iter().skip(1), &look).is_err());
-        assert!(sound.check(ids.into_iter().chain([2]), &look).is_err());
+        let sound = Tree::of(ids.into_iter(), &data);
+        assert_eq!(sound.check(ids.into_iter(), &data), Ok(()));
+        assert!(sound.check(ids.into_iter().rev(), &data).is_err());
+        assert!(sound.check(ids.into_iter().skip(1), &data).is_err());
+        assert!(sound.check(ids.into_iter().chain([2]), &data).is_err());
         let damages: [fn(&mut Tree); 6] = [
             |tree| tree.joins = 3,
             |tree| tree.root = NONE,
@@ -404,7 +407,7 @@ mod tests {
         for (number, damage) in damages.iter().enumerate() {
             let mut tree = sound.clone();
             damage(&mut tree);
-            assert!(tree.check(ids.into_iter(), &look).is_err(), "damage {number} is not found");
+            assert!(tree.check(ids.into_iter(), &data).is_err(), "damage {number} is not found");
         }
     }
 
@@ -415,38 +418,38 @@ mod tests {
             range in (0u32..50, 0u32..50),
             odd in any::<bool>(),
         ) {
-            let mut look = Numbers([0; 40]);
+            let mut data = Numbers([0; 40]);
             let mut tree = Tree::default();
             let mut model: Vec<u32> = Vec::new();
             for (id, uses) in steps {
                 if let Some(at) = model.iter().position(|&other| other == id) {
                     model.remove(at);
-                    tree.leave(id, &look);
+                    tree.leave(id, &data);
                 } else {
                     model.push(id);
-                    look.0[id as usize] = uses;
-                    tree.join(id, &look);
+                    data.0[id as usize] = uses;
+                    tree.join(id, &data);
                 }
                 if odd && uses == 0 {
                     // However it came about, it is the same tree to all who ask.
-                    tree = Tree::of(model.iter().copied(), &look);
+                    tree = Tree::of(model.iter().copied(), &data);
                     tree.joins += 7;
                     tree.renumber();
                 }
-                prop_assert_eq!(tree.check(model.iter().copied(), &look), Ok(()));
+                prop_assert_eq!(tree.check(model.iter().copied(), &data), Ok(()));
                 let (a, b) = (number(range.0), number(range.1));
                 let (least, greatest) = (a.min(b), a.max(b));
                 let inside: Vec<u32> =
                     model.iter().copied().filter(|&id| (least..=greatest).contains(&number(id))).collect();
-                let best = tree.best((0, least), (0, greatest), &look);
+                let best = tree.best((0, least), (0, greatest), &data);
                 prop_assert_eq!(best.oldest, inside.first().copied().unwrap_or(NONE));
-                let least_used = inside.iter().copied().min_by_key(|&id| look.uses(id));
+                let least_used = inside.iter().copied().min_by_key(|&id| data.uses(id));
                 prop_assert_eq!(best.least, least_used.unwrap_or(NONE));
                 prop_assert_eq!(best.count as usize, inside.len());
                 let mut sorted = inside;
                 sorted.sort_by_key(|&id| number(id));
                 for (place, &id) in sorted.iter().enumerate() {
-                    prop_assert_eq!(tree.at((0, least), place as u32, &look), id);
+                    prop_assert_eq!(tree.at((0, least), place as u32, &data), id);
                 }
             }
         }

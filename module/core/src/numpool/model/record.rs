@@ -1,4 +1,4 @@
-//! What is known of each number, in twenty bytes.
+//! The record of a number, in twenty bytes.
 
 use super::cells::State;
 use super::directory::Directory;

@@ -7,26 +7,26 @@ words! {
     /// Which of the free numbers a call gets. The numbers are the encoding's and never change.
     #[derive(Default)]
     pub enum Policy {
-        /// Who waits longest.
+        /// The longest waiting number.
         #[default]
         Longest = 0 => "LONGEST",
-        /// Any, each as likely as the others.
+        /// Any free number, all equally likely.
         Random = 1 => "RANDOM",
-        /// Who was given for the fewest calls; of equals, who waits longest.
+        /// The number with the fewest calls; among equals, the longest waiting.
         LeastUsed = 2 => "LEASTUSED",
-        /// Whose last peer is this call's; else who waits longest.
+        /// The number that last called the peer of this call; otherwise the longest waiting.
         Sticky = 3 => "STICKY",
     }
 }
 
-/// What a pool does where a request does not say.
+/// The settings of a pool: defaults of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Life of a lease; 0 = it has no end.
+    /// Time to live of a lease, in milliseconds; 0 for no end.
     pub lease: Millis,
-    /// Rest after a call; 0 = none.
+    /// Cool-down after a call, in milliseconds; 0 for none.
     pub cooldown: Millis,
-    /// Life of a registration; 0 = it has no end.
+    /// Time to live of a registration, in milliseconds; 0 for no end.
     pub regttl: Millis,
     /// How a call picks.
     pub pick: Policy,

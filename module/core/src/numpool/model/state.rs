@@ -1,11 +1,11 @@
-//! A pool: its numbers, who waits in the queue, and what moves a number from state to state.
+//! A pool: numbers, the queue, and the transitions of numbers.
 
 use super::cells::{Action, Cell, State, Trigger, cell};
 use super::directory::Directory;
 use super::groups::Groups;
 use super::leases::{Called, Leases};
 use super::number::Number;
-use super::order::{Key, Look, Tree};
+use super::order::{Key, NumberData, Tree};
 use super::record::{Place, Record};
 use super::settings::Settings;
 use crate::invariant;
@@ -59,7 +59,7 @@ pub(in crate::numpool) struct ByPeer<'a>(
     pub(in crate::numpool) &'a Groups,
 );
 
-impl Look for ByDigits<'_> {
+impl NumberData for ByDigits<'_> {
     fn key(&self, id: u32) -> Key {
         (0, name_of(self.0, id))
     }
@@ -69,7 +69,7 @@ impl Look for ByDigits<'_> {
     }
 }
 
-impl Look for ByPeer<'_> {
+impl NumberData for ByPeer<'_> {
     fn key(&self, id: u32) -> Key {
         (self.1.of(id), name_of(self.0, id))
     }
@@ -79,9 +79,9 @@ impl Look for ByPeer<'_> {
     }
 }
 
-/// What else a transition needs to know.
+/// Data of an event that transitions need.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::numpool) struct How<'a> {
+pub(in crate::numpool) struct TransitionContext<'a> {
     pub(in crate::numpool) at: Millis,
     /// Until when a number rests whose call ends.
     pub(in crate::numpool) cool_until: Option<Millis>,
@@ -89,7 +89,7 @@ pub(in crate::numpool) struct How<'a> {
     pub(in crate::numpool) called: Option<&'a Called>,
 }
 
-impl How<'_> {
+impl TransitionContext<'_> {
     pub(in crate::numpool) fn at(at: Millis) -> Self {
         Self { at, cool_until: None, called: None }
     }
@@ -101,17 +101,17 @@ impl Pool {
         Self { applied: at, settings, ..Self::default() }
     }
 
-    /// What the pool does where a request does not say.
+    /// The settings of the pool: defaults of requests.
     pub fn settings(&self) -> Settings {
         self.settings
     }
 
-    /// *Now* of this pool: the greater of the clock and the last time applied.
+    /// The time of this pool: the greater of the clock and the last time applied.
     pub fn now(&self, clock: Millis) -> Millis {
         self.applied.max(clock)
     }
 
-    /// When something is due that nobody asks for.
+    /// The earliest deadline.
     pub fn next_due(&self) -> Option<Millis> {
         let leases = self.leases.deadlines();
         [leases.earliest(), self.registrations.earliest(), self.cool_downs.earliest()]
@@ -140,7 +140,7 @@ impl Pool {
         self.leases.len()
     }
 
-    /// Where a number stands. O(1).
+    /// The state of a number. O(1).
     pub fn state_of(&self, number: Number) -> State {
         self.directory.find(number).map_or(State::NoData, |id| self.directory.get(id).state())
     }
@@ -159,7 +159,7 @@ impl Pool {
             + self.outbox.allocated()
     }
 
-    /// How much work it is to free the pool, in allocations.
+    /// A rough number of allocations, which tells whether freeing is worth a background thread.
     pub fn free_effort(&self) -> usize {
         1 + self.directory.slots() as usize / 1024 + self.leases.len()
     }
@@ -183,7 +183,7 @@ impl Pool {
         name_of(&self.directory, id)
     }
 
-    /// The numbers that wait, who waits longest first.
+    /// The numbers in the queue, the longest waiting first.
     pub fn waiting(&self) -> impl Iterator<Item = Number> + '_ {
         self.queue.iter(&self.directory).map(|id| self.number(id))
     }
@@ -196,8 +196,13 @@ impl Pool {
         id
     }
 
-    /// What an event does to a number: as its cell of the table says.
-    pub(in crate::numpool) fn happen(&mut self, id: u32, trigger: Trigger, how: How<'_>) {
+    /// Applies a transition of the table to a number.
+    pub(in crate::numpool) fn transition(
+        &mut self,
+        id: u32,
+        trigger: Trigger,
+        context: TransitionContext<'_>,
+    ) {
         let state = self.directory.get(id).state();
         let (next, actions) = match cell(state, trigger) {
             Cell::To(next, actions) => (next, actions),
@@ -219,16 +224,16 @@ impl Pool {
             match action {
                 Action::Join => self.join(id),
                 Action::Leave => self.leave(id),
-                Action::Lease => self.begin_lease(id, how),
-                Action::Drop => self.drop_lease(id, how),
+                Action::Lease => self.begin_lease(id, context),
+                Action::Drop => self.drop_lease(id, context),
                 Action::Forget => self.forget(id),
             }
         }
     }
 
     /// The number's registration ends: lists and deadlines that go with it.
-    pub(in crate::numpool) fn unregister(&mut self, id: u32, how: How<'_>) {
-        self.happen(id, Trigger::Unreg, how);
+    pub(in crate::numpool) fn unregister(&mut self, id: u32, context: TransitionContext<'_>) {
+        self.transition(id, Trigger::Unreg, context);
         self.registrations.remove(id);
         self.switches.unlist(id);
         self.switches.assign(id, None);
@@ -249,7 +254,7 @@ impl Pool {
         self.directory.at(id).put(Place::Cooling, cool_down);
     }
 
-    /// Whether a number goes when its call ends.
+    /// Whether a number is deleted when its call ends.
     pub(in crate::numpool) fn is_draining(&self, id: u32) -> bool {
         self.directory.get(id).place == Place::LastCall
     }
@@ -299,8 +304,8 @@ impl Pool {
         }
     }
 
-    fn begin_lease(&mut self, id: u32, how: How<'_>) {
-        let Some(called) = how.called else {
+    fn begin_lease(&mut self, id: u32, context: TransitionContext<'_>) {
+        let Some(called) = context.called else {
             invariant!("a call has a lease");
             return;
         };
@@ -309,28 +314,28 @@ impl Pool {
             self.peers.assign(id, Some(peer));
         }
         let has_peer = called.peer.is_some();
-        let lease = self.leases.grant(called.token.clone(), id, switch, how.at, called.until, has_peer);
+        let lease = self.leases.grant(called.token.clone(), id, switch, context.at, called.until, has_peer);
         let record = self.directory.at(id);
         record.put(Place::Call, lease);
         record.uses = record.uses.saturating_add(1);
     }
 
-    fn drop_lease(&mut self, id: u32, how: How<'_>) {
+    fn drop_lease(&mut self, id: u32, context: TransitionContext<'_>) {
         let record = self.directory.at(id);
         let lease = record.lease();
         self.draining -= u32::from(record.place == Place::LastCall);
         record.put(Place::Nowhere, NONE);
-        record.set_since(how.at);
+        record.set_since(context.at);
         match self.leases.end(lease) {
             Some(lease) => self.switches.release(lease.switch),
             None => invariant!("a number that carries a call has a lease"),
         }
-        if let Some(until) = how.cool_until {
+        if let Some(until) = context.cool_until {
             self.rest(id, until);
         }
     }
 
-    /// Forgets a number that is in no queue and has no lease.
+    /// Removes a number that is in no queue and has no lease.
     fn forget(&mut self, id: u32) {
         self.stop_resting(id);
         self.registrations.remove(id);

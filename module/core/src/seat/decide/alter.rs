@@ -1,4 +1,4 @@
-//! What `SEAT.ALTER` makes of a plan.
+//! `SEAT.ALTER`: the new plan.
 
 use crate::invariant;
 use crate::seat::labels::parse_short_form;
@@ -12,8 +12,8 @@ use std::collections::HashMap;
 /// The whole plan of `show` after `part`, in its normal form. O(seats of the show).
 ///
 /// # Errors
-/// `NOTFOUND` for an area, row or seat that is not there; `ERR` for a part that makes no sense; `BADSTATE`
-/// where a held or sold seat would change its tier.
+/// `NOTFOUND` for an unknown area, row or seat; `ERR` for an invalid part; `BADSTATE` if a held or sold seat would
+/// change its tier.
 pub(super) fn altered_plan(show: &Show, part: &PlanPart) -> Result<Plan, Refusal> {
     let mut plan = show.plan();
     plan.limits = altered_limits(plan.limits, part);
@@ -55,7 +55,7 @@ pub(super) fn altered_limits(limits: Limits, part: &PlanPart) -> Limits {
     }
 }
 
-/// Gives the seats of all rows of that label, or those listed, their new tiers.
+/// Sets the new tiers of all seats, or of the listed seats, in all rows with that label.
 fn change_row(rows: &mut [PlanRow], change: &PartRow, place: &str) -> Result<(), Refusal> {
     let mut wanted = wanted_tiers(change, place)?;
     let mut found = false;
@@ -86,7 +86,7 @@ fn change_row(rows: &mut [PlanRow], change: &PartRow, place: &str) -> Result<(),
     Ok(())
 }
 
-/// New tiers by seat label; `None` where the whole row changes.
+/// New tiers by seat label; `None` if the whole row changes.
 fn wanted_tiers(change: &PartRow, place: &str) -> Result<Option<HashMap<String, String>>, Refusal> {
     let tier_of = |seat: &PlanSeat| {
         if !seat.flags.is_empty() {
@@ -125,7 +125,7 @@ fn listed(row: &PlanRow) -> Vec<Option<PlanSeat>> {
 /// Refuses a new tier for a seat that is held or sold.
 fn check_tiers(show: &Show, venue: &Venue) -> Result<(), Refusal> {
     let Some(seat) = show.taken_seat_of_other_tier(venue) else { return Ok(()) };
-    let state = show.standing(seat).word();
+    let state = show.state(seat).word();
     let what = format!("seat {} is {state}; its tier cannot change", quoted(venue.id(seat)));
     Err(Refusal::new(Code::BadState, what))
 }

@@ -1,4 +1,4 @@
-//! What a request comes to: looks, searches, checks every limit, and changes nothing.
+//! Decides requests: searches, checks every limit, and changes nothing.
 
 mod alter;
 pub mod search;
@@ -21,10 +21,11 @@ use crate::shared::{Bytes, Millis};
 
 type Decided = decision::Decided<Event, Reply>;
 
-/// Decides a request at `now`, which is not before the last time applied. What is due by `now` was applied.
+/// Decides a request at `now`, which is not before the last time applied. All deadlines up to `now` were applied
+/// before.
 ///
 /// # Errors
-/// A refusal; the show stays as it is.
+/// A refusal, with its error code and text.
 pub fn decide(show: &Show, now: Millis, request: &Request<'_>) -> Decided {
     match request {
         Request::Hold(hold) => decide_hold(show, now, hold),
@@ -49,7 +50,7 @@ pub fn decide(show: &Show, now: Millis, request: &Request<'_>) -> Decided {
     }
 }
 
-/// Holds whose deadline has passed, as events, at most `limit`; more may be due.
+/// The events of holds whose deadline has passed, at most `limit`. Call again until none are left.
 pub fn decide_due(show: &Show, now: Millis, limit: usize) -> Events {
     let due = show.claims.due(now, limit);
     due.into_iter().map(|id| Event::Expired { token: show.claims.get(id).token.clone() }).collect()
@@ -125,7 +126,7 @@ fn decided_hold(
     decided(Event::Held(held), Reply::Hold(record))
 }
 
-/// The record of a hold that this very request made before, if it did.
+/// The record of the hold, if an equal request with this token made it before.
 fn retried(
     show: &Show,
     user: &[u8],
@@ -243,7 +244,7 @@ fn decide_alter(show: &Show, part: &PlanPart) -> Decided {
     decided(Event::Altered { plan: plan.to_json() }, Reply::Ok)
 }
 
-/// A new deadline `ttl` from now, of a hold made at `created`.
+/// A deadline `ttl` after `now`, for a hold made at `created`; refused beyond the longest life of a hold.
 fn deadline(show: &Show, now: Millis, created: Millis, ttl: Millis) -> Result<Millis, Refusal> {
     check_ttl(ttl)?;
     let until = now.saturating_add(ttl);
@@ -295,7 +296,7 @@ fn check_user_limits(show: &Show, user: &[u8], count: u32, replaced: Option<u32>
     Ok(())
 }
 
-/// Turns the names of a request into numbers.
+/// Resolves the names of a request.
 fn resolve(show: &Show, hold: &Hold<'_>) -> Result<Wish, Refusal> {
     let tier = match hold.tier {
         None => None,
@@ -322,7 +323,7 @@ fn resolve(show: &Show, hold: &Hold<'_>) -> Result<Wish, Refusal> {
     })
 }
 
-/// Who takes a turn by these seats: their area, if they all lie in one.
+/// The turn that these seats take: that of their area, if they all lie in one.
 fn turn_of(show: &Show, wish: &Wish, seats: &[Seat]) -> Turn {
     let area = |seat: &Seat| show.venue.area_of(show.venue.row_of(*seat));
     let (Some(first), Some(last)) = (seats.first().map(area), seats.last().map(area)) else {
@@ -340,7 +341,7 @@ fn turn_of(show: &Show, wish: &Wish, seats: &[Seat]) -> Turn {
     place.map_or(Turn::None, |(bucket, _)| Turn::Bucket(bucket))
 }
 
-/// The number of a live hold; with `user`, of that user's.
+/// The number of a live hold; with `user`, it must be that user's.
 fn live_hold(show: &Show, token: &[u8], user: Option<&[u8]>) -> Result<u32, Refusal> {
     let Some(id) = show.claims.find(token) else { return no_hold(token) };
     check_user(show, id, user)?;
@@ -364,7 +365,7 @@ fn no_hold<T>(token: &[u8]) -> Result<T, Refusal> {
     refuse(Code::NotFound, format!("there is no hold {}; it may have expired", quoted(token)))
 }
 
-/// Numbers of the seats of these ids, rising.
+/// Numbers of the seats of these ids, in ascending order.
 fn named(show: &Show, ids: &[&[u8]]) -> Result<Seats, Refusal> {
     if ids.is_empty() {
         return refuse(Code::Err, "at least one seat must be named");
@@ -391,7 +392,7 @@ fn all_are(show: &Show, seats: &[Seat], owner: Owner, state: &str) -> Result<(),
         _ => {
             const SHOWN: usize = 20;
             let named =
-                |&seat: &Seat| format!("{} ({})", quoted(show.venue.id(seat)), show.standing(seat).word());
+                |&seat: &Seat| format!("{} ({})", quoted(show.venue.id(seat)), show.state(seat).word());
             let mut list: Vec<String> = wrong.iter().take(SHOWN).map(named).collect();
             if wrong.len() > SHOWN {
                 list.push(format!("and {} more", wrong.len() - SHOWN));
@@ -402,6 +403,6 @@ fn all_are(show: &Show, seats: &[Seat], owner: Owner, state: &str) -> Result<(),
 }
 
 fn bad_seat<T>(show: &Show, seat: Seat, wanted: &str) -> Result<T, Refusal> {
-    let state = show.standing(seat).word();
+    let state = show.state(seat).word();
     refuse(Code::BadState, format!("seat {} is {state}, not {wanted}", quoted(show.venue.id(seat))))
 }

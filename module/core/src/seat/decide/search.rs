@@ -1,4 +1,4 @@
-//! Best seating (docs/seats.md, SEAT.HOLD exactly, steps 2 to 5): which seats a hold gets. Changes nothing.
+//! Best seating (docs/seats.md, SEAT.HOLD exactly, steps 2 to 5): chooses the seats of a hold.
 
 use crate::invariant;
 use crate::seat::bits::{self, Bits};
@@ -9,42 +9,42 @@ use crate::seat::state::Show;
 use crate::seat::venue::{Area, Row, Seat, Tier};
 use std::borrow::Cow;
 
-/// What is wanted, with every name resolved.
+/// A request for seats with resolved names.
 #[derive(Clone, Debug)]
 pub struct Wish {
     /// Seats wanted, 1 to 100.
     pub count: usize,
     /// Only this tier.
     pub tier: Option<Tier>,
-    /// Only these areas; all where empty.
+    /// Only these areas; all areas if empty.
     pub areas: Vec<Area>,
-    /// How much sitting together matters.
+    /// How important adjacent seats are.
     pub adjacent: Adjacent,
-    /// Whether a single seat may be left.
+    /// Whether a single seat may be stranded.
     pub orphans: Orphans,
-    /// Flags named, as bits.
+    /// Flags of the request, as bits.
     pub flags: u64,
 }
 
-/// What the search came to.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// These seats, rising.
+    /// The seats, in ascending order.
     Seats(Seats),
-    /// Fewer are free than were wanted.
+    /// Fewer seats are free than requested.
     TooFew,
-    /// Enough are free, but not side by side.
+    /// Enough seats are free, but they are not adjacent.
     NotAdjacent,
 }
 
-/// A kind of row that is looked for.
+/// The kind of run that a row must have.
 #[derive(Clone, Copy)]
 enum Need {
-    /// With this many side by side.
+    /// A run of at least this length.
     Run(usize),
-    /// The same, stranding nobody.
+    /// The same, without stranding a seat.
     Clean(usize),
-    /// With a run of just this length.
+    /// A run of exactly this length.
     Exactly(usize),
 }
 
@@ -69,7 +69,7 @@ impl Need {
 /// The seats of a strip as the request sees them.
 struct StripSeats {
     takeable: Bits,
-    /// As free as `takeable`, and the seats that are being given back but must not be taken again.
+    /// The takeable seats, and those of the replaced hold that must not be taken again.
     free: Bits,
 }
 
@@ -86,25 +86,25 @@ impl StripSeats {
     }
 }
 
-/// A strip that has seats of the hold being replaced, which count as free.
+/// A strip with seats of the replaced hold, which count as free.
 struct Lifted {
     bucket: u32,
     strip: u32,
     seats: StripSeats,
 }
 
-/// One search: the show, the request, and the seats that count as free though they are held.
+/// One search: the show, the request, and the seats of a replaced hold, which count as free.
 pub struct Search<'a> {
     show: &'a Show,
     wish: &'a Wish,
     /// By bucket and strip.
     lifted: Vec<Lifted>,
-    /// Whether the replaced hold's seats may be taken again.
+    /// Whether the seats of the replaced hold may be taken again.
     again: bool,
 }
 
 impl<'a> Search<'a> {
-    /// A search over the show as it is, or as if the seats of `replaced` were free; `again`: to be taken again.
+    /// A search over the show; the seats of `replaced` count as free, and may be taken if `again` is set.
     pub fn new(show: &'a Show, wish: &'a Wish, replaced: &[Seat], again: bool) -> Self {
         let mut lifted: Vec<Lifted> = Vec::new();
         for &seat in replaced {
@@ -122,7 +122,7 @@ impl<'a> Search<'a> {
             let row = show.venue.row_of(seat);
             let position = (seat - show.venue.base(row)) as usize;
             let named = show.venue.layout(row).flags_at(position) & !wish.flags == 0;
-            // A seat with a flag that was not named is neither free for this request nor beside a free one.
+            // A seat with a flag that is not in the request does not count as free for this request.
             if let Some(one) = lifted.get_mut(at).filter(|_| named) {
                 bits::put(&mut one.seats.free, position, true);
                 bits::put(&mut one.seats.takeable, position, again);
@@ -132,7 +132,7 @@ impl<'a> Search<'a> {
         Self { show, wish, lifted, again }
     }
 
-    /// The seats. O(count log rows + areas).
+    /// Runs the search. O(count log rows + areas).
     pub fn run(&self) -> Found {
         let candidates = self.candidates();
         let mut free = 0;
@@ -162,7 +162,7 @@ impl<'a> Search<'a> {
         Found::Seats(seats)
     }
 
-    /// Buckets of the tier and the areas asked for, by priority, then plan order.
+    /// Buckets of the requested tier and areas, by priority, then plan order.
     fn candidates(&self) -> Cow<'a, [u32]> {
         let all = self.show.candidates(self.wish.tier);
         if self.wish.areas.is_empty() {
@@ -197,7 +197,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Step 3, AREA: the best level in which an area has enough, and in it an area with a run if there is one.
+    /// Step 3, AREA: the best level in which an area has enough seats, and there an area with a run, if possible.
     fn best_area_first(&self, candidates: &[u32]) -> Option<Seats> {
         let (count, need) = (self.wish.count, self.need());
         let may_scatter = self.wish.orphans != Orphans::Forbid;
@@ -213,7 +213,7 @@ impl<'a> Search<'a> {
         Some(self.fewest_groups(area, count))
     }
 
-    /// Step 5: in one area if one has enough, else over areas.
+    /// Step 5: in one area if one has enough seats, otherwise over several.
     fn scattered(&self, candidates: &[u32]) -> Seats {
         let count = self.wish.count;
         let one = self
@@ -222,7 +222,7 @@ impl<'a> Search<'a> {
         one.map_or_else(|| self.over_areas(candidates), |area| self.fewest_groups(area, count))
     }
 
-    /// Step 5, last: all free seats of each area, and in the last only what is missing.
+    /// Step 5, over several areas: all free seats of each, and in the last only the missing ones.
     fn over_areas(&self, candidates: &[u32]) -> Seats {
         let mut seats = Seats::new();
         for area in self.areas(candidates) {
@@ -236,7 +236,7 @@ impl<'a> Search<'a> {
         seats
     }
 
-    /// Step 4: of the areas of a level that can serve the request, the one served longest ago.
+    /// Step 4: among the areas of a level that can serve the request, the one served longest ago.
     fn whose_turn<'b>(&'b self, level: &'b [u32], can: impl Fn(&[u32]) -> bool) -> Option<&'b [u32]> {
         self.areas(level).filter(|area| can(area)).min_by_key(|area| self.last_turn(area))
     }
@@ -247,7 +247,7 @@ impl<'a> Search<'a> {
             Some(_) => Some(bucket.turn),
             None => self.show.area_turns.get(bucket.area as usize).copied(),
         });
-        invariant!(turn.is_some(), "an area that is tried has a bucket, and its turn is known");
+        invariant!(turn.is_some(), "an area of the candidates has a bucket and a turn");
         turn.unwrap_or(0)
     }
 
@@ -270,7 +270,7 @@ impl<'a> Search<'a> {
                 let (len, rule) = self.shape(row);
                 let starts = self.seats(bucket, strip).windows(n, clean);
                 let Some(start) = bits::best_window(&starts, n, len, rule) else {
-                    invariant!("a row that is found to have a run has one");
+                    invariant!("a row of the index has the run");
                     continue;
                 };
                 let better =
@@ -283,8 +283,8 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// `count` seats of an area that has so many, in as few groups as possible: the longest runs first, of
-    /// equal ones the best by seat order.
+    /// `count` seats of an area that has enough, in as few groups as possible: the longest runs first, and among
+    /// equal runs the best by seat order.
     fn fewest_groups(&self, area: &[u32], count: usize) -> Seats {
         let mut seats = Seats::new();
         let lengths = area.iter().fold(0, |all, &bucket| all | self.lengths(bucket));
@@ -292,22 +292,7 @@ impl<'a> Search<'a> {
             let mut rows = self.rows(area, Need::Exactly(len));
             while let Some((row, strips)) = rows.next_row() {
                 let (positions, rule) = self.shape(row);
-                let mut runs: Vec<usize> = strips
-                    .iter()
-                    .flat_map(|&(bucket, strip)| {
-                        let seats = self.seats(bucket, strip);
-                        bits::runs(&seats.takeable)
-                            .filter(|run| run.1 == len)
-                            .map(|run| run.0)
-                            .collect::<Vec<_>>()
-                    })
-                    .collect();
-                runs.sort_unstable_by(|&a, &b| match bits::is_better(a, b, len, positions, rule) {
-                    true => std::cmp::Ordering::Less,
-                    false if a == b => std::cmp::Ordering::Equal,
-                    false => std::cmp::Ordering::Greater,
-                });
-                for start in runs {
+                for start in self.runs_of(row, &strips, len) {
                     let missing = count - seats.len();
                     if missing == 0 {
                         return seats;
@@ -321,6 +306,22 @@ impl<'a> Search<'a> {
             }
         }
         seats
+    }
+
+    /// Starts of the runs of exactly `len` seats in these strips of a row, the best first.
+    fn runs_of(&self, row: Row, strips: &[(u32, u32)], len: usize) -> Vec<usize> {
+        let (positions, rule) = self.shape(row);
+        let mut runs = Vec::new();
+        for &(bucket, strip) in strips {
+            let seats = self.seats(bucket, strip);
+            runs.extend(bits::runs(&seats.takeable).filter(|run| run.1 == len).map(|run| run.0));
+        }
+        runs.sort_unstable_by(|&a, &b| match bits::is_better(a, b, len, positions, rule) {
+            true => std::cmp::Ordering::Less,
+            false if a == b => std::cmp::Ordering::Equal,
+            false => std::cmp::Ordering::Greater,
+        });
+        runs
     }
 
     /// Step 3, IGNORE: the first free seats, areas in priority order.
@@ -350,7 +351,7 @@ impl<'a> Search<'a> {
         seats
     }
 
-    // What follows looks through the lifted seats at the show.
+    // The functions below take the seats of the replaced hold into account.
 
     fn is_lifted(&self, bucket: u32, strip: u32) -> Option<&Lifted> {
         self.lifted.iter().find(|one| one.bucket == bucket && one.strip == strip)
@@ -391,7 +392,7 @@ impl<'a> Search<'a> {
         area.iter().map(|&bucket| self.free(bucket)).sum()
     }
 
-    /// Lengths of runs that may exist in a bucket: all that do, and some that the lifted seats have joined.
+    /// Lengths of runs that may exist in a bucket, including those that the seats of the replaced hold may form.
     fn lengths(&self, bucket: u32) -> u128 {
         let info = self.show.bucket_at(bucket);
         let indexed = info.view(self.wish.flags).map_or(!0, |view| view.runs.all().lengths);
@@ -399,7 +400,7 @@ impl<'a> Search<'a> {
         self.lifted_in(bucket).fold(indexed, |all, one| all | lifted(one))
     }
 
-    /// Whether a bucket has such a row.
+    /// Whether a bucket has a row with such a run.
     fn has(&self, bucket: u32, need: Need) -> bool {
         match self.show.bucket_at(bucket).view(self.wish.flags) {
             Some(view) if self.lifted.is_empty() => view.runs.all().lengths & need.lengths() != 0,
@@ -424,7 +425,7 @@ impl<'a> Search<'a> {
                 }
             };
             match found {
-                // What the index knows of a lifted strip is not what the request sees.
+                // The index does not know the seats of the replaced hold.
                 Some(strip) if self.is_lifted(bucket, strip).is_some() => at = strip + 1,
                 found => break found,
             }
@@ -479,7 +480,7 @@ struct Rows<'b, 'a> {
 }
 
 impl Rows<'_, '_> {
-    /// The next row and those of its strips (bucket, strip) that have what is needed.
+    /// The next row with the needed run, and its strips (bucket, strip) that have one.
     fn next_row(&mut self) -> Option<(Row, Vec<(u32, u32)>)> {
         let search = self.search;
         let heads = || {

@@ -1,4 +1,4 @@
-//! A row as bits: runs of free seats, and where in a row N people sit best, by shifts and ANDs.
+//! A row as bits: runs of free seats, and the best window of N seats, by shifts and ANDs.
 //!
 //! Bit p of word p / 64 is position p of the row; a set bit is a seat that may be taken. Breaks are positions
 //! whose bit is never set, so two set bits side by side are two adjacent seats.
@@ -69,7 +69,7 @@ fn toward_end(bits: &[u64], n: usize) -> Bits {
 /// Bit s is set where a run of `n` set bits begins at s. O(words log n).
 pub fn windows(bits: &[u64], n: usize) -> Bits {
     if let [word] = *bits {
-        // Nearly every row: one word.
+        // The fast path for rows of one word, the usual case.
         let (mut found, mut have) = (word, 1);
         while have < n {
             let step = have.min(n - have);
@@ -89,8 +89,8 @@ pub fn windows(bits: &[u64], n: usize) -> Bits {
     found
 }
 
-/// Of the windows of `n` in `starts`, those that leave no single free seat beside them: on each side none or at
-/// least two of the run in `free`. O(words).
+/// The windows of `n` in `starts` that leave no single free seat: on each side, none or at least two seats of the run
+/// in `free` remain. O(words).
 pub fn stranding_nobody(starts: &[u64], free: &[u64], n: usize) -> Bits {
     if let ([start], [free]) = (starts, free) {
         let left = free << 1 & !(free << 2);
@@ -103,7 +103,7 @@ pub fn stranding_nobody(starts: &[u64], free: &[u64], n: usize) -> Bits {
     starts.iter().zip(left.zip(right)).map(|(start, (left, right))| start & !left & !right).collect()
 }
 
-/// Which of the windows of `n` in `starts` is best in a row of `len` positions.
+/// The best window of `n` in `starts`, in a row of `len` positions.
 ///
 /// `ltr` the leftmost, `rtl` the rightmost, `center` the one whose middle is nearest the row's middle, of two
 /// the left one. O(words).
@@ -160,7 +160,7 @@ fn last_up_to(bits: &[u64], to: usize) -> Option<usize> {
     Some(number * 64 + 63 - word.leading_zeros() as usize)
 }
 
-/// Runs of set bits, from the left: where each starts and how long it is.
+/// Runs of set bits, from the left: start and length.
 pub fn runs(bits: &[u64]) -> impl Iterator<Item = (usize, usize)> {
     let mut at = 0;
     std::iter::from_fn(move || {

@@ -1,5 +1,5 @@
-//! How a plan becomes a venue: its rows read and interned, and everything checked that the plan's shape leaves
-//! open. Every fault is named with its place in the plan.
+//! Builds a venue from a plan: parses rows, shares equal layouts, and checks every rule that the JSON shape does not
+//! ensure. An error names the place in the plan.
 
 use super::bits::{self, Bits};
 use super::labels::{Labels, parse_short_form};
@@ -21,20 +21,20 @@ struct Draft<'a> {
 /// A seat of a plan: its label, its own tier, its flags.
 type SeatParts<'p> = (&'p str, Option<&'p str>, &'p [String]);
 
-/// What is collected while the rows of a plan are read.
+/// Data that is collected while the rows of a plan are read.
 #[derive(Default)]
 struct Drafting {
     tiers: Names,
     flags: Names,
     layouts: Vec<Layout>,
     interned: HashMap<Layout, u32>,
-    /// Layouts of rows in the short form, by text and tier: most rows of a plan look like one before.
+    /// Layouts of rows in the short form, by text and tier: most rows of a plan are equal to an earlier one.
     short_forms: HashMap<(String, String), u32>,
     seats: usize,
     positions: usize,
 }
 impl Venue {
-    /// Builds the venue of a plan, checking everything that the plan's shape leaves open. O(seats).
+    /// Builds the venue of a plan, and checks all rules of plans. O(seats).
     ///
     /// # Errors
     /// `ERR plan: <place>: <what>` for the first fault found.
@@ -75,8 +75,8 @@ impl Venue {
             if area.rows.is_empty() {
                 return Err(wrong(&place, "rows: is empty"));
             }
-            // By rank from the start: the numbers that tiers and flags get then follow from the normal form of
-            // the plan, and are the same on a server that was sent a snapshot.
+            // Sorted by rank first, so that the numbers of tiers and flags follow from the normal form of the plan,
+            // and are the same on a server that loads a snapshot.
             let mut rows: Vec<(usize, &PlanRow)> = area.rows.iter().enumerate().collect();
             rows.sort_by_key(|(_, row)| row.rank);
             let mut drafts = Vec::with_capacity(rows.len());
@@ -120,12 +120,12 @@ impl Venue {
         Ok(venue)
     }
 
-    /// Fills what finds rows: by label, and by position.
+    /// Fills the indexes of rows by label and by position.
     fn index_rows(&mut self) {
         let mut table = HashTable::with_capacity(self.rows.len());
         let hash = |&row: &Row| self.label_hash(self.area_of(row), self.row_label(row).as_bytes());
         for row in self.rows() {
-            // Rows of one label stand side by side in the table, each on its own.
+            // Rows with the same label have separate entries in the table.
             table.insert_unique(hash(&row), row, hash);
         }
         self.rows_by_label = table;
@@ -141,8 +141,8 @@ impl Venue {
             .collect();
     }
 
-    /// Refuses two seats of one id. Only rows that can collide are looked at seat by seat: those that share a
-    /// label, those that repeat one within, and all of them where a dash makes ids ambiguous.
+    /// Refuses two seats with the same id. Only rows that can collide are compared seat by seat: rows that share a
+    /// label, rows that repeat a label, and all rows if a dash makes ids ambiguous.
     fn check_ids(&self, areas: &[Vec<Draft<'_>>]) -> Result<(), Refusal> {
         let duplicated: Vec<bool> =
             self.layouts.iter().map(|layout| layout.labels.has_duplicates()).collect();
@@ -185,7 +185,7 @@ impl Venue {
 }
 
 impl Drafting {
-    /// Reads one row: gives the number of its layout.
+    /// Parses a row; returns the number of its layout.
     fn row(&mut self, row: &PlanRow, area: &PlanArea, place: &dyn Fn() -> String) -> Result<u32, Refusal> {
         let refuse = |what: &str| Err(wrong(&place(), what));
         if row.label.is_empty() {
@@ -300,7 +300,7 @@ impl Drafting {
     }
 }
 
-/// Refuses a name that has not 1 to 256 bytes.
+/// Checks that a name has 1 to 256 bytes.
 fn identifier(place: &str, name: &str) -> Result<(), Refusal> {
     match name.len() {
         0 => Err(wrong(place, "is empty")),

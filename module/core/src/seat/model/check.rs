@@ -1,4 +1,4 @@
-//! Whether a show contradicts itself: everything that is kept twice is held against its other half.
+//! Checks a whole show: claims, owners, buckets, bits and indexes against each other.
 
 use super::claims::{Claims, Stage};
 use super::index::Runs;
@@ -10,7 +10,7 @@ use hashbrown::HashMap;
 
 impl Show {
     /// Checks the whole show: the venue, the claims and the outbox each against itself, owners against claims, and
-    /// buckets, bits and indexes against owners. O(size of the show), with a copy of it.
+    /// buckets, bits and indexes against owners. O(size of the show), in time and memory.
     ///
     /// # Errors
     /// The first contradiction.
@@ -23,7 +23,7 @@ impl Show {
         self.check_turns()
     }
 
-    /// Each seat of a claim belongs to it, and nothing else does.
+    /// Checks that each claim owns exactly its seats.
     fn check_owners(&self) -> Checked {
         let positions = self.venue.position_count();
         ensure!(
@@ -48,20 +48,14 @@ impl Show {
         Ok(())
     }
 
-    /// Buckets, bits and orders are what venue and owners make them.
+    /// Checks buckets, bits and orders against the venue and the owners.
     fn check_buckets(&self) -> Checked {
         let mut sound = self.clone();
         sound.build_buckets();
         ensure!(self.words == sound.words, "the bits of free seats are not what the owners say");
-        ensure!(
-            self.row_strips == sound.row_strips,
-            "the strips of the rows are not where they are looked for"
-        );
-        ensure!(
-            self.row_strips_at == sound.row_strips_at,
-            "the strips of a row are not where they are looked for"
-        );
-        ensure!(self.area_buckets == sound.area_buckets, "an area has other buckets than it says");
+        ensure!(self.row_strips == sound.row_strips, "the index of a row's first strip is wrong");
+        ensure!(self.row_strips_at == sound.row_strips_at, "the strips of a row are wrong");
+        ensure!(self.area_buckets == sound.area_buckets, "the list of an area's buckets is wrong");
         ensure!(self.all_buckets == sound.all_buckets, "the buckets are not in their order");
         ensure!(self.tier_buckets == sound.tier_buckets, "the buckets of a tier are not in their order");
         ensure!(self.buckets.len() == sound.buckets.len(), "there are {} buckets", self.buckets.len());
@@ -80,7 +74,7 @@ impl Show {
         Ok(())
     }
 
-    /// Each view of a bucket knows the seats that it allows, and no other.
+    /// Checks that each view has exactly the seats that its flags allow.
     fn check_views(&self, number: usize, bucket: &Bucket) -> Checked {
         let allowed: Vec<u64> = bucket.views.iter().map(|view| view.allowed).collect();
         ensure!(allowed.first() == Some(&0), "bucket {number} has no view for requests without flags");
@@ -110,7 +104,7 @@ impl Show {
         Ok(())
     }
 
-    /// No turn is later than the last one.
+    /// Checks that no turn is later than the last one.
     fn check_turns(&self) -> Checked {
         let areas = self.venue.areas().len();
         ensure!(self.area_turns.len() == areas, "{} of {areas} areas have a turn", self.area_turns.len());
@@ -120,7 +114,7 @@ impl Show {
     }
 }
 
-/// What the claims of a user, or of an order, add up to.
+/// Sums over the claims of a user or of an order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Sums {
     seats: usize,
@@ -155,7 +149,10 @@ impl Claims {
             match claim.stage {
                 Stage::Held { until } => {
                     user.holds += 1;
-                    ensure!(self.deadlines.get(id) == Some(until), "hold {id} has not its deadline, {until}");
+                    ensure!(
+                        self.deadlines.get(id) == Some(until),
+                        "hold {id} has another deadline than {until}"
+                    );
                     let holds = self.users.get(claim.user).map(|user| &user.holds);
                     let listed = holds.and_then(|holds| holds.get(claim.slot as usize));
                     ensure!(listed == place, "hold {id} is not among its user's");
@@ -199,7 +196,7 @@ impl Claims {
 }
 
 impl Venue {
-    /// Checks areas, rows, layouts, names and what finds them against one another. O(positions).
+    /// Checks areas, rows, layouts, names and their indexes against each other. O(positions).
     ///
     /// # Errors
     /// The first contradiction.
@@ -243,7 +240,7 @@ impl Venue {
         self.check_layouts()
     }
 
-    /// The areas have all rows, in their order.
+    /// Checks that the areas have all rows, in order.
     fn check_areas(&self) -> Checked {
         let mut next = 0;
         for (area, info) in self.areas.iter().enumerate() {
@@ -262,7 +259,7 @@ impl Venue {
         Ok(())
     }
 
-    /// Each position of a layout has one tier or is a break, and flags and labels where it is a seat.
+    /// Checks that each position of a layout is a break or has one tier, and that only seats have flags and labels.
     fn check_layouts(&self) -> Checked {
         for (number, layout) in self.layouts.iter().enumerate() {
             let len = usize::from(layout.len);

@@ -1,4 +1,4 @@
-//! Who has what: holds and sales by token, the users and orders they belong to, and when holds end.
+//! Holds and sales by token, with their users, orders and deadlines.
 
 #![allow(
     clippy::indexing_slicing,
@@ -19,38 +19,38 @@ pub const MAX_COUNT: i64 = 100;
 /// Seats of a claim, by number; four fit without an allocation.
 pub type Seats = SmallVec<[Seat; 4]>;
 
-/// Seats that one token stands for: held until a deadline, or sold.
+/// The seats of one token: held until a deadline, or sold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// The name under which its holder knows it.
+    /// Token, by which the holder names the claim.
     pub token: Bytes,
-    /// Number of its user.
+    /// Number of the user.
     pub user: u32,
-    /// When it was made.
+    /// When the claim was made.
     pub created: Millis,
-    /// Hash of the request that made it, 0 where the caller chose no token; a retry has the same.
+    /// Hash of the request, by which a retry is recognised; 0 if the caller chose no token.
     pub fingerprint: u64,
     /// Held or sold.
     pub stage: Stage,
-    /// Its seats, rising. Never empty.
+    /// Seats, in ascending order; never empty.
     pub seats: Seats,
-    /// Its place in the list of its user's holds, or of its order's claims.
+    /// Position in the user's list of holds, or in the order's list of claims.
     pub(in crate::seat) slot: u32,
 }
 
-/// How far a claim has come.
+/// The stage of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Held until then.
+    /// Held until a deadline.
     Held {
         /// The deadline.
         until: Millis,
     },
     /// Bought.
     Sold {
-        /// Number of its order, if it was given one.
+        /// Number of the order, if there is one.
         order: Option<u32>,
-        /// How many seats were bought, whatever was refunded since.
+        /// How many seats were bought, including those refunded since.
         bought: u32,
     },
 }
@@ -94,12 +94,12 @@ impl Claims {
         self.by_token.find(token, |id| &self.table[id].token[..] == token)
     }
 
-    /// The claim of that number, which is one of these.
+    /// The claim of that number, which must exist.
     pub fn get(&self, id: u32) -> &Claim {
         &self.table[id]
     }
 
-    /// The user of that name, if it has a claim.
+    /// The user of that name, if the user has a claim.
     pub fn user_called(&self, name: &[u8]) -> Option<u32> {
         self.by_user.find(name, |id| &self.users[id].name[..] == name)
     }
@@ -114,7 +114,7 @@ impl Claims {
         &self.users[user].holds
     }
 
-    /// The order of that reference, if it has a claim.
+    /// The order of that reference, if the order has a claim.
     pub fn order_called(&self, reference: &[u8]) -> Option<u32> {
         self.by_order.find(reference, |id| &self.orders[id].reference[..] == reference)
     }
@@ -144,7 +144,7 @@ impl Claims {
         self.deadlines.earliest()
     }
 
-    /// Holds due at `now`, earliest first, at most `limit`.
+    /// Holds whose deadline has passed by `now`, earliest first, at most `limit`.
     pub fn due(&self, now: Millis, limit: usize) -> Vec<u32> {
         self.deadlines.due(now, limit)
     }
@@ -180,7 +180,7 @@ impl Claims {
         id
     }
 
-    /// Gives a hold another deadline.
+    /// Changes the deadline of a hold.
     pub fn extend(&mut self, id: u32, until: Millis) {
         self.table[id].stage = Stage::Held { until };
         self.deadlines.set(id, until);
@@ -188,7 +188,7 @@ impl Claims {
 
     /// A hold becomes a sale.
     pub fn sell(&mut self, id: u32, order: Option<&[u8]>) {
-        invariant!(matches!(self.table[id].stage, Stage::Held { .. }), "what is sold was held");
+        invariant!(matches!(self.table[id].stage, Stage::Held { .. }), "a claim that is sold was held");
         self.deadlines.remove(id);
         self.unlist_hold(id);
         let order = order.map(|reference| self.order_or_new(reference));
@@ -200,15 +200,15 @@ impl Claims {
         }
     }
 
-    /// Sets how many seats a sale had at first, which a snapshot knows and `sell` cannot.
+    /// Sets how many seats a sale had at first, from a snapshot.
     pub fn set_bought(&mut self, id: u32, seats: u32) {
         match &mut self.table[id].stage {
             Stage::Sold { bought, .. } => *bought = seats,
-            Stage::Held { .. } => invariant!("seats that were bought belong to a sale"),
+            Stage::Held { .. } => invariant!("only a sale has a count of bought seats"),
         }
     }
 
-    /// Takes a seat out of its claim; a claim without seats is gone.
+    /// Removes a seat from its claim, and the claim with its last seat.
     pub fn drop_seat(&mut self, id: u32, seat: Seat) {
         let claim = &mut self.table[id];
         let before = claim.seats.len();
@@ -223,7 +223,7 @@ impl Claims {
         }
     }
 
-    /// Removes a claim with all its seats; these are returned.
+    /// Removes a claim, and returns its seats.
     pub fn remove(&mut self, id: u32) -> Seats {
         let claim = &mut self.table[id];
         let seats = std::mem::take(&mut claim.seats);
@@ -281,14 +281,14 @@ impl Claims {
         id
     }
 
-    /// Takes a hold out of its user's list.
+    /// Removes a hold from the list of its user.
     fn unlist_hold(&mut self, id: u32) {
         let claim = &self.table[id];
         let (user, slot) = (claim.user, claim.slot);
         unlist(&mut self.table, &mut self.users[user].holds, id, slot);
     }
 
-    /// Takes a claim that has no seats any more out of everything.
+    /// Removes a claim without seats from all indexes.
     fn forget(&mut self, id: u32) {
         match self.table[id].stage {
             Stage::Held { .. } => {
@@ -299,7 +299,7 @@ impl Claims {
             Stage::Sold { order: None, .. } => {}
         }
         let Some(claim) = self.table.remove(id) else {
-            invariant!("a claim that is forgotten is in the table");
+            invariant!("a claim that is removed was in the table");
             return;
         };
         self.by_token.remove(&claim.token, id);
@@ -312,7 +312,7 @@ impl Claims {
         }
     }
 
-    /// Takes a sale out of its order; an order without claims is gone.
+    /// Removes a sale from its order, and the order with its last claim.
     fn unlist_sale(&mut self, id: u32, order: u32) {
         let slot = self.table[id].slot;
         unlist(&mut self.table, &mut self.orders[order].claims, id, slot);
@@ -323,7 +323,7 @@ impl Claims {
     }
 }
 
-/// Takes a claim out of a list at its place there; the last of the list moves up to it.
+/// Removes a claim from a list at its position; the last claim of the list moves there.
 fn unlist(table: &mut Table<Claim>, list: &mut SmallVec<[u32; 2]>, id: u32, slot: u32) {
     if !invariant!(list.get(slot as usize) == Some(&id), "a claim is in its list, at its place") {
         return;

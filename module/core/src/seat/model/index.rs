@@ -1,9 +1,8 @@
-//! Which row has a run that fits: a tree over the rows of a bucket.
+//! Finds rows with a run of a length: a tree over the rows of a bucket.
 //!
-//! A node keeps which lengths of free runs exist below it, as bits of a 128-bit mask (bit n: a run of exactly
-//! n; bit 127: of 127 or more), and the longest. 'A run of n or more' and 'a run of n that strands nobody'
-//! (exactly n, or n + 2 and more) are then both one AND per node, and finding the first row that has one is a
-//! descent of O(log rows).
+//! A node has the lengths of free runs below it as bits of a 128-bit mask (bit n: a run of exactly n; bit 127: of 127
+//! or more), and the longest length. "A run of n or more" and "a run of n that strands no seat" (exactly n, or n + 2
+//! and more) are one AND per node, and the first such row is found by a descent in O(log rows).
 
 use super::bits;
 use crate::shared::invariant::Checked;
@@ -35,12 +34,12 @@ impl Runs {
     }
 }
 
-/// Lengths of runs that hold `n` people side by side, 1 <= n <= 100.
+/// Lengths of runs in which `n` adjacent seats fit, 1 <= n <= 100.
 pub const fn run_of(n: usize) -> u128 {
     !0 << n
 }
 
-/// Lengths of runs that hold `n` people side by side with no single seat left beside them, 1 <= n <= 100.
+/// Lengths of runs in which `n` adjacent seats fit without leaving a single seat, 1 <= n <= 100.
 pub const fn clean_run_of(n: usize) -> u128 {
     1 << n | !0 << (n + 2)
 }
@@ -50,10 +49,11 @@ pub const fn exactly(n: usize) -> u128 {
     1 << n
 }
 
-/// The tree, its leaves the rows of one bucket in seat order.
+/// The tree. Its leaves are the rows of one bucket in seat order.
 #[derive(Clone, Debug)]
 pub struct RunIndex {
-    /// Level 0 has a node a row, each further level one for 16 nodes of the level below; the last has one.
+    /// Level 0 has one node for each row. Each further level has one node for 16 nodes of the level below; the last
+    /// has one node.
     levels: Vec<Level>,
 }
 
@@ -86,7 +86,7 @@ impl Level {
         }
     }
 
-    /// All that stands below node `at` of the level above.
+    /// The union of the nodes below node `at` of the level above.
     fn group(&self, at: usize) -> Runs {
         let group = at * FANOUT..(at * FANOUT + FANOUT).min(self.lengths.len());
         Runs {
@@ -119,7 +119,7 @@ impl RunIndex {
         self.levels.last().map(|level| level.get(0)).unwrap_or_default()
     }
 
-    /// Writes down the runs of a row. O(log rows).
+    /// Updates the runs of a row. O(log rows).
     pub fn set(&mut self, row: usize, runs: Runs) {
         let mut at = row;
         let mut runs = runs;
@@ -155,7 +155,7 @@ impl RunIndex {
         None
     }
 
-    /// Checks the tree against its rows: a leaf for each, and in each node all that is below it. O(rows).
+    /// Checks the tree against its rows. O(rows).
     ///
     /// # Errors
     /// The first contradiction.
@@ -182,7 +182,7 @@ impl RunIndex {
             + self.levels.iter().map(|level| level.lengths.len() * (size_of::<u128>() + 2)).sum::<usize>()
     }
 
-    /// From a node that has what is wanted down to the first row that has it.
+    /// Descends from a node that has a wanted run to the first row with one.
     fn descend(&self, level: usize, node: usize, wanted: u128) -> Option<usize> {
         self.levels.get(..level)?.iter().rev().try_fold(node, |at, level| level.find(at * FANOUT, wanted))
     }

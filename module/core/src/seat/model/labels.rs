@@ -1,4 +1,4 @@
-//! Labels of a row's seats, kept as progressions (`1, 2, 3`, `24, 22, 20`) where they are regular.
+//! Labels of the seats of a row. Regular labels are kept as progressions (`1, 2, 3`, `24, 22, 20`).
 
 use super::plan::max;
 use crate::shared::invariant::Checked;
@@ -30,7 +30,7 @@ enum Kind {
 }
 
 impl Run {
-    /// The labels of a run of numbers by position, or none for a text.
+    /// The labels of a progression by position; empty for a text.
     fn numbers(&self) -> impl DoubleEndedIterator<Item = i64> + Clone {
         let (first, step, count) = match self.kind {
             Kind::Numbers { first, step } => (first, step, self.count),
@@ -40,7 +40,7 @@ impl Run {
     }
 }
 
-/// The label at a place of a run of numbers.
+/// The label at a position of a progression.
 fn number_at(first: u32, step: i32, place: u16) -> i64 {
     i64::from(first) + i64::from(step) * i64::from(place)
 }
@@ -73,7 +73,7 @@ impl Labels {
                     run.count += 1;
                     continue;
                 }
-                // A run of one that found no successor keeps no step: equal rows must be equal values.
+                // A progression of one label has step 0, so that equal rows are equal values.
                 if run.count == 1 {
                     *step = 0;
                 }
@@ -125,7 +125,7 @@ impl Labels {
         self.texts.get(found).copied()
     }
 
-    /// Whether two seats have one label.
+    /// Whether two seats have the same label.
     pub fn has_duplicates(&self) -> bool {
         let mut numbers: Vec<(i64, i64, i64)> = Vec::new();
         for run in &self.runs {
@@ -135,7 +135,7 @@ impl Labels {
             }
         }
         numbers.sort_unstable();
-        // Overlapping ranges that interleave (2-4-6 in 1-3-5) are looked at number by number.
+        // Ranges that interleave (2-4-6 in 1-3-5) are compared number by number.
         let overlap = numbers.windows(2).any(|pair| matches!(pair, [a, b] if b.0 <= a.1))
             || numbers
                 .iter()
@@ -201,8 +201,8 @@ impl Labels {
         Some(out)
     }
 
-    /// Checks that the labels follow one another, that `is_seat` says of each position whether it has one, and that
-    /// texts are in the order in which they are looked for. O(positions).
+    /// Checks that the progressions do not overlap, that exactly the seats have labels, and that texts are in order.
+    /// O(positions).
     ///
     /// # Errors
     /// The first contradiction.
@@ -270,10 +270,10 @@ fn push_breaks(out: &mut String, count: usize) {
     }
 }
 
-/// Reads the short form: labels by position, `None` a break.
+/// Parses the short form: labels by position, `None` for a break.
 ///
 /// # Errors
-/// A sentence that names the item.
+/// A sentence that names the invalid item.
 pub fn parse_short_form(text: &str) -> Result<Vec<Option<String>>, String> {
     let mut labels = Vec::new();
     for item in text.split(',').map(str::trim) {

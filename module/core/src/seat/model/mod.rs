@@ -1,4 +1,4 @@
-//! The state of a show and its indexes: the venue, who has which seat, and what finds free ones.
+//! The state of a show: venue, owners of seats, claims, and the indexes of free seats.
 
 pub mod bits;
 mod building;

@@ -1,4 +1,4 @@
-//! The plan of a show as people write it (docs/seats.md, Plan): JSON in, JSON out, errors that say where.
+//! The plan of a show as people write it (docs/seats.md, Plan): JSON, with errors that name the place.
 
 use crate::invariant;
 use crate::shared::refusal::{Code, Refusal};
@@ -37,7 +37,7 @@ pub enum Rule {
     Center,
 }
 
-/// What the operator allows a user. 0 is 'no limit'.
+/// Limits of each user. 0 is no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
@@ -62,7 +62,7 @@ impl Default for Limits {
     }
 }
 
-/// A show: its areas, and what its users may do.
+/// A show: areas, and limits of its users.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
@@ -77,7 +77,7 @@ pub struct Plan {
 }
 
 impl Limits {
-    /// Refuses limits that no show can have.
+    /// Checks that the limits are in range.
     ///
     /// # Errors
     /// `ERR plan: limits.max_hold_ms: ...` for more than ten years.
@@ -104,7 +104,7 @@ impl Plan {
 pub struct PlanArea {
     /// First part of its seats' ids.
     pub id: String,
-    /// What people call it; the id where it is absent.
+    /// Name for people; the id if absent.
     #[serde(default)]
     pub name: Option<String>,
     /// 1 is best; areas may share one.
@@ -129,7 +129,7 @@ pub struct PlanRow {
     pub label: String,
     /// 1 is nearest the stage; of equal ranks the earlier in the plan comes first.
     pub rank: i32,
-    /// The tier of those seats that name none.
+    /// The tier of seats without a tier of their own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tier: Option<String>,
     /// At least one seat.
@@ -149,12 +149,12 @@ pub enum PlanSeats {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlanSeat {
-    /// Last part of its id.
+    /// Last part of the seat's id.
     pub label: String,
-    /// Its tier, if it is not the row's.
+    /// Tier, if it is not that of the row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tier: Option<String>,
-    /// What sets it apart; a seat with a flag is sold only to those who name it.
+    /// Flags. A seat with a flag is sold only to requests that name the flag.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flags: Vec<String>,
 }
@@ -199,7 +199,7 @@ impl<'de> Deserialize<'de> for PlanSeats {
     }
 }
 
-/// What `SEAT.ALTER` changes: whatever is given, of the areas and rows that are named.
+/// Changes by `SEAT.ALTER`. Absent fields stay unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlanPart {
@@ -214,7 +214,7 @@ pub struct PlanPart {
     pub events: Option<u32>,
 }
 
-/// Limits to change; what is absent stays.
+/// Changes of limits. Absent fields stay unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[allow(missing_docs, reason = "the fields are those of Limits")]
@@ -224,7 +224,7 @@ pub struct PartLimits {
     pub max_hold_ms: Option<u64>,
 }
 
-/// Changes of one area; what is absent stays.
+/// Changes of one area. Absent fields stay unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[allow(missing_docs, reason = "the fields are those of PlanArea")]
@@ -237,19 +237,19 @@ pub struct PartArea {
     pub rows: Vec<PartRow>,
 }
 
-/// A new tier for the rows of that label: for those of their seats that are listed, or for all.
+/// New tiers for the rows with that label: for the listed seats, or for all.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PartRow {
     /// Label of the row.
     pub label: String,
-    /// Tier of the seats that name none.
+    /// Tier of the seats without a tier of their own.
     pub tier: Option<String>,
-    /// The seats to change; absent: all.
+    /// The seats to change; all if absent.
     pub seats: Option<PlanSeats>,
 }
 
-/// Reads a plan, or part of one. Nothing but its JSON shape is checked here; `Venue::build` looks at the rest.
+/// Parses a plan, or part of one. Only the JSON shape is checked here; `Venue::build` checks the rest.
 ///
 /// # Errors
 /// `ERR plan: <place>: <what is wrong>`, the place as a path such as `areas[0].rows[3].seats[2].tier`.
@@ -263,7 +263,7 @@ pub fn parse<T: serde::de::DeserializeOwned>(json: &[u8]) -> Result<T, Refusal> 
     Ok(value)
 }
 
-/// A refused plan: where, and what is wrong there. What came from the client in either is escaped.
+/// A refusal of a plan, with the place and the fault. Texts of the client are escaped.
 pub fn wrong(place: &str, what: &str) -> Refusal {
     let place =
         if place == "." || place.is_empty() { String::new() } else { format!("{}: ", printable(place)) };

@@ -1,4 +1,4 @@
-//! A show: its venue, which seats are free, and who has the others.
+//! A show: venue, free seats, claims.
 
 mod buckets;
 
@@ -21,10 +21,10 @@ pub struct Show {
     pub(in crate::seat) limits: Limits,
     /// Length of the event stream, 0 = none.
     pub(in crate::seat) events: u32,
-    /// The last time applied; never goes back.
+    /// The last time applied; never decreases.
     pub(in crate::seat) applied: Millis,
     pub(in crate::seat) claims: Claims,
-    /// Who has each position: `FREE` (breaks too), `BLOCKED`, or the number of a claim.
+    /// The owner of each position: `FREE` (for breaks as well), `BLOCKED`, or the number of a claim.
     pub(in crate::seat) owners: Box<[u32]>,
     /// Free seats of all strips as bits.
     pub(in crate::seat) words: Box<[u64]>,
@@ -36,7 +36,7 @@ pub struct Show {
     pub(in crate::seat) tier_buckets: Box<[Box<[u32]>]>,
     /// All buckets by priority, then plan order.
     pub(in crate::seat) all_buckets: Box<[u32]>,
-    /// The strips of all rows, and where those of each row begin.
+    /// The strips of all rows, and the index of each row's first strip.
     pub(in crate::seat) row_strips: Box<[StripRef]>,
     pub(in crate::seat) row_strips_at: Box<[u32]>,
     /// When each area was last served without a tier, as a count of turns; 0 = never.
@@ -52,9 +52,9 @@ const BLOCKED: u32 = u32::MAX - 1;
 /// Who has a seat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// Nobody.
+    /// Nobody: the seat is free.
     Free,
-    /// The house.
+    /// The house: the seat is blocked.
     Blocked,
     /// The claim of that number.
     Claim(u32),
@@ -69,14 +69,14 @@ pub struct Bucket {
     pub tier: Tier,
     /// Its part of each row, in seat order.
     pub(in crate::seat) strips: Box<[Strip]>,
-    /// Every flag of one of its seats.
+    /// All flags that some seat of the bucket has.
     pub(in crate::seat) flags: u64,
     /// Seats by state.
     pub counts: Counts,
-    /// The index for requests that name no flag, then the one for all flags (where there are any), then those
-    /// that requests asked for.
+    /// Views: first the one without flags, then the one with all flags (if there are any), then those that requests
+    /// needed.
     pub(in crate::seat) views: Vec<View>,
-    /// When it was last served, as a count of turns; 0 = never.
+    /// The turn at which the bucket was last served; 0 for never.
     pub(in crate::seat) turn: u64,
 }
 
@@ -106,12 +106,12 @@ pub(in crate::seat) struct StripRef {
     strip: u32,
 }
 
-/// What a request that names certain flags may take of a bucket.
+/// The seats of a bucket that a request with certain flags may take.
 #[derive(Clone, Debug)]
 pub struct View {
-    /// The flags named, of those that the bucket has.
+    /// The flags of the request that the bucket has.
     pub(in crate::seat) allowed: u64,
-    /// Free seats that it may take.
+    /// Free seats that the request may take.
     pub(in crate::seat) free: u32,
     pub(in crate::seat) runs: RunIndex,
 }
@@ -120,7 +120,7 @@ impl Show {
     /// An empty show.
     ///
     /// # Errors
-    /// A plan that breaks a rule, with the place.
+    /// The rule that the plan breaks, with the place in the plan.
     pub fn new(plan: &Plan, now: Millis) -> Result<Self, Refusal> {
         plan.limits.check()?;
         let venue = Venue::build(plan)?;
@@ -178,7 +178,7 @@ impl Show {
         &self.buckets
     }
 
-    /// Messages owed to the event stream.
+    /// Messages that wait to be written to the event stream.
     pub fn outbox(&self) -> &Outbox {
         &self.outbox
     }
@@ -188,17 +188,17 @@ impl Show {
         self.events
     }
 
-    /// The time at which something is due that nobody asks for.
+    /// The earliest deadline of a hold.
     pub fn next_due(&self) -> Option<Millis> {
         self.claims.earliest()
     }
 
-    /// *Now* of this show: the greater of the clock and the last time applied.
+    /// The time of this show: the greater of the clock and the last time applied.
     pub fn now(&self, clock: Millis) -> Millis {
         clock.max(self.applied)
     }
 
-    /// Who has a seat. A number beyond the end, which an event from elsewhere may name, is never free.
+    /// The owner of a seat. A number beyond the end, which an event of another server may contain, is never free.
     pub fn owner(&self, seat: Seat) -> Owner {
         match self.owners.get(seat as usize).copied().unwrap_or(BLOCKED) {
             FREE => Owner::Free,
@@ -207,19 +207,19 @@ impl Show {
         }
     }
 
-    /// In which of its bucket's counts a seat stands.
-    pub fn standing(&self, seat: Seat) -> Standing {
+    /// The state of a seat.
+    pub fn state(&self, seat: Seat) -> SeatState {
         match self.owner(seat) {
-            Owner::Free => Standing::Free,
-            Owner::Blocked => Standing::Blocked,
+            Owner::Free => SeatState::Free,
+            Owner::Blocked => SeatState::Blocked,
             Owner::Claim(id) => match self.claims.get(id).stage {
-                Stage::Held { .. } => Standing::Held,
-                Stage::Sold { .. } => Standing::Sold,
+                Stage::Held { .. } => SeatState::Held,
+                Stage::Sold { .. } => SeatState::Sold,
             },
         }
     }
 
-    /// Buckets of a tier, or all, by priority, then plan order.
+    /// Buckets of a tier, or of all tiers, by priority, then plan order.
     pub(in crate::seat) fn candidates(&self, tier: Option<Tier>) -> &[u32] {
         let Some(tier) = tier else { return &self.all_buckets };
         let Some(buckets) = self.tier_buckets.get(usize::from(tier)) else {
@@ -256,14 +256,14 @@ impl Show {
         })
     }
 
-    /// Free seats of a strip that a request naming these flags may take.
+    /// Free seats of a strip that a request with these flags may take.
     pub(in crate::seat) fn takeable(&self, strip: Strip, allowed: u64) -> Bits {
         let mut seats = Bits::from_slice(self.free_seats(strip));
         self.hide_flagged(strip.row, allowed, &mut seats);
         seats
     }
 
-    /// Clears the seats of a row that have a flag which is not named.
+    /// Clears the seats of a row that have a flag which is not in the request.
     pub(in crate::seat) fn hide_flagged(&self, row: Row, allowed: u64, seats: &mut [u64]) {
         for &(position, set) in &self.venue.layout(row).flags {
             if set & !allowed != 0 {
@@ -280,9 +280,15 @@ impl Show {
         self.row_strips.get(at).map(|found| (found.bucket, found.strip))
     }
 
-    /// Gives seats (rising) to another owner and keeps bits, counts and indexes in step. `from` and `to` say in
-    /// which count the seats stand before and after. O(seats log rows).
-    pub(in crate::seat) fn hand_over(&mut self, seats: &[Seat], from: Standing, to: Standing, owner: Owner) {
+    /// Gives seats (in ascending order) to another owner and updates bits, counts and indexes. `from` and `to` are
+    /// the states before and after. O(seats log rows).
+    pub(in crate::seat) fn hand_over(
+        &mut self,
+        seats: &[Seat],
+        from: SeatState,
+        to: SeatState,
+        owner: Owner,
+    ) {
         let owner = match owner {
             Owner::Free => FREE,
             Owner::Blocked => BLOCKED,
@@ -292,7 +298,7 @@ impl Show {
         for &seat in seats {
             let place = self.strip_of(seat);
             let (Some(slot), Some((bucket, strip))) = (self.owners.get_mut(seat as usize), place) else {
-                invariant!("a seat that changes hands is one of the show");
+                invariant!("a seat that changes its owner is one of the show");
                 continue;
             };
             *slot = owner;
@@ -300,14 +306,14 @@ impl Show {
                 self.reindex(touched);
             }
             touched = Some((bucket, strip));
-            self.put_free(bucket, strip, seat, to == Standing::Free);
+            self.put_free(bucket, strip, seat, to == SeatState::Free);
             self.bucket_mut(bucket).counts.move_seat(from, to);
         }
         self.reindex(touched);
     }
 
-    /// Moves seats between counts without a change of owner: a hold that becomes a sale.
-    pub(in crate::seat) fn recount(&mut self, seats: &[Seat], from: Standing, to: Standing) {
+    /// Changes the state of seats without changing the owner: a hold becomes a sale.
+    pub(in crate::seat) fn recount(&mut self, seats: &[Seat], from: SeatState, to: SeatState) {
         for &seat in seats {
             match self.strip_of(seat) {
                 Some((bucket, _)) => self.bucket_mut(bucket).counts.move_seat(from, to),
@@ -325,7 +331,7 @@ impl Show {
         };
         if !invariant!(
             bits::is_set(words, position) != free,
-            "a seat that becomes free was not, or the reverse"
+            "a seat that becomes free was taken, and the other way round"
         ) {
             return;
         }
@@ -336,7 +342,7 @@ impl Show {
         }
     }
 
-    /// Brings the indexes of a strip up to its bits.
+    /// Updates the indexes of a strip from its bits.
     fn reindex(&mut self, touched: Option<(u32, u32)>) {
         let Some((bucket, place)) = touched else { return };
         let Some(strip) = self.strip(bucket, place) else { return };
@@ -350,7 +356,7 @@ impl Show {
     /// A strip of a bucket, both of this show.
     pub(in crate::seat) fn strip(&self, bucket: u32, strip: u32) -> Option<Strip> {
         let found = self.bucket_at(bucket).strips.get(strip as usize).copied();
-        invariant!(found.is_some(), "a strip is one of its bucket");
+        invariant!(found.is_some(), "a strip belongs to its bucket");
         found
     }
 
@@ -386,8 +392,8 @@ impl Show {
 }
 
 words! {
-    /// In which of a bucket's counts a seat stands.
-    pub enum Standing {
+    /// The state of a seat.
+    pub enum SeatState {
         /// For sale.
         Free => "free",
         /// Held.
@@ -399,8 +405,8 @@ words! {
     }
 }
 
-impl Standing {
-    /// The state's character in `SEAT.MAP`.
+impl SeatState {
+    /// The character of the state in `SEAT.MAP`.
     pub fn glyph(self) -> char {
         match self {
             Self::Free => '.',
@@ -412,26 +418,26 @@ impl Standing {
 }
 
 impl Counts {
-    /// Moves a seat from one count to another.
-    fn move_seat(&mut self, from: Standing, to: Standing) {
+    /// Counts a seat that changes its state.
+    fn move_seat(&mut self, from: SeatState, to: SeatState) {
         let left = self.of(from).checked_sub(1);
         invariant!(left.is_some(), "a seat leaves a count that has it");
         *self.of(from) = left.unwrap_or(0);
         *self.of(to) += 1;
     }
 
-    fn of(&mut self, standing: Standing) -> &mut u32 {
-        match standing {
-            Standing::Free => &mut self.free,
-            Standing::Held => &mut self.held,
-            Standing::Sold => &mut self.sold,
-            Standing::Blocked => &mut self.blocked,
+    fn of(&mut self, state: SeatState) -> &mut u32 {
+        match state {
+            SeatState::Free => &mut self.free,
+            SeatState::Held => &mut self.held,
+            SeatState::Sold => &mut self.sold,
+            SeatState::Blocked => &mut self.blocked,
         }
     }
 }
 
 impl Bucket {
-    /// The index for a request that names these flags, if there is one.
+    /// The view for a request with these flags, if there is one.
     pub(in crate::seat) fn view(&self, flags: u64) -> Option<&View> {
         let allowed = flags & self.flags;
         self.views.iter().find(|view| view.allowed == allowed)

@@ -1,8 +1,8 @@
-//! The place: areas, rows and seats, which never change while a show is open but for tiers, names, priorities
-//! and rules. Rows that look alike share one layout, so a regular plan takes next to nothing a seat.
+//! The venue: areas, rows and seats. While a show is open, only tiers, names, priorities and rules change. Equal rows
+//! share one layout, so a regular plan takes little memory.
 //!
-//! A seat is known inside by its number (`Seat`): the positions of all rows, counted through areas in plan
-//! order and rows in rank order. Breaks have a number too, so neighbours in a row are neighbours in number.
+//! Inside, a seat is a number (`Seat`): all positions are numbered, by area in plan order, by row in rank order.
+//! Breaks have numbers as well, so adjacent positions have adjacent numbers.
 
 use super::bits::{self, Bits};
 use super::labels::Labels;
@@ -22,7 +22,7 @@ pub type Area = u32;
 /// Number of a tier, in order of first appearance.
 pub type Tier = u16;
 
-/// All that is fixed about a show.
+/// The venue of a show.
 #[derive(Clone, Debug)]
 pub struct Venue {
     pub(in crate::seat) areas: Vec<AreaInfo>,
@@ -43,11 +43,11 @@ pub struct Venue {
 /// One area.
 #[derive(Clone, Debug)]
 pub struct AreaInfo {
-    /// First part of its seats' ids.
+    /// First part of the ids of the area's seats.
     pub id: Box<str>,
-    /// What people call it.
+    /// Name for people.
     pub name: Box<str>,
-    /// 1 is best.
+    /// Priority; 1 is best.
     pub priority: i32,
     /// Order within a row.
     pub rule: Rule,
@@ -68,18 +68,18 @@ pub(in crate::seat) struct RowInfo {
 /// What a row looks like.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
-    /// Positions, breaks included.
+    /// Number of positions, with breaks.
     pub len: u16,
-    /// Its tiers, by number, and the positions of each.
+    /// Tiers of the row, by number, with the positions of each.
     pub tiers: Box<[(Tier, Bits)]>,
-    /// Positions with flags, and these as bits.
+    /// Positions with flags, and their flags as bits.
     pub flags: Box<[(u16, u64)]>,
     /// Labels of its seats.
     pub labels: Labels,
 }
 
 impl Layout {
-    /// Which of the row's tiers a position has; `None` for a break.
+    /// The tier of a position, as an index into `tiers`; `None` for a break.
     pub fn tier_slot(&self, position: usize) -> Option<usize> {
         self.tiers.iter().position(|(_, seats)| bits::is_set(seats, position))
     }
@@ -94,7 +94,7 @@ impl Layout {
     }
 }
 
-/// Collects names and gives them numbers in order of appearance.
+/// Numbers names in the order of their first appearance.
 #[derive(Clone, Debug, Default)]
 pub(in crate::seat) struct Names {
     pub(in crate::seat) names: Vec<Box<str>>,
@@ -114,8 +114,7 @@ impl Names {
 }
 
 impl Venue {
-    /// The plan from which an equal venue can be built, in its normal form: rows by rank, the short form
-    /// wherever it can say all.
+    /// The plan of this venue in its normal form: rows by rank, and the short form of rows where possible.
     pub fn areas_as_plan(&self) -> Vec<PlanArea> {
         self.areas
             .iter()
@@ -150,7 +149,7 @@ impl Venue {
         PlanRow { label, rank, tier: None, seats: PlanSeats::List(seats.collect()) }
     }
 
-    /// The seat of that id (`area-row-label`), if there is one. O(dashes^2) look-ups, mostly one.
+    /// The seat of that id (`area-row-label`), if there is one. O(dashes^2) look-ups, usually one.
     pub fn find(&self, id: &[u8]) -> Option<Seat> {
         if id.len() > MAX_IDENTIFIER {
             return None;
@@ -196,8 +195,8 @@ impl Venue {
         id
     }
 
-    /// Whether two venues have the same seats under the same ids, with the same flags, in the same order: all but names,
-    /// priorities, rules and tiers. O(positions).
+    /// Whether two venues have the same seats with the same ids, flags and order. Names, priorities, rules and tiers
+    /// may differ. O(positions).
     pub fn is_of_same_place(&self, other: &Self) -> bool {
         let same_area = |(one, other): (&AreaInfo, &AreaInfo)| one.id == other.id && one.rows == other.rows;
         let same_row = |row: Row| {
@@ -225,7 +224,7 @@ impl Venue {
         &self.areas
     }
 
-    /// The area of that number, which is one of this venue.
+    /// The area of that number, which must be one of this venue.
     #[allow(clippy::indexing_slicing, reason = "numbers of areas come from the venue")]
     pub fn area(&self, area: Area) -> &AreaInfo {
         &self.areas[area as usize]
@@ -277,7 +276,7 @@ impl Venue {
         })
     }
 
-    /// The row of a position of this venue. O(1) but where rows are shorter than 64 positions: a few steps.
+    /// The row of a position of this venue. O(1), with a few more steps if rows are shorter than 64 positions.
     pub fn row_of(&self, seat: Seat) -> Row {
         let block = self.row_of_block.get(seat as usize / 64).copied();
         invariant!(block.is_some(), "a position lies in a block of the venue");
@@ -288,7 +287,7 @@ impl Venue {
         row
     }
 
-    /// Whether that number is a seat, and not a break or beyond the end.
+    /// Whether that number is a seat: neither a break nor beyond the end.
     pub fn is_seat(&self, seat: Seat) -> bool {
         seat < self.positions && {
             let row = self.row_of(seat);
@@ -340,7 +339,7 @@ impl Venue {
         self.tiers.numbers.get(name).copied()
     }
 
-    /// The bit of a flag, 0 where no seat has it.
+    /// The bit of a flag; 0 if no seat has the flag.
     pub fn flag_bit(&self, name: &[u8]) -> u64 {
         self.flags.names.iter().position(|flag| flag.as_bytes() == name).map_or(0, |number| 1 << number)
     }

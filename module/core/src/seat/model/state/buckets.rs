@@ -1,4 +1,4 @@
-//! How buckets, bits and indexes follow from the venue and from who has which seat.
+//! Builds buckets, bits and indexes from the venue and the owners of seats.
 
 use super::{Bucket, Counts, Owner, Show, Strip, StripRef, View};
 use crate::invariant;
@@ -7,15 +7,15 @@ use crate::seat::index::{RunIndex, Runs};
 use crate::seat::venue::{Area, Seat, Tier, Venue};
 use hashbrown::HashMap;
 
-/// How many views that requests asked for a bucket keeps. A view is no part of the state: without one the
-/// search walks the rows and finds the same.
+/// The most views that a bucket keeps for requests with flags. A view is not part of the state: without one the
+/// search walks the rows, with the same result.
 const MAX_VIEWS: usize = 8;
 
 impl Show {
-    /// Gives the buckets the numbers that their tiers have in the venue now, before they are built again.
+    /// Updates the tier numbers of the buckets to a changed venue, before the buckets are built again.
     pub(in crate::seat) fn rename_tiers(&mut self, old: &Venue) {
         for bucket in &mut self.buckets {
-            // A tier that no seat has any more has no bucket that could take over the turn.
+            // A tier without seats has no bucket, so its turn is dropped.
             bucket.tier = self.venue.tier_called(old.tier_name(bucket.tier).as_bytes()).unwrap_or(Tier::MAX);
         }
     }
@@ -83,7 +83,7 @@ impl Show {
             };
             for position in bits::ones(seats) {
                 flags |= layout.flags_at(position);
-                *counts.of(self.standing(base + position as Seat)) += 1;
+                *counts.of(self.state(base + position as Seat)) += 1;
             }
         }
         let turn = turns.get(&(area, tier)).copied().unwrap_or(0);
@@ -95,7 +95,7 @@ impl Show {
         bucket
     }
 
-    /// Sorts the buckets into the order in which they are tried.
+    /// Sorts the buckets into the order of the search.
     pub(in crate::seat) fn order_buckets(&mut self) {
         let mut all: Vec<u32> = (0..self.buckets.len() as u32).collect();
         all.sort_by_key(|&number| (self.venue.area(self.bucket_at(number).area).priority, number));
@@ -124,8 +124,8 @@ impl Show {
         View { allowed, free, runs: RunIndex::new(&runs) }
     }
 
-    /// Makes sure that every bucket has the index for a request that names these flags. Called before such a
-    /// request is decided; it changes no answer, only how fast it comes.
+    /// Makes the views for a request with these flags. Called before such a request is decided; views change no
+    /// result, only the speed.
     pub fn prepare(&mut self, flags: u64) {
         if flags == 0 {
             return;
@@ -145,7 +145,7 @@ impl Show {
         }
     }
 
-    /// The first seat that is held or sold and has another tier in a venue of the same place. O(seats).
+    /// The first held or sold seat whose tier is another in `venue`, which has the same seats. O(seats).
     pub(in crate::seat) fn taken_seat_of_other_tier(&self, venue: &Venue) -> Option<Seat> {
         venue.rows().find_map(|row| {
             let base = venue.base(row);
