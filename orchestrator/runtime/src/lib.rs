@@ -9,6 +9,7 @@ mod context;
 mod health;
 pub mod http;
 pub mod leader;
+mod repeats;
 pub mod telemetry;
 pub mod time;
 
