@@ -107,6 +107,7 @@ impl Realm {
                     out.signed(to);
                 }
             }
+            out.field(&entry.disowned);
         }
         out.unsigned(conference.details.len() as u64);
         for detail in &conference.details {
@@ -295,7 +296,10 @@ impl Realm {
                 }
             };
             ensure(ended.is_some() || place + 1 == count, "an assignment goes on beside a later one")?;
-            history.push(Assignment { epoch, copy_epoch, cmu, from, opened, ended });
+            let disowned: bool = reader.field()?;
+            let was_lost = matches!(ended, Some((_, How::Lost)));
+            ensure(was_lost || !disowned, "a unit was told to end a copy that it did not lose")?;
+            history.push(Assignment { epoch, copy_epoch, cmu, from, opened, ended, disowned });
         }
         Ok(history)
     }

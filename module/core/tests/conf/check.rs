@@ -208,13 +208,13 @@ fn soak(short: u8, long: u8) -> u8 {
 #[test]
 fn nothing_is_wrong_in_any_state_of_three_assignments_two_incarnations_moves_and_deposed_schedulers() {
     let bounds = Bounds { epochs: soak(3, 4), incarnations: 2, moves: true, leases: false, schedulers: 2 };
-    visit_all(bounds, Policy::Earliest, 1_000_000);
+    visit_all(bounds, Policy::Earliest, 700_000);
 }
 
 #[test]
 fn nor_where_leases_run_out_units_are_forgotten_and_end_times_come() {
     let bounds = Bounds { epochs: soak(2, 3), incarnations: 2, moves: true, leases: true, schedulers: 2 };
-    visit_all(bounds, Policy::Earliest, 400_000);
+    visit_all(bounds, Policy::Earliest, 300_000);
 }
 
 #[test]

@@ -11,6 +11,7 @@
 
 mod admission;
 mod check;
+mod ended_by_people;
 mod model;
 mod placing;
 mod random;

@@ -11,7 +11,7 @@
 //! an assignment that ended stays ended. RELEASE needs no place in the model: people may end any copy at any time,
 //! and a unit that was told to does the same.
 
-use allot_core::conf::conference::{Cause, How, State};
+use allot_core::conf::conference::{Cause, State};
 use allot_core::conf::event::Created;
 use allot_core::conf::request::{Create, Report, Request, Word};
 use allot_core::conf::state::Settings;
@@ -241,7 +241,7 @@ impl World {
         let Some(one) = self.conference().filter(|one| one.is_live()) else { return [0; 3] };
         if self.realm.is_replaced(cmu) {
             // All that it is heard in is that people ended what it was the last to have open.
-            let last = one.last_lost().filter(|lost| *lost.cmu == *cmu);
+            let last = one.last_lost().filter(|lost| *lost.cmu == *cmu && lost.may_come_back());
             return [0, last.map_or(0, |lost| 1u8 << small(lost.epoch)), 0];
         }
         let unit = self.realm.find_unit(cmu);
@@ -253,7 +253,7 @@ impl World {
             now |= 1u8 << small(moving.epoch);
         }
         for entry in one.history.iter().filter(|entry| *entry.cmu == *cmu) {
-            if matches!(entry.ended, Some((_, How::Lost))) {
+            if entry.may_come_back() {
                 lost |= 1u8 << small(entry.epoch);
             }
             if one.owner == unit && entry.copy_epoch == one.copy_epoch {
@@ -479,10 +479,12 @@ impl World {
         for entry in &one.history {
             // Of the assignments that ended, those that were lost may come back, and the last that was open tells
             // who may end a pending conference.
-            let lost = matches!(entry.ended, Some((_, How::Lost))) && !self.realm.is_replaced(&entry.cmu);
+            let lost = entry.may_come_back() && !self.realm.is_replaced(&entry.cmu);
             let same = entry.copy_epoch == one.copy_epoch && one.owner.is_some();
             if lost || same || last == Some(entry.epoch) {
-                let marks = u8::from(lost) << 1 | u8::from(last == Some(entry.epoch)) << 2;
+                let marks = u8::from(lost) << 1
+                    | u8::from(last == Some(entry.epoch)) << 2
+                    | u8::from(entry.may_come_back()) << 3;
                 let opened = u8::from(entry.ended.is_none() && entry.opened.is_some());
                 out.extend([small(entry.epoch), small(entry.copy_epoch), place(&entry.cmu), marks | opened]);
             }

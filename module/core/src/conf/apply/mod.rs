@@ -87,7 +87,13 @@ impl Realm {
             Event::Missed { stream } => self.tell_resync(stream),
             Event::Refused { e164, cmu, epoch, reason } => self.publish_refusal(e164, cmu, *epoch, reason),
             // The conference need not be on record.
-            Event::Disowned { e164, cmu, epoch } => self.tell_release(cmu, e164, *epoch),
+            Event::Disowned { e164, cmu, epoch } => {
+                self.tell_release(cmu, e164, *epoch);
+                if let Some(conference) = self.find(e164).and_then(|id| self.conferences.get_mut(id)) {
+                    // No index depends on this.
+                    conference.disown(cmu, *epoch);
+                }
+            }
             Event::Created(created) => self.create(at, created),
             _ => self.apply_to_conference(at, event),
         }

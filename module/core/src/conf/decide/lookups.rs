@@ -90,9 +90,11 @@ pub(super) fn disowned(realm: &Realm, word: Word<'_>) -> Event {
     Event::Disowned { e164: Bytes::from_slice(word.e164), cmu, epoch: word.epoch }
 }
 
-/// Whether a pending conference was last open on that unit, by that assignment.
+/// Whether a conference was last open on that unit, by that assignment, and an end there is one by people: a unit that
+/// was told to end its copy ends it because of that.
 pub(super) fn had_it_last(conference: &Conference, cmu: &[u8], epoch: Epoch) -> bool {
-    conference.last_lost().is_some_and(|lost| lost.epoch == epoch && *lost.cmu == *cmu)
+    let last = conference.last_lost();
+    last.is_some_and(|lost| lost.epoch == epoch && *lost.cmu == *cmu && lost.may_come_back())
 }
 
 /// The end at a unit's word. A copy that a move has begun is ended as well.

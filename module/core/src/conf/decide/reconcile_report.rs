@@ -2,7 +2,7 @@
 
 use super::lookups::{disowned, ended_by_unit, had_it_last, up_unit};
 use crate::conf::event::{Event, Events};
-use crate::conf::model::conference::{Cause, Conference, Epoch, How};
+use crate::conf::model::conference::{Cause, Conference, Epoch};
 use crate::conf::model::state::{Policy, Realm};
 use crate::conf::model::transitions::{Transition, Trigger, effective, transition};
 use crate::conf::model::unit::Name;
@@ -167,11 +167,11 @@ fn same_copy(conference: &Conference, cmu: &[u8], epoch: Epoch) -> bool {
     conference.assignment(cmu, epoch).is_some_and(|entry| entry.copy_epoch == conference.copy_epoch)
 }
 
-/// Whether a unit that reports a copy of that epoch may have the conference back: it lost it, the conference is still
-/// the same one, and its copy is older than the one that goes on now.
+/// Whether a unit that reports a copy of that epoch may have the conference back: the copy was open, the unit lost it and
+/// was not told to end it, the conference is still the same one, and the copy is older than the one that continues now.
 fn may_adopt(realm: &Realm, conference: &Conference, cmu: &[u8], number: u32, epoch: Epoch) -> bool {
     let Some(entry) = conference.assignment(cmu, epoch) else { return false };
-    if epoch < conference.origin_epoch || !matches!(entry.ended, Some((_, How::Lost))) {
+    if epoch < conference.origin_epoch || !entry.may_come_back() {
         return false;
     }
     let Some(owner) = conference.owner else { return true };

@@ -93,6 +93,17 @@ pub struct Assignment {
     pub opened: Option<Millis>,
     /// When and how it ended; `None` for the one that owns the conference.
     pub ended: Option<(Millis, How)>,
+    /// Whether its unit was told to end the copy after it had lost the assignment. The copy ends because of that, so it
+    /// is neither adopted nor does its end count as an end by people.
+    pub disowned: bool,
+}
+
+impl Assignment {
+    /// Whether a copy of this assignment may take its conference back: it was open, it was lost, and its unit was not
+    /// told to end it.
+    pub fn may_come_back(&self) -> bool {
+        self.opened.is_some() && matches!(self.ended, Some((_, How::Lost))) && !self.disowned
+    }
 }
 
 /// A move under way.
@@ -256,6 +267,14 @@ impl Conference {
                 entry.ended.get_or_insert((at, how));
             }
             None => invariant!("a conference has an assignment"),
+        }
+    }
+
+    /// Notes that the unit of a lost assignment was told to end its copy.
+    pub(in crate::conf) fn disown(&mut self, cmu: &[u8], epoch: Epoch) {
+        let told = |entry: &&mut Assignment| entry.epoch == epoch && *entry.cmu == *cmu;
+        if let Some(entry) = self.history.iter_mut().rev().find(told) {
+            entry.disowned |= matches!(entry.ended, Some((_, How::Lost)));
         }
     }
 

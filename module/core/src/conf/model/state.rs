@@ -235,7 +235,8 @@ impl Realm {
         copy_epoch: Epoch,
         at: Millis,
     ) -> Assignment {
-        Assignment { epoch, copy_epoch, cmu: self.name_of(unit), from: at, opened: None, ended: None }
+        let cmu = self.name_of(unit);
+        Assignment { epoch, copy_epoch, cmu, from: at, opened: None, ended: None, disowned: false }
     }
 
     /// Units in the order of their names.
