@@ -73,11 +73,16 @@ class Unit:
             head["chatter"] = f"{self.cmu} {epoch} {self.told} {now}"
             self.client.xadd(f"{self.key}:info", head)
 
-    def say(self, word, e164, epoch):
+    def say(self, word, e164, epoch, *why):
         try:
-            self.ask(f"CONF.{word}", e164, self.cmu, epoch)
+            return self.ask(f"CONF.{word}", e164, self.cmu, epoch, *why)
         except redis.ResponseError:
-            pass  # refused: what is to be done comes as a command
+            return None  # refused: what is to be done comes as a command
+
+    def give_up(self, e164, epoch):
+        """Ends a copy because of RELEASE: this is not an end by people."""
+        del self.copies[e164]
+        self.say("ENDED", e164, epoch, "RELEASED")
 
     def obey(self, entry):
         event, e164, epoch = entry["event"], entry["e164"], int(entry["epoch"])
@@ -88,15 +93,16 @@ class Unit:
             self.highest = max(self.highest, epoch)
         if event == "CREATE":
             self.copies[e164] = epoch
-            self.say("ACK", e164, epoch)
+            if self.say("ACK", e164, epoch) == "RELEASE":
+                self.give_up(e164, epoch)
         elif event == "RELEASE" and self.copies.get(e164) == epoch:
-            del self.copies[e164]
-            self.say("ENDED", e164, epoch)
+            self.give_up(e164, epoch)
         elif event == "EPOCH" and e164 in self.copies:
             self.copies[e164] = epoch
             self.tell()
         elif event == "EPOCH":
-            self.say("ENDED", e164, epoch)
+            # It has no people who could have ended the copy.
+            self.say("ENDED", e164, epoch, "RELEASED")
         elif event == "RESYNC" or (event == "REPORT" and entry.get("what") == "LIST"):
             self.report()
         elif event == "REPORT":

@@ -1,6 +1,7 @@
 //! What units report of a conference (`CONF.ACK`, `CONF.NACK`, `CONF.ENDED`), and `CMU.*`.
 
-use allot_core::conf::request::{Report, Request, Word};
+use allot_core::conf::request::{End, Report, Request, Word};
+use allot_core::shared::refusal::Refusal;
 
 use super::writes::answer;
 use crate::engine::argument::Argument;
@@ -24,9 +25,10 @@ pub(super) fn nack(call: &Call<'_>, [_, e164, cmu, epoch, reason]: &[Argument<'_
     answer(call, &Request::Nack(word(e164, cmu, epoch), reason.optional_text()))
 }
 
-/// `CONF.ENDED key e164 cmu epoch`
-pub(super) fn ended(call: &Call<'_>, [_, e164, cmu, epoch]: &[Argument<'_>; 4]) -> Done {
-    answer(call, &Request::Ended(word(e164, cmu, epoch)))
+/// `CONF.ENDED key e164 cmu epoch [RELEASED]`
+pub(super) fn ended(call: &Call<'_>, [_, e164, cmu, epoch, released]: &[Argument<'_>; 5]) -> Done {
+    let end = if released.is_given() { End::Released } else { End::People };
+    answer(call, &Request::Ended(word(e164, cmu, epoch), end))
 }
 
 /// `CMU.JOIN key cmu CAPACITY n [ZONE z] [LEASE ms]`
@@ -41,12 +43,16 @@ pub(super) fn beat(call: &Call<'_>, [_, cmu, load]: &[Argument<'_>; 3]) -> Done 
     answer(call, &Request::Beat { cmu: cmu.text(), load: load.optional_integer() })
 }
 
-/// `CMU.REPORT key cmu HIGHEST epoch [e164 epoch ...]`
-pub(super) fn report(call: &Call<'_>, [_, cmu, highest, list]: &[Argument<'_>; 4]) -> Done {
-    let rows = list.words().as_chunks().0.iter();
-    let list = rows.map(|&[e164, epoch]| Ok((e164, natural("epoch", epoch)?)));
-    let list = list.collect::<Result<_, _>>()?;
-    answer(call, &Request::Report(Report { cmu: cmu.text(), highest: highest.natural(), list }))
+/// `CMU.REPORT key cmu HIGHEST epoch [ENDED n e164 epoch ...] [e164 epoch ...]`
+pub(super) fn report(call: &Call<'_>, [_, cmu, highest, ended, list]: &[Argument<'_>; 5]) -> Done {
+    let (ended, list) = (assignments(ended)?, assignments(list)?);
+    answer(call, &Request::Report(Report { cmu: cmu.text(), highest: highest.natural(), ended, list }))
+}
+
+/// Rows of number and epoch.
+fn assignments<'a>(rows: &Argument<'a>) -> Result<Vec<(&'a [u8], u64)>, Refusal> {
+    let rows = rows.words().as_chunks().0.iter();
+    rows.map(|&[e164, epoch]| Ok((e164, natural("epoch", epoch)?))).collect()
 }
 
 /// `CMU.ASK key [cmu] LIST|DETAILS`

@@ -71,7 +71,7 @@ pub enum Request<'a> {
     /// `CONF.NACK`, with the unit's reason.
     Nack(Word<'a>, Option<&'a [u8]>),
     /// `CONF.ENDED`.
-    Ended(Word<'a>),
+    Ended(Word<'a>, End),
     /// `CONF.RELEASE`.
     Release {
         /// The conference.
@@ -136,13 +136,24 @@ pub struct Word<'a> {
     pub epoch: Epoch,
 }
 
-/// `CMU.REPORT key cmu HIGHEST epoch [e164 epoch ...]`
+/// Why a unit no longer has its copy of a conference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// People ended the conference.
+    People,
+    /// The unit gave the copy up because it was told RELEASE: this ends no conference that nobody ended.
+    Released,
+}
+
+/// `CMU.REPORT key cmu HIGHEST epoch [ENDED n e164 epoch ...] [e164 epoch ...]`
 #[derive(Clone, Debug)]
 pub struct Report<'a> {
     /// The unit.
     pub cmu: &'a [u8],
     /// The highest epoch whose CREATE or EPOCH it had handled when it took the list.
     pub highest: Epoch,
+    /// Conferences that people ended on it, and at which epochs it had them.
+    pub ended: Vec<(&'a [u8], Epoch)>,
     /// All that it has.
     pub list: Vec<(&'a [u8], Epoch)>,
 }

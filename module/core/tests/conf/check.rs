@@ -137,6 +137,11 @@ impl Search {
 
     /// Looks at a state for the first time; whether it is one.
     fn visit(&self, mut world: World, essence: &mut Vec<u8>, next: &mut Vec<Box<[u8]>>, bytes: &mut Vec<u8>) {
+        // A wrong step may lead to a state that is known already.
+        if let Some(fault) = &world.wrong {
+            self.fault.lock().unwrap().get_or_insert(format!("{fault}: {world:#?}"));
+            return;
+        }
         let wrong = writes(self.check, &mut world);
         world.essence(essence);
         let raw = xxh3_128(essence);

@@ -191,7 +191,7 @@ impl Run {
         self.rig.ask(&Request::Join { cmu: cmu.as_bytes(), capacity, zone, lease }).unwrap();
         let reported = self.rig.realm.unit_called(cmu.as_bytes()).is_some_and(|unit| unit.reported);
         if !reported && self.random.chance(80) {
-            let report = Report { cmu: cmu.as_bytes(), highest: 0, list: vec![] };
+            let report = Report { cmu: cmu.as_bytes(), highest: 0, ended: vec![], list: vec![] };
             self.rig.ask(&Request::Report(report)).unwrap();
         }
     }

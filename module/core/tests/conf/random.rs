@@ -4,7 +4,7 @@
 use super::rig::{MINUTE, Rig};
 use allot_core::conf::Reply;
 use allot_core::conf::conference::{Conference, State};
-use allot_core::conf::request::{Create, Report, Request, Set, Word};
+use allot_core::conf::request::{Create, End, Report, Request, Set, Word};
 use allot_core::conf::state::{Policy, Settings};
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng};
@@ -31,6 +31,10 @@ impl Random {
     pub(super) fn of<T: Clone>(&mut self, list: &[T]) -> T {
         list[self.below(list.len())].clone()
     }
+}
+
+fn rows(rows: &[(String, u64)]) -> Vec<(&[u8], u64)> {
+    rows.iter().map(|(e164, epoch)| (e164.as_bytes(), *epoch)).collect()
 }
 
 const ZONES: [Option<&[u8]>; 3] = [None, Some(b"east"), Some(b"west")];
@@ -191,7 +195,7 @@ impl Run {
         let word = Word { e164: e164.as_bytes(), cmu: cmu.as_bytes(), epoch };
         let request = match self.random.below(5) {
             0 => Request::Nack(word, Some(b"no media")),
-            1 => Request::Ended(word),
+            1 => Request::Ended(word, self.random.of(&[End::People, End::Released])),
             _ => Request::Ack(word),
         };
         self.rig.code(&request);
@@ -216,16 +220,19 @@ impl Run {
     }
 
     fn report(&mut self, cmu: &str) {
-        let mut list = Vec::new();
+        let (mut list, mut ended) = (Vec::new(), Vec::new());
         for e164 in self.numbers.clone() {
             let (owner, epoch) = self.assignment(&e164);
             if owner == cmu && self.random.chance(80) {
-                list.push((e164, epoch));
+                let group = if self.random.chance(80) { &mut list } else { &mut ended };
+                group.push((e164, epoch));
             }
         }
         let highest = if self.random.chance(80) { self.rig.realm.last_epoch() } else { 0 };
-        let list = list.iter().map(|(e164, epoch)| (e164.as_bytes(), *epoch)).collect();
-        self.rig.code(&Request::Report(Report { cmu: cmu.as_bytes(), highest, list }));
+        // Also one that it has on its list.
+        ended.extend(list.first().filter(|_| self.random.chance(20)).cloned());
+        let (ended, list) = (rows(&ended), rows(&list));
+        self.rig.code(&Request::Report(Report { cmu: cmu.as_bytes(), highest, ended, list }));
     }
 
     fn check(&mut self) {

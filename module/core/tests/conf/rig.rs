@@ -1,7 +1,7 @@
 //! A realm, its clock, a replica that gets every event as bytes, and what was told to whom.
 
 use allot_core::conf::conference::{Conference, State};
-use allot_core::conf::request::{Create, Report, Request, Set, Word};
+use allot_core::conf::request::{Create, End, Report, Request, Set, Word};
 use allot_core::conf::state::Settings;
 use allot_core::conf::{Event, Realm, Reply, decide, decide_due};
 use allot_core::shared::codec::Writer;
@@ -146,7 +146,12 @@ impl Rig {
     }
 
     pub(crate) fn ended(&mut self, e164: &str, cmu: &str, epoch: u64) -> String {
-        self.code(&Request::Ended(word(e164, cmu, epoch)))
+        self.code(&Request::Ended(word(e164, cmu, epoch), End::People))
+    }
+
+    /// The unit gave up its copy because it was told RELEASE.
+    pub(crate) fn given_up(&mut self, e164: &str, cmu: &str, epoch: u64) -> String {
+        self.code(&Request::Ended(word(e164, cmu, epoch), End::Released))
     }
 
     pub(crate) fn release(&mut self, e164: &str) -> String {
@@ -154,8 +159,19 @@ impl Rig {
     }
 
     pub(crate) fn report(&mut self, cmu: &str, highest: u64, list: &[(&str, u64)]) -> Reply {
-        let list = list.iter().map(|&(e164, epoch)| (e164.as_bytes(), epoch)).collect();
-        self.ask(&Request::Report(Report { cmu: cmu.as_bytes(), highest, list })).unwrap()
+        self.report_with(cmu, highest, &[], list)
+    }
+
+    /// A report that names what people ended.
+    pub(crate) fn report_with(
+        &mut self,
+        cmu: &str,
+        highest: u64,
+        ended: &[(&str, u64)],
+        list: &[(&str, u64)],
+    ) -> Reply {
+        let (ended, list) = (rows(ended), rows(list));
+        self.ask(&Request::Report(Report { cmu: cmu.as_bytes(), highest, ended, list })).unwrap()
     }
 
     pub(crate) fn recover(&mut self) -> usize {
@@ -227,6 +243,10 @@ impl Rig {
 
 pub(crate) fn word<'a>(e164: &'a str, cmu: &'a str, epoch: u64) -> Word<'a> {
     Word { e164: e164.as_bytes(), cmu: cmu.as_bytes(), epoch }
+}
+
+fn rows<'a>(rows: &[(&'a str, u64)]) -> Vec<(&'a [u8], u64)> {
+    rows.iter().map(|&(e164, epoch)| (e164.as_bytes(), epoch)).collect()
 }
 
 /// A creation with the defaults of `CONF.CREATE`.

@@ -1,6 +1,6 @@
 //! docs/conferences.md besides the specification's list: epochs, identities, leases, terms, moves, details.
 
-use super::rig::{MINUTE, Rig, wish, word};
+use super::rig::{MINUTE, Rig, wish};
 use allot_core::conf::conference::State;
 use allot_core::conf::request::{Changes, Create, Request};
 
@@ -51,26 +51,39 @@ fn an_identity_that_was_replaced_is_heard_no_more() {
     rig.join("a:1:2", 10);
     assert_eq!(rig.beat(A), "STALE");
     assert_eq!(rig.code(&Request::Join { cmu: A.as_bytes(), capacity: 1, zone: None, lease: 1 }), "STALE");
-    let report = allot_core::conf::request::Report { cmu: A.as_bytes(), highest: epoch, list: vec![] };
+    let report =
+        allot_core::conf::request::Report { cmu: A.as_bytes(), highest: epoch, ended: vec![], list: vec![] };
     assert_eq!(rig.code(&Request::Report(report)), "STALE");
     assert_eq!(rig.set("1", A, epoch, 1, &["a", "b"]), "NOTOWNER");
     // But in this: what people ended on it does not live again.
-    assert_eq!(rig.code(&Request::Ended(word("1", A, epoch + 1))), "STALE");
+    assert_eq!(rig.ended("1", A, epoch + 1), "STALE");
     assert_eq!(rig.state("1"), State::Pending);
-    assert_eq!(rig.code(&Request::Ended(word("1", A, epoch))), "Ok");
-    assert_eq!((rig.state("1"), rig.code(&Request::Ended(word("1", A, epoch)))), (State::Ended, "Ok".into()));
+    assert_eq!(rig.ended("1", A, epoch), "Ok");
+    assert_eq!((rig.state("1"), rig.ended("1", A, epoch)), (State::Ended, "Ok".into()));
     // Its stream is deleted: a message without fields.
     assert!(rig.told.iter().any(|line| line == &format!("cmd:{A}")), "{:?}", rig.told);
 }
 
 #[test]
-fn what_people_ended_on_a_unit_that_was_replaced_is_too_late_once_another_has_it() {
+fn what_people_ended_on_a_unit_that_was_replaced_is_too_late_once_another_has_it_open() {
     let mut rig = Rig::new(&[A, B]);
     let epoch = rig.open("1");
     rig.join("a:1:2", 10);
     rig.recover();
-    assert_eq!(rig.code(&Request::Ended(word("1", A, epoch))), "STALE");
-    assert_eq!(rig.state("1"), State::Creating);
+    let (owner, second) = (rig.owner("1"), rig.epoch("1"));
+    rig.ack("1", &owner, second);
+    assert_eq!(rig.ended("1", A, epoch), "STALE");
+    assert_eq!(rig.state("1"), State::Open);
+    // Until then nobody can be in it.
+    let mut rig = Rig::new(&[A, B]);
+    let epoch = rig.open("1");
+    rig.join("a:1:2", 10);
+    rig.recover();
+    rig.told.clear();
+    assert_eq!((rig.ended("1", A, epoch), rig.state("1")), ("Ok".into(), State::Ended));
+    let told = [rig.verbs("a:1:2"), rig.verbs(B)].concat();
+    assert_eq!(told, "RELEASE", "the unit that creates it stops");
+    rig.check();
 }
 
 #[test]

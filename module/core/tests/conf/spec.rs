@@ -240,6 +240,8 @@ fn who_had_it_open_last_is_asked_whether_people_ended_it_and_nobody_else() {
     assert_eq!((rig.word("1"), rig.ended("1", B, second)), ("pending", "NOTOWNER".into()));
     rig.join(A, 10);
     rig.report(A, first, &[]);
+    assert_eq!(rig.word("1"), "pending", "that A lacks it says nothing either");
+    rig.report_with(A, first, &[("1", first)], &[]);
     assert_eq!(rig.word("1"), "ended");
     rig.check();
 }

@@ -98,12 +98,22 @@ pub(crate) enum Action {
         /// More about it.
         params: ConferenceParams,
     },
-    /// Answer `CONF.ENDED` once the media has ended.
-    ReplyEnded {
+    /// Answer `CONF.ENDED` with `RELEASED` once the media has ended.
+    ReplyReleased {
         /// Its number.
         e164: String,
         /// The assignment.
         epoch: u64,
+    },
+    /// Answer `CONF.ENDED`: the realm gave a new epoch to a copy that the unit no longer has. With `RELEASED` unless
+    /// people ended the copy of the old epoch.
+    ReplyUnknownEpoch {
+        /// Its number.
+        e164: String,
+        /// The assignment.
+        epoch: u64,
+        /// The epoch of the copy, as far as the realm knows.
+        old: u64,
     },
     /// Send all details of a conference again.
     SendDetails {
@@ -164,7 +174,7 @@ impl LocalConferences {
             Message::Create { e164, epoch, params } => self.create(e164, epoch, params),
             Message::Release { e164, epoch } if self.epoch(&e164) == Some(epoch) => {
                 self.epochs.remove(&e164);
-                vec![Action::Stop { e164: e164.clone() }, Action::ReplyEnded { e164, epoch }]
+                vec![Action::Stop { e164: e164.clone() }, Action::ReplyReleased { e164, epoch }]
             }
             Message::Epoch { e164, epoch, old } => self.change_epoch(e164, epoch, old),
             Message::List => vec![Action::ReportList],
@@ -198,7 +208,7 @@ impl LocalConferences {
                 *current = epoch;
                 vec![Action::SendDetails { e164 }]
             }
-            None => vec![Action::ReplyEnded { e164, epoch }],
+            None => vec![Action::ReplyUnknownEpoch { e164, epoch, old }],
         }
     }
 
@@ -239,8 +249,12 @@ mod tests {
         Action::Stop { e164: e164.into() }
     }
 
-    fn ended(e164: &str, epoch: u64) -> Action {
-        Action::ReplyEnded { e164: e164.into(), epoch }
+    fn released(e164: &str, epoch: u64) -> Action {
+        Action::ReplyReleased { e164: e164.into(), epoch }
+    }
+
+    fn unknown(e164: &str, old: u64, epoch: u64) -> Action {
+        Action::ReplyUnknownEpoch { e164: e164.into(), epoch, old }
     }
 
     #[test]
@@ -260,7 +274,7 @@ mod tests {
         assert!(!conferences.any_release_applies(&[release("1", 5)]));
         assert_eq!(conferences.handle(release("1", 5)), []);
         assert!(conferences.any_release_applies(&[release("1", 6)]));
-        assert_eq!(conferences.handle(release("1", 6)), [stop("1"), ended("1", 6)]);
+        assert_eq!(conferences.handle(release("1", 6)), [stop("1"), released("1", 6)]);
         assert_eq!(conferences.len(), 0);
         assert_eq!(conferences.handle(release("1", 6)), []);
     }
@@ -271,7 +285,7 @@ mod tests {
         conferences.handle(create("1", 5));
         assert_eq!(conferences.handle(renumber("1", 5, 7)), [Action::SendDetails { e164: "1".into() }]);
         assert_eq!(conferences.handle(renumber("1", 5, 7)), []);
-        assert_eq!(conferences.handle(renumber("2", 6, 8)), [ended("2", 8)]);
+        assert_eq!(conferences.handle(renumber("2", 6, 8)), [unknown("2", 6, 8)]);
         assert_eq!((conferences.epoch("1"), conferences.highest()), (Some(7), 8));
         // A create message from before the adoption is too late.
         assert_eq!(conferences.handle(create("3", 6)), []);

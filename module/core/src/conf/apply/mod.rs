@@ -424,14 +424,14 @@ impl Conference {
 
     /// Its unit is lost, and no other is to take over.
     pub(super) fn loses(&mut self, at: Millis, cause: Cause) {
-        self.close(at, How::Lost);
+        self.close_lost(at, cause);
         self.waits_for_recovery(at, at, cause);
     }
 
     /// Its unit is lost, and the one that it moves to goes on, by this assignment.
     pub(super) fn goes_on(&mut self, at: Millis, moving: Moving, mut entry: Assignment, cause: Cause) {
         entry.from = moving.since;
-        self.close(at, How::Lost);
+        self.close_lost(at, cause);
         self.moving = None;
         self.pending_since.get_or_insert(at);
         self.grants(moving.to, entry, moving.since);

@@ -9,8 +9,8 @@ pub mod reconcile_report;
 
 pub use self::due::decide_due;
 use self::lookups::{
-    check_term, disowned, ended_by_unit, had_it_last, is_down, known_unit, no_conference, not_owner,
-    out_of_date, replaced, stale, up_unit,
+    check_term, disowned, is_down, known_unit, no_conference, not_owner, out_of_date, replaced, stale,
+    up_unit,
 };
 pub use self::manager_commands::MAX_STEP;
 use crate::conf::event::{Event, Events};
@@ -20,7 +20,7 @@ use crate::conf::model::state::Realm;
 use crate::conf::model::transitions::{Transition, Trigger, transition};
 use crate::conf::model::unit::Name;
 use crate::conf::outcome::{Decided, Decision, Reply, decided, refuse, unchanged};
-use crate::conf::request::{Request, Set, Word};
+use crate::conf::request::{End, Request, Set, Word};
 use crate::invariant;
 use crate::shared::codec::Writer;
 use crate::shared::field::Any;
@@ -38,7 +38,7 @@ pub fn decide(realm: &Realm, now: Millis, request: &Request<'_>) -> Decided {
         Request::Set(set) => decide_set(realm, set),
         Request::Ack(word) => decide_ack(realm, *word),
         Request::Nack(word, reason) => decide_nack(realm, now, *word, *reason),
-        Request::Ended(word) => decide_ended(realm, *word),
+        Request::Ended(word, end) => decide_ended(realm, now, *word, *end),
         Request::Beat { cmu, load } => {
             let unit = up_unit(realm, cmu)?;
             let cmu = realm.name_of(unit);
@@ -219,33 +219,37 @@ fn decide_nack(realm: &Realm, now: Millis, word: Word<'_>, reason: Option<&[u8]>
     Ok(Decision { events, reply: Reply::Ok })
 }
 
-fn decide_ended(realm: &Realm, word: Word<'_>) -> Decided {
-    let unit = realm.find_unit(word.cmu);
+fn decide_ended(realm: &Realm, now: Millis, word: Word<'_>, end: End) -> Decided {
     let conference = realm.conference_called(word.e164);
-    let last = |conference: &Conference| {
-        conference.history.last().is_some_and(|last| last.epoch == word.epoch && *last.cmu == *word.cmu)
-    };
-    match conference.map(|conference| (conference, transition(Trigger::EndedByUnit, Some(conference.state))))
-    {
-        Some((conference, _)) if unit.is_some() && conference.moves_to(unit, word.epoch) => {
-            let event =
-                Event::MoveFailed { e164: conference.e164.clone(), cause: Cause::Unit, release: false };
-            return decided(event, Reply::Ok);
-        }
-        Some((conference, Transition::Ended)) if unit.is_some() && conference.matches(unit, word.epoch) => {
-            return decided(ended_by_unit(conference, Cause::Unit), Reply::Ok);
-        }
-        // Also of one whose place another took: what people ended on it is not to live again.
-        Some((conference, Transition::EndedIfLast)) if had_it_last(conference, word.cmu, word.epoch) => {
-            return decided(ended_by_unit(conference, Cause::Unit), Reply::Ok);
-        }
-        // It says again what is on record.
-        Some((conference, Transition::Nothing)) if last(conference) => return unchanged(Reply::Ok),
-        // The word is behind, or of nobody who had the conference: which of the two, is said below.
-        _ => {}
+    let event = conference.and_then(|conference| match end {
+        End::People => realm.ended_by_people(conference, word.cmu, word.epoch),
+        End::Released => given_up(realm, now, conference, word),
+    });
+    if let Some(event) = event {
+        return decided(event, Reply::Ok);
     }
+    // The sender repeats what is on record.
+    let ended_there = |conference: &Conference| {
+        let last = conference.history.last();
+        let sender_had_it = last.is_some_and(|last| last.epoch == word.epoch && *last.cmu == *word.cmu);
+        conference.state == State::Ended && sender_had_it
+    };
+    if conference.is_some_and(ended_there) {
+        return unchanged(Reply::Ok);
+    }
+    // The word is late, or its sender never had the conference: which of the two, the refusal says.
     known_unit(realm, word.cmu)?;
     conference.map_or_else(|| no_conference(word.e164), |conference| out_of_date(realm, conference, word))
+}
+
+/// What follows when a unit gave up its copy of that epoch; `None` if the conference does not depend on the copy.
+fn given_up(realm: &Realm, now: Millis, conference: &Conference, word: Word<'_>) -> Option<Event> {
+    let unit = realm.find_unit(word.cmu);
+    if conference.moves_to(unit, word.epoch) {
+        let e164 = conference.e164.clone();
+        return Some(Event::MoveFailed { e164, cause: Cause::Released, release: false });
+    }
+    if conference.matches(unit, word.epoch) { realm.gone(conference, Cause::Released, now) } else { None }
 }
 
 fn decide_join(realm: &Realm, cmu: &[u8], capacity: i64, zone: Option<&[u8]>, lease: Millis) -> Decided {

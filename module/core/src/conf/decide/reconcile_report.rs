@@ -1,6 +1,6 @@
 //! A unit's list of conferences, held against what is on record.
 
-use super::lookups::{disowned, ended_by_unit, had_it_last, up_unit};
+use super::lookups::{disowned, same_copy, up_unit};
 use crate::conf::event::{Event, Events};
 use crate::conf::model::conference::{Cause, Conference, Epoch};
 use crate::conf::model::state::{Policy, Realm};
@@ -31,15 +31,20 @@ pub(super) fn decide_report(realm: &Realm, now: Millis, report: &Report<'_>) -> 
     let epoch = realm.next_epoch(now).max(realm.last_with(report.highest, now) + 1);
     // First of all, so that what the list frees or takes is of a unit that has reported.
     let events = smallvec::smallvec![Event::Reported { cmu: cmu.clone(), highest: report.highest }];
-    let mut reconciliation =
-        Reconciliation { realm, cmu, number, now, epoch, events, reported: Reported::default() };
+    let settled = HashSet::new();
+    let reported = Reported::default();
+    let mut reconciliation = Reconciliation { realm, cmu, number, now, epoch, events, settled, reported };
+    // Before the list: what people ended is not lost.
+    for &(e164, epoch) in &report.ended {
+        reconciliation.ended(e164, epoch);
+    }
     for &(e164, epoch) in &report.list {
         reconciliation.has(e164, epoch);
     }
     let Some(unit) = realm.indexed_unit(number) else { return unchanged(Reply::Ok) };
     let own = unit.owned.iter().chain(&unit.targets).filter_map(|&(_, id)| realm.indexed(id));
-    for conference in own.chain(realm.lost_by(&unit.cmu)) {
-        if !listed.contains(&conference.e164[..]) {
+    for conference in own {
+        if !listed.contains(&conference.e164[..]) && !reconciliation.settled.contains(&conference.e164[..]) {
             reconciliation.lacks(conference, report.highest);
         }
     }
@@ -55,6 +60,8 @@ struct Reconciliation<'a> {
     /// The next epoch to give out.
     epoch: Epoch,
     events: Events,
+    /// Conferences that people ended on the unit, according to this report: its list says nothing about those.
+    settled: HashSet<Bytes>,
     reported: Reported,
 }
 
@@ -62,6 +69,12 @@ impl Reconciliation<'_> {
     /// The list has a conference at that epoch.
     fn has(&mut self, e164: &[u8], epoch: Epoch) {
         let unit = Some(self.number);
+        if self.settled.contains(e164) {
+            // A copy of a conference that people ended.
+            self.events.push(disowned(self.realm, Word { e164, cmu: &self.cmu, epoch }));
+            self.reported.released.push(Bytes::from_slice(e164));
+            return;
+        }
         let conference = self.realm.conference_called(e164);
         if let Some(conference) = conference.filter(|conference| conference.moves_to(unit, epoch)) {
             self.events.push(Event::Moved { e164: conference.e164.clone() });
@@ -121,7 +134,21 @@ impl Reconciliation<'_> {
         }
     }
 
-    /// The list lacks a conference of the unit: one that it owns, is to take over, or was the last to have.
+    /// People ended a conference on the unit, which had it at that epoch.
+    fn ended(&mut self, e164: &[u8], epoch: Epoch) {
+        let Some(conference) = self.realm.conference_called(e164).filter(|_| !self.settled.contains(e164))
+        else {
+            return;
+        };
+        let Some(event) = self.realm.ended_by_people(conference, &self.cmu, epoch) else { return };
+        if matches!(event, Event::Ended { .. }) {
+            self.reported.ended.push(conference.e164.clone());
+        }
+        self.settled.insert(conference.e164.clone());
+        self.events.push(event);
+    }
+
+    /// The list lacks a conference that the unit owns or is to take over, and people did not end it.
     fn lacks(&mut self, conference: &Conference, highest: Epoch) {
         let e164 = conference.e164.clone();
         if let Some(moving) = conference.moving.filter(|moving| moving.to == self.number) {
@@ -130,41 +157,21 @@ impl Reconciliation<'_> {
             }
             return;
         }
-        let epoch = if conference.owner.is_some() {
-            conference.epoch
-        } else {
-            let lost = conference.last_lost();
-            invariant!(lost.is_some(), "a pending conference that its unit lost was open there");
-            lost.map_or(Epoch::MAX, |lost| lost.epoch)
-        };
-        let row = if epoch <= highest { Trigger::Lacks } else { Trigger::LacksUnheard };
-        match transition(row, Some(conference.state)) {
-            Transition::Failed => {
-                let event = self.realm.failed(conference, Cause::Missing, self.now);
-                if matches!(event, Event::Ended { .. }) {
-                    self.reported.ended.push(e164);
-                }
-                self.events.push(event);
-            }
-            Transition::Ended => {
-                self.events.push(ended_by_unit(conference, Cause::Missing));
-                self.reported.ended.push(e164);
-            }
-            Transition::EndedIfLast if had_it_last(conference, &self.cmu, epoch) => {
-                self.events.push(ended_by_unit(conference, Cause::Missing));
-                self.reported.ended.push(e164);
-            }
-            Transition::Stays => self.reported.kept += 1,
-            // It waits for recovery, and the unit took its list before it had heard of it.
-            Transition::Nothing => {}
-            _ => invariant!("a conference that a unit lacks ends, or the unit has not heard of it"),
+        if conference.epoch > highest {
+            let stays = transition(Trigger::LacksUnheard, Some(conference.state)) == Transition::Stays;
+            invariant!(stays, "a conference stays whose unit has not heard of it");
+            self.reported.kept += 1;
+            return;
         }
+        let Some(event) = self.realm.gone(conference, Cause::Missing, self.now) else {
+            invariant!("a conference that its unit lacks is recovered or ends");
+            return;
+        };
+        let is_over = matches!(event, Event::Ended { .. });
+        let group = if is_over { &mut self.reported.ended } else { &mut self.reported.lost };
+        group.push(e164);
+        self.events.push(event);
     }
-}
-
-/// Whether that epoch is an older one of the owner's very copy.
-fn same_copy(conference: &Conference, cmu: &[u8], epoch: Epoch) -> bool {
-    conference.assignment(cmu, epoch).is_some_and(|entry| entry.copy_epoch == conference.copy_epoch)
 }
 
 /// Whether a unit that reports a copy of that epoch may have the conference back: the copy was open, the unit lost it and

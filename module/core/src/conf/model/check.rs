@@ -228,7 +228,7 @@ fn agrees(holds: bool, otherwise: &'static str) -> Result<(), Damaged> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::request::{Create, Report, Request, Word};
+    use super::super::super::request::{Create, End, Report, Request, Word};
     use super::super::super::{decide, decide_due};
     use super::super::conference::How;
     use super::super::queues::Queues;
@@ -274,10 +274,13 @@ mod tests {
         ask(&mut realm, &Request::Down { cmu: b"b:1:1", term: None });
         ask(&mut realm, &Request::Join { cmu: b"b:1:1", capacity: 10, zone: None, lease: 1_000_000 });
         let epoch = realm.last_epoch();
-        ask(&mut realm, &Request::Report(Report { cmu: b"b:1:1", highest: epoch - 10, list: Vec::new() }));
+        ask(
+            &mut realm,
+            &Request::Report(Report { cmu: b"b:1:1", highest: epoch - 10, ended: vec![], list: Vec::new() }),
+        );
         ask(&mut realm, &Request::Move { e164: b"1", to: Some(b"b:1:1"), term: None });
         let epoch = realm.conference_called(b"3").unwrap().epoch;
-        ask(&mut realm, &Request::Ended(Word { e164: b"3", cmu: b"c:1:1", epoch }));
+        ask(&mut realm, &Request::Ended(Word { e164: b"3", cmu: b"c:1:1", epoch }, End::People));
         ask(&mut realm, &Request::Down { cmu: b"d:1:1", term: None });
         realm.settings.tombstone = 1;
         for number in realm.unit_names.values().copied().collect::<Vec<_>>() {

@@ -58,6 +58,8 @@ words! {
         Adopted = 10 => "adopted",
         /// Capacity was free for it.
         Recovery = 11 => "recovery",
+        /// Its unit gave its copy up, because it was told RELEASE.
+        Released = 12 => "released",
     }
 }
 
@@ -267,6 +269,17 @@ impl Conference {
                 entry.ended.get_or_insert((at, how));
             }
             None => invariant!("a conference has an assignment"),
+        }
+    }
+
+    /// Ends the assignment that owns it as lost.
+    pub(in crate::conf) fn close_lost(&mut self, at: Millis, cause: Cause) {
+        self.close(at, How::Lost);
+        // A unit that gave up its copy was told to.
+        if cause == Cause::Released
+            && let Some(entry) = self.history.last_mut()
+        {
+            entry.disowned = true;
         }
     }
 

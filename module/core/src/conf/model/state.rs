@@ -249,11 +249,6 @@ impl Realm {
         (self.units.len(), self.units().filter(|unit| unit.standing != Standing::Down).count())
     }
 
-    /// Pending conferences that a unit was the last to have open.
-    pub fn lost_by(&self, cmu: &[u8]) -> impl Iterator<Item = &Conference> {
-        self.lost.get(cmu).into_iter().flatten().filter_map(|&(_, id)| self.indexed(id))
-    }
-
     /// How many conferences wait for recovery.
     pub fn pending(&self) -> usize {
         self.queues.len()

@@ -2,7 +2,7 @@
 //! in docs/conferences.md. Everything that decides asks here first.
 //!
 //! Two rules apply before the table, and `effective` keeps them: while a conference is ending, every `Pending`,
-//! `Waiting` and `Adopt` is `Ended`; where it may not be recovered, every `Pending` is `Ended`.
+//! `Missed`, `Waiting` and `Adopt` is `Ended`; where it may not be recovered, every `Pending` and `Missed` is `Ended`.
 
 use super::conference::{Conference, State};
 
@@ -27,10 +27,13 @@ pub enum Trigger {
     HasOther,
     /// The report of its owner lacks it, and was made before the unit had heard of it.
     LacksUnheard,
-    /// The report of its owner lacks it.
+    /// Its owner no longer has it, and people did not end it: the owner's report lacks it, or the owner gave it up when
+    /// it was told RELEASE.
     Lacks,
-    /// Its owner, at its epoch, says that people ended it.
+    /// Its owner says that people ended it.
     EndedByUnit,
+    /// The unit that was the last to have it open, and lost it, says that people ended it.
+    EndedByLastUnit,
     /// Its time for recovery has come, there is room, and the scheduler recovers.
     Recover,
     /// Its end time is there.
@@ -66,8 +69,8 @@ pub enum Transition {
     Adopt,
     /// A first creation: `Ended`. A recovery: `Pending`, and the next unit.
     Failed,
-    /// Ended, if the sender is the one who had it last; else stale.
-    EndedIfLast,
+    /// A first creation: `Pending`. A recovery: `Pending`, and the next unit.
+    Missed,
     /// Its unit is asked again while its lease is good; else `Pending`.
     AskAgain,
     /// -> creating.
@@ -88,8 +91,8 @@ pub enum Transition {
 /// The table. The columns are: none or ended, waiting, creating, open, pending.
 const fn row(row: Trigger) -> [Transition; 5] {
     use Transition::{
-        Adopt, AskAgain, Creating, Ended, EndedIfLast, Ending, EpochAgain, Exists, Failed, Nothing, Open,
-        Pending, ReleaseSender, Stale, Stays, Waiting,
+        Adopt, AskAgain, Creating, Ended, Ending, EpochAgain, Exists, Failed, Missed, Nothing, Open, Pending,
+        ReleaseSender, Stale, Stays, Waiting,
     };
     #[rustfmt::skip]
     let cells = match row {
@@ -103,8 +106,9 @@ const fn row(row: Trigger) -> [Transition; 5] {
         Trigger::HasOlder     => [Nothing,       EpochAgain,    EpochAgain,    EpochAgain,    Nothing],
         Trigger::HasOther     => [ReleaseSender, Adopt,         Adopt,         Adopt,         Adopt],
         Trigger::LacksUnheard => [Nothing,       Stays,         Stays,         Stays,         Nothing],
-        Trigger::Lacks        => [Nothing,       Ended,         Failed,        Ended,         EndedIfLast],
-        Trigger::EndedByUnit  => [Nothing,       Ended,         Ended,         Ended,         EndedIfLast],
+        Trigger::Lacks        => [Nothing,       Pending,       Missed,        Pending,       Stays],
+        Trigger::EndedByUnit  => [Nothing,       Ended,         Ended,         Ended,         Nothing],
+        Trigger::EndedByLastUnit => [Nothing,    Stale,         Ended,         Stale,         Ended],
         Trigger::Recover      => [Nothing,       Nothing,       Nothing,       Nothing,       Creating],
         Trigger::EndTime      => [Nothing,       Ending,        Ending,        Ending,        Ended],
         Trigger::Window       => [Nothing,       Nothing,       Nothing,       Nothing,       Ended],
@@ -131,8 +135,10 @@ pub const fn transition(event: Trigger, state: Option<State>) -> Transition {
 /// A transition of the table under the two rules that apply before it.
 pub(in crate::conf) fn effective(conference: &Conference, transition: Transition) -> Transition {
     match transition {
-        Transition::Pending if !conference.recoverable => Transition::Ended,
-        Transition::Pending | Transition::Waiting | Transition::Adopt if conference.ending.is_some() => {
+        Transition::Pending | Transition::Missed if !conference.recoverable => Transition::Ended,
+        Transition::Pending | Transition::Missed | Transition::Waiting | Transition::Adopt
+            if conference.ending.is_some() =>
+        {
             Transition::Ended
         }
         transition => transition,

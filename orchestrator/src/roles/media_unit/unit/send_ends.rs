@@ -15,10 +15,15 @@ const DEREGISTER_TIMEOUT: Duration = Duration::from_secs(7);
 impl Unit<'_> {
     /// Sends the ends that were not sent yet.
     pub(super) async fn send_ends(&mut self, store: &RealmStore) -> Result<(), Error> {
-        if !self.ends.all_sent() {
-            self.send_replies(store, &self.ends.unsent).await?;
-            self.ends.mark_sent();
+        let ends = self.ends.to_send(store);
+        for result in store.ask_all(&ends).await? {
+            match result {
+                Err(error) if error.ends_session() => return Err(error),
+                Err(error) => debug!(unit = self.cmu, %error, "an end was refused"),
+                Ok(_) => {}
+            }
         }
+        self.ends.mark_sent();
         Ok(())
     }
 
@@ -60,7 +65,7 @@ impl Unit<'_> {
             }
         };
         if timeout(DEREGISTER_TIMEOUT, deregistered).await.is_err() && !self.ends.all_sent() {
-            let conferences = self.ends.unsent.len();
+            let conferences = self.ends.unsent();
             warn!(
                 unit = self.cmu,
                 conferences, "Redis was not told which conferences people ended; they will restart elsewhere"

@@ -26,6 +26,8 @@ struct Server {
     is_cut: AtomicBool,
     /// Bytes accepted per millisecond; 0 for no limit.
     speed: AtomicU64,
+    /// Whether it answers RELEASE to every ACK.
+    releases: AtomicBool,
     has_replica: AtomicBool,
     /// Whether its replica confirms writes.
     is_confirmed: AtomicBool,
@@ -88,6 +90,7 @@ impl Server {
                 "*3 $6 master :0 *1 *3 $9 127.0.0.1 $4 7001 $1 0 ".replace(' ', "\r\n")
             }
             "WAIT" => format!(":{}\r\n", u8::from(self.is_confirmed.load(Ordering::Relaxed))),
+            "CONF.ACK" if self.releases.load(Ordering::Relaxed) => "$7\r\nRELEASE\r\n".to_owned(),
             "CMU.BEAT" if self.is_at(Replacing::Wanted) => {
                 self.put(Replacing::Beaten);
                 self.comes_to(Replacing::Said).await;
@@ -95,11 +98,11 @@ impl Server {
             }
             "ROLE" => "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n".to_owned(),
             "CMU.REPORT" => {
-                let fields = ":0 adopted *0 released *0 ended *0".replace(' ', "\r\n");
-                let fields = ["adopted", "released", "ended"]
+                let fields = ":0 adopted *0 released *0 ended *0 lost *0".replace(' ', "\r\n");
+                let fields = ["adopted", "released", "ended", "lost"]
                     .iter()
                     .fold(fields, |all, name| all.replace(name, &format!("${}\r\n{name}", name.len())));
-                format!("*8\r\n$4\r\nkept\r\n{fields}\r\n")
+                format!("*10\r\n$4\r\nkept\r\n{fields}\r\n")
             }
             "XREAD" => {
                 let after: usize = words.last().unwrap().split('-').next().unwrap().parse().unwrap();
@@ -251,7 +254,7 @@ async fn ends_of_a_cut_off_unit_are_sent_before_the_next_unit_joins() {
 }
 
 #[tokio::test]
-async fn ends_are_sent_in_every_session_until_a_replica_confirms() {
+async fn ends_are_sent_in_every_session_also_after_a_replica_confirmed() {
     let server = Server::start().await;
     server.has_replica.store(true, Ordering::Relaxed);
     let (context, _asked) = context(&server);
@@ -283,8 +286,76 @@ async fn ends_are_sent_in_every_session_until_a_replica_confirms() {
     })
     .await;
     assert_eq!((server.count(ended), unit.ends.counts()), (4, (0, 0)));
-    serve(&mut unit, server.hears_more("CMU.JOIN", server.count("CMU.JOIN"))).await;
-    assert_eq!(server.count(ended), 4);
+    // The failover may be to another replica.
+    serve(&mut unit, server.hears_more("CMU.REPORT", server.count("CMU.REPORT"))).await;
+    assert_eq!((server.count(ended), unit.ends.counts()), (5, (0, 0)));
+    assert!(server.count("CMU.REPORT {allot}:conf h:1:1 HIGHEST 5 ENDED 1 1 5") > 0, "reports name it");
+}
+
+#[tokio::test]
+async fn next_unit_of_the_process_repeats_ends_that_were_confirmed() {
+    let server = Server::start().await;
+    let (context, _asked) = context_with(&server, Some(1000));
+    let mut unit = Unit::new(&context, "h:1:1".to_owned(), UnacknowledgedEnds::default());
+    server.tell(&[&format!("{CREATE} 1 epoch 5"), &format!("{CREATE} 2 epoch 6")]);
+    serve(&mut unit, server.hears("CONF.ACK {allot}:conf 2 h:1:1 6")).await;
+    let people = unit.media.event_sender();
+    people.send(MediaEvent::Ended { e164: "1".to_owned(), start: 1 }).await.unwrap();
+    let ended = "CONF.ENDED {allot}:conf 1 h:1:1 5";
+    serve(&mut unit, async {
+        server.hears(ended).await;
+        // Without replicas nothing is left to confirm with the second heartbeat.
+        server.hears_more("CMU.BEAT", server.count("CMU.BEAT") + 1).await;
+    })
+    .await;
+    assert_eq!((server.count(ended), unit.ends.counts()), (1, (0, 0)));
+    server.is_cut.store(true, Ordering::Relaxed);
+    let (end, ends) = timeout(TIMEOUT, unit.run()).await.unwrap();
+    assert_eq!(end, UnitEnd::CutOff);
+
+    // Meanwhile a replica took over that does not know the end.
+    server.is_cut.store(false, Ordering::Relaxed);
+    server.commands.lock().unwrap().clear();
+    let mut next = Unit::new(&context, "h:1:2".to_owned(), ends);
+    let joined = serve(&mut next, server.hears("CMU.JOIN {allot}:conf h:1:2")).await;
+    assert_eq!(server.count(ended), 2);
+    let heard = server.heard.lock().unwrap();
+    assert!(heard.iter().rposition(|line| line.starts_with(ended)) < Some(joined));
+}
+
+#[tokio::test]
+async fn copy_whose_ack_is_answered_release_is_ended_and_not_reported() {
+    let server = Server::start().await;
+    server.releases.store(true, Ordering::Relaxed);
+    let (context, _asked) = context(&server);
+    let mut unit = Unit::new(&context, "h:1:1".to_owned(), UnacknowledgedEnds::default());
+    server.tell(&[&format!("{CREATE} 1 epoch 5"), "event REPORT what LIST"]);
+    serve(&mut unit, async {
+        server.hears("CONF.ENDED {allot}:conf 1 h:1:1 5 RELEASED").await;
+        server.hears("CMU.REPORT {allot}:conf h:1:1 HIGHEST 5").await;
+    })
+    .await;
+    assert_eq!(unit.conferences.len(), 0);
+    assert_eq!(server.count("CMU.REPORT {allot}:conf h:1:1 HIGHEST 5 "), 0, "it reports no copy");
+}
+
+#[tokio::test]
+async fn epoch_of_a_copy_that_is_gone_is_answered_with_why() {
+    let server = Server::start().await;
+    let (context, _asked) = context(&server);
+    let mut unit = Unit::new(&context, "h:1:1".to_owned(), UnacknowledgedEnds::default());
+    server.tell(&[&format!("{CREATE} 1 epoch 5"), &format!("{CREATE} 2 epoch 6")]);
+    serve(&mut unit, server.hears("CONF.ACK {allot}:conf 2 h:1:1 6")).await;
+    unit.handle_media_event(MediaEvent::Ended { e164: "1".to_owned(), start: 1 });
+    server.tell(&["event RELEASE e164 2 epoch 6"]);
+    server.tell(&["event EPOCH e164 1 epoch 7 old 5", "event EPOCH e164 2 epoch 8 old 6"]);
+    serve(&mut unit, async {
+        server.hears("CONF.ENDED {allot}:conf 1 h:1:1 7").await;
+        server.hears("CONF.ENDED {allot}:conf 2 h:1:1 8 RELEASED").await;
+    })
+    .await;
+    assert_eq!(server.count("CONF.ENDED {allot}:conf 1 h:1:1 7 RELEASED"), 0);
+    assert_eq!(server.count("CONF.ENDED {allot}:conf 2 h:1:1 6 RELEASED"), 1);
 }
 
 #[tokio::test]
