@@ -144,17 +144,30 @@ impl<'a> Unit<'a> {
         let membership = self.context.coordinator.join(&dir, &node_name(&self.cmu), data.as_bytes());
         let end = self.serve().await;
         info!(unit = self.cmu, ?end, conferences = self.conferences.len(), "unit ends");
-        while let Ok(event) = self.media_events.try_recv() {
-            self.handle_media_event(event);
-        }
-        // From now on nobody handles events of programs.
-        self.media_events.close();
-        self.media.stop_all().await;
+        self.stop_media().await;
         if end != UnitEnd::CutOff {
             self.deregister(end).await;
         }
         leave(membership).await;
         (end, self.ends)
+    }
+
+    /// Ends all media. What people ended until then is handled: the conferences must not restart on another unit.
+    async fn stop_media(&mut self) {
+        let stopped = self.media.stop_all();
+        tokio::pin!(stopped);
+        loop {
+            tokio::select! {
+                biased;
+                Some(event) = self.media_events.recv() => self.handle_media_event(event),
+                () = &mut stopped => break,
+            }
+        }
+        // From now on nobody handles events of programs.
+        self.media_events.close();
+        while let Ok(event) = self.media_events.try_recv() {
+            self.handle_media_event(event);
+        }
     }
 
     /// Opens one session after another until the incarnation ends.
