@@ -286,6 +286,9 @@ fn details_are_written_by_the_owner_and_newer_ones_stay() {
     assert_eq!(rig.set("1", B, epoch, 7, &["b", "5"]), "NOTOWNER");
     assert_eq!(rig.set("1", A, epoch + 1, 7, &["b", "5"]), "STALE");
     assert_eq!(rig.set("2", A, epoch, 7, &["b", "5"]), "NOTFOUND");
+    for reserved in ["event", "e164", "cmu", "epoch", "seq"] {
+        assert_eq!(rig.set("1", A, epoch, 7, &["b", "5", reserved, "1"]), "ERR", "{reserved}");
+    }
     let details = |rig: &Rig| -> Vec<String> {
         rig.one("1").details.iter().map(|one| String::from_utf8_lossy(&one.value).into_owned()).collect()
     };

@@ -152,24 +152,6 @@ impl<'a> Unit<'a> {
         (end, self.ends)
     }
 
-    /// Ends all media. What people ended until then is handled: the conferences must not restart on another unit.
-    async fn stop_media(&mut self) {
-        let stopped = self.media.stop_all();
-        tokio::pin!(stopped);
-        loop {
-            tokio::select! {
-                biased;
-                Some(event) = self.media_events.recv() => self.handle_media_event(event),
-                () = &mut stopped => break,
-            }
-        }
-        // From now on nobody handles events of programs.
-        self.media_events.close();
-        while let Ok(event) = self.media_events.try_recv() {
-            self.handle_media_event(event);
-        }
-    }
-
     /// Opens one session after another until the incarnation ends.
     async fn serve(&mut self) -> UnitEnd {
         loop {

@@ -14,7 +14,9 @@ use self::lookups::{
 };
 pub use self::manager_commands::MAX_STEP;
 use crate::conf::event::{Event, Events};
-use crate::conf::model::conference::{Cause, Conference, Epoch, MAX_DETAILS, MAX_VALUE, State};
+use crate::conf::model::conference::{
+    Cause, Conference, Epoch, MAX_DETAILS, MAX_VALUE, RESERVED_DETAILS, State,
+};
 pub use crate::conf::model::ids::{MAX_ROOM, MAX_TIME};
 use crate::conf::model::state::Realm;
 use crate::conf::model::transitions::{Transition, Trigger, transition};
@@ -151,6 +153,13 @@ fn decide_set(realm: &Realm, set: &Set<'_>) -> Decided {
                 Code::Err,
                 format!("a field must have 1 to {MAX_IDENTIFIER} bytes and its value at most {MAX_VALUE}"),
             );
+        }
+        if RESERVED_DETAILS.iter().any(|reserved| reserved.as_bytes() == field) {
+            let text = format!(
+                "{} cannot be the name of a detail: entries of streams begin with such a field",
+                quoted(field)
+            );
+            return refuse(Code::Err, text);
         }
         // Of a field that comes twice the last value counts.
         if set.fields.chunks(2).skip(place + 1).any(|later| later.first() == Some(&field)) {

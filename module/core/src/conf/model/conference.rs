@@ -10,6 +10,9 @@ use crate::words;
 pub const MAX_HISTORY: usize = 64;
 /// The most details of a conference.
 pub const MAX_DETAILS: usize = 256;
+/// Names that no detail may have: the fields with which entries of streams begin. A client that reads an entry as a map
+/// would take the detail for the field.
+pub const RESERVED_DETAILS: [&str; 5] = ["event", "e164", "cmu", "epoch", "seq"];
 /// The longest value of a detail, in bytes.
 pub const MAX_VALUE: usize = 65_536;
 

@@ -48,6 +48,24 @@ impl Unit<'_> {
         }
     }
 
+    /// Ends all media. What people ended until then is handled: the conferences must not restart on another unit.
+    pub(super) async fn stop_media(&mut self) {
+        let stopped = self.media.stop_all();
+        tokio::pin!(stopped);
+        loop {
+            tokio::select! {
+                biased;
+                Some(event) = self.media_events.recv() => self.handle_media_event(event),
+                () = &mut stopped => break,
+            }
+        }
+        // From now on nobody handles events of programs.
+        self.media_events.close();
+        while let Ok(event) = self.media_events.try_recv() {
+            self.handle_media_event(event);
+        }
+    }
+
     /// Sends the remaining ends, with retries, and then declares the unit down, so that the realm need not wait for the
     /// unit's lease. A unit that was replaced is not declared down.
     pub(super) async fn deregister(&mut self, end: UnitEnd) {
