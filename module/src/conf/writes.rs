@@ -94,12 +94,20 @@ pub(super) fn realm(
         Found::Value(_) => true,
     };
     drop(key);
+    // Without options it is a read: what is due by now is left to the timer.
+    if exists && changes == Changes::default() {
+        return reply_settings(call, name);
+    }
     if exists {
         return answer(call, &Request::Configure(changes));
     }
     check_hash_tag(call.ctx, name)?;
     let settings = Settings::default().with(&changes)?;
     step::create::<Realm>(call.ctx, name, &Event::Opened { settings })?;
+    reply_settings(call, name)
+}
+
+fn reply_settings(call: &Call<'_>, name: KeyName<'_>) -> Done {
     step::read::<Realm, _>(call.ctx, name, |realm, _| {
         reply_realm(call.ctx, realm);
         Ok(())
