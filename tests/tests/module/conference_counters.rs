@@ -107,7 +107,7 @@ fn every_scenario_moves_its_counters_and_no_others() {
     realm.ok(&format!("CONF.NACK 2 b:1:1 {}", grants["2"]));
     figures.moved("a recovery that fails", &[("conf_failed", 1), ("conf_pending", 1)]);
     let other = grants["1"];
-    assert_eq!(realm.ok(&format!("CONF.ACK 1 a:1:1 {first}")), Reply::bulk("RELEASE"));
+    assert_eq!(realm.ok(&format!("CONF.ACK 3 a:1:1 {}", epochs[2])), Reply::bulk("RELEASE"));
     figures.moved("a word that comes late", &[("conf_disowned", 1)]);
     realm.join("a:1:1");
     // One is adopted while it waits, one from another unit, and one is over.
