@@ -4,21 +4,55 @@ use super::model::conference::Epoch;
 use super::model::state::Policy;
 use crate::shared::Millis;
 
-/// A request that may change a realm. All byte strings are the caller's. `term` is the scheduler's, where it is
-/// given; any but the claimed one is `STALE`.
+/// A request that may change a realm, by who may make it. All byte strings are the caller's.
 #[derive(Clone, Debug)]
 pub enum Request<'a> {
+    /// Of a client of the realm.
+    Client(ClientRequest<'a>),
+    /// Of a unit.
+    Unit(UnitRequest<'a>),
+    /// Of a scheduler or an operator.
+    Scheduler {
+        /// The scheduler's term, where it is given; any but the claimed one is `STALE`.
+        term: Option<u64>,
+        /// What is asked for.
+        request: SchedulerRequest<'a>,
+    },
+    /// Of an elected scheduler that begins.
+    Claim(Claim<'a>),
+}
+
+/// A request of a client: a manager of conferences, an operator, or a data proxy that misses details.
+#[derive(Clone, Debug)]
+pub enum ClientRequest<'a> {
     /// `CONF.REALM` on a realm that exists.
     Configure(Changes),
-    /// `CONF.TERM`.
-    Claim {
-        /// The scheduler's term.
-        term: u64,
-        /// Its name.
-        leader: &'a [u8],
-        /// Whether it may be lower than the last one.
-        force: bool,
+    /// `CONF.CREATE`.
+    Create(Create<'a>),
+    /// `CONF.RELEASE`.
+    Release {
+        /// The conference.
+        e164: &'a [u8],
     },
+    /// `CONF.EXTEND`.
+    Extend {
+        /// The conference.
+        e164: &'a [u8],
+        /// Its new end.
+        end: Millis,
+    },
+    /// `CMU.ASK`.
+    Ask {
+        /// The unit; all where absent.
+        cmu: Option<&'a [u8]>,
+        /// All details again, and not the list.
+        details: bool,
+    },
+}
+
+/// A request of a unit, which names itself: an identity that was replaced is refused.
+#[derive(Clone, Debug)]
+pub enum UnitRequest<'a> {
     /// `CMU.JOIN`.
     Join {
         /// The unit.
@@ -39,13 +73,19 @@ pub enum Request<'a> {
     },
     /// `CMU.REPORT`.
     Report(Report<'a>),
-    /// `CMU.ASK`.
-    Ask {
-        /// The unit; all where absent.
-        cmu: Option<&'a [u8]>,
-        /// All details again, and not the list.
-        details: bool,
-    },
+    /// `CONF.ACK`.
+    Ack(Word<'a>),
+    /// `CONF.NACK`, with the unit's reason.
+    Nack(Word<'a>, Option<&'a [u8]>),
+    /// `CONF.ENDED`.
+    Ended(Word<'a>, End),
+    /// `CONF.SET`, which a data proxy sends for the unit.
+    Set(Set<'a>),
+}
+
+/// A request of a scheduler or an operator.
+#[derive(Clone, Debug)]
+pub enum SchedulerRequest<'a> {
     /// `CMU.DRAIN`.
     Drain {
         /// The unit.
@@ -54,51 +94,21 @@ pub enum Request<'a> {
         on: bool,
         /// Whether its conferences are moved as well.
         moves: bool,
-        /// The scheduler's term.
-        term: Option<u64>,
     },
     /// `CMU.DOWN`.
     Down {
         /// The unit.
         cmu: &'a [u8],
-        /// The scheduler's term.
-        term: Option<u64>,
     },
-    /// `CONF.CREATE`.
-    Create(Create<'a>),
-    /// `CONF.ACK`.
-    Ack(Word<'a>),
-    /// `CONF.NACK`, with the unit's reason.
-    Nack(Word<'a>, Option<&'a [u8]>),
-    /// `CONF.ENDED`.
-    Ended(Word<'a>, End),
-    /// `CONF.RELEASE`.
-    Release {
-        /// The conference.
-        e164: &'a [u8],
-    },
-    /// `CONF.EXTEND`.
-    Extend {
-        /// The conference.
-        e164: &'a [u8],
-        /// Its new end.
-        end: Millis,
-    },
-    /// `CONF.SET`.
-    Set(Set<'a>),
     /// `CONF.RECOVER`.
     Recover {
         /// How many conferences at most.
         count: i64,
-        /// The scheduler's term.
-        term: Option<u64>,
     },
     /// `CONF.RESTART`.
     Restart {
         /// Units that the scheduler found.
         live: Vec<&'a [u8]>,
-        /// The scheduler's term.
-        term: Option<u64>,
     },
     /// `CONF.MOVE`.
     Move {
@@ -106,9 +116,18 @@ pub enum Request<'a> {
         e164: &'a [u8],
         /// The unit that is to take over; the best one where absent.
         to: Option<&'a [u8]>,
-        /// The scheduler's term.
-        term: Option<u64>,
     },
+}
+
+/// `CONF.TERM key term leader [FORCE]`
+#[derive(Clone, Copy, Debug)]
+pub struct Claim<'a> {
+    /// The scheduler's term.
+    pub term: u64,
+    /// Its name.
+    pub leader: &'a [u8],
+    /// Whether it may be lower than the last one.
+    pub force: bool,
 }
 
 /// Settings to change.

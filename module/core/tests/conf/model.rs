@@ -13,7 +13,9 @@
 
 use allot_core::conf::conference::{Cause, State};
 use allot_core::conf::event::Created;
-use allot_core::conf::request::{Create, End, Report, Request, Word};
+use allot_core::conf::request::{
+    Claim, ClientRequest, Create, End, Report, Request, SchedulerRequest, UnitRequest, Word,
+};
 use allot_core::conf::state::Settings;
 use allot_core::conf::unit::{Name, Standing};
 use allot_core::conf::{Event, Realm, decide, decide_due};
@@ -334,13 +336,14 @@ impl World {
                 self.ask(&join(unit)).map(&mut found);
             }
             if self.locals[unit].involved {
-                self.ask(&Request::Down { cmu, term: None }).map(&mut found);
+                self.ask(&Request::Scheduler { term: None, request: SchedulerRequest::Down { cmu } })
+                    .map(&mut found);
             }
         }
-        self.ask(&Request::Release { e164: E164 }).map(&mut found);
+        self.ask(&Request::Client(ClientRequest::Release { e164: E164 })).map(&mut found);
         if !full {
             for request in [&b"1"[..], b"2"] {
-                self.ask(&Request::Create(create(request))).map(&mut found);
+                self.ask(&Request::Client(ClientRequest::Create(create(request)))).map(&mut found);
             }
             self.recovers(bounds, &mut found);
         }
@@ -351,7 +354,8 @@ impl World {
     fn recovers(&self, bounds: Bounds, found: &mut impl FnMut(Self)) {
         // Who is no leader any more may try; only one that claimed the realm is heard.
         for term in 0..=u64::from(self.terms) {
-            let request = Request::Recover { count: 1, term: Some(term) };
+            let request =
+                Request::Scheduler { term: Some(term), request: SchedulerRequest::Recover { count: 1 } };
             // By now every retry time has come.
             let later = decide(&self.realm, NOW + 1, &request);
             if let Ok(decision) = later
@@ -361,7 +365,11 @@ impl World {
                 found(self.after(&decision.events));
             }
             if bounds.moves {
-                self.ask(&Request::Move { e164: E164, to: None, term: Some(term) }).map(&mut *found);
+                self.ask(&Request::Scheduler {
+                    term: Some(term),
+                    request: SchedulerRequest::Move { e164: E164, to: None },
+                })
+                .map(&mut *found);
             }
         }
     }
@@ -369,7 +377,8 @@ impl World {
     fn restarts(&self, bounds: Bounds, found: &mut impl FnMut(Self)) {
         if self.terms < bounds.schedulers {
             let leader = [b'0' + self.terms];
-            let claim = Request::Claim { term: u64::from(self.terms) + 1, leader: &leader, force: false };
+            let claim =
+                Request::Claim(Claim { term: u64::from(self.terms) + 1, leader: &leader, force: false });
             if let Some(mut world) = self.ask(&claim) {
                 world.terms += 1;
                 found(world);
@@ -381,7 +390,11 @@ impl World {
         // It finds every unit, or only those of one host; leases of the others decide.
         for live in [&UNITS[..], &UNITS[..2], &UNITS[2..]] {
             let live = live.iter().map(|unit| unit.as_bytes()).collect();
-            self.ask(&Request::Restart { live, term: Some(self.terms.into()) }).map(&mut *found);
+            self.ask(&Request::Scheduler {
+                term: Some(self.terms.into()),
+                request: SchedulerRequest::Restart { live },
+            })
+            .map(&mut *found);
         }
     }
 
@@ -465,16 +478,16 @@ impl World {
         let word = |epoch: u8| Word { e164: E164, cmu, epoch: BASE + u64::from(epoch) };
         let row = |epoch: u8| (E164, BASE + u64::from(epoch));
         for epoch in bits(local.acks) {
-            self.ask(&Request::Ack(word(epoch))).map(&mut *found);
+            self.ask(&Request::Unit(UnitRequest::Ack(word(epoch)))).map(&mut *found);
         }
         for epoch in bits(local.nacks) {
-            self.ask(&Request::Nack(word(epoch), None)).map(&mut *found);
+            self.ask(&Request::Unit(UnitRequest::Nack(word(epoch), None))).map(&mut *found);
         }
         for epoch in bits(local.ends) {
-            self.ask(&Request::Ended(word(epoch), End::People)).map(&mut *found);
+            self.ask(&Request::Unit(UnitRequest::Ended(word(epoch), End::People))).map(&mut *found);
         }
         for epoch in bits(local.given_up) {
-            self.ask(&Request::Ended(word(epoch), End::Released)).map(&mut *found);
+            self.ask(&Request::Unit(UnitRequest::Ended(word(epoch), End::Released))).map(&mut *found);
         }
         // A unit names all that people ended; that it names nothing is what a unit does that was started again.
         let ended: Vec<(&[u8], u64)> = bits(local.ends).map(row).collect();
@@ -482,7 +495,7 @@ impl World {
             let highest = BASE + u64::from(copy);
             let report = Report { cmu, highest, ended: vec![], list: vec![row(copy)] };
             // A report may adopt; beyond the last epoch that is cut off.
-            let after = self.ask(&Request::Report(report));
+            let after = self.ask(&Request::Unit(UnitRequest::Report(report)));
             after
                 .filter(|world| !full || world.realm.last_epoch() == self.realm.last_epoch())
                 .map(&mut *found);
@@ -490,7 +503,8 @@ impl World {
         for highest in (0..8u8).filter(|bit| local.lacks >> bit & 1 == 1) {
             let highest = BASE + u64::from(highest);
             for ended in [vec![], ended.clone()] {
-                self.ask(&Request::Report(Report { cmu, highest, ended, list: vec![] })).map(&mut *found);
+                self.ask(&Request::Unit(UnitRequest::Report(Report { cmu, highest, ended, list: vec![] })))
+                    .map(&mut *found);
             }
         }
     }
@@ -581,7 +595,7 @@ impl World {
     pub(crate) fn can_end(&self) -> bool {
         let mut realm = self.realm.clone();
         let mut now = NOW;
-        if let Ok(decision) = decide(&realm, now, &Request::Release { e164: E164 }) {
+        if let Ok(decision) = decide(&realm, now, &Request::Client(ClientRequest::Release { e164: E164 })) {
             decision.events.iter().for_each(|event| realm.apply(now, event));
         }
         for _ in 0..4 {
@@ -604,7 +618,7 @@ impl World {
 }
 
 fn join(unit: usize) -> Request<'static> {
-    Request::Join { cmu: UNITS[unit].as_bytes(), capacity: 1, zone: None, lease: LEASE }
+    Request::Unit(UnitRequest::Join { cmu: UNITS[unit].as_bytes(), capacity: 1, zone: None, lease: LEASE })
 }
 
 fn create(request: &[u8]) -> Create<'_> {

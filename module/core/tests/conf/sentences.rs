@@ -2,7 +2,9 @@
 
 use super::rig::{MINUTE, Rig, wish};
 use allot_core::conf::conference::State;
-use allot_core::conf::request::{Changes, Create, Request};
+use allot_core::conf::request::{
+    Changes, Claim, ClientRequest, Create, Request, SchedulerRequest, UnitRequest,
+};
 
 const A: &str = "a:1:1";
 const B: &str = "b:1:1";
@@ -50,10 +52,13 @@ fn an_identity_that_was_replaced_is_heard_no_more() {
     let epoch = rig.open("1");
     rig.join("a:1:2", 10);
     assert_eq!(rig.beat(A), "STALE");
-    assert_eq!(rig.code(&Request::Join { cmu: A.as_bytes(), capacity: 1, zone: None, lease: 1 }), "STALE");
+    assert_eq!(
+        rig.code(&Request::Unit(UnitRequest::Join { cmu: A.as_bytes(), capacity: 1, zone: None, lease: 1 })),
+        "STALE"
+    );
     let report =
         allot_core::conf::request::Report { cmu: A.as_bytes(), highest: epoch, ended: vec![], list: vec![] };
-    assert_eq!(rig.code(&Request::Report(report)), "STALE");
+    assert_eq!(rig.code(&Request::Unit(UnitRequest::Report(report))), "STALE");
     assert_eq!(rig.set("1", A, epoch, 1, &["a", "b"]), "NOTOWNER");
     // But in this: what people ended on it does not live again.
     assert_eq!(rig.ended("1", A, epoch + 1), "STALE");
@@ -95,12 +100,18 @@ fn a_host_is_remembered_when_its_unit_is_forgotten() {
     assert!(rig.realm.unit_called(b"a:1:2").is_none());
     rig.check();
     // Neither is who was replaced heard again, nor is anything placed on who has not said what it has.
-    assert_eq!(rig.code(&Request::Join { cmu: A.as_bytes(), capacity: 9, zone: None, lease: 1 }), "STALE");
+    assert_eq!(
+        rig.code(&Request::Unit(UnitRequest::Join { cmu: A.as_bytes(), capacity: 9, zone: None, lease: 1 })),
+        "STALE"
+    );
     rig.join("a:1:3", 10);
     assert!(!rig.realm.unit_called(b"a:1:3").unwrap().reported);
     rig.report("a:1:3", 0, &[]);
     assert!(rig.realm.unit_called(b"a:1:3").unwrap().reported);
-    assert_eq!(rig.code(&Request::Join { cmu: A.as_bytes(), capacity: 9, zone: None, lease: 1 }), "STALE");
+    assert_eq!(
+        rig.code(&Request::Unit(UnitRequest::Join { cmu: A.as_bytes(), capacity: 9, zone: None, lease: 1 })),
+        "STALE"
+    );
     rig.check();
     // Not for ever: there may be any number of hosts.
     for host in 0..1100 {
@@ -125,7 +136,7 @@ fn a_down_unit_is_given_nothing_before_it_has_reported_and_is_forgotten_after_a_
     rig.down(A);
     assert_eq!(rig.beat(A), "NOTFOUND");
     rig.join(A, 10);
-    assert_eq!(rig.code(&Request::Create(wish("1"))), "LIMIT");
+    assert_eq!(rig.code(&Request::Client(ClientRequest::Create(wish("1")))), "LIMIT");
     rig.report(A, 0, &[]);
     rig.create("1");
     let epoch = rig.epoch("1");
@@ -143,17 +154,21 @@ fn a_down_unit_is_given_nothing_before_it_has_reported_and_is_forgotten_after_a_
 #[test]
 fn leases_make_a_unit_suspect_and_unreachable_and_never_down() {
     let mut rig = Rig::new(&[]);
-    rig.ask(&Request::Join { cmu: A.as_bytes(), capacity: 10, zone: None, lease: 5000 }).unwrap();
+    rig.ask(&Request::Unit(UnitRequest::Join { cmu: A.as_bytes(), capacity: 10, zone: None, lease: 5000 }))
+        .unwrap();
     let word = |rig: &Rig| rig.realm.unit_called(A.as_bytes()).unwrap().word();
     rig.pass(2999);
     assert_eq!(word(&rig), "up");
     rig.pass(1);
-    assert_eq!((word(&rig), rig.code(&Request::Create(wish("1")))), ("suspect", "LIMIT".into()));
+    assert_eq!(
+        (word(&rig), rig.code(&Request::Client(ClientRequest::Create(wish("1"))))),
+        ("suspect", "LIMIT".into())
+    );
     rig.pass(2000);
     assert_eq!(word(&rig), "unreachable");
     rig.pass(600_000);
     assert_eq!(word(&rig), "unreachable");
-    rig.ask(&Request::Claim { term: 1, leader: b"css", force: false }).unwrap();
+    rig.ask(&Request::Claim(Claim { term: 1, leader: b"css", force: false })).unwrap();
     assert_eq!(word(&rig), "up", "a claim starts all leases anew");
     rig.pass(5000);
     rig.beat(A);
@@ -163,7 +178,8 @@ fn leases_make_a_unit_suspect_and_unreachable_and_never_down() {
 #[test]
 fn a_deposed_scheduler_is_refused() {
     let mut rig = Rig::new(&[A]);
-    let claim = |term, leader: &'static str, force| Request::Claim { term, leader: leader.as_bytes(), force };
+    let claim =
+        |term, leader: &'static str, force| Request::Claim(Claim { term, leader: leader.as_bytes(), force });
     assert_eq!(rig.code(&claim(2, "one", false)), "Realm");
     assert_eq!(rig.code(&claim(2, "one", false)), "Realm");
     assert_eq!(rig.code(&claim(2, "two", false)), "STALE");
@@ -171,13 +187,34 @@ fn a_deposed_scheduler_is_refused() {
     assert_eq!(rig.code(&claim(3, "two", false)), "Realm");
     for term in [2, 4] {
         let term = Some(term);
-        assert_eq!(rig.code(&Request::Recover { count: 1, term }), "STALE");
-        assert_eq!(rig.code(&Request::Restart { live: vec![], term }), "STALE");
-        assert_eq!(rig.code(&Request::Down { cmu: A.as_bytes(), term }), "STALE");
-        assert_eq!(rig.code(&Request::Drain { cmu: A.as_bytes(), on: true, moves: false, term }), "STALE");
-        assert_eq!(rig.code(&Request::Move { e164: b"1", to: None, term }), "STALE");
+        assert_eq!(
+            rig.code(&Request::Scheduler { term, request: SchedulerRequest::Recover { count: 1 } }),
+            "STALE"
+        );
+        assert_eq!(
+            rig.code(&Request::Scheduler { term, request: SchedulerRequest::Restart { live: vec![] } }),
+            "STALE"
+        );
+        assert_eq!(
+            rig.code(&Request::Scheduler { term, request: SchedulerRequest::Down { cmu: A.as_bytes() } }),
+            "STALE"
+        );
+        assert_eq!(
+            rig.code(&Request::Scheduler {
+                term,
+                request: SchedulerRequest::Drain { cmu: A.as_bytes(), on: true, moves: false }
+            }),
+            "STALE"
+        );
+        assert_eq!(
+            rig.code(&Request::Scheduler { term, request: SchedulerRequest::Move { e164: b"1", to: None } }),
+            "STALE"
+        );
     }
-    assert_eq!(rig.code(&Request::Recover { count: 1, term: Some(3) }), "Grants([])");
+    assert_eq!(
+        rig.code(&Request::Scheduler { term: Some(3), request: SchedulerRequest::Recover { count: 1 } }),
+        "Grants([])"
+    );
     assert_eq!(rig.code(&claim(1, "three", true)), "Realm");
 }
 
@@ -203,7 +240,11 @@ fn what_people_are_told_of_a_move_whose_source_dies_or_that_is_called_off() {
     assert_eq!(events(&rig), [format!("move-failed 1 {B} {moving}"), format!("ending 1 {A} {epoch}")]);
     // The source cannot even go on: the other copy ends with it.
     let (mut rig, epoch, _) = moved();
-    rig.ask(&Request::Restart { live: vec![A.as_bytes(), B.as_bytes()], term: None }).unwrap();
+    rig.ask(&Request::Scheduler {
+        term: None,
+        request: SchedulerRequest::Restart { live: vec![A.as_bytes(), B.as_bytes()] },
+    })
+    .unwrap();
     rig.nack("1", A, epoch);
     assert_eq!(rig.state("1"), State::Ended);
     assert!(rig.verbs(B).ends_with("RELEASE"), "{:?}", rig.told);
@@ -213,16 +254,24 @@ fn what_people_are_told_of_a_move_whose_source_dies_or_that_is_called_off() {
 fn nothing_moves_out_of_its_zone() {
     let mut rig = Rig::new(&[A]);
     let mut join = |cmu: &'static str, zone: &'static [u8]| {
-        let request = Request::Join { cmu: cmu.as_bytes(), capacity: 9, zone: Some(zone), lease: 3_600_000 };
+        let request = Request::Unit(UnitRequest::Join {
+            cmu: cmu.as_bytes(),
+            capacity: 9,
+            zone: Some(zone),
+            lease: 3_600_000,
+        });
         rig.ask(&request).unwrap();
     };
     join("e:1:1", b"eu");
     join("f:1:1", b"eu");
     join("u:1:1", b"us");
-    rig.ask(&Request::Create(Create { zone: Some(b"eu"), ..wish("1") })).unwrap();
+    rig.ask(&Request::Client(ClientRequest::Create(Create { zone: Some(b"eu"), ..wish("1") }))).unwrap();
     let epoch = rig.epoch("1");
     rig.ack("1", "e:1:1", epoch);
-    let to = |cmu: &'static str| Request::Move { e164: b"1", to: Some(cmu.as_bytes()), term: None };
+    let to = |cmu: &'static str| Request::Scheduler {
+        term: None,
+        request: SchedulerRequest::Move { e164: b"1", to: Some(cmu.as_bytes()) },
+    };
     assert_eq!((rig.code(&to("u:1:1")), rig.code(&to(A))), ("BADSTATE".into(), "BADSTATE".into()));
     assert!(!rig.code(&to("f:1:1")).starts_with("BADSTATE"));
 }
@@ -312,7 +361,10 @@ fn draining_moves_what_there_is_and_takes_nothing_new() {
     for number in 0..6 {
         rig.open(&number.to_string());
     }
-    let drain = |on, moves| Request::Drain { cmu: A.as_bytes(), on, moves, term: None };
+    let drain = |on, moves| Request::Scheduler {
+        term: None,
+        request: SchedulerRequest::Drain { cmu: A.as_bytes(), on, moves },
+    };
     assert_eq!(rig.code(&drain(true, true)), "Moves(3, 0)");
     rig.create("x");
     assert_eq!(rig.owner("x"), B);
@@ -328,10 +380,10 @@ fn settings_change_while_the_realm_lives() {
     rig.open("1");
     rig.down(A);
     let changes = Changes { window: Some(1000), ..Changes::default() };
-    assert_eq!(rig.code(&Request::Configure(changes)), "Realm");
+    assert_eq!(rig.code(&Request::Client(ClientRequest::Configure(changes))), "Realm");
     rig.pass(1000);
     assert_eq!(rig.word("1"), "ended");
     let changes = Changes { window: Some(0), ..Changes::default() };
-    assert_eq!(rig.code(&Request::Configure(changes)), "ERR");
+    assert_eq!(rig.code(&Request::Client(ClientRequest::Configure(changes))), "ERR");
     rig.check();
 }

@@ -3,7 +3,7 @@
 //! afterwards, and after a colon what its unit `a:1:1` (or whoever spoke) was told.
 
 use super::rig::{MINUTE, Rig, wish};
-use allot_core::conf::request::Request;
+use allot_core::conf::request::{ClientRequest, Request, UnitRequest};
 
 const A: &str = "a:1:1";
 const B: &str = "b:1:1";
@@ -16,11 +16,11 @@ fn world(column: &str) -> Rig {
     let mut rig = Rig::new(&[A, B]);
     if column != "none" {
         let end = Some(rig.now + 20 * MINUTE);
-        rig.ask(&Request::Create(allot_core::conf::request::Create {
+        rig.ask(&Request::Client(ClientRequest::Create(allot_core::conf::request::Create {
             end,
             request: Some(b"r"),
             ..wish("7")
-        }))
+        })))
         .unwrap();
         assert_eq!(rig.owner("7"), A);
     }
@@ -88,10 +88,13 @@ fn create() {
     row(
         "create",
         ["creating:CREATE", "creating:CREATE", "EXISTS", "EXISTS", "EXISTS", "EXISTS", "EXISTS"],
-        |rig| rig.code(&Request::Create(wish("7"))),
+        |rig| rig.code(&Request::Client(ClientRequest::Create(wish("7")))),
     );
     row("the same again", ["creating:CREATE", "same", "same", "same", "same", "same", "same"], |rig| {
-        rig.code(&Request::Create(allot_core::conf::request::Create { request: Some(b"r"), ..wish("7") }))
+        rig.code(&Request::Client(ClientRequest::Create(allot_core::conf::request::Create {
+            request: Some(b"r"),
+            ..wish("7")
+        })))
     });
 }
 
@@ -292,7 +295,7 @@ fn end_time_and_window() {
     row("window", ["-", "-", "-", "-", "-", "-", "ended"], |rig| {
         let e164 = b"7";
         let end = rig.now + 50 * MINUTE;
-        rig.ask(&Request::Extend { e164, end }).unwrap();
+        rig.ask(&Request::Client(ClientRequest::Extend { e164, end })).unwrap();
         rig.pass(30 * MINUTE - 1);
         assert_eq!(rig.word("7"), "pending");
         rig.pass(1);
@@ -331,7 +334,12 @@ fn scheduler_restart() {
     row("restart, neither", ["same", "same", "pending", "pending", "pending", "pending", "same"], |rig| {
         // Both lose their leases; nothing else is due meanwhile.
         for cmu in [A, B] {
-            let join = Request::Join { cmu: cmu.as_bytes(), capacity: 10, zone: None, lease: 100 };
+            let join = Request::Unit(UnitRequest::Join {
+                cmu: cmu.as_bytes(),
+                capacity: 10,
+                zone: None,
+                lease: 100,
+            });
             rig.ask(&join).unwrap();
         }
         rig.pass(100);
@@ -348,7 +356,8 @@ fn wait_timeout() {
         String::new()
     });
     row("wait timeout, lease over", ["-", "-", "pending", "-", "-", "-", "-"], |rig| {
-        let join = Request::Join { cmu: A.as_bytes(), capacity: 10, zone: None, lease: 100 };
+        let join =
+            Request::Unit(UnitRequest::Join { cmu: A.as_bytes(), capacity: 10, zone: None, lease: 100 });
         rig.ask(&join).unwrap();
         rig.pass(30_000);
         String::new()
@@ -414,14 +423,20 @@ fn one_that_cannot_be_recovered_ends_wherever_another_would_wait() {
         ("down", (|rig: &mut Rig| rig.down(A)) as Act),
         ("replaced", |rig| rig.join("a:1:2", 10)),
         ("restart", |rig| {
-            rig.ask(&Request::Join { cmu: A.as_bytes(), capacity: 10, zone: None, lease: 100 }).unwrap();
+            rig.ask(&Request::Unit(UnitRequest::Join {
+                cmu: A.as_bytes(),
+                capacity: 10,
+                zone: None,
+                lease: 100,
+            }))
+            .unwrap();
             rig.pass(100);
             rig.restart(&[]);
         }),
     ] {
         let mut rig = Rig::new(&[A, B]);
         let create = allot_core::conf::request::Create { recoverable: false, ..wish("7") };
-        rig.ask(&Request::Create(create)).unwrap();
+        rig.ask(&Request::Client(ClientRequest::Create(create))).unwrap();
         let epoch = rig.epoch("7");
         rig.ack("7", A, epoch);
         lose(&mut rig);

@@ -1,5 +1,5 @@
-//! What a request comes to: looks, searches, checks every limit, and changes nothing. Here are the words of units
-//! and the requests on units; `managing` has those of managers and schedulers, `reports` a unit's list.
+//! What a request comes to: looks, searches, checks every limit, and changes nothing. Here are the words of units;
+//! `manager_commands` has the requests of clients and schedulers, `reconcile_report` a unit's list.
 
 mod due;
 mod lookups;
@@ -22,7 +22,7 @@ use crate::conf::model::state::Realm;
 use crate::conf::model::transitions::{Transition, Trigger, transition};
 use crate::conf::model::unit::Name;
 use crate::conf::outcome::{Decided, Decision, Reply, decided, refuse, unchanged};
-use crate::conf::request::{End, Request, Set, Word};
+use crate::conf::request::{ClientRequest, End, Request, SchedulerRequest, Set, UnitRequest, Word};
 use crate::invariant;
 use crate::shared::codec::Writer;
 use crate::shared::field::Any;
@@ -37,26 +37,60 @@ use crate::shared::{Bytes, MAX_IDENTIFIER, Millis};
 /// A refusal; the realm stays as it is.
 pub fn decide(realm: &Realm, now: Millis, request: &Request<'_>) -> Decided {
     match request {
-        Request::Set(set) => decide_set(realm, set),
-        Request::Ack(word) => decide_ack(realm, *word),
-        Request::Nack(word, reason) => decide_nack(realm, now, *word, *reason),
-        Request::Ended(word, end) => decide_ended(realm, now, *word, *end),
-        Request::Beat { cmu, load } => {
+        Request::Unit(request) => decide_for_unit(realm, now, request),
+        Request::Client(request) => decide_for_client(realm, now, request),
+        Request::Scheduler { term, request } => {
+            check_term(realm, *term)?;
+            decide_for_scheduler(realm, now, request)
+        }
+        Request::Claim(claim) => manager_commands::decide_claim(realm, *claim),
+    }
+}
+
+fn decide_for_unit(realm: &Realm, now: Millis, request: &UnitRequest<'_>) -> Decided {
+    match request {
+        UnitRequest::Set(set) => decide_set(realm, set),
+        UnitRequest::Ack(word) => decide_ack(realm, *word),
+        UnitRequest::Nack(word, reason) => decide_nack(realm, now, *word, *reason),
+        UnitRequest::Ended(word, end) => decide_ended(realm, now, *word, *end),
+        UnitRequest::Beat { cmu, load } => {
             let unit = up_unit(realm, cmu)?;
             let cmu = realm.name_of(unit);
             decided(Event::Beat { cmu: cmu.clone(), load: load.map(Any) }, Reply::Unit(cmu))
         }
-        Request::Join { cmu, capacity, zone, lease } => decide_join(realm, cmu, *capacity, *zone, *lease),
-        Request::Report(report) => reconcile_report::decide_report(realm, now, report),
-        Request::Ask { cmu: None, details } => {
-            decided(Event::Asked { cmu: None, details: *details }, Reply::Ok)
+        UnitRequest::Join { cmu, capacity, zone, lease } => decide_join(realm, cmu, *capacity, *zone, *lease),
+        UnitRequest::Report(report) => reconcile_report::decide_report(realm, now, report),
+    }
+}
+
+fn decide_for_client(realm: &Realm, now: Millis, request: &ClientRequest<'_>) -> Decided {
+    match request {
+        ClientRequest::Configure(changes) => {
+            let settings = realm.settings.with(changes)?;
+            if settings == realm.settings {
+                return unchanged(Reply::Realm);
+            }
+            decided(Event::Configured { settings }, Reply::Realm)
         }
-        Request::Ask { cmu: Some(cmu), details } => {
-            let cmu = Some(realm.name_of(up_unit(realm, cmu)?));
+        ClientRequest::Create(create) => manager_commands::decide_create(realm, now, create),
+        ClientRequest::Release { e164 } => manager_commands::decide_release(realm, e164),
+        ClientRequest::Extend { e164, end } => manager_commands::decide_extend(realm, now, e164, *end),
+        ClientRequest::Ask { cmu, details } => {
+            let cmu = cmu.map(|cmu| up_unit(realm, cmu)).transpose()?.map(|unit| realm.name_of(unit));
             decided(Event::Asked { cmu, details: *details }, Reply::Ok)
         }
-        Request::Down { cmu, term } => {
-            check_term(realm, *term)?;
+    }
+}
+
+fn decide_for_scheduler(realm: &Realm, now: Millis, request: &SchedulerRequest<'_>) -> Decided {
+    match request {
+        SchedulerRequest::Recover { count } => manager_commands::decide_recover(realm, now, *count),
+        SchedulerRequest::Restart { live } => manager_commands::decide_restart(realm, now, live),
+        SchedulerRequest::Move { e164, to } => manager_commands::decide_move(realm, now, e164, *to),
+        SchedulerRequest::Drain { cmu, on, moves } => {
+            manager_commands::decide_drain(realm, now, cmu, *on, *moves)
+        }
+        SchedulerRequest::Down { cmu } => {
             let unit = known_unit(realm, cmu)?;
             let cmu = realm.name_of(unit);
             let reply = Reply::Unit(cmu.clone());
@@ -64,35 +98,6 @@ pub fn decide(realm: &Realm, now: Millis, request: &Request<'_>) -> Decided {
                 return unchanged(reply);
             }
             decided(Event::Down { cmu }, reply)
-        }
-        Request::Configure(changes) => {
-            let settings = realm.settings.with(changes)?;
-            if settings == realm.settings {
-                return unchanged(Reply::Realm);
-            }
-            decided(Event::Configured { settings }, Reply::Realm)
-        }
-        Request::Claim { term, leader, force } => {
-            manager_commands::decide_claim(realm, *term, leader, *force)
-        }
-        Request::Create(create) => manager_commands::decide_create(realm, now, create),
-        Request::Release { e164 } => manager_commands::decide_release(realm, e164),
-        Request::Extend { e164, end } => manager_commands::decide_extend(realm, now, e164, *end),
-        Request::Recover { count, term } => {
-            check_term(realm, *term)?;
-            manager_commands::decide_recover(realm, now, *count)
-        }
-        Request::Restart { live, term } => {
-            check_term(realm, *term)?;
-            manager_commands::decide_restart(realm, now, live)
-        }
-        Request::Move { e164, to, term } => {
-            check_term(realm, *term)?;
-            manager_commands::decide_move(realm, now, e164, *to)
-        }
-        Request::Drain { cmu, on, moves, term } => {
-            check_term(realm, *term)?;
-            manager_commands::decide_drain(realm, now, cmu, *on, *moves)
         }
     }
 }
