@@ -35,6 +35,7 @@ class Unit:
         self.path = f"{arguments.root}/{node_name(self.key)}/units/{node_name(self.cmu)}"
         self.zookeeper = KazooClient(hosts=arguments.zookeeper, timeout=4.0)
         self.copies = {}  # number -> epoch
+        self.earlier = {}  # number -> epochs that the copy had before
         self.highest = 0
         self.seq = 0
         self.told = 0
@@ -92,12 +93,14 @@ class Unit:
                 return
             self.highest = max(self.highest, epoch)
         if event == "CREATE":
-            self.copies[e164] = epoch
+            self.copies[e164], self.earlier[e164] = epoch, set()
             if self.say("ACK", e164, epoch) == "RELEASE":
                 self.give_up(e164, epoch)
-        elif event == "RELEASE" and self.copies.get(e164) == epoch:
-            self.give_up(e164, epoch)
+        elif event == "RELEASE" and e164 in self.copies:
+            if epoch == self.copies[e164] or epoch in self.earlier[e164]:
+                self.give_up(e164, self.copies[e164])
         elif event == "EPOCH" and e164 in self.copies:
+            self.earlier[e164].add(self.copies[e164])
             self.copies[e164] = epoch
             self.tell()
         elif event == "EPOCH":

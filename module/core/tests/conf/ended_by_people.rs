@@ -155,3 +155,15 @@ fn report_that_names_a_conference_as_ended_and_as_there_ends_it_and_its_copy() {
     rig.report_with(A, first, &[("1", first), ("9", 5)], &[]);
     rig.check();
 }
+
+#[test]
+fn conference_whose_owner_has_only_a_copy_of_a_lost_master_is_recovered() {
+    let mut rig = Rig::new(&[A, B]);
+    let first = rig.open("1");
+    // The lost master gave it to A once more, at an epoch that is not on record here.
+    let lost = first + 5;
+    let Reply::Reported(reported) = rig.report(A, lost, &[("1", lost)]) else { panic!() };
+    assert_eq!((reported.released.len(), reported.lost.len(), reported.kept), (1, 1, 0));
+    assert_eq!((rig.state("1"), rig.recover()), (State::Pending, 1));
+    rig.check();
+}

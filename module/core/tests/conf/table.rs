@@ -153,23 +153,18 @@ fn report_has_it() {
         rig.report(&unit, epoch, &[("7", epoch)]);
         String::new()
     });
-    row(
-        "has it, otherwise",
-        [
-            "same:RELEASE",
-            "same:RELEASE",
-            "same:RELEASE",
-            "same:RELEASE",
-            "same:RELEASE",
-            "same:RELEASE",
-            "same:RELEASE",
-        ],
-        |rig| {
-            let (unit, epoch) = last(rig);
-            rig.report(&unit, epoch + 5, &[("7", epoch + 5)]);
-            String::new()
-        },
-    );
+    let told = "same:RELEASE";
+    row("has it, otherwise, its own is yet to come", [told; 7], |rig| {
+        let (unit, epoch) = last(rig);
+        rig.report(&unit, epoch - 1, &[("7", epoch + 5)]);
+        String::new()
+    });
+    let lost = "pending:RELEASE";
+    row("has it, otherwise, and not its own", [told, told, lost, lost, lost, lost, told], |rig| {
+        let (unit, epoch) = last(rig);
+        rig.report(&unit, epoch + 5, &[("7", epoch + 5)]);
+        String::new()
+    });
     row("adoption", ["-", "-", "-", "-", "open:RELEASE", "-", "open:EPOCH"], |rig| {
         // It had been on A before it was lost.
         let lost = rig.one("7").history[0].clone();

@@ -126,10 +126,18 @@ pub(crate) enum Action {
     ReportList,
 }
 
-/// The conferences of a unit, with the epochs of their assignments.
+/// A copy of a conference, with the epochs of its assignments.
+#[derive(Debug, Clone)]
+struct LocalCopy {
+    epoch: u64,
+    /// Epochs that the copy had before `EPOCH` messages.
+    earlier: Vec<u64>,
+}
+
+/// The conferences of a unit.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LocalConferences {
-    epochs: BTreeMap<String, u64>,
+    copies: BTreeMap<String, LocalCopy>,
     highest: u64,
 }
 
@@ -141,17 +149,23 @@ impl LocalConferences {
 
     /// All conferences with their epochs.
     pub(crate) fn list(&self) -> Vec<(String, u64)> {
-        self.epochs.iter().map(|(e164, epoch)| (e164.clone(), *epoch)).collect()
+        self.copies.iter().map(|(e164, copy)| (e164.clone(), copy.epoch)).collect()
     }
 
     /// Number of conferences.
     pub(crate) fn len(&self) -> usize {
-        self.epochs.len()
+        self.copies.len()
     }
 
     /// The epoch of a conference, if this unit has it.
     pub(crate) fn epoch(&self, e164: &str) -> Option<u64> {
-        self.epochs.get(e164).copied()
+        self.copies.get(e164).map(|copy| copy.epoch)
+    }
+
+    /// Whether a `RELEASE` of this epoch ends the copy. The epoch may be an earlier one: the realm may have sent the
+    /// message in response to a report that was made before an `EPOCH` message was read.
+    fn is_released_by(&self, e164: &str, epoch: u64) -> bool {
+        self.copies.get(e164).is_some_and(|copy| copy.epoch == epoch || copy.earlier.contains(&epoch))
     }
 
     /// Whether one of these messages releases a conference that this unit has, or gets by an earlier one of them.
@@ -162,7 +176,7 @@ impl LocalConferences {
         let mut ahead = self.clone();
         messages.iter().any(|message| {
             let applies =
-                matches!(message, Message::Release { e164, epoch } if ahead.epoch(e164) == Some(*epoch));
+                matches!(message, Message::Release { e164, epoch } if ahead.is_released_by(e164, *epoch));
             ahead.handle(message.clone());
             applies
         })
@@ -172,8 +186,8 @@ impl LocalConferences {
     pub(crate) fn handle(&mut self, message: Message) -> Vec<Action> {
         match message {
             Message::Create { e164, epoch, params } => self.create(e164, epoch, params),
-            Message::Release { e164, epoch } if self.epoch(&e164) == Some(epoch) => {
-                self.epochs.remove(&e164);
+            Message::Release { e164, epoch } if self.is_released_by(&e164, epoch) => {
+                let epoch = self.copies.remove(&e164).map_or(epoch, |copy| copy.epoch);
                 vec![Action::Stop { e164: e164.clone() }, Action::ReplyReleased { e164, epoch }]
             }
             Message::Epoch { e164, epoch, old } => self.change_epoch(e164, epoch, old),
@@ -187,7 +201,7 @@ impl LocalConferences {
         if !self.is_new_epoch(epoch) {
             return Vec::new();
         }
-        let older = self.epochs.insert(e164.clone(), epoch);
+        let older = self.copies.insert(e164.clone(), LocalCopy { epoch, earlier: Vec::new() });
         let mut actions = Vec::new();
         if older.is_some() {
             actions.push(Action::Stop { e164: e164.clone() });
@@ -203,9 +217,10 @@ impl LocalConferences {
         if !self.is_new_epoch(epoch) && !names_our_epoch {
             return Vec::new();
         }
-        match self.epochs.get_mut(&e164) {
-            Some(current) => {
-                *current = epoch;
+        match self.copies.get_mut(&e164) {
+            Some(copy) => {
+                copy.earlier.push(copy.epoch);
+                copy.epoch = epoch;
                 vec![Action::SendDetails { e164 }]
             }
             None => vec![Action::ReplyUnknownEpoch { e164, epoch, old }],
@@ -221,7 +236,7 @@ impl LocalConferences {
 
     /// Removes a conference whose media could not start or has ended; returns its epoch, if this unit had it.
     pub(crate) fn remove(&mut self, e164: &str) -> Option<u64> {
-        self.epochs.remove(e164)
+        self.copies.remove(e164).map(|copy| copy.epoch)
     }
 }
 
@@ -310,9 +325,21 @@ mod tests {
         conferences.handle(create("1", 5));
         assert!(conferences.any_release_applies(&[renumber("1", 5, 7), release("1", 7)]));
         assert!(conferences.any_release_applies(&[create("2", 8), release("2", 8)]));
-        assert!(!conferences.any_release_applies(&[renumber("1", 5, 7), release("1", 5)]));
+        assert!(conferences.any_release_applies(&[renumber("1", 5, 7), release("1", 5)]));
         assert!(!conferences.any_release_applies(&[release("1", 7), renumber("1", 5, 7)]));
         assert_eq!((conferences.list(), conferences.highest()), (vec![("1".into(), 5)], 5));
+    }
+
+    #[test]
+    fn release_of_an_earlier_epoch_ends_the_copy() {
+        let mut conferences = LocalConferences::default();
+        conferences.handle(create("1", 5));
+        conferences.handle(renumber("1", 5, 7));
+        assert_eq!(conferences.handle(release("1", 6)), []);
+        assert_eq!(conferences.handle(release("1", 5)), [stop("1"), released("1", 7)]);
+        // A new copy has none of the epochs of an earlier one.
+        conferences.handle(create("1", 8));
+        assert_eq!(conferences.handle(release("1", 7)), []);
     }
 
     #[test]

@@ -31,9 +31,10 @@ pub(super) fn decide_report(realm: &Realm, now: Millis, report: &Report<'_>) -> 
     let epoch = realm.next_epoch(now).max(realm.last_with(report.highest, now) + 1);
     // First of all, so that what the list frees or takes is of a unit that has reported.
     let events = smallvec::smallvec![Event::Reported { cmu: cmu.clone(), highest: report.highest }];
-    let settled = HashSet::new();
+    let (highest, settled) = (report.highest, HashSet::new());
     let reported = Reported::default();
-    let mut reconciliation = Reconciliation { realm, cmu, number, now, epoch, events, settled, reported };
+    let mut reconciliation =
+        Reconciliation { realm, cmu, number, now, highest, epoch, events, settled, reported };
     // Before the list: what people ended is not lost.
     for &(e164, epoch) in &report.ended {
         reconciliation.ended(e164, epoch);
@@ -45,7 +46,7 @@ pub(super) fn decide_report(realm: &Realm, now: Millis, report: &Report<'_>) -> 
     let own = unit.owned.iter().chain(&unit.targets).filter_map(|&(_, id)| realm.indexed(id));
     for conference in own {
         if !listed.contains(&conference.e164[..]) && !reconciliation.settled.contains(&conference.e164[..]) {
-            reconciliation.lacks(conference, report.highest);
+            reconciliation.lacks(conference);
         }
     }
     Ok(Decision { events: reconciliation.events, reply: Reply::Reported(reconciliation.reported) })
@@ -57,6 +58,8 @@ struct Reconciliation<'a> {
     cmu: Name,
     number: u32,
     now: Millis,
+    /// The highest epoch that the unit had handled.
+    highest: Epoch,
     /// The next epoch to give out.
     epoch: Epoch,
     events: Events,
@@ -128,6 +131,14 @@ impl Reconciliation<'_> {
             (Transition::ReleaseSender, _) => {
                 self.events.push(disowned(self.realm, word));
                 self.reported.released.push(Bytes::from_slice(e164));
+                // The unit may own the conference by an assignment of which it has no copy: another master, since lost,
+                // gave it another one.
+                let moves = |conference: &Conference| conference.moving.map(|moving| moving.to);
+                let expected =
+                    |conference: &&Conference| conference.owner == unit || moves(conference) == unit;
+                if let Some(conference) = conference.filter(expected) {
+                    self.lacks(conference);
+                }
             }
             (Transition::Stays, _) => self.reported.kept += 1,
             _ => invariant!("a copy that a unit reports is kept, adopted, or released"),
@@ -149,7 +160,8 @@ impl Reconciliation<'_> {
     }
 
     /// The list lacks a conference that the unit owns or is to take over, and people did not end it.
-    fn lacks(&mut self, conference: &Conference, highest: Epoch) {
+    fn lacks(&mut self, conference: &Conference) {
+        let highest = self.highest;
         let e164 = conference.e164.clone();
         if let Some(moving) = conference.moving.filter(|moving| moving.to == self.number) {
             if moving.epoch <= highest {
