@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use allot_core::conf::request::{Create, Request, Word};
+use allot_core::conf::request::{ClientRequest, Create, Request, SchedulerRequest, UnitRequest, Word};
 use allot_core::conf::state::Settings;
 use allot_core::conf::{Realm as State, decide};
 use allot_tests::damage::Dump;
@@ -160,7 +160,7 @@ fn waiting_since(now: i64, waits: &[i64]) -> State {
     for (number, wait) in waits.iter().enumerate() {
         let (at, e164, cmu) = (now - wait, number.to_string(), format!("lost{number}:1:1"));
         let (e164, cmu) = (e164.as_bytes(), cmu.as_bytes());
-        ask(at, &Request::Join { cmu, capacity: 10, zone: None, lease: 3_600_000_000 });
+        ask(at, &Request::Unit(UnitRequest::Join { cmu, capacity: 10, zone: None, lease: 3_600_000_000 }));
         let create = Create {
             e164,
             end: None,
@@ -172,11 +172,19 @@ fn waiting_since(now: i64, waits: &[i64]) -> State {
             request: None,
             called_from: None,
         };
-        ask(at, &Request::Create(create));
-        ask(at, &Request::Ack(Word { e164, cmu, epoch: at as u64 * 1000 }));
-        ask(at, &Request::Down { cmu, term: None });
+        ask(at, &Request::Client(ClientRequest::Create(create)));
+        ask(at, &Request::Unit(UnitRequest::Ack(Word { e164, cmu, epoch: at as u64 * 1000 })));
+        ask(at, &Request::Scheduler { term: None, request: SchedulerRequest::Down { cmu } });
     }
-    ask(now, &Request::Join { cmu: b"new:1:1", capacity: 100, zone: None, lease: 3_600_000_000 });
+    ask(
+        now,
+        &Request::Unit(UnitRequest::Join {
+            cmu: b"new:1:1",
+            capacity: 100,
+            zone: None,
+            lease: 3_600_000_000,
+        }),
+    );
     state
 }
 

@@ -188,9 +188,9 @@ impl World {
     fn calm_down(&mut self) {
         for _ in 0..40 {
             self.rig.pass(100);
-            for unit in 0..3 {
+            for (unit, cmu) in UNITS.into_iter().enumerate() {
                 self.locals[unit].asleep = false;
-                if !self.locals[unit].in_session || self.rig.beat(UNITS[unit]) == "NOTFOUND" {
+                if !self.locals[unit].in_session || self.rig.beat(cmu) == "NOTFOUND" {
                     self.locals[unit].in_session = false;
                     self.unit_acts(unit);
                 }
