@@ -105,7 +105,7 @@ pub(super) fn reply_history(ctx: Context<'_>, one: &Conference) {
 
 /// The reply to `CMU.REPORT`.
 pub(super) fn reply_reported(ctx: Context<'_>, reported: &Reported) {
-    ctx.reply_map(4);
+    ctx.reply_map(5);
     ctx.reply_string(b"kept");
     ctx.reply_integer(reported.kept);
     ctx.reply_string(b"adopted");
@@ -116,7 +116,9 @@ pub(super) fn reply_reported(ctx: Context<'_>, reported: &Reported) {
         ctx.reply_integer(*old as i64);
         ctx.reply_integer(*new as i64);
     }
-    for (name, list) in [("released", &reported.released), ("ended", &reported.ended)] {
+    for (name, list) in
+        [("released", &reported.released), ("ended", &reported.ended), ("lost", &reported.lost)]
+    {
         ctx.reply_string(name.as_bytes());
         ctx.reply_array(list.len());
         list.iter().for_each(|e164| ctx.reply_string(e164));

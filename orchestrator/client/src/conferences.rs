@@ -43,8 +43,10 @@ pub struct Reported {
     pub adopted: usize,
     /// How many it must end.
     pub released: usize,
-    /// How many ended since it has them no more.
+    /// How many ended: people ended them on the unit, or they cannot be recovered.
     pub ended: usize,
+    /// How many are recovered, because the unit no longer has them and people did not end them.
+    pub lost: usize,
 }
 
 /// The client of one realm. Clones share the connection.
@@ -145,11 +147,20 @@ impl RealmStore {
         self.ask::<Value>(self.begin("CMU.BEAT").arg(cmu).arg("LOAD").arg(load)).await.map(drop)
     }
 
-    /// A unit's whole list.
-    pub async fn report(&self, cmu: &str, highest: u64, list: &[(String, u64)]) -> Result<Reported, Error> {
+    /// A unit's whole list, and what people ended on it, each with its epoch.
+    pub async fn report(
+        &self,
+        cmu: &str,
+        highest: u64,
+        ended: &[(String, u64)],
+        list: &[(String, u64)],
+    ) -> Result<Reported, Error> {
         let mut command = self.begin("CMU.REPORT");
         command.arg(cmu).arg("HIGHEST").arg(highest);
-        for (e164, epoch) in list {
+        if !ended.is_empty() {
+            command.arg("ENDED").arg(ended.len());
+        }
+        for (e164, epoch) in ended.iter().chain(list) {
             command.arg(e164).arg(epoch);
         }
         let record = Record::read(self.ask(&command).await?)?;
@@ -159,6 +170,7 @@ impl RealmStore {
             adopted: count("adopted")?,
             released: count("released")?,
             ended: count("ended")?,
+            lost: count("lost")?,
         })
     }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::fault::Fault;
 use super::ids::TaskId;
 use super::window::Window;
-pub use subtask::{Ended, SubTask};
+pub use subtask::{Ended, SubState, SubTask};
 
 mod subtask;
 
@@ -39,28 +39,7 @@ impl State {
     }
 }
 
-/// The state of a subtask.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum SubState {
-    /// The subtask waits in its worker's inbox.
-    Init,
-    /// The subtask's runner is running.
-    Running,
-    /// The runner succeeded.
-    Success,
-    /// The runner failed, or the worker was lost too often.
-    Failed,
-    /// The subtask was ended, or not started, because its task was stopped.
-    Stopped,
-}
-
 impl fmt::Display for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self, f)
-    }
-}
-
-impl fmt::Display for SubState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self, f)
     }
@@ -243,6 +222,27 @@ pub struct MainTask {
 }
 
 impl MainTask {
+    /// The subtask that compacts this partition, waiting at this worker.
+    pub fn subtask(&self, id: TaskId, partition: &str, worker: &str) -> SubTask {
+        SubTask {
+            id: id.to_string(),
+            state: SubState::Init,
+            sub_task_flag: true,
+            db_name: self.db_name.clone(),
+            schema_name: self.schema_name.clone(),
+            table_name: self.table_name.clone(),
+            partition_name: partition.to_owned(),
+            pc: self.pc.clone(),
+            worker: worker.to_owned(),
+            round: self.round,
+            retries: self.retries,
+            attempt: 0,
+            started: 0,
+            limit: 0,
+            permits: Vec::new(),
+        }
+    }
+
     /// A task that is submitted now, for one round.
     pub fn new(id: TaskId, table: [String; 3], manager: String, pc: String) -> Self {
         let [db_name, schema_name, table_name] = table;

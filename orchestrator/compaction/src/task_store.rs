@@ -301,7 +301,7 @@ impl TaskStore {
         let mut workers = std::collections::BTreeSet::new();
         for &(partition, worker) in wave {
             let id = main.id.subtask(new.first + new.cursor + 1);
-            let sub = SubTask::of(&new, id, partition, worker);
+            let sub = new.subtask(id, partition, worker);
             let mut subtask_ops = self.place(id, &sub).to_vec();
             if workers.insert(worker) {
                 subtask_ops.push(Op::Check { path: self.paths.node(worker), version: None });
@@ -341,9 +341,8 @@ impl TaskStore {
                     tracing::warn!(path, "deleting an outcome of another task");
                 }
                 Ok(id) => {
-                    let unread = |fault: Fault| {
-                        SubTask::of(&new, id, "", "").ended(SubState::Failed, &fault.to_string())
-                    };
+                    let unread =
+                        |fault: Fault| new.subtask(id, "", "").ended(SubState::Failed, &fault.to_string());
                     let outcome = read::<Ended>(&path, &node.data).unwrap_or_else(unread);
                     new.count_outcome(id, &outcome);
                 }

@@ -45,7 +45,7 @@ const COMMANDS: &[(&str, i64, &[&str])] = &[
     ("conf.create", -3, &["write", "denyoom", "fast"]),
     ("conf.ack", 5, &["write", "fast"]),
     ("conf.nack", -5, &["write", "fast"]),
-    ("conf.ended", 5, &["write", "fast"]),
+    ("conf.ended", -5, &["write", "fast"]),
     ("conf.release", 3, &["write", "fast"]),
     ("conf.extend", 5, &["write", "fast"]),
     ("conf.set", -8, &["write", "denyoom", "fast"]),

@@ -4,21 +4,55 @@ use super::model::conference::Epoch;
 use super::model::state::Policy;
 use crate::shared::Millis;
 
-/// A request that may change a realm. `term` is the term of the scheduler that sends the request; a term other than
-/// the claimed one is refused with `STALE`.
+/// A request that may change a realm, by who may make it. All byte strings are the caller's.
 #[derive(Clone, Debug)]
 pub enum Request<'a> {
+    /// Of a client of the realm.
+    Client(ClientRequest<'a>),
+    /// Of a unit.
+    Unit(UnitRequest<'a>),
+    /// Of a scheduler or an operator.
+    Scheduler {
+        /// The scheduler's term, where it is given; any but the claimed one is `STALE`.
+        term: Option<u64>,
+        /// What is asked for.
+        request: SchedulerRequest<'a>,
+    },
+    /// Of an elected scheduler that begins.
+    Claim(Claim<'a>),
+}
+
+/// A request of a client: a manager of conferences, an operator, or a data proxy that misses details.
+#[derive(Clone, Debug)]
+pub enum ClientRequest<'a> {
     /// `CONF.REALM` on a realm that exists.
     Configure(Changes),
-    /// `CONF.TERM`.
-    Claim {
-        /// Term of the sending scheduler.
-        term: u64,
-        /// Name of the scheduler.
-        leader: &'a [u8],
-        /// Whether the term may be lower than the last one.
-        force: bool,
+    /// `CONF.CREATE`.
+    Create(Create<'a>),
+    /// `CONF.RELEASE`.
+    Release {
+        /// The conference.
+        e164: &'a [u8],
     },
+    /// `CONF.EXTEND`.
+    Extend {
+        /// The conference.
+        e164: &'a [u8],
+        /// Its new end.
+        end: Millis,
+    },
+    /// `CMU.ASK`.
+    Ask {
+        /// The unit; all where absent.
+        cmu: Option<&'a [u8]>,
+        /// All details again, and not the list.
+        details: bool,
+    },
+}
+
+/// A request of a unit, which names itself: an identity that was replaced is refused.
+#[derive(Clone, Debug)]
+pub enum UnitRequest<'a> {
     /// `CMU.JOIN`.
     Join {
         /// The unit.
@@ -39,13 +73,19 @@ pub enum Request<'a> {
     },
     /// `CMU.REPORT`.
     Report(Report<'a>),
-    /// `CMU.ASK`.
-    Ask {
-        /// The unit; `None` for all units.
-        cmu: Option<&'a [u8]>,
-        /// Whether all details are asked for, instead of the list.
-        details: bool,
-    },
+    /// `CONF.ACK`.
+    Ack(AssignmentNotice<'a>),
+    /// `CONF.NACK`, with the unit's reason.
+    Nack(AssignmentNotice<'a>, Option<&'a [u8]>),
+    /// `CONF.ENDED`.
+    Ended(AssignmentNotice<'a>, End),
+    /// `CONF.SET`, which a data proxy sends for the unit.
+    Set(Set<'a>),
+}
+
+/// A request of a scheduler or an operator.
+#[derive(Clone, Debug)]
+pub enum SchedulerRequest<'a> {
     /// `CMU.DRAIN`.
     Drain {
         /// The unit.
@@ -54,51 +94,21 @@ pub enum Request<'a> {
         on: bool,
         /// Whether the conferences of the unit are moved as well.
         moves: bool,
-        /// Term of the sending scheduler.
-        term: Option<u64>,
     },
     /// `CMU.DOWN`.
     Down {
         /// The unit.
         cmu: &'a [u8],
-        /// Term of the sending scheduler.
-        term: Option<u64>,
     },
-    /// `CONF.CREATE`.
-    Create(Create<'a>),
-    /// `CONF.ACK`.
-    Ack(AssignmentNotice<'a>),
-    /// `CONF.NACK`, with the text of the unit.
-    Nack(AssignmentNotice<'a>, Option<&'a [u8]>),
-    /// `CONF.ENDED`.
-    Ended(AssignmentNotice<'a>),
-    /// `CONF.RELEASE`.
-    Release {
-        /// E.164 number of the conference.
-        e164: &'a [u8],
-    },
-    /// `CONF.EXTEND`.
-    Extend {
-        /// E.164 number of the conference.
-        e164: &'a [u8],
-        /// The new end time.
-        end: Millis,
-    },
-    /// `CONF.SET`.
-    Set(Set<'a>),
     /// `CONF.RECOVER`.
     Recover {
         /// The most conferences to place.
         count: i64,
-        /// Term of the sending scheduler.
-        term: Option<u64>,
     },
     /// `CONF.RESTART`.
     Restart {
         /// Units whose nodes the scheduler found in ZooKeeper.
         live: Vec<&'a [u8]>,
-        /// Term of the sending scheduler.
-        term: Option<u64>,
     },
     /// `CONF.MOVE`.
     Move {
@@ -106,9 +116,18 @@ pub enum Request<'a> {
         e164: &'a [u8],
         /// The target unit; chosen by the realm if `None`.
         to: Option<&'a [u8]>,
-        /// Term of the sending scheduler.
-        term: Option<u64>,
     },
+}
+
+/// `CONF.TERM key term leader [FORCE]`
+#[derive(Clone, Copy, Debug)]
+pub struct Claim<'a> {
+    /// The scheduler's term.
+    pub term: u64,
+    /// Its name.
+    pub leader: &'a [u8],
+    /// Whether it may be lower than the last one.
+    pub force: bool,
 }
 
 /// Settings to change.
@@ -136,14 +155,25 @@ pub struct AssignmentNotice<'a> {
     pub epoch: Epoch,
 }
 
-/// `CMU.REPORT key cmu HIGHEST epoch [e164 epoch ...]`
+/// Why a unit no longer has its copy of a conference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// People ended the conference.
+    People,
+    /// The unit gave the copy up because it was told RELEASE: this ends no conference that nobody ended.
+    Released,
+}
+
+/// `CMU.REPORT key cmu HIGHEST epoch [ENDED n e164 epoch ...] [e164 epoch ...]`
 #[derive(Clone, Debug)]
 pub struct Report<'a> {
     /// The unit.
     pub cmu: &'a [u8],
     /// The highest epoch of all CREATE and EPOCH messages that the unit had handled when it made the list.
     pub highest: Epoch,
-    /// All conferences on the unit, with their epochs.
+    /// Conferences that people ended on it, and at which epochs it had them.
+    pub ended: Vec<(&'a [u8], Epoch)>,
+    /// All that it has.
     pub list: Vec<(&'a [u8], Epoch)>,
 }
 

@@ -107,6 +107,7 @@ impl Realm {
                     out.signed(to);
                 }
             }
+            out.field(&entry.disowned);
         }
         out.unsigned(conference.details.len() as u64);
         for detail in &conference.details {
@@ -297,8 +298,11 @@ impl Realm {
                     Some((reader.time()?, how.ok_or(Damaged("the end of an assignment is unknown"))?))
                 }
             };
-            ensure(ended.is_some() || place + 1 == count, "an assignment before the last one has not ended")?;
-            history.push(Assignment { epoch, copy_epoch, cmu, from, opened, ended });
+            ensure(ended.is_some() || place + 1 == count, "an assignment goes on beside a later one")?;
+            let disowned: bool = reader.field()?;
+            let was_lost = matches!(ended, Some((_, AssignmentEnd::Lost)));
+            ensure(was_lost || !disowned, "a unit was told to end a copy that it did not lose")?;
+            history.push(Assignment { epoch, copy_epoch, cmu, from, opened, ended, disowned });
         }
         Ok(history)
     }

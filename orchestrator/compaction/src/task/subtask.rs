@@ -1,10 +1,30 @@
 //! The data of a subtask, and of how it ended.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{MainTask, SubState};
-use crate::ids::TaskId;
+/// The state of a subtask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SubState {
+    /// The subtask waits in its worker's inbox.
+    Init,
+    /// The subtask's runner is running.
+    Running,
+    /// The runner succeeded.
+    Success,
+    /// The runner failed, or the worker was lost too often.
+    Failed,
+    /// The subtask was ended, or not started, because its task was stopped.
+    Stopped,
+}
+
+impl fmt::Display for SubState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
 
 /// A subtask at its worker.
 #[allow(clippy::struct_field_names, reason = "the names of the tree, which others read")]
@@ -48,27 +68,6 @@ pub struct SubTask {
 }
 
 impl SubTask {
-    /// The subtask that compacts this partition, waiting at this worker.
-    pub fn of(task: &MainTask, id: TaskId, partition: &str, worker: &str) -> Self {
-        Self {
-            id: id.to_string(),
-            state: SubState::Init,
-            sub_task_flag: true,
-            db_name: task.db_name.clone(),
-            schema_name: task.schema_name.clone(),
-            table_name: task.table_name.clone(),
-            partition_name: partition.to_owned(),
-            pc: task.pc.clone(),
-            worker: worker.to_owned(),
-            round: task.round,
-            retries: task.retries,
-            attempt: 0,
-            started: 0,
-            limit: 0,
-            permits: Vec::new(),
-        }
-    }
-
     /// Database, schema and table.
     pub fn table(&self) -> [&str; 3] {
         [&self.db_name, &self.schema_name, &self.table_name]

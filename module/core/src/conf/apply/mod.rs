@@ -86,8 +86,14 @@ impl Realm {
             Event::Restarted { gone } => self.restart(at, gone),
             Event::Missed { stream } => self.tell_resync(stream),
             Event::Refused { e164, cmu, epoch, reason } => self.publish_refusal(e164, cmu, *epoch, reason),
-            // The conference may be unknown.
-            Event::Disowned { e164, cmu, epoch } => self.tell_release(cmu, e164, *epoch),
+            // The conference need not be on record.
+            Event::Disowned { e164, cmu, epoch } => {
+                self.tell_release(cmu, e164, *epoch);
+                if let Some(conference) = self.find(e164).and_then(|id| self.conferences.get_mut(id)) {
+                    // No index depends on this.
+                    conference.disown(cmu, *epoch);
+                }
+            }
             Event::Created(created) => self.create(at, created),
             _ => self.apply_to_conference(at, event),
         }
@@ -419,14 +425,14 @@ impl Conference {
 
     /// The unit is lost; the conference waits for recovery.
     pub(super) fn loses(&mut self, at: Millis, cause: Cause) {
-        self.close(at, AssignmentEnd::Lost);
+        self.close_lost(at, cause);
         self.waits_for_recovery(at, at, cause);
     }
 
     /// The unit is lost, and the target of the move takes over with this assignment.
     pub(super) fn goes_on(&mut self, at: Millis, moving: Moving, mut entry: Assignment, cause: Cause) {
         entry.from = moving.since;
-        self.close(at, AssignmentEnd::Lost);
+        self.close_lost(at, cause);
         self.moving = None;
         self.pending_since.get_or_insert(at);
         self.grants(moving.to, entry, moving.since);

@@ -8,7 +8,7 @@ use crate::conf::model::state::{Realm, Settings};
 use crate::conf::model::transitions::{Transition, Trigger, transition};
 use crate::conf::model::unit::{Name, UnitState};
 use crate::conf::outcome::{Decided, Decision, Grant, Reply, decided, refuse, unchanged};
-use crate::conf::request::{Changes, Create};
+use crate::conf::request::{Changes, Claim, Create};
 use crate::invariant;
 use crate::shared::fence;
 use crate::shared::refusal::{Code, Refusal};
@@ -46,7 +46,8 @@ impl Settings {
     }
 }
 
-pub(super) fn decide_claim(realm: &Realm, term: u64, leader: &[u8], force: bool) -> Decided {
+pub(super) fn decide_claim(realm: &Realm, claim: Claim<'_>) -> Decided {
+    let Claim { term, leader, force } = claim;
     let leader = fence::check_claim((realm.term, realm.leader.as_deref()), (term, leader), force)?;
     decided(Event::Claimed { term, leader }, Reply::Realm)
 }

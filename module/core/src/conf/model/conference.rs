@@ -10,6 +10,9 @@ use crate::words;
 pub const MAX_HISTORY: usize = 64;
 /// The most fields of details of a conference.
 pub const MAX_DETAILS: usize = 256;
+/// Names that no detail may have: the fields with which entries of streams begin. A client that reads an entry as a map
+/// would take the detail for the field.
+pub const RESERVED_DETAILS: [&str; 5] = ["event", "e164", "cmu", "epoch", "seq"];
 /// The longest value of a detail, in bytes.
 pub const MAX_VALUE: usize = 65_536;
 
@@ -58,6 +61,8 @@ words! {
         Adopted = 10 => "adopted",
         /// Recovery placed the conference.
         Recovery = 11 => "recovery",
+        /// Its unit gave its copy up, because it was told RELEASE.
+        Released = 12 => "released",
     }
 }
 
@@ -91,8 +96,19 @@ pub struct Assignment {
     pub from: Millis,
     /// When the unit first had the conference open; `None` if it never had.
     pub opened: Option<Millis>,
-    /// When and how the assignment ended; `None` for the current assignment of the owner.
+    /// When and how it ended; `None` for the one that owns the conference.
     pub ended: Option<(Millis, AssignmentEnd)>,
+    /// Whether its unit was told to end the copy after it had lost the assignment. The copy ends because of that, so it
+    /// is neither adopted nor does its end count as an end by people.
+    pub disowned: bool,
+}
+
+impl Assignment {
+    /// Whether a copy of this assignment may take its conference back: it was open, it was lost, and its unit was not
+    /// told to end it.
+    pub fn may_come_back(&self) -> bool {
+        self.opened.is_some() && matches!(self.ended, Some((_, AssignmentEnd::Lost))) && !self.disowned
+    }
 }
 
 /// A move in progress.
@@ -261,7 +277,26 @@ impl Conference {
         }
     }
 
-    /// Position of a field in `details`, or the position where it would be inserted.
+    /// Ends the assignment that owns it as lost.
+    pub(in crate::conf) fn close_lost(&mut self, at: Millis, cause: Cause) {
+        self.close(at, AssignmentEnd::Lost);
+        // A unit that gave up its copy was told to.
+        if cause == Cause::Released
+            && let Some(entry) = self.history.last_mut()
+        {
+            entry.disowned = true;
+        }
+    }
+
+    /// Notes that the unit of a lost assignment was told to end its copy.
+    pub(in crate::conf) fn disown(&mut self, cmu: &[u8], epoch: Epoch) {
+        let told = |entry: &&mut Assignment| entry.epoch == epoch && *entry.cmu == *cmu;
+        if let Some(entry) = self.history.iter_mut().rev().find(told) {
+            entry.disowned |= matches!(entry.ended, Some((_, AssignmentEnd::Lost)));
+        }
+    }
+
+    /// Where a field is among the details, or would be.
     pub(in crate::conf) fn place_of(&self, field: &[u8]) -> Result<usize, usize> {
         self.details.binary_search_by(|detail| detail.field[..].cmp(field))
     }

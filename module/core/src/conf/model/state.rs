@@ -236,7 +236,8 @@ impl Realm {
         copy_epoch: Epoch,
         at: Millis,
     ) -> Assignment {
-        Assignment { epoch, copy_epoch, cmu: self.name_of(unit), from: at, opened: None, ended: None }
+        let cmu = self.name_of(unit);
+        Assignment { epoch, copy_epoch, cmu, from: at, opened: None, ended: None, disowned: false }
     }
 
     /// Units in the order of their names.
@@ -249,12 +250,7 @@ impl Realm {
         (self.units.len(), self.units().filter(|unit| unit.state != UnitState::Down).count())
     }
 
-    /// Pending conferences that this unit was the last one to have open.
-    pub fn lost_by(&self, cmu: &[u8]) -> impl Iterator<Item = &Conference> {
-        self.lost.get(cmu).into_iter().flatten().filter_map(|&(_, id)| self.indexed(id))
-    }
-
-    /// Number of conferences that wait for recovery.
+    /// How many conferences wait for recovery.
     pub fn pending(&self) -> usize {
         self.queues.len()
     }
