@@ -1,6 +1,7 @@
 //! Bytes of events and snapshots: little numbers take little room, and nothing read is believed.
 
 use super::Bytes;
+use super::counter::LAST_COUNT;
 
 /// What is wrong with bytes that were to be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,10 +130,10 @@ impl<'a> Reader<'a> {
         if time < LATEST / 2 { Ok(time) } else { Err(Damaged("a time is out of range")) }
     }
 
-    /// A count that only grows, below 2^53.
+    /// A count that only grows, up to `LAST_COUNT`.
     pub fn count(&mut self) -> Result<u64, Damaged> {
         let count = self.unsigned()?;
-        if count < LATEST as u64 { Ok(count) } else { Err(Damaged("a count is out of range")) }
+        if count <= LAST_COUNT { Ok(count) } else { Err(Damaged("a count is out of range")) }
     }
 
     /// A byte string.

@@ -3,6 +3,7 @@
 
 pub mod codec;
 pub mod column;
+pub mod counter;
 pub mod deadlines;
 pub mod decision;
 pub mod event;

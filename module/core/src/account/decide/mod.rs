@@ -18,6 +18,7 @@ use crate::account::model::tariff::MAX_COUNT;
 use crate::account::outcome::{Decided, Decision, Reply, Shift, decided, refuse, unchanged};
 use crate::account::request::{Changes, Request};
 use crate::shared::Millis;
+use crate::shared::counter::Counter;
 use crate::shared::fence;
 use crate::shared::refusal::{Code, Refusal};
 use crate::shared::text::quoted;
@@ -34,6 +35,7 @@ pub const USUAL_MOVES: i64 = 100;
 /// What the specification refuses, in its codes.
 pub fn decide(book: &Book, now: Millis, request: &Request<'_>) -> Decided {
     check_term(book, request)?;
+    book.counters().iter().try_for_each(Counter::check_room)?;
     match request {
         Request::Configure(changes) => {
             let settings = book.settings.with(changes, now)?;
@@ -94,6 +96,9 @@ pub fn decide(book: &Book, now: Millis, request: &Request<'_>) -> Decided {
 
 /// What is due at `now`, at most `limit` events; where nothing is, a step of dealing of at most `limit` accounts.
 pub fn decide_due(book: &Book, now: Millis, limit: usize) -> Events {
+    if !book.has_room() {
+        return Events::new();
+    }
     let events = decide_over(book, now, limit);
     // What is dealt depends on what comes of these.
     if events.is_empty() { book.decide_deal(limit) } else { events }
@@ -102,6 +107,9 @@ pub fn decide_due(book: &Book, now: Millis, limit: usize) -> Events {
 /// What is over at `now`, at most `limit` events: months, logins, and the time that the places of instances are kept.
 pub fn decide_over(book: &Book, now: Millis, limit: usize) -> Events {
     let mut events = Events::new();
+    if !book.has_room() {
+        return events;
+    }
     let turns = book.settings.turns.iter().take_while(|&&turn| turn <= now).count();
     events.extend((0..turns).map(|_| Event::MonthTurned));
     for id in book.logins.due(now, limit) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::place::{Instance, Presence};
+use super::place::{Instance, MAX_OFFSET, Presence};
 use super::record::{Account, Epoch, Goal, MONTHS, Name, Standing};
 use super::state::Book;
 use super::tariff::Tariff;
@@ -68,6 +68,7 @@ impl Book {
         };
         let before = level(instance);
         change(instance);
+        instance.offset = instance.offset.clamp(-MAX_OFFSET, MAX_OFFSET);
         let after = level(instance);
         let module = instance.module;
         if !instance.has_place() && instance.dealt > 0 {

@@ -14,6 +14,8 @@ pub const HOUR: Millis = 3_600_000;
 pub const WINDOW: usize = 24;
 /// The most places, and the most accounts kept back, of a module.
 pub const MAX_PLACES: i64 = 1_000_000;
+/// The greatest offset of an instance, up and down. More moves by rebalancing than that change it no further.
+pub(in crate::account) const MAX_OFFSET: i64 = 1 << 40;
 
 /// A business system.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -34,6 +34,7 @@ use crate::shared::{Bytes, MAX_IDENTIFIER, Millis};
 /// # Errors
 /// A refusal; the realm stays as it is.
 pub fn decide(realm: &Realm, now: Millis, request: &Request<'_>) -> Decided {
+    realm.epochs().check_room()?;
     match request {
         Request::Set(set) => decide_set(realm, set),
         Request::Ack(word) => decide_ack(realm, *word),

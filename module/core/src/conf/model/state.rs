@@ -7,6 +7,7 @@ pub use super::settings::{Policy, Settings};
 use super::state_index::ByState;
 use super::unit::{Host, Name, Standing, Unit, host_of};
 use crate::invariant;
+use crate::shared::counter::Counter;
 use crate::shared::deadlines::Deadlines;
 use crate::shared::names::NameIndex;
 use crate::shared::outbox::Outbox;
@@ -21,9 +22,6 @@ pub(in crate::conf) const LAST_OF_CLOCK: Epoch = 1 << 52;
 /// How far ahead of the clock an epoch may be that a unit says it has handled, in microseconds: a day, more than clocks
 /// differ. Whatever is farther nobody gave out, and must not use up what is left.
 const BELIEVED: Epoch = 24 * 3600 * 1_000_000;
-
-/// The last epoch that is believed of a snapshot: far from the greatest that has an encoding.
-pub(in crate::conf) const LAST_EPOCH: Epoch = (1 << 53) - (1 << 40);
 
 /// The first epoch that may be given out at a time.
 fn epoch_of(now: Millis) -> Epoch {
@@ -122,8 +120,16 @@ impl Realm {
         clock.max(self.applied)
     }
 
+    /// The counter that only grows. A realm whose counter has no room is changed by nothing.
+    pub(in crate::conf) fn epochs(&self) -> Counter {
+        Counter::new("last epoch", self.last_epoch)
+    }
+
     /// The time at which something is due that nobody asks for.
     pub fn next_due(&self) -> Option<Millis> {
+        if !self.epochs().has_room() {
+            return None;
+        }
         match (self.conference_due.earliest(), self.unit_due.earliest()) {
             (Some(conference), Some(unit)) => Some(conference.min(unit)),
             (conference, unit) => conference.or(unit),
