@@ -243,19 +243,40 @@ impl RedisServer {
     /// has loaded its data. A server that still runs is killed first.
     #[track_caller]
     pub fn restart(&self) {
+        if let Err(why) = self.try_restart() {
+            panic!("redis-server did not start again: {why}");
+        }
+    }
+
+    /// As [`restart`](Self::restart), of a server that may refuse to start.
+    ///
+    /// # Errors
+    /// Why it did not start, with its log.
+    #[track_caller]
+    pub fn try_restart(&self) -> Result<(), String> {
         let start = Instant::now();
         loop {
             spawn(&self.process, self.dir());
             match wait_until_up(&self.process, self.port) {
-                Ok(()) => return,
+                Ok(()) => return Ok(()),
                 // An outgoing connection of some process may hold the port for a moment.
                 Err(Failure::PortTaken) if start.elapsed() < TIMEOUT => {
                     thread::sleep(Duration::from_millis(50));
                 }
                 Err(Failure::PortTaken) => panic!("port {} was not free again", self.port),
-                Err(Failure::Other(why)) => panic!("redis-server did not start again: {why}"),
+                Err(Failure::Other(why)) => return Err(why),
             }
         }
+    }
+
+    /// The file of the append-only log to which commands are appended.
+    #[track_caller]
+    pub fn append_only_file(&self) -> PathBuf {
+        let files =
+            fs::read_dir(self.dir().join("appendonlydir")).expect("the folder of an append-only file");
+        let mut paths = files.map(|file| file.expect("a file").path());
+        let found = paths.find(|path| path.to_string_lossy().ends_with(".incr.aof"));
+        found.expect("a file to which commands are appended")
     }
 
     /// Sends one command, given as words between spaces, over a connection of its own.

@@ -1,10 +1,11 @@
 //! The path of every request to a key: find the value, apply what is due, decide, apply, replicate, publish.
 
 use allot_core::invariant;
-use allot_core::shared::codec::{Damaged, Reader, Writer};
+use allot_core::shared::codec::{Damaged, Writer};
 use allot_core::shared::invariant::Checked;
 use allot_core::shared::machine::MachineEvent;
 use allot_core::shared::outbox::Outbox;
+use allot_core::shared::payload::{self, Payload};
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
 use smallvec::SmallVec;
@@ -21,9 +22,6 @@ use crate::ffi::context::{Key, Mode};
 use crate::ffi::guard::AbortOnUnwind;
 use crate::ffi::value::Found;
 use crate::ffi::{Context, KeyName};
-
-/// First byte of an internal command's payload that is a snapshot, and no list of events.
-const SNAPSHOT: u8 = 0;
 
 /// When the timer must look at a key: for its earliest deadline, to send the rest of its outbox or to try it again, or
 /// for its maintenance.
@@ -56,10 +54,12 @@ pub(crate) fn no_key(name: KeyName<'_>) -> Refusal {
 }
 
 /// The payload of an internal command that makes a whole state.
-pub(crate) fn snapshot_payload<F: Family>(state: &F) -> Vec<u8> {
-    let mut payload = vec![SNAPSHOT];
-    payload.extend_from_slice(&state.encode());
-    payload
+pub(crate) fn snapshot_payload<F: Family>(name: &[u8], state: &F) -> Vec<u8> {
+    let mut out = Writer::default();
+    payload::begin_snapshot(&mut out);
+    out.bytes.extend_from_slice(&state.encode());
+    payload::seal(name, &mut out);
+    out.bytes
 }
 
 /// Reads a state without changing it.
@@ -166,8 +166,7 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
     /// Writes down an event that was applied.
     fn write(&mut self, event: &F::Event) {
         if self.payload.bytes.is_empty() {
-            self.payload.unsigned(1);
-            self.payload.signed(self.now);
+            payload::begin_events(self.now, &mut self.payload);
         }
         event.encode(&mut self.payload);
         self.notices.extend(F::announce(event));
@@ -207,6 +206,7 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
         watch(self.value, self.ctx.selected_db(), self.name.as_bytes(), self.now);
         if !self.payload.bytes.is_empty() {
             self.value.recount();
+            payload::seal(self.name.as_bytes(), &mut self.payload);
             self.ctx.replicate_payload(F::APPLY, self.name, &self.payload.bytes);
             self.ctx.signal_modified(self.name);
             // Last, since a listener may call commands of ours.
@@ -317,8 +317,9 @@ pub(crate) fn tick<F: Family>(ctx: Context<'_>, name: KeyName<'_>, due: i64, sli
     (value.watched != NEVER).then_some(value.watched)
 }
 
-/// The internal command: applies the events of a master or an AOF file, without a clock and without limits. Events that
-/// do not fit the state are an error, which is counted and logged.
+/// The internal command: applies the events of a master or an AOF file, without a clock and without limits. At events that
+/// are damaged, unknown, or do not fit the state, the process ends: the value would differ from what was answered, and a
+/// seat that was sold could be sold again.
 fn apply_replicated<F: Family>(ctx: Context<'_>, name: KeyName<'_>, payload: &[u8]) -> Result<(), Refusal> {
     if !ctx.is_replicated_or_loading() {
         return Err(Refusal::new(
@@ -328,12 +329,10 @@ fn apply_replicated<F: Family>(ctx: Context<'_>, name: KeyName<'_>, payload: &[u
     }
     name.during(F::TYPE, || {
         let mut key = ctx.open(name, Mode::Write);
-        let notices = apply_payload::<F>(&mut key, payload).map_err(|damaged| {
-            let name = quoted(name.as_bytes());
-            let refusal = Refusal::new(Code::Err, format!("key {name} differs from its master's: {damaged}"));
-            faults::replication_error(&refusal.text);
-            refusal
-        })?;
+        let notices = match apply_payload::<F>(&mut key, name.as_bytes(), payload) {
+            Ok(notices) => notices,
+            Err(damaged) => faults::end_process(&cannot_apply(ctx, name, damaged)),
+        };
         if let Found::Value(value) = key.value::<Value<F>>() {
             value.recount();
             watch(value, ctx.selected_db(), name.as_bytes(), ctx.clock());
@@ -347,6 +346,21 @@ fn apply_replicated<F: Family>(ctx: Context<'_>, name: KeyName<'_>, payload: &[u
     })
 }
 
+/// Why a server stops at an event, and what its operator can do.
+fn cannot_apply(ctx: Context<'_>, name: KeyName<'_>, damaged: Damaged) -> String {
+    let name = quoted(name.as_bytes());
+    if ctx.is_loading() {
+        return format!(
+            "an event of key {name} in the append-only file cannot be applied: {damaged}. Load the file with the version that \
+             wrote it, or replace it by that of a replica or a backup"
+        );
+    }
+    format!(
+        "an event of key {name} from the master cannot be applied: {damaged}. Start this server again to synchronise it with \
+         its master; it must not be older than its master"
+    )
+}
+
 /// The handler of a family's internal command, `APPLY key payload`.
 pub(crate) fn apply<F: Family>(call: &Call<'_>, [_, payload]: &[Argument<'_>; 2]) -> Done {
     apply_replicated::<F>(call.ctx, call.key()?, payload.text())?;
@@ -355,27 +369,24 @@ pub(crate) fn apply<F: Family>(call: &Call<'_>, [_, payload]: &[Argument<'_>; 2]
 }
 
 /// Applies a snapshot or a list of events; their notifications.
-fn apply_payload<F: Family>(key: &mut Key<'_>, payload: &[u8]) -> Result<Notices, Damaged> {
-    let Some((&SNAPSHOT, snapshot)) = payload.split_first() else {
-        return apply_events::<F>(key, payload);
-    };
-    let state = F::decode(snapshot)?;
-    if key.exists() {
-        key.delete();
+fn apply_payload<F: Family>(key: &mut Key<'_>, name: &[u8], payload: &[u8]) -> Result<Notices, Damaged> {
+    match Payload::read(name, payload)? {
+        Payload::Events { at, events } => apply_events::<F>(key, at, events),
+        Payload::Snapshot(snapshot) => {
+            let state = F::decode(snapshot)?;
+            if key.exists() {
+                key.delete();
+            }
+            invariant!(key.store(Value::new(state)), "a key that is open for writing takes a value");
+            Ok(Notices::new())
+        }
     }
-    invariant!(key.store(Value::new(state)), "a key that is open for writing takes a value");
-    Ok(Notices::new())
 }
 
 /// Applies a list of events; their notifications.
-fn apply_events<F: Family>(key: &mut Key<'_>, payload: &[u8]) -> Result<Notices, Damaged> {
-    let mut reader = Reader::new(payload);
-    if reader.unsigned()? != 1 {
-        return Err(Damaged("the version of the payload is unknown"));
-    }
-    let at = reader.reached()?;
+fn apply_events<F: Family>(key: &mut Key<'_>, at: i64, events: &[u8]) -> Result<Notices, Damaged> {
     let mut notices = Notices::new();
-    let mut events = F::Event::decode_all(reader.rest())?.into_iter();
+    let mut events = F::Event::decode_all(events)?.into_iter();
     if !key.exists() {
         let first = events.next().ok_or(Damaged("there is no event"))?;
         let opened = F::open(&first, at).ok_or(Damaged("there is no such key"))?;
