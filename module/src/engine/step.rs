@@ -17,16 +17,17 @@ use super::command::{Call, Done};
 use super::deadlines::{self, NEVER};
 use super::family::Family;
 use super::value::Value;
-use super::{faults, outbox};
+use super::{faults, info, outbox};
 use crate::ffi::context::{Key, Mode};
 use crate::ffi::guard::AbortOnUnwind;
 use crate::ffi::value::Found;
 use crate::ffi::{Context, KeyName};
 
-/// When the timer must look at a key: for its earliest deadline, to send the rest of its outbox or to try it again, or
-/// for its maintenance.
+/// When the timer must look at a key, by the clock: for its earliest deadline, to send the rest of its outbox or to try
+/// it again, or for its maintenance.
 fn wake_at<F: Family>(value: &Value<F>, clock: i64) -> i64 {
     let due = value.state.next_due().unwrap_or(NEVER).min(value.maintenance_at);
+    let due = if due == NEVER { due } else { due.saturating_sub(value.lead(clock)) };
     if value.state.outbox().is_none_or(Outbox::is_empty) {
         due
     } else if value.unsent {
@@ -74,7 +75,7 @@ pub(crate) fn read<F: Family, T>(
         Found::OtherType => Err(wrong_type()),
         Found::Value(value) => {
             // On a replica nothing is due before its master says so.
-            let now = value.state.now(if ctx.is_master() { ctx.clock() } else { 0 });
+            let now = if ctx.is_master() { value.now(ctx.clock()) } else { value.state.now(0) };
             name.during(F::TYPE, || look(&value.state, now))
         }
     }
@@ -107,7 +108,10 @@ pub(crate) struct Step<'c, 'k, F: Family> {
 
 impl<'c, 'k, F: Family> Step<'c, 'k, F> {
     fn begin(ctx: Context<'c>, name: KeyName<'k>, value: &'k mut Value<F>, clock: i64) -> Self {
-        let now = value.state.now(clock);
+        let now = value.now(clock);
+        if value.lead(clock) > 0 {
+            info::STEPS_AHEAD.add(1);
+        }
         let mut payload = PAYLOAD.take();
         payload.bytes.clear();
         Self {
@@ -203,10 +207,12 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
     fn finish(mut self) {
         self.flush();
         self.value.unsent = self.to_send == 0;
-        watch(self.value, self.ctx.selected_db(), self.name.as_bytes(), self.now);
         if !self.payload.bytes.is_empty() {
             self.value.recount();
             payload::seal(self.name.as_bytes(), &mut self.payload);
+        }
+        watch(self.value, self.ctx.selected_db(), self.name.as_bytes(), self.ctx.clock());
+        if !self.payload.bytes.is_empty() {
             self.ctx.replicate_payload(F::APPLY, self.name, &self.payload.bytes);
             self.ctx.signal_modified(self.name);
             // Last, since a listener may call commands of ours.
@@ -315,6 +321,22 @@ pub(crate) fn tick<F: Family>(ctx: Context<'_>, name: KeyName<'_>, due: i64, sli
     // What is left of this key waits its turn behind all that was due before now.
     value.watched = deadlines::capped(wake_at(value, now), now).max(now);
     (value.watched != NEVER).then_some(value.watched)
+}
+
+/// The time of a key and of the clock. With `set_back` a key whose time is ahead of the clock follows the clock again; its
+/// deadlines stay as they are. `None` if the key holds another type.
+pub(crate) fn clock<F: Family>(ctx: Context<'_>, name: KeyName<'_>, set_back: bool) -> Option<(i64, i64)> {
+    let clock = ctx.clock();
+    let mut key = ctx.open(name, if set_back { Mode::Write } else { Mode::Read });
+    let Found::Value(value) = key.value::<Value<F>>() else { return None };
+    if set_back && value.state.now(clock) > clock {
+        value.state.set_back(clock);
+        value.recount();
+        watch(value, ctx.selected_db(), name.as_bytes(), clock);
+        ctx.replicate_payload(F::APPLY, name, &snapshot_payload(name.as_bytes(), &value.state));
+        ctx.signal_modified(name);
+    }
+    Some((value.now(clock), clock))
 }
 
 /// The internal command: applies the events of a master or an AOF file, without a clock and without limits. At events that

@@ -71,6 +71,9 @@ impl Writer {
 /// No time and no count is as great: what is added to one never overflows.
 const LATEST: i64 = 1 << 53;
 
+/// The last time that a state may have reached: every deadline counted from it still is a time.
+pub const LAST_REACHED: i64 = LATEST / 2 - 1;
+
 /// Reads what `Writer` wrote, or says that it is damaged. No length is trusted before the bytes are there.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {
@@ -127,7 +130,7 @@ impl<'a> Reader<'a> {
     /// A time that a state has reached: early enough that every deadline counted from it still is a time.
     pub fn reached(&mut self) -> Result<i64, Damaged> {
         let time = self.time()?;
-        if time < LATEST / 2 { Ok(time) } else { Err(Damaged("a time is out of range")) }
+        if time <= LAST_REACHED { Ok(time) } else { Err(Damaged("a time is out of range")) }
     }
 
     /// A count that only grows, up to `LAST_COUNT`.
