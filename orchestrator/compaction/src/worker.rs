@@ -17,11 +17,11 @@ use tracing::{debug, info, warn};
 use super::admission::{Admission, AdmissionWatch};
 use super::ids::TaskId;
 use super::node_context::{NodeContext, PAUSE};
-use super::permits;
 use super::runner::{RunSignals, trust};
 use super::supervisor::Why;
 use super::task::{Ended, MainTask, SubState, SubTask};
 use super::task_store::{Fault, Found, TaskStore};
+use super::{partitions, permits};
 use allot_coordination::Error;
 use allot_runtime::time::now_ms;
 
@@ -431,6 +431,12 @@ impl Worker {
 
     /// Runs the runner to its end.
     async fn compact(&self, sub: &Found<SubTask>, fence: i64) -> Outcome {
+        // Between the listing and now the task may have been written by somebody else, or a link may have been changed.
+        let checked =
+            partitions::check(&self.node_context.config, sub.task.table(), &sub.task.partition_name).await;
+        if let Err(why) = checked {
+            return Outcome::Over(sub.task.ended(SubState::Failed, &why));
+        }
         // The confirmation of the session may have expired while the subtask was started.
         let Some(until) = trust(&self.node_context.coordinator) else { return Outcome::Unbegun };
         let spec = order::spec(&self.node_context, sub, fence, until);

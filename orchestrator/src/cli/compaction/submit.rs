@@ -13,14 +13,13 @@ use crate::cli::{progress, table};
 use crate::config::Span;
 use allot_compaction::hashing::choose;
 use allot_compaction::ids::TaskId;
+use allot_compaction::partitions::check_table_name;
 use allot_compaction::task::{MainTask, RepeatInfo, State};
 use allot_compaction::task_store::Fault;
 use allot_compaction::window::{Window, own_zone};
 
 /// Most bytes of all partitions named in a submission.
 const NAMED: usize = 32 * 1024;
-/// Most bytes of the name of a database, schema or table.
-const NAME: usize = 200;
 /// How often a waiting command reads the task.
 const LOOK: Duration = Duration::from_millis(250);
 
@@ -87,9 +86,7 @@ pub(super) async fn run(client: &TaskClient, arguments: &Arguments) -> Result<Ou
 
 async fn compose(client: &TaskClient, arguments: &Arguments) -> Result<(TaskId, MainTask)> {
     for (name, text) in [("DB", &arguments.db), ("SCHEMA", &arguments.schema), ("TABLE", &arguments.table)] {
-        if text.is_empty() || text.len() > NAME {
-            bail!("{name} has {} bytes; it may have 1 to {NAME}", text.len());
-        }
+        check_table_name(name, text).map_err(Error::msg)?;
     }
     if arguments.partitions.iter().map(String::len).sum::<usize>() > NAMED {
         bail!("the named partitions take more than {NAMED} bytes; let compaction.partitions list them");
