@@ -9,7 +9,8 @@ use tokio::time::sleep;
 
 use super::task_client::{Common, TaskClient, gone};
 use crate::cli::outcome::Outcome;
-use crate::cli::{progress, table};
+use crate::cli::progress;
+use crate::cli::terminal::{self, errln};
 use crate::config::Span;
 use allot_compaction::hashing::choose;
 use allot_compaction::ids::TaskId;
@@ -77,9 +78,12 @@ pub(super) async fn run(client: &TaskClient, arguments: &Arguments) -> Result<Ou
     let (id, task) = compose(client, arguments).await?;
     client.store.submit(id, &task, arguments.queue).await?;
     if arguments.common.json {
-        table::write(&format!("{}\n", serde_json::json!({"task": id.to_string(), "manager": task.manager})))?;
+        terminal::write(&format!(
+            "{}\n",
+            serde_json::json!({"task": id.to_string(), "manager": task.manager})
+        ))?;
     } else {
-        table::write(&format!("{id}\n"))?;
+        terminal::write(&format!("{id}\n"))?;
     }
     if arguments.wait { wait(client, id, "goes on").await } else { Ok(Outcome::Done) }
 }
@@ -148,15 +152,19 @@ pub(super) async fn wait(client: &TaskClient, id: TaskId, otherwise: &str) -> Re
     };
     bar.finish_and_clear();
     let Some(task) = watched else {
-        eprintln!("the task {otherwise}; allotd compaction show {id} shows it");
+        errln!("the task {otherwise}; allotd compaction show {id} shows it");
         return Ok(Outcome::CheckFailed);
     };
     let task = task?;
     let total = task.grand_total();
     let why = if task.error.is_empty() { String::new() } else { format!(": {}", task.error) };
-    eprintln!(
+    errln!(
         "{}{why} after {} rounds: {} well, {} failed, {} stopped",
-        task.state, task.round, total.success_count, total.failed_count, total.stopped_count
+        task.state,
+        task.round,
+        total.success_count,
+        total.failed_count,
+        total.stopped_count
     );
     let well = task.state == State::Done && total.failed_count == 0 && total.stopped_count == 0;
     Ok(if well { Outcome::Done } else { Outcome::CheckFailed })
