@@ -13,6 +13,9 @@ pub const SUSPECT_PERCENT: i64 = 60;
 /// How many replaced identities of a host are remembered.
 pub const MAX_REPLACED: usize = 1024;
 
+/// The most units of a realm, those that are down among them.
+pub const MAX_UNITS: usize = 10_000;
+
 /// How many hosts are remembered whose unit was forgotten.
 pub const MAX_FORGOTTEN: usize = 1024;
 
