@@ -254,7 +254,7 @@ pub(crate) static CMU_COMMANDS: &[Command] = &[
     command! {
         name: c"CMU.JOIN",
         run: units::join,
-        flags: "write",
+        flags: "write deny-oom",
         keys: RW | ACCESS | UPDATE,
         summary: "A media unit comes up, or renews its lease; another incarnation on its host is replaced",
         complexity: "O(log(U)); O(C * log(N)) with C conferences of the one replaced",

@@ -5,9 +5,9 @@ use allot_core::shared::refusal::Refusal;
 use std::ffi::CStr;
 
 use super::argument::Argument;
-use super::parameter::{Kind, Parameter, fewest};
+use super::parameter::{Kind, Parameter, fewest, has_later_keys};
 use super::parse::parse;
-use super::word::wrong_number;
+use super::word::{integer, wrong_number};
 use crate::ffi::command::{ArgumentInfo, ArgumentKind, CommandInfo, Entry, KeyPlace, KeySpec};
 use crate::ffi::string::Names;
 use crate::ffi::{Context, KeyName};
@@ -52,6 +52,10 @@ macro_rules! command {
             unsafe {
                 $crate::ffi::command::run_command(ctx, argv, argc, |ctx, words, names| {
                     let call = $crate::engine::command::Call::new(ctx, words, names);
+                    if const { $crate::engine::parameter::has_later_keys(PARAMETERS) } && ctx.asks_for_keys() {
+                        call.tell_keys(PARAMETERS);
+                        return Ok(());
+                    }
                     $crate::engine::command::command!(@$how call, $handler).map_err(|refusal| refusal.to_string())
                 })
             }
@@ -86,10 +90,14 @@ impl Command {
             [if writes { "write" } else { "read" }, if fast { "fast" } else { "slow" }, self.also];
         let (words, exact) = fewest(self.parameters);
         let arity = 1 + words as i32;
+        let mut flags = self.flags.to_owned();
+        if has_later_keys(self.parameters) {
+            flags.push_str(" getkeys-api");
+        }
         CommandInfo {
             name: self.name,
             entry: self.entry,
-            flags: self.flags.to_owned(),
+            flags,
             categories: categories.join(" ").trim_end().to_owned(),
             arity: if exact { arity } else { -arity },
             keys: self.key_specs(),
@@ -151,6 +159,37 @@ impl<'a> Call<'a> {
     /// Reads the arguments of this call, parameter by parameter.
     pub(crate) fn parse(&self, parameters: &'static [Parameter], arguments: &mut [Argument<'a>]) -> Done {
         parse(parameters, self.words, arguments)
+    }
+
+    /// Tells the server which arguments are keys. A call whose words cannot be read has the first argument as its only key,
+    /// and is refused when it runs.
+    pub(crate) fn tell_keys(&self, parameters: &'static [Parameter]) {
+        match parameters {
+            [_, Parameter { kind: Kind::Key, many: true, .. }, ..] => self.tell_counted_keys(),
+            _ => self.tell_keys_by_name(parameters),
+        }
+    }
+
+    /// The first argument says how many keys follow it.
+    fn tell_counted_keys(&self) {
+        let count =
+            self.words.get(1).and_then(|word| integer(word)).and_then(|count| usize::try_from(count).ok());
+        let end = count.and_then(|count| count.checked_add(2)).filter(|&end| end <= self.words.len());
+        (2..end.unwrap_or(2)).for_each(|place| self.ctx.key_is_at(place));
+    }
+
+    fn tell_keys_by_name(&self, parameters: &'static [Parameter]) {
+        let mut arguments = vec![Argument::NONE; parameters.len()];
+        if parse(parameters, self.words, &mut arguments).is_err() {
+            self.ctx.key_is_at(1);
+            return;
+        }
+        let keys =
+            parameters.iter().zip(&arguments).filter(|(parameter, _)| matches!(parameter.kind, Kind::Key));
+        // Of a key the number is its place.
+        let places =
+            keys.filter(|(_, key)| key.is_given()).filter_map(|(_, key)| usize::try_from(key.number).ok());
+        places.for_each(|place| self.ctx.key_is_at(place));
     }
 
     /// The key, for commands whose key is the first argument.

@@ -49,9 +49,19 @@ pub(crate) static TIMER_SLICE: Setting = Setting::new(c"timer-slice", 500, 1, 10
 /// How old entries of a realm's streams become, unless a group of readers has still to read them; in milliseconds.
 pub(crate) static CONF_STREAM_AGE: Setting = Setting::new(c"conf-stream-age", 600_000, 1000, 3_600_000);
 
+/// How far the time of a key may be ahead of the clock before it runs on elapsed time; in milliseconds.
+pub(crate) static MAX_CLOCK_LEAD: Setting = Setting::new(c"max-clock-lead", 5000, 0, 3_600_000);
+
 /// All settings, in the order of `CONFIG GET allot.*`.
-pub(crate) static SETTINGS: [&Setting; 6] =
-    [&SEAT_MAX_COUNT, &SEAT_MAX_TTL, &NUMPOOL_MAX_TTL, &ACCOUNT_MAX_TTL, &CONF_STREAM_AGE, &TIMER_SLICE];
+pub(crate) static SETTINGS: [&Setting; 7] = [
+    &SEAT_MAX_COUNT,
+    &SEAT_MAX_TTL,
+    &NUMPOOL_MAX_TTL,
+    &ACCOUNT_MAX_TTL,
+    &CONF_STREAM_AGE,
+    &MAX_CLOCK_LEAD,
+    &TIMER_SLICE,
+];
 
 /// A time to live that the operator allows; one below 1 is for the state machine to judge.
 pub(crate) fn check_ttl(longest: &Setting, what: &str, ttl: i64) -> Result<i64, Refusal> {

@@ -144,6 +144,24 @@ pub(crate) fn run(ctx: Context<'_>) {
     REGISTRY.with_borrow_mut(Registry::arm);
 }
 
+/// Sets the timer again where it should have rung: a timer waits for a span of time, and the clock may have been set
+/// forward meanwhile.
+pub(crate) fn catch_up(ctx: Context<'_>) {
+    let now = ctx.clock();
+    REGISTRY.with_borrow_mut(|registry| {
+        // The clock was set back since the wait began.
+        registry.not_before = registry.not_before.min(now + WAIT_MS);
+        let is_late = registry.timer.as_ref().is_some_and(|&(at, _)| at < now - WAIT_MS);
+        let is_early = registry.entries.first().is_some_and(|entry| {
+            registry.timer.as_ref().is_some_and(|&(at, _)| at > entry.due.max(registry.not_before))
+        });
+        if is_late || is_early {
+            registry.timer = None;
+            registry.arm();
+        }
+    });
+}
+
 impl Registry {
     /// The number of a family's function.
     fn number_of(&mut self, tick: Tick) -> usize {

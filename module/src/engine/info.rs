@@ -55,7 +55,9 @@ pub(crate) use counters;
 counters! {
     /// Messages that could not be put into their stream at once.
     OUTBOX_FAILURES = c"outbox_failures";
-    /// Bugs: broken invariants, events from a master that do not fit, and calls that were answered `ERR internal`.
+    /// Steps of keys whose time runs on elapsed time, because it is too far ahead of the clock.
+    STEPS_AHEAD = c"steps_ahead";
+    /// Bugs: broken invariants, and calls that were answered `ERR internal`.
     INTERNAL_ERRORS = c"internal_errors";
 }
 

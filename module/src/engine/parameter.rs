@@ -189,6 +189,19 @@ impl Parameter {
     }
 }
 
+/// Whether there are keys elsewhere than in the first argument: behind a keyword, or a list of them. Redis 7.0 asks the
+/// command itself for the places of such keys, and other servers do where they do not read key specifications.
+pub(crate) const fn has_later_keys(parameters: &[Parameter]) -> bool {
+    let mut rest = parameters;
+    while let [parameter, later @ ..] = rest {
+        if matches!(parameter.kind, Kind::Key) && (parameter.token.is_some() || parameter.many) {
+            return true;
+        }
+        rest = later;
+    }
+    false
+}
+
 /// The place of the first that is the one looked for.
 pub(super) fn position(parameters: &[Parameter], is_it: impl Fn(&Parameter) -> bool) -> Option<i64> {
     parameters.iter().position(is_it).map(|place| place as i64)

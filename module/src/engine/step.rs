@@ -1,10 +1,11 @@
 //! The path of every request to a key: find the value, apply what is due, decide, apply, replicate, publish.
 
 use allot_core::invariant;
-use allot_core::shared::codec::{Damaged, Reader, Writer};
+use allot_core::shared::codec::{Damaged, Writer};
 use allot_core::shared::invariant::Checked;
 use allot_core::shared::machine::MachineEvent;
 use allot_core::shared::outbox::Outbox;
+use allot_core::shared::payload::{self, Payload};
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
 use smallvec::SmallVec;
@@ -16,19 +17,17 @@ use super::command::{Call, Done};
 use super::deadlines::{self, NEVER};
 use super::family::Family;
 use super::value::Value;
-use super::{faults, outbox};
+use super::{faults, info, outbox};
 use crate::ffi::context::{Key, Mode};
 use crate::ffi::guard::AbortOnUnwind;
 use crate::ffi::value::Found;
 use crate::ffi::{Context, KeyName};
 
-/// First byte of an internal command's payload that is a snapshot, and no list of events.
-const SNAPSHOT: u8 = 0;
-
-/// When the timer must look at a key: for its earliest deadline, to send the rest of its outbox or to try it again, or
-/// for its maintenance.
+/// When the timer must look at a key, by the clock: for its earliest deadline, to send the rest of its outbox or to try
+/// it again, or for its maintenance.
 fn wake_at<F: Family>(value: &Value<F>, clock: i64) -> i64 {
     let due = value.state.next_due().unwrap_or(NEVER).min(value.maintenance_at);
+    let due = if due == NEVER { due } else { due.saturating_sub(value.lead(clock)) };
     if value.state.outbox().is_none_or(Outbox::is_empty) {
         due
     } else if value.unsent {
@@ -56,10 +55,12 @@ pub(crate) fn no_key(name: KeyName<'_>) -> Refusal {
 }
 
 /// The payload of an internal command that makes a whole state.
-pub(crate) fn snapshot_payload<F: Family>(state: &F) -> Vec<u8> {
-    let mut payload = vec![SNAPSHOT];
-    payload.extend_from_slice(&state.encode());
-    payload
+pub(crate) fn snapshot_payload<F: Family>(name: &[u8], state: &F) -> Vec<u8> {
+    let mut out = Writer::default();
+    payload::begin_snapshot(&mut out);
+    out.bytes.extend_from_slice(&state.encode());
+    payload::seal(name, &mut out);
+    out.bytes
 }
 
 /// Reads a state without changing it.
@@ -74,7 +75,7 @@ pub(crate) fn read<F: Family, T>(
         Found::OtherType => Err(wrong_type()),
         Found::Value(value) => {
             // On a replica nothing is due before its master says so.
-            let now = value.state.now(if ctx.is_master() { ctx.clock() } else { 0 });
+            let now = if ctx.is_master() { value.now(ctx.clock()) } else { value.state.now(0) };
             name.during(F::TYPE, || look(&value.state, now))
         }
     }
@@ -107,7 +108,10 @@ pub(crate) struct Step<'c, 'k, F: Family> {
 
 impl<'c, 'k, F: Family> Step<'c, 'k, F> {
     fn begin(ctx: Context<'c>, name: KeyName<'k>, value: &'k mut Value<F>, clock: i64) -> Self {
-        let now = value.state.now(clock);
+        let now = value.now(clock);
+        if value.lead(clock) > 0 {
+            info::STEPS_AHEAD.add(1);
+        }
         let mut payload = PAYLOAD.take();
         payload.bytes.clear();
         Self {
@@ -166,8 +170,7 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
     /// Writes down an event that was applied.
     fn write(&mut self, event: &F::Event) {
         if self.payload.bytes.is_empty() {
-            self.payload.unsigned(1);
-            self.payload.signed(self.now);
+            payload::begin_events(self.now, &mut self.payload);
         }
         event.encode(&mut self.payload);
         self.notices.extend(F::announce(event));
@@ -204,9 +207,12 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
     fn finish(mut self) {
         self.flush();
         self.value.unsent = self.to_send == 0;
-        watch(self.value, self.ctx.selected_db(), self.name.as_bytes(), self.now);
         if !self.payload.bytes.is_empty() {
             self.value.recount();
+            payload::seal(self.name.as_bytes(), &mut self.payload);
+        }
+        watch(self.value, self.ctx.selected_db(), self.name.as_bytes(), self.ctx.clock());
+        if !self.payload.bytes.is_empty() {
             self.ctx.replicate_payload(F::APPLY, self.name, &self.payload.bytes);
             self.ctx.signal_modified(self.name);
             // Last, since a listener may call commands of ours.
@@ -317,8 +323,25 @@ pub(crate) fn tick<F: Family>(ctx: Context<'_>, name: KeyName<'_>, due: i64, sli
     (value.watched != NEVER).then_some(value.watched)
 }
 
-/// The internal command: applies the events of a master or an AOF file, without a clock and without limits. Events that
-/// do not fit the state are an error, which is counted and logged.
+/// The time of a key and of the clock. With `set_back` a key whose time is ahead of the clock follows the clock again; its
+/// deadlines stay as they are. `None` if the key holds another type.
+pub(crate) fn clock<F: Family>(ctx: Context<'_>, name: KeyName<'_>, set_back: bool) -> Option<(i64, i64)> {
+    let clock = ctx.clock();
+    let mut key = ctx.open(name, if set_back { Mode::Write } else { Mode::Read });
+    let Found::Value(value) = key.value::<Value<F>>() else { return None };
+    if set_back && value.state.now(clock) > clock {
+        value.state.set_back(clock);
+        value.recount();
+        watch(value, ctx.selected_db(), name.as_bytes(), clock);
+        ctx.replicate_payload(F::APPLY, name, &snapshot_payload(name.as_bytes(), &value.state));
+        ctx.signal_modified(name);
+    }
+    Some((value.now(clock), clock))
+}
+
+/// The internal command: applies the events of a master or an AOF file, without a clock and without limits. At events that
+/// are damaged, unknown, or do not fit the state, the process ends: the value would differ from what was answered, and a
+/// seat that was sold could be sold again.
 fn apply_replicated<F: Family>(ctx: Context<'_>, name: KeyName<'_>, payload: &[u8]) -> Result<(), Refusal> {
     if !ctx.is_replicated_or_loading() {
         return Err(Refusal::new(
@@ -328,12 +351,10 @@ fn apply_replicated<F: Family>(ctx: Context<'_>, name: KeyName<'_>, payload: &[u
     }
     name.during(F::TYPE, || {
         let mut key = ctx.open(name, Mode::Write);
-        let notices = apply_payload::<F>(&mut key, payload).map_err(|damaged| {
-            let name = quoted(name.as_bytes());
-            let refusal = Refusal::new(Code::Err, format!("key {name} differs from its master's: {damaged}"));
-            faults::replication_error(&refusal.text);
-            refusal
-        })?;
+        let notices = match apply_payload::<F>(&mut key, name.as_bytes(), payload) {
+            Ok(notices) => notices,
+            Err(damaged) => faults::end_process(&cannot_apply(ctx, name, damaged)),
+        };
         if let Found::Value(value) = key.value::<Value<F>>() {
             value.recount();
             watch(value, ctx.selected_db(), name.as_bytes(), ctx.clock());
@@ -347,6 +368,21 @@ fn apply_replicated<F: Family>(ctx: Context<'_>, name: KeyName<'_>, payload: &[u
     })
 }
 
+/// Why a server stops at an event, and what its operator can do.
+fn cannot_apply(ctx: Context<'_>, name: KeyName<'_>, damaged: Damaged) -> String {
+    let name = quoted(name.as_bytes());
+    if ctx.is_loading() {
+        return format!(
+            "an event of key {name} in the append-only file cannot be applied: {damaged}. Load the file with the version that \
+             wrote it, or replace it by that of a replica or a backup"
+        );
+    }
+    format!(
+        "an event of key {name} from the master cannot be applied: {damaged}. Start this server again to synchronise it with \
+         its master; it must not be older than its master"
+    )
+}
+
 /// The handler of a family's internal command, `APPLY key payload`.
 pub(crate) fn apply<F: Family>(call: &Call<'_>, [_, payload]: &[Argument<'_>; 2]) -> Done {
     apply_replicated::<F>(call.ctx, call.key()?, payload.text())?;
@@ -355,27 +391,24 @@ pub(crate) fn apply<F: Family>(call: &Call<'_>, [_, payload]: &[Argument<'_>; 2]
 }
 
 /// Applies a snapshot or a list of events; their notifications.
-fn apply_payload<F: Family>(key: &mut Key<'_>, payload: &[u8]) -> Result<Notices, Damaged> {
-    let Some((&SNAPSHOT, snapshot)) = payload.split_first() else {
-        return apply_events::<F>(key, payload);
-    };
-    let state = F::decode(snapshot)?;
-    if key.exists() {
-        key.delete();
+fn apply_payload<F: Family>(key: &mut Key<'_>, name: &[u8], payload: &[u8]) -> Result<Notices, Damaged> {
+    match Payload::read(name, payload)? {
+        Payload::Events { at, events } => apply_events::<F>(key, at, events),
+        Payload::Snapshot(snapshot) => {
+            let state = F::decode(snapshot)?;
+            if key.exists() {
+                key.delete();
+            }
+            invariant!(key.store(Value::new(state)), "a key that is open for writing takes a value");
+            Ok(Notices::new())
+        }
     }
-    invariant!(key.store(Value::new(state)), "a key that is open for writing takes a value");
-    Ok(Notices::new())
 }
 
 /// Applies a list of events; their notifications.
-fn apply_events<F: Family>(key: &mut Key<'_>, payload: &[u8]) -> Result<Notices, Damaged> {
-    let mut reader = Reader::new(payload);
-    if reader.unsigned()? != 1 {
-        return Err(Damaged("the version of the payload is unknown"));
-    }
-    let at = reader.reached()?;
+fn apply_events<F: Family>(key: &mut Key<'_>, at: i64, events: &[u8]) -> Result<Notices, Damaged> {
     let mut notices = Notices::new();
-    let mut events = F::Event::decode_all(reader.rest())?.into_iter();
+    let mut events = F::Event::decode_all(events)?.into_iter();
     if !key.exists() {
         let first = events.next().ok_or(Damaged("there is no event"))?;
         let opened = F::open(&first, at).ok_or(Damaged("there is no such key"))?;

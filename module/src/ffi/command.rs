@@ -99,8 +99,6 @@ pub(crate) unsafe fn run_command(
     });
     match outcome {
         Some(Ok(())) => {}
-        // A request for the places of keys takes no reply; without keys the server refuses the call.
-        Some(Err(_)) if ctx.asks_for_keys() => {}
         Some(Err(line)) => ctx.reply_error(&line),
         None => ctx.reply_error("ERR internal error in allot; please report it with the server's log"),
     }

@@ -243,6 +243,11 @@ impl<'a> Context<'a> {
         self.flags() & (raw::REDISMODULE_CTX_FLAGS_REPLICATED | raw::REDISMODULE_CTX_FLAGS_LOADING) != 0
     }
 
+    /// Whether the server is loading its data.
+    pub(crate) fn is_loading(self) -> bool {
+        self.flags() & raw::REDISMODULE_CTX_FLAGS_LOADING != 0
+    }
+
     pub(crate) fn is_master(self) -> bool {
         self.flags() & raw::REDISMODULE_CTX_FLAGS_MASTER != 0
     }

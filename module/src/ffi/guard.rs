@@ -11,6 +11,8 @@ use super::info::InfoWriter;
 pub(crate) struct Hooks {
     /// The timer rang.
     pub(crate) timer: fn(Context<'_>),
+    /// The server does its regular work, some ten times a second.
+    pub(crate) cron: fn(Context<'_>),
     /// A database was emptied; `None`: all of them.
     pub(crate) flushed: fn(Option<i32>),
     /// Two databases changed places.

@@ -73,11 +73,13 @@ impl Registration {
         }
     }
 
-    /// Registers events that concern all keys of a database.
+    /// Registers events that concern all keys of a database, and the server's regular work.
     pub(crate) fn server_events(&self) -> Option<()> {
         let swap = RedisModuleEvent { id: raw::REDISMODULE_EVENT_SWAPDB, dataver: 1 };
         let flush = RedisModuleEvent { id: raw::REDISMODULE_EVENT_FLUSHDB, dataver: 1 };
+        let cron = RedisModuleEvent { id: raw::REDISMODULE_EVENT_CRON_LOOP, dataver: 1 };
         unsafe {
+            done(api!(RedisModule_SubscribeToServerEvent(self.ctx, cron, Some(cron_loop))))?;
             done(api!(RedisModule_SubscribeToServerEvent(self.ctx, swap, Some(swapped))))?;
             done(api!(RedisModule_SubscribeToServerEvent(self.ctx, flush, Some(flushed))))
         }
@@ -171,6 +173,14 @@ unsafe extern "C" fn swapped(_: *mut RedisModuleCtx, _: RedisModuleEvent, _: u64
             && let Some(hooks) = hooks()
         {
             (hooks.swapped)(swap.dbnum_first, swap.dbnum_second);
+        }
+    });
+}
+
+unsafe extern "C" fn cron_loop(ctx: *mut RedisModuleCtx, _: RedisModuleEvent, _: u64, _: *mut c_void) {
+    guard((), || {
+        if let Some(hooks) = hooks() {
+            (hooks.cron)(unsafe { Context::lent(ctx) });
         }
     });
 }

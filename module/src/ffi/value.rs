@@ -33,8 +33,8 @@ pub(crate) trait Native: Send + Sized + 'static {
     fn load(bytes: &[u8]) -> Result<Self, String>;
     /// The value as a dump holds it.
     fn save(&self) -> Vec<u8>;
-    /// The payload of the command `REWRITE`.
-    fn rewrite(&self) -> Vec<u8>;
+    /// The payload of the command `REWRITE` for a key of that name.
+    fn rewrite(&self, name: &[u8]) -> Vec<u8>;
     /// Bytes allocated beyond the value's own block.
     fn allocated(&self) -> usize;
     /// How many allocations freeing it takes.
@@ -164,7 +164,7 @@ unsafe extern "C" fn aof_rewrite<N: Native>(
     value: *mut c_void,
 ) {
     guard((), || unsafe {
-        let payload = (*value.cast::<N>()).rewrite();
+        let payload = (*value.cast::<N>()).rewrite(bytes_of(name));
         let (bytes, len): (*const c_char, usize) = (payload.as_ptr().cast(), payload.len());
         api!(RedisModule_EmitAOF(io, N::REWRITE.as_ptr(), c"sb".as_ptr(), name, bytes, len));
     });

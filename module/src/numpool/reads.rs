@@ -12,6 +12,8 @@ use crate::engine::{Call, Done};
 
 /// The slots that a scan examines if the caller gives no COUNT.
 const USUAL_COUNT: i64 = 10;
+/// The most places that a scan looks at, since other clients wait for its reply.
+const MAX_LIST: i64 = 10_000;
 
 /// `NUMPOOL.GET key number`
 pub(super) fn get(call: &Call<'_>, [_, wanted]: &[Argument<'_>; 2]) -> Done {
@@ -72,8 +74,8 @@ fn cursor(value: i64) -> Result<u32, Refusal> {
 
 fn count_of(count: &Argument<'_>) -> Result<u32, Refusal> {
     let count = count.optional_integer().unwrap_or(USUAL_COUNT);
-    match u32::try_from(count) {
-        Ok(count) if count > 0 => Ok(count),
-        _ => Err(Refusal::new(Code::Err, format!("COUNT must be 1 to {}, not {count}", u32::MAX))),
+    if (1..=MAX_LIST).contains(&count) {
+        return Ok(count as u32);
     }
+    Err(Refusal::new(Code::Err, format!("COUNT must be 1 to {MAX_LIST}, not {count}")))
 }

@@ -28,10 +28,6 @@ struct Options {
 
 /// `SEAT.ZMPOP numkeys key [key ...] MIN|MAX [COUNT n] [ADJACENT [STRIDE s]]`
 pub(super) fn zmpop(call: &Call<'_>) -> Done {
-    if call.ctx.asks_for_keys() {
-        tell_keys(call);
-        return Ok(());
-    }
     let words = call.words();
     let keys = positive(words.get(1).copied().unwrap_or_default(), "numkeys")?;
     let place = keys.checked_add(2).filter(|&place| place < words.len()).ok_or_else(syntax)?;
@@ -65,15 +61,6 @@ pub(super) fn zmpop(call: &Call<'_>) -> Done {
     }
     call.ctx.reply_nothing();
     Ok(())
-}
-
-/// Tells the server which arguments are keys: Redis 7.0 asks for that in a cluster, where it does not follow the
-/// documented key specification.
-fn tell_keys(call: &Call<'_>) {
-    let keys = call.words().get(1).and_then(|word| positive(word, "numkeys").ok());
-    if let Some(end) = keys.and_then(|keys| keys.checked_add(2)).filter(|&end| end <= call.words().len()) {
-        (2..end).for_each(|place| call.ctx.key_is_at(place));
-    }
 }
 
 fn options(words: &[&[u8]]) -> Result<Options, Refusal> {

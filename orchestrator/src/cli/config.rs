@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Subcommand;
 
 use crate::cli::outcome::Outcome;
-use crate::cli::table::write;
+use crate::cli::terminal::{errln, out, write};
 use crate::config::{Given, Source, describe};
 
 /// What can be done with settings.
@@ -32,11 +32,11 @@ pub(crate) fn run(command: Command) -> Result<Outcome> {
     };
     Ok(match Source::new(file, *given).config() {
         Ok(config) => {
-            print!("{}", describe(&config));
+            out!("{}", describe(&config));
             Outcome::Done
         }
         Err(error) => {
-            eprintln!("allotd: {error:#}");
+            errln!("allotd: {error:#}");
             Outcome::InputRefused
         }
     })

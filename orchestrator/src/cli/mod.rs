@@ -9,6 +9,7 @@ use allot_runtime::child::{program, watchdog};
 use allot_runtime::telemetry;
 use allot_runtime::telemetry::LogFormat;
 
+use crate::cli::terminal::errln;
 use crate::config::Source;
 use crate::daemon;
 
@@ -23,6 +24,7 @@ pub(crate) mod progress;
 mod realm;
 mod seats;
 pub(crate) mod table;
+pub(crate) mod terminal;
 
 /// Allocates scarce things exactly once: seats, numbers, conferences and accounts.
 #[derive(Debug, Parser)]
@@ -111,7 +113,7 @@ pub(crate) async fn main(run_role: daemon::RunRole) -> ExitCode {
             matches!(cause.downcast_ref(), Some(allot_client::Error::Link { .. }))
         };
         let hint = if error.chain().any(unreachable) { " (is the server up? see --redis-url)" } else { "" };
-        eprintln!("allotd: {error:#}{hint}");
+        errln!("allotd: {error:#}{hint}");
     }
     ExitCode::from(exit_code(&result))
 }

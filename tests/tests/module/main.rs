@@ -18,4 +18,5 @@ mod numbers_soak;
 mod plans;
 mod replies;
 mod seat_rush;
+mod second_keys;
 mod zmpop;

@@ -21,6 +21,7 @@ impl Realm {
     /// # Errors
     /// No decision on this realm could have made the event: the realm differs from its master's.
     pub fn admits(&self, event: &Event) -> Result<(), Damaged> {
+        self.epochs().check_event()?;
         match event {
             Event::Opened { .. } => Err(Damaged("the realm is open already")),
             Event::Configured { settings } => ensure(settings.check().is_ok(), "a setting is out of range"),

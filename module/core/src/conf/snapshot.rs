@@ -8,7 +8,7 @@ use super::decide::{MAX_ROOM, MAX_TIME};
 use super::model::conference::{
     Assignment, AssignmentEnd, Conference, Detail, Epoch, MAX_DETAILS, MAX_HISTORY, MAX_VALUE, Moving, State,
 };
-use super::model::state::{LAST_EPOCH, Realm};
+use super::model::state::Realm;
 use super::model::unit::{Host, MAX_FORGOTTEN, MAX_REPLACED, Name, Unit, UnitState, host_of};
 use crate::shared::codec::{Damaged, Reader, Writer};
 use crate::shared::field::Any;
@@ -130,7 +130,6 @@ impl Realm {
         realm.leader = reader.optional_identifier()?;
         ensure(realm.term == 0 || realm.leader.is_some(), "a claimed term has no leader")?;
         realm.last_epoch = reader.count()?;
-        ensure(realm.last_epoch <= LAST_EPOCH, "an epoch is out of range")?;
         let mut last: Option<Name> = None;
         for _ in 0..reader.unsigned()? {
             let unit = Unit::decode(&mut reader)?;

@@ -2,6 +2,9 @@
 
 use super::Bytes;
 
+/// The highest value of every counter of 64 bits; snapshots and events with a higher one are refused.
+pub const LAST_COUNT: u64 = (1 << 53) - 1;
+
 /// What is wrong with bytes that were to be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damaged(
@@ -70,6 +73,9 @@ impl Writer {
 /// No time and no count is as great: what is added to one never overflows.
 const LATEST: i64 = 1 << 53;
 
+/// The last time that a state may have reached: every deadline counted from it still is a time.
+pub const LAST_REACHED: i64 = LATEST / 2 - 1;
+
 /// Reads what `Writer` wrote, or says that it is damaged. No length is trusted before the bytes are there.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {
@@ -126,13 +132,13 @@ impl<'a> Reader<'a> {
     /// A time that a state has reached: early enough that every deadline counted from it still is a time.
     pub fn reached(&mut self) -> Result<i64, Damaged> {
         let time = self.time()?;
-        if time < LATEST / 2 { Ok(time) } else { Err(Damaged("a time is out of range")) }
+        if time <= LAST_REACHED { Ok(time) } else { Err(Damaged("a time is out of range")) }
     }
 
-    /// A count that only grows, below 2^53.
+    /// A count that only grows, up to `LAST_COUNT`.
     pub fn count(&mut self) -> Result<u64, Damaged> {
         let count = self.unsigned()?;
-        if count < LATEST as u64 { Ok(count) } else { Err(Damaged("a count is out of range")) }
+        if count <= LAST_COUNT { Ok(count) } else { Err(Damaged("a count is out of range")) }
     }
 
     /// A byte string.

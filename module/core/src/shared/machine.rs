@@ -39,6 +39,10 @@ pub trait Machine: Clone + Send + Sized + 'static {
     /// *Now* of this state: the greater of the clock and the last time applied.
     fn now(&self, clock: Millis) -> Millis;
 
+    /// Sets the last time applied back to an earlier one: the clock was ahead when it was applied. Deadlines stay as
+    /// they are.
+    fn set_back(&mut self, to: Millis);
+
     /// When the next event is due that no request asks for.
     fn next_due(&self) -> Option<Millis>;
 
@@ -101,6 +105,10 @@ macro_rules! own_methods {
 
         fn now(&self, clock: $crate::shared::Millis) -> $crate::shared::Millis {
             self.now(clock)
+        }
+
+        fn set_back(&mut self, to: $crate::shared::Millis) {
+            self.applied = self.applied.min(to);
         }
 
         fn next_due(&self) -> Option<$crate::shared::Millis> {

@@ -1,10 +1,12 @@
 //! docs/conferences.md besides the specification's list: epochs, identities, leases, terms, moves, details.
 
-use super::rig::{MINUTE, Rig, wish};
+use super::rig::{MINUTE, Rig, wish, word};
+use allot_core::conf::Event;
 use allot_core::conf::conference::State;
 use allot_core::conf::request::{
     Changes, Claim, ClientRequest, Create, Request, SchedulerRequest, UnitRequest,
 };
+use allot_core::conf::unit::{MAX_UNITS, Name};
 
 const A: &str = "a:1:1";
 const B: &str = "b:1:1";
@@ -386,4 +388,17 @@ fn settings_change_while_the_realm_lives() {
     let changes = Changes { window: Some(0), ..Changes::default() };
     assert_eq!(rig.code(&Request::Client(ClientRequest::Configure(changes))), "ERR");
     rig.check();
+}
+
+#[test]
+fn realm_has_a_limited_number_of_units() {
+    let mut rig = Rig::new(&[]);
+    for number in 0..MAX_UNITS {
+        let cmu = Name::from(format!("h{number}:1:1").as_bytes());
+        rig.apply(&Event::Joined { cmu, capacity: 1, zone: None, lease: 3_600_000 });
+    }
+    let join = |cmu| Request::Join { cmu, capacity: 1, zone: None, lease: 1000 };
+    assert_eq!(rig.code(&join(b"more:1:1")), "LIMIT");
+    assert_ne!(rig.code(&join(b"h7:1:1")), "LIMIT", "it renews its lease");
+    assert_ne!(rig.code(&join(b"h7:1:2")), "LIMIT", "it replaces the one of its host");
 }

@@ -18,6 +18,7 @@ use serde_json::json;
 
 use super::file::{self, Contents};
 use crate::cli::outcome::Outcome;
+use crate::cli::terminal::outln;
 use crate::config::Span;
 
 /// Most picks of an account for one line of the trace.
@@ -92,15 +93,15 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome> {
             "instructions": instructions, "accounts": tariffs.len(), "fixed": of(&fixed),
             "rebalanced": of(&evened), "least": least.to_string(),
         });
-        println!("{all}");
+        outln!("{all}");
         return Ok(Outcome::Done);
     }
-    println!("{instructions} instructions on {} accounts", tariffs.len());
-    println!("an even deal that stays:  {} beyond the flat price", fixed.cost);
-    println!("evened out every {}:  {}, by {} moves", arguments.rebalance, evened.cost, evened.moves);
-    println!("at best, in hindsight:    {least}");
+    outln!("{instructions} instructions on {} accounts", tariffs.len());
+    outln!("an even deal that stays:  {} beyond the flat price", fixed.cost);
+    outln!("evened out every {}:  {}, by {} moves", arguments.rebalance, evened.cost, evened.moves);
+    outln!("at best, in hindsight:    {least}");
     if evened.refused > 0 {
-        println!("{} instructions had no account: their instance has none", evened.refused);
+        outln!("{} instructions had no account: their instance has none", evened.refused);
     }
     Ok(Outcome::Done)
 }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::cli::outcome::Outcome;
 use crate::cli::table;
+use crate::cli::terminal;
 use crate::config::BookSource;
 use allot_client::Record;
 
@@ -55,9 +56,9 @@ pub(super) async fn run(arguments: &Arguments) -> Result<Outcome> {
             "modules": records.iter().map(module_json).collect::<Result<Vec<_>>>()?,
             "warnings": warnings.iter().map(Warning::json).collect::<Vec<_>>(),
         });
-        return table::write(&format!("{all}\n")).map(|()| Outcome::Done);
+        return terminal::write(&format!("{all}\n")).map(|()| Outcome::Done);
     }
-    table::write(&draw(&book, &departments, &modules, &records, &warnings)?).map(|()| Outcome::Done)
+    terminal::write(&draw(&book, &departments, &modules, &records, &warnings)?).map(|()| Outcome::Done)
 }
 
 fn module_json(record: &Record) -> Result<Value> {

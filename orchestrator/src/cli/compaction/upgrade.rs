@@ -11,7 +11,7 @@ use futures_util::StreamExt as _;
 use super::task_client::{Common, TaskClient};
 use crate::cli::outcome::Outcome;
 use crate::cli::progress;
-use crate::cli::table::write;
+use crate::cli::terminal::{errln, write};
 use allot_compaction::task_store::Fault;
 use allot_compaction::upgrade::version_1::{ROOTS, Source};
 use allot_compaction::upgrade::{Step, Upgrade};
@@ -129,7 +129,7 @@ async fn take(upgrade: &Upgrade, arguments: &Arguments, place: &str) -> Result<O
             Step::Gone => ("renamed or gone meanwhile; run it again".to_owned(), None),
             Step::Odd(why) => {
                 odd = true;
-                bar.suspend(|| eprintln!("allotd: {name}: {why}"));
+                bar.suspend(|| errln!("allotd: {name}: {why}"));
                 ("not understood".to_owned(), None)
             }
         };

@@ -9,6 +9,7 @@ use redis::cmd;
 use serde::Deserialize;
 
 use crate::cli::outcome::Outcome;
+use crate::cli::terminal::{out, outln};
 use crate::config::RedisSource;
 
 /// Runs on the server, so that no event of the old system falls between reading and writing.
@@ -76,13 +77,13 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
     let report: String = allot_client::query(&mut connection, &command).await?;
     let report: BTreeMap<String, Found> =
         serde_json::from_str(&report).context("the server's report is not as expected")?;
-    print!("{}", draw(&report));
+    out!("{}", draw(&report));
     if arguments.dry_run {
-        println!("dry run: nothing was changed");
+        outln!("dry run: nothing was changed");
     } else {
-        println!("taken over into '{}'", arguments.key);
+        outln!("taken over into '{}'", arguments.key);
         if !arguments.keep {
-            println!("'{list}' and '{hash}' are gone");
+            outln!("'{list}' and '{hash}' are gone");
         }
     }
     Ok(Outcome::Done)

@@ -8,7 +8,8 @@ use redis::Value;
 
 use super::session::{Changing, connect};
 use crate::cli::outcome::Outcome;
-use crate::cli::table::{print, print_one, write};
+use crate::cli::table::{print, print_one};
+use crate::cli::terminal::write;
 use crate::config::{Confirm, RealmSource};
 use allot_client::{RealmStore, Record};
 

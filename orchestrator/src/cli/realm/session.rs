@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
+use crate::cli::terminal::errln;
 use crate::config::{Confirm, RealmSource};
 use allot_client::{RealmStore, Session};
 
@@ -40,7 +41,7 @@ impl Changing {
             Ok(false) => format!("within {:?}", self.limit),
             Err(error) => error.to_string(),
         };
-        eprintln!(
+        errln!(
             "allotd: not enough replicas confirmed this ({why}); it is done, and a failover now may undo it"
         );
     }

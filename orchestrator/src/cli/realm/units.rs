@@ -5,7 +5,8 @@ use clap::{Args, Subcommand};
 
 use super::session::{Changing, connect};
 use crate::cli::outcome::Outcome;
-use crate::cli::table::{print, print_one, write};
+use crate::cli::table::{print, print_one};
+use crate::cli::terminal::{errln, write};
 use crate::config::{Confirm, RealmSource};
 use crate::roles::scheduler::LIFT;
 use allot_client::{RealmStore, Record};
@@ -94,7 +95,7 @@ async fn release_brake(store: &RealmStore) -> Result<Outcome> {
     let brake = store.stream("brake");
     let since: Option<u64> = store.ask(redis::cmd("HGET").arg(&brake).arg("since")).await?;
     let Some(since) = since else {
-        eprintln!("allotd: the brake does not hold");
+        errln!("allotd: the brake does not hold");
         return Ok(Outcome::CheckFailed);
     };
     // Names the brake that is meant, so that a later one is not lifted with it.

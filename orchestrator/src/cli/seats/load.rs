@@ -14,6 +14,7 @@ use super::summary::{Summary, problems};
 use super::{caches, csv, plan, pretix, side};
 use crate::cli::outcome::Outcome;
 use crate::cli::progress;
+use crate::cli::terminal::{errln, out, outln};
 use crate::config::RedisSource;
 use allot_client::{SeatStore, query};
 use allot_core::seat::plan::Limits;
@@ -81,17 +82,17 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
     }
     let built = draft.build();
     if arguments.dry_run || built.is_err() {
-        print!("{}", Summary(&draft));
+        out!("{}", Summary(&draft));
     }
     let show = match built {
         Ok(show) => show,
         Err(found) => {
-            eprint!("{}", problems(&found));
+            errln!("{}", problems(&found).trim_end());
             return Ok(Outcome::InputRefused);
         }
     };
     if arguments.dry_run {
-        println!("dry run: nothing was changed");
+        outln!("dry run: nothing was changed");
         return Ok(Outcome::Done);
     }
     let text = show.plan_json();
@@ -103,8 +104,8 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
         let chunk = seats_per_hold(draft.limits);
         open_with_sold(connection, &arguments.key, &text, &sold, chunk, hold_ms(draft.limits)).await?;
     }
-    print!("{}", Summary(&draft));
-    println!("loaded as '{}'", arguments.key);
+    out!("{}", Summary(&draft));
+    outln!("loaded as '{}'", arguments.key);
     Ok(Outcome::Done)
 }
 

@@ -14,6 +14,8 @@ pub const HOUR: Millis = 3_600_000;
 pub const WINDOW: usize = 24;
 /// The limit of a module's places, weight and reserve.
 pub const MAX_PLACES: i64 = 1_000_000;
+/// The greatest offset of an instance, up and down. More moves by rebalancing than that change it no further.
+pub(in crate::account) const MAX_OFFSET: i64 = 1 << 40;
 
 /// A module: a business system of the company.
 #[derive(Clone, Debug, PartialEq, Eq)]

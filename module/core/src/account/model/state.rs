@@ -6,8 +6,9 @@ use std::sync::Arc;
 use crate::invariant;
 
 use super::place::{HOUR, Instance, Module};
-use super::record::{Account, Epoch, Name};
+use super::record::{Account, Epoch, LAST_MONTH, Name};
 use super::tariff::{MAX_COUNT, Tariff};
+use crate::shared::counter::Counter;
 use crate::shared::deadlines::Deadlines;
 use crate::shared::list::NONE;
 use crate::shared::names::NameIndex;
@@ -166,8 +167,27 @@ impl Book {
         clock.max(self.applied)
     }
 
+    /// The counters that only grow. A book whose counters have no room is changed by nothing.
+    pub(in crate::account) fn counters(&self) -> [Counter; 3] {
+        let (step, event) = (MAX_TURNS as u64, 1);
+        let (what, value, last) = ("month", self.month.into(), LAST_MONTH.into());
+        [
+            Counter::new("last epoch", self.last_epoch),
+            Counter::new("number of arrivals", self.arrivals),
+            Counter { what, value, last, step, event },
+        ]
+    }
+
+    /// Whether each counter has room for another step.
+    pub(in crate::account) fn has_room(&self) -> bool {
+        self.counters().iter().all(Counter::has_room)
+    }
+
     /// The earliest deadline.
     pub fn next_due(&self) -> Option<Millis> {
+        if !self.has_room() {
+            return None;
+        }
         if !self.is_even() {
             return Some(self.applied);
         }

@@ -14,6 +14,9 @@ use std::borrow::Cow;
 /// conferences).
 pub fn decide_due(realm: &Realm, now: Millis, limit: usize) -> Events {
     let mut events = Events::new();
+    if !realm.epochs().has_room() {
+        return events;
+    }
     for number in realm.unit_due.due(now, limit) {
         let Some(unit) = realm.indexed_unit(number) else { continue };
         let cmu = unit.cmu.clone();

@@ -20,7 +20,7 @@ use crate::conf::model::conference::{
 pub use crate::conf::model::ids::{MAX_ROOM, MAX_TIME};
 use crate::conf::model::state::Realm;
 use crate::conf::model::transitions::{Transition, Trigger, transition};
-use crate::conf::model::unit::Name;
+use crate::conf::model::unit::{MAX_UNITS, Name, host_of};
 use crate::conf::outcome::{Decided, Decision, Reply, decided, refuse, unchanged};
 use crate::conf::request::{
     AssignmentNotice, ClientRequest, End, Request, SchedulerRequest, Set, UnitRequest,
@@ -39,6 +39,7 @@ use crate::shared::{Bytes, MAX_IDENTIFIER, Millis};
 /// # Errors
 /// A refusal, with its error code and text.
 pub fn decide(realm: &Realm, now: Millis, request: &Request<'_>) -> Decided {
+    realm.epochs().check_room()?;
     match request {
         Request::Unit(request) => decide_for_unit(realm, now, request),
         Request::Client(request) => decide_for_client(realm, now, request),
@@ -287,6 +288,10 @@ fn decide_join(realm: &Realm, cmu: &[u8], capacity: i64, zone: Option<&[u8]>, le
     }
     if !(1..=MAX_TTL).contains(&lease) {
         return refuse(Code::Err, format!("LEASE must be 1 to {MAX_TTL} ms, not {lease}"));
+    }
+    // A unit that replaces another of its host takes its place.
+    if realm.units.len() >= MAX_UNITS && !realm.hosts.contains_key(host_of(cmu)) {
+        return refuse(Code::Limit, format!("a realm has at most {MAX_UNITS} units"));
     }
     let name = realm.find_unit(cmu).map_or_else(|| Name::from(cmu), |unit| realm.name_of(unit));
     let zone = zone.map(|zone| realm.zone_name(zone));

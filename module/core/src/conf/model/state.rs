@@ -7,6 +7,7 @@ pub use super::settings::{Policy, Settings};
 use super::state_index::ByState;
 use super::unit::{Host, Name, Unit, UnitState, host_of};
 use crate::invariant;
+use crate::shared::counter::Counter;
 use crate::shared::deadlines::Deadlines;
 use crate::shared::names::NameIndex;
 use crate::shared::outbox::Outbox;
@@ -21,9 +22,6 @@ pub(in crate::conf) const LAST_OF_CLOCK: Epoch = 1 << 52;
 /// How far ahead of the clock the highest epoch of a report may be, in microseconds: a day. A higher epoch is not
 /// believed, because it would use up the epochs that are left.
 const BELIEVED: Epoch = 24 * 3600 * 1_000_000;
-
-/// The greatest `last_epoch` that a snapshot may have: far below the greatest that can be encoded.
-pub(in crate::conf) const LAST_EPOCH: Epoch = (1 << 53) - (1 << 40);
 
 /// The first epoch that may be given out at this time.
 fn epoch_of(now: Millis) -> Epoch {
@@ -122,8 +120,16 @@ impl Realm {
         clock.max(self.applied)
     }
 
+    /// The counter that only grows. A realm whose counter has no room is changed by nothing.
+    pub(in crate::conf) fn epochs(&self) -> Counter {
+        Counter::new("last epoch", self.last_epoch)
+    }
+
     /// The earliest deadline of all conferences and units.
     pub fn next_due(&self) -> Option<Millis> {
+        if !self.epochs().has_room() {
+            return None;
+        }
         match (self.conference_due.earliest(), self.unit_due.earliest()) {
             (Some(conference), Some(unit)) => Some(conference.min(unit)),
             (conference, unit) => conference.or(unit),

@@ -20,6 +20,7 @@ use self::ledger::Ledger;
 use self::report::{Books, Report};
 use self::tally::Tally;
 use crate::cli::outcome::Outcome;
+use crate::cli::terminal::{out, outln};
 use crate::config::RedisSource;
 use allot_client::{self, SeatStore};
 
@@ -115,9 +116,9 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
     let connections = usize::from(arguments.connections);
     let report = Report::new(&arguments.key, (arguments.buyers, connections), &test.tally, (before, after));
     if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        outln!("{}", serde_json::to_string_pretty(&report)?);
     } else {
-        print!("{}", report.text());
+        out!("{}", report.text());
     }
     match test.tally.first_error() {
         _ if !report.holds() => Ok(Outcome::CheckFailed),
