@@ -23,6 +23,7 @@ impl Family for Show {
     const APPLY: &'static CStr = c"SEAT.APPLY";
     const GAUGE: &'static CStr = c"seat_live_holds";
     const COUNTERS: &'static [&'static Counter] = counters::COUNTERS;
+    const DUE_AT_ONCE: usize = 500;
 
     fn shelf() -> &'static Shelf {
         &SHELF

@@ -3,7 +3,7 @@
 use allot_core::invariant;
 use allot_core::seat::plan::{self, Plan};
 use allot_core::seat::request::{Hold, Pick, Replace, Request};
-use allot_core::seat::{Event, Reply, Show, decide};
+use allot_core::seat::{Decision, Event, Reply, Show, decide, decide_overdue};
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
 
@@ -17,10 +17,23 @@ use crate::ffi::context::Mode;
 use crate::ffi::value::Found;
 use crate::ffi::{Context, KeyName};
 
+/// Expires the overdue holds on which a request depends, and decides the request.
+fn decided(step: &mut Step<'_, '_, Show>, request: &Request<'_>) -> Result<Decision, Refusal> {
+    loop {
+        let expired = decide_overdue(step.state(), step.now(), request);
+        if expired.is_empty() {
+            return decide(step.state(), step.now(), request);
+        }
+        for event in &expired {
+            step.apply(event);
+        }
+    }
+}
+
 /// Decides a request and applies what comes of it; the reply is true then.
 fn settle(ctx: Context<'_>, name: KeyName<'_>, request: &Request<'_>) -> Result<Reply, Refusal> {
     let outcome = change::<Show, _>(ctx, name, |step| {
-        let decision = decide(step.state(), step.now(), request)?;
+        let decision = decided(step, request)?;
         for event in &decision.events {
             step.apply(event);
         }
@@ -128,7 +141,7 @@ pub(super) fn pick(call: &Call<'_>, [_, user, ttl, chosen, seats]: &[Argument<'_
 
 /// Decides a request for a hold, applies it and replies.
 fn grant(ctx: Context<'_>, step: &mut Step<'_, '_, Show>, request: &Request<'_>) -> Done {
-    let decision = decide(step.state(), step.now(), request)?;
+    let decision = decided(step, request)?;
     for event in &decision.events {
         step.apply(event);
     }

@@ -134,7 +134,7 @@ impl<'a> Search<'a> {
 
     /// Runs the search. O(count log rows + areas).
     pub fn run(&self) -> Found {
-        let candidates = self.candidates();
+        let candidates = Self::candidates(self.show, self.wish);
         let mut free = 0;
         if !candidates.iter().any(|&bucket| {
             free += self.free(bucket);
@@ -163,19 +163,18 @@ impl<'a> Search<'a> {
     }
 
     /// Buckets of the requested tier and areas, by priority, then plan order.
-    fn candidates(&self) -> Cow<'a, [u32]> {
-        let all = self.show.candidates(self.wish.tier);
-        if self.wish.areas.is_empty() {
+    pub(super) fn candidates(show: &'a Show, wish: &Wish) -> Cow<'a, [u32]> {
+        let all = show.candidates(wish.tier);
+        if wish.areas.is_empty() {
             return Cow::Borrowed(all);
         }
-        let mut some: Vec<u32> = self
-            .wish
+        let mut some: Vec<u32> = wish
             .areas
             .iter()
-            .flat_map(|&area| self.show.buckets_of(area))
-            .filter(|&bucket| self.wish.tier.is_none_or(|tier| self.show.bucket_at(bucket).tier == tier))
+            .flat_map(|&area| show.buckets_of(area))
+            .filter(|&bucket| wish.tier.is_none_or(|tier| show.bucket_at(bucket).tier == tier))
             .collect();
-        some.sort_unstable_by_key(|&bucket| (self.priority(bucket), bucket));
+        some.sort_unstable_by_key(|&bucket| (show.priority(bucket), bucket));
         some.dedup();
         Cow::Owned(some)
     }
@@ -443,15 +442,11 @@ impl<'a> Search<'a> {
     }
 
     fn levels<'b>(&'b self, candidates: &'b [u32]) -> impl Iterator<Item = &'b [u32]> {
-        candidates.chunk_by(|&a, &b| self.priority(a) == self.priority(b))
+        candidates.chunk_by(|&a, &b| self.show.priority(a) == self.show.priority(b))
     }
 
     fn areas<'b>(&'b self, candidates: &'b [u32]) -> impl Iterator<Item = &'b [u32]> {
         candidates.chunk_by(|&a, &b| self.show.bucket_at(a).area == self.show.bucket_at(b).area)
-    }
-
-    fn priority(&self, bucket: u32) -> i32 {
-        self.show.venue.area(self.show.bucket_at(bucket).area).priority
     }
 
     fn row(&self, bucket: u32, strip: u32) -> Row {

@@ -229,6 +229,11 @@ impl Show {
         buckets
     }
 
+    /// Priority of a bucket's area; 1 is best.
+    pub(in crate::seat) fn priority(&self, bucket: u32) -> i32 {
+        self.venue.area(self.bucket_at(bucket).area).priority
+    }
+
     /// Numbers of an area's buckets.
     pub(in crate::seat) fn buckets_of(&self, area: Area) -> Range<u32> {
         self.area_buckets.get(area as usize).cloned().unwrap_or_else(|| {
