@@ -1,4 +1,4 @@
-//! Results as people and programs read them: tables, or JSON.
+//! Prints results as tables for people, or as JSON for programs.
 
 use std::io::{self, Write as _};
 
@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 
 use allot_client::Record;
 
-/// Prints records as a table with these columns, or as a JSON array with all that they have.
+/// Prints records as a table with these columns, or as a JSON array with all fields.
 pub(crate) fn print(records: &[Record], columns: &[(&str, &str)], json: bool) -> Result<()> {
     if json {
         let all: Vec<_> = records.iter().map(Record::json).collect();
@@ -15,7 +15,7 @@ pub(crate) fn print(records: &[Record], columns: &[(&str, &str)], json: bool) ->
     write(&draw(records, columns))
 }
 
-/// Prints one record, a line a field, or as a JSON object.
+/// Prints one record, one line for each field, or as a JSON object.
 pub(super) fn print_one(record: &Record, json: bool) -> Result<()> {
     if json {
         return write(&format!("{}\n", record.json()));
@@ -42,7 +42,7 @@ fn draw(records: &[Record], columns: &[(&str, &str)]) -> String {
     lay(&rows)
 }
 
-/// Rows as columns, as wide as their widest.
+/// Lays out rows in columns; each column is as wide as its widest cell.
 pub(crate) fn lay(rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
         rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
@@ -58,7 +58,7 @@ pub(crate) fn lay(rows: &[Vec<String>]) -> String {
 
 /// Times are in milliseconds since 1970 on the wire.
 fn readable(field: &str, value: &str) -> String {
-    /// No time from then on can be written in four digits.
+    /// The first time whose year has more than four digits.
     const YEAR_10000: u64 = 253_402_300_800_000;
     const TIMES: [&str; 14] = [
         "created",
