@@ -177,7 +177,7 @@ impl<'a> LeaderSession<'a> {
             self.wait_until_leading().await?;
             if checked.is_none_or(|checked| checked.elapsed() >= CHECK_INTERVAL) {
                 checked = Some(Instant::now());
-                session.look().await?;
+                session.check_master().await?;
                 role.check(&mut session).await?;
             }
             let wait = role.tick(self, &mut session).await?;

@@ -84,7 +84,7 @@ impl Proxy<'_> {
                 claimed = Instant::now();
                 self.take_over(&mut group).await?;
                 // A server that is no longer the master would never deliver messages.
-                session.look().await?;
+                session.check_master().await?;
             }
             if tidied.elapsed() >= TIDY_INTERVAL {
                 tidied = Instant::now();
