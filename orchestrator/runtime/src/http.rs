@@ -14,7 +14,7 @@ use tracing::{info, warn};
 
 use super::health::Health;
 
-/// How often the metrics recorder discards old samples.
+/// Interval at which the metrics recorder discards old samples.
 const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Installs the metrics recorder, and serves metrics and probes at this address until the process ends.
