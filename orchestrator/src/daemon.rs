@@ -43,8 +43,8 @@ fn abort_on_panic() {
     }));
 }
 
-/// Whether this is the known panic of the ZooKeeper client, in a watch whose session ended before the watch could report
-/// that. This panic is caught where it can happen.
+/// Whether this is the known panic of the ZooKeeper client, in a watch whose session ended before the watch could
+/// report that. This panic is caught where it can happen.
 fn is_known_panic(file: &str, message: Option<&str>) -> bool {
     file.contains("zookeeper-client")
         && file.ends_with("session/watch.rs")

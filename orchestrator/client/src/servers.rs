@@ -1,9 +1,9 @@
 //! Finds a master and opens a session with it: by its address, by Sentinels or by the nodes of a cluster, over TCP or TLS,
 //! as an ACL user.
 //!
-//! A session is a connection to one server that has confirmed that it is the master. A session is never repaired: it ends
-//! at the first fault, and the next session finds the master again. A decision is therefore always carried out on the
-//! server from which its facts were read, and no decision crosses a failover.
+//! A session is a connection to one server that has confirmed that it is the master. A session is never repaired: it
+//! ends at the first fault, and the next session finds the master again. A decision is therefore always carried out on
+//! the server from which its facts were read, and no decision crosses a failover.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -144,7 +144,8 @@ impl Servers {
         }
     }
 
-    /// Opens a session with this server. `failover` is the number of the failover by which Sentinels made it the master.
+    /// Opens a session with this server. `failover` is the number of the failover by which Sentinels made it the
+    /// master.
     async fn open_session(&self, node: Node, failover: Option<u64>) -> Result<Session, Error> {
         let mut connection = self.connect(&node, self.timeout).await?;
         let replicas = role(&mut connection).await?.ok_or_else(|| Error::NoMaster(node.to_string()))?;

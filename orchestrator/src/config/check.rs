@@ -82,8 +82,8 @@ impl Config {
         Ok(())
     }
 
-    /// Checks that a tick is shorter than a session. Otherwise the scheduler would assume that it had been suspended, and
-    /// declare no unit down.
+    /// Checks that a tick is shorter than a session. Otherwise the scheduler would assume that it had been suspended,
+    /// and declare no unit down.
     fn check_tick(&self) -> Result<()> {
         let (tick, session) = (self.conference.tick, self.session());
         let whose =

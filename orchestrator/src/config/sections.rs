@@ -1,5 +1,5 @@
-//! The definition of every setting of the daemon. The macro in `setting` derives flags, variables, defaults, help and the
-//! example file from it.
+//! The definition of every setting of the daemon. The macro in `setting` derives flags, variables, defaults, help and
+//! the example file from it.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -156,8 +156,8 @@ section! {
         brake_window: Span = "conference-brake-window", "ALLOT_CONFERENCE_BRAKE_WINDOW", default "10s", in "1ns"..="1000years";
         /// The brake is lifted after Redis and ZooKeeper were well for this time, or by an operator
         brake_lift: Span = "conference-brake-lift", "ALLOT_CONFERENCE_BRAKE_LIFT", default "60s", in "1ns"..="1000years";
-        /// Replicas that must confirm a change of owner. If fewer confirm it, the log reports that and the change stays.
-        /// A master without replicas needs no confirmation
+        /// Replicas that must confirm a change of owner. If fewer confirm it, the log reports that and the change
+        /// stays. A master without replicas needs no confirmation
         wait_replicas: u32 = "conference-wait-replicas", "ALLOT_CONFERENCE_WAIT_REPLICAS", default 1;
         /// Time limit of the wait for replicas
         wait: Span = "conference-wait", "ALLOT_CONFERENCE_WAIT", default "100ms", in "1ns"..="1000years";
@@ -191,8 +191,8 @@ section! {
         lease: Span = "cmu-lease", "ALLOT_CMU_LEASE", default "5s", in "1ms"..="10years";
         /// Interval at which the unit sends heartbeats; at most half of the lease
         beat: Span = "cmu-beat", "ALLOT_CMU_BEAT", default "1s", in "1ns"..="1000years";
-        /// If Redis has not answered for this time, the unit ends its media, so that no media runs twice, and joins again
-        /// as a new unit. Without it, never
+        /// If Redis has not answered for this time, the unit ends its media, so that no media runs twice, and joins
+        /// again as a new unit. Without it, never
         self_stop: Span = "cmu-self-stop", "ALLOT_CMU_SELF_STOP", example r#""3s""#;
         /// Program, and its arguments, that is started for each conference and stopped with it. Without one, a
         /// conference has no program
@@ -277,7 +277,8 @@ section! {
         time_zone: Zone = "accounts-time-zone", "ALLOT_ACCOUNTS_TIME_ZONE", default "UTC";
         /// Interval at which projected use is rebalanced
         rebalance: Span = "accounts-rebalance", "ALLOT_ACCOUNTS_REBALANCE", default "1h", in "1ns"..="1000years";
-        /// Replicas that must confirm an assignment before it is published. A master without replicas needs no confirmation
+        /// Replicas that must confirm an assignment before it is published. A master without replicas needs no
+        /// confirmation
         wait_replicas: u32 = "accounts-wait-replicas", "ALLOT_ACCOUNTS_WAIT_REPLICAS", default 1;
         /// Time limit of one wait for replicas
         wait: Span = "accounts-wait", "ALLOT_ACCOUNTS_WAIT", default "500ms", in "1ns"..="1000years";

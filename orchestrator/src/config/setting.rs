@@ -144,8 +144,9 @@ pub(super) fn comment(text: &str) -> String {
 ///
 /// `/// meaning` `name: Type = "flag", "VARIABLE", kind value [, in "least"..="most"];`
 ///
-/// The kind determines the value if the setting is absent: `default` a value; `shown` the same, and the example file sets it; `example`
-/// nothing, and the value is an example in TOML; `given` the same, and the example file sets it; `list` an empty list.
+/// The kind determines the value if the setting is absent: `default` a value; `shown` the same, and the example file
+/// sets it; `example` nothing, and the value is an example in TOML; `given` the same, and the example file sets it;
+/// `list` an empty list.
 macro_rules! section {
     ($(#[$meta:meta])* $name:ident $section:literal => $resolved:ident {
         $( $(#[doc = $doc:literal])+ $(#[arg($($arg:tt)*)])? $field:ident: $type:ty = $flag:literal, $env:literal,

@@ -12,7 +12,8 @@ const NAME: usize = 256;
 const STEPS: usize = 16;
 const COUNT: u64 = 1 << 53;
 
-/// The price of an account's use: `quota` instructions at the flat price, then steps in the module's form `upto price ...`.
+/// The price of an account's use: `quota` instructions at the flat price, then steps in the module's form
+/// `upto price ...`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Tariff {
     pub(super) quota: u64,

@@ -128,7 +128,8 @@ impl Draft {
     /// Builds the show from this draft, by the module's own code.
     ///
     /// # Errors
-    /// The module's first objection, with its place in the source. If ids occur twice, every such id is reported. O(seats).
+    /// The module's first objection, with its place in the source. If ids occur twice, every such id is reported.
+    /// O(seats).
     pub(crate) fn build(&self) -> Result<Show, Vec<String>> {
         let area = |area: &Area| PlanArea {
             id: area.id.clone(),
