@@ -13,7 +13,7 @@ use allot_runtime::child::program;
 use allot_runtime::child::supervised::SupervisedChild;
 use allot_runtime::child::watchdog::Watchdog;
 
-/// How long the partitions program may take.
+/// Time limit of the partitions program.
 const LISTING_TIMEOUT: Duration = Duration::from_secs(600);
 /// Most bytes of a partition's name.
 const MAX_NAME_BYTES: usize = 2048;

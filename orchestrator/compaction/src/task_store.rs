@@ -20,7 +20,7 @@ use allot_runtime::time::now_ms;
 const FILL: usize = 200 * 1024;
 /// Most reads in flight.
 const MAX_READS: usize = 32;
-/// How often a change is retried after another process made a change first.
+/// Retries of a change after another process made a change first.
 const ATTEMPTS: usize = 50;
 
 /// A task with the nodes from which it was read.
@@ -131,7 +131,7 @@ impl TaskStore {
         self.found(id, self.paths.at(worker, id)).await
     }
 
-    /// Those of these subtasks that are in this worker's inbox. A subtask that cannot be read is skipped and logged.
+    /// Of the subtasks `ids`, those in this worker's inbox. A subtask that cannot be read is skipped and logged.
     pub async fn subs(&self, worker: &str, ids: &[TaskId]) -> Result<Vec<Found<SubTask>>, Fault> {
         let reads: Vec<_> = ids
             .iter()

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Why a request to the tree failed.
+/// The reason that a request to the tree failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Error {
     /// No session is connected now; nothing was sent.

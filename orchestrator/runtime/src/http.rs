@@ -19,7 +19,7 @@ use tracing::{debug, info, warn};
 
 use super::health::Health;
 
-/// How often the metrics recorder discards old samples.
+/// Interval at which the metrics recorder discards old samples.
 const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(5);
 /// Pause after a connection that could not be accepted.
 const ACCEPT_RETRY: Duration = Duration::from_secs(1);

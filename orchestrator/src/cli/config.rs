@@ -1,4 +1,4 @@
-//! `allotd config`: what settings make of a process.
+//! `allotd config`: checks settings, and prints an example file.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use crate::cli::outcome::Outcome;
 use crate::cli::terminal::{errln, out, write};
 use crate::config::{Given, Source, describe};
 
-/// What can be done with settings.
+/// The commands for settings.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Check a file of settings, with the environment and flags over it as in `run`, and print what they make of a

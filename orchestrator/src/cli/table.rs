@@ -1,11 +1,11 @@
-//! Results as people and programs read them: tables, or JSON.
+//! Prints results as tables for people, or as JSON for programs.
 
 use anyhow::Result;
 
 use super::terminal::{value, write};
 use allot_client::Record;
 
-/// Prints records as a table with these columns, or as a JSON array with all that they have.
+/// Prints records as a table with these columns, or as a JSON array with all fields.
 pub(crate) fn print(records: &[Record], columns: &[(&str, &str)], json: bool) -> Result<()> {
     if json {
         let all: Vec<_> = records.iter().map(Record::json).collect();
@@ -14,7 +14,7 @@ pub(crate) fn print(records: &[Record], columns: &[(&str, &str)], json: bool) ->
     write(&draw(records, columns))
 }
 
-/// Prints one record, a line a field, or as a JSON object.
+/// Prints one record, one line for each field, or as a JSON object.
 pub(super) fn print_one(record: &Record, json: bool) -> Result<()> {
     if json {
         return write(&format!("{}\n", record.json()));
@@ -33,7 +33,7 @@ fn draw(records: &[Record], columns: &[(&str, &str)]) -> String {
     lay(&rows)
 }
 
-/// Rows as columns, as wide as their widest.
+/// Lays out rows in columns; each column is as wide as its widest cell.
 pub(crate) fn lay(rows: &[Vec<String>]) -> String {
     let escaped = |row: &Vec<String>| row.iter().map(|cell| value(cell).into_owned()).collect::<Vec<_>>();
     let rows: Vec<Vec<String>> = rows.iter().map(escaped).collect();
@@ -51,7 +51,7 @@ pub(crate) fn lay(rows: &[Vec<String>]) -> String {
 
 /// Times are in milliseconds since 1970 on the wire.
 fn readable(field: &str, text: &str) -> String {
-    /// No time from then on can be written in four digits.
+    /// The first time whose year has more than four digits.
     const YEAR_10000: u64 = 253_402_300_800_000;
     const TIMES: [&str; 14] = [
         "created",

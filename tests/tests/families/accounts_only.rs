@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use allot_core::shared::codec::Writer;
 use allot_core::shared::codec::LAST_COUNT;
+use allot_core::shared::codec::Writer;
 use allot_tests::RedisServer;
 use allot_tests::books::{BOOK, Book};
 use allot_tests::damage::Dump;

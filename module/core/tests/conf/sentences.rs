@@ -1,6 +1,6 @@
 //! docs/conferences.md besides the specification's list: epochs, identities, leases, terms, moves, details.
 
-use super::rig::{MINUTE, Rig, wish, word};
+use super::rig::{MINUTE, Rig, wish};
 use allot_core::conf::Event;
 use allot_core::conf::conference::State;
 use allot_core::conf::request::{
@@ -397,7 +397,7 @@ fn realm_has_a_limited_number_of_units() {
         let cmu = Name::from(format!("h{number}:1:1").as_bytes());
         rig.apply(&Event::Joined { cmu, capacity: 1, zone: None, lease: 3_600_000 });
     }
-    let join = |cmu| Request::Join { cmu, capacity: 1, zone: None, lease: 1000 };
+    let join = |cmu| Request::Unit(UnitRequest::Join { cmu, capacity: 1, zone: None, lease: 1000 });
     assert_eq!(rig.code(&join(b"more:1:1")), "LIMIT");
     assert_ne!(rig.code(&join(b"h7:1:1")), "LIMIT", "it renews its lease");
     assert_ne!(rig.code(&join(b"h7:1:2")), "LIMIT", "it replaces the one of its host");

@@ -52,11 +52,11 @@ pub struct SubTask {
     pub worker: String,
     /// The round of the main task, from 1.
     pub round: u64,
-    /// How often the subtask may start again.
+    /// Number of times that the subtask may start again.
     pub retries: u32,
-    /// How often the subtask has started again, from 0.
+    /// Number of times that the subtask has started again, from 0.
     pub attempt: u32,
-    /// When the runner started, in milliseconds since 1970; 0 before.
+    /// Start of the runner, in milliseconds since 1970; 0 before.
     #[serde(default)]
     pub started: u64,
     /// The time limit of the run in milliseconds; 0 if it is not known.
@@ -102,7 +102,7 @@ impl SubTask {
     }
 }
 
-/// How a subtask ended.
+/// The end of a subtask.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ended {
     /// The current state.
@@ -111,7 +111,7 @@ pub struct Ended {
     pub partition: String,
     /// The unit that runs the subtask.
     pub worker: String,
-    /// How often the subtask had started again, from 0.
+    /// Number of times that the subtask had started again, from 0.
     pub attempt: u32,
     /// The runner's exit code; `None` if a signal ended it or it did not run.
     pub exit: Option<i32>,
@@ -121,8 +121,8 @@ pub struct Ended {
     pub output: String,
     /// The last line of its standard output, if it is a JSON object.
     pub result: Option<Map<String, Value>>,
-    /// When it started, in milliseconds since 1970; 0 before.
+    /// Start of the subtask, in milliseconds since 1970; 0 before.
     pub started: u64,
-    /// When it ended, in milliseconds since 1970; 0 before.
+    /// End of the subtask, in milliseconds since 1970; 0 before.
     pub finished: u64,
 }

@@ -13,7 +13,7 @@ use crate::supervisor::Why;
 use crate::task::{Ended, SubState, SubTask};
 use crate::task_store::{Fault, Found};
 
-/// How a run of a subtask ended.
+/// The end of a run of a subtask.
 pub(super) enum RunResult {
     /// The runner ended by itself, or at a limit of its task.
     Ended(Ended),

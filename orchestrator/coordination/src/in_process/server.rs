@@ -58,7 +58,7 @@ impl Default for Server {
     }
 }
 
-/// How to undo one step of a multi that fails.
+/// The undo of one step of a multi that fails.
 type Undo = Vec<(String, Option<Entry>)>;
 
 impl Server {

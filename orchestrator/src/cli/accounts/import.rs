@@ -214,12 +214,12 @@ async fn apply(book: &BookStore, difference: &Difference, arguments: &Arguments)
         bar.inc(1);
     }
     for ((module, tariff), accounts) in &difference.added {
-        let words = tariff.words();
+        let steps = tariff.step_arguments();
         for some in accounts.chunks(CHUNK) {
             let mut command = book.begin("ACCOUNT.ADD");
             command.arg(module).arg("QUOTA").arg(tariff.quota);
-            if !words.is_empty() {
-                command.arg("TIERS").arg(words.len() / 2).arg(&words);
+            if !steps.is_empty() {
+                command.arg("TIERS").arg(steps.len() / 2).arg(&steps);
             }
             book.ask::<Value>(command.arg("ACCOUNTS").arg(some.len()).arg(some)).await?;
             bar.inc(some.len() as u64);

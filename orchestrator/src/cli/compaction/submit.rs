@@ -21,8 +21,8 @@ use allot_compaction::window::{Window, own_zone};
 
 /// Most bytes of all partitions named in a submission.
 const NAMED: usize = 32 * 1024;
-/// How often a waiting command reads the task.
-const LOOK: Duration = Duration::from_millis(250);
+/// Interval at which a waiting command reads the task.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The options of a submission.
 #[derive(Debug, Args)]
@@ -51,7 +51,7 @@ pub(crate) struct Arguments {
     /// Processing cluster [default: the unit's, or compaction.pc]
     #[arg(long)]
     pc: Option<String>,
-    /// How often a subtask starts again after its worker was lost [default: compaction.retries]
+    /// Times that a subtask starts again after its worker was lost [default: compaction.retries]
     #[arg(long)]
     retries: Option<u32>,
     /// If the table has an unfinished task, wait for it instead of failing.
@@ -60,7 +60,7 @@ pub(crate) struct Arguments {
     /// Subtasks of tasks with a higher priority start first.
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     priority: i32,
-    /// When subtasks may start, e.g. 22:00-06:00; subtasks that run at its end go on.
+    /// Time of day in which subtasks may start, e.g. 22:00-06:00; subtasks that run at its end go on.
     #[arg(long, value_name = "FROM-TO")]
     window: Option<String>,
     /// Time zone of the window, e.g. Europe/Berlin [default: this machine's]
@@ -183,6 +183,6 @@ async fn follow(client: &TaskClient, id: TaskId, bar: &ProgressBar) -> Result<Ma
             Err(fault) if fault.is_passing() => {}
             Err(fault) => return Err(fault.into()),
         }
-        sleep(LOOK).await;
+        sleep(POLL_INTERVAL).await;
     }
 }

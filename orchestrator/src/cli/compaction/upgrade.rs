@@ -86,7 +86,7 @@ async fn old_root(client: &TaskClient, arguments: &Arguments) -> Result<String> 
     let within = |inner: &str, outer: &str| format!("{inner}/").starts_with(&format!("{outer}/"));
     if within(new, root) || within(root, new) {
         let why = format!(
-            "'{root}' is, holds, or lies in {new}, where this generation's tasks stand: name the old root"
+            "'{root}' is, holds, or lies in {new}, where this generation's tasks are: name the old root"
         );
         return Err(Fault::Refused(why).into());
     }

@@ -1,4 +1,4 @@
-//! `allotd numbers load`: from a file to a pool on the server.
+//! `allotd numbers load`: puts the numbers of a file into a pool on the server.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -14,12 +14,12 @@ use crate::cli::terminal::{errln, outln};
 use crate::config::RedisSource;
 use allot_client::{self, NumberStore};
 
-/// How many numbers go into one request: large enough to be fast, small enough not to delay other clients.
+/// Numbers in one request: enough to be fast, and few enough not to delay other clients.
 const CHUNK: usize = 1000;
 /// Problems beyond this many are only counted.
 const SHOWN: usize = 20;
 
-/// What to load, and where.
+/// Arguments of `allotd numbers load`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The file of numbers.

@@ -1,4 +1,4 @@
-//! `allotd numbers show`: a pool in the terminal: totals, settings, and who carries its calls.
+//! `allotd numbers show`: prints a pool in the terminal: totals, settings, and the live calls of each switch.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -14,7 +14,7 @@ use allot_client::{self, NumberStore, PoolInfo};
 /// Leases asked for at a time.
 const COUNT: u32 = 1000;
 
-/// Which pool.
+/// Arguments of `allotd numbers show`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Key of the pool.
@@ -78,7 +78,7 @@ fn draw(key: &str, info: &PoolInfo, carried: &BTreeMap<Option<String>, (u64, i64
     text
 }
 
-/// Milliseconds as people say them.
+/// A length of time in milliseconds, as text for people.
 fn duration(ms: i64) -> String {
     match ms {
         0..1000 => format!("{ms} ms"),

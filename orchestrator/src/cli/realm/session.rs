@@ -19,9 +19,9 @@ pub(super) async fn connect(source: &RealmSource) -> Result<RealmStore> {
 pub(super) struct Changing {
     pub(super) store: RealmStore,
     session: Session,
-    /// Replicas that must confirm it.
+    /// Number of replicas that must confirm the change.
     replicas: u32,
-    /// How long they are waited for.
+    /// Time limit for the confirmation.
     limit: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! `allotd seats show`: a show in the terminal, areas, counts and the map of every row.
+//! `allotd seats show`: prints a show in the terminal: areas, counts and the map of every row.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
@@ -12,7 +12,7 @@ use crate::cli::terminal::{self, value};
 use crate::config::RedisSource;
 use allot_client::{self, Bucket, MapRow, SeatStore};
 
-/// Which show, and how.
+/// Arguments of `allotd seats show`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Key of the show.

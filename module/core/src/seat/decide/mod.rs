@@ -1,10 +1,8 @@
 //! Decides requests: searches, checks every limit, and changes nothing.
 
 mod alter;
-mod overdue;
+pub mod overdue;
 pub mod search;
-
-pub use self::overdue::decide_overdue;
 
 use self::search::{Found, Search, Wish};
 use super::claims::{MAX_COUNT, Seats, Stage};

@@ -64,7 +64,7 @@ impl Unit<'_> {
             return Ok(());
         }
         let since = Instant::now();
-        session.look().await?;
+        session.check_master().await?;
         loop {
             let sent = Instant::now();
             match store.beat(&self.cmu, self.conferences.len()).await {

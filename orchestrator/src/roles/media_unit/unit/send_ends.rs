@@ -32,7 +32,7 @@ impl Unit<'_> {
     pub(super) async fn wait_for_replicas(&mut self, session: &mut Session) -> Result<bool, Error> {
         let config = &self.context.config.conference;
         // The number of replicas may have changed since the session began.
-        session.look().await?;
+        session.check_master().await?;
         match session.wait(config.wait_replicas, config.wait).await {
             Ok(true) => {
                 self.ends.confirm();
