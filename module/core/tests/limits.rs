@@ -201,9 +201,11 @@ fn numbers_of_a_pool_hold_at_their_limits() {
 
 #[test]
 fn numbers_of_a_realm_hold_at_their_limits() {
-    use conf::request::{Create, Report, Request, Set, Word};
+    use conf::request::{
+        AssignmentNotice, ClientRequest, Create, Report, Request, SchedulerRequest, Set, UnitRequest,
+    };
     let create = |e164| {
-        Request::Create(Create {
+        Request::Client(ClientRequest::Create(Create {
             e164,
             end: Some(1 << 45),
             size: 2,
@@ -213,9 +215,10 @@ fn numbers_of_a_realm_hold_at_their_limits() {
             recoverable: true,
             request: Some(e164),
             called_from: None,
-        })
+        }))
     };
-    let join = |cmu| Request::Join { cmu, capacity: 10, zone: Some(b"z"), lease: LONG };
+    let join = |cmu| Request::Unit(UnitRequest::Join { cmu, capacity: 10, zone: Some(b"z"), lease: LONG });
+    let scheduler = |request| Request::Scheduler { term: None, request };
     let epoch = |realm: &Realm, e164: &[u8]| realm.conference_called(e164).map_or(0, |one| one.epoch);
     let owner = |realm: &Realm, e164: &[u8]| {
         let owner = realm.conference_called(e164).and_then(|one| one.owner).and_then(|unit| realm.unit(unit));
@@ -223,19 +226,19 @@ fn numbers_of_a_realm_hold_at_their_limits() {
     };
     let ack = |realm: &Realm, now, e164| {
         let cmu = owner(realm, e164);
-        let word = Word { e164, cmu: &cmu, epoch: epoch(realm, e164) };
-        Ok(conf::decide(realm, now, &Request::Ack(word))?.events)
+        let notice = AssignmentNotice { e164, cmu: &cmu, epoch: epoch(realm, e164) };
+        Ok(conf::decide(realm, now, &Request::Unit(UnitRequest::Ack(notice)))?.events)
     };
     let set = |realm: &Realm, now, e164| {
         let cmu = owner(realm, e164);
         let set = Set { e164, cmu: &cmu, epoch: epoch(realm, e164), seq: 7, fields: &[b"f", b"v"] };
-        Ok(conf::decide(realm, now, &Request::Set(set))?.events)
+        Ok(conf::decide(realm, now, &Request::Unit(UnitRequest::Set(set)))?.events)
     };
     let ask = |request| {
         Box::new(move |realm: &Realm, now| Ok(conf::decide(realm, now, &request)?.events)) as Ask<'_, Realm>
     };
     let to_other = |realm: &Realm, now| {
-        let request = Request::Move { e164: b"2", to: None, term: None };
+        let request = scheduler(SchedulerRequest::Move { e164: b"2", to: None });
         Ok(conf::decide(realm, now, &request)?.events)
     };
     let realm = grown(
@@ -254,16 +257,17 @@ fn numbers_of_a_realm_hold_at_their_limits() {
         ],
     );
     every_number_at_its_limit(&realm, |realm, now| {
-        let report = Report { cmu: b"10.0.0.1:1", highest: (1 << 53) - 1, list: vec![(b"1", 1)] };
+        let report =
+            Report { cmu: b"10.0.0.1:1", highest: (1 << 53) - 1, ended: vec![], list: vec![(b"1", 1)] };
         let requests = [
             create(b"4"),
             join(b"10.0.0.3:1"),
-            Request::Beat { cmu: b"10.0.0.1:1", load: Some(i64::MAX) },
-            Request::Report(report),
-            Request::Release { e164: b"1" },
-            Request::Down { cmu: b"10.0.0.1:1", term: None },
-            Request::Restart { live: vec![b"10.0.0.2:1"], term: None },
-            Request::Recover { count: 10, term: None },
+            Request::Unit(UnitRequest::Beat { cmu: b"10.0.0.1:1", load: Some(i64::MAX) }),
+            Request::Unit(UnitRequest::Report(report)),
+            Request::Client(ClientRequest::Release { e164: b"1" }),
+            scheduler(SchedulerRequest::Down { cmu: b"10.0.0.1:1" }),
+            scheduler(SchedulerRequest::Restart { live: vec![b"10.0.0.2:1"] }),
+            scheduler(SchedulerRequest::Recover { count: 10 }),
         ];
         let asked = requests.iter().map(|request| Ok(conf::decide(realm, now, request)?.events));
         asked.chain([ack(realm, now, b"3"), set(realm, now, b"1"), to_other(realm, now)]).collect()
@@ -272,20 +276,19 @@ fn numbers_of_a_realm_hold_at_their_limits() {
 
 #[test]
 fn numbers_of_a_book_hold_at_their_limits() {
-    use account::request::{Changes, ModuleWish, Request};
+    use account::request::{Changes, InstanceRequest, ManagerRequest, ModuleSettings};
     let names: Vec<String> = (0..5).map(|number| format!("p{number}")).collect();
     let name = |number: usize| names[number].as_bytes();
     let module = |module, instances| {
         let (weight, reserve) = (Some(2), Some(0));
-        Request::Module(ModuleWish { module, department: b"d", instances, weight, reserve, term: None })
+        ManagerRequest::Module(ModuleSettings { module, department: b"d", instances, weight, reserve })
     };
-    let add = |from: usize, to: usize| Request::Add {
+    let add = |from: usize, to: usize| ManagerRequest::Add {
         module: Some(b"m"),
         tariff: Tariff { quota: 5, steps: vec![] },
         accounts: (from..to).map(name).collect(),
-        term: None,
     };
-    let attach = |instance| Request::Attach { module: b"m", instance, term: None };
+    let attach = |instance| ManagerRequest::Attach { module: b"m", instance };
     let holder = |book: &Book, number: usize| {
         let account = book.account_called(name(number));
         account.map_or_else(Vec::new, |account| book.instance_name(account.instance).to_vec())
@@ -294,24 +297,26 @@ fn numbers_of_a_book_hold_at_their_limits() {
         let account = book.account_called(name(number));
         account.map_or(0, |account| account.login.as_ref().map_or(account.epoch, |login| login.epoch))
     };
-    let ask = |request| {
-        Box::new(move |book: &Book, now| Ok(account::decide(book, now, &request)?.events)) as Ask<'_, Book>
+    let manage = |book: &Book, now, request: &ManagerRequest<'_>| {
+        Ok(account::decide(book, now, &request.clone().in_term(None))?.events)
     };
+    let ask = |request| Box::new(move |book: &Book, now| manage(book, now, &request)) as Ask<'_, Book>;
     let login = |book: &Book, now| {
         let instance = holder(book, 0);
-        let request = Request::Login { account: name(0), instance: &instance, terminal: b"t", ttl: LONG };
-        Ok(account::decide(book, now, &request)?.events)
+        let request =
+            InstanceRequest::Login { account: name(0), instance: &instance, terminal: b"t", ttl: LONG };
+        Ok(account::decide(book, now, &request.into())?.events)
     };
     let used = |book: &Book, now| {
-        let request = Request::Use { account: name(0), epoch: epoch(book, 0), count: 1 };
-        Ok(account::decide(book, now, &request)?.events)
+        let request = InstanceRequest::Use { account: name(0), epoch: epoch(book, 0), count: 1 };
+        Ok(account::decide(book, now, &request.into())?.events)
     };
     let turns = Some(vec![1 << 44, 1 << 45]);
     let book = grown(
         Book::open(account::Settings::default(), 1000),
         1000,
         &[
-            ask(Request::Configure(Changes { turns, ..Changes::default() })),
+            ask(ManagerRequest::Configure(Changes { turns, ..Changes::default() })),
             ask(module(b"m", 2)),
             ask(module(b"n", 1)),
             ask(attach(b"a")),
@@ -319,7 +324,7 @@ fn numbers_of_a_book_hold_at_their_limits() {
             ask(add(0, 4)),
             Box::new(login),
             Box::new(used),
-            ask(Request::Detach { module: b"m", instance: b"b", grace: LONG, term: None }),
+            ask(ManagerRequest::Detach { module: b"m", instance: b"b", grace: LONG }),
         ],
     );
     every_number_at_its_limit(&book, |book, now| {
@@ -328,12 +333,12 @@ fn numbers_of_a_book_hold_at_their_limits() {
             attach(b"c"),
             add(4, 5),
             module(b"o", 3),
-            Request::Freeze { account: name(1), on: true, term: None },
-            Request::Move { module: b"n", accounts: vec![name(2)], term: None },
-            Request::Detach { module: b"m", instance: b"a", grace: 0, term: None },
-            Request::Rebalance { dry_run: false, max_moves: 10, term: None },
+            ManagerRequest::Freeze { account: name(1), on: true },
+            ManagerRequest::Move { module: b"n", accounts: vec![name(2)] },
+            ManagerRequest::Detach { module: b"m", instance: b"a", grace: 0 },
+            ManagerRequest::Rebalance { dry_run: false, max_moves: 10 },
         ];
-        let asked = requests.iter().map(|request| Ok(account::decide(book, now, request)?.events));
+        let asked = requests.iter().map(|request| manage(book, now, request));
         asked.chain([login(book, now), used(book, now)]).collect()
     });
 }
