@@ -15,7 +15,7 @@ const PAGE: u32 = 1000;
 /// The part of an `ACCOUNT.LIST` entry that concerns the assignment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccountRow {
-    /// Its name.
+    /// Name of the account.
     pub account: String,
     /// Module of the account.
     pub module: String,
@@ -32,7 +32,7 @@ pub struct AccountRow {
 /// The part of an `ACCOUNT.INFO` entry of a module that concerns the assignment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModuleRow {
-    /// Its name.
+    /// Name of the module.
     pub module: String,
     /// Department of the module.
     pub department: String,

@@ -15,7 +15,7 @@ pub enum Error {
     TooLarge {
         /// The part of the request that is too large.
         what: String,
-        /// Its size in bytes.
+        /// Size of that part in bytes.
         size: usize,
         /// The limit in bytes.
         limit: usize,

@@ -14,13 +14,13 @@ use super::span::Span;
 
 /// A type that a setting can have.
 pub(crate) trait Setting: Sized {
-    /// The type of the setting where it is used.
+    /// The type of the setting in the resolved settings.
     type Value;
 
     /// Reads a setting as it is written in a flag.
     fn read(text: &str) -> Result<Self, String>;
 
-    /// The setting where it is used.
+    /// The setting in the form of the resolved settings.
     fn value(self) -> Self::Value;
 
     /// A text as this type is written in the file.

@@ -171,7 +171,7 @@ fn load(given: Given, file: Option<&Path>) -> Result<Config> {
     Config::resolve(&merge(given, file)?)
 }
 
-/// The given settings; where one is absent, that of the file.
+/// The given settings; an absent setting is taken from the file.
 fn merge(given: Given, file: Option<&Path>) -> Result<Given> {
     let Some(path) = file else { return Ok(given) };
     let mut under = read(path)?;

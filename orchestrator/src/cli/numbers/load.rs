@@ -24,7 +24,7 @@ const SHOWN: usize = 20;
 pub(crate) struct Arguments {
     /// The file of numbers.
     file: PathBuf,
-    /// Key of the pool; it is made if there is none.
+    /// Key of the pool, which is created if it does not exist.
     #[arg(long)]
     key: String,
     /// Format of the file; a table if its name ends in .csv, else a text of one number a line.

@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     /// Lease of the calls in progress, in milliseconds; without it, they have no deadline.
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
     lease: Option<u64>,
-    /// Leave the list and the hash where they are.
+    /// Keep the list and the hash.
     #[arg(long)]
     keep: bool,
     /// Print the numbers that would be taken over and all inconsistencies, and change nothing.

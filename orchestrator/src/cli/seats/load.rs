@@ -23,7 +23,7 @@ use allot_core::seat::plan::Limits;
 const IMPORTED: &str = "imported";
 /// A hold has at most this many seats.
 const MAX_COUNT: usize = 100;
-/// A half-prepared show expires by itself if this process is killed, after so many seconds.
+/// Seconds until a half-prepared show expires, in case this process is killed.
 const PREPARATION_S: u64 = 3600;
 
 /// Arguments of `allotd seats load`.

@@ -1,5 +1,5 @@
-//! `allotd seats`: commands for shows. Importers turn a source into a draft, the module's own code builds a show from the
-//! draft, and the show's plan is sent to the server.
+//! `allotd seats`: commands for shows. Importers turn a source into a draft, the module's own code builds a show from
+//! the draft, and the show's plan is sent to the server.
 
 mod caches;
 mod csv;

@@ -126,7 +126,7 @@ impl Simulation {
         }
     }
 
-    /// A failover forgets the last assignment of an account, unless somebody is logged in by it: logins wait for a
+    /// A failover forgets the last assignment of an account, unless a login with the account is live: logins wait for a
     /// replica.
     fn forget(&mut self, account: usize) {
         let name = ACCOUNTS[account];

@@ -58,7 +58,7 @@ pub(crate) struct Arguments {
     /// buyer makes one purchase.
     #[arg(long, conflicts_with = "duration")]
     until_sold_out: bool,
-    /// Go on for so many seconds.
+    /// Go on for this many seconds.
     #[arg(long, value_name = "S")]
     duration: Option<u64>,
     /// Makes the buyers' choices the same from run to run.
