@@ -137,7 +137,7 @@ impl Family for Numbers {
     fn use_value(client: &mut RawClient, key: &str) {
         let total = pool_info(client, key, "total");
         let scan = |client: &mut RawClient| -> Vec<String> {
-            let reply = client.call(&["NUMPOOL.SCAN", key, "0", "COUNT", "100000"]);
+            let reply = client.call(&["NUMPOOL.SCAN", key, "0", "COUNT", "10000"]);
             reply.array()[1].array().iter().map(Reply::text).collect()
         };
         assert!(scan(client).len() as i64 <= total);
