@@ -307,7 +307,7 @@ pub fn told(show: &Show, event: &Event) -> Option<String> {
         Event::Refunded { seats } => format!("refunded {}", ids(seats)),
         Event::Blocked { seats } => format!("blocked {}", ids(seats)),
         Event::Unblocked { seats } => format!("unblocked {}", ids(seats)),
-        Event::Altered { .. } | Event::Limited { .. } => "altered".to_owned(),
+        Event::Altered { .. } | Event::Limited { .. } | Event::Arranged { .. } => "altered".to_owned(),
         Event::Created { .. } | Event::Expired { .. } | Event::Flushed { .. } => return None,
     })
 }

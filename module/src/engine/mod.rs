@@ -4,9 +4,10 @@
 //! the parser (`parse`, `word`) that hands a call's arguments (`argument`) to the handler. `family` says what a family's state machine is to the module, `value` what lives behind a key, and `step` is
 //! the path of every request: find, apply what is due, decide, apply, replicate, publish. `deadlines`, `outbox`, `info`,
 //! `config`, `token` and `reply` are what they need for it; `faults` counts and logs what only a bug can cause, `check`
-//! is `ALLOT.CHECK`, and `number_source` lets one family take numbers from another.
+//! is `ALLOT.CHECK`, `bounds` limits what one call may ask for, and `number_source` lets one family take numbers from another.
 
 pub(crate) mod argument;
+pub(crate) mod bounds;
 pub(crate) mod check;
 pub(crate) mod command;
 pub(crate) mod config;

@@ -7,13 +7,12 @@ use allot_core::shared::refusal::{Code, Refusal};
 use super::replies::{reply_info, reply_live_lease, reply_number};
 use super::writes::number;
 use crate::engine::argument::Argument;
+use crate::engine::bounds::count_of;
 use crate::engine::step::read;
 use crate::engine::{Call, Done};
 
 /// The slots that a scan examines if the caller gives no COUNT.
-const USUAL_COUNT: i64 = 10;
-/// The most places that a scan looks at, since other clients wait for its reply.
-const MAX_LIST: i64 = 10_000;
+const USUAL_COUNT: u32 = 10;
 
 /// `NUMPOOL.GET key number`
 pub(super) fn get(call: &Call<'_>, [_, wanted]: &[Argument<'_>; 2]) -> Done {
@@ -37,7 +36,7 @@ pub(super) fn info(call: &Call<'_>, [_key]: &[Argument<'_>; 1]) -> Done {
 
 /// `NUMPOOL.SCAN key cursor [STATE state] [COUNT n]`
 pub(super) fn scan(call: &Call<'_>, [_, from, state, count]: &[Argument<'_>; 4]) -> Done {
-    let (cursor, count) = (cursor(from.integer())?, count_of(count)?);
+    let (cursor, count) = (cursor(from.integer())?, count_of(count, USUAL_COUNT)?);
     let states = State::ALL.split_first().map_or(&[][..], |(_, states)| states);
     let state = state.member_of(states)?;
     read::<Pool, _>(call.ctx, call.key()?, |pool, now| {
@@ -54,7 +53,7 @@ pub(super) fn scan(call: &Call<'_>, [_, from, state, count]: &[Argument<'_>; 4])
 
 /// `NUMPOOL.LEASES key [SWITCH id] [CURSOR c] [COUNT n]`
 pub(super) fn leases(call: &Call<'_>, [_, switch, from, count]: &[Argument<'_>; 4]) -> Done {
-    let (switch, count) = (switch.optional_text(), count_of(count)?);
+    let (switch, count) = (switch.optional_text(), count_of(count, USUAL_COUNT)?);
     let from = cursor(from.optional_integer().unwrap_or(0))?;
     read::<Pool, _>(call.ctx, call.key()?, |pool, now| {
         let (next, leases) = pool.lease_scan(from, count, switch, now);
@@ -70,12 +69,4 @@ pub(super) fn leases(call: &Call<'_>, [_, switch, from, count]: &[Argument<'_>; 
 
 fn cursor(value: i64) -> Result<u32, Refusal> {
     u32::try_from(value).map_err(|_| Refusal::new(Code::Err, format!("there is no cursor {value}")))
-}
-
-fn count_of(count: &Argument<'_>) -> Result<u32, Refusal> {
-    let count = count.optional_integer().unwrap_or(USUAL_COUNT);
-    if (1..=MAX_LIST).contains(&count) {
-        return Ok(count as u32);
-    }
-    Err(Refusal::new(Code::Err, format!("COUNT must be 1 to {MAX_LIST}, not {count}")))
 }

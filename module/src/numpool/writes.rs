@@ -11,6 +11,7 @@ use allot_core::shared::token::TokenChoice;
 use super::counters;
 use super::replies::{reply_lease, reply_reconciled};
 use crate::engine::argument::Argument;
+use crate::engine::bounds::{LISTED_AT_ONCE, check_list};
 use crate::engine::number_source::Take;
 use crate::engine::step::{Step, change, change_or_create};
 use crate::engine::{Call, Done, config, outbox, token};
@@ -221,6 +222,7 @@ pub(super) fn configure(
 
 /// The numbers of a list.
 fn all(numbers: &Argument<'_>) -> Result<Numbers, Refusal> {
+    check_list("numbers", numbers, LISTED_AT_ONCE)?;
     numbers.words().iter().map(|text| number(text)).collect()
 }
 

@@ -10,6 +10,7 @@ use allot_core::shared::text::quoted;
 use super::counters;
 use super::replies::reply_hold;
 use crate::engine::argument::Argument;
+use crate::engine::bounds::{LISTED_AT_ONCE, check_list};
 use crate::engine::step::{self, Step, change};
 use crate::engine::value::Value;
 use crate::engine::{Call, Done, config, outbox, token};
@@ -98,6 +99,8 @@ pub(super) fn hold(
     call: &Call<'_>,
     [_, user, count, ttl, tier, areas, adjacent, orphans, flags, replace, chosen]: &[Argument<'_>; 11],
 ) -> Done {
+    check_list("areas", areas, plan::max::AREAS)?;
+    check_list("flags", flags, plan::max::FLAGS)?;
     let made = token::make_unless(chosen.is_given());
     let replaced = |token| Replace { token, other: replace.has_last_word() };
     let mut hold = Hold {
@@ -175,22 +178,26 @@ pub(super) fn confirm(call: &Call<'_>, [_, token, user, order]: &[Argument<'_>; 
 
 /// `SEAT.RELEASE key token [SEATS n seat ...]`
 pub(super) fn release(call: &Call<'_>, [_, token, seats]: &[Argument<'_>; 3]) -> Done {
+    check_list("seats", seats, LISTED_AT_ONCE)?;
     let seats = seats.optional_words().map(<[_]>::to_vec);
     answer(call, &Request::Release { token: token.text(), seats })
 }
 
 /// `SEAT.REFUND key [ORDER ref] n seat ...`
 pub(super) fn refund(call: &Call<'_>, [_, order, seats]: &[Argument<'_>; 3]) -> Done {
+    check_list("seats", seats, LISTED_AT_ONCE)?;
     answer(call, &Request::Refund { order: order.optional_text(), seats: seats.words().to_vec() })
 }
 
 /// `SEAT.BLOCK key n seat ...`
 pub(super) fn block(call: &Call<'_>, [_, seats]: &[Argument<'_>; 2]) -> Done {
+    check_list("seats", seats, LISTED_AT_ONCE)?;
     answer(call, &Request::Block(seats.words().to_vec()))
 }
 
 /// `SEAT.UNBLOCK key n seat ...`
 pub(super) fn unblock(call: &Call<'_>, [_, seats]: &[Argument<'_>; 2]) -> Done {
+    check_list("seats", seats, LISTED_AT_ONCE)?;
     answer(call, &Request::Unblock(seats.words().to_vec()))
 }
 

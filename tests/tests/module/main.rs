@@ -1,6 +1,7 @@
 //! The module on live Redis servers: replies, deadlines, streams of events, failovers and memory of each family.
 
 mod accounts;
+mod bounds;
 mod cluster;
 mod commands;
 mod conference_counters;

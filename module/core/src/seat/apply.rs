@@ -2,14 +2,14 @@
 //! an AOF file, `admits` has checked it.
 
 use super::claims::{MAX_COUNT, Seats, Stage};
-use super::event::{Event, Held, Turn};
+use super::event::{Arrangement, Event, Held, Turn};
 use super::plan::{self, Plan};
 use super::state::{Owner, SeatState, Show};
 use super::venue::{Seat, Venue};
 use crate::invariant;
-use crate::shared::Millis;
 use crate::shared::codec::Damaged;
 use crate::shared::refusal::Refusal;
+use crate::shared::{MAX_IDENTIFIER, Millis};
 
 impl Show {
     /// The show that a `Created` event opens.
@@ -53,6 +53,14 @@ impl Show {
                 ensure(moved.is_none(), "a seat that is held or sold would change its tier")
             }
             Event::Limited { limits, .. } => limits.check().map_err(|_| Damaged("a limit is out of range")),
+            Event::Arranged { limits, areas, .. } => {
+                limits.check().map_err(|_| Damaged("a limit is out of range"))?;
+                let rising = areas.windows(2).all(|pair| matches!(pair, [a, b] if a.area < b.area));
+                let known = areas.last().is_some_and(|last| (last.area as usize) < self.venue.areas().len());
+                ensure(rising && known, "an area is unknown or out of order")?;
+                let named = areas.iter().all(|area| (1..=MAX_IDENTIFIER).contains(&area.name.len()));
+                ensure(named, "the name of an area is too short or too long")
+            }
             Event::Held(held) => {
                 let replaced = held.replaced.as_ref().map(|token| hold(token)).transpose()?;
                 ensure(self.claims.find(&held.token).is_none(), "the token is in use")?;
@@ -105,6 +113,11 @@ impl Show {
             Event::Limited { limits, events } => {
                 self.limits = *limits;
                 self.events = *events;
+            }
+            Event::Arranged { limits, events, areas } => {
+                self.limits = *limits;
+                self.events = *events;
+                self.arrange(areas);
             }
             Event::Held(held) => self.hold(at, held),
             Event::Extended { token, until } => {
@@ -202,6 +215,24 @@ impl Show {
             seats.iter().for_each(|&seat| self.claims.drop_seat(id, seat));
         }
         self.hand_over(seats, SeatState::Held, SeatState::Free, Owner::Free);
+    }
+
+    /// Changes names, priorities and order rules. O(areas), and O(buckets) if a priority changes.
+    fn arrange(&mut self, areas: &[Arrangement]) {
+        let mut reordered = false;
+        for arrangement in areas {
+            let Some(area) = self.venue.areas.get_mut(arrangement.area as usize) else {
+                invariant!("an area that changes is one of the show");
+                continue;
+            };
+            reordered |= area.priority != arrangement.priority;
+            area.name = arrangement.name.as_str().into();
+            area.priority = arrangement.priority;
+            area.rule = arrangement.rule;
+        }
+        if reordered {
+            self.order_buckets();
+        }
     }
 
     /// Replaces the plan by one with the same seats.

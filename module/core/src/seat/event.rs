@@ -1,7 +1,7 @@
 //! Events of a show. Only events change a show; they are replicated, written to the AOF, published and replayed.
 
 use super::claims::Seats;
-use super::plan::Limits;
+use super::plan::{Limits, Rule};
 use crate::shared::codec::{Damaged, Reader, Writer};
 use crate::shared::field::{Any, Field};
 use crate::shared::machine;
@@ -100,6 +100,30 @@ events! {
             /// Length of the event stream, 0 = none.
             events: u32,
         } = 12, notice c"allot.seat.altered";
+        /// Names, priorities or order rules of areas changed, and perhaps limits or the length of the event stream.
+        Arranged {
+            /// The new limits, all of them.
+            limits: Limits,
+            /// Length of the event stream, 0 = none.
+            events: u32,
+            /// The areas that changed, in plan order.
+            areas: Vec<Arrangement>,
+        } = 13, notice c"allot.seat.altered";
+    }
+}
+
+fields! {
+    /// What an area is called and how its seats are chosen, from now on.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Arrangement {
+        /// Number of the area.
+        pub area: u32,
+        /// Name for people, 1 to 256 bytes.
+        pub name: String,
+        /// Priority; 1 is best.
+        pub priority: i32,
+        /// Order within a row.
+        pub rule: Rule,
     }
 }
 
@@ -156,6 +180,26 @@ impl Field for Turn {
             1 => reader.field().map(Self::Area),
             2 => reader.field().map(Self::Bucket),
             _ => Err(Damaged("a turn is unknown")),
+        }
+    }
+}
+
+/// 0 left to right, 1 right to left, 2 from the middle.
+impl Field for Rule {
+    fn encode(&self, out: &mut Writer) {
+        out.unsigned(match self {
+            Self::Ltr => 0,
+            Self::Rtl => 1,
+            Self::Center => 2,
+        });
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
+        match reader.unsigned()? {
+            0 => Ok(Self::Ltr),
+            1 => Ok(Self::Rtl),
+            2 => Ok(Self::Center),
+            _ => Err(Damaged("an order rule is unknown")),
         }
     }
 }

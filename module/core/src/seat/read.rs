@@ -120,7 +120,10 @@ impl Show {
         match event {
             // Written messages are not published themselves.
             Event::Flushed { .. } => vec![],
-            Event::Created { .. } | Event::Altered { .. } | Event::Limited { .. } => {
+            Event::Created { .. }
+            | Event::Altered { .. }
+            | Event::Limited { .. }
+            | Event::Arranged { .. } => {
                 vec![self.entry(event, None, &[])]
             }
             Event::Held(held) => {

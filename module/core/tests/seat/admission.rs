@@ -1,6 +1,7 @@
 //! An event from elsewhere that `decide` would never have let through is refused.
 
-use allot_core::seat::event::{Held, Turn};
+use allot_core::seat::event::{Arrangement, Held, Turn};
+use allot_core::seat::plan::{Limits, Rule};
 use allot_core::seat::request::{Pick, Request};
 use allot_core::seat::{Event, Show, decide};
 use allot_core::shared::field::Any;
@@ -78,6 +79,25 @@ fn altered_plan_with_other_seats_or_ids_is_refused() {
         ("/areas/1/rows/0/seats/0/tier", json!("bronze")),
     ] {
         assert!(admits_change(&show, at, value), "{at}");
+    }
+}
+
+#[test]
+fn arrangement_of_unknown_areas_or_with_bad_names_is_refused() {
+    let area = |area: u32, name: &str| Arrangement { area, name: name.into(), priority: 1, rule: Rule::Rtl };
+    let admits = |areas: Vec<Arrangement>| {
+        show().admits(&Event::Arranged { limits: Limits::default(), events: 0, areas }).is_ok()
+    };
+    assert!(admits(vec![area(0, "x"), area(1, &"y".repeat(256))]));
+    for areas in [
+        vec![],
+        vec![area(2, "x")],
+        vec![area(1, "x"), area(0, "x")],
+        vec![area(0, "x"), area(0, "x")],
+        vec![area(0, "")],
+        vec![area(0, &"y".repeat(257))],
+    ] {
+        assert!(!admits(areas.clone()), "{areas:?}");
     }
 }
 

@@ -150,7 +150,10 @@ impl Bench {
             }),
             Err(refusal) => Err(refusal.code),
         };
-        assert_eq!(answer(&show), answer(&self.show), "{request:?}");
+        let (early, late) = (answer(&show), answer(&self.show));
+        // A seat beside the group that is free a moment later does not count as stranded.
+        let forbids = matches!(request, Request::Hold(hold) if hold.orphans == Orphans::Forbid);
+        assert!(early == late || forbids && early.is_ok(), "{request:?}: {early:?}, {late:?}");
     }
 
     /// Everything that can be seen is the same everywhere, and no state contradicts itself.

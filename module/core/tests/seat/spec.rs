@@ -2,7 +2,7 @@
 
 use allot_core::seat::plan::{self, Plan, PlanPart};
 use allot_core::seat::request::{Adjacent, Hold, Orphans, Pick, Replace, Request};
-use allot_core::seat::{Reply, Show, decide, decide_due, decide_overdue};
+use allot_core::seat::{Event, Reply, Show, decide, decide_due, decide_overdue};
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::token::TokenChoice;
 use serde_json::{Value, json};
@@ -514,6 +514,65 @@ fn alter_changes_limits_names_priorities_rules_and_tiers_after_opening() {
     assert_eq!([&plan["areas"][0]["name"], &plan["areas"][0]["rule"]], ["Stalls", "rtl"]);
     assert_eq!(show.hold(Hold { tier: Some(b"silver"), ..wish("v", 2) }), "a-1-3 a-1-4");
     assert_eq!(show.map(), "h.hh/....", "held seats stay held");
+}
+
+#[test]
+fn alter_of_names_priorities_and_rules_does_not_replace_the_plan() {
+    let areas = |changed: bool| {
+        let (mut first, mut second) = (area("a", 1, "ltr", &["..", ".."]), area("b", 2, "ltr", &[".s"]));
+        if changed {
+            (first["name"], first["priority"]) = (json!("Stalls"), json!(3));
+            second["rule"] = json!("center");
+        }
+        json!({"areas": [first, second], "limits": {"holds_per_user": i32::from(changed)}})
+    };
+    let part = json!({"limits": {"holds_per_user": 1}, "areas": [
+        {"id": "b", "rule": "rtl"}, {"id": "a", "name": "Stalls", "priority": 3}, {"id": "b", "rule": "center"}]});
+    let part: PlanPart = plan::parse(part.to_string().as_bytes()).unwrap();
+    let mut house = House::new(&areas(false));
+    let decision = decide(&house.show, 1, &Request::Alter(part.clone())).unwrap();
+    assert!(matches!(&decision.events[..], [Event::Arranged { areas, .. }] if areas.len() == 2));
+    assert_eq!(house.ask(&Request::Alter(part.clone())), Ok(Reply::Ok));
+    assert_eq!(house.show.check(), Ok(()));
+    assert_eq!(house.show.plan_json(), House::new(&areas(true)).show.plan_json());
+    assert_eq!(house.hold(wish("u", 1)), "b-1-1", "area b comes first now");
+    assert!(decide(&house.show, 1, &Request::Alter(part)).unwrap().events.is_empty(), "nothing changes");
+    for (name, text) in [("", "ERR plan: areas[0].name: is empty"), (&"x".repeat(257), "has 257 bytes")] {
+        let refusal = house.alter(&json!({"areas": [{"id": "a", "name": name}]})).unwrap_err();
+        assert!(format!("{} {}", refusal.code.word(), refusal.text).contains(text), "{refusal:?}");
+    }
+}
+
+/// A plan of one area with these rows, in which each of 4096 seats is of the next of 4000 tiers.
+fn plan_of_many_tiers(rows: usize) -> Plan {
+    let seat = |seat: usize| json!({"label": seat.to_string(), "tier": format!("t{}", seat % 4000)});
+    let seats: Vec<Value> = (0..4096).map(seat).collect();
+    let row = |row: usize| json!({"label": row.to_string(), "rank": row, "seats": seats});
+    let rows: Vec<Value> = (0..rows).map(row).collect();
+    let plan = json!({"areas": [{"id": "a", "rows": rows}], "limits": {"holds_per_user": 0}});
+    plan::parse(plan.to_string().as_bytes()).unwrap()
+}
+
+#[test]
+fn row_of_many_tiers_has_the_tier_of_each_seat() {
+    let mut show = Show::new(&plan_of_many_tiers(2), 0).unwrap();
+    assert_eq!(show.check(), Ok(()));
+    assert_eq!((show.buckets().len(), show.venue().seat_count()), (4000, 8192));
+    let layout = show.venue().layout(0);
+    for position in [0, 95, 96, 3999, 4000, 4095] {
+        let slot = layout.tier_slot(position).unwrap();
+        let tier = show.venue().tier_name(layout.tiers[slot].0);
+        assert_eq!(tier, format!("t{}", position % 4000));
+    }
+    assert_eq!(layout.tier_slot(4096), None);
+    let token = TokenChoice { token: b"t", chosen: true };
+    let hold = Hold { tier: Some(b"t7"), token, ..wish("ann", 4) };
+    let decision = decide(&show, 1, &Request::Hold(hold)).unwrap();
+    decision.events.iter().for_each(|event| show.apply(1, event));
+    let Reply::Hold(record) = decision.reply else { panic!("{:?}", decision.reply) };
+    let seats: Vec<String> = record.seats.iter().map(|&seat| show.venue().id(seat)).collect();
+    assert_eq!(seats, ["a-0-7", "a-0-4007", "a-1-7", "a-1-4007"]);
+    assert_eq!(show.check(), Ok(()));
 }
 
 #[test]

@@ -1,13 +1,14 @@
 //! `SEAT.ALTER`: the new plan.
 
 use crate::invariant;
+use crate::seat::event::Arrangement;
 use crate::seat::labels::parse_short_form;
-use crate::seat::plan::{Limits, PartRow, Plan, PlanPart, PlanRow, PlanSeat, PlanSeats, wrong};
+use crate::seat::plan::{Limits, PartRow, Plan, PlanPart, PlanRow, PlanSeat, PlanSeats, identifier, wrong};
 use crate::seat::state::Show;
 use crate::seat::venue::Venue;
 use crate::shared::refusal::{Code, Refusal};
 use crate::shared::text::quoted;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// The whole plan of `show` after `part`, in its normal form. O(seats of the show).
 ///
@@ -23,10 +24,7 @@ pub(super) fn altered_plan(show: &Show, part: &PlanPart) -> Result<Plan, Refusal
     for (number, change) in part.areas.iter().enumerate() {
         let place = format!("areas[{number}]");
         let Some(area) = plan.areas.iter_mut().find(|area| area.id == change.id) else {
-            return Err(Refusal::new(
-                Code::NotFound,
-                format!("{place}: this show has no area {}", quoted(&change.id)),
-            ));
+            return Err(no_area(&place, &change.id));
         };
         area.name = change.name.clone().or(area.name.take());
         area.priority = change.priority.unwrap_or(area.priority);
@@ -44,6 +42,44 @@ pub(super) fn altered_plan(show: &Show, part: &PlanPart) -> Result<Plan, Refusal
     }
     plan.areas = venue.areas_as_plan();
     Ok(plan)
+}
+
+/// The areas that `part` changes, in plan order; it names no rows. O(areas of the part).
+///
+/// # Errors
+/// As `altered_plan`.
+pub(super) fn arranged_areas(show: &Show, part: &PlanPart) -> Result<Vec<Arrangement>, Refusal> {
+    let mut areas = BTreeMap::new();
+    for (number, change) in part.areas.iter().enumerate() {
+        let Some(area) = show.venue.area_called(change.id.as_bytes()) else {
+            return Err(no_area(&format!("areas[{number}]"), &change.id));
+        };
+        let info = show.venue.area(area);
+        let arrangement = areas.entry(area).or_insert_with(|| Arrangement {
+            area,
+            name: info.name.to_string(),
+            priority: info.priority,
+            rule: info.rule,
+        });
+        if let Some(name) = &change.name {
+            arrangement.name.clone_from(name);
+        }
+        arrangement.priority = change.priority.unwrap_or(arrangement.priority);
+        arrangement.rule = change.rule.unwrap_or(arrangement.rule);
+    }
+    for arrangement in areas.values() {
+        identifier(|| format!("areas[{}].name", arrangement.area), &arrangement.name)?;
+    }
+    let changes = |arrangement: &Arrangement| {
+        let info = show.venue.area(arrangement.area);
+        (&*info.name, info.priority, info.rule)
+            != (arrangement.name.as_str(), arrangement.priority, arrangement.rule)
+    };
+    Ok(areas.into_values().filter(changes).collect())
+}
+
+fn no_area(place: &str, id: &str) -> Refusal {
+    Refusal::new(Code::NotFound, format!("{place}: this show has no area {}", quoted(id)))
 }
 
 /// The limits after `part`.

@@ -229,14 +229,16 @@ fn decide_refund(show: &Show, order: Option<&[u8]>, ids: &[&[u8]]) -> Decided {
 }
 
 fn decide_alter(show: &Show, part: &PlanPart) -> Decided {
-    if part.areas.is_empty() {
+    if part.areas.iter().all(|area| area.rows.is_empty()) {
         let limits = alter::altered_limits(show.limits, part);
         limits.check()?;
         let events = part.events.unwrap_or(show.events);
-        if limits == show.limits && events == show.events {
-            return unchanged(Reply::Ok);
-        }
-        return decided(Event::Limited { limits, events }, Reply::Ok);
+        let areas = alter::arranged_areas(show, part)?;
+        return match (areas.is_empty(), limits == show.limits && events == show.events) {
+            (true, true) => unchanged(Reply::Ok),
+            (true, false) => decided(Event::Limited { limits, events }, Reply::Ok),
+            (false, _) => decided(Event::Arranged { limits, events, areas }, Reply::Ok),
+        };
     }
     let plan = alter::altered_plan(show, part)?;
     if plan == show.plan() {

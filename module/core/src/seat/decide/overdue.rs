@@ -38,7 +38,9 @@ pub fn decide_overdue(show: &Show, now: Millis, request: &Request<'_>) -> Events
             owners(show, seats)
         }
         Request::Hold(hold) => for_hold(show, now, hold, request),
-        // Alters the whole show, and depends on every hold.
+        // Names, priorities and order rules do not depend on any hold.
+        Request::Alter(part) if part.areas.iter().all(|area| area.rows.is_empty()) => Vec::new(),
+        // New tiers may depend on every hold.
         Request::Alter(_) => show.claims.due(now, SLICE),
     };
     holds.retain(|&id| is_overdue(show, id, now));

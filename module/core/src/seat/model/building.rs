@@ -3,13 +3,14 @@
 
 use super::bits::{self, Bits};
 use super::labels::{Labels, parse_short_form};
-use super::plan::{Plan, PlanArea, PlanRow, PlanSeats, max, wrong};
-use super::venue::{Area, AreaInfo, Layout, Names, Row, RowInfo, Tier, Venue};
+use super::plan::{Plan, PlanArea, PlanRow, PlanSeats, identifier, max, wrong};
+use super::venue::{Area, AreaInfo, Layout, NO_SLOT, Names, Row, RowInfo, Tier, Venue};
 use crate::invariant;
 use crate::shared::MAX_IDENTIFIER;
 use crate::shared::refusal::Refusal;
 use crate::shared::text::quoted;
 use hashbrown::{DefaultHashBuilder, HashMap, HashSet, HashTable};
+use std::hash::BuildHasher;
 
 /// A plan row in preparation: its place in the plan, for messages, and its layout.
 struct Draft<'a> {
@@ -23,16 +24,21 @@ type SeatParts<'p> = (&'p str, Option<&'p str>, &'p [String]);
 
 /// Data that is collected while the rows of a plan are read.
 #[derive(Default)]
-struct Drafting {
+struct Drafting<'p> {
     tiers: Names,
     flags: Names,
     layouts: Vec<Layout>,
-    interned: HashMap<Layout, u32>,
+    /// Numbers of the layouts, by the layouts themselves.
+    interned: HashTable<u32>,
+    hasher: DefaultHashBuilder,
     /// Layouts of rows in the short form, by text and tier: most rows of a plan are equal to an earlier one.
-    short_forms: HashMap<(String, String), u32>,
+    short_forms: HashMap<(&'p str, &'p str), u32>,
+    /// The slot of each tier in the row that is read; `NO_SLOT` for a tier without a seat there.
+    tier_slots: Vec<u16>,
     seats: usize,
     positions: usize,
 }
+
 impl Venue {
     /// Builds the venue of a plan, and checks all rules of plans. O(seats).
     ///
@@ -65,12 +71,12 @@ impl Venue {
         let mut all_drafts = Vec::new();
         for (number, area) in plan.areas.iter().enumerate() {
             let place = format!("areas[{number}]");
-            identifier(&format!("{place}.id"), &area.id)?;
+            identifier(|| format!("{place}.id"), &area.id)?;
             if venue.area_by_id.insert(area.id.as_bytes().into(), number as Area).is_some() {
                 return Err(wrong(&place, &format!("area id {} occurs twice", quoted(&area.id))));
             }
             if let Some(name) = &area.name {
-                identifier(&format!("{place}.name"), name)?;
+                identifier(|| format!("{place}.name"), name)?;
             }
             if area.rows.is_empty() {
                 return Err(wrong(&place, "rows: is empty"));
@@ -184,9 +190,9 @@ impl Venue {
     }
 }
 
-impl Drafting {
+impl<'p> Drafting<'p> {
     /// Parses a row; returns the number of its layout.
-    fn row(&mut self, row: &PlanRow, area: &PlanArea, place: &dyn Fn() -> String) -> Result<u32, Refusal> {
+    fn row(&mut self, row: &'p PlanRow, area: &PlanArea, place: &dyn Fn() -> String) -> Result<u32, Refusal> {
         let refuse = |what: &str| Err(wrong(&place(), what));
         if row.label.is_empty() {
             return refuse("label: is empty");
@@ -197,7 +203,7 @@ impl Drafting {
             return refuse(&what);
         }
         let short_form = match (&row.seats, &row.tier) {
-            (PlanSeats::Short(text), Some(tier)) => Some((text.clone(), tier.clone())),
+            (PlanSeats::Short(text), Some(tier)) => Some((text.as_str(), tier.as_str())),
             _ => None,
         };
         if let Some(&number) = short_form.as_ref().and_then(|form| self.short_forms.get(form)) {
@@ -229,27 +235,27 @@ impl Drafting {
         for (position, seat) in seats.iter().enumerate() {
             let Some((label, tier, seat_flags)) = seat else { continue };
             let seat_place = || format!("{}.seats[{position}]", place());
-            identifier(&format!("{}.label", seat_place()), label)?;
+            identifier(|| format!("{}.label", seat_place()), label)?;
             let Some(tier) = tier.or(row.tier.as_deref()) else {
                 return Err(wrong(&seat_place(), "has no tier, and its row has none"));
             };
             if !self.tiers.numbers.contains_key(tier.as_bytes()) {
-                identifier(&format!("{}.tier", seat_place()), tier)?;
+                identifier(|| format!("{}.tier", seat_place()), tier)?;
             }
             let tier = self.tiers.number(tier);
             if usize::from(tier) >= max::TIERS {
                 return Err(wrong(&seat_place(), &format!("the plan has more than {} tiers", max::TIERS)));
             }
-            if let Some((_, bits)) = tiers.iter_mut().find(|(number, _)| *number == tier) {
+            let slot = self.tier_slot(tier, tiers.len());
+            if slot == tiers.len() {
+                tiers.push((tier, smallvec::smallvec![0; seats.len().div_ceil(64)]));
+            }
+            if let Some((_, bits)) = tiers.get_mut(slot) {
                 bits::put(bits, position, true);
-            } else {
-                let mut bits: Bits = smallvec::smallvec![0; seats.len().div_ceil(64)];
-                bits::put(&mut bits, position, true);
-                tiers.push((tier, bits));
             }
             let mut set = 0;
             for flag in *seat_flags {
-                identifier(&format!("{}.flags", seat_place()), flag)?;
+                identifier(|| format!("{}.flags", seat_place()), flag)?;
                 let number = self.flags.number(flag);
                 if usize::from(number) >= max::FLAGS {
                     return Err(wrong(
@@ -264,26 +270,50 @@ impl Drafting {
             }
             count += 1;
         }
+        for (tier, _) in &tiers {
+            if let Some(slot) = self.tier_slots.get_mut(usize::from(*tier)) {
+                *slot = NO_SLOT;
+            }
+        }
         if tiers.is_empty() {
             return refuse("seats: has no seat");
         }
         self.count(count, seats.len() as u16, place)?;
-        let layout = Layout {
-            len: seats.len() as u16,
-            tiers: tiers.into(),
-            flags: flags.into(),
-            labels: Labels::new(seats.iter().map(|seat| seat.map(|(label, _, _)| label))),
-        };
-        let number = self.interned.get(&layout).copied().unwrap_or_else(|| {
-            let number = self.layouts.len() as u32;
-            self.layouts.push(layout.clone());
-            self.interned.insert(layout, number);
-            number
-        });
+        let labels = Labels::new(seats.iter().map(|seat| seat.map(|(label, _, _)| label)));
+        let number = self.intern(Layout::new(seats.len() as u16, tiers, flags, labels));
         if let Some(form) = short_form {
             self.short_forms.insert(form, number);
         }
         Ok(number)
+    }
+
+    /// The slot of a tier in the row that is read; `next` if the tier has no seat there so far.
+    fn tier_slot(&mut self, tier: Tier, next: usize) -> usize {
+        if self.tier_slots.len() <= usize::from(tier) {
+            self.tier_slots.resize(usize::from(tier) + 1, NO_SLOT);
+        }
+        let Some(slot) = self.tier_slots.get_mut(usize::from(tier)) else {
+            invariant!("a tier has a slot");
+            return next;
+        };
+        if *slot == NO_SLOT {
+            *slot = next as u16;
+        }
+        usize::from(*slot)
+    }
+
+    /// The number of a layout, which equal rows share.
+    fn intern(&mut self, layout: Layout) -> u32 {
+        let (layouts, hasher) = (&self.layouts, &self.hasher);
+        let at = |number: u32| layouts.get(number as usize);
+        let hash = hasher.hash_one(Some(&layout));
+        if let Some(&number) = self.interned.find(hash, |&number| at(number) == Some(&layout)) {
+            return number;
+        }
+        let number = layouts.len() as u32;
+        self.interned.insert_unique(hash, number, |&number| hasher.hash_one(at(number)));
+        self.layouts.push(layout);
+        number
     }
 
     /// Adds a row to the totals.
@@ -297,14 +327,5 @@ impl Drafting {
             return Err(wrong(&place(), &format!("the plan has more than {} positions", max::ALL_POSITIONS)));
         }
         Ok(())
-    }
-}
-
-/// Checks that a name has 1 to 256 bytes.
-fn identifier(place: &str, name: &str) -> Result<(), Refusal> {
-    match name.len() {
-        0 => Err(wrong(place, "is empty")),
-        1..=MAX_IDENTIFIER => Ok(()),
-        len => Err(wrong(place, &format!("has {len} bytes, more than {MAX_IDENTIFIER}"))),
     }
 }

@@ -277,6 +277,10 @@ impl Venue {
                     seats.len()
                 );
             }
+            let slot_of =
+                |at: usize| layout.tiers.iter().position(|(_, seats)| super::bits::is_set(seats, at));
+            let stale = (0..len).find(|&at| layout.tier_slot(at) != slot_of(at));
+            ensure!(stale.is_none(), "position {stale:?} of layout {number} has the slot of another tier");
             let tiers_of =
                 |at: usize| layout.tiers.iter().filter(|(_, seats)| super::bits::is_set(seats, at)).count();
             let twice = (0..len).find(|&at| tiers_of(at) > 1);

@@ -1,6 +1,7 @@
 //! The plan of a show as people write it (docs/seats.md, Plan): JSON, with errors that name the place.
 
 use crate::invariant;
+use crate::shared::MAX_IDENTIFIER;
 use crate::shared::refusal::{Code, Refusal};
 use crate::shared::text::printable;
 use crate::shared::token::MAX_TTL;
@@ -268,4 +269,13 @@ pub fn wrong(place: &str, what: &str) -> Refusal {
     let place =
         if place == "." || place.is_empty() { String::new() } else { format!("{}: ", printable(place)) };
     Refusal::new(Code::Err, format!("plan: {place}{}", printable(what)))
+}
+
+/// Checks that a name has 1 to 256 bytes. `place` is its place in the plan.
+pub(in crate::seat) fn identifier(place: impl Fn() -> String, name: &str) -> Result<(), Refusal> {
+    match name.len() {
+        0 => Err(wrong(&place(), "is empty")),
+        1..=MAX_IDENTIFIER => Ok(()),
+        len => Err(wrong(&place(), &format!("has {len} bytes, more than {MAX_IDENTIFIER}"))),
+    }
 }

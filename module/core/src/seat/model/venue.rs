@@ -76,12 +76,39 @@ pub struct Layout {
     pub flags: Box<[(u16, u64)]>,
     /// Labels of its seats.
     pub labels: Labels,
+    /// The slot of each position in `tiers`, `NO_SLOT` for a break; empty if the row has few tiers.
+    pub(in crate::seat) slots: Box<[u16]>,
 }
 
+/// Up to this many tiers of a row are looked through; rows with more keep the slot of each position.
+const FEW_TIERS: usize = 8;
+
+/// No tier: the slot of a break.
+pub(in crate::seat) const NO_SLOT: u16 = u16::MAX;
+
 impl Layout {
+    /// A layout of `len` positions. O(positions).
+    pub fn new(len: u16, tiers: Vec<(Tier, Bits)>, flags: Vec<(u16, u64)>, labels: Labels) -> Self {
+        let mut slots = Vec::new();
+        if tiers.len() > FEW_TIERS {
+            slots.resize(usize::from(len), NO_SLOT);
+            for (slot, (_, seats)) in tiers.iter().enumerate() {
+                for position in bits::ones(seats) {
+                    if let Some(entry) = slots.get_mut(position) {
+                        *entry = slot as u16;
+                    }
+                }
+            }
+        }
+        Self { len, tiers: tiers.into(), flags: flags.into(), labels, slots: slots.into() }
+    }
+
     /// The tier of a position, as an index into `tiers`; `None` for a break.
     pub fn tier_slot(&self, position: usize) -> Option<usize> {
-        self.tiers.iter().position(|(_, seats)| bits::is_set(seats, position))
+        if self.slots.is_empty() {
+            return self.tiers.iter().position(|(_, seats)| bits::is_set(seats, position));
+        }
+        self.slots.get(position).filter(|&&slot| slot != NO_SLOT).map(|&slot| usize::from(slot))
     }
 
     /// Flags of a position as bits.
@@ -362,6 +389,7 @@ impl Venue {
                 + layout.tiers.len() * size_of::<(Tier, Bits)>()
                 + layout.tiers.iter().map(|(_, bits)| spilled(bits)).sum::<usize>()
                 + layout.flags.len() * size_of::<(u16, u64)>()
+                + layout.slots.len() * size_of::<u16>()
         };
         self.areas.capacity() * size_of::<AreaInfo>()
             + self.areas.iter().map(|area| area.id.len() * 2 + area.name.len() + 64).sum::<usize>()

@@ -1,6 +1,6 @@
 //! Builds buckets, bits and indexes from the venue and the owners of seats.
 
-use super::{Bucket, Counts, Owner, Show, Strip, StripRef, View};
+use super::{Bucket, Counts, Owner, SeatState, Show, Strip, StripRef, View};
 use crate::invariant;
 use crate::seat::bits;
 use crate::seat::index::{RunIndex, Runs};
@@ -10,6 +10,21 @@ use hashbrown::HashMap;
 /// The most views that a bucket keeps for requests with flags. A view is not part of the state: without one the
 /// search walks the rows, with the same result.
 const MAX_VIEWS: usize = 8;
+
+/// A bucket without its views.
+struct Draft {
+    area: Area,
+    tier: Tier,
+    strips: Vec<Strip>,
+    counts: Counts,
+    flags: u64,
+}
+
+impl Draft {
+    fn new(area: Area, tier: Tier) -> Self {
+        Self { area, tier, strips: Vec::new(), counts: Counts::default(), flags: 0 }
+    }
+}
 
 impl Show {
     /// Updates the tier numbers of the buckets to a changed venue, before the buckets are built again.
@@ -24,7 +39,7 @@ impl Show {
     pub(in crate::seat) fn build_buckets(&mut self) {
         let turns: HashMap<(Area, Tier), u64> =
             std::mem::take(&mut self.buckets).iter().map(|old| ((old.area, old.tier), old.turn)).collect();
-        let mut drafts: Vec<(Area, Tier, Vec<Strip>)> = Vec::new();
+        let mut drafts: Vec<Draft> = Vec::new();
         let (mut row_strips, mut row_strips_at) = (Vec::new(), Vec::with_capacity(self.venue.rows().len()));
         let mut words = Vec::new();
         let mut area_buckets = Vec::with_capacity(self.venue.areas().len());
@@ -36,24 +51,30 @@ impl Show {
             tiers.sort_unstable();
             tiers.dedup();
             let first = drafts.len() as u32;
-            drafts.extend(tiers.iter().map(|&tier| (area, tier, Vec::new())));
+            drafts.extend(tiers.iter().map(|&tier| Draft::new(area, tier)));
             area_buckets.push(first..drafts.len() as u32);
             for row in info.rows.clone() {
                 row_strips_at.push(row_strips.len() as u32);
                 let (layout, base) = (self.venue.layout(row), self.venue.base(row));
                 for (tier, seats) in &layout.tiers {
                     let bucket = first + tiers.partition_point(|other| other < tier) as u32;
-                    let Some((_, _, strips)) = drafts.get_mut(bucket as usize) else {
+                    let Some(draft) = drafts.get_mut(bucket as usize) else {
                         invariant!("a tier of an area has a bucket");
                         continue;
                     };
-                    row_strips.push(StripRef { bucket, strip: strips.len() as u32 });
-                    strips.push(Strip { row, word: words.len() as u32 });
-                    let mut free = seats.clone();
+                    row_strips.push(StripRef { bucket, strip: draft.strips.len() as u32 });
+                    let word = words.len();
+                    draft.strips.push(Strip { row, word: word as u32 });
+                    words.extend_from_slice(seats);
+                    let Some(free) = words.get_mut(word..) else { continue };
                     for position in bits::ones(seats) {
-                        bits::put(&mut free, position, self.owner(base + position as Seat) == Owner::Free);
+                        let state = self.state(base + position as Seat);
+                        *draft.counts.of(state) += 1;
+                        draft.flags |= layout.flags_at(position);
+                        if state != SeatState::Free {
+                            bits::put(free, position, false);
+                        }
                     }
-                    words.extend_from_slice(&free);
                 }
             }
         }
@@ -61,31 +82,12 @@ impl Show {
         self.row_strips = row_strips.into();
         self.row_strips_at = row_strips_at.into();
         self.area_buckets = area_buckets.into();
-        self.buckets =
-            drafts.into_iter().map(|(area, tier, strips)| self.bucket(area, tier, strips, &turns)).collect();
+        self.buckets = drafts.into_iter().map(|draft| self.bucket(draft, &turns)).collect();
         self.order_buckets();
     }
 
-    fn bucket(
-        &self,
-        area: Area,
-        tier: Tier,
-        strips: Vec<Strip>,
-        turns: &HashMap<(Area, Tier), u64>,
-    ) -> Bucket {
-        let mut counts = Counts::default();
-        let mut flags = 0;
-        for strip in &strips {
-            let (layout, base) = (self.venue.layout(strip.row), self.venue.base(strip.row));
-            let Some((_, seats)) = layout.tiers.iter().find(|(other, _)| *other == tier) else {
-                invariant!("the row of a bucket's strip has seats of its tier");
-                continue;
-            };
-            for position in bits::ones(seats) {
-                flags |= layout.flags_at(position);
-                *counts.of(self.state(base + position as Seat)) += 1;
-            }
-        }
+    fn bucket(&self, draft: Draft, turns: &HashMap<(Area, Tier), u64>) -> Bucket {
+        let Draft { area, tier, strips, counts, flags } = draft;
         let turn = turns.get(&(area, tier)).copied().unwrap_or(0);
         let mut bucket = Bucket { area, tier, strips: strips.into(), flags, counts, views: Vec::new(), turn };
         bucket.views.push(self.view(&bucket, 0));
@@ -97,8 +99,10 @@ impl Show {
 
     /// Sorts the buckets into the order of the search.
     pub(in crate::seat) fn order_buckets(&mut self) {
-        let mut all: Vec<u32> = (0..self.buckets.len() as u32).collect();
-        all.sort_by_key(|&number| (self.venue.area(self.bucket_at(number).area).priority, number));
+        // The buckets of an area have successive numbers, so sorting the areas is enough.
+        let mut areas: Vec<Area> = (0..self.venue.areas().len() as Area).collect();
+        areas.sort_by_key(|&area| (self.venue.area(area).priority, area));
+        let all: Vec<u32> = areas.into_iter().flat_map(|area| self.buckets_of(area)).collect();
         let mut tiers = vec![Vec::new(); self.venue.tiers().len()];
         for &number in &all {
             match tiers.get_mut(usize::from(self.bucket_at(number).tier)) {
