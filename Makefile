@@ -12,9 +12,9 @@ deps: ## Install missing packages: redis-server, clang, a C compiler, Python's r
 
 # One call of cargo for each package: the tests build the module alone as well, and cargo would choose other features
 # for shared dependencies if both were built at once, and so build them twice.
+# The two profiles have folders of their own, so the two builds do not wait for each other.
 build: deps ## Build the module and allotd, as they are shipped
-	cargo build --release -p allot-module
-	cargo build --profile daemon -p allotd
+	cargo build --profile daemon -p allotd & cargo build --release -p allot-module && wait $$!
 
 run: deps ## Start a server and a conference system, load shows and numbers, use them, kill a unit: [PLAN=FILE] [LOAD=OPTIONS] [PORT=N]
 	@PLAN='$(PLAN)' LOAD='$(LOAD)' PORT='$(PORT)' scripts/run.sh

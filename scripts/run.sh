@@ -48,12 +48,12 @@ step() { printf '\n== %s\n' "$*"; }
 allotd() { "$allotd" --redis "redis://127.0.0.1:$PORT" "$@"; }
 redis() { redis-cli -3 -p "$PORT" "$@"; }
 
-# Builds a package and names its file.
-built() {
-    local profile=$1 package=$2 name=$3
-    cargo build --profile "$profile" -p "$package" >&2 || die "the build failed; if a tool is missing, make deps installs it"
-    echo "${CARGO_TARGET_DIR:-target}/$profile/$name"
-}
+# Builds a package with a profile.
+build() { cargo build --profile "$1" -p "$2" >&2 || die "the build failed; if a tool is missing, make deps installs it"; }
+
+# Where the build with a profile puts a file. An absolute path: the server would resolve a relative one from its own
+# folder.
+built() { realpath "${CARGO_TARGET_DIR:-target}/$1/$2"; }
 
 check_what_is_needed() {
     local tool
@@ -226,6 +226,15 @@ END
 
 units_of_compaction_are() { [ "$(allotd compaction nodes 2>/dev/null | grep -c _9876)" = "$1" ]; }
 
+first_show() {
+    step "a show of 20 seats: two neighbours are held for a user, and sold"
+    redis -e SEAT.CREATE show:first '{"areas":[{"id":"hall","rows":[
+        {"label":"A","rank":1,"tier":"all","seats":"1-10"},{"label":"B","rank":2,"tier":"all","seats":"1-10"}]}]}'
+    redis -e SEAT.HOLD show:first ann 2 TTL 60000 TOKEN cart-1
+    redis -e SEAT.CONFIRM show:first cart-1 USER ann ORDER order-1
+    redis -e SEAT.STAT show:first
+}
+
 own_plan() {
     local options
     read -ra options <<<"$LOAD"
@@ -301,10 +310,19 @@ END
 }
 
 check_what_is_needed
-# An absolute path: the server would resolve a relative path from its own folder.
-module=$(realpath "${ALLOT_MODULE:-$(built release allot-module liballot.so)}")
-allotd=$(realpath "${ALLOT_ALLOTD:-$(built daemon allotd allotd)}")
+# allotd takes longest to build; the server is used meanwhile. The two profiles have folders of their own, so the two
+# builds do not wait for each other.
+[ -n "${ALLOT_ALLOTD:-}" ] || { build daemon allotd & others[build]=$!; }
+[ -n "${ALLOT_MODULE:-}" ] || build release allot-module
+module=$(realpath "${ALLOT_MODULE:-$(built release liballot.so)}")
 start_server
+first_show
+if [ -n "${others[build]:-}" ]; then
+    step "allotd is being built"
+    wait "${others[build]}" || die "allotd was not built"
+    unset 'others[build]'
+fi
+allotd=$(realpath "${ALLOT_ALLOTD:-$(built daemon allotd)}")
 if [ -n "$PLAN" ]; then own_plan; else
     examples
     numbers
