@@ -1,4 +1,4 @@
-//! Requests to a book (docs/accounts.md, Commands), with parsed arguments.
+//! Requests to a book, with parsed arguments. docs/accounts.md describes the commands.
 
 use super::model::record::Epoch;
 use super::model::tariff::Tariff;

@@ -1,4 +1,4 @@
-//! Requests to a show (docs/seats.md, Commands), with parsed arguments.
+//! Requests to a show, with parsed arguments. docs/seats.md describes the commands.
 
 use super::plan::PlanPart;
 use crate::shared::Millis;

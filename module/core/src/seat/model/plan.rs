@@ -1,4 +1,4 @@
-//! The plan of a show as people write it (docs/seats.md, Plan): JSON, with errors that name the place.
+//! The plan of a show as people write it: JSON ("The plan" in docs/seats.md), with errors that name the place.
 
 use crate::invariant;
 use crate::shared::MAX_IDENTIFIER;
