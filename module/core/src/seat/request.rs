@@ -79,7 +79,7 @@ pub struct Hold<'a> {
 /// `REPLACE token [OTHER]`
 #[derive(Clone, Copy, Debug)]
 pub struct Replace<'a> {
-    /// The hold to give up.
+    /// The hold to release.
     pub token: &'a [u8],
     /// Whether the new hold must have other seats.
     pub other: bool,
