@@ -215,7 +215,7 @@ pub(super) fn configure(
     if changes.events.is_some_and(|events| events > 0) {
         outbox::check_stream(call.ctx, call.key()?, "EVENTS")?;
     }
-    // A new pool is made with them, so that its first event says all.
+    // A new pool is created with these settings, so that its first event contains all of them.
     let settings = configured(Settings::default(), &changes)?;
     answer_or_create(call, settings, &Request::Configure(changes))
 }
