@@ -16,7 +16,7 @@ const FIELD: Parameter = Parameter::text("field");
 const ZONE: Parameter = Parameter::name("zone").after("ZONE").optional();
 const TERM: Parameter = Parameter::natural("term").after("TERM").optional();
 
-/// An optional number behind its word.
+/// An optional number that follows its keyword.
 const fn integer(name: &'static str, token: &'static str) -> Parameter {
     Parameter::integer(name).after(token).optional()
 }

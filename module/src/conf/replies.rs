@@ -75,7 +75,7 @@ pub(super) fn reply_conference(ctx: Context<'_>, realm: &Realm, one: &Conference
         ("request", Field::maybe(one.request.as_deref())),
         ("pool", Field::maybe(one.called_from.as_ref().map(|from| &from.pool[..]))),
     ];
-    // One more than above: the units that failed it are a list.
+    // One field more than above: `tried`, which is a list.
     ctx.reply_map(fields.len() + 1);
     for (name, field) in &fields {
         ctx.reply_string(name.as_bytes());

@@ -10,7 +10,7 @@ use crate::engine::argument::Argument;
 use crate::engine::word::natural;
 use crate::engine::{Call, Done};
 
-/// The lease of a unit that asks for none.
+/// The lease of a unit whose `CMU.JOIN` has no `LEASE`, in milliseconds.
 const LEASE_MS: i64 = 5000;
 
 fn notice<'a>(e164: &Argument<'a>, cmu: &Argument<'a>, epoch: &Argument<'a>) -> AssignmentNotice<'a> {
@@ -59,7 +59,7 @@ pub(super) fn report(call: &Call<'_>, [_, cmu, highest, ended, list]: &[Argument
     )
 }
 
-/// Rows of number and epoch.
+/// Pairs of E.164 number and epoch.
 fn assignments<'a>(rows: &Argument<'a>) -> Result<Vec<(&'a [u8], u64)>, Refusal> {
     let rows = rows.words().as_chunks().0.iter();
     rows.map(|&[e164, epoch]| Ok((e164, natural("epoch", epoch)?))).collect()

@@ -1,5 +1,5 @@
-//! The `CONF.*` commands that change a realm: arguments in, the state machine asked, replies out. `units` has what
-//! units report of conferences, and `CMU.*`.
+//! The `CONF.*` commands that change a realm: they read the arguments, have the state machine decide, and reply.
+//! `units` has the commands by which units report, and `CMU.*`.
 
 use allot_core::conf::outcome::Decided;
 use allot_core::conf::request::{
@@ -22,12 +22,12 @@ use crate::ffi::context::Mode;
 use crate::ffi::value::Found;
 use crate::ffi::{Context, KeyName};
 
-/// Decides a request, applies what comes of it and replies.
+/// Decides a request, applies its events and replies.
 pub(super) fn answer(call: &Call<'_>, request: &Request<'_>) -> Done {
     answer_with(call, |step| decide(step.state(), step.now(), request))
 }
 
-/// As `answer`, with a decision that takes more than the realm.
+/// As `answer`, for a decision that needs more than the realm.
 fn answer_with(call: &Call<'_>, decide: impl FnOnce(&Step<'_, '_, Realm>) -> Decided) -> Done {
     let done = change::<Realm, _>(call.ctx, call.key()?, |step| {
         let decision = decide(step)?;
@@ -96,7 +96,7 @@ pub(super) fn realm(
         Found::Value(_) => true,
     };
     drop(key);
-    // Without options it is a read: what is due by now is left to the timer.
+    // Without options this is a read, so the timer applies the deadlines that have passed.
     if exists && changes == Changes::default() {
         return reply_settings(call, name);
     }
@@ -116,7 +116,7 @@ fn reply_settings(call: &Call<'_>, name: KeyName<'_>) -> Done {
     })
 }
 
-/// In a cluster the streams beside a key belong to its slot only by a hash tag.
+/// Refuses a key of a cluster without a hash tag: its streams would be in other slots.
 fn check_hash_tag(ctx: Context<'_>, name: KeyName<'_>) -> Done {
     if ctx.is_cluster() && !outbox::has_hash_tag(name.as_bytes()) {
         let text = "in a cluster a realm needs a hash tag in its key's name, as in '{emea}:conf', so that its streams \
@@ -167,7 +167,7 @@ fn create_from(call: &Call<'_>, create: &Create<'_>, pool: KeyName<'_>) -> Done 
     let mut create = *create;
     create.called_from = Some((pool.as_bytes(), &lease));
     answer_with(call, |step| {
-        // Before a number is called: a retry gets the answer that was lost.
+        // Before a number is called, so that a retry gets the reply that was lost.
         if let Some(known) = create.request.and_then(|request| step.state().asked_for(request)) {
             return Ok(Decision::unchanged(Reply::Conference(known.e164.clone())));
         }

@@ -1,4 +1,4 @@
-//! `ALLOT.CHECK` and `ALLOT.CLOCK`: what operators ask of a value of any family.
+//! `ALLOT.CHECK` and `ALLOT.CLOCK`: commands of operators for values of any family.
 
 use allot_core::shared::invariant::Checked;
 use allot_core::shared::refusal::{Code, Refusal};
@@ -16,14 +16,14 @@ use crate::ffi::{Context, KeyName};
 /// Checks a key; `None` if it does not hold a value of the family.
 pub(crate) type Check = fn(Context<'_>, KeyName<'_>) -> Option<Checked>;
 
-/// The time of a key and of the clock; the key follows the clock again where that is asked for. `None` if it does not hold
-/// a value of the family.
+/// Returns the time of a key and of the clock. If the argument is true, the key follows the clock again. `None` if the
+/// key does not hold a value of the family.
 pub(crate) type Clock = fn(Context<'_>, KeyName<'_>, bool) -> Option<(i64, i64)>;
 
-/// One of each for each family.
+/// The two functions of each family.
 static FAMILIES: Mutex<Vec<(Check, Clock)>> = Mutex::new(Vec::new());
 
-/// Has the commands reach the values of a family; once, at load.
+/// Registers a family, so that the commands reach its values; once, at load.
 pub(crate) fn add_family(check: Check, clock: Clock) {
     // A panic elsewhere while the list was locked does it no harm.
     FAMILIES.lock().unwrap_or_else(PoisonError::into_inner).push((check, clock));

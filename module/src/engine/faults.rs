@@ -28,7 +28,7 @@ fn broken_invariant(what: &'static str, place: &'static Location<'static>) {
     }
 }
 
-/// Ends the process, because it cannot hold what its master or its append-only file holds.
+/// Ends the process, because it cannot apply an event of its master or of its append-only file.
 pub(crate) fn end_process(why: &str) -> ! {
     log_line(&format!("allot: the server stops{}: {why}", current_key()));
     std::process::exit(1)

@@ -1,4 +1,4 @@
-//! `INFO allot`: counters of what this process did, and gauges of what it keeps (docs/operate.md).
+//! `INFO allot`: counters of events in this process, and gauges of its state (docs/operate.md).
 
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -61,7 +61,7 @@ counters! {
     INTERNAL_ERRORS = c"internal_errors";
 }
 
-/// What is told in `INFO` of a family.
+/// The fields of a family in `INFO`.
 #[derive(Clone)]
 pub(crate) struct Source {
     /// The counters of its events: the field and the count of each.
@@ -82,12 +82,12 @@ fn sources() -> Vec<Source> {
     SOURCES.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// Has a source told in `INFO`; once, at load.
+/// Registers a source of fields for `INFO`; once, at load.
 pub(crate) fn add_source(source: Source) {
     SOURCES.lock().unwrap_or_else(PoisonError::into_inner).push(source);
 }
 
-/// Writes what this process has counted, and what it keeps at the moment.
+/// Writes the counters and the gauges of this process.
 pub(crate) fn write(info: &InfoWriter) {
     if info.section(c"stats") {
         let told = |counter: &Counter| info.unsigned(counter.name, counter.count.get());

@@ -1,4 +1,4 @@
-//! The path of every request to a key: find the value, apply what is due, decide, apply, replicate, publish.
+//! The path of every request to a key: find the value, apply due events, decide, apply, replicate, publish.
 
 use allot_core::invariant;
 use allot_core::shared::codec::{Damaged, Writer};
@@ -37,13 +37,13 @@ fn wake_at<F: Family>(value: &Value<F>, clock: i64) -> i64 {
     }
 }
 
-/// Has the timer look at a key when it is due.
+/// Has the timer look at a key at its next due time.
 pub(super) fn watch<F: Family>(value: &mut Value<F>, db: i32, name: &[u8], clock: i64) {
     let due = deadlines::capped(wake_at(value, clock), clock);
     deadlines::watch(&mut value.watched, due, db, name, tick::<F>);
 }
 
-/// A refusal because the key holds something else.
+/// A refusal because the key holds another type.
 pub(crate) fn wrong_type() -> Refusal {
     Refusal::new(Code::WrongType, "Operation against a key holding the wrong kind of value")
 }
@@ -54,7 +54,7 @@ pub(crate) fn no_key(name: KeyName<'_>) -> Refusal {
     Refusal::new(Code::NoKey, format!("there is no key {name}"))
 }
 
-/// The payload of an internal command that makes a whole state.
+/// The payload of an internal command that creates a whole state.
 pub(crate) fn snapshot_payload<F: Family>(name: &[u8], state: &F) -> Vec<u8> {
     let mut out = Writer::default();
     payload::begin_snapshot(&mut out);
@@ -74,7 +74,7 @@ pub(crate) fn read<F: Family, T>(
         Found::Nothing => Err(no_key(name)),
         Found::OtherType => Err(wrong_type()),
         Found::Value(value) => {
-            // On a replica nothing is due before its master says so.
+            // On a replica the master decides when events are due.
             let now = if ctx.is_master() { value.now(ctx.clock()) } else { value.state.now(0) };
             name.during(F::TYPE, || look(&value.state, now))
         }
@@ -131,7 +131,7 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
         &self.value.state
     }
 
-    /// The state, for building indexes that are no part of its meaning.
+    /// The state, for building indexes that do not change its meaning.
     pub(crate) fn state_mut(&mut self) -> &mut F {
         &mut self.value.state
     }
@@ -147,13 +147,13 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
         self.value.state.observe(self.now, event);
         self.value.state.apply(self.now, event);
         self.write(event);
-        // A step of thousands of events must not overfill the outbox.
+        // A step of thousands of events must not exceed the capacity of the outbox.
         if self.value.state.outbox().is_some_and(|outbox| outbox.len() >= outbox::FLUSH_AT) {
             self.flush();
         }
     }
 
-    /// Sends what the outbox holds, if its streams can be written.
+    /// Sends the messages of the outbox whose streams can be written.
     fn flush(&mut self) {
         let Some(waiting) = self.value.state.outbox() else { return };
         if waiting.is_empty() || self.to_send == 0 {
@@ -167,7 +167,7 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
         }
     }
 
-    /// Writes down an event that was applied.
+    /// Adds an event that was applied to the payload.
     fn write(&mut self, event: &F::Event) {
         if self.payload.bytes.is_empty() {
             payload::begin_events(self.now, &mut self.payload);
@@ -176,14 +176,14 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
         self.notices.extend(F::announce(event));
     }
 
-    /// Applies what is due, at most `limit` events.
+    /// Applies due events, at most `limit`.
     fn apply_due(&mut self, limit: usize) {
         for event in self.value.state.due(self.now, limit) {
             self.apply(&event);
         }
     }
 
-    /// Applies what is due before a command, at most `limit` events.
+    /// Applies the due events that must come before a command, at most `limit`.
     fn apply_due_before_all(&mut self, limit: usize) {
         for event in self.value.state.due_before_all(self.now, limit) {
             self.apply(&event);
@@ -203,7 +203,7 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
         }
     }
 
-    /// Replicates, notifies, sends the outbox, and sees to the next deadline.
+    /// Replicates, notifies, sends the outbox, and has the timer watch the next deadline.
     fn finish(mut self) {
         self.flush();
         self.value.unsent = self.to_send == 0;
@@ -215,21 +215,21 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
         if !self.payload.bytes.is_empty() {
             self.ctx.replicate_payload(F::APPLY, self.name, &self.payload.bytes);
             self.ctx.signal_modified(self.name);
-            // Last, since a listener may call commands of ours.
+            // Last, because a listener may call commands of this module.
             for notice in &self.notices {
                 self.ctx.notify(notice, self.name);
             }
         }
         self.abort_on_unwind = None;
-        // A plan may take megabytes; they are not kept for the small payloads that come after it.
+        // The payload of a plan may take megabytes. Such a buffer is not kept for the small payloads that follow.
         if self.payload.bytes.capacity() <= KEPT_BUFFER {
             PAYLOAD.set(std::mem::take(&mut self.payload));
         }
     }
 }
 
-/// Changes a state: applies what is due, then what `decide` does with the step. What was due stays done where
-/// `decide` refuses.
+/// Changes a state: applies due events, then calls `decide` with the step. The due events remain applied if `decide`
+/// refuses.
 pub(crate) fn change<F: Family, T>(
     ctx: Context<'_>,
     name: KeyName<'_>,
@@ -249,7 +249,7 @@ pub(crate) fn change<F: Family, T>(
     }
 }
 
-/// Makes a key by its first event.
+/// Creates a key by its first event.
 pub(crate) fn create<F: Family>(
     ctx: Context<'_>,
     name: KeyName<'_>,
@@ -258,7 +258,7 @@ pub(crate) fn create<F: Family>(
     change_or_create::<F, ()>(ctx, name, event, |_| Ok(()))
 }
 
-/// As `change`; a key that is not there is made by `first` in the same step, unless `decide` refuses.
+/// As `change`. If the key does not exist, `first` creates it in the same step, unless `decide` refuses.
 pub(crate) fn change_or_create<F: Family, T>(
     ctx: Context<'_>,
     name: KeyName<'_>,
@@ -281,7 +281,7 @@ pub(crate) fn change_or_create<F: Family, T>(
             return Err(Refusal::new(Code::Err, "internal: the key could not be made"));
         };
         invariant!(stored, "a key that is open for writing takes a value");
-        // At the very time at which the state was opened.
+        // The time of the step is the time at which the state was opened.
         let mut step = Step::begin(ctx, name, value, now);
         step.write(first);
         match decide(&mut step) {
@@ -298,33 +298,33 @@ pub(crate) fn change_or_create<F: Family, T>(
     })
 }
 
-/// What the timer does for a key: applies at most `slice` of what is due. The next deadline, if there is one.
+/// The work of the timer for a key: applies at most `slice` due events. Returns the next deadline, if there is one.
 pub(crate) fn tick<F: Family>(ctx: Context<'_>, name: KeyName<'_>, due: i64, slice: usize) -> Option<i64> {
     let mut key = ctx.open(name, Mode::Write);
-    // A key that is gone is forgotten.
+    // The timer forgets a key that no longer exists.
     let Found::Value(value) = key.value::<Value<F>>() else { return None };
-    // The key is watched for another time by now, or is another key under the same name.
+    // The key is now watched for another time, or it is another key with the same name.
     if value.watched != due {
         return None;
     }
     let now = ctx.clock();
     name.during(F::TYPE, || {
         let mut step = Step::begin(ctx, name, value, now);
-        // `finish` must not watch the key: its next deadline is what we return.
+        // `finish` must not watch the key, because this function returns its next deadline.
         step.value.watched = i64::MIN;
         step.apply_due(slice);
         step.maintain();
         step.finish();
     });
-    // A module that hears a notification may have deleted the key.
+    // A module that receives a notification may have deleted the key.
     let Found::Value(value) = key.value::<Value<F>>() else { return None };
-    // What is left of this key waits its turn behind all that was due before now.
+    // The remaining events of this key wait until the timer has served the keys that were due before now.
     value.watched = deadlines::capped(wake_at(value, now), now).max(now);
     (value.watched != NEVER).then_some(value.watched)
 }
 
-/// The time of a key and of the clock. With `set_back` a key whose time is ahead of the clock follows the clock again; its
-/// deadlines stay as they are. `None` if the key holds another type.
+/// The time of a key and of the clock. With `set_back` a key whose time is ahead of the clock follows the clock again;
+/// its deadlines stay as they are. `None` if the key holds another type.
 pub(crate) fn clock<F: Family>(ctx: Context<'_>, name: KeyName<'_>, set_back: bool) -> Option<(i64, i64)> {
     let clock = ctx.clock();
     let mut key = ctx.open(name, if set_back { Mode::Write } else { Mode::Read });
@@ -339,9 +339,9 @@ pub(crate) fn clock<F: Family>(ctx: Context<'_>, name: KeyName<'_>, set_back: bo
     Some((value.now(clock), clock))
 }
 
-/// The internal command: applies the events of a master or an AOF file, without a clock and without limits. At events that
-/// are damaged, unknown, or do not fit the state, the process ends: the value would differ from what was answered, and a
-/// seat that was sold could be sold again.
+/// The internal command: applies the events of a master or an AOF file, without a clock and without limits. At events
+/// that are damaged, unknown, or do not fit the state, the process ends: the value would differ from what was answered,
+/// and a seat that was sold could be sold again.
 fn apply_replicated<F: Family>(ctx: Context<'_>, name: KeyName<'_>, payload: &[u8]) -> Result<(), Refusal> {
     if !ctx.is_replicated_or_loading() {
         return Err(Refusal::new(
@@ -368,7 +368,7 @@ fn apply_replicated<F: Family>(ctx: Context<'_>, name: KeyName<'_>, payload: &[u
     })
 }
 
-/// Why a server stops at an event, and what its operator can do.
+/// The log line when a server stops at an event: the reason, and the action to take.
 fn cannot_apply(ctx: Context<'_>, name: KeyName<'_>, damaged: Damaged) -> String {
     let name = quoted(name.as_bytes());
     if ctx.is_loading() {
@@ -390,7 +390,7 @@ pub(crate) fn apply<F: Family>(call: &Call<'_>, [_, payload]: &[Argument<'_>; 2]
     Ok(())
 }
 
-/// Applies a snapshot or a list of events; their notifications.
+/// Applies a snapshot or a list of events. Returns their notifications.
 fn apply_payload<F: Family>(key: &mut Key<'_>, name: &[u8], payload: &[u8]) -> Result<Notices, Damaged> {
     match Payload::read(name, payload)? {
         Payload::Events { at, events } => apply_events::<F>(key, at, events),
@@ -405,7 +405,7 @@ fn apply_payload<F: Family>(key: &mut Key<'_>, name: &[u8], payload: &[u8]) -> R
     }
 }
 
-/// Applies a list of events; their notifications.
+/// Applies a list of events. Returns their notifications.
 fn apply_events<F: Family>(key: &mut Key<'_>, at: i64, events: &[u8]) -> Result<Notices, Damaged> {
     let mut notices = Notices::new();
     let mut events = F::Event::decode_all(events)?.into_iter();

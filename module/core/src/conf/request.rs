@@ -1,24 +1,24 @@
-//! Requests to a realm (docs/conferences.md, Commands), with parsed arguments.
+//! Requests to a realm, with parsed arguments. docs/conferences.md describes the commands.
 
 use super::model::conference::Epoch;
 use super::model::state::Policy;
 use crate::shared::Millis;
 
-/// A request that may change a realm, by who may make it. All byte strings are the caller's.
+/// A request that may change a realm, by the kind of sender. All byte strings are borrowed from the caller.
 #[derive(Clone, Debug)]
 pub enum Request<'a> {
-    /// Of a client of the realm.
+    /// A request of a client of the realm.
     Client(ClientRequest<'a>),
-    /// Of a unit.
+    /// A request of a unit.
     Unit(UnitRequest<'a>),
-    /// Of a scheduler or an operator.
+    /// A request of a scheduler or an operator.
     Scheduler {
-        /// The scheduler's term, where it is given; any but the claimed one is `STALE`.
+        /// The scheduler's term; `None` if the command has no `TERM`. Any term except the claimed one is `STALE`.
         term: Option<u64>,
-        /// What is asked for.
+        /// The request itself.
         request: SchedulerRequest<'a>,
     },
-    /// Of an elected scheduler that begins.
+    /// The claim of a newly elected scheduler.
     Claim(Claim<'a>),
 }
 
@@ -43,14 +43,14 @@ pub enum ClientRequest<'a> {
     },
     /// `CMU.ASK`.
     Ask {
-        /// The unit; all where absent.
+        /// The unit; `None` asks all units.
         cmu: Option<&'a [u8]>,
-        /// All details again, and not the list.
+        /// Whether the unit must send all details again, instead of its list.
         details: bool,
     },
 }
 
-/// A request of a unit, which names itself: an identity that was replaced is refused.
+/// A request of a unit. It names the unit's identity, and is refused if the identity was replaced.
 #[derive(Clone, Debug)]
 pub enum UnitRequest<'a> {
     /// `CMU.JOIN`.
@@ -68,7 +68,7 @@ pub enum UnitRequest<'a> {
     Beat {
         /// The unit.
         cmu: &'a [u8],
-        /// Number that the unit gives as its load.
+        /// Load of the unit, as the unit measures it; `None` leaves the last value.
         load: Option<i64>,
     },
     /// `CMU.REPORT`.
@@ -124,13 +124,13 @@ pub enum SchedulerRequest<'a> {
 pub struct Claim<'a> {
     /// The scheduler's term.
     pub term: u64,
-    /// Its name.
+    /// The scheduler's name.
     pub leader: &'a [u8],
-    /// Whether it may be lower than the last one.
+    /// Whether the term may be lower than the claimed one.
     pub force: bool,
 }
 
-/// Settings to change.
+/// Settings to change; `None` leaves a setting as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "as in Settings")]
 pub struct Changes {
@@ -144,7 +144,8 @@ pub struct Changes {
     pub tombstone: Option<Millis>,
 }
 
-/// What a unit says about one assignment: it was opened (`CONF.ACK`), refused (`CONF.NACK`) or ended (`CONF.ENDED`).
+/// A unit's message about one assignment: the conference is open (`CONF.ACK`), refused (`CONF.NACK`) or ended
+/// (`CONF.ENDED`).
 #[derive(Clone, Copy, Debug)]
 pub struct AssignmentNotice<'a> {
     /// E.164 number of the conference.
@@ -160,7 +161,7 @@ pub struct AssignmentNotice<'a> {
 pub enum End {
     /// People ended the conference.
     People,
-    /// The unit gave the copy up because it was told RELEASE: this ends no conference that nobody ended.
+    /// The unit ended the copy because it was told RELEASE. This ends the conference only if its end was requested.
     Released,
 }
 
@@ -171,9 +172,9 @@ pub struct Report<'a> {
     pub cmu: &'a [u8],
     /// The highest epoch of all CREATE and EPOCH messages that the unit had handled when it made the list.
     pub highest: Epoch,
-    /// Conferences that people ended on it, and at which epochs it had them.
+    /// Conferences that people ended on the unit, each with the epoch at which the unit had it.
     pub ended: Vec<(&'a [u8], Epoch)>,
-    /// All that it has.
+    /// All conferences that the unit has, each with the epoch of its copy.
     pub list: Vec<(&'a [u8], Epoch)>,
 }
 

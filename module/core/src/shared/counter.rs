@@ -1,5 +1,5 @@
-//! Counters that only grow: epochs, arrivals, months. Each has one bound, and every counter that a snapshot may hold can
-//! be written and read again after the next step.
+//! Counters that only grow: epochs, arrivals, months. Each has one bound, and every counter that a snapshot may hold
+//! can be written and read again after the next step.
 //!
 //! No counter reaches its bound by itself: 2^53 epochs last for centuries. A forged value begins near it. A state whose
 //! counter is too near its bound for another step is read, but changed by no request, no deadline and no event.
@@ -16,7 +16,7 @@ const EVENT_ROOM: u64 = 1 << 32;
 /// A counter, and how near its bound it is.
 #[derive(Clone, Copy, Debug)]
 pub struct Counter {
-    /// What is counted, for people.
+    /// The name of the counter in error messages.
     pub what: &'static str,
     /// Its value.
     pub value: u64,
@@ -34,7 +34,7 @@ impl Counter {
         Self { what, value, last: LAST_COUNT, step: STEP_ROOM, event: EVENT_ROOM }
     }
 
-    /// Whether a request, or what is due, may count on.
+    /// Whether a request or a deadline may increase the counter.
     pub fn has_room(&self) -> bool {
         self.value <= self.last - self.step
     }
@@ -57,7 +57,7 @@ impl Counter {
     /// Refuses another server's event that could bring the counter over its bound.
     ///
     /// # Errors
-    /// No master whose counter is as high decides anything.
+    /// The counter is so high that no master could have decided the event.
     pub fn check_event(&self) -> Result<(), Damaged> {
         if self.value <= self.last - self.event {
             return Ok(());

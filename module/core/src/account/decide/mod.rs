@@ -1,5 +1,5 @@
-//! Decides requests and deadlines: checks every limit, and changes nothing. `inventory` has the requests of the
-//! leader and of operators, `logins` those of instances, `assign` and `rebalance` the choice of instances.
+//! Decides requests and deadlines: checks every limit, and changes nothing. `inventory` decides the requests of the
+//! leader and of operators, `logins` the requests of instances. `assign` and `rebalance` choose instances.
 
 pub mod assign;
 mod inventory;
@@ -140,7 +140,7 @@ pub fn decide_over(book: &Book, now: Millis, limit: usize) -> Events {
 }
 
 impl Settings {
-    /// These settings with some changed.
+    /// These settings with the given changes.
     ///
     /// # Errors
     /// `ERR` if a setting is out of range.

@@ -66,7 +66,7 @@ impl Realm {
         Some(seen)
     }
 
-    /// The event of a deadline of a conference.
+    /// The event that follows when a deadline of a conference has passed.
     fn event_at(&self, conference: &Conference, due: Due, now: Millis) -> Option<Event> {
         let e164 = conference.e164.clone();
         let state = Some(conference.state);

@@ -91,25 +91,27 @@ pub(super) fn out_of_date<T>(
     not_owner(realm, notice.e164, notice.cmu)
 }
 
-/// RELEASE to the sending unit, with the epoch that the unit gave.
+/// The event that sends RELEASE to the sending unit, with the epoch of its notice.
 pub(super) fn disowned(realm: &Realm, notice: AssignmentNotice<'_>) -> Event {
     let cmu = realm.find_unit(notice.cmu).map_or_else(|| Name::from(notice.cmu), |unit| realm.name_of(unit));
     Event::Disowned { e164: Bytes::from_slice(notice.e164), cmu, epoch: notice.epoch }
 }
 
-/// Whether a conference was last open on that unit, by that assignment, and an end there is one by people: a unit that
-/// was told to end its copy ends it because of that.
+/// Whether the conference was last open by this assignment of this unit, and people can still end it there. They cannot
+/// if the unit was told RELEASE for its copy: then the copy ends because of RELEASE.
 pub(super) fn had_it_last(conference: &Conference, cmu: &[u8], epoch: Epoch) -> bool {
     let last = conference.last_lost();
     last.is_some_and(|lost| lost.epoch == epoch && *lost.cmu == *cmu && lost.may_come_back())
 }
 
-/// Whether that epoch is an older one of the owner's very copy.
+/// Whether this epoch is one of the epochs of the owner's copy. An adoption gives a copy a new epoch, so a copy may
+/// have had several.
 pub(super) fn same_copy(conference: &Conference, cmu: &[u8], epoch: Epoch) -> bool {
     conference.assignment(cmu, epoch).is_some_and(|entry| entry.copy_epoch == conference.copy_epoch)
 }
 
-/// The end of a conference whose copy on the sender has ended. Other copies of it, if any, are ended as well.
+/// The event that ends a conference whose copy on the sender has ended. During a move, or with `release`, the owner and
+/// the target of the move get RELEASE.
 pub(super) fn ended_by_unit(conference: &Conference, cause: Cause, release: bool) -> Event {
     let cause = if conference.ending.is_some() { conference.cause } else { cause };
     let release = release || conference.moving.is_some();
@@ -117,8 +119,8 @@ pub(super) fn ended_by_unit(conference: &Conference, cause: Cause, release: bool
 }
 
 impl Realm {
-    /// What follows when people ended a conference on that unit, which had it at that epoch; `None` if the unit is not
-    /// the one that people would have to end it on. It may be asked of an identity that was replaced.
+    /// The event that follows when people ended a conference on a unit that had it at this epoch. `None` if an end on
+    /// this unit has no effect. The unit may be a replaced identity.
     pub(super) fn ended_by_people(&self, conference: &Conference, cmu: &[u8], epoch: Epoch) -> Option<Event> {
         let unit = self.find_unit(cmu);
         if unit.is_some() && conference.moves_to(unit, epoch) {
@@ -137,13 +139,13 @@ impl Realm {
         ends.then(|| ended_by_unit(conference, Cause::Unit, trigger == Trigger::EndedByLastUnit))
     }
 
-    /// What follows when the owner of a conference no longer has it, and people did not end it: it is lost, and is to be
-    /// recovered. `None` if nothing follows.
+    /// The event that follows when the owner of a conference no longer has its copy, and people did not end it: the
+    /// conference is recovered if it may be, and otherwise ends. `None` if the record does not change.
     pub(super) fn gone(&self, conference: &Conference, cause: Cause, now: Millis) -> Option<Event> {
         let e164 = conference.e164.clone();
         match effective(conference, transition(Trigger::Lacks, Some(conference.state))) {
             Transition::Stays | Transition::Nothing => None,
-            // The unit that it moves to goes on.
+            // The target of the move takes over.
             _ if conference.moving.is_some() => Some(Event::Pending { e164, cause }),
             Transition::Missed if conference.recovering => Some(self.failed(conference, cause, now)),
             Transition::Missed | Transition::Pending => Some(Event::Pending { e164, cause }),

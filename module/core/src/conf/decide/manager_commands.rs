@@ -20,7 +20,7 @@ use crate::shared::{Bytes, Millis};
 pub const MAX_STEP: i64 = 1000;
 
 impl Settings {
-    /// These settings with some changed.
+    /// These settings with the given changes.
     ///
     /// # Errors
     /// `ERR` if a setting is out of range.
@@ -73,7 +73,7 @@ pub(super) fn decide_create(realm: &Realm, now: Millis, create: &Create<'_>) -> 
         return unchanged(Reply::Conference(conference.e164.clone()));
     }
     let conference = realm.conference_called(create.e164);
-    // Before all checks that depend on the time, so that a retry gets the answer that was lost.
+    // Before all checks that depend on the time, so that a retry gets the reply that was lost.
     if let Some(conference) = conference
         && create.called_from.is_none()
         && create.request.is_some()

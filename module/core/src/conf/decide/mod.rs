@@ -1,5 +1,6 @@
-//! What a request comes to: looks, searches, checks every limit, and changes nothing. Here are the words of units;
-//! `manager_commands` has the requests of clients and schedulers, `reconcile_report` a unit's list.
+//! Decides requests: checks every condition and limit, and returns events and a reply, or a refusal. Nothing changes
+//! before the events are applied. This file decides the messages of units, except their reports (`reconcile_report`);
+//! `manager_commands` decides the requests of clients and schedulers.
 
 mod due;
 mod lookups;
@@ -170,7 +171,7 @@ fn decide_set(realm: &Realm, set: &Set<'_>) -> Decided {
             );
             return refuse(Code::Err, text);
         }
-        // Of a field that comes twice the last value counts.
+        // If a field occurs twice, the last value counts.
         if set.fields.chunks(2).skip(place + 1).any(|later| later.first() == Some(&field)) {
             continue;
         }
@@ -246,7 +247,7 @@ fn decide_ended(realm: &Realm, now: Millis, word: AssignmentNotice<'_>, end: End
     if let Some(event) = event {
         return decided(event, Reply::Ok);
     }
-    // The sender repeats what is on record.
+    // A repeated notice: the record already says that the conference ended by this assignment.
     let ended_there = |conference: &Conference| {
         let last = conference.history.last();
         let sender_had_it = last.is_some_and(|last| last.epoch == word.epoch && *last.cmu == *word.cmu);
@@ -255,12 +256,13 @@ fn decide_ended(realm: &Realm, now: Millis, word: AssignmentNotice<'_>, end: End
     if conference.is_some_and(ended_there) {
         return unchanged(Reply::Ok);
     }
-    // The word is late, or its sender never had the conference: which of the two, the refusal says.
+    // The notice is late, or the sender never had the conference. The refusal says which.
     known_unit(realm, word.cmu)?;
     conference.map_or_else(|| no_conference(word.e164), |conference| out_of_date(realm, conference, word))
 }
 
-/// What follows when a unit gave up its copy of that epoch; `None` if the conference does not depend on the copy.
+/// The event that follows when a unit ended its copy of this epoch because it was told RELEASE. `None` if the copy is
+/// neither the owner's nor the target's of a move.
 fn given_up(
     realm: &Realm,
     now: Millis,
@@ -289,7 +291,7 @@ fn decide_join(realm: &Realm, cmu: &[u8], capacity: i64, zone: Option<&[u8]>, le
     if !(1..=MAX_TTL).contains(&lease) {
         return refuse(Code::Err, format!("LEASE must be 1 to {MAX_TTL} ms, not {lease}"));
     }
-    // A unit that replaces another of its host takes its place.
+    // A unit that replaces another unit of its host does not add to the number of units.
     if realm.units.len() >= MAX_UNITS && !realm.hosts.contains_key(host_of(cmu)) {
         return refuse(Code::Limit, format!("a realm has at most {MAX_UNITS} units"));
     }

@@ -35,7 +35,7 @@ pub(super) fn decide_report(realm: &Realm, now: Millis, report: &Report<'_>) -> 
     let reported = Reported::default();
     let mut reconciliation =
         Reconciliation { realm, cmu, number, now, highest, epoch, events, settled, reported };
-    // Before the list: what people ended is not lost.
+    // Before the list, so that a conference that people ended does not count as lost.
     for &(e164, epoch) in &report.ended {
         reconciliation.ended(e164, epoch);
     }
@@ -52,7 +52,7 @@ pub(super) fn decide_report(realm: &Realm, now: Millis, report: &Report<'_>) -> 
     Ok(Decision { events: reconciliation.events, reply: Reply::Reported(reconciliation.reported) })
 }
 
-/// The decisions so far.
+/// A report that is being decided: the facts, and the decisions so far.
 struct Reconciliation<'a> {
     realm: &'a Realm,
     cmu: Name,
@@ -63,13 +63,14 @@ struct Reconciliation<'a> {
     /// The next epoch to give out.
     epoch: Epoch,
     events: Events,
-    /// Conferences that people ended on the unit, according to this report: its list says nothing about those.
+    /// Conferences that people ended on the unit, according to this report. They are decided already, in the list or
+    /// not.
     settled: HashSet<Bytes>,
     reported: Reported,
 }
 
 impl Reconciliation<'_> {
-    /// Decides about a conference that is in the list, at that epoch.
+    /// Decides about a conference that the list contains at this epoch.
     fn has(&mut self, e164: &[u8], epoch: Epoch) {
         let unit = Some(self.number);
         if self.settled.contains(e164) {
@@ -131,8 +132,8 @@ impl Reconciliation<'_> {
             (Transition::ReleaseSender, _) => {
                 self.events.push(disowned(self.realm, notice));
                 self.reported.released.push(Bytes::from_slice(e164));
-                // The unit may own the conference by an assignment of which it has no copy: another master, since lost,
-                // gave it another one.
+                // The unit may own the conference by an assignment of which it has no copy. Its copy then comes from an
+                // assignment that a former master made, and did not replicate before it died.
                 let moves = |conference: &Conference| conference.moving.map(|moving| moving.to);
                 let expected =
                     |conference: &&Conference| conference.owner == unit || moves(conference) == unit;
@@ -145,7 +146,7 @@ impl Reconciliation<'_> {
         }
     }
 
-    /// People ended a conference on the unit, which had it at that epoch.
+    /// Decides about a conference that people ended on the unit, which had it at this epoch.
     fn ended(&mut self, e164: &[u8], epoch: Epoch) {
         let Some(conference) = self.realm.conference_called(e164).filter(|_| !self.settled.contains(e164))
         else {
@@ -159,7 +160,8 @@ impl Reconciliation<'_> {
         self.events.push(event);
     }
 
-    /// The list lacks a conference that the unit owns or is to take over, and people did not end it.
+    /// Decides about a conference that is missing in the list although the unit owns it or is the target of its move.
+    /// People did not end it.
     fn lacks(&mut self, conference: &Conference) {
         let highest = self.highest;
         let e164 = conference.e164.clone();
@@ -186,8 +188,10 @@ impl Reconciliation<'_> {
     }
 }
 
-/// Whether a unit that reports a copy of that epoch may have the conference back: the copy was open, the unit lost it and
-/// was not told to end it, the conference is still the same one, and the copy is older than the one that continues now.
+/// Whether a unit that reports a copy of this epoch may own the conference again. It may if the copy was open, the unit
+/// lost it and was not told to end it, and the conference is still the same one. If the conference has an owner, this
+/// must be another unit, the conference must not be moving to the reporting unit, the copy must be older than the
+/// owner's, and the policy must be `EARLIEST`.
 fn may_adopt(realm: &Realm, conference: &Conference, cmu: &[u8], number: u32, epoch: Epoch) -> bool {
     let Some(entry) = conference.assignment(cmu, epoch) else { return false };
     if epoch < conference.origin_epoch || !entry.may_come_back() {

@@ -10,8 +10,8 @@ use crate::words;
 pub const MAX_HISTORY: usize = 64;
 /// The most fields of details of a conference.
 pub const MAX_DETAILS: usize = 256;
-/// Names that no detail may have: the fields with which entries of streams begin. A client that reads an entry as a map
-/// would take the detail for the field.
+/// Names that no detail may have, because entries of streams begin with fields of these names. A client that reads an
+/// entry as a map would take the detail for such a field.
 pub const RESERVED_DETAILS: [&str; 5] = ["event", "e164", "cmu", "epoch", "seq"];
 /// The longest value of a detail, in bytes.
 pub const MAX_VALUE: usize = 65_536;
@@ -20,7 +20,7 @@ words! {
     /// The states of a conference. The numbers are part of the encoding.
     #[derive(Hash)]
     pub enum State {
-        /// The unit should have the conference, and is asked for its list.
+        /// A new scheduler took over, and the unit was asked whether it still has the conference.
         Waiting = 0 => "waiting",
         /// The unit was told to create the conference.
         Creating = 1 => "creating",
@@ -61,7 +61,7 @@ words! {
         Adopted = 10 => "adopted",
         /// Recovery placed the conference.
         Recovery = 11 => "recovery",
-        /// Its unit gave its copy up, because it was told RELEASE.
+        /// The unit ended its copy because it was told RELEASE.
         Released = 12 => "released",
     }
 }
@@ -96,10 +96,10 @@ pub struct Assignment {
     pub from: Millis,
     /// When the unit first had the conference open; `None` if it never had.
     pub opened: Option<Millis>,
-    /// When and how it ended; `None` for the one that owns the conference.
+    /// When and how the assignment ended; `None` if it is the owner's assignment.
     pub ended: Option<(Millis, AssignmentEnd)>,
-    /// Whether its unit was told to end the copy after it had lost the assignment. The copy ends because of that, so it
-    /// is neither adopted nor does its end count as an end by people.
+    /// Whether the unit was told RELEASE for this copy after it had lost the assignment. Such a copy is never adopted,
+    /// and its end does not count as an end by people.
     pub disowned: bool,
 }
 
@@ -129,7 +129,7 @@ pub struct Detail {
     pub field: Bytes,
     /// Number of the write, by which older writes are recognised.
     pub seq: u64,
-    /// Its value.
+    /// The value.
     pub value: Bytes,
 }
 
@@ -149,7 +149,7 @@ pub struct Conference {
     pub e164: Bytes,
     /// State.
     pub state: State,
-    /// The unit that owns the conference; in the states waiting, creating and open.
+    /// The unit that owns the conference; `None` in the states pending and ended.
     pub owner: Option<u32>,
     /// Epoch of the latest assignment.
     pub epoch: Epoch,
@@ -215,7 +215,7 @@ impl Conference {
         self.called_from.as_ref().and(self.request.as_deref())
     }
 
-    /// Whether this unit owns the conference at this epoch: a match, in the words of docs/conferences.md.
+    /// Whether this unit owns the conference at this epoch. docs/conferences.md calls this a match.
     pub fn matches(&self, unit: Option<u32>, epoch: Epoch) -> bool {
         self.owner.is_some() && self.owner == unit && self.epoch == epoch
     }
@@ -277,10 +277,10 @@ impl Conference {
         }
     }
 
-    /// Ends the assignment that owns it as lost.
+    /// Ends the owner's assignment as lost.
     pub(in crate::conf) fn close_lost(&mut self, at: Millis, cause: Cause) {
         self.close(at, AssignmentEnd::Lost);
-        // A unit that gave up its copy was told to.
+        // The unit ended its copy because it was told RELEASE.
         if cause == Cause::Released
             && let Some(entry) = self.history.last_mut()
         {

@@ -2,7 +2,7 @@
 //! Every decision looks up this table first.
 //!
 //! Two rules apply before the table, and `effective` keeps them: while a conference is ending, every `Pending`,
-//! `Missed`, `Waiting` and `Adopt` is `Ended`; where it may not be recovered, every `Pending` and `Missed` is `Ended`.
+//! `Missed`, `Waiting` and `Adopt` is `Ended`. If it may not be recovered, every `Pending` and `Missed` is `Ended`.
 
 use super::conference::{Conference, State};
 
@@ -19,22 +19,22 @@ pub enum Trigger {
     Nack,
     /// The owner is down or replaced.
     Lost,
-    /// The report of the owner has the conference, at the current epoch.
+    /// The owner's report contains the conference, at the current epoch.
     Has,
-    /// The report of the owner has the conference, at an older epoch of the same copy.
+    /// The owner's report contains the conference, at an older epoch of the same copy.
     HasOlder,
-    /// A report has the conference, at any other epoch or from another unit.
+    /// A report contains the conference, at any other epoch or from another unit.
     HasOther,
-    /// The report of the owner lacks the conference, and was made before the unit handled CREATE.
+    /// The owner's report lacks the conference, and was made before the unit handled CREATE or EPOCH.
     LacksUnheard,
-    /// Its owner no longer has it, and people did not end it: the owner's report lacks it, or the owner gave it up when
-    /// it was told RELEASE.
+    /// The owner no longer has the conference, and people did not end it: the owner's report lacks the conference, or
+    /// the owner ended its copy because it was told RELEASE.
     Lacks,
-    /// Its owner says that people ended it.
+    /// The owner says that people ended the conference.
     EndedByUnit,
-    /// The unit that was the last to have it open, and lost it, says that people ended it.
+    /// The last unit that had the conference open and lost it says that people ended the conference.
     EndedByLastUnit,
-    /// Its time for recovery has come, there is room, and the scheduler recovers.
+    /// The scheduler recovers the conference: the time of its next try has come, and a unit has room.
     Recover,
     /// The end time has passed.
     EndTime,
@@ -67,11 +67,11 @@ pub enum Transition {
     EpochAgain,
     /// The sender becomes the owner again, if that is allowed; otherwise it is told to end its copy.
     Adopt,
-    /// A first creation: `Ended`. A recovery: `Pending`, and another unit.
+    /// A first creation: `Ended`. A recovery: `Pending`, and another unit is tried.
     Failed,
-    /// A first creation: `Pending`. A recovery: `Pending`, and the next unit.
+    /// `Pending`. If the assignment was a recovery, the next unit is tried.
     Missed,
-    /// Its unit is asked again while its lease is good; else `Pending`.
+    /// If the unit's lease is valid, the unit is asked again. Otherwise: `Pending`.
     AskAgain,
     /// -> creating.
     Creating,

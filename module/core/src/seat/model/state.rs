@@ -49,10 +49,10 @@ pub struct Show {
 const FREE: u32 = u32::MAX;
 const BLOCKED: u32 = u32::MAX - 1;
 
-/// Who has a seat.
+/// The holder of a seat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// Nobody: the seat is free.
+    /// The seat is free.
     Free,
     /// The house: the seat is blocked.
     Blocked,
