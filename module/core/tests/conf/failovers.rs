@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const UNITS: [&str; 3] = ["a:1:1", "b:1:1", "c:1:1"];
 const NUMBERS: [&str; 4] = ["1", "2", "3", "4"];
 
-/// A unit as it is, whatever the realm believes.
+/// The true state of a unit, which may differ from its record in the realm.
 #[derive(Default)]
 struct Local {
     /// Whether it joined and reported in this session.

@@ -52,7 +52,7 @@ const LOCAL_BYTES: usize = 14;
 /// A copy of an assignment that is over: by which one makes no difference.
 const ZOMBIE: u8 = 7;
 
-/// A unit as it is, whatever the realm believes.
+/// The true state of a unit, which may differ from its record in the realm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Local {
     /// Its copy of the conference, by the epoch that it knows; 0 without one.
