@@ -240,16 +240,16 @@ fn events_tell_how_an_unfinished_move_ends() {
     let (mut rig, epoch, moving) = moved();
     rig.release("1");
     assert_eq!(events(&rig), [format!("move-failed 1 {B} {moving}"), format!("ending 1 {A} {epoch}")]);
-    // The source cannot even go on: the other copy ends with it.
-    let (mut rig, epoch, _) = moved();
+    // The source cannot go on: the target takes over.
+    let (mut rig, epoch, moving) = moved();
     rig.ask(&Request::Scheduler {
         term: None,
         request: SchedulerRequest::Restart { live: vec![A.as_bytes(), B.as_bytes()] },
     })
     .unwrap();
     rig.nack("1", A, epoch);
-    assert_eq!(rig.state("1"), State::Ended);
-    assert!(rig.verbs(B).ends_with("RELEASE"), "{:?}", rig.told);
+    assert_eq!((rig.state("1"), rig.owner("1").as_str(), rig.epoch("1")), (State::Creating, B, moving));
+    assert_eq!(rig.verbs(B), "");
 }
 
 #[test]

@@ -122,7 +122,7 @@ fn ack() {
 
 #[test]
 fn nack_and_create_timeout() {
-    row("nack", ["NOTFOUND", "STALE", "ended", "ended", "pending", "BADSTATE", "NOTOWNER"], |rig| {
+    row("nack", ["NOTFOUND", "STALE", "pending", "ended", "pending", "BADSTATE", "NOTOWNER"], |rig| {
         let (unit, epoch) = last(rig);
         rig.nack("7", &unit, epoch)
     });
