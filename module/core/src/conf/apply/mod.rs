@@ -216,7 +216,9 @@ impl Realm {
             Event::AskedAgain { .. } => {
                 self.change(id, |conference| conference.since = at);
                 let Some(cmu) = self.owner_of(id) else { return };
-                self.ask_once(&cmu);
+                if self.indexed(id).is_some_and(|conference| conference.state == State::Waiting) {
+                    self.ask_once(&cmu);
+                }
             }
             Event::Extended { end, .. } => {
                 self.change(id, |conference| conference.end = Some(*end));

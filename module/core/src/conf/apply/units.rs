@@ -187,6 +187,10 @@ impl Realm {
                         self.release_if(true, id);
                         self.end(at, id, cause);
                     }
+                    // While no scheduler was there, the unit may have been cut off from Redis as well.
+                    Transition::Stays if conference.state == State::Creating => {
+                        self.change(id, |conference| conference.since = at);
+                    }
                     Transition::Stays => {}
                     _ => {
                         invariant!("a conference of a unit that is alive stays, waits for a report, or ends");

@@ -91,6 +91,11 @@ impl Unit {
         self.renewed.saturating_add(self.lease)
     }
 
+    /// Whether the lease is valid.
+    pub fn has_lease(&self, now: Millis) -> bool {
+        matches!(self.state, UnitState::Up | UnitState::Suspect) && self.lease_ends() > now
+    }
+
     /// Returns the room of a conference.
     pub(in crate::conf) fn give_back_room(&mut self, size: u64) {
         let left = self.used.checked_sub(size);
