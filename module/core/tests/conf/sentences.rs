@@ -49,6 +49,25 @@ fn epochs_go_on_behind_what_units_have_handled() {
 }
 
 #[test]
+fn nothing_is_placed_on_a_unit_whose_highest_epoch_is_implausible() {
+    let mut rig = Rig::new(&[A, B]);
+    let first = rig.open("1");
+    assert_eq!(rig.owner("1"), A);
+    // It would ignore each CREATE, and each new conference would end unanswered.
+    rig.report(A, 9_000_000_000_000_000, &[("1", first)]);
+    assert_eq!(rig.state("1"), State::Open, "what it has stays");
+    for e164 in ["2", "3", "4"] {
+        rig.create(e164);
+        assert_eq!(rig.owner(e164), B);
+    }
+    rig.check();
+    rig.report(A, first, &[("1", first)]);
+    rig.create("5");
+    assert_eq!(rig.owner("5"), A);
+    rig.check();
+}
+
+#[test]
 fn an_identity_that_was_replaced_is_heard_no_more() {
     let mut rig = Rig::new(&[A]);
     let epoch = rig.open("1");

@@ -55,9 +55,8 @@ impl Realm {
             }
             Event::Reported { cmu, highest } => {
                 let Some(number) = self.admitted_unit(cmu) else { return };
-                self.change_unit(number, |unit| {
-                    (unit.reported, unit.highest) = (true, unit.highest.max(*highest));
-                });
+                let is_plausible = Self::is_plausible(*highest, self.applied);
+                self.change_unit(number, |unit| unit.reported = is_plausible);
                 self.take_epoch(self.last_with(*highest, self.applied));
                 self.renew(number, at);
                 self.relink_unit(number);

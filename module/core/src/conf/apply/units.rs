@@ -41,7 +41,7 @@ impl Realm {
             let was = unit.state;
             if was == UnitState::Down {
                 // Nothing is placed on the unit before it has reported its list.
-                (unit.reported, unit.joined, unit.highest) = (false, at, 0);
+                (unit.reported, unit.joined) = (false, at);
             }
             unit.state = UnitState::Up;
             let word = unit.word();
@@ -69,7 +69,6 @@ impl Realm {
             joined: at,
             down_since: 0,
             load: None,
-            highest: 0,
             owned: BTreeSet::new(),
             targets: BTreeSet::new(),
         });
