@@ -420,4 +420,10 @@ fn realm_has_a_limited_number_of_units() {
     assert_eq!(rig.code(&join(b"more:1:1")), "LIMIT");
     assert_ne!(rig.code(&join(b"h7:1:1")), "LIMIT", "it renews its lease");
     assert_ne!(rig.code(&join(b"h7:1:2")), "LIMIT", "it replaces the one of its host");
+    // The record of a host's unit is deleted, and another unit takes its place.
+    rig.down("h9:1:1");
+    rig.pass(600_000);
+    assert!(rig.realm.unit_called(b"h9:1:1").is_none());
+    assert_ne!(rig.code(&join(b"more:1:1")), "LIMIT");
+    assert_eq!(rig.code(&join(b"h9:1:2")), "LIMIT", "the host is known, but it has no unit to replace");
 }

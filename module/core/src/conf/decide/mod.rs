@@ -297,7 +297,8 @@ fn decide_join(realm: &Realm, cmu: &[u8], capacity: i64, zone: Option<&[u8]>, le
         return refuse(Code::Err, format!("LEASE must be 1 to {MAX_TTL} ms, not {lease}"));
     }
     // A unit that replaces another unit of its host does not add to the number of units.
-    if realm.units.len() >= MAX_UNITS && !realm.hosts.contains_key(host_of(cmu)) {
+    let replaces = realm.hosts.get(host_of(cmu)).is_some_and(|host| host.current.is_some());
+    if realm.units.len() >= MAX_UNITS && !replaces {
         return refuse(Code::Limit, format!("a realm has at most {MAX_UNITS} units"));
     }
     let name = realm.find_unit(cmu).map_or_else(|| Name::from(cmu), |unit| realm.name_of(unit));
