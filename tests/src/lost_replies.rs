@@ -84,6 +84,7 @@ fn relay(mut from: &TcpStream, mut to: &TcpStream, pass: impl Fn(&[u8]) -> bool)
     }
 }
 
-fn contains(bytes: &[u8], part: &[u8]) -> bool {
-    bytes.windows(part.len()).any(|window| window == part)
+/// Whether bytes contain a word. Some clients write commands in lower case.
+fn contains(bytes: &[u8], word: &[u8]) -> bool {
+    bytes.windows(word.len()).any(|window| window.eq_ignore_ascii_case(word))
 }
