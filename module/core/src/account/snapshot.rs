@@ -5,7 +5,8 @@
 
 use super::encoding::ensure;
 use super::model::place::{HOUR, Instance, MAX_OFFSET, MAX_PLACES, Module, Pace, Presence, WINDOW};
-use super::model::record::{Account, Goal, LAST_MONTH, Login, MAX_HISTORY, MONTHS, Name, Stay};
+use super::model::record::{Account, Epoch, Goal, LAST_MONTH, Login, MAX_HISTORY, MONTHS, Name, Stay};
+use super::model::reports::{MAX_REPORTS, Reports};
 use super::model::state::Book;
 use super::model::tariff::{MAX_COUNT, Tariff};
 use crate::invariant;
@@ -13,8 +14,10 @@ use crate::shared::Millis;
 use crate::shared::codec::{Damaged, Reader, Writer};
 use crate::shared::list::NONE;
 
-/// Version of the encoding; a payload of another version is refused.
-pub const VERSION: u64 = 1;
+/// Version of the encoding. Version 1 is read as well; a payload of any other version is refused.
+pub const VERSION: u64 = 2;
+/// The version before, without the use that instances reported.
+const VERSION_WITHOUT_REPORTS: u64 = 1;
 /// The greatest hour, counted from 1970, that a snapshot may have.
 const MAX_HOUR: i64 = (1 << 53) / HOUR;
 
@@ -109,6 +112,12 @@ impl Book {
             out.unsigned(month.into());
             out.unsigned(used);
         }
+        let reports = account.reports.as_ref().map_or(&[][..], |reports| &reports.totals);
+        out.unsigned(reports.len() as u64);
+        for &(epoch, total) in reports {
+            out.unsigned(epoch);
+            out.unsigned(total);
+        }
         out.signed(account.moved.0.into());
         out.unsigned(account.moved.1.into());
         out.unsigned(account.history.len() as u64);
@@ -128,7 +137,9 @@ impl Book {
     /// Bytes that `encode` never writes.
     pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
         let mut reader = Reader::new(bytes);
-        ensure(reader.unsigned()? == VERSION, "the version of the encoding is unknown")?;
+        let version = reader.unsigned()?;
+        let known = [VERSION_WITHOUT_REPORTS, VERSION].contains(&version);
+        ensure(known, "the version of the encoding is unknown")?;
         let applied = reader.reached()?;
         let mut book = Self::open(reader.field()?, applied);
         book.term = reader.count()?;
@@ -156,7 +167,7 @@ impl Book {
         }
         let mut last: Option<Vec<u8>> = None;
         for _ in 0..reader.unsigned()? {
-            let account = book.decode_account(&mut reader, &tariffs)?;
+            let account = book.decode_account(&mut reader, &tariffs, version)?;
             ensure(last.is_none_or(|last| *last < account.name[..]), "the accounts are not in order")?;
             last = Some(account.name.to_vec());
             let login = account.login.as_ref().map(|login| login.until);
@@ -216,7 +227,12 @@ impl Book {
         self.find_module(&reader.identifier()?).ok_or(Damaged("a module is not there"))
     }
 
-    fn decode_account(&mut self, reader: &mut Reader<'_>, tariffs: &[Tariff]) -> Result<Account, Damaged> {
+    fn decode_account(
+        &mut self,
+        reader: &mut Reader<'_>,
+        tariffs: &[Tariff],
+        version: u64,
+    ) -> Result<Account, Damaged> {
         let account = reader.identifier()?;
         let module = self.decode_known_module(reader)?;
         let tariff = tariffs.get(reader.unsigned()? as usize).ok_or(Damaged("a tariff is not there"))?;
@@ -241,6 +257,9 @@ impl Book {
             account.login = Some(Box::new(login));
         }
         self.decode_use(reader, &mut account)?;
+        if version != VERSION_WITHOUT_REPORTS {
+            account.reports = decode_reports(reader)?;
+        }
         account.moved =
             (reader.signed()?.try_into().map_err(|_| Damaged("a day is out of range"))?, reader.number()?);
         self.decode_history(reader, &mut account)?;
@@ -287,6 +306,19 @@ impl Book {
         }
         Ok(())
     }
+}
+
+fn decode_reports(reader: &mut Reader<'_>) -> Result<Option<Box<Reports>>, Damaged> {
+    let count = reader.unsigned()?;
+    ensure(count <= MAX_REPORTS as u64, "an account has too many reports")?;
+    let mut totals: Vec<(Epoch, u64)> = Vec::new();
+    for _ in 0..count {
+        let (epoch, total) = (reader.count()?, reader.unsigned()?);
+        let rises = totals.last().is_none_or(|&(last, _)| last < epoch);
+        ensure(rises && total <= MAX_COUNT, "the reports of an account are not in order")?;
+        totals.push((epoch, total));
+    }
+    Ok((!totals.is_empty()).then(|| Box::new(Reports { totals })))
 }
 
 fn encode_instance(instance: &Instance, out: &mut Writer) {
