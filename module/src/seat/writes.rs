@@ -103,7 +103,7 @@ pub(super) fn hold(
     check_list("flags", flags, plan::max::FLAGS)?;
     let made = token::make_unless(chosen.is_given());
     let replaced = |token| Replace { token, other: replace.has_last_word() };
-    let mut hold = Hold {
+    let hold = Hold {
         user: user.text(),
         count: count.integer(),
         ttl: time_to_live(ttl)?,
@@ -111,17 +111,13 @@ pub(super) fn hold(
         areas: areas.words().to_vec(),
         adjacent: adjacent.member()?.unwrap_or_default(),
         orphans: orphans.member()?.unwrap_or_default(),
-        flags: Vec::new(),
+        flags: flags.words().to_vec(),
         replace: replace.optional_text().map(replaced),
         token: token::choice(chosen, &made),
     };
     check_count(hold.count)?;
     let record = change::<Show, _>(call.ctx, call.key()?, |step| {
-        if flags.is_given() {
-            let bits = flags.words().iter().fold(0, |all, flag| all | step.state().venue().flag_bit(flag));
-            step.state_mut().prepare(bits);
-            hold.flags = flags.words().to_vec();
-        }
+        step.state_mut().prepare(hold.tier, &hold.areas, &hold.flags);
         grant(call.ctx, step, &Request::Hold(hold))
     });
     count_refused(record)
