@@ -2,10 +2,10 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help deps build run test check soak bench clean
+.PHONY: help deps build run test check soak bench bench-stalls clean
 
 help: ## List what can be made
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
 
 deps: ## Install what is missing: redis-server, clang, a C compiler, Python's redis and kazoo, ZooKeeper and Java
 	@scripts/deps.sh
@@ -41,6 +41,10 @@ soak: deps ## The tests with many more random cases; takes long
 bench: deps ## Measure: live servers beside PING, then the core
 	cargo run --release -p allot-benches --bin allot-bench
 	cargo bench -p allot-benches --bench core
+
+bench-stalls: deps ## Measure how long another client waits for each large request: [GROUP=WORD]
+	cargo build --release -p allot-module
+	cargo run --release -p allot-benches --bin allot-stalls $(GROUP)
 
 clean: ## Remove what was built, and the demonstration's folder
 	cargo clean
