@@ -16,7 +16,8 @@ pub mod read;
 pub mod request;
 pub mod snapshot;
 
-pub use decide::{decide, decide_due, decide_overdue};
+pub use decide::overdue::decide_overdue;
+pub use decide::{decide, decide_due};
 pub use event::Event;
 pub use model::{bits, claims, index, labels, plan, state, venue};
 pub use outcome::{Decision, HoldRecord, Reply};

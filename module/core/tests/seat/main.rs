@@ -11,4 +11,5 @@
 mod admission;
 mod model;
 mod naive;
+mod overdue;
 mod spec;

@@ -1,10 +1,8 @@
 //! Decides requests: searches, checks every limit, and changes nothing.
 
 mod alter;
-mod overdue;
+pub mod overdue;
 pub mod search;
-
-pub use self::overdue::decide_overdue;
 
 use self::search::{Found, Search, Wish};
 use super::claims::{MAX_COUNT, Seats, Stage};
@@ -24,8 +22,8 @@ use crate::shared::{Bytes, Millis};
 
 type Decided = decision::Decided<Event, Reply>;
 
-/// Decides a request at `now`, which is not before the last time applied. The overdue holds of `decide_overdue` have
-/// expired before.
+/// Decides a request at `now`, which is not before the last time applied. The overdue holds of
+/// `overdue::decide_overdue` have expired before.
 ///
 /// # Errors
 /// A refusal, with its error code and text.

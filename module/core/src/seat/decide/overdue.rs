@@ -3,12 +3,13 @@
 
 use super::search::{Search, Wish};
 use super::{check_user_limits, decide, live_hold, resolve};
+use crate::invariant;
 use crate::seat::bits::{self, Bits};
 use crate::seat::claims::Stage;
 use crate::seat::event::{Event, Events};
 use crate::seat::outcome::Reply;
 use crate::seat::request::{Adjacent, Hold, Orphans, Request};
-use crate::seat::state::{Bucket, Owner, Show, Strip};
+use crate::seat::state::{Owner, Show, Strip};
 use crate::shared::Millis;
 use crate::shared::refusal::Code;
 
@@ -124,7 +125,7 @@ impl Scan<'_> {
     /// Overdue holds with at least as many seats as the request asks for, or with all seats there are.
     fn enough_seats(&self) -> Vec<u32> {
         let (mut holds, mut gained) = (Vec::new(), 0);
-        for expected in self.strips() {
+        for expected in self.strips(1) {
             gained += expected.gained;
             holds.extend(expected.holds);
             if gained >= self.wish.count {
@@ -142,33 +143,36 @@ impl Scan<'_> {
             let windows = if clean { bits::stranding_nobody(&windows, &expected.free, n) } else { windows };
             bits::count(&windows) > 0
         };
-        self.strips().find(has_run).map_or_else(Vec::new, |expected| expected.holds)
+        self.strips(n).find(has_run).map_or_else(Vec::new, |expected| expected.holds)
     }
 
-    /// The strips of the candidate buckets that have an overdue hold whose seats the request may take.
-    fn strips(&self) -> impl Iterator<Item = Expected> {
+    /// The strips of the candidate buckets that have an overdue hold whose seats the request may take, and that are
+    /// long enough for a run of `n`.
+    fn strips(&self, n: usize) -> impl Iterator<Item = Expected> {
         let buckets: Vec<u32> = Search::candidates(self.show, self.wish).into_owned();
         let buckets = buckets.into_iter().map(|bucket| self.show.bucket_at(bucket));
-        let strips = buckets
-            .filter(|bucket| bucket.counts.held > 0)
-            .flat_map(move |bucket| bucket.strips.iter().map(move |&strip| (bucket, strip)));
-        strips.map(|(bucket, strip)| self.expected(bucket, strip)).filter(|expected| expected.gained > 0)
+        let strips =
+            buckets.filter(|bucket| bucket.counts.held > 0).flat_map(|bucket| bucket.strips.iter().copied());
+        let long = move |strip: Strip| n == 1 || bits::count(&bits::windows(self.seats(strip), n)) > 0;
+        let strips = strips.filter(move |&strip| long(strip)).map(|strip| self.expected(strip));
+        strips.filter(|expected| expected.gained > 0)
     }
 
-    fn expected(&self, bucket: &Bucket, strip: Strip) -> Expected {
-        let show = self.show;
-        let (layout, base) = (show.venue.layout(strip.row), show.venue.base(strip.row));
+    /// All seats of a strip, free or not.
+    fn seats(&self, strip: Strip) -> &[u64] {
+        let seats = self.show.venue.layout(strip.row).tiers.get(usize::from(strip.slot));
+        invariant!(seats.is_some(), "a strip has seats of its tier");
+        seats.map_or(&[][..], |(_, seats)| seats)
+    }
+
+    fn expected(&self, strip: Strip) -> Expected {
+        let (show, base) = (self.show, self.show.venue.base(strip.row));
         let mut free = Bits::from_slice(show.free_seats(strip));
         let mut overdue: Bits = free.iter().map(|_| 0).collect();
         let mut kept = overdue.clone();
         let mut holds = Vec::new();
-        let seats = layout.tiers.iter().find(|(tier, _)| *tier == bucket.tier);
-        let taken: Bits = seats
-            .map_or(&[][..], |(_, seats)| seats)
-            .iter()
-            .zip(&free)
-            .map(|(seats, free)| seats & !free)
-            .collect();
+        let taken = self.seats(strip).iter().zip(&free).map(|(seats, free)| seats & !free);
+        let taken: Bits = taken.collect();
         for position in bits::ones(&taken) {
             let Owner::Claim(id) = show.owner(base + position as u32) else { continue };
             if self.replaced == Some(id) {

@@ -12,6 +12,7 @@ use crate::shared::Millis;
 use crate::shared::outbox::Outbox;
 use crate::shared::refusal::Refusal;
 use crate::words;
+use smallvec::SmallVec;
 use std::ops::Range;
 
 /// One performance: the state of one key.
@@ -45,6 +46,9 @@ pub struct Show {
     pub(in crate::seat) turns: u64,
     pub(in crate::seat) outbox: Outbox,
 }
+
+/// Positions of a row; a few fit without an allocation.
+type Positions = SmallVec<[usize; 16]>;
 
 const FREE: u32 = u32::MAX;
 const BLOCKED: u32 = u32::MAX - 1;
@@ -97,6 +101,8 @@ pub struct Counts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Strip {
     pub(in crate::seat) row: Row,
+    /// The place of the bucket's tier among the tiers of the row.
+    pub(in crate::seat) slot: u16,
     word: u32,
 }
 
@@ -268,9 +274,18 @@ impl Show {
         seats
     }
 
-    /// Clears the seats of a row that have a flag which is not in the request.
+    /// Clears the seats of a row that have a flag which is not in the request. O(words), and at most O(log seats) for
+    /// each of these seats or of the row's flags, whichever are fewer.
     pub(in crate::seat) fn hide_flagged(&self, row: Row, allowed: u64, seats: &mut [u64]) {
-        for &(position, set) in &self.venue.layout(row).flags {
+        let layout = self.venue.layout(row);
+        // A strip of few seats must not cost as much as the whole row.
+        if (bits::count(seats) as usize) < layout.flags.len() {
+            let hidden: Positions =
+                bits::ones(seats).filter(|&position| layout.flags_at(position) & !allowed != 0).collect();
+            hidden.into_iter().for_each(|position| bits::put(seats, position, false));
+            return;
+        }
+        for &(position, set) in &layout.flags {
             if set & !allowed != 0 {
                 bits::put(seats, usize::from(position), false);
             }

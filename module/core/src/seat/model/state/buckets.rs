@@ -59,7 +59,7 @@ impl Show {
             for row in info.rows.clone() {
                 row_strips_at.push(row_strips.len() as u32);
                 let (layout, base) = (self.venue.layout(row), self.venue.base(row));
-                for (tier, seats) in &layout.tiers {
+                for (slot, (tier, seats)) in layout.tiers.iter().enumerate() {
                     let bucket = first + tiers.partition_point(|other| other < tier) as u32;
                     let Some(draft) = drafts.get_mut(bucket as usize) else {
                         invariant!("a tier of an area has a bucket");
@@ -67,7 +67,7 @@ impl Show {
                     };
                     row_strips.push(StripRef { bucket, strip: draft.strips.len() as u32 });
                     let word = words.len();
-                    draft.strips.push(Strip { row, word: word as u32 });
+                    draft.strips.push(Strip { row, slot: slot as u16, word: word as u32 });
                     words.extend_from_slice(seats);
                     let Some(free) = words.get_mut(word..) else { continue };
                     for position in bits::ones(seats) {
