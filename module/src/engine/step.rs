@@ -3,7 +3,7 @@
 use allot_core::invariant;
 use allot_core::shared::codec::{Damaged, Reader, Writer};
 use allot_core::shared::invariant::Checked;
-use allot_core::shared::machine::MachineEvent;
+use allot_core::shared::machine::{Events, MachineEvent};
 use allot_core::shared::outbox::Outbox;
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
@@ -177,6 +177,19 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
     fn apply_due(&mut self, limit: usize) {
         for event in self.value.state.due(self.now, limit) {
             self.apply(&event);
+        }
+    }
+
+    /// Applies the overdue deadlines on which a request depends, as long as `overdue` finds some.
+    pub(crate) fn apply_overdue(&mut self, overdue: impl Fn(&F, i64) -> Events<F::Event>) {
+        loop {
+            let events = overdue(&self.value.state, self.now);
+            if events.is_empty() {
+                return;
+            }
+            for event in &events {
+                self.apply(event);
+            }
         }
     }
 

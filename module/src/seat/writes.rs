@@ -20,15 +20,8 @@ use crate::ffi::{Context, KeyName};
 
 /// Expires the overdue holds on which a request depends, and decides the request.
 fn decided(step: &mut Step<'_, '_, Show>, request: &Request<'_>) -> Result<Decision, Refusal> {
-    loop {
-        let expired = decide_overdue(step.state(), step.now(), request);
-        if expired.is_empty() {
-            return decide(step.state(), step.now(), request);
-        }
-        for event in &expired {
-            step.apply(event);
-        }
-    }
+    step.apply_overdue(|show, now| decide_overdue(show, now, request));
+    decide(step.state(), step.now(), request)
 }
 
 /// Decides a request and applies what comes of it; the reply is true then.

@@ -2,7 +2,7 @@
 
 use crate::invariant;
 use crate::numpool::number::Number;
-use crate::numpool::request::Policy;
+use crate::numpool::request::{Call, Policy};
 use crate::numpool::state::{ByDigits, ByPeer, Pool};
 use crate::shared::list::NONE;
 
@@ -13,6 +13,14 @@ pub(super) struct Selection<'a> {
     pub(super) prefix: Option<Number>,
     pub(super) peer: Option<&'a [u8]>,
     pub(super) random: u64,
+}
+
+impl<'a> Selection<'a> {
+    /// What a call that names no number asks for.
+    pub(super) fn of(pool: &Pool, call: &Call<'a>) -> Self {
+        let policy = call.pick.unwrap_or(pool.settings.pick);
+        Self { policy, prefix: call.prefix, peer: call.peer, random: call.random }
+    }
 }
 
 impl Pool {
