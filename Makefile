@@ -1,39 +1,39 @@
-# What people do with this repository. `make` alone lists it.
+# The tasks of this repository. `make` alone lists them.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help deps build run test check soak bench bench-stalls clean
 
-help: ## List what can be made
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
-deps: ## Install what is missing: redis-server, clang, a C compiler, Python's redis and kazoo, ZooKeeper and Java
+deps: ## Install missing packages: redis-server, clang, a C compiler, Python's redis and kazoo, ZooKeeper and Java
 	@scripts/deps.sh
 
-# One package a call: the tests build the module alone as well, and cargo would choose other features for
-# shared dependencies where both are built at once, and so build them twice.
+# One call of cargo for each package: the tests build the module alone as well, and cargo would choose other features
+# for shared dependencies if both were built at once, and so build them twice.
+# The two profiles have folders of their own, so the two builds do not wait for each other.
 build: deps ## Build the module and allotd, as they are shipped
-	cargo build --release -p allot-module
-	cargo build --profile daemon -p allotd
+	cargo build --profile daemon -p allotd & cargo build --release -p allot-module && wait $$!
 
 run: deps ## Start a server and a conference system, load shows and numbers, use them, kill a unit: [PLAN=FILE] [LOAD=OPTIONS] [PORT=N]
 	@PLAN='$(PLAN)' LOAD='$(LOAD)' PORT='$(PORT)' scripts/run.sh
 
 # Tests are built in the development profile, which links twenty binaries in the time that the release profile
-# links one; the module itself is always tested as it is shipped. It and allotd are built first, lest the
-# first test wait for the compiler.
+# links one; the module itself is always tested as it is shipped. The module and allotd are built first, so that
+# the first test does not wait for the compiler.
 test: deps ## Build and run all tests
 	cargo build --release -p allot-module
 	cargo build --profile test --workspace --test rig --bin allotd
 	cargo test --workspace --no-fail-fast
 
-check: deps ## Formatting, import circles, lints and documentation, all warnings as errors
+check: deps ## Check formatting, import circles, lints and documentation, all warnings as errors
 	cargo fmt --all --check
 	python3 scripts/check-imports.py
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --document-private-items
 
-soak: deps ## The tests with many more random cases; takes long
+soak: deps ## Run the tests with many more random cases; takes long
 	cargo build --release -p allot-module
 	ALLOT_SOAK=1 ALLOT_MODEL_CASES=50000 cargo test --workspace --no-fail-fast \
 		--config profile.test.package.allot-compaction.opt-level=2
@@ -46,6 +46,6 @@ bench-stalls: deps ## Measure how long another client waits for each large reque
 	cargo build --release -p allot-module
 	cargo run --release -p allot-benches --bin allot-stalls $(GROUP)
 
-clean: ## Remove what was built, and the demonstration's folder
+clean: ## Remove build results, and the demonstration's folder
 	cargo clean
 	rm -rf .run

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the example plans beside this file: a theatre, a stadium and a train, all of our own making.
+"""Writes the example plans beside this file: a theatre, a stadium and a train, all invented.
 
 Needs nothing but Python's standard library, and writes the same bytes every time.
 """
@@ -45,7 +45,7 @@ def odd_even(left, right):
 
 
 def arc(radius, left, right):
-    """Where `left` and `right` seats stand to both sides of the aisle, from left to right, on a circle round the stage."""
+    """The positions of `left` and `right` seats on both sides of the aisle, from left to right, on a circle round the stage."""
     steps = [-AISLE / 2 - SPACING * n for n in range(left - 1, -1, -1)] + [AISLE / 2 + SPACING * n for n in range(right)]
     angles = [step / radius for step in steps]
     return [(STAGE[0] + radius * math.sin(a), STAGE[1] + radius * math.cos(a)) for a in angles]
@@ -154,7 +154,7 @@ def platform(pairs):
 
 
 def behind_pillars(count, pillars):
-    """A row some seats of which stand behind a pillar."""
+    """A row with some seats behind a pillar."""
     return [flagged(str(n), "restricted-view") if n in pillars else {"label": str(n)} for n in range(1, count + 1)]
 
 
@@ -194,10 +194,10 @@ def middle(side, at, count):
 
 
 def upper(side, at, count):
-    depth = 21 if SIDES[side] == "long" else 18 if side == "north" else 20  # the screen stands over the north
+    depth = 21 if SIDES[side] == "long" else 18 if side == "north" else 20  # the screen is above the north
     tiers = ["category-2" if SIDES[side] == "long" and n < 10 else "category-3" for n in range(depth)]
     rows = rows_of(tiers, [f"1-{20 + n // 2}" for n in range(depth)])
-    if at in (0, count - 1):  # the masts of the roof stand at the ends
+    if at in (0, count - 1):  # the masts of the roof are at the ends
         rows[0]["seats"] = behind_pillars(20, (5, 6, 15, 16))
     return rows, 3 if SIDES[side] == "long" else 5
 

@@ -1,29 +1,29 @@
 #!lua name=allot
 
--- Seats and numbers on plain Redis types, for servers that allow no modules. README.md beside this file says how to load and call it,
--- and what its limits are.
+-- Seats and numbers on plain Redis types, for servers that allow no modules. README.md beside this file explains how to load and call
+-- the library, and its limits.
 --
 -- Seats are sorted sets, one per tier and area: member = seat, score = row * 100000 + place.
 --
 --   FCALL seat_zmpop numkeys key [key ...] MIN|MAX [COUNT n] [ADJACENT [STRIDE s]]
 --
--- Replies as the module's SEAT.ZMPOP: [key, [[member, score], ...]], or null where there is nothing. Without ADJACENT it is ZMPOP.
--- With it: from the first key that has them, the n best members with consecutive scores, popped in one step. A score that is a
--- multiple of the stride (100000) starts a new row, so no run goes past it; only integers between -2^53 and 2^53 count, and of equal
--- scores the lowest member.
+-- Replies like the module's SEAT.ZMPOP: [key, [[member, score], ...]], or null if there is no such run. Without ADJACENT the function
+-- is ZMPOP. With ADJACENT it pops, in one step, the n best members with consecutive scores from the first key that has such a run. A
+-- score that is a multiple of the stride (100000) starts a new row, so no run goes past such a score. Only integers between -2^53 and
+-- 2^53 count, and of members with equal scores only the lowest one.
 --
 --   FCALL seat_hold_adjacent numkeys holds deadlines key [key ...] token user ttl MIN|MAX [COUNT n] [STRIDE s]
 --   FCALL seat_confirm 2 holds deadlines token user
 --   FCALL seat_release 2 holds deadlines token user
 --
--- The same search, but what it takes is held for a user and goes back where it came from when nobody confirms it within ttl
--- milliseconds. A hold is [key, [[member, score], ...], deadline]; the other two reply with the number of seats.
+-- The same search, but the seats are held for a user, and return to their sorted set if the hold is not confirmed within ttl
+-- milliseconds. A hold is [key, [[member, score], ...], deadline]; the other two functions reply with the number of seats.
 --
--- A sorted set knows no runs, so the search walks it from the wanted end until it has met one: its time grows with the members before
--- the first run.
+-- A sorted set has no index of runs, so the search walks the set from the wanted end to the first run: its time grows with the number
+-- of members before that run.
 --
--- A pool of numbers is a list of those that are idle and up, idle longest first, and a hash number -> {"callstate":0|1,"regstate":0|1}:
--- 0 idle, 1 busy; 0 down, 1 up.
+-- A pool of numbers is a list of the numbers that are idle and up, idle longest first, and a hash
+-- number -> {"callstate":0|1,"regstate":0|1}: 0 idle, 1 busy; 0 down, 1 up.
 --
 --   FCALL numpool_add 2 {pool}:idle:up {pool}:numstate number [number ...]
 --   FCALL numpool_del 2 {pool}:idle:up {pool}:numstate number [number ...]
@@ -34,21 +34,21 @@
 --   FCALL_RO numpool_get 2 {pool}:idle:up {pool}:numstate number
 --   FCALL_RO numpool_info 2 {pool}:idle:up {pool}:numstate
 --
--- The first four reply with how many numbers were new, were there, came up, went down; call with the number that the caller now has, or
--- null where none is free; hangup with 1. A list cannot be left from its middle without a walk: what takes a number out of it that is not
--- near an end (del, unreg, call of a certain number) has a time that grows with the pool.
+-- The first four reply with the number of numbers that were new, were there, came up, went down; call with the number that the caller
+-- now has, or null if none is free; hangup with 1. To remove a number from the middle of a list takes a walk: the time of del, unreg
+-- and call of a certain number grows with the pool, unless the number is near an end of the list.
 
--- Seats: what is asked for.
+-- Seats: the arguments of a search.
 
 local STRIDE = 100000
 local EXACT = 2 ^ 53
 local MAX_INT64 = '9223372036854775807'
 local FIRST_PAGE, LAST_PAGE = 32, 1024
-local ZREM_AT_ONCE = 4000 -- what unpack() can put on Lua's stack is limited
+local ZREM_AT_ONCE = 4000 -- unpack() can put a limited number of values on Lua's stack
 local DUE_AT_ONCE = 100 -- the rest waits for the next call
 local LONGEST_TTL = 10 ^ 12
 
--- What ZMPOP takes as a count: digits alone, no sign, no leading zero, at most 64 bits.
+-- A count in the form of ZMPOP: digits only, no sign, no leading zero, at most 64 bits.
 local function positive(text)
   local fits = #text < #MAX_INT64 or (#text == #MAX_INT64 and text <= MAX_INT64)
   return fits and text:find('^[1-9]%d*$') and tonumber(text)
@@ -60,7 +60,7 @@ local function mentions(args, word)
   end
 end
 
--- MIN|MAX and the options, checked in the order and refused in the words of ZMPOP.
+-- MIN|MAX and the options, checked in the order of ZMPOP and refused with its error texts.
 local function parse(args)
   local from = args[1]:upper()
   if from ~= 'MIN' and from ~= 'MAX' then return nil, 'ERR syntax error' end
@@ -83,8 +83,8 @@ local function parse(args)
   return { max = from == 'MAX', count = given.COUNT or 1, stride = given.STRIDE or STRIDE }
 end
 
--- The lowest score of the best run, or nil; an error reply comes back as the second value. Only scores are followed here: a run is
--- a last score and a length, whatever the page it began in.
+-- The lowest score of the best run, or nil; an error reply comes back as the second value. The walk follows
+-- scores only: a run is a last score and a length, so it may begin in one page and end in another.
 local function find_run(key, want)
   local step = want.max and -1 or 1
   local reach = step * (want.count - 1)
@@ -155,7 +155,7 @@ local function seat_zmpop(keys, args)
   return nil
 end
 
--- Seats: holds. In the hash `holds` token -> record, in the sorted set `deadlines` token -> when it ends.
+-- Seats: holds. The hash `holds` maps a token to its record, the sorted set `deadlines` maps a token to the end of its hold.
 
 local function forget(book, token)
   redis.call('HDEL', book.holds, token)
@@ -169,7 +169,7 @@ local function give_back(book, token, hold)
   forget(book, token)
 end
 
--- The hold of this token; one that is past its deadline goes back first, and is none.
+-- The hold of this token, or nil. The seats of a hold past its deadline return to their set first; the result is nil then.
 local function live_hold(book, token)
   local packed = redis.call('HGET', book.holds, token)
   local hold = packed and cmsgpack.unpack(packed)
@@ -229,7 +229,7 @@ local function seat_hold_adjacent(keys, args)
   return nil
 end
 
--- What ends a hold begins alike: two keys, the token and its user.
+-- The common part of the functions that end a hold: two keys, the token and its user.
 local function ending(finish)
   return function(keys, args)
     if #keys ~= 2 or #args ~= 2 then return redis.error_reply('ERR wrong number of arguments') end
@@ -243,8 +243,8 @@ local function ending(finish)
   end
 end
 
--- Numbers: what an event does to a number in each state, as the next state or a refusal. Who becomes idle+up joins the queue at its
--- tail, who is idle+up no more leaves it; nothing else moves the queue, but that a call drops what should not be in it.
+-- Numbers: the effect of an event on a number in each state, as the next state or a refusal. A number that becomes idle+up joins the
+-- queue at its tail, and a number that is no longer idle+up leaves the queue. In addition, a call drops entries that are not idle+up.
 
 local CELLS = {
   nodata = { ADD = 'idle+down', DEL = 'nodata', REG = 'NOTFOUND', UNREG = 'NOTFOUND', CALL = 'NOTFOUND', HANGUP = 'NOTFOUND' },
@@ -253,13 +253,13 @@ local CELLS = {
   ['busy+up'] = { ADD = 'busy+up', DEL = 'nodata', REG = 'busy+up', UNREG = 'busy+down', CALL = 'BADSTATE', HANGUP = 'idle+up' },
   ['busy+down'] = { ADD = 'busy+down', DEL = 'nodata', REG = 'busy+up', UNREG = 'busy+down', CALL = 'BADSTATE', HANGUP = 'idle+down' },
 
-  -- Beyond the thirty: a record that cannot be read may mean anything, a running call too, so it can only be deleted.
+  -- A record that cannot be read may mean anything, even a call in progress, so it can only be deleted.
   unreadable = { ADD = 'unreadable', DEL = 'nodata', REG = 'BADSTATE', UNREG = 'BADSTATE', CALL = 'BADSTATE', HANGUP = 'BADSTATE' },
 }
 
-local WANTED = { CALL = 'idle+up', HANGUP = 'busy' } -- what a refusal says instead of the state
+local WANTED = { CALL = 'idle+up', HANGUP = 'busy' } -- the required state in the text of a refusal
 
--- Records to the letter as existing systems write them.
+-- Records exactly as existing systems write them.
 local RECORDS = {
   ['idle+up'] = '{"callstate":0,"regstate":1}',
   ['idle+down'] = '{"callstate":0,"regstate":0}',
@@ -277,15 +277,15 @@ local NAMES = { [0] = { [0] = 'idle+down', [1] = 'idle+up' }, [1] = { [0] = 'bus
 
 local LONGEST_NUMBER = 32
 local NUMBERS_AT_ONCE = 4000 -- as ZREM_AT_ONCE
-local NEAR = 64 -- how far from the queue's tail a look costs nothing beside a walk from its head
-local SWEEP_FROM = 32 -- so many walks through the queue cost more than to write it anew
+local NEAR = 64 -- within this distance of the queue's tail, a search costs far less than a walk from its head
+local SWEEP_FROM = 32 -- from this number of walks on, it costs less to write the whole queue again
 local STALE_AT_ONCE = 10000 -- the rest waits for the next call
 
 local function is_number(text)
   return #text <= LONGEST_NUMBER and text:find('^[0-9+*#]+$')
 end
 
--- A client's bytes as a message shows them.
+-- A client's bytes in the form for an error message.
 local function quoted(bytes)
   local shown = bytes:sub(1, 80):gsub('[^\32-\126]', function(byte)
     return ('\\x%02x'):format(byte:byte())
@@ -293,7 +293,7 @@ local function quoted(bytes)
   return "'" .. shown .. (#bytes > 80 and "...'" or "'")
 end
 
--- The state that a record tells, and the record's fields if it is not ours to the letter.
+-- The state in a record, and the record's fields if the record is not exactly in this library's form.
 local function read(record)
   if not record then return 'nodata' end
   if STATES[record] then return STATES[record] end
@@ -303,8 +303,8 @@ local function read(record)
   return call and reg and NAMES[call][reg] or 'unreadable', fields
 end
 
--- The record of the next state. What others keep in it beside the two fields stays to the letter: only the digits are replaced, and
--- where that cannot be done (a text inside looks like a field) the record is written as ours.
+-- The record of the next state. Fields of other programs in the record stay exactly as they are: only the two digits are replaced.
+-- If that cannot be done (a text inside looks like a field), the record is written in this library's form.
 local function rewritten(record, to)
   if not record or STATES[record] then return RECORDS[to] end
   local _, fields = read(record)
@@ -341,13 +341,13 @@ local function records_of(pool, numbers)
   return records
 end
 
--- A number that has just come up or hung up is near the tail; every other one costs a walk from the head.
+-- A number that has just come up or hung up is near the tail; for every other number the removal walks from the head.
 local function leave_queue(pool, number)
   local near_tail = redis.call('LPOS', pool.queue, number, 'RANK', -1, 'MAXLEN', NEAR)
   redis.call('LREM', pool.queue, near_tail and -1 or 1, number)
 end
 
--- Turns the queue once, without these.
+-- Rewrites the queue once, without these numbers.
 local function sweep_queue(pool, numbers)
   local leaving = {}
   for _, number in ipairs(numbers) do
@@ -365,7 +365,7 @@ local function sweep_queue(pool, numbers)
   end
 end
 
--- The queue first, here and below: where its key holds another type, nothing has been changed yet.
+-- The queue comes first, here and below: if its key holds another type, nothing has been changed yet.
 local function apply_one(pool, change)
   local number, to = change.number, change.to
   if change.from == 'idle+up' then leave_queue(pool, number) end
@@ -414,7 +414,7 @@ local function refusal_of(event, number, state, record)
   return redis.error_reply(text)
 end
 
--- What an event changes; or a refusal, of the first number that has one, as the second value. A number given twice counts once.
+-- The changes by an event; or, as the second value, the refusal of the first number that is refused. A number given twice counts once.
 local function decide(pool, event, numbers)
   local changes, seen = {}, {}
   local records = records_of(pool, numbers)
@@ -431,7 +431,7 @@ local function decide(pool, event, numbers)
   return changes
 end
 
--- The pool, or what is wrong with the call.
+-- The pool; or, as the second value, the error of the call.
 local function open_pool(keys, args, least, most)
   if #keys ~= 2 or #args < least or #args > (most or #args) then return nil, redis.error_reply('ERR wrong number of arguments') end
   if keys[1] == keys[2] then return nil, redis.error_reply('ERR a key is given twice') end
@@ -443,7 +443,7 @@ local function open_pool(keys, args, least, most)
   return { queue = keys[1], numstate = keys[2] }
 end
 
--- The function of an event: what it replies is made of the numbers given and how many of them changed.
+-- The function of an event. `reply` computes the reply from the given numbers and the number of changes.
 local function on(event, most, reply)
   return function(keys, args)
     local pool, wrong = open_pool(keys, args, 1, most)
@@ -467,8 +467,8 @@ local call_number = on('CALL', 1, function(numbers)
   return numbers[1]
 end)
 
--- Takes the number that is idle longest. The queue is not believed: entries that are not idle+up, left there by other scripts, are
--- dropped on the way. A queue full of them is cleaned over several calls.
+-- Takes the number that is idle longest. The queue may be wrong: entries that are not idle+up, left there by other scripts,
+-- are dropped on the way. A queue full of them is cleaned over several calls.
 local function call_head(keys)
   local pool, wrong = open_pool(keys, {}, 0, 0)
   if not pool then return wrong end
@@ -515,7 +515,7 @@ local function numpool_info(keys, args)
       found[state] = found[state] + 1
     end
   until cursor == '0'
-  -- What is unreadable is in the total alone.
+  -- An unreadable record counts only in the total.
   local counts = { total = redis.call('HLEN', pool.numstate) }
   for _, state in ipairs { 'idle+up', 'idle+down', 'busy+up', 'busy+down' } do
     counts[(state:gsub('%+', '_'))] = found[state]
@@ -523,7 +523,7 @@ local function numpool_info(keys, args)
   return { map = counts }
 end
 
--- What FCALL finds.
+-- The registered functions.
 
 redis.register_function {
   function_name = 'seat_zmpop',
@@ -542,14 +542,14 @@ redis.register_function {
   function_name = 'seat_confirm',
   callback = ending(forget),
   flags = { 'allow-oom' },
-  description = 'Sells the seats of a hold: they do not come back',
+  description = 'Sells the seats of a hold',
 }
 
 redis.register_function {
   function_name = 'seat_release',
   callback = ending(give_back),
   flags = { 'allow-oom' },
-  description = 'Gives the seats of a hold back to the set they came from',
+  description = 'Returns the seats of a hold to their sorted set',
 }
 
 redis.register_function {
@@ -562,26 +562,26 @@ redis.register_function {
   function_name = 'numpool_del',
   callback = on('DEL', nil, how_many),
   flags = { 'allow-oom' }, -- it frees
-  description = 'Removes numbers from a pool, whatever their state',
+  description = 'Removes numbers from a pool, in any state',
 }
 
 redis.register_function {
   function_name = 'numpool_reg',
   callback = on('REG', nil, how_many),
-  description = 'Numbers come up: all of those given, or none',
+  description = 'Registers numbers: all of the given ones, or none',
 }
 
 redis.register_function {
   function_name = 'numpool_unreg',
   callback = on('UNREG', nil, how_many),
   flags = { 'allow-oom' },
-  description = 'Numbers go down: all of those given, or none',
+  description = 'Unregisters numbers: all of the given ones, or none',
 }
 
 redis.register_function {
   function_name = 'numpool_call',
   callback = numpool_call,
-  description = 'Takes a number for a call: the one given, or the one that is idle longest',
+  description = 'Takes a number for a call: the given one, or the one that is idle longest',
 }
 
 redis.register_function {
@@ -590,7 +590,7 @@ redis.register_function {
     return 1
   end),
   flags = { 'allow-oom' },
-  description = 'Gives a number back when its call has ended',
+  description = 'Returns a number when its call has ended',
 }
 
 redis.register_function {
@@ -604,5 +604,5 @@ redis.register_function {
   function_name = 'numpool_info',
   callback = numpool_info,
   flags = { 'no-writes' },
-  description = 'How many numbers a pool has in each state; reads all of them',
+  description = 'Counts the numbers of a pool in each state; reads all of them',
 }

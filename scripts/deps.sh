@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what Allot is built and tested with, where it is missing. On Debian and Ubuntu by apt-get, with
-# sudo where we are not root; elsewhere it says what is missing. When all is there it does nothing.
+# Installs the missing packages that building and testing Allot needs. Uses apt-get on Debian and Ubuntu, with
+# sudo unless the user is root; on other systems it only prints the missing packages.
 #
 # Never installed by this script: Rust itself (https://rustup.rs).
 set -euo pipefail

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# `make run`: a redis-server with the module on loopback, shows loaded into it and a ticket rush on each, a pool of
-# telephone numbers and a few calls; a ZooKeeper, a scheduler and three media units, one of which is killed while its
-# conferences go on elsewhere; a book of rented accounts; two units of compaction that shrink some files; and all of it
-# left up for you. Ctrl-C stops it. Nothing is saved, and nothing outside of .run/ is written.
+# `make run`: a demonstration on loopback. Starts a redis-server with the module, loads shows and sells them under load,
+# and makes some calls with a pool of telephone numbers. Starts a ZooKeeper, a scheduler and three media units, and kills
+# one of the units, whose conferences other units recover. Shows a book of rented accounts, and two units of compaction
+# that shrink some files. Everything keeps running until Ctrl-C. Nothing is saved, and only .run/ is written.
 #
 #   PLAN=FILE      load this seating plan (Allot's, pretix or CSV) and no example
 #   LOAD=OPTIONS   options for loading it, e.g. --disambiguate
@@ -21,7 +21,7 @@ server=${ALLOT_REDIS_SERVER:-redis-server}
 zookeeper=${ALLOT_ZOOKEEPER_CLASSPATH:-/usr/share/java/zookeeper.jar}
 java=${JAVA_HOME:+$JAVA_HOME/bin/}java
 pid=
-# What runs besides the server, by name.
+# The programs that run in addition to the server, by name.
 declare -A others=()
 
 die() {
@@ -48,12 +48,12 @@ step() { printf '\n== %s\n' "$*"; }
 allotd() { "$allotd" --redis "redis://127.0.0.1:$PORT" "$@"; }
 redis() { redis-cli -3 -p "$PORT" "$@"; }
 
-# Builds a package and names its file.
-built() {
-    local profile=$1 package=$2 name=$3
-    cargo build --profile "$profile" -p "$package" >&2 || die "the build failed; if a tool is missing, make deps installs it"
-    echo "${CARGO_TARGET_DIR:-target}/$profile/$name"
-}
+# Builds a package with a profile.
+build() { cargo build --profile "$1" -p "$2" >&2 || die "the build failed; if a tool is missing, make deps installs it"; }
+
+# Where the build with a profile puts a file. An absolute path: the server would resolve a relative one from its own
+# folder.
+built() { realpath "${CARGO_TARGET_DIR:-target}/$1/$2"; }
 
 check_what_is_needed() {
     local tool
@@ -85,7 +85,7 @@ start_server() {
     die "redis-server did not start; its log is $log. Allot needs Redis 7.0 or newer."
 }
 
-# A port above this one that nobody listens on.
+# A free port above this one.
 free_port() {
     local port
     for port in $(seq $(($1 + 1)) $(($1 + 200))); do
@@ -102,7 +102,7 @@ background() {
     others[$name]=$!
 }
 
-# Waits, some 30 seconds at least, until a command says so.
+# Waits until a command succeeds, for at least 30 seconds.
 until_true() {
     local what=$1
     shift
@@ -113,13 +113,13 @@ until_true() {
     die "waited in vain for $what; the logs are in .run/"
 }
 
-# A server that has only just begun may take a question and never answer it.
+# A server that has just started may accept a request and never answer.
 zookeeper_is_up() {
     timeout 2 bash -c 'exec 3<>"/dev/tcp/127.0.0.1/$1" && echo srvr >&3 && grep -q ^Mode: <&3' - "$zookeeper_port" \
         2>/dev/null
 }
 
-# Whether it is up, or has ended: another may have taken its port since we looked.
+# Whether the server is up or has ended: another program may have taken its port since the check.
 zookeeper_is_decided() { zookeeper_is_up || ! kill -0 "${others[zookeeper]}" 2>/dev/null; }
 
 start_zookeeper() {
@@ -166,12 +166,12 @@ conferences() {
     done
     until_true "twelve conferences" conferences_are 12
     allotd units
-    step "unit b is killed, without a word to anybody"
+    step "unit b is killed, and nothing announces its death"
     local began=$SECONDS
     kill -9 "${others[unit-b]}"
     wait "${others[unit-b]}" 2>/dev/null || true
     unset 'others[unit-b]'
-    until_true "unit b to be given up" unit_b_is_down
+    until_true "unit b to be declared down" unit_b_is_down
     until_true "its conferences" conferences_are 12
     echo "its conferences are open again on the others, about $((SECONDS - began)) seconds later"
     allotd units
@@ -193,7 +193,7 @@ accounts() {
         sed -E 's/.*"epoch":([0-9]+).*/\1/')
     redis ACCOUNT.USE "$book" "$account" "$epoch" COUNT 1200
     redis ACCOUNT.LOGIN "$book" "$account" srv-a:7001 terminal-2 TTL 60000 || true
-    step "how it stands, with what the month will cost"
+    step "the state of the book, with the forecast of the month's cost"
     allotd accounts status --book "$book" --zookeeper-servers "127.0.0.1:$zookeeper_port"
 }
 
@@ -226,6 +226,15 @@ END
 
 units_of_compaction_are() { [ "$(allotd compaction nodes 2>/dev/null | grep -c _9876)" = "$1" ]; }
 
+first_show() {
+    step "a show of 20 seats: two neighbours are held for a user, and sold"
+    redis -e SEAT.CREATE show:first '{"areas":[{"id":"hall","rows":[
+        {"label":"A","rank":1,"tier":"all","seats":"1-10"},{"label":"B","rank":2,"tier":"all","seats":"1-10"}]}]}'
+    redis -e SEAT.HOLD show:first ann 2 TTL 60000 TOKEN cart-1
+    redis -e SEAT.CONFIRM show:first cart-1 USER ann ORDER order-1
+    redis -e SEAT.STAT show:first
+}
+
 own_plan() {
     local options
     read -ra options <<<"$LOAD"
@@ -234,7 +243,7 @@ own_plan() {
         die "the plan was not loaded; LOAD passes options on, e.g. make run PLAN=$PLAN LOAD=--disambiguate"
     step "200 buyers for 3 seconds"
     allotd seats rush show:mine --buyers 200 --duration 3
-    step "what is left"
+    step "the remaining seats"
     allotd seats show show:mine
     show=show:mine
 }
@@ -301,10 +310,19 @@ END
 }
 
 check_what_is_needed
-# From the root on: the server looks for its module in its own folder.
-module=$(realpath "${ALLOT_MODULE:-$(built release allot-module liballot.so)}")
-allotd=$(realpath "${ALLOT_ALLOTD:-$(built daemon allotd allotd)}")
+# allotd takes longest to build; the server is used meanwhile. The two profiles have folders of their own, so the two
+# builds do not wait for each other.
+[ -n "${ALLOT_ALLOTD:-}" ] || { build daemon allotd & others[build]=$!; }
+[ -n "${ALLOT_MODULE:-}" ] || build release allot-module
+module=$(realpath "${ALLOT_MODULE:-$(built release liballot.so)}")
 start_server
+first_show
+if [ -n "${others[build]:-}" ]; then
+    step "allotd is being built"
+    wait "${others[build]}" || die "allotd was not built"
+    unset 'others[build]'
+fi
+allotd=$(realpath "${ALLOT_ALLOTD:-$(built daemon allotd)}")
 if [ -n "$PLAN" ]; then own_plan; else
     examples
     numbers

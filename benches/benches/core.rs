@@ -1,4 +1,4 @@
-//! The core alone, without a server: what a decision and its event cost in shows of three sizes that are 95 %
+//! The core alone, without a server: the time of a decision and its event in shows of three sizes that are 95 %
 //! sold and fragmented.
 #![allow(
     clippy::expect_used,
@@ -35,7 +35,7 @@ fn plan(seats: usize) -> Plan {
     Plan { areas: (0..areas).map(area).collect(), limits, events: 0 }
 }
 
-/// Asks and applies.
+/// Decides a request and applies its events.
 fn ask(show: &mut Show, request: &Request<'_>) -> Reply {
     let decision = decide(show, 1, request).expect("the request is granted");
     for event in &decision.events {
@@ -44,7 +44,7 @@ fn ask(show: &mut Show, request: &Request<'_>) -> Reply {
     decision.reply
 }
 
-/// Sells all but groups of one to four seats here and there, 5 % in all.
+/// Sells all seats except scattered groups of one to four seats, 5 % in all.
 fn sell_most(show: &mut Show) {
     let mut random = 88_172_645_463_325_252_u64;
     let mut below = |n: u64| {

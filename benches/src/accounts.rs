@@ -1,5 +1,5 @@
-//! Accounts: use, picks and logins in a book of a million accounts beside `PING`, and how long the server is held while
-//! they are dealt to a thousand instances and one more joins.
+//! Accounts: use, picks and logins in a book of a million accounts beside `PING`, and the time for which the server is
+//! busy while the accounts are assigned to a thousand instances and one more instance joins.
 
 use allot_tests::RedisServer;
 use allot_tests::books::{BOOK, Book};
@@ -11,30 +11,31 @@ use crate::load::{CONNECTIONS, PIPELINE, encode};
 
 /// Accounts of the book.
 const ACCOUNTS: usize = 1_000_000;
-/// Instances that they are dealt to.
+/// Instances to which the accounts are assigned.
 const INSTANCES: usize = 1000;
 /// Different accounts that one connection works with.
 const SPREAD: usize = 64;
 
 /// Measures the family.
 pub(crate) fn measure(bench: &Bench, server: &RedisServer) {
-    let names = ["ACCOUNT.USE", "ACCOUNT.PICK", "ACCOUNT.LOGIN", "ACCOUNT deal"];
+    let names = ["ACCOUNT.USE", "ACCOUNT.PICK", "ACCOUNT.LOGIN", "ACCOUNT assignment"];
     if !names.iter().any(|name| bench.wants(name)) {
         return;
     }
     let () = redis::cmd("FLUSHALL").query(&mut server.connection()).expect("FLUSHALL");
     let mut book = Book::create(server, 2 * INSTANCES);
-    // All of them are kept back until all instances are there.
+    // The book assigns no account until all instances are there.
     keep_back(&mut book, ACCOUNTS);
     for batch in 0..ACCOUNTS / 10_000 {
         book.add("m", batch * 10_000..(batch + 1) * 10_000);
     }
-    deal(server, &mut book);
+    assign(server, &mut book);
     lives(bench, server, &mut book);
     let () = redis::cmd("FLUSHALL").query(&mut server.connection()).expect("FLUSHALL");
 }
 
-/// Does something and waits until the deal is even; how long that took, and the longest wait of another client meanwhile.
+/// Does `work` and waits until the assignment is even. Returns the time for both, and the longest wait of another
+/// client meanwhile.
 fn timed(server: &RedisServer, book: &mut Book, work: impl FnOnce(&mut Book)) -> (Duration, Duration) {
     let done = AtomicBool::new(false);
     std::thread::scope(|threads| {
@@ -49,7 +50,7 @@ fn timed(server: &RedisServer, book: &mut Book, work: impl FnOnce(&mut Book)) ->
         });
         let start = Instant::now();
         work(book);
-        // Looked at rarely, since a record of a thousand instances takes the server a while as well.
+        // Polls rarely, since a record of a thousand instances takes the server time as well.
         while book.total("dealt") < ACCOUNTS as i64 || !is_even(&book.shares("m")) {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -67,28 +68,28 @@ fn keep_back(book: &mut Book, accounts: usize) {
     book.ok(&format!("MODULE m DEPARTMENT d INSTANCES {} RESERVE {accounts}", 2 * INSTANCES));
 }
 
-fn deal(server: &RedisServer, book: &mut Book) {
+fn assign(server: &RedisServer, book: &mut Book) {
     for instance in 0..INSTANCES {
         book.ok(&format!("ATTACH m i{instance}"));
     }
     let (took, worst) = timed(server, book, |book| keep_back(book, 0));
     println!(
-        "\ndeal of {ACCOUNTS} accounts to {INSTANCES} instances: {took:.1?}; another client waits {worst:.2?} at most"
+        "\nassignment of {ACCOUNTS} accounts to {INSTANCES} instances: {took:.1?}; another client waits {worst:.2?} at most"
     );
-    let dealt = allot_tests::shows::allot_info(server, "account_dealt");
+    let before = allot_tests::shows::allot_info(server, "account_dealt");
     let (took, worst) = timed(server, book, |book| drop(book.ok("ATTACH m late")));
-    let moved = allot_tests::shows::allot_info(server, "account_dealt") - dealt;
+    let moved = allot_tests::shows::allot_info(server, "account_dealt") - before;
     let least = ACCOUNTS / (INSTANCES + 1);
     println!(
         "one more joins: {moved} accounts move, {least} at least; {took:.2?}; another client waits {worst:.2?} at most\n"
     );
 }
 
-/// An account that is worked with.
+/// An account of the measured requests.
 struct Known {
     name: String,
     instance: String,
-    /// Of the deal.
+    /// Epoch of the assignment.
     epoch: String,
 }
 
@@ -108,12 +109,12 @@ fn lives(bench: &Bench, server: &RedisServer, book: &mut Book) {
         }
     }
     let account = |connection: usize, place: usize| &known[connection * SPREAD + place % SPREAD];
-    let case = |name: &str, words: &dyn Fn(&Known) -> Vec<u8>| {
+    let case = |name: &str, request: &dyn Fn(&Known) -> Vec<u8>| {
         let batches: Vec<Vec<Vec<u8>>> = (0..CONNECTIONS)
             .map(|connection| {
                 let batch = |round: usize| {
                     (0..PIPELINE)
-                        .flat_map(|place| words(account(connection, round * PIPELINE + place)))
+                        .flat_map(|place| request(account(connection, round * PIPELINE + place)))
                         .collect()
                 };
                 (0..rounds).map(batch).collect()

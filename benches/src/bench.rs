@@ -14,7 +14,7 @@ pub(crate) struct Case<'a> {
     pub(crate) prepare: Box<dyn Fn() + 'a>,
     /// The batches that each connection sends.
     pub(crate) batches: Box<dyn Fn(usize) -> Vec<Vec<u8>> + 'a>,
-    /// How often it is run, where that is not as often as the others.
+    /// Number of runs; `None` for the default of [`Bench`].
     pub(crate) runs: Option<usize>,
 }
 
@@ -31,16 +31,16 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// One request over and over.
-    pub(crate) fn repeated(name: &str, requests: usize, words: &'static [&'static str]) -> Self {
-        Self::new(name, requests, |_| vec![encode(words).repeat(PIPELINE)])
+    /// A case that repeats one request.
+    pub(crate) fn repeated(name: &str, requests: usize, arguments: &'static [&'static str]) -> Self {
+        Self::new(name, requests, |_| vec![encode(arguments).repeat(PIPELINE)])
     }
 
     fn run(&self, server: &RedisServer) -> Rate {
         (self.prepare)();
         let rate = load::run(server, self.requests, self.depth, &self.batches);
         assert_eq!(rate.errors, 0, "{}: error replies", self.name);
-        assert_eq!(rate.nothing, 0, "{}: replies of nothing", self.name);
+        assert_eq!(rate.nulls, 0, "{}: null replies", self.name);
         rate
     }
 }
@@ -60,17 +60,17 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// Measures what has the word in its name, or all, so many times each.
+    /// Measures the cases with the text `only` in their names, or all, `runs` times each.
     pub(crate) fn new(runs: usize, only: Option<String>) -> Self {
         Self { runs, only }
     }
 
-    /// Whether that was asked for.
+    /// Whether the measurement of this name was requested.
     pub(crate) fn wants(&self, name: &str) -> bool {
         self.only.as_ref().is_none_or(|only| name.contains(only.as_str()))
     }
 
-    /// How often each thing is measured.
+    /// Number of runs of each case.
     pub(crate) fn runs(&self) -> usize {
         self.runs
     }
@@ -108,7 +108,7 @@ impl Bench {
     }
 }
 
-/// A ratio with as many places as it needs to be one.
+/// A ratio as text, with more digits if it is small.
 fn ratio(value: f64) -> String {
     if value < 0.1 { format!("{value:.4}") } else { format!("{value:.2}") }
 }

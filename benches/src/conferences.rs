@@ -1,5 +1,5 @@
 //! Conferences: writes of details beside `HSET` of the same fields, creation, acknowledgement and end beside `PING`,
-//! and how long the server is held when a unit with ten thousand conferences dies and they are recovered.
+//! and the time for which the server is busy when a unit with ten thousand conferences dies and they are recovered.
 
 use allot_tests::RedisServer;
 use std::time::{Duration, Instant};
@@ -32,13 +32,13 @@ fn open_realm(server: &RedisServer, units: &[&str]) -> redis::Connection {
 }
 
 fn join(connection: &mut redis::Connection, unit: &str) {
-    let words = ["CMU.JOIN", REALM, unit, "CAPACITY", "1000000", "LEASE", "3600000000"];
-    let mut join = redis::cmd(words[0]);
-    join.arg(&words[1..]);
+    let arguments = ["CMU.JOIN", REALM, unit, "CAPACITY", "1000000", "LEASE", "3600000000"];
+    let mut join = redis::cmd(arguments[0]);
+    join.arg(&arguments[1..]);
     let _: redis::Value = join.query(connection).expect("a unit joins");
 }
 
-/// Creates so many conferences and has them opened; their epochs.
+/// Creates this many conferences and opens them. Returns their epochs.
 fn open(connection: &mut redis::Connection, count: usize) -> Vec<u64> {
     let mut epochs = Vec::with_capacity(count);
     for first in (0..count).step_by(1000) {
@@ -79,7 +79,7 @@ fn writes(bench: &Bench, server: &RedisServer) {
         }
     }
     let number = |connection: usize, place: usize| (connection * 1987 + place * 31) % CONFERENCES;
-    // Each write has a seq of its own that is newer than the last: as many as a run has.
+    // Each write of a run has a sequence number of its own, newer than the last one.
     let seq = std::cell::Cell::new(0u64);
     let requests = 400_000;
     let rounds = requests / CONNECTIONS / PIPELINE;
@@ -115,8 +115,8 @@ fn writes(bench: &Bench, server: &RedisServer) {
     bench.measure(server, &set, &hset);
 }
 
-/// A conference's life, step by step; each step is a run of its own. Who creates and ends conferences seldom sends
-/// requests in bulk, so each is measured with one request in flight as well.
+/// A conference's life, step by step; each step is a run of its own. Managers seldom create and end conferences in
+/// bulk, so each step is measured with one request in flight as well.
 fn lives(bench: &Bench, server: &RedisServer) {
     for (depth, requests, in_flight) in [(PIPELINE, 80_000, ""), (1, 20_000, ", one in flight")] {
         let epochs = std::cell::RefCell::new(Vec::<u64>::new());
@@ -155,7 +155,7 @@ fn lives(bench: &Bench, server: &RedisServer) {
     }
 }
 
-/// A realm of so many conferences that are not open yet; their epochs.
+/// Creates a realm of this many conferences that are not open yet. Returns their epochs.
 fn created(server: &RedisServer, count: usize) -> Vec<u64> {
     let mut connection = open_realm(server, &[UNIT]);
     let mut realm = redis::cmd("CONF.REALM");
@@ -179,7 +179,7 @@ fn created(server: &RedisServer, count: usize) -> Vec<u64> {
 
 /// A unit with 10,000 conferences dies, and they are recovered on ten others.
 fn losses(bench: &Bench, server: &RedisServer) {
-    let names = ["CMU.DOWN of 10,000 conferences", "CONF.RECOVER COUNT 100, longest of 100", "all told"];
+    let names = ["CMU.DOWN of 10,000 conferences", "CONF.RECOVER COUNT 100, longest of 100", "in total"];
     if !names.iter().any(|name| bench.wants(name)) {
         return;
     }

@@ -1,5 +1,5 @@
-//! A load generator that costs little beside the server it measures: 50 connections, 16 requests in flight on
-//! each, or one, requests encoded before the clock starts, replies counted but not built.
+//! A load generator that needs little processor time in comparison with the server: 50 connections with 16 requests or
+//! one in flight, requests encoded before the clock starts, replies counted but not built.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -9,30 +9,30 @@ use allot_tests::RedisServer;
 
 /// Connections of a run.
 pub(crate) const CONNECTIONS: usize = 50;
-/// Requests in flight on each, where nothing else is said.
+/// Requests in flight on each connection by default.
 pub(crate) const PIPELINE: usize = 16;
 
 /// The result of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rate {
-    /// Requests a second.
+    /// Requests per second.
     pub(crate) per_second: f64,
-    /// Time of the server's processor a request, in microseconds.
+    /// Processor time of the server per request, in microseconds.
     pub(crate) cpu_us: f64,
-    /// Error replies, which spoil a run.
+    /// Number of error replies, which spoil a run.
     pub(crate) errors: usize,
-    /// Replies that were nothing.
-    pub(crate) nothing: usize,
+    /// Number of null replies.
+    pub(crate) nulls: usize,
 }
 
-/// A connection with what it sends, over and over.
+/// A connection with the batches that it sends in turn.
 struct Client {
     stream: TcpStream,
     batches: Vec<Vec<u8>>,
     next: usize,
     buffer: Vec<u8>,
     filled: usize,
-    /// Whether it has shown an error reply.
+    /// Whether an error reply of this connection was printed.
     complained: bool,
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn run(
         })
         .collect();
     let rounds = (requests / CONNECTIONS / depth).max(1);
-    let (mut errors, mut nothing) = (0, 0);
+    let (mut errors, mut nulls) = (0, 0);
     let cpu = processor_time(server);
     let start = Instant::now();
     for client in &mut clients {
@@ -71,7 +71,7 @@ pub(crate) fn run(
         for client in &mut clients {
             let (bad, null) = client.receive(depth);
             errors += bad;
-            nothing += null;
+            nulls += null;
             if round + 1 < rounds {
                 client.send();
             }
@@ -80,7 +80,7 @@ pub(crate) fn run(
     let elapsed = start.elapsed();
     let done = (rounds * CONNECTIONS * depth) as f64;
     let cpu_us = (processor_time(server) - cpu) * 1e6 / done;
-    Rate { per_second: done / elapsed.as_secs_f64(), cpu_us, errors, nothing }
+    Rate { per_second: done / elapsed.as_secs_f64(), cpu_us, errors, nulls }
 }
 
 /// Seconds of processor time that the server has used.
@@ -97,9 +97,9 @@ impl Client {
         self.stream.write_all(batch).expect("the server reads");
     }
 
-    /// Reads the replies of one batch: how many were errors, and how many nothing.
+    /// Reads the replies of one batch. Returns the number of errors and of null replies.
     fn receive(&mut self, depth: usize) -> (usize, usize) {
-        let (mut at, mut pending, mut errors, mut nothing, mut replies) = (0, 0usize, 0, 0, 0);
+        let (mut at, mut pending, mut errors, mut nulls, mut replies) = (0, 0usize, 0, 0, 0);
         loop {
             while let Some((head, value, next)) = line(&self.buffer[..self.filled], at) {
                 let mut end = next;
@@ -111,10 +111,10 @@ impl Client {
                         }
                     }
                     // Inside a record a null is a field without a value.
-                    b'*' | b'%' | b'$' if value < 0 => nothing += usize::from(pending == 0),
+                    b'*' | b'%' | b'$' if value < 0 => nulls += usize::from(pending == 0),
                     b'*' => pending += value as usize,
                     b'%' => pending += 2 * value as usize,
-                    b'_' => nothing += usize::from(pending == 0),
+                    b'_' => nulls += usize::from(pending == 0),
                     b'-' => {
                         if !std::mem::replace(&mut self.complained, true) {
                             eprintln!("{}", String::from_utf8_lossy(&self.buffer[at..next]).trim());
@@ -127,14 +127,14 @@ impl Client {
                 if pending > 0 && !(matches!(head, b'*' | b'%') && value > 0) {
                     pending -= 1;
                 } else if pending > 0 {
-                    // A list inside a list: itself was one of the pending.
+                    // A list inside a list was itself one of the pending values.
                     pending -= usize::from(nested(head, value, pending));
                 }
                 if pending == 0 {
                     replies += 1;
                     if replies == depth {
                         self.filled = 0;
-                        return (errors, nothing);
+                        return (errors, nulls);
                     }
                 }
             }
@@ -151,13 +151,13 @@ impl Client {
     }
 }
 
-/// Whether a list that was just opened stands inside another.
+/// Whether a list that was just opened is inside another list.
 fn nested(head: u8, value: i64, pending: usize) -> bool {
     let own = if head == b'%' { 2 * value as usize } else { value as usize };
     pending > own
 }
 
-/// The line at `at`: its first byte, its number (0 where there is none), and where the next begins.
+/// The line at `at`: its first byte, its number (0 if it has none), and the start of the next line.
 fn line(buffer: &[u8], at: usize) -> Option<(u8, i64, usize)> {
     let rest = buffer.get(at..)?;
     let end = rest.windows(2).position(|pair| pair == b"\r\n")?;
@@ -165,7 +165,7 @@ fn line(buffer: &[u8], at: usize) -> Option<(u8, i64, usize)> {
     Some((rest[0], number, at + end + 2))
 }
 
-/// A request in the protocol.
-pub(crate) fn encode(words: &[&str]) -> Vec<u8> {
-    allot_tests::raw::encode(words)
+/// Encodes a request in the protocol.
+pub(crate) fn encode(arguments: &[&str]) -> Vec<u8> {
+    allot_tests::raw::encode(arguments)
 }

@@ -1,14 +1,14 @@
-//! `make bench`: live servers, every figure beside its baseline. Each figure is the median of several runs of 50
-//! connections with 16 requests in flight, or one where it says so, and each run stands between two of its baseline in the same minute:
-//! what counts are the ratios, since a machine is never twice the same.
+//! `make bench`: measures requests to live servers, each beside its baseline. A figure is the median of several runs of
+//! 50 connections with 16 requests in flight, or with one where the name says so. Each run is between two runs of its
+//! baseline in the same minute. Compare the ratios, since the speed of a machine changes between runs.
 //!
-//! `allot-bench [WORD]` measures only what has the word in its name; `ALLOT_BENCH_RUNS=1` is a quick look.
+//! `allot-bench [TEXT]` measures only the cases with this text in their names; `ALLOT_BENCH_RUNS=1` is a quick run.
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::panic,
     clippy::unwrap_used,
-    reason = "a bench reports what is wrong by stopping"
+    reason = "a bench reports an error by stopping"
 )]
 
 mod accounts;

@@ -1,5 +1,5 @@
-//! Number pools: the four events of a call's life in pools of three sizes, and the same by the Functions library
-//! and by the plain script over a list and a hash that existing systems have.
+//! Number pools: the four events of a call's life in pools of three sizes; the same events by the Functions library,
+//! and by the plain script of existing systems over a list and a hash.
 
 use std::cell::{Cell, RefCell};
 
@@ -8,9 +8,9 @@ use allot_tests::RedisServer;
 use crate::bench::{Bench, Case};
 use crate::load::{self, CONNECTIONS, PIPELINE, encode};
 
-/// Requests of a run, where each takes microseconds.
+/// Requests of a run if each takes microseconds.
 const REQUESTS: usize = 200_000;
-/// And where each walks a long list.
+/// Requests of a run if each walks a long list.
 const SLOW_REQUESTS: usize = CONNECTIONS * PIPELINE;
 
 /// The measured commands.
@@ -28,8 +28,8 @@ trait System {
     /// Fills a pool with idle and registered numbers, in this order.
     fn fill(&self, server: &RedisServer, pool: usize, numbers: &[String]);
     fn request(&self, event: Event, pool: usize, number: &str) -> Vec<u8>;
-    /// Unregisters numbers of a pool in another way than one by one, where that walks a list for each of them;
-    /// whether there is one.
+    /// Unregisters numbers of a pool all at once, for a system that would otherwise walk a list for each of them.
+    /// Returns whether the system has such a way.
     fn take_down(&self, server: &RedisServer, pool: usize, numbers: &[String]) -> bool;
 }
 
@@ -69,8 +69,8 @@ fn measure_system<S: System>(bench: &Bench, server: &RedisServer, size: usize, s
     let () = redis::cmd("FLUSHALL").query(&mut server.connection()).expect("FLUSHALL");
 }
 
-/// Pools of one size, as many as it takes for a run, each with its numbers in groups: a run is about one group of
-/// each, and the next about the next, which by then has come to the head of the queue.
+/// Pools of one size, as many as a run needs. The numbers of each pool form groups. A run uses one group of each pool,
+/// and the next run uses the next group, which is then at the head of the queue.
 struct Pools<'a, S> {
     server: &'a RedisServer,
     system: &'a S,
@@ -78,7 +78,7 @@ struct Pools<'a, S> {
     count: usize,
     group: usize,
     turn: Cell<usize>,
-    /// What brings the pools back to where they were before the last run.
+    /// The event and the group that restore the pools to their state before the last run.
     undo: RefCell<Option<(Event, usize)>>,
 }
 
@@ -90,7 +90,7 @@ impl<'a, S: System> Pools<'a, S> {
             system.fill(server, pool, &numbers);
         }
         let group = size.min(REQUESTS);
-        // The turn before the first.
+        // The turn before the first one.
         let turn = Cell::new(size / group - 1);
         Self { server, system, numbers, count, group, turn, undo: RefCell::new(None) }
     }
@@ -152,7 +152,7 @@ impl<'a, S: System> Pools<'a, S> {
     }
 }
 
-/// `NUMPOOL.*`.
+/// The commands `NUMPOOL.*`.
 struct Module;
 
 impl System for Module {
@@ -199,7 +199,7 @@ fn fill_list_and_hash(server: &RedisServer, pool: usize, numbers: &[String]) {
     }
 }
 
-/// Has a list and a hash as if these numbers had been unregistered.
+/// Changes a list and a hash as if these numbers had been unregistered.
 fn take_down_list_and_hash(server: &RedisServer, pool: usize, numbers: &[String]) -> bool {
     let mut connection = server.connection();
     let () = redis::cmd("DEL").arg(format!("{{pool{pool}}}:idle:up")).query(&mut connection).expect("DEL");
@@ -214,7 +214,7 @@ fn take_down_list_and_hash(server: &RedisServer, pool: usize, numbers: &[String]
     true
 }
 
-/// `FCALL numpool_*`.
+/// The Functions library, `FCALL numpool_*`.
 struct Functions;
 
 impl System for Functions {
@@ -236,15 +236,15 @@ impl System for Functions {
             Event::Reg => "numpool_reg",
             Event::Unreg => "numpool_unreg",
         };
-        let mut words = vec!["FCALL", function, "2", &keys[0], &keys[1]];
+        let mut arguments = vec!["FCALL", function, "2", &keys[0], &keys[1]];
         if event != Event::Call {
-            words.push(number);
+            arguments.push(number);
         }
-        encode(&words)
+        encode(&arguments)
     }
 }
 
-/// `EVALSHA`.
+/// The plain script, `EVALSHA`.
 struct Script {
     sha: String,
 }
@@ -262,16 +262,16 @@ impl System for Script {
 
     fn request(&self, event: Event, pool: usize, number: &str) -> Vec<u8> {
         let key = format!("{{pool{pool}}}");
-        let event_word = match event {
+        let event_name = match event {
             Event::Call => "call",
             Event::HangUp => "hangup",
             Event::Reg => "reg",
             Event::Unreg => "unreg",
         };
-        let mut words = vec!["EVALSHA", &self.sha, "1", &key, event_word];
+        let mut arguments = vec!["EVALSHA", &self.sha, "1", &key, event_name];
         if event != Event::Call {
-            words.push(number);
+            arguments.push(number);
         }
-        encode(&words)
+        encode(&arguments)
     }
 }

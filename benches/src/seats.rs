@@ -49,7 +49,7 @@ pub(crate) fn measure(bench: &Bench, server: &RedisServer) {
     }
 }
 
-/// Opens a show and says what it takes.
+/// Creates a show and prints its memory.
 fn open(server: &RedisServer, key: &str, plan: &Value) {
     let mut connection = server.connection();
     let () = redis::cmd("SEAT.CREATE").arg(key).arg(plan.to_string()).query(&mut connection).expect("a plan");
@@ -65,7 +65,7 @@ fn open(server: &RedisServer, key: &str, plan: &Value) {
     );
 }
 
-/// Holds two seats and gives them back, by turns: the show stays as it is.
+/// Holds two seats and releases them, by turns, so that the show stays the same.
 fn hold_and_release(connection: usize, key: &str) -> Vec<Vec<u8>> {
     let mut batch = Vec::new();
     for number in 0..PIPELINE / 2 {
@@ -87,8 +87,8 @@ fn hold_and_release(connection: usize, key: &str) -> Vec<Vec<u8>> {
     vec![batch]
 }
 
-/// The same by a script on sorted sets: pops the best two neighbours, which are always the same ones since they
-/// are put back at once.
+/// The same by a script on sorted sets: pops the best two neighbours. These are always the same seats, since the script
+/// puts them back at once.
 fn pop_and_put_back(buckets: &shows::SortedSets) -> Vec<Vec<u8>> {
     let count = buckets.keys.len().to_string();
     let mut pop = vec!["FCALL", "seat_zmpop", &count];

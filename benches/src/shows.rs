@@ -1,4 +1,4 @@
-//! Shows to measure on: regular plans of any size, and the same 95 % sold and fragmented.
+//! Shows for measurements: regular plans of any size, empty or 95 % sold and fragmented.
 
 use allot_tests::RedisServer;
 use serde_json::{Value, json};
@@ -23,8 +23,8 @@ pub(crate) fn plan(seats: usize) -> Value {
     json!({"areas": areas, "limits": {"holds_per_user": 0}})
 }
 
-/// Sells 95 % of a show's seats: what is left are single seats here and there, and one pair in the last row of
-/// each area, as after a rush of people who all wanted two.
+/// Sells 95 % of a show's seats. Scattered single seats remain, and one pair in the last row of each area, as after a
+/// rush of buyers who all wanted two seats.
 pub(crate) fn sell_most(server: &RedisServer, key: &str, plan: &Value) {
     let mut connection = server.connection();
     let mut random = 88_172_645_463_325_252_u64;
@@ -69,13 +69,13 @@ pub(crate) fn sell_most(server: &RedisServer, key: &str, plan: &Value) {
     }
 }
 
-/// The free gold seats of a show as existing systems keep them: a sorted set an area.
+/// The free gold seats of a show as existing systems keep them: one sorted set for each area.
 pub(crate) struct SortedSets {
-    /// One key an area, the best first.
+    /// One key for each area, the best area first.
     pub(crate) keys: Vec<String>,
-    /// Where the best two neighbours are.
+    /// The key with the best two neighbours.
     pub(crate) best_key: String,
-    /// Score and member of these.
+    /// Score and member of the two neighbours.
     pub(crate) best_pair: Vec<(String, String)>,
 }
 
@@ -122,7 +122,7 @@ pub(crate) fn sorted_sets(server: &RedisServer, key: &str, plan: &Value) -> Sort
     SortedSets { keys, best_key, best_pair }
 }
 
-/// A sorted set of so many members.
+/// A sorted set of this many members.
 pub(crate) fn sorted_set(server: &RedisServer, key: &str, members: usize) {
     let mut connection = server.connection();
     let () = redis::cmd("DEL").arg(key).query(&mut connection).expect("DEL");

@@ -1,10 +1,10 @@
 //! `liballot.so`: the Redis module.
 //!
-//! `ffi` holds all that is unsafe and knows nothing of the rest; `engine` is what the families share: the command table
-//! and its parser, the path of a request (decide, apply, replicate, publish), timer, outbox, settings and counters. Each
-//! family is a folder that imports `engine` and no other family: `commands` is its table, `writes` and `reads` are the
-//! handlers, `replies` what they reply, and `mod.rs` ties its state machine (crate allot-core) to `engine`. `register`
-//! alone knows all of them.
+//! `ffi` contains all unsafe code and imports nothing else of the module. `engine` is the code that the families share:
+//! the command table and its parser, the path of a request (decide, apply, replicate, publish), timer, outbox, settings
+//! and counters. Each family is a folder that imports `engine` and no other family: `commands` is its table, `writes`
+//! and `reads` are the handlers, `replies` writes their replies, and `mod.rs` connects its state machine (crate
+//! allot-core) to `engine`. Only `register` knows all families.
 
 mod account;
 mod conf;

@@ -20,6 +20,7 @@ const VERSION: c_int = 100;
 
 static HOOKS: Hooks = Hooks {
     timer: deadlines::run,
+    cron: deadlines::catch_up,
     flushed: deadlines::flushed,
     swapped: deadlines::swapped,
     info: info::write,
@@ -56,7 +57,7 @@ pub(crate) unsafe fn register(
 fn family<F: Family>(server: &Registration) -> Option<()> {
     server.value_type::<Value<F>>()?;
     family::add_to_info::<F>();
-    check::add_family(step::check::<F>);
+    check::add_family(step::check::<F>, step::clock::<F>);
     Some(())
 }
 

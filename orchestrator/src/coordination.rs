@@ -1,4 +1,4 @@
-//! The session with the coordination service, by the settings.
+//! Opens the session with the coordination service that the settings name.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use tracing::warn;
 
 use crate::config::Config;
 
-/// The session with the coordination service that these settings name.
+/// Opens the session with the coordination service that these settings name.
 pub(crate) fn coordinator(config: &Config) -> Coordinator {
     let connector: Arc<dyn Connector> = if let Some(zookeeper) = &config.zookeeper {
         let ensemble = ZooKeeper::new(&zookeeper.servers, zookeeper.session);

@@ -1,5 +1,5 @@
-//! `allotd run`: starts the process, runs its roles, and shuts them down. At SIGTERM or SIGINT each role hands over; a
-//! second signal ends the process at once. This file does not know the roles: `main.rs` passes them in.
+//! `allotd run`: starts the process, runs its roles, and shuts them down. At SIGTERM or SIGINT each role hands its work
+//! over; a second signal ends the process at once. This file does not know the roles: `main.rs` passes them in.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,9 +23,9 @@ pub(crate) type RunRole = fn(Role, RoleContext) -> BoxFuture<'static, Result<()>
 
 /// The name of the session with the coordination service in probes.
 const COORDINATION: &str = "coordination";
-/// How long to wait for the address that names this process to people.
+/// Time limit for finding the address that is part of this process's name.
 const NAME_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long roles may take to hand over, in addition to the time that a unit may take to drain.
+/// Time limit for roles to hand their work over, in addition to the time limits of their settings.
 const HANDOVER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Aborts the process when any task panics: other parts would wait for the failed part for ever. A process may die at
@@ -43,8 +43,8 @@ fn abort_on_panic() {
     }));
 }
 
-/// Whether this is the one known panic of the ZooKeeper client, which is caught where it can happen: a watch whose
-/// session ended before the watch could report that.
+/// Whether this is the known panic of the ZooKeeper client, in a watch whose session ended before the watch could
+/// report that. This panic is caught where it can happen.
 fn is_known_panic(file: &str, message: Option<&str>) -> bool {
     file.contains("zookeeper-client")
         && file.ends_with("session/watch.rs")
@@ -59,7 +59,8 @@ pub(crate) async fn run(config: Config, run_role: RunRole) -> Result<()> {
         );
     }
     abort_on_panic();
-    // Before any role starts: a role that has taken work must hand it over, however early the signal comes.
+    // Signals are handled before any role starts: a role that has taken work must hand it over, however early the
+    // signal comes.
     let mut signals = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let health = Health::default();
     for part in config.roles.iter().map(|role| role.part()).chain([COORDINATION]) {
@@ -145,7 +146,7 @@ fn role_ended(ended: Option<Result<(Role, Result<()>), tokio::task::JoinError>>)
     }
 }
 
-/// The host part of a name that only people read.
+/// The host part of the process's name, which only people read.
 async fn host_for_people(config: &Config) -> String {
     match &config.cmu.host {
         Some(host) => host.clone(),

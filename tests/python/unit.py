@@ -35,6 +35,7 @@ class Unit:
         self.path = f"{arguments.root}/{node_name(self.key)}/units/{node_name(self.cmu)}"
         self.zookeeper = KazooClient(hosts=arguments.zookeeper, timeout=4.0)
         self.copies = {}  # number -> epoch
+        self.earlier = {}  # number -> epochs that the copy had before
         self.highest = 0
         self.seq = 0
         self.told = 0
@@ -73,11 +74,16 @@ class Unit:
             head["chatter"] = f"{self.cmu} {epoch} {self.told} {now}"
             self.client.xadd(f"{self.key}:info", head)
 
-    def say(self, word, e164, epoch):
+    def say(self, word, e164, epoch, *why):
         try:
-            self.ask(f"CONF.{word}", e164, self.cmu, epoch)
+            return self.ask(f"CONF.{word}", e164, self.cmu, epoch, *why)
         except redis.ResponseError:
-            pass  # refused: what is to be done comes as a command
+            return None  # refused: what is to be done comes as a command
+
+    def give_up(self, e164, epoch):
+        """Ends a copy because of RELEASE: this is not an end by people."""
+        del self.copies[e164]
+        self.say("ENDED", e164, epoch, "RELEASED")
 
     def obey(self, entry):
         event, e164, epoch = entry["event"], entry["e164"], int(entry["epoch"])
@@ -87,16 +93,19 @@ class Unit:
                 return
             self.highest = max(self.highest, epoch)
         if event == "CREATE":
-            self.copies[e164] = epoch
-            self.say("ACK", e164, epoch)
-        elif event == "RELEASE" and self.copies.get(e164) == epoch:
-            del self.copies[e164]
-            self.say("ENDED", e164, epoch)
+            self.copies[e164], self.earlier[e164] = epoch, set()
+            if self.say("ACK", e164, epoch) == "RELEASE":
+                self.give_up(e164, epoch)
+        elif event == "RELEASE" and e164 in self.copies:
+            if epoch == self.copies[e164] or epoch in self.earlier[e164]:
+                self.give_up(e164, self.copies[e164])
         elif event == "EPOCH" and e164 in self.copies:
+            self.earlier[e164].add(self.copies[e164])
             self.copies[e164] = epoch
             self.tell()
         elif event == "EPOCH":
-            self.say("ENDED", e164, epoch)
+            # It has no people who could have ended the copy.
+            self.say("ENDED", e164, epoch, "RELEASED")
         elif event == "RESYNC" or (event == "REPORT" and entry.get("what") == "LIST"):
             self.report()
         elif event == "REPORT":

@@ -78,7 +78,9 @@ impl CompactionCluster {
 
     fn unit(&self, n: usize, runner: &Path, settings: &[(&str, &str)]) -> Process {
         let (address, name) = (self.zookeeper.address(), format!("host{n}_9876"));
-        let (data, output) = (self.data(), self.dir.path().join(format!("output{n}")));
+        let output = self.dir.path().join(format!("output{n}"));
+        // A program lists the files of the folder: with a folder in the settings, only files can be named as partitions.
+        let lister = self.lister();
         let arguments = [
             "--roles",
             "compaction",
@@ -96,10 +98,8 @@ impl CompactionCluster {
         for (variable, value) in settings {
             unit = unit.with(variable, value);
         }
-        let defaults = [
-            ("ALLOT_COMPACTION_PARTITIONS", "ALLOT_COMPACTION_PARTITIONS_DIR", data.to_str().unwrap()),
-            SHORT,
-        ];
+        let defaults =
+            [("ALLOT_COMPACTION_PARTITIONS", "ALLOT_COMPACTION_PARTITIONS", lister.to_str().unwrap()), SHORT];
         for (given, variable, value) in defaults {
             if settings.iter().all(|(name, _)| *name != given) {
                 unit = unit.with(variable, value);
@@ -113,6 +113,17 @@ impl CompactionCluster {
     #[must_use]
     pub fn data(&self) -> PathBuf {
         self.dir.path().join("data")
+    }
+
+    /// The program that lists the files of `data`.
+    fn lister(&self) -> PathBuf {
+        let path = self.dir.path().join("lister");
+        if !path.exists() {
+            let text = format!("#!/bin/sh\nexec find '{}' -type f\n", self.data().display());
+            fs::write(&path, text).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        path
     }
 
     /// `allotd compaction` with these words.

@@ -6,8 +6,10 @@ use std::fs;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::net::{TcpListener, TcpStream};
 use std::ops::Deref;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use std::{env, thread};
 
@@ -22,6 +24,7 @@ use crate::tls::Certificates;
 use crate::wait::{TIMEOUT, eventually};
 
 /// How a server is to be started.
+#[allow(clippy::struct_excessive_bools, reason = "switches that do not depend on each other")]
 #[derive(Debug, Clone)]
 pub struct Builder {
     module: bool,
@@ -30,6 +33,7 @@ pub struct Builder {
     cluster: bool,
     tls: Option<Vec<(&'static str, String)>>,
     errors_expected: bool,
+    own_clock: bool,
 }
 
 impl Builder {
@@ -52,6 +56,13 @@ impl Builder {
     #[must_use]
     pub fn arg(mut self, name: &str, value: &str) -> Self {
         self.settings.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Gives it a clock that [`RedisServer::shift_clock`] sets.
+    #[must_use]
+    pub fn own_clock(mut self) -> Self {
+        self.own_clock = true;
         self
     }
 
@@ -80,6 +91,9 @@ impl Builder {
     #[track_caller]
     pub fn start(self) -> RedisServer {
         let dir = tempfile::Builder::new().prefix("allot-redis-").tempdir().expect("a temporary folder");
+        if self.own_clock {
+            fs::write(dir.path().join(CLOCK), 0i64.to_ne_bytes()).expect("the temporary folder is writable");
+        }
         let process = ChildProcess::new("redis-server", dir.path().join("server.log"));
         for _ in 0..20 {
             let port = free_port();
@@ -160,6 +174,7 @@ impl RedisServer {
             cluster: false,
             tls: None,
             errors_expected: false,
+            own_clock: false,
         }
     }
 
@@ -243,19 +258,50 @@ impl RedisServer {
     /// has loaded its data. A server that still runs is killed first.
     #[track_caller]
     pub fn restart(&self) {
+        if let Err(why) = self.try_restart() {
+            panic!("redis-server did not start again: {why}");
+        }
+    }
+
+    /// As [`restart`](Self::restart), of a server that may refuse to start.
+    ///
+    /// # Errors
+    /// Why it did not start, with its log.
+    #[track_caller]
+    pub fn try_restart(&self) -> Result<(), String> {
         let start = Instant::now();
         loop {
             spawn(&self.process, self.dir());
             match wait_until_up(&self.process, self.port) {
-                Ok(()) => return,
+                Ok(()) => return Ok(()),
                 // An outgoing connection of some process may hold the port for a moment.
                 Err(Failure::PortTaken) if start.elapsed() < TIMEOUT => {
                     thread::sleep(Duration::from_millis(50));
                 }
                 Err(Failure::PortTaken) => panic!("port {} was not free again", self.port),
-                Err(Failure::Other(why)) => panic!("redis-server did not start again: {why}"),
+                Err(Failure::Other(why)) => return Err(why),
             }
         }
+    }
+
+    /// Sets the clock of a server [of its own](Builder::own_clock) so many seconds ahead of that of the machine, or back to
+    /// it. Time that elapses is not touched.
+    #[track_caller]
+    pub fn shift_clock(&self, seconds: i64) {
+        // The server has the file mapped: it is written in place.
+        let file =
+            fs::OpenOptions::new().write(true).open(self.dir().join(CLOCK)).expect("the file of the clock");
+        file.write_all_at(&seconds.to_ne_bytes(), 0).expect("the file of the clock is writable");
+    }
+
+    /// The file of the append-only log to which commands are appended.
+    #[track_caller]
+    pub fn append_only_file(&self) -> PathBuf {
+        let files =
+            fs::read_dir(self.dir().join("appendonlydir")).expect("the folder of an append-only file");
+        let mut paths = files.map(|file| file.expect("a file").path());
+        let found = paths.find(|path| path.to_string_lossy().ends_with(".incr.aof"));
+        found.expect("a file to which commands are appended")
     }
 
     /// Sends one command, given as words between spaces, over a connection of its own.
@@ -388,8 +434,34 @@ pub fn free_port() -> u16 {
     ports.into_iter().find(free).expect("loopback has a free port")
 }
 
+/// The file that says how far a server's own clock is ahead.
+const CLOCK: &str = "clock";
+
+/// The library that shifts the clock of a process, built once by the system's C compiler.
+fn clock_library() -> &'static Path {
+    static LIBRARY: OnceLock<(TempDir, PathBuf)> = OnceLock::new();
+    let (_, path) = LIBRARY.get_or_init(|| {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let (source, path) = (dir.path().join("clock.c"), dir.path().join("clock.so"));
+        fs::write(&source, include_str!("clock.c")).expect("the temporary folder is writable");
+        let built =
+            Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&path).arg(&source).status();
+        assert!(
+            built.is_ok_and(|status| status.success()),
+            "cc cannot build clock.c; `make deps` installs it"
+        );
+        (dir, path)
+    });
+    path
+}
+
 fn spawn(process: &ChildProcess, dir: &Path) {
-    process.spawn(Command::new(redis_server_binary()).arg(dir.join("redis.conf")));
+    let mut command = Command::new(redis_server_binary());
+    command.arg(dir.join("redis.conf"));
+    if dir.join(CLOCK).exists() {
+        command.env("LD_PRELOAD", clock_library()).env("ALLOT_CLOCK", dir.join(CLOCK));
+    }
+    process.spawn(&mut command);
 }
 
 fn wait_until_up(process: &ChildProcess, port: u16) -> Result<(), Failure> {

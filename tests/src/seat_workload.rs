@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use allot_core::seat::{Event, Show};
-use allot_core::shared::codec::Reader;
 use allot_core::shared::machine::MachineEvent;
+use allot_core::shared::payload::Payload;
 
 use crate::random::Random;
 use crate::raw::{RawClient, Reply};
@@ -283,10 +283,10 @@ fn hold_horizon() -> i64 {
 pub fn events_of(command: &Command) -> (i64, Vec<Event>) {
     assert_eq!(command.len(), 3, "{command:?}");
     assert_eq!(command[0], b"SEAT.APPLY");
-    let mut reader = Reader::new(&command[2]);
-    assert_eq!(reader.unsigned(), Ok(1), "the version of the payload");
-    let at = reader.signed().expect("a time");
-    (at, Event::decode_all(reader.rest()).expect("events").into_vec())
+    match Payload::read(&command[1], &command[2]) {
+        Ok(Payload::Events { at, events }) => (at, Event::decode_all(events).expect("events").into_vec()),
+        other => panic!("{other:?}"),
+    }
 }
 
 /// An event in the words of [`SeatWorkload::done`]; nothing for what a reply does not tell of.

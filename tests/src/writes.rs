@@ -11,6 +11,7 @@ use std::time::Duration;
 use allot_core::conf::Event;
 use allot_core::shared::codec::Reader;
 use allot_core::shared::machine::MachineEvent;
+use allot_core::shared::payload::Payload;
 
 use crate::stream::{Command, ReplicationStream};
 
@@ -90,14 +91,14 @@ fn written(fields: &[u8]) -> Option<(String, u64)> {
 }
 
 fn events_of(command: &Command) -> Vec<Event> {
-    let [name, _, payload] = command.as_slice() else { return Vec::new() };
+    let [name, key, payload] = command.as_slice() else { return Vec::new() };
     if name != b"CONF.APPLY" {
         return Vec::new();
     }
-    let mut reader = Reader::new(payload);
-    let (version, time) = (reader.unsigned(), reader.signed());
-    assert!(version == Ok(1) && time.is_ok(), "an odd payload");
-    Event::decode_all(reader.rest()).expect("events").into_vec()
+    match Payload::read(key, payload) {
+        Ok(Payload::Events { events, .. }) => Event::decode_all(events).expect("events").into_vec(),
+        other => panic!("{other:?}"),
+    }
 }
 
 impl Writes {

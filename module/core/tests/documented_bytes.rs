@@ -1,6 +1,6 @@
 //! The examples of docs/replication.md, byte by byte.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::panic, clippy::unwrap_used, reason = "tests")]
 
 use allot_core::numpool::event::Called;
 use allot_core::numpool::{self, Number};
@@ -11,16 +11,20 @@ use allot_core::shared::Bytes;
 use allot_core::shared::codec::Writer;
 use allot_core::shared::event::MachineEvent;
 use allot_core::shared::field::Any;
+use allot_core::shared::payload::{self, Payload};
 use std::fmt::Debug;
 
-/// The bytes of `documented`, a list of hexadecimal numbers, are those of the events.
-fn is_encoded_as<E: MachineEvent + Debug + PartialEq>(events: &[E], documented: &str) {
+/// The bytes of `documented`, a list of hexadecimal numbers, are the payload of these events of the key `{g}`.
+fn is_encoded_as<E: MachineEvent + Debug + PartialEq>(at: i64, events: &[E], documented: &str) {
     let documented: Vec<u8> =
         documented.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect();
     let mut out = Writer::default();
+    payload::begin_events(at, &mut out);
     events.iter().for_each(|event| event.encode(&mut out));
-    assert_eq!(out.bytes, documented);
-    assert_eq!(&E::decode_all(&documented).unwrap()[..], events);
+    payload::seal(b"{g}", &mut out);
+    assert_eq!(out.bytes, documented, "{:02x?}", out.bytes);
+    let Payload::Events { events: read, .. } = Payload::read(b"{g}", &documented).unwrap() else { panic!() };
+    assert_eq!(&E::decode_all(read).unwrap()[..], events);
 }
 
 #[test]
@@ -36,9 +40,12 @@ fn hold_of_a_show_has_its_documented_bytes() {
     };
     let flushed = seat::Event::Flushed { count: 1, last_id: (1_795_227_394_791, 0) };
     is_encoded_as(
+        1_795_227_394_791,
         &[seat::Event::Held(held), flushed],
-        "03  02 74 31  03 61 6e 6e  8e b5 a8 be bf 68  d0 d8 d1 9c 84 f1 d1 f0 3e  02 00 01  01 00  00
-         0b  01  e7 c5 90 df 9f 34 00",
+        "01  ce 8b a1 be bf 68
+         03  02 74 31  03 61 6e 6e  8e b5 a8 be bf 68  d0 d8 d1 9c 84 f1 d1 f0 3e  02 00 01  01 00  00
+         0b  01  e7 c5 90 df 9f 34 00
+         20 6e 60 65 b4 04 d7 6a",
     );
 }
 
@@ -53,8 +60,11 @@ fn call_of_a_pool_has_its_documented_bytes() {
     };
     let flushed = numpool::Event::Flushed { count: 1, last_id: (1_795_238_323_244, 0) };
     is_encoded_as(
+        1_795_238_323_244,
         &[numpool::Event::Called(called), flushed],
-        "0a  02 54 45  02 63 31  01 98 ba de c8 bf 68  01 03 73 77 31  01 04 35 35 35 31
-         0e  01  ac c8 ab e4 9f 34 00",
+        "01  d8 90 d7 c8 bf 68
+         0a  02 54 45  02 63 31  01 98 ba de c8 bf 68  01 03 73 77 31  01 04 35 35 35 31
+         0e  01  ac c8 ab e4 9f 34 00
+         75 d2 79 d7 fb 97 5a 4f",
     );
 }

@@ -30,7 +30,7 @@ const ADD_MISSES: &str =
 const MODULE_MISSES: &str = "DEPARTMENT and INSTANCES must be given: whose module it is, and how many of its instances \
                              hold a share at once";
 
-/// An optional number behind its word.
+/// An optional number that follows its keyword.
 const fn integer(name: &'static str, token: &'static str) -> Parameter {
     Parameter::integer(name).after(token).optional()
 }
@@ -42,7 +42,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         run: inventory::book,
         flags: "write deny-oom",
         keys: RW | ACCESS | UPDATE,
-        summary: "Makes a book of accounts, or changes its settings; replies its record",
+        summary: "Creates a book of accounts, or changes its settings; replies its record",
         complexity: "O(1)",
         parameters: [
             KEY,
@@ -71,7 +71,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         run: inventory::module,
         flags: "write deny-oom",
         keys: RW | ACCESS | UPDATE,
-        summary: "Defines a module, or changes it; replies its record",
+        summary: "Defines or changes a module; replies its record",
         complexity: "O(N) with N instances",
         parameters: [
             KEY,
@@ -88,7 +88,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         run: inventory::add,
         flags: "write deny-oom",
         keys: RW | ACCESS | UPDATE,
-        summary: "Adds accounts to a module, or with * distributes them over the modules by weight",
+        summary: "Adds accounts to a module; with *, distributes them over all modules by weight",
         complexity: "O(N log M) with N accounts named and M in the book",
         parameters: [
             KEY,
@@ -109,7 +109,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         run: inventory::del,
         flags: "write",
         keys: RW | ACCESS | UPDATE,
-        summary: "Deletes accounts; those that somebody is logged in with as soon as nobody is",
+        summary: "Deletes accounts; an account with a live login is deleted when the login ends",
         complexity: "O(N log M) with N accounts named and M in the book",
         parameters: [KEY, COUNTED_ACCOUNTS, TERM],
     },
@@ -118,7 +118,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         run: inventory::move_to,
         flags: "write",
         keys: RW | ACCESS | UPDATE,
-        summary: "Moves accounts to another module; those that somebody is logged in with as soon as nobody is",
+        summary: "Moves accounts to another module; an account with a live login moves when the login ends",
         complexity: "O(N log M) with N accounts named and M in the book",
         parameters: [KEY, MODULE, COUNTED_ACCOUNTS, TERM],
     },
@@ -127,7 +127,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         run: inventory::freeze,
         flags: "write",
         keys: RW | ACCESS | UPDATE,
-        summary: "Notes that the platform froze an account, which is replaced at once; OFF: it can be used again",
+        summary: "Records that the platform froze an account; OFF: that it can be used again",
         complexity: "O(log N) with N accounts",
         parameters: [KEY, ACCOUNT, Parameter::word("off", "OFF").optional(), TERM],
     },
@@ -136,8 +136,8 @@ pub(crate) static COMMANDS: &[Command] = &[
         run: writes::attach,
         flags: "write deny-oom",
         keys: RW | ACCESS | UPDATE,
-        summary: "An instance comes, or is back: it gets its share, or stands by; replies its record",
-        complexity: "O(N log M) with N accounts dealt and M in the book",
+        summary: "Records that an instance has appeared or come back; it gets its share of accounts, or waits for a place",
+        complexity: "O(N log M) with N accounts assigned and M in the book",
         parameters: [KEY, MODULE, INSTANCE, TERM],
     },
     command! {
@@ -145,8 +145,8 @@ pub(crate) static COMMANDS: &[Command] = &[
         run: writes::detach,
         flags: "write",
         keys: RW | ACCESS | UPDATE,
-        summary: "An instance goes: its accounts wait for it, then are dealt to the others",
-        complexity: "O(N log M) with N accounts dealt and M in the book",
+        summary: "Records that an instance leaves; after GRACE its accounts are assigned to the other instances",
+        complexity: "O(N log M) with N accounts assigned and M in the book",
         parameters: [KEY, MODULE, INSTANCE, integer("milliseconds", "GRACE"), TERM],
     },
     command! {
@@ -154,7 +154,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         run: writes::login,
         flags: "write deny-oom fast",
         keys: RW | ACCESS | UPDATE,
-        summary: "Logs in with an account, exclusively and until a deadline; replies epoch and deadline",
+        summary: "Logs a terminal in with an account, exclusively and until a deadline; replies epoch and deadline",
         complexity: "O(log N) with N accounts; O(M log M) with M accounts of the instance, the first time in a month",
         parameters: [KEY, ACCOUNT, INSTANCE, Parameter::name("terminal"), TTL],
     },
@@ -163,7 +163,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         run: writes::renew,
         flags: "write fast",
         keys: RW | ACCESS | UPDATE,
-        summary: "Puts a login's deadline off",
+        summary: "Extends a login to a later deadline",
         complexity: "O(log N) with N accounts; O(M log M) with M accounts of the instance, the first time in a month",
         parameters: [KEY, ACCOUNT, EPOCH, TTL],
     },
@@ -172,7 +172,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         run: writes::logout,
         flags: "write fast",
         keys: RW | ACCESS | UPDATE,
-        summary: "Ends a login by its epoch, or gives a revoked account back by that of its deal; BACK: one that is dealt",
+        summary: "Ends a login, or returns a revoked account; BACK: returns an account that was not revoked",
         complexity: "O(log N) with N accounts; O(M log M) with M accounts of the instance, the first time in a month",
         parameters: [KEY, ACCOUNT, EPOCH, Parameter::word("back", "BACK").optional(), TERM],
     },
@@ -181,7 +181,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         run: writes::usage,
         flags: "write fast",
         keys: RW | ACCESS | UPDATE,
-        summary: "Counts instructions before they are sent; replies what is used and left, and what it costs",
+        summary: "Counts instructions before they are sent; replies how many are used and left, and the cost",
         complexity: "O(log N) with N accounts; O(M log M) with M accounts of the instance, the first time in a month",
         parameters: [KEY, ACCOUNT, EPOCH, COUNT],
     },
@@ -190,7 +190,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         run: reads::pick,
         flags: "readonly fast",
         keys: RO | ACCESS,
-        summary: "Which accounts of an instance to use now: most left at the flat price, nobody logged in",
+        summary: "Gives accounts of an instance that have no live login, those with most left at the flat price first",
         complexity: "O(log N + C) with N accounts and C picked; O(A log A) with A of the instance until it is first worked with in a month",
         parameters: [KEY, MODULE, INSTANCE, COUNT],
     },
@@ -200,7 +200,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         flags: "write",
         also: "dangerous",
         keys: RW | ACCESS | UPDATE,
-        summary: "Moves accounts to where they will be needed by the end of the month",
+        summary: "Moves accounts to the instances that will need them by the end of the month",
         complexity: "O(N) with N accounts",
         parameters: [KEY, Parameter::word("dryrun", "DRYRUN").optional(), integer("n", "MAXMOVES"), TERM],
     },
@@ -209,7 +209,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         run: reads::info,
         flags: "readonly",
         keys: RO | ACCESS,
-        summary: "The record of the book, of a module, or of an account",
+        summary: "Gives the record of the book, of a module, or of an account",
         complexity: "O(1); O(N) with N instances for a module",
         parameters: [
             KEY,
@@ -227,7 +227,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         flags: "readonly",
         keys: RO | ACCESS,
         summary: "Lists accounts of the book, of a module or of an instance",
-        complexity: "O(N) with N accounts passed over",
+        complexity: "O(N) with N accounts examined",
         parameters: [
             KEY,
             MODULE.after("MODULE").optional(),
@@ -242,7 +242,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         run: reads::usage,
         flags: "readonly",
         keys: RO | ACCESS,
-        summary: "Use and cost of a month by department, module or account",
+        summary: "Gives use and cost of a month by department, module or account",
         complexity: "O(M) with M modules and instances; by account O(C) with C of them; of a past month O(N) with N accounts",
         parameters: [
             KEY,
@@ -263,7 +263,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         run: reads::history,
         flags: "readonly",
         keys: RO | ACCESS,
-        summary: "Who held an account when",
+        summary: "Gives the last assignments of an account",
         complexity: "O(1)",
         parameters: [KEY, ACCOUNT],
     },

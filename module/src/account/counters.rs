@@ -2,12 +2,12 @@
 
 use crate::engine::info::counters;
 
-// Those of events stand beside the events, in allot-core.
+// allot-core defines the counters of events, next to the events.
 counters! {
-    /// Instructions refused since they would have broken the cap.
+    /// Instructions refused because they would have exceeded the cap.
     ACCOUNT_CAPPED = c"account_capped";
     /// Requests that were refused because their login had ended.
     ACCOUNT_STALE = c"account_stale";
-    /// Requests of the family refused with an error, those of the two lines above among them.
+    /// Requests of the family refused with an error, including those of the two counters above.
     ACCOUNT_REFUSED = c"account_refused";
 }

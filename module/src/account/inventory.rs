@@ -1,4 +1,4 @@
-//! The `ACCOUNT.*` commands of operators: the book itself, modules, and which accounts there are.
+//! The `ACCOUNT.*` commands of operators: the book, its modules, and its accounts.
 
 use allot_core::account::request::{Changes, ModuleSettings};
 use allot_core::account::tariff::{Amount, Step, Tariff};

@@ -1,4 +1,4 @@
-//! The `ACCOUNT.*` commands that only look.
+//! The `ACCOUNT.*` commands that only read.
 
 use std::collections::BTreeMap;
 
@@ -13,9 +13,10 @@ use crate::engine::reply::{present, reply_present};
 use crate::engine::step::read;
 use crate::engine::{Call, Done};
 
-/// The most accounts that may be asked for at once.
+/// The greatest `COUNT`.
 const MAX_LIST: i64 = 10_000;
-/// The most that one call gives, however many are asked for: some milliseconds, for which the server does nothing else.
+/// The most accounts that one call returns, even if `COUNT` is greater. This takes some milliseconds, in which the
+/// server does nothing else.
 const MOST: usize = 1000;
 /// The entries of a list if the caller gives no COUNT.
 const USUAL_COUNT: i64 = 100;
@@ -71,7 +72,8 @@ enum Of {
     Either,
 }
 
-/// `ACCOUNT.INFO key [module|account]`; where both have the name, `MODULE name` or `ACCOUNT name` says which.
+/// `ACCOUNT.INFO key [module|account]`. If a module and an account have the name, `MODULE name` or `ACCOUNT name`
+/// chooses one.
 pub(super) fn info(call: &Call<'_>, [_, of]: &[Argument<'_>; 2]) -> Done {
     let asked = of.choice(&[Of::Module, Of::Account, Of::Either]);
     let name = of.optional_text().unwrap_or_default();

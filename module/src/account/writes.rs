@@ -1,5 +1,5 @@
-//! The `ACCOUNT.*` commands of instances and of those who work with accounts: arguments in, the state machine asked,
-//! replies out. `inventory` has those of operators.
+//! The `ACCOUNT.*` commands of the leader, of instances and of terminals: they read the arguments, have the state
+//! machine decide, and reply. `inventory` has the commands of operators.
 
 use allot_core::account::assign::STEP;
 use allot_core::account::decide::USUAL_MOVES;
@@ -16,11 +16,12 @@ use crate::engine::step::change;
 use crate::engine::{Call, Done, config};
 use crate::ffi::Context;
 
-/// The most steps of assignment that a command does itself if it changes the assignment; the timer does the rest.
+/// The most steps of assignment that a command of a manager performs; the timer performs the others.
 const STEPS: usize = 4;
 
-/// How many steps of dealing a request does. Who only works with accounts does nothing of a deal that is under way: a
-/// logout does what it makes possible itself.
+/// How many steps of assignment a request performs. A request of an instance performs none while an assignment is in
+/// progress, because the timer continues this assignment. Otherwise it performs the one step that it makes possible,
+/// for example by a logout.
 fn steps(book: &Book, request: &Request<'_>) -> usize {
     match request {
         Request::Instance(_) => usize::from(book.is_even()),
@@ -28,7 +29,7 @@ fn steps(book: &Book, request: &Request<'_>) -> usize {
     }
 }
 
-/// Decides a request, applies what comes of it, deals what is to be dealt and replies.
+/// Decides a request, applies its events, performs steps of assignment and replies.
 pub(super) fn answer(call: &Call<'_>, request: &Request<'_>) -> Done {
     let done = change::<Book, _>(call.ctx, call.key()?, |step| {
         let steps = steps(step.state(), request);

@@ -16,7 +16,7 @@ const FIELD: Parameter = Parameter::text("field");
 const ZONE: Parameter = Parameter::name("zone").after("ZONE").optional();
 const TERM: Parameter = Parameter::natural("term").after("TERM").optional();
 
-/// An optional number behind its word.
+/// An optional number that follows its keyword.
 const fn integer(name: &'static str, token: &'static str) -> Parameter {
     Parameter::integer(name).after(token).optional()
 }
@@ -101,9 +101,9 @@ pub(crate) static CONF_COMMANDS: &[Command] = &[
         run: units::ended,
         flags: "write fast",
         keys: RW | ACCESS | UPDATE,
-        summary: "A conference ended on its unit",
+        summary: "People ended a conference on its unit; RELEASED: the unit gave its copy up because it was told RELEASE",
         complexity: "O(log(N)) with N conferences",
-        parameters: [KEY, E164, CMU, EPOCH],
+        parameters: [KEY, E164, CMU, EPOCH, Parameter::word("released", "RELEASED").optional()],
     },
     command! {
         name: c"CONF.RELEASE",
@@ -254,7 +254,7 @@ pub(crate) static CMU_COMMANDS: &[Command] = &[
     command! {
         name: c"CMU.JOIN",
         run: units::join,
-        flags: "write",
+        flags: "write deny-oom",
         keys: RW | ACCESS | UPDATE,
         summary: "A media unit comes up, or renews its lease; another incarnation on its host is replaced",
         complexity: "O(log(U)); O(C * log(N)) with C conferences of the one replaced",
@@ -282,7 +282,7 @@ pub(crate) static CMU_COMMANDS: &[Command] = &[
         run: units::report,
         flags: "write",
         keys: RW | ACCESS | UPDATE,
-        summary: "A unit's whole list of conferences; the reply says which it keeps, which are its own again and which it must end",
+        summary: "A unit's whole list of conferences, and what people ended on it; the reply says which it keeps, which are its own again and which it must end",
         complexity: "O(C * log(N)) with C conferences of the unit",
         parameters: [
             KEY,
@@ -290,6 +290,10 @@ pub(crate) static CMU_COMMANDS: &[Command] = &[
             Parameter::natural("epoch").after("HIGHEST").in_place().or_error(
                 "HIGHEST is missing: say which epoch was the highest that the unit had handled, or 0",
             ),
+            Parameter::counted("ended", &[Parameter::integer("n"), Parameter::block("row", &[E164, EPOCH]).optional().many()])
+                .after("ENDED")
+                .in_place()
+                .optional(),
             Parameter::block("list", &[E164, EPOCH])
                 .optional()
                 .many()

@@ -4,39 +4,39 @@ use allot_core::shared::refusal::Code;
 
 use crate::engine::info::counters;
 
-// Those of events stand beside the events, in allot-core.
+// allot-core defines the counters of events, next to the events.
 counters! {
     /// Conferences that ended while they waited for recovery.
     CONF_NEVER_RECOVERED = c"conf_never_recovered";
     /// Writes refused: another unit owns the conference, or none.
     CONF_WRITES_NOT_OWNER = c"conf_writes_not_owner";
-    /// Writes refused: the unit owns it by a newer assignment.
+    /// Writes refused: the unit owns the conference by a newer assignment.
     CONF_WRITES_STALE_EPOCH = c"conf_writes_stale_epoch";
-    /// Writes refused: all fields were written by newer ones.
+    /// Writes refused: every field has a newer value.
     CONF_WRITES_STALE_SEQ = c"conf_writes_stale_seq";
-    /// Writes that were refused because the conference has ended or is unknown.
+    /// Writes refused: the conference has ended or is unknown.
     CONF_WRITES_ENDED = c"conf_writes_ended";
-    /// Conferences whose pool of numbers was gone when they ended.
+    /// Conferences whose pool of numbers no longer existed when they ended.
     CONF_POOLS_GONE = c"conf_pools_gone";
-    /// Requests of the family refused with an error, writes of details aside.
+    /// Requests of the family refused with an error, except writes of details.
     CONF_REFUSED = c"conf_refused";
     /// Conferences open again after they had lost their unit.
     CONF_REOPENED = c"conf_reopened";
-    /// How long they waited for it, in all.
+    /// Sum of the times from the loss to the reopening, in milliseconds.
     CONF_REOPENED_MS = c"conf_reopened_ms";
-    /// Those of them that waited 1 s at most.
+    /// Reopened conferences that waited at most 1 s.
     CONF_REOPENED_1S = c"conf_reopened_1s";
-    /// Those that waited 5 s at most.
+    /// Reopened conferences that waited at most 5 s.
     CONF_REOPENED_5S = c"conf_reopened_5s";
-    /// Those that waited 10 s at most.
+    /// Reopened conferences that waited at most 10 s.
     CONF_REOPENED_10S = c"conf_reopened_10s";
-    /// Those that waited 30 s at most.
+    /// Reopened conferences that waited at most 30 s.
     CONF_REOPENED_30S = c"conf_reopened_30s";
-    /// Those that waited 5 minutes at most.
+    /// Reopened conferences that waited at most 5 minutes.
     CONF_REOPENED_300S = c"conf_reopened_300s";
 }
 
-/// A conference is open again so long after it lost its unit.
+/// Counts a conference that is open again, `after` milliseconds after it lost its unit.
 pub(crate) fn reopened(after: i64) {
     CONF_REOPENED.add(1);
     CONF_REOPENED_MS.add(after.max(0) as u64);
@@ -50,7 +50,7 @@ pub(crate) fn reopened(after: i64) {
     buckets.iter().filter(|(most, _)| after <= *most).for_each(|(_, counter)| counter.add(1));
 }
 
-/// A write of details is refused; `was_owner` says whether it was the owner's, at its epoch.
+/// Counts a refused write of details. `was_owner` says whether the owner sent it, at the current epoch.
 pub(crate) fn write_refused(code: Code, was_owner: bool) {
     let counter = match code {
         Code::NotOwner => &CONF_WRITES_NOT_OWNER,

@@ -30,7 +30,7 @@ impl Family for Realm {
     const APPLY: &'static CStr = c"CONF.APPLY";
     const GAUGE: &'static CStr = c"conf_pending";
     const COUNTERS: &'static [&'static Counter] = counters::COUNTERS;
-    // A unit that goes down has thousands of messages to send; each takes some microseconds.
+    // When a unit goes down, thousands of messages are sent; each takes some microseconds.
     const SENT_AT_ONCE: usize = 512;
     const DUE_AT_ONCE: usize = 1000;
     const MAINTENANCE_FROM: i64 = 0;
@@ -72,8 +72,8 @@ impl Family for Realm {
     }
 }
 
-/// Hangs up a number that was called for a conference; whether it need not be tried again. A pool that is gone has
-/// nothing to be given back to.
+/// Hangs up a number that was called for a conference. Returns whether the message is done with, which is also so if
+/// the pool no longer exists.
 fn hang_up(ctx: Context<'_>, message: &Fields) -> bool {
     let value = |name: &str| present(message.get(name.as_bytes())).unwrap_or_default();
     let arguments = [value("pool"), value("number"), b"LEASE", value("lease")];

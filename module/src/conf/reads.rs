@@ -1,4 +1,4 @@
-//! The `CONF.*` and `CMU.*` commands that only look.
+//! The `CONF.*` and `CMU.*` commands that only read.
 
 use allot_core::conf::Realm;
 use allot_core::conf::conference::{Conference, State};
@@ -12,12 +12,12 @@ use crate::engine::reply::{Field, present, reply_record};
 use crate::engine::step::read;
 use crate::engine::{Call, Done};
 
-/// The most conferences that one `CONF.LIST` gives.
+/// The most conferences that one `CONF.LIST` returns.
 const MAX_LIST: i64 = 10_000;
 /// The entries of a list if the caller gives no COUNT.
 const USUAL_COUNT: i64 = 100;
 
-/// A conference as if all that is due had happened.
+/// A conference as it is after all deadlines that have passed.
 fn known<'a>(realm: &'a Realm, e164: &[u8], now: i64) -> Result<Cow<'a, Conference>, Refusal> {
     realm
         .conference_called(e164)

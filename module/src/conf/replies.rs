@@ -75,7 +75,7 @@ pub(super) fn reply_conference(ctx: Context<'_>, realm: &Realm, one: &Conference
         ("request", Field::maybe(one.request.as_deref())),
         ("pool", Field::maybe(one.called_from.as_ref().map(|from| &from.pool[..]))),
     ];
-    // One more than above: the units that failed it are a list.
+    // One field more than above: `tried`, which is a list.
     ctx.reply_map(fields.len() + 1);
     for (name, field) in &fields {
         ctx.reply_string(name.as_bytes());
@@ -105,7 +105,7 @@ pub(super) fn reply_history(ctx: Context<'_>, one: &Conference) {
 
 /// The reply to `CMU.REPORT`.
 pub(super) fn reply_reported(ctx: Context<'_>, reported: &Reported) {
-    ctx.reply_map(4);
+    ctx.reply_map(5);
     ctx.reply_string(b"kept");
     ctx.reply_integer(reported.kept);
     ctx.reply_string(b"adopted");
@@ -116,7 +116,9 @@ pub(super) fn reply_reported(ctx: Context<'_>, reported: &Reported) {
         ctx.reply_integer(*old as i64);
         ctx.reply_integer(*new as i64);
     }
-    for (name, list) in [("released", &reported.released), ("ended", &reported.ended)] {
+    for (name, list) in
+        [("released", &reported.released), ("ended", &reported.ended), ("lost", &reported.lost)]
+    {
         ctx.reply_string(name.as_bytes());
         ctx.reply_array(list.len());
         list.iter().for_each(|e164| ctx.reply_string(e164));

@@ -1,5 +1,5 @@
-//! The streams of a realm are kept as long as somebody may want them: entries go by age, but nothing that a live group
-//! of readers has still to read, up to a limit. Beyond that RESYNC stands in its place.
+//! Trims the streams of a realm by age. Entries that a live consumer group has not yet read or acknowledged are kept
+//! longer, up to a limit. Beyond the limit they are deleted as well, and a RESYNC is added.
 
 use allot_core::conf::messages::{EVENTS, INFO, command_stream};
 use allot_core::conf::{Event, Realm};
@@ -18,10 +18,11 @@ const NEXT_MS: i64 = 10;
 const AT_ONCE: usize = 32;
 /// A group is live if one of its consumers was seen within this time.
 const LIVE_MS: i64 = 300_000;
-/// Nothing is kept longer.
+/// The greatest age of an entry.
 const LONGEST_MS: i64 = 3_600_000;
 
-/// Looks at the next streams of a realm; what readers missed, and when to look again.
+/// Trims the next streams of a realm. Returns a `Missed` event for each stream whose readers missed entries, and the
+/// time to continue.
 pub(super) fn run(
     realm: &Realm,
     ctx: Context<'_>,
@@ -46,7 +47,7 @@ pub(super) fn run(
     (events, now + EVERY_MS)
 }
 
-/// Trims a stream by age; whether a live group missed something by it.
+/// Trims a stream by age. Returns whether a live group missed entries.
 fn trim(ctx: Context<'_>, stream: &[u8], now: i64) -> bool {
     let oldest = ctx.ask(c"XRANGE", &[stream, b"-", b"+", b"COUNT", b"1"]);
     let Some(oldest) = oldest.list().first().and_then(|entry| entry.list().first()).and_then(id) else {
@@ -68,7 +69,7 @@ fn trim(ctx: Context<'_>, stream: &[u8], now: i64) -> bool {
     missed
 }
 
-/// The first entry that a live group has still to read, or has read and not acknowledged; `None` without such a group.
+/// The id of the first entry that a live group has not read or not acknowledged; `None` if there is no live group.
 fn needed(ctx: Context<'_>, stream: &[u8]) -> Option<(i64, i64)> {
     let groups = ctx.ask(c"XINFO", &[b"GROUPS", stream]);
     groups.list().iter().filter_map(|group| needed_by(ctx, stream, group)).min()
@@ -81,7 +82,7 @@ fn needed_by(ctx: Context<'_>, stream: &[u8], group: &Answer) -> Option<(i64, i6
         |consumer: &&Answer| matches!(consumer.field(b"idle"), Some(Answer::Number(idle)) if *idle < LIVE_MS);
     consumers.list().iter().find(seen)?;
     let (time, sequence) = group.field(b"last-delivered-id").and_then(id)?;
-    // What comes behind the last one delivered.
+    // The first id after the last delivered entry.
     let unread = (time, sequence + 1);
     let pending = ctx.ask(c"XPENDING", &[stream, name]);
     let pending = pending.list().get(1).and_then(id);

@@ -1,13 +1,16 @@
 //! Notices of units about a conference (`CONF.ACK`, `CONF.NACK`, `CONF.ENDED`), and `CMU.*`.
 
-use allot_core::conf::request::{AssignmentNotice, Report, Request};
+use allot_core::conf::request::{
+    AssignmentNotice, ClientRequest, End, Report, Request, SchedulerRequest, UnitRequest,
+};
+use allot_core::shared::refusal::Refusal;
 
 use super::writes::answer;
 use crate::engine::argument::Argument;
 use crate::engine::word::natural;
 use crate::engine::{Call, Done};
 
-/// The lease of a unit that asks for none.
+/// The lease of a unit whose `CMU.JOIN` has no `LEASE`, in milliseconds.
 const LEASE_MS: i64 = 5000;
 
 fn notice<'a>(e164: &Argument<'a>, cmu: &Argument<'a>, epoch: &Argument<'a>) -> AssignmentNotice<'a> {
@@ -16,43 +19,56 @@ fn notice<'a>(e164: &Argument<'a>, cmu: &Argument<'a>, epoch: &Argument<'a>) -> 
 
 /// `CONF.ACK key e164 cmu epoch`
 pub(super) fn ack(call: &Call<'_>, [_, e164, cmu, epoch]: &[Argument<'_>; 4]) -> Done {
-    answer(call, &Request::Ack(notice(e164, cmu, epoch)))
+    answer(call, &Request::Unit(UnitRequest::Ack(notice(e164, cmu, epoch))))
 }
 
 /// `CONF.NACK key e164 cmu epoch [reason]`
 pub(super) fn nack(call: &Call<'_>, [_, e164, cmu, epoch, reason]: &[Argument<'_>; 5]) -> Done {
-    answer(call, &Request::Nack(notice(e164, cmu, epoch), reason.optional_text()))
+    answer(call, &Request::Unit(UnitRequest::Nack(notice(e164, cmu, epoch), reason.optional_text())))
 }
 
-/// `CONF.ENDED key e164 cmu epoch`
-pub(super) fn ended(call: &Call<'_>, [_, e164, cmu, epoch]: &[Argument<'_>; 4]) -> Done {
-    answer(call, &Request::Ended(notice(e164, cmu, epoch)))
+/// `CONF.ENDED key e164 cmu epoch [RELEASED]`
+pub(super) fn ended(call: &Call<'_>, [_, e164, cmu, epoch, released]: &[Argument<'_>; 5]) -> Done {
+    let end = if released.is_given() { End::Released } else { End::People };
+    answer(call, &Request::Unit(UnitRequest::Ended(notice(e164, cmu, epoch), end)))
 }
 
 /// `CMU.JOIN key cmu CAPACITY n [ZONE z] [LEASE ms]`
 pub(super) fn join(call: &Call<'_>, [_, cmu, capacity, zone, lease]: &[Argument<'_>; 5]) -> Done {
     let (cmu, capacity, zone) = (cmu.text(), capacity.integer(), zone.optional_text());
     let lease = lease.optional_integer().unwrap_or(LEASE_MS);
-    answer(call, &Request::Join { cmu, capacity, zone, lease })
+    answer(call, &Request::Unit(UnitRequest::Join { cmu, capacity, zone, lease }))
 }
 
 /// `CMU.BEAT key cmu [LOAD n]`
 pub(super) fn beat(call: &Call<'_>, [_, cmu, load]: &[Argument<'_>; 3]) -> Done {
-    answer(call, &Request::Beat { cmu: cmu.text(), load: load.optional_integer() })
+    answer(call, &Request::Unit(UnitRequest::Beat { cmu: cmu.text(), load: load.optional_integer() }))
 }
 
-/// `CMU.REPORT key cmu HIGHEST epoch [e164 epoch ...]`
-pub(super) fn report(call: &Call<'_>, [_, cmu, highest, list]: &[Argument<'_>; 4]) -> Done {
-    let rows = list.words().as_chunks().0.iter();
-    let list = rows.map(|&[e164, epoch]| Ok((e164, natural("epoch", epoch)?)));
-    let list = list.collect::<Result<_, _>>()?;
-    answer(call, &Request::Report(Report { cmu: cmu.text(), highest: highest.natural(), list }))
+/// `CMU.REPORT key cmu HIGHEST epoch [ENDED n e164 epoch ...] [e164 epoch ...]`
+pub(super) fn report(call: &Call<'_>, [_, cmu, highest, ended, list]: &[Argument<'_>; 5]) -> Done {
+    let (ended, list) = (assignments(ended)?, assignments(list)?);
+    answer(
+        call,
+        &Request::Unit(UnitRequest::Report(Report {
+            cmu: cmu.text(),
+            highest: highest.natural(),
+            ended,
+            list,
+        })),
+    )
+}
+
+/// Pairs of E.164 number and epoch.
+fn assignments<'a>(rows: &Argument<'a>) -> Result<Vec<(&'a [u8], u64)>, Refusal> {
+    let rows = rows.words().as_chunks().0.iter();
+    rows.map(|&[e164, epoch]| Ok((e164, natural("epoch", epoch)?))).collect()
 }
 
 /// `CMU.ASK key [cmu] LIST|DETAILS`
 pub(super) fn ask(call: &Call<'_>, [_, cmu, what]: &[Argument<'_>; 3]) -> Done {
     let details = what.choice(&[false, true]) == Some(true);
-    answer(call, &Request::Ask { cmu: cmu.optional_text(), details })
+    answer(call, &Request::Client(ClientRequest::Ask { cmu: cmu.optional_text(), details }))
 }
 
 /// The mode of `CMU.DRAIN`.
@@ -66,10 +82,22 @@ enum Drain {
 pub(super) fn drain(call: &Call<'_>, [_, cmu, how, term]: &[Argument<'_>; 4]) -> Done {
     let how = how.choice(&[Drain::Off, Drain::Move]);
     let (on, moves) = (how != Some(Drain::Off), how == Some(Drain::Move));
-    answer(call, &Request::Drain { cmu: cmu.text(), on, moves, term: term.optional_natural() })
+    answer(
+        call,
+        &Request::Scheduler {
+            term: term.optional_natural(),
+            request: SchedulerRequest::Drain { cmu: cmu.text(), on, moves },
+        },
+    )
 }
 
 /// `CMU.DOWN key cmu [TERM t]`
 pub(super) fn down(call: &Call<'_>, [_, cmu, term]: &[Argument<'_>; 3]) -> Done {
-    answer(call, &Request::Down { cmu: cmu.text(), term: term.optional_natural() })
+    answer(
+        call,
+        &Request::Scheduler {
+            term: term.optional_natural(),
+            request: SchedulerRequest::Down { cmu: cmu.text() },
+        },
+    )
 }

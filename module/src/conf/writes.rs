@@ -1,8 +1,10 @@
-//! The `CONF.*` commands that change a realm: arguments in, the state machine asked, replies out. `units` has what
-//! units report of conferences, and `CMU.*`.
+//! The `CONF.*` commands that change a realm: they read the arguments, have the state machine decide, and reply.
+//! `units` has the commands by which units report, and `CMU.*`.
 
 use allot_core::conf::outcome::Decided;
-use allot_core::conf::request::{Changes, Create, Request, Set};
+use allot_core::conf::request::{
+    Changes, Claim, ClientRequest, Create, Request, SchedulerRequest, Set, UnitRequest,
+};
 use allot_core::conf::state::Settings;
 use allot_core::conf::{Event, Realm, Reply, decide};
 use allot_core::shared::decision::Decision;
@@ -20,12 +22,12 @@ use crate::ffi::context::Mode;
 use crate::ffi::value::Found;
 use crate::ffi::{Context, KeyName};
 
-/// Decides a request, applies what comes of it and replies.
+/// Decides a request, applies its events and replies.
 pub(super) fn answer(call: &Call<'_>, request: &Request<'_>) -> Done {
     answer_with(call, |step| decide(step.state(), step.now(), request))
 }
 
-/// As `answer`, with a decision that takes more than the realm.
+/// As `answer`, for a decision that needs more than the realm.
 fn answer_with(call: &Call<'_>, decide: impl FnOnce(&Step<'_, '_, Realm>) -> Decided) -> Done {
     let done = change::<Realm, _>(call.ctx, call.key()?, |step| {
         let decision = decide(step)?;
@@ -94,19 +96,27 @@ pub(super) fn realm(
         Found::Value(_) => true,
     };
     drop(key);
+    // Without options this is a read, so the timer applies the deadlines that have passed.
+    if exists && changes == Changes::default() {
+        return reply_settings(call, name);
+    }
     if exists {
-        return answer(call, &Request::Configure(changes));
+        return answer(call, &Request::Client(ClientRequest::Configure(changes)));
     }
     check_hash_tag(call.ctx, name)?;
     let settings = Settings::default().with(&changes)?;
     step::create::<Realm>(call.ctx, name, &Event::Opened { settings })?;
+    reply_settings(call, name)
+}
+
+fn reply_settings(call: &Call<'_>, name: KeyName<'_>) -> Done {
     step::read::<Realm, _>(call.ctx, name, |realm, _| {
         reply_realm(call.ctx, realm);
         Ok(())
     })
 }
 
-/// In a cluster the streams beside a key belong to its slot only by a hash tag.
+/// Refuses a key of a cluster without a hash tag: its streams would be in other slots.
 fn check_hash_tag(ctx: Context<'_>, name: KeyName<'_>) -> Done {
     if ctx.is_cluster() && !outbox::has_hash_tag(name.as_bytes()) {
         let text = "in a cluster a realm needs a hash tag in its key's name, as in '{emea}:conf', so that its streams \
@@ -119,7 +129,7 @@ fn check_hash_tag(ctx: Context<'_>, name: KeyName<'_>) -> Done {
 /// `CONF.TERM key term leader [FORCE]`
 pub(super) fn claim(call: &Call<'_>, [_, term, leader, force]: &[Argument<'_>; 4]) -> Done {
     let (term, leader) = (term.natural(), leader.text());
-    answer(call, &Request::Claim { term, leader, force: force.is_given() })
+    answer(call, &Request::Claim(Claim { term, leader, force: force.is_given() }))
 }
 
 /// `CONF.CREATE key e164 [END ms] [SIZE n] ...` or `CONF.CREATE key * FROM pool ...`
@@ -140,7 +150,7 @@ pub(super) fn create(
     };
     let pool = pool.place_of_key().map(|place| call.key_at(place)).transpose()?;
     match (create.e164 == b"*", pool) {
-        (false, None) => answer(call, &Request::Create(create)),
+        (false, None) => answer(call, &Request::Client(ClientRequest::Create(create))),
         (true, Some(pool)) => create_from(call, &create, pool),
         (true, None) => {
             Err(Refusal::new(Code::Err, "* stands for a number that is called: say FROM which pool"))
@@ -157,24 +167,28 @@ fn create_from(call: &Call<'_>, create: &Create<'_>, pool: KeyName<'_>) -> Done 
     let mut create = *create;
     create.called_from = Some((pool.as_bytes(), &lease));
     answer_with(call, |step| {
-        // Before a number is called: a retry gets the answer that was lost.
+        // Before a number is called, so that a retry gets the reply that was lost.
         if let Some(known) = create.request.and_then(|request| step.state().asked_for(request)) {
             return Ok(Decision::unchanged(Reply::Conference(known.e164.clone())));
         }
         call_number(call.ctx, pool, &lease, |number| {
-            decide(step.state(), step.now(), &Request::Create(Create { e164: number, ..create }))
+            decide(
+                step.state(),
+                step.now(),
+                &Request::Client(ClientRequest::Create(Create { e164: number, ..create })),
+            )
         })
     })
 }
 
 /// `CONF.RELEASE key e164`
 pub(super) fn release(call: &Call<'_>, [_, e164]: &[Argument<'_>; 2]) -> Done {
-    answer(call, &Request::Release { e164: e164.text() })
+    answer(call, &Request::Client(ClientRequest::Release { e164: e164.text() }))
 }
 
 /// `CONF.EXTEND key e164 END ms`
 pub(super) fn extend(call: &Call<'_>, [_, e164, end]: &[Argument<'_>; 3]) -> Done {
-    answer(call, &Request::Extend { e164: e164.text(), end: end.integer() })
+    answer(call, &Request::Client(ClientRequest::Extend { e164: e164.text(), end: end.integer() }))
 }
 
 /// `CONF.SET key e164 cmu epoch seq field value [field value ...]`: the hot path.
@@ -184,7 +198,7 @@ pub(super) fn set(call: &Call<'_>, [_, e164, cmu, epoch, seq, fields]: &[Argumen
     let set = Set { e164, cmu, epoch, seq, fields };
     let mut fault = None;
     let done = change::<Realm, _>(call.ctx, call.key()?, |step| {
-        let decided = decide(step.state(), step.now(), &Request::Set(set));
+        let decided = decide(step.state(), step.now(), &Request::Unit(UnitRequest::Set(set)));
         let decision = decided.inspect_err(|refusal| {
             fault = Some((refusal.code, step.state().may_write(e164, cmu, epoch).is_ok()));
         })?;
@@ -206,17 +220,26 @@ const USUAL_COUNT: i64 = 100;
 /// `CONF.RECOVER key [COUNT n] [TERM t]`
 pub(super) fn recover(call: &Call<'_>, [_, count, term]: &[Argument<'_>; 3]) -> Done {
     let count = count.optional_integer().unwrap_or(USUAL_COUNT);
-    answer(call, &Request::Recover { count, term: term.optional_natural() })
+    answer(
+        call,
+        &Request::Scheduler { term: term.optional_natural(), request: SchedulerRequest::Recover { count } },
+    )
 }
 
 /// `CONF.RESTART key LIVE n cmu ... [TERM t]`
 pub(super) fn restart(call: &Call<'_>, [_, live, term]: &[Argument<'_>; 3]) -> Done {
     let live = live.words().to_vec();
-    answer(call, &Request::Restart { live, term: term.optional_natural() })
+    answer(
+        call,
+        &Request::Scheduler { term: term.optional_natural(), request: SchedulerRequest::Restart { live } },
+    )
 }
 
 /// `CONF.MOVE key e164 [TO cmu] [TERM t]`
 pub(super) fn move_(call: &Call<'_>, [_, e164, to, term]: &[Argument<'_>; 4]) -> Done {
     let (e164, to) = (e164.text(), to.optional_text());
-    answer(call, &Request::Move { e164, to, term: term.optional_natural() })
+    answer(
+        call,
+        &Request::Scheduler { term: term.optional_natural(), request: SchedulerRequest::Move { e164, to } },
+    )
 }

@@ -1,4 +1,4 @@
-//! What was given for a parameter in a call, as its handler takes it.
+//! The argument for a parameter in a call, as the handler receives it.
 
 use allot_core::invariant;
 use allot_core::shared::refusal::Refusal;
@@ -7,13 +7,13 @@ use allot_core::shared::words::Words;
 use super::parameter::Parameter;
 use super::word::not_one_of;
 
-/// What was given for a parameter in a call.
+/// The argument for a parameter in a call.
 #[derive(Clone, Copy)]
 pub(crate) struct Argument<'a> {
     pub(super) parameter: Option<&'static Parameter>,
     pub(super) words: &'a [&'a [u8]],
-    /// The number, where the parameter is one; which one of several; 1 for a block with its last word; the place of a key
-    /// among the words of the call.
+    /// The value of a number; the index of the chosen alternative; 1 for a block with its optional last word; or the
+    /// place of a key among the words of the call.
     pub(super) number: i64,
 }
 
@@ -80,7 +80,7 @@ impl<'a> Argument<'a> {
         self.number == 1
     }
 
-    /// Which one of several is given; `all` are their meanings, in the order of the table.
+    /// Which alternative is given; `all` are the meanings of the alternatives, in the order of the table.
     pub(crate) fn choice<T: Copy>(&self, all: &[T]) -> Option<T> {
         let chosen = self.given(self.number)?;
         let meaning = usize::try_from(chosen).ok().and_then(|chosen| all.get(chosen)).copied();
@@ -88,12 +88,12 @@ impl<'a> Argument<'a> {
         meaning
     }
 
-    /// The member of an enum that has the given word; a refusal for a word that none has.
+    /// The member of an enum that has the given word; a refusal if no member has it.
     pub(crate) fn member<T: Words>(&self) -> Result<Option<T>, Refusal> {
         self.member_of(T::MEMBERS)
     }
 
-    /// As `member`, of some members only.
+    /// As `member`, restricted to some members.
     pub(crate) fn member_of<T: Words>(&self, members: &[T]) -> Result<Option<T>, Refusal> {
         let (Some(parameter), Some(text)) = (self.parameter, self.optional_text()) else { return Ok(None) };
         if let Some(member) = T::parse(text).filter(|member| members.contains(member)) {

@@ -1,18 +1,18 @@
-//! A command: one table entry, from which its documentation (`COMMAND DOCS`), its arity, its key specifications, its ACL
-//! categories and the parser of its arguments follow.
+//! A command: one table entry, from which its documentation (`COMMAND DOCS`), its arity, its key specifications, its
+//! ACL categories and the parser of its arguments follow.
 
 use allot_core::shared::refusal::Refusal;
 use std::ffi::CStr;
 
 use super::argument::Argument;
-use super::parameter::{Kind, Parameter, fewest};
+use super::parameter::{Kind, Parameter, fewest, has_later_keys};
 use super::parse::parse;
-use super::word::wrong_number;
+use super::word::{integer, wrong_number};
 use crate::ffi::command::{ArgumentInfo, ArgumentKind, CommandInfo, Entry, KeyPlace, KeySpec};
 use crate::ffi::string::Names;
 use crate::ffi::{Context, KeyName};
 
-/// What a handler returns: it has replied, or refuses before it has replied or changed anything.
+/// The result of a handler: it has replied, or it refuses before it has replied or changed anything.
 pub(crate) type Done = Result<(), Refusal>;
 
 /// The table entry of a command. Written with `command!`, which ties it to its handler.
@@ -21,9 +21,9 @@ pub(crate) struct Command {
     pub(crate) entry: Entry,
     /// The server's flags: `write deny-oom fast` and the like. Without `fast` a command is slow.
     pub(crate) flags: &'static str,
-    /// ACL categories beyond those that follow from the flags.
+    /// ACL categories in addition to those that follow from the flags.
     pub(crate) also: &'static str,
-    /// What the command does with its keys: `REDISMODULE_CMD_KEY_*`.
+    /// How the command uses its keys: `REDISMODULE_CMD_KEY_*`.
     pub(crate) keys: u32,
     pub(crate) summary: &'static str,
     pub(crate) complexity: &'static str,
@@ -31,10 +31,10 @@ pub(crate) struct Command {
     pub(crate) parameters: &'static [Parameter],
 }
 
-/// A table entry: what the server and its users are told of a command, its parameters, and the handler, which takes the
-/// arguments of a call in the order of the parameters. How many they are is checked at compile time.
+/// A table entry: the documentation of a command, its parameters, and the handler, which takes the arguments of a call
+/// in the order of the parameters. The number of parameters is checked at compile time.
 ///
-/// `by: self::handler` instead of `run:` is for a handler that reads its words itself.
+/// `by: self::handler` instead of `run:` is for a handler that parses the words of the call itself.
 macro_rules! command {
     (
         name: $name:literal, $how:ident: $handler:path, flags: $flags:literal, $(also: $also:literal,)?
@@ -52,6 +52,10 @@ macro_rules! command {
             unsafe {
                 $crate::ffi::command::run_command(ctx, argv, argc, |ctx, words, names| {
                     let call = $crate::engine::command::Call::new(ctx, words, names);
+                    if const { $crate::engine::parameter::has_later_keys(PARAMETERS) } && ctx.asks_for_keys() {
+                        call.tell_keys(PARAMETERS);
+                        return Ok(());
+                    }
                     $crate::engine::command::command!(@$how call, $handler).map_err(|refusal| refusal.to_string())
                 })
             }
@@ -78,7 +82,7 @@ macro_rules! command {
 pub(crate) use command;
 
 impl Command {
-    /// What the server is told.
+    /// The description of the command for the server.
     pub(crate) fn info(&self) -> CommandInfo {
         let writes = self.flags.split(' ').any(|flag| flag == "write");
         let fast = self.flags.split(' ').any(|flag| flag == "fast");
@@ -86,10 +90,14 @@ impl Command {
             [if writes { "write" } else { "read" }, if fast { "fast" } else { "slow" }, self.also];
         let (words, exact) = fewest(self.parameters);
         let arity = 1 + words as i32;
+        let mut flags = self.flags.to_owned();
+        if has_later_keys(self.parameters) {
+            flags.push_str(" getkeys-api");
+        }
         CommandInfo {
             name: self.name,
             entry: self.entry,
-            flags: self.flags.to_owned(),
+            flags,
             categories: categories.join(" ").trim_end().to_owned(),
             arity: if exact { arity } else { -arity },
             keys: self.key_specs(),
@@ -112,12 +120,12 @@ impl Command {
     }
 }
 
-/// Parameters as `COMMAND DOCS` tells them.
+/// Parameters in the form of `COMMAND DOCS`.
 fn documented(parameters: &[Parameter]) -> Vec<ArgumentInfo> {
     let mut documented_ones = Vec::new();
     for parameter in parameters {
         let kind = match parameter.kind {
-            // The count and the list are two arguments where no keyword holds them together.
+            // Without a keyword in front, the count and the list are two arguments.
             Kind::Counted(inner) if parameter.token.is_none() => {
                 documented_ones.extend(documented(inner));
                 continue;
@@ -153,12 +161,43 @@ impl<'a> Call<'a> {
         parse(parameters, self.words, arguments)
     }
 
+    /// Tells the server which arguments are keys. A call whose words cannot be read has the first argument as its only
+    /// key, and is refused when it runs.
+    pub(crate) fn tell_keys(&self, parameters: &'static [Parameter]) {
+        match parameters {
+            [_, Parameter { kind: Kind::Key, many: true, .. }, ..] => self.tell_counted_keys(),
+            _ => self.tell_keys_by_name(parameters),
+        }
+    }
+
+    /// The first argument says how many keys follow it.
+    fn tell_counted_keys(&self) {
+        let count =
+            self.words.get(1).and_then(|word| integer(word)).and_then(|count| usize::try_from(count).ok());
+        let end = count.and_then(|count| count.checked_add(2)).filter(|&end| end <= self.words.len());
+        (2..end.unwrap_or(2)).for_each(|place| self.ctx.key_is_at(place));
+    }
+
+    fn tell_keys_by_name(&self, parameters: &'static [Parameter]) {
+        let mut arguments = vec![Argument::NONE; parameters.len()];
+        if parse(parameters, self.words, &mut arguments).is_err() {
+            self.ctx.key_is_at(1);
+            return;
+        }
+        let keys =
+            parameters.iter().zip(&arguments).filter(|(parameter, _)| matches!(parameter.kind, Kind::Key));
+        // The number of a key is its place among the words.
+        let places =
+            keys.filter(|(_, key)| key.is_given()).filter_map(|(_, key)| usize::try_from(key.number).ok());
+        places.for_each(|place| self.ctx.key_is_at(place));
+    }
+
     /// The key, for commands whose key is the first argument.
     pub(crate) fn key(&self) -> Result<KeyName<'a>, Refusal> {
         self.key_at(1)
     }
 
-    /// The word at that place as the name of a key.
+    /// The word at this place, as the name of a key.
     pub(crate) fn key_at(&self, place: usize) -> Result<KeyName<'a>, Refusal> {
         self.names.get(place).ok_or_else(|| wrong_number(self.words))
     }

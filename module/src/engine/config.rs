@@ -9,7 +9,7 @@ use crate::ffi::register::NumericSetting;
 
 /// One number that the operator may set.
 pub(crate) struct Setting {
-    /// Its name behind `allot.`.
+    /// The name of the setting after `allot.`.
     name: &'static CStr,
     min: i64,
     max: i64,
@@ -29,7 +29,7 @@ impl Setting {
         self.value.store(value.clamp(self.min, self.max), Ordering::Relaxed);
     }
 
-    /// The setting as the server is told of it.
+    /// The description of the setting for the server.
     pub(crate) fn as_registered(&'static self) -> NumericSetting {
         NumericSetting { name: self.name, min: self.min, max: self.max, value: &self.value }
     }
@@ -37,23 +37,34 @@ impl Setting {
 
 /// The most seats that one `SEAT.HOLD` or `SEAT.PICK` may ask for.
 pub(crate) static SEAT_MAX_COUNT: Setting = Setting::new(c"seat-max-count", 100, 1, 100);
-/// The longest life that a hold may be given at once, even where its show allows more; in milliseconds.
+/// The longest `TTL` of a hold, even if its show allows more; in milliseconds.
 pub(crate) static SEAT_MAX_TTL: Setting = Setting::new(c"seat-max-ttl", MAX_TTL, 1, MAX_TTL);
-/// The longest life that a lease or a registration of a number may be given at once; in milliseconds.
+/// The longest `TTL` of a lease or a registration of a number, in milliseconds.
 pub(crate) static NUMPOOL_MAX_TTL: Setting = Setting::new(c"numpool-max-ttl", MAX_TTL, 1, MAX_TTL);
-/// The longest life that a login may be given at once; in milliseconds.
+/// The longest `TTL` of a login, in milliseconds.
 pub(crate) static ACCOUNT_MAX_TTL: Setting = Setting::new(c"account-max-ttl", MAX_TTL, 1, MAX_TTL);
 /// How many deadlines of one key a run of the timer applies before other clients have their turn.
 pub(crate) static TIMER_SLICE: Setting = Setting::new(c"timer-slice", 500, 1, 100_000);
 
-/// How old entries of a realm's streams become, unless a group of readers has still to read them; in milliseconds.
+/// The age at which entries of a realm's streams are trimmed, in milliseconds. Entries that a live consumer group has
+/// not read are kept longer.
 pub(crate) static CONF_STREAM_AGE: Setting = Setting::new(c"conf-stream-age", 600_000, 1000, 3_600_000);
 
-/// All settings, in the order of `CONFIG GET allot.*`.
-pub(crate) static SETTINGS: [&Setting; 6] =
-    [&SEAT_MAX_COUNT, &SEAT_MAX_TTL, &NUMPOOL_MAX_TTL, &ACCOUNT_MAX_TTL, &CONF_STREAM_AGE, &TIMER_SLICE];
+/// How far the time of a key may be ahead of the clock before it continues with elapsed time; in milliseconds.
+pub(crate) static MAX_CLOCK_LEAD: Setting = Setting::new(c"max-clock-lead", 5000, 0, 3_600_000);
 
-/// A time to live that the operator allows; one below 1 is for the state machine to judge.
+/// All settings, in the order of `CONFIG GET allot.*`.
+pub(crate) static SETTINGS: [&Setting; 7] = [
+    &SEAT_MAX_COUNT,
+    &SEAT_MAX_TTL,
+    &NUMPOOL_MAX_TTL,
+    &ACCOUNT_MAX_TTL,
+    &CONF_STREAM_AGE,
+    &MAX_CLOCK_LEAD,
+    &TIMER_SLICE,
+];
+
+/// Checks a time to live against the operator's limit. The state machine refuses a value below 1.
 pub(crate) fn check_ttl(longest: &Setting, what: &str, ttl: i64) -> Result<i64, Refusal> {
     if ttl <= longest.get() {
         return Ok(ttl);
@@ -62,7 +73,7 @@ pub(crate) fn check_ttl(longest: &Setting, what: &str, ttl: i64) -> Result<i64, 
     Err(Refusal::new(Code::Err, format!("{what} must be 1 to {longest} ms (allot.{name}), not {ttl}")))
 }
 
-/// Takes the arguments of `loadmodule`: name and value in turn.
+/// Reads the arguments of `loadmodule`: names and values alternately.
 pub(crate) fn set_defaults(arguments: &[&[u8]]) -> Result<(), String> {
     for pair in arguments.chunks(2) {
         let (name, value) = match *pair {

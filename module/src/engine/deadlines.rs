@@ -1,4 +1,4 @@
-//! The timer: a deadline is applied within 100 ms after it has passed, also where no client calls.
+//! The timer: a deadline is applied within 100 ms after it has passed, even if no client sends a command.
 //!
 //! A key's deadlines are part of its value. The timer knows only when to look at which name; it looks by name,
 //! checks what it finds, and forgets keys that are gone or have another name. Nothing here is saved or replicated: it
@@ -20,18 +20,18 @@ pub(crate) const NEVER: i64 = i64::MAX;
 /// How long a replica, or a server that must not replicate, waits before it looks again.
 const WAIT_MS: i64 = 25;
 
-/// How long one run of the timer may keep other clients waiting; what is left comes with the next.
+/// How long one run of the timer may delay clients; the next run does the remaining work.
 const BUDGET: Duration = Duration::from_millis(4);
 
-/// No key is watched for a time further off: it is looked at by then and watched again, and a key that is gone
-/// meanwhile is forgotten.
+/// The longest time for which a key is watched. After it the timer looks at the key and watches it again, or forgets a
+/// key that no longer exists.
 const HORIZON_MS: i64 = 3_600_000;
 
-/// What is done for a key at the time for which it was watched. Takes that time and how much may be done in one go;
-/// returns when the key is to be looked at next, if at all.
+/// The function that the timer calls for a key at the time for which it was watched. Takes this time, and how many
+/// events it may apply. Returns the next time to look at the key, if there is one.
 pub(crate) type Tick = fn(Context<'_>, KeyName<'_>, i64, usize) -> Option<i64>;
 
-/// A key that is to be looked at.
+/// A key at which the timer will look.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Entry {
     due: i64,
@@ -51,7 +51,7 @@ struct Registry {
 }
 
 thread_local! {
-    // The server's thread is the only one that touches it.
+    // Only the server's thread uses it.
     static REGISTRY: RefCell<Registry> = RefCell::default();
 }
 
@@ -73,7 +73,7 @@ pub(crate) fn watch(watched: &mut i64, due: i64, db: i32, name: &[u8], tick: Tic
     });
 }
 
-/// Forgets a key that goes: deleted, overwritten, or about to come under another name.
+/// Forgets a key that was deleted or overwritten, or that is about to be renamed.
 pub(crate) fn forget(watched: i64, db: i32, name: &[u8], tick: Tick) {
     if watched == NEVER {
         return;
@@ -91,7 +91,7 @@ pub(crate) fn flushed(db: Option<i32>) {
     });
 }
 
-/// A time at which to look at a key, brought near enough.
+/// A time at which to look at a key, limited to the longest time for which a key is watched.
 pub(crate) fn capped(due: i64, clock: i64) -> i64 {
     if due == NEVER { due } else { due.min(clock.saturating_add(HORIZON_MS)) }
 }
@@ -115,7 +115,7 @@ pub(crate) fn swapped(first: i32, second: i32) {
     });
 }
 
-/// Runs when the timer rings: looks at the keys that are due, the earliest first, until its time is up.
+/// Runs when the timer fires: looks at the keys that are due, the earliest first, until its time is used up.
 pub(crate) fn run(ctx: Context<'_>) {
     let now = ctx.clock();
     let waits = !ctx.is_master() || ctx.must_not_replicate();
@@ -125,7 +125,8 @@ pub(crate) fn run(ctx: Context<'_>) {
         if let Some((_, timer)) = registry.timer.take() {
             timer.rang();
         }
-        // Keys wait as they are: there may be many, and nothing can be done for them but to look again.
+        // A server that may not apply deadlines now keeps its entries unchanged and looks again later: there may be
+        // many.
         registry.not_before = if waits { now + WAIT_MS } else { 0 };
     });
     while !waits
@@ -142,6 +143,24 @@ pub(crate) fn run(ctx: Context<'_>) {
         }
     }
     REGISTRY.with_borrow_mut(Registry::arm);
+}
+
+/// Sets the timer again if it should have fired: a timer waits for a span of time, and the clock may have been set
+/// forward since then.
+pub(crate) fn catch_up(ctx: Context<'_>) {
+    let now = ctx.clock();
+    REGISTRY.with_borrow_mut(|registry| {
+        // The clock was set back since the wait began.
+        registry.not_before = registry.not_before.min(now + WAIT_MS);
+        let is_late = registry.timer.as_ref().is_some_and(|&(at, _)| at < now - WAIT_MS);
+        let is_early = registry.entries.first().is_some_and(|entry| {
+            registry.timer.as_ref().is_some_and(|&(at, _)| at > entry.due.max(registry.not_before))
+        });
+        if is_late || is_early {
+            registry.timer = None;
+            registry.arm();
+        }
+    });
 }
 
 impl Registry {

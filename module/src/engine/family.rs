@@ -1,4 +1,4 @@
-//! What a family is to the module: a deterministic state machine (`Machine`) behind a key, and a little glue.
+//! The interface of a family to the module: a deterministic state machine (`Machine`) for each key, and some additions.
 
 use allot_core::shared::event::MachineEvent;
 use allot_core::shared::machine::{Events, Machine};
@@ -13,7 +13,7 @@ use super::deadlines::NEVER;
 use super::info::{self, Count, Counter};
 use crate::ffi::{Context, KeyName};
 
-/// What the process keeps for all values of a family.
+/// Data of the process for all values of a family.
 pub(crate) struct Shelf {
     /// The server's handle of the value type.
     pub(crate) handle: AtomicPtr<RedisModuleType>,
@@ -36,7 +36,7 @@ impl Shelf {
     }
 }
 
-/// What the module adds to a family's state machine.
+/// The additions of the module to a family's state machine.
 pub(crate) trait Family: Machine {
     /// Name of the value type, nine characters.
     const TYPE: &'static CStr;
@@ -48,20 +48,20 @@ pub(crate) trait Family: Machine {
     const GAUGE: &'static CStr;
     /// The family's counters in `INFO` in addition to those of its events.
     const COUNTERS: &'static [&'static Counter];
-    /// How many messages a step may send; what is left is sent by the timer.
+    /// How many messages a step may send; the timer sends the others.
     const SENT_AT_ONCE: usize = usize::MAX;
-    /// How many due events a request applies before it is decided; what is left is applied by the timer.
+    /// How many due events are applied before a request is decided; the timer applies the others.
     const DUE_AT_ONCE: usize = usize::MAX;
     /// When the first maintenance of a key is due (`maintain`).
     const MAINTENANCE_FROM: i64 = NEVER;
 
     fn shelf() -> &'static Shelf;
-    /// What of this state is counted in `INFO`: its live holds, leases and the like.
+    /// This state's part of the gauge in `INFO`: its live holds, live leases and the like.
     fn gauge(&self) -> i64;
 
-    /// Counts what depends on the state before the event is applied.
+    /// Counts facts that depend on the state before the event is applied.
     fn observe(&self, _at: i64, _event: &Self::Event) {}
-    /// Counts the event in `INFO`; its notification, if it has one.
+    /// Counts the event in `INFO`, and returns its notification, if it has one.
     fn announce(event: &Self::Event) -> Option<&'static CStr> {
         const { assert!(<Self::Event as MachineEvent>::Counter::MEMBERS.len() <= MAX_EVENT_COUNTERS) };
         if let Some((counter, by)) = event.counted()
@@ -72,13 +72,14 @@ pub(crate) trait Family: Machine {
         event.notice()
     }
 
-    /// Delivers a message that is for no stream; whether that is done for good. `None` for all others.
+    /// Delivers a message that is not for a stream. Returns whether the message is done with; `None` for a message to a
+    /// stream.
     fn deliver(_ctx: Context<'_>, _stream: &[u8], _message: &Fields) -> Option<bool> {
         None
     }
 
-    /// What the master does for a key from time to time, in addition to its deadlines: the events that follow, and when the
-    /// next maintenance is due. `place` is kept from one time to the next.
+    /// Maintenance of a key by the master from time to time, in addition to its deadlines. Returns the events that
+    /// follow, and when the next maintenance is due. `place` is kept from one maintenance to the next.
     fn maintain(
         &self,
         _ctx: Context<'_>,
@@ -90,10 +91,10 @@ pub(crate) trait Family: Machine {
     }
 }
 
-/// Has a family's counters and its gauge told in `INFO`; once, at load.
+/// Registers a family's counters and its gauge for `INFO`; once, at load.
 pub(crate) fn add_to_info<F: Family>() {
     let members = <F::Event as MachineEvent>::Counter::MEMBERS.iter();
-    // No word of ours has a byte 0.
+    // No word of the module contains a zero byte.
     let field = |word: &str| CString::new(word).unwrap_or_default();
     let events = members.zip(&F::shelf().events).map(|(counter, count)| (field(counter.word()), count));
     info::add_source(info::Source {

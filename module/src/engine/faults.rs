@@ -28,16 +28,24 @@ fn broken_invariant(what: &'static str, place: &'static Location<'static>) {
     }
 }
 
-/// An event from the master or an AOF file that does not fit the state.
-pub(crate) fn replication_error(text: &str) {
-    INTERNAL_ERRORS.add(1);
-    log(text);
+/// Ends the process, because it cannot apply an event of its master or of its append-only file.
+pub(crate) fn end_process(why: &str) -> ! {
+    log_line(&format!("allot: the server stops{}: {why}", current_key()));
+    std::process::exit(1)
 }
 
 fn log(what: &str) {
-    let on = match current() {
+    log_line(&format!("allot: internal error{}: {what}", current_key()));
+}
+
+fn log_line(line: &str) {
+    Context::detached().log(c"warning", line);
+}
+
+/// The type and name of the key that is worked on, for a log line.
+fn current_key() -> String {
+    match current() {
         Some((kind, name)) => format!(" type={} key={}", kind.to_string_lossy(), quoted(name)),
         None => String::new(),
-    };
-    Context::detached().log(c"warning", &format!("allot: internal error{on}: {what}"));
+    }
 }

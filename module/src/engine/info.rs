@@ -1,4 +1,4 @@
-//! `INFO allot`: counters of what this process did, and gauges of what it keeps (docs/operate.md).
+//! `INFO allot`: counters of events in this process, and gauges of its state (docs/operate.md).
 
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -55,11 +55,13 @@ pub(crate) use counters;
 counters! {
     /// Messages that could not be put into their stream at once.
     OUTBOX_FAILURES = c"outbox_failures";
-    /// Bugs: broken invariants, events from a master that do not fit, and calls that were answered `ERR internal`.
+    /// Steps of keys whose time runs on elapsed time, because it is too far ahead of the clock.
+    STEPS_AHEAD = c"steps_ahead";
+    /// Bugs: broken invariants, and calls that were answered `ERR internal`.
     INTERNAL_ERRORS = c"internal_errors";
 }
 
-/// What is told in `INFO` of a family.
+/// The fields of a family in `INFO`.
 #[derive(Clone)]
 pub(crate) struct Source {
     /// The counters of its events: the field and the count of each.
@@ -80,12 +82,12 @@ fn sources() -> Vec<Source> {
     SOURCES.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// Has a source told in `INFO`; once, at load.
+/// Registers a source of fields for `INFO`; once, at load.
 pub(crate) fn add_source(source: Source) {
     SOURCES.lock().unwrap_or_else(PoisonError::into_inner).push(source);
 }
 
-/// Writes what this process has counted, and what it keeps at the moment.
+/// Writes the counters and the gauges of this process.
 pub(crate) fn write(info: &InfoWriter) {
     if info.section(c"stats") {
         let told = |counter: &Counter| info.unsigned(counter.name, counter.count.get());

@@ -1,10 +1,11 @@
-//! What the families share. Imports `ffi` and the kit of allot-core, never a family.
+//! Code that the families share. Imports `ffi` and the shared parts of allot-core, never a family.
 //!
 //! `command` is the table entry of a command. Its documentation follows from its parameters (`parameter`), and so does
-//! the parser (`parse`, `word`) that hands a call's arguments (`argument`) to the handler. `family` says what a family's state machine is to the module, `value` what lives behind a key, and `step` is
-//! the path of every request: find, apply what is due, decide, apply, replicate, publish. `deadlines`, `outbox`, `info`,
-//! `config`, `token` and `reply` are what they need for it; `faults` counts and logs what only a bug can cause, `check`
-//! is `ALLOT.CHECK`, `bounds` limits what one call may ask for, and `number_source` lets one family take numbers from another.
+//! the parser (`parse`, `word`) that hands a call's arguments (`argument`) to the handler. `family` is the interface of
+//! a family's state machine to the module, `value` is the value of a key, and `step` is the path of every request:
+//! find, apply due events, decide, apply, replicate, publish. `deadlines`, `outbox`, `info`, `config`, `token` and
+//! `reply` serve this path. `faults` counts and logs bugs, `check` has `ALLOT.CHECK` and `ALLOT.CLOCK`, `bounds` limits
+//! the lists of one call, and `number_source` lets one family take numbers from another.
 
 pub(crate) mod argument;
 pub(crate) mod bounds;

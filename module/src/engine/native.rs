@@ -28,8 +28,8 @@ impl<F: Family> Native for Value<F> {
         self.state.encode()
     }
 
-    fn rewrite(&self) -> Vec<u8> {
-        snapshot_payload(&self.state)
+    fn rewrite(&self, name: &[u8]) -> Vec<u8> {
+        snapshot_payload(name, &self.state)
     }
 
     fn allocated(&self) -> usize {

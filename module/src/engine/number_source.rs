@@ -7,21 +7,21 @@ use std::sync::OnceLock;
 
 use crate::ffi::{Context, KeyName};
 
-/// What takes a number, given as text, or refuses it: `EXISTS` if another number may do.
+/// A function that takes a number, given as text, or refuses it. It refuses with `EXISTS` if another number may do.
 pub(crate) type Take<'t> = dyn FnMut(&[u8]) -> Result<(), Refusal> + 't;
 
-/// Calls a number of a pool under a lease that never falls due, unless `take` refuses: both happen, or neither does.
-/// Where `take` refuses a number with `EXISTS`, other numbers are tried.
+/// Calls a number of a pool under a lease without a deadline, unless `take` refuses: both happen, or neither. If `take`
+/// refuses a number with `EXISTS`, other numbers are tried.
 pub(crate) type CallNumber = fn(Context<'_>, KeyName<'_>, &[u8], &mut Take<'_>) -> Result<(), Refusal>;
 
 static SOURCE: OnceLock<CallNumber> = OnceLock::new();
 
-/// Sets where numbers come from; once, at load.
+/// Sets the source of numbers; once, at load.
 pub(crate) fn provide(source: CallNumber) {
     invariant!(SOURCE.set(source).is_ok(), "numbers come from one family");
 }
 
-/// Calls a number of `pool` for something that will hang it up.
+/// Calls a number of `pool` for a caller that hangs it up later.
 pub(crate) fn call_number<T>(
     ctx: Context<'_>,
     pool: KeyName<'_>,

@@ -1,9 +1,9 @@
 //! Puts the messages of a state into their streams, in the step that caused them.
 //!
-//! The master chooses each entry's id and replicates the `XADD` itself; the event that the messages are sent
-//! goes with it, in one transaction, so each entry reaches a replica and an AOF exactly once. A stream that
-//! cannot be written (its key holds another type, or is away in a slot migration) fails nothing: the messages
-//! stay, that is counted, and the timer tries again.
+//! The master chooses each entry's id and replicates the `XADD` itself. The event that records that the messages were
+//! sent is replicated in the same transaction, so each entry reaches a replica and an AOF exactly once. If a stream
+//! cannot be written (its key has another type, or its slot is migrating), no command fails: the messages stay in the
+//! outbox, the failure is counted, and the timer tries again.
 
 use allot_core::invariant;
 use allot_core::shared::outbox::{Fields, Outbox};
@@ -20,15 +20,15 @@ pub(crate) const FLUSH_AT: usize = allot_core::shared::outbox::CAPACITY / 4;
 /// How long a message waits before its stream is tried again.
 pub(crate) const RETRY_MS: i64 = 1000;
 
-/// What came of sending.
+/// The result of sending.
 pub(crate) struct Sent<E> {
-    /// The event that says what is in its stream now, if anything is.
+    /// The event that records which messages are in their streams now; `None` if none was sent.
     pub(crate) event: Option<E>,
     /// How many messages were sent.
     pub(crate) messages: usize,
 }
 
-/// Sends what can be sent, at most `limit` messages. A stream that cannot be written keeps no other waiting.
+/// Sends at most `limit` messages. A stream that cannot be written does not delay other streams.
 pub(crate) fn flush<F: Family>(
     ctx: Context<'_>,
     name: KeyName<'_>,
@@ -73,7 +73,7 @@ pub(crate) fn flush<F: Family>(
     Sent { event, messages }
 }
 
-/// Puts one message into its stream; one without fields is the end of the stream.
+/// Puts one message into its stream. A message without fields ends the stream.
 fn send(ctx: Context<'_>, stream: &[u8], message: &Fields, length: u32, id: (u64, u64)) -> bool {
     if message.is_empty() {
         return end(ctx, stream);
@@ -91,12 +91,12 @@ fn send(ctx: Context<'_>, stream: &[u8], message: &Fields, length: u32, id: (u64
     matches!(ctx.call_and_replicate(c"XADD", &arguments), Outcome::Done)
 }
 
-/// How far ahead of the clock a stream is followed, in milliseconds: as long as one is kept at most that its readers are
-/// behind in. What is put there is trimmed by its id, as if it came later.
+/// How far the ids of a stream may be ahead of the clock, in milliseconds: as long as the longest time for which
+/// entries are kept for slow readers. Entries are trimmed by their ids, so an entry ahead of the clock is kept longer.
 const AHEAD_MS: u64 = 3_600_000;
 
-/// Puts a message behind entries that others have put into its stream by a clock that is ahead of ours. Only this stream's
-/// ids follow that clock.
+/// Adds a message after entries whose ids come from a clock ahead of this server's clock. Only the ids of this stream
+/// follow that clock.
 fn send_behind(ctx: Context<'_>, stream: &[u8], message: &Fields, length: u32, id: (u64, u64)) -> bool {
     let record = ctx.ask(c"XINFO", &[b"STREAM", stream]);
     let Some(Answer::Text(last)) = record.field(b"last-generated-id") else { return false };
@@ -107,7 +107,7 @@ fn send_behind(ctx: Context<'_>, stream: &[u8], message: &Fields, length: u32, i
     (ms, seq) >= id && ahead <= AHEAD_MS && send(ctx, stream, message, length, Outbox::next_id((ms, seq), 0))
 }
 
-/// Deletes a stream that is at its end, unless its key holds something else by now, which is not ours.
+/// Deletes a stream that has ended, unless its key now has another type: such a value does not belong to the module.
 fn end(ctx: Context<'_>, stream: &[u8]) -> bool {
     match ctx.ask(c"TYPE", &[stream]) {
         Answer::Text(word) if word == b"stream" => {
@@ -121,7 +121,7 @@ fn end(ctx: Context<'_>, stream: &[u8]) -> bool {
     }
 }
 
-/// Refuses a stream beside a key of a cluster that is not bound to the key's slot by a hash tag.
+/// Refuses a stream in a cluster if no hash tag puts it into the slot of its key.
 pub(crate) fn check_stream(ctx: Context<'_>, name: KeyName<'_>, what: &str) -> Result<(), Refusal> {
     if ctx.is_cluster() && !has_hash_tag(name.as_bytes()) {
         let why =
@@ -131,14 +131,14 @@ pub(crate) fn check_stream(ctx: Context<'_>, name: KeyName<'_>, what: &str) -> R
     Ok(())
 }
 
-/// Whether a key's slot in a cluster follows from a tag in its name, as in `{show}:1`; a stream beside a key
-/// without one would belong to another slot.
+/// Whether a key's name has a hash tag, as in `{show}:1`, which determines its slot in a cluster. The streams of a key
+/// without a hash tag would be in other slots.
 pub(crate) fn has_hash_tag(key: &[u8]) -> bool {
     let Some(open) = key.iter().position(|&byte| byte == b'{') else { return false };
     key.get(open + 1..).unwrap_or_default().iter().position(|&byte| byte == b'}').is_some_and(|len| len > 0)
 }
 
-/// The stream beside a key: `<key>:<stream>`.
+/// The name of a stream of a key: `<key>:<stream>`.
 pub(crate) fn stream_name(key: &[u8], stream: &[u8]) -> Vec<u8> {
     [key, b":", stream].concat()
 }

@@ -1,8 +1,8 @@
-//! The parameters of a command: what may be given in a call, in which form and how often.
+//! The parameters of a command: which arguments a call may have, in which form and how often.
 
 use super::word::{integer, is, is_identifier, natural_number};
 
-/// What may be given in a call.
+/// A parameter of a command.
 #[derive(Clone, Copy)]
 pub(crate) struct Parameter {
     pub(crate) name: &'static str,
@@ -16,11 +16,11 @@ pub(crate) struct Parameter {
     pub(super) keyword: Option<&'static str>,
     /// Whether it begins with a keyword and may come in any order among its neighbours that do. Follows from the rest.
     pub(super) is_option: bool,
-    /// The message where it, or the second word of a pair, is missing; empty: a plain one.
+    /// The error message if the parameter, or the second word of a pair, is missing; empty for a general message.
     pub(crate) missing: &'static str,
 }
 
-/// What the words of a parameter are.
+/// The kind of words that a parameter takes.
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {
     Key,
@@ -28,19 +28,19 @@ pub(crate) enum Kind {
     Text,
     /// An identifier: 1 to 256 bytes.
     Name,
-    /// Text of a form by which it can be told from a keyword, and that form in words. The handler checks it in full.
+    /// Text whose form distinguishes it from a keyword, with a description of the form. The handler checks it in full.
     Like(fn(&[u8]) -> bool, &'static str),
     /// A whole number that fits 64 bits.
     Integer,
     /// A whole number from 0 to 2^53: an epoch, a sequence number, a term, a cursor.
     Natural,
-    /// A keyword that is all there is of it.
+    /// Only a keyword.
     Word,
-    /// Several in a row.
+    /// Several parameters in a row.
     Block(&'static [Parameter]),
-    /// How many, then so many of the second. Where the second is optional there may be none.
+    /// A number, then so many of the second parameter. If the second is optional, the number may be 0.
     Counted(&'static [Parameter; 2]),
-    /// One of several.
+    /// One of several alternatives.
     OneOf(&'static [Parameter]),
 }
 
@@ -73,7 +73,7 @@ impl Parameter {
         Self::new(name, Kind::Natural)
     }
 
-    /// A keyword that is all there is of the parameter.
+    /// A parameter that is only a keyword.
     pub(crate) const fn word(name: &'static str, token: &'static str) -> Self {
         Self::new(name, Kind::Word).after(token)
     }
@@ -90,28 +90,28 @@ impl Parameter {
         Self::new(name, Kind::OneOf(parameters))
     }
 
-    /// Behind that keyword.
+    /// The parameter, after this keyword.
     pub(crate) const fn after(self, token: &'static str) -> Self {
         Self { token: Some(token), keyword: Some(token), is_option: true, ..self }
     }
 
     pub(crate) const fn optional(self) -> Self {
-        // Several keywords of which one may be given.
+        // Several keywords, one of which may be given.
         let keywords = matches!(self.kind, Kind::OneOf([Self { kind: Kind::Word, .. }, ..]));
         Self { optional: true, is_option: self.is_option || keywords, ..self }
     }
 
-    /// Any number of times; at least once, unless it is optional.
+    /// The parameter, any number of times; at least once, unless it is optional.
     pub(crate) const fn many(self) -> Self {
         Self { many: true, ..self }
     }
 
-    /// With its keyword at just that place.
+    /// The parameter, with its keyword only at this place.
     pub(crate) const fn in_place(self) -> Self {
         Self { is_option: false, ..self }
     }
 
-    /// With that message where it is missing.
+    /// The parameter, with this error message if it is missing.
     pub(crate) const fn or_error(self, missing: &'static str) -> Self {
         Self { missing, ..self }
     }
@@ -143,7 +143,7 @@ pub(super) fn fewest(parameters: &[Parameter]) -> (usize, bool) {
 }
 
 impl Parameter {
-    /// Whether that word is its keyword; which of them, where it has several.
+    /// Whether this word is the parameter's keyword. Returns the index of the keyword if it has several, otherwise 0.
     #[inline]
     pub(super) fn begins_with(&self, word: &[u8]) -> Option<i64> {
         match self.keyword {
@@ -167,7 +167,7 @@ impl Parameter {
         !is_compound && !self.many
     }
 
-    /// The number of a word that is given for it, 0 for what is no number; nothing for a word that cannot be.
+    /// The number that a word stands for; 0 if the parameter is no number; `None` if the word is not allowed.
     #[inline]
     pub(super) fn read(&self, word: &[u8]) -> Option<i64> {
         match self.kind {
@@ -179,7 +179,7 @@ impl Parameter {
         }
     }
 
-    /// Whether that word may be its first one, where it has no keyword.
+    /// Whether this word may be the first word of the parameter, if the parameter has no keyword.
     pub(super) fn takes(&self, word: &[u8]) -> bool {
         match self.kind {
             Kind::Like(is_like, _) => is_like(word),
@@ -189,12 +189,25 @@ impl Parameter {
     }
 }
 
-/// The place of the first that is the one looked for.
+/// Whether a command may have keys other than its first argument: after a keyword, or as a list. Redis 7.0 asks the
+/// command for the places of such keys, and so do other servers that do not read key specifications.
+pub(crate) const fn has_later_keys(parameters: &[Parameter]) -> bool {
+    let mut rest = parameters;
+    while let [parameter, later @ ..] = rest {
+        if matches!(parameter.kind, Kind::Key) && (parameter.token.is_some() || parameter.many) {
+            return true;
+        }
+        rest = later;
+    }
+    false
+}
+
+/// The index of the first parameter for which `is_it` is true.
 pub(super) fn position(parameters: &[Parameter], is_it: impl Fn(&Parameter) -> bool) -> Option<i64> {
     parameters.iter().position(is_it).map(|place| place as i64)
 }
 
-/// The keywords of several.
+/// The keywords of several parameters.
 pub(super) fn tokens(parameters: &'static [Parameter]) -> impl ExactSizeIterator<Item = &'static str> {
     parameters.iter().map(|one| one.token.unwrap_or(one.name))
 }

@@ -20,7 +20,7 @@ enum Label<'a> {
     Option(&'a [u8]),
 }
 
-/// Where a walk over the words is.
+/// The position of a walk over the words.
 struct Parser<'a> {
     words: &'a [&'a [u8]],
     next: usize,
@@ -70,11 +70,11 @@ impl<'a> Parser<'a> {
         self.words.len().saturating_sub(self.next)
     }
 
-    /// Notes that the words from `from` up to here are what is given for a parameter.
+    /// Records the words from `from` up to here as the argument for a parameter.
     #[inline]
     fn give(&self, parameter: &'static Parameter, from: usize, number: i64) -> Argument<'a> {
         let words = self.words.get(from..self.next).unwrap_or_default();
-        // Of a key the handler needs the server's string, which is found by its place.
+        // The handler of a key needs the server's string, and finds it by the place of the word.
         let number = if matches!(parameter.kind, Kind::Key) { from as i64 } else { number };
         Argument { parameter: Some(parameter), words, number }
     }
@@ -91,7 +91,7 @@ impl<'a> Parser<'a> {
             });
             let Some((option, which, argument)) = found else { break };
             if argument.is_given() {
-                // Two different ones of several exclude each other.
+                // Two different alternatives exclude each other.
                 let again = option.token.is_some() || argument.number == which;
                 let twice = || fault(format!("option {} is given twice", quoted(word)));
                 return Err(if again { twice() } else { unexpected(word) });
@@ -106,7 +106,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Reads what follows the keyword of an option, which has just been read.
+    /// Reads the words after the keyword of an option. The keyword was just read.
     fn behind(
         &mut self,
         option: &'static Parameter,
@@ -152,7 +152,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Reads a parameter that has its place. `later` are those that follow it.
+    /// Reads a parameter without a keyword. `later` are the parameters that follow it.
     fn positional(
         &mut self,
         parameter: &'static Parameter,
@@ -172,7 +172,7 @@ impl<'a> Parser<'a> {
             return Ok(());
         }
         if parameter.optional {
-            // What follows must still find its words.
+            // The parameters that follow need the remaining words.
             let taken = next.is_some_and(|next| parameter.takes(next)) && self.left() > fewest(later).0;
             if !taken {
                 return Ok(());
@@ -187,7 +187,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Reads all words that are left, which come in rows of so many.
+    /// Reads all remaining words, which form rows of this length.
     fn rows(&mut self, parameter: &'static Parameter, length: usize) -> Result<Argument<'a>, Refusal> {
         let from = self.next;
         if !self.left().is_multiple_of(length) {
@@ -197,7 +197,8 @@ impl<'a> Parser<'a> {
         Ok(self.give(parameter, from, 0))
     }
 
-    /// Reads one of several: one with a keyword if the next word is that, else the one without.
+    /// Reads one of several alternatives: one with a keyword if the next word is this keyword, otherwise the one
+    /// without.
     fn one_of(
         &mut self,
         parameter: &'static Parameter,
@@ -265,7 +266,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Why the next word cannot be read for that parameter.
+    /// The reason why the next word cannot be read for this parameter.
     #[cold]
     fn unread(&self, parameter: &Parameter, label: Label<'a>) -> Refusal {
         match self.peek() {
@@ -321,7 +322,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// A word that its parameter cannot have.
+/// A refusal of a word that its parameter does not allow.
 #[cold]
 fn unsound(parameter: &Parameter, label: Label<'_>, word: &[u8]) -> Refusal {
     match parameter.kind {
@@ -343,7 +344,7 @@ impl<'a> Label<'a> {
         }
     }
 
-    /// Options are quoted, since they are a caller's bytes.
+    /// Options are quoted, because they are bytes of the caller.
     fn shown(self) -> String {
         match self {
             Self::Name(name) => name.to_owned(),
@@ -352,7 +353,7 @@ impl<'a> Label<'a> {
     }
 }
 
-/// A word that has no place here.
+/// A refusal of a word that is not expected at its place.
 #[cold]
 fn unexpected(word: &[u8]) -> Refusal {
     fault(format!("syntax error: {} is not expected here", quoted(word)))

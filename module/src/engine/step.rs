@@ -1,10 +1,11 @@
-//! The path of every request to a key: find the value, apply what is due, decide, apply, replicate, publish.
+//! The path of every request to a key: find the value, apply due events, decide, apply, replicate, publish.
 
 use allot_core::invariant;
-use allot_core::shared::codec::{Damaged, Reader, Writer};
+use allot_core::shared::codec::{Damaged, Writer};
 use allot_core::shared::invariant::Checked;
 use allot_core::shared::machine::{Events, MachineEvent};
 use allot_core::shared::outbox::Outbox;
+use allot_core::shared::payload::{self, Payload};
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
 use smallvec::SmallVec;
@@ -16,19 +17,17 @@ use super::command::{Call, Done};
 use super::deadlines::{self, NEVER};
 use super::family::Family;
 use super::value::Value;
-use super::{faults, outbox};
+use super::{faults, info, outbox};
 use crate::ffi::context::{Key, Mode};
 use crate::ffi::guard::AbortOnUnwind;
 use crate::ffi::value::Found;
 use crate::ffi::{Context, KeyName};
 
-/// First byte of an internal command's payload that is a snapshot, and no list of events.
-const SNAPSHOT: u8 = 0;
-
-/// When the timer must look at a key: for its earliest deadline, to send the rest of its outbox or to try it again, or
-/// for its maintenance.
+/// When the timer must look at a key, by the clock: for its earliest deadline, to send the rest of its outbox or to try
+/// it again, or for its maintenance.
 fn wake_at<F: Family>(value: &Value<F>, clock: i64) -> i64 {
     let due = value.state.next_due().unwrap_or(NEVER).min(value.maintenance_at);
+    let due = if due == NEVER { due } else { due.saturating_sub(value.lead(clock)) };
     if value.state.outbox().is_none_or(Outbox::is_empty) {
         due
     } else if value.unsent {
@@ -38,13 +37,13 @@ fn wake_at<F: Family>(value: &Value<F>, clock: i64) -> i64 {
     }
 }
 
-/// Has the timer look at a key when it is due.
+/// Has the timer look at a key at its next due time.
 pub(super) fn watch<F: Family>(value: &mut Value<F>, db: i32, name: &[u8], clock: i64) {
     let due = deadlines::capped(wake_at(value, clock), clock);
     deadlines::watch(&mut value.watched, due, db, name, tick::<F>);
 }
 
-/// A refusal because the key holds something else.
+/// A refusal because the key holds another type.
 pub(crate) fn wrong_type() -> Refusal {
     Refusal::new(Code::WrongType, "Operation against a key holding the wrong kind of value")
 }
@@ -55,11 +54,13 @@ pub(crate) fn no_key(name: KeyName<'_>) -> Refusal {
     Refusal::new(Code::NoKey, format!("there is no key {name}"))
 }
 
-/// The payload of an internal command that makes a whole state.
-pub(crate) fn snapshot_payload<F: Family>(state: &F) -> Vec<u8> {
-    let mut payload = vec![SNAPSHOT];
-    payload.extend_from_slice(&state.encode());
-    payload
+/// The payload of an internal command that creates a whole state.
+pub(crate) fn snapshot_payload<F: Family>(name: &[u8], state: &F) -> Vec<u8> {
+    let mut out = Writer::default();
+    payload::begin_snapshot(&mut out);
+    out.bytes.extend_from_slice(&state.encode());
+    payload::seal(name, &mut out);
+    out.bytes
 }
 
 /// Reads a state without changing it.
@@ -73,8 +74,8 @@ pub(crate) fn read<F: Family, T>(
         Found::Nothing => Err(no_key(name)),
         Found::OtherType => Err(wrong_type()),
         Found::Value(value) => {
-            // On a replica nothing is due before its master says so.
-            let now = value.state.now(if ctx.is_master() { ctx.clock() } else { 0 });
+            // On a replica the master decides when events are due.
+            let now = if ctx.is_master() { value.now(ctx.clock()) } else { value.state.now(0) };
             name.during(F::TYPE, || look(&value.state, now))
         }
     }
@@ -107,7 +108,10 @@ pub(crate) struct Step<'c, 'k, F: Family> {
 
 impl<'c, 'k, F: Family> Step<'c, 'k, F> {
     fn begin(ctx: Context<'c>, name: KeyName<'k>, value: &'k mut Value<F>, clock: i64) -> Self {
-        let now = value.state.now(clock);
+        let now = value.now(clock);
+        if value.lead(clock) > 0 {
+            info::STEPS_AHEAD.add(1);
+        }
         let mut payload = PAYLOAD.take();
         payload.bytes.clear();
         Self {
@@ -127,7 +131,7 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
         &self.value.state
     }
 
-    /// The state, for building indexes that are no part of its meaning.
+    /// The state, for building indexes that do not change its meaning.
     pub(crate) fn state_mut(&mut self) -> &mut F {
         &mut self.value.state
     }
@@ -143,13 +147,13 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
         self.value.state.observe(self.now, event);
         self.value.state.apply(self.now, event);
         self.write(event);
-        // A step of thousands of events must not overfill the outbox.
+        // A step of thousands of events must not exceed the capacity of the outbox.
         if self.value.state.outbox().is_some_and(|outbox| outbox.len() >= outbox::FLUSH_AT) {
             self.flush();
         }
     }
 
-    /// Sends what the outbox holds, if its streams can be written.
+    /// Sends the messages of the outbox whose streams can be written.
     fn flush(&mut self) {
         let Some(waiting) = self.value.state.outbox() else { return };
         if waiting.is_empty() || self.to_send == 0 {
@@ -163,17 +167,16 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
         }
     }
 
-    /// Writes down an event that was applied.
+    /// Adds an event that was applied to the payload.
     fn write(&mut self, event: &F::Event) {
         if self.payload.bytes.is_empty() {
-            self.payload.unsigned(1);
-            self.payload.signed(self.now);
+            payload::begin_events(self.now, &mut self.payload);
         }
         event.encode(&mut self.payload);
         self.notices.extend(F::announce(event));
     }
 
-    /// Applies what is due, at most `limit` events.
+    /// Applies due events, at most `limit`.
     fn apply_due(&mut self, limit: usize) {
         for event in self.value.state.due(self.now, limit) {
             self.apply(&event);
@@ -193,7 +196,7 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
         }
     }
 
-    /// Applies what is due before a command, at most `limit` events.
+    /// Applies the due events that must come before a command, at most `limit`.
     fn apply_due_before_all(&mut self, limit: usize) {
         for event in self.value.state.due_before_all(self.now, limit) {
             self.apply(&event);
@@ -213,30 +216,33 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
         }
     }
 
-    /// Replicates, notifies, sends the outbox, and sees to the next deadline.
+    /// Replicates, notifies, sends the outbox, and has the timer watch the next deadline.
     fn finish(mut self) {
         self.flush();
         self.value.unsent = self.to_send == 0;
-        watch(self.value, self.ctx.selected_db(), self.name.as_bytes(), self.now);
         if !self.payload.bytes.is_empty() {
             self.value.recount();
+            payload::seal(self.name.as_bytes(), &mut self.payload);
+        }
+        watch(self.value, self.ctx.selected_db(), self.name.as_bytes(), self.ctx.clock());
+        if !self.payload.bytes.is_empty() {
             self.ctx.replicate_payload(F::APPLY, self.name, &self.payload.bytes);
             self.ctx.signal_modified(self.name);
-            // Last, since a listener may call commands of ours.
+            // Last, because a listener may call commands of this module.
             for notice in &self.notices {
                 self.ctx.notify(notice, self.name);
             }
         }
         self.abort_on_unwind = None;
-        // A plan may take megabytes; they are not kept for the small payloads that come after it.
+        // The payload of a plan may take megabytes. Such a buffer is not kept for the small payloads that follow.
         if self.payload.bytes.capacity() <= KEPT_BUFFER {
             PAYLOAD.set(std::mem::take(&mut self.payload));
         }
     }
 }
 
-/// Changes a state: applies what is due, then what `decide` does with the step. What was due stays done where
-/// `decide` refuses.
+/// Changes a state: applies due events, then calls `decide` with the step. The due events remain applied if `decide`
+/// refuses.
 pub(crate) fn change<F: Family, T>(
     ctx: Context<'_>,
     name: KeyName<'_>,
@@ -256,7 +262,7 @@ pub(crate) fn change<F: Family, T>(
     }
 }
 
-/// Makes a key by its first event.
+/// Creates a key by its first event.
 pub(crate) fn create<F: Family>(
     ctx: Context<'_>,
     name: KeyName<'_>,
@@ -265,7 +271,7 @@ pub(crate) fn create<F: Family>(
     change_or_create::<F, ()>(ctx, name, event, |_| Ok(()))
 }
 
-/// As `change`; a key that is not there is made by `first` in the same step, unless `decide` refuses.
+/// As `change`. If the key does not exist, `first` creates it in the same step, unless `decide` refuses.
 pub(crate) fn change_or_create<F: Family, T>(
     ctx: Context<'_>,
     name: KeyName<'_>,
@@ -288,7 +294,7 @@ pub(crate) fn change_or_create<F: Family, T>(
             return Err(Refusal::new(Code::Err, "internal: the key could not be made"));
         };
         invariant!(stored, "a key that is open for writing takes a value");
-        // At the very time at which the state was opened.
+        // The time of the step is the time at which the state was opened.
         let mut step = Step::begin(ctx, name, value, now);
         step.write(first);
         match decide(&mut step) {
@@ -305,33 +311,50 @@ pub(crate) fn change_or_create<F: Family, T>(
     })
 }
 
-/// What the timer does for a key: applies at most `slice` of what is due. The next deadline, if there is one.
+/// The work of the timer for a key: applies at most `slice` due events. Returns the next deadline, if there is one.
 pub(crate) fn tick<F: Family>(ctx: Context<'_>, name: KeyName<'_>, due: i64, slice: usize) -> Option<i64> {
     let mut key = ctx.open(name, Mode::Write);
-    // A key that is gone is forgotten.
+    // The timer forgets a key that no longer exists.
     let Found::Value(value) = key.value::<Value<F>>() else { return None };
-    // The key is watched for another time by now, or is another key under the same name.
+    // The key is now watched for another time, or it is another key with the same name.
     if value.watched != due {
         return None;
     }
     let now = ctx.clock();
     name.during(F::TYPE, || {
         let mut step = Step::begin(ctx, name, value, now);
-        // `finish` must not watch the key: its next deadline is what we return.
+        // `finish` must not watch the key, because this function returns its next deadline.
         step.value.watched = i64::MIN;
         step.apply_due(slice);
         step.maintain();
         step.finish();
     });
-    // A module that hears a notification may have deleted the key.
+    // A module that receives a notification may have deleted the key.
     let Found::Value(value) = key.value::<Value<F>>() else { return None };
-    // What is left of this key waits its turn behind all that was due before now.
+    // The remaining events of this key wait until the timer has served the keys that were due before now.
     value.watched = deadlines::capped(wake_at(value, now), now).max(now);
     (value.watched != NEVER).then_some(value.watched)
 }
 
-/// The internal command: applies the events of a master or an AOF file, without a clock and without limits. Events that
-/// do not fit the state are an error, which is counted and logged.
+/// The time of a key and of the clock. With `set_back` a key whose time is ahead of the clock follows the clock again;
+/// its deadlines stay as they are. `None` if the key holds another type.
+pub(crate) fn clock<F: Family>(ctx: Context<'_>, name: KeyName<'_>, set_back: bool) -> Option<(i64, i64)> {
+    let clock = ctx.clock();
+    let mut key = ctx.open(name, if set_back { Mode::Write } else { Mode::Read });
+    let Found::Value(value) = key.value::<Value<F>>() else { return None };
+    if set_back && value.state.now(clock) > clock {
+        value.state.set_back(clock);
+        value.recount();
+        watch(value, ctx.selected_db(), name.as_bytes(), clock);
+        ctx.replicate_payload(F::APPLY, name, &snapshot_payload(name.as_bytes(), &value.state));
+        ctx.signal_modified(name);
+    }
+    Some((value.now(clock), clock))
+}
+
+/// The internal command: applies the events of a master or an AOF file, without a clock and without limits. At events
+/// that are damaged, unknown, or do not fit the state, the process ends: the value would differ from what was answered,
+/// and a seat that was sold could be sold again.
 fn apply_replicated<F: Family>(ctx: Context<'_>, name: KeyName<'_>, payload: &[u8]) -> Result<(), Refusal> {
     if !ctx.is_replicated_or_loading() {
         return Err(Refusal::new(
@@ -341,12 +364,10 @@ fn apply_replicated<F: Family>(ctx: Context<'_>, name: KeyName<'_>, payload: &[u
     }
     name.during(F::TYPE, || {
         let mut key = ctx.open(name, Mode::Write);
-        let notices = apply_payload::<F>(&mut key, payload).map_err(|damaged| {
-            let name = quoted(name.as_bytes());
-            let refusal = Refusal::new(Code::Err, format!("key {name} differs from its master's: {damaged}"));
-            faults::replication_error(&refusal.text);
-            refusal
-        })?;
+        let notices = match apply_payload::<F>(&mut key, name.as_bytes(), payload) {
+            Ok(notices) => notices,
+            Err(damaged) => faults::end_process(&cannot_apply(ctx, name, damaged)),
+        };
         if let Found::Value(value) = key.value::<Value<F>>() {
             value.recount();
             watch(value, ctx.selected_db(), name.as_bytes(), ctx.clock());
@@ -360,6 +381,21 @@ fn apply_replicated<F: Family>(ctx: Context<'_>, name: KeyName<'_>, payload: &[u
     })
 }
 
+/// The log line when a server stops at an event: the reason, and the action to take.
+fn cannot_apply(ctx: Context<'_>, name: KeyName<'_>, damaged: Damaged) -> String {
+    let name = quoted(name.as_bytes());
+    if ctx.is_loading() {
+        return format!(
+            "an event of key {name} in the append-only file cannot be applied: {damaged}. Load the file with the version that \
+             wrote it, or replace it by that of a replica or a backup"
+        );
+    }
+    format!(
+        "an event of key {name} from the master cannot be applied: {damaged}. Start this server again to synchronise it with \
+         its master; it must not be older than its master"
+    )
+}
+
 /// The handler of a family's internal command, `APPLY key payload`.
 pub(crate) fn apply<F: Family>(call: &Call<'_>, [_, payload]: &[Argument<'_>; 2]) -> Done {
     apply_replicated::<F>(call.ctx, call.key()?, payload.text())?;
@@ -367,28 +403,25 @@ pub(crate) fn apply<F: Family>(call: &Call<'_>, [_, payload]: &[Argument<'_>; 2]
     Ok(())
 }
 
-/// Applies a snapshot or a list of events; their notifications.
-fn apply_payload<F: Family>(key: &mut Key<'_>, payload: &[u8]) -> Result<Notices, Damaged> {
-    let Some((&SNAPSHOT, snapshot)) = payload.split_first() else {
-        return apply_events::<F>(key, payload);
-    };
-    let state = F::decode(snapshot)?;
-    if key.exists() {
-        key.delete();
+/// Applies a snapshot or a list of events. Returns their notifications.
+fn apply_payload<F: Family>(key: &mut Key<'_>, name: &[u8], payload: &[u8]) -> Result<Notices, Damaged> {
+    match Payload::read(name, payload)? {
+        Payload::Events { at, events } => apply_events::<F>(key, at, events),
+        Payload::Snapshot(snapshot) => {
+            let state = F::decode(snapshot)?;
+            if key.exists() {
+                key.delete();
+            }
+            invariant!(key.store(Value::new(state)), "a key that is open for writing takes a value");
+            Ok(Notices::new())
+        }
     }
-    invariant!(key.store(Value::new(state)), "a key that is open for writing takes a value");
-    Ok(Notices::new())
 }
 
-/// Applies a list of events; their notifications.
-fn apply_events<F: Family>(key: &mut Key<'_>, payload: &[u8]) -> Result<Notices, Damaged> {
-    let mut reader = Reader::new(payload);
-    if reader.unsigned()? != 1 {
-        return Err(Damaged("the version of the payload is unknown"));
-    }
-    let at = reader.reached()?;
+/// Applies a list of events. Returns their notifications.
+fn apply_events<F: Family>(key: &mut Key<'_>, at: i64, events: &[u8]) -> Result<Notices, Damaged> {
     let mut notices = Notices::new();
-    let mut events = F::Event::decode_all(reader.rest())?.into_iter();
+    let mut events = F::Event::decode_all(events)?.into_iter();
     if !key.exists() {
         let first = events.next().ok_or(Damaged("there is no event"))?;
         let opened = F::open(&first, at).ok_or(Damaged("there is no such key"))?;

@@ -1,4 +1,4 @@
-//! Single words of a call: keywords, identifiers and numbers, and the messages where one is wrong.
+//! Single words of a call: keywords, identifiers and numbers, and the error messages about them.
 
 use allot_core::shared::MAX_IDENTIFIER;
 use allot_core::shared::refusal::{Code, Refusal};
@@ -15,7 +15,7 @@ pub(super) fn wrong_number(words: &[&[u8]]) -> Refusal {
     Refusal::new(Code::Err, format!("wrong number of arguments for {} command", quoted(command)))
 }
 
-/// A value that is none of an option's.
+/// A refusal of a value that an option does not have.
 pub(super) fn not_one_of(
     option: &[u8],
     value: &[u8],
@@ -59,7 +59,7 @@ pub(super) fn natural_number(word: &[u8]) -> Option<u64> {
     number.filter(|&number| number < 1 << 53)
 }
 
-/// A word that is no number from 0 to 2^53.
+/// A refusal of a word that is no number from 0 to 2^53.
 pub(super) fn not_natural(what: &str, word: &[u8]) -> Refusal {
     fault(format!("{what} must be a whole number from 0 to 2^53, not {}", quoted(word)))
 }

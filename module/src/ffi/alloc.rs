@@ -1,4 +1,5 @@
-//! Redis' allocator as Rust's, so that `used_memory`, `maxmemory` and defragmentation see all of ours.
+//! Rust's global allocator on top of Redis' allocator, so that `used_memory`, `maxmemory` and defragmentation include
+//! the memory of the module.
 
 use std::alloc::{GlobalAlloc, Layout};
 
@@ -9,7 +10,7 @@ struct RedisAllocator;
 #[global_allocator]
 static ALLOCATOR: RedisAllocator = RedisAllocator;
 
-/// What every allocation of the server's is aligned to.
+/// The alignment of every allocation of the server.
 const NATURAL: usize = 16;
 
 /// The size to ask for, so that the block has the alignment: jemalloc aligns a power of two to itself.

@@ -1,7 +1,7 @@
-//! The one way to the server's function pointers.
+//! Access to the server's function pointers: every call goes through here.
 
-/// Calls `RedisModule_$name`. The pointers are filled by `RedisModule_Init` before any code of ours runs, and
-/// all that is called so exists since Redis 7.0; what is newer is asked for with `is_some`.
+/// Calls `RedisModule_$name`. `RedisModule_Init` sets the pointers before any other code of the module runs. All
+/// functions called in this way exist since Redis 7.0; `is_some` tests for newer functions.
 macro_rules! api {
     ($name:ident ( $($arg:expr),* $(,)? )) => {{
         match ::redis_module::raw::$name {

@@ -21,11 +21,11 @@ pub(crate) use redis_module::raw::{
     REDISMODULE_CMD_KEY_UPDATE as UPDATE,
 };
 
-/// What the server calls.
+/// The function that the server calls for a command.
 pub(crate) type Entry =
     unsafe extern "C" fn(*mut RedisModuleCtx, *mut *mut RedisModuleString, c_int) -> c_int;
 
-/// A command as the server is told of it.
+/// The description of a command for the server.
 pub(crate) struct CommandInfo {
     pub(crate) name: &'static CStr,
     pub(crate) entry: Entry,
@@ -42,7 +42,7 @@ pub(crate) struct CommandInfo {
     pub(crate) arguments: Vec<ArgumentInfo>,
 }
 
-/// Where keys stand, and what the command does with them.
+/// The places of keys, and how the command uses them.
 pub(crate) struct KeySpec {
     pub(crate) place: KeyPlace,
     /// `REDISMODULE_CMD_KEY_*`.
@@ -52,9 +52,9 @@ pub(crate) struct KeySpec {
 pub(crate) enum KeyPlace {
     /// The first argument.
     First,
-    /// The first argument says how many, then they follow.
+    /// The first argument is the number of keys; the keys follow.
     Counted,
-    /// Behind a keyword, which is looked for from that place on.
+    /// After a keyword, which the server searches from this place on.
     Behind { keyword: &'static str, from: c_int },
 }
 
@@ -73,7 +73,7 @@ pub(crate) enum ArgumentKind {
     Key(c_int),
     String,
     Integer,
-    /// A keyword that stands for itself.
+    /// Only a keyword.
     Word,
     Block(Vec<ArgumentInfo>),
     OneOf(Vec<ArgumentInfo>),
@@ -99,8 +99,6 @@ pub(crate) unsafe fn run_command(
     });
     match outcome {
         Some(Ok(())) => {}
-        // A request for the places of keys takes no reply; without keys the server refuses the call.
-        Some(Err(_)) if ctx.asks_for_keys() => {}
         Some(Err(line)) => ctx.reply_error(&line),
         None => ctx.reply_error("ERR internal error in allot; please report it with the server's log"),
     }
@@ -111,7 +109,7 @@ impl Registration {
     /// Registers a command, its documentation, and on servers that have them its ACL categories.
     pub(crate) fn command(&self, command: &CommandInfo) -> Option<()> {
         unsafe {
-            // Servers that do not read key specifications know a first key only.
+            // Servers that do not read key specifications know only the first key.
             let place =
                 c_int::from(!matches!(command.keys.first().map(|key| &key.place), Some(KeyPlace::Counted)));
             let flags = CString::new(command.flags.as_str()).ok()?;
@@ -134,7 +132,7 @@ impl Registration {
             let mut texts = Texts::default();
             let mut specs: Vec<RedisModuleCommandKeySpec> =
                 command.keys.iter().map(|key| texts.key_spec(key)).collect();
-            // One that is all zero ends the list.
+            // An entry of zeros ends the list.
             specs.push(std::mem::zeroed());
             let version = RedisModuleCommandInfoVersion {
                 version: 1,
@@ -155,7 +153,7 @@ impl Registration {
     }
 }
 
-/// Owns what a command's documentation points to while the server copies it.
+/// Owns the data of a command's documentation while the server copies it.
 #[derive(Default)]
 struct Texts {
     texts: Vec<CString>,

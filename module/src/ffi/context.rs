@@ -1,4 +1,4 @@
-//! What a command, a timer or a callback may ask of the server: replies, keys, replication, time.
+//! The interface of a command, a timer or a callback to the server: replies, keys, replication, time.
 
 use redis_module::raw::{self, RedisModuleCallReply, RedisModuleCtx, RedisModuleString};
 use std::ffi::CStr;
@@ -42,7 +42,7 @@ impl<'a> Context<'a> {
         unsafe { Context::lent(detached_context()) }
     }
 
-    // Replies. What they return is always OK.
+    // Replies. The functions of the server always return OK.
 
     pub(crate) fn reply_string(self, bytes: &[u8]) {
         unsafe {
@@ -93,7 +93,7 @@ impl<'a> Context<'a> {
         unsafe { api!(RedisModule_GetSelectedDb(self.raw)) }
     }
 
-    /// Whether there is such a database.
+    /// Whether the database exists.
     pub(crate) fn select_db(self, db: i32) -> bool {
         unsafe { api!(RedisModule_SelectDb(self.raw, db)) == raw::REDISMODULE_OK as c_int }
     }
@@ -195,7 +195,7 @@ impl<'a> Context<'a> {
         detached
     }
 
-    /// Runs an ordinary command and replicates it. A command of a module replicates what comes of it itself.
+    /// Runs an ordinary command and replicates it. A command of a module replicates its effects itself.
     pub(crate) fn call_and_replicate(self, command: &CStr, arguments: &[&[u8]]) -> Outcome {
         let strings: Vec<OwnedString> = arguments.iter().map(|argument| OwnedString::new(argument)).collect();
         let mut raw: Vec<*mut RedisModuleString> = strings.iter().map(|string| string.name().raw).collect();
@@ -215,7 +215,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Runs an ordinary command that only looks; its reply, as far as it is text, numbers and lists.
+    /// Runs an ordinary command that only reads. Returns its reply, as far as it consists of text, numbers and lists.
     pub(crate) fn ask(self, command: &CStr, arguments: &[&[u8]]) -> Answer {
         let strings: Vec<OwnedString> = arguments.iter().map(|argument| OwnedString::new(argument)).collect();
         let mut raw: Vec<*mut RedisModuleString> = strings.iter().map(|string| string.name().raw).collect();
@@ -243,13 +243,18 @@ impl<'a> Context<'a> {
         self.flags() & (raw::REDISMODULE_CTX_FLAGS_REPLICATED | raw::REDISMODULE_CTX_FLAGS_LOADING) != 0
     }
 
+    /// Whether the server is loading its data.
+    pub(crate) fn is_loading(self) -> bool {
+        self.flags() & raw::REDISMODULE_CTX_FLAGS_LOADING != 0
+    }
+
     pub(crate) fn is_master(self) -> bool {
         self.flags() & raw::REDISMODULE_CTX_FLAGS_MASTER != 0
     }
 
     /// Whether keys are spread over slots.
     pub(crate) fn is_cluster(self) -> bool {
-        // For as long as the process lives.
+        // This does not change while the process runs.
         static IS_CLUSTER: OnceLock<bool> = OnceLock::new();
         *IS_CLUSTER.get_or_init(|| self.flags() & raw::REDISMODULE_CTX_FLAGS_CLUSTER != 0)
     }
@@ -278,8 +283,8 @@ impl<'a> Context<'a> {
 /// The context that belongs to no call; made at load.
 static DETACHED: AtomicPtr<RedisModuleCtx> = AtomicPtr::new(null_mut());
 
-/// A context that belongs to no call, for as long as the process lives: for timers that are set outside of a call, for
-/// the log, and for commands that run on nobody's behalf.
+/// A context that belongs to no call, and is valid as long as the process runs: for timers that are set outside of a
+/// call, for the log, and for commands that no client sent.
 pub(super) fn detached_context() -> *mut RedisModuleCtx {
     DETACHED.load(Ordering::Relaxed)
 }
@@ -296,12 +301,12 @@ pub(crate) fn clock() -> i64 {
     unsafe { api!(RedisModule_Milliseconds()) }
 }
 
-/// What came of a command that was called.
+/// The result of a command that the module called.
 pub(crate) enum Outcome {
     Done,
-    /// It was run, and refused.
+    /// The command was run, and replied an error.
     Refused,
-    /// The server did not run it: its key is away while a slot migrates, for one.
+    /// The server did not run the command, for example because the slot of its key is migrating.
     NotRun,
 }
 

@@ -1,5 +1,5 @@
-//! The boundary through which every call from the server comes: no panic passes it. Also where such calls are handed on
-//! to: `ffi` itself knows nothing of the module behind it.
+//! The boundary of all calls from the server: no panic passes it. It hands the calls to hooks, because `ffi` does not
+//! import the rest of the module.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
@@ -7,15 +7,17 @@ use std::sync::OnceLock;
 use super::context::Context;
 use super::info::InfoWriter;
 
-/// What the module does when the server calls it; commands and value types have functions of their own.
+/// The hooks for calls from the server, except calls of commands and value types.
 pub(crate) struct Hooks {
-    /// The timer rang.
+    /// The timer has fired.
     pub(crate) timer: fn(Context<'_>),
+    /// The server does its regular work, some ten times a second.
+    pub(crate) cron: fn(Context<'_>),
     /// A database was emptied; `None`: all of them.
     pub(crate) flushed: fn(Option<i32>),
     /// Two databases changed places.
     pub(crate) swapped: fn(i32, i32),
-    /// `INFO` is asked for.
+    /// A client asked for `INFO`.
     pub(crate) info: fn(&InfoWriter),
     /// A panic was caught.
     pub(crate) panicked: fn(),
@@ -23,17 +25,17 @@ pub(crate) struct Hooks {
 
 static HOOKS: OnceLock<&'static Hooks> = OnceLock::new();
 
-/// Sets what the server's calls lead to; once, at load.
+/// Sets the hooks; once, at load.
 pub(super) fn set_hooks(hooks: &'static Hooks) {
     let _ = HOOKS.set(hooks);
 }
 
-/// What the server's calls lead to; `None` before the module is loaded.
+/// The hooks; `None` before the module is loaded.
 pub(super) fn hooks() -> Option<&'static Hooks> {
     HOOKS.get().copied()
 }
 
-/// Runs what the server called. A panic ends here, is counted, and gives `otherwise`.
+/// Runs a function that the server called. A panic is caught and counted, and the result is then `otherwise`.
 pub(super) fn guard<T>(otherwise: T, work: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
         if let Some(hooks) = hooks() {
@@ -43,7 +45,7 @@ pub(super) fn guard<T>(otherwise: T, work: impl FnOnce() -> T) -> T {
     })
 }
 
-/// Ends the process when it is dropped by a panic: half a change that no replica was told of must not live on. The
+/// Ends the process when a panic drops it, because the state may contain half a change that was not replicated. The
 /// server writes its crash report, and a replica or the AOF takes over.
 pub(crate) struct AbortOnUnwind;
 

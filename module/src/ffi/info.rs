@@ -6,14 +6,14 @@ use std::os::raw::c_int;
 
 use super::api::api;
 
-/// Where the sections and fields of `INFO` go.
+/// Writes the sections and fields of `INFO`.
 pub(crate) struct InfoWriter {
     pub(super) raw: *mut RedisModuleInfoCtx,
 }
 
 // SAFETY of what follows: `raw` is the server's for the time of the callback, and so is the writer.
 impl InfoWriter {
-    /// Begins a section; whether the client asked for it.
+    /// Begins a section. Returns whether the client asked for it.
     pub(crate) fn section(&self, name: &CStr) -> bool {
         unsafe { api!(RedisModule_InfoAddSection(self.raw, name.as_ptr())) == raw::REDISMODULE_OK as c_int }
     }

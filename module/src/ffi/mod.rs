@@ -1,10 +1,11 @@
-//! All that is unsafe: Redis' C interface behind types that cannot be misused from the rest of the module. Imports
-//! nothing of ours.
+//! All unsafe code: Redis' C interface behind types that the rest of the module cannot misuse. Imports no other part of
+//! the module.
 //!
-//! `alloc` is the allocator, `context` what a command or a timer may ask of the server, `string` its strings, `stream`
-//! and `zset` its ordinary types, `timer` and `info` what their names say, `value` how a value of ours lives in the
-//! keyspace, `command` how commands are registered, documented and called, `register` the rest of what is told to the
-//! server at load, `guard` the boundary for panics and the hooks behind it, `api` the one way to the function pointers.
+//! `alloc` is the allocator, `context` the interface of a command or a timer to the server, `string` the server's
+//! strings, `stream` and `zset` its ordinary types, `timer` its timers, `info` the output of `INFO`. `value` keeps
+//! values of the module in the keyspace, `command` registers, documents and calls commands, and `register` registers
+//! everything else at load. `guard` is the boundary for panics with the hooks, and `api` the access to the function
+//! pointers.
 #![allow(unsafe_code)]
 
 pub(crate) mod alloc;

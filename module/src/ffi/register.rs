@@ -1,4 +1,4 @@
-//! What the server is told at load, commands aside: value types, settings, `INFO`, and the events that move keys.
+//! Registers everything except commands at load: value types, settings, `INFO`, and the events that move keys.
 
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent, RedisModuleInfoCtx, RedisModuleString};
 use std::ffi::CStr;
@@ -17,9 +17,9 @@ pub(crate) struct Registration {
     pub(super) ctx: *mut RedisModuleCtx,
 }
 
-/// A number that the operator may set, as the server is told of it.
+/// The description for the server of a number that the operator may set.
 pub(crate) struct NumericSetting {
-    /// The name behind `allot.`.
+    /// The name after `allot.`.
     pub(crate) name: &'static CStr,
     pub(crate) min: i64,
     pub(crate) max: i64,
@@ -27,7 +27,7 @@ pub(crate) struct NumericSetting {
 }
 
 impl Registration {
-    /// Introduces the module to the server; `None` where that fails.
+    /// Introduces the module to the server; `None` if this fails.
     ///
     /// # Safety
     /// Called once, from `RedisModule_OnLoad`, with its context.
@@ -73,11 +73,13 @@ impl Registration {
         }
     }
 
-    /// Registers events that concern all keys of a database.
+    /// Registers events that concern all keys of a database, and the server's regular work.
     pub(crate) fn server_events(&self) -> Option<()> {
         let swap = RedisModuleEvent { id: raw::REDISMODULE_EVENT_SWAPDB, dataver: 1 };
         let flush = RedisModuleEvent { id: raw::REDISMODULE_EVENT_FLUSHDB, dataver: 1 };
+        let cron = RedisModuleEvent { id: raw::REDISMODULE_EVENT_CRON_LOOP, dataver: 1 };
         unsafe {
+            done(api!(RedisModule_SubscribeToServerEvent(self.ctx, cron, Some(cron_loop))))?;
             done(api!(RedisModule_SubscribeToServerEvent(self.ctx, swap, Some(swapped))))?;
             done(api!(RedisModule_SubscribeToServerEvent(self.ctx, flush, Some(flushed))))
         }
@@ -104,7 +106,7 @@ impl Registration {
         }
     }
 
-    /// Has the server set what its configuration file says of the settings registered so far.
+    /// Has the server apply its configuration file to the settings registered so far.
     pub(crate) fn load_settings(&self) -> Option<()> {
         done(unsafe { api!(RedisModule_LoadConfigs(self.ctx)) })
     }
@@ -150,7 +152,7 @@ unsafe extern "C" fn write_info(ctx: *mut RedisModuleInfoCtx, _: c_int) {
     });
 }
 
-/// Keys that come under another name by `RENAME` or `MOVE`.
+/// Handles keys that get another name by `RENAME` or `MOVE`.
 unsafe extern "C" fn moved<N: Native>(
     ctx: *mut RedisModuleCtx,
     _: c_int,
@@ -171,6 +173,14 @@ unsafe extern "C" fn swapped(_: *mut RedisModuleCtx, _: RedisModuleEvent, _: u64
             && let Some(hooks) = hooks()
         {
             (hooks.swapped)(swap.dbnum_first, swap.dbnum_second);
+        }
+    });
+}
+
+unsafe extern "C" fn cron_loop(ctx: *mut RedisModuleCtx, _: RedisModuleEvent, _: u64, _: *mut c_void) {
+    guard((), || {
+        if let Some(hooks) = hooks() {
+            (hooks.cron)(unsafe { Context::lent(ctx) });
         }
     });
 }

@@ -1,9 +1,9 @@
-//! Ordinary streams, written without a command of the server's being run.
+//! Writes ordinary streams without running a command of the server.
 //!
-//! `XADD` costs several times what it does: a client is borrowed, arguments are parsed, clocks are read, a reply is
-//! written and read again. This file does only what is needed, and leaves out nothing that others rely on: clients that
-//! wait for the stream are woken, `WATCH` and client-side caches are told of the key, and the notification and the
-//! replicated command are those of `XADD`.
+//! Running `XADD` costs several times as much as adding the entry: the server borrows a client, parses arguments, reads
+//! clocks, and writes a reply that is read again. This file leaves these steps out, but nothing that others rely on:
+//! clients that wait for the stream are woken, `WATCH` and client-side caches learn that the key changed, and the
+//! notification and the replicated command are those of `XADD`.
 
 use redis_module::raw::{self, RedisModuleStreamID, RedisModuleString};
 use smallvec::SmallVec;
@@ -35,8 +35,9 @@ fn text(number: std::fmt::Arguments<'_>) -> SmallVec<[u8; 48]> {
 
 // SAFETY of what follows: strings live until the call is over, and a key is closed before anybody hears of it.
 impl Context<'_> {
-    /// Whether entries may be appended so. In a cluster only a command knows whether the stream's slot is here, and
-    /// where the operator took `XADD` away, it could not be replicated.
+    /// Whether entries may be added in this way. They may not in a cluster, where only a command checks whether this
+    /// node has the stream's slot, and not if the operator renamed or removed `XADD`, which could then not be
+    /// replicated.
     pub(crate) fn appends_to_streams(self) -> bool {
         static KNOWS_XADD: OnceLock<bool> = OnceLock::new();
         !self.is_cluster() && *KNOWS_XADD.get_or_init(|| self.knows_xadd())
@@ -56,8 +57,8 @@ impl Context<'_> {
         }
     }
 
-    /// Appends an entry to a stream, which is made where there is no key, keeps the stream at that length (0: all of
-    /// it), and replicates both as `XADD`. Whether that was done.
+    /// Appends an entry to a stream, which is created if the key does not exist. Trims the stream to this length (0: no
+    /// limit), and replicates both as `XADD`. Returns whether this was done.
     pub(crate) fn append<'f>(
         self,
         stream: &[u8],

@@ -1,4 +1,4 @@
-//! Strings of the server's.
+//! Strings of the server.
 
 use redis_module::raw::{RedisModuleCtx, RedisModuleString};
 use std::cell::{Cell, RefCell};
@@ -30,11 +30,11 @@ impl<'a> KeyName<'a> {
 }
 
 thread_local! {
-    /// What this thread works on: the type of a value and the name of its key.
+    /// The type of the value that this thread works on, and the name of its key.
     static CURRENT: Cell<Option<(&'static CStr, *mut RedisModuleString)>> = const { Cell::new(None) };
 }
 
-/// Puts back what a nested call has replaced, also when a panic unwinds.
+/// Restores the value that a nested call has replaced, also when a panic unwinds.
 struct Restore(Option<(&'static CStr, *mut RedisModuleString)>);
 
 impl Drop for Restore {
@@ -87,7 +87,7 @@ pub(super) unsafe fn bytes_of<'a>(raw: *const RedisModuleString) -> &'a [u8] {
     }
 }
 
-/// The longest string that is kept: such as the server makes in one block.
+/// The longest string that is kept. The server allocates strings up to this length in one block.
 const LONGEST_KEPT: usize = 44;
 /// How many are kept at most; a power of two.
 const KEPT_STRINGS: usize = 512;
@@ -97,7 +97,7 @@ thread_local! {
     static KEPT: RefCell<[Option<OwnedString>; KEPT_STRINGS]> = const { RefCell::new([const { None }; KEPT_STRINGS]) };
 }
 
-/// Where a string is kept. Strings that meet at one place replace each other, which costs time and nothing else.
+/// The place at which a string is kept. Strings with the same place replace each other, which only costs time.
 fn place_of(bytes: &[u8]) -> usize {
     let (words, rest) = bytes.as_chunks();
     let mut last = [0; 8];
@@ -108,7 +108,7 @@ fn place_of(bytes: &[u8]) -> usize {
     (hash >> (u64::BITS - KEPT_STRINGS.ilog2())) as usize
 }
 
-/// A string that we made.
+/// A string that the module created.
 pub(crate) struct OwnedString {
     raw: *mut RedisModuleString,
 }
@@ -126,8 +126,8 @@ impl OwnedString {
         Self { raw }
     }
 
-    /// As `new`, of bytes that come again and again: names of fields and streams, units, words. The latest of them
-    /// are kept, so that most need not be created again.
+    /// As `new`, for bytes that are used often: names of fields, streams and units, and keywords. The latest strings
+    /// are kept, so that most of them need not be created again.
     pub(crate) fn shared(bytes: &[u8]) -> Self {
         if bytes.len() > LONGEST_KEPT {
             return Self::new(bytes);
@@ -154,7 +154,7 @@ impl OwnedString {
 }
 
 impl Clone for OwnedString {
-    /// The same string once more.
+    /// Another reference to the same string.
     fn clone(&self) -> Self {
         // SAFETY: without a context nothing gives up the new reference but the clone's drop.
         unsafe { api!(RedisModule_RetainString(null_mut::<RedisModuleCtx>(), self.raw)) };

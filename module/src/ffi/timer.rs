@@ -1,4 +1,4 @@
-//! One-shot timers of the server's.
+//! One-shot timers of the server.
 
 use redis_module::raw::{RedisModuleCtx, RedisModuleTimerID};
 use std::os::raw::c_void;
@@ -11,7 +11,7 @@ use super::guard::{guard, hooks};
 /// The longest time for which a timer is set.
 const LONGEST_WAIT_MS: i64 = 3_600_000;
 
-/// A timer that has not rung yet; stopped when dropped.
+/// A timer that has not fired yet. It is stopped when it is dropped.
 pub(crate) struct Timer {
     id: RedisModuleTimerID,
 }
@@ -21,14 +21,14 @@ impl Timer {
     pub(crate) fn at(due: i64) -> Self {
         // SAFETY: the detached context lives as long as the module.
         unsafe {
-            // The server counts in ints; a ring that comes early does no harm.
+            // The server's times are ints. A timer that fires early does no harm.
             let wait = due.saturating_sub(api!(RedisModule_Milliseconds())).clamp(1, LONGEST_WAIT_MS);
             Self { id: api!(RedisModule_CreateTimer(detached_context(), wait, Some(ring), null_mut())) }
         }
     }
 
-    /// Forgets the timer that is ringing: the server frees it when its callback is over, and one that is
-    /// stopped meanwhile would be freed twice.
+    /// Forgets the timer that is firing. The server frees it after its callback, so a timer that is stopped during the
+    /// callback would be freed twice.
     pub(crate) fn rang(self) {
         std::mem::forget(self);
     }

@@ -1,7 +1,7 @@
-//! How a value of ours lives in the keyspace: loading, saving, copying, measuring and freeing it.
+//! Values of the module in the keyspace: loading, saving, copying, measuring and freeing them.
 //!
-//! The value is in a box behind the key. `UNLINK` frees it on a background thread, so `Native` asks for values that are
-//! not tied to the server's thread.
+//! The key refers to the value in a box. `UNLINK` frees it on a background thread, so `Native` requires values that are
+//! not bound to the server's thread.
 
 use redis_module::raw::{
     self, RedisModuleCtx, RedisModuleDefragCtx, RedisModuleDigest, RedisModuleIO, RedisModuleKeyOptCtx,
@@ -18,36 +18,36 @@ use super::context::{Context, Key, Mode};
 use super::guard::guard;
 use super::string::{KeyName, bytes_of};
 
-/// A value of ours as the server sees it.
+/// A value of the module, in the form that the server needs.
 pub(crate) trait Native: Send + Sized + 'static {
     /// Name of the type, nine characters.
     const TYPE: &'static CStr;
     /// Version of the encoding.
     const ENCODING: c_int;
-    /// The command that makes a value from a payload, in a rewritten AOF.
+    /// The command that creates a value from a payload, in a rewritten AOF.
     const REWRITE: &'static CStr;
 
-    /// Where the server's handle of the type is kept.
+    /// The place of the server's handle of the type.
     fn handle() -> &'static AtomicPtr<RedisModuleType>;
-    /// Reads a value from a dump; or says what is wrong with it.
+    /// Reads a value from a dump, or returns why the dump is refused.
     fn load(bytes: &[u8]) -> Result<Self, String>;
-    /// The value as a dump holds it.
+    /// The bytes of the value for a dump.
     fn save(&self) -> Vec<u8>;
-    /// The payload of the command `REWRITE`.
-    fn rewrite(&self) -> Vec<u8>;
+    /// The payload of the command `REWRITE` for a key of this name.
+    fn rewrite(&self, name: &[u8]) -> Vec<u8>;
     /// Bytes allocated beyond the value's own block.
     fn allocated(&self) -> usize;
     /// How many allocations freeing it takes.
     fn free_effort(&self) -> usize;
-    /// The value once more, for `COPY`.
+    /// A copy of the value, for `COPY`.
     fn duplicate(&self) -> Self;
-    /// The value is now found under that name: it was loaded, copied, renamed or moved.
+    /// Called when the value gets this name: it was loaded, copied, renamed or moved.
     fn placed(&mut self, db: i32, name: &[u8]);
-    /// The value leaves that name: it is deleted, overwritten, renamed or moved.
+    /// Called when the value loses this name: it is deleted, overwritten, renamed or moved.
     fn displaced(&self, db: i32, name: &[u8]);
 }
 
-/// What was found under a name.
+/// The value found under a name.
 pub(crate) enum Found<'k, N: Native> {
     Nothing,
     OtherType,
@@ -157,14 +157,14 @@ unsafe extern "C" fn rdb_save<N: Native>(io: *mut RedisModuleIO, value: *mut c_v
     });
 }
 
-/// Writes the one command that makes the value again: the family's internal one, with a snapshot.
+/// Writes the command that creates the value again: the family's internal command, with a snapshot.
 unsafe extern "C" fn aof_rewrite<N: Native>(
     io: *mut RedisModuleIO,
     name: *mut RedisModuleString,
     value: *mut c_void,
 ) {
     guard((), || unsafe {
-        let payload = (*value.cast::<N>()).rewrite();
+        let payload = (*value.cast::<N>()).rewrite(bytes_of(name));
         let (bytes, len): (*const c_char, usize) = (payload.as_ptr().cast(), payload.len());
         api!(RedisModule_EmitAOF(io, N::REWRITE.as_ptr(), c"sb".as_ptr(), name, bytes, len));
     });
@@ -218,7 +218,7 @@ unsafe extern "C" fn copy<N: Native>(
     })
 }
 
-/// Moves the value's own block; what hangs on it are few and large blocks, which defragmentation leaves alone.
+/// Moves the value's own block. Its other blocks are few and large, and are not defragmented.
 unsafe extern "C" fn defrag<N: Native>(
     ctx: *mut RedisModuleDefragCtx,
     _: *mut RedisModuleString,
@@ -233,7 +233,7 @@ unsafe extern "C" fn defrag<N: Native>(
     0
 }
 
-/// Tells a value that it came under another name.
+/// Informs a value that it got another name.
 pub(super) unsafe fn moved<N: Native>(ctx: Context<'_>, name: *mut RedisModuleString) {
     if name.is_null() {
         return;

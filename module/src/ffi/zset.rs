@@ -17,7 +17,7 @@ pub(crate) struct Member {
 /// Members popped together; few, mostly.
 pub(crate) type Members = SmallVec<[Member; 4]>;
 
-/// From which end members come.
+/// The end from which members are taken.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
     Min,
@@ -27,7 +27,7 @@ pub(crate) enum End {
 // SAFETY of what follows: the key is open and its type was looked at; a range iterator is stopped before
 // anything is removed.
 impl Key<'_> {
-    /// Whether the key holds a sorted set; `None` where there is no key.
+    /// Whether the key holds a sorted set; `None` if the key does not exist.
     pub(crate) fn is_zset(&self) -> Option<bool> {
         if self.raw.is_null() {
             return None;
@@ -42,7 +42,7 @@ impl Key<'_> {
         unsafe { api!(RedisModule_ValueLength(self.raw)) }
     }
 
-    /// Hands the members of a sorted set to `visit`, from that end on, until it says to stop.
+    /// Passes the members of a sorted set to `visit`, from this end on, until `visit` returns that it has enough.
     pub(crate) fn zset_walk(&self, end: End, mut visit: impl FnMut(Member) -> bool) {
         unsafe {
             let (low, high) = (f64::NEG_INFINITY, f64::INFINITY);
@@ -52,7 +52,7 @@ impl Key<'_> {
             };
             loop {
                 let mut score = 0.0;
-                // Null behind the last.
+                // Null after the last member.
                 let name = api!(RedisModule_ZsetRangeCurrentElement(self.raw, &raw mut score));
                 if name.is_null() || !visit(Member { name: OwnedString::taken(name), score }) {
                     break;

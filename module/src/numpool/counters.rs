@@ -2,7 +2,7 @@
 
 use crate::engine::info::counters;
 
-// Those of events stand beside the events, in allot-core.
+// allot-core defines the counters of events, next to the events.
 counters! {
     /// Calls for which no number was free.
     NUMPOOL_NONE_FREE = c"numpool_none_free";

@@ -1,4 +1,4 @@
-//! The `NUMPOOL.*` commands that only look.
+//! The `NUMPOOL.*` commands that only read.
 
 use allot_core::numpool::Pool;
 use allot_core::numpool::cells::State;

@@ -1,4 +1,4 @@
-//! The `NUMPOOL.*` commands that change a pool: arguments in, the state machine asked, replies out.
+//! The `NUMPOOL.*` commands that change a pool: they read the arguments, have the state machine decide, and reply.
 
 use allot_core::numpool::cells::State;
 use allot_core::numpool::decide::{Decision, configured};
@@ -18,7 +18,7 @@ use crate::engine::step::{Step, change, change_or_create};
 use crate::engine::{Call, Done, config, outbox, token};
 use crate::ffi::{Context, KeyName};
 
-/// Applies what a decision says; its reply is true then.
+/// Applies the events of a decision. The reply is true only after that.
 fn settle(step: &mut Step<'_, '_, Pool>, decision: Decision) -> Reply {
     for event in &decision.events {
         step.apply(event);
@@ -32,7 +32,7 @@ fn decided(step: &mut Step<'_, '_, Pool>, request: &Request<'_>) -> Result<Decis
     decide(step.state(), step.now(), request)
 }
 
-/// Decides a request, applies what comes of it and replies.
+/// Decides a request, applies its events and replies.
 fn answer(call: &Call<'_>, request: &Request<'_>) -> Done {
     let outcome = change::<Pool, _>(call.ctx, call.key()?, |step| {
         let decision = decided(step, request)?;
@@ -41,7 +41,7 @@ fn answer(call: &Call<'_>, request: &Request<'_>) -> Done {
     reply(call, outcome)
 }
 
-/// As `answer`, for a request that makes the pool where there is none, with these settings.
+/// As `answer`, for a request that creates the pool with these settings if it does not exist.
 fn answer_or_create(call: &Call<'_>, settings: Settings, request: &Request<'_>) -> Done {
     let created = Event::Created(settings);
     let outcome = change_or_create::<Pool, _>(call.ctx, call.key()?, &created, |step| {
@@ -124,7 +124,7 @@ pub(super) fn call(
     reply(call, outcome)
 }
 
-/// Decides a call, with what the pool needs for it at hand.
+/// Decides a call. Before that it sets the random choice, or prepares the indexes of the pool, if the call needs them.
 fn decide_call(step: &mut Step<'_, '_, Pool>, request: &mut request::Call<'_>) -> Result<Decision, Refusal> {
     if request.pick.unwrap_or(step.state().settings().pick) == Policy::Random {
         request.random = token::random();
@@ -135,12 +135,12 @@ fn decide_call(step: &mut Step<'_, '_, Pool>, request: &mut request::Call<'_>) -
     decided(step, &Request::Call(*request))
 }
 
-/// How many numbers are tried for something that is there on some of them already.
+/// How many further numbers are tried if `take` refuses a number with `EXISTS`.
 const TRIED: usize = 64;
 
-/// Calls a number of a pool for something that will hang it up, unless `take` refuses that number: both happen, or
-/// neither does. Where the thing is there already on that number (`EXISTS`), the others are tried, the longest waiting
-/// first. The lease never falls due by itself.
+/// Calls a number of a pool for another family, which hangs the number up later. If `take` refuses the number, it is
+/// not called: both happen, or neither. If `take` refuses with `EXISTS`, other numbers are tried, the longest waiting
+/// first. The lease has no deadline.
 pub(crate) fn call_number(ctx: Context<'_>, pool: KeyName<'_>, lease: &[u8], take: &mut Take<'_>) -> Done {
     let mut request = request::Call {
         number: None,
@@ -227,7 +227,7 @@ pub(super) fn configure(
     if changes.events.is_some_and(|events| events > 0) {
         outbox::check_stream(call.ctx, call.key()?, "EVENTS")?;
     }
-    // A new pool is made with them, so that its first event says all.
+    // A new pool is created with these settings, so that its first event contains all of them.
     let settings = configured(Settings::default(), &changes)?;
     answer_or_create(call, settings, &Request::Configure(changes))
 }
@@ -238,7 +238,7 @@ fn all(numbers: &Argument<'_>) -> Result<Numbers, Refusal> {
     numbers.words().iter().map(|text| number(text)).collect()
 }
 
-/// What a number is.
+/// The form of a number, for error messages.
 pub(super) const FORM: &str = "1 to 32 characters of 0-9 + * #";
 
 /// A number.

@@ -213,7 +213,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     command! {
         name: c"SEAT.ZMPOP",
         by: zmpop::zmpop,
-        flags: "write getkeys-api",
+        flags: "write",
         also: "sortedset",
         keys: RW | ACCESS | DELETE,
         summary: "As ZMPOP; with ADJACENT pops only members whose scores follow one another",

@@ -2,7 +2,7 @@
 
 use crate::engine::info::counters;
 
-// Those of events stand beside the events, in allot-core.
+// allot-core defines the counters of events, next to the events.
 counters! {
     /// Holds that found too few seats free.
     SEAT_SOLD_OUT = c"seat_sold_out";

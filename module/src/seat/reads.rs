@@ -1,4 +1,4 @@
-//! The `SEAT.*` commands that only look.
+//! The `SEAT.*` commands that only read.
 
 use allot_core::seat::Show;
 use allot_core::shared::refusal::{Code, Refusal};

@@ -1,4 +1,4 @@
-//! The `SEAT.*` commands that change a show: arguments in, the state machine asked, replies out.
+//! The `SEAT.*` commands that change a show: they read the arguments, have the state machine decide, and reply.
 
 use allot_core::invariant;
 use allot_core::seat::plan::{self, Plan};
@@ -24,7 +24,7 @@ fn decided(step: &mut Step<'_, '_, Show>, request: &Request<'_>) -> Result<Decis
     decide(step.state(), step.now(), request)
 }
 
-/// Decides a request and applies what comes of it; the reply is true then.
+/// Decides a request and applies its events. The reply is true only after that.
 fn settle(ctx: Context<'_>, name: KeyName<'_>, request: &Request<'_>) -> Result<Reply, Refusal> {
     let outcome = change::<Show, _>(ctx, name, |step| {
         let decision = decided(step, request)?;
@@ -52,7 +52,7 @@ fn answer(call: &Call<'_>, request: &Request<'_>) -> Done {
 /// `SEAT.CREATE key plan`
 pub(super) fn create(call: &Call<'_>, [_, json]: &[Argument<'_>; 2]) -> Done {
     let plan: Plan = plan::parse(json.text())?;
-    // Built here to be checked and brought into its normal form, which is what is replicated.
+    // Built here to check the plan, and to bring it into the normal form, which is replicated.
     let wanted = Show::new(&plan, 0)?;
     let name = call.key()?;
     if plan.events > 0 {

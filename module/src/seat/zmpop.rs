@@ -1,8 +1,8 @@
 //! `SEAT.ZMPOP`: `ZMPOP` on ordinary sorted sets, and N neighbours from them.
 //!
-//! Without `ADJACENT` every reply is `ZMPOP`'s own, so the error texts are too: this command reads its words itself. It
-//! replicates and notifies as `ZMPOP` does. With it, members whose scores follow one another are neighbours, and a multiple of the stride
-//! begins a new row.
+//! Without `ADJACENT` every reply is that of `ZMPOP`, error texts included, so this command parses its arguments
+//! itself. It replicates and notifies as `ZMPOP` does. With `ADJACENT`, members with consecutive scores are neighbours,
+//! and a multiple of the stride begins a new row.
 
 use allot_core::shared::refusal::{Code, Refusal};
 
@@ -12,7 +12,7 @@ use crate::engine::{Call, Done};
 use crate::ffi::context::{Key, Mode};
 use crate::ffi::zset::{End, Member, Members};
 
-/// Scores from here on are no whole numbers that a double can tell apart.
+/// From this score on a double cannot distinguish neighbouring whole numbers.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// The scores of one row in existing systems.
@@ -28,10 +28,6 @@ struct Options {
 
 /// `SEAT.ZMPOP numkeys key [key ...] MIN|MAX [COUNT n] [ADJACENT [STRIDE s]]`
 pub(super) fn zmpop(call: &Call<'_>) -> Done {
-    if call.ctx.asks_for_keys() {
-        tell_keys(call);
-        return Ok(());
-    }
     let words = call.words();
     let keys = positive(words.get(1).copied().unwrap_or_default(), "numkeys")?;
     let place = keys.checked_add(2).filter(|&place| place < words.len()).ok_or_else(syntax)?;
@@ -67,15 +63,6 @@ pub(super) fn zmpop(call: &Call<'_>) -> Done {
     Ok(())
 }
 
-/// Tells the server which arguments are keys: Redis 7.0 asks for that in a cluster, where it does not follow the
-/// documented key specification.
-fn tell_keys(call: &Call<'_>) {
-    let keys = call.words().get(1).and_then(|word| positive(word, "numkeys").ok());
-    if let Some(end) = keys.and_then(|keys| keys.checked_add(2)).filter(|&end| end <= call.words().len()) {
-        (2..end).for_each(|place| call.ctx.key_is_at(place));
-    }
-}
-
 fn options(words: &[&[u8]]) -> Result<Options, Refusal> {
     let mut words = words.iter();
     let end = match words.next() {
@@ -101,7 +88,7 @@ fn options(words: &[&[u8]]) -> Result<Options, Refusal> {
     Ok(Options { end, count: count.unwrap_or(1), stride: adjacent.then(|| stride.unwrap_or(STRIDE)) })
 }
 
-/// The first members from the end asked for.
+/// The first members from the requested end.
 fn first(key: &Key<'_>, options: &Options) -> Members {
     let mut members = Members::new();
     key.zset_walk(options.end, |member| {
@@ -111,8 +98,8 @@ fn first(key: &Key<'_>, options: &Options) -> Members {
     members
 }
 
-/// The first run of so many neighbours from the end asked for, or nothing. Walks at most the whole set; what
-/// has no whole number as its score is passed over, of equal scores the lowest member counts.
+/// The first run of so many neighbours from the requested end, or nothing. Walks at most the whole set. Members whose
+/// scores are not whole numbers are skipped. Of members with equal scores, the lowest counts.
 fn neighbours(key: &Key<'_>, options: &Options, stride: i64) -> Members {
     let mut run = Members::new();
     let mut last = None;
@@ -131,7 +118,7 @@ fn neighbours(key: &Key<'_>, options: &Options, stride: i64) -> Members {
             }
             return true;
         }
-        // A run is complete only where no lower member of its last score can follow.
+        // A run is complete only if no lower member with its last score can follow.
         if run.len() == options.count {
             return false;
         }
@@ -175,7 +162,7 @@ fn positive(word: &[u8], what: &str) -> Result<usize, Refusal> {
         .ok_or_else(|| Refusal::new(Code::Err, format!("{what} should be greater than 0")))
 }
 
-/// Redis compares such words as C strings: what follows a NUL does not count.
+/// Redis compares such words as C strings, so bytes after a NUL do not count.
 fn is_word(argument: &[u8], word: &[u8]) -> bool {
     argument.split(|&byte| byte == 0).next().is_some_and(|argument| argument.eq_ignore_ascii_case(word))
 }

@@ -1,4 +1,4 @@
-//! The commands of a book of accounts, typed. Records that people look at stay records.
+//! The commands of a book of accounts, typed. Replies that are only printed for people remain [`Record`]s.
 
 use std::ops::Deref;
 
@@ -9,34 +9,34 @@ use super::keyed::Keyed;
 use crate::error::Error;
 use crate::record::Record;
 
-/// Accounts that one call lists.
+/// Number of accounts that one call lists.
 const PAGE: u32 = 1000;
 
-/// An account as `ACCOUNT.LIST` shows it, as far as dealing is concerned.
+/// The part of an `ACCOUNT.LIST` entry that concerns the assignment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccountRow {
-    /// Its name.
+    /// Name of the account.
     pub account: String,
-    /// The module that it belongs to.
+    /// Module of the account.
     pub module: String,
-    /// The instance that has it, if any.
+    /// Instance to which the account is assigned, if any.
     pub instance: Option<String>,
     /// `free`, `dealt`, `revoking` or `frozen`.
     pub state: String,
-    /// The epoch of its last deal.
+    /// Epoch of the account's last assignment.
     pub epoch: u64,
-    /// Whether somebody is logged in with it.
+    /// Whether a login with the account is live.
     pub login: bool,
 }
 
-/// A module as `ACCOUNT.INFO` shows it, as far as dealing is concerned.
+/// The part of an `ACCOUNT.INFO` entry of a module that concerns the assignment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModuleRow {
-    /// Its name.
+    /// Name of the module.
     pub module: String,
-    /// The department that it belongs to.
+    /// Department of the module.
     pub department: String,
-    /// Its instances, with `active`, `standby`, `away` or `leaving`.
+    /// Instances of the module, each with its state: `active`, `standby`, `away` or `leaving`.
     pub attached: Vec<(String, String)>,
 }
 
@@ -53,28 +53,28 @@ impl Deref for BookStore {
 }
 
 impl BookStore {
-    /// Of the book at `key`.
+    /// The client of the book at `key`.
     pub fn new(connection: MultiplexedConnection, key: &str) -> Self {
         Self(Keyed::new(connection, key))
     }
 
-    /// The book's record; a book that is not there is made, with its defaults.
+    /// The book's record. Creates the book with its defaults if it does not exist.
     pub async fn book(&self) -> Result<Record, Error> {
         Record::read(self.ask(&self.begin("ACCOUNT.BOOK")).await?)
     }
 
-    /// The book's record; nothing is made.
+    /// The book's record. Does not create the book.
     pub async fn info(&self) -> Result<Record, Error> {
         Record::read(self.ask(&self.begin("ACCOUNT.INFO")).await?)
     }
 
-    /// The elected leader claims the book. The claim is a write, so replicas that have it
-    /// have all earlier assignments, too.
+    /// Claims the book for the term of the elected leader. The claim is a write, so a replica that has the claim has
+    /// all earlier assignments, too.
     pub async fn claim(&self, term: u64, leader: &str) -> Result<(), Error> {
         self.ask::<Value>(self.begin("ACCOUNT.TERM").arg(term).arg(leader)).await.map(drop)
     }
 
-    /// When the month turns next.
+    /// Sets the instants at which the next months begin.
     pub async fn set_turns(&self, turns: &[i64]) -> Result<(), Error> {
         self.ask::<Value>(self.begin("ACCOUNT.BOOK").arg("TURNS").arg(turns)).await.map(drop)
     }
@@ -92,7 +92,7 @@ impl BookStore {
         records.map(|record| Record::read(record?)).collect()
     }
 
-    /// All modules, as far as dealing is concerned.
+    /// All modules.
     pub async fn module_rows(&self) -> Result<Vec<ModuleRow>, Error> {
         self.modules().await?.iter().filter_map(|record| module_row(record).transpose()).collect()
     }
@@ -121,7 +121,7 @@ impl BookStore {
         }
     }
 
-    /// All accounts, as far as dealing is concerned.
+    /// All accounts.
     pub async fn account_rows(&self) -> Result<Vec<AccountRow>, Error> {
         self.accounts(None).await?.iter().filter_map(|record| account_row(record).transpose()).collect()
     }
@@ -132,21 +132,22 @@ impl BookStore {
         Record::read_list(lines)
     }
 
-    /// The epochs of an account's last stays; none of one that is not there.
+    /// For each of these accounts, the epochs of its last assignments; none if the account does not exist.
     pub async fn epochs(&self, accounts: &[&str]) -> Result<Vec<Vec<u64>>, Error> {
         let ask = |account: &&str| self.begin("ACCOUNT.HISTORY").arg(*account).clone();
         let commands: Vec<Cmd> = accounts.iter().map(ask).collect();
-        let stays = |history: Result<Value, Error>| match history {
+        let epochs = |history: Result<Value, Error>| match history {
             Ok(history) => {
-                Record::read_list(history)?.iter().map(|stay| stay.get("epoch")).collect::<Result<_, _>>()
+                let assignments = Record::read_list(history)?;
+                assignments.iter().map(|assignment| assignment.get("epoch")).collect::<Result<_, _>>()
             }
             Err(error) if error.code() == Some("NOTFOUND") => Ok(Vec::new()),
             Err(error) => Err(error),
         };
-        self.ask_all(&commands).await?.into_iter().map(stays).collect()
+        self.ask_all(&commands).await?.into_iter().map(epochs).collect()
     }
 
-    /// Evens out projected use: the moves.
+    /// Rebalances projected use. Returns the moves.
     pub async fn rebalance(&self, dry_run: bool, term: Option<u64>) -> Result<Vec<Record>, Error> {
         let mut command = self.begin("ACCOUNT.REBALANCE");
         if dry_run {
@@ -159,7 +160,7 @@ impl BookStore {
     }
 }
 
-/// Names in the tree are text; one that is not stays out of it.
+/// A name as text. Nodes of the tree have names in text, so a name that is no text cannot be published.
 fn text(record: &Record, field: &str) -> Result<Option<String>, Error> {
     Ok(String::from_utf8(record.get(field)?).ok())
 }
@@ -169,9 +170,9 @@ fn module_row(record: &Record) -> Result<Option<ModuleRow>, Error> {
         return Ok(None);
     };
     let mut attached = Vec::new();
-    for one in Record::read_list(record.get("attached")?)? {
-        if let Some(instance) = text(&one, "instance")? {
-            attached.push((instance, one.get("state")?));
+    for entry in Record::read_list(record.get("attached")?)? {
+        if let Some(instance) = text(&entry, "instance")? {
+            attached.push((instance, entry.get("state")?));
         }
     }
     Ok(Some(ModuleRow { module, department, attached }))

@@ -1,6 +1,7 @@
-//! Addresses of servers, as they may be shown.
+//! Addresses of servers without their passwords, for logs and error messages.
 
-/// The address as it may be shown: a password may stand before an `@` or in a query, also in what is no address.
+/// The address without its password. Everything before an `@` and in a query is replaced, even in a text that is no
+/// valid address.
 pub fn without_password(url: &str) -> String {
     let (scheme, rest) = match url.split_once("://") {
         Some((scheme, rest)) if scheme.chars().all(char::is_alphanumeric) => (format!("{scheme}://"), rest),
@@ -12,7 +13,7 @@ pub fn without_password(url: &str) -> String {
             None => url.to_owned(),
         };
     };
-    // An `@` after the mark may be part of either.
+    // An `@` after the mark may belong to the password or to the query.
     if query.contains('@') {
         return format!("{scheme}***");
     }

@@ -1,4 +1,4 @@
-//! The commands of a realm of conferences, typed. Records that people look at stay records.
+//! The commands of a realm of conferences, typed. Replies that are only printed for people remain [`Record`]s.
 
 use std::ops::Deref;
 use std::time::Duration;
@@ -13,38 +13,40 @@ use crate::record::Record;
 /// A unit as `CMU.LIST` shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnitRow {
-    /// Its identity.
+    /// Identity of the unit.
     pub cmu: String,
     /// `up`, `draining`, `suspect`, `unreachable` or `down`.
     pub state: String,
-    /// Conferences that it owns.
+    /// Number of conferences that the unit owns.
     pub conferences: u64,
-    /// How long it counts as alive after a beat.
+    /// Time for which the unit counts as alive after a heartbeat.
     pub lease: Duration,
 }
 
 /// A conference placed on a unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
-    /// Which conference.
+    /// Number of the conference.
     pub e164: String,
-    /// On which unit.
+    /// Identity of the unit.
     pub cmu: String,
-    /// By which assignment.
+    /// Epoch of the assignment.
     pub epoch: u64,
 }
 
-/// What came of a unit's report.
+/// The result of a unit's report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reported {
-    /// How many conferences are its own.
+    /// Conferences of the report that the unit owns.
     pub kept: u64,
-    /// How many became its own again.
+    /// Conferences that the unit owns again because of the report.
     pub adopted: usize,
-    /// How many it must end.
+    /// Conferences that the unit must end.
     pub released: usize,
-    /// How many ended since it has them no more.
+    /// How many conferences ended: people ended them on the unit, or they cannot be recovered.
     pub ended: usize,
+    /// How many are recovered, because the unit no longer has them and people did not end them.
+    pub lost: usize,
 }
 
 /// The client of one realm. Clones share the connection.
@@ -60,7 +62,7 @@ impl Deref for RealmStore {
 }
 
 impl RealmStore {
-    /// Of the realm at `key`.
+    /// The client of the realm at `key`.
     pub fn new(connection: MultiplexedConnection, key: &str) -> Self {
         Self(Keyed::new(connection, key))
     }
@@ -70,17 +72,17 @@ impl RealmStore {
         format!("{}:{name}", self.key)
     }
 
-    /// The realm's record; a realm that is not there is made, with its defaults.
+    /// The realm's record. Creates the realm with its defaults if it does not exist.
     pub async fn realm(&self) -> Result<Record, Error> {
         Record::read(self.ask(&self.begin("CONF.REALM")).await?)
     }
 
-    /// The elected scheduler claims the realm.
+    /// Claims the realm for the term of the elected scheduler.
     pub async fn claim(&self, term: u64, leader: &str) -> Result<(), Error> {
         self.ask::<Value>(self.begin("CONF.TERM").arg(term).arg(leader)).await.map(drop)
     }
 
-    /// A new scheduler found these units alive.
+    /// Reports the units that a new scheduler found alive.
     pub async fn restart(&self, live: &[String], term: u64) -> Result<(), Error> {
         let mut command = self.begin("CONF.RESTART");
         command.arg("LIVE").arg(live.len()).arg(live).arg("TERM").arg(term);
@@ -106,7 +108,7 @@ impl RealmStore {
         Record::read_list(self.ask(&self.begin("CMU.LIST")).await?)
     }
 
-    /// A unit is down, by a scheduler's verdict or by its own word.
+    /// Declares a unit down: with a term for a scheduler, without one for the unit itself.
     pub async fn down(&self, cmu: &str, term: Option<u64>) -> Result<(), Error> {
         let mut command = self.begin("CMU.DOWN");
         command.arg(cmu);
@@ -116,7 +118,7 @@ impl RealmStore {
         self.ask::<Value>(&command).await.map(drop)
     }
 
-    /// Places up to `count` conferences whose time has come.
+    /// Places up to `count` pending conferences. Returns those that were placed.
     pub async fn recover(&self, count: u32, term: u64) -> Result<Vec<Grant>, Error> {
         let mut command = self.begin("CONF.RECOVER");
         command.arg("COUNT").arg(count).arg("TERM").arg(term);
@@ -124,7 +126,7 @@ impl RealmStore {
         Ok(grants.into_iter().map(|(e164, cmu, epoch)| Grant { e164, cmu, epoch }).collect())
     }
 
-    /// A unit comes up, or renews its lease.
+    /// Registers a unit, or renews its lease.
     pub async fn join(
         &self,
         cmu: &str,
@@ -145,11 +147,20 @@ impl RealmStore {
         self.ask::<Value>(self.begin("CMU.BEAT").arg(cmu).arg("LOAD").arg(load)).await.map(drop)
     }
 
-    /// A unit's whole list.
-    pub async fn report(&self, cmu: &str, highest: u64, list: &[(String, u64)]) -> Result<Reported, Error> {
+    /// Sends the list of all conferences (number, epoch) that a unit has, and the list of those that people ended there.
+    pub async fn report(
+        &self,
+        cmu: &str,
+        highest: u64,
+        ended: &[(String, u64)],
+        list: &[(String, u64)],
+    ) -> Result<Reported, Error> {
         let mut command = self.begin("CMU.REPORT");
         command.arg(cmu).arg("HIGHEST").arg(highest);
-        for (e164, epoch) in list {
+        if !ended.is_empty() {
+            command.arg("ENDED").arg(ended.len());
+        }
+        for (e164, epoch) in ended.iter().chain(list) {
             command.arg(e164).arg(epoch);
         }
         let record = Record::read(self.ask(&command).await?)?;
@@ -159,16 +170,17 @@ impl RealmStore {
             adopted: count("adopted")?,
             released: count("released")?,
             ended: count("ended")?,
+            lost: count("lost")?,
         })
     }
 
-    /// Moves a unit's conferences away; how many stay for now.
+    /// Moves a unit's conferences away. Returns the number of conferences that stay for now.
     pub async fn drain(&self, cmu: &str) -> Result<u64, Error> {
         let record = Record::read(self.ask(self.begin("CMU.DRAIN").arg(cmu).arg("MOVE")).await?)?;
         record.get("left")
     }
 
-    /// Totals.
+    /// The totals of the realm.
     pub async fn stat(&self) -> Result<Record, Error> {
         Record::read(self.ask(&self.begin("CONF.STAT")).await?)
     }

@@ -1,4 +1,4 @@
-//! Addresses of servers: how a master is found, and secrets that are needed for it.
+//! The ways to find a master: addresses of servers, and the secrets for them.
 
 use std::fmt;
 
@@ -7,17 +7,17 @@ use redis::{ConnectionAddr, IntoConnectionInfo, ProtocolVersion};
 use crate::address::without_password;
 use crate::error::Error;
 
-/// A secret, which nothing prints.
+/// A secret. Its `Debug` form does not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Keeps it.
+    /// Wraps a secret.
     pub fn new(text: String) -> Self {
         Self(text)
     }
 
-    /// The secret itself, for the one that asks for it.
+    /// The secret in plain text.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -29,25 +29,25 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// How the master is found.
+/// The way in which the master is found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Endpoint {
-    /// It is at this address.
+    /// The master has this address.
     Address(Node),
-    /// Sentinels know, by the master's name.
+    /// Sentinels are asked for the master of this name.
     Sentinels {
-        /// Their addresses, `host:port`.
+        /// Addresses of the Sentinels, `host:port`.
         sentinels: Vec<String>,
-        /// The name.
+        /// Name of the master.
         master: String,
-        /// Whether they and the master speak TLS.
+        /// Whether the Sentinels and the master use TLS.
         tls: bool,
     },
-    /// The nodes of a cluster know, by the realm's slot.
+    /// Nodes of a cluster are asked for the master of the key's slot.
     Cluster {
-        /// Some addresses, `host:port`.
+        /// Addresses of some nodes, `host:port`.
         nodes: Vec<String>,
-        /// Whether they speak TLS.
+        /// Whether the nodes use TLS.
         tls: bool,
     },
 }
@@ -87,7 +87,7 @@ impl Endpoint {
         Ok((endpoint, user))
     }
 
-    /// The same of an address that only its owner can read: the server, its user, and its password.
+    /// Like [`url`](Self::url), for an address that other users cannot read: the server, its user, and its password.
     ///
     /// # Errors
     /// [`Error::Address`] if `url` is no such address.

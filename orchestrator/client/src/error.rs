@@ -4,26 +4,26 @@ use std::fmt;
 
 use redis::{Arg, RedisError};
 
-/// Why a request failed.
+/// The reason that a request failed.
 #[derive(Debug)]
 pub enum Error {
-    /// The server is out of reach, or the link broke; whether the request was carried out is unknown.
+    /// The server cannot be reached, or the connection broke. Whether the request was carried out is unknown.
     Link {
-        /// What was being done.
+        /// The action that failed.
         what: String,
-        /// Why it failed.
+        /// The error of the connection.
         source: RedisError,
     },
     /// The server refused the request and changed nothing.
     Refused {
         /// The command's name.
         command: String,
-        /// The first word of the error, e.g. `NOTFOUND`.
+        /// The code, which is the first word of the error, e.g. `NOTFOUND`.
         code: String,
-        /// The rest of it.
+        /// The rest of the error.
         message: String,
     },
-    /// An address of a server that cannot be used; the text says why.
+    /// An address of a server that cannot be used, with the reason.
     Address(String),
     /// The reply does not look as specified.
     Shape(String),
@@ -62,8 +62,8 @@ impl Error {
     }
 }
 
-/// Refusals that are about the server and not about what was asked of it: it is no master, or no longer, or is
-/// not ready, or will not take a write that no replica would have.
+/// Codes of refusals that concern the server and not the request: the server is no master, or is not ready, or refuses
+/// writes because it has too few replicas.
 const SERVER_CODES: [&str; 13] = [
     "READONLY",
     "LOADING",
@@ -81,8 +81,8 @@ const SERVER_CODES: [&str; 13] = [
 ];
 
 impl Error {
-    /// Whether the session is over: nothing more can be had of this server, and what was asked may or may not
-    /// have been done.
+    /// Whether the error ends the session: the server is of no further use, and whether the request was carried out is
+    /// unknown.
     pub fn ends_session(&self) -> bool {
         match self {
             Self::Link { .. } | Self::NoMaster(_) => true,

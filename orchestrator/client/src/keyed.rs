@@ -1,4 +1,5 @@
-//! What the clients of all keys have in common: commands whose first argument is the key, one at a time or many at once.
+//! The common part of the clients of all keys: sends commands whose first argument is the key, one at a time or many
+//! at once.
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Value, cmd};
@@ -6,7 +7,7 @@ use redis::{Cmd, Value, cmd};
 use crate::connection::query;
 use crate::error::Error;
 
-/// A connection, and the key that its commands are about. Clones share the connection.
+/// A connection, and the key that its commands name. Clones share the connection.
 #[derive(Debug, Clone)]
 pub struct Keyed {
     pub(crate) connection: MultiplexedConnection,
@@ -14,7 +15,7 @@ pub struct Keyed {
 }
 
 impl Keyed {
-    /// About `key`.
+    /// The client of the value at `key`.
     pub(crate) fn new(connection: MultiplexedConnection, key: &str) -> Self {
         Self { connection, key: key.to_owned() }
     }

@@ -9,7 +9,7 @@ use super::keyed::Keyed;
 use crate::error::Error;
 use crate::record::Record;
 
-/// A pool in numbers, and its settings.
+/// The totals and settings of a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolInfo {
     /// Numbers in the pool.
@@ -22,28 +22,28 @@ pub struct PoolInfo {
     pub busy_up: u64,
     /// Numbers in a call whose device is not registered.
     pub busy_down: u64,
-    /// Numbers that rest after a call.
+    /// Numbers that cool down after a call.
     pub cooling: u64,
     /// Live calls.
     pub leases: u64,
     /// Numbers that are removed when their call ends.
     pub draining: u64,
-    /// Life of a lease, in milliseconds; 0 = no end.
+    /// Lifetime of a lease, in milliseconds; 0 = no end.
     pub lease: i64,
-    /// Rest after a call, in milliseconds.
+    /// Cool-down after a call, in milliseconds.
     pub cooldown: i64,
-    /// Life of a registration, in milliseconds; 0 = no end.
+    /// Lifetime of a registration, in milliseconds; 0 = no end.
     pub regttl: i64,
-    /// How a call picks.
+    /// The policy by which a call picks a number.
     pub pick: String,
 }
 
 /// A live call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveLease {
-    /// Who carries it.
+    /// The switch that carries the call.
     pub switch: Option<String>,
-    /// Since when, in milliseconds since the epoch.
+    /// Start of the call, in milliseconds since 1970.
     pub since: i64,
 }
 
@@ -60,17 +60,17 @@ impl Deref for NumberStore {
 }
 
 impl NumberStore {
-    /// Of the pool at `key`.
+    /// The client of the pool at `key`.
     pub fn new(connection: MultiplexedConnection, key: &str) -> Self {
         Self(Keyed::new(connection, key))
     }
 
-    /// Puts numbers into the pool; how many were new.
+    /// Puts numbers into the pool. Returns the number of new ones.
     pub async fn add(&self, numbers: &[String]) -> Result<u64, Error> {
         self.ask(self.begin("NUMPOOL.ADD").arg(numbers)).await
     }
 
-    /// Registers numbers; how many came up.
+    /// Registers numbers. Returns the number of those that were not registered before.
     pub async fn register(&self, numbers: &[String], switch: Option<&str>) -> Result<u64, Error> {
         let mut command = self.begin("NUMPOOL.REG");
         command.arg(numbers);
@@ -80,7 +80,7 @@ impl NumberStore {
         self.ask(&command).await
     }
 
-    /// The pool in numbers.
+    /// The totals and settings of the pool.
     pub async fn info(&self) -> Result<PoolInfo, Error> {
         let record = Record::read(self.ask(&self.begin("NUMPOOL.INFO")).await?)?;
         Ok(PoolInfo {
@@ -110,7 +110,7 @@ impl NumberStore {
         Ok((next, Record::read_list(leases)?.iter().map(lease).collect::<Result<_, Error>>()?))
     }
 
-    /// The server's clock, in milliseconds since the epoch.
+    /// The server's clock, in milliseconds since 1970.
     pub async fn clock(&self) -> Result<i64, Error> {
         let (seconds, microseconds): (i64, i64) = self.ask(&cmd("TIME")).await?;
         Ok(seconds * 1000 + microseconds / 1000)

@@ -27,7 +27,7 @@ impl Record {
         Ok(Self(pairs.into_iter().map(named).collect::<Result<_, Error>>()?))
     }
 
-    /// Reads a record, or nothing from a null.
+    /// Reads a record; a null is `None`.
     pub fn read_nullable(value: Value) -> Result<Option<Self>, Error> {
         if value == Value::Nil { Ok(None) } else { Self::read(value).map(Some) }
     }
@@ -56,7 +56,7 @@ impl Record {
             .into()
     }
 
-    /// A field as people read it; `-` where it is null or absent.
+    /// A field as text for people; `-` if the field is null or absent.
     pub fn text(&self, field: &str) -> String {
         match self.0.iter().find(|(name, _)| name == field).map(|(_, value)| json(value)) {
             None | Some(serde_json::Value::Null) => "-".to_owned(),

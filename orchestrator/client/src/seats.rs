@@ -8,39 +8,39 @@ use super::keyed::Keyed;
 use crate::error::Error;
 use crate::record::Record;
 
-/// What a buyer asks for.
+/// A buyer's request for seats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HoldRequest<'a> {
-    /// The buyer, whose limits count.
+    /// The buyer; limits per user apply to this name.
     pub user: &'a str,
     /// Seats, 1 to 100.
     pub count: u32,
-    /// How long the seats are held, in milliseconds.
+    /// Time to live of the hold, in milliseconds.
     pub ttl_ms: u64,
-    /// Only seats of this tier; without it, of any.
+    /// Only seats of this tier; `None` for any tier.
     pub tier: Option<&'a str>,
-    /// Name of the hold. The same request under the same name again, after a lost answer, gets the same hold; without a
-    /// name the server makes one.
+    /// Name of the hold. If the answer was lost, the same request under the same name returns the same hold. Without a
+    /// name the server generates one.
     pub token: Option<&'a str>,
 }
 
-/// Seats that a user has for a while.
+/// Seats that are held for a user until a deadline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hold {
-    /// Names the hold in later commands.
+    /// Token that names the hold in later commands.
     pub token: String,
-    /// Ids of its seats.
+    /// Ids of the held seats.
     pub seats: Vec<String>,
 }
 
-/// The seats of one tier in one area, counted.
+/// The counts of the seats of one tier in one area.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bucket {
     /// Id of the area.
     pub area: String,
     /// The tier.
     pub tier: String,
-    /// 1 is best.
+    /// Priority of the area; 1 is the best.
     pub priority: i64,
     /// Seats for sale.
     pub free: u64,
@@ -48,14 +48,14 @@ pub struct Bucket {
     pub held: u64,
     /// Seats sold.
     pub sold: u64,
-    /// Seats kept by the house.
+    /// Blocked seats, which are not for sale.
     pub blocked: u64,
     /// Longest run of adjacent free seats.
     pub longest: u64,
 }
 
 impl Bucket {
-    /// All its seats.
+    /// All seats of the bucket.
     pub fn all(&self) -> u64 {
         self.free + self.held + self.sold + self.blocked
     }
@@ -64,9 +64,9 @@ impl Bucket {
 /// A row as `SEAT.MAP` draws it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MapRow {
-    /// Its label.
+    /// Label of the row.
     pub label: String,
-    /// One character a position.
+    /// One character for each position.
     pub seats: String,
 }
 
@@ -88,15 +88,15 @@ impl SeatStore {
         Self(Keyed::new(connection, key))
     }
 
-    /// Creates the show from a plan in JSON; the same plan again is no error.
+    /// Creates the show from a plan in JSON. To create it again from the same plan is no error.
     ///
     /// # Errors
-    /// [`Error::Refused`] with `EXISTS` if there is a show of another plan.
+    /// [`Error::Refused`] with `EXISTS` if the key holds a show of another plan.
     pub async fn create(&self, plan: &str) -> Result<(), Error> {
         self.ask(self.begin("SEAT.CREATE").arg(plan)).await
     }
 
-    /// Finds and holds the best free seats; `None` when fewer are free.
+    /// Finds and holds the best free seats; `None` if no such seats are free.
     ///
     /// # Errors
     /// [`Error::Refused`] with `LIMIT` if the user would have more than the show allows.
@@ -123,7 +123,8 @@ impl SeatStore {
         hold(&Record::read(self.ask(&command).await?)?)
     }
 
-    /// Sells the seats of a hold under an order reference, and returns how many. The same again is no error.
+    /// Sells the seats of a hold under an order reference, and returns the number of seats. To repeat the command is no
+    /// error.
     ///
     /// # Errors
     /// [`Error::Refused`] with `NOTFOUND` if there is no such hold, or it has expired.
@@ -136,12 +137,12 @@ impl SeatStore {
         self.ask(&command).await
     }
 
-    /// Releases the seats of a hold, and returns how many.
+    /// Releases the seats of a hold, and returns the number of seats.
     pub async fn release(&self, token: &str) -> Result<u64, Error> {
         self.ask(self.begin("SEAT.RELEASE").arg(token)).await
     }
 
-    /// The counts of the show, one line per area and tier.
+    /// The counts of the show, one bucket for each area and tier.
     pub async fn stat(&self, tier: Option<&str>, area: Option<&str>) -> Result<Vec<Bucket>, Error> {
         let mut command = self.begin("SEAT.STAT");
         if let Some(tier) = tier {

@@ -1,9 +1,9 @@
 //! Finds a master and opens a session with it: by its address, by Sentinels or by the nodes of a cluster, over TCP or TLS,
 //! as an ACL user.
 //!
-//! A session is one server that said that it is the master. A session is never repaired: it ends at the first fault, and a
-//! new one finds the master again. So a decision is always carried out on the server from which its facts were read, and no
-//! decision crosses a failover.
+//! A session is a connection to one server that has confirmed that it is the master. A session is never repaired: it
+//! ends at the first fault, and the next session finds the master again. A decision is therefore always carried out on
+//! the server from which its facts were read, and no decision crosses a failover.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -28,27 +28,27 @@ use crate::connection::query;
 use crate::endpoint::{Endpoint, Node, Secret};
 use crate::error::Error;
 
-/// How often Sentinels are asked whether they made another server the master.
-const ASK: Duration = Duration::from_secs(4);
-/// How long a master that lost its last replica may have been cut off from it, with another master in its place.
+/// Interval at which Sentinels are asked whether they made another server the master.
+const SENTINEL_POLL_INTERVAL: Duration = Duration::from_secs(4);
+/// For this long after a master lost its last replica, that replica may have replaced the master.
 const REPLICAS_LOST: Duration = Duration::from_secs(30);
 
 /// The way to a master.
 #[derive(Debug, Clone)]
 pub struct Servers {
-    /// How it is found.
+    /// The way in which the master is found.
     pub endpoint: Endpoint,
     /// ACL user.
     pub user: Option<String>,
-    /// Its password.
+    /// Password of the user.
     pub password: Option<Secret>,
     /// The password of Sentinels.
     pub sentinel_password: Option<Secret>,
-    /// Certificates (PEM) that a server's must be signed by, where not the system's.
+    /// Certificates (PEM), one of which must have signed the server's certificate; `None` for the system's.
     pub ca: Option<Vec<u8>>,
-    /// How long an answer may take.
+    /// Time limit for an answer.
     pub timeout: Duration,
-    /// A key whose master is meant, in a cluster.
+    /// The key whose master is wanted; only a cluster has more than one master.
     pub key: String,
 }
 
@@ -68,13 +68,13 @@ impl fmt::Display for Servers {
 /// A session with one master. Clones share the connection.
 #[derive(Debug, Clone)]
 pub struct Session {
-    /// For commands that are answered at once.
+    /// The connection, for commands that do not block.
     pub connection: MultiplexedConnection,
-    /// Which server it is.
+    /// The address of the master.
     pub node: Node,
-    /// How many replicas were attached to it.
+    /// Number of replicas of the master when they were last counted.
     pub replicas: usize,
-    /// When the last replica was found to be gone.
+    /// The time at which the last replica was found to be gone.
     replicas_lost_at: Option<Instant>,
     /// Whether Sentinels have named another master since.
     deposed: watch::Receiver<bool>,
@@ -82,7 +82,7 @@ pub struct Session {
 }
 
 impl Servers {
-    /// How long an answer may take if nothing else is said.
+    /// The default time limit for an answer.
     pub const TIMEOUT: Duration = Duration::from_millis(1500);
 
     /// The way to the master of `key`, without a user, a password or certificates of its own.
@@ -98,7 +98,7 @@ impl Servers {
         }
     }
 
-    /// Finds the master and connects to it; a server that is not, or does not say so, is refused.
+    /// Finds the master and connects to it. A server that does not confirm that it is the master is refused.
     pub async fn session(&self) -> Result<Session, Error> {
         let mut last = Error::NoMaster(self.to_string());
         match &self.endpoint {
@@ -112,8 +112,8 @@ impl Servers {
                 }
             }
             Endpoint::Cluster { nodes, tls } => {
-                // Who is asked may be behind, so that the next one is asked then; beginning with another one each
-                // time, so that not all clients wait for the same dead one.
+                // A node's view of the cluster may be old, so the next node is asked if the first one's answer is of no
+                // use. The first node is chosen at random, so that not all clients wait for the same dead node.
                 let first = rand::rng().random_range(0..nodes.len().max(1));
                 for guide in nodes.iter().cycle().skip(first).take(nodes.len()) {
                     let found = match self.ask_node(guide, *tls).await {
@@ -144,7 +144,8 @@ impl Servers {
         }
     }
 
-    /// A session with this server, which Sentinels made the master by that failover.
+    /// Opens a session with this server. `failover` is the number of the failover by which Sentinels made it the
+    /// master.
     async fn open_session(&self, node: Node, failover: Option<u64>) -> Result<Session, Error> {
         let mut connection = self.connect(&node, self.timeout).await?;
         let replicas = role(&mut connection).await?.ok_or_else(|| Error::NoMaster(node.to_string()))?;
@@ -155,18 +156,18 @@ impl Servers {
         Ok(Session { connection, node, replicas, replicas_lost_at: None, deposed, servers: self.clone() })
     }
 
-    /// Asks Sentinels, as long as the session is there, whether they made another the master since: this one may be cut
-    /// off from them and its replicas, and not from us, and take itself for a master all the time.
+    /// Asks Sentinels, as long as the session exists, whether they have made another server the master: the session's
+    /// server may be cut off from Sentinels and replicas, but not from this process, and still act as a master.
     async fn watch_failover(self, node: Node, failover: u64, deposed: watch::Sender<bool>) {
         let Endpoint::Sentinels { sentinels, master, tls } = &self.endpoint else { return };
         loop {
-            let look = async {
+            let poll = async {
                 let jitter = rand::rng().random_range(0.8..1.2);
-                sleep(ASK.mul_f64(jitter)).await;
-                // If no Sentinel answers, nothing is known.
+                sleep(SENTINEL_POLL_INTERVAL.mul_f64(jitter)).await;
+                // If no Sentinel answers, the session goes on.
                 self.ask_sentinels(sentinels, master, *tls).await.unwrap_or_default()
             };
-            let found = tokio::select! { found = look => found, () = deposed.closed() => return };
+            let found = tokio::select! { found = poll => found, () = deposed.closed() => return };
             if found.iter().any(|(later, other)| *later > failover && *other != node) {
                 deposed.send_replace(true);
                 return;
@@ -174,8 +175,10 @@ impl Servers {
         }
     }
 
-    /// Our own address as the first server sees it of which that can be found out; nothing is sent for it. Not so where
-    /// names are not resolved yet, or there is no route.
+    /// This machine's address on the route to the first server for which a route is found. Sends nothing to the server.
+    ///
+    /// # Errors
+    /// No server's name can be resolved, or there is no route.
     pub async fn own_address(&self) -> std::io::Result<IpAddr> {
         let servers = match &self.endpoint {
             Endpoint::Address(node) if node.host.contains(':') => {
@@ -196,9 +199,9 @@ impl Servers {
         found
     }
 
-    /// Who the Sentinels say is the master, beginning with whom those say that know of the latest failover: one that
-    /// was cut off the others still names the old master, which may still take itself for one. All are asked at once,
-    /// and the answers of a majority are enough.
+    /// The masters that Sentinels name, in descending order of failovers: a Sentinel that was cut off from the others
+    /// still names the old master, which may still act as one. All Sentinels are asked at once, and the answers of a
+    /// majority are enough.
     async fn ask_sentinels(
         &self,
         sentinels: &[String],
@@ -223,7 +226,7 @@ impl Servers {
         Ok(latest_first(found))
     }
 
-    /// The master as one Sentinel has it, and the number of the failover that made it that.
+    /// The number of the last failover that one Sentinel knows, and the master since then.
     async fn ask_sentinel(&self, sentinel: &str, master: &str, tls: bool) -> Result<(u64, Node), Error> {
         let login = (None, self.sentinel_password.as_ref());
         let mut connection = self.connect_as(&Node::at(sentinel, tls)?, self.timeout, login).await?;
@@ -236,7 +239,7 @@ impl Servers {
         Ok((epoch, Node { host, port, tls, database: 0, protocol: ProtocolVersion::default() }))
     }
 
-    /// Asks a node of a cluster who has the realm's slot.
+    /// Asks a node of a cluster for the master of the key's slot.
     async fn ask_node(&self, node: &str, tls: bool) -> Result<Node, Error> {
         let asked = Node::at(node, tls)?;
         let mut connection = self.connect(&asked, self.timeout).await?;
@@ -278,7 +281,7 @@ impl Servers {
             let info = ConnectionAddr::Tcp(host, port).into_connection_info()?;
             return Client::open(info.set_redis_settings(login));
         }
-        // The second time it is there already, which is as good.
+        // A provider may be installed already, which is no error.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let address = ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None };
         let info: ConnectionInfo = address.into_connection_info()?.set_redis_settings(login);
@@ -292,16 +295,16 @@ impl Session {
         self.servers.connect(&self.node, self.servers.timeout + longer).await
     }
 
-    /// Whether Sentinels still name this server as the master, as far as they were asked. Sends nothing.
+    /// Checks that Sentinels named this server as the master when they last answered. Sends nothing.
     ///
     /// # Errors
-    /// [`Error::NoMaster`] if they name another.
+    /// [`Error::NoMaster`] if Sentinels have named another master.
     pub fn is_named(&self) -> Result<(), Error> {
         if *self.deposed.borrow() { Err(Error::NoMaster(self.node.to_string())) } else { Ok(()) }
     }
 
-    /// Asks the server again whether it is the master, and how many replicas it has.
-    pub async fn look(&mut self) -> Result<(), Error> {
+    /// Asks the server again whether it is the master, and counts its replicas again.
+    pub async fn check_master(&mut self) -> Result<(), Error> {
         self.is_named()?;
         let replicas = role(&mut self.connection).await?;
         let replicas = replicas.ok_or_else(|| Error::NoMaster(self.node.to_string()))?;
@@ -314,8 +317,8 @@ impl Session {
         Ok(())
     }
 
-    /// Waits until `count` replicas confirm all writes of this session, for at most `limit`; whether they did. Without
-    /// replicas the answer is yes at once, unless the last one was lost less than 30 s ago.
+    /// Waits until `count` replicas confirm all writes of this session, for at most `limit`. Returns whether they did.
+    /// Without replicas the result is `true` at once, unless the last replica was lost less than 30 s ago.
     pub async fn wait(&mut self, count: u32, limit: Duration) -> Result<bool, Error> {
         let lost_lately = self.replicas_lost_at.is_some_and(|since| since.elapsed() < REPLICAS_LOST);
         if count == 0 || self.replicas == 0 && !lost_lately {
@@ -327,7 +330,7 @@ impl Session {
     }
 }
 
-/// The address from which a server would be spoken to.
+/// This machine's address on the route to a server.
 async fn address_towards(server: &str) -> std::io::Result<IpAddr> {
     let server = lookup_host(server).await?.next().ok_or(std::io::ErrorKind::NotFound)?;
     let socket = UdpSocket::bind(if server.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" }).await?;
@@ -335,7 +338,7 @@ async fn address_towards(server: &str) -> std::io::Result<IpAddr> {
     Ok(socket.local_addr()?.ip())
 }
 
-/// Distinct nodes, those of later failovers first, each with its latest.
+/// The distinct nodes, each with its latest failover, in descending order of failovers.
 fn latest_first(mut found: Vec<(u64, Node)>) -> Vec<(u64, Node)> {
     found.sort_by_key(|(epoch, _)| Reverse(*epoch));
     let mut nodes: Vec<(u64, Node)> = Vec::new();
@@ -347,7 +350,7 @@ fn latest_first(mut found: Vec<(u64, Node)>) -> Vec<(u64, Node)> {
     nodes
 }
 
-/// How many replicas a master has; nothing of a server that is none.
+/// Number of a master's replicas; `None` if the server is no master.
 async fn role(connection: &mut MultiplexedConnection) -> Result<Option<usize>, Error> {
     let role: Vec<Value> = query(connection, &cmd("ROLE")).await?;
     let is_master = matches!(role.first(), Some(Value::BulkString(word)) if word == b"master");
@@ -369,7 +372,7 @@ fn master_of(slots: &Value, slot: i64) -> Option<(String, u16)> {
         let [host, Value::Int(port), ..] = master.as_slice() else { return None };
         let host = match host {
             Value::BulkString(host) => String::from_utf8_lossy(host).into_owned(),
-            // The node's own address is the one that it was asked at.
+            // An empty address means the address at which the node was asked.
             _ => String::new(),
         };
         (*from..=*to).contains(&slot).then_some((host, u16::try_from(*port).ok()?))

@@ -18,17 +18,17 @@ use allot_coordination::{Coordinator, Error};
 /// Whether subtasks of a main task may start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Admission {
-    /// They may start, those of a higher priority first.
+    /// The subtasks may start, in the order of priorities.
     Start(i32),
-    /// They wait for a change in the tree.
+    /// The subtasks wait for a change in the tree.
     Wait,
     /// The window is closed for this long.
     ClosedFor(Duration),
-    /// They must be ended: the task is cancelled, has ended, or no longer exists, so nobody waits for them.
+    /// The subtasks must be ended: the task is cancelled, has ended, or no longer exists.
     Cancel,
 }
 
-/// What the watch has read of a main task.
+/// The watch's last read of a main task.
 #[derive(Debug, Default, PartialEq)]
 enum Seen {
     #[default]

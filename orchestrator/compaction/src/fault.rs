@@ -4,7 +4,7 @@ use std::fmt;
 
 use allot_coordination::Error;
 
-/// Why an operation on a task failed.
+/// The reason that an operation on a task failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
     /// ZooKeeper failed, or another process made a change first.

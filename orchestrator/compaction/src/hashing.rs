@@ -101,7 +101,7 @@ mod tests {
         for (count, units) in [(10_000, 3), (10_000, 5), (10_000, 10), (10_000, 20)] {
             for salt in 0..5 {
                 let (keys, few, many) = (keys(count, salt), bins(units), bins(units + 1));
-                // Each unit gives up at least the difference to the larger set's share; a removed unit gives up all
+                // Each unit loses at least the difference to the larger set's share; a removed unit loses all
                 // it had.
                 let least_more = count as f64 / (units + 1) as f64;
                 let more = moved(&keys, &few, &many) as f64;

@@ -7,7 +7,8 @@ use std::str::FromStr;
 /// The name of a main task or of one of its subtasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId {
-    /// When it was submitted: microseconds since 1970, of 16 digits. First, so that older tasks sort first.
+    /// Submission of the task, in microseconds since 1970, with 16 digits. The first field, so that older tasks sort
+    /// first.
     time: u64,
     unit: u32,
     /// 0 for the main task.

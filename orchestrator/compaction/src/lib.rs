@@ -16,7 +16,7 @@ mod manager;
 mod monitor;
 pub mod node;
 mod node_context;
-mod partitions;
+pub mod partitions;
 pub mod paths;
 pub mod permits;
 mod runner;

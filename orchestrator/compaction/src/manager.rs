@@ -22,11 +22,11 @@ use super::task_store::{Fault, Found, TaskStore};
 use allot_coordination::Error;
 use allot_runtime::time::now_ms;
 
-/// How many subtasks of a lost worker are read and reassigned at once.
+/// Number of subtasks of a lost worker that are read and reassigned at once.
 const REASSIGN_BATCH: usize = 50;
-/// How long the manager waits after a listing of partitions failed between two rounds.
+/// Pause of the manager after a listing of partitions failed between two rounds.
 const LISTING_RETRY_DELAY: Duration = Duration::from_secs(60);
-/// How many times per runner time limit the manager checks whether a worker hangs.
+/// Number of checks for hanging workers during the time limit of one runner.
 const CHECKS_PER_TIMEOUT: u32 = 4;
 /// The longest wait of a manager that waits for events only.
 const MAX_WAIT: Duration = Duration::from_secs(24 * 3600);
@@ -88,7 +88,7 @@ async fn own_tasks(node_context: &NodeContext) -> Vec<TaskId> {
     }
 }
 
-/// What the manager does after one pass.
+/// The manager's next step after one pass.
 enum Next {
     /// Stop: the task has ended, or another unit manages it.
     Over,
@@ -106,14 +106,14 @@ struct TaskManager {
     units: watch::Receiver<Units>,
     /// The round's partitions and their workers, with the units from which they were computed.
     plan: Option<Plan>,
-    /// When to look for lost workers next; `None` if no worker may be lost.
+    /// The time of the next check for lost workers; `None` if no worker may be lost.
     lost_worker_check: Option<Instant>,
-    /// When to look next for subtasks whose worker hangs.
+    /// The time of the next check for subtasks whose worker hangs.
     overdue_check: Instant,
     /// Runs of subtasks (id, attempt, start time), and since when this unit has seen each. The times are by this
     /// unit's clock, since a worker's clock may differ.
     seen: BTreeMap<(TaskId, u32, u64), Instant>,
-    /// How many subtasks had finished before this unit became the manager, until that is logged.
+    /// Number of subtasks that had finished before this unit became the manager, until that is logged.
     before: Option<u64>,
 }
 
@@ -332,7 +332,7 @@ impl TaskManager {
         Ok(before.filter(|before| !before.task.state.is_over()).map(|before| before.id))
     }
 
-    /// How much longer than its runner's time limit a subtask may run before its worker is considered to hang.
+    /// The time after its runner's time limit at which a subtask's worker is considered to hang.
     fn margin(&self) -> Duration {
         self.node_context.session_timeout() * 2
     }

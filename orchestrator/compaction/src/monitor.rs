@@ -21,7 +21,7 @@ use allot_coordination::{Error, Leadership, LeadershipState};
 use allot_runtime::time::now_ms;
 use allot_runtime::{Candidate, campaign};
 
-/// How soon maintenance is retried after a transient error.
+/// Pause before maintenance is retried after a transient error.
 const MAINTENANCE_RETRY_DELAY: Duration = Duration::from_secs(60);
 
 /// Takes part in the election until the process shuts down, and acts as the monitor after each election won.
@@ -187,7 +187,7 @@ impl MonitorSession {
         }
     }
 
-    /// Records since when units are away, for `explain`, which tells why subtasks wait.
+    /// Records the time since which units are away, for `explain`, which prints why subtasks wait.
     async fn note_absence(store: &TaskStore, units: &Units) -> Result<(), Fault> {
         // The times come from two clocks: a smaller difference in milliseconds is ignored.
         const SLACK: u64 = 5000;

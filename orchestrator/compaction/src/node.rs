@@ -11,7 +11,7 @@ use super::hashing::Bin;
 use super::paths::decode;
 use allot_coordination::{Coordinator, Member, Snapshot};
 
-/// What a unit publishes about itself.
+/// The information that a unit publishes about itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeInfo {
     /// The processing cluster of the unit.
@@ -23,7 +23,7 @@ pub struct NodeInfo {
     pub limit: u32,
     /// The version of its program.
     pub version: String,
-    /// When the unit started, in milliseconds since 1970. It distinguishes restarts.
+    /// Start of the unit, in milliseconds since 1970, which distinguishes restarts.
     pub started: u64,
 }
 
@@ -34,7 +34,7 @@ pub struct Units {
     pub current: bool,
     /// Whether every present unit can be read. If not, the unreadable unit may be any unit, so none is declared lost.
     whole: bool,
-    /// When the first snapshot of this connection was taken.
+    /// The time of the first snapshot on this connection.
     since: Option<Instant>,
     /// The number of the connection.
     attachment: u64,
@@ -91,7 +91,7 @@ impl Units {
         self.gone.get(unit).copied().or(self.since)
     }
 
-    /// When this unit left, if this process saw it leave.
+    /// The time at which this unit left, if this process observed that.
     pub fn went(&self, unit: &str) -> Option<Instant> {
         self.gone.get(unit).copied().filter(|_| self.whole)
     }

@@ -10,7 +10,7 @@ use super::runner::Launch;
 use super::settings::Settings;
 use super::task_store::TaskStore;
 
-/// How long a loop waits after a transient error.
+/// Pause of a loop after a transient error.
 pub(crate) const PAUSE: Duration = Duration::from_millis(100);
 
 /// The shared context of a unit's loops.

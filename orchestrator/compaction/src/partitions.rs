@@ -1,5 +1,6 @@
 //! Lists the partitions of a table: the lines that an operator's program prints, or the files of a directory.
 
+use std::path::{Component, Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -12,16 +13,79 @@ use allot_runtime::child::program;
 use allot_runtime::child::supervised::SupervisedChild;
 use allot_runtime::child::watchdog::Watchdog;
 
-/// How long the partitions program may take.
+/// Time limit of the partitions program.
 const LISTING_TIMEOUT: Duration = Duration::from_secs(600);
 /// Most bytes of a partition's name.
 const MAX_NAME_BYTES: usize = 2048;
+/// Most bytes of the name of a database, schema or table.
+const MAX_TABLE_BYTES: usize = 200;
+
+/// Checks the name of a database, schema or table. Such names become parts of paths and of environments.
+///
+/// # Errors
+/// What is wrong with the name, for people.
+pub fn check_table_name(what: &str, name: &str) -> Result<(), String> {
+    if !(1..=MAX_TABLE_BYTES).contains(&name.len()) {
+        return Err(format!("{what} has {} bytes; it may have 1 to {MAX_TABLE_BYTES}", name.len()));
+    }
+    let is_one_part = !matches!(name, "." | "..") && !name.contains('/');
+    if is_one_part && !name.contains(char::is_control) {
+        return Ok(());
+    }
+    Err(format!(
+        "{what} {name:?} cannot be part of a path: it is '.' or '..', or has '/' or a control character"
+    ))
+}
+
+/// Checks the name of a partition.
+fn check_name(partition: &str) -> Result<(), String> {
+    if !(1..=MAX_NAME_BYTES).contains(&partition.len()) {
+        let len = partition.len();
+        return Err(format!("a partition's name has {len} bytes; it may have 1 to {MAX_NAME_BYTES}"));
+    }
+    if partition.contains(char::is_control) {
+        return Err(format!("partition {partition:?} has a control character"));
+    }
+    Ok(())
+}
+
+/// Checks a partition of a table before it is compacted: its name, and, where the partitions are the files of a directory,
+/// that it is a file inside that of its table.
+pub(crate) async fn check(config: &Settings, table: [&str; 3], partition: &str) -> Result<(), String> {
+    check_name(partition)?;
+    for (what, name) in ["database", "schema", "table"].into_iter().zip(table) {
+        check_table_name(what, name)?;
+    }
+    let Some(dir) = &config.partitions_dir else { return Ok(()) };
+    let dir = fill(dir, table);
+    let path = Path::new(partition);
+    // One file has one name, or two units could lock it under two.
+    let is_plain =
+        path.is_absolute() && path.components().collect::<PathBuf>().as_os_str() == path.as_os_str();
+    if !is_plain || path.components().any(|part| part == Component::ParentDir) {
+        return Err(format!(
+            "partition {partition:?} is no plain absolute path: it has no '.', no '..' and no '//'"
+        ));
+    }
+    let resolved = |path: PathBuf| async move {
+        let found = tokio::fs::canonicalize(&path).await;
+        found.map_err(|error| format!("{}: {error}", path.display()))
+    };
+    let (folder, file) = (resolved(dir.into()).await?, resolved(path.to_owned()).await?);
+    if file != folder && file.starts_with(&folder) {
+        return Ok(());
+    }
+    Err(format!("partition {partition:?} is outside of the directory of its table, {}", folder.display()))
+}
 
 /// The partitions of a task's table, each once, in the order of the listing. `Err` holds the reason for people.
 pub(crate) async fn list(config: &Settings, task: &MainTask) -> Result<Vec<String>, String> {
+    for (what, name) in ["database", "schema", "table"].into_iter().zip(task.table()) {
+        check_table_name(what, name)?;
+    }
     let mut all = match (&config.partitions_dir, config.partitions.first()) {
         _ if !task.named.is_empty() => task.named.clone(),
-        (Some(dir), _) => files(&fill(dir, task)).await?,
+        (Some(dir), _) => files(&fill(dir, task.table())).await?,
         (None, Some(program)) => run_program(program, &config.partitions, task).await?,
         (None, None) => {
             return Err(
@@ -31,15 +95,14 @@ pub(crate) async fn list(config: &Settings, task: &MainTask) -> Result<Vec<Strin
     };
     let mut seen = std::collections::HashSet::new();
     all.retain(|name| seen.insert(name.clone()));
-    match all.iter().find(|name| name.len() > MAX_NAME_BYTES) {
-        Some(long) => Err(format!("a partition's name has {} bytes; at most {MAX_NAME_BYTES}", long.len())),
-        None => Ok(all),
+    for name in &all {
+        if task.named.is_empty() { check_name(name)? } else { check(config, task.table(), name).await? }
     }
+    Ok(all)
 }
 
-/// Replaces `{db}`, `{schema}` and `{table}` by the names of the task's table.
-fn fill(text: &str, task: &MainTask) -> String {
-    let [db, schema, table] = task.table();
+/// Replaces `{db}`, `{schema}` and `{table}` by the names of a table, which were checked.
+fn fill(text: &str, [db, schema, table]: [&str; 3]) -> String {
     text.replace("{db}", db).replace("{schema}", schema).replace("{table}", table)
 }
 
@@ -97,4 +160,68 @@ async fn run_program(program: &str, command: &[String], task: &MainTask) -> Resu
     }
     let text = String::from_utf8(output.stdout).map_err(|_| format!("{program} did not print text"))?;
     Ok(text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect())
+}
+
+#[cfg(test)]
+#[allow(clippy::expect_used, clippy::unwrap_used, reason = "a test reports what is wrong by failing")]
+mod tests {
+    use super::*;
+    use crate::ids::TaskId;
+
+    /// A folder with the table `d/t`, which has one file and a link to a file outside, and a file outside.
+    fn sample() -> (tempfile::TempDir, Settings) {
+        let root = tempfile::tempdir().unwrap();
+        let table = root.path().join("data/d/t");
+        std::fs::create_dir_all(&table).unwrap();
+        std::fs::create_dir_all(root.path().join("sys/secret")).unwrap();
+        std::fs::write(table.join("file.db"), "").unwrap();
+        std::fs::write(root.path().join("sys/secret/key"), "").unwrap();
+        std::os::unix::fs::symlink(root.path().join("sys/secret/key"), table.join("link")).unwrap();
+        let dir = format!("{}/data/{{db}}/{{table}}", root.path().display());
+        (root, Settings { partitions_dir: Some(dir), ..Settings::default() })
+    }
+
+    fn task(table: [&str; 3], named: Vec<String>) -> MainTask {
+        let id = TaskId::main("unit", 1);
+        MainTask { named, ..MainTask::new(id, table.map(str::to_owned), "unit".into(), "pc".into()) }
+    }
+
+    #[tokio::test]
+    async fn table_names_do_not_leave_the_folder() {
+        let (_root, config) = sample();
+        assert_eq!(list(&config, &task(["d", "s", "t"], vec![])).await.unwrap().len(), 1);
+        for table in [
+            ["../..", "s", "sys/secret"],
+            ["..", "s", "."],
+            ["d", "s", "t\n"],
+            ["d", "..", "t"],
+            ["", "s", "t"],
+        ] {
+            assert!(list(&config, &task(table, vec![])).await.is_err(), "{table:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn named_partitions_are_inside_the_folder_of_their_table() {
+        let (root, config) = sample();
+        let root = root.path().to_str().unwrap();
+        let named = |name: &str| task(["d", "s", "t"], vec![format!("{root}/{name}")]);
+        assert!(list(&config, &named("data/d/t/file.db")).await.is_ok());
+        for outside in [
+            "sys/secret/key",
+            "data/d/t/../../../sys/secret/key",
+            "data/d/t/link",
+            "data/d/t/./file.db",
+            "data/d//t/file.db",
+            "data/d/t",
+            "data/d/t/none",
+        ] {
+            assert!(list(&config, &named(outside)).await.is_err(), "{outside}");
+            let partition = format!("{root}/{outside}");
+            assert!(check(&config, ["d", "s", "t"], &partition).await.is_err(), "{outside}");
+        }
+        let by_program = Settings::default();
+        assert!(check(&by_program, ["d", "s", "t"], "p=1/a b").await.is_ok());
+        assert!(check(&by_program, ["d", "s", "t"], "a\u{1b}[2J").await.is_err());
+    }
 }

@@ -20,14 +20,14 @@ use allot_runtime::child::supervised::SupervisedGroup;
 use allot_runtime::child::watchdog::{Watchdog, WatchdogCommand};
 use allot_runtime::time::MonotonicTime;
 
-/// How much longer than its runner a supervisor may take.
+/// Time that a supervisor may take after its runner.
 const MARGIN: Duration = Duration::from_secs(5);
-/// How long a write to the supervisor's pipe may take; the pipe has room for many messages.
+/// Time limit of a write to the supervisor's pipe, which has room for many messages.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The signals that a runner depends on while it runs.
 pub(crate) struct RunSignals {
-    /// The coordinator whose answers tell until when no other unit can have declared this one lost.
+    /// The coordinator, whose answers determine the time until which no other unit can have declared this unit lost.
     pub(crate) coordinator: Coordinator,
     /// True when the runner must end in an orderly way.
     pub(crate) stop: watch::Receiver<bool>,
@@ -69,11 +69,11 @@ struct Runner {
     watchdog: Watchdog,
     /// The runner's process group, once it has started.
     group: Option<SupervisedGroup>,
-    /// How long the whole run may take.
+    /// Time limit of the whole run.
     limit: Duration,
 }
 
-/// Until when no other unit can have declared this one lost; `None` if that time has passed.
+/// The time until which no other unit can have declared this unit lost; `None` if that time has passed.
 pub(crate) fn trust(coordinator: &Coordinator) -> Option<Instant> {
     coordinator.trusted_until().filter(|until| *until > Instant::now())
 }

@@ -20,21 +20,21 @@ pub struct Settings {
     pub partitions: Vec<String>,
     /// The directory whose files are a table's partitions.
     pub partitions_dir: Option<String>,
-    /// How long a runner may run.
+    /// Time limit of a runner.
     pub timeout: Duration,
-    /// How long a runner may take to end after SIGTERM before it is killed.
+    /// Time that a runner has to end after SIGTERM before it is killed.
     pub stop_limit: Duration,
-    /// How often a subtask starts again after its worker was lost.
+    /// Retries of a subtask after its worker was lost.
     pub retries: u32,
-    /// How long a unit may be away before it counts as lost; `None` for one ZooKeeper session timeout.
+    /// Time that a unit may be away before it counts as lost; `None` for one ZooKeeper session timeout.
     pub grace: Option<Duration>,
-    /// How often the monitor checks all tasks and runs maintenance.
+    /// Interval at which the monitor checks all tasks and runs maintenance.
     pub every: Duration,
     /// Subtasks of one task that are assigned at once, 1 to 100,000.
     pub wave: u32,
-    /// How long after its end a task is packed into history.
+    /// Time between the end of a task and its packing into history.
     pub compress_after: Duration,
-    /// How long after its end a packed task is deleted.
+    /// Time between the end of a task and its deletion from history.
     pub delete_after: Duration,
     /// Directory of the runners' output.
     pub output_dir: PathBuf,

@@ -25,7 +25,7 @@ use allot_runtime::time::MonotonicTime;
 const MAX_LOG_BYTES: usize = 64 * 1024;
 /// Bytes of a runner's output that go into ZooKeeper.
 const MAX_TREE_BYTES: usize = 1024;
-/// How long the supervisor waits for remaining output after the runner has ended.
+/// Time limit for the remaining output after the runner has ended.
 const OUTPUT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The first message to a supervisor, a line of JSON.
@@ -37,9 +37,9 @@ pub(crate) struct Spec {
     pub(crate) environment: Vec<(String, String)>,
     /// The runner's standard input.
     pub(crate) input: String,
-    /// How long the runner may run, in milliseconds.
+    /// Time limit of the runner, in milliseconds.
     pub(crate) timeout: u64,
-    /// How long the runner may take to end after SIGTERM, in milliseconds.
+    /// Time that the runner has to end after SIGTERM, in milliseconds.
     pub(crate) stop_limit: u64,
     /// Until when the runner may run without a heartbeat.
     pub(crate) trust: MonotonicTime,
@@ -69,7 +69,7 @@ pub(crate) enum SupervisorEvent {
     Ended(Report),
 }
 
-/// How a runner ended.
+/// The end of a runner.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Report {
     pub(crate) why: Why,
@@ -80,13 +80,13 @@ pub(crate) struct Report {
     pub(crate) result: Option<Map<String, Value>>,
 }
 
-/// What ended a runner.
+/// The cause of the end of a runner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Why {
     /// The runner exited, or a foreign signal ended it.
     Itself,
-    /// Its time limit passed.
+    /// The runner's time limit passed.
     Timeout,
     /// `allotd` ordered the stop.
     Stopped,
@@ -125,7 +125,7 @@ fn send_event(event: &SupervisorEvent) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 
-/// Starts the runner, or returns the message that tells why not.
+/// Starts the runner, or returns a message with the reason.
 fn start_if_trusted(spec: &Spec) -> Result<SupervisedChild, SupervisorEvent> {
     if spec.trust.has_passed() {
         // This process was suspended meanwhile, and another unit may run the subtask by now.
@@ -142,7 +142,7 @@ fn start(spec: &Spec) -> Result<SupervisedChild> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.envs(spec.environment.iter().map(|(name, value)| (name, value)));
     let child = command.spawn().context("cannot start the runner")?;
-    // `allotd` tells its watchdog of the runner when it hears of the start.
+    // `allotd` registers the runner with its watchdog when this process reports the start.
     SupervisedChild::supervise(child, Watchdog::disconnected()).context("cannot supervise the runner")
 }
 

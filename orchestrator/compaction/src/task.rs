@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::fault::Fault;
 use super::ids::TaskId;
 use super::window::Window;
-pub use subtask::{Ended, SubTask};
+pub use subtask::{Ended, SubState, SubTask};
 
 mod subtask;
 
@@ -39,34 +39,13 @@ impl State {
     }
 }
 
-/// The state of a subtask.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum SubState {
-    /// The subtask waits in its worker's inbox.
-    Init,
-    /// The subtask's runner is running.
-    Running,
-    /// The runner succeeded.
-    Success,
-    /// The runner failed, or the worker was lost too often.
-    Failed,
-    /// The subtask was ended, or not started, because its task was stopped.
-    Stopped,
-}
-
 impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self, f)
     }
 }
 
-impl fmt::Display for SubState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self, f)
-    }
-}
-
-/// How often a task is repeated.
+/// The repetition of a task.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RepeatInfo {
@@ -76,7 +55,7 @@ pub struct RepeatInfo {
     pub repeat_interval: u64,
 }
 
-/// How many subtasks have ended, by outcome.
+/// Number of subtasks that have ended, by outcome.
 #[allow(clippy::struct_field_names, reason = "the names of the tree, which others read")]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -120,9 +99,9 @@ pub struct Listing {
     /// The prefix of the chunks' names. A replaced manager uses another prefix, so its leftover chunks are never
     /// mistaken for these.
     pub tag: String,
-    /// How many chunks the list has.
+    /// Number of chunks of the list.
     pub chunks: u64,
-    /// How many partitions the list has.
+    /// Number of partitions in the list.
     pub count: u64,
 }
 
@@ -142,7 +121,7 @@ pub struct Failure {
     pub partition: String,
     /// The unit that runs the subtask.
     pub worker: String,
-    /// Why it failed, for people.
+    /// The reason of the failure, for people.
     pub message: String,
     /// The last KiB of the runner's output.
     pub output: String,
@@ -158,11 +137,11 @@ pub struct MainTask {
     /// The current state.
     #[serde(rename = "CompactTaskState")]
     pub state: State,
-    /// Whether it has more than one round.
+    /// Whether the task has more than one round.
     pub repeat_flag: bool,
     /// Always false: this is a main task.
     pub sub_task_flag: bool,
-    /// How often the task is repeated.
+    /// The repetition of the task.
     #[serde(rename = "RepeatInfo", default)]
     pub repeat: RepeatInfo,
     /// The outcomes of the current or last round.
@@ -181,15 +160,15 @@ pub struct MainTask {
     pub manager: String,
     /// The processing cluster whose units do the work.
     pub pc: String,
-    /// How often a subtask may start again after its worker was lost.
+    /// Number of times that a subtask may start again after its worker was lost.
     pub retries: u32,
     /// The current or last round, from 1; 0 before the first.
     #[serde(default)]
     pub round: u64,
-    /// When the next round starts; 0 if that is not known.
+    /// Start of the next round, in milliseconds since 1970; 0 if it is not known.
     #[serde(default)]
     pub next_at: u64,
-    /// How many partitions of the round have been assigned.
+    /// Number of partitions of the round that have been assigned.
     #[serde(default)]
     pub cursor: u64,
     /// The outcomes of all earlier rounds.
@@ -198,19 +177,19 @@ pub struct MainTask {
     /// The sums of numbers that runners gave as their results, over all rounds.
     #[serde(default)]
     pub sums: BTreeMap<String, f64>,
-    /// When it was submitted, in milliseconds since 1970.
+    /// Submission of the task, in milliseconds since 1970.
     #[serde(default)]
     pub created: u64,
-    /// When it started, in milliseconds since 1970; 0 before.
+    /// Start of the task, in milliseconds since 1970; 0 before.
     #[serde(default)]
     pub started: u64,
-    /// When it ended, in milliseconds since 1970; 0 before.
+    /// End of the task, in milliseconds since 1970; 0 before.
     #[serde(default)]
     pub finished: u64,
     /// Whether the task must be stopped.
     #[serde(default)]
     pub cancelling: bool,
-    /// Why the task was cancelled or cannot go on; empty otherwise.
+    /// The reason that the task was cancelled or cannot go on; empty otherwise.
     #[serde(default)]
     pub error: String,
     /// The partitions of the current round; `None` between two rounds.
@@ -225,16 +204,16 @@ pub struct MainTask {
     /// Whether the task is paused: no further subtask starts.
     #[serde(default)]
     pub paused: bool,
-    /// When subtasks may start; `None` for any time.
+    /// The daily window in which subtasks may start; `None` for any time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<Window>,
-    /// How many subtasks of the task may run at once; 0 for any number.
+    /// The most subtasks of the task that run at once; 0 for any number.
     #[serde(default)]
     pub limit: u32,
     /// The id of a task on the same table that must end first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
-    /// How many subtasks all earlier rounds had together.
+    /// Number of subtasks of all earlier rounds together.
     #[serde(default)]
     pub first: u64,
     /// The last failures of its subtasks.
@@ -243,6 +222,27 @@ pub struct MainTask {
 }
 
 impl MainTask {
+    /// The subtask that compacts this partition, waiting at this worker.
+    pub fn subtask(&self, id: TaskId, partition: &str, worker: &str) -> SubTask {
+        SubTask {
+            id: id.to_string(),
+            state: SubState::Init,
+            sub_task_flag: true,
+            db_name: self.db_name.clone(),
+            schema_name: self.schema_name.clone(),
+            table_name: self.table_name.clone(),
+            partition_name: partition.to_owned(),
+            pc: self.pc.clone(),
+            worker: worker.to_owned(),
+            round: self.round,
+            retries: self.retries,
+            attempt: 0,
+            started: 0,
+            limit: 0,
+            permits: Vec::new(),
+        }
+    }
+
     /// A task that is submitted now, for one round.
     pub fn new(id: TaskId, table: [String; 3], manager: String, pc: String) -> Self {
         let [db_name, schema_name, table_name] = table;
@@ -293,12 +293,12 @@ impl MainTask {
         [db, schema, table, partition].join("\u{1f}")
     }
 
-    /// How many partitions the current round has.
+    /// Number of partitions of the current round.
     pub fn count(&self) -> u64 {
         self.listing.as_ref().map_or(0, |listing| listing.count)
     }
 
-    /// How many subtasks are assigned and not counted yet.
+    /// Number of subtasks that are assigned and not counted yet.
     pub fn outstanding(&self) -> u64 {
         self.cursor.saturating_sub(self.result.all())
     }

@@ -20,7 +20,7 @@ use allot_runtime::time::now_ms;
 const FILL: usize = 200 * 1024;
 /// Most reads in flight.
 const MAX_READS: usize = 32;
-/// How often a change is retried after another process made a change first.
+/// Retries of a change after another process made a change first.
 const ATTEMPTS: usize = 50;
 
 /// A task with the nodes from which it was read.
@@ -131,7 +131,7 @@ impl TaskStore {
         self.found(id, self.paths.at(worker, id)).await
     }
 
-    /// Those of these subtasks that are in this worker's inbox. A subtask that cannot be read is skipped and logged.
+    /// Of the subtasks `ids`, those in this worker's inbox. A subtask that cannot be read is skipped and logged.
     pub async fn subs(&self, worker: &str, ids: &[TaskId]) -> Result<Vec<Found<SubTask>>, Fault> {
         let reads: Vec<_> = ids
             .iter()
@@ -301,7 +301,7 @@ impl TaskStore {
         let mut workers = std::collections::BTreeSet::new();
         for &(partition, worker) in wave {
             let id = main.id.subtask(new.first + new.cursor + 1);
-            let sub = SubTask::of(&new, id, partition, worker);
+            let sub = new.subtask(id, partition, worker);
             let mut subtask_ops = self.place(id, &sub).to_vec();
             if workers.insert(worker) {
                 subtask_ops.push(Op::Check { path: self.paths.node(worker), version: None });
@@ -341,9 +341,8 @@ impl TaskStore {
                     tracing::warn!(path, "deleting an outcome of another task");
                 }
                 Ok(id) => {
-                    let unread = |fault: Fault| {
-                        SubTask::of(&new, id, "", "").ended(SubState::Failed, &fault.to_string())
-                    };
+                    let unread =
+                        |fault: Fault| new.subtask(id, "", "").ended(SubState::Failed, &fault.to_string());
                     let outcome = read::<Ended>(&path, &node.data).unwrap_or_else(unread);
                     new.count_outcome(id, &outcome);
                 }

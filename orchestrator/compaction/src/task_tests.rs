@@ -57,7 +57,7 @@ fn json_has_the_documented_field_names() {
 fn task_stays_readable_with_any_results_of_runners() {
     let mut task = task(1);
     let id: TaskId = task.id.parse().unwrap();
-    let sub = SubTask::of(&task, id, "p", "w_1");
+    let sub = task.subtask(id, "p", "w_1");
     for value in [1.0, 1e308, 1e308, 2.0] {
         let result = serde_json::json!({"freed": value}).as_object().cloned();
         task.count_outcome(id, &Ended { result, ..sub.ended(SubState::Success, "") });
@@ -76,7 +76,7 @@ fn rounds_are_counted_up_to_the_last() {
         task.open_round(listing(3), 5);
         assert_eq!((task.round, task.first, task.outstanding()), (round, (round - 1) * 3, 0));
         task.cursor = 3;
-        let sub = SubTask::of(&task, id.subtask(1), "p", "w");
+        let sub = task.subtask(id.subtask(1), "p", "w");
         let mut well = sub.ended(SubState::Success, "");
         well.result = serde_json::from_str(r#"{"before": 10, "after": 4, "name": "x"}"#).unwrap();
         task.count_outcome(id.subtask(1), &well);
@@ -96,7 +96,7 @@ fn rounds_are_counted_up_to_the_last() {
 #[test]
 fn only_a_started_subtask_uses_up_a_retry() {
     let task = task(1);
-    let mut sub = SubTask::of(&task, task.id.parse().unwrap(), "p", "a");
+    let mut sub = task.subtask(task.id.parse().unwrap(), "p", "a");
     for _ in 0..3 {
         sub = sub.again("b", true).unwrap();
     }

@@ -39,7 +39,7 @@ impl Window {
         Ok(Self { from, to, zone: zone.to_owned(), rules })
     }
 
-    /// How long the window stays closed after `now_ms` (milliseconds since 1970); `None` if it is open.
+    /// Time for which the window stays closed after `now_ms` (milliseconds since 1970); `None` if the window is open.
     pub fn shut_for(&self, now_ms: u64) -> Option<Duration> {
         let now = Timestamp::from_millisecond(i64::try_from(now_ms).ok()?).ok()?.to_zoned(self.rules.clone());
         let time = now.time();

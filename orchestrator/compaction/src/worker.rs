@@ -25,12 +25,12 @@ use super::task_store::{Fault, Found, TaskStore};
 use allot_coordination::Error;
 use allot_runtime::time::now_ms;
 
-/// How long a worker waits before it retries a partition that another worker has locked.
+/// Pause before a worker retries a partition that another worker has locked.
 const LOCKED_DELAY: Duration = Duration::from_secs(1);
-/// How many subtasks of cancelled tasks are ended at once.
+/// Number of subtasks of cancelled tasks that are ended at once.
 const MAX_CANCELLATIONS: usize = 16;
 
-/// Why the worker handles a subtask.
+/// The reason that the worker handles a subtask.
 enum Purpose {
     /// The subtask's state is `Running`, but this lifetime does not run it.
     Left,
@@ -393,7 +393,7 @@ impl Worker {
     }
 
     /// Requeues a `Running` subtask that is not run, or discards it if its task has ended. `holder` is this unit's
-    /// session that still holds its lock, if any; `counted` tells whether this uses up a retry.
+    /// session that still holds its lock, if any; `counted` says whether this uses up a retry.
     async fn requeue_or_discard(
         &self,
         sub: &Found<SubTask>,

@@ -20,11 +20,11 @@ use crate::random;
 /// Time limits and concurrency limits. [`Settings::default`] suits all roles.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// How long a call may take; by default the session timeout.
+    /// Time limit of a call; by default the session timeout.
     pub call: Option<Duration>,
-    /// How long the read-back of a write whose answer was lost may take; by default three session timeouts.
+    /// Time limit for the read-back of a write whose answer was lost; by default three session timeouts.
     pub settle: Option<Duration>,
-    /// How many calls may be in flight at once.
+    /// The most calls in flight at once.
     pub in_flight: usize,
 }
 
@@ -66,7 +66,7 @@ impl Coordinator {
             settle: settings.settle.unwrap_or(timeout * 3),
             status: watch::Sender::new(none),
             session: Mutex::new(None),
-            heard: Mutex::new(None),
+            last_answer: Mutex::new(None),
         });
         let supervisor = tokio::spawn(supervise(shared.clone(), connector)).abort_handle();
         Self { guard: Arc::new(Guard { shared: shared.clone(), supervisor }), shared }
@@ -104,8 +104,8 @@ impl Coordinator {
         self.shared.trusted_until(session.as_ref()).is_some_and(|until| Instant::now() < until)
     }
 
-    /// Until when the session cannot have expired, by the answers so far, connected or not; `None` before the first
-    /// answer. Work that must not run twice must have stopped by then.
+    /// The time until which the session cannot have expired, by the answers so far, connected or not; `None` before the
+    /// first answer. Work that must not run twice must have stopped by then.
     pub fn trusted_until(&self) -> Option<Instant> {
         self.shared.trusted_session()
     }
@@ -192,7 +192,7 @@ async fn probe(shared: &Shared, session: &dyn Session) {
         }
         let sent = Instant::now();
         if let Ok(Ok(())) = timeout(session.timeout(), session.sync()).await {
-            shared.note_heard(session, sent);
+            shared.note_answer(session, sent);
         }
         // A connection that comes up again is probed at once.
         let attached = link.borrow().attached;

@@ -304,7 +304,7 @@ impl Candidate {
         Ok(())
     }
 
-    /// How long leadership still holds if the service answers nothing more.
+    /// Time for which leadership still holds if the service gives no further answer.
     fn trusted_for(&self) -> Duration {
         let until = self.shared.trusted_session();
         until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()))
@@ -313,7 +313,7 @@ impl Candidate {
     /// Checks that latch and epoch are as they were when the term began. The `sync` before makes the answer that of the
     /// whole service, not of one server that may lag.
     async fn verify(&self, leadership: &Leadership) -> Result<Changed, Error> {
-        self.tree.sync_heard().await?;
+        self.tree.sync_extending_trust().await?;
         let (_, changed) = self.tree.watch(&self.latches).await?;
         self.check_latch(leadership.latch()).await?;
         let (epoch, version) = leadership.epoch();
@@ -321,7 +321,7 @@ impl Candidate {
         if node.version == version { Ok(changed) } else { Err(Error::NotLeading) }
     }
 
-    /// Ends the term before its latch is deleted: otherwise two candidates would lead for a moment.
+    /// Ends the term before its latch is deleted: otherwise two candidates would lead for a short time.
     fn finish(&self) {
         if let Some(leadership) = self.leadership.send_replace(None) {
             leadership.end();

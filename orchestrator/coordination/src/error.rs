@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Why a request to the tree failed.
+/// The reason that a request to the tree failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Error {
     /// No session is connected now; nothing was sent.
@@ -15,7 +15,7 @@ pub enum Error {
     TooLarge {
         /// The part of the request that is too large.
         what: String,
-        /// Its size in bytes.
+        /// Size of that part in bytes.
         size: usize,
         /// The limit in bytes.
         limit: usize,

@@ -112,7 +112,7 @@ impl Leadership {
         let _ = self.0.lost.subscribe().wait_for(|lost| *lost).await;
     }
 
-    /// What the coordinator's handles share; fails when the coordinator is gone.
+    /// The state that the coordinator's handles share. Fails when the coordinator is gone.
     pub(super) fn shared(&self) -> Result<Arc<Shared>, Error> {
         self.0.shared.upgrade().ok_or(Error::NotLeading)
     }

@@ -10,7 +10,7 @@ pub const MULTI_LIMIT: usize = 256 * 1024;
 /// Protocol overhead of an operation, rounded up: headers, lengths, flags and the access control list.
 const OVERHEAD: usize = 80;
 
-/// How often a node's data was changed; what compare-and-set compares.
+/// The number of changes of a node's data, which compare-and-set compares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Version(pub i32);
 
@@ -25,7 +25,7 @@ impl Version {
     }
 }
 
-/// How long a node lives.
+/// The lifetime of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Until the node is deleted.
@@ -39,7 +39,7 @@ pub enum Kind {
 pub struct Node {
     /// The node's data.
     pub data: Vec<u8>,
-    /// How often the data was changed.
+    /// The number of changes of the data.
     pub version: Version,
     /// The session that an ephemeral node belongs to.
     pub owner: Option<i64>,
@@ -64,7 +64,7 @@ pub enum Op {
         path: String,
         /// The node's data.
         data: Vec<u8>,
-        /// How long the node lives.
+        /// The lifetime of the node.
         kind: Kind,
     },
     /// Writes a node.
@@ -80,7 +80,7 @@ pub enum Op {
     Delete {
         /// Path of the node.
         path: String,
-        /// The version it must have, if that matters.
+        /// The version that the node must have; `None` for any version.
         version: Option<Version>,
     },
 }

@@ -1,5 +1,5 @@
-//! What an implementation of the service must provide: a session, and how a session is opened. Everything else (limits,
-//! time, election, membership) is built on these two traits and is the same for every implementation.
+//! The traits that an implementation of the service provides: a session, and a connector that opens sessions. The rest
+//! (limits, time, election, membership) is built on these two traits and is the same for every implementation.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,12 +27,12 @@ pub enum Link {
     Ended,
 }
 
-/// A session's connection, and how often it came up: an interruption that nobody observed still counts.
+/// A session's connection, and the number of times that it came up, which shows an interruption that nobody observed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkState {
     /// The current state.
     pub link: Link,
-    /// How often the connection has come up.
+    /// Number of times that the connection has come up.
     pub attached: u64,
 }
 

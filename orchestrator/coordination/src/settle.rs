@@ -20,7 +20,7 @@ pub(super) trait ReadBack {
     fn names(&self, dir: &str) -> impl Future<Output = Result<Vec<String>, Error>> + Send;
 }
 
-/// What a node tells about an operation.
+/// The evidence of a node about an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Outcome {
     Applied,
@@ -38,7 +38,7 @@ pub(super) async fn settle(
 ) -> Result<(), Error> {
     let what = describe(ops);
     let mut ordered: Vec<&Op> = ops.iter().filter(|op| !matches!(op, Op::Check { .. })).collect();
-    // A version tells most; a missing node tells least, since another client may have deleted it.
+    // A version proves most; a missing node proves least, since another client may have deleted it.
     ordered.sort_by_key(|op| match op {
         Op::Set { .. } => 0,
         Op::Create { .. } => 1,
@@ -114,7 +114,8 @@ fn outcome_of(op: &Op, node: Option<&Node>, sender: Option<i64>, alone: bool) ->
             Outcome::Applied
         }
         (Op::Create { path, .. }, Some(_)) => Outcome::Refused(Error::Exists(path.clone())),
-        // In a multi the node may have been created, and deleted by another client since; another operation may tell.
+        // In a multi the node may have been created, and deleted by another client since; another operation may give
+        // evidence.
         (Op::Create { .. }, None) if alone => Outcome::NotApplied,
         (Op::Set { version, .. }, Some(node)) if node.version == *version => Outcome::NotApplied,
         (Op::Set { data, version, .. }, Some(node)) if node.version == version.next() => {

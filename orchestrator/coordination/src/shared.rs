@@ -1,4 +1,4 @@
-//! What all handles of one coordinator share: the session that there is now, and how it stands.
+//! The state that all handles of one coordinator share: the current session, and the state of its connection.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,9 +14,9 @@ use super::session::{Link, Session};
 pub struct Status {
     /// Number of the session, counted from 1; 0 before the first session.
     pub generation: u64,
-    /// How often a connection came up, over all sessions. Each time, everything must be read again.
+    /// Number of connections that came up, over all sessions. Each time, everything must be read again.
     pub attachment: u64,
-    /// How it is connected now.
+    /// State of the session's connection.
     pub link: Link,
     /// Whether the coordinator was closed; no further session will be opened.
     pub closed: bool,
@@ -41,7 +41,7 @@ pub(crate) struct Shared {
     pub(crate) session: Mutex<Option<Arc<dyn Session>>>,
     /// The session on which the service last answered, and when the answered request was *sent*: the session lives at
     /// least one session timeout from then.
-    pub(crate) heard: Mutex<Option<(i64, Instant)>>,
+    pub(crate) last_answer: Mutex<Option<(i64, Instant)>>,
 }
 
 impl Shared {
@@ -78,27 +78,27 @@ impl Shared {
         }
     }
 
-    /// Until when the session certainly lives, by its answers so far; `None` before its first answer.
+    /// The time until which the session certainly lives, by its answers so far; `None` before its first answer.
     pub(crate) fn trusted_until(&self, session: &dyn Session) -> Option<Instant> {
-        let (id, sent) = (*lock(&self.heard))?;
+        let (id, sent) = (*lock(&self.last_answer))?;
         (id == session.id()).then(|| sent + session.timeout() * TRUST_PERCENT / 100)
     }
 
-    /// The same of the session that there is, connected or not.
+    /// [`trusted_until`](Self::trusted_until) of the current session, connected or not.
     pub(crate) fn trusted_session(&self) -> Option<Instant> {
         let session = lock(&self.session).clone()?;
         self.trusted_until(session.as_ref())
     }
 
-    pub(crate) fn note_heard(&self, session: &dyn Session, sent: Instant) {
-        let mut heard = lock(&self.heard);
-        match *heard {
+    pub(crate) fn note_answer(&self, session: &dyn Session, sent: Instant) {
+        let mut last_answer = lock(&self.last_answer);
+        match *last_answer {
             Some((id, before)) if id == session.id() && before >= sent => {}
-            _ => *heard = Some((session.id(), sent)),
+            _ => *last_answer = Some((session.id(), sent)),
         }
     }
 
-    /// Takes the session away, so that it ends when its last request has.
+    /// Removes the session, which ends when its last request has ended.
     pub(crate) fn shut(&self) -> Option<Arc<dyn Session>> {
         let session = lock(&self.session).take();
         self.status.send_modify(|status| {

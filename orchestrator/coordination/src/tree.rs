@@ -16,7 +16,7 @@ use super::session::{Answer, Changed, Session};
 use super::settle;
 use super::shared::Shared;
 
-/// How many reads of [`Tree::get_many`] are in flight at once.
+/// The most reads of [`Tree::get_many`] in flight at once.
 const PARALLEL_READS: usize = 64;
 
 /// A child, and the result of reading it.
@@ -251,13 +251,13 @@ impl Tree {
     }
 
     /// A [`sync`](Self::sync) whose answer extends the time for which the session is trusted.
-    pub(super) async fn sync_heard(&self) -> Result<(), Error> {
+    pub(super) async fn sync_extending_trust(&self) -> Result<(), Error> {
         let sent = Instant::now();
         let (answer, id) = self.call("sync", |session| session.sync()).await;
         answer?;
         let session = self.shared.connected()?;
         if id == Some(session.id()) {
-            self.shared.note_heard(session.as_ref(), sent);
+            self.shared.note_answer(session.as_ref(), sent);
         }
         Ok(())
     }

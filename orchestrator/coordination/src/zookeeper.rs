@@ -20,7 +20,7 @@ use super::error::Error;
 use super::node::{Kind, Node, Op, Version};
 use super::session::{Answer, Changed, Connector, Link, LinkState, Session};
 
-/// How long to wait for the end of a session that is closed; after that, the service lets the session expire.
+/// Time limit for closing a session; after that, the service lets the session expire.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A ZooKeeper ensemble.

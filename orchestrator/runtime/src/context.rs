@@ -10,12 +10,12 @@ use tracing::{debug, warn};
 
 use super::Health;
 
-/// What all roles of a process share.
+/// The connections and the state that all roles of a process share.
 #[derive(Clone)]
 pub struct Context {
     /// Name of this process, unique within the realm.
     pub name: String,
-    /// How the Redis master is found.
+    /// The way to the Redis master.
     pub servers: Servers,
     /// Host part of the unit identity, if it is configured.
     pub host: Option<String>,
@@ -90,7 +90,7 @@ impl Context {
     }
 
     /// Counts and logs that a session, which began at `began`, ended with this error. If the session was short, waits
-    /// a moment: a server may accept connections and refuse every command (it loads its data, its disk is full, its
+    /// a short time: a server may accept connections and refuse every command (it loads its data, its disk is full, its
     /// replicas are away), and must not be asked as fast as it can refuse.
     pub async fn session_failed(&self, part: &'static str, error: &allot_client::Error, began: Instant) {
         const SHORT: Duration = Duration::from_secs(1);

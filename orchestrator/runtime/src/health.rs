@@ -1,4 +1,4 @@
-//! Which parts of the process are ready, as the readiness probe reports it. A part that waits for a store is not ready,
+//! The readiness of the parts of the process, for the readiness probe. A part that waits for a store is not ready,
 //! but the process is alive: restarting it would not help.
 
 use std::collections::BTreeMap;

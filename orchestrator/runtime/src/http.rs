@@ -1,6 +1,7 @@
 //! The HTTP port: metrics for Prometheus, and liveness and readiness probes.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -8,14 +9,20 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::get;
+use hyper::server::conn::http1;
+use hyper_util::rt::TokioIo;
+use hyper_util::service::TowerToHyperService;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use tokio::net::TcpListener;
-use tracing::{info, warn};
+use tokio::sync::Semaphore;
+use tracing::{debug, info, warn};
 
 use super::health::Health;
 
-/// How often the metrics recorder discards old samples.
+/// Interval at which the metrics recorder discards old samples.
 const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(5);
+/// Pause after a connection that could not be accepted.
+const ACCEPT_RETRY: Duration = Duration::from_secs(1);
 
 /// Installs the metrics recorder, and serves metrics and probes at this address until the process ends.
 ///
@@ -40,12 +47,53 @@ pub async fn serve(address: SocketAddr, health: Health) -> Result<()> {
         .route("/healthz", get(|| async { "alive\n" }))
         .route("/readyz", get(|State((_, health)): Shared| async move { ready(&health) }))
         .with_state((metrics, health));
-    tokio::spawn(async move {
-        if let Err(error) = axum::serve(listener, router).await {
-            warn!(%error, "the HTTP server ended; metrics and probes are not served any more");
-        }
-    });
+    tokio::spawn(accept_connections(listener, router, Limits::USUAL));
     Ok(())
+}
+
+/// What all clients together may take.
+#[derive(Clone, Copy)]
+struct Limits {
+    /// The most connections at once; further ones wait in the listener's queue.
+    connections: usize,
+    /// The longest that a connection may last. A client that sends nothing, or reads nothing, is cut off then.
+    time: Duration,
+}
+
+impl Limits {
+    const USUAL: Self = Self { connections: 64, time: Duration::from_secs(10) };
+}
+
+/// Serves each connection for one request, until the process ends.
+async fn accept_connections(listener: TcpListener, router: Router, limits: Limits) {
+    let places = Arc::new(Semaphore::new(limits.connections));
+    let mut accepts = true;
+    while let Ok(place) = Arc::clone(&places).acquire_owned().await {
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                // Out of files, most likely: said once, and tried until it works again.
+                if accepts {
+                    warn!(%error, "the HTTP port accepts no connection; metrics and probes are not served");
+                }
+                accepts = false;
+                tokio::time::sleep(ACCEPT_RETRY).await;
+                continue;
+            }
+        };
+        accepts = true;
+        let service = TowerToHyperService::new(router.clone());
+        tokio::spawn(async move {
+            let connection =
+                http1::Builder::new().keep_alive(false).serve_connection(TokioIo::new(stream), service);
+            match tokio::time::timeout(limits.time, connection).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => debug!(%error, "an HTTP connection failed"),
+                Err(_) => debug!("an HTTP connection took too long"),
+            }
+            drop(place);
+        });
+    }
 }
 
 type Shared = State<(PrometheusHandle, Health)>;
@@ -89,4 +137,56 @@ fn describe() {
         "allot_unit_unconfirmed_total",
         "Writes of this unit that no replica confirmed in time"
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
+
+    use super::*;
+
+    const REQUEST: &[u8] = b"GET /healthz HTTP/1.1\r\nHost: allot\r\n\r\n";
+
+    async fn server(limits: Limits) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = Router::new().route("/healthz", get(|| async { "alive\n" }));
+        tokio::spawn(accept_connections(listener, router, limits));
+        address
+    }
+
+    async fn answer(mut client: TcpStream) -> String {
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        answer
+    }
+
+    #[tokio::test]
+    async fn connection_serves_one_request() {
+        let mut client = TcpStream::connect(server(Limits::USUAL).await).await.unwrap();
+        client.write_all(REQUEST).await.unwrap();
+        let answer = answer(client).await;
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\nalive\n"), "{answer}");
+    }
+
+    #[tokio::test]
+    async fn silent_client_is_cut_off_and_its_place_goes_to_the_next() {
+        let limits = Limits { connections: 1, time: Duration::from_millis(200) };
+        let address = server(limits).await;
+        let mut silent = TcpStream::connect(address).await.unwrap();
+        silent.write_all(b"GET /healthz HTTP/1.1\r\nHost:").await.unwrap();
+        let mut next = TcpStream::connect(address).await.unwrap();
+        next.write_all(REQUEST).await.unwrap();
+        let mut next = pin!(answer(next));
+        let mut byte = [0];
+        tokio::select! {
+            biased;
+            read = silent.read(&mut byte) => assert!(!matches!(read, Ok(1..))),
+            answer = &mut next => panic!("served beside the silent client: {answer}"),
+        }
+        assert!(next.await.ends_with("alive\n"));
+    }
 }

@@ -1,6 +1,6 @@
 //! The loop of a leader. [`campaign`] takes part in an election and leads whenever it is won. [`LeaderSession`] is one
-//! leadership term of a role that writes to Redis: while leading, it opens a session, claims the term, ticks, and gives
-//! leadership up when no session lasts. What a role does in a session is its [`LeaderRole`].
+//! leadership term of a role that writes to Redis: while leading, it opens a session, claims the term, ticks, and
+//! resigns when no session lasts. A role implements [`LeaderRole`] for its part of a session.
 
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
@@ -16,9 +16,9 @@ use super::context::{Context, Shutdown};
 const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 /// Pause after an error of the coordination service.
 const COORDINATION_PAUSE: Duration = Duration::from_millis(50);
-/// How often suspended leadership is checked.
+/// Interval at which suspended leadership is checked.
 const SUSPENDED_POLL: Duration = Duration::from_millis(20);
-/// How often a session checks that its server is still the master, and calls [`LeaderRole::check`].
+/// Interval at which a session checks that its server is still the master, and calls [`LeaderRole::check`].
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A part of the process of which at most one in the cluster leads.
@@ -51,7 +51,7 @@ pub async fn campaign(
     Ok(())
 }
 
-/// Why a session of a leader ended.
+/// The reason that a session of a leader ended.
 #[derive(Debug)]
 pub enum SessionEnd {
     /// The term has ended, or the process shuts down.
@@ -79,7 +79,7 @@ impl From<CoordinationError> for SessionEnd {
     }
 }
 
-/// What a leader does in its sessions with Redis.
+/// The part of a leader's sessions with Redis that differs between roles.
 pub trait LeaderRole: Send {
     /// The command by which an operator makes Redis accept our term again, if the election was lost with ZooKeeper's
     /// data and counts from 1 again.
@@ -116,9 +116,9 @@ pub struct LeaderSession<'a> {
     leadership: Leadership,
     /// The lease that this process is configured with.
     own_lease: Duration,
-    /// A session that is shorter is of no use: it was spent on beginning.
+    /// The shortest useful session: a shorter session only claims the term and reads.
     useful_length: Duration,
-    /// When the last useful session ended, or the term began.
+    /// The time at which the last useful session ended, or the term began.
     last_useful: Instant,
 }
 
@@ -154,8 +154,8 @@ impl<'a> LeaderSession<'a> {
         }
     }
 
-    /// A session with the master, as soon as there is one; `None` when the term ends or the process shuts down. Gives
-    /// leadership up after a long time without a useful session: perhaps only this process cannot reach Redis.
+    /// A session with the master, as soon as there is one; `None` when the term ends or the process shuts down. Resigns
+    /// after a long time without a useful session: perhaps only this process cannot reach Redis.
     async fn open_session(&self) -> Option<Session> {
         tokio::select! {
             session = self.context.connect(self.part) => session,
@@ -177,7 +177,7 @@ impl<'a> LeaderSession<'a> {
             self.wait_until_leading().await?;
             if checked.is_none_or(|checked| checked.elapsed() >= CHECK_INTERVAL) {
                 checked = Some(Instant::now());
-                session.look().await?;
+                session.check_master().await?;
                 role.check(&mut session).await?;
             }
             let wait = role.tick(self, &mut session).await?;
@@ -227,7 +227,7 @@ impl<'a> LeaderSession<'a> {
         self.leadership.resign();
     }
 
-    /// Redis answered: what ended the session is no reason to give leadership up.
+    /// Redis answered, so the end of the session is no reason to resign.
     fn redis_answered(&mut self) {
         self.last_useful = Instant::now();
     }

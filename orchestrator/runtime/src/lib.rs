@@ -1,4 +1,4 @@
-//! What all long-running parts of `allotd` share: the process context ([`Context`]), the shutdown request
+//! The common part of all long-running parts of `allotd`: the process context ([`Context`]), the shutdown request
 //! ([`Shutdown`]), the loop of a leader ([`leader`]), health and metrics over HTTP ([`http`]), logging
 //! ([`telemetry`]), points in time ([`time`]), and the supervision of child processes ([`child`]).
 //!
@@ -9,6 +9,7 @@ mod context;
 mod health;
 pub mod http;
 pub mod leader;
+mod repeats;
 pub mod telemetry;
 pub mod time;
 

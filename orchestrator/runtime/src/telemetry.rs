@@ -1,11 +1,15 @@
-//! Logging by `tracing` on standard error: standard output carries the result of a command and can be piped.
+//! Logging by `tracing` on standard error: standard output carries the result of a command and can be piped. A warning
+//! that is repeated every second is logged once in ten minutes.
 
 use std::io::IsTerminal;
 
-use tracing_subscriber::EnvFilter;
-
 use clap::ValueEnum;
 use serde::Deserialize;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+use super::repeats::RepeatFilter;
 
 /// The format of log events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
@@ -28,11 +32,10 @@ pub fn init(verbose: u8, least: &str, format: LogFormat) {
     // Errors of client libraries are reported by this program where they matter.
     let default = format!("{default},zookeeper_client=error,rustls=warn");
     let filter = EnvFilter::try_from_env("ALLOT_LOG").unwrap_or_else(|_| EnvFilter::new(default));
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    match format {
-        LogFormat::Text => {
-            builder.with_ansi(std::io::stderr().is_terminal()).with_target(false).init();
-        }
-        LogFormat::Json => builder.json().flatten_event(true).with_target(false).init(),
-    }
+    let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false);
+    let layer = match format {
+        LogFormat::Text => layer.with_ansi(std::io::stderr().is_terminal()).boxed(),
+        LogFormat::Json => layer.json().flatten_event(true).boxed(),
+    };
+    tracing_subscriber::registry().with(filter).with(layer.with_filter(RepeatFilter::new())).init();
 }

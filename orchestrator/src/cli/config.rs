@@ -1,4 +1,4 @@
-//! `allotd config`: what settings make of a process.
+//! `allotd config`: checks settings, and prints an example file.
 
 use std::path::PathBuf;
 
@@ -6,10 +6,10 @@ use anyhow::Result;
 use clap::Subcommand;
 
 use crate::cli::outcome::Outcome;
-use crate::cli::table::write;
+use crate::cli::terminal::{errln, out, write};
 use crate::config::{Given, Source, describe};
 
-/// What can be done with settings.
+/// The commands for settings.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Check a file of settings, with the environment and flags over it as in `run`, and print what they make of a
@@ -32,11 +32,11 @@ pub(crate) fn run(command: Command) -> Result<Outcome> {
     };
     Ok(match Source::new(file, *given).config() {
         Ok(config) => {
-            print!("{}", describe(&config));
+            out!("{}", describe(&config));
             Outcome::Done
         }
         Err(error) => {
-            eprintln!("allotd: {error:#}");
+            errln!("allotd: {error:#}");
             Outcome::InputRefused
         }
     })

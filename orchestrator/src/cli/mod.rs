@@ -9,6 +9,7 @@ use allot_runtime::child::{program, watchdog};
 use allot_runtime::telemetry;
 use allot_runtime::telemetry::LogFormat;
 
+use crate::cli::terminal::errln;
 use crate::config::Source;
 use crate::daemon;
 
@@ -23,6 +24,7 @@ pub(crate) mod progress;
 mod realm;
 mod seats;
 pub(crate) mod table;
+pub(crate) mod terminal;
 
 /// Allocates scarce things exactly once: seats, numbers, conferences and accounts.
 #[derive(Debug, Parser)]
@@ -39,11 +41,11 @@ struct Cli {
     family: Family,
 }
 
-/// Options that stand before a command as well as after it.
+/// Options that are accepted before a command as well as after it.
 #[derive(Debug, Args)]
 struct Global {
     /// Address of the Redis server, for all commands that need one.
-    // An option of the same name in each of those commands has the value; this one lets it stand before the command.
+    // The commands read their own option of this name; this one makes it valid before the command, too.
     #[arg(id = "redis-url", long = "redis-url", visible_alias = "redis", global = true, value_name = "URL")]
     #[arg(env = "ALLOT_REDIS_URL", hide_env_values = true, hide = true)]
     _redis_url: Option<String>,
@@ -76,7 +78,7 @@ enum Family {
     /// The watchdog of a process's programs; `allotd` starts it itself.
     #[command(hide = true)]
     Watchdog,
-    /// A program that dies with who started it; `allotd` starts it itself.
+    /// Runs a program that is killed when its parent process dies; `allotd` starts it itself.
     #[command(hide = true)]
     ExecChild(program::Arguments),
     /// Load and print shows, and sell them out under load.
@@ -111,12 +113,12 @@ pub(crate) async fn main(run_role: daemon::RunRole) -> ExitCode {
             matches!(cause.downcast_ref(), Some(allot_client::Error::Link { .. }))
         };
         let hint = if error.chain().any(unreachable) { " (is the server up? see --redis-url)" } else { "" };
-        eprintln!("allotd: {error:#}{hint}");
+        errln!("allotd: {error:#}{hint}");
     }
     ExitCode::from(exit_code(&result))
 }
 
-/// How a process that `allotd` starts itself ended.
+/// The exit code of a process that `allotd` starts itself.
 fn hidden(result: Result<()>) -> Result<Outcome> {
     result.map(|()| Outcome::Done)
 }

@@ -1,9 +1,9 @@
-//! How a command ends.
+//! The outcome of a command.
 
-/// How a command ended.
+/// The outcome of a command, which determines its exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// As asked.
+    /// The command did its work.
     Done,
     /// A check failed.
     CheckFailed,

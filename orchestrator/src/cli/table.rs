@@ -1,12 +1,11 @@
-//! Results as people and programs read them: tables, or JSON.
+//! Prints results as tables for people, or as JSON for programs.
 
-use std::io::{self, Write as _};
+use anyhow::Result;
 
-use anyhow::{Context, Result};
-
+use super::terminal::{value, write};
 use allot_client::Record;
 
-/// Prints records as a table with these columns, or as a JSON array with all that they have.
+/// Prints records as a table with these columns, or as a JSON array with all fields.
 pub(crate) fn print(records: &[Record], columns: &[(&str, &str)], json: bool) -> Result<()> {
     if json {
         let all: Vec<_> = records.iter().map(Record::json).collect();
@@ -15,7 +14,7 @@ pub(crate) fn print(records: &[Record], columns: &[(&str, &str)], json: bool) ->
     write(&draw(records, columns))
 }
 
-/// Prints one record, a line a field, or as a JSON object.
+/// Prints one record, one line for each field, or as a JSON object.
 pub(super) fn print_one(record: &Record, json: bool) -> Result<()> {
     if json {
         return write(&format!("{}\n", record.json()));
@@ -26,14 +25,6 @@ pub(super) fn print_one(record: &Record, json: bool) -> Result<()> {
     write(&lines.collect::<String>())
 }
 
-/// Writes to standard output. A reader that closes the pipe early, such as `head`, is no error.
-pub(crate) fn write(text: &str) -> Result<()> {
-    match io::stdout().lock().write_all(text.as_bytes()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        result => result.context("standard output"),
-    }
-}
-
 fn draw(records: &[Record], columns: &[(&str, &str)]) -> String {
     let mut rows = vec![columns.iter().map(|(_, title)| (*title).to_owned()).collect::<Vec<_>>()];
     rows.extend(records.iter().map(|record| {
@@ -42,8 +33,10 @@ fn draw(records: &[Record], columns: &[(&str, &str)]) -> String {
     lay(&rows)
 }
 
-/// Rows as columns, as wide as their widest.
+/// Lays out rows in columns; each column is as wide as its widest cell.
 pub(crate) fn lay(rows: &[Vec<String>]) -> String {
+    let escaped = |row: &Vec<String>| row.iter().map(|cell| value(cell).into_owned()).collect::<Vec<_>>();
+    let rows: Vec<Vec<String>> = rows.iter().map(escaped).collect();
     let width = |column: usize| {
         rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
     };
@@ -57,8 +50,8 @@ pub(crate) fn lay(rows: &[Vec<String>]) -> String {
 }
 
 /// Times are in milliseconds since 1970 on the wire.
-fn readable(field: &str, value: &str) -> String {
-    /// No time from then on can be written in four digits.
+fn readable(field: &str, text: &str) -> String {
+    /// The first time whose year has more than four digits.
     const YEAR_10000: u64 = 253_402_300_800_000;
     const TIMES: [&str; 14] = [
         "created",
@@ -76,12 +69,12 @@ fn readable(field: &str, value: &str) -> String {
         "down_since",
         "renewed",
     ];
-    match value.parse::<u64>() {
+    match text.parse::<u64>() {
         Ok(ms) if TIMES.contains(&field) && ms < YEAR_10000 => {
             let time = std::time::UNIX_EPOCH + std::time::Duration::from_millis(ms);
             humantime::format_rfc3339_millis(time).to_string()
         }
-        _ => value.to_owned(),
+        _ => value(text).into_owned(),
     }
 }
 

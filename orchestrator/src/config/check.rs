@@ -1,4 +1,4 @@
-//! Whether settings fit together, and whether the roles that are to be played can be.
+//! Checks that settings fit together, and that the roles of a process have the settings that they need.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use super::sections::Role;
 use super::span::Span;
 
 impl Config {
-    /// Whether the roles can be played: what they need and no setting has a default for, and whether the times of the
-    /// roles that are played fit together. Commands that read a file for its servers alone do not ask that.
+    /// Checks that the process can run its roles: required settings are present, and the times of these roles fit
+    /// together. Commands that use a file only for its servers skip this check.
     pub(crate) fn check_roles(&self) -> Result<()> {
         let plays = |role| self.roles.contains(&role);
         if plays(Role::Scheduler) || plays(Role::MediaUnit) {
@@ -44,7 +44,7 @@ impl Config {
         Ok(())
     }
 
-    /// A server that is slow to answer must not look like units that are silent.
+    /// Checks that units do not seem silent only because a server answers slowly.
     fn check_leases(&self) -> Result<()> {
         let cmu = &self.cmu;
         ensure!(
@@ -82,7 +82,8 @@ impl Config {
         Ok(())
     }
 
-    /// A scheduler whose steps take longer than a session would look as if it had slept, and declare no unit down.
+    /// Checks that a tick is shorter than a session. Otherwise the scheduler would assume that it had been suspended,
+    /// and declare no unit down.
     fn check_tick(&self) -> Result<()> {
         let (tick, session) = (self.conference.tick, self.session());
         let whose =
@@ -98,7 +99,7 @@ impl Config {
         Ok(())
     }
 
-    /// Whether replicas can confirm a change of owner within an answer's time.
+    /// Checks that the wait for replicas ends within the time limit of an answer.
     pub(super) fn check_confirmation(&self) -> Result<()> {
         self.check_wait("conference.wait", self.conference.wait)
     }

@@ -1,4 +1,4 @@
-//! What a process with given settings is, in a few lines.
+//! Describes a process with given settings in a few lines.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use super::resolve::Config;
 use super::sections::Role;
 use super::span::Span;
 
-/// What a process with these settings is.
+/// Describes a process with these settings.
 pub(crate) fn describe(config: &Config) -> String {
     let mut text = String::new();
     let roles: Vec<&str> = config.roles.iter().map(|role| role.name()).collect();

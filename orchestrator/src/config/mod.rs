@@ -1,4 +1,4 @@
-//! Settings: a file, over it the environment, over that flags.
+//! Settings from a file, the environment and flags.
 
 mod check;
 mod describe;
@@ -91,7 +91,7 @@ mod tests {
         );
         let all: Vec<&str> = text.lines().map(|line| line.strip_prefix("#:").unwrap_or(line)).collect();
         let given = parse(&all.join("\n")).unwrap();
-        // No setting is missing from it.
+        // No setting is missing from the example file.
         assert!(!format!("{given:?}").contains("None"), "{given:?}");
     }
 
@@ -120,7 +120,7 @@ mod tests {
         assert!(check(&format!("{long} [\"media-unit\"]")).unwrap_err().contains("2s at most"));
     }
 
-    /// What docs/deploy.md and the figures there go by.
+    /// The defaults on which docs/deploy.md and its figures rely.
     #[test]
     fn defaults_are_as_documented() {
         let config = Config::of("");
@@ -174,7 +174,7 @@ mod tests {
         let scheduler = "[allotd]\nroles = [\"conference\"]\n[conference]\ntick =";
         assert!(check(&format!("{scheduler} \"5s\"")).unwrap_err().contains("2s at most"));
         assert_eq!(check(&format!("{scheduler} \"2s\"")), Ok(()));
-        // Who plays another role may read the same file, and ask somebody else for the ZooKeeper.
+        // A process with another role may read the same file, and need no ZooKeeper.
         assert_eq!(check("[allotd]\nroles = [\"cmu\"]\n[conference]\ntick = \"5s\""), Ok(()));
         let slow = "[zookeeper]\nservers = \"a:1\"\nsession = \"10s\"\n";
         assert_eq!(check(&format!("{slow}{scheduler} \"5s\"")), Ok(()));

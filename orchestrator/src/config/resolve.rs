@@ -1,4 +1,4 @@
-//! From given settings to the settings of a process: defaults, files of secrets, and checks of single settings.
+//! Turns given settings into the settings of a process: adds defaults, reads files of secrets, checks single settings.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -29,7 +29,7 @@ pub(crate) struct Config {
     pub(crate) accounts: AccountsConfig,
     pub(crate) http: Option<SocketAddr>,
     pub(crate) log: LogFormat,
-    /// Path of our nodes in the coordination service.
+    /// Path of `allotd`'s nodes in the coordination service.
     pub(crate) root: String,
 }
 
@@ -37,12 +37,12 @@ pub(crate) struct Config {
 const IN_PROCESS: Duration = Duration::from_secs(4);
 
 impl Config {
-    /// How long a session with the coordination service outlives its last sign of life, be that a ZooKeeper or not.
+    /// Session timeout of the coordination service: ZooKeeper, or coordination within this process.
     pub(crate) fn session(&self) -> Duration {
         self.zookeeper.as_ref().map_or(IN_PROCESS, |zookeeper| zookeeper.session)
     }
 
-    /// How long the roles of this process may take to hand over what they have.
+    /// Time limit for the roles of this process to hand their work over, by their settings.
     pub(crate) fn hand_over(&self) -> Duration {
         let limit = |role: Role| match role {
             Role::MediaUnit if self.cmu.drain => self.cmu.stop_limit + self.cmu.drain_limit,
@@ -91,8 +91,8 @@ impl Config {
     }
 }
 
-/// The server at `redis.url`; without it, at the address in `ALLOT_REDIS`, where alone a password may stand: an
-/// environment cannot be read by others. Without both, the default.
+/// The server at `redis.url`; without that, at the address in `ALLOT_REDIS`; without both, at the default. Only the
+/// address in `ALLOT_REDIS` may have a password, since other users cannot read the environment.
 fn address(url: Option<&str>, default: &str) -> Result<(Endpoint, Option<String>, Option<Secret>)> {
     if let Some(url) = url {
         let (endpoint, user) = Endpoint::url(url).context("redis.url")?;
@@ -206,7 +206,7 @@ fn identity(name: &str, given: Option<&String>) -> Result<()> {
 }
 
 fn cmu(given: &Given) -> Result<CmuConfig> {
-    // CMU.JOIN refuses a longer one, and the unit would ask for it again without end.
+    // CMU.JOIN refuses a longer zone, and the unit would repeat the command for ever.
     const LONGEST_ZONE: usize = 256;
     let cmu = given.cmu.resolve()?;
     if let Some(zone) = &cmu.zone {
@@ -261,7 +261,7 @@ fn accounts(given: &Given) -> Result<AccountsConfig> {
     Ok(AccountsConfig { root: path(accounts.root, "accounts.root", "/resource")?, ..accounts })
 }
 
-/// A secret from the first line of a file, or from the environment. Neither shows in a list of processes.
+/// A secret from the first line of a file, or from the environment: a list of processes shows neither.
 fn secret(file: Option<&Path>, name: &str, variable: &str) -> Result<Option<Secret>> {
     let text = match file {
         Some(path) => {

@@ -1,4 +1,5 @@
-//! Every setting of the daemon, once. `setting` makes flags, variables, defaults, help and the example file of it.
+//! The definition of every setting of the daemon. The macro in `setting` derives flags, variables, defaults, help and
+//! the example file from it.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,7 +12,7 @@ use super::setting::section;
 use super::span::Span;
 use super::zone::Zone;
 
-/// A part that a process can play.
+/// A role that a process can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Role {
@@ -27,12 +28,12 @@ pub(crate) enum Role {
     MediaUnit,
     /// A compaction unit.
     Compaction,
-    /// Assigns accounts to client systems; one of them leads.
+    /// Assigns accounts to client systems; one process with this role leads.
     Accounts,
 }
 
 impl Role {
-    /// Its name in flags, in the file and in logs.
+    /// The role's name in flags, in the file and in logs.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Scheduler => "scheduler",
@@ -43,7 +44,7 @@ impl Role {
         }
     }
 
-    /// Its name in probes and metrics.
+    /// The role's name in probes and metrics.
     pub(crate) fn part(self) -> &'static str {
         match self {
             Self::Scheduler => "conference",
@@ -56,9 +57,9 @@ impl Role {
 section! {
     /// The process.
     Process "allotd" => ProcessConfig {
-        /// Name of this process among its like, for people; unique. Without it, HOST:PID:START
+        /// Name of this process in logs and elections; unique. Without it, HOST:PID:START
         name: String = "name", "ALLOT_NAME", example r#""scheduler-1""#;
-        /// Roles that this process plays: scheduler, data-proxy, media-unit, compaction, accounts. Older names are
+        /// Roles of this process: scheduler, data-proxy, media-unit, compaction, accounts. Older names are
         /// conference (scheduler) and cmu (media-unit)
         #[arg(value_delimiter = ',')]
         roles: Vec<Role> = "roles", "ALLOT_ROLES", given r#"["scheduler", "data-proxy", "media-unit"]"#;
@@ -66,11 +67,11 @@ section! {
 }
 
 section! {
-    /// Where Redis is, and who allotd is there.
+    /// The Redis server, and allotd's user on it.
     Redis "redis" => RedisConfig {
         /// Address of a Redis server: redis://HOST:PORT, or rediss://HOST:PORT for TLS. One of three ways to the
-        /// master, in addition to Sentinels and a cluster. A password may stand in the variable ALLOT_REDIS only, a short name
-        /// of ALLOT_REDIS_URL
+        /// master, in addition to Sentinels and a cluster. Only an address in the variable ALLOT_REDIS, a short name of
+        /// ALLOT_REDIS_URL, may have a password
         #[arg(visible_alias = "redis", value_name = "URL")]
         url: String = "redis-url", "ALLOT_REDIS_URL", shown "redis://127.0.0.1:6379";
         /// Addresses (HOST:PORT) of Sentinels, which are asked for the master
@@ -87,18 +88,18 @@ section! {
         ca_file: PathBuf = "redis-ca-file", "ALLOT_REDIS_CA_FILE", example r#""/etc/allot/ca.pem""#;
         /// ACL user
         user: String = "redis-user", "ALLOT_REDIS_USER", example r#""scheduler""#;
-        /// File with the user's password in its first line. The password itself can also stand in the variable
-        /// ALLOT_REDIS_PASSWORD, but not here, in an address or on a command line
+        /// File with the user's password in its first line. The password itself can also be in the variable
+        /// ALLOT_REDIS_PASSWORD, but not in this file, in an address or on a command line
         password_file: PathBuf = "redis-password-file", "ALLOT_REDIS_PASSWORD_FILE", example r#""/etc/allot/redis-password""#;
         /// File with the password of the Sentinels in its first line; or ALLOT_SENTINEL_PASSWORD
         sentinel_password_file: PathBuf = "redis-sentinel-password-file", "ALLOT_SENTINEL_PASSWORD_FILE", example r#""/etc/allot/sentinel-password""#;
-        /// How long an answer may take. For media units and schedulers, at most half of what the lease leaves after a
-        /// heartbeat
+        /// Time limit for an answer. For media units and schedulers, at most half of the time that the lease leaves
+        /// after a heartbeat
         timeout: Span = "redis-timeout", "ALLOT_REDIS_TIMEOUT", default "1500ms", in "1ns"..="1000years";
     }
 }
 
-/// An address in the environment, where a password may stand: others cannot read it there.
+/// An address in the environment. It may have a password, since other users cannot read the environment.
 pub(super) fn redis_address() -> Option<String> {
     std::env::var("ALLOT_REDIS").ok().filter(|url| !url.is_empty())
 }
@@ -111,7 +112,7 @@ impl Redis {
 }
 
 section! {
-    /// Where ZooKeeper is, and who allotd is there.
+    /// ZooKeeper, and allotd's user on it.
     ZooKeeper "zookeeper" => ZooKeeperSettings {
         /// Servers, HOST:PORT with commas between. Without any, coordination stays within this process: for one machine
         /// and for development
@@ -138,9 +139,9 @@ section! {
 section! {
     /// The scheduler.
     Conference "conference" => ConferenceConfig {
-        /// How often units and the recovery queue are examined
+        /// Interval at which units and the recovery queue are examined
         tick: Span = "conference-tick", "ALLOT_CONFERENCE_TICK", default "250ms", in "1ns"..="1000years";
-        /// How long the scheduler waits for a unit whose lease has expired while its ZooKeeper node exists
+        /// Time that the scheduler waits for a unit whose lease has expired while its ZooKeeper node exists
         grace: Span = "conference-grace", "ALLOT_CONFERENCE_GRACE", default "10s", in "1ns"..="1000years";
         /// Conferences that one unit is assigned per second during recovery, at most
         pace: u32 = "conference-pace", "ALLOT_CONFERENCE_PACE", default 50, in "1"..="4294967295";
@@ -149,16 +150,16 @@ section! {
         /// Mass-failure guard (brake): if more than this percentage of the units, and at least brake-least units, would
         /// be declared down within brake-window, no unit is declared down
         brake_percent: u32 = "conference-brake-percent", "ALLOT_CONFERENCE_BRAKE_PERCENT", default 30;
-        /// Units that must fall silent, at least, before the brake holds
+        /// Units that must be silent, at least, before the brake holds
         brake_least: u32 = "conference-brake-least", "ALLOT_CONFERENCE_BRAKE_LEAST", default 2;
         /// The window in which failures count together for the brake
         brake_window: Span = "conference-brake-window", "ALLOT_CONFERENCE_BRAKE_WINDOW", default "10s", in "1ns"..="1000years";
         /// The brake is lifted after Redis and ZooKeeper were well for this time, or by an operator
         brake_lift: Span = "conference-brake-lift", "ALLOT_CONFERENCE_BRAKE_LIFT", default "60s", in "1ns"..="1000years";
-        /// Replicas that must confirm a change of owner. If fewer do, that is reported and the change stays. Without
-        /// replicas none is asked
+        /// Replicas that must confirm a change of owner. If fewer confirm it, the log reports that and the change
+        /// stays. A master without replicas needs no confirmation
         wait_replicas: u32 = "conference-wait-replicas", "ALLOT_CONFERENCE_WAIT_REPLICAS", default 1;
-        /// How long the replicas are waited for
+        /// Time limit of the wait for replicas
         wait: Span = "conference-wait", "ALLOT_CONFERENCE_WAIT", default "100ms", in "1ns"..="1000years";
     }
 }
@@ -186,22 +187,22 @@ section! {
         capacity: u32 = "cmu-capacity", "ALLOT_CMU_CAPACITY", shown 100, in "1"..="1000000000";
         /// The unit's zone; conferences can require one
         zone: String = "cmu-zone", "ALLOT_CMU_ZONE", example r#""berlin""#;
-        /// How long the unit counts as alive after a heartbeat
+        /// Time for which the unit counts as alive after a heartbeat
         lease: Span = "cmu-lease", "ALLOT_CMU_LEASE", default "5s", in "1ms"..="10years";
-        /// How often the unit sends a heartbeat; at most half of the lease
+        /// Interval at which the unit sends heartbeats; at most half of the lease
         beat: Span = "cmu-beat", "ALLOT_CMU_BEAT", default "1s", in "1ns"..="1000years";
-        /// The unit ends its media when Redis was not heard for this time, so that no media runs twice, and comes back
-        /// as a new unit. Without it, never
+        /// If Redis has not answered for this time, the unit ends its media, so that no media runs twice, and joins
+        /// again as a new unit. Without it, never
         self_stop: Span = "cmu-self-stop", "ALLOT_CMU_SELF_STOP", example r#""3s""#;
         /// Program, and its arguments, that is started for each conference and stopped with it. Without one, a
         /// conference has no program
         #[arg(value_delimiter = ' ')]
         program: Vec<String> = "cmu-program", "ALLOT_CMU_PROGRAM", list r#"["/usr/local/bin/media", "--quiet"]"#;
-        /// How long a program may take to end after SIGTERM, before SIGKILL
+        /// Time that a program has to end after SIGTERM, before SIGKILL
         stop_limit: Span = "cmu-stop-limit", "ALLOT_CMU_STOP_LIMIT", default "4s", in "1ns"..="1000years";
         /// Whether the unit's conferences are moved away before it ends at SIGTERM
         drain: bool = "cmu-drain", "ALLOT_CMU_DRAIN", default false;
-        /// How long moving them away may take
+        /// Time limit for moving the conferences away
         drain_limit: Span = "cmu-drain-limit", "ALLOT_CMU_DRAIN_LIMIT", default "60s", in "1ns"..="1000years";
         /// For demonstrations: each conference sends a new detail at this interval. Without it, never
         chatter: Span = "cmu-chatter", "ALLOT_CMU_CHATTER", example r#""1s""#;
@@ -218,7 +219,7 @@ section! {
     Compaction "compaction" => CompactionConfig {
         /// Name of the compaction unit, HOST_PORT; each unit needs its own
         node: String = "compaction-node", "ALLOT_COMPACTION_NODE", example r#""xcloud24_9876""#;
-        /// Processing cluster of the unit. Tasks stay within theirs
+        /// Processing cluster of the unit. A task runs only on units of its own cluster
         pc: String = "compaction-pc", "ALLOT_COMPACTION_PC", default compaction().pc;
         /// Subtasks that the unit runs at once
         slots: u32 = "compaction-slots", "ALLOT_COMPACTION_SLOTS", default compaction().slots, in "1"..="10000";
@@ -233,21 +234,21 @@ section! {
         /// Directory whose files are the partitions, in place of a program. {db}, {schema} and {table} are replaced by
         /// the task's
         partitions_dir: String = "compaction-partitions-dir", "ALLOT_COMPACTION_PARTITIONS_DIR", example r#""/data/{db}/{table}""#;
-        /// How long a runner may run
+        /// Time limit of a runner
         timeout: Span = "compaction-timeout", "ALLOT_COMPACTION_TIMEOUT", default Span(compaction().timeout), in "1ns"..="1000years";
-        /// How long a runner may take to end after SIGTERM, before SIGKILL
+        /// Time that a runner has to end after SIGTERM, before SIGKILL
         stop_limit: Span = "compaction-stop-limit", "ALLOT_COMPACTION_STOP_LIMIT", default Span(compaction().stop_limit), in "1ns"..="1000years";
-        /// How often a subtask is retried after its worker was lost, if its task does not say
+        /// Retries of a subtask after its worker was lost, if its task does not set them
         retries: u32 = "compaction-retries", "ALLOT_COMPACTION_RETRIES", default compaction().retries;
-        /// How long a manager may be away before its tasks are moved. Without it, one ZooKeeper session timeout
+        /// Time that a manager may be away before its tasks are moved. Without it, one ZooKeeper session timeout
         grace: Span = "compaction-grace", "ALLOT_COMPACTION_GRACE", example r#""4s""#;
-        /// How often the monitor examines all tasks and packs history
+        /// Interval at which the monitor examines all tasks and packs history
         every: Span = "compaction-every", "ALLOT_COMPACTION_EVERY", default Span(compaction().every), in "1ns"..="1000years";
         /// Subtasks of one task that are assigned and not finished, at most
         wave: u32 = "compaction-wave", "ALLOT_COMPACTION_WAVE", default compaction().wave, in "1"..="100000";
-        /// How long after its end a task is packed into history
+        /// Time between the end of a task and its packing into history
         compress_after: Span = "compaction-compress-after", "ALLOT_COMPACTION_COMPRESS_AFTER", default Span(compaction().compress_after), in "1ns"..="1000years";
-        /// How long packed history is kept
+        /// Time for which packed history is kept
         delete_after: Span = "compaction-delete-after", "ALLOT_COMPACTION_DELETE_AFTER", default Span(compaction().delete_after), in "1ns"..="1000years";
         /// Directory for the last 64 KiB of each runner's output; the latest 1000 are kept. Without it, allot-
         /// compaction/NODE among temporary files
@@ -264,21 +265,22 @@ section! {
         book: String = "accounts-book", "ALLOT_ACCOUNTS_BOOK", default "{acme}:accounts";
         /// Path in ZooKeeper where client systems register
         root: String = "accounts-root", "ALLOT_ACCOUNTS_ROOT", default "/resource";
-        /// How long the accounts of an instance that has gone are kept for it
+        /// Time for which the accounts of an instance that has gone are kept for it
         grace: Span = "accounts-grace", "ALLOT_ACCOUNTS_GRACE", default "30s";
-        /// How long a new leader waits for instances to return revoked accounts before it assigns any
+        /// Time that a new leader waits for instances to return revoked accounts before it assigns any
         barrier: Span = "accounts-barrier", "ALLOT_ACCOUNTS_BARRIER", default "10s";
-        /// How often the book is examined
+        /// Interval at which the book is examined
         tick: Span = "accounts-tick", "ALLOT_ACCOUNTS_TICK", default "250ms", in "1ns"..="1000years";
         /// The longest login that client systems ask for; the server's allot.account-max-ttl bounds it, too
         max_ttl: Span = "accounts-max-ttl", "ALLOT_ACCOUNTS_MAX_TTL", default "1h", in "1ns"..="1000years";
         /// Time zone whose months count, by its name in the IANA database
         time_zone: Zone = "accounts-time-zone", "ALLOT_ACCOUNTS_TIME_ZONE", default "UTC";
-        /// How often projected use is rebalanced
+        /// Interval at which projected use is rebalanced
         rebalance: Span = "accounts-rebalance", "ALLOT_ACCOUNTS_REBALANCE", default "1h", in "1ns"..="1000years";
-        /// Replicas that must confirm an assignment before it is published. Without replicas none is asked
+        /// Replicas that must confirm an assignment before it is published. A master without replicas needs no
+        /// confirmation
         wait_replicas: u32 = "accounts-wait-replicas", "ALLOT_ACCOUNTS_WAIT_REPLICAS", default 1;
-        /// How long the replicas are waited for at a time
+        /// Time limit of one wait for replicas
         wait: Span = "accounts-wait", "ALLOT_ACCOUNTS_WAIT", default "500ms", in "1ns"..="1000years";
     }
 }
@@ -333,7 +335,7 @@ pub(crate) struct Given {
 }
 
 impl Given {
-    /// These settings, and where one is absent that of `under`.
+    /// These settings; an absent setting is taken from `under`.
     pub(crate) fn over(self, under: Self) -> Self {
         Self {
             process: self.process.over(under.process),

@@ -14,13 +14,13 @@ use super::span::Span;
 
 /// A type that a setting can have.
 pub(crate) trait Setting: Sized {
-    /// The type of the setting where it is used.
+    /// The type of the setting in the resolved settings.
     type Value;
 
     /// Reads a setting as it is written in a flag.
     fn read(text: &str) -> Result<Self, String>;
 
-    /// The setting where it is used.
+    /// The setting in the form of the resolved settings.
     fn value(self) -> Self::Value;
 
     /// A text as this type is written in the file.
@@ -81,7 +81,7 @@ impl Setting for LogFormat {
     }
 }
 
-/// A list is written with commas or spaces between, as its setting says, and has no default but the empty one.
+/// A list is written with commas or spaces between its items, as its setting says. Its default is the empty list.
 impl<T> Setting for Vec<T> {
     type Value = Self;
 
@@ -109,7 +109,7 @@ where
     Ok(())
 }
 
-/// A range in a help text. Most lengths of time need only be longer than none, which goes without saying.
+/// A range in a help text. The range of most lengths of time, longer than zero, is obvious and not printed.
 pub(super) fn range_text(least: &str, most: &str) -> String {
     match (least, most) {
         ("1ns", _) => String::new(),
@@ -142,17 +142,18 @@ pub(super) fn comment(text: &str) -> String {
 
 /// Makes a section. Each setting is one entry:
 ///
-/// `/// what it is` `name: Type = "flag", "VARIABLE", kind value [, in "least"..="most"];`
+/// `/// meaning` `name: Type = "flag", "VARIABLE", kind value [, in "least"..="most"];`
 ///
-/// The kind says what holds without the setting: `default` a value; `shown` the same, and the example file sets it; `example`
-/// nothing, and the value is an example in TOML; `given` the same, and the example file sets it; `list` an empty list.
+/// The kind determines the value if the setting is absent: `default` a value; `shown` the same, and the example file
+/// sets it; `example` nothing, and the value is an example in TOML; `given` the same, and the example file sets it;
+/// `list` an empty list.
 macro_rules! section {
     ($(#[$meta:meta])* $name:ident $section:literal => $resolved:ident {
         $( $(#[doc = $doc:literal])+ $(#[arg($($arg:tt)*)])? $field:ident: $type:ty = $flag:literal, $env:literal,
            $kind:ident $value:expr $(, in $least:literal..=$most:literal)?; )*
     }) => {
         $(#[$meta])*
-        /// As given: what neither a flag nor the environment nor the file has is absent.
+        /// The section as given. A setting that is neither in a flag nor in the environment nor in the file is `None`.
         #[derive(Debug, Clone, Default, PartialEq, clap::Args, serde::Deserialize)]
         #[serde(deny_unknown_fields, rename_all = "kebab-case")]
         pub(crate) struct $name {
@@ -171,7 +172,7 @@ macro_rules! section {
         }
 
         impl $name {
-            /// These settings, and where one is absent that of `under`.
+            /// These settings; an absent setting is taken from `under`.
             pub(super) fn over(self, under: Self) -> Self {
                 Self { $( $field: self.$field.or(under.$field), )* }
             }

@@ -1,4 +1,4 @@
-//! Where commands get their settings from: flags; below them the environment; below that a file.
+//! The sources of a command's settings. Flags override the environment, and the environment overrides a file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ impl Source {
         Self { config: Some(file), given }
     }
 
-    /// The settings that hold.
+    /// The resolved settings.
     pub(crate) fn config(self) -> Result<Config> {
         let config = load(self.given, self.config.as_deref())?;
         config.check_roles()?;
@@ -37,7 +37,7 @@ impl Source {
     }
 }
 
-/// The help text of a setting, for commands that take only one of its section.
+/// The help text of a setting, for commands that take only some settings of its section.
 fn help_of<A: Args>(flag: &str) -> StyledStr {
     let section = A::augment_args(Command::new("section"));
     let help =
@@ -45,7 +45,7 @@ fn help_of<A: Args>(flag: &str) -> StyledStr {
     help.cloned().unwrap_or_default()
 }
 
-/// Where Redis is: what commands need that work on one key.
+/// The settings of a command that works on one key: the way to Redis.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Redis")]
 pub(crate) struct RedisSource {
@@ -58,7 +58,7 @@ pub(crate) struct RedisSource {
 
 /// Time for connecting: a server that builds a large show answers no client for seconds.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How much longer than a usual answer may the answer to one large request take.
+/// Additional time limit for the answer to one large request.
 const LARGE_REQUEST: Duration = Duration::from_secs(60);
 
 impl RedisSource {
@@ -72,7 +72,7 @@ impl RedisSource {
     }
 }
 
-/// Where a realm is: what commands that look at one, or change it, must know.
+/// The settings of a command on a realm: the way to Redis, and the realm's key.
 #[derive(Debug, Args)]
 pub(crate) struct RealmSource {
     /// File of settings (TOML), of which Redis and the realm matter here.
@@ -85,7 +85,7 @@ pub(crate) struct RealmSource {
 }
 
 impl RealmSource {
-    /// The settings that hold.
+    /// The resolved settings.
     pub(crate) fn config(&self) -> Result<Config> {
         self.config_over(Conference::default())
     }
@@ -106,7 +106,7 @@ impl RealmSource {
     }
 }
 
-/// Who must confirm a change of owner: the scheduler's settings, for people who make one.
+/// The scheduler's settings for the confirmation of a change of owner, for commands that make such a change.
 #[derive(Debug, Args)]
 pub(crate) struct Confirm {
     #[arg(long = "conference-wait-replicas", env = "ALLOT_CONFERENCE_WAIT_REPLICAS", hide_env_values = true)]
@@ -117,7 +117,7 @@ pub(crate) struct Confirm {
     wait: Option<Span>,
 }
 
-/// Where tasks of compaction are: what commands that look at them, or change them, must know.
+/// The settings of a command on compaction tasks: the way to ZooKeeper, and the root of the tasks.
 #[derive(Debug, Args)]
 pub(crate) struct TreeSource {
     /// File of settings (TOML), of which ZooKeeper and compaction matter here.
@@ -131,7 +131,7 @@ pub(crate) struct TreeSource {
 }
 
 impl TreeSource {
-    /// The settings that hold.
+    /// The resolved settings.
     pub(crate) fn config(&self) -> Result<Config> {
         let compaction = Compaction { root: self.root.clone(), ..Compaction::default() };
         let given = Given { zookeeper: self.zookeeper.clone(), compaction, ..Given::default() };
@@ -139,7 +139,7 @@ impl TreeSource {
     }
 }
 
-/// Where a book of accounts is: what commands that look at one, or change it, must know.
+/// The settings of a command on a book of accounts: the way to Redis and ZooKeeper, the book's key, and its root.
 #[derive(Debug, Args)]
 pub(crate) struct BookSource {
     /// File of settings (TOML), of which Redis, ZooKeeper and accounts matter here.
@@ -158,7 +158,7 @@ pub(crate) struct BookSource {
 }
 
 impl BookSource {
-    /// The settings that hold.
+    /// The resolved settings.
     pub(crate) fn config(&self) -> Result<Config> {
         let accounts = Accounts { book: self.book.clone(), root: self.root.clone(), ..Accounts::default() };
         let (redis, zookeeper) = (self.redis.clone(), self.zookeeper.clone());
@@ -171,11 +171,11 @@ fn load(given: Given, file: Option<&Path>) -> Result<Config> {
     Config::resolve(&merge(given, file)?)
 }
 
-/// The given settings; where one is absent, that of the file.
+/// The given settings; an absent setting is taken from the file.
 fn merge(given: Given, file: Option<&Path>) -> Result<Given> {
     let Some(path) = file else { return Ok(given) };
     let mut under = read(path)?;
-    // One way to the server takes the place of another, also where the file has a third.
+    // A given way to the server replaces every way that the file has.
     if given.redis.names_a_server() || redis_address().is_some() {
         (under.redis.url, under.redis.sentinels, under.redis.cluster) = (None, None, None);
     }
@@ -190,7 +190,7 @@ pub(crate) fn read(path: &Path) -> Result<Given> {
 
 #[cfg(test)]
 impl Config {
-    /// Of a file with this text.
+    /// The settings of a file with this text.
     pub(crate) fn of(text: &str) -> Self {
         Self::resolve(&parse(text).unwrap()).unwrap()
     }

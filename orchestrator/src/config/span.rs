@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-/// The longest: sums of it and the time of day stay far from an overflow.
-const LONGEST: Duration = Duration::from_secs(1000 * 31_557_600);
+/// The longest length of time. Its sum with the current time is far from an overflow.
+const MAX_LENGTH: Duration = Duration::from_secs(1000 * 31_557_600);
 
 /// A length of time, written as a number and a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -16,7 +16,7 @@ pub(crate) struct Span(pub(crate) Duration);
 
 #[cfg(test)]
 impl Span {
-    /// So many milliseconds.
+    /// A length of time in milliseconds.
     pub(crate) const fn ms(ms: u64) -> Self {
         Self(Duration::from_millis(ms))
     }
@@ -29,7 +29,7 @@ impl FromStr for Span {
         let length = humantime::parse_duration(text).map_err(|error| {
             format!("'{text}' is no length of time ({error}); write a number and a unit, e.g. 500ms, 4s, 2m")
         })?;
-        if length > LONGEST {
+        if length > MAX_LENGTH {
             return Err(format!("'{text}' is longer than 1000 years"));
         }
         Ok(Self(length))

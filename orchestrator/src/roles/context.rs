@@ -1,4 +1,4 @@
-//! What a role is given: the process context and all settings.
+//! The context of a role: the process context and all settings.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use allot_coordination::node_name;
 
 use crate::config::Config;
 
-/// What a role is given. Dereferences to the process context.
+/// The context of a role. Dereferences to the process context.
 #[derive(Clone)]
 pub(crate) struct RoleContext {
     pub(crate) process: allot_runtime::Context,

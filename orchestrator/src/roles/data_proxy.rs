@@ -1,6 +1,7 @@
 //! The data proxy: writes the details of conferences that units send. Redis accepts or refuses each write by owner and
-//! epoch; a refused write is not retried. A message is acknowledged after that. If its proxy dies before, another proxy
-//! writes the message, at worst a second time, which its sequence number makes harmless.
+//! epoch; a refused write is not retried. A message is acknowledged after that. If the proxy dies before the
+//! acknowledgement, another proxy writes the message, at worst a second time; the sequence number of the message makes
+//! that harmless.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ use allot_client::{Error, Node, RealmStore, Session};
 
 /// The name of this part in logs and probes.
 const PART: &str = "data-proxy";
-/// How often consumers that are gone are removed from the group.
+/// Interval at which consumers that are gone are removed from the group.
 const TIDY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Writes details until the process shuts down.
@@ -49,8 +50,8 @@ pub(crate) async fn run(context: Context) -> Result<()> {
 struct Proxy<'a> {
     store: RealmStore,
     context: &'a Context,
-    /// How many messages are taken at once. Halved after a failed session: perhaps the answer to so many messages took
-    /// too long, and the same messages come again. Doubled after each batch that was written, up to the configured size.
+    /// Number of messages that one request takes. Halved after a failed session, since the answer may have been too
+    /// large for the time limit. Doubled after each batch that was written, up to the configured size.
     batch: u32,
     /// The server on which all units were last asked for all their details.
     details_requested_from: Option<Node>,
@@ -84,7 +85,7 @@ impl Proxy<'_> {
                 claimed = Instant::now();
                 self.take_over(&mut group).await?;
                 // A server that is no longer the master would never deliver messages.
-                session.look().await?;
+                session.check_master().await?;
             }
             if tidied.elapsed() >= TIDY_INTERVAL {
                 tidied = Instant::now();

@@ -199,7 +199,7 @@ fn a_month_is_replayed_from_files_without_a_server() {
     let (accounts, trace) = (desk.file("accounts.csv", &accounts), desk.file("trace.csv", &trace));
     let line = ["simulate", trace.to_str().unwrap(), "--accounts", accounts.to_str().unwrap()];
     let text = desk.run(&line).ok().out;
-    assert!(text.contains("an even deal that stays:  400"), "{text}");
+    assert!(text.contains("static even assignment:   400"), "{text}");
     let json: Value = serde_json::from_str(&desk.run(&[&line[..], &["--json"]].concat()).ok().out).unwrap();
     assert_eq!((&json["fixed"]["cost"], &json["least"]), (&"400".into(), &"0".into()));
     let evened: f64 = json["rebalanced"]["cost"].as_str().unwrap().parse().unwrap();

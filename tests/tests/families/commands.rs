@@ -8,6 +8,7 @@ use allot_tests::{RedisServer, Reply};
 /// Every command with what `COMMAND INFO` must say of it: arity, and the flags that matter.
 const COMMANDS: &[(&str, i64, &[&str])] = &[
     ("allot.check", 2, &["readonly"]),
+    ("allot.clock", -2, &["write"]),
     ("seat.create", 3, &["write", "denyoom"]),
     ("seat.alter", 3, &["write", "denyoom"]),
     ("seat.hold", -6, &["write", "denyoom", "fast"]),
@@ -45,7 +46,7 @@ const COMMANDS: &[(&str, i64, &[&str])] = &[
     ("conf.create", -3, &["write", "denyoom", "fast"]),
     ("conf.ack", 5, &["write", "fast"]),
     ("conf.nack", -5, &["write", "fast"]),
-    ("conf.ended", 5, &["write", "fast"]),
+    ("conf.ended", -5, &["write", "fast"]),
     ("conf.release", 3, &["write", "fast"]),
     ("conf.extend", 5, &["write", "fast"]),
     ("conf.set", -8, &["write", "denyoom", "fast"]),
@@ -79,7 +80,7 @@ const COMMANDS: &[(&str, i64, &[&str])] = &[
     ("account.usage", -2, &["readonly"]),
     ("account.history", 3, &["readonly"]),
     ("account.apply", 3, &["write"]),
-    ("cmu.join", -5, &["write"]),
+    ("cmu.join", -5, &["write", "denyoom"]),
     ("cmu.beat", -3, &["write", "fast"]),
     ("cmu.report", -5, &["write"]),
     ("cmu.ask", -3, &["write"]),

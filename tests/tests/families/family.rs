@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use allot_core::shared::codec::Reader;
+use allot_core::shared::payload::Payload;
 use allot_tests::damage::Dump;
 use allot_tests::garbage::Garbage;
 use allot_tests::raw::{RawClient, Reply};
@@ -217,10 +217,10 @@ pub(crate) fn settled(server: &RedisServer) {
 pub(crate) fn decode_apply<F: Family>(command: &Command) -> (i64, Vec<<F::State as State>::Event>) {
     let line = readable(std::slice::from_ref(command));
     assert_eq!((command.len(), &command[0][..]), (3, F::APPLY.as_bytes()), "{line}");
-    let mut reader = Reader::new(&command[2]);
-    assert_eq!(reader.unsigned(), Ok(1), "the version of the payload");
-    let at = reader.signed().expect("a time");
-    (at, F::State::decode_events(reader.rest()))
+    match Payload::read(&command[1], &command[2]) {
+        Ok(Payload::Events { at, events }) => (at, F::State::decode_events(events)),
+        other => panic!("{other:?}"),
+    }
 }
 
 /// A replica that panics when a replicated command fails must be alive and without any error.

@@ -6,10 +6,16 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::Write as _;
 
+use allot_core::seat::Event;
+use allot_core::seat::claims::Seats;
+use allot_core::shared::codec::Writer;
+use allot_core::shared::event::MachineEvent;
+use allot_core::shared::payload;
 use allot_tests::module::repository;
 use allot_tests::raw::encode;
-use allot_tests::shows::{allot_info, create, no_internal_errors, sample_venue, sample_venue_with};
-use allot_tests::{RedisServer, Reply};
+use allot_tests::shows::{create, no_internal_errors, sample_venue, sample_venue_with};
+use allot_tests::wait::TIMEOUT;
+use allot_tests::{RedisServer, Reply, eventually};
 
 /// Keywords of a command, and whether each is optional everywhere it occurs.
 type Keywords = BTreeMap<String, bool>;
@@ -190,19 +196,40 @@ fn check_finds_no_fault_in_values_of_every_family() {
 }
 
 #[test]
-fn a_replicated_event_that_does_not_fit_is_counted_and_logged() {
+fn server_stops_at_an_event_that_does_not_fit() {
     let server = RedisServer::builder().arg("appendonly", "yes").expect_errors().start();
     create(&server, "show", &sample_venue(2, 6));
     server.shutdown();
-    let folder = fs::read_dir(server.dir().join("appendonlydir")).unwrap();
-    let mut files = folder.map(|file| file.unwrap().path());
-    let increments = files.find(|path| path.to_string_lossy().ends_with(".incr.aof")).unwrap();
-    let mut file = fs::OpenOptions::new().append(true).open(increments).unwrap();
-    file.write_all(&encode(&[&b"SEAT.APPLY"[..], b"show", b"\x07"])).unwrap();
+    // Sound, and about a seat that the show does not have.
+    let mut payload = Writer::default();
+    payload::begin_events(1, &mut payload);
+    Event::Blocked { seats: Seats::from_slice(&[99]) }.encode(&mut payload);
+    payload::seal(b"show", &mut payload);
+    let mut file = fs::OpenOptions::new().append(true).open(server.append_only_file()).unwrap();
+    file.write_all(&encode(&[&b"SEAT.APPLY"[..], b"show", &payload.bytes])).unwrap();
     drop(file);
-    server.restart();
-    assert_eq!(allot_info(&server, "internal_errors"), 1, "{}", server.log());
-    let line = "allot: internal error type=allotseat key='show': key 'show' differs from its master's";
-    assert!(server.log().contains(line), "{}", server.log());
-    assert_eq!(server.raw().words("SEAT.STAT show").array().len(), 1, "the value is as it was");
+    let log = server.try_restart().expect_err("the server serves a value that differs");
+    let line = "allot: the server stops type=allotseat key='show': an event of key 'show' in the append-only file cannot be \
+                applied: damaged payload:";
+    assert!(log.contains(line), "{log}");
+}
+
+#[test]
+fn replica_stops_at_an_event_that_does_not_fit() {
+    let (master, replica) = (RedisServer::start(), RedisServer::start());
+    create(&master, "show", &sample_venue(2, 6));
+    replica.replica_of(&master);
+    replica.command("CONFIG SET replica-read-only no");
+    replica.command("DEL show");
+    master.raw().words("SEAT.HOLD show ann 2 TTL 60000");
+    eventually("the replica to stop", TIMEOUT, || !replica.is_running());
+    let line =
+        "an event of key 'show' from the master cannot be applied: damaged payload: there is no such key";
+    assert!(replica.log().contains(line), "{}", replica.log());
+    // A start synchronises it again.
+    replica.restart();
+    replica.replica_of(&master);
+    master.wait_offset_equal(&replica);
+    assert_eq!(replica.digest_value("show"), master.digest_value("show"));
+    no_internal_errors(&master);
 }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use allot_core::conf::request::{AssignmentNotice, Create, Request};
+use allot_core::conf::request::{
+    AssignmentNotice, ClientRequest, Create, Request, SchedulerRequest, UnitRequest,
+};
 use allot_core::conf::state::Settings;
 use allot_core::conf::{Realm as State, decide};
 use allot_tests::damage::Dump;
@@ -107,7 +109,7 @@ fn every_scenario_moves_its_counters_and_no_others() {
     realm.ok(&format!("CONF.NACK 2 b:1:1 {}", grants["2"]));
     figures.moved("a recovery that fails", &[("conf_failed", 1), ("conf_pending", 1)]);
     let other = grants["1"];
-    assert_eq!(realm.ok(&format!("CONF.ACK 1 a:1:1 {first}")), Reply::bulk("RELEASE"));
+    assert_eq!(realm.ok(&format!("CONF.ACK 3 a:1:1 {}", epochs[2])), Reply::bulk("RELEASE"));
     figures.moved("a word that comes late", &[("conf_disowned", 1)]);
     realm.join("a:1:1");
     // One is adopted while it waits, one from another unit, and one is over.
@@ -160,7 +162,7 @@ fn waiting_since(now: i64, waits: &[i64]) -> State {
     for (number, wait) in waits.iter().enumerate() {
         let (at, e164, cmu) = (now - wait, number.to_string(), format!("lost{number}:1:1"));
         let (e164, cmu) = (e164.as_bytes(), cmu.as_bytes());
-        ask(at, &Request::Join { cmu, capacity: 10, zone: None, lease: 3_600_000_000 });
+        ask(at, &Request::Unit(UnitRequest::Join { cmu, capacity: 10, zone: None, lease: 3_600_000_000 }));
         let create = Create {
             e164,
             end: None,
@@ -172,11 +174,19 @@ fn waiting_since(now: i64, waits: &[i64]) -> State {
             request: None,
             called_from: None,
         };
-        ask(at, &Request::Create(create));
-        ask(at, &Request::Ack(AssignmentNotice { e164, cmu, epoch: at as u64 * 1000 }));
-        ask(at, &Request::Down { cmu, term: None });
+        ask(at, &Request::Client(ClientRequest::Create(create)));
+        ask(at, &Request::Unit(UnitRequest::Ack(AssignmentNotice { e164, cmu, epoch: at as u64 * 1000 })));
+        ask(at, &Request::Scheduler { term: None, request: SchedulerRequest::Down { cmu } });
     }
-    ask(now, &Request::Join { cmu: b"new:1:1", capacity: 100, zone: None, lease: 3_600_000_000 });
+    ask(
+        now,
+        &Request::Unit(UnitRequest::Join {
+            cmu: b"new:1:1",
+            capacity: 100,
+            zone: None,
+            lease: 3_600_000_000,
+        }),
+    );
     state
 }
 
@@ -186,7 +196,9 @@ fn the_times_to_reopen_are_counted_to_the_millisecond() {
     const WAITS: [i64; 11] = [300_001, 300_000, 30_001, 30_000, 10_001, 10_000, 5001, 5000, 1001, 1000, 0];
     let server = RedisServer::builder().arg("rdbcompression", "no").start();
     let mut realm = Realm::create(&server, &["a:1:1"]);
-    let now = clock(&mut realm.client) + 3_600_000;
+    // The realm is ahead of the clock, so that its time stands still.
+    realm.client.words("CONFIG SET allot.max-clock-lead 3600000");
+    let now = clock(&mut realm.client) + 1_800_000;
     let state = waiting_since(now, &WAITS);
     let dump = Dump::of(&mut realm.client, REALM);
     let mut figures = Figures::of(&server);

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use allot_tests::raw::encode;
 use allot_tests::realms::{REALM, Realm, UNITS};
 use allot_tests::shows::{allot_info, clock, no_internal_errors};
 use allot_tests::wait::TIMEOUT;
@@ -231,7 +232,49 @@ fn read_of_a_conference_includes_due_changes() {
 }
 
 #[test]
-fn unanswered_messages_time_out_without_any_call() {
+fn settings_are_read_without_carrying_out_what_is_due() {
+    let server = RedisServer::start();
+    let mut realm = Realm::create(&server, &["a:1:1"]);
+    realm.ok("CONF.REALM CREATETIMEOUT 30");
+    let key = REALM;
+    let mut client = server.raw();
+    // In one batch: the timer has no turn between the commands.
+    let lines = [
+        format!("CONF.CREATE {key} 1"),
+        "DEBUG SLEEP 0.2".into(),
+        format!("CONF.REALM {key}"),
+        format!("CONF.STAT {key}"),
+    ];
+    let batch: Vec<u8> = lines.iter().flat_map(|line| encode(&line.split(' ').collect::<Vec<_>>())).collect();
+    client.send_bytes(&batch);
+    let replies: Vec<Reply> = lines.iter().map(|_| client.read()).collect();
+    assert_eq!(replies[2].field("createtimeout").int(), 30);
+    assert_eq!(replies[3].field("creating").int(), 1, "the creation is overdue, and not ended yet");
+}
+
+#[test]
+fn reports_say_what_people_ended_and_lose_nothing_else() {
+    let server = RedisServer::start();
+    let mut realm = Realm::create(&server, &["a:1:1"]);
+    let epochs = ["1", "2", "3"].map(|e164| realm.open(e164).1);
+    let [first, _, third] = epochs;
+    let report = realm.ok(&format!("CMU.REPORT a:1:1 HIGHEST {third} ENDED 1 1 {first} 3 {third}"));
+    assert_eq!(report.field("kept").int(), 1);
+    assert_eq!(report.field("ended").array(), [Reply::bulk("1")]);
+    assert_eq!(report.field("lost").array(), [Reply::bulk("2")]);
+    let states = ["1", "2", "3"].map(|e164| realm.place(e164).2);
+    assert_eq!(states, ["ended", "pending", "open"]);
+    realm.ok(&format!("CONF.ENDED 3 a:1:1 {third} RELEASED"));
+    let record = realm.ok("CONF.INFO 3");
+    assert_eq!(
+        (record.field("state").text(), record.field("cause").text()),
+        ("pending".into(), "released".into())
+    );
+    no_internal_errors(&server);
+}
+
+#[test]
+fn what_nobody_answers_is_timed_out_by_the_server_itself() {
     let server = RedisServer::start();
     let mut realm = Realm::create(&server, &["a:1:1"]);
     realm.ok("CONF.REALM CREATETIMEOUT 30 RELEASETIMEOUT 30 WAITTIMEOUT 30 WINDOW 200 TOMBSTONE 200");
@@ -359,7 +402,7 @@ fn lasting_conference_is_listed_once_while_others_come_and_go() {
 fn wrong_calls_are_refused_with_the_word_that_is_wrong() {
     let server = RedisServer::start();
     let mut realm = Realm::create(&server, &["a:1:1"]);
-    realm.open("7");
+    let (_, epoch) = realm.open("7");
     for (line, part) in [
         ("CONF.CREATE 9 SIZE 0", "ERR SIZE must be 1 to"),
         ("CONF.CREATE 9 SIZE x", "ERR 'SIZE' takes a whole number, not 'x'"),
@@ -368,6 +411,10 @@ fn wrong_calls_are_refused_with_the_word_that_is_wrong() {
         ("CONF.CREATE 9 ZONE moon", "LIMIT no unit of zone 'moon' has room for a conference of size 1"),
         ("CONF.SET 7 a:1:1 -1 1 a b", "ERR epoch must be a whole number"),
         ("CONF.SET 7 a:1:1 1 1 a b c", "ERR fields and values come by turns"),
+        ("CONF.SET 7 a:1:1 @ 1 epoch b", "ERR 'epoch' cannot be the name of a detail"),
+        ("CONF.ENDED 7 a:1:1 1 RELEASE", "ERR syntax error: 'RELEASE' is not expected here"),
+        ("CMU.REPORT a:1:1 HIGHEST 0 ENDED 2 7 1", "ERR 'ENDED': 2 rows are announced and 1 follow"),
+        ("CMU.REPORT a:1:1 HIGHEST 0 ENDED 1 7 x", "ERR epoch must be a whole number"),
         ("CONF.EXTEND 7 UNTIL 5", "ERR END is missing"),
         ("CONF.LIST STATE asleep", "ERR 'STATE' takes waiting, creating, open, pending or ended"),
         ("CONF.LIST COUNT 0", "ERR COUNT must be 1 to"),
@@ -384,7 +431,7 @@ fn wrong_calls_are_refused_with_the_word_that_is_wrong() {
         ("CONF.INFO 9", "NOTFOUND there is no conference '9'"),
         ("CONF.APPLY x", "ERR this command carries what a master decided"),
     ] {
-        let reply = realm.call(line);
+        let reply = realm.call(&line.replace('@', &epoch.to_string()));
         assert!(reply.error().starts_with(part), "{line}: {reply:?}");
     }
     assert_eq!(server.raw().words("CONF.STAT nothing").error(), "NOKEY there is no key 'nothing'");

@@ -1,7 +1,10 @@
 //! Holds end by themselves, and on time, wherever their key went: copied, renamed, moved, swapped, restored; and
 //! what is gone is forgotten.
 
+use std::time::{Duration, Instant};
+
 use allot_tests::raw::RawClient;
+use allot_tests::realms::{REALM, Realm};
 use allot_tests::seat_workload::LONG_TTL_MS;
 use allot_tests::shows::{
     allot_info, books, clock, create, hold, no_internal_errors, sample_venue, seats_of, state_of,
@@ -211,5 +214,66 @@ fn flushed_shows_and_expired_keys_leave_nothing_behind_that_rings() {
         assert_eq!(allot_info(&server, "seat_expired"), before, "after {line}");
         client.words("DEL show");
     }
+    no_internal_errors(&server);
+}
+
+#[test]
+fn clock_that_was_a_day_ahead_delays_no_deadline() {
+    let server = RedisServer::builder().own_clock().arg("appendonly", "yes").start();
+    let replica = RedisServer::start();
+    create(&server, "show", &sample_venue(2, 5));
+    replica.replica_of(&server);
+    let mut client = server.raw();
+    server.shift_clock(86_400);
+    hold(&mut client, "show", "ann", 1, LONG_TTL_MS, "ahead");
+    server.shift_clock(0);
+    let before = allot_info(&server, "seat_expired");
+    let start = Instant::now();
+    hold(&mut client, "show", "bob", 1, 700, "short");
+    eventually("the hold to expire", TIMEOUT, || allot_info(&server, "seat_expired") == before + 1);
+    assert!(start.elapsed() >= Duration::from_millis(700), "it expired early");
+    assert!(allot_info(&server, "steps_ahead") > 0);
+    let ahead = client.words("ALLOT.CLOCK show").field("ahead").int();
+    assert!((86_300_000..86_500_000).contains(&ahead), "{ahead}");
+    // So it goes on after a restart.
+    server.restart();
+    let mut client = server.raw();
+    hold(&mut client, "show", "bob", 1, 700, "short2");
+    eventually("the hold to expire", TIMEOUT, || allot_info(&server, "seat_expired") == 1);
+    // The operator corrects it.
+    let corrected = client.words("ALLOT.CLOCK show RESET");
+    assert_eq!(corrected.field("ahead").int(), 0);
+    let record = hold(&mut client, "show", "bob", 1, 60_000, "long");
+    assert!((0..120_000).contains(&(until(&record) - clock(&mut client))), "{record:?}");
+    // After the restart the replica synchronises again, and its offset says nothing until then.
+    eventually("the replica to hold the same", TIMEOUT, || {
+        server.digest_value("show") == replica.digest_value("show")
+    });
+    no_internal_errors(&server);
+}
+
+#[test]
+fn epochs_grow_though_the_clock_is_set_back() {
+    let server = RedisServer::builder().own_clock().start();
+    server.shift_clock(86_400);
+    let mut realm = Realm::create(&server, &["a:1:1"]);
+    let (_, ahead) = realm.begin("1", "");
+    server.shift_clock(0);
+    let (_, behind) = realm.begin("2", "");
+    assert!(behind > ahead, "{behind} after {ahead}");
+    assert_eq!(realm.client.words(&format!("ALLOT.CLOCK {REALM} RESET")).field("ahead").int(), 0);
+    let (_, corrected) = realm.begin("3", "");
+    assert!(corrected > behind, "{corrected} after {behind}");
+    no_internal_errors(&server);
+}
+
+#[test]
+fn deadlines_that_the_clock_has_jumped_over_expire() {
+    let server = RedisServer::builder().own_clock().start();
+    create(&server, "show", &sample_venue(2, 5));
+    hold(&mut server.raw(), "show", "ann", 1, 1_800_000, "t");
+    // Nobody calls meanwhile, so only the timer can see it.
+    server.shift_clock(3600);
+    eventually("the hold to expire", TIMEOUT, || allot_info(&server, "seat_expired") == 1);
     no_internal_errors(&server);
 }

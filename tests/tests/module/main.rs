@@ -19,4 +19,5 @@ mod numbers_soak;
 mod plans;
 mod replies;
 mod seat_rush;
+mod second_keys;
 mod zmpop;

@@ -125,6 +125,7 @@ fn settings_are_read_and_set_and_hold_for_the_next_command() {
         [
             "allot.account-max-ttl",
             "allot.conf-stream-age",
+            "allot.max-clock-lead",
             "allot.numpool-max-ttl",
             "allot.seat-max-count",
             "allot.seat-max-ttl",
@@ -165,7 +166,7 @@ fn bad_arguments_of_loadmodule_stop_the_module_from_loading() {
         (
             "colour 3",
             "there is no setting 'colour'; there are: seat-max-count, seat-max-ttl, numpool-max-ttl, account-max-ttl, \
-             conf-stream-age, timer-slice",
+             conf-stream-age, max-clock-lead, timer-slice",
         ),
         ("seat-max-count 0", "'seat-max-count' takes a whole number from 1 to 100"),
         ("seat-max-count many", "'seat-max-count' takes a whole number from 1 to 100"),

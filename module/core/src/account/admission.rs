@@ -8,6 +8,7 @@ use super::model::state::Book;
 use super::model::tariff::MAX_COUNT;
 use crate::shared::Bytes;
 use crate::shared::codec::Damaged;
+use crate::shared::counter::Counter;
 use std::collections::BTreeSet;
 
 impl Book {
@@ -16,6 +17,7 @@ impl Book {
     /// # Errors
     /// No decision on this book could have made the event: the book differs from its master's.
     pub fn admits(&self, event: &Event) -> Result<(), Damaged> {
+        self.counters().iter().try_for_each(Counter::check_event)?;
         match event {
             Event::Opened(_) => Err(Damaged("the book is open already")),
             Event::Configured(_) | Event::Claimed { .. } => Ok(()),

@@ -257,7 +257,7 @@ impl Book {
         }
     }
 
-    /// Gives an account a new goal: it goes there at once, or, if somebody is logged in, when the login ends.
+    /// Gives an account a new goal. The account moves there at once, or when its login ends.
     fn go_on(&mut self, at: Millis, id: u32, goal: Goal) {
         let Some(account) = self.indexed(id) else { return };
         let before = account.goal;
@@ -278,7 +278,7 @@ impl Book {
         self.arrive(at, id, goal);
     }
 
-    /// Moves an account that nobody is logged in with to its goal.
+    /// Moves an account without a login to its goal.
     fn arrive(&mut self, at: Millis, id: u32, goal: Goal) {
         let place = goal.place();
         let active = |&place: &u32| {

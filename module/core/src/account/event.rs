@@ -19,7 +19,7 @@ words! {
         Shifted => "account_shifted",
         /// Logins granted.
         Logins => "account_logins",
-        /// Logins whose deadline passed.
+        /// Logins that ended at their deadlines.
         Lapsed => "account_lapsed",
         /// Instructions counted.
         Used => "account_used",
@@ -67,14 +67,14 @@ events! {
             /// Their names.
             accounts: Vec<Bytes>,
         } = 5, notice c"allot.account.deleted";
-        /// Accounts go to another module. An account with a login goes when the login ends.
+        /// Accounts move to another module. An account with a login moves when the login ends.
         Rehomed {
             /// The new module.
             module: Name,
             /// Their names.
             accounts: Vec<Bytes>,
         } = 6, notice c"allot.account.moved";
-        /// The platform froze an account that nobody is logged in with.
+        /// The platform froze an account without a login.
         Frozen {
             /// Its name.
             account: Bytes,
@@ -118,8 +118,8 @@ events! {
             /// Its name.
             instance: Name,
         } = 12, notice c"allot.account.detached";
-        /// Accounts are taken from instances without a place, or were given back. An account without a login is free
-        /// at once.
+        /// Accounts are taken from instances without a place, or were returned. An account without a login is free at
+        /// once.
         Withdrawn {
             /// Their names.
             accounts: Vec<Bytes>,
@@ -156,7 +156,7 @@ events! {
         LoggedIn {
             /// The account.
             account: Bytes,
-            /// Where.
+            /// Terminal of the login.
             terminal: Bytes,
             /// Until when.
             until: Millis,
@@ -168,7 +168,7 @@ events! {
             /// Until when.
             until: Millis,
         } = 18, notice c"allot.account.renewed";
-        /// A login ends, or a revoked account was given back.
+        /// A login ends, or a revoked account was returned.
         LoggedOut {
             /// The account.
             account: Bytes,
@@ -186,7 +186,7 @@ events! {
         } = 20, notice c"allot.account.used", count (Counter::Used, *count);
         /// A month ends.
         MonthTurned = 21, notice c"allot.account.month-turned";
-        /// The platform froze an account with a login; the login goes on until it ends.
+        /// The platform froze an account with a login. The login stays on record until it ends.
         Halted {
             /// Its name.
             account: Bytes,

@@ -33,8 +33,8 @@ impl Used {
 }
 
 impl Book {
-    /// Accounts of an instance without a login and below the cap, those with most left at the flat price first.
-    /// O(count), or O(accounts of the instance) before the first login or use after a new month or a new cap.
+    /// Accounts of an instance without a login and below the cap, the account with the most left at the flat price
+    /// first. O(count), or O(accounts of the instance) before the first login or use after a new month or a new cap.
     pub fn pick(&self, instance: &Instance, count: usize) -> Vec<&Account> {
         // Accounts that have reached the cap come first in the order, so last here.
         let open = |&(room, id): &(Option<u64>, u32)| room.and_then(|_| self.indexed(id));

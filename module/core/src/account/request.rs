@@ -1,4 +1,4 @@
-//! Requests to a book (docs/accounts.md, Commands), with parsed arguments.
+//! Requests to a book, with parsed arguments. docs/accounts.md describes the commands.
 
 use super::model::record::Epoch;
 use super::model::tariff::Tariff;
@@ -14,7 +14,7 @@ pub enum Request<'a> {
     Instance(InstanceRequest<'a>),
 }
 
-/// A request of those who manage a book: the leader, and operators.
+/// A request of the managers of a book: the leader and operators.
 #[derive(Clone, Debug)]
 pub enum ManagerRequest<'a> {
     /// `ACCOUNT.BOOK` on a book that exists.
@@ -25,7 +25,7 @@ pub enum ManagerRequest<'a> {
         term: u64,
         /// Name of the leader.
         leader: &'a [u8],
-        /// Whether the term may be lower than the last one.
+        /// Whether the term may be lower than the claimed one.
         force: bool,
     },
     /// `ACCOUNT.MODULE`.
@@ -83,7 +83,7 @@ pub enum ManagerRequest<'a> {
     },
 }
 
-/// A request of those who work with accounts.
+/// A request of an instance or a terminal, which uses accounts.
 #[derive(Clone, Debug)]
 pub enum InstanceRequest<'a> {
     /// `ACCOUNT.LOGIN`.
@@ -110,9 +110,9 @@ pub enum InstanceRequest<'a> {
     Logout {
         /// The account.
         account: &'a [u8],
-        /// The login, or the deal.
+        /// Epoch of the login, or of the assignment.
         epoch: Epoch,
-        /// Whether the instance gives the account back, by the epoch of the assignment.
+        /// Whether the instance returns an account that was not revoked, by the epoch of the assignment.
         back: bool,
         /// The leader's term.
         term: Option<u64>,
@@ -121,7 +121,7 @@ pub enum InstanceRequest<'a> {
     Use {
         /// The account.
         account: &'a [u8],
-        /// The login, or the deal.
+        /// Epoch of the login, or of the assignment.
         epoch: Epoch,
         /// Number of instructions.
         count: i64,
@@ -129,7 +129,7 @@ pub enum InstanceRequest<'a> {
 }
 
 impl<'a> ManagerRequest<'a> {
-    /// This request, sent by the leader of that term, or by a person.
+    /// This request, sent by the leader of this term, or by a person if `None`.
     #[must_use]
     pub fn in_term(self, term: Option<u64>) -> Request<'a> {
         Request::Manager(term, self)

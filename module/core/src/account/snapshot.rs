@@ -4,7 +4,7 @@
 //! is checked before it is used. Indexes are not encoded, but computed.
 
 use super::encoding::ensure;
-use super::model::place::{HOUR, Instance, MAX_PLACES, Module, Pace, Presence, WINDOW};
+use super::model::place::{HOUR, Instance, MAX_OFFSET, MAX_PLACES, Module, Pace, Presence, WINDOW};
 use super::model::record::{Account, Goal, LAST_MONTH, Login, MAX_HISTORY, MONTHS, Name, Stay};
 use super::model::state::Book;
 use super::model::tariff::{MAX_COUNT, Tariff};
@@ -15,12 +15,8 @@ use crate::shared::list::NONE;
 
 /// Version of the encoding; a payload of another version is refused.
 pub const VERSION: u64 = 1;
-/// The greatest `last_epoch` that a snapshot may have: far below the greatest that can be encoded.
-const LAST_EPOCH: u64 = (1 << 53) - (1 << 40);
 /// The greatest hour, counted from 1970, that a snapshot may have.
 const MAX_HOUR: i64 = (1 << 53) / HOUR;
-/// The greatest offset that a snapshot may have.
-const MAX_OFFSET: i64 = 1 << 40;
 
 impl Book {
     /// Encodes the book. O(accounts log accounts).
@@ -139,7 +135,6 @@ impl Book {
         book.leader = reader.optional_identifier()?;
         ensure(book.term == 0 || book.leader.is_some(), "a claimed term has no leader")?;
         book.last_epoch = reader.count()?;
-        ensure(book.last_epoch <= LAST_EPOCH, "an epoch is out of range")?;
         book.month = reader.number()?;
         ensure(book.month <= LAST_MONTH, "a month is out of range")?;
         let starts = reader.unsigned()?;
@@ -149,8 +144,7 @@ impl Book {
         for _ in 0..starts {
             book.month_starts.push(reader.time()?);
         }
-        book.arrivals = reader.unsigned()?;
-        ensure(book.arrivals < 1 << 52, "a count is out of range")?;
+        book.arrivals = reader.count()?;
         for _ in 0..reader.unsigned()? {
             book.decode_module(&mut reader)?;
         }

@@ -2,7 +2,7 @@
 
 use super::encoding::check_fields;
 use super::event::Event;
-use super::model::conference::{AssignmentEnd, Conference, Epoch, MAX_DETAILS, State};
+use super::model::conference::{Conference, Epoch, MAX_DETAILS, State};
 use super::model::ids::{MAX_ROOM, MAX_TIME};
 use super::model::state::{LAST_OF_CLOCK, Realm};
 use super::model::unit::{UnitState, host_of};
@@ -21,6 +21,7 @@ impl Realm {
     /// # Errors
     /// No decision on this realm could have made the event: the realm differs from its master's.
     pub fn admits(&self, event: &Event) -> Result<(), Damaged> {
+        self.epochs().check_event()?;
         match event {
             Event::Opened { .. } => Err(Damaged("the realm is open already")),
             Event::Configured { settings } => ensure(settings.check().is_ok(), "a setting is out of range"),
@@ -133,8 +134,7 @@ impl Realm {
                     "a conference that has ended is adopted",
                 )?;
                 let copy = conference.assignment(cmu, *old).ok_or(Damaged("an unknown copy is adopted"))?;
-                let lost = matches!(copy.ended, Some((_, AssignmentEnd::Lost)));
-                ensure(lost, "a copy that its unit did not lose is adopted")?;
+                ensure(copy.may_come_back(), "a copy is adopted that its unit did not lose, or was to end")?;
                 self.is_in_service(cmu)?;
                 let unit = self.find_unit(cmu);
                 let elsewhere = conference.owner != unit && conference.moving.map(|moving| moving.to) != unit;

@@ -57,6 +57,8 @@ pub struct Reported {
     pub adopted: Vec<(Bytes, Epoch, Epoch)>,
     /// Conferences whose copy the unit must end.
     pub released: Vec<Bytes>,
-    /// Conferences that ended because the unit does not have them any more.
+    /// Conferences that ended: people ended them on the unit, or they cannot be recovered.
     pub ended: Vec<Bytes>,
+    /// Conferences that are recovered, because the unit no longer has them and people did not end them.
+    pub lost: Vec<Bytes>,
 }

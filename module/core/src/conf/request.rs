@@ -1,24 +1,58 @@
-//! Requests to a realm (docs/conferences.md, Commands), with parsed arguments.
+//! Requests to a realm, with parsed arguments. docs/conferences.md describes the commands.
 
 use super::model::conference::Epoch;
 use super::model::state::Policy;
 use crate::shared::Millis;
 
-/// A request that may change a realm. `term` is the term of the scheduler that sends the request; a term other than
-/// the claimed one is refused with `STALE`.
+/// A request that may change a realm, by the kind of sender. All byte strings are borrowed from the caller.
 #[derive(Clone, Debug)]
 pub enum Request<'a> {
+    /// A request of a client of the realm.
+    Client(ClientRequest<'a>),
+    /// A request of a unit.
+    Unit(UnitRequest<'a>),
+    /// A request of a scheduler or an operator.
+    Scheduler {
+        /// The scheduler's term; `None` if the command has no `TERM`. Any term except the claimed one is `STALE`.
+        term: Option<u64>,
+        /// The request itself.
+        request: SchedulerRequest<'a>,
+    },
+    /// The claim of a newly elected scheduler.
+    Claim(Claim<'a>),
+}
+
+/// A request of a client: a manager of conferences, an operator, or a data proxy that misses details.
+#[derive(Clone, Debug)]
+pub enum ClientRequest<'a> {
     /// `CONF.REALM` on a realm that exists.
     Configure(Changes),
-    /// `CONF.TERM`.
-    Claim {
-        /// Term of the sending scheduler.
-        term: u64,
-        /// Name of the scheduler.
-        leader: &'a [u8],
-        /// Whether the term may be lower than the last one.
-        force: bool,
+    /// `CONF.CREATE`.
+    Create(Create<'a>),
+    /// `CONF.RELEASE`.
+    Release {
+        /// The conference.
+        e164: &'a [u8],
     },
+    /// `CONF.EXTEND`.
+    Extend {
+        /// The conference.
+        e164: &'a [u8],
+        /// Its new end.
+        end: Millis,
+    },
+    /// `CMU.ASK`.
+    Ask {
+        /// The unit; `None` asks all units.
+        cmu: Option<&'a [u8]>,
+        /// Whether the unit must send all details again, instead of its list.
+        details: bool,
+    },
+}
+
+/// A request of a unit. It names the unit's identity, and is refused if the identity was replaced.
+#[derive(Clone, Debug)]
+pub enum UnitRequest<'a> {
     /// `CMU.JOIN`.
     Join {
         /// The unit.
@@ -34,18 +68,24 @@ pub enum Request<'a> {
     Beat {
         /// The unit.
         cmu: &'a [u8],
-        /// Number that the unit gives as its load.
+        /// Load of the unit, as the unit measures it; `None` leaves the last value.
         load: Option<i64>,
     },
     /// `CMU.REPORT`.
     Report(Report<'a>),
-    /// `CMU.ASK`.
-    Ask {
-        /// The unit; `None` for all units.
-        cmu: Option<&'a [u8]>,
-        /// Whether all details are asked for, instead of the list.
-        details: bool,
-    },
+    /// `CONF.ACK`.
+    Ack(AssignmentNotice<'a>),
+    /// `CONF.NACK`, with the unit's reason.
+    Nack(AssignmentNotice<'a>, Option<&'a [u8]>),
+    /// `CONF.ENDED`.
+    Ended(AssignmentNotice<'a>, End),
+    /// `CONF.SET`, which a data proxy sends for the unit.
+    Set(Set<'a>),
+}
+
+/// A request of a scheduler or an operator.
+#[derive(Clone, Debug)]
+pub enum SchedulerRequest<'a> {
     /// `CMU.DRAIN`.
     Drain {
         /// The unit.
@@ -54,51 +94,21 @@ pub enum Request<'a> {
         on: bool,
         /// Whether the conferences of the unit are moved as well.
         moves: bool,
-        /// Term of the sending scheduler.
-        term: Option<u64>,
     },
     /// `CMU.DOWN`.
     Down {
         /// The unit.
         cmu: &'a [u8],
-        /// Term of the sending scheduler.
-        term: Option<u64>,
     },
-    /// `CONF.CREATE`.
-    Create(Create<'a>),
-    /// `CONF.ACK`.
-    Ack(AssignmentNotice<'a>),
-    /// `CONF.NACK`, with the text of the unit.
-    Nack(AssignmentNotice<'a>, Option<&'a [u8]>),
-    /// `CONF.ENDED`.
-    Ended(AssignmentNotice<'a>),
-    /// `CONF.RELEASE`.
-    Release {
-        /// E.164 number of the conference.
-        e164: &'a [u8],
-    },
-    /// `CONF.EXTEND`.
-    Extend {
-        /// E.164 number of the conference.
-        e164: &'a [u8],
-        /// The new end time.
-        end: Millis,
-    },
-    /// `CONF.SET`.
-    Set(Set<'a>),
     /// `CONF.RECOVER`.
     Recover {
         /// The most conferences to place.
         count: i64,
-        /// Term of the sending scheduler.
-        term: Option<u64>,
     },
     /// `CONF.RESTART`.
     Restart {
         /// Units whose nodes the scheduler found in ZooKeeper.
         live: Vec<&'a [u8]>,
-        /// Term of the sending scheduler.
-        term: Option<u64>,
     },
     /// `CONF.MOVE`.
     Move {
@@ -106,12 +116,21 @@ pub enum Request<'a> {
         e164: &'a [u8],
         /// The target unit; chosen by the realm if `None`.
         to: Option<&'a [u8]>,
-        /// Term of the sending scheduler.
-        term: Option<u64>,
     },
 }
 
-/// Settings to change.
+/// `CONF.TERM key term leader [FORCE]`
+#[derive(Clone, Copy, Debug)]
+pub struct Claim<'a> {
+    /// The scheduler's term.
+    pub term: u64,
+    /// The scheduler's name.
+    pub leader: &'a [u8],
+    /// Whether the term may be lower than the claimed one.
+    pub force: bool,
+}
+
+/// Settings to change; `None` leaves a setting as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "as in Settings")]
 pub struct Changes {
@@ -125,7 +144,8 @@ pub struct Changes {
     pub tombstone: Option<Millis>,
 }
 
-/// What a unit says about one assignment: it was opened (`CONF.ACK`), refused (`CONF.NACK`) or ended (`CONF.ENDED`).
+/// A unit's message about one assignment: the conference is open (`CONF.ACK`), refused (`CONF.NACK`) or ended
+/// (`CONF.ENDED`).
 #[derive(Clone, Copy, Debug)]
 pub struct AssignmentNotice<'a> {
     /// E.164 number of the conference.
@@ -136,14 +156,25 @@ pub struct AssignmentNotice<'a> {
     pub epoch: Epoch,
 }
 
-/// `CMU.REPORT key cmu HIGHEST epoch [e164 epoch ...]`
+/// Why a unit no longer has its copy of a conference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// People ended the conference.
+    People,
+    /// The unit ended the copy because it was told RELEASE. This ends the conference only if its end was requested.
+    Released,
+}
+
+/// `CMU.REPORT key cmu HIGHEST epoch [ENDED n e164 epoch ...] [e164 epoch ...]`
 #[derive(Clone, Debug)]
 pub struct Report<'a> {
     /// The unit.
     pub cmu: &'a [u8],
     /// The highest epoch of all CREATE and EPOCH messages that the unit had handled when it made the list.
     pub highest: Epoch,
-    /// All conferences on the unit, with their epochs.
+    /// Conferences that people ended on the unit, each with the epoch at which the unit had it.
+    pub ended: Vec<(&'a [u8], Epoch)>,
+    /// All conferences that the unit has, each with the epoch of its copy.
     pub list: Vec<(&'a [u8], Epoch)>,
 }
 

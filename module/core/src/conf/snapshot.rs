@@ -8,7 +8,7 @@ use super::decide::{MAX_ROOM, MAX_TIME};
 use super::model::conference::{
     Assignment, AssignmentEnd, Conference, Detail, Epoch, MAX_DETAILS, MAX_HISTORY, MAX_VALUE, Moving, State,
 };
-use super::model::state::{LAST_EPOCH, Realm};
+use super::model::state::Realm;
 use super::model::unit::{Host, MAX_FORGOTTEN, MAX_REPLACED, Name, Unit, UnitState, host_of};
 use crate::shared::codec::{Damaged, Reader, Writer};
 use crate::shared::field::Any;
@@ -107,6 +107,7 @@ impl Realm {
                     out.signed(to);
                 }
             }
+            out.field(&entry.disowned);
         }
         out.unsigned(conference.details.len() as u64);
         for detail in &conference.details {
@@ -129,7 +130,6 @@ impl Realm {
         realm.leader = reader.optional_identifier()?;
         ensure(realm.term == 0 || realm.leader.is_some(), "a claimed term has no leader")?;
         realm.last_epoch = reader.count()?;
-        ensure(realm.last_epoch <= LAST_EPOCH, "an epoch is out of range")?;
         let mut last: Option<Name> = None;
         for _ in 0..reader.unsigned()? {
             let unit = Unit::decode(&mut reader)?;
@@ -297,8 +297,11 @@ impl Realm {
                     Some((reader.time()?, how.ok_or(Damaged("the end of an assignment is unknown"))?))
                 }
             };
-            ensure(ended.is_some() || place + 1 == count, "an assignment before the last one has not ended")?;
-            history.push(Assignment { epoch, copy_epoch, cmu, from, opened, ended });
+            ensure(ended.is_some() || place + 1 == count, "an assignment goes on beside a later one")?;
+            let disowned: bool = reader.field()?;
+            let was_lost = matches!(ended, Some((_, AssignmentEnd::Lost)));
+            ensure(was_lost || !disowned, "a unit was told to end a copy that it did not lose")?;
+            history.push(Assignment { epoch, copy_epoch, cmu, from, opened, ended, disowned });
         }
         Ok(history)
     }

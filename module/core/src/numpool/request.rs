@@ -1,4 +1,4 @@
-//! Requests to a pool (docs/numbers.md, Commands), with parsed arguments.
+//! Requests to a pool, with parsed arguments. docs/numbers.md describes the commands.
 
 pub use super::model::settings::Policy;
 use super::number::Number;

@@ -23,7 +23,7 @@ words! {
         Confirmed => "seat_confirmed",
         /// Releases, whole or in part.
         Released => "seat_released",
-        /// Holds whose deadline passed.
+        /// Holds that ended at their deadlines.
         Expired => "seat_expired",
         /// Refunds.
         Refunded => "seat_refunded",
@@ -59,7 +59,7 @@ events! {
             /// The order it was filed under.
             order: Option<Bytes>,
         } = 5, notice c"allot.seat.confirmed", count (Counter::Confirmed, 1);
-        /// Seats of a hold were given back by its holder.
+        /// The holder released seats of a hold.
         Released {
             /// The hold.
             token: Bytes,
@@ -113,7 +113,7 @@ events! {
 }
 
 fields! {
-    /// What an area is called and how its seats are chosen, from now on.
+    /// The new name of an area, and how its seats are chosen from now on.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct Arrangement {
         /// Number of the area.
@@ -137,7 +137,7 @@ fields! {
         pub user: Bytes,
         /// Its deadline.
         pub until: Millis,
-        /// Hash of the request, 0 where the caller chose no token.
+        /// Hash of the request; 0 if the caller chose no token.
         pub fingerprint: Any<u64>,
         /// Which seats, rising.
         pub seats: Seats,

@@ -1,4 +1,4 @@
-//! Requests to a show (docs/seats.md, Commands), with parsed arguments.
+//! Requests to a show, with parsed arguments. docs/seats.md describes the commands.
 
 use super::plan::PlanPart;
 use crate::shared::Millis;
@@ -79,7 +79,7 @@ pub struct Hold<'a> {
 /// `REPLACE token [OTHER]`
 #[derive(Clone, Copy, Debug)]
 pub struct Replace<'a> {
-    /// The hold to give up.
+    /// The hold to release.
     pub token: &'a [u8],
     /// Whether the new hold must have other seats.
     pub other: bool,

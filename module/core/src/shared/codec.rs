@@ -1,11 +1,14 @@
-//! Bytes of events and snapshots: little numbers take little room, and nothing read is believed.
+//! Bytes of events and snapshots. Small numbers take few bytes, and every value is checked when it is read.
 
 use super::Bytes;
 
-/// What is wrong with bytes that were to be decoded.
+/// The highest value of every counter of 64 bits; snapshots and events with a higher one are refused.
+pub const LAST_COUNT: u64 = (1 << 53) - 1;
+
+/// Why bytes cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damaged(
-    /// What was expected.
+    /// The expected value or form.
     pub &'static str,
 );
 
@@ -20,7 +23,7 @@ impl std::error::Error for Damaged {}
 /// Appends unsigned numbers (LEB128), signed ones (zigzag) and byte strings (length first).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Writer {
-    /// What was written so far.
+    /// The bytes written so far.
     pub bytes: Vec<u8>,
 }
 
@@ -67,10 +70,13 @@ impl Writer {
     }
 }
 
-/// No time and no count is as great: what is added to one never overflows.
+/// Every time and count is below this bound, so that sums of them never overflow.
 const LATEST: i64 = 1 << 53;
 
-/// Reads what `Writer` wrote, or says that it is damaged. No length is trusted before the bytes are there.
+/// The last time that a state may have reached: every deadline counted from it still is a time.
+pub const LAST_REACHED: i64 = LATEST / 2 - 1;
+
+/// Reads the bytes of a `Writer`, or reports that they are damaged. A length is compared with the bytes that are left.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {
     rest: &'a [u8],
@@ -126,13 +132,13 @@ impl<'a> Reader<'a> {
     /// A time that a state has reached: early enough that every deadline counted from it still is a time.
     pub fn reached(&mut self) -> Result<i64, Damaged> {
         let time = self.time()?;
-        if time < LATEST / 2 { Ok(time) } else { Err(Damaged("a time is out of range")) }
+        if time <= LAST_REACHED { Ok(time) } else { Err(Damaged("a time is out of range")) }
     }
 
-    /// A count that only grows, below 2^53.
+    /// A count that only grows, up to `LAST_COUNT`.
     pub fn count(&mut self) -> Result<u64, Damaged> {
         let count = self.unsigned()?;
-        if count < LATEST as u64 { Ok(count) } else { Err(Damaged("a count is out of range")) }
+        if count <= LAST_COUNT { Ok(count) } else { Err(Damaged("a count is out of range")) }
     }
 
     /// A byte string.
@@ -164,7 +170,7 @@ impl<'a> Reader<'a> {
     /// A strictly rising list of numbers (the first may be 0) that has at most `limit` entries.
     pub fn rising(&mut self, limit: usize) -> Result<Vec<u32>, Damaged> {
         let len = self.unsigned()? as usize;
-        // Each entry takes a byte at least, so a length beyond what is left is a lie.
+        // Each entry takes at least one byte, so a length greater than the number of bytes left is damaged.
         if len > limit || len > self.rest.len() {
             return Err(Damaged("a list is too long"));
         }
@@ -181,7 +187,7 @@ impl<'a> Reader<'a> {
         Ok(values)
     }
 
-    /// What has not been read yet.
+    /// The bytes that have not been read yet.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }

@@ -3,7 +3,7 @@
 use super::invariant::Checked;
 use crate::{ensure, invariant};
 
-/// A 4-ary heap of (due, number) that knows where each number stands.
+/// A 4-ary heap of (due, number), with the place of each number in the heap.
 ///
 /// Deadlines mostly come in rising order (now + the same time to live), for which inserting is O(1); removing
 /// and changing are O(log n). A number has at most one deadline.
@@ -71,7 +71,7 @@ impl Deadlines {
         if self.earliest().is_none_or(|due| due > now) {
             return found;
         }
-        // A child is never earlier than its parent, so the due ones form a tree at the top.
+        // A child is never earlier than its parent, so the deadlines that have passed form a tree at the top.
         let mut front = std::collections::BinaryHeap::new();
         let entry = |at: usize| Some(std::cmp::Reverse((*self.dues.get(at)?, at, *self.ids.get(at)?)));
         front.extend(entry(0));
@@ -113,12 +113,12 @@ impl Deadlines {
         self.ids.iter().copied()
     }
 
-    /// How many there are.
+    /// Number of deadlines.
     pub fn len(&self) -> usize {
         self.dues.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no deadlines.
     pub fn is_empty(&self) -> bool {
         self.dues.is_empty()
     }
@@ -139,7 +139,7 @@ impl Deadlines {
         due.unwrap_or(i64::MAX)
     }
 
-    /// Writes down where the entry at `at` now stands.
+    /// Records the place of the entry that is now at `at`.
     fn note(&mut self, at: usize) {
         match self.ids.get(at).and_then(|&id| self.place.get_mut(id as usize)) {
             Some(place) => *place = at as u32,

@@ -1,34 +1,34 @@
-//! What a request comes to: events, and a reply that is true once they are applied; or a refusal.
+//! The result of a request: events and a reply, or a refusal. The reply is true once the events are applied.
 
 use super::machine::Events;
 use super::refusal::Refusal;
 use smallvec::smallvec;
 
-/// What happens, and what the caller is told.
+/// The events that a request causes, and the reply to the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision<E, R> {
-    /// To be applied in this order, all at the time of the decision.
+    /// Events, applied in this order, all at the time of the decision.
     pub events: Events<E>,
-    /// True once they are applied.
+    /// The reply, which is true once the events are applied.
     pub reply: R,
 }
 
-/// A decision, or why there is none.
+/// A decision, or a refusal.
 pub type Decided<E, R> = Result<Decision<E, R>, Refusal>;
 
 impl<E, R> Decision<E, R> {
-    /// One event happens.
+    /// A decision with one event.
     pub fn event(event: E, reply: R) -> Self {
         Self { events: smallvec![event], reply }
     }
 
-    /// Nothing happens.
+    /// A decision without events.
     pub fn unchanged(reply: R) -> Self {
         Self { events: Events::new(), reply }
     }
 }
 
-/// One event happens: the last word of a function that may refuse.
+/// A decision with one event, as the result of a function that may refuse.
 #[allow(
     clippy::missing_errors_doc,
     clippy::unnecessary_wraps,
@@ -38,7 +38,7 @@ pub fn decided<E, R>(event: E, reply: R) -> Decided<E, R> {
     Ok(Decision::event(event, reply))
 }
 
-/// Nothing happens: the last word of a function that may refuse.
+/// A decision without events, as the result of a function that may refuse.
 #[allow(
     clippy::missing_errors_doc,
     clippy::unnecessary_wraps,

@@ -1,6 +1,7 @@
-//! Events: what happens to a machine, what is replicated, and what is told of it. `events!` defines those of a family.
+//! Events: the changes of a machine, which are replicated, published and counted. `events!` defines the events of a
+//! family.
 //!
-//! An event is defined in one place, and to add one is to add its definition and what `apply` and `admits` do with it:
+//! An event is defined in one place. A new event needs its definition, and its case in `apply` and in `admits`:
 //!
 //! ```
 //! use allot_core::shared::Bytes;
@@ -8,7 +9,7 @@
 //! use allot_core::{events, words};
 //!
 //! words! {
-//!     /// What `INFO` counts.
+//!     /// Counters in `INFO`.
 //!     pub enum Counter {
 //!         /// Calls through a gate.
 //!         Passed => "gate_passed",
@@ -16,13 +17,13 @@
 //! }
 //!
 //! events! {
-//!     /// What happens to a gate.
+//!     /// One change of a gate.
 //!     pub enum Event counted by Counter {
-//!         /// The gate stands. The first event of a key.
+//!         /// The gate was built: the first event of a key.
 //!         Built = 1, notice c"allot.gate.built";
-//!         /// Somebody went through, or was kept out.
+//!         /// A person passed the gate, or was refused.
 //!         Called {
-//!             /// Who.
+//!             /// Name of the person.
 //!             name: Bytes,
 //!             /// Whether the gate opened.
 //!             opened: bool,
@@ -38,9 +39,9 @@
 //! assert_eq!(Event::decode_all(&[2, 3, b'a', b'n', b'n', 1]).unwrap()[0], called);
 //! ```
 //!
-//! The number is the event's kind in the encoding and never changes its meaning. The fields are encoded in their order, as
-//! their types are ([`Field`](super::field::Field)). An event without a `notice` is told to nobody, and one without a
-//! `count` is not counted.
+//! The number is the event's kind in the encoding and never changes its meaning. The fields are encoded in their order,
+//! as each by its type ([`Field`](super::field::Field)). An event without a `notice` is not published, and an event
+//! without a `count` is not counted.
 
 use super::codec::{Damaged, Reader, Writer};
 use super::words::Words;
@@ -50,9 +51,9 @@ use std::ffi::CStr;
 /// The events of one step; mostly one.
 pub type Events<E> = SmallVec<[E; 1]>;
 
-/// What happens to a machine, and what is replicated.
+/// An event of a machine: the unit of change and of replication.
 pub trait MachineEvent: Sized {
-    /// What `INFO` counts of the family's events; the words are the fields of `INFO`.
+    /// The counters of the family's events in `INFO`; their words are the fields of `INFO`.
     type Counter: Words;
 
     /// Appends the event's bytes (docs/replication.md). The first is its kind, which never changes meaning.
@@ -67,7 +68,7 @@ pub trait MachineEvent: Sized {
     /// The event's notification, if it has one.
     fn notice(&self) -> Option<&'static CStr>;
 
-    /// What it adds to which counter, if it is counted.
+    /// The counter of the event and the amount that it adds; `None` if the event is not counted.
     fn counted(&self) -> Option<(Self::Counter, u64)>;
 
     /// The event's name in the family's event stream: the last word of its notification.

@@ -1,6 +1,7 @@
-//! Terms: one leader at a time gives orders, and an older one learns that it is no longer the leader.
+//! Fences a value against former leaders by terms.
 //!
-//! A leader claims a term, and names the term in every order. An order of any other term is `STALE`.
+//! An elected leader claims its term, and names it in every request. A request with another term is refused with
+//! `STALE`, so a former leader changes nothing and learns that it no longer leads.
 
 use super::refusal::{Code, Refusal, refuse};
 use super::text::quoted;
@@ -8,10 +9,11 @@ use super::token::check_identifier;
 use super::{Bytes, Millis};
 use crate::invariant;
 
-/// The greatest time that can be named, and the highest term.
+/// The greatest time that a request may name, in milliseconds since 1970; also the highest term.
 pub const MAX_TIME: Millis = 1 << 52;
 
-/// Refuses the order of a leader whose term is not the claimed one. An order without a term is anybody's.
+/// Refuses a request whose term is not the claimed one. A request without a term is not checked: operators send such
+/// requests.
 ///
 /// # Errors
 /// `STALE` with the claimed term.
@@ -24,11 +26,12 @@ pub fn check_term(claimed: u64, term: Option<u64>) -> Result<(), Refusal> {
     }
 }
 
-/// Checks that a leader may claim a term, and returns the leader's name. The claimed term is 0 and has no leader as long
-/// as nobody has claimed one. With `force` the new term may be lower.
+/// Checks that a leader may claim a term, and returns the leader's name. Before the first claim the claimed term is 0,
+/// without a leader. With `force` the new term may be lower than the claimed one.
 ///
 /// # Errors
-/// `ERR` for a name or a term that none can have; `STALE` for a term that is not newer than the claimed one.
+/// `ERR` for an invalid name, or a term above [`MAX_TIME`]; `STALE` for a term below the claimed one, or for the
+/// claimed term of another leader.
 pub fn check_claim(
     (claimed, by): (u64, Option<&[u8]>),
     (term, leader): (u64, &[u8]),

@@ -1,6 +1,6 @@
-//! The encoding of a value by its type: what events and snapshots are made of.
+//! The encoding of values by their types. Events and snapshots consist of such values.
 //!
-//! A type has one encoding, and its bounds are checked where it is read: nothing read is believed.
+//! A type has one encoding. Its bounds are checked when a value is read, because the bytes may be damaged or forged.
 
 use super::Bytes;
 use super::codec::{Damaged, Reader, Writer};
@@ -174,7 +174,7 @@ impl<T: Field> Field for Box<T> {
     }
 }
 
-/// How many values there are, and each. No length is trusted before the bytes are there.
+/// The number of values, then each value. Memory is reserved only as values are read, because the number may be forged.
 impl<T: Field> Field for Vec<T> {
     fn encode(&self, out: &mut Writer) {
         out.unsigned(self.len() as u64);
@@ -202,7 +202,7 @@ impl Field for (Vec<u8>, u32) {
     }
 }
 
-/// A number without bounds: a hash, or what a client measures.
+/// A number without bounds: a hash, or a measurement of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Any<T>(pub T);
 

@@ -1,5 +1,5 @@
-//! Doubly linked lists of numbered things whose links lie with the things: O(1) to join, to leave from anywhere,
-//! and to see who came first.
+//! Doubly linked lists of numbered entries. Each entry stores its own links, so joining, leaving from any place, and
+//! finding the first entry take O(1).
 
 use super::invariant::Checked;
 use crate::{ensure, invariant};
@@ -7,9 +7,9 @@ use crate::{ensure, invariant};
 /// No number.
 pub const NONE: u32 = u32::MAX;
 
-/// Where the links of things lie. A thing is in one list of a kind at most.
+/// The storage of the links. An entry is in at most one list of a kind.
 pub trait Links {
-    /// The one before and the one behind.
+    /// The entries before and after this one.
     fn links(&self, id: u32) -> [u32; 2];
     /// Sets both.
     fn set_links(&mut self, id: u32, links: [u32; 2]);
@@ -18,7 +18,7 @@ pub trait Links {
 /// One list, in the order in which its things joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct List {
-    /// Who joined first, or `NONE`.
+    /// The entry that joined first, or `NONE`.
     pub head: u32,
     tail: u32,
     len: u32,
@@ -31,12 +31,12 @@ impl Default for List {
 }
 
 impl List {
-    /// How many there are.
+    /// Number of entries.
     pub fn len(&self) -> u32 {
         self.len
     }
 
-    /// Whether there is none.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -57,7 +57,7 @@ impl List {
     /// `id`, which is in this list, leaves it. O(1).
     pub fn leave(&mut self, links: &mut impl Links, id: u32) {
         let [before, behind] = links.links(id);
-        // What the neighbours say of `id`; without a neighbour the list itself says it.
+        // The links to `id` are in its neighbours, or in the list itself if `id` is at an end.
         let behind_before = if before == NONE { self.head } else { links.links(before)[1] };
         let before_behind = if behind == NONE { self.tail } else { links.links(behind)[0] };
         if !invariant!(
@@ -138,7 +138,7 @@ mod tests {
         ] {
             assert!(damaged.check(&links).is_err(), "{damaged:?}");
         }
-        // A circle must not keep the check busy for ever.
+        // The check must also end if the links form a circle.
         links[4] = [0, 3];
         assert!(list.check(&links).is_err());
     }

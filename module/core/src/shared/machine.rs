@@ -1,4 +1,4 @@
-//! What every family is to a server: a deterministic state machine.
+//! The interface between a family and a server: a deterministic state machine.
 //!
 //! A machine sees no clock and does no I/O. Time is an argument, and events are the only way that a state changes: a
 //! replica that applies the same events at the same times has the same bytes.
@@ -12,16 +12,16 @@ use super::refusal::Refusal;
 
 /// The state behind one key.
 pub trait Machine: Clone + Send + Sized + 'static {
-    /// What happens to the state.
+    /// The events of the state.
     type Event: MachineEvent;
 
-    /// The state that the first event of a key makes; `None` for an event that makes none.
+    /// The state that the first event of a key creates; `None` for an event that creates none.
     fn open(event: &Self::Event, at: Millis) -> Option<Result<Self, Refusal>>;
 
     /// Whether an event that another server decided fits this state. Once it passes, `apply` cannot go wrong.
     ///
     /// # Errors
-    /// What does not fit; the state differs from the other server's.
+    /// The part of the event that does not fit: this state differs from the other server's.
     fn admits(&self, event: &Self::Event) -> Result<(), Damaged>;
 
     /// Applies an event that this state decided or admits.
@@ -39,7 +39,11 @@ pub trait Machine: Clone + Send + Sized + 'static {
     /// *Now* of this state: the greater of the clock and the last time applied.
     fn now(&self, clock: Millis) -> Millis;
 
-    /// When the next event is due that no request asks for.
+    /// Sets the last time applied back to an earlier one: the clock was ahead when it was applied. Deadlines stay as
+    /// they are.
+    fn set_back(&mut self, to: Millis);
+
+    /// When the next event is due that happens without a request, such as a deadline.
     fn next_due(&self) -> Option<Millis>;
 
     /// The events that are due, at most `limit`; more may be due.
@@ -50,17 +54,18 @@ pub trait Machine: Clone + Send + Sized + 'static {
         self.due(now, limit)
     }
 
-    /// The messages owed to streams; `None` for a family that tells by notifications alone.
+    /// The messages that wait for streams; `None` for a family that only sends notifications.
     fn outbox(&self) -> Option<&Outbox> {
         None
     }
 
-    /// How many entries a stream beside the key keeps; 0 is no limit.
+    /// How many entries a stream of the key keeps; 0 is no limit.
     fn stream_length(&self, _stream: &[u8]) -> u32 {
         0
     }
 
-    /// The event that messages are in their streams: how many of each stream in order, and the id of the last entry.
+    /// The event that records that messages are in their streams: how many of each stream, and the id of the last
+    /// entry.
     fn flushed(_sent: Vec<(Vec<u8>, u32)>, _last_id: (u64, u64)) -> Option<Self::Event> {
         None
     }
@@ -71,7 +76,7 @@ pub trait Machine: Clone + Send + Sized + 'static {
     /// How many allocations freeing the state takes, as far as a server must know to free it in the background.
     fn free_effort(&self) -> usize;
 
-    /// Checks every index and every sum against what it is made of. O(size).
+    /// Checks every index and every sum against the records that it is computed from. O(size).
     ///
     /// # Errors
     /// The first contradiction found.
@@ -80,7 +85,7 @@ pub trait Machine: Clone + Send + Sized + 'static {
     }
 }
 
-/// The methods of [`Machine`] that every state has under the same name as its own.
+/// Implements the methods of [`Machine`] that every state has as methods of its own, under the same names.
 macro_rules! own_methods {
     ($Event:ty) => {
         fn admits(&self, event: &$Event) -> Result<(), $crate::shared::codec::Damaged> {
@@ -101,6 +106,10 @@ macro_rules! own_methods {
 
         fn now(&self, clock: $crate::shared::Millis) -> $crate::shared::Millis {
             self.now(clock)
+        }
+
+        fn set_back(&mut self, to: $crate::shared::Millis) {
+            self.applied = self.applied.min(to);
         }
 
         fn next_due(&self) -> Option<$crate::shared::Millis> {

@@ -3,6 +3,7 @@
 
 pub mod codec;
 pub mod column;
+pub mod counter;
 pub mod deadlines;
 pub mod decision;
 pub mod event;
@@ -13,6 +14,7 @@ pub mod list;
 pub mod machine;
 pub mod names;
 pub mod outbox;
+pub mod payload;
 pub mod refusal;
 pub mod table;
 pub mod text;

@@ -1,8 +1,8 @@
-//! Messages that a state change owes to others, kept in the state until they are in their stream.
+//! The outbox: messages that a change of the state causes, kept in the state until they are in their streams.
 //!
-//! A message enters the outbox by the event that causes it, so it is replicated and persisted with it. The
-//! server flushes it to its stream in the same step where that is possible; what could not be flushed (the
-//! stream's key is away during a slot migration, or of another type) stays and is tried again.
+//! A message enters the outbox by the event that causes it, so it is replicated and persisted with this event. If
+//! possible, the server writes it to its stream in the same step. If the stream cannot be written (its slot is
+//! migrating, or its key has another type), the message stays in the outbox, and the server tries again.
 
 use super::codec::{Damaged, Reader, Writer, pairs};
 use super::invariant::Checked;
@@ -12,11 +12,11 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Display;
 
-/// The fields of an entry and their values, in order, in one block of memory. An entry without any stands for the
-/// end of its stream: the caller that flushes the outbox deletes the stream.
+/// The fields of an entry and their values, in order, in one block of memory. An entry without fields means that the
+/// stream ends: the caller that flushes the outbox deletes the stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fields {
-    /// Names and values by turns.
+    /// Names and values alternately.
     pairs: Writer,
     len: u32,
 }
@@ -44,12 +44,12 @@ impl Fields {
         self.iter().find(|(field, _)| *field == name).map(|(_, value)| value)
     }
 
-    /// Whether there is none.
+    /// Whether there are no fields.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// How many messages were lost where this one stands, if it stands for such.
+    /// The number of lost messages, if this message is a RESYNC that replaces them; otherwise `None`.
     fn stands_for(&self) -> u64 {
         let is_mark = self.iter().next() == Some((RESYNC_FIELD, RESYNC));
         let lost = self.get(LOST).filter(|_| is_mark);
@@ -60,9 +60,9 @@ impl Fields {
 /// One entry of a stream, on its way into the outbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// What comes behind the key's name in the name of the stream, e.g. `evt`.
+    /// The part of the stream's name after the key's name, for example `evt`.
     pub stream: Vec<u8>,
-    /// What it says.
+    /// The fields of the entry.
     pub fields: Fields,
 }
 
@@ -77,20 +77,20 @@ impl Message {
         Self { stream: stream.to_vec(), fields: Fields::default() }
     }
 
-    /// The message with one field more.
+    /// The message with one more field.
     #[must_use]
     pub fn with(mut self, name: &str, value: &[u8]) -> Self {
         self.fields.push(name.as_bytes(), value);
         self
     }
 
-    /// The message with one field more, a number.
+    /// The message with one more field, which is a number.
     #[must_use]
     pub fn with_number(self, name: &str, value: impl Display) -> Self {
         self.with(name, &written(value))
     }
 
-    /// The message with one field more, if there is a value.
+    /// The message with one more field, if there is a value.
     #[must_use]
     pub fn with_some(self, name: &str, value: Option<&[u8]>) -> Self {
         match value {
@@ -100,18 +100,18 @@ impl Message {
     }
 }
 
-/// How many unsent messages are kept for a stream whose readers can do without: beyond that the oldest goes. A
-/// stream that cannot be written for so long has readers who must read the state again anyway, and memory has an
-/// end.
+/// How many unsent messages are kept for a stream whose readers tolerate gaps. Beyond this number the oldest message is
+/// dropped, because memory is limited. If a stream cannot be written for so long, its readers must read the state again
+/// anyway.
 pub const CAPACITY: usize = 1024;
 
-/// How many unsent messages are kept for a stream whose readers must know what they missed.
+/// How many unsent messages are kept for a stream whose readers must learn that they missed messages.
 pub const LONG_CAPACITY: usize = 65_536;
 
-/// The first field of a message that stands where others were lost, and its value.
+/// The first field of a message that replaces lost messages, and its value.
 const RESYNC_FIELD: &[u8] = b"event";
 const RESYNC: &[u8] = b"RESYNC";
-/// Its field that says how many.
+/// The field with the number of lost messages.
 const LOST: &[u8] = b"lost";
 
 /// The most fields of a message.
@@ -120,7 +120,7 @@ const MAX_FIELDS: u64 = 32;
 /// The unsent messages of one key, oldest first for each stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outbox {
-    /// Never an empty one. One stream that cannot be written keeps no other waiting.
+    /// Messages by stream; no list is empty. A stream that cannot be written does not delay other streams.
     lanes: BTreeMap<Vec<u8>, VecDeque<Fields>>,
     len: usize,
     /// Messages dropped because there was no room, since the key was made.
@@ -130,7 +130,7 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Adds a message; drops the oldest of its stream where there is no room. O(log streams).
+    /// Adds a message. If there is no room, the oldest message of its stream is dropped. O(log streams).
     pub fn push(&mut self, message: Message) {
         let lane = self.lanes.entry(message.stream).or_default();
         if lane.len() >= CAPACITY {
@@ -142,8 +142,8 @@ impl Outbox {
         self.len += 1;
     }
 
-    /// Adds a message to a stream whose readers must know what they missed: where there is no room, the oldest
-    /// ones give way to one `RESYNC` in their place, `mark` for the stream, which says how many they were. O(log streams).
+    /// Adds a message to a stream whose readers must learn that they missed messages. If there is no room, one `RESYNC`
+    /// replaces the oldest messages; `mark` makes it for the stream, and it has their number. O(log streams).
     pub fn push_or_resync(&mut self, message: Message, mark: impl FnOnce(&[u8]) -> Message) {
         let entry = self.lanes.entry(message.stream);
         let mark = match &entry {
@@ -153,7 +153,7 @@ impl Outbox {
         let lane = entry.or_default();
         if let Some(mark) = mark {
             let mut lost = 0u64;
-            // The first is gone, or it is the RESYNC, and then the one behind it is gone as well.
+            // The first message is dropped. If it is the RESYNC, the message behind it is dropped as well.
             for _ in 0..2 {
                 let Some(fields) = lane.pop_front() else {
                     invariant!("a full stream of the outbox has messages");
@@ -170,14 +170,14 @@ impl Outbox {
         self.len += 1;
     }
 
-    /// Adds a message that nothing else may push out: what it says must be done once, and there are never more of
-    /// them than things that they are about. O(log streams).
+    /// Adds a message that is never dropped, because its task must be done exactly once. There are never more such
+    /// messages than objects that they are about. O(log streams).
     pub fn push_always(&mut self, message: Message) {
         self.lanes.entry(message.stream).or_default().push_back(message.fields);
         self.len += 1;
     }
 
-    /// Drops what waits for a stream.
+    /// Drops the messages that wait for a stream.
     pub fn forget(&mut self, stream: &[u8]) {
         self.len -= self.lanes.remove(stream).map_or(0, |lane| lane.len());
     }
@@ -222,14 +222,16 @@ impl Outbox {
         }
     }
 
-    /// The `sent` oldest messages of a family with one stream are in it, the last of them under `last_id`.
+    /// Removes the `sent` oldest messages of a family with one stream. They are in the stream, the last of them with
+    /// the id `last_id`.
     pub fn sent(&mut self, sent: usize, last_id: (u64, u64)) {
-        // Without a stream nothing waits, and nothing can have been sent.
+        // If the outbox has no stream, no message waits, and none can have been sent.
         let stream = self.lanes.keys().next().cloned().unwrap_or_default();
         self.sent_to(&stream, sent, last_id);
     }
 
-    /// The `sent` oldest messages to that stream are in it, none of them above `last_id`; there are that many.
+    /// Removes the `sent` oldest messages to this stream, which has at least so many. They are in the stream, and no id
+    /// is above `last_id`.
     pub fn sent_to(&mut self, stream: &[u8], sent: usize, last_id: (u64, u64)) {
         self.last_id = self.last_id.max(last_id);
         invariant!(sent <= self.len_of(stream), "only messages that wait in the outbox are sent");
@@ -289,8 +291,8 @@ impl Outbox {
         if whole { Ok(outbox) } else { Err(Damaged("a message has no fields")) }
     }
 
-    /// Reads an outbox from a snapshot. `capacity_of` says how many messages may wait for a stream; `None` for one
-    /// that the family has not.
+    /// Reads an outbox from a snapshot. `capacity_of` returns how many messages may wait for a stream; `None` for a
+    /// stream that the family does not have.
     pub fn decode_lanes(
         reader: &mut Reader<'_>,
         capacity_of: impl Fn(&[u8]) -> Option<usize>,

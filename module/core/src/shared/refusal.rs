@@ -4,7 +4,7 @@ use crate::words;
 use std::fmt;
 
 words! {
-    /// The first word of an error reply (docs/commands.md, Errors).
+    /// The first word of an error reply ("Errors" in docs/commands.md).
     #[derive(Hash)]
     pub enum Code {
         /// The call itself is malformed: syntax, range, limit of the format.
@@ -13,11 +13,11 @@ words! {
         WrongType => "WRONGTYPE",
         /// The key does not exist and this command does not create it.
         NoKey => "NOKEY",
-        /// What was to be created is there already, and differs.
+        /// The object to be created exists already, and differs.
         Exists => "EXISTS",
-        /// The thing named is not there.
+        /// The named object does not exist.
         NotFound => "NOTFOUND",
-        /// The thing named is there, but its state does not allow this.
+        /// The named object exists, but its state does not allow this request.
         BadState => "BADSTATE",
         /// The caller is not, or no longer, the owner or holder.
         NotOwner => "NOTOWNER",
@@ -46,7 +46,7 @@ impl Refusal {
     }
 }
 
-/// Refuses: the last word of functions that return something else where they agree.
+/// Returns a refusal from a function whose success has any type.
 ///
 /// # Errors
 /// Always.

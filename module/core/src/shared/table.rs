@@ -6,11 +6,11 @@ use std::ops::{Index, IndexMut};
 
 const CHUNK: usize = 512;
 
-/// A slab: `insert` gives the lowest-cost free number, `remove` takes it back.
+/// A slab: `insert` gives out a free number, `remove` makes it free again.
 ///
 /// Entries live in chunks of 512, so a table that grows to a million entries under a rush never copies what it
-/// holds (one doubling of a plain vector would hold the server for tens of milliseconds), and one of a few
-/// entries is small.
+/// holds (one doubling of a plain vector would block the server for tens of milliseconds). A table of a few entries is
+/// small.
 /// Numbers come from the table itself; indexing with another one is a broken invariant and panics.
 #[derive(Clone, Debug)]
 pub struct Table<T> {
@@ -53,10 +53,9 @@ impl<T> Table<T> {
         Some(value)
     }
 
-    /// A table as `slots` and `free` described it: entries by number, and the numbers without one in the order in
-    /// which they were given back. `None` where the two do not fit. What gives out the same numbers in the same
-    /// order on every server makes them fit to be part of a state, and a cursor over them good for longer than a
-    /// process.
+    /// Rebuilds a table from its entries by number, and from its free numbers in the order in which they became free.
+    /// `None` if the two contradict each other. A table rebuilt in this way gives out the same numbers in the same
+    /// order on every server, so numbers may be part of a state, and a cursor over them stays valid after a restart.
     pub fn restore(slots: impl Iterator<Item = Option<T>>, free: Vec<u32>) -> Option<Self> {
         let mut table = Self::default();
         for slot in slots {
@@ -77,12 +76,12 @@ impl<T> Table<T> {
         (table.len + table.free.len() == table.slots() as usize).then_some(table)
     }
 
-    /// Numbers given out so far, whether they have an entry now or not: all are below this.
+    /// An upper bound of all numbers given out so far, including numbers that are free now.
     pub fn slots(&self) -> u32 {
         self.chunks.last().map_or(0, |last| ((self.chunks.len() - 1) * CHUNK + last.len()) as u32)
     }
 
-    /// Numbers without an entry, in the order in which they were given back.
+    /// Numbers without an entry, in the order in which they became free.
     pub fn free(&self) -> &[u32] {
         &self.free
     }

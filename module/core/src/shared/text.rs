@@ -22,7 +22,7 @@ pub fn quoted(bytes: impl AsRef<[u8]>) -> String {
     out
 }
 
-/// Text of a number or two, without an allocation.
+/// Text of one or two numbers, without an allocation.
 pub type Written = SmallVec<[u8; 48]>;
 
 /// What a number is written as.

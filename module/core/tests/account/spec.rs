@@ -172,7 +172,7 @@ fn use_is_counted_by_steps_and_the_cap_refuses_before_it_counts() {
     assert_eq!(told, expected.map(|(used, left, step, cost)| (used, left, step, cost.to_owned())));
     assert_eq!(rig.code(usage(&account, epoch, 1)), "LIMIT");
     assert_eq!(rig.account(&account).used_in(0), 160);
-    // By the deal, for whoever does not log in.
+    // By the epoch of the assignment, for an instance that does not log in.
     rig.logout(&account, epoch);
     let deal = rig.account(&account).epoch;
     assert_eq!(rig.code(usage(&account, deal, 1)), "LIMIT");
@@ -244,7 +244,7 @@ fn pick_skips_accounts_that_the_cap_refuses() {
     assert_eq!(rig.code(usage("large", deal, 1)), "LIMIT");
     assert_eq!(rig.picked("m", "a"), [name(1), name(0)]);
     rig.check();
-    // Whoever joins may get it nevertheless, and another cap or another month opens it again.
+    // An instance that joins may still get the account, and another cap or another month opens it again.
     let cap = |rig: &mut Rig, cap| {
         rig.ask(ManagerRequest::Configure(Changes { cap: Some(cap), ..Changes::default() })).unwrap();
         rig.check();

@@ -11,6 +11,8 @@
 
 mod admission;
 mod check;
+mod ended_by_people;
+mod failovers;
 mod model;
 mod placing;
 mod random;

@@ -8,12 +8,14 @@
 //!
 //! So the number of states is finite, and `check` visits all of them. What can make no difference any more is left
 //! out of a state (`settle`, `essence`): words that can find nothing but 'stale', since epochs are given out once and
-//! an assignment that ended stays ended. RELEASE needs no place in the model: people may end any copy at any time,
-//! and a unit that was told to does the same.
+//! an assignment that ended stays ended. People may end any copy at any time. A unit that is told RELEASE ends its copy
+//! as well, and says that it did so because of that.
 
-use allot_core::conf::conference::{AssignmentEnd, Cause, State};
+use allot_core::conf::conference::{Cause, State};
 use allot_core::conf::event::Created;
-use allot_core::conf::request::{AssignmentNotice, Create, Report, Request};
+use allot_core::conf::request::{
+    AssignmentNotice, Claim, ClientRequest, Create, End, Report, Request, SchedulerRequest, UnitRequest,
+};
 use allot_core::conf::state::Settings;
 use allot_core::conf::unit::{Name, UnitState};
 use allot_core::conf::{Event, Realm, decide, decide_due};
@@ -44,10 +46,13 @@ const END: i64 = 640;
 /// A set of epochs.
 type Epochs = u8;
 
+/// Bytes of a unit in the encoding of a world.
+const LOCAL_BYTES: usize = 14;
+
 /// A copy of an assignment that is over: by which one makes no difference.
 const ZOMBIE: u8 = 7;
 
-/// A unit as it is, whatever the realm believes.
+/// The true state of a unit, which may differ from its record in the realm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Local {
     /// Its copy of the conference, by the epoch that it knows; 0 without one.
@@ -61,10 +66,16 @@ pub(crate) struct Local {
     // Commands to it.
     create: Epochs,
     epoch: Epochs,
+    release: Epochs,
+    /// Whether people ended its last copy.
+    people: bool,
     // Its words.
     acks: Epochs,
     nacks: Epochs,
+    /// People ended the copy of that epoch.
     ends: Epochs,
+    /// It gave up the copy of that epoch, as RELEASE told it.
+    given_up: Epochs,
     /// Reports that have the conference, by epoch.
     has: Epochs,
     /// Reports that lack it, by the highest epoch handled.
@@ -80,6 +91,8 @@ pub(crate) struct World {
     pub(crate) accepted: u8,
     /// Conferences that ended, by the epoch of their creation.
     pub(crate) ended: Epochs,
+    /// What was wrong with the step that led here.
+    pub(crate) wrong: Option<String>,
     /// Schedulers that were there: the one with the highest term leads, others are deposed.
     terms: u8,
 }
@@ -120,6 +133,7 @@ impl World {
             locals: [Local::default(); 4],
             accepted: 0,
             ended: 0,
+            wrong: None,
             terms: 0,
         };
         world.start_epochs();
@@ -190,11 +204,30 @@ impl World {
             if let Err(damaged) = world.realm.admits(event) {
                 panic!("{event:?} is not admitted: {damaged} in {self:?}");
             }
+            world.check_end(event);
             world.realm.apply(NOW, event);
         }
         world.deliver();
         world.settle();
         world
+    }
+
+    /// A conference ends because people, its manager or time end it, or because it was never open. Neither a unit that
+    /// lost its copy or gave it up ends it, nor the end of a copy that has been released.
+    fn check_end(&mut self, event: &Event) {
+        let released = |cmu: &[u8], epoch: u64| {
+            let unit = UNITS.iter().position(|name| name.as_bytes() == cmu);
+            unit.is_some_and(|unit| self.locals[unit].release >> small(epoch) & 1 == 1)
+        };
+        match event {
+            Event::Ended { cause: cause @ (Cause::Missing | Cause::Released), .. } => {
+                self.wrong.get_or_insert(format!("a conference that nobody ended ends as {}", cause.word()));
+            }
+            Event::Adopted { cmu, old, .. } if released(cmu, *old) => {
+                self.wrong.get_or_insert("a copy is adopted whose unit was told RELEASE".into());
+            }
+            _ => {}
+        }
     }
 
     /// Forgets what can make no difference any more.
@@ -219,7 +252,11 @@ impl World {
             }
             local.acks &= now;
             local.nacks &= now;
-            local.ends &= now | lost;
+            local.ends &= now | lost | same;
+            local.given_up &= now;
+            // A copy that cannot be adopted makes no difference when it is given up.
+            local.release &= now | lost | same;
+            local.people &= local.copy == 0 && local.epoch != 0;
             local.has &= now | lost | same;
             if replaced {
                 local.has = 0;
@@ -241,7 +278,7 @@ impl World {
         let Some(one) = self.conference().filter(|one| one.is_live()) else { return [0; 3] };
         if self.realm.is_replaced(cmu) {
             // All that it is heard in is that people ended what it was the last to have open.
-            let last = one.last_lost().filter(|lost| *lost.cmu == *cmu);
+            let last = one.last_lost().filter(|lost| *lost.cmu == *cmu && lost.may_come_back());
             return [0, last.map_or(0, |lost| 1u8 << small(lost.epoch)), 0];
         }
         let unit = self.realm.find_unit(cmu);
@@ -253,7 +290,7 @@ impl World {
             now |= 1u8 << small(moving.epoch);
         }
         for entry in one.history.iter().filter(|entry| *entry.cmu == *cmu) {
-            if matches!(entry.ended, Some((_, AssignmentEnd::Lost))) {
+            if entry.may_come_back() {
                 lost |= 1u8 << small(entry.epoch);
             }
             if one.owner == unit && entry.copy_epoch == one.copy_epoch {
@@ -279,6 +316,7 @@ impl World {
                 match &field("event")[..] {
                     "CREATE" => (local.create, local.involved) = (local.create | bit, true),
                     "EPOCH" => local.epoch |= bit,
+                    "RELEASE" => local.release |= bit,
                     _ => {}
                 }
             }
@@ -298,13 +336,14 @@ impl World {
                 self.ask(&join(unit)).map(&mut found);
             }
             if self.locals[unit].involved {
-                self.ask(&Request::Down { cmu, term: None }).map(&mut found);
+                self.ask(&Request::Scheduler { term: None, request: SchedulerRequest::Down { cmu } })
+                    .map(&mut found);
             }
         }
-        self.ask(&Request::Release { e164: E164 }).map(&mut found);
+        self.ask(&Request::Client(ClientRequest::Release { e164: E164 })).map(&mut found);
         if !full {
             for request in [&b"1"[..], b"2"] {
-                self.ask(&Request::Create(create(request))).map(&mut found);
+                self.ask(&Request::Client(ClientRequest::Create(create(request)))).map(&mut found);
             }
             self.recovers(bounds, &mut found);
         }
@@ -315,7 +354,8 @@ impl World {
     fn recovers(&self, bounds: Bounds, found: &mut impl FnMut(Self)) {
         // Who is no leader any more may try; only one that claimed the realm is heard.
         for term in 0..=u64::from(self.terms) {
-            let request = Request::Recover { count: 1, term: Some(term) };
+            let request =
+                Request::Scheduler { term: Some(term), request: SchedulerRequest::Recover { count: 1 } };
             // By now every retry time has come.
             let later = decide(&self.realm, NOW + 1, &request);
             if let Ok(decision) = later
@@ -325,7 +365,11 @@ impl World {
                 found(self.after(&decision.events));
             }
             if bounds.moves {
-                self.ask(&Request::Move { e164: E164, to: None, term: Some(term) }).map(&mut *found);
+                self.ask(&Request::Scheduler {
+                    term: Some(term),
+                    request: SchedulerRequest::Move { e164: E164, to: None },
+                })
+                .map(&mut *found);
             }
         }
     }
@@ -333,7 +377,8 @@ impl World {
     fn restarts(&self, bounds: Bounds, found: &mut impl FnMut(Self)) {
         if self.terms < bounds.schedulers {
             let leader = [b'0' + self.terms];
-            let claim = Request::Claim { term: u64::from(self.terms) + 1, leader: &leader, force: false };
+            let claim =
+                Request::Claim(Claim { term: u64::from(self.terms) + 1, leader: &leader, force: false });
             if let Some(mut world) = self.ask(&claim) {
                 world.terms += 1;
                 found(world);
@@ -345,7 +390,11 @@ impl World {
         // It finds every unit, or only those of one host; leases of the others decide.
         for live in [&UNITS[..], &UNITS[..2], &UNITS[2..]] {
             let live = live.iter().map(|unit| unit.as_bytes()).collect();
-            self.ask(&Request::Restart { live, term: Some(self.terms.into()) }).map(&mut *found);
+            self.ask(&Request::Scheduler {
+                term: Some(self.terms.into()),
+                request: SchedulerRequest::Restart { live },
+            })
+            .map(&mut *found);
         }
     }
 
@@ -385,21 +434,23 @@ impl World {
         let news = |set: Epochs| bits(set).filter(move |&epoch| epoch > local.highest);
         for epoch in news(local.create) {
             found(self.with(unit, |local| {
-                (local.copy, local.highest) = (epoch, epoch);
+                (local.copy, local.highest, local.people) = (epoch, epoch, false);
                 local.had |= 1 << epoch;
                 local.acks |= 1 << epoch;
             }));
             found(self.with(unit, |local| {
                 // It has no room, or its media fails; an older copy would be ended as well.
-                (local.copy, local.highest) = (0, epoch);
+                (local.copy, local.highest, local.people) = (0, epoch, false);
                 local.nacks |= 1 << epoch;
             }));
         }
         for epoch in news(local.epoch) {
             found(self.with(unit, |local| {
                 local.highest = epoch;
-                if local.copy == 0 {
+                if local.copy == 0 && local.people {
                     local.ends |= 1 << epoch;
+                } else if local.copy == 0 {
+                    local.given_up |= 1 << epoch;
                 } else {
                     local.copy = epoch;
                     local.had |= 1 << epoch;
@@ -409,7 +460,13 @@ impl World {
         if local.copy != 0 {
             found(self.with(unit, |local| {
                 local.ends |= 1 << local.copy;
-                local.copy = 0;
+                (local.copy, local.people) = (0, true);
+            }));
+        }
+        if local.copy != 0 && local.release >> local.copy & 1 == 1 {
+            found(self.with(unit, |local| {
+                local.given_up |= 1 << local.copy;
+                (local.copy, local.people) = (0, false);
             }));
         }
     }
@@ -419,27 +476,36 @@ impl World {
         let local = self.locals[unit];
         let cmu = UNITS[unit].as_bytes();
         let word = |epoch: u8| AssignmentNotice { e164: E164, cmu, epoch: BASE + u64::from(epoch) };
+        let row = |epoch: u8| (E164, BASE + u64::from(epoch));
         for epoch in bits(local.acks) {
-            self.ask(&Request::Ack(word(epoch))).map(&mut *found);
+            self.ask(&Request::Unit(UnitRequest::Ack(word(epoch)))).map(&mut *found);
         }
         for epoch in bits(local.nacks) {
-            self.ask(&Request::Nack(word(epoch), None)).map(&mut *found);
+            self.ask(&Request::Unit(UnitRequest::Nack(word(epoch), None))).map(&mut *found);
         }
         for epoch in bits(local.ends) {
-            self.ask(&Request::Ended(word(epoch))).map(&mut *found);
+            self.ask(&Request::Unit(UnitRequest::Ended(word(epoch), End::People))).map(&mut *found);
         }
+        for epoch in bits(local.given_up) {
+            self.ask(&Request::Unit(UnitRequest::Ended(word(epoch), End::Released))).map(&mut *found);
+        }
+        // A unit names all that people ended; that it names nothing is what a unit does that was started again.
+        let ended: Vec<(&[u8], u64)> = bits(local.ends).map(row).collect();
         for copy in bits(local.has) {
-            let report =
-                Report { cmu, highest: BASE + u64::from(copy), list: vec![(E164, BASE + u64::from(copy))] };
+            let highest = BASE + u64::from(copy);
+            let report = Report { cmu, highest, ended: vec![], list: vec![row(copy)] };
             // A report may adopt; beyond the last epoch that is cut off.
-            let after = self.ask(&Request::Report(report));
+            let after = self.ask(&Request::Unit(UnitRequest::Report(report)));
             after
                 .filter(|world| !full || world.realm.last_epoch() == self.realm.last_epoch())
                 .map(&mut *found);
         }
         for highest in (0..8u8).filter(|bit| local.lacks >> bit & 1 == 1) {
-            self.ask(&Request::Report(Report { cmu, highest: BASE + u64::from(highest), list: vec![] }))
-                .map(&mut *found);
+            let highest = BASE + u64::from(highest);
+            for ended in [vec![], ended.clone()] {
+                self.ask(&Request::Unit(UnitRequest::Report(Report { cmu, highest, ended, list: vec![] })))
+                    .map(&mut *found);
+            }
         }
     }
 
@@ -448,6 +514,7 @@ impl World {
         out.clear();
         for local in &self.locals {
             out.extend([local.copy, local.highest, local.involved.into(), local.create, local.epoch]);
+            out.extend([local.release, local.people.into(), local.given_up]);
             out.extend([local.acks, local.nacks, local.ends, local.has, local.lacks]);
         }
         out.extend([self.accepted, self.ended, self.terms, self.realm.leader().0 as u8]);
@@ -479,11 +546,12 @@ impl World {
         for entry in &one.history {
             // Of the assignments that ended, those that were lost may come back, and the last that was open tells
             // who may end a pending conference.
-            let lost =
-                matches!(entry.ended, Some((_, AssignmentEnd::Lost))) && !self.realm.is_replaced(&entry.cmu);
+            let lost = entry.may_come_back() && !self.realm.is_replaced(&entry.cmu);
             let same = entry.copy_epoch == one.copy_epoch && one.owner.is_some();
             if lost || same || last == Some(entry.epoch) {
-                let marks = u8::from(lost) << 1 | u8::from(last == Some(entry.epoch)) << 2;
+                let marks = u8::from(lost) << 1
+                    | u8::from(last == Some(entry.epoch)) << 2
+                    | u8::from(entry.may_come_back()) << 3;
                 let opened = u8::from(entry.ended.is_none() && entry.opened.is_some());
                 out.extend([small(entry.epoch), small(entry.copy_epoch), place(&entry.cmu), marks | opened]);
             }
@@ -496,6 +564,7 @@ impl World {
         for local in &self.locals {
             out.extend([local.copy, local.highest, local.involved.into(), local.had, local.create]);
             out.extend([local.epoch, local.acks, local.nacks, local.ends, local.has, local.lacks]);
+            out.extend([local.release, local.people.into(), local.given_up]);
         }
         out.extend([self.accepted, self.ended, self.terms]);
         out.extend(self.realm.encode());
@@ -503,16 +572,19 @@ impl World {
 
     pub(crate) fn decode(bytes: &[u8]) -> Self {
         let local = |at: usize| {
-            let bytes: [u8; 11] = bytes[11 * at..11 * (at + 1)].try_into().unwrap();
-            let [copy, highest, involved, had, create, epoch, acks, nacks, ends, has, lacks] = bytes;
-            let involved = involved == 1;
-            Local { copy, highest, involved, had, create, epoch, acks, nacks, ends, has, lacks }
+            let bytes: [u8; LOCAL_BYTES] = bytes[LOCAL_BYTES * at..][..LOCAL_BYTES].try_into().unwrap();
+            let [copy, highest, involved, had, create, epoch, rest @ ..] = bytes;
+            let [acks, nacks, ends, has, lacks, release, people, given_up] = rest;
+            let (involved, people) = (involved == 1, people == 1);
+            let words = Local { acks, nacks, ends, given_up, has, lacks, ..Local::default() };
+            Local { copy, highest, involved, had, create, epoch, release, people, ..words }
         };
-        let rest = &bytes[44..];
+        let rest = &bytes[4 * LOCAL_BYTES..];
         Self {
             locals: [local(0), local(1), local(2), local(3)],
             accepted: rest[0],
             ended: rest[1],
+            wrong: None,
             terms: rest[2],
             realm: Realm::decode(&rest[3..]).expect("what was encoded is decoded"),
         }
@@ -523,7 +595,7 @@ impl World {
     pub(crate) fn can_end(&self) -> bool {
         let mut realm = self.realm.clone();
         let mut now = NOW;
-        if let Ok(decision) = decide(&realm, now, &Request::Release { e164: E164 }) {
+        if let Ok(decision) = decide(&realm, now, &Request::Client(ClientRequest::Release { e164: E164 })) {
             decision.events.iter().for_each(|event| realm.apply(now, event));
         }
         for _ in 0..4 {
@@ -546,7 +618,7 @@ impl World {
 }
 
 fn join(unit: usize) -> Request<'static> {
-    Request::Join { cmu: UNITS[unit].as_bytes(), capacity: 1, zone: None, lease: LEASE }
+    Request::Unit(UnitRequest::Join { cmu: UNITS[unit].as_bytes(), capacity: 1, zone: None, lease: LEASE })
 }
 
 fn create(request: &[u8]) -> Create<'_> {

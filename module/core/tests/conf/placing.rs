@@ -4,7 +4,7 @@
 use super::random::Random;
 use super::rig::{Rig, wish, word};
 use allot_core::conf::conference::State;
-use allot_core::conf::request::{Create, Report, Request};
+use allot_core::conf::request::{ClientRequest, Create, Report, Request, SchedulerRequest, UnitRequest};
 use allot_core::conf::{Realm, Reply};
 
 /// A unit that takes conferences, as the list of conferences has it.
@@ -126,7 +126,10 @@ impl Run {
             11 => self.move_one(),
             12 => {
                 let (cmu, on) = (self.host(), self.random.chance(40));
-                self.rig.code(&Request::Drain { cmu: cmu.as_bytes(), on, moves: false, term: None });
+                self.rig.code(&Request::Scheduler {
+                    term: None,
+                    request: SchedulerRequest::Drain { cmu: cmu.as_bytes(), on, moves: false },
+                });
             }
             13..=15 => self.end(),
             _ => self.recover(),
@@ -158,7 +161,7 @@ impl Run {
         let expected = self.choose(&units, zone, size as u32, &[]);
         let priority = self.random.of(&[0, 0, -3, 7]);
         let create = Create { size, zone, priority, ..wish(&e164) };
-        let code = self.rig.code(&Request::Create(create));
+        let code = self.rig.code(&Request::Client(ClientRequest::Create(create)));
         match expected {
             None => {
                 self.seen.refused += 1;
@@ -188,17 +191,22 @@ impl Run {
         let (cmu, zone) = (self.host(), self.random.of(&ZONES));
         let capacity = self.random.of(&[0, 1, 4, 6, 12, 12, 24]);
         let lease = self.random.of(&[4000, 3_600_000]);
-        self.rig.ask(&Request::Join { cmu: cmu.as_bytes(), capacity, zone, lease }).unwrap();
+        self.rig
+            .ask(&Request::Unit(UnitRequest::Join { cmu: cmu.as_bytes(), capacity, zone, lease }))
+            .unwrap();
         let reported = self.rig.realm.unit_called(cmu.as_bytes()).is_some_and(|unit| unit.reported);
         if !reported && self.random.chance(80) {
-            let report = Report { cmu: cmu.as_bytes(), highest: 0, list: vec![] };
-            self.rig.ask(&Request::Report(report)).unwrap();
+            let report = Report { cmu: cmu.as_bytes(), highest: 0, ended: vec![], list: vec![] };
+            self.rig.ask(&Request::Unit(UnitRequest::Report(report))).unwrap();
         }
     }
 
     fn down(&mut self) {
         let cmu = self.host();
-        self.rig.code(&Request::Down { cmu: cmu.as_bytes(), term: None });
+        self.rig.code(&Request::Scheduler {
+            term: None,
+            request: SchedulerRequest::Down { cmu: cmu.as_bytes() },
+        });
     }
 
     fn end(&mut self) {
@@ -217,14 +225,17 @@ impl Run {
         let (zone, size) = (one.zone.as_ref().map(|zone| zone.to_vec()), one.size);
         let (units, owner) = (candidates(&self.rig.realm), self.rig.owner(&e164));
         let expected = self.choose(&units, zone.as_deref(), size, &[owner]);
-        let code = self.rig.code(&Request::Move { e164: e164.as_bytes(), to: None, term: None });
+        let code = self.rig.code(&Request::Scheduler {
+            term: None,
+            request: SchedulerRequest::Move { e164: e164.as_bytes(), to: None },
+        });
         let to = self.rig.one(&e164).moving.and_then(|moving| self.rig.realm.unit(moving.to));
         assert_eq!(to.map(|unit| text(&unit.cmu)), expected, "{code}");
         let Some(cmu) = expected else { return };
         self.seen.moved += 1;
         let epoch = self.rig.one(&e164).moving.unwrap().epoch;
         if self.random.chance(70) {
-            self.rig.code(&Request::Ack(word(&e164, &cmu, epoch)));
+            self.rig.code(&Request::Unit(UnitRequest::Ack(word(&e164, &cmu, epoch))));
         }
     }
 
@@ -261,7 +272,13 @@ impl Run {
             newest = newest.max(since);
             expected.push((e164, cmu));
         }
-        let reply = self.rig.ask(&Request::Recover { count: count as i64, term: None }).unwrap();
+        let reply = self
+            .rig
+            .ask(&Request::Scheduler {
+                term: None,
+                request: SchedulerRequest::Recover { count: count as i64 },
+            })
+            .unwrap();
         let Reply::Grants(grants) = reply else { panic!("{reply:?}") };
         let granted: Vec<_> = grants.iter().map(|grant| (text(&grant.e164), text(&grant.cmu))).collect();
         assert_eq!(granted, expected);
@@ -306,7 +323,7 @@ fn between_equal_shares_the_fewest_conferences_decide_and_then_the_name() {
     let mut rig = Rig::new(&["a:1:1", "b:1:1"]);
     rig.join("c:1:1", 20);
     let create = |rig: &mut Rig, e164: &str, size: i64| {
-        rig.ask(&Request::Create(Create { size, ..wish(e164) })).unwrap();
+        rig.ask(&Request::Client(ClientRequest::Create(Create { size, ..wish(e164) }))).unwrap();
         rig.owner(e164)
     };
     // Nothing anywhere: the first name.
@@ -328,8 +345,14 @@ fn recovery_goes_by_priority_then_waiting_time_then_age() {
     let mut rig = Rig::new(&["a:1:1", "b:1:1"]);
     let create = |rig: &mut Rig, e164: &str, priority: i64, unit: &str| {
         let zone = Some(unit.as_bytes());
-        rig.ask(&Request::Join { cmu: unit.as_bytes(), capacity: 10, zone, lease: 3_600_000 }).unwrap();
-        rig.ask(&Request::Create(Create { priority, zone, ..wish(e164) })).unwrap();
+        rig.ask(&Request::Unit(UnitRequest::Join {
+            cmu: unit.as_bytes(),
+            capacity: 10,
+            zone,
+            lease: 3_600_000,
+        }))
+        .unwrap();
+        rig.ask(&Request::Client(ClientRequest::Create(Create { priority, zone, ..wish(e164) }))).unwrap();
         assert_eq!(rig.ack(e164, unit, rig.epoch(e164)), "Ok");
     };
     for (e164, priority, unit) in [
@@ -349,11 +372,19 @@ fn recovery_goes_by_priority_then_waiting_time_then_age() {
     }
     for zone in ["a:1:1", "b:1:1"] {
         let (cmu, zone) = (format!("new-{zone}"), Some(zone.as_bytes()));
-        rig.ask(&Request::Join { cmu: cmu.as_bytes(), capacity: 10, zone, lease: 3_600_000 }).unwrap();
+        rig.ask(&Request::Unit(UnitRequest::Join {
+            cmu: cmu.as_bytes(),
+            capacity: 10,
+            zone,
+            lease: 3_600_000,
+        }))
+        .unwrap();
     }
     let mut order = Vec::new();
     loop {
-        let reply = rig.ask(&Request::Recover { count: 1, term: None }).unwrap();
+        let reply = rig
+            .ask(&Request::Scheduler { term: None, request: SchedulerRequest::Recover { count: 1 } })
+            .unwrap();
         let Reply::Grants(grants) = reply else { panic!("{reply:?}") };
         let Some(grant) = grants.first() else { break };
         order.push(text(&grant.e164));

@@ -4,7 +4,9 @@
 use super::rig::{MINUTE, Rig};
 use allot_core::conf::Reply;
 use allot_core::conf::conference::{Conference, State};
-use allot_core::conf::request::{AssignmentNotice, Create, Report, Request, Set};
+use allot_core::conf::request::{
+    AssignmentNotice, Claim, ClientRequest, Create, End, Report, Request, SchedulerRequest, Set, UnitRequest,
+};
 use allot_core::conf::state::{Policy, Settings};
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng};
@@ -31,6 +33,10 @@ impl Random {
     pub(super) fn of<T: Clone>(&mut self, list: &[T]) -> T {
         list[self.below(list.len())].clone()
     }
+}
+
+fn rows(rows: &[(String, u64)]) -> Vec<(&[u8], u64)> {
+    rows.iter().map(|(e164, epoch)| (e164.as_bytes(), *epoch)).collect()
 }
 
 const ZONES: [Option<&[u8]>; 3] = [None, Some(b"east"), Some(b"west")];
@@ -117,46 +123,59 @@ impl Run {
                 self.word(&e164, &cmu, epoch);
             }
             7..=9 => self.write(&e164),
-            10 => drop(self.rig.code(&Request::Release { e164: e164.as_bytes() })),
+            10 => drop(self.rig.code(&Request::Client(ClientRequest::Release { e164: e164.as_bytes() }))),
             11 => {
                 let end = self.rig.now + 5000;
-                self.rig.code(&Request::Extend { e164: e164.as_bytes(), end });
+                self.rig.code(&Request::Client(ClientRequest::Extend { e164: e164.as_bytes(), end }));
             }
             12..=14 => {
                 let zone = self.random.of(&ZONES);
                 let capacity = self.random.below(8) as i64;
                 let lease = self.random.of(&[2000, MINUTE]);
-                self.rig.code(&Request::Join { cmu: cmu.as_bytes(), capacity, zone, lease });
+                self.rig.code(&Request::Unit(UnitRequest::Join {
+                    cmu: cmu.as_bytes(),
+                    capacity,
+                    zone,
+                    lease,
+                }));
             }
             15 => drop(self.rig.beat(&cmu)),
             16 | 17 => self.report(&cmu),
-            18 => drop(self.rig.code(&Request::Down { cmu: cmu.as_bytes(), term: None })),
+            18 => drop(self.rig.code(&Request::Scheduler {
+                term: None,
+                request: SchedulerRequest::Down { cmu: cmu.as_bytes() },
+            })),
             19 => {
                 let count = 1 + self.random.below(6) as i64;
-                self.rig.code(&Request::Recover { count, term: None });
+                self.rig
+                    .code(&Request::Scheduler { term: None, request: SchedulerRequest::Recover { count } });
             }
             20 => {
                 let to = self.random.chance(50).then_some(cmu.as_bytes());
-                self.rig.code(&Request::Move { e164: e164.as_bytes(), to, term: None });
+                self.rig.code(&Request::Scheduler {
+                    term: None,
+                    request: SchedulerRequest::Move { e164: e164.as_bytes(), to },
+                });
             }
             _ => match self.random.below(3) {
                 0 => {
                     let live = self.units.iter().filter(|_| self.random.chance(50));
                     let live: Vec<&[u8]> = live.map(String::as_bytes).collect();
-                    self.rig.code(&Request::Restart { live, term: None });
+                    self.rig.code(&Request::Scheduler {
+                        term: None,
+                        request: SchedulerRequest::Restart { live },
+                    });
                 }
                 1 => {
                     let (on, moves) = (self.random.chance(60), self.random.chance(50));
-                    self.rig.code(&Request::Drain {
-                        cmu: cmu.as_bytes(),
-                        on,
-                        moves: on && moves,
+                    self.rig.code(&Request::Scheduler {
                         term: None,
+                        request: SchedulerRequest::Drain { cmu: cmu.as_bytes(), on, moves: on && moves },
                     });
                 }
                 _ => {
                     let term = self.rig.realm.leader().0 + 1;
-                    self.rig.code(&Request::Claim { term, leader: b"css", force: false });
+                    self.rig.code(&Request::Claim(Claim { term, leader: b"css", force: false }));
                 }
             },
         }
@@ -179,7 +198,7 @@ impl Run {
             called_from: lease.as_deref().map(|lease| (&b"pool"[..], lease.as_bytes())),
         };
         let before = self.rig.realm.last_epoch();
-        self.rig.code(&Request::Create(create));
+        self.rig.code(&Request::Client(ClientRequest::Create(create)));
         if let Some(lease) = lease
             && self.rig.realm.last_epoch() > before
         {
@@ -190,9 +209,9 @@ impl Run {
     fn word(&mut self, e164: &str, cmu: &str, epoch: u64) {
         let word = AssignmentNotice { e164: e164.as_bytes(), cmu: cmu.as_bytes(), epoch };
         let request = match self.random.below(5) {
-            0 => Request::Nack(word, Some(b"no media")),
-            1 => Request::Ended(word),
-            _ => Request::Ack(word),
+            0 => Request::Unit(UnitRequest::Nack(word, Some(b"no media"))),
+            1 => Request::Unit(UnitRequest::Ended(word, self.random.of(&[End::People, End::Released]))),
+            _ => Request::Unit(UnitRequest::Ack(word)),
         };
         self.rig.code(&request);
     }
@@ -202,13 +221,13 @@ impl Run {
         let seq = self.random.below(20) as u64;
         let fields: &[&[u8]] = &[b"members", b"3", b"speaker", b"ann"];
         let fields = &fields[..self.random.of(&[2, 4])];
-        let reply = self.rig.ask(&Request::Set(Set {
+        let reply = self.rig.ask(&Request::Unit(UnitRequest::Set(Set {
             e164: e164.as_bytes(),
             cmu: cmu.as_bytes(),
             epoch,
             seq,
             fields,
-        }));
+        })));
         if matches!(reply, Ok(Reply::Integer(_))) {
             let before = self.written.insert(e164.to_owned(), epoch).unwrap_or(0);
             assert!(before <= epoch, "an older assignment of {e164} wrote after a newer one");
@@ -216,16 +235,24 @@ impl Run {
     }
 
     fn report(&mut self, cmu: &str) {
-        let mut list = Vec::new();
+        let (mut list, mut ended) = (Vec::new(), Vec::new());
         for e164 in self.numbers.clone() {
             let (owner, epoch) = self.assignment(&e164);
             if owner == cmu && self.random.chance(80) {
-                list.push((e164, epoch));
+                let group = if self.random.chance(80) { &mut list } else { &mut ended };
+                group.push((e164, epoch));
             }
         }
         let highest = if self.random.chance(80) { self.rig.realm.last_epoch() } else { 0 };
-        let list = list.iter().map(|(e164, epoch)| (e164.as_bytes(), *epoch)).collect();
-        self.rig.code(&Request::Report(Report { cmu: cmu.as_bytes(), highest, list }));
+        // Also one that it has on its list.
+        ended.extend(list.first().filter(|_| self.random.chance(20)).cloned());
+        let (ended, list) = (rows(&ended), rows(&list));
+        self.rig.code(&Request::Unit(UnitRequest::Report(Report {
+            cmu: cmu.as_bytes(),
+            highest,
+            ended,
+            list,
+        })));
     }
 
     fn check(&mut self) {
@@ -257,7 +284,7 @@ impl Run {
 }
 
 /// How many random runs: few by default, many in a soak.
-fn cases() -> u32 {
+pub(super) fn cases() -> u32 {
     std::env::var("ALLOT_MODEL_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(400)
 }
 

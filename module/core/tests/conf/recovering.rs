@@ -2,7 +2,7 @@
 
 use super::rig::{MINUTE, Rig, wish};
 use allot_core::conf::conference::State;
-use allot_core::conf::request::{Create, Request};
+use allot_core::conf::request::{ClientRequest, Create, Request, SchedulerRequest, UnitRequest};
 
 const A: &str = "a:1:1";
 const B: &str = "b:1:1";
@@ -15,8 +15,15 @@ fn conference_without_room_blocks_no_other() {
     {
         // Created where there is room for it, and lost there.
         let cmu = format!("{e164}:1:1");
-        rig.ask(&Request::Join { cmu: cmu.as_bytes(), capacity: 60, zone, lease: 3_600_000_000 }).unwrap();
-        rig.ask(&Request::Create(Create { size, zone, priority, ..wish(e164) })).unwrap();
+        rig.ask(&Request::Unit(UnitRequest::Join {
+            cmu: cmu.as_bytes(),
+            capacity: 60,
+            zone,
+            lease: 3_600_000_000,
+        }))
+        .unwrap();
+        rig.ask(&Request::Client(ClientRequest::Create(Create { size, zone, priority, ..wish(e164) })))
+            .unwrap();
         let (owner, epoch) = (rig.owner(e164), rig.epoch(e164));
         rig.ack(e164, &owner, epoch);
         rig.down(&owner);
@@ -99,9 +106,17 @@ fn failed_unit_is_tried_again_later_and_other_units_at_once() {
     // Another is full all the time.
     let mut rig = failed(&[]);
     rig.join(B, 1);
-    rig.ask(&Request::Drain { cmu: A.as_bytes(), on: true, moves: false, term: None }).unwrap();
+    rig.ask(&Request::Scheduler {
+        term: None,
+        request: SchedulerRequest::Drain { cmu: A.as_bytes(), on: true, moves: false },
+    })
+    .unwrap();
     rig.open("2");
-    rig.ask(&Request::Drain { cmu: A.as_bytes(), on: false, moves: false, term: None }).unwrap();
+    rig.ask(&Request::Scheduler {
+        term: None,
+        request: SchedulerRequest::Drain { cmu: A.as_bytes(), on: false, moves: false },
+    })
+    .unwrap();
     assert_eq!((rig.owner("2").as_str(), rig.recover()), (B, 0));
     assert_eq!(rig.realm.plan_pending(rig.now).len(), 1);
     assert_eq!(rig.realm.plan_pending(rig.now)[0].1, "no room");
@@ -121,14 +136,14 @@ fn refused_conference_blocks_no_other() {
     rig.join(B, 0);
     rig.down("c:1:1");
     let refused: Vec<String> = (0..9).map(|number: i32| number.to_string()).collect();
-    let one = Request::Recover { count: 9, term: None };
+    let one = Request::Scheduler { term: None, request: SchedulerRequest::Recover { count: 9 } };
     rig.ask(&one).unwrap();
     for e164 in &refused {
         let epoch = rig.epoch(e164);
         rig.nack(e164, A, epoch);
     }
     // Nine that A will not have wait for B, which is full; the tenth goes to A.
-    let one = Request::Recover { count: 1, term: None };
+    let one = Request::Scheduler { term: None, request: SchedulerRequest::Recover { count: 1 } };
     rig.ask(&one).unwrap();
     assert_eq!(rig.owner("9"), A);
     rig.check();
@@ -199,12 +214,24 @@ fn the_plan_for_a_death_is_what_recovery_then_does() {
     rig.ack("x", A, back);
     // One waits already.
     rig.join("c:1:1", 9);
-    rig.ask(&Request::Drain { cmu: A.as_bytes(), on: true, moves: false, term: None }).unwrap();
-    rig.ask(&Request::Drain { cmu: B.as_bytes(), on: true, moves: false, term: None }).unwrap();
+    rig.ask(&Request::Scheduler {
+        term: None,
+        request: SchedulerRequest::Drain { cmu: A.as_bytes(), on: true, moves: false },
+    })
+    .unwrap();
+    rig.ask(&Request::Scheduler {
+        term: None,
+        request: SchedulerRequest::Drain { cmu: B.as_bytes(), on: true, moves: false },
+    })
+    .unwrap();
     rig.open("w");
     rig.down("c:1:1");
     rig.join(B, 2);
-    rig.ask(&Request::Drain { cmu: B.as_bytes(), on: false, moves: false, term: None }).unwrap();
+    rig.ask(&Request::Scheduler {
+        term: None,
+        request: SchedulerRequest::Drain { cmu: B.as_bytes(), on: false, moves: false },
+    })
+    .unwrap();
     rig.pass(10);
     let unit = rig.realm.find_unit(A.as_bytes()).unwrap();
     let planned: Vec<(String, bool)> = rig

@@ -1,7 +1,9 @@
 //! A realm, its clock, a replica that gets every event as bytes, and what was told to whom.
 
 use allot_core::conf::conference::{Conference, State};
-use allot_core::conf::request::{AssignmentNotice, Create, Report, Request, Set};
+use allot_core::conf::request::{
+    AssignmentNotice, ClientRequest, Create, End, Report, Request, SchedulerRequest, Set, UnitRequest,
+};
 use allot_core::conf::state::Settings;
 use allot_core::conf::{Event, Realm, Reply, decide, decide_due};
 use allot_core::shared::codec::Writer;
@@ -113,24 +115,42 @@ impl Rig {
     // What is asked often.
 
     pub(crate) fn join(&mut self, cmu: &str, capacity: i64) {
-        self.ask(&Request::Join { cmu: cmu.as_bytes(), capacity, zone: None, lease: 3_600_000_000 }).unwrap();
+        self.ask(&Request::Unit(UnitRequest::Join {
+            cmu: cmu.as_bytes(),
+            capacity,
+            zone: None,
+            lease: 3_600_000_000,
+        }))
+        .unwrap();
     }
 
     pub(crate) fn down(&mut self, cmu: &str) {
-        self.ask(&Request::Down { cmu: cmu.as_bytes(), term: None }).unwrap();
+        self.ask(&Request::Scheduler { term: None, request: SchedulerRequest::Down { cmu: cmu.as_bytes() } })
+            .unwrap();
     }
 
     pub(crate) fn beat(&mut self, cmu: &str) -> String {
-        self.code(&Request::Beat { cmu: cmu.as_bytes(), load: None })
+        self.code(&Request::Unit(UnitRequest::Beat { cmu: cmu.as_bytes(), load: None }))
     }
 
     pub(crate) fn create(&mut self, e164: &str) -> u64 {
-        self.ask(&Request::Create(wish(e164))).unwrap();
+        self.ask(&Request::Client(ClientRequest::Create(wish(e164)))).unwrap();
         self.epoch(e164)
     }
 
     pub(crate) fn ack(&mut self, e164: &str, cmu: &str, epoch: u64) -> String {
-        self.code(&Request::Ack(word(e164, cmu, epoch)))
+        self.code(&Request::Unit(UnitRequest::Ack(word(e164, cmu, epoch))))
+    }
+
+    /// The same where the creation may be refused.
+    pub(crate) fn code_of_create(&mut self, e164: &str) -> String {
+        self.code(&Request::Client(ClientRequest::Create(wish(e164))))
+    }
+
+    /// Begins a move to the best unit, if there is one.
+    pub(crate) fn code_of_move(&mut self, e164: &str) -> String {
+        let request = SchedulerRequest::Move { e164: e164.as_bytes(), to: None };
+        self.code(&Request::Scheduler { term: None, request })
     }
 
     /// Creates a conference and has it opened.
@@ -142,24 +162,44 @@ impl Rig {
     }
 
     pub(crate) fn nack(&mut self, e164: &str, cmu: &str, epoch: u64) -> String {
-        self.code(&Request::Nack(word(e164, cmu, epoch), None))
+        self.code(&Request::Unit(UnitRequest::Nack(word(e164, cmu, epoch), None)))
     }
 
     pub(crate) fn ended(&mut self, e164: &str, cmu: &str, epoch: u64) -> String {
-        self.code(&Request::Ended(word(e164, cmu, epoch)))
+        self.code(&Request::Unit(UnitRequest::Ended(word(e164, cmu, epoch), End::People)))
+    }
+
+    /// The unit gave up its copy because it was told RELEASE.
+    pub(crate) fn given_up(&mut self, e164: &str, cmu: &str, epoch: u64) -> String {
+        self.code(&Request::Unit(UnitRequest::Ended(word(e164, cmu, epoch), End::Released)))
     }
 
     pub(crate) fn release(&mut self, e164: &str) -> String {
-        self.code(&Request::Release { e164: e164.as_bytes() })
+        self.code(&Request::Client(ClientRequest::Release { e164: e164.as_bytes() }))
     }
 
     pub(crate) fn report(&mut self, cmu: &str, highest: u64, list: &[(&str, u64)]) -> Reply {
-        let list = list.iter().map(|&(e164, epoch)| (e164.as_bytes(), epoch)).collect();
-        self.ask(&Request::Report(Report { cmu: cmu.as_bytes(), highest, list })).unwrap()
+        self.report_with(cmu, highest, &[], list)
+    }
+
+    /// A report that names what people ended.
+    pub(crate) fn report_with(
+        &mut self,
+        cmu: &str,
+        highest: u64,
+        ended: &[(&str, u64)],
+        list: &[(&str, u64)],
+    ) -> Reply {
+        let (ended, list) = (rows(ended), rows(list));
+        self.ask(&Request::Unit(UnitRequest::Report(Report { cmu: cmu.as_bytes(), highest, ended, list })))
+            .unwrap()
     }
 
     pub(crate) fn recover(&mut self) -> usize {
-        match self.ask(&Request::Recover { count: 100, term: None }).unwrap() {
+        match self
+            .ask(&Request::Scheduler { term: None, request: SchedulerRequest::Recover { count: 100 } })
+            .unwrap()
+        {
             Reply::Grants(grants) => grants.len(),
             other => panic!("{other:?}"),
         }
@@ -167,18 +207,22 @@ impl Rig {
 
     pub(crate) fn restart(&mut self, live: &[&str]) {
         let live = live.iter().map(|cmu| cmu.as_bytes()).collect();
-        self.ask(&Request::Restart { live, term: None }).unwrap();
+        self.ask(&Request::Scheduler { term: None, request: SchedulerRequest::Restart { live } }).unwrap();
     }
 
     pub(crate) fn move_to(&mut self, e164: &str, to: &str) -> u64 {
-        self.ask(&Request::Move { e164: e164.as_bytes(), to: Some(to.as_bytes()), term: None }).unwrap();
+        self.ask(&Request::Scheduler {
+            term: None,
+            request: SchedulerRequest::Move { e164: e164.as_bytes(), to: Some(to.as_bytes()) },
+        })
+        .unwrap();
         self.one(e164).moving.unwrap().epoch
     }
 
     pub(crate) fn set(&mut self, e164: &str, cmu: &str, epoch: u64, seq: u64, fields: &[&str]) -> String {
         let fields: Vec<&[u8]> = fields.iter().map(|field| field.as_bytes()).collect();
         let (e164, cmu) = (e164.as_bytes(), cmu.as_bytes());
-        self.code(&Request::Set(Set { e164, cmu, epoch, seq, fields: &fields }))
+        self.code(&Request::Unit(UnitRequest::Set(Set { e164, cmu, epoch, seq, fields: &fields })))
     }
 
     pub(crate) fn one(&self, e164: &str) -> &Conference {
@@ -227,6 +271,10 @@ impl Rig {
 
 pub(crate) fn word<'a>(e164: &'a str, cmu: &'a str, epoch: u64) -> AssignmentNotice<'a> {
     AssignmentNotice { e164: e164.as_bytes(), cmu: cmu.as_bytes(), epoch }
+}
+
+fn rows<'a>(rows: &[(&'a str, u64)]) -> Vec<(&'a [u8], u64)> {
+    rows.iter().map(|&(e164, epoch)| (e164.as_bytes(), epoch)).collect()
 }
 
 /// A creation with the defaults of `CONF.CREATE`.

@@ -1,8 +1,12 @@
 //! docs/conferences.md besides the specification's list: epochs, identities, leases, terms, moves, details.
 
-use super::rig::{MINUTE, Rig, wish, word};
+use super::rig::{MINUTE, Rig, wish};
+use allot_core::conf::Event;
 use allot_core::conf::conference::State;
-use allot_core::conf::request::{Changes, Create, Request};
+use allot_core::conf::request::{
+    Changes, Claim, ClientRequest, Create, Request, SchedulerRequest, UnitRequest,
+};
+use allot_core::conf::unit::{MAX_UNITS, Name};
 
 const A: &str = "a:1:1";
 const B: &str = "b:1:1";
@@ -50,27 +54,43 @@ fn an_identity_that_was_replaced_is_heard_no_more() {
     let epoch = rig.open("1");
     rig.join("a:1:2", 10);
     assert_eq!(rig.beat(A), "STALE");
-    assert_eq!(rig.code(&Request::Join { cmu: A.as_bytes(), capacity: 1, zone: None, lease: 1 }), "STALE");
-    let report = allot_core::conf::request::Report { cmu: A.as_bytes(), highest: epoch, list: vec![] };
-    assert_eq!(rig.code(&Request::Report(report)), "STALE");
+    assert_eq!(
+        rig.code(&Request::Unit(UnitRequest::Join { cmu: A.as_bytes(), capacity: 1, zone: None, lease: 1 })),
+        "STALE"
+    );
+    let report =
+        allot_core::conf::request::Report { cmu: A.as_bytes(), highest: epoch, ended: vec![], list: vec![] };
+    assert_eq!(rig.code(&Request::Unit(UnitRequest::Report(report))), "STALE");
     assert_eq!(rig.set("1", A, epoch, 1, &["a", "b"]), "NOTOWNER");
     // But in this: what people ended on it does not live again.
-    assert_eq!(rig.code(&Request::Ended(word("1", A, epoch + 1))), "STALE");
+    assert_eq!(rig.ended("1", A, epoch + 1), "STALE");
     assert_eq!(rig.state("1"), State::Pending);
-    assert_eq!(rig.code(&Request::Ended(word("1", A, epoch))), "Ok");
-    assert_eq!((rig.state("1"), rig.code(&Request::Ended(word("1", A, epoch)))), (State::Ended, "Ok".into()));
+    assert_eq!(rig.ended("1", A, epoch), "Ok");
+    assert_eq!((rig.state("1"), rig.ended("1", A, epoch)), (State::Ended, "Ok".into()));
     // Its stream is deleted: a message without fields.
     assert!(rig.told.iter().any(|line| line == &format!("cmd:{A}")), "{:?}", rig.told);
 }
 
 #[test]
-fn end_reported_by_a_replaced_unit_is_stale_after_recovery() {
+fn what_people_ended_on_a_unit_that_was_replaced_is_too_late_once_another_has_it_open() {
     let mut rig = Rig::new(&[A, B]);
     let epoch = rig.open("1");
     rig.join("a:1:2", 10);
     rig.recover();
-    assert_eq!(rig.code(&Request::Ended(word("1", A, epoch))), "STALE");
-    assert_eq!(rig.state("1"), State::Creating);
+    let (owner, second) = (rig.owner("1"), rig.epoch("1"));
+    rig.ack("1", &owner, second);
+    assert_eq!(rig.ended("1", A, epoch), "STALE");
+    assert_eq!(rig.state("1"), State::Open);
+    // Until then nobody can be in it.
+    let mut rig = Rig::new(&[A, B]);
+    let epoch = rig.open("1");
+    rig.join("a:1:2", 10);
+    rig.recover();
+    rig.told.clear();
+    assert_eq!((rig.ended("1", A, epoch), rig.state("1")), ("Ok".into(), State::Ended));
+    let told = [rig.verbs("a:1:2"), rig.verbs(B)].concat();
+    assert_eq!(told, "RELEASE", "the unit that creates it stops");
+    rig.check();
 }
 
 #[test]
@@ -82,12 +102,18 @@ fn a_host_is_remembered_when_its_unit_is_forgotten() {
     assert!(rig.realm.unit_called(b"a:1:2").is_none());
     rig.check();
     // Neither is who was replaced heard again, nor is anything placed on who has not said what it has.
-    assert_eq!(rig.code(&Request::Join { cmu: A.as_bytes(), capacity: 9, zone: None, lease: 1 }), "STALE");
+    assert_eq!(
+        rig.code(&Request::Unit(UnitRequest::Join { cmu: A.as_bytes(), capacity: 9, zone: None, lease: 1 })),
+        "STALE"
+    );
     rig.join("a:1:3", 10);
     assert!(!rig.realm.unit_called(b"a:1:3").unwrap().reported);
     rig.report("a:1:3", 0, &[]);
     assert!(rig.realm.unit_called(b"a:1:3").unwrap().reported);
-    assert_eq!(rig.code(&Request::Join { cmu: A.as_bytes(), capacity: 9, zone: None, lease: 1 }), "STALE");
+    assert_eq!(
+        rig.code(&Request::Unit(UnitRequest::Join { cmu: A.as_bytes(), capacity: 9, zone: None, lease: 1 })),
+        "STALE"
+    );
     rig.check();
     // Not for ever: there may be any number of hosts.
     for host in 0..1100 {
@@ -112,7 +138,7 @@ fn down_unit_gets_nothing_before_its_report_and_is_forgotten_later() {
     rig.down(A);
     assert_eq!(rig.beat(A), "NOTFOUND");
     rig.join(A, 10);
-    assert_eq!(rig.code(&Request::Create(wish("1"))), "LIMIT");
+    assert_eq!(rig.code(&Request::Client(ClientRequest::Create(wish("1")))), "LIMIT");
     rig.report(A, 0, &[]);
     rig.create("1");
     let epoch = rig.epoch("1");
@@ -130,17 +156,21 @@ fn down_unit_gets_nothing_before_its_report_and_is_forgotten_later() {
 #[test]
 fn leases_make_a_unit_suspect_and_unreachable_and_never_down() {
     let mut rig = Rig::new(&[]);
-    rig.ask(&Request::Join { cmu: A.as_bytes(), capacity: 10, zone: None, lease: 5000 }).unwrap();
+    rig.ask(&Request::Unit(UnitRequest::Join { cmu: A.as_bytes(), capacity: 10, zone: None, lease: 5000 }))
+        .unwrap();
     let word = |rig: &Rig| rig.realm.unit_called(A.as_bytes()).unwrap().word();
     rig.pass(2999);
     assert_eq!(word(&rig), "up");
     rig.pass(1);
-    assert_eq!((word(&rig), rig.code(&Request::Create(wish("1")))), ("suspect", "LIMIT".into()));
+    assert_eq!(
+        (word(&rig), rig.code(&Request::Client(ClientRequest::Create(wish("1"))))),
+        ("suspect", "LIMIT".into())
+    );
     rig.pass(2000);
     assert_eq!(word(&rig), "unreachable");
     rig.pass(600_000);
     assert_eq!(word(&rig), "unreachable");
-    rig.ask(&Request::Claim { term: 1, leader: b"css", force: false }).unwrap();
+    rig.ask(&Request::Claim(Claim { term: 1, leader: b"css", force: false })).unwrap();
     assert_eq!(word(&rig), "up", "a claim starts all leases anew");
     rig.pass(5000);
     rig.beat(A);
@@ -150,7 +180,8 @@ fn leases_make_a_unit_suspect_and_unreachable_and_never_down() {
 #[test]
 fn a_deposed_scheduler_is_refused() {
     let mut rig = Rig::new(&[A]);
-    let claim = |term, leader: &'static str, force| Request::Claim { term, leader: leader.as_bytes(), force };
+    let claim =
+        |term, leader: &'static str, force| Request::Claim(Claim { term, leader: leader.as_bytes(), force });
     assert_eq!(rig.code(&claim(2, "one", false)), "Realm");
     assert_eq!(rig.code(&claim(2, "one", false)), "Realm");
     assert_eq!(rig.code(&claim(2, "two", false)), "STALE");
@@ -158,13 +189,34 @@ fn a_deposed_scheduler_is_refused() {
     assert_eq!(rig.code(&claim(3, "two", false)), "Realm");
     for term in [2, 4] {
         let term = Some(term);
-        assert_eq!(rig.code(&Request::Recover { count: 1, term }), "STALE");
-        assert_eq!(rig.code(&Request::Restart { live: vec![], term }), "STALE");
-        assert_eq!(rig.code(&Request::Down { cmu: A.as_bytes(), term }), "STALE");
-        assert_eq!(rig.code(&Request::Drain { cmu: A.as_bytes(), on: true, moves: false, term }), "STALE");
-        assert_eq!(rig.code(&Request::Move { e164: b"1", to: None, term }), "STALE");
+        assert_eq!(
+            rig.code(&Request::Scheduler { term, request: SchedulerRequest::Recover { count: 1 } }),
+            "STALE"
+        );
+        assert_eq!(
+            rig.code(&Request::Scheduler { term, request: SchedulerRequest::Restart { live: vec![] } }),
+            "STALE"
+        );
+        assert_eq!(
+            rig.code(&Request::Scheduler { term, request: SchedulerRequest::Down { cmu: A.as_bytes() } }),
+            "STALE"
+        );
+        assert_eq!(
+            rig.code(&Request::Scheduler {
+                term,
+                request: SchedulerRequest::Drain { cmu: A.as_bytes(), on: true, moves: false }
+            }),
+            "STALE"
+        );
+        assert_eq!(
+            rig.code(&Request::Scheduler { term, request: SchedulerRequest::Move { e164: b"1", to: None } }),
+            "STALE"
+        );
     }
-    assert_eq!(rig.code(&Request::Recover { count: 1, term: Some(3) }), "Grants([])");
+    assert_eq!(
+        rig.code(&Request::Scheduler { term: Some(3), request: SchedulerRequest::Recover { count: 1 } }),
+        "Grants([])"
+    );
     assert_eq!(rig.code(&claim(1, "three", true)), "Realm");
 }
 
@@ -190,7 +242,11 @@ fn events_tell_how_an_unfinished_move_ends() {
     assert_eq!(events(&rig), [format!("move-failed 1 {B} {moving}"), format!("ending 1 {A} {epoch}")]);
     // The source cannot even go on: the other copy ends with it.
     let (mut rig, epoch, _) = moved();
-    rig.ask(&Request::Restart { live: vec![A.as_bytes(), B.as_bytes()], term: None }).unwrap();
+    rig.ask(&Request::Scheduler {
+        term: None,
+        request: SchedulerRequest::Restart { live: vec![A.as_bytes(), B.as_bytes()] },
+    })
+    .unwrap();
     rig.nack("1", A, epoch);
     assert_eq!(rig.state("1"), State::Ended);
     assert!(rig.verbs(B).ends_with("RELEASE"), "{:?}", rig.told);
@@ -200,16 +256,24 @@ fn events_tell_how_an_unfinished_move_ends() {
 fn nothing_moves_out_of_its_zone() {
     let mut rig = Rig::new(&[A]);
     let mut join = |cmu: &'static str, zone: &'static [u8]| {
-        let request = Request::Join { cmu: cmu.as_bytes(), capacity: 9, zone: Some(zone), lease: 3_600_000 };
+        let request = Request::Unit(UnitRequest::Join {
+            cmu: cmu.as_bytes(),
+            capacity: 9,
+            zone: Some(zone),
+            lease: 3_600_000,
+        });
         rig.ask(&request).unwrap();
     };
     join("e:1:1", b"eu");
     join("f:1:1", b"eu");
     join("u:1:1", b"us");
-    rig.ask(&Request::Create(Create { zone: Some(b"eu"), ..wish("1") })).unwrap();
+    rig.ask(&Request::Client(ClientRequest::Create(Create { zone: Some(b"eu"), ..wish("1") }))).unwrap();
     let epoch = rig.epoch("1");
     rig.ack("1", "e:1:1", epoch);
-    let to = |cmu: &'static str| Request::Move { e164: b"1", to: Some(cmu.as_bytes()), term: None };
+    let to = |cmu: &'static str| Request::Scheduler {
+        term: None,
+        request: SchedulerRequest::Move { e164: b"1", to: Some(cmu.as_bytes()) },
+    };
     assert_eq!((rig.code(&to("u:1:1")), rig.code(&to(A))), ("BADSTATE".into(), "BADSTATE".into()));
     assert!(!rig.code(&to("f:1:1")).starts_with("BADSTATE"));
 }
@@ -273,6 +337,9 @@ fn details_are_written_by_the_owner_and_newer_ones_stay() {
     assert_eq!(rig.set("1", B, epoch, 7, &["b", "5"]), "NOTOWNER");
     assert_eq!(rig.set("1", A, epoch + 1, 7, &["b", "5"]), "STALE");
     assert_eq!(rig.set("2", A, epoch, 7, &["b", "5"]), "NOTFOUND");
+    for reserved in ["event", "e164", "cmu", "epoch", "seq"] {
+        assert_eq!(rig.set("1", A, epoch, 7, &["b", "5", reserved, "1"]), "ERR", "{reserved}");
+    }
     let details = |rig: &Rig| -> Vec<String> {
         rig.one("1").details.iter().map(|one| String::from_utf8_lossy(&one.value).into_owned()).collect()
     };
@@ -296,7 +363,10 @@ fn draining_moves_what_there_is_and_takes_nothing_new() {
     for number in 0..6 {
         rig.open(&number.to_string());
     }
-    let drain = |on, moves| Request::Drain { cmu: A.as_bytes(), on, moves, term: None };
+    let drain = |on, moves| Request::Scheduler {
+        term: None,
+        request: SchedulerRequest::Drain { cmu: A.as_bytes(), on, moves },
+    };
     assert_eq!(rig.code(&drain(true, true)), "Moves(3, 0)");
     rig.create("x");
     assert_eq!(rig.owner("x"), B);
@@ -312,10 +382,23 @@ fn settings_change_while_the_realm_lives() {
     rig.open("1");
     rig.down(A);
     let changes = Changes { window: Some(1000), ..Changes::default() };
-    assert_eq!(rig.code(&Request::Configure(changes)), "Realm");
+    assert_eq!(rig.code(&Request::Client(ClientRequest::Configure(changes))), "Realm");
     rig.pass(1000);
     assert_eq!(rig.word("1"), "ended");
     let changes = Changes { window: Some(0), ..Changes::default() };
-    assert_eq!(rig.code(&Request::Configure(changes)), "ERR");
+    assert_eq!(rig.code(&Request::Client(ClientRequest::Configure(changes))), "ERR");
     rig.check();
+}
+
+#[test]
+fn realm_has_a_limited_number_of_units() {
+    let mut rig = Rig::new(&[]);
+    for number in 0..MAX_UNITS {
+        let cmu = Name::from(format!("h{number}:1:1").as_bytes());
+        rig.apply(&Event::Joined { cmu, capacity: 1, zone: None, lease: 3_600_000 });
+    }
+    let join = |cmu| Request::Unit(UnitRequest::Join { cmu, capacity: 1, zone: None, lease: 1000 });
+    assert_eq!(rig.code(&join(b"more:1:1")), "LIMIT");
+    assert_ne!(rig.code(&join(b"h7:1:1")), "LIMIT", "it renews its lease");
+    assert_ne!(rig.code(&join(b"h7:1:2")), "LIMIT", "it replaces the one of its host");
 }

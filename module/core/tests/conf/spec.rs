@@ -3,7 +3,7 @@
 use super::rig::{MINUTE, Rig, wish};
 use allot_core::conf::Reply;
 use allot_core::conf::conference::{AssignmentEnd, State};
-use allot_core::conf::request::{Create, Request};
+use allot_core::conf::request::{ClientRequest, Create, Request, UnitRequest};
 use allot_core::conf::state::{Policy, Settings};
 
 const A: &str = "a:1:1";
@@ -31,7 +31,11 @@ fn number_02_an_ended_conference_or_a_new_unit_makes_room() {
     let mut rig = Rig::new(&[A]);
     rig.join(B, 1);
     for e164 in ["1", "2"] {
-        rig.ask(&Request::Create(Create { size: if e164 == "1" { 9 } else { 1 }, ..wish(e164) })).unwrap();
+        rig.ask(&Request::Client(ClientRequest::Create(Create {
+            size: if e164 == "1" { 9 } else { 1 },
+            ..wish(e164)
+        })))
+        .unwrap();
         let (owner, epoch) = (rig.owner(e164), rig.epoch(e164));
         rig.ack(e164, &owner, epoch);
     }
@@ -61,7 +65,7 @@ fn number_02_an_ended_conference_or_a_new_unit_makes_room() {
 fn number_03_the_order_is_priority_then_the_longest_waiting() {
     let mut rig = Rig::new(&[A]);
     for (e164, priority) in [("low", 0), ("high", 5), ("later", 5)] {
-        rig.ask(&Request::Create(Create { priority, ..wish(e164) })).unwrap();
+        rig.ask(&Request::Client(ClientRequest::Create(Create { priority, ..wish(e164) }))).unwrap();
         let epoch = rig.epoch(e164);
         rig.ack(e164, A, epoch);
     }
@@ -84,7 +88,8 @@ fn number_03_the_order_is_priority_then_the_longest_waiting() {
 #[test]
 fn number_04_conferences_of_lost_units_are_recovered_after_a_crash() {
     let mut rig = Rig::new(&[A, B]);
-    rig.ask(&Request::Join { cmu: A.as_bytes(), capacity: 10, zone: None, lease: 5000 }).unwrap();
+    rig.ask(&Request::Unit(UnitRequest::Join { cmu: A.as_bytes(), capacity: 10, zone: None, lease: 5000 }))
+        .unwrap();
     let epoch = rig.create("1");
     assert_eq!(rig.owner("1"), A);
     rig.ack("1", A, epoch);
@@ -108,7 +113,7 @@ fn number_04_conferences_of_lost_units_are_recovered_after_a_crash() {
 fn number_05_past_its_end_time_a_conference_is_not_recovered() {
     let mut rig = Rig::new(&[A, B]);
     let end = Some(rig.now + 5 * MINUTE);
-    rig.ask(&Request::Create(Create { end, ..wish("1") })).unwrap();
+    rig.ask(&Request::Client(ClientRequest::Create(Create { end, ..wish("1") }))).unwrap();
     let epoch = rig.epoch("1");
     rig.ack("1", A, epoch);
     rig.down(A);
@@ -122,7 +127,7 @@ fn number_05_past_its_end_time_a_conference_is_not_recovered() {
 fn number_06_a_recovered_conference_keeps_its_end_time() {
     let mut rig = Rig::new(&[A, B]);
     let end = rig.now + 60 * MINUTE;
-    rig.ask(&Request::Create(Create { end: Some(end), ..wish("1") })).unwrap();
+    rig.ask(&Request::Client(ClientRequest::Create(Create { end: Some(end), ..wish("1") }))).unwrap();
     let epoch = rig.epoch("1");
     rig.ack("1", A, epoch);
     rig.pass(10 * MINUTE);
@@ -157,7 +162,7 @@ fn number_07_if_the_original_unit_comes_back_the_later_copy_is_ended() {
     assert_eq!(rig.commands(B), [format!("RELEASE 1 {B} {second}")]);
     assert_eq!(rig.one("1").history[1].ended.unwrap().1, AssignmentEnd::Released);
     assert!(rig.one("1").details.is_empty(), "details are sent anew");
-    // Whoever lost it writes nothing any more, and neither does the old assignment of who has it.
+    // The unit that lost the conference writes no more, nor does an older assignment of the owner.
     assert_eq!(rig.set("1", B, second, 9, &["members", "9"]), "NOTOWNER");
     assert_eq!(rig.set("1", A, first, 9, &["members", "9"]), "STALE");
     assert_eq!(rig.set("1", A, third, 1, &["members", "2"]), "Integer(1)");
@@ -240,6 +245,8 @@ fn only_the_last_unit_that_had_a_conference_open_can_end_it() {
     assert_eq!((rig.word("1"), rig.ended("1", B, second)), ("pending", "NOTOWNER".into()));
     rig.join(A, 10);
     rig.report(A, first, &[]);
+    assert_eq!(rig.word("1"), "pending", "that A lacks it says nothing either");
+    rig.report_with(A, first, &[("1", first)], &[]);
     assert_eq!(rig.word("1"), "ended");
     rig.check();
 }
@@ -247,7 +254,7 @@ fn only_the_last_unit_that_had_a_conference_open_can_end_it() {
 #[test]
 fn number_08_an_unrecoverable_conference_ends_with_the_link() {
     let mut rig = Rig::new(&[A, B]);
-    rig.ask(&Request::Create(Create { recoverable: false, ..wish("1") })).unwrap();
+    rig.ask(&Request::Client(ClientRequest::Create(Create { recoverable: false, ..wish("1") }))).unwrap();
     let epoch = rig.epoch("1");
     rig.ack("1", A, epoch);
     rig.down(A);
@@ -275,7 +282,7 @@ fn number_09_recovery_is_retried_every_five_minutes_for_thirty() {
     // Or until its end time, if that is earlier.
     let mut rig = Rig::new(&[A, B]);
     let end = Some(rig.now + 7 * MINUTE);
-    rig.ask(&Request::Create(Create { end, ..wish("1") })).unwrap();
+    rig.ask(&Request::Client(ClientRequest::Create(Create { end, ..wish("1") }))).unwrap();
     let epoch = rig.epoch("1");
     rig.ack("1", A, epoch);
     rig.down(A);
@@ -318,12 +325,15 @@ fn number_11_after_a_failed_recovery_the_next_unit_is_tried() {
 #[test]
 fn number_12_a_waiting_conference_keeps_its_licences() {
     let mut rig = Rig::with(Settings { licences: 3, ..Settings::default() }, &[A, B]);
-    rig.ask(&Request::Create(Create { licences: 2, ..wish("1") })).unwrap();
+    rig.ask(&Request::Client(ClientRequest::Create(Create { licences: 2, ..wish("1") }))).unwrap();
     let epoch = rig.epoch("1");
     rig.ack("1", A, epoch);
     rig.down(A);
     assert_eq!(rig.realm.licences_used(), 2);
-    assert_eq!(rig.code(&Request::Create(Create { licences: 2, ..wish("2") })), "LIMIT");
+    assert_eq!(
+        rig.code(&Request::Client(ClientRequest::Create(Create { licences: 2, ..wish("2") }))),
+        "LIMIT"
+    );
     rig.create("3");
     assert_eq!((rig.realm.licences_used(), rig.recover()), (3, 1));
     rig.release("1");

@@ -3,7 +3,7 @@
 //! afterwards, and after a colon what its unit `a:1:1` (or whoever spoke) was told.
 
 use super::rig::{MINUTE, Rig, wish};
-use allot_core::conf::request::Request;
+use allot_core::conf::request::{ClientRequest, Request, UnitRequest};
 
 const A: &str = "a:1:1";
 const B: &str = "b:1:1";
@@ -16,11 +16,11 @@ fn world(column: &str) -> Rig {
     let mut rig = Rig::new(&[A, B]);
     if column != "none" {
         let end = Some(rig.now + 20 * MINUTE);
-        rig.ask(&Request::Create(allot_core::conf::request::Create {
+        rig.ask(&Request::Client(ClientRequest::Create(allot_core::conf::request::Create {
             end,
             request: Some(b"r"),
             ..wish("7")
-        }))
+        })))
         .unwrap();
         assert_eq!(rig.owner("7"), A);
     }
@@ -88,10 +88,13 @@ fn create() {
     row(
         "create",
         ["creating:CREATE", "creating:CREATE", "EXISTS", "EXISTS", "EXISTS", "EXISTS", "EXISTS"],
-        |rig| rig.code(&Request::Create(wish("7"))),
+        |rig| rig.code(&Request::Client(ClientRequest::Create(wish("7")))),
     );
     row("the same again", ["creating:CREATE", "same", "same", "same", "same", "same", "same"], |rig| {
-        rig.code(&Request::Create(allot_core::conf::request::Create { request: Some(b"r"), ..wish("7") }))
+        rig.code(&Request::Client(ClientRequest::Create(allot_core::conf::request::Create {
+            request: Some(b"r"),
+            ..wish("7")
+        })))
     });
 }
 
@@ -150,23 +153,18 @@ fn report_has_the_conference() {
         rig.report(&unit, epoch, &[("7", epoch)]);
         String::new()
     });
-    row(
-        "has it, otherwise",
-        [
-            "same:RELEASE",
-            "same:RELEASE",
-            "same:RELEASE",
-            "same:RELEASE",
-            "same:RELEASE",
-            "same:RELEASE",
-            "same:RELEASE",
-        ],
-        |rig| {
-            let (unit, epoch) = last(rig);
-            rig.report(&unit, epoch + 5, &[("7", epoch + 5)]);
-            String::new()
-        },
-    );
+    let told = "same:RELEASE";
+    row("has it, otherwise, its own is yet to come", [told; 7], |rig| {
+        let (unit, epoch) = last(rig);
+        rig.report(&unit, epoch - 1, &[("7", epoch + 5)]);
+        String::new()
+    });
+    let lost = "pending:RELEASE";
+    row("has it, otherwise, and not its own", [told, told, lost, lost, lost, lost, told], |rig| {
+        let (unit, epoch) = last(rig);
+        rig.report(&unit, epoch + 5, &[("7", epoch + 5)]);
+        String::new()
+    });
     row("adoption", ["-", "-", "-", "-", "open:RELEASE", "-", "open:EPOCH"], |rig| {
         // It had been on A before it was lost.
         let lost = rig.one("7").history[0].clone();
@@ -202,11 +200,25 @@ fn report_lacks_the_conference() {
         rig.report(&unit, epoch - 1, &[]);
         String::new()
     });
-    row("lacks it, epoch <= HIGHEST", ["-", "-", "ended", "ended", "pending", "ended", "ended"], |rig| {
+    row(
+        "lacks it, epoch <= HIGHEST",
+        ["-", "-", "pending", "pending", "pending", "pending", "same"],
+        |rig| {
+            let (unit, epoch) = last(rig);
+            rig.report(&unit, epoch, &[]);
+            String::new()
+        },
+    );
+    row("names it as ended", ["-", "same", "ended", "ended", "ended", "ended", "ended"], |rig| {
         let (unit, epoch) = last(rig);
-        rig.report(&unit, epoch, &[]);
+        rig.report_with(&unit, epoch, &[("7", epoch)], &[]);
         String::new()
     });
+    // The unit of the failed recovery is not the next one to try.
+    let mut rig = world("recovering");
+    let (unit, epoch) = last(&rig);
+    rig.report(&unit, epoch, &[]);
+    assert_eq!(rig.one("7").tried.len(), 1);
 }
 
 #[test]
@@ -219,15 +231,41 @@ fn ended_by_its_unit() {
         let (unit, epoch) = last(rig);
         rig.ended("7", &unit, epoch + 1)
     });
-    // From who had it before it was lost, while another creates it.
+    // From the unit that had it before it was lost, while another creates it.
     let mut rig = world("recovering");
     let lost = rig.one("7").history[0].epoch;
-    assert_eq!(rig.ended("7", A, lost), "NOTOWNER");
+    assert_eq!(
+        (rig.ended("7", A, lost), rig.word("7"), rig.verbs(B)),
+        ("Ok".into(), "ended", "RELEASE".into())
+    );
+    // Once the other has it open, another copy continues.
+    let mut rig = world("recovering");
+    let lost = rig.one("7").history[0].epoch;
+    let epoch = rig.epoch("7");
+    rig.ack("7", B, epoch);
+    assert_eq!((rig.ended("7", A, lost), rig.word("7")), ("NOTOWNER".into(), "open"));
     // And while it is pending again: it is A's last word that counts, not B's, which never had it open.
+    let mut rig = world("recovering");
     let epoch = rig.epoch("7");
     rig.nack("7", B, epoch);
     assert_eq!(rig.ended("7", B, epoch), "NOTOWNER");
     assert_eq!((rig.ended("7", A, lost), rig.word("7")), ("Ok".into(), "ended"));
+}
+
+#[test]
+fn given_up_at_release() {
+    row("given up", ["NOTFOUND", "same", "pending", "pending", "pending", "pending", "NOTOWNER"], |rig| {
+        let (unit, epoch) = last(rig);
+        rig.given_up("7", &unit, epoch)
+    });
+    row(
+        "given up, other epoch",
+        ["NOTFOUND", "STALE", "STALE", "STALE", "STALE", "STALE", "NOTOWNER"],
+        |rig| {
+            let (unit, epoch) = last(rig);
+            rig.given_up("7", &unit, epoch + 1)
+        },
+    );
 }
 
 #[test]
@@ -252,7 +290,7 @@ fn end_time_and_window() {
     row("window", ["-", "-", "-", "-", "-", "-", "ended"], |rig| {
         let e164 = b"7";
         let end = rig.now + 50 * MINUTE;
-        rig.ask(&Request::Extend { e164, end }).unwrap();
+        rig.ask(&Request::Client(ClientRequest::Extend { e164, end })).unwrap();
         rig.pass(30 * MINUTE - 1);
         assert_eq!(rig.word("7"), "pending");
         rig.pass(1);
@@ -291,7 +329,12 @@ fn scheduler_restart() {
     row("restart, neither", ["same", "same", "pending", "pending", "pending", "pending", "same"], |rig| {
         // Both lose their leases; nothing else is due meanwhile.
         for cmu in [A, B] {
-            let join = Request::Join { cmu: cmu.as_bytes(), capacity: 10, zone: None, lease: 100 };
+            let join = Request::Unit(UnitRequest::Join {
+                cmu: cmu.as_bytes(),
+                capacity: 10,
+                zone: None,
+                lease: 100,
+            });
             rig.ask(&join).unwrap();
         }
         rig.pass(100);
@@ -308,7 +351,8 @@ fn wait_timeout() {
         String::new()
     });
     row("wait timeout, lease over", ["-", "-", "pending", "-", "-", "-", "-"], |rig| {
-        let join = Request::Join { cmu: A.as_bytes(), capacity: 10, zone: None, lease: 100 };
+        let join =
+            Request::Unit(UnitRequest::Join { cmu: A.as_bytes(), capacity: 10, zone: None, lease: 100 });
         rig.ask(&join).unwrap();
         rig.pass(30_000);
         String::new()
@@ -318,7 +362,15 @@ fn wait_timeout() {
 #[test]
 fn ending_conference_ends_instead_of_waiting_or_being_recovered() {
     for column in ["waiting", "creating", "recovering", "open"] {
-        let acts: [(&str, Act); 4] = [
+        let acts: [(&str, Act); 6] = [
+            ("lacks", |rig| {
+                let (unit, epoch) = last(rig);
+                rig.report(&unit, epoch, &[]);
+            }),
+            ("given up", |rig| {
+                let (unit, epoch) = last(rig);
+                rig.given_up("7", &unit, epoch);
+            }),
             ("down", |rig| {
                 let unit = rig.owner("7");
                 rig.down(&unit);
@@ -350,7 +402,9 @@ fn ending_conference_ends_instead_of_waiting_or_being_recovered() {
             rig.told.clear();
             act(&mut rig);
             assert_eq!(rig.word("7"), "ended", "{column}, {name}");
-            assert_eq!(rig.verbs(&unit), "RELEASE", "{column}, {name}");
+            // A unit that has no copy need not be told.
+            let told = if matches!(name, "lacks" | "given up") { "" } else { "RELEASE" };
+            assert!(rig.verbs(&unit) == told || column.ends_with("ing"), "{column}, {name}");
             rig.check();
         }
     }
@@ -359,17 +413,25 @@ fn ending_conference_ends_instead_of_waiting_or_being_recovered() {
 #[test]
 fn unrecoverable_conference_ends_instead_of_waiting() {
     for (name, lose) in [
+        ("lacks", (|rig: &mut Rig| drop(rig.report(A, rig.epoch("7"), &[]))) as Act),
+        ("given up", |rig| drop(rig.given_up("7", A, rig.epoch("7")))),
         ("down", (|rig: &mut Rig| rig.down(A)) as Act),
         ("replaced", |rig| rig.join("a:1:2", 10)),
         ("restart", |rig| {
-            rig.ask(&Request::Join { cmu: A.as_bytes(), capacity: 10, zone: None, lease: 100 }).unwrap();
+            rig.ask(&Request::Unit(UnitRequest::Join {
+                cmu: A.as_bytes(),
+                capacity: 10,
+                zone: None,
+                lease: 100,
+            }))
+            .unwrap();
             rig.pass(100);
             rig.restart(&[]);
         }),
     ] {
         let mut rig = Rig::new(&[A, B]);
         let create = allot_core::conf::request::Create { recoverable: false, ..wish("7") };
-        rig.ask(&Request::Create(create)).unwrap();
+        rig.ask(&Request::Client(ClientRequest::Create(create))).unwrap();
         let epoch = rig.epoch("7");
         rig.ack("7", A, epoch);
         lose(&mut rig);

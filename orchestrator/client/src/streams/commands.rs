@@ -11,12 +11,13 @@ use super::entry::{Entry, read_reply};
 use crate::connection::query;
 use crate::error::Error;
 
-/// How long one request waits for entries.
+/// Longest time that one request waits for entries.
 pub const BLOCK: Duration = Duration::from_millis(500);
 /// Entries taken at once.
 const BATCH: usize = 256;
 
-/// The entries of one stream, in one session: the commands of a unit, or the events of a show. Dropping it ends the reading.
+/// The entries of one stream, in one session: the commands of a unit, or the events of a show. Dropping the value ends
+/// the reading.
 pub struct Commands {
     entries: mpsc::Receiver<Result<Vec<Entry>, Error>>,
     task: AbortHandle,
@@ -54,10 +55,10 @@ impl Commands {
     /// The next entries, at least one. Waits for them without limit.
     ///
     /// # Errors
-    /// What ended the reading; nothing more can be read after it.
+    /// The error that ended the reading; further calls return no entries.
     pub async fn next(&mut self) -> Result<Vec<Entry>, Error> {
         let next = self.entries.recv().await;
-        next.unwrap_or_else(|| Err(Error::Stopped("the commands are read no more".to_owned())))
+        next.unwrap_or_else(|| Err(Error::Stopped("the reader of the stream has stopped".to_owned())))
     }
 }
 

@@ -7,19 +7,19 @@ use crate::error::Error;
 /// An entry of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Its id.
+    /// Id of the entry.
     pub id: String,
-    /// Its fields in their order; none in an entry that was trimmed away.
+    /// Fields of the entry in their order; none if the entry was trimmed.
     pub fields: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Entry {
-    /// A field as text; empty where there is none.
+    /// A field as text; empty if the field is absent.
     pub fn text(&self, name: &str) -> String {
         String::from_utf8_lossy(field_of(&self.fields, name).unwrap_or_default()).into_owned()
     }
 
-    /// A field as a number; 0 where there is none.
+    /// A field as a number; 0 if the field is absent or no number.
     pub fn number(&self, name: &str) -> u64 {
         self.text(name).parse().unwrap_or(0)
     }
@@ -30,7 +30,7 @@ fn field_of<'a>(fields: &'a [(Vec<u8>, Vec<u8>)], name: &str) -> Option<&'a [u8]
     fields.iter().find(|(field, _)| field == name.as_bytes()).map(|(_, value)| value.as_slice())
 }
 
-/// The entries of the one stream that `XREAD` or `XREADGROUP` was asked about; none where it waited in vain.
+/// The entries in a reply of `XREAD` or `XREADGROUP` for one stream; none if the time limit passed without entries.
 pub(crate) fn read_reply(reply: Value) -> Result<Vec<Entry>, Error> {
     let streams = match reply {
         Value::Nil => return Ok(Vec::new()),

@@ -1,4 +1,4 @@
-//! One consumer of a group: what is new, what it took and has not acknowledged, and what others left.
+//! One consumer of a group: reads new entries, its own unacknowledged entries, and entries that other consumers left.
 
 use std::time::Duration;
 
@@ -10,25 +10,25 @@ use crate::connection::query;
 use crate::error::Error;
 use crate::record::Record;
 
-/// A consumer that took nothing for so long, and has nothing left to acknowledge, is forgotten.
+/// A consumer that took nothing for this long, and has no unacknowledged entries, is removed.
 const FORGET_AFTER: Duration = Duration::from_secs(3600);
 
 /// A consumer's place in a group.
 #[derive(Debug, Clone)]
 pub struct Group {
-    /// Takes entries, and waits for them.
+    /// The connection for requests that wait for entries.
     taking: MultiplexedConnection,
-    /// For all that is answered at once.
+    /// The connection for all other requests.
     connection: MultiplexedConnection,
     stream: String,
     name: String,
     consumer: String,
-    /// Whether the group was not there before.
+    /// Whether this consumer created the group.
     pub made: bool,
 }
 
 impl Group {
-    /// Joins; makes stream and group where they are not there.
+    /// Joins the group. Creates stream and group if they do not exist.
     pub async fn join(
         connection: MultiplexedConnection,
         taking: MultiplexedConnection,
@@ -39,7 +39,7 @@ impl Group {
         Ok(joined)
     }
 
-    /// Makes the group, from the stream's first entry on; whether it was not there.
+    /// Creates the group, which starts at the stream's first entry. Returns whether the group is new.
     async fn ensure(&mut self) -> Result<bool, Error> {
         let command =
             cmd("XGROUP").arg("CREATE").arg(&self.stream).arg(&self.name).arg(0).arg("MKSTREAM").clone();
@@ -57,7 +57,7 @@ impl Group {
         read_reply(query(&mut self.taking, &command).await?)
     }
 
-    /// What this consumer took earlier and never acknowledged, from an id on.
+    /// Entries after `id` that this consumer took earlier and did not acknowledge.
     pub async fn own(&mut self, count: u32, after: &str) -> Result<Vec<Entry>, Error> {
         let mut command = cmd("XREADGROUP");
         command.arg("GROUP").arg(&self.name).arg(&self.consumer).arg("COUNT").arg(count);
@@ -65,7 +65,8 @@ impl Group {
         read_reply(query(&mut self.taking, &command).await?)
     }
 
-    /// Takes over what others took and did not acknowledge for so long; and where to go on, `0-0` at the end.
+    /// Takes over entries that other consumers took and did not acknowledge for this long. The second value is the
+    /// cursor of the next call, `0-0` at the end.
     pub async fn claim(
         &mut self,
         idle: Duration,
@@ -83,7 +84,7 @@ impl Group {
         Ok((String::from_utf8_lossy(&next).into_owned(), read_list(entries)?))
     }
 
-    /// These are done with.
+    /// Acknowledges these entries.
     pub async fn acknowledge(&mut self, entries: &[Entry]) -> Result<(), Error> {
         if entries.is_empty() {
             return Ok(());
@@ -96,8 +97,8 @@ impl Group {
         query::<Value>(&mut self.connection, &command).await.map(drop)
     }
 
-    /// Forgets consumers that are gone and owe nothing. What one of them still owes keeps it until others
-    /// have claimed that.
+    /// Removes consumers that are gone. A consumer with unacknowledged entries stays until others have claimed these
+    /// entries.
     pub async fn tidy(&mut self) -> Result<(), Error> {
         let command = cmd("XINFO").arg("CONSUMERS").arg(&self.stream).arg(&self.name).clone();
         for consumer in Record::read_list(query(&mut self.connection, &command).await?)? {

@@ -1,5 +1,5 @@
-//! How messages travel: streams beside the realm's key. Commands to a unit are read in order by that unit alone;
-//! what units tell is read by a group of data proxies, and acknowledged when it is written.
+//! Messages in streams beside the realm's key. Each unit reads its own stream of commands in order. A group of data
+//! proxies reads the stream of messages from units, and acknowledges a message when its details are written.
 
 mod commands;
 mod entry;

@@ -60,7 +60,7 @@ impl Trace {
 #[derive(Default)]
 struct Data {
     running: BTreeSet<String>,
-    /// Runners that have not been told to end; the limit applies to them. A lost runner no longer counts, although it
+    /// Runners that have not been asked to end; the limit applies to them. A lost runner no longer counts, although it
     /// may still be ending.
     wanted: BTreeSet<String>,
     ended: BTreeMap<String, usize>,
@@ -74,13 +74,13 @@ fn with<T>(world: &World, act: impl FnOnce(&mut Data) -> T) -> T {
     act(&mut world.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// A simulated runner. It may go on after it was told to end, or after its unit died, but for at most about one
+/// A simulated runner. It may go on after it was asked to end, or after its unit died, but for at most about one
 /// session timeout after its supervisor had to end it.
 struct Working {
     world: World,
     partition: String,
     lag: Duration,
-    /// When the runner ends, once it is told to.
+    /// The time at which the runner ends, once it was asked to end.
     gone: Option<Instant>,
 }
 
@@ -100,7 +100,7 @@ impl Working {
         Self { world: world.clone(), partition: partition.to_owned(), lag, gone: None }
     }
 
-    /// Ends the runner because it was told to.
+    /// Ends the runner because it was asked to end.
     async fn end(mut self) {
         with(&self.world, |data| data.wanted.remove(&self.partition));
         let gone = Instant::now() + self.lag;
@@ -326,7 +326,7 @@ async fn submit(store: &TaskStore, random: &mut StdRng) -> Vec<TaskId> {
     ids
 }
 
-/// What is wrong with a task at the end of a run.
+/// A description of the error if a task is wrong at the end of a run.
 async fn wrong(store: &TaskStore, id: TaskId, world: &World) -> Result<Option<String>, Fault> {
     let Some(main) = store.main(id).await? else { return Ok(Some(format!("{id} is not there"))) };
     let task = main.task;

@@ -35,7 +35,7 @@ pub(super) type Due = (u64, bool, Accident);
 struct Condition {
     dead: bool,
     cut: bool,
-    /// How often the unit was disconnected.
+    /// Number of times that the unit was disconnected.
     cuts: u64,
 }
 
@@ -81,8 +81,8 @@ impl Fate {
         }
     }
 
-    /// How long a session outlives a disconnection: its last heartbeat may be some time ago, and the server checks
-    /// only at intervals.
+    /// Time for which a session outlives a disconnection: its last heartbeat may be some time ago, and the server
+    /// checks only at intervals.
     fn lifetime(&self) -> Duration {
         let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
         SESSION.mul_f64(random.0.random_range(0.875..1.3))

@@ -1,10 +1,30 @@
 //! The data of a subtask, and of how it ended.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{MainTask, SubState};
-use crate::ids::TaskId;
+/// The state of a subtask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SubState {
+    /// The subtask waits in its worker's inbox.
+    Init,
+    /// The subtask's runner is running.
+    Running,
+    /// The runner succeeded.
+    Success,
+    /// The runner failed, or the worker was lost too often.
+    Failed,
+    /// The subtask was ended, or not started, because its task was stopped.
+    Stopped,
+}
+
+impl fmt::Display for SubState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
 
 /// A subtask at its worker.
 #[allow(clippy::struct_field_names, reason = "the names of the tree, which others read")]
@@ -32,11 +52,11 @@ pub struct SubTask {
     pub worker: String,
     /// The round of the main task, from 1.
     pub round: u64,
-    /// How often the subtask may start again.
+    /// Number of times that the subtask may start again.
     pub retries: u32,
-    /// How often the subtask has started again, from 0.
+    /// Number of times that the subtask has started again, from 0.
     pub attempt: u32,
-    /// When the runner started, in milliseconds since 1970; 0 before.
+    /// Start of the runner, in milliseconds since 1970; 0 before.
     #[serde(default)]
     pub started: u64,
     /// The time limit of the run in milliseconds; 0 if it is not known.
@@ -48,27 +68,6 @@ pub struct SubTask {
 }
 
 impl SubTask {
-    /// The subtask that compacts this partition, waiting at this worker.
-    pub fn of(task: &MainTask, id: TaskId, partition: &str, worker: &str) -> Self {
-        Self {
-            id: id.to_string(),
-            state: SubState::Init,
-            sub_task_flag: true,
-            db_name: task.db_name.clone(),
-            schema_name: task.schema_name.clone(),
-            table_name: task.table_name.clone(),
-            partition_name: partition.to_owned(),
-            pc: task.pc.clone(),
-            worker: worker.to_owned(),
-            round: task.round,
-            retries: task.retries,
-            attempt: 0,
-            started: 0,
-            limit: 0,
-            permits: Vec::new(),
-        }
-    }
-
     /// Database, schema and table.
     pub fn table(&self) -> [&str; 3] {
         [&self.db_name, &self.schema_name, &self.table_name]
@@ -103,7 +102,7 @@ impl SubTask {
     }
 }
 
-/// How a subtask ended.
+/// The end of a subtask.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ended {
     /// The current state.
@@ -112,7 +111,7 @@ pub struct Ended {
     pub partition: String,
     /// The unit that runs the subtask.
     pub worker: String,
-    /// How often the subtask had started again, from 0.
+    /// Number of times that the subtask had started again, from 0.
     pub attempt: u32,
     /// The runner's exit code; `None` if a signal ended it or it did not run.
     pub exit: Option<i32>,
@@ -122,8 +121,8 @@ pub struct Ended {
     pub output: String,
     /// The last line of its standard output, if it is a JSON object.
     pub result: Option<Map<String, Value>>,
-    /// When it started, in milliseconds since 1970; 0 before.
+    /// Start of the subtask, in milliseconds since 1970; 0 before.
     pub started: u64,
-    /// When it ended, in milliseconds since 1970; 0 before.
+    /// End of the subtask, in milliseconds since 1970; 0 before.
     pub finished: u64,
 }

@@ -16,7 +16,7 @@ const COUNT_RESERVE: usize = 32 * 1024;
 const LOST: &str = "its worker was lost while it ran";
 
 impl TaskStore {
-    /// Those of these subtasks in this worker's inbox whose state is `Running`.
+    /// Of the subtasks `ids`, those in this worker's inbox whose state is `Running`.
     pub async fn running(&self, worker: &str, ids: &[TaskId]) -> Result<Vec<TaskId>, Fault> {
         let reads: Vec<_> = ids
             .iter()
@@ -99,7 +99,7 @@ impl TaskStore {
     }
 
     /// Requeues a subtask whose runner was ended early, or fails it if it may not start again. With a `holder`, that
-    /// session still holds the lock and releases it; `counted` tells whether this uses up a retry.
+    /// session still holds the lock and releases it; `counted` says whether this uses up a retry.
     pub async fn requeue(
         &self,
         sub: &Found<SubTask>,

@@ -18,7 +18,7 @@ use allot_coordination::{Error, Kind, MULTI_LIMIT, Node, Op};
 use allot_runtime::time::now_ms;
 use version_1::{Name, Old, Source, convert, removal};
 
-/// How often the upgrade of a task is retried when other processes change it.
+/// Retries of the upgrade of a task when other processes change the task.
 const ATTEMPTS: usize = 20;
 
 /// The result of the upgrade of one old task.
@@ -203,7 +203,7 @@ impl Upgrade {
         Ok((task, ops))
     }
 
-    /// Why the old tree may not be deleted yet: the tasks without a lock, or without a readable new task.
+    /// The obstacles to the deletion of the old tree: the tasks without a lock, or without a readable new task.
     pub async fn missing(&self) -> Result<Vec<String>, Fault> {
         let mut missing = Vec::new();
         for old in self.names().await? {

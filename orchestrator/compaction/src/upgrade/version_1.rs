@@ -27,7 +27,7 @@ const PARTS: [&str; 2] = ["Scheduler", "TaskAssigned"];
 pub struct Name {
     /// The unit on which it was submitted.
     pub unit: String,
-    /// When it was submitted, in milliseconds since 1970.
+    /// Submission of the task, in milliseconds since 1970.
     pub time: u64,
     /// The task's state.
     pub state: State,

@@ -7,12 +7,13 @@ use tokio::time::sleep;
 use super::{Worker, order};
 use crate::ids::TaskId;
 use crate::node_context::PAUSE;
+use crate::partitions;
 use crate::runner::{RunSignals, trust};
 use crate::supervisor::Why;
 use crate::task::{Ended, SubState, SubTask};
 use crate::task_store::{Fault, Found};
 
-/// How a run of a subtask ended.
+/// The end of a run of a subtask.
 pub(super) enum RunResult {
     /// The runner ended by itself, or at a limit of its task.
     Ended(Ended),
@@ -25,6 +26,12 @@ pub(super) enum RunResult {
 impl Worker {
     /// Runs the runner of a subtask until it ends.
     pub(super) async fn run(&self, sub: &Found<SubTask>, fence: i64) -> RunResult {
+        // Between the listing and now somebody else may have written the task, or changed a link.
+        let checked =
+            partitions::check(&self.node_context.config, sub.task.table(), &sub.task.partition_name).await;
+        if let Err(why) = checked {
+            return RunResult::Ended(sub.task.ended(SubState::Failed, &why));
+        }
         // The confirmation of the session may have expired while the subtask was started.
         let Some(until) = trust(&self.node_context.coordinator) else { return RunResult::NotStarted };
         let spec = order::spec(&self.node_context, sub, fence, until);

@@ -105,7 +105,7 @@ impl World {
         self.store.tree.multi(self.store.creation(id, &task)).await.unwrap();
         for number in 1..=subs {
             let id = id.subtask(number);
-            let sub = SubTask { state, ..SubTask::of(&task, id, &format!("{table}{number}"), UNIT) };
+            let sub = SubTask { state, ..task.subtask(id, &format!("{table}{number}"), UNIT) };
             let dir = self.store.paths.at(UNIT, id);
             let nodes = [
                 (dir.clone(), Vec::new()),

@@ -17,7 +17,7 @@ struct Entry {
     born: u32,
 }
 
-/// What a watch observes. Changes of data do not fire watches of children, and vice versa.
+/// The part of a node that a watch observes. Changes of data do not fire watches of children, and vice versa.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Of {
     Data,
@@ -58,7 +58,7 @@ impl Default for Server {
     }
 }
 
-/// How to undo one step of a multi that fails.
+/// The undo of one step of a multi that fails.
 type Undo = Vec<(String, Option<Entry>)>;
 
 impl Server {

@@ -1,5 +1,5 @@
-//! How programs of operators are started: in a process group of their own, without this process's secrets, and so that
-//! the kernel kills them when this process dies.
+//! Starts programs of operators: in a process group of their own, without this process's secrets, and so that the
+//! kernel kills them when this process dies.
 //!
 //! Only a process itself can ask for its parent-death signal. So the child is `allotd` first (the hidden command
 //! `exec-child`), asks for the signal, and then replaces itself with the program. Processes that the program starts do
@@ -24,14 +24,14 @@ use tokio::signal::unix::{SignalKind, signal};
 const SECRETS: [&str; 4] =
     ["ALLOT_REDIS", "ALLOT_REDIS_PASSWORD", "ALLOT_SENTINEL_PASSWORD", "ALLOT_ZOOKEEPER_PASSWORD"];
 
-/// Tells the hidden command that its standard input is a socket on which it reports why the program could not be
-/// executed.
+/// The argument by which the hidden command knows that its standard input is a socket, on which it reports the reason
+/// if the program cannot be executed.
 const REPORT_EXEC: &str = "ALLOT_REPORT_EXEC";
 
 /// Arguments of the hidden command.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Process that must be our parent.
+    /// Process that must be the parent of this process.
     #[arg(long)]
     parent: i32,
     /// The program and its arguments.
@@ -39,8 +39,8 @@ pub struct Arguments {
     argv: Vec<String>,
 }
 
-/// This executable with one of its hidden subcommands, as a process group of its own, so that a signal from a terminal
-/// does not reach it.
+/// A command that runs this executable with one of its hidden subcommands. The process has a group of its own, so that
+/// a signal from a terminal does not reach the process.
 pub fn allotd_command(subcommand: &str) -> io::Result<Command> {
     // An upgrade may replace the file on disk; this link stays the executable that runs.
     const RUNNING: &str = "/proc/self/exe";
@@ -69,8 +69,8 @@ pub fn process_group(child: &Child) -> Option<Pid> {
     child.id().and_then(|id| Pid::from_raw(id as i32))
 }
 
-/// Spawns a [`command_with_parent_death_signal`], and returns with it how to learn whether the program could be
-/// executed. The program's standard input is empty.
+/// Spawns a [`command_with_parent_death_signal`], and returns with it a value by which to learn whether the
+/// program could be executed. The program's standard input is empty.
 pub fn spawn_with_parent_death_signal(command: &mut Command) -> io::Result<(Child, ExecResult)> {
     let (ours, childs) = UnixStream::pair()?;
     ours.set_nonblocking(true)?;
@@ -88,7 +88,7 @@ impl ExecResult {
     /// Waits until the program was executed, or returns why it could not be.
     pub async fn wait(mut self) -> Result<(), String> {
         let mut reason = String::new();
-        // A child that was killed before it executed anything writes no reason; its exit status tells that.
+        // A child that was killed before it executed anything writes no reason; its exit status has the reason.
         let _ = self.0.read_to_string(&mut reason).await;
         if reason.is_empty() { Ok(()) } else { Err(reason) }
     }

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::program::{self, ExecResult};
 use super::watchdog::{Watchdog, WatchdogCommand};
 
-/// How often [`SupervisedChild::stop`] checks whether all of a group has ended.
+/// Interval at which [`SupervisedChild::stop`] checks whether all of a group has ended.
 const GROUP_POLL: Duration = Duration::from_millis(20);
 
 /// A process group that the watchdog knows of until this value is dropped.
@@ -24,7 +24,7 @@ pub struct SupervisedGroup {
 }
 
 impl SupervisedGroup {
-    /// Tells the watchdog of a group; `None` if this is no id of a group.
+    /// Registers a group with the watchdog; `None` if this is no id of a group.
     pub fn new(id: i32, watchdog: Watchdog) -> Option<Self> {
         let id = Pid::from_raw(id)?;
         watchdog.send(WatchdogCommand::Started(id.as_raw_pid()));
@@ -57,18 +57,18 @@ impl Drop for SupervisedGroup {
     }
 }
 
-/// A running child with its process group. Dropping it kills the whole group and tells the watchdog.
+/// A running child with its process group. Dropping the value kills the whole group and informs the watchdog.
 #[derive(Debug)]
 pub struct SupervisedChild {
     child: Child,
     group: SupervisedGroup,
-    /// When a child that was told to end is killed.
+    /// The time at which a child is killed that was sent SIGTERM.
     kill_at: Option<Instant>,
 }
 
 impl SupervisedChild {
-    /// Spawns a command of [`program::command_with_parent_death_signal`] and tells the watchdog of its group. The
-    /// second value tells whether the program could be executed.
+    /// Spawns a command of [`program::command_with_parent_death_signal`] and registers its group with the watchdog.
+    /// The second value resolves to whether the program could be executed.
     ///
     /// # Errors
     /// The process could not be created.
@@ -77,7 +77,7 @@ impl SupervisedChild {
         Ok((Self::supervise(child, watchdog)?, exec_result))
     }
 
-    /// Supervises a child that was spawned as a process group of its own, and tells the watchdog of its group.
+    /// Supervises a child that was spawned as a process group of its own, and registers its group with the watchdog.
     ///
     /// # Errors
     /// The child was already waited for.
@@ -112,7 +112,7 @@ impl SupervisedChild {
     /// of [`terminate`](Self::terminate) passes. A wait may be abandoned and repeated.
     ///
     /// # Errors
-    /// The operating system does not tell how the child ended.
+    /// The operating system does not report the exit status of the child.
     pub async fn wait(&mut self) -> io::Result<ExitStatus> {
         if let Some(kill_at) = self.kill_at {
             if let Ok(status) = timeout_at(kill_at, self.child.wait()).await {
@@ -127,7 +127,7 @@ impl SupervisedChild {
     /// Waits until the child has ended and its piped output is closed. Dropping the future kills the whole group.
     ///
     /// # Errors
-    /// The output cannot be read, or the operating system does not tell how the child ended.
+    /// The output cannot be read, or the operating system does not report the exit status of the child.
     pub async fn output(mut self) -> io::Result<Output> {
         let (stdout, stderr) = (self.take_stdout(), self.take_stderr());
         let (status, stdout, stderr) =
@@ -219,7 +219,7 @@ mod tests {
     async fn group_that_ignores_sigterm_is_killed_after_the_limit() {
         let (child, group) = script("trap '' TERM; echo up; while :; do sleep 0.02; done").await;
         child.stop(Duration::from_millis(200)).await;
-        // A killed process may stay a zombie of this process's parent for a moment.
+        // A killed process may stay a zombie of this process's parent for a short time.
         for _ in 0..200 {
             if !runs(group) {
                 return;

@@ -1,6 +1,6 @@
 //! A process beside the daemon that kills programs when the daemon no longer can. The watchdog knows the process groups
-//! of all programs. It kills them when the daemon is gone, and when the time until which they may run has passed: the
-//! daemon extends that time again and again, and a daemon that is itself suspended cannot kill anything.
+//! of all programs. The watchdog kills the programs when the daemon is gone, and when their time limit has passed. The
+//! daemon extends this limit again and again; a daemon that is suspended does not, and could not kill programs itself.
 
 use std::collections::BTreeSet;
 use std::process::Stdio;
@@ -19,9 +19,9 @@ use tracing::error;
 use super::program;
 use crate::time::MonotonicTime;
 
-/// How long the watchdog may take to read a command.
+/// Time limit for the watchdog to read a command.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long to wait before a watchdog that did not start is started again.
+/// Pause before a watchdog that did not start is started again.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
 
 /// A command to the watchdog process: one line of JSON.
@@ -91,7 +91,7 @@ impl Process {
     }
 }
 
-/// What the watchdog must know.
+/// The state that every new watchdog process is sent.
 #[derive(Default)]
 struct State {
     groups: BTreeSet<i32>,

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 
 use super::file::tiers_of;
 use crate::cli::outcome::Outcome;
-use crate::cli::table;
+use crate::cli::terminal;
 use crate::config::BookSource;
 
 /// Prints the book as CSV.
@@ -36,5 +36,5 @@ pub(super) async fn run(source: &BookSource) -> Result<Outcome> {
         writer.write_record(row)?;
     }
     let text = writer.into_inner().map_err(csv::IntoInnerError::into_error)?;
-    table::write(&String::from_utf8(text).context("a name is no text")?).map(|()| Outcome::Done)
+    terminal::write_data(&String::from_utf8(text).context("a name is no text")?).map(|()| Outcome::Done)
 }

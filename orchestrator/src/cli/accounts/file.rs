@@ -12,7 +12,8 @@ const NAME: usize = 256;
 const STEPS: usize = 16;
 const COUNT: u64 = 1 << 53;
 
-/// What an account costs: `quota` instructions at the flat price, then steps in the module's form `upto price ...`.
+/// The price of an account's use: `quota` instructions at the flat price, then steps in the module's form
+/// `upto price ...`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Tariff {
     pub(super) quota: u64,
@@ -21,7 +22,7 @@ pub(super) struct Tariff {
 
 impl Tariff {
     /// The steps as separate command arguments.
-    pub(super) fn words(&self) -> Vec<&str> {
+    pub(super) fn step_arguments(&self) -> Vec<&str> {
         self.tiers.split_whitespace().collect()
     }
 }
@@ -116,7 +117,7 @@ impl Contents {
 
 /// Converts steps from the file's form, `150:0.1 1000:0.5`, to the module's form.
 fn steps(quota: u64, text: &str) -> Result<String, String> {
-    let (mut words, mut last) = (Vec::new(), quota);
+    let (mut steps, mut last) = (Vec::new(), quota);
     for step in text.split([' ', ';']).filter(|step| !step.is_empty()) {
         let wrong = || format!("tier '{step}' must be UPTO:PRICE, e.g. 150:0.1");
         let (upto, price) = step.split_once(':').ok_or_else(wrong)?;
@@ -125,12 +126,12 @@ fn steps(quota: u64, text: &str) -> Result<String, String> {
             return Err(format!("tier '{step}' must go beyond {last}, where the one before it ends"));
         }
         last = upto;
-        words.push(format!("{upto} {}", price_of(price).ok_or_else(wrong)?));
+        steps.push(format!("{upto} {}", price_of(price).ok_or_else(wrong)?));
     }
-    if words.len() > STEPS {
-        return Err(format!("{} tiers; there may be {STEPS}", words.len()));
+    if steps.len() > STEPS {
+        return Err(format!("{} tiers; there may be {STEPS}", steps.len()));
     }
-    Ok(words.join(" "))
+    Ok(steps.join(" "))
 }
 
 /// A price in the module's form, without needless zeros; `None` if it is no price.
@@ -146,9 +147,9 @@ fn price_of(text: &str) -> Option<String> {
 }
 
 /// Converts steps from the module's form to the file's form.
-pub(super) fn tiers_of(words: &str) -> String {
-    let words: Vec<&str> = words.split_whitespace().collect();
-    words.chunks(2).map(|step| step.join(":")).collect::<Vec<_>>().join(" ")
+pub(super) fn tiers_of(steps: &str) -> String {
+    let fields: Vec<&str> = steps.split_whitespace().collect();
+    fields.chunks(2).map(|step| step.join(":")).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use redis::Value;
 use super::file::{self, Contents, Tariff};
 use crate::cli::outcome::Outcome;
 use crate::cli::progress;
+use crate::cli::terminal::{errln, outln};
 use crate::config::BookSource;
 use allot_client::{BookStore, Record};
 
@@ -65,10 +66,10 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
     let contents = file::read(&text).with_context(|| path.to_string())?;
     if !contents.problems.is_empty() {
         let count = contents.problems.len();
-        eprintln!("{count} {} in {path}:", if count == 1 { "problem" } else { "problems" });
-        contents.problems.iter().take(SHOWN).for_each(|problem| eprintln!("  {problem}"));
+        errln!("{count} {} in {path}:", if count == 1 { "problem" } else { "problems" });
+        contents.problems.iter().take(SHOWN).for_each(|problem| errln!("  {problem}"));
         if count > SHOWN {
-            eprintln!("  ... and {} more", count - SHOWN);
+            errln!("  ... and {} more", count - SHOWN);
         }
         return Ok(Outcome::InputRefused);
     }
@@ -83,7 +84,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
     let difference = compare(&contents, &modules, &accounts)?;
     print(&difference, &arguments);
     if arguments.dry_run {
-        println!("dry run: nothing was changed");
+        outln!("dry run: nothing was changed");
         return Ok(Outcome::Done);
     }
     if exists == 0 {
@@ -92,7 +93,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
     if apply(&book, &difference, &arguments).await? > 0 {
         super::session::notify(&config).await?;
     }
-    println!("done");
+    outln!("done");
     Ok(if difference.differ.is_empty() { Outcome::Done } else { Outcome::CheckFailed })
 }
 
@@ -147,15 +148,15 @@ fn compare(contents: &Contents, modules: &[Record], accounts: &[Record]) -> Resu
 
 fn print(difference: &Difference, arguments: &Arguments) {
     for (module, department) in &difference.new_modules {
-        println!("+ module {module} of {department}, {} places", arguments.instances);
+        outln!("+ module {module} of {department}, {} places", arguments.instances);
     }
     for (module, department, _) in &difference.moved_modules {
-        println!("~ module {module} goes to {department}");
+        outln!("~ module {module} goes to {department}");
     }
     for ((module, tariff), accounts) in &difference.added {
         let tiers = file::tiers_of(&tariff.tiers);
         let tiers = if tiers.is_empty() { String::new() } else { format!(", tiers {tiers}") };
-        println!(
+        outln!(
             "+ {} accounts for {module}, quota {}{tiers}: {}",
             accounts.len(),
             tariff.quota,
@@ -163,10 +164,10 @@ fn print(difference: &Difference, arguments: &Arguments) {
         );
     }
     for (module, accounts) in &difference.moved {
-        println!("~ {} accounts go to {module}: {}", accounts.len(), some(accounts));
+        outln!("~ {} accounts go to {module}: {}", accounts.len(), some(accounts));
     }
     if !difference.lent.is_empty() {
-        println!(
+        outln!(
             "  {} accounts are with another module of their department and stay there, since rebalancing moves them: {}",
             difference.lent.len(),
             some(&difference.lent)
@@ -174,12 +175,12 @@ fn print(difference: &Difference, arguments: &Arguments) {
     }
     let (count, absent) = (difference.absent.len(), some(&difference.absent));
     if count > 0 && arguments.delete {
-        println!("- {count} accounts are deleted: {absent}");
+        outln!("- {count} accounts are deleted: {absent}");
     } else if count > 0 {
-        println!("  {count} accounts are not in the file and stay (--delete takes them away): {absent}");
+        outln!("  {count} accounts are not in the file and stay (--delete takes them away): {absent}");
     }
     if !difference.differ.is_empty() {
-        println!(
+        outln!(
             "! {} accounts are there with another quota or other tiers, which cannot be changed while they are there: {}",
             difference.differ.len(),
             some(&difference.differ)
@@ -213,12 +214,12 @@ async fn apply(book: &BookStore, difference: &Difference, arguments: &Arguments)
         bar.inc(1);
     }
     for ((module, tariff), accounts) in &difference.added {
-        let words = tariff.words();
+        let steps = tariff.step_arguments();
         for some in accounts.chunks(CHUNK) {
             let mut command = book.begin("ACCOUNT.ADD");
             command.arg(module).arg("QUOTA").arg(tariff.quota);
-            if !words.is_empty() {
-                command.arg("TIERS").arg(words.len() / 2).arg(&words);
+            if !steps.is_empty() {
+                command.arg("TIERS").arg(steps.len() / 2).arg(&steps);
             }
             book.ask::<Value>(command.arg("ACCOUNTS").arg(some.len()).arg(some)).await?;
             bar.inc(some.len() as u64);

@@ -13,6 +13,7 @@ use clap::{Args, Subcommand};
 
 use crate::cli::outcome::Outcome;
 use crate::cli::table;
+use crate::cli::terminal::{errln, outln};
 use crate::config::BookSource;
 
 /// The commands.
@@ -69,12 +70,12 @@ async fn rebalance(arguments: &RebalanceArguments) -> Result<Outcome> {
     let (_, book) = session::open(&arguments.source).await?;
     let moves = book.rebalance(arguments.dry_run, None).await?;
     if moves.is_empty() && !arguments.json {
-        println!("nothing to move: at the present rate no instance needs an account that another can spare");
+        outln!("nothing to move: at the present rate no instance needs an account that another can spare");
         return Ok(Outcome::Done);
     }
     table::print(&moves, &COLUMNS, arguments.json)?;
     if arguments.dry_run {
-        eprintln!("dry run: nothing was changed");
+        errln!("dry run: nothing was changed");
     }
     Ok(Outcome::Done)
 }

@@ -10,7 +10,7 @@ use crate::roles::accounts::paths::Paths;
 use allot_client::BookStore;
 use allot_coordination::{Error, Kind};
 
-/// How long a command waits for ZooKeeper.
+/// Time limit for a command to notify the leader through ZooKeeper.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// A connection to the book's master.

@@ -18,6 +18,7 @@ use serde_json::json;
 
 use super::file::{self, Contents};
 use crate::cli::outcome::Outcome;
+use crate::cli::terminal::outln;
 use crate::config::Span;
 
 /// Most picks of an account for one line of the trace.
@@ -35,16 +36,16 @@ pub(crate) struct Arguments {
     /// The accounts, as `allotd accounts export` prints them.
     #[arg(long, value_name = "FILE")]
     accounts: PathBuf,
-    /// How often accounts are rebalanced.
+    /// Interval of rebalancing.
     #[arg(long, default_value = "1h")]
     rebalance: Span,
-    /// How long an account stays at its instance at least.
+    /// Shortest time between two moves of an account.
     #[arg(long, default_value = "30m")]
     dwell: Span,
-    /// How often an account moves a day, at most.
+    /// Most moves of an account in a day.
     #[arg(long, default_value_t = 2)]
     max_moves: u32,
-    /// How long the month is.
+    /// Length of the month.
     #[arg(long, default_value = "30d")]
     month: Span,
     /// Print JSON.
@@ -92,15 +93,15 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome> {
             "instructions": instructions, "accounts": tariffs.len(), "fixed": of(&fixed),
             "rebalanced": of(&evened), "least": least.to_string(),
         });
-        println!("{all}");
+        outln!("{all}");
         return Ok(Outcome::Done);
     }
-    println!("{instructions} instructions on {} accounts", tariffs.len());
-    println!("an even deal that stays:  {} beyond the flat price", fixed.cost);
-    println!("evened out every {}:  {}, by {} moves", arguments.rebalance, evened.cost, evened.moves);
-    println!("at best, in hindsight:    {least}");
+    outln!("{instructions} instructions on {} accounts", tariffs.len());
+    outln!("static even assignment:   {} beyond the flat price", fixed.cost);
+    outln!("evened out every {}:  {}, by {} moves", arguments.rebalance, evened.cost, evened.moves);
+    outln!("at best, in hindsight:    {least}");
     if evened.refused > 0 {
-        println!("{} instructions had no account: their instance has none", evened.refused);
+        outln!("{} instructions had no account: their instance has none", evened.refused);
     }
     Ok(Outcome::Done)
 }
@@ -128,12 +129,12 @@ fn lines(trace: impl io::Read, month: &Span) -> Result<Vec<Used>> {
 }
 
 fn tariff(read: &file::Tariff) -> Tariff {
-    let words = read.words();
+    let steps = read.step_arguments();
     let step = |step: &[&str]| {
         let [upto, price] = step else { return None };
         Some(Step { upto: upto.parse().ok()?, price: Amount::parse_price(price.as_bytes())? })
     };
-    Tariff { quota: read.quota, steps: words.chunks(2).filter_map(step).collect() }
+    Tariff { quota: read.quota, steps: steps.chunks(2).filter_map(step).collect() }
 }
 
 /// A book with a simulated clock.
@@ -163,7 +164,7 @@ impl Desk {
     }
 
     /// Spends instructions on the instance's accounts as `ACCOUNT.PICK` does, the account with the most left first.
-    /// Returns how many instructions found no account.
+    /// Returns the number of instructions for which no account was available.
     fn send(&mut self, used: &Used) -> Result<u64> {
         let mut wanted = used.count;
         while wanted > 0 {

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::cli::outcome::Outcome;
 use crate::cli::table;
+use crate::cli::terminal;
 use crate::config::BookSource;
 use allot_client::Record;
 
@@ -31,7 +32,7 @@ struct Warning {
     account: String,
     place: String,
     used: u64,
-    /// After how many instructions the next step starts, and its price.
+    /// The number of instructions after which the next step starts.
     end: u64,
     price: String,
     forecast: u64,
@@ -55,9 +56,9 @@ pub(super) async fn run(arguments: &Arguments) -> Result<Outcome> {
             "modules": records.iter().map(module_json).collect::<Result<Vec<_>>>()?,
             "warnings": warnings.iter().map(Warning::json).collect::<Vec<_>>(),
         });
-        return table::write(&format!("{all}\n")).map(|()| Outcome::Done);
+        return terminal::write(&format!("{all}\n")).map(|()| Outcome::Done);
     }
-    table::write(&draw(&book, &departments, &modules, &records, &warnings)?).map(|()| Outcome::Done)
+    terminal::write(&draw(&book, &departments, &modules, &records, &warnings)?).map(|()| Outcome::Done)
 }
 
 fn module_json(record: &Record) -> Result<Value> {
@@ -166,7 +167,7 @@ const HOUR: i64 = 3_600_000;
 
 /// The accounts that will reach their next step, those nearest to it first.
 fn warnings(accounts: &[Record], begin: i64, end: i64, now: i64) -> Result<Vec<Warning>> {
-    // The first moments of a month do not allow a forecast.
+    // The first minutes of a month allow no forecast, so at least one hour counts as passed.
     let (passed, whole) = ((now - begin).max(HOUR) as u128, (end - begin).max(HOUR) as u128);
     let mut all = Vec::new();
     for record in accounts {
@@ -185,11 +186,11 @@ fn warnings(accounts: &[Record], begin: i64, end: i64, now: i64) -> Result<Vec<W
     Ok(all)
 }
 
-/// Where the current step ends for `used` instructions, and the price of the next step; `None` on the last step.
+/// The end of the current step after `used` instructions, and the price of the next step; `None` on the last step.
 fn next_step(quota: u64, tiers: &str, used: u64) -> Option<(u64, String)> {
-    let words: Vec<&str> = tiers.split_whitespace().collect();
+    let steps: Vec<&str> = tiers.split_whitespace().collect();
     let mut end = quota;
-    for step in words.chunks(2) {
+    for step in steps.chunks(2) {
         let [upto, price] = step else { return None };
         if used <= end {
             return Some((end, (*price).to_owned()));

@@ -7,7 +7,7 @@ use anyhow::Result;
 use super::task_client::{TaskClient, gone};
 use super::views::{subtasks, time};
 use crate::cli::outcome::Outcome;
-use crate::cli::table::write;
+use crate::cli::terminal::write;
 use allot_compaction::ids::TaskId;
 use allot_compaction::node::Units;
 use allot_compaction::permits;

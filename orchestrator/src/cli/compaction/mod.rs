@@ -135,7 +135,7 @@ async fn stop(client: &TaskClient, id: TaskId, wait: bool, json: bool) -> Result
     client.store.stop(id).await?;
     let outcome = if wait { submit::wait(client, id, "is being stopped").await? } else { Outcome::Done };
     views::show(client, id, json).await?;
-    // A stopped task has not done all of its work, which is what the user asked for. Only an interrupted wait is
+    // The user asked to stop the task, so its unfinished work is no failure. Only an interrupted wait is
     // reported.
     let over = client.store.main(id).await?.is_none_or(|main| main.task.state.is_over());
     Ok(if wait && !over { outcome } else { Outcome::Done })

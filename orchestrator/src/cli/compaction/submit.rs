@@ -9,20 +9,20 @@ use tokio::time::sleep;
 
 use super::task_client::{Common, TaskClient, gone};
 use crate::cli::outcome::Outcome;
-use crate::cli::{progress, table};
+use crate::cli::progress;
+use crate::cli::terminal::{self, errln};
 use crate::config::Span;
 use allot_compaction::hashing::choose;
 use allot_compaction::ids::TaskId;
+use allot_compaction::partitions::check_table_name;
 use allot_compaction::task::{MainTask, RepeatInfo, State};
 use allot_compaction::task_store::Fault;
 use allot_compaction::window::{Window, own_zone};
 
 /// Most bytes of all partitions named in a submission.
 const NAMED: usize = 32 * 1024;
-/// Most bytes of the name of a database, schema or table.
-const NAME: usize = 200;
-/// How often a waiting command reads the task.
-const LOOK: Duration = Duration::from_millis(250);
+/// Interval at which a waiting command reads the task.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The options of a submission.
 #[derive(Debug, Args)]
@@ -51,7 +51,7 @@ pub(crate) struct Arguments {
     /// Processing cluster [default: the unit's, or compaction.pc]
     #[arg(long)]
     pc: Option<String>,
-    /// How often a subtask starts again after its worker was lost [default: compaction.retries]
+    /// Times that a subtask starts again after its worker was lost [default: compaction.retries]
     #[arg(long)]
     retries: Option<u32>,
     /// If the table has an unfinished task, wait for it instead of failing.
@@ -60,7 +60,7 @@ pub(crate) struct Arguments {
     /// Subtasks of tasks with a higher priority start first.
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     priority: i32,
-    /// When subtasks may start, e.g. 22:00-06:00; subtasks that run at its end go on.
+    /// Time of day in which subtasks may start, e.g. 22:00-06:00; subtasks that run at its end go on.
     #[arg(long, value_name = "FROM-TO")]
     window: Option<String>,
     /// Time zone of the window, e.g. Europe/Berlin [default: this machine's]
@@ -78,18 +78,19 @@ pub(super) async fn run(client: &TaskClient, arguments: &Arguments) -> Result<Ou
     let (id, task) = compose(client, arguments).await?;
     client.store.submit(id, &task, arguments.queue).await?;
     if arguments.common.json {
-        table::write(&format!("{}\n", serde_json::json!({"task": id.to_string(), "manager": task.manager})))?;
+        terminal::write(&format!(
+            "{}\n",
+            serde_json::json!({"task": id.to_string(), "manager": task.manager})
+        ))?;
     } else {
-        table::write(&format!("{id}\n"))?;
+        terminal::write(&format!("{id}\n"))?;
     }
     if arguments.wait { wait(client, id, "goes on").await } else { Ok(Outcome::Done) }
 }
 
 async fn compose(client: &TaskClient, arguments: &Arguments) -> Result<(TaskId, MainTask)> {
     for (name, text) in [("DB", &arguments.db), ("SCHEMA", &arguments.schema), ("TABLE", &arguments.table)] {
-        if text.is_empty() || text.len() > NAME {
-            bail!("{name} has {} bytes; it may have 1 to {NAME}", text.len());
-        }
+        check_table_name(name, text).map_err(Error::msg)?;
     }
     if arguments.partitions.iter().map(String::len).sum::<usize>() > NAMED {
         bail!("the named partitions take more than {NAMED} bytes; let compaction.partitions list them");
@@ -151,15 +152,19 @@ pub(super) async fn wait(client: &TaskClient, id: TaskId, otherwise: &str) -> Re
     };
     bar.finish_and_clear();
     let Some(task) = watched else {
-        eprintln!("the task {otherwise}; allotd compaction show {id} shows it");
+        errln!("the task {otherwise}; allotd compaction show {id} shows it");
         return Ok(Outcome::CheckFailed);
     };
     let task = task?;
     let total = task.grand_total();
     let why = if task.error.is_empty() { String::new() } else { format!(": {}", task.error) };
-    eprintln!(
+    errln!(
         "{}{why} after {} rounds: {} well, {} failed, {} stopped",
-        task.state, task.round, total.success_count, total.failed_count, total.stopped_count
+        task.state,
+        task.round,
+        total.success_count,
+        total.failed_count,
+        total.stopped_count
     );
     let well = task.state == State::Done && total.failed_count == 0 && total.stopped_count == 0;
     Ok(if well { Outcome::Done } else { Outcome::CheckFailed })
@@ -178,6 +183,6 @@ async fn follow(client: &TaskClient, id: TaskId, bar: &ProgressBar) -> Result<Ma
             Err(fault) if fault.is_passing() => {}
             Err(fault) => return Err(fault.into()),
         }
-        sleep(LOOK).await;
+        sleep(POLL_INTERVAL).await;
     }
 }

@@ -13,7 +13,7 @@ use allot_compaction::node::{Units, follow};
 use allot_compaction::task_store::{Fault, TaskStore};
 use allot_coordination::Coordinator;
 
-/// How long a command waits for ZooKeeper.
+/// Time limit for a command to connect to ZooKeeper.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// The options of every command.

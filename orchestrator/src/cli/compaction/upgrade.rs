@@ -11,7 +11,7 @@ use futures_util::StreamExt as _;
 use super::task_client::{Common, TaskClient};
 use crate::cli::outcome::Outcome;
 use crate::cli::progress;
-use crate::cli::table::write;
+use crate::cli::terminal::{errln, write};
 use allot_compaction::task_store::Fault;
 use allot_compaction::upgrade::version_1::{ROOTS, Source};
 use allot_compaction::upgrade::{Step, Upgrade};
@@ -86,7 +86,7 @@ async fn old_root(client: &TaskClient, arguments: &Arguments) -> Result<String> 
     let within = |inner: &str, outer: &str| format!("{inner}/").starts_with(&format!("{outer}/"));
     if within(new, root) || within(root, new) {
         let why = format!(
-            "'{root}' is, holds, or lies in {new}, where this generation's tasks stand: name the old root"
+            "'{root}' is, holds, or lies in {new}, where this generation's tasks are: name the old root"
         );
         return Err(Fault::Refused(why).into());
     }
@@ -129,7 +129,7 @@ async fn take(upgrade: &Upgrade, arguments: &Arguments, place: &str) -> Result<O
             Step::Gone => ("renamed or gone meanwhile; run it again".to_owned(), None),
             Step::Odd(why) => {
                 odd = true;
-                bar.suspend(|| eprintln!("allotd: {name}: {why}"));
+                bar.suspend(|| errln!("allotd: {name}: {why}"));
                 ("not understood".to_owned(), None)
             }
         };

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use super::task_client::{TaskClient, gone};
 use crate::cli::outcome::Outcome;
-use crate::cli::table::{lay, write};
+use crate::cli::table::lay;
+use crate::cli::terminal::write;
 use allot_compaction::ids::TaskId;
 use allot_compaction::paths::decode;
 use allot_compaction::task::{MainTask, SubState, SubTask};

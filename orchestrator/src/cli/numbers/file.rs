@@ -1,4 +1,4 @@
-//! Reads numbers from a text, one a line, or from a column of a table.
+//! Reads numbers from a text with one number per line, or from a column of a table.
 
 use std::collections::HashSet;
 
@@ -8,20 +8,20 @@ use clap::ValueEnum;
 /// A format of files of numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// One number a line.
+    /// One number per line.
     Text,
     /// A table with a column of numbers.
     Csv,
 }
 
-/// What a file amounts to.
+/// The contents of a file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Contents {
-    /// Each once, in the order of the file.
+    /// The numbers, each once, in the order of the file.
     pub(crate) numbers: Vec<String>,
-    /// How many were there again.
+    /// Number of repetitions.
     pub(crate) repeated: usize,
-    /// What is no number, each with its line.
+    /// Problems: every field that is no number, with its line.
     pub(crate) problems: Vec<String>,
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn read(text: &str, format: Format, column: &str, strip: bool) -> Res
     Ok(contents)
 }
 
-/// Whether the module takes it: 1 to 32 characters of `0-9 + * #`.
+/// Whether the module accepts this text as a number: 1 to 32 characters of `0-9 + * #`.
 fn is_number(text: &str) -> bool {
     (1..=32).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit() || b"+*#".contains(&byte))
 }

@@ -1,4 +1,4 @@
-//! `allotd numbers load`: from a file to a pool on the server.
+//! `allotd numbers load`: puts the numbers of a file into a pool on the server.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -10,20 +10,21 @@ use clap::Args;
 use super::file::{self, Format};
 use crate::cli::outcome::Outcome;
 use crate::cli::progress;
+use crate::cli::terminal::{errln, outln};
 use crate::config::RedisSource;
 use allot_client::{self, NumberStore};
 
-/// How many numbers go into one request: large enough to be fast, small enough not to delay other clients.
+/// Numbers in one request: enough to be fast, and few enough not to delay other clients.
 const CHUNK: usize = 1000;
 /// Problems beyond this many are only counted.
 const SHOWN: usize = 20;
 
-/// What to load, and where.
+/// Arguments of `allotd numbers load`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The file of numbers.
     file: PathBuf,
-    /// Key of the pool; it is made if there is none.
+    /// Key of the pool, which is created if it does not exist.
     #[arg(long)]
     key: String,
     /// Format of the file; a table if its name ends in .csv, else a text of one number a line.
@@ -58,17 +59,17 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
         .with_context(|| path.display().to_string())?;
     if !found.problems.is_empty() {
         let count = found.problems.len();
-        eprintln!("{count} {}:", if count == 1 { "problem" } else { "problems" });
-        found.problems.iter().take(SHOWN).for_each(|problem| eprintln!("  {problem}"));
+        errln!("{count} {}:", if count == 1 { "problem" } else { "problems" });
+        found.problems.iter().take(SHOWN).for_each(|problem| errln!("  {problem}"));
         if count > SHOWN {
-            eprintln!("  ... and {} more", count - SHOWN);
+            errln!("  ... and {} more", count - SHOWN);
         }
-        eprintln!("a number has 1 to 32 characters of 0-9 + * #; --strip leaves punctuation out");
+        errln!("a number has 1 to 32 characters of 0-9 + * #; --strip leaves punctuation out");
         return Ok(Outcome::InputRefused);
     }
-    println!("{}: {} numbers, {} repeated", path.display(), found.numbers.len(), found.repeated);
+    outln!("{}: {} numbers, {} repeated", path.display(), found.numbers.len(), found.repeated);
     if arguments.dry_run {
-        println!("dry run: nothing was changed");
+        outln!("dry run: nothing was changed");
         return Ok(Outcome::Done);
     }
     let pool = NumberStore::new(arguments.redis.connect(&arguments.key).await?, &arguments.key);
@@ -83,9 +84,9 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
     }
     bar.finish_and_clear();
     let there = found.numbers.len() as u64 - new;
-    println!("loaded into '{}': {new} new, {there} were there", arguments.key);
+    outln!("loaded into '{}': {new} new, {there} were there", arguments.key);
     if arguments.register {
-        println!("registered: {came_up} came up");
+        outln!("registered: {came_up} came up");
     }
     Ok(Outcome::Done)
 }

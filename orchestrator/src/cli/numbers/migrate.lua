@@ -1,9 +1,9 @@
--- Takes the list and the hash of an existing system over into a pool, in one step: nobody sees half of it, and no event of the
--- old system is lost between reading and writing. Everything is read and judged before the first write.
+-- Takes the list and the hash of an existing system over into a pool, in one step: no client sees half of it, and no event of
+-- the old system is lost between reading and writing. Everything is read and checked before the first write.
 --
 --   KEYS: list, hash, pool     ARGV: '1' to change something, '1' to keep the list and the hash, life of the leases in ms or ''
 --
--- The hash says how a number stands, the list in which order the free ones wait. Replies with counts and examples by name.
+-- The hash has the state of each number, the list has the order of the free numbers. Replies with counts and examples by name.
 
 local list, hash, pool = KEYS[1], KEYS[2], KEYS[3]
 local change, keep, ttl = ARGV[1] == '1', ARGV[2] == '1', ARGV[3]
@@ -30,7 +30,7 @@ local function is_number(text)
   return #text <= 32 and text:find('^[0-9+*#]+$')
 end
 
--- How the hash says that a number stands; nil where it cannot be read.
+-- The state of a number in the hash; nil if it cannot be read.
 local function read(record)
   local good, state = pcall(cjson.decode, record)
   if not good or type(state) ~= 'table' then return nil end
@@ -62,7 +62,7 @@ for i = 1, #records, 2 do
   end
 end
 
--- The queue: in the order of the list, then what the list has lost.
+-- The queue: first the numbers of the list, in its order; then the free numbers that the list lacks.
 for _, number in ipairs(redis.call('LRANGE', list, 0, -1)) do
   local state = states[number]
   if not state then

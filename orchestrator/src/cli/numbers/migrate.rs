@@ -1,4 +1,4 @@
-//! `allotd numbers migrate`: from the list and the hash of an existing system to a pool, in one step on the server.
+//! `allotd numbers migrate`: converts the list and the hash of an existing system to a pool, in one step on the server.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,40 +9,41 @@ use redis::cmd;
 use serde::Deserialize;
 
 use crate::cli::outcome::Outcome;
+use crate::cli::terminal::{out, outln};
 use crate::config::RedisSource;
 
 /// Runs on the server, so that no event of the old system falls between reading and writing.
 const SCRIPT: &str = include_str!("migrate.lua");
 
-/// What to take over, and where to.
+/// Arguments of `allotd numbers migrate`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Name of the existing pool: its keys are {NAME}:idle:up and {NAME}:numstate, the braces included.
     #[arg(long, value_name = "NAME", required_unless_present_all = ["list", "hash"])]
     from: Option<String>,
-    /// Key of the list of free numbers, where it is another.
+    /// Key of the list of free numbers, if it is not {NAME}:idle:up.
     #[arg(long, value_name = "KEY")]
     list: Option<String>,
-    /// Key of the hash of states, where it is another.
+    /// Key of the hash of states, if it is not {NAME}:numstate.
     #[arg(long, value_name = "KEY")]
     hash: Option<String>,
     /// Key of the pool to make; in a cluster with the same hash tag.
     #[arg(long)]
     key: String,
-    /// How long the calls may still last that are under way, in milliseconds; for ever where absent.
+    /// Lease of the calls in progress, in milliseconds; without it, they have no deadline.
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
     lease: Option<u64>,
-    /// Leave the list and the hash where they are.
+    /// Keep the list and the hash.
     #[arg(long)]
     keep: bool,
-    /// Say what would be taken over and what is inconsistent, and change nothing.
+    /// Print the numbers that would be taken over and all inconsistencies, and change nothing.
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
     redis: RedisSource,
 }
 
-/// A count with some of what was counted.
+/// A count, with some examples.
 #[derive(Debug, Deserialize)]
 struct Found {
     count: u64,
@@ -50,7 +51,7 @@ struct Found {
     examples: serde_json::Value,
 }
 
-/// What can be wrong with a list and a hash, and what becomes of it.
+/// The inconsistencies of a list and a hash, and the state that the numbers get.
 const INCONSISTENCIES: [(&str, &str); 8] = [
     ("listed_unknown", "in the list, but not in the hash: left out"),
     ("listed_busy", "in the list, but busy: they carry their call, and do not wait"),
@@ -76,13 +77,13 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
     let report: String = allot_client::query(&mut connection, &command).await?;
     let report: BTreeMap<String, Found> =
         serde_json::from_str(&report).context("the server's report is not as expected")?;
-    print!("{}", draw(&report));
+    out!("{}", draw(&report));
     if arguments.dry_run {
-        println!("dry run: nothing was changed");
+        outln!("dry run: nothing was changed");
     } else {
-        println!("taken over into '{}'", arguments.key);
+        outln!("taken over into '{}'", arguments.key);
         if !arguments.keep {
-            println!("'{list}' and '{hash}' are gone");
+            outln!("'{list}' and '{hash}' are gone");
         }
     }
     Ok(Outcome::Done)

@@ -1,5 +1,5 @@
-//! `allotd numbers`: everything about number pools: filled from a file, looked at, taken over from the list and
-//! the hash of an existing system.
+//! `allotd numbers`: fills number pools from a file, prints them, and migrates them from the list and the hash of
+//! an existing system.
 
 mod file;
 mod load;
@@ -11,7 +11,7 @@ use clap::Subcommand;
 
 use crate::cli::outcome::Outcome;
 
-/// What can be done with number pools.
+/// The commands for number pools.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Put the numbers of a file into a pool.

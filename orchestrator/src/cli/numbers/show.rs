@@ -1,20 +1,20 @@
-//! `allotd numbers show`: a pool in the terminal: totals, settings, and who carries its calls.
+//! `allotd numbers show`: prints a pool in the terminal: totals, settings, and the live calls of each switch.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{self, Write};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 
 use crate::cli::outcome::Outcome;
+use crate::cli::terminal;
 use crate::config::RedisSource;
 use allot_client::{self, NumberStore, PoolInfo};
 
 /// Leases asked for at a time.
 const COUNT: u32 = 1000;
 
-/// Which pool.
+/// Arguments of `allotd numbers show`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Key of the pool.
@@ -43,11 +43,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
         cursor = next;
     }
     let text = draw(&arguments.key, &info, &carried, pool.clock().await?);
-    match io::stdout().lock().write_all(text.as_bytes()) {
-        // A reader that closes the pipe early, such as `head`, is no error.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Outcome::Done),
-        result => result.context("standard output").map(|()| Outcome::Done),
-    }
+    terminal::write(&text).map(|()| Outcome::Done)
 }
 
 fn draw(key: &str, info: &PoolInfo, carried: &BTreeMap<Option<String>, (u64, i64)>, now: i64) -> String {
@@ -82,7 +78,7 @@ fn draw(key: &str, info: &PoolInfo, carried: &BTreeMap<Option<String>, (u64, i64
     text
 }
 
-/// Milliseconds as people say them.
+/// A length of time in milliseconds, as text for people.
 fn duration(ms: i64) -> String {
     match ms {
         0..1000 => format!("{ms} ms"),

@@ -1,4 +1,4 @@
-//! `allotd conference`.
+//! `allotd conference`: creates, ends, shows and moves conferences.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,14 +8,15 @@ use redis::Value;
 
 use super::session::{Changing, connect};
 use crate::cli::outcome::Outcome;
-use crate::cli::table::{print, print_one, write};
+use crate::cli::table::{print, print_one};
+use crate::cli::terminal::write;
 use crate::config::{Confirm, RealmSource};
 use allot_client::{RealmStore, Record};
 
-/// What can be done with conferences.
+/// The commands for conferences.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Create a conference: a unit is chosen and told.
+    /// Create a conference: Redis chooses a unit and notifies it.
     Create(Create),
     /// End a conference.
     Release(Release),
@@ -23,17 +24,17 @@ pub(crate) enum Command {
     List(List),
     /// Show a conference, its details and its assignments.
     Show(One),
-    /// Say which conferences wait and why, or where those of a unit would go if it died now.
+    /// Print which conferences wait and why, or to which units the conferences of a unit would go if it died now.
     Plan(Plan),
-    /// List the assignments of a conference, and how each ended.
+    /// List the assignments of a conference, each with its end.
     History(One),
-    /// Move a conference to another unit, which takes over when it has it.
+    /// Move a conference to another unit. The old unit runs it until the new unit does.
     Move(Move),
     /// Accept schedulers of earlier terms again, after ZooKeeper was rebuilt.
     Unclaim(Target),
 }
 
-/// Which realm, and how to print.
+/// The realm, and the format of the output.
 #[derive(Debug, Args)]
 pub(crate) struct Target {
     #[command(flatten)]
@@ -43,10 +44,10 @@ pub(crate) struct Target {
     json: bool,
 }
 
-/// Which conference.
+/// Arguments that name one conference.
 #[derive(Debug, Args)]
 pub(crate) struct One {
-    /// Its number.
+    /// Number of the conference.
     e164: String,
     #[command(flatten)]
     realm: Target,
@@ -55,7 +56,7 @@ pub(crate) struct One {
 /// The end of a conference.
 #[derive(Debug, Args)]
 pub(crate) struct Release {
-    /// Its number.
+    /// Number of the conference.
     e164: String,
     #[command(flatten)]
     confirm: Confirm,
@@ -63,33 +64,33 @@ pub(crate) struct Release {
     realm: Target,
 }
 
-/// A conference to be.
+/// Arguments of `allotd conference create`.
 #[derive(Debug, Args)]
 pub(crate) struct Create {
-    /// Its number; `*` with --from.
+    /// Number of the conference; `*` with --from.
     e164: String,
     /// Call a number for it from the pool at this key.
     #[arg(long, value_name = "POOL")]
     from: Option<String>,
-    /// When it ends: a time (2026-11-21T18:00:00Z) or a length from now (90m).
+    /// End of the conference: a time (2026-11-21T18:00:00Z) or a length of time from now (90m).
     #[arg(long, value_parser = end)]
     end: Option<u64>,
-    /// Room that it takes.
+    /// Room that the conference takes.
     #[arg(long)]
     size: Option<u32>,
-    /// Licences that it takes.
+    /// Licences that the conference takes.
     #[arg(long)]
     licences: Option<u32>,
-    /// Greater ones are recovered first.
+    /// Priority; conferences of greater priority are recovered first.
     #[arg(long, allow_hyphen_values = true)]
     priority: Option<i64>,
-    /// Where it must be.
+    /// Zone of the unit that runs the conference.
     #[arg(long)]
     zone: Option<String>,
     /// End it, rather than open it on another unit, if its unit is lost.
     #[arg(long)]
     no_recover: bool,
-    /// Name of the request: the same again gets the same conference.
+    /// Id of the request. A repeated request with the same id returns the same conference.
     #[arg(long)]
     request: Option<String>,
     #[command(flatten)]
@@ -98,35 +99,35 @@ pub(crate) struct Create {
     realm: Target,
 }
 
-/// Which conferences.
+/// Arguments of `allotd conference list`.
 #[derive(Debug, Args)]
 pub(crate) struct List {
-    /// Only those in this state: waiting, creating, open, pending, ended.
+    /// List only conferences in this state: waiting, creating, open, pending, ended.
     #[arg(long)]
     state: Option<String>,
-    /// Only those of this unit.
+    /// List only conferences of this unit.
     #[arg(long)]
     cmu: Option<String>,
     #[command(flatten)]
     realm: Target,
 }
 
-/// Which plan.
+/// Arguments of `allotd conference plan`.
 #[derive(Debug, Args)]
 pub(crate) struct Plan {
-    /// What if this unit died now?
+    /// Print the plan for the case that this unit died now.
     #[arg(long, value_name = "CMU")]
     down: Option<String>,
     #[command(flatten)]
     realm: Target,
 }
 
-/// A move.
+/// Arguments of `allotd conference move`.
 #[derive(Debug, Args)]
 pub(crate) struct Move {
     /// The conference's number.
     e164: String,
-    /// To this unit; to the best one, where none is named.
+    /// Target unit; without it, the best one.
     #[arg(long, value_name = "CMU")]
     to: Option<String>,
     #[command(flatten)]
@@ -216,15 +217,15 @@ async fn create(arguments: Create) -> Result<Outcome> {
         ("LICENCES", arguments.licences.map(i64::from)),
         ("PRIORITY", arguments.priority),
     ];
-    for (word, number) in numbers {
+    for (option, number) in numbers {
         if let Some(number) = number {
-            command.arg(word).arg(number);
+            command.arg(option).arg(number);
         }
     }
     let texts = [("FROM", &arguments.from), ("ZONE", &arguments.zone), ("REQUEST", &arguments.request)];
-    for (word, text) in texts {
+    for (option, text) in texts {
         if let Some(text) = text {
-            command.arg(word).arg(text);
+            command.arg(option).arg(text);
         }
     }
     if arguments.no_recover {
@@ -241,9 +242,9 @@ async fn list(arguments: List) -> Result<Outcome> {
     let mut cursor = 0_u64;
     loop {
         let mut command = store.begin("CONF.LIST");
-        for (word, text) in [("STATE", &arguments.state), ("CMU", &arguments.cmu)] {
+        for (option, text) in [("STATE", &arguments.state), ("CMU", &arguments.cmu)] {
             if let Some(text) = text {
-                command.arg(word).arg(text);
+                command.arg(option).arg(text);
             }
         }
         command.arg("CURSOR").arg(cursor).arg("COUNT").arg(PAGE);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
+use crate::cli::terminal::errln;
 use crate::config::{Confirm, RealmSource};
 use allot_client::{RealmStore, Session};
 
@@ -18,9 +19,9 @@ pub(super) async fn connect(source: &RealmSource) -> Result<RealmStore> {
 pub(super) struct Changing {
     pub(super) store: RealmStore,
     session: Session,
-    /// Replicas that must confirm it.
+    /// Number of replicas that must confirm the change.
     replicas: u32,
-    /// How long they are waited for.
+    /// Time limit for the confirmation.
     limit: Duration,
 }
 
@@ -40,7 +41,7 @@ impl Changing {
             Ok(false) => format!("within {:?}", self.limit),
             Err(error) => error.to_string(),
         };
-        eprintln!(
+        errln!(
             "allotd: not enough replicas confirmed this ({why}); it is done, and a failover now may undo it"
         );
     }

@@ -1,16 +1,17 @@
-//! `allotd units`.
+//! `allotd units`: lists and drains media units, and releases the brake.
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
 use super::session::{Changing, connect};
 use crate::cli::outcome::Outcome;
-use crate::cli::table::{print, print_one, write};
+use crate::cli::table::{print, print_one};
+use crate::cli::terminal::{errln, write};
 use crate::config::{Confirm, RealmSource};
 use crate::roles::scheduler::LIFT;
 use allot_client::{RealmStore, Record};
 
-/// What to do with units; list them, if nothing else is said.
+/// Arguments of `allotd units`; without a subcommand the units are listed.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -22,12 +23,12 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// More than a list.
+/// The commands that change units.
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Place nothing new on a unit.
     Drain {
-        /// Its identity.
+        /// Identity of the unit.
         cmu: String,
         /// Also move its conferences away; at most 1000 a call.
         #[arg(long)]
@@ -37,7 +38,7 @@ enum Command {
     },
     /// Place conferences on a drained unit again.
     Undrain {
-        /// Its identity.
+        /// Identity of the unit.
         cmu: String,
     },
     /// Lift the brake that holds because many units were silent at once.
@@ -55,7 +56,7 @@ const COLUMNS: [(&str, &str); 8] = [
     ("joined", "joined"),
 ];
 
-/// Does it.
+/// Runs the command.
 pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
     let Arguments { command, source, json } = arguments;
     match command {
@@ -94,10 +95,10 @@ async fn release_brake(store: &RealmStore) -> Result<Outcome> {
     let brake = store.stream("brake");
     let since: Option<u64> = store.ask(redis::cmd("HGET").arg(&brake).arg("since")).await?;
     let Some(since) = since else {
-        eprintln!("allotd: the brake does not hold");
+        errln!("allotd: the brake does not hold");
         return Ok(Outcome::CheckFailed);
     };
-    // Names the brake that is meant, so that a later one is not lifted with it.
+    // The time identifies the brake, so that a later brake is not released by this request.
     store.ask::<u64>(redis::cmd("HSET").arg(&brake).arg(LIFT).arg(since)).await?;
     Ok(Outcome::Done)
 }

@@ -1,10 +1,10 @@
 //! Builds a show from the caches of an existing system: a list of tiers, a JSON list of areas for each tier,
 //! and for each tier and area a sorted set of the seats that are still free.
 //!
-//! The caches know only free seats, by position: row Y, place X, in the score `Y*100000+X` (left to right)
-//! or `Y*100000-X` (right to left). So a seat's label is its X and a row's its Y; what lies between two free
-//! seats and is in no set is sold, or was never there, and which of the two only the operator knows
-//! (`--gaps`). Seats beyond the outermost free ones of a row leave no trace and are not in the show.
+//! The caches contain only free seats, by position: the score is `Y*100000+X` (left to right) or `Y*100000-X` (right to
+//! left) for place X in row Y. A seat's label is its X, and a row's label is its Y. A place between two free seats that
+//! is in no set is either a sold seat or no seat; the operator says which (`--gaps`). Seats beyond the outermost free
+//! seats of a row are in no cache, so they are not in the show.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use crate::cli::progress;
 use allot_client::query;
 use allot_core::seat::plan::{Rule, max};
 
-/// Scores of one row lie within this.
+/// The distance between the scores of two rows; all scores of one row lie within it.
 const STRIDE: i64 = 100_000;
 
 /// Names of the caches.
@@ -34,7 +34,7 @@ pub(crate) struct Names {
     /// Key of the sorted set of a tier's free seats in an area; {tier} and {area} are replaced by both.
     #[arg(long, default_value = "{tier}_{area}", value_name = "PATTERN")]
     seats_key: String,
-    /// What a gap between two free seats is.
+    /// The meaning of a gap between two free seats.
     #[arg(long, value_enum, default_value_t = Gaps::Sold)]
     gaps: Gaps,
 }
@@ -46,7 +46,7 @@ impl Names {
     }
 }
 
-/// What a gap between two free seats is.
+/// The meaning of a gap between two free seats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Gaps {
     /// A seat that is sold already.
@@ -111,7 +111,7 @@ pub(crate) async fn read(connection: &mut MultiplexedConnection, names: &Names) 
     bar.finish_and_clear();
     let mut draft = Draft::default();
     for (area, places) in found {
-        // An area without a free seat leaves no trace of its rows.
+        // The rows of an area without a free seat are in no cache.
         if places.is_empty() {
             tracing::warn!(area = id(&area.area_id), "no free seat in any tier: the area is left out");
             continue;

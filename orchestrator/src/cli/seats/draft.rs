@@ -1,5 +1,5 @@
-//! A show on its way in, the same for every source: the parts of a plan, and where each part was in the source. What a
-//! plan must be is decided by the module's own code alone; this file knows only where to point.
+//! A show that is being imported, in the same form for every source: the parts of a plan, each with its place in the
+//! source. The module's own code decides whether a plan is valid; this file only translates the places in errors.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -53,7 +53,7 @@ pub(crate) struct Seat {
     pub(crate) plan: PlanSeat,
     /// Whether it is to be sold before the show is opened.
     pub(crate) sold: bool,
-    /// Its own line in the source, where it has one.
+    /// The seat's own line in the source, if it has one.
     pub(crate) line: Option<u64>,
 }
 
@@ -84,7 +84,7 @@ impl fmt::Display for SourcePlace {
 }
 
 impl Row {
-    /// Its seats, in physical order.
+    /// The row's seats, in physical order.
     pub(crate) fn seats(&self) -> impl Iterator<Item = &Seat> {
         self.positions.iter().flatten()
     }
@@ -125,10 +125,11 @@ impl Draft {
         self.rows().flat_map(of).collect()
     }
 
-    /// The show that the module makes of this, by the module's own code.
+    /// Builds the show from this draft, by the module's own code.
     ///
     /// # Errors
-    /// The module's first objection, with its place in the source; of ids that occur twice, all. O(seats).
+    /// The module's first objection, with its place in the source. If ids occur twice, every such id is reported.
+    /// O(seats).
     pub(crate) fn build(&self) -> Result<Show, Vec<String>> {
         let area = |area: &Area| PlanArea {
             id: area.id.clone(),
@@ -174,7 +175,7 @@ impl Draft {
         }
     }
 
-    /// Every seat whose id an earlier one has, with both places.
+    /// Every seat whose id an earlier seat has, with both places.
     fn duplicates(&self) -> Vec<String> {
         let mut first_seen: HashMap<String, (&Row, usize)> = HashMap::new();
         let mut duplicates = Vec::new();

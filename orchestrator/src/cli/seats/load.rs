@@ -1,4 +1,4 @@
-//! `allotd seats load`: from a file or from caches to a show on the server.
+//! `allotd seats load`: creates a show on the server from a file or from caches.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -14,6 +14,7 @@ use super::summary::{Summary, problems};
 use super::{caches, csv, plan, pretix, side};
 use crate::cli::outcome::Outcome;
 use crate::cli::progress;
+use crate::cli::terminal::{errln, out, outln};
 use crate::config::RedisSource;
 use allot_client::{SeatStore, query};
 use allot_core::seat::plan::Limits;
@@ -22,10 +23,10 @@ use allot_core::seat::plan::Limits;
 const IMPORTED: &str = "imported";
 /// A hold has at most this many seats.
 const MAX_COUNT: usize = 100;
-/// A half-prepared show expires by itself if this process is killed, after so many seconds.
+/// Seconds until a half-prepared show expires, in case this process is killed.
 const PREPARATION_S: u64 = 3600;
 
-/// What to load, and as what.
+/// Arguments of `allotd seats load`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The seating plan.
@@ -37,7 +38,7 @@ pub(crate) struct Arguments {
     /// Format of the file; guessed from its name and content when absent.
     #[arg(long, value_enum)]
     format: Option<Format>,
-    /// JSON file with priorities, rules and names of areas, fixes of seats, and limits.
+    /// JSON file with priorities, rules and names of areas, corrections of seats, and limits.
     #[arg(long, value_name = "FILE")]
     side: Option<PathBuf>,
     /// Number rows (and seats in a row) of one name instead of refusing them.
@@ -81,17 +82,17 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
     }
     let built = draft.build();
     if arguments.dry_run || built.is_err() {
-        print!("{}", Summary(&draft));
+        out!("{}", Summary(&draft));
     }
     let show = match built {
         Ok(show) => show,
         Err(found) => {
-            eprint!("{}", problems(&found));
+            errln!("{}", problems(&found).trim_end());
             return Ok(Outcome::InputRefused);
         }
     };
     if arguments.dry_run {
-        println!("dry run: nothing was changed");
+        outln!("dry run: nothing was changed");
         return Ok(Outcome::Done);
     }
     let text = show.plan_json();
@@ -103,8 +104,8 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
         let chunk = seats_per_hold(draft.limits);
         open_with_sold(connection, &arguments.key, &text, &sold, chunk, hold_ms(draft.limits)).await?;
     }
-    print!("{}", Summary(&draft));
-    println!("loaded as '{}'", arguments.key);
+    out!("{}", Summary(&draft));
+    outln!("loaded as '{}'", arguments.key);
     Ok(Outcome::Done)
 }
 
@@ -156,19 +157,19 @@ fn guess(path: &Path, text: &str) -> Result<Format> {
     }
 }
 
-/// How many seats a hold may have under the show's own limits.
+/// The most seats of a hold under the show's own limits.
 fn seats_per_hold(limits: Limits) -> usize {
     let limit = limits.seats_per_user as usize;
     if limit == 0 { MAX_COUNT } else { limit.min(MAX_COUNT) }
 }
 
-/// How long a hold may last under the show's own limits.
+/// The longest time to live of a hold under the show's own limits.
 fn hold_ms(limits: Limits) -> u64 {
     if limits.max_hold_ms == 0 { 60_000 } else { limits.max_hold_ms.min(60_000) }
 }
 
-/// Creates a show in which some seats are sold from the first moment it can be seen: it is prepared under
-/// another name in the same slot, and takes its own name when all is in place.
+/// Creates a show in which some seats are sold before any client can see it: the show is prepared under another
+/// name in the same slot, and renamed when all these seats are sold.
 async fn open_with_sold(
     mut connection: MultiplexedConnection,
     key: &str,
@@ -224,7 +225,7 @@ async fn prepare(
     let _: u64 = query(connection, cmd("EXPIRE").arg(key).arg(PREPARATION_S)).await?;
     let bar = progress::bar(sold.len() as u64, "marking sold seats");
     for (seats, number) in sold.chunks(chunk.max(1)).zip(1..) {
-        // A user of its own for each hold, so that limits per user do not stand in the way.
+        // Each hold has a user of its own, so that limits per user do not apply.
         let hold = show.pick(&format!("{IMPORTED}-{number}"), ttl_ms, seats).await?;
         show.confirm(&hold.token, Some(IMPORTED)).await?;
         bar.inc(seats.len() as u64);
@@ -237,7 +238,7 @@ async fn prepare(
     Ok(())
 }
 
-/// The part of a key that decides its slot.
+/// The part of a key that determines its slot.
 fn hash_tag(key: &str) -> &str {
     let tag = key.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map(|(tag, _)| tag);
     tag.filter(|tag| !tag.is_empty()).unwrap_or(key)

@@ -1,5 +1,5 @@
-//! `allotd seats`: commands for shows. Importers turn a source into a draft, the module's own code makes a show of it, and
-//! the show's plan goes to the server.
+//! `allotd seats`: commands for shows. Importers turn a source into a draft, the module's own code builds a show from
+//! the draft, and the show's plan is sent to the server.
 
 mod caches;
 mod csv;
@@ -19,7 +19,7 @@ use clap::Subcommand;
 
 use crate::cli::outcome::Outcome;
 
-/// What can be done with shows.
+/// The commands for shows.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Create a show from a seating plan, or from the caches of an existing system.

@@ -10,7 +10,7 @@ use super::draft::{Area, Draft, Row, Seat, SourcePlace};
 pub(crate) fn read(text: &str) -> Result<Draft> {
     let plan: Plan = parse(text.as_bytes())
         .map_err(|refusal| anyhow!(refusal.text))
-        .context("not a seating plan (see docs/seats.md, Plan)")?;
+        .context("not a seating plan (see docs/seats.md, section The plan)")?;
     let mut areas = Vec::with_capacity(plan.areas.len());
     for (number, area) in plan.areas.into_iter().enumerate() {
         let rows = area.rows.into_iter().enumerate();

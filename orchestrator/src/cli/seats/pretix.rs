@@ -1,9 +1,9 @@
-//! Reads a seating plan of pretix: zones are areas, categories are tiers, rows and seats stand in the order
+//! Reads a seating plan of pretix: zones are areas, categories are tiers, rows and seats keep the order
 //! of the file.
 //!
-//! A row's rank is its place in its zone's list, front first: the format knows no stage, and coordinates
-//! alone cannot tell the front of a hall that is built around one. Every zone gets the rule `center` and,
-//! in the order of the zones, the priorities 1, 2, 3; a side file says otherwise where that is wrong.
+//! A row's rank is its place in its zone's list, front first: the format has no stage, and coordinates
+//! alone do not show the front of a hall that is built around its stage. Every zone gets the rule `center` and,
+//! in the order of the zones, the priorities 1, 2, 3; a side file can override them.
 
 use std::collections::HashSet;
 
@@ -122,7 +122,7 @@ fn positions(seats: Vec<FileSeat>) -> Vec<Option<Seat>> {
         _ => None,
     };
     let steps: Vec<Option<f64>> = seats.windows(2).map(step).collect();
-    // Where all seats stand on one spot, nothing is known of their distances.
+    // If all seats have the same coordinates, their distances are unknown.
     let usual = median(steps.iter().flatten().copied()).filter(|usual| *usual > 0.0);
     let mut before = std::iter::once(None).chain(steps);
     let mut positions = Vec::with_capacity(seats.len());
@@ -137,7 +137,7 @@ fn positions(seats: Vec<FileSeat>) -> Vec<Option<Seat>> {
     positions
 }
 
-/// The median; of two in the middle the smaller, as an aisle only ever makes a step longer.
+/// The median, and the smaller of two values in the middle, since an aisle can only make a step longer.
 fn median(steps: impl Iterator<Item = f64>) -> Option<f64> {
     let mut steps: Vec<f64> = steps.collect();
     steps.sort_by(f64::total_cmp);

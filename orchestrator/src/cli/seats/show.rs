@@ -1,17 +1,18 @@
-//! `allotd seats show`: a show in the terminal, areas, counts and the map of every row.
+//! `allotd seats show`: prints a show in the terminal: areas, counts and the map of every row.
 
 use std::fmt::Write as _;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
 use owo_colors::{AnsiColors, OwoColorize};
 
 use crate::cli::outcome::Outcome;
+use crate::cli::terminal::{self, value};
 use crate::config::RedisSource;
 use allot_client::{self, Bucket, MapRow, SeatStore};
 
-/// Which show, and how.
+/// Arguments of `allotd seats show`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Key of the show.
@@ -48,23 +49,25 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
     }
     text += &totals(&buckets);
     text += &legend(color);
-    match io::stdout().lock().write_all(text.as_bytes()) {
-        // A reader that closes the pipe early, such as `head`, is no error.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Outcome::Done),
-        result => result.context("standard output").map(|()| Outcome::Done),
-    }
+    terminal::write_data(&text).map(|()| Outcome::Done)
 }
 
 fn draw(area: &str, buckets: &[&Bucket], rows: &[MapRow], color: bool) -> String {
     let priority = buckets.first().map_or(0, |bucket| bucket.priority);
-    let title = format!("{area}  (priority {priority})");
+    let title = format!("{}  (priority {priority})", value(area));
     let mut text = if color { format!("{}\n", title.bold()) } else { format!("{title}\n") };
     for bucket in buckets {
-        let _ = writeln!(text, "  {}: {}, longest run {}", bucket.tier, counts(&[*bucket]), bucket.longest);
+        let _ = writeln!(
+            text,
+            "  {}: {}, longest run {}",
+            value(&bucket.tier),
+            counts(&[*bucket]),
+            bucket.longest
+        );
     }
     let width = rows.iter().map(|row| row.label.chars().count()).max().unwrap_or(0);
     for row in rows {
-        let _ = writeln!(text, "  {:>width$}  {}", row.label, paint(&row.seats, color));
+        let _ = writeln!(text, "  {:>width$}  {}", value(&row.label), paint(&value(&row.seats), color));
     }
     text
 }

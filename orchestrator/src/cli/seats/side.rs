@@ -1,12 +1,12 @@
-//! The side file: what a foreign seating plan cannot say. Priorities, rules and names of areas, fixes of
-//! single seats, limits.
+//! The side file adds to a foreign seating plan: priorities, rules and names of areas, corrections of single
+//! seats, and limits.
 //!
 //! ```json
 //! { "areas":  { "ground-floor": { "priority": 1, "rule": "ltr", "name": "Parkett" } },
 //!   "seats":  { "ground-floor-A-1": { "tier": "gold", "flags": ["wheelchair"], "break_after": true } },
 //!   "limits": { "seats_per_user": 6 } }
 //! ```
-//! Ids are those of the show that is created, so after `--disambiguate`.
+//! Ids are the ids of the created show, after `--disambiguate`.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use serde::Deserialize;
 use super::draft::{Draft, Seat, seat_id};
 use allot_core::seat::plan::{Limits, Rule};
 
-/// What the file says.
+/// The contents of the file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Side {

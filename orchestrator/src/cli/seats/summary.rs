@@ -1,4 +1,4 @@
-//! What a show amounts to, in a few lines: areas, tiers, counts, problems.
+//! Summarises a show in a few lines: areas, tiers, counts, problems.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter, Write as _};
@@ -50,7 +50,7 @@ fn listed(tiers: &BTreeMap<&str, u64>) -> String {
     tiers.iter().map(|(tier, count)| format!("{tier} {count}")).collect::<Vec<_>>().join(", ")
 }
 
-/// Problems as people read them: the first ones, how many in all, and what helps.
+/// Problems as text for people: the first ones, the number of all, and a way to solve them.
 pub(crate) fn problems(problems: &[String]) -> String {
     let mut text =
         format!("{} {}:\n", problems.len(), if problems.len() == 1 { "problem" } else { "problems" });

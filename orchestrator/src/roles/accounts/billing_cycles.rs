@@ -1,10 +1,10 @@
 //! Computes when billing months begin (the turns of the month), by the clocks of a time zone, and which turns the
-//! book has to be told.
+//! leader must send to the book.
 
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan as _};
 
-/// How many turns the book is told in advance.
+/// Number of turns that the book gets in advance.
 const AHEAD: usize = 13;
 /// The largest difference between two time zones, in milliseconds: a month begins everywhere on earth within this
 /// time.
@@ -26,10 +26,10 @@ pub(super) fn after(now: i64, zone: &TimeZone) -> Vec<i64> {
     (1..=AHEAD).filter_map(begin).collect()
 }
 
-/// The turns that the book has to be told; `None` if it needs none. `wanted` are the turns after `now` by this
-/// process's clock and zone, `known` are those that the book has, and `began` is when the book's month began, if it
-/// has turned before. Each month turns exactly once, although the two clocks may differ, and although the zone may be
-/// changed while a month has begun in one zone only.
+/// The turns that the leader must send to the book; `None` if the book needs none. `wanted` are the turns after `now`
+/// by this process's clock and zone, `known` are those that the book has, and `began` is when the book's month began,
+/// if it has turned before. Each month turns exactly once, although the two clocks may differ, and although the zone
+/// may be changed while a month has begun in one zone only.
 pub(super) fn choose(known: &[i64], began: Option<i64>, wanted: Vec<i64>, now: i64) -> Option<Vec<i64>> {
     let next = known.first().copied();
     // The clock of Redis is behind, and the book will turn the month itself.

@@ -18,7 +18,7 @@ pub(super) fn point(name: &str) {
 #[cfg(not(debug_assertions))]
 pub(super) fn point(_: &str) {}
 
-/// How many operations one multi may have: the value of `ALLOT_FAULT_BATCH` if it is set, so that little work makes
+/// The most operations of one multi: the value of `ALLOT_FAULT_BATCH` if it is set, so that little work makes
 /// many batches.
 #[cfg(debug_assertions)]
 pub(super) fn batch(usual: usize) -> usize {

@@ -26,14 +26,15 @@ use allot_runtime::{LeaderRole, LeaderSession, SessionEnd};
 
 /// Wait before the next tick if the tree is not read.
 const RETRY_DELAY: Duration = Duration::from_millis(50);
-/// How often the whole book is read although nothing of it seems to have changed.
+/// Interval at which the whole book is read although its counters have not changed.
 const FULL_READ_INTERVAL: Duration = Duration::from_secs(5);
-/// How long a returned account stays where it is, even if its instance returns it again.
+/// Time for which a returned account stays assigned, even if its instance returns the account again.
 const RETURN_INTERVAL: Duration = Duration::from_secs(1);
-/// The book is read again after so many times as long as it takes, so that a large one is not read all the time.
+/// The pause before the book is read again is at least this many times the duration of the last read, so that a large
+/// book is not read all the time.
 const READ_PAUSE_FACTOR: u32 = 4;
 
-/// The book as it was read last.
+/// The book at the last read.
 #[derive(Default)]
 struct BookSnapshot {
     book: Book,
@@ -41,7 +42,7 @@ struct BookSnapshot {
     counters: Vec<u64>,
     /// The version of the notify node that was known before the read.
     notified: Option<Version>,
-    /// When the book was read, and how long the read took; `None` if it must be read again.
+    /// The time of the read, and its duration; `None` if the book must be read again.
     at: Option<(Instant, Duration)>,
 }
 
@@ -63,16 +64,16 @@ pub(super) struct AccountsLeader<'a> {
     write_backoff: WriteBackoff,
     /// Instances that this leader has attached in the book, each with the creation transaction of its node.
     attached: BTreeMap<InstanceId, i64>,
-    /// When each account was last returned. An instance that returns an account as soon as it gets it does not get it
-    /// back at that speed.
+    /// The time at which each account was last returned. It limits the rate for an instance that returns an account as
+    /// soon as it gets the account.
     returned_at: BTreeMap<String, Instant>,
-    /// Assignments (account, epoch) that the leader checked_assignments the book about, and whether the book knows them.
+    /// Assignments (account, epoch) that the leader has looked up in the book, and whether the book knows them.
     checked_assignments: BTreeMap<(String, u64), bool>,
     /// Module directories that exist.
     ensured_dirs: BTreeSet<String>,
     /// Whether the first deletes of this take-over are still to do; they come before all assignments.
     barrier: bool,
-    /// When book and tree were first compared, in milliseconds since 1970.
+    /// The time of the first comparison of book and tree, in milliseconds since 1970.
     compared: Option<u64>,
     /// The latest version of the notify node.
     notify: Option<Version>,
@@ -134,7 +135,7 @@ impl LeaderRole for AccountsLeader<'_> {
         store.claim(self.leadership.term().0, &self.context.name).await?;
         fault_injection::point("claimed");
         if self.barrier {
-            // The time of instances that are asked in this session starts now.
+            // The time limit for instances that must return accounts starts now.
             self.compared = None;
         }
         self.snapshot = BookSnapshot::default();
@@ -376,7 +377,7 @@ impl AccountsLeader<'_> {
         Ok(if idle { wait.min(tick) } else { Duration::from_millis(1) })
     }
 
-    /// Holds back the return of an account that was returned a moment ago.
+    /// Holds back the return of an account that was returned recently.
     fn delay_returns(&mut self, plan: &mut Plan) {
         self.returned_at.retain(|_, at| at.elapsed() < RETURN_INTERVAL);
         let returned_at = &mut self.returned_at;
@@ -412,7 +413,7 @@ impl AccountsLeader<'_> {
         });
     }
 
-    /// Which of these assignments (account, epoch) the book does not know.
+    /// Returns those of these assignments (account, epoch) that the book does not know.
     async fn unknown_assignments(
         &mut self,
         store: &BookStore,
@@ -428,7 +429,11 @@ impl AccountsLeader<'_> {
             for (assignment, epochs) in new.iter().zip(store.epochs(&names).await?) {
                 let known = epochs.contains(&assignment.1);
                 if !known {
-                    warn!(account = assignment.0, epoch = assignment.1, "the book does not know this deal");
+                    warn!(
+                        account = assignment.0,
+                        epoch = assignment.1,
+                        "the book does not know a published assignment"
+                    );
                 }
                 self.checked_assignments.insert((*assignment).clone(), known);
             }

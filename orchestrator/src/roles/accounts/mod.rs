@@ -1,6 +1,6 @@
 //! The accounts role: assigns the accounts of one book to instances of client systems that speak only ZooKeeper. Of
-//! all processes with this role one is elected leader. The leader watches which instances are present, tells the book
-//! (`ACCOUNT.*` commands in Redis), and makes the ZooKeeper tree equal to the book. All state is in Redis and
+//! all processes with this role one is elected leader. The leader watches which instances are present, updates the
+//! book (`ACCOUNT.*` commands in Redis), and makes the ZooKeeper tree equal to the book. All state is in Redis and
 //! ZooKeeper, so the next leader continues after a crash at any instruction.
 //!
 //! `reconcile` decides without clock or I/O. `watcher` reports what client systems do, `tree_writer` reads and writes

@@ -1,4 +1,4 @@
-//! What the leader knows of the tree and of the book when it decides what to do: plain data, no clock, no I/O.
+//! The leader's knowledge of the tree and of the book, on which it bases its decisions: plain data, no clock, no I/O.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,7 +32,7 @@ pub(super) struct Alloc {
     pub(super) created: i64,
     /// The version of the node's data.
     pub(super) version: Version,
-    /// What the instance reports in the node's data.
+    /// The instance's report in the node's data.
     pub(super) report: ClientReport,
 }
 
@@ -41,9 +41,10 @@ pub(super) struct Alloc {
 pub(super) struct PublishedAccount {
     /// The epoch of the assignment; 0 if the node's data are not a leader's.
     pub(super) epoch: u64,
-    /// Since when the account is revoked, in milliseconds since 1970; `None` if the instance may use it.
+    /// The time at which the account was revoked, in milliseconds since 1970; `None` if the instance may use the
+    /// account.
     pub(super) revoked: Option<u64>,
-    /// Until when the node stays after its instance has gone, in milliseconds since 1970.
+    /// The time until which the node stays after its instance has gone, in milliseconds since 1970.
     pub(super) until: Option<u64>,
     /// The version of the node's data.
     pub(super) version: Version,

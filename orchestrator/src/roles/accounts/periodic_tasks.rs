@@ -1,5 +1,5 @@
-//! Tasks that a leader does once a second: check that the book is still claimed by its own term, tell the book when
-//! its billing months begin, and start rebalancing at each interval.
+//! Tasks that a leader does once a second: check that the book is still claimed by its own term, send the book the
+//! instants at which its billing months begin, and start rebalancing at each interval.
 
 use std::time::Duration;
 
@@ -33,7 +33,8 @@ impl PeriodicTasks {
         now_ms() / (self.every.as_millis() as u64).max(1)
     }
 
-    /// Checks the claim and does the tasks that are due. Returns the reason if another term has claimed the book.
+    /// Checks the claim and does the periodic tasks whose time has come. If another term has claimed the book, returns
+    /// a text that says so.
     pub(super) async fn run(&mut self, store: &BookStore, term: u64) -> Result<Option<Error>, Error> {
         let book = store.info().await?;
         let claimed: u64 = book.get("term")?;

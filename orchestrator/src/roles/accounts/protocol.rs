@@ -14,11 +14,11 @@ pub(super) struct AccountNode {
     pub(super) epoch: u64,
     /// `dealt`, or `revoke`: the instance must log out and report that.
     pub(super) state: State,
-    /// Since when the account is revoked, in milliseconds since 1970.
+    /// The time at which the account was revoked, in milliseconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) since: Option<u64>,
-    /// Until when the node stays after its instance has gone, in milliseconds since 1970. Set only if the book does
-    /// not know the assignment.
+    /// The time until which the node stays after its instance has gone, in milliseconds since 1970. Set only if the
+    /// book does not know the assignment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) until: Option<u64>,
 }

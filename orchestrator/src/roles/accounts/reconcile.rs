@@ -57,7 +57,7 @@ impl Action {
     }
 }
 
-/// What the comparison needs in addition to book and tree.
+/// The input of the comparison in addition to book and tree.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ReconcileInput<'a> {
     /// The current time, in milliseconds since 1970.
@@ -66,28 +66,28 @@ pub(super) struct ReconcileInput<'a> {
     pub(super) attached: &'a BTreeMap<InstanceId, i64>,
     /// Assignments (account, epoch) that the book does not know, of those that `unverified_assignments` named.
     pub(super) unknown: &'a BTreeSet<(String, u64)>,
-    /// How long an account of an unknown assignment stays revoked after its instance went, in milliseconds.
+    /// Time for which an account of an unknown assignment stays revoked after its instance has gone, in milliseconds.
     pub(super) longest: u64,
-    /// How long the leader waits for an instance, in milliseconds, while the first deletes of a take-over are not
-    /// done; `None` after them.
+    /// Time limit for the wait for an instance, in milliseconds, until the first deletes of a take-over are done;
+    /// `None` after them.
     pub(super) barrier: Option<u64>,
-    /// When this leader began to compare, in milliseconds since 1970. The barrier ends relative to this time, since
-    /// other times were taken by other clocks.
+    /// The time of this leader's first comparison, in milliseconds since 1970. The barrier ends relative to this time,
+    /// since other times were taken by other clocks.
     pub(super) began: u64,
     /// The instances whose part of the tree cannot be written.
     pub(super) write_backoff: &'a WriteBackoff,
 }
 
 impl ReconcileInput<'_> {
-    /// Until when an account stays revoked because the book has forgotten its assignment, in milliseconds since 1970.
-    /// Redis may have forgotten a login together with the assignment.
+    /// The time until which an account stays revoked because the book has forgotten its assignment, in milliseconds
+    /// since 1970. Redis may have forgotten a login together with the assignment.
     fn until(&self, account: &str, shown: &PublishedAccount) -> Option<u64> {
         let is_unknown = self.unknown.contains(&(account.to_owned(), shown.epoch));
         is_unknown.then(|| shown.until.unwrap_or_else(|| self.now.saturating_add(self.longest)))
     }
 }
 
-/// What the leader does now, in the order of the fields.
+/// The next actions of the leader, in the order of the fields.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Plan {
     /// Changes of the book; the leader reads the book again after them.
@@ -98,13 +98,13 @@ pub(super) struct Plan {
     pub(super) placements: Vec<Action>,
     /// Changes of the tree that publish accounts.
     pub(super) assignments: Vec<Action>,
-    /// How many accounts are revoked and not yet released by their instances.
+    /// Number of accounts that are revoked and not yet released by their instances.
     pub(super) pending: usize,
     /// Whether the barrier holds back all assignments.
     pub(super) held_up: bool,
-    /// How many of the actions have failed for so long that the leader no longer waits for them.
+    /// Number of actions that have failed for so long that the leader no longer waits for them.
     pub(super) given_up: usize,
-    /// When the plan must be made again although nothing has changed, in milliseconds since 1970.
+    /// The time at which the plan must be made again although nothing has changed, in milliseconds since 1970.
     pub(super) next: Option<u64>,
 }
 

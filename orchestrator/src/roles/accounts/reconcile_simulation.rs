@@ -16,7 +16,7 @@ use allot_coordination::Version;
 
 const INSTANCES: [&str; 3] = ["a", "b", "c"];
 const ACCOUNTS: [&str; 4] = ["p", "q", "r", "s"];
-/// How long a login lasts, in milliseconds.
+/// Lifetime of a login, in milliseconds.
 const LOGIN: u64 = LONGEST / 3;
 
 /// A process of a client system, with the accounts that it believes it may use.
@@ -126,7 +126,7 @@ impl Simulation {
         }
     }
 
-    /// A failover forgets the last assignment of an account, unless somebody is logged in by it: logins wait for a
+    /// A failover forgets the last assignment of an account, unless a login with the account is live: logins wait for a
     /// replica.
     fn forget(&mut self, account: usize) {
         let name = ACCOUNTS[account];

@@ -75,7 +75,8 @@ impl TreeWriter {
         Ok(())
     }
 
-    /// Reads again what the leader writes of an instance. The arrival of an instance is reported by the watcher only.
+    /// Reads the nodes again that the leader writes for an instance. The arrival of an instance is reported by the
+    /// watcher only.
     pub(super) async fn reread(&self, tree: &mut ObservedTree, id: &InstanceId) -> Result<(), Error> {
         self.tree.sync().await?;
         let path = paths::instance(&id.dir, &id.instance);

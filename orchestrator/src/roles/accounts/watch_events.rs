@@ -48,8 +48,8 @@ pub(super) fn apply(tree: &mut ObservedTree, event: WatchEvent) -> Vec<InstanceI
     Vec::new()
 }
 
-/// Merges two reads of an instance's node, and keeps the newer one. An instance that was once told where its accounts
-/// are stays introduced, even if it has overwritten the node's data since.
+/// Merges two reads of an instance's node, and keeps the newer one. An instance that has once learnt the path of its
+/// accounts stays introduced, even if it has overwritten the node's data since.
 fn newer(known: Option<Presence>, seen: Presence) -> Presence {
     match known {
         Some(known) if known.created > seen.created => known,

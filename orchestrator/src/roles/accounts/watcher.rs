@@ -23,12 +23,12 @@ use allot_coordination::{Coordinator, Error, Node, Status, Tree};
 const MAX_WATCHES: usize = 1000;
 /// Most bytes of watched paths in one session: a session with more than 128 KiB of them could not reconnect.
 const MAX_PATH_BYTES: usize = 64 * 1024;
-/// How long a watch loop pauses after an error.
+/// Pause of a watch loop after an error.
 const RETRY_DELAY: Duration = Duration::from_millis(50);
-/// How often a watch loop reports that its directory is missing.
+/// Interval at which a watch loop reports that its directory is missing.
 const MISSING_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What a watch loop has read.
+/// The result of one read of a watch loop.
 #[derive(Debug)]
 pub(super) enum WatchEvent {
     /// The instances in a module's directory: their nodes by name.
@@ -41,7 +41,7 @@ pub(super) enum WatchEvent {
     Notified(Node),
 }
 
-/// What kind of node a watch loop watches.
+/// The kind of node that a watch loop watches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A module's directory.

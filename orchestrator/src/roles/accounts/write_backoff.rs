@@ -12,7 +12,7 @@ use super::observed_tree::InstanceId;
 #[derive(Debug)]
 pub(super) struct WriteBackoff {
     since: BTreeMap<InstanceId, (u64, bool)>,
-    /// How long the leader waits for an instance with failing writes, in milliseconds.
+    /// Time limit for the wait for an instance with failing writes, in milliseconds.
     limit: u64,
 }
 
@@ -39,7 +39,7 @@ impl WriteBackoff {
         }
     }
 
-    /// Until when the leader waits for an instance with failing writes, in milliseconds since 1970.
+    /// The end of the wait for an instance with failing writes, in milliseconds since 1970.
     pub(super) fn end(&self, id: &InstanceId) -> Option<u64> {
         self.since.get(id).map(|(since, _)| since.saturating_add(self.limit))
     }

@@ -98,12 +98,22 @@ pub(crate) enum Action {
         /// Parameters of the conference.
         params: ConferenceParams,
     },
-    /// Answer `CONF.ENDED` once the media has ended.
-    ReplyEnded {
-        /// E.164 number.
+    /// Answer `CONF.ENDED` with `RELEASED` once the media has ended.
+    ReplyReleased {
+        /// Its number.
         e164: String,
         /// The assignment.
         epoch: u64,
+    },
+    /// Answer `CONF.ENDED`: the realm gave a new epoch to a copy that the unit no longer has. With `RELEASED` unless
+    /// people ended the copy of the old epoch.
+    ReplyUnknownEpoch {
+        /// Its number.
+        e164: String,
+        /// The assignment.
+        epoch: u64,
+        /// The epoch of the copy, as far as the realm knows.
+        old: u64,
     },
     /// Send all details of a conference again.
     SendDetails {
@@ -116,10 +126,18 @@ pub(crate) enum Action {
     ReportList,
 }
 
-/// The conferences of a unit, with the epochs of their assignments.
+/// A copy of a conference, with the epochs of its assignments.
+#[derive(Debug, Clone)]
+struct LocalCopy {
+    epoch: u64,
+    /// Epochs that the copy had before `EPOCH` messages.
+    earlier: Vec<u64>,
+}
+
+/// The conferences of a unit.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LocalConferences {
-    epochs: BTreeMap<String, u64>,
+    copies: BTreeMap<String, LocalCopy>,
     highest: u64,
 }
 
@@ -131,17 +149,23 @@ impl LocalConferences {
 
     /// All conferences with their epochs.
     pub(crate) fn list(&self) -> Vec<(String, u64)> {
-        self.epochs.iter().map(|(e164, epoch)| (e164.clone(), *epoch)).collect()
+        self.copies.iter().map(|(e164, copy)| (e164.clone(), copy.epoch)).collect()
     }
 
     /// Number of conferences.
     pub(crate) fn len(&self) -> usize {
-        self.epochs.len()
+        self.copies.len()
     }
 
     /// The epoch of a conference, if this unit has it.
     pub(crate) fn epoch(&self, e164: &str) -> Option<u64> {
-        self.epochs.get(e164).copied()
+        self.copies.get(e164).map(|copy| copy.epoch)
+    }
+
+    /// Whether a `RELEASE` of this epoch ends the copy. The epoch may be an earlier one: the realm may have sent the
+    /// message in response to a report that was made before an `EPOCH` message was read.
+    fn is_released_by(&self, e164: &str, epoch: u64) -> bool {
+        self.copies.get(e164).is_some_and(|copy| copy.epoch == epoch || copy.earlier.contains(&epoch))
     }
 
     /// Whether one of these messages releases a conference that this unit has, or gets by an earlier one of them.
@@ -152,7 +176,7 @@ impl LocalConferences {
         let mut ahead = self.clone();
         messages.iter().any(|message| {
             let applies =
-                matches!(message, Message::Release { e164, epoch } if ahead.epoch(e164) == Some(*epoch));
+                matches!(message, Message::Release { e164, epoch } if ahead.is_released_by(e164, *epoch));
             ahead.handle(message.clone());
             applies
         })
@@ -162,9 +186,9 @@ impl LocalConferences {
     pub(crate) fn handle(&mut self, message: Message) -> Vec<Action> {
         match message {
             Message::Create { e164, epoch, params } => self.create(e164, epoch, params),
-            Message::Release { e164, epoch } if self.epoch(&e164) == Some(epoch) => {
-                self.epochs.remove(&e164);
-                vec![Action::Stop { e164: e164.clone() }, Action::ReplyEnded { e164, epoch }]
+            Message::Release { e164, epoch } if self.is_released_by(&e164, epoch) => {
+                let epoch = self.copies.remove(&e164).map_or(epoch, |copy| copy.epoch);
+                vec![Action::Stop { e164: e164.clone() }, Action::ReplyReleased { e164, epoch }]
             }
             Message::Epoch { e164, epoch, old } => self.change_epoch(e164, epoch, old),
             Message::List => vec![Action::ReportList],
@@ -177,7 +201,7 @@ impl LocalConferences {
         if !self.is_new_epoch(epoch) {
             return Vec::new();
         }
-        let older = self.epochs.insert(e164.clone(), epoch);
+        let older = self.copies.insert(e164.clone(), LocalCopy { epoch, earlier: Vec::new() });
         let mut actions = Vec::new();
         if older.is_some() {
             actions.push(Action::Stop { e164: e164.clone() });
@@ -193,12 +217,13 @@ impl LocalConferences {
         if !self.is_new_epoch(epoch) && !names_our_epoch {
             return Vec::new();
         }
-        match self.epochs.get_mut(&e164) {
-            Some(current) => {
-                *current = epoch;
+        match self.copies.get_mut(&e164) {
+            Some(copy) => {
+                copy.earlier.push(copy.epoch);
+                copy.epoch = epoch;
                 vec![Action::SendDetails { e164 }]
             }
-            None => vec![Action::ReplyEnded { e164, epoch }],
+            None => vec![Action::ReplyUnknownEpoch { e164, epoch, old }],
         }
     }
 
@@ -211,7 +236,7 @@ impl LocalConferences {
 
     /// Removes a conference whose media could not start or has ended; returns its epoch, if this unit had it.
     pub(crate) fn remove(&mut self, e164: &str) -> Option<u64> {
-        self.epochs.remove(e164)
+        self.copies.remove(e164).map(|copy| copy.epoch)
     }
 }
 
@@ -239,8 +264,12 @@ mod tests {
         Action::Stop { e164: e164.into() }
     }
 
-    fn ended(e164: &str, epoch: u64) -> Action {
-        Action::ReplyEnded { e164: e164.into(), epoch }
+    fn released(e164: &str, epoch: u64) -> Action {
+        Action::ReplyReleased { e164: e164.into(), epoch }
+    }
+
+    fn unknown(e164: &str, old: u64, epoch: u64) -> Action {
+        Action::ReplyUnknownEpoch { e164: e164.into(), epoch, old }
     }
 
     #[test]
@@ -260,7 +289,7 @@ mod tests {
         assert!(!conferences.any_release_applies(&[release("1", 5)]));
         assert_eq!(conferences.handle(release("1", 5)), []);
         assert!(conferences.any_release_applies(&[release("1", 6)]));
-        assert_eq!(conferences.handle(release("1", 6)), [stop("1"), ended("1", 6)]);
+        assert_eq!(conferences.handle(release("1", 6)), [stop("1"), released("1", 6)]);
         assert_eq!(conferences.len(), 0);
         assert_eq!(conferences.handle(release("1", 6)), []);
     }
@@ -271,7 +300,7 @@ mod tests {
         conferences.handle(create("1", 5));
         assert_eq!(conferences.handle(renumber("1", 5, 7)), [Action::SendDetails { e164: "1".into() }]);
         assert_eq!(conferences.handle(renumber("1", 5, 7)), []);
-        assert_eq!(conferences.handle(renumber("2", 6, 8)), [ended("2", 8)]);
+        assert_eq!(conferences.handle(renumber("2", 6, 8)), [unknown("2", 6, 8)]);
         assert_eq!((conferences.epoch("1"), conferences.highest()), (Some(7), 8));
         // A create message from before the adoption is too late.
         assert_eq!(conferences.handle(create("3", 6)), []);
@@ -296,9 +325,21 @@ mod tests {
         conferences.handle(create("1", 5));
         assert!(conferences.any_release_applies(&[renumber("1", 5, 7), release("1", 7)]));
         assert!(conferences.any_release_applies(&[create("2", 8), release("2", 8)]));
-        assert!(!conferences.any_release_applies(&[renumber("1", 5, 7), release("1", 5)]));
+        assert!(conferences.any_release_applies(&[renumber("1", 5, 7), release("1", 5)]));
         assert!(!conferences.any_release_applies(&[release("1", 7), renumber("1", 5, 7)]));
         assert_eq!((conferences.list(), conferences.highest()), (vec![("1".into(), 5)], 5));
+    }
+
+    #[test]
+    fn release_of_an_earlier_epoch_ends_the_copy() {
+        let mut conferences = LocalConferences::default();
+        conferences.handle(create("1", 5));
+        conferences.handle(renumber("1", 5, 7));
+        assert_eq!(conferences.handle(release("1", 6)), []);
+        assert_eq!(conferences.handle(release("1", 5)), [stop("1"), released("1", 7)]);
+        // A new copy has none of the epochs of an earlier one.
+        conferences.handle(create("1", 8));
+        assert_eq!(conferences.handle(release("1", 7)), []);
     }
 
     #[test]

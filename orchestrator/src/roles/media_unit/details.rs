@@ -6,6 +6,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 
 use tracing::warn;
 
+use allot_core::conf::conference::RESERVED_DETAILS;
 use allot_runtime::time::now_ms;
 
 /// The most details of a conference: as many fields as one `CONF.SET` takes.
@@ -41,6 +42,10 @@ pub(crate) struct Details {
 impl Details {
     /// Sets the value of a detail.
     pub(crate) fn set(&mut self, e164: &str, field: &str, value: String) {
+        if RESERVED_DETAILS.contains(&field) {
+            warn!(e164, field, "detail ignored: entries of streams begin with a field of this name");
+            return;
+        }
         let all = self.all.entry(e164.to_owned()).or_default();
         if all.len() >= MAX_FIELDS && !all.contains_key(field) {
             warn!(e164, field, "detail ignored: a conference has at most {MAX_FIELDS}");
@@ -132,6 +137,15 @@ mod tests {
         details.remove("1");
         details.resend_all();
         assert!(details.take_batch().is_empty());
+    }
+
+    #[test]
+    fn detail_with_a_reserved_name_is_ignored() {
+        let mut details = Details::default();
+        details.set("1", "epoch", "7".into());
+        assert!(details.take_batch().is_empty());
+        details.set("1", "epochs", "7".into());
+        assert_eq!(details.take_batch()[0].fields, [("epochs".to_owned(), "7".to_owned())]);
     }
 
     #[test]

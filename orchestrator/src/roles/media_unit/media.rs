@@ -198,11 +198,17 @@ impl Media {
         self.stopping.get(e164).filter(|end| !end.has_come()).cloned()
     }
 
-    /// Ends all media, and waits until it has ended.
-    pub(crate) async fn stop_all(&mut self) {
-        let all: Vec<String> = self.running.keys().cloned().collect();
-        all.iter().for_each(|e164| self.stop(e164));
-        join_all(std::mem::take(&mut self.stopping).into_values().map(ProgramEnd::wait)).await;
+    /// Ends all media; the future waits until it has ended. The media still counts as current: a program that ended by
+    /// itself before it was asked to end may only be heard now.
+    pub(crate) fn stop_all(&mut self) -> impl Future<Output = ()> + use<> {
+        for (e164, running) in &mut self.running {
+            if let Some(supervisor) = running.supervisor.take() {
+                drop(supervisor.stop);
+                self.stopping.insert(e164.clone(), supervisor.end);
+            }
+        }
+        let ends = std::mem::take(&mut self.stopping);
+        async { drop(join_all(ends.into_values().map(ProgramEnd::wait)).await) }
     }
 
     /// Whether an event comes from the media that the conference has now, not from earlier media.
@@ -280,13 +286,15 @@ impl ConferenceProgram {
         loop {
             let mut output = tokio::spawn(self.read_output(child.take_stdout()));
             let status = tokio::select! {
+                biased;
+                // First: a program that has ended was not asked to.
+                status = child.wait() => status,
                 _ = &mut stop => {
                     // Output is read to its end: a program whose output is closed may die before it has ended properly.
                     child.stop(self.stop_limit).await;
                     output.abort();
                     return;
                 }
-                status = child.wait() => status,
             };
             // Kills what the program left behind.
             drop(child);
@@ -294,8 +302,8 @@ impl ConferenceProgram {
             let _ = timeout(OUTPUT_TIMEOUT, &mut output).await;
             output.abort();
             if status.as_ref().is_ok_and(std::process::ExitStatus::success) {
-                let ended = MediaEvent::Ended { e164: self.e164.clone(), start: self.start };
-                tokio::select! { _ = &mut stop => {} _ = self.events.send(ended) => {} }
+                // Even if the program was asked to end meanwhile: people ended the conference before.
+                let _ = self.events.send(MediaEvent::Ended { e164: self.e164, start: self.start }).await;
                 return;
             }
             warn!(e164 = self.e164, ?status, "the program of a conference failed; restarting it");
@@ -412,6 +420,21 @@ mod tests {
         let (supervisor, spawned) = program.supervise(None);
         assert!(matches!(spawned.await, Ok(Err(_))));
         supervisor.end.wait().await;
+    }
+
+    #[tokio::test]
+    async fn end_by_people_counts_if_the_program_is_stopped_after_it_ended() {
+        let (sender, mut events) = mpsc::channel(16);
+        for start in 1..9 {
+            // A process outside of the group holds the output open for longer than it is read.
+            let (program, _) = shell("setsid sleep 3 & sleep 0.2; echo up=1", start, &sender).supervise(None);
+            assert_eq!(next_detail(&mut events).await, (start, "up".to_owned()));
+            // The program itself ends at once.
+            sleep(Duration::from_millis(300)).await;
+            drop(program.stop);
+            program.end.wait().await;
+            assert_eq!(events.try_recv(), Ok(MediaEvent::Ended { e164: "1".to_owned(), start }));
+        }
     }
 
     #[test]

@@ -10,7 +10,6 @@ mod unacknowledged_ends;
 use std::future::ready;
 use std::time::{Duration, Instant};
 
-use redis::cmd;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
@@ -100,7 +99,7 @@ pub(super) struct Unit<'a> {
     chatter_count: u64,
     /// Whether some details were refused: all are sent again with the next heartbeat.
     details_dirty: bool,
-    /// Ends of conferences that the realm may not know yet, of earlier incarnations as well.
+    /// Ends of conferences by people, of earlier incarnations as well.
     ends: UnacknowledgedEnds,
     /// Starts and stops of programs that are in progress; a reply follows each.
     tasks: JoinSet<Completed>,
@@ -145,12 +144,7 @@ impl<'a> Unit<'a> {
         let membership = self.context.coordinator.join(&dir, &node_name(&self.cmu), data.as_bytes());
         let end = self.serve().await;
         info!(unit = self.cmu, ?end, conferences = self.conferences.len(), "unit ends");
-        while let Ok(event) = self.media_events.try_recv() {
-            self.handle_media_event(event);
-        }
-        // From now on nobody handles events of programs.
-        self.media_events.close();
-        self.media.stop_all().await;
+        self.stop_media().await;
         if end != UnitEnd::CutOff {
             self.deregister(end).await;
         }
@@ -394,7 +388,8 @@ impl<'a> Unit<'a> {
     /// Sends the list of conferences. The realm answers with messages.
     async fn send_list(&mut self, store: &RealmStore, session: &mut Session) -> Result<(), Error> {
         self.check_not_cut_off()?;
-        let reported = store.report(&self.cmu, self.conferences.highest(), &self.conferences.list()).await?;
+        let (ended, list) = (self.ends.of(&self.cmu), self.conferences.list());
+        let reported = store.report(&self.cmu, self.conferences.highest(), &ended, &list).await?;
         metrics::counter!("allot_unit_reports_total").increment(1);
         debug!(unit = self.cmu, ?reported, "reported");
         // Adopted conferences have new owners. If a failover loses the adoption, the unit reports again.
@@ -427,9 +422,7 @@ impl<'a> Unit<'a> {
                     return;
                 };
                 info!(e164, epoch, "ended by people");
-                let mut ended = cmd("CONF.ENDED");
-                ended.arg(&self.context.config.realm).arg(&e164).arg(&self.cmu).arg(epoch);
-                self.ends.push(ended);
+                self.ends.push(&e164, &self.cmu, epoch);
             }
             // An event of earlier media of the conference, or an end during shutdown.
             MediaEvent::Detail { .. } | MediaEvent::Ended { .. } => {}

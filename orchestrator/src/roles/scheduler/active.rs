@@ -1,5 +1,5 @@
 //! The leading scheduler. Each session with Redis begins with a claim of the realm; then the leader observes and acts at
-//! every tick. What is read in a session is acted upon only in that session, and only while leadership holds. In
+//! every tick. It acts upon an observation only in the session of that observation, and only while leadership holds. In
 //! addition, every command carries the term.
 
 use std::time::{Duration, Instant};
@@ -28,14 +28,14 @@ const RATE_LIMITED_TICK: Duration = Duration::from_millis(50);
 const UP: &str = "up";
 /// The most conferences that one command recovers.
 const RECOVERY_BATCH: u32 = 1000;
-/// How often the realm's `brake` hash is written while the brake holds.
+/// Interval at which the realm's `brake` hash is written while the brake holds.
 const BRAKE_REFRESH: Duration = Duration::from_secs(1);
-/// How long the realm's `brake` hash outlives the scheduler that writes it. The scheduler writes it every
+/// Time for which the realm's `brake` hash outlives the scheduler that writes it. The scheduler writes it every
 /// [`BRAKE_REFRESH`] while the brake holds, so a deposed scheduler's last write is soon replaced.
 const BRAKE_TTL_S: u64 = 10;
-/// For how long after a claim the realm's leases are known well enough to declare units down by them.
+/// Time after a claim for which the realm's leases are known well enough to declare units down by them.
 const CLAIM_FRESH: Duration = Duration::from_millis(500);
-/// Longer leases are not waited for: a leader without a session gives leadership up before such a lease expires.
+/// The longest lease for which a leader waits: without a session it resigns before a longer lease expires.
 const LONGEST_LEASE: Duration = Duration::from_secs(60);
 
 /// The leading scheduler in one term.
@@ -47,15 +47,16 @@ pub(super) struct ActiveScheduler<'a> {
     detector: FailureDetector,
     brake: MassFailureGuard,
     rate: RateLimiter,
-    /// Whether this term has told the realm which units are alive.
+    /// Whether this term has reported the live units to the realm.
     begun: bool,
-    /// When the realm was last claimed.
+    /// The time of the last claim of the realm.
     claimed: Instant,
-    /// When units were last observed.
+    /// The time of the last observation of units.
     observed: Instant,
     /// Whether the rate limit alone holds recoveries back.
     rate_limited: bool,
-    /// Since when the brake holds, in milliseconds since 1970, and when the realm's `brake` hash was last written.
+    /// The time since which the brake holds, in milliseconds since 1970, and the time of the last write of the realm's
+    /// `brake` hash.
     held: Option<(u64, Instant)>,
     /// Whether the log says already that this user may not ask replicas for confirmation.
     warned_of_wait: bool,
@@ -102,7 +103,7 @@ impl LeaderRole for ActiveScheduler<'_> {
     }
 
     /// Claims the realm, and has every unit report. The claim restarts all leases: heartbeats that were sent while the
-    /// server was away were lost. A new term also tells the realm which units are alive.
+    /// server was away were lost. A new term also reports the live units to the realm.
     async fn begin(
         &mut self,
         leader: &mut LeaderSession<'_>,
@@ -171,8 +172,8 @@ impl LeaderRole for ActiveScheduler<'_> {
 }
 
 impl ActiveScheduler<'_> {
-    /// One tick: observes all units, declares units down, and recovers conferences. Whether the rate limit alone holds
-    /// recoveries back.
+    /// One tick: observes all units, declares units down, and recovers conferences. Returns whether only the rate limit
+    /// holds recoveries back.
     async fn observe_and_act(
         &mut self,
         leader: &mut LeaderSession<'_>,
@@ -202,7 +203,7 @@ impl ActiveScheduler<'_> {
             Decision::Proceed(down) => {
                 metrics::gauge!("allot_scheduler_brake").set(0.0);
                 for cmu in &down {
-                    // An old observation is not acted upon; the next tick comes at once.
+                    // The scheduler does not act upon an old observation; the next tick comes at once.
                     if now.elapsed() > self.config.tick * 4 {
                         break;
                     }
@@ -238,7 +239,8 @@ impl ActiveScheduler<'_> {
         }
     }
 
-    /// Recovers as many conferences as the rate limit of the units allows. Whether the rate limit alone holds more back.
+    /// Recovers as many conferences as the rate limit of the units allows. Returns whether only the rate limit holds
+    /// more back.
     async fn recover(
         &mut self,
         store: &RealmStore,
@@ -248,8 +250,8 @@ impl ActiveScheduler<'_> {
     ) -> Result<bool, Error> {
         let targets = units.iter().filter(|unit| unit.state == UP && !down.contains(&unit.cmu));
         let targets: Vec<&str> = targets.map(|unit| unit.cmu.as_str()).collect();
-        // Without target units nothing can be recovered. One is asked for nevertheless: a refusal tells that another
-        // scheduler has claimed the realm.
+        // Without target units nothing can be recovered. The command asks for one conference nevertheless: a refusal
+        // shows that another scheduler has claimed the realm.
         let mut probe = u32::from(targets.is_empty());
         self.rate.refill(targets.into_iter(), Instant::now());
         let mut recovered = 0;

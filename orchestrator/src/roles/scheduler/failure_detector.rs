@@ -1,4 +1,5 @@
-//! Which units are down, by what Redis and the coordination service know of them. No clock, no I/O.
+//! Decides which units are down, by their leases in Redis and their nodes in the coordination service. No clock, no
+//! I/O.
 //!
 //! Redis alone cannot tell a dead unit from a unit that is cut off from Redis, and the coordination service alone cannot
 //! tell a dead unit from a lost session. So a unit is down when its lease has expired *and* its node is gone. If only the
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use allot_client::UnitRow;
 
-/// What Redis knows of a unit's lease.
+/// The state of a unit's lease in Redis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Liveness {
     /// The unit renews its lease. A state that this version does not know counts as alive: an unknown state is no reason
@@ -35,20 +36,20 @@ impl Liveness {
     }
 }
 
-/// What is known of all units at one time.
+/// The evidence about all units at one time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Evidence<'a> {
-    /// That time.
+    /// The time of the evidence.
     pub(crate) now: Instant,
-    /// All units, as Redis has them.
+    /// All units in Redis.
     pub(crate) units: &'a [UnitRow],
     /// Names of the units that have a node in the coordination service.
     pub(crate) present: &'a BTreeSet<String>,
-    /// Since when the directory of nodes has been followed without a break; `None` if it is not followed now.
+    /// The time since which the directory of nodes has been followed without a break; `None` if it is not followed now.
     pub(crate) followed_since: Option<Instant>,
 }
 
-/// What follows from the evidence of one time.
+/// The conclusion from the evidence of one time.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Observation {
     /// Units that are down by the rules.
@@ -59,11 +60,11 @@ pub(crate) struct Observation {
     pub(crate) alive: usize,
 }
 
-/// Remembers since when each unit has been unreachable.
+/// Records the time since which each unit has been unreachable.
 #[derive(Debug)]
 pub(crate) struct FailureDetector {
     grace: Duration,
-    /// How long nodes have to come back after a break.
+    /// Time in which nodes must come back after a break.
     settle: Duration,
     unreachable: BTreeMap<String, Instant>,
     last: Option<Instant>,
@@ -79,7 +80,7 @@ impl FailureDetector {
     /// Takes the evidence of one time into account. O(n log n) in the number of units.
     pub(crate) fn observe(&mut self, evidence: &Evidence<'_>) -> Observation {
         let Evidence { now, units, present, followed_since } = *evidence;
-        // After a long pause this process was suspended. Units that ran meanwhile may need time to be heard again.
+        // After a long pause this process was suspended. Units that ran meanwhile may need time to renew their leases.
         let was_suspended = self.last.is_some_and(|last| now.saturating_duration_since(last) > self.settle);
         self.last = Some(now);
         if was_suspended {
@@ -113,7 +114,7 @@ impl FailureDetector {
         observation
     }
 
-    /// Forgets everything: a store was away, and what was observed through it tells nothing about units.
+    /// Forgets everything: a store was away, so earlier observations prove nothing about units.
     pub(crate) fn forget(&mut self) {
         self.unreachable.clear();
         self.last = None;

@@ -7,20 +7,21 @@ use std::time::{Duration, Instant};
 
 use super::failure_detector::Observation;
 
-/// When the brake holds, and for how long.
+/// The conditions under which the brake holds and is released.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// The brake holds when more than this share of the units, in percent,
+    /// Share of the units, in percent. The brake holds when more than this share, and at least `least` units, go down
+    /// within `window`.
     pub(crate) percent: u32,
-    /// and at least this many units,
+    /// The number of units that must go down, at least, before the brake holds.
     pub(crate) least: u32,
-    /// go down within this time.
+    /// The window in which failures count together.
     pub(crate) window: Duration,
     /// The brake is released after both stores were well for this long.
     pub(crate) lift: Duration,
 }
 
-/// What the brake decides for one observation.
+/// The decision of the brake for one observation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Decision {
     /// Declare these units down, and recover conferences.
@@ -32,7 +33,7 @@ pub(crate) enum Decision {
     },
 }
 
-/// Why the brake was released.
+/// The reason for the release of the brake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReleaseReason {
     /// Both stores were well for long enough.
@@ -47,15 +48,15 @@ pub(crate) enum ReleaseReason {
 #[derive(Debug)]
 pub(crate) struct MassFailureGuard {
     limits: Limits,
-    /// Units that were declared down within the window, and when.
+    /// Units that were declared down within the window, each with the time.
     recent: BTreeMap<String, Instant>,
-    /// While the brake holds: since when both stores have been well.
+    /// While the brake holds: the time since which both stores have been well.
     holding: Option<Instant>,
     /// Units for which the brake was released: they are declared down, regardless of their number.
     excused: BTreeSet<String>,
-    /// While the brake holds: since when no more units are silent than may go down at once.
+    /// While the brake holds: the time since which no more units are silent than may go down at once.
     few_silent_since: Option<Instant>,
-    /// The longest lease of the units, and when all leases restarted.
+    /// The longest lease of the units, and the time at which all leases restarted.
     leases: Option<(Duration, Instant)>,
 }
 
@@ -71,8 +72,8 @@ impl MassFailureGuard {
         self.holding.is_some()
     }
 
-    /// Sets the longest lease of the units, and when all leases restarted: for one lease after that, a unit that is not
-    /// silent may nevertheless be dead.
+    /// Sets the longest lease of the units, and the time at which all leases restarted: for one lease after that, a
+    /// unit that is not silent may nevertheless be dead.
     pub(crate) fn set_leases(&mut self, longest: Duration, restarted: Instant) {
         self.leases = Some((longest, restarted));
     }

@@ -37,8 +37,8 @@ impl RateLimiter {
         self.units = units.map(|cmu| (cmu.to_owned(), level(cmu))).collect();
     }
 
-    /// How many conferences one command may recover. Redis chooses the target units. Because it may choose one unit for
-    /// the whole batch, a batch is no larger than the remaining allowance of the busiest unit.
+    /// The most conferences that one command may recover. Redis chooses the target units. Because it may choose one
+    /// unit for the whole batch, a batch is no larger than the remaining allowance of the busiest unit.
     pub(crate) fn allowance(&self) -> u32 {
         let least = self.units.values().copied().fold(f64::INFINITY, f64::min);
         if least.is_finite() { least.max(0.0) as u32 } else { 0 }

@@ -1,5 +1,5 @@
-//! The units that have a node in the coordination service, and since when the directory has been followed without a
-//! break.
+//! The units that have a node in the coordination service, and the time since which their directory has been followed
+//! without a break.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -10,7 +10,7 @@ use allot_coordination::{Coordinator, Error, Members, Snapshot};
 /// The directory of units, followed by watches.
 pub(super) struct UnitNodes {
     members: Members,
-    /// The connection on which the directory has been followed, and since when.
+    /// The connection on which the directory is followed, and the time since which it is.
     since: Option<(u64, Instant)>,
 }
 
@@ -19,8 +19,8 @@ impl UnitNodes {
         Self { members: coordinator.members(dir), since: None }
     }
 
-    /// The units that have a node, and since when the directory has been followed on this connection; `None` while it
-    /// is not.
+    /// The units that have a node, and the time since which the directory has been followed on this connection; `None`
+    /// while it is not followed.
     pub(super) fn snapshot(&mut self, coordinator: &Coordinator) -> (BTreeSet<String>, Option<Instant>) {
         let snapshot = self.members.snapshot();
         let is_current = snapshot.current && snapshot.attachment == coordinator.status().attachment;
@@ -32,7 +32,7 @@ impl UnitNodes {
         (names(&snapshot), self.since.map(|(_, since)| since))
     }
 
-    /// Waits until the directory was read on the current connection; the units that have a node then.
+    /// Waits until the directory was read on the current connection. Returns the units that have a node then.
     pub(super) async fn current(&mut self, coordinator: &Coordinator) -> Result<BTreeSet<String>, Error> {
         let snapshot = self
             .members

@@ -118,10 +118,10 @@ pub(super) fn decide_freeze(book: &Book, account: &[u8], on: bool) -> Decided {
         return Ok(decided(Event::Thawed { account: name }, reply));
     }
     if account.goal == Some(Goal::Delete) {
-        // The account will be deleted, and nobody can log in any more.
+        // The account will be deleted, so no login is possible any more.
         return Ok(unchanged(reply));
     }
-    // A login of a frozen account lasts until it ends, so that nobody else logs in before.
+    // A login of a frozen account stays on record until it ends, so that no other terminal logs in before.
     let event = if account.login.is_some() {
         Event::Halted { account: name }
     } else {

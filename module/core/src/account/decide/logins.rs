@@ -38,7 +38,7 @@ pub(super) fn decide_logout(now: Millis, account: &Account, epoch: Epoch, back: 
     decided(Event::LoggedOut { account: account.name.clone(), lapsed: false }, Reply::Integer(1))
 }
 
-/// An instance gives an account back of its own accord: a login ends, and the account is assigned again.
+/// Decides that an instance returns an account that was not revoked: a login ends, and the account is assigned again.
 fn give_back(account: &Account, epoch: Epoch) -> Decision {
     if account.epoch != epoch {
         return unchanged(Reply::Integer(0));

@@ -1,5 +1,5 @@
-//! Decides requests and deadlines: checks every limit, and changes nothing. `inventory` has the requests of the
-//! leader and of operators, `logins` those of instances, `assign` and `rebalance` the choice of instances.
+//! Decides requests and deadlines: checks every limit, and changes nothing. `inventory` decides the requests of the
+//! leader and of operators, `logins` the requests of instances. `assign` and `rebalance` choose instances.
 
 pub mod assign;
 mod inventory;
@@ -18,6 +18,7 @@ use crate::account::model::tariff::MAX_COUNT;
 use crate::account::outcome::{Decided, Decision, Reply, Shift, decided, refuse, unchanged};
 use crate::account::request::{Changes, InstanceRequest, ManagerRequest, Request};
 use crate::shared::Millis;
+use crate::shared::counter::Counter;
 use crate::shared::fence;
 use crate::shared::refusal::{Code, Refusal};
 use crate::shared::text::quoted;
@@ -33,6 +34,7 @@ pub const USUAL_MOVES: i64 = 100;
 /// # Errors
 /// A refusal, with its error code and text.
 pub fn decide(book: &Book, now: Millis, request: &Request<'_>) -> Decided {
+    book.counters().iter().try_for_each(Counter::check_room)?;
     match request {
         Request::Manager(term, request) => {
             fence::check_term(book.term, *term)?;
@@ -112,6 +114,9 @@ fn decide_work(book: &Book, now: Millis, request: &InstanceRequest<'_>) -> Decid
 /// The events of deadlines up to `now`, at most `limit`; if there are none, a step of assignment of at most `limit`
 /// accounts.
 pub fn decide_due(book: &Book, now: Millis, limit: usize) -> Events {
+    if !book.has_room() {
+        return Events::new();
+    }
     let events = decide_over(book, now, limit);
     // The assignment depends on the state after these events.
     if events.is_empty() { book.decide_assignment(limit) } else { events }
@@ -120,6 +125,9 @@ pub fn decide_due(book: &Book, now: Millis, limit: usize) -> Events {
 /// The events of deadlines up to `now`, at most `limit`: ends of months, of logins, and of kept places.
 pub fn decide_over(book: &Book, now: Millis, limit: usize) -> Events {
     let mut events = Events::new();
+    if !book.has_room() {
+        return events;
+    }
     let turns = book.settings.turns.iter().take_while(|&&turn| turn <= now).count();
     events.extend((0..turns).map(|_| Event::MonthTurned));
     for id in book.logins.due(now, limit) {
@@ -132,7 +140,7 @@ pub fn decide_over(book: &Book, now: Millis, limit: usize) -> Events {
 }
 
 impl Settings {
-    /// These settings with some changed.
+    /// These settings with the given changes.
     ///
     /// # Errors
     /// `ERR` if a setting is out of range.

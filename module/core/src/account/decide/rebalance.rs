@@ -1,10 +1,13 @@
 //! Rebalances accounts by need. The use of each instance is projected to the end of the month from its pace over the
 //! last day. Accounts that will have instructions left at the flat price go to instances that will lack some.
 //!
-//! The *need* of an instance is its projected use minus the rest of its accounts: the instructions left at the flat
-//! price and below the cap. A step takes the instance with the greatest need, and the instance of the same department
-//! with the smallest, and moves the account whose rest is nearest to the need. It stops when no instance has a need,
-//! none can spare an account, or the moves are used up. Modules of a department share accounts if both have a WEIGHT.
+//! The *rest* of an account is the number of instructions that it may still send at the flat price and below the cap.
+//! The *need* of an instance is its projected use minus the rest of its accounts; a negative need is a surplus. A step
+//! takes the instance with the greatest need. The instance of the same department with the greatest surplus gives it
+//! one account that it can spare, which is an account whose rest is within its surplus. Of these accounts the step
+//! moves the one with the smallest rest that covers the need, or the one with the largest rest if none covers it. It
+//! stops when no instance has a need, no instance can spare an account, or the moves are used up. Modules of a
+//! department share accounts if both have a WEIGHT.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +32,7 @@ struct InstanceNeed {
 }
 
 impl Book {
-    /// How many more instructions an instance will send this month at its pace.
+    /// How many more instructions an instance will send this month if it continues as in the last day.
     pub fn projected(&self, instance: u32, now: Millis) -> u64 {
         let ahead = self.month_end(now).saturating_sub(now);
         self.indexed_instance(instance).map_or(0, |instance| instance.pace.forecast(now, ahead))
@@ -51,7 +54,7 @@ impl Book {
         for instance in groups.values_mut().flatten() {
             instance.need -= coming.get(&instance.id).copied().unwrap_or(0);
         }
-        // One move of each department in turn, so that none takes what the others would need.
+        // The departments take turns, one move each, so that no department uses up the moves of the others.
         let mut groups: Vec<Vec<InstanceNeed>> = groups.into_values().collect();
         let mut shifts = Vec::new();
         while shifts.len() < limit && !groups.is_empty() {
@@ -118,7 +121,7 @@ impl Book {
         let by_need = |place: &usize| instances.get(*place).map(|instance| instance.need);
         let taker = (0..instances.len()).max_by_key(by_need)?;
         let need = by_need(&taker).filter(|&need| need > 0)?;
-        // The instance that can spare most, among those with an account whose rest they do not need.
+        // The instance with the greatest surplus, among the instances that can spare an account.
         let giver = instances.iter().enumerate().filter_map(|(place, instance)| {
             let over = -instance.need;
             let fits = instance.spare.partition_point(|&(rest, _)| i128::from(rest) <= over);
@@ -137,7 +140,7 @@ impl Book {
         need: i128,
     ) -> Option<Shift> {
         let from = instances.get_mut(giver)?;
-        // The smallest rest that covers the need, or the largest if none does.
+        // The smallest rest that covers the need. If the giver cannot spare such an account, the largest that it can.
         let enough = from.spare.partition_point(|&(rest, _)| i128::from(rest) < need);
         let (rest, account) = from.spare.remove(enough.min(fits.saturating_sub(1)));
         from.need += i128::from(rest);

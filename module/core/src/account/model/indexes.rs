@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::place::{Instance, Presence};
+use super::place::{Instance, MAX_OFFSET, Presence};
 use super::record::{Account, AccountState, Epoch, Goal, MONTHS, Name};
 use super::state::Book;
 use super::tariff::Tariff;
@@ -69,6 +69,7 @@ impl Book {
         };
         let before = level(instance);
         change(instance);
+        instance.offset = instance.offset.clamp(-MAX_OFFSET, MAX_OFFSET);
         let after = level(instance);
         let module = instance.module;
         if !instance.has_place() && instance.dealt > 0 {

@@ -14,6 +14,8 @@ pub const HOUR: Millis = 3_600_000;
 pub const WINDOW: usize = 24;
 /// The limit of a module's places, weight and reserve.
 pub const MAX_PLACES: i64 = 1_000_000;
+/// The greatest offset of an instance, positive or negative. Further moves by rebalancing do not change the offset.
+pub(in crate::account) const MAX_OFFSET: i64 = 1 << 40;
 
 /// A module: a business system of the company.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +45,7 @@ pub struct Module {
     pub(in crate::account) free: BTreeSet<u32>,
     /// Use and cost of the module's accounts in the current month.
     pub(in crate::account) sums: Usage,
-    /// How many accounts are free except for a login that began before they were frozen.
+    /// Number of accounts that are free, but still have a login that began before they were frozen.
     pub(in crate::account) barred: usize,
 }
 
@@ -125,7 +127,7 @@ impl Pace {
         self.change(self.hour, |bucket| *bucket = bucket.saturating_add(count));
     }
 
-    /// How many instructions the pace of the last day gives in `ahead` milliseconds.
+    /// How many instructions are sent in `ahead` milliseconds at the pace of the last day.
     pub fn forecast(&self, now: Millis, ahead: Millis) -> u64 {
         let hour = (now / HOUR).max(self.hour);
         let gone = (hour - self.hour).clamp(0, WINDOW as i64);
@@ -161,7 +163,7 @@ pub struct Instance {
     pub since: Millis,
     /// Accounts of the instance, including those that are being revoked.
     pub accounts: BTreeSet<u32>,
-    /// How many accounts are in the state dealt.
+    /// Number of accounts in the state `dealt`.
     pub dealt: u32,
     /// How many accounts are in transit to the instance.
     pub incoming: u32,

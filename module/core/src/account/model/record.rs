@@ -42,7 +42,7 @@ words! {
     }
 }
 
-/// Where a revoked account goes.
+/// The goal of a revoked account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
     /// The account becomes free, and is assigned again.
@@ -104,7 +104,7 @@ pub struct Account {
     pub state: AccountState,
     /// The instance that has the account; `NONE` if there is none. While revoking, the instance that must give it up.
     pub instance: u32,
-    /// While revoking: where the account goes.
+    /// While revoking: the goal of the account.
     pub goal: Option<Goal>,
     /// Epoch of the last assignment; 0 if there was none.
     pub epoch: Epoch,
@@ -216,7 +216,7 @@ impl Account {
         }
     }
 
-    /// Whether a login is possible: the account is with an instance, and nobody is logged in.
+    /// Whether a login is possible: the account is assigned to an instance, and has no login.
     pub(in crate::account) fn is_ready(&self) -> bool {
         self.state == AccountState::Dealt && self.login.is_none()
     }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use crate::invariant;
 
 use super::place::{HOUR, Instance, Module};
-use super::record::{Account, Epoch, Name};
+use super::record::{Account, Epoch, LAST_MONTH, Name};
 use super::tariff::{MAX_COUNT, Tariff};
+use crate::shared::counter::Counter;
 use crate::shared::deadlines::Deadlines;
 use crate::shared::list::NONE;
 use crate::shared::names::NameIndex;
@@ -15,14 +16,14 @@ use crate::shared::table::Table;
 use crate::shared::token::MAX_TTL;
 use crate::shared::{Bytes, Millis};
 
-/// Length of a month whose end is not set, in milliseconds.
+/// Expected length of a month whose end is not set, in milliseconds.
 const MONTH: Millis = 30 * 24 * HOUR;
 
 /// The most future ends of months that a book keeps.
 pub(in crate::account) const MAX_TURNS: usize = 120;
 pub(in crate::account) use crate::shared::fence::MAX_TIME;
 
-/// What the operator set.
+/// The settings of a book, which operators change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// The most instructions of an account in a month; 0 for no limit.
@@ -84,7 +85,7 @@ pub struct Book {
     pub(in crate::account) logins: Deadlines,
     /// Deadlines of the kept places of instances that are away.
     pub(in crate::account) away: Deadlines,
-    /// Instances without a place that have accounts to give back.
+    /// Instances without a place that still have accounts.
     pub(in crate::account) draining: BTreeSet<u32>,
     /// Modules whose assignment is not even.
     pub(in crate::account) uneven: BTreeSet<u32>,
@@ -118,7 +119,7 @@ impl Book {
         }
     }
 
-    /// What the operator set.
+    /// The settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -151,8 +152,8 @@ impl Book {
         self.month_starts.get(place).copied()
     }
 
-    /// When the current month ends. If no future turn is set, a month has 30 days; if those have passed as well, 30
-    /// days from now.
+    /// When the current month ends. If no future turn is set, this is an estimate: 30 days after the month began, or 30
+    /// days from now if these have passed.
     pub fn month_end(&self, now: Millis) -> Millis {
         let start = self.month_starts.last().copied();
         invariant!(start.is_some(), "the running month has begun");
@@ -166,8 +167,27 @@ impl Book {
         clock.max(self.applied)
     }
 
+    /// The counters that only grow. If one of them is at its limit, the book refuses every change.
+    pub(in crate::account) fn counters(&self) -> [Counter; 3] {
+        let (step, event) = (MAX_TURNS as u64, 1);
+        let (what, value, last) = ("month", self.month.into(), LAST_MONTH.into());
+        [
+            Counter::new("last epoch", self.last_epoch),
+            Counter::new("number of arrivals", self.arrivals),
+            Counter { what, value, last, step, event },
+        ]
+    }
+
+    /// Whether each counter has room for another step.
+    pub(in crate::account) fn has_room(&self) -> bool {
+        self.counters().iter().all(Counter::has_room)
+    }
+
     /// The earliest deadline.
     pub fn next_due(&self) -> Option<Millis> {
+        if !self.has_room() {
+            return None;
+        }
         if !self.is_even() {
             return Some(self.applied);
         }
@@ -297,7 +317,7 @@ impl Book {
             + self.modules.allocated()
     }
 
-    /// A rough number of allocations, which tells whether freeing is worth a background thread.
+    /// Approximate number of allocations. Redis frees a value with many allocations in a background thread.
     pub fn free_effort(&self) -> usize {
         self.accounts.len()
     }

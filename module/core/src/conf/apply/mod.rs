@@ -1,4 +1,5 @@
-//! Applies events to a realm. This cannot fail: `decide` made the event for this state, or `admits` has checked it.
+//! Applies events to a realm. This cannot fail, because `decide` made the event for this state, or `admits` has
+//! checked it.
 //!
 //! Every change of a conference goes through `change`, which updates room, licences, queues and deadlines to the new
 //! record.
@@ -86,8 +87,14 @@ impl Realm {
             Event::Restarted { gone } => self.restart(at, gone),
             Event::Missed { stream } => self.tell_resync(stream),
             Event::Refused { e164, cmu, epoch, reason } => self.publish_refusal(e164, cmu, *epoch, reason),
-            // The conference may be unknown.
-            Event::Disowned { e164, cmu, epoch } => self.tell_release(cmu, e164, *epoch),
+            // The realm may have no record of the conference.
+            Event::Disowned { e164, cmu, epoch } => {
+                self.tell_release(cmu, e164, *epoch);
+                if let Some(conference) = self.find(e164).and_then(|id| self.conferences.get_mut(id)) {
+                    // No index depends on `disowned`.
+                    conference.disown(cmu, *epoch);
+                }
+            }
             Event::Created(created) => self.create(at, created),
             _ => self.apply_to_conference(at, event),
         }
@@ -127,7 +134,8 @@ impl Realm {
                 self.take_epoch(*epoch);
                 self.change(id, |conference| {
                     conference.attempts = conference.attempts.saturating_add(1);
-                    // All other units failed as well; from now on each may be tried again.
+                    // A unit that failed is chosen again only if no other unit could take the conference. From now on
+                    // each unit may be tried again.
                     if conference.tried.contains(cmu) {
                         conference.tried.clear();
                     }
@@ -271,7 +279,7 @@ impl Realm {
         }
     }
 
-    /// Asks a unit for its list, unless the last waiting message asks already.
+    /// Asks a unit for its list, unless the last message that waits in the outbox for this unit asks for it already.
     fn ask_once(&mut self, cmu: &Name) {
         let stream = crate::conf::model::messages::command_stream(cmu);
         let last = self.outbox.last_of(&stream);
@@ -353,7 +361,7 @@ impl Realm {
         }
     }
 
-    /// The hot path: details are in no index.
+    /// Writes details. This bypasses `change`, because it is the most frequent event and no index depends on details.
     fn set_details(&mut self, e164: &[u8], seq: u64, bytes: &[u8]) {
         let Some(conference) = self.find(e164).and_then(|id| self.conferences.get_mut(id)) else {
             invariant!("an event that was admitted names a conference that is there");
@@ -381,7 +389,7 @@ impl Realm {
 }
 
 impl Conference {
-    /// A new assignment: the unit must create the conference.
+    /// Begins a new assignment: the unit must create the conference.
     pub(super) fn grants(&mut self, unit: u32, entry: Assignment, since: Millis) {
         self.state = State::Creating;
         self.owner = Some(unit);
@@ -389,12 +397,12 @@ impl Conference {
         self.next_retry = None;
         self.recovering = true;
         self.cause = Cause::Recovery;
-        // Details of the last unit are void; the new unit sends all of its own.
+        // The details of the last unit are no longer valid; the new unit sends all details again.
         self.details = Vec::new();
         self.assign(entry);
     }
 
-    /// The owner has the conference open.
+    /// Records that the owner has the conference open.
     fn opens(&mut self, at: Millis) {
         self.state = State::Open;
         self.since = at;
@@ -409,7 +417,7 @@ impl Conference {
         self.tried = Vec::new();
     }
 
-    /// The unit could not create the conference.
+    /// Records that the unit could not create the conference.
     pub(super) fn fails(&mut self, at: Millis, next_retry: Millis, cause: Cause) {
         self.close(at, AssignmentEnd::Failed);
         let unit = self.last_unit().cloned();
@@ -417,23 +425,23 @@ impl Conference {
         self.waits_for_recovery(at, next_retry, cause);
     }
 
-    /// The unit is lost; the conference waits for recovery.
+    /// Records that the unit is lost; the conference waits for recovery.
     pub(super) fn loses(&mut self, at: Millis, cause: Cause) {
-        self.close(at, AssignmentEnd::Lost);
+        self.close_lost(at, cause);
         self.waits_for_recovery(at, at, cause);
     }
 
-    /// The unit is lost, and the target of the move takes over with this assignment.
+    /// Records that the unit is lost, and that the target of the move takes over with this assignment.
     pub(super) fn goes_on(&mut self, at: Millis, moving: Moving, mut entry: Assignment, cause: Cause) {
         entry.from = moving.since;
-        self.close(at, AssignmentEnd::Lost);
+        self.close_lost(at, cause);
         self.moving = None;
         self.pending_since.get_or_insert(at);
         self.grants(moving.to, entry, moving.since);
         self.cause = cause;
     }
 
-    /// The units that have the conference were told to end it.
+    /// Records that the units that have the conference were told to end it.
     pub(super) fn is_to_end(&mut self, at: Millis, cause: Cause) {
         (self.moving, self.ending, self.cause) = (None, Some(at), cause);
     }

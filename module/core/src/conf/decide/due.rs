@@ -14,6 +14,9 @@ use std::borrow::Cow;
 /// conferences).
 pub fn decide_due(realm: &Realm, now: Millis, limit: usize) -> Events {
     let mut events = Events::new();
+    if !realm.epochs().has_room() {
+        return events;
+    }
     for number in realm.unit_due.due(now, limit) {
         let Some(unit) = realm.indexed_unit(number) else { continue };
         let cmu = unit.cmu.clone();
@@ -63,7 +66,7 @@ impl Realm {
         Some(seen)
     }
 
-    /// The event of a deadline of a conference.
+    /// The event that follows when a deadline of a conference has passed.
     fn event_at(&self, conference: &Conference, due: Due, now: Millis) -> Option<Event> {
         let e164 = conference.e164.clone();
         let state = Some(conference.state);

@@ -3,13 +3,15 @@
 use crate::conf::event::Event;
 use crate::conf::model::conference::{Cause, Conference, Epoch, State};
 use crate::conf::model::state::Realm;
+use crate::conf::model::transitions::{Transition, Trigger, effective, transition};
 use crate::conf::model::unit::{Name, UnitState, host_of};
 use crate::conf::outcome::refuse;
 use crate::conf::request::AssignmentNotice;
-use crate::shared::Bytes;
+use crate::invariant;
 use crate::shared::fence;
 use crate::shared::refusal::{Code, Refusal};
 use crate::shared::text::quoted;
+use crate::shared::{Bytes, Millis};
 
 /// Refuses a scheduler whose term is not the claimed term.
 pub(super) fn check_term(realm: &Realm, term: Option<u64>) -> Result<(), Refusal> {
@@ -89,19 +91,69 @@ pub(super) fn out_of_date<T>(
     not_owner(realm, notice.e164, notice.cmu)
 }
 
-/// RELEASE to the sending unit, with the epoch that the unit gave.
+/// The event that sends RELEASE to the sending unit, with the epoch of its notice.
 pub(super) fn disowned(realm: &Realm, notice: AssignmentNotice<'_>) -> Event {
     let cmu = realm.find_unit(notice.cmu).map_or_else(|| Name::from(notice.cmu), |unit| realm.name_of(unit));
     Event::Disowned { e164: Bytes::from_slice(notice.e164), cmu, epoch: notice.epoch }
 }
 
-/// Whether a pending conference was last open on that unit, by that assignment.
+/// Whether the conference was last open by this assignment of this unit, and people can still end it there. They cannot
+/// if the unit was told RELEASE for its copy: then the copy ends because of RELEASE.
 pub(super) fn had_it_last(conference: &Conference, cmu: &[u8], epoch: Epoch) -> bool {
-    conference.last_lost().is_some_and(|lost| lost.epoch == epoch && *lost.cmu == *cmu)
+    let last = conference.last_lost();
+    last.is_some_and(|lost| lost.epoch == epoch && *lost.cmu == *cmu && lost.may_come_back())
 }
 
-/// The end of a conference that its unit reported. If the conference moves, the copy on the target unit is released.
-pub(super) fn ended_by_unit(conference: &Conference, cause: Cause) -> Event {
+/// Whether this epoch is one of the epochs of the owner's copy. An adoption gives a copy a new epoch, so a copy may
+/// have had several.
+pub(super) fn same_copy(conference: &Conference, cmu: &[u8], epoch: Epoch) -> bool {
+    conference.assignment(cmu, epoch).is_some_and(|entry| entry.copy_epoch == conference.copy_epoch)
+}
+
+/// The event that ends a conference whose copy on the sender has ended. During a move, or with `release`, the owner and
+/// the target of the move get RELEASE.
+pub(super) fn ended_by_unit(conference: &Conference, cause: Cause, release: bool) -> Event {
     let cause = if conference.ending.is_some() { conference.cause } else { cause };
-    Event::Ended { e164: conference.e164.clone(), cause, release: conference.moving.is_some() }
+    let release = release || conference.moving.is_some();
+    Event::Ended { e164: conference.e164.clone(), cause, release }
+}
+
+impl Realm {
+    /// The event that follows when people ended a conference on a unit that had it at this epoch. `None` if an end on
+    /// this unit has no effect. The unit may be a replaced identity.
+    pub(super) fn ended_by_people(&self, conference: &Conference, cmu: &[u8], epoch: Epoch) -> Option<Event> {
+        let unit = self.find_unit(cmu);
+        if unit.is_some() && conference.moves_to(unit, epoch) {
+            let e164 = conference.e164.clone();
+            return Some(Event::MoveFailed { e164, cause: Cause::Unit, release: false });
+        }
+        let owns = conference.owner.is_some() && conference.owner == unit;
+        let trigger = if owns && same_copy(conference, cmu, epoch) {
+            Trigger::EndedByUnit
+        } else if had_it_last(conference, cmu, epoch) {
+            Trigger::EndedByLastUnit
+        } else {
+            return None;
+        };
+        let ends = transition(trigger, Some(conference.state)) == Transition::Ended;
+        ends.then(|| ended_by_unit(conference, Cause::Unit, trigger == Trigger::EndedByLastUnit))
+    }
+
+    /// The event that follows when the owner of a conference no longer has its copy, and people did not end it: the
+    /// conference is recovered if it may be, and otherwise ends. `None` if the record does not change.
+    pub(super) fn gone(&self, conference: &Conference, cause: Cause, now: Millis) -> Option<Event> {
+        let e164 = conference.e164.clone();
+        match effective(conference, transition(Trigger::Lacks, Some(conference.state))) {
+            Transition::Stays | Transition::Nothing => None,
+            // The target of the move takes over.
+            _ if conference.moving.is_some() => Some(Event::Pending { e164, cause }),
+            Transition::Missed if conference.recovering => Some(self.failed(conference, cause, now)),
+            Transition::Missed | Transition::Pending => Some(Event::Pending { e164, cause }),
+            Transition::Ended => Some(ended_by_unit(conference, cause, false)),
+            _ => {
+                invariant!("a conference that its unit no longer has is recovered or ends");
+                None
+            }
+        }
+    }
 }

@@ -8,7 +8,7 @@ use crate::conf::model::state::{Realm, Settings};
 use crate::conf::model::transitions::{Transition, Trigger, transition};
 use crate::conf::model::unit::{Name, UnitState};
 use crate::conf::outcome::{Decided, Decision, Grant, Reply, decided, refuse, unchanged};
-use crate::conf::request::{Changes, Create};
+use crate::conf::request::{Changes, Claim, Create};
 use crate::invariant;
 use crate::shared::fence;
 use crate::shared::refusal::{Code, Refusal};
@@ -20,7 +20,7 @@ use crate::shared::{Bytes, Millis};
 pub const MAX_STEP: i64 = 1000;
 
 impl Settings {
-    /// These settings with some changed.
+    /// These settings with the given changes.
     ///
     /// # Errors
     /// `ERR` if a setting is out of range.
@@ -46,7 +46,8 @@ impl Settings {
     }
 }
 
-pub(super) fn decide_claim(realm: &Realm, term: u64, leader: &[u8], force: bool) -> Decided {
+pub(super) fn decide_claim(realm: &Realm, claim: Claim<'_>) -> Decided {
+    let Claim { term, leader, force } = claim;
     let leader = fence::check_claim((realm.term, realm.leader.as_deref()), (term, leader), force)?;
     decided(Event::Claimed { term, leader }, Reply::Realm)
 }
@@ -72,7 +73,7 @@ pub(super) fn decide_create(realm: &Realm, now: Millis, create: &Create<'_>) -> 
         return unchanged(Reply::Conference(conference.e164.clone()));
     }
     let conference = realm.conference_called(create.e164);
-    // Before all checks that depend on the time, so that a retry gets the answer that was lost.
+    // Before all checks that depend on the time, so that a retry gets the reply that was lost.
     if let Some(conference) = conference
         && create.called_from.is_none()
         && create.request.is_some()

@@ -1,5 +1,6 @@
-//! Decides requests: searches, checks every limit, and changes nothing. This file has the requests of units;
-//! `manager_commands` has those of managers and schedulers, `reconcile_report` the report of a unit.
+//! Decides requests: checks every condition and limit, and returns events and a reply, or a refusal. Nothing changes
+//! before the events are applied. This file decides the messages of units, except their reports (`reconcile_report`);
+//! `manager_commands` decides the requests of clients and schedulers.
 
 mod due;
 mod lookups;
@@ -9,18 +10,22 @@ mod recovery_plan;
 
 pub use self::due::decide_due;
 use self::lookups::{
-    check_term, disowned, ended_by_unit, had_it_last, is_down, known_unit, no_conference, not_owner,
-    out_of_date, replaced, stale, up_unit,
+    check_term, disowned, is_down, known_unit, no_conference, not_owner, out_of_date, replaced, stale,
+    up_unit,
 };
 pub use self::manager_commands::MAX_STEP;
 use crate::conf::event::{Event, Events};
-use crate::conf::model::conference::{Cause, Conference, Epoch, MAX_DETAILS, MAX_VALUE, State};
+use crate::conf::model::conference::{
+    Cause, Conference, Epoch, MAX_DETAILS, MAX_VALUE, RESERVED_DETAILS, State,
+};
 pub use crate::conf::model::ids::{MAX_ROOM, MAX_TIME};
 use crate::conf::model::state::Realm;
 use crate::conf::model::transitions::{Transition, Trigger, transition};
-use crate::conf::model::unit::Name;
+use crate::conf::model::unit::{MAX_UNITS, Name, host_of};
 use crate::conf::outcome::{Decided, Decision, Reply, decided, refuse, unchanged};
-use crate::conf::request::{AssignmentNotice, Request, Set};
+use crate::conf::request::{
+    AssignmentNotice, ClientRequest, End, Request, SchedulerRequest, Set, UnitRequest,
+};
 use crate::invariant;
 use crate::shared::codec::Writer;
 use crate::shared::field::Any;
@@ -35,27 +40,62 @@ use crate::shared::{Bytes, MAX_IDENTIFIER, Millis};
 /// # Errors
 /// A refusal, with its error code and text.
 pub fn decide(realm: &Realm, now: Millis, request: &Request<'_>) -> Decided {
+    realm.epochs().check_room()?;
     match request {
-        Request::Set(set) => decide_set(realm, set),
-        Request::Ack(notice) => decide_ack(realm, *notice),
-        Request::Nack(notice, reason) => decide_nack(realm, now, *notice, *reason),
-        Request::Ended(notice) => decide_ended(realm, *notice),
-        Request::Beat { cmu, load } => {
+        Request::Unit(request) => decide_for_unit(realm, now, request),
+        Request::Client(request) => decide_for_client(realm, now, request),
+        Request::Scheduler { term, request } => {
+            check_term(realm, *term)?;
+            decide_for_scheduler(realm, now, request)
+        }
+        Request::Claim(claim) => manager_commands::decide_claim(realm, *claim),
+    }
+}
+
+fn decide_for_unit(realm: &Realm, now: Millis, request: &UnitRequest<'_>) -> Decided {
+    match request {
+        UnitRequest::Set(set) => decide_set(realm, set),
+        UnitRequest::Ack(word) => decide_ack(realm, *word),
+        UnitRequest::Nack(word, reason) => decide_nack(realm, now, *word, *reason),
+        UnitRequest::Ended(word, end) => decide_ended(realm, now, *word, *end),
+        UnitRequest::Beat { cmu, load } => {
             let unit = up_unit(realm, cmu)?;
             let cmu = realm.name_of(unit);
             decided(Event::Beat { cmu: cmu.clone(), load: load.map(Any) }, Reply::Unit(cmu))
         }
-        Request::Join { cmu, capacity, zone, lease } => decide_join(realm, cmu, *capacity, *zone, *lease),
-        Request::Report(report) => reconcile_report::decide_report(realm, now, report),
-        Request::Ask { cmu: None, details } => {
-            decided(Event::Asked { cmu: None, details: *details }, Reply::Ok)
+        UnitRequest::Join { cmu, capacity, zone, lease } => decide_join(realm, cmu, *capacity, *zone, *lease),
+        UnitRequest::Report(report) => reconcile_report::decide_report(realm, now, report),
+    }
+}
+
+fn decide_for_client(realm: &Realm, now: Millis, request: &ClientRequest<'_>) -> Decided {
+    match request {
+        ClientRequest::Configure(changes) => {
+            let settings = realm.settings.with(changes)?;
+            if settings == realm.settings {
+                return unchanged(Reply::Realm);
+            }
+            decided(Event::Configured { settings }, Reply::Realm)
         }
-        Request::Ask { cmu: Some(cmu), details } => {
-            let cmu = Some(realm.name_of(up_unit(realm, cmu)?));
+        ClientRequest::Create(create) => manager_commands::decide_create(realm, now, create),
+        ClientRequest::Release { e164 } => manager_commands::decide_release(realm, e164),
+        ClientRequest::Extend { e164, end } => manager_commands::decide_extend(realm, now, e164, *end),
+        ClientRequest::Ask { cmu, details } => {
+            let cmu = cmu.map(|cmu| up_unit(realm, cmu)).transpose()?.map(|unit| realm.name_of(unit));
             decided(Event::Asked { cmu, details: *details }, Reply::Ok)
         }
-        Request::Down { cmu, term } => {
-            check_term(realm, *term)?;
+    }
+}
+
+fn decide_for_scheduler(realm: &Realm, now: Millis, request: &SchedulerRequest<'_>) -> Decided {
+    match request {
+        SchedulerRequest::Recover { count } => manager_commands::decide_recover(realm, now, *count),
+        SchedulerRequest::Restart { live } => manager_commands::decide_restart(realm, now, live),
+        SchedulerRequest::Move { e164, to } => manager_commands::decide_move(realm, now, e164, *to),
+        SchedulerRequest::Drain { cmu, on, moves } => {
+            manager_commands::decide_drain(realm, now, cmu, *on, *moves)
+        }
+        SchedulerRequest::Down { cmu } => {
             let unit = known_unit(realm, cmu)?;
             let cmu = realm.name_of(unit);
             let reply = Reply::Unit(cmu.clone());
@@ -63,35 +103,6 @@ pub fn decide(realm: &Realm, now: Millis, request: &Request<'_>) -> Decided {
                 return unchanged(reply);
             }
             decided(Event::Down { cmu }, reply)
-        }
-        Request::Configure(changes) => {
-            let settings = realm.settings.with(changes)?;
-            if settings == realm.settings {
-                return unchanged(Reply::Realm);
-            }
-            decided(Event::Configured { settings }, Reply::Realm)
-        }
-        Request::Claim { term, leader, force } => {
-            manager_commands::decide_claim(realm, *term, leader, *force)
-        }
-        Request::Create(create) => manager_commands::decide_create(realm, now, create),
-        Request::Release { e164 } => manager_commands::decide_release(realm, e164),
-        Request::Extend { e164, end } => manager_commands::decide_extend(realm, now, e164, *end),
-        Request::Recover { count, term } => {
-            check_term(realm, *term)?;
-            manager_commands::decide_recover(realm, now, *count)
-        }
-        Request::Restart { live, term } => {
-            check_term(realm, *term)?;
-            manager_commands::decide_restart(realm, now, live)
-        }
-        Request::Move { e164, to, term } => {
-            check_term(realm, *term)?;
-            manager_commands::decide_move(realm, now, e164, *to)
-        }
-        Request::Drain { cmu, on, moves, term } => {
-            check_term(realm, *term)?;
-            manager_commands::decide_drain(realm, now, cmu, *on, *moves)
         }
     }
 }
@@ -153,7 +164,14 @@ fn decide_set(realm: &Realm, set: &Set<'_>) -> Decided {
                 format!("a field must have 1 to {MAX_IDENTIFIER} bytes and its value at most {MAX_VALUE}"),
             );
         }
-        // If a field is given twice, the last value counts.
+        if RESERVED_DETAILS.iter().any(|reserved| reserved.as_bytes() == field) {
+            let text = format!(
+                "{} cannot be the name of a detail: entries of streams begin with such a field",
+                quoted(field)
+            );
+            return refuse(Code::Err, text);
+        }
+        // If a field occurs twice, the last value counts.
         if set.fields.chunks(2).skip(place + 1).any(|later| later.first() == Some(&field)) {
             continue;
         }
@@ -220,33 +238,43 @@ fn decide_nack(realm: &Realm, now: Millis, notice: AssignmentNotice<'_>, reason:
     Ok(Decision { events, reply: Reply::Ok })
 }
 
-fn decide_ended(realm: &Realm, notice: AssignmentNotice<'_>) -> Decided {
-    let unit = realm.find_unit(notice.cmu);
-    let conference = realm.conference_called(notice.e164);
-    let last = |conference: &Conference| {
-        conference.history.last().is_some_and(|last| last.epoch == notice.epoch && *last.cmu == *notice.cmu)
-    };
-    match conference.map(|conference| (conference, transition(Trigger::EndedByUnit, Some(conference.state))))
-    {
-        Some((conference, _)) if unit.is_some() && conference.moves_to(unit, notice.epoch) => {
-            let event =
-                Event::MoveFailed { e164: conference.e164.clone(), cause: Cause::Unit, release: false };
-            return decided(event, Reply::Ok);
-        }
-        Some((conference, Transition::Ended)) if unit.is_some() && conference.matches(unit, notice.epoch) => {
-            return decided(ended_by_unit(conference, Cause::Unit), Reply::Ok);
-        }
-        // Accepted from a replaced unit as well: a conference that people ended there must not restart.
-        Some((conference, Transition::EndedIfLast)) if had_it_last(conference, notice.cmu, notice.epoch) => {
-            return decided(ended_by_unit(conference, Cause::Unit), Reply::Ok);
-        }
-        // A repeated notice.
-        Some((conference, Transition::Nothing)) if last(conference) => return unchanged(Reply::Ok),
-        // A stale notice, or one of a unit that never had the conference; told apart below.
-        _ => {}
+fn decide_ended(realm: &Realm, now: Millis, word: AssignmentNotice<'_>, end: End) -> Decided {
+    let conference = realm.conference_called(word.e164);
+    let event = conference.and_then(|conference| match end {
+        End::People => realm.ended_by_people(conference, word.cmu, word.epoch),
+        End::Released => given_up(realm, now, conference, word),
+    });
+    if let Some(event) = event {
+        return decided(event, Reply::Ok);
     }
-    known_unit(realm, notice.cmu)?;
-    conference.map_or_else(|| no_conference(notice.e164), |conference| out_of_date(realm, conference, notice))
+    // A repeated notice: the record already says that the conference ended by this assignment.
+    let ended_there = |conference: &Conference| {
+        let last = conference.history.last();
+        let sender_had_it = last.is_some_and(|last| last.epoch == word.epoch && *last.cmu == *word.cmu);
+        conference.state == State::Ended && sender_had_it
+    };
+    if conference.is_some_and(ended_there) {
+        return unchanged(Reply::Ok);
+    }
+    // The notice is late, or the sender never had the conference. The refusal says which.
+    known_unit(realm, word.cmu)?;
+    conference.map_or_else(|| no_conference(word.e164), |conference| out_of_date(realm, conference, word))
+}
+
+/// The event that follows when a unit ended its copy of this epoch because it was told RELEASE. `None` if the copy is
+/// neither the owner's nor the target's of a move.
+fn given_up(
+    realm: &Realm,
+    now: Millis,
+    conference: &Conference,
+    word: AssignmentNotice<'_>,
+) -> Option<Event> {
+    let unit = realm.find_unit(word.cmu);
+    if conference.moves_to(unit, word.epoch) {
+        let e164 = conference.e164.clone();
+        return Some(Event::MoveFailed { e164, cause: Cause::Released, release: false });
+    }
+    if conference.matches(unit, word.epoch) { realm.gone(conference, Cause::Released, now) } else { None }
 }
 
 fn decide_join(realm: &Realm, cmu: &[u8], capacity: i64, zone: Option<&[u8]>, lease: Millis) -> Decided {
@@ -262,6 +290,10 @@ fn decide_join(realm: &Realm, cmu: &[u8], capacity: i64, zone: Option<&[u8]>, le
     }
     if !(1..=MAX_TTL).contains(&lease) {
         return refuse(Code::Err, format!("LEASE must be 1 to {MAX_TTL} ms, not {lease}"));
+    }
+    // A unit that replaces another unit of its host does not add to the number of units.
+    if realm.units.len() >= MAX_UNITS && !realm.hosts.contains_key(host_of(cmu)) {
+        return refuse(Code::Limit, format!("a realm has at most {MAX_UNITS} units"));
     }
     let name = realm.find_unit(cmu).map_or_else(|| Name::from(cmu), |unit| realm.name_of(unit));
     let zone = zone.map(|zone| realm.zone_name(zone));

@@ -1,8 +1,8 @@
 //! Reconciles the list of conferences that a unit reports with the records.
 
-use super::lookups::{disowned, ended_by_unit, had_it_last, up_unit};
+use super::lookups::{disowned, same_copy, up_unit};
 use crate::conf::event::{Event, Events};
-use crate::conf::model::conference::{AssignmentEnd, Cause, Conference, Epoch};
+use crate::conf::model::conference::{Cause, Conference, Epoch};
 use crate::conf::model::state::{Policy, Realm};
 use crate::conf::model::transitions::{Transition, Trigger, effective, transition};
 use crate::conf::model::unit::Name;
@@ -31,37 +31,54 @@ pub(super) fn decide_report(realm: &Realm, now: Millis, report: &Report<'_>) -> 
     let epoch = realm.next_epoch(now).max(realm.last_with(report.highest, now) + 1);
     // First, so that the unit counts as reported when later events free or take room.
     let events = smallvec::smallvec![Event::Reported { cmu: cmu.clone(), highest: report.highest }];
+    let (highest, settled) = (report.highest, HashSet::new());
+    let reported = Reported::default();
     let mut reconciliation =
-        Reconciliation { realm, cmu, number, now, epoch, events, reported: Reported::default() };
+        Reconciliation { realm, cmu, number, now, highest, epoch, events, settled, reported };
+    // Before the list, so that a conference that people ended does not count as lost.
+    for &(e164, epoch) in &report.ended {
+        reconciliation.ended(e164, epoch);
+    }
     for &(e164, epoch) in &report.list {
         reconciliation.has(e164, epoch);
     }
     let Some(unit) = realm.indexed_unit(number) else { return unchanged(Reply::Ok) };
     let own = unit.owned.iter().chain(&unit.targets).filter_map(|&(_, id)| realm.indexed(id));
-    for conference in own.chain(realm.lost_by(&unit.cmu)) {
-        if !listed.contains(&conference.e164[..]) {
-            reconciliation.lacks(conference, report.highest);
+    for conference in own {
+        if !listed.contains(&conference.e164[..]) && !reconciliation.settled.contains(&conference.e164[..]) {
+            reconciliation.lacks(conference);
         }
     }
     Ok(Decision { events: reconciliation.events, reply: Reply::Reported(reconciliation.reported) })
 }
 
-/// The decisions so far.
+/// A report that is being decided: the facts, and the decisions so far.
 struct Reconciliation<'a> {
     realm: &'a Realm,
     cmu: Name,
     number: u32,
     now: Millis,
-    /// The epoch of the next adopted conference.
+    /// The highest epoch that the unit had handled.
+    highest: Epoch,
+    /// The next epoch to give out.
     epoch: Epoch,
     events: Events,
+    /// Conferences that people ended on the unit, according to this report. They are decided already, in the list or
+    /// not.
+    settled: HashSet<Bytes>,
     reported: Reported,
 }
 
 impl Reconciliation<'_> {
-    /// Decides about a conference that is in the list, at that epoch.
+    /// Decides about a conference that the list contains at this epoch.
     fn has(&mut self, e164: &[u8], epoch: Epoch) {
         let unit = Some(self.number);
+        if self.settled.contains(e164) {
+            // A copy of a conference that people ended.
+            self.events.push(disowned(self.realm, AssignmentNotice { e164, cmu: &self.cmu, epoch }));
+            self.reported.released.push(Bytes::from_slice(e164));
+            return;
+        }
         let conference = self.realm.conference_called(e164);
         if let Some(conference) = conference.filter(|conference| conference.moves_to(unit, epoch)) {
             self.events.push(Event::Moved { e164: conference.e164.clone() });
@@ -115,15 +132,38 @@ impl Reconciliation<'_> {
             (Transition::ReleaseSender, _) => {
                 self.events.push(disowned(self.realm, notice));
                 self.reported.released.push(Bytes::from_slice(e164));
+                // The unit may own the conference by an assignment of which it has no copy. Its copy then comes from an
+                // assignment that a former master made, and did not replicate before it died.
+                let moves = |conference: &Conference| conference.moving.map(|moving| moving.to);
+                let expected =
+                    |conference: &&Conference| conference.owner == unit || moves(conference) == unit;
+                if let Some(conference) = conference.filter(expected) {
+                    self.lacks(conference);
+                }
             }
             (Transition::Stays, _) => self.reported.kept += 1,
             _ => invariant!("a copy that a unit reports is kept, adopted, or released"),
         }
     }
 
-    /// Decides about a conference that is not in the list, though the unit owns it, is the target of its move, or was
-    /// the last unit that had it open.
-    fn lacks(&mut self, conference: &Conference, highest: Epoch) {
+    /// Decides about a conference that people ended on the unit, which had it at this epoch.
+    fn ended(&mut self, e164: &[u8], epoch: Epoch) {
+        let Some(conference) = self.realm.conference_called(e164).filter(|_| !self.settled.contains(e164))
+        else {
+            return;
+        };
+        let Some(event) = self.realm.ended_by_people(conference, &self.cmu, epoch) else { return };
+        if matches!(event, Event::Ended { .. }) {
+            self.reported.ended.push(conference.e164.clone());
+        }
+        self.settled.insert(conference.e164.clone());
+        self.events.push(event);
+    }
+
+    /// Decides about a conference that is missing in the list although the unit owns it or is the target of its move.
+    /// People did not end it.
+    fn lacks(&mut self, conference: &Conference) {
+        let highest = self.highest;
         let e164 = conference.e164.clone();
         if let Some(moving) = conference.moving.filter(|moving| moving.to == self.number) {
             if moving.epoch <= highest {
@@ -131,48 +171,30 @@ impl Reconciliation<'_> {
             }
             return;
         }
-        let epoch = if conference.owner.is_some() {
-            conference.epoch
-        } else {
-            let lost = conference.last_lost();
-            invariant!(lost.is_some(), "a pending conference that its unit lost was open there");
-            lost.map_or(Epoch::MAX, |lost| lost.epoch)
-        };
-        let trigger = if epoch <= highest { Trigger::Lacks } else { Trigger::LacksUnheard };
-        match transition(trigger, Some(conference.state)) {
-            Transition::Failed => {
-                let event = self.realm.failed(conference, Cause::Missing, self.now);
-                if matches!(event, Event::Ended { .. }) {
-                    self.reported.ended.push(e164);
-                }
-                self.events.push(event);
-            }
-            Transition::Ended => {
-                self.events.push(ended_by_unit(conference, Cause::Missing));
-                self.reported.ended.push(e164);
-            }
-            Transition::EndedIfLast if had_it_last(conference, &self.cmu, epoch) => {
-                self.events.push(ended_by_unit(conference, Cause::Missing));
-                self.reported.ended.push(e164);
-            }
-            Transition::Stays => self.reported.kept += 1,
-            // The conference is pending, and the unit made the list before it handled CREATE.
-            Transition::Nothing => {}
-            _ => invariant!("a conference that a unit lacks ends, fails, or was not known to the unit yet"),
+        if conference.epoch > highest {
+            let stays = transition(Trigger::LacksUnheard, Some(conference.state)) == Transition::Stays;
+            invariant!(stays, "a conference stays whose unit has not heard of it");
+            self.reported.kept += 1;
+            return;
         }
+        let Some(event) = self.realm.gone(conference, Cause::Missing, self.now) else {
+            invariant!("a conference that its unit lacks is recovered or ends");
+            return;
+        };
+        let is_over = matches!(event, Event::Ended { .. });
+        let group = if is_over { &mut self.reported.ended } else { &mut self.reported.lost };
+        group.push(e164);
+        self.events.push(event);
     }
 }
 
-/// Whether that epoch is an older epoch of the copy that the owner has.
-fn same_copy(conference: &Conference, cmu: &[u8], epoch: Epoch) -> bool {
-    conference.assignment(cmu, epoch).is_some_and(|entry| entry.copy_epoch == conference.copy_epoch)
-}
-
-/// Whether a unit that reports a copy of that epoch becomes the owner again: the unit lost this copy, the conference
-/// is still the same one, and the copy is older than the current one.
+/// Whether a unit that reports a copy of this epoch may own the conference again. It may if the copy was open, the unit
+/// lost it and was not told to end it, and the conference is still the same one. If the conference has an owner, this
+/// must be another unit, the conference must not be moving to the reporting unit, the copy must be older than the
+/// owner's, and the policy must be `EARLIEST`.
 fn may_adopt(realm: &Realm, conference: &Conference, cmu: &[u8], number: u32, epoch: Epoch) -> bool {
     let Some(entry) = conference.assignment(cmu, epoch) else { return false };
-    if epoch < conference.origin_epoch || !matches!(entry.ended, Some((_, AssignmentEnd::Lost))) {
+    if epoch < conference.origin_epoch || !entry.may_come_back() {
         return false;
     }
     let Some(owner) = conference.owner else { return true };

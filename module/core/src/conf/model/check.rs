@@ -237,7 +237,9 @@ fn agrees(holds: bool, otherwise: &'static str) -> Result<(), Damaged> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::request::{AssignmentNotice, Create, Report, Request};
+    use super::super::super::request::{
+        AssignmentNotice, ClientRequest, Create, End, Report, Request, SchedulerRequest, UnitRequest,
+    };
     use super::super::super::{decide, decide_due};
     use super::super::conference::AssignmentEnd;
     use super::super::queues::Queues;
@@ -261,9 +263,15 @@ mod tests {
         for (cmu, zone) in [("a:1:1", Some(&b"east"[..])), ("b:1:1", None), ("c:1:1", None), ("d:1:1", None)]
         {
             let cmu = cmu.as_bytes();
-            ask(&mut realm, &Request::Join { cmu, capacity: 10, zone, lease: 1_000_000 });
+            ask(&mut realm, &Request::Unit(UnitRequest::Join { cmu, capacity: 10, zone, lease: 1_000_000 }));
         }
-        ask(&mut realm, &Request::Drain { cmu: b"d:1:1", on: true, moves: false, term: None });
+        ask(
+            &mut realm,
+            &Request::Scheduler {
+                term: None,
+                request: SchedulerRequest::Drain { cmu: b"d:1:1", on: true, moves: false },
+            },
+        );
         for (e164, cmu) in [("1", "a:1:1"), ("2", "b:1:1"), ("3", "c:1:1")] {
             let create = Create {
                 e164: e164.as_bytes(),
@@ -276,21 +284,54 @@ mod tests {
                 request: Some(e164.as_bytes()),
                 called_from: Some((b"pool", e164.as_bytes())),
             };
-            ask(&mut realm, &Request::Create(create));
+            ask(&mut realm, &Request::Client(ClientRequest::Create(create)));
             let epoch = realm.conference_called(e164.as_bytes()).unwrap().epoch;
             ask(
                 &mut realm,
-                &Request::Ack(AssignmentNotice { e164: e164.as_bytes(), cmu: cmu.as_bytes(), epoch }),
+                &Request::Unit(UnitRequest::Ack(AssignmentNotice {
+                    e164: e164.as_bytes(),
+                    cmu: cmu.as_bytes(),
+                    epoch,
+                })),
             );
         }
-        ask(&mut realm, &Request::Down { cmu: b"b:1:1", term: None });
-        ask(&mut realm, &Request::Join { cmu: b"b:1:1", capacity: 10, zone: None, lease: 1_000_000 });
+        ask(
+            &mut realm,
+            &Request::Scheduler { term: None, request: SchedulerRequest::Down { cmu: b"b:1:1" } },
+        );
+        ask(
+            &mut realm,
+            &Request::Unit(UnitRequest::Join { cmu: b"b:1:1", capacity: 10, zone: None, lease: 1_000_000 }),
+        );
         let epoch = realm.last_epoch();
-        ask(&mut realm, &Request::Report(Report { cmu: b"b:1:1", highest: epoch - 10, list: Vec::new() }));
-        ask(&mut realm, &Request::Move { e164: b"1", to: Some(b"b:1:1"), term: None });
+        ask(
+            &mut realm,
+            &Request::Unit(UnitRequest::Report(Report {
+                cmu: b"b:1:1",
+                highest: epoch - 10,
+                ended: vec![],
+                list: Vec::new(),
+            })),
+        );
+        ask(
+            &mut realm,
+            &Request::Scheduler {
+                term: None,
+                request: SchedulerRequest::Move { e164: b"1", to: Some(b"b:1:1") },
+            },
+        );
         let epoch = realm.conference_called(b"3").unwrap().epoch;
-        ask(&mut realm, &Request::Ended(AssignmentNotice { e164: b"3", cmu: b"c:1:1", epoch }));
-        ask(&mut realm, &Request::Down { cmu: b"d:1:1", term: None });
+        ask(
+            &mut realm,
+            &Request::Unit(UnitRequest::Ended(
+                AssignmentNotice { e164: b"3", cmu: b"c:1:1", epoch },
+                End::People,
+            )),
+        );
+        ask(
+            &mut realm,
+            &Request::Scheduler { term: None, request: SchedulerRequest::Down { cmu: b"d:1:1" } },
+        );
         realm.settings.tombstone = 1;
         for number in realm.unit_names.values().copied().collect::<Vec<_>>() {
             realm.relink_unit(number);

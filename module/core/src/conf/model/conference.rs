@@ -10,6 +10,9 @@ use crate::words;
 pub const MAX_HISTORY: usize = 64;
 /// The most fields of details of a conference.
 pub const MAX_DETAILS: usize = 256;
+/// Names that no detail may have, because entries of streams begin with fields of these names. A client that reads an
+/// entry as a map would take the detail for such a field.
+pub const RESERVED_DETAILS: [&str; 5] = ["event", "e164", "cmu", "epoch", "seq"];
 /// The longest value of a detail, in bytes.
 pub const MAX_VALUE: usize = 65_536;
 
@@ -17,7 +20,7 @@ words! {
     /// The states of a conference. The numbers are part of the encoding.
     #[derive(Hash)]
     pub enum State {
-        /// The unit should have the conference, and is asked for its list.
+        /// A new scheduler took over, and the unit was asked whether it still has the conference.
         Waiting = 0 => "waiting",
         /// The unit was told to create the conference.
         Creating = 1 => "creating",
@@ -58,6 +61,8 @@ words! {
         Adopted = 10 => "adopted",
         /// Recovery placed the conference.
         Recovery = 11 => "recovery",
+        /// The unit ended its copy because it was told RELEASE.
+        Released = 12 => "released",
     }
 }
 
@@ -91,8 +96,19 @@ pub struct Assignment {
     pub from: Millis,
     /// When the unit first had the conference open; `None` if it never had.
     pub opened: Option<Millis>,
-    /// When and how the assignment ended; `None` for the current assignment of the owner.
+    /// When and how the assignment ended; `None` if it is the owner's assignment.
     pub ended: Option<(Millis, AssignmentEnd)>,
+    /// Whether the unit was told RELEASE for this copy after it had lost the assignment. Such a copy is never adopted,
+    /// and its end does not count as an end by people.
+    pub disowned: bool,
+}
+
+impl Assignment {
+    /// Whether a copy of this assignment may take its conference back: it was open, it was lost, and its unit was not
+    /// told to end it.
+    pub fn may_come_back(&self) -> bool {
+        self.opened.is_some() && matches!(self.ended, Some((_, AssignmentEnd::Lost))) && !self.disowned
+    }
 }
 
 /// A move in progress.
@@ -113,7 +129,7 @@ pub struct Detail {
     pub field: Bytes,
     /// Number of the write, by which older writes are recognised.
     pub seq: u64,
-    /// Its value.
+    /// The value.
     pub value: Bytes,
 }
 
@@ -133,7 +149,7 @@ pub struct Conference {
     pub e164: Bytes,
     /// State.
     pub state: State,
-    /// The unit that owns the conference; in the states waiting, creating and open.
+    /// The unit that owns the conference; `None` in the states pending and ended.
     pub owner: Option<u32>,
     /// Epoch of the latest assignment.
     pub epoch: Epoch,
@@ -199,7 +215,7 @@ impl Conference {
         self.called_from.as_ref().and(self.request.as_deref())
     }
 
-    /// Whether this unit owns the conference at this epoch: a match, in the words of docs/conferences.md.
+    /// Whether this unit owns the conference at this epoch. docs/conferences.md calls this a match.
     pub fn matches(&self, unit: Option<u32>, epoch: Epoch) -> bool {
         self.owner.is_some() && self.owner == unit && self.epoch == epoch
     }
@@ -261,7 +277,26 @@ impl Conference {
         }
     }
 
-    /// Position of a field in `details`, or the position where it would be inserted.
+    /// Ends the owner's assignment as lost.
+    pub(in crate::conf) fn close_lost(&mut self, at: Millis, cause: Cause) {
+        self.close(at, AssignmentEnd::Lost);
+        // The unit ended its copy because it was told RELEASE.
+        if cause == Cause::Released
+            && let Some(entry) = self.history.last_mut()
+        {
+            entry.disowned = true;
+        }
+    }
+
+    /// Notes that the unit of a lost assignment was told to end its copy.
+    pub(in crate::conf) fn disown(&mut self, cmu: &[u8], epoch: Epoch) {
+        let told = |entry: &&mut Assignment| entry.epoch == epoch && *entry.cmu == *cmu;
+        if let Some(entry) = self.history.iter_mut().rev().find(told) {
+            entry.disowned |= matches!(entry.ended, Some((_, AssignmentEnd::Lost)));
+        }
+    }
+
+    /// Where a field is among the details, or would be.
     pub(in crate::conf) fn place_of(&self, field: &[u8]) -> Result<usize, usize> {
         self.details.binary_search_by(|detail| detail.field[..].cmp(field))
     }

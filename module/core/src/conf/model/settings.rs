@@ -1,4 +1,4 @@
-//! What the operator sets for a realm.
+//! The settings of a realm.
 
 use super::ids::MAX_ROOM;
 use crate::shared::Millis;
@@ -18,7 +18,7 @@ words! {
     }
 }
 
-/// What the operator sets for a realm.
+/// The settings of a realm, which operators change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Licences in total; 0 for no limit.

@@ -7,6 +7,7 @@ pub use super::settings::{Policy, Settings};
 use super::state_index::ByState;
 use super::unit::{Host, Name, Unit, UnitState, host_of};
 use crate::invariant;
+use crate::shared::counter::Counter;
 use crate::shared::deadlines::Deadlines;
 use crate::shared::names::NameIndex;
 use crate::shared::outbox::Outbox;
@@ -18,19 +19,16 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// snapshot is far ahead, enough epochs are left.
 pub(in crate::conf) const LAST_OF_CLOCK: Epoch = 1 << 52;
 
-/// How far ahead of the clock the highest epoch of a report may be, in microseconds: a day. A higher epoch is not
-/// believed, because it would use up the epochs that are left.
+/// How far ahead of the clock the highest epoch of a report may be, in microseconds: one day. A higher epoch is
+/// ignored, because it would use up the epochs that are left.
 const BELIEVED: Epoch = 24 * 3600 * 1_000_000;
 
-/// The greatest `last_epoch` that a snapshot may have: far below the greatest that can be encoded.
-pub(in crate::conf) const LAST_EPOCH: Epoch = (1 << 53) - (1 << 40);
-
-/// The first epoch that may be given out at this time.
+/// The first epoch that may be given out at this time (milliseconds since 1970).
 fn epoch_of(now: Millis) -> Epoch {
     (now.max(0) as u64).saturating_mul(1000).min(LAST_OF_CLOCK)
 }
 
-/// Conferences that units lost, by unit.
+/// Conferences that units lost, by unit: the epoch of the lost assignment, and the id of the conference.
 pub(in crate::conf) type Lost = BTreeMap<Name, BTreeSet<(Epoch, u32)>>;
 
 /// A realm.
@@ -122,8 +120,16 @@ impl Realm {
         clock.max(self.applied)
     }
 
+    /// The counter of epochs, which only grows. If it is at its limit, the realm refuses every change.
+    pub(in crate::conf) fn epochs(&self) -> Counter {
+        Counter::new("last epoch", self.last_epoch)
+    }
+
     /// The earliest deadline of all conferences and units.
     pub fn next_due(&self) -> Option<Millis> {
+        if !self.epochs().has_room() {
+            return None;
+        }
         match (self.conference_due.earliest(), self.unit_due.earliest()) {
             (Some(conference), Some(unit)) => Some(conference.min(unit)),
             (conference, unit) => conference.or(unit),
@@ -137,9 +143,9 @@ impl Realm {
         (self.last_epoch + 1).max(epoch_of(now))
     }
 
-    /// The greater of the last epoch given out and an epoch that a unit has handled, if that one is plausible. A
-    /// master that was lost before replication may have given the handled epoch out, and the unit ignores commands up
-    /// to it.
+    /// The greater of the last epoch given out and `handled`, an epoch that a unit has handled. `handled` is ignored if
+    /// it is implausible. A master that died before replication may have given this epoch out, and the unit ignores
+    /// CREATE and EPOCH messages up to it.
     pub(in crate::conf) fn last_with(&self, handled: Epoch, now: Millis) -> Epoch {
         let believed = handled <= epoch_of(now) + BELIEVED;
         if believed { self.last_epoch.max(handled) } else { self.last_epoch }
@@ -150,7 +156,7 @@ impl Realm {
         self.names.find(e164, |id| self.indexed(id).is_some_and(|conference| *conference.e164 == *e164))
     }
 
-    /// The conference of an id in an index. `None` is a broken invariant, reported at the caller's line.
+    /// The conference of an id that comes from an index. `None` is a broken invariant, reported at the caller's line.
     #[track_caller]
     pub(in crate::conf) fn indexed(&self, id: u32) -> Option<&Conference> {
         let conference = self.conferences.get(id);
@@ -160,7 +166,8 @@ impl Realm {
         conference
     }
 
-    /// The unit of a number in an index or a conference. `None` is a broken invariant, reported at the caller's line.
+    /// The unit of a number that comes from an index or a conference. `None` is a broken invariant, reported at the
+    /// caller's line.
     #[track_caller]
     pub(in crate::conf) fn indexed_unit(&self, number: u32) -> Option<&Unit> {
         let unit = self.units.get(number);
@@ -236,7 +243,8 @@ impl Realm {
         copy_epoch: Epoch,
         at: Millis,
     ) -> Assignment {
-        Assignment { epoch, copy_epoch, cmu: self.name_of(unit), from: at, opened: None, ended: None }
+        let cmu = self.name_of(unit);
+        Assignment { epoch, copy_epoch, cmu, from: at, opened: None, ended: None, disowned: false }
     }
 
     /// Units in the order of their names.
@@ -249,17 +257,12 @@ impl Realm {
         (self.units.len(), self.units().filter(|unit| unit.state != UnitState::Down).count())
     }
 
-    /// Pending conferences that this unit was the last one to have open.
-    pub fn lost_by(&self, cmu: &[u8]) -> impl Iterator<Item = &Conference> {
-        self.lost.get(cmu).into_iter().flatten().filter_map(|&(_, id)| self.indexed(id))
-    }
-
-    /// Number of conferences that wait for recovery.
+    /// How many conferences wait for recovery.
     pub fn pending(&self) -> usize {
         self.queues.len()
     }
 
-    /// Bytes allocated by the whole value, about.
+    /// Approximate number of bytes allocated by the whole value.
     pub fn allocated(&self) -> usize {
         let conferences: usize = self.conferences.iter().map(|(_, conference)| conference.allocated()).sum();
         let unit = |unit: &Unit| unit.cmu.len() + 32 + (unit.owned.len() + unit.targets.len()) * 24;
@@ -277,7 +280,7 @@ impl Realm {
             + self.outbox.allocated()
     }
 
-    /// A rough number of allocations, which tells whether freeing is worth a background thread.
+    /// Approximate number of allocations. Redis frees a value with many allocations in a background thread.
     pub fn free_effort(&self) -> usize {
         1 + self.units.len() * 4 + self.conferences.len() * 3 + self.outbox.len()
     }

@@ -1,8 +1,8 @@
 //! The table of transitions: the effect of each trigger on a conference in each state, as in docs/conferences.md.
 //! Every decision looks up this table first.
 //!
-//! Two rules apply before the table, in `effective`: while a conference is ending, every `Pending`, `Waiting` and
-//! `Adopt` is `Ended`; if it may not be recovered, every `Pending` is `Ended`.
+//! Two rules apply before the table, and `effective` keeps them: while a conference is ending, every `Pending`,
+//! `Missed`, `Waiting` and `Adopt` is `Ended`. If it may not be recovered, every `Pending` and `Missed` is `Ended`.
 
 use super::conference::{Conference, State};
 
@@ -19,19 +19,22 @@ pub enum Trigger {
     Nack,
     /// The owner is down or replaced.
     Lost,
-    /// The report of the owner has the conference, at the current epoch.
+    /// The owner's report contains the conference, at the current epoch.
     Has,
-    /// The report of the owner has the conference, at an older epoch of the same copy.
+    /// The owner's report contains the conference, at an older epoch of the same copy.
     HasOlder,
-    /// A report has the conference, at any other epoch or from another unit.
+    /// A report contains the conference, at any other epoch or from another unit.
     HasOther,
-    /// The report of the owner lacks the conference, and was made before the unit handled CREATE.
+    /// The owner's report lacks the conference, and was made before the unit handled CREATE or EPOCH.
     LacksUnheard,
-    /// The report of the owner lacks the conference.
+    /// The owner no longer has the conference, and people did not end it: the owner's report lacks the conference, or
+    /// the owner ended its copy because it was told RELEASE.
     Lacks,
-    /// The owner, at the current epoch, says that people ended the conference.
+    /// The owner says that people ended the conference.
     EndedByUnit,
-    /// The scheduler recovers, and there is a unit with room.
+    /// The last unit that had the conference open and lost it says that people ended the conference.
+    EndedByLastUnit,
+    /// The scheduler recovers the conference: the time of its next try has come, and a unit has room.
     Recover,
     /// The end time has passed.
     EndTime,
@@ -64,11 +67,11 @@ pub enum Transition {
     EpochAgain,
     /// The sender becomes the owner again, if that is allowed; otherwise it is told to end its copy.
     Adopt,
-    /// A first creation: `Ended`. A recovery: `Pending`, and another unit.
+    /// A first creation: `Ended`. A recovery: `Pending`, and another unit is tried.
     Failed,
-    /// Ended, if the sender was the last unit that had the conference; otherwise stale.
-    EndedIfLast,
-    /// The unit is asked again while its lease has not expired; otherwise `Pending`.
+    /// `Pending`. If the assignment was a recovery, the next unit is tried.
+    Missed,
+    /// If the unit's lease is valid, the unit is asked again. Otherwise: `Pending`.
     AskAgain,
     /// -> creating.
     Creating,
@@ -88,8 +91,8 @@ pub enum Transition {
 /// The table. The columns are: none or ended, waiting, creating, open, pending.
 const fn row(row: Trigger) -> [Transition; 5] {
     use Transition::{
-        Adopt, AskAgain, Creating, Ended, EndedIfLast, Ending, EpochAgain, Exists, Failed, Nothing, Open,
-        Pending, ReleaseSender, Stale, Stays, Waiting,
+        Adopt, AskAgain, Creating, Ended, Ending, EpochAgain, Exists, Failed, Missed, Nothing, Open, Pending,
+        ReleaseSender, Stale, Stays, Waiting,
     };
     #[rustfmt::skip]
     let cells = match row {
@@ -103,8 +106,9 @@ const fn row(row: Trigger) -> [Transition; 5] {
         Trigger::HasOlder     => [Nothing,       EpochAgain,    EpochAgain,    EpochAgain,    Nothing],
         Trigger::HasOther     => [ReleaseSender, Adopt,         Adopt,         Adopt,         Adopt],
         Trigger::LacksUnheard => [Nothing,       Stays,         Stays,         Stays,         Nothing],
-        Trigger::Lacks        => [Nothing,       Ended,         Failed,        Ended,         EndedIfLast],
-        Trigger::EndedByUnit  => [Nothing,       Ended,         Ended,         Ended,         EndedIfLast],
+        Trigger::Lacks        => [Nothing,       Pending,       Missed,        Pending,       Stays],
+        Trigger::EndedByUnit  => [Nothing,       Ended,         Ended,         Ended,         Nothing],
+        Trigger::EndedByLastUnit => [Nothing,    Stale,         Ended,         Stale,         Ended],
         Trigger::Recover      => [Nothing,       Nothing,       Nothing,       Nothing,       Creating],
         Trigger::EndTime      => [Nothing,       Ending,        Ending,        Ending,        Ended],
         Trigger::Window       => [Nothing,       Nothing,       Nothing,       Nothing,       Ended],
@@ -131,8 +135,10 @@ pub const fn transition(event: Trigger, state: Option<State>) -> Transition {
 /// A transition of the table after the two rules that apply before it.
 pub(in crate::conf) fn effective(conference: &Conference, transition: Transition) -> Transition {
     match transition {
-        Transition::Pending if !conference.recoverable => Transition::Ended,
-        Transition::Pending | Transition::Waiting | Transition::Adopt if conference.ending.is_some() => {
+        Transition::Pending | Transition::Missed if !conference.recoverable => Transition::Ended,
+        Transition::Pending | Transition::Missed | Transition::Waiting | Transition::Adopt
+            if conference.ending.is_some() =>
+        {
             Transition::Ended
         }
         transition => transition,

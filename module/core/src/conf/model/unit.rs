@@ -13,6 +13,9 @@ pub const SUSPECT_PERCENT: i64 = 60;
 /// The most replaced identities of a host that are remembered.
 pub const MAX_REPLACED: usize = 1024;
 
+/// The most units of a realm, those that are down among them.
+pub const MAX_UNITS: usize = 10_000;
+
 /// The most hosts without a unit that are remembered.
 pub const MAX_FORGOTTEN: usize = 1024;
 

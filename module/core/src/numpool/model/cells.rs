@@ -1,4 +1,4 @@
-//! The state machine of a number as a table: five states, six events, thirty cells (docs/numbers.md, States).
+//! The state machine of a number as a table: five states, six events, thirty cells ("The model" in docs/numbers.md).
 
 use crate::words;
 use State::{BusyDown, BusyUp, IdleDown, IdleUp, NoData};

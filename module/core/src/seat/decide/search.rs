@@ -1,4 +1,4 @@
-//! Best seating (docs/seats.md, SEAT.HOLD exactly, steps 2 to 5): chooses the seats of a hold.
+//! Best seating: chooses the seats of a hold (steps 4 to 9 of "Best seating, exactly" in docs/seats.md).
 
 use crate::invariant;
 use crate::seat::bits::{self, Bits};

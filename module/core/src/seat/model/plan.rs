@@ -1,4 +1,4 @@
-//! The plan of a show as people write it (docs/seats.md, Plan): JSON, with errors that name the place.
+//! The plan of a show as people write it: JSON ("The plan" in docs/seats.md), with errors that name the place.
 
 use crate::invariant;
 use crate::shared::MAX_IDENTIFIER;
@@ -17,7 +17,7 @@ pub mod max {
     pub const POSITIONS: usize = 4096;
     /// Seats of a show.
     pub const SEATS: usize = 2_000_000;
-    /// Positions of a show, which bounds its memory where rows are mostly breaks.
+    /// The most positions of a show. This bounds the memory of rows that consist mostly of breaks.
     pub const ALL_POSITIONS: usize = 16_000_000;
     /// Different flags of a show, which are kept as bits.
     pub const FLAGS: usize = 64;

@@ -53,10 +53,10 @@ type Positions = SmallVec<[usize; 16]>;
 const FREE: u32 = u32::MAX;
 const BLOCKED: u32 = u32::MAX - 1;
 
-/// Who has a seat.
+/// The holder of a seat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// Nobody: the seat is free.
+    /// The seat is free.
     Free,
     /// The house: the seat is blocked.
     Blocked,

@@ -65,7 +65,7 @@ pub(in crate::seat) struct RowInfo {
     pub(in crate::seat) area: u16,
 }
 
-/// What a row looks like.
+/// The layout of a row.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
     /// Number of positions, with breaks.
@@ -272,7 +272,7 @@ impl Venue {
         &self.rows[row as usize]
     }
 
-    /// What the row looks like.
+    /// Layout of the row.
     #[allow(clippy::indexing_slicing, reason = "numbers of layouts come from the venue")]
     pub fn layout(&self, row: Row) -> &Layout {
         &self.layouts[self.row(row).layout as usize]

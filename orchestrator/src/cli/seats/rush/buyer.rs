@@ -17,8 +17,8 @@ const RETRY_PAUSE: Duration = Duration::from_millis(10);
 
 /// Rounding of the server's clock, which counts in milliseconds.
 const TICK: Duration = Duration::from_millis(2);
-/// How much sooner than its time to live a hold may end, as seen from here: the server rounds its clock down, and may
-/// have read it before our request arrived.
+/// A hold may end this much before its time to live is over, by this process's clock: the server rounds its clock down,
+/// and may have read its clock before our request arrived.
 const MARGIN: Duration = Duration::from_millis(20);
 
 /// Parameters and results of a load test, which all buyers share.
@@ -44,7 +44,7 @@ pub(super) struct LoadTest {
     pub(super) broken: AtomicBool,
 }
 
-/// When a buyer stops.
+/// The condition at which a buyer stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StopCondition {
     /// After one purchase.
@@ -120,7 +120,7 @@ async fn purchase(test: &LoadTest, show: &SeatStore, random: &mut StdRng) -> Res
     } else if dice < test.confirm + test.release {
         release(test, show, holder, &hold, lease).await
     } else {
-        // After this time a request finds the seats free, so no buyer takes the show for sold out too early.
+        // After this time a request finds the seats free, so no buyer concludes too early that the show is sold out.
         sleep(lease.over.saturating_duration_since(Instant::now())).await;
         test.tally.forgotten();
         Ok(())

@@ -12,9 +12,9 @@
 //!   (not on the server) between sending and reply; a buyer that got in meanwhile got a seat that was sold.
 //!
 //! So two entries at one time are two holders at one time (provided both clocks run at the same speed and
-//! no buyer refunds). The converse does not hold: an overlap that is over before both replies have arrived
-//! goes unseen here, and so does one within the margin, unless a seat is sold twice, and that shows here
-//! and in the books.
+//! no buyer refunds). The converse does not hold: the ledger misses an overlap that ends before both replies have
+//! arrived, and an overlap within the margin. But the ledger and the totals of the show always reveal a seat that is
+//! sold twice.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -60,7 +60,7 @@ impl Ledger {
         Self { hasher: RandomState::new(), shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
     }
 
-    /// Enters a purchase that was granted these seats; returns those that somebody else has.
+    /// Enters a purchase that was granted these seats; returns the seats that another purchase has.
     pub(super) fn enter(
         &self,
         holder: u64,
@@ -75,7 +75,7 @@ impl Ledger {
         seats.iter().filter_map(|seat| self.put(seat, entry, now)).collect()
     }
 
-    /// Takes a purchase out, before its seats are given back.
+    /// Removes a purchase, before its seats are released.
     pub(super) fn leave(&self, holder: u64, seats: &[String]) {
         for seat in seats {
             self.with(seat, |entries| {
@@ -86,7 +86,7 @@ impl Ledger {
         }
     }
 
-    /// Makes a purchase's seats its own for good; returns those that somebody else has.
+    /// Marks the seats of a purchase as sold; returns the seats that another purchase has.
     pub(super) fn sell(&self, holder: u64, seats: &[String]) -> Vec<Double> {
         let entry = Entry { holder, lease_end: None };
         let sell = |seat: &String| {

@@ -20,10 +20,11 @@ use self::ledger::Ledger;
 use self::report::{Books, Report};
 use self::tally::Tally;
 use crate::cli::outcome::Outcome;
+use crate::cli::terminal::{out, outln};
 use crate::config::RedisSource;
 use allot_client::{self, SeatStore};
 
-/// How long a busy server may take to expire holds that were neither bought nor released.
+/// Time limit for a busy server to expire the holds that were neither bought nor released.
 const SETTLING: Duration = Duration::from_secs(10);
 const MAX_GROUP: u32 = 100;
 
@@ -38,26 +39,26 @@ pub(crate) struct Arguments {
     /// Connections that the buyers share.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     connections: u16,
-    /// Size of a group_size, `N` or `N-M`.
+    /// Seats of a purchase, `N` or `N-M`.
     #[arg(long, default_value = "1-6", value_parser = group_size, value_name = "N-M")]
     seats: (u32, u32),
-    /// Buy of this tier only.
+    /// Buy seats of this tier only.
     #[arg(long)]
     tier: Option<String>,
     /// Share of the holds that are bought.
     #[arg(long, default_value_t = 0.8, value_parser = share)]
     confirm: f64,
-    /// Share of the holds that are given back; the rest is left to expire.
+    /// Share of the holds that are released; the other holds expire.
     #[arg(long, default_value_t = 0.1, value_parser = share)]
     release: f64,
-    /// How long a hold lasts, in milliseconds.
+    /// Time to live of a hold, in milliseconds.
     #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     ttl: u64,
-    /// Go on until nothing is free and nothing can come back; without this and --duration every buyer
-    /// makes one purchase.
+    /// Go on until no seat is free and no hold is left that could free one; without this and --duration every
+    /// buyer makes one purchase.
     #[arg(long, conflicts_with = "duration")]
     until_sold_out: bool,
-    /// Go on for so many seconds.
+    /// Go on for this many seconds.
     #[arg(long, value_name = "S")]
     duration: Option<u64>,
     /// Makes the buyers' choices the same from run to run.
@@ -115,9 +116,9 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
     let connections = usize::from(arguments.connections);
     let report = Report::new(&arguments.key, (arguments.buyers, connections), &test.tally, (before, after));
     if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        outln!("{}", serde_json::to_string_pretty(&report)?);
     } else {
-        print!("{}", report.text());
+        out!("{}", report.text());
     }
     match test.tally.first_error() {
         _ if !report.holds() => Ok(Outcome::CheckFailed),

@@ -37,8 +37,8 @@ impl Books {
     }
 }
 
-/// Where the books differ from what the buyers saw. Without other customers there is no honest difference;
-/// on a show that was not fresh, only the total is known for certain.
+/// The differences between the totals of the show and the results of the buyers. Without other customers there are
+/// none; on a show that was not fresh, only the total is known for certain.
 pub(super) fn differences(before: Books, after: Books, confirmed: u64, unknown: u64) -> Vec<String> {
     let mut found = Vec::new();
     if before.all != after.all {

@@ -1,4 +1,4 @@
-//! What the buyers saw: counts, latencies and faults.
+//! The results of the buyers: counts, latencies and faults.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -52,7 +52,7 @@ pub(super) struct Tally {
     pub(super) counts: Counts,
     latencies: [Mutex<Histogram<u64>>; 3],
     created: Instant,
-    /// When the first request was sent and the last reply came, in microseconds from `created`.
+    /// The times of the first request and of the last reply, in microseconds from `created`.
     first_sent: AtomicU64,
     last_reply: AtomicU64,
     faults: Mutex<Vec<String>>,
@@ -150,7 +150,7 @@ impl Tally {
 
     pub(super) fn doubles(&self, doubles: Vec<Double>) {
         for Double { seat, holder, other } in doubles {
-            // One that was seen when the seat was held is seen again when it is sold.
+            // A double holder that was reported when the seat was held is found again when the seat is sold.
             let pair = (seat.clone(), holder.min(other), holder.max(other));
             if !self.doubles.lock().unwrap_or_else(PoisonError::into_inner).insert(pair) {
                 continue;

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use redis::Cmd;
+use redis::{Cmd, Value};
 use tracing::{debug, warn};
 
 use super::{Completed, PendingReport, Unit};
@@ -28,6 +28,7 @@ impl Unit<'_> {
         for message in messages {
             self.handle_message(message);
         }
+        self.send_ends(store).await?;
         self.send_details(store).await
     }
 
@@ -39,15 +40,14 @@ impl Unit<'_> {
 
     /// Replies to everything that is completed by now.
     pub(super) async fn complete(&mut self, store: &RealmStore, completed: Completed) -> Result<(), Error> {
-        let mut replies: Vec<Cmd> = self.reply_to(store, completed).into_iter().collect();
+        let mut replies: Vec<Reply> = self.reply_to(store, completed).into_iter().collect();
         while let Some(Ok(completed)) = self.tasks.try_join_next() {
             replies.extend(self.reply_to(store, completed));
         }
-        // The pending report contains what the replies would say, and after it the realm knows this unit's
-        // conferences. A reply sent earlier might refer to an assignment that the realm counts as lost: the realm
-        // would release a conference that the report would make the unit adopt.
+        // The pending report lists the conferences that were opened. An ACK before it may be one about an assignment that
+        // the realm takes for lost: the realm would release a conference that the report would have the unit adopt.
         if matches!(self.pending_report, Some((PendingReport::ListAndDetails, _))) {
-            return Ok(());
+            replies.retain(|reply| reply.opened.is_none());
         }
         self.send_replies(store, &replies).await
     }
@@ -64,7 +64,7 @@ impl Unit<'_> {
             return Ok(());
         }
         let since = Instant::now();
-        session.look().await?;
+        session.check_master().await?;
         loop {
             let sent = Instant::now();
             match store.beat(&self.cmu, self.conferences.len()).await {
@@ -110,7 +110,10 @@ impl Unit<'_> {
                 self.starting += 1;
                 self.tasks.spawn(async move { Completed::Start { e164, start, result: started.await } });
             }
-            Action::ReplyEnded { e164, epoch } => {
+            Action::ReplyUnknownEpoch { e164, epoch, old } if self.ends.contains(&e164, &self.cmu, old) => {
+                self.ends.push(&e164, &self.cmu, epoch);
+            }
+            Action::ReplyReleased { e164, epoch } | Action::ReplyUnknownEpoch { e164, epoch, .. } => {
                 let end = self.media.stopping(&e164);
                 self.tasks.spawn(async move {
                     // After the reply the number may be used again, on any unit.
@@ -129,13 +132,17 @@ impl Unit<'_> {
         }
     }
 
-    fn reply_to(&mut self, store: &RealmStore, completed: Completed) -> Option<Cmd> {
+    fn reply_to(&mut self, store: &RealmStore, completed: Completed) -> Option<Reply> {
         match completed {
             Completed::Start { e164, start, result } => {
                 self.starting = self.starting.saturating_sub(1);
                 self.reply_to_create(store, &e164, start, result)
             }
-            Completed::Stop { e164, epoch } => Some(self.reply(store, "CONF.ENDED", &e164, epoch)),
+            Completed::Stop { e164, epoch } => {
+                let mut ended = self.reply(store, "CONF.ENDED", &e164, epoch);
+                ended.arg("RELEASED");
+                Some(Reply { command: ended, opened: None })
+            }
         }
     }
 
@@ -146,11 +153,12 @@ impl Unit<'_> {
         e164: &str,
         start: u64,
         result: Result<(), String>,
-    ) -> Option<Cmd> {
+    ) -> Option<Reply> {
         let epoch = self.conferences.epoch(e164).filter(|_| self.media.is_current(e164, start))?;
         let Err(reason) = result else {
             debug!(e164, epoch, "conference started");
-            return Some(self.reply(store, "CONF.ACK", e164, epoch));
+            let command = self.reply(store, "CONF.ACK", e164, epoch);
+            return Some(Reply { command, opened: Some((e164.to_owned(), epoch)) });
         };
         warn!(e164, epoch, reason, "the conference's media cannot start; refusing the conference");
         self.media.stop(e164);
@@ -158,7 +166,7 @@ impl Unit<'_> {
         self.conferences.remove(e164);
         let mut refusal = self.reply(store, "CONF.NACK", e164, epoch);
         refusal.arg(reason.chars().take(100).collect::<String>());
-        Some(refusal)
+        Some(Reply { command: refusal, opened: None })
     }
 
     fn reply(&self, store: &RealmStore, command: &str, e164: &str, epoch: u64) -> Cmd {
@@ -167,15 +175,32 @@ impl Unit<'_> {
         reply
     }
 
-    /// Sends replies. If the realm refuses one, it also sends a message that tells the unit what to do instead.
-    pub(super) async fn send_replies(&self, store: &RealmStore, replies: &[Cmd]) -> Result<(), Error> {
-        for result in store.ask_all(replies).await? {
-            match result {
-                Err(error) if error.ends_session() => return Err(error),
-                Err(error) => debug!(unit = self.cmu, %error, "a reply was refused"),
-                Ok(_) => {}
+    /// Sends replies. If the realm refuses one, it also sends a message that tells the unit what to do instead. An ACK
+    /// that is answered with RELEASE ends the copy at once: a report that lists the copy would claim a conference that
+    /// the unit is about to end.
+    async fn send_replies(&mut self, store: &RealmStore, replies: &[Reply]) -> Result<(), Error> {
+        let commands: Vec<Cmd> = replies.iter().map(|reply| reply.command.clone()).collect();
+        for (result, reply) in store.ask_all(&commands).await?.into_iter().zip(replies) {
+            match (result, &reply.opened) {
+                (Err(error), _) if error.ends_session() => return Err(error),
+                (Err(error), _) => debug!(unit = self.cmu, %error, "a reply was refused"),
+                (Ok(Value::BulkString(answer)), Some((e164, epoch))) if answer == b"RELEASE" => {
+                    debug!(
+                        unit = self.cmu,
+                        e164, epoch, "the conference is no longer this unit's; ending it"
+                    );
+                    self.handle_message(Message::Release { e164: e164.clone(), epoch: *epoch });
+                }
+                (Ok(_), _) => {}
             }
         }
         Ok(())
     }
+}
+
+/// A reply to a message.
+struct Reply {
+    command: Cmd,
+    /// Number and epoch of the conference that an ACK says is open; `None` for any other reply.
+    opened: Option<(String, u64)>,
 }

@@ -15,10 +15,15 @@ const DEREGISTER_TIMEOUT: Duration = Duration::from_secs(7);
 impl Unit<'_> {
     /// Sends the ends that were not sent yet.
     pub(super) async fn send_ends(&mut self, store: &RealmStore) -> Result<(), Error> {
-        if !self.ends.all_sent() {
-            self.send_replies(store, &self.ends.unsent).await?;
-            self.ends.mark_sent();
+        let ends = self.ends.to_send(store);
+        for result in store.ask_all(&ends).await? {
+            match result {
+                Err(error) if error.ends_session() => return Err(error),
+                Err(error) => debug!(unit = self.cmu, %error, "an end was refused"),
+                Ok(_) => {}
+            }
         }
+        self.ends.mark_sent();
         Ok(())
     }
 
@@ -27,7 +32,7 @@ impl Unit<'_> {
     pub(super) async fn wait_for_replicas(&mut self, session: &mut Session) -> Result<bool, Error> {
         let config = &self.context.config.conference;
         // The number of replicas may have changed since the session began.
-        session.look().await?;
+        session.check_master().await?;
         match session.wait(config.wait_replicas, config.wait).await {
             Ok(true) => {
                 self.ends.confirm();
@@ -40,6 +45,24 @@ impl Unit<'_> {
                 metrics::counter!("allot_unit_unconfirmed_total").increment(1);
                 Ok(false)
             }
+        }
+    }
+
+    /// Ends all media. What people ended until then is handled: the conferences must not restart on another unit.
+    pub(super) async fn stop_media(&mut self) {
+        let stopped = self.media.stop_all();
+        tokio::pin!(stopped);
+        loop {
+            tokio::select! {
+                biased;
+                Some(event) = self.media_events.recv() => self.handle_media_event(event),
+                () = &mut stopped => break,
+            }
+        }
+        // From now on nobody handles events of programs.
+        self.media_events.close();
+        while let Ok(event) = self.media_events.try_recv() {
+            self.handle_media_event(event);
         }
     }
 
@@ -60,7 +83,7 @@ impl Unit<'_> {
             }
         };
         if timeout(DEREGISTER_TIMEOUT, deregistered).await.is_err() && !self.ends.all_sent() {
-            let conferences = self.ends.unsent.len();
+            let conferences = self.ends.unsent();
             warn!(
                 unit = self.cmu,
                 conferences, "Redis was not told which conferences people ended; they will restart elsewhere"

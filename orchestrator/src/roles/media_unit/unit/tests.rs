@@ -1,187 +1,23 @@
-//! A unit against a fake server: the server accepts every command, records it, and delivers messages to the unit.
+//! A unit against a fake server.
+
+mod server;
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 use super::*;
 use crate::config::{Config, Given, Span};
 use allot_coordination::in_process::InProcess;
 use allot_coordination::{Coordinator, Settings};
+use server::{Replacing, Server};
 
 /// The time-out of one answer, in milliseconds.
 const ANSWER_TIMEOUT_MS: u64 = 3000;
 /// How long a test waits for anything.
 const TIMEOUT: Duration = Duration::from_secs(20);
-
-#[derive(Default)]
-struct Server {
-    port: u16,
-    heard: Mutex<Vec<String>>,
-    commands: Mutex<Vec<String>>,
-    is_cut: AtomicBool,
-    /// Bytes accepted per millisecond; 0 for no limit.
-    speed: AtomicU64,
-    has_replica: AtomicBool,
-    /// Whether its replica confirms writes.
-    is_confirmed: AtomicBool,
-    /// Progress of telling the unit that another unit replaced it.
-    replacing: Mutex<Replacing>,
-}
-
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Replacing {
-    #[default]
-    No,
-    /// The next heartbeat is refused.
-    Wanted,
-    /// A heartbeat waits for its answer.
-    Beaten,
-    /// The heartbeat may be answered.
-    Said,
-}
-
-impl Server {
-    async fn start() -> Arc<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let server = Arc::new(Self { port: listener.local_addr().unwrap().port(), ..Self::default() });
-        let ours = server.clone();
-        tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(ours.clone().serve(stream));
-            }
-        });
-        server
-    }
-
-    async fn serve(self: Arc<Self>, stream: TcpStream) -> Option<()> {
-        let mut stream = BufReader::new(stream);
-        loop {
-            let count = number(&mut stream).await?;
-            let mut words = Vec::new();
-            for _ in 0..count {
-                let mut word = vec![0; number(&mut stream).await? + 2];
-                stream.read_exact(&mut word).await.ok()?;
-                word.truncate(word.len() - 2);
-                words.push(String::from_utf8_lossy(&word).into_owned());
-            }
-            let (line, speed) = (words.join(" "), self.speed.load(Ordering::Relaxed));
-            if let Some(pause) = (line.len() as u64).checked_div(speed) {
-                sleep(Duration::from_millis(pause)).await;
-            }
-            let reply = self.reply(&words).await;
-            if self.is_cut.load(Ordering::Relaxed) {
-                return None;
-            }
-            self.heard.lock().unwrap().push(line);
-            stream.write_all(reply.as_bytes()).await.ok()?;
-        }
-    }
-
-    async fn reply(&self, words: &[String]) -> String {
-        match words[0].as_str() {
-            "ROLE" if self.has_replica.load(Ordering::Relaxed) => {
-                "*3 $6 master :0 *1 *3 $9 127.0.0.1 $4 7001 $1 0 ".replace(' ', "\r\n")
-            }
-            "WAIT" => format!(":{}\r\n", u8::from(self.is_confirmed.load(Ordering::Relaxed))),
-            "CMU.BEAT" if self.is_at(Replacing::Wanted) => {
-                self.put(Replacing::Beaten);
-                self.comes_to(Replacing::Said).await;
-                "-STALE another unit took its place\r\n".to_owned()
-            }
-            "ROLE" => "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n".to_owned(),
-            "CMU.REPORT" => {
-                let fields = ":0 adopted *0 released *0 ended *0".replace(' ', "\r\n");
-                let fields = ["adopted", "released", "ended"]
-                    .iter()
-                    .fold(fields, |all, name| all.replace(name, &format!("${}\r\n{name}", name.len())));
-                format!("*8\r\n$4\r\nkept\r\n{fields}\r\n")
-            }
-            "XREAD" => {
-                let after: usize = words.last().unwrap().split('-').next().unwrap().parse().unwrap();
-                for _ in 0..20 {
-                    let commands = self.commands.lock().unwrap().clone();
-                    if commands.len() > after {
-                        return entries(&commands, after);
-                    }
-                    sleep(Duration::from_millis(5)).await;
-                }
-                "*-1\r\n".to_owned()
-            }
-            _ => "+OK\r\n".to_owned(),
-        }
-    }
-
-    fn put(&self, replacing: Replacing) {
-        *self.replacing.lock().unwrap() = replacing;
-    }
-
-    fn is_at(&self, replacing: Replacing) -> bool {
-        *self.replacing.lock().unwrap() == replacing
-    }
-
-    async fn comes_to(&self, replacing: Replacing) {
-        while !self.is_at(replacing) {
-            sleep(Duration::from_millis(5)).await;
-        }
-    }
-
-    /// Delivers messages to the unit.
-    fn tell(&self, commands: &[&str]) {
-        self.commands.lock().unwrap().extend(commands.iter().map(|&command| command.to_owned()));
-    }
-
-    /// The position of the first command with this prefix.
-    fn find(&self, start: &str) -> Option<usize> {
-        self.heard.lock().unwrap().iter().position(|line| line.starts_with(start))
-    }
-
-    fn count(&self, start: &str) -> usize {
-        self.heard.lock().unwrap().iter().filter(|line| line.starts_with(start)).count()
-    }
-
-    async fn hears_more(&self, start: &str, before: usize) {
-        let look = async {
-            while self.count(start) <= before {
-                sleep(Duration::from_millis(5)).await;
-            }
-        };
-        timeout(TIMEOUT, look).await.unwrap_or_else(|_| panic!("no more {start}"));
-    }
-
-    async fn hears(&self, start: &str) -> usize {
-        let look = async {
-            loop {
-                if let Some(at) = self.find(start) {
-                    return at;
-                }
-                sleep(Duration::from_millis(5)).await;
-            }
-        };
-        timeout(TIMEOUT, look).await.unwrap_or_else(|_| panic!("{start}: {:?}", self.heard.lock().unwrap()))
-    }
-}
-
-async fn number(stream: &mut BufReader<TcpStream>) -> Option<usize> {
-    let mut line = String::new();
-    stream.read_line(&mut line).await.ok()?;
-    line.get(1..)?.trim().parse().ok()
-}
-
-fn entries(commands: &[String], after: usize) -> String {
-    let entry = |(at, command): (usize, &String)| {
-        let words: Vec<String> =
-            command.split(' ').map(|word| format!("${}\r\n{word}\r\n", word.len())).collect();
-        let id = format!("{}-0", at + 1);
-        format!("*2\r\n${}\r\n{id}\r\n*{}\r\n{}", id.len(), words.len(), words.concat())
-    };
-    let entries: Vec<String> = commands.iter().enumerate().skip(after).map(entry).collect();
-    format!("*1\r\n*2\r\n$1\r\ns\r\n*{}\r\n{}", entries.len(), entries.concat())
-}
 
 /// A process whose units send heartbeats every 50 ms, and the sender of its shutdown request.
 fn context(server: &Server) -> (Context, watch::Sender<bool>) {
@@ -251,7 +87,7 @@ async fn ends_of_a_cut_off_unit_are_sent_before_the_next_unit_joins() {
 }
 
 #[tokio::test]
-async fn ends_are_sent_in_every_session_until_a_replica_confirms() {
+async fn ends_are_sent_in_every_session_also_after_a_replica_confirmed() {
     let server = Server::start().await;
     server.has_replica.store(true, Ordering::Relaxed);
     let (context, _asked) = context(&server);
@@ -283,8 +119,76 @@ async fn ends_are_sent_in_every_session_until_a_replica_confirms() {
     })
     .await;
     assert_eq!((server.count(ended), unit.ends.counts()), (4, (0, 0)));
-    serve(&mut unit, server.hears_more("CMU.JOIN", server.count("CMU.JOIN"))).await;
-    assert_eq!(server.count(ended), 4);
+    // The failover may be to another replica.
+    serve(&mut unit, server.hears_more("CMU.REPORT", server.count("CMU.REPORT"))).await;
+    assert_eq!((server.count(ended), unit.ends.counts()), (5, (0, 0)));
+    assert!(server.count("CMU.REPORT {allot}:conf h:1:1 HIGHEST 5 ENDED 1 1 5") > 0, "reports name it");
+}
+
+#[tokio::test]
+async fn next_unit_of_the_process_repeats_ends_that_were_confirmed() {
+    let server = Server::start().await;
+    let (context, _asked) = context_with(&server, Some(1000));
+    let mut unit = Unit::new(&context, "h:1:1".to_owned(), UnacknowledgedEnds::default());
+    server.tell(&[&format!("{CREATE} 1 epoch 5"), &format!("{CREATE} 2 epoch 6")]);
+    serve(&mut unit, server.hears("CONF.ACK {allot}:conf 2 h:1:1 6")).await;
+    let people = unit.media.event_sender();
+    people.send(MediaEvent::Ended { e164: "1".to_owned(), start: 1 }).await.unwrap();
+    let ended = "CONF.ENDED {allot}:conf 1 h:1:1 5";
+    serve(&mut unit, async {
+        server.hears(ended).await;
+        // Without replicas nothing is left to confirm with the second heartbeat.
+        server.hears_more("CMU.BEAT", server.count("CMU.BEAT") + 1).await;
+    })
+    .await;
+    assert_eq!((server.count(ended), unit.ends.counts()), (1, (0, 0)));
+    server.is_cut.store(true, Ordering::Relaxed);
+    let (end, ends) = timeout(TIMEOUT, unit.run()).await.unwrap();
+    assert_eq!(end, UnitEnd::CutOff);
+
+    // Meanwhile a replica took over that does not know the end.
+    server.is_cut.store(false, Ordering::Relaxed);
+    server.commands.lock().unwrap().clear();
+    let mut next = Unit::new(&context, "h:1:2".to_owned(), ends);
+    let joined = serve(&mut next, server.hears("CMU.JOIN {allot}:conf h:1:2")).await;
+    assert_eq!(server.count(ended), 2);
+    let heard = server.heard.lock().unwrap();
+    assert!(heard.iter().rposition(|line| line.starts_with(ended)) < Some(joined));
+}
+
+#[tokio::test]
+async fn copy_whose_ack_is_answered_release_is_ended_and_not_reported() {
+    let server = Server::start().await;
+    server.releases.store(true, Ordering::Relaxed);
+    let (context, _asked) = context(&server);
+    let mut unit = Unit::new(&context, "h:1:1".to_owned(), UnacknowledgedEnds::default());
+    server.tell(&[&format!("{CREATE} 1 epoch 5"), "event REPORT what LIST"]);
+    serve(&mut unit, async {
+        server.hears("CONF.ENDED {allot}:conf 1 h:1:1 5 RELEASED").await;
+        server.hears("CMU.REPORT {allot}:conf h:1:1 HIGHEST 5").await;
+    })
+    .await;
+    assert_eq!(unit.conferences.len(), 0);
+    assert_eq!(server.count("CMU.REPORT {allot}:conf h:1:1 HIGHEST 5 "), 0, "it reports no copy");
+}
+
+#[tokio::test]
+async fn epoch_of_a_copy_that_is_gone_is_answered_with_why() {
+    let server = Server::start().await;
+    let (context, _asked) = context(&server);
+    let mut unit = Unit::new(&context, "h:1:1".to_owned(), UnacknowledgedEnds::default());
+    server.tell(&[&format!("{CREATE} 1 epoch 5"), &format!("{CREATE} 2 epoch 6")]);
+    serve(&mut unit, server.hears("CONF.ACK {allot}:conf 2 h:1:1 6")).await;
+    unit.handle_media_event(MediaEvent::Ended { e164: "1".to_owned(), start: 1 });
+    server.tell(&["event RELEASE e164 2 epoch 6"]);
+    server.tell(&["event EPOCH e164 1 epoch 7 old 5", "event EPOCH e164 2 epoch 8 old 6"]);
+    serve(&mut unit, async {
+        server.hears("CONF.ENDED {allot}:conf 1 h:1:1 7").await;
+        server.hears("CONF.ENDED {allot}:conf 2 h:1:1 8 RELEASED").await;
+    })
+    .await;
+    assert_eq!(server.count("CONF.ENDED {allot}:conf 1 h:1:1 7 RELEASED"), 0);
+    assert_eq!(server.count("CONF.ENDED {allot}:conf 2 h:1:1 6 RELEASED"), 1);
 }
 
 #[tokio::test]
@@ -305,6 +209,28 @@ async fn replaced_unit_sends_its_ends_and_is_not_declared_down() {
     assert_eq!(end, UnitEnd::Replaced);
     assert_eq!(server.count("CONF.ENDED {allot}:conf 1 h:1:1 5"), 1);
     assert_eq!(server.count("CMU.DOWN"), 0);
+}
+
+#[tokio::test]
+async fn replaced_unit_sends_what_people_ended_until_its_last_program_ended() {
+    let server = Server::start().await;
+    let (context, _asked) = context(&server);
+    let mut unit = Unit::new(&context, "h:1:1".to_owned(), UnacknowledgedEnds::default());
+    server.tell(&[&format!("{CREATE} 1 epoch 5"), &format!("{CREATE} 2 epoch 6")]);
+    serve(&mut unit, server.hears("CONF.ACK {allot}:conf 2 h:1:1 6")).await;
+    let (people, program) = (unit.media.event_sender(), unit.media.fake_program("1"));
+    server.put(Replacing::Wanted);
+    let meanwhile = async {
+        server.comes_to(Replacing::Beaten).await;
+        server.put(Replacing::Said);
+        // The unit hears that it was replaced, and waits for the program of conference 1.
+        sleep(Duration::from_millis(500)).await;
+        people.send(MediaEvent::Ended { e164: "2".to_owned(), start: 2 }).await.unwrap();
+        drop(program);
+    };
+    let ((end, _), ()) = timeout(TIMEOUT, async { tokio::join!(unit.run(), meanwhile) }).await.unwrap();
+    assert_eq!(end, UnitEnd::Replaced);
+    assert_eq!(server.count("CONF.ENDED {allot}:conf 2 h:1:1 6"), 1);
 }
 
 #[tokio::test]

@@ -1,59 +1,108 @@
-//! Ends of conferences by people, which the unit sends until a replica confirms them. If an end were lost with a master
-//! or with the unit, the conference would restart elsewhere.
+//! Ends of conferences by people. If an end were lost with a master or with the unit, the conference would restart
+//! elsewhere: no list of a unit says why a conference is missing.
 
-use std::mem::take;
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 use redis::Cmd;
 
-/// The most ends without confirmation that are kept to be sent again.
-const MAX_UNCONFIRMED: usize = 10_000;
+use allot_client::RealmStore;
 
-/// Ends that the realm may not know.
+/// How long an end is kept after replicas confirmed it. A failover may choose a replica that did not.
+const KEPT: Duration = Duration::from_secs(600);
+/// The most ends that are kept.
+const MAX_ENDS: usize = 10_000;
+
+/// A conference that people ended on an assignment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct EndByPeople {
+    e164: String,
+    /// The incarnation that had the conference.
+    cmu: String,
+    epoch: u64,
+    /// Whether it was sent in this session.
+    is_sent: bool,
+    /// When replicas first confirmed it.
+    confirmed: Option<Instant>,
+}
+
+/// Ends that the realm does not know, or that a failover may make it forget; of earlier incarnations as well.
 #[derive(Debug, Default)]
 pub(in crate::roles::media_unit) struct UnacknowledgedEnds {
-    /// Not sent yet.
-    pub(super) unsent: Vec<Cmd>,
-    /// Sent in this session, and not confirmed by a replica yet.
-    unconfirmed: Vec<Cmd>,
+    /// Oldest first.
+    ends: VecDeque<EndByPeople>,
 }
 
 impl UnacknowledgedEnds {
-    pub(super) fn push(&mut self, ended: Cmd) {
-        self.unsent.push(ended);
+    /// People ended a conference that this incarnation had at this epoch.
+    pub(super) fn push(&mut self, e164: &str, cmu: &str, epoch: u64) {
+        let (e164, cmu) = (e164.to_owned(), cmu.to_owned());
+        self.ends.push_back(EndByPeople { e164, cmu, epoch, is_sent: false, confirmed: None });
+        if self.ends.len() > MAX_ENDS {
+            self.ends.pop_front();
+        }
     }
 
-    /// Whether all ends were sent.
+    /// Whether people ended the copy that this incarnation had at this epoch.
+    pub(super) fn contains(&self, e164: &str, cmu: &str, epoch: u64) -> bool {
+        self.ends.iter().any(|end| end.e164 == e164 && end.cmu == cmu && end.epoch == epoch)
+    }
+
+    /// The ends of this incarnation, for its report: numbers and epochs.
+    pub(super) fn of(&self, cmu: &str) -> Vec<(String, u64)> {
+        let own = self.ends.iter().filter(|end| end.cmu == cmu);
+        own.map(|end| (end.e164.clone(), end.epoch)).collect()
+    }
+
+    /// How many were never sent, or were sent in an earlier session and not confirmed.
+    pub(super) fn unsent(&self) -> usize {
+        self.ends.iter().filter(|end| !end.is_sent && end.confirmed.is_none()).count()
+    }
+
+    /// Whether all ends were sent in this session, or are confirmed.
     pub(super) fn all_sent(&self) -> bool {
-        self.unsent.is_empty()
+        self.unsent() == 0
     }
 
     /// Whether ends were sent that no replica has confirmed.
     pub(super) fn has_unconfirmed(&self) -> bool {
-        !self.unconfirmed.is_empty()
+        self.ends.iter().any(|end| end.is_sent && end.confirmed.is_none())
     }
 
-    /// A new session started: its master may not know what was sent to the last one.
+    /// A new session started: its master may know none of the ends, not even those that replicas confirmed.
     pub(super) fn resend_all(&mut self) {
-        let mut all = take(&mut self.unconfirmed);
-        all.append(&mut self.unsent);
-        self.unsent = all;
+        self.ends.retain(|end| end.confirmed.is_none_or(|confirmed| confirmed.elapsed() < KEPT));
+        self.ends.iter_mut().for_each(|end| end.is_sent = false);
+    }
+
+    /// The commands that send what was not sent in this session.
+    pub(super) fn to_send(&self, store: &RealmStore) -> Vec<Cmd> {
+        let unsent = self.ends.iter().filter(|end| !end.is_sent);
+        let command = |end: &EndByPeople| {
+            let mut ended = store.begin("CONF.ENDED");
+            ended.arg(&end.e164).arg(&end.cmu).arg(end.epoch);
+            ended
+        };
+        unsent.map(command).collect()
     }
 
     /// All ends were sent.
     pub(super) fn mark_sent(&mut self) {
-        self.unconfirmed.append(&mut self.unsent);
-        let excess = self.unconfirmed.len().saturating_sub(MAX_UNCONFIRMED);
-        self.unconfirmed.drain(..excess);
+        self.ends.iter_mut().for_each(|end| end.is_sent = true);
     }
 
     /// A replica has everything that was sent in this session.
     pub(super) fn confirm(&mut self) {
-        self.unconfirmed.clear();
+        let now = Instant::now();
+        for end in self.ends.iter_mut().filter(|end| end.is_sent) {
+            end.confirmed.get_or_insert(now);
+        }
     }
 
-    /// How many ends are not sent, and how many are not confirmed.
+    /// How many ends are not sent, and how many are sent and not confirmed.
     #[cfg(test)]
     pub(super) fn counts(&self) -> (usize, usize) {
-        (self.unsent.len(), self.unconfirmed.len())
+        let unconfirmed = |end: &&EndByPeople| end.is_sent && end.confirmed.is_none();
+        (self.unsent(), self.ends.iter().filter(unconfirmed).count())
     }
 }

@@ -1,0 +1,236 @@
+//! Random runs of units that follow their protocol, and sleep at any time with messages unread, on a master that may
+//! fail over to a replica that lagged. No conference ends that neither people nor its manager ended, no end by people
+//! is forgotten where no other unit had the conference open since, and in the end each conference is open on one unit.
+
+use super::random::Random;
+use super::rig::Rig;
+use allot_core::conf::Realm;
+use allot_core::conf::conference::{Cause, State};
+use allot_core::conf::state::Settings;
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+const UNITS: [&str; 3] = ["a:1:1", "b:1:1", "c:1:1"];
+const NUMBERS: [&str; 4] = ["1", "2", "3", "4"];
+
+/// The true state of a unit, which may differ from its record in the realm.
+#[derive(Default)]
+struct Local {
+    /// Whether it joined and reported in this session.
+    in_session: bool,
+    asleep: bool,
+    /// Its copies, each with the epochs that it has had.
+    copies: BTreeMap<String, Vec<u64>>,
+    highest: u64,
+    /// Messages of its stream.
+    stream: Vec<String>,
+    /// How many of them it has handled in this session.
+    handled: usize,
+    /// What people ended.
+    ends: Vec<(String, u64)>,
+}
+
+struct World {
+    rig: Rig,
+    locals: [Local; 3],
+    random: Random,
+    /// A replica that lags: the realm, and how many messages each stream has there.
+    lagging: (Realm, [usize; 3]),
+    /// Copies that people ended.
+    people: BTreeSet<(String, u64)>,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let settings = Settings { retry: 1, window: 1 << 37, tombstone: 1 << 37, ..Settings::default() };
+        let rig = Rig::with(settings, &UNITS);
+        let lagging = (rig.realm.clone(), [0; 3]);
+        let locals = Default::default();
+        Self { rig, locals, random: Random::new(seed), lagging, people: BTreeSet::new() }
+    }
+
+    /// Takes what the realm has sent, and checks what it did.
+    fn settle(&mut self) {
+        for (local, cmu) in self.locals.iter_mut().zip(UNITS) {
+            local.stream.extend(self.rig.commands(cmu));
+        }
+        self.rig.told.clear();
+        for e164 in NUMBERS {
+            let Some(one) = self.rig.realm.conference_called(e164.as_bytes()) else { continue };
+            if one.state != State::Ended {
+                continue;
+            }
+            let by_people = one.history.iter().any(|entry| self.people.contains(&(e164.into(), entry.epoch)));
+            assert!(one.cause != Cause::Unit || by_people, "nobody ended {e164}: {one:#?}");
+            assert!(!matches!(one.cause, Cause::Missing | Cause::Released), "nobody ended {e164}: {one:#?}");
+        }
+    }
+
+    fn step(&mut self) {
+        self.rig.pass(self.random.of(&[1, 1, 1, 1, 2000]));
+        let (unit, e164) = (self.random.below(3), self.random.of(&NUMBERS));
+        match self.random.below(30) {
+            0 | 1 => drop(self.rig.code_of_create(e164)),
+            2 if self.random.chance(20) => drop(self.rig.release(e164)),
+            3 | 4 => drop(self.rig.recover()),
+            5 => drop(self.rig.code_of_move(e164)),
+            6 => self.locals[unit].asleep = true,
+            7 | 8 => self.locals[unit].asleep = false,
+            9 if self.locals[unit].asleep => self.rig.down(UNITS[unit]),
+            10 => self.locals[unit].in_session = false,
+            11 => self.lag(),
+            12 if self.random.chance(30) => self.fail_over(),
+            _ => self.unit_acts(unit),
+        }
+        self.settle();
+    }
+
+    fn lag(&mut self) {
+        self.lagging = (self.rig.realm.clone(), [0, 1, 2].map(|unit| self.locals[unit].stream.len()));
+    }
+
+    fn fail_over(&mut self) {
+        (self.rig.realm, self.rig.replica) = (self.lagging.0.clone(), self.lagging.0.clone());
+        for (local, length) in self.locals.iter_mut().zip(self.lagging.1) {
+            local.stream.truncate(length);
+            local.in_session = false;
+        }
+    }
+
+    fn unit_acts(&mut self, unit: usize) {
+        let cmu = UNITS[unit];
+        if self.locals[unit].asleep {
+            return;
+        }
+        if !self.locals[unit].in_session {
+            for (e164, epoch) in self.locals[unit].ends.clone() {
+                self.rig.ended(&e164, cmu, epoch);
+            }
+            self.rig.join(cmu, 10);
+            self.report(unit);
+            (self.locals[unit].in_session, self.locals[unit].handled) = (true, 0);
+        } else if self.random.chance(20) {
+            self.locals[unit].in_session = self.rig.beat(cmu) != "NOTFOUND";
+        } else if self.random.chance(10) && !self.locals[unit].copies.is_empty() {
+            let at = self.random.below(self.locals[unit].copies.len());
+            let (e164, epochs) = self.locals[unit].copies.iter().nth(at).unwrap();
+            let (e164, epoch) = (e164.clone(), epochs[epochs.len() - 1]);
+            self.locals[unit].copies.remove(&e164);
+            self.end_by_people(unit, &e164, epoch);
+        } else {
+            let next = self.locals[unit].handled;
+            if let Some(message) = self.locals[unit].stream.get(next).cloned() {
+                self.locals[unit].handled += 1;
+                self.handle(unit, &message);
+            }
+        }
+    }
+
+    fn report(&mut self, unit: usize) {
+        let local = &self.locals[unit];
+        if self.rig.realm.unit_called(UNITS[unit].as_bytes()).is_some_and(|unit| unit.word() == "down") {
+            return;
+        }
+        let row = |(e164, epochs): (&String, &Vec<u64>)| (e164.clone(), epochs[epochs.len() - 1]);
+        let copies: Vec<(String, u64)> = local.copies.iter().map(row).collect();
+        let list: Vec<(&str, u64)> = copies.iter().map(|(e164, epoch)| (&e164[..], *epoch)).collect();
+        let ended: Vec<(&str, u64)> = local.ends.iter().map(|(e164, epoch)| (&e164[..], *epoch)).collect();
+        self.rig.report_with(UNITS[unit], local.highest, &ended, &list);
+    }
+
+    fn end_by_people(&mut self, unit: usize, e164: &str, epoch: u64) {
+        self.people.insert((e164.into(), epoch));
+        self.locals[unit].ends.push((e164.into(), epoch));
+        self.rig.ended(e164, UNITS[unit], epoch);
+    }
+
+    fn handle(&mut self, unit: usize, message: &str) {
+        let (words, cmu) = (message.split(' ').collect::<Vec<_>>(), UNITS[unit]);
+        let (e164, epoch) = (words[1], words[3].parse::<u64>().unwrap());
+        let local = &mut self.locals[unit];
+        let is_new = epoch > local.highest;
+        match words[0] {
+            "CREATE" if is_new => {
+                local.highest = epoch;
+                local.copies.remove(e164);
+                if self.random.chance(10) {
+                    self.rig.nack(e164, cmu, epoch);
+                } else if self.rig.ack(e164, cmu, epoch) == "Released" {
+                    self.rig.given_up(e164, cmu, epoch);
+                } else {
+                    self.locals[unit].copies.insert(e164.into(), vec![epoch]);
+                }
+            }
+            "RELEASE" if local.copies.get(e164).is_some_and(|epochs| epochs.contains(&epoch)) => {
+                let epochs = local.copies.remove(e164).unwrap();
+                self.rig.given_up(e164, cmu, epochs[epochs.len() - 1]);
+            }
+            "EPOCH" => {
+                let old = words[4].parse::<u64>().unwrap();
+                if !is_new && local.copies.get(e164).and_then(|epochs| epochs.last()) != Some(&old) {
+                    return;
+                }
+                local.highest = local.highest.max(epoch);
+                if let Some(copy) = local.copies.get_mut(e164) {
+                    copy.push(epoch);
+                } else if local.ends.contains(&(e164.into(), old)) {
+                    self.end_by_people(unit, e164, epoch);
+                } else {
+                    self.rig.given_up(e164, cmu, epoch);
+                }
+            }
+            "REPORT" if words[4] == "LIST" => self.report(unit),
+            _ => {}
+        }
+    }
+
+    /// All units wake, and nothing else happens.
+    fn calm_down(&mut self) {
+        for _ in 0..40 {
+            self.rig.pass(100);
+            for (unit, cmu) in UNITS.into_iter().enumerate() {
+                self.locals[unit].asleep = false;
+                if !self.locals[unit].in_session || self.rig.beat(cmu) == "NOTFOUND" {
+                    self.locals[unit].in_session = false;
+                    self.unit_acts(unit);
+                }
+                self.settle();
+                while let Some(message) = self.locals[unit].stream.get(self.locals[unit].handled).cloned() {
+                    self.locals[unit].handled += 1;
+                    self.handle(unit, &message);
+                    self.settle();
+                }
+            }
+            self.rig.recover();
+            self.settle();
+        }
+        self.rig.check();
+        for e164 in NUMBERS {
+            let Some(one) = self.rig.realm.conference_called(e164.as_bytes()) else { continue };
+            let current = |local: &Local| local.copies.get(e164).map(|epochs| epochs[epochs.len() - 1]);
+            let having: Vec<u64> = self.locals.iter().filter_map(current).collect();
+            let last = one.history.iter().rev().find(|entry| entry.opened.is_some());
+            let ended = last.is_some_and(|entry| self.people.contains(&(e164.into(), entry.epoch)));
+            assert!(!ended || one.state == State::Ended, "an end by people is forgotten: {one:#?}");
+            let expected = if one.state == State::Ended { vec![] } else { vec![one.epoch] };
+            assert_eq!((one.is_live(), having), (one.state == State::Open, expected), "{one:#?}");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: super::random::cases(),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn no_conference_ends_that_nobody_ended_and_none_is_lost(seed in any::<u64>()) {
+        let mut world = World::new(seed);
+        for _ in 0..300 {
+            world.step();
+        }
+        world.calm_down();
+    }
+}
