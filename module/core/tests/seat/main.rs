@@ -12,4 +12,5 @@ mod admission;
 mod model;
 mod naive;
 mod overdue;
+mod size;
 mod spec;

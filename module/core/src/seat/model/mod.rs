@@ -7,5 +7,6 @@ pub mod claims;
 pub mod index;
 pub mod labels;
 pub mod plan;
+pub mod sparse;
 pub mod state;
 pub mod venue;

@@ -68,14 +68,14 @@ impl Show {
                     row_strips.push(StripRef { bucket, strip: draft.strips.len() as u32 });
                     let word = words.len();
                     draft.strips.push(Strip { row, slot: slot as u16, word: word as u32 });
-                    words.extend_from_slice(seats);
+                    words.extend_from_slice(&seats.words);
                     let Some(free) = words.get_mut(word..) else { continue };
-                    for position in bits::ones(seats) {
+                    for position in seats.ones() {
                         let state = self.state(base + position as Seat);
                         *draft.counts.of(state) += 1;
                         draft.flags |= layout.flags_at(position);
                         if state != SeatState::Free {
-                            bits::put(free, position, false);
+                            seats.kept.put(free, position, false);
                         }
                     }
                 }
@@ -123,9 +123,9 @@ impl Show {
             .strips
             .iter()
             .map(|strip| {
-                let seats = self.takeable(*strip, allowed);
+                let seats = self.takeable_words(*strip, allowed);
                 free += bits::count(&seats);
-                Runs::of(&seats)
+                self.runs_of(*strip, &seats)
             })
             .collect();
         View { allowed, free, runs: RunIndex::new(&runs) }
