@@ -6,7 +6,7 @@ use allot_core::shared::text::quoted;
 
 use super::replies::{reply_hold, reply_seat, reply_seats};
 use crate::engine::argument::Argument;
-use crate::engine::bounds::READ_AT_ONCE;
+use crate::engine::bounds::{LISTED_AT_ONCE, READ_AT_ONCE};
 use crate::engine::step::read;
 use crate::engine::{Call, Done};
 
@@ -45,8 +45,13 @@ pub(super) fn holds(call: &Call<'_>, [_, user]: &[Argument<'_>; 2]) -> Done {
 pub(super) fn order(call: &Call<'_>, [_, reference]: &[Argument<'_>; 2]) -> Done {
     let reference = reference.text();
     read::<Show, _>(call.ctx, call.key()?, |show, _| {
-        let Some(seats) = show.order_seats(reference) else {
+        if show.claims().order_called(reference).is_none() {
             return Err(Refusal::new(Code::NotFound, format!("there is no order {}", quoted(reference))));
+        }
+        let Some(seats) = show.order_seats(reference, LISTED_AT_ONCE) else {
+            let order = quoted(reference);
+            let text = format!("order {order} has more than {LISTED_AT_ONCE} seats, which cannot be listed");
+            return Err(Refusal::new(Code::Limit, text));
         };
         reply_seats(call.ctx, show, &seats);
         Ok(())

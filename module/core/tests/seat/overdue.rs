@@ -1,6 +1,7 @@
 //! Overdue holds: a request expires those that its decision depends on, and no others.
 
 use super::spec::{House, wish};
+use allot_core::seat::plan::{self, PlanPart};
 use allot_core::seat::request::{Adjacent, Hold, Orphans, Pick, Request};
 use allot_core::seat::{Reply, decide, decide_overdue};
 use allot_core::shared::refusal::{Code, Refusal};
@@ -78,4 +79,41 @@ fn overdue_holds_elsewhere_do_not_expire_for_a_request_in_vain() {
     let token = TokenChoice { token: b"new", chosen: true };
     let silver = Hold { tier: Some(b"silver"), token, ..wish("bob", 4) };
     assert_eq!(expired_for(&house, &Request::Hold(silver)), (0, Ok(Reply::None)));
+}
+
+#[test]
+fn a_hold_in_the_best_area_expires_holds_of_one_row() {
+    let house = overdue_house(&["gold", "silver"]);
+    let token = TokenChoice { token: b"new", chosen: true };
+    let best_area =
+        |count| Hold { adjacent: Adjacent::Area, orphans: Orphans::Forbid, token, ..wish("bob", count) };
+    let (expired, answer) = expired_for(&house, &Request::Hold(best_area(40)));
+    assert!((10..=100).contains(&expired) && matches!(answer, Ok(Reply::Hold(_))), "{expired}: {answer:?}");
+    // Four seats of each row of silver stay free, and each is single.
+    let mut house = overdue_house(&["gold"]);
+    let kept: Vec<String> =
+        (0..10).flat_map(|row| (0..4).map(move |seat| format!("silver-{row}-{}", seat * 100 + 1))).collect();
+    for seat in 1..=400 {
+        let seats: Vec<String> = (0..10).map(|row| format!("silver-{row}-{seat}")).collect();
+        let seats: Vec<&[u8]> =
+            seats.iter().filter(|seat| !kept.contains(seat)).map(String::as_bytes).collect();
+        if !seats.is_empty() {
+            let decision = decide(&house.show, house.now, &Request::Block(seats)).unwrap();
+            decision.events.iter().for_each(|event| house.show.apply(house.now, event));
+        }
+    }
+    let silver = Hold { tier: Some(b"silver"), ..best_area(4) };
+    let (expired, answer) = expired_for(&house, &Request::Hold(silver));
+    assert_eq!((expired, answer.unwrap_err().code), (0, Code::NoAdjacent));
+}
+
+#[test]
+fn a_change_of_tiers_expires_only_holds_of_its_rows() {
+    let house = overdue_house(&["gold", "silver"]);
+    let alter = |part: Value| Request::Alter(plan::parse::<PlanPart>(part.to_string().as_bytes()).unwrap());
+    let row = json!({"label": "3", "tier": "silver"});
+    let (expired, answer) = expired_for(&house, &alter(json!({"areas": [{"id": "gold", "rows": [row]}]})));
+    assert_eq!((expired, answer), (100, Ok(Reply::Ok)));
+    let (expired, answer) = expired_for(&house, &alter(json!({"areas": [{"id": "gold", "name": "Gold"}]})));
+    assert_eq!((expired, answer), (0, Ok(Reply::Ok)));
 }
