@@ -1,7 +1,7 @@
 //! Overdue deadlines: a request applies those that its decision depends on, and no others.
 
 use super::spec::{Bench, any, n};
-use allot_core::numpool::request::{Call, Request};
+use allot_core::numpool::request::{Call, Policy, Request};
 use allot_core::numpool::{Event, Number, Reply, decide, decide_overdue};
 use allot_core::shared::refusal::Code;
 
@@ -49,6 +49,27 @@ fn a_request_applies_only_the_deadlines_it_depends_on() {
     assert_eq!(applied(&bench, &Request::Call(any("new"))), 0);
     bench.ok(&Request::Call(any("new")));
     bench.ok(&Request::Call(any("newer")));
-    let (lapsed, answer) = applied_for(&bench, &Request::Call(any("newest")));
-    assert_eq!((lapsed, answer), (5001, Ok(Reply::None)), "nothing that could be called is left");
+    assert_eq!(applied_for(&bench, &Request::Call(any("newest"))), (1, Ok(Reply::None)), "one lease ended");
+}
+
+#[test]
+fn a_call_passes_over_numbers_whose_registration_has_lapsed() {
+    let mut bench = Bench::of(&[]);
+    let numbers: Vec<Number> = (0..3000).map(|number| n(&format!("138{number:05}"))).collect();
+    bench.ok(&Request::Add(&numbers));
+    bench.ok(&Request::Reg { numbers: &numbers, ttl: Some(500), switch: None });
+    bench.ok(&Request::Add(&[n("99")]));
+    bench.ok(&Request::Reg { numbers: &[n("99")], ttl: None, switch: None });
+    bench.now = 9000;
+    for (pick, prefix) in Policy::ALL.iter().flat_map(|&pick| [(pick, None), (pick, Some(n("9")))]) {
+        bench.pool.prepare(Some(pick), prefix);
+        let call = Call { pick: Some(pick), prefix, peer: Some(b"bob"), random: u64::MAX / 3, ..any("new") };
+        let (applied, answer) = applied_for(&bench, &Request::Call(call));
+        let Ok(Reply::Lease(record)) = answer else { panic!("{pick:?}: {answer:?}") };
+        assert_eq!((applied, record.number), (0, n("99")), "{pick:?} {prefix:?}");
+        let lapsed = Request::Call(Call { prefix: Some(n("138")), ..call });
+        assert_eq!(applied_for(&bench, &lapsed), (0, Ok(Reply::None)), "{pick:?}");
+    }
+    bench.ok(&Request::Unreg(&[n("99")]));
+    assert_eq!(applied_for(&bench, &Request::Call(any("new"))), (0, Ok(Reply::None)));
 }

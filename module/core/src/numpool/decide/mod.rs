@@ -222,7 +222,7 @@ fn decide_call(pool: &Pool, now: Millis, call: &Call<'_>) -> Decided {
     let id = if let Some(number) = call.number {
         callable(pool, number)?
     } else {
-        match pool.pick(&Selection::of(pool, call)) {
+        match pool.pick(&Selection::of(pool, call), now) {
             Some(id) => id,
             None => return unchanged(Reply::None),
         }

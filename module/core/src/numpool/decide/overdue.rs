@@ -1,7 +1,7 @@
 //! Overdue deadlines that a request depends on. After a pause or a restart a million deadlines may be overdue. The
 //! timer applies them in slices; a request applies only the deadlines on which its own decision depends.
 
-use super::due::{Due, cool_down_due, due_events, lease_due, number_due, registration_due};
+use super::due::{Due, cool_down_due, due_events, lease_due, number_due};
 use super::pick::Selection;
 use crate::numpool::event::Events;
 use crate::numpool::number::Number;
@@ -72,29 +72,15 @@ fn for_call(pool: &Pool, now: Millis, call: &Call<'_>) -> Vec<Due> {
     if let Some(number) = call.number {
         return of_numbers(pool, now, &[number]);
     }
-    match pool.pick(&Selection::of(pool, call)) {
-        Some(id) if has_lapsed(pool, id, now) => {
-            let longest = pool.queue.iter(&pool.directory).take_while(|&id| has_lapsed(pool, id, now));
-            let mut lapsed: Vec<u32> = longest.take(SLICE).chain([id]).collect();
-            lapsed.sort_unstable();
-            lapsed.dedup();
-            lapsed.into_iter().filter_map(|id| registration_due(pool, id)).collect()
-        }
-        Some(_) => Vec::new(),
-        None => {
-            let cooled = pool.cool_downs.due(now, SLICE).into_iter();
-            let cooled = cooled.filter_map(|id| cool_down_due(pool, id));
-            cooled.chain(leases(pool, now)).collect()
-        }
+    if pool.pick(&Selection::of(pool, call), now).is_some() {
+        return Vec::new();
     }
+    let cooled = pool.cool_downs.due(now, SLICE).into_iter();
+    let cooled = cooled.filter_map(|id| cool_down_due(pool, id));
+    cooled.chain(leases(pool, now)).collect()
 }
 
 /// Whether a lease has passed its deadline.
 fn has_expired(pool: &Pool, lease: u32, now: Millis) -> bool {
     pool.leases.until(lease).is_some_and(|until| until <= now)
-}
-
-/// Whether the registration of a number has passed its deadline.
-fn has_lapsed(pool: &Pool, id: u32, now: Millis) -> bool {
-    pool.registrations.get(id).is_some_and(|until| until <= now)
 }
