@@ -278,8 +278,7 @@ pub(crate) fn change_or_create<F: Family, T>(
     first: &F::Event,
     decide: impl FnOnce(&mut Step<'_, '_, F>) -> Result<T, Refusal>,
 ) -> Result<T, Refusal> {
-    let mut key = ctx.open(name, Mode::Write);
-    if key.exists() {
+    if ctx.open(name, Mode::Write).exists() {
         return change(ctx, name, decide);
     }
     name.during(F::TYPE, || {
@@ -288,27 +287,51 @@ pub(crate) fn change_or_create<F: Family, T>(
             invariant!("the first event of a key opens it");
             return Err(Refusal::new(Code::Err, "internal: this event opens nothing"));
         };
-        let stored = key.store(Value::new(opened?));
-        let Found::Value(value) = key.value::<Value<F>>() else {
-            invariant!("a value is under its key once it is stored");
-            return Err(Refusal::new(Code::Err, "internal: the key could not be made"));
-        };
-        invariant!(stored, "a key that is open for writing takes a value");
-        // The time of the step is the time at which the state was opened.
-        let mut step = Step::begin(ctx, name, value, now);
-        step.write(first);
-        match decide(&mut step) {
-            Ok(done) => {
-                step.finish();
-                Ok(done)
-            }
-            Err(refusal) => {
-                drop(step);
-                key.delete();
-                Err(refusal)
-            }
-        }
+        begin_key(ctx, name, first, opened?, now, decide)
     })
+}
+
+/// Creates a key, which does not exist, by its first event; `opened` is the state that this event opens at `now`.
+pub(crate) fn create_opened<F: Family>(
+    ctx: Context<'_>,
+    name: KeyName<'_>,
+    first: &F::Event,
+    opened: F,
+    now: i64,
+) -> Result<(), Refusal> {
+    name.during(F::TYPE, || begin_key(ctx, name, first, opened, now, |_| Ok(())))
+}
+
+/// The first step of a key. Unless `decide` refuses, the key is there after it.
+fn begin_key<F: Family, T>(
+    ctx: Context<'_>,
+    name: KeyName<'_>,
+    first: &F::Event,
+    opened: F,
+    now: i64,
+    decide: impl FnOnce(&mut Step<'_, '_, F>) -> Result<T, Refusal>,
+) -> Result<T, Refusal> {
+    let mut key = ctx.open(name, Mode::Write);
+    let stored = key.store(Value::new(opened));
+    let Found::Value(value) = key.value::<Value<F>>() else {
+        invariant!("a value is under its key once it is stored");
+        return Err(Refusal::new(Code::Err, "internal: the key could not be made"));
+    };
+    invariant!(stored, "a key that is open for writing takes a value");
+    // The time of the step is the time at which the state was opened.
+    let mut step = Step::begin(ctx, name, value, now);
+    step.write(first);
+    match decide(&mut step) {
+        Ok(done) => {
+            step.finish();
+            Ok(done)
+        }
+        Err(refusal) => {
+            drop(step);
+            key.delete();
+            Err(refusal)
+        }
+    }
 }
 
 /// The work of the timer for a key: applies at most `slice` due events. Returns the next deadline, if there is one.

@@ -52,9 +52,9 @@ fn answer(call: &Call<'_>, request: &Request<'_>) -> Done {
 /// `SEAT.CREATE key plan`
 pub(super) fn create(call: &Call<'_>, [_, json]: &[Argument<'_>; 2]) -> Done {
     let plan: Plan = plan::parse(json.text())?;
-    // Built here to check the plan, and to bring it into the normal form, which is replicated.
-    let wanted = Show::new(&plan, 0)?;
-    let name = call.key()?;
+    let (name, now) = (call.key()?, call.ctx.clock());
+    // Checks the plan and brings it into the normal form, which is replicated.
+    let wanted = Show::opened(&plan, now)?;
     if plan.events > 0 {
         outbox::check_stream(call.ctx, name, "plan: events")?;
     }
@@ -67,7 +67,7 @@ pub(super) fn create(call: &Call<'_>, [_, json]: &[Argument<'_>; 2]) -> Done {
     };
     drop(key);
     match existing {
-        None => step::create::<Show>(call.ctx, name, &Event::Created { plan: normal })?,
+        None => step::create_opened(call.ctx, name, &Event::Created { plan: normal }, wanted, now)?,
         Some(existing) if existing == normal => {}
         Some(_) => {
             let text = format!("there is a show with another plan at {}", quoted(name.as_bytes()));
