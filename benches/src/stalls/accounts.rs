@@ -27,6 +27,10 @@ pub(crate) fn measure(probe: &mut Probe, elements: usize) {
     probe.measure("ACCOUNT.REBALANCE", &["ACCOUNT.REBALANCE", BOOK]);
     probe.measure("ACCOUNT.USAGE by module", &["ACCOUNT.USAGE", BOOK, "BY", "module"]);
     probe.measure("ACCOUNT.USAGE AGO 1", &["ACCOUNT.USAGE", BOOK, "BY", "module", "AGO", "1"]);
+    let added = (0..10_000).map(|number| format!("q{number}"));
+    let begin = ["ACCOUNT.ADD", BOOK, "m", "QUOTA", "100", "ACCOUNTS", "10000"].map(str::to_owned);
+    probe.measure("ACCOUNT.ADD of 10,000", &begin.into_iter().chain(added).collect::<Vec<String>>());
+    probe.measure("ACCOUNT.DETACH of an instance", &["ACCOUNT.DETACH", BOOK, "m", "i0"]);
     let some = (0..10_000).map(|number| format!("p{number}"));
     let begin = ["ACCOUNT.DEL", BOOK, "10000"].map(str::to_owned);
     probe.measure("ACCOUNT.DEL of 10,000", &begin.into_iter().chain(some).collect::<Vec<String>>());

@@ -12,6 +12,7 @@
 )]
 
 mod accounts;
+mod conferences;
 mod numbers;
 mod probe;
 mod seats;
@@ -29,13 +30,14 @@ fn main() {
         "| request, {elements} elements | longest wait of another client, ms | server CPU, ms | reply |"
     );
     println!("|---|---|---|---|");
-    let groups: [(&str, Group); 6] = [
+    let groups: [(&str, Group); 7] = [
         ("seats", seats::regular),
         ("tiers", seats::many_tiers),
         ("holds", seats::holds),
         ("zmpop", seats::zmpop),
         ("numbers", numbers::measure),
         ("accounts", accounts::measure),
+        ("conferences", conferences::measure),
     ];
     for (name, measure) in groups {
         if only.as_ref().is_none_or(|only| name.contains(only.as_str())) {

@@ -75,6 +75,7 @@ pub(crate) fn regular(probe: &mut Probe, elements: usize) {
 pub(crate) fn many_tiers(probe: &mut Probe, elements: usize) {
     let plan = irregular_plan(elements).to_string();
     probe.measure("SEAT.CREATE, 4000 tiers and 60 flags", &["SEAT.CREATE", "show", &plan]);
+    probe.measure("MEMORY USAGE, 4000 tiers", &["MEMORY", "USAGE", "show"]);
     let name = r#"{"areas":[{"id":"a","name":"Stalls"}]}"#;
     probe.measure("SEAT.ALTER of a name, 4000 tiers", &["SEAT.ALTER", "show", name]);
     let priority = r#"{"areas":[{"id":"a","priority":3}]}"#;
@@ -84,6 +85,10 @@ pub(crate) fn many_tiers(probe: &mut Probe, elements: usize) {
     probe.measure("SEAT.HOLD, 4000 tiers", &hold);
     let flagged: Vec<&str> = hold.into_iter().chain(["FLAGS", "2", "f1", "f2"]).collect();
     probe.measure("SEAT.HOLD with new flags, 4000 tiers", &flagged);
+    probe.measure("DEL of the show, 4000 tiers", &["DEL", "show"]);
+    let few = irregular_plan(60_000).to_string();
+    probe.measure("SEAT.CREATE, 60,000 seats of 4000 tiers", &["SEAT.CREATE", "few", &few]);
+    probe.measure("MEMORY USAGE, 60,000 seats of 4000 tiers", &["MEMORY", "USAGE", "few"]);
 }
 
 /// A user with a hold for each seat; then all holds are overdue at once.
@@ -106,6 +111,23 @@ pub(crate) fn holds(probe: &mut Probe, elements: usize) {
     probe.measure("SEAT.HOLD that finds nothing, many holds overdue", &nowhere);
     let pick = ["SEAT.PICK", "show", "bob", "TTL", "600000", "SEATS", "1", &seat(elements - 1)];
     probe.measure("SEAT.PICK, many holds overdue", &pick);
+    let nobody = ["SEAT.HOLD", "show", "bob", "60", "TTL", "600000", "ADJACENT", "AREA", "ORPHANS", "FORBID"];
+    probe.measure("SEAT.HOLD of the best area that finds nothing", &nobody);
+    let tier = r#"{"areas":[{"id":"a0","rows":[{"label":"7","tier":"silver"}]}]}"#;
+    probe.measure("SEAT.ALTER of a tier, many holds overdue", &["SEAT.ALTER", "show", tier]);
+    // One order of many sales.
+    let end = elements / 4;
+    probe.fill(std::iter::once(["DEL", "show"].map(str::to_owned).to_vec()));
+    probe.fill(std::iter::once(vec!["SEAT.CREATE".into(), "show".into(), regular_plan(end).to_string()]));
+    let sale = |number: usize| {
+        let token = format!("t{number}");
+        let hold =
+            ["SEAT.HOLD", "show", "ann", "1", "TTL", "600000", "TOKEN", &token].map(str::to_owned).to_vec();
+        [hold, ["SEAT.CONFIRM", "show", &token, "ORDER", "all"].map(str::to_owned).to_vec()]
+    };
+    probe.fill((0..end).flat_map(sale));
+    probe.measure("SEAT.ORDER of many sales", &["SEAT.ORDER", "show", "all"]);
+    probe.measure("SEAT.REFUND of 20,000 sales", &with_seats("SEAT.REFUND", 20_000));
 }
 
 /// A sorted set.
