@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help deps build run test check soak bench package package-test clean
+.PHONY: help deps build run test check soak bench bench-stalls package package-test clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -41,6 +41,10 @@ soak: deps ## Run the tests with many more random cases; takes long
 bench: deps ## Measure: live servers beside PING, then the core
 	cargo run --release -p allot-benches --bin allot-bench
 	cargo bench -p allot-benches --bench core
+
+bench-stalls: deps ## Measure how long another client waits for each large request: [GROUP=WORD]
+	cargo build --release -p allot-module
+	cargo run --release -p allot-benches --bin allot-stalls $(GROUP)
 
 package: ## Build the Debian packages allot-redis-module and allotd into target/packages
 	@scripts/deps.sh --packages
