@@ -36,7 +36,9 @@ fn reported_total_is_counted_once_for_each_assignment() {
     assert_eq!(report(&mut rig, &account, first, 60), 65, "the rest of the assignment before");
     let module = rig.book.find_module(b"m").unwrap();
     let instance = rig.book.find_instance(module, b"a").unwrap();
-    assert_eq!(rig.book.instance(instance).unwrap().pace.forecast(rig.now, 3_600_000) % 65, 0);
+    let hour = (rig.now, rig.now + 3_600_000);
+    let forecast = rig.book.instance(instance).unwrap().pace.forecast(rig.now, hour, 1);
+    assert_eq!(forecast, Some(65), "the pace counts reported use");
     rig.check();
 }
 

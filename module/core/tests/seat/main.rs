@@ -11,7 +11,7 @@
 mod admission;
 mod model;
 mod naive;
-mod own_ids;
 mod overdue;
+mod own_ids;
 mod size;
 mod spec;
