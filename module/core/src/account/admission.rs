@@ -20,7 +20,8 @@ impl Book {
         self.counters().iter().try_for_each(Counter::check_event)?;
         match event {
             Event::Opened(_) => Err(Damaged("the book is open already")),
-            Event::Configured(_) | Event::Claimed { .. } => Ok(()),
+            Event::Configured(_) | Event::BookTuned(_) | Event::Claimed { .. } => Ok(()),
+            Event::ModuleTuned { module, .. } => self.module_number(module).map(drop),
             Event::MonthTurned => {
                 ensure(!self.settings.turns.is_empty(), "a month turns without a time at which it turns")?;
                 ensure(self.month < LAST_MONTH, "there are no more months")

@@ -19,6 +19,14 @@ impl Book {
         match event {
             Event::Opened(_) => {}
             Event::Configured(settings) => self.settings = settings.clone(),
+            Event::BookTuned(policy) => self.policy = *policy,
+            Event::ModuleTuned { module, policy } => {
+                let Some(id) = self.admitted_module(module) else { return };
+                if let Some(module) = self.indexed_module_mut(id) {
+                    module.policy = *policy;
+                }
+                self.look_at(id);
+            }
             Event::Claimed { term, leader } => (self.term, self.leader) = (*term, Some(leader.clone())),
             Event::Defined { module, department, places, weight, reserve } => {
                 let department = self.department_name(department);

@@ -1,7 +1,8 @@
 //! Events of a book. Only events change a book; they are replicated, written to the AOF, published and replayed.
 
+use super::model::place::Policy;
 use super::model::record::Name;
-use super::model::state::Settings;
+use super::model::state::{BookPolicy, Settings};
 use super::model::tariff::Tariff;
 use crate::shared::machine;
 use crate::shared::{Bytes, Millis};
@@ -191,6 +192,15 @@ events! {
             /// Its name.
             account: Bytes,
         } = 22, notice c"allot.account.frozen";
+        /// The further settings of a module change.
+        ModuleTuned {
+            /// The module.
+            module: Name,
+            /// The settings.
+            policy: Policy,
+        } = 23, notice c"allot.account.module-tuned";
+        /// The further settings of the book change.
+        BookTuned(policy: BookPolicy) = 24, notice c"allot.account.book-tuned";
         /// The next epochs are greater than this one: an epoch that a failover has lost was published.
         EpochRaised {
             /// An epoch above the last one.

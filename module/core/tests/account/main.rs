@@ -9,6 +9,7 @@
 
 mod admission;
 mod frozen;
+mod minimum;
 mod quality;
 mod random;
 mod reads;

@@ -253,7 +253,7 @@ impl World {
             local.acks &= now;
             local.nacks &= now;
             local.ends &= now | lost | same;
-            local.given_up &= now;
+            local.given_up &= now | same;
             // A copy that cannot be adopted makes no difference when it is given up.
             local.release &= now | lost | same;
             local.people &= local.copy == 0 && local.epoch != 0;
@@ -277,9 +277,9 @@ impl World {
     fn relevant(&self, cmu: &[u8]) -> [Epochs; 3] {
         let Some(one) = self.conference().filter(|one| one.is_live()) else { return [0; 3] };
         if self.realm.is_replaced(cmu) {
-            // All that it is heard in is that people ended what it was the last to have open.
-            let last = one.last_lost().filter(|lost| *lost.cmu == *cmu && lost.may_come_back());
-            return [0, last.map_or(0, |lost| 1u8 << small(lost.epoch)), 0];
+            // All that it is heard in is that people ended what nobody had open since.
+            let last = one.last_copies().filter(|lost| *lost.cmu == *cmu);
+            return [0, last.fold(0, |set, lost| set | 1u8 << small(lost.epoch)), 0];
         }
         let unit = self.realm.find_unit(cmu);
         let (mut now, mut lost, mut same) = (0, 0, 0);
@@ -290,7 +290,7 @@ impl World {
             now |= 1u8 << small(moving.epoch);
         }
         for entry in one.history.iter().filter(|entry| *entry.cmu == *cmu) {
-            if entry.may_come_back() {
+            if entry.is_lost() {
                 lost |= 1u8 << small(entry.epoch);
             }
             if one.owner == unit && entry.copy_epoch == one.copy_epoch {

@@ -11,4 +11,5 @@
 mod admission;
 mod model;
 mod naive;
+mod own_ids;
 mod spec;

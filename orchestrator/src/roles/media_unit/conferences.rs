@@ -234,9 +234,11 @@ impl LocalConferences {
         is_new
     }
 
-    /// Removes a conference whose media could not start or has ended; returns its epoch, if this unit had it.
-    pub(crate) fn remove(&mut self, e164: &str) -> Option<u64> {
-        self.copies.remove(e164).map(|copy| copy.epoch)
+    /// Removes a conference whose media could not start or has ended; returns all epochs that the copy had, the present
+    /// one first, if this unit had it.
+    pub(crate) fn remove(&mut self, e164: &str) -> Option<Vec<u64>> {
+        let copy = self.copies.remove(e164)?;
+        Some([copy.epoch].into_iter().chain(copy.earlier.into_iter().rev()).collect())
     }
 }
 
@@ -340,6 +342,8 @@ mod tests {
         // A new copy has none of the epochs of an earlier one.
         conferences.handle(create("1", 8));
         assert_eq!(conferences.handle(release("1", 7)), []);
+        conferences.handle(renumber("1", 8, 9));
+        assert_eq!((conferences.remove("1"), conferences.remove("1")), (Some(vec![9, 8]), None));
     }
 
     #[test]

@@ -413,7 +413,7 @@ impl<'a> Unit<'a> {
             {
                 self.media.stop(&e164);
                 self.details.remove(&e164);
-                let Some(epoch) = self.conferences.remove(&e164) else {
+                let Some(epochs) = self.conferences.remove(&e164) else {
                     debug_assert!(false, "media of a conference that the unit does not have");
                     warn!(
                         unit = self.cmu,
@@ -421,8 +421,11 @@ impl<'a> Unit<'a> {
                     );
                     return;
                 };
-                info!(e164, epoch, "ended by people");
-                self.ends.push(&e164, &self.cmu, epoch);
+                info!(e164, epoch = epochs.first(), "ended by people");
+                // After a failover the realm may know only an earlier epoch of the copy.
+                for epoch in epochs {
+                    self.ends.push(&e164, &self.cmu, epoch);
+                }
             }
             // An event of earlier media of the conference, or an end during shutdown.
             MediaEvent::Detail { .. } | MediaEvent::Ended { .. } => {}

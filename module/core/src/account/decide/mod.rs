@@ -14,8 +14,8 @@ use self::inventory::{decide_add, decide_attach, decide_detach, decide_freeze, d
 use self::lookups::{known_account, known_module, known_once};
 use crate::account::event::{Event, Events};
 use crate::account::model::record::{Account, AccountState, Epoch};
-use crate::account::model::state::{Book, MAX_TIME, MAX_TURNS, Settings};
-use crate::account::model::tariff::MAX_COUNT;
+use crate::account::model::state::{Book, BookPolicy, MAX_TIME, MAX_TURNS, Settings};
+use crate::account::model::tariff::{Amount, MAX_COUNT};
 use crate::account::outcome::{Decided, Decision, Reply, Shift, decided, refuse, unchanged};
 use crate::account::request::{Changes, InstanceRequest, ManagerRequest, Request};
 use crate::shared::Millis;
@@ -48,11 +48,15 @@ pub fn decide(book: &Book, now: Millis, request: &Request<'_>) -> Decided {
 fn decide_management(book: &Book, now: Millis, request: &ManagerRequest<'_>) -> Decided {
     match request {
         ManagerRequest::Configure(changes) => {
-            let settings = book.settings.with(changes, now)?;
-            if settings == book.settings {
-                return Ok(unchanged(Reply::Book));
+            let (settings, policy) = (book.settings.with(changes, now)?, book.policy.with(changes)?);
+            let mut events = Events::new();
+            if settings != book.settings {
+                events.push(Event::Configured(settings));
             }
-            Ok(decided(Event::Configured(settings), Reply::Book))
+            if policy != book.policy {
+                events.push(Event::BookTuned(policy));
+            }
+            Ok(Decision { events, reply: Reply::Book })
         }
         ManagerRequest::Claim { term, leader, force } => decide_claim(book, *term, leader, *force),
         ManagerRequest::Module(settings) => decide_module(book, settings),
@@ -176,6 +180,17 @@ impl Settings {
             settings.turns.clone_from(turns);
         }
         Ok(settings)
+    }
+}
+
+impl BookPolicy {
+    /// These settings with the given changes.
+    fn with(self, changes: &Changes) -> Result<Self, Refusal> {
+        let margin = changes.margin.unwrap_or(self.margin);
+        if margin > Amount::MAX_PRICE {
+            return refuse(Code::Err, "MARGIN must be less than a billion");
+        }
+        Ok(Self { margin })
     }
 }
 

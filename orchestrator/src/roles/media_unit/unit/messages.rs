@@ -53,10 +53,10 @@ impl Unit<'_> {
     }
 
     /// Makes sure that the release of a conference survives a failover: a master without it would still assign the
-    /// conference to this unit, miss it in the unit's report, and end it for good. Redis replicates in order, so once
-    /// replicas confirm a later write of this unit, they have the release as well. The unit sends a heartbeat and waits
-    /// until replicas confirm it, for at most one lease; then it stops the conference even without confirmation. After
-    /// a wait in vain, the next release waits for one answer only.
+    /// conference to this unit, miss it in the unit's report, and interrupt it by a recovery. Redis replicates in order,
+    /// so once replicas confirm a later write of this unit, they have the release as well. The unit sends a heartbeat
+    /// and waits until replicas confirm it, for at most one lease; then it stops the conference even without
+    /// confirmation. After a wait in vain, the next release waits for one answer only.
     async fn confirm_releases(&mut self, store: &RealmStore, session: &mut Session) -> Result<(), Error> {
         let context = self.context;
         let config = &context.config.conference;
