@@ -74,6 +74,13 @@ pub enum ManagerRequest<'a> {
         /// How long the place is kept, in milliseconds.
         grace: Millis,
     },
+    /// `ACCOUNT.RAISE`.
+    Raise {
+        /// The next epochs are greater than this one.
+        epoch: Epoch,
+        /// An account whose assignment gets a new epoch if its epoch is not greater.
+        account: Option<&'a [u8]>,
+    },
     /// `ACCOUNT.REBALANCE`.
     Rebalance {
         /// Whether the moves are only computed.
@@ -125,6 +132,15 @@ pub enum InstanceRequest<'a> {
         epoch: Epoch,
         /// Number of instructions.
         count: i64,
+    },
+    /// `ACCOUNT.REPORT`.
+    Report {
+        /// The account.
+        account: &'a [u8],
+        /// Epoch of the assignment.
+        epoch: Epoch,
+        /// Number of instructions since the assignment.
+        total: u64,
     },
 }
 

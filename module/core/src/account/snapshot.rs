@@ -5,7 +5,8 @@
 
 use super::encoding::ensure;
 use super::model::place::{HOUR, Instance, MAX_OFFSET, MAX_PLACES, Module, Pace, Presence, WINDOW};
-use super::model::record::{Account, Goal, LAST_MONTH, Login, MAX_HISTORY, MONTHS, Name, Stay};
+use super::model::record::{Account, Epoch, Goal, LAST_MONTH, Login, MAX_HISTORY, MONTHS, Name, Stay};
+use super::model::reports::{MAX_REPORTS, Reports};
 use super::model::state::Book;
 use super::model::tariff::{MAX_COUNT, Tariff};
 use crate::invariant;
@@ -15,7 +16,8 @@ use crate::shared::list::NONE;
 
 /// Version of the encoding. A payload of a later version is refused.
 pub const VERSION: u64 = 2;
-/// The oldest version that is read: it has no further settings, and knows of an instance only the use of the last day.
+/// The oldest version that is read: it has no further settings and no use that instances reported, and knows of an
+/// instance only the use of the last day.
 const OLDEST: u64 = 1;
 /// The greatest hour, counted from 1970, that a snapshot may have.
 const MAX_HOUR: i64 = (1 << 53) / HOUR;
@@ -113,6 +115,12 @@ impl Book {
             out.unsigned(month.into());
             out.unsigned(used);
         }
+        let reports = account.reports.as_ref().map_or(&[][..], |reports| &reports.totals);
+        out.unsigned(reports.len() as u64);
+        for &(epoch, total) in reports {
+            out.unsigned(epoch);
+            out.unsigned(total);
+        }
         out.signed(account.moved.0.into());
         out.unsigned(account.moved.1.into());
         out.unsigned(account.history.len() as u64);
@@ -164,7 +172,7 @@ impl Book {
         }
         let mut last: Option<Vec<u8>> = None;
         for _ in 0..reader.unsigned()? {
-            let account = book.decode_account(&mut reader, &tariffs)?;
+            let account = book.decode_account(&mut reader, &tariffs, version)?;
             ensure(last.is_none_or(|last| *last < account.name[..]), "the accounts are not in order")?;
             last = Some(account.name.to_vec());
             let login = account.login.as_ref().map(|login| login.until);
@@ -227,7 +235,12 @@ impl Book {
         self.find_module(&reader.identifier()?).ok_or(Damaged("a module is not there"))
     }
 
-    fn decode_account(&mut self, reader: &mut Reader<'_>, tariffs: &[Tariff]) -> Result<Account, Damaged> {
+    fn decode_account(
+        &mut self,
+        reader: &mut Reader<'_>,
+        tariffs: &[Tariff],
+        version: u64,
+    ) -> Result<Account, Damaged> {
         let account = reader.identifier()?;
         let module = self.decode_known_module(reader)?;
         let tariff = tariffs.get(reader.unsigned()? as usize).ok_or(Damaged("a tariff is not there"))?;
@@ -252,6 +265,9 @@ impl Book {
             account.login = Some(Box::new(login));
         }
         self.decode_use(reader, &mut account)?;
+        if version > OLDEST {
+            account.reports = decode_reports(reader)?;
+        }
         account.moved =
             (reader.signed()?.try_into().map_err(|_| Damaged("a day is out of range"))?, reader.number()?);
         self.decode_history(reader, &mut account)?;
@@ -298,6 +314,19 @@ impl Book {
         }
         Ok(())
     }
+}
+
+fn decode_reports(reader: &mut Reader<'_>) -> Result<Option<Box<Reports>>, Damaged> {
+    let count = reader.unsigned()?;
+    ensure(count <= MAX_REPORTS as u64, "an account has too many reports")?;
+    let mut totals: Vec<(Epoch, u64)> = Vec::new();
+    for _ in 0..count {
+        let (epoch, total) = (reader.count()?, reader.unsigned()?);
+        let rises = totals.last().is_none_or(|&(last, _)| last < epoch);
+        ensure(rises && total <= MAX_COUNT, "the reports of an account are not in order")?;
+        totals.push((epoch, total));
+    }
+    Ok((!totals.is_empty()).then(|| Box::new(Reports { totals })))
 }
 
 fn encode_instance(instance: &Instance, out: &mut Writer) {

@@ -14,6 +14,7 @@ mod quality;
 mod random;
 mod reads;
 mod rebalance;
+mod reports;
 mod rig;
 mod spec;
 mod targets;

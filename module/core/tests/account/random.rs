@@ -87,7 +87,8 @@ impl Run {
             }
             7..=12 => self.log_in(),
             13..=15 => self.word(),
-            16 | 17 => self.work(),
+            16 => self.work(),
+            17 => self.report_or_raise(),
             18 => {
                 self.rebalance();
             }
@@ -220,6 +221,26 @@ impl Run {
                 live || before == Some(epoch),
                 "{account} is used by {epoch}, which is neither login nor deal"
             );
+        }
+    }
+
+    fn report_or_raise(&mut self) {
+        let account = name(self.random.below(30));
+        let epoch = self.epoch(&account);
+        let bytes = account.as_bytes();
+        let before =
+            self.rig.book.account_called(bytes).map(|one| (one.epoch, one.used_in(self.rig.book.month())));
+        if self.random.chance(50) {
+            let total = self.random.below(50) as u64;
+            self.rig.code(InstanceRequest::Report { account: bytes, epoch, total });
+            if self.rig.code(InstanceRequest::Report { account: bytes, epoch, total }) == "OK" {
+                let after = self.rig.account(&account).used_in(self.rig.book.month());
+                assert!(before.is_some_and(|(_, used)| after <= used + total), "a total was counted twice");
+            }
+        } else if self.rig.code(ManagerRequest::Raise { epoch, account: Some(bytes) }) == "OK" {
+            let after = self.rig.account(&account).epoch;
+            assert!(before.is_some_and(|(before, _)| after >= before), "an epoch fell");
+            assert!(self.rig.book.last_epoch() >= epoch);
         }
     }
 
