@@ -13,7 +13,7 @@ cd "$(dirname "$0")/.."
 
 VERSION=${VERSION:-$(sed -nE 's/^version = "(.*)"/\1/p' Cargo.toml | head -n 1)}
 OUTPUT=${OUTPUT:-target/packages}
-MAINTAINER="${DEBFULLNAME:-Allot developers} <${DEBEMAIL:-allot@packages.debian.org}>"
+MAINTAINER="${DEBFULLNAME:-Allot developers} <${DEBEMAIL:-allot@example.org}>"
 ARCHITECTURE=$(dpkg --print-architecture)
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || stat -c %Y Cargo.toml)}
 export SOURCE_DATE_EPOCH

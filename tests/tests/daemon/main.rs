@@ -8,6 +8,7 @@ mod documentation;
 mod failover;
 mod numbers;
 mod plans;
+mod resharding;
 mod run;
 mod seats;
 mod security;
