@@ -9,8 +9,11 @@
 )]
 
 mod admission;
+mod best_seating;
+mod holds;
+mod house;
 mod model;
 mod naive;
 mod overdue;
+mod plans;
 mod size;
-mod spec;
