@@ -368,6 +368,8 @@ pub(crate) fn clock<F: Family>(ctx: Context<'_>, name: KeyName<'_>, set_back: bo
     if set_back && value.state.now(clock) > clock {
         value.state.set_back(clock);
         value.recount();
+        // The next maintenance was planned by the time that was ahead.
+        value.maintenance_at = F::MAINTENANCE_FROM;
         watch(value, ctx.selected_db(), name.as_bytes(), clock);
         ctx.replicate_payload(F::APPLY, name, &snapshot_payload(name.as_bytes(), &value.state));
         ctx.signal_modified(name);

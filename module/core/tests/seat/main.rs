@@ -15,5 +15,6 @@ mod house;
 mod model;
 mod naive;
 mod overdue;
+mod own_ids;
 mod plans;
 mod size;

@@ -43,6 +43,7 @@ fn random_plan(random: &mut Random) -> Plan {
     let mixed = random.chance(40);
     let flagged = random.chance(50);
     let long = random.chance(15);
+    let named = random.chance(30);
     let areas = (0..=random.below(4)).map(|area| {
         let rows = (0..=random.below(5)).map(|row| {
             let len = if long { 60 + random.below(90) } else { 1 + random.below(14) };
@@ -50,17 +51,24 @@ fn random_plan(random: &mut Random) -> Plan {
             let mut seats: Vec<Option<PlanSeat>> = (0..len)
                 .map(|seat| {
                     let tier = if mixed && random.chance(30) { random.pick(&TIERS) } else { tier };
+                    let id = (named && random.chance(60)).then(|| format!("own{area}.{row}.{seat}"));
                     let flags =
                         FLAGS.iter().filter(|_| flagged && random.chance(10)).map(ToString::to_string);
                     let seat = PlanSeat {
                         label: seat.to_string(),
+                        id,
                         tier: Some(tier.to_string()),
                         flags: flags.collect(),
                     };
                     (!random.chance(10)).then_some(seat)
                 })
                 .collect();
-            seats[0].get_or_insert(PlanSeat { label: "0".into(), tier: Some(tier.into()), flags: vec![] });
+            seats[0].get_or_insert(PlanSeat {
+                label: "0".into(),
+                id: None,
+                tier: Some(tier.into()),
+                flags: vec![],
+            });
             PlanRow {
                 label: row.to_string(),
                 rank: random.below(3) as i32,

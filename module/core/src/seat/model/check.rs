@@ -202,6 +202,9 @@ impl Venue {
     /// The first contradiction.
     pub fn check(&self) -> Checked {
         self.check_areas()?;
+        self.own_ids.check()?;
+        let stray = self.own_ids.iter().find(|&(seat, _)| !self.is_seat(seat));
+        ensure!(stray.is_none(), "a break has an own id: {stray:?}");
         let (mut positions, mut seats) = (0, 0);
         for row in self.rows() {
             ensure!(

@@ -150,8 +150,11 @@ pub enum PlanSeats {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlanSeat {
-    /// Last part of the seat's id.
+    /// Last part of the seat's id, unless the seat has an id of its own.
     pub label: String,
+    /// The seat's own id, 1 to 256 bytes, unique in the show. It replaces `area-row-label`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
     /// Tier, if it is not that of the row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tier: Option<String>,
