@@ -1,6 +1,6 @@
 //! Overdue holds: a request expires those that its decision depends on, and no others.
 
-use super::spec::{House, wish};
+use super::house::{House, wish};
 use allot_core::seat::plan::{self, PlanPart};
 use allot_core::seat::request::{Adjacent, Hold, Orphans, Pick, Request};
 use allot_core::seat::{Reply, decide, decide_overdue};

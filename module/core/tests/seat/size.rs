@@ -1,6 +1,6 @@
 //! Memory and work grow with the seats of a show, whatever its plan is.
 
-use super::spec::House;
+use super::house::House;
 use serde_json::{Value, json};
 
 /// A show whose seats have `tiers` tiers and 60 flags by turns, in rows of 4000.

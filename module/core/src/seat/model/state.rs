@@ -390,7 +390,7 @@ impl Show {
     }
 
     /// The runs in the kept words of a strip.
-    fn runs_of(&self, strip: Strip, words: &[u64]) -> Runs {
+    pub(in crate::seat) fn runs_of(&self, strip: Strip, words: &[u64]) -> Runs {
         Runs::of_lengths(self.seats_of(strip).kept.runs(words))
     }
 
