@@ -50,6 +50,7 @@ pub(crate) static COMMANDS: &[Command] = &[
             integer("milliseconds", "DWELL"),
             integer("n", "MAXMOVES"),
             Parameter::text("cost").after("MARGIN").optional(),
+            integer("n", "LENDLEVEL"),
             Parameter::integer("turn").after("TURNS").optional().many(),
         ],
     },
@@ -82,6 +83,13 @@ pub(crate) static COMMANDS: &[Command] = &[
             integer("weight", "WEIGHT"),
             integer("n", "RESERVE"),
             integer("n", "MIN"),
+            Parameter::one_of("share", &[
+                    Parameter::word("places", "PLACES"),
+                    Parameter::word("present", "PRESENT"),
+                ])
+            .after("SHARE")
+            .optional(),
+            integer("milliseconds", "LEND"),
             TERM,
         ],
     },
@@ -189,11 +197,11 @@ pub(crate) static COMMANDS: &[Command] = &[
     },
     command! {
         name: c"ACCOUNT.PICK",
-        run: reads::pick,
-        flags: "readonly fast",
-        keys: RO | ACCESS,
-        summary: "Gives accounts of an instance that have no live login, those with most left at the flat price first",
-        complexity: "O(log N + C) with N accounts and C picked; O(A log A) with A of the instance until it is first worked with in a month",
+        run: writes::pick,
+        flags: "write fast",
+        keys: RW | ACCESS | UPDATE,
+        summary: "Gives accounts of an instance that have no live login, the cheapest next instruction first; moves one there if there is none",
+        complexity: "O(log N + C) with N accounts and C picked; O(A log A) with A of the instance until it is first worked with in a month; O(I + A) with I instances if there is none",
         parameters: [KEY, MODULE, INSTANCE, COUNT],
     },
     command! {

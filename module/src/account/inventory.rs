@@ -1,29 +1,33 @@
 //! The `ACCOUNT.*` commands of operators: the book, its modules, and its accounts.
 
+use allot_core::account::place::Share;
 use allot_core::account::request::{Changes, ModuleSettings};
 use allot_core::account::tariff::{Amount, Step, Tariff};
 use allot_core::account::{Book, Event, ManagerRequest, Settings};
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
 
-use super::replies::reply_book;
 use super::writes::answer;
 use crate::engine::argument::Argument;
-use crate::engine::step::{self, read};
+use crate::engine::step;
 use crate::engine::value::Value;
 use crate::engine::word::{integer, natural};
 use crate::engine::{Call, Done};
 use crate::ffi::context::Mode;
 use crate::ffi::value::Found;
 
-/// `ACCOUNT.BOOK key [CAP n] [DWELL ms] [MAXMOVES n] [MARGIN cost] [TURNS ms ms ...]`
-pub(super) fn book(call: &Call<'_>, [_, cap, dwell, max_moves, margin, turns]: &[Argument<'_>; 6]) -> Done {
+/// `ACCOUNT.BOOK key [CAP n] [DWELL ms] [MAXMOVES n] [MARGIN cost] [LENDLEVEL n] [TURNS ms ms ...]`
+pub(super) fn book(
+    call: &Call<'_>,
+    [_, cap, dwell, max_moves, margin, lend_level, turns]: &[Argument<'_>; 7],
+) -> Done {
     let changes = Changes {
         cap: cap.optional_integer(),
         dwell: dwell.optional_integer(),
         max_moves: max_moves.optional_integer(),
         turns: turns.optional_words().map(|turns| turns.iter().filter_map(|turn| integer(turn)).collect()),
         margin: margin.optional_text().map(|text| amount("MARGIN", text)).transpose()?,
+        lend_level: lend_level.optional_integer(),
     };
     let name = call.key()?;
     let exists = match call.ctx.open(name, Mode::Read).value::<Value<Book>>() {
@@ -54,10 +58,11 @@ pub(super) fn claim(call: &Call<'_>, [_, term, leader, force]: &[Argument<'_>; 4
     answer(call, &ManagerRequest::Claim { term, leader, force: force.is_given() }.into())
 }
 
-/// `ACCOUNT.MODULE key module DEPARTMENT d INSTANCES n [WEIGHT w] [RESERVE n] [MIN n] [TERM t]`
+/// `ACCOUNT.MODULE key module DEPARTMENT d INSTANCES n [WEIGHT w] [RESERVE n] [MIN n] [SHARE places|present]
+/// [LEND ms] [TERM t]`
 pub(super) fn module(
     call: &Call<'_>,
-    [_, module, department, instances, weight, reserve, min, term]: &[Argument<'_>; 8],
+    [_, module, department, instances, weight, reserve, min, share, lend, term]: &[Argument<'_>; 10],
 ) -> Done {
     let settings = ModuleSettings {
         module: module.text(),
@@ -66,6 +71,8 @@ pub(super) fn module(
         weight: weight.optional_integer(),
         reserve: reserve.optional_integer(),
         min: min.optional_integer(),
+        share: share.choice(&[Share::Places, Share::Present]),
+        lend: lend.optional_integer(),
     };
     answer(call, &ManagerRequest::Module(settings).in_term(term.optional_natural()))
 }

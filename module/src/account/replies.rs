@@ -43,6 +43,7 @@ pub(super) fn reply_book(ctx: Context<'_>, book: &Book, now: i64) {
         ("frozen", count(frozen)),
         ("logins", count(book.live_logins())),
         ("margin", Field::Text(margin.as_bytes())),
+        ("lendlevel", Field::Number(book.policy().lend_level.into())),
     ];
     begin(ctx, &fields, 1);
     ctx.reply_string(b"turns");
@@ -64,6 +65,8 @@ pub(super) fn reply_module(ctx: Context<'_>, book: &Book, module: &Module) {
         ("free", Field::Number(free as i64)),
         ("active", Field::Number(active as i64)),
         ("min", Field::Number(module.policy.min.into())),
+        ("share", Field::Text(module.policy.share.word().as_bytes())),
+        ("lend", Field::Number(module.policy.lend)),
     ];
     begin(ctx, &fields, 1);
     ctx.reply_string(b"attached");
@@ -147,7 +150,17 @@ pub(super) fn reply_used(ctx: Context<'_>, used: &Used) {
     reply_record(ctx, &fields);
 }
 
-pub(super) fn reply_picked(ctx: Context<'_>, book: &Book, one: &Account) {
+/// The picked accounts; null if there is none.
+pub(super) fn reply_all_picked(ctx: Context<'_>, book: &Book, picked: &[&Account]) {
+    if picked.is_empty() {
+        ctx.reply_nothing();
+        return;
+    }
+    ctx.reply_array(picked.len());
+    picked.iter().for_each(|one| reply_picked(ctx, book, one));
+}
+
+fn reply_picked(ctx: Context<'_>, book: &Book, one: &Account) {
     let used = one.used_in(book.month());
     let fields = [
         ("account", Field::Text(&one.name)),
@@ -165,7 +178,7 @@ pub(super) fn reply_shifts(ctx: Context<'_>, shifts: &[Shift]) {
         let fields = [
             ("account", Field::Text(&shift.account)),
             ("from_module", Field::Text(&shift.from.0)),
-            ("from_instance", Field::Text(&shift.from.1)),
+            ("from_instance", Field::maybe((!shift.from.1.is_empty()).then_some(&shift.from.1[..]))),
             ("to_module", Field::Text(&shift.to.0)),
             ("to_instance", Field::Text(&shift.to.1)),
             ("avoided", Field::Text(avoided.as_bytes())),

@@ -44,7 +44,7 @@ impl Book {
             }
             Event::Rehomed { module, accounts } => {
                 let module = self.module_number(module)?;
-                self.all_are(accounts, |account| self.destination(account).is_some_and(|home| home != module))
+                self.all_are(accounts, |account| self.moves_to(account, module))
             }
             Event::Frozen { account } => self.account_is(account, |account| {
                 account.state != AccountState::Frozen && account.login.is_none()
@@ -72,7 +72,7 @@ impl Book {
                 let before = if *active { Presence::Standby } else { Presence::Active };
                 self.place_is(module, instance, |place| place.presence == before)
             }
-            Event::Away { module, instance, .. } => self.is_active(module, instance),
+            Event::Away { module, instance, .. } => self.place_is(module, instance, Instance::has_place),
             Event::Detached { module, instance } => {
                 self.place_is(module, instance, |place| place.presence != Presence::Leaving)
             }
@@ -101,7 +101,9 @@ impl Book {
                 self.account_is(account, |account| {
                     let from = self.instance(account.instance);
                     let active = from.is_some_and(|from| from.presence == Presence::Active);
-                    account.state == AccountState::Dealt && active && Some(account.instance) != place
+                    let dealt =
+                        account.state == AccountState::Dealt && active && Some(account.instance) != place;
+                    dealt || account.state == AccountState::Free && account.login.is_none()
                 })
             }
             Event::LoggedIn { account, .. } => {

@@ -5,7 +5,7 @@
 //! the state alone.
 
 use super::event::Event;
-use super::model::place::{Instance, Module, Presence};
+use super::model::place::{Instance, Module, Presence, Share};
 use super::model::record::{Account, AccountState, Goal, Login, Name, Stay, day_of};
 use super::model::state::Book;
 use crate::invariant;
@@ -31,9 +31,12 @@ impl Book {
             Event::Defined { module, department, places, weight, reserve } => {
                 let department = self.department_name(department);
                 let id = self.find_module(module).unwrap_or_else(|| self.enter_module(module, &department));
-                if let Some(module) = self.indexed_module_mut(id) {
-                    module.department = department;
-                    (module.places, module.weight, module.reserve) = (*places, *weight, *reserve);
+                let Some(module) = self.indexed_module_mut(id) else { return };
+                module.department = department;
+                let renumbers = module.places != *places;
+                (module.places, module.weight, module.reserve) = (*places, *weight, *reserve);
+                if renumbers {
+                    self.number_places(id);
                 }
                 self.look_at(id);
             }
@@ -96,10 +99,12 @@ impl Book {
                 let Some(place) = self.admitted_place(module, instance) else { return };
                 let Some(id) = self.admitted(account) else { return };
                 let Some(account) = self.accounts.get_mut(id) else { return };
-                let from = account.instance;
+                let (from, home) = (account.instance, account.module);
                 account.moved = (day_of(at), account.moves_on(day_of(at)).saturating_add(1));
                 self.with_instance(from, |from| from.offset -= 1);
-                self.with_instance(place, |place| place.offset += 1);
+                if from != NONE || !self.lends_within(home, place) {
+                    self.with_instance(place, |place| place.offset += 1);
+                }
                 self.go_on(at, id, Goal::Place(place));
             }
             Event::Frozen { account } | Event::Halted { account } => {
@@ -180,12 +185,30 @@ impl Book {
         let presence = if active { Presence::Active } else { Presence::Standby };
         if let Some(id) = self.find_instance(module, name) {
             self.away.remove(id);
+            self.come_back(at, id);
             self.with_instance(id, |instance| (instance.presence, instance.away_until) = (presence, None));
+            self.number_place(id);
         } else {
             self.arrivals += 1;
             self.enter_instance(Instance::new(name.clone(), module, presence, self.arrivals, at));
         }
         self.look_at(module);
+    }
+
+    /// Gives an instance that had left, and still has an account with a login, the rank of a new one.
+    fn come_back(&mut self, at: Millis, id: u32) {
+        let Some(instance) = self.indexed_instance(id) else { return };
+        let (module, before) = (instance.module, instance.arrived);
+        if instance.presence != Presence::Leaving {
+            return;
+        }
+        self.arrivals += 1;
+        let arrived = self.arrivals;
+        if let Some(module) = self.indexed_module_mut(module) {
+            let moved = module.instances.remove(&(before, id)) && module.instances.insert((arrived, id));
+            invariant!(moved, "a module has its instances, each once");
+        }
+        self.with_instance(id, |instance| (instance.arrived, instance.since) = (arrived, at));
     }
 
     fn set_presence(&mut self, module: &[u8], name: &[u8], presence: Presence, until: Option<Millis>) {
@@ -202,6 +225,7 @@ impl Book {
                 lost = std::mem::take(&mut instance.offset);
             }
         });
+        self.number_place(id);
         self.forget_if_empty(id);
         let Some(module) = self.admitted_module(module) else { return };
         self.make_up_for(module, lost);
@@ -234,6 +258,13 @@ impl Book {
             due -= back;
             self.with_instance(id, |instance| instance.offset += back * lost.signum());
         }
+    }
+
+    /// Whether an instance gets a free account of its own module that divides its accounts by places. The account stays
+    /// part of the share of an empty place, so an instance that comes to this place can take accounts back.
+    fn lends_within(&self, home: u32, place: u32) -> bool {
+        let same = self.indexed_instance(place).is_some_and(|place| place.module == home);
+        same && self.indexed_module(home).is_some_and(|module| module.policy.share == Share::Places)
     }
 
     /// Cancels a move of rebalancing between modules that cannot be completed: removes the offset of both instances.

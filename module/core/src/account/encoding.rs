@@ -1,7 +1,7 @@
 //! Encoding of fields that several events share (docs/replication.md).
 
 use super::model::place::Policy;
-use super::model::state::{BookPolicy, Settings};
+use super::model::state::{BookPolicy, MAX_LEVEL, Settings};
 use super::model::tariff::{Amount, Step, Tariff};
 use crate::shared::codec::{Damaged, Reader, Writer};
 use crate::shared::field::Field;
@@ -34,10 +34,12 @@ impl Field for Settings {
 impl Field for Policy {
     fn encode(&self, out: &mut Writer) {
         out.unsigned(self.min.into());
+        out.field(&self.share);
+        out.signed(self.lend);
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
-        let policy = Self { min: reader.number()? };
+        let policy = Self { min: reader.number()?, share: reader.field()?, lend: reader.time()? };
         ensure(policy.is_sound(), "a setting of a module is out of range")?;
         Ok(policy)
     }
@@ -46,10 +48,13 @@ impl Field for Policy {
 impl Field for BookPolicy {
     fn encode(&self, out: &mut Writer) {
         out.field(&self.margin);
+        out.unsigned(self.lend_level.into());
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
-        Ok(Self { margin: reader.field()? })
+        let policy = Self { margin: reader.field()?, lend_level: reader.number()? };
+        ensure(policy.lend_level <= MAX_LEVEL, "a setting of the book is out of range")?;
+        Ok(policy)
     }
 }
 

@@ -144,7 +144,8 @@ events! {
             /// Their names.
             accounts: Vec<Bytes>,
         } = 15, notice c"allot.account.revoked";
-        /// Rebalancing moves an account to an instance, of its module or of another of the department.
+        /// Rebalancing moves a free account, or an account of an active instance, to another instance, of its module or of
+        /// another of the department; or an instance that found no account to use gets one of its module.
         Shifted {
             /// The account.
             account: Bytes,

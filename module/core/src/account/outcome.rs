@@ -28,6 +28,8 @@ pub enum Reply {
     Instance(Name, Name),
     /// An account's record, by its name.
     Account(Bytes),
+    /// The accounts that an instance can use next, at most so many: its module, its name, the number.
+    Picked(Name, Name, usize),
     /// Instructions used, and their cost.
     Used(Used),
     /// The moves of rebalancing.

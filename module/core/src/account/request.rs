@@ -1,5 +1,6 @@
 //! Requests to a book, with parsed arguments. docs/accounts.md describes the commands.
 
+use super::model::place::Share;
 use super::model::record::Epoch;
 use super::model::tariff::{Amount, Tariff};
 use crate::shared::Millis;
@@ -117,6 +118,15 @@ pub enum InstanceRequest<'a> {
         /// The leader's term.
         term: Option<u64>,
     },
+    /// `ACCOUNT.PICK`.
+    Pick {
+        /// The module.
+        module: &'a [u8],
+        /// The instance.
+        instance: &'a [u8],
+        /// The most accounts.
+        count: usize,
+    },
     /// `ACCOUNT.USE`.
     Use {
         /// The account.
@@ -157,6 +167,7 @@ pub struct Changes {
     pub max_moves: Option<i64>,
     pub turns: Option<Vec<Millis>>,
     pub margin: Option<Amount>,
+    pub lend_level: Option<i64>,
 }
 
 /// `ACCOUNT.MODULE key module ...`
@@ -174,4 +185,8 @@ pub struct ModuleSettings<'a> {
     pub reserve: Option<i64>,
     /// How many accounts an active instance keeps; `None` keeps the value, or sets 1.
     pub min: Option<i64>,
+    /// How the accounts are divided; `None` keeps the value, or sets `places`.
+    pub share: Option<Share>,
+    /// How long an account is free before it is lent, in milliseconds; `None` keeps the value, or sets 10 minutes.
+    pub lend: Option<Millis>,
 }

@@ -208,6 +208,8 @@ impl Book {
             ensure(rises, "the instances are not in order")?;
             last = instance.arrived;
             ensure(self.find_instance(id, &instance.name).is_none(), "an instance is listed twice")?;
+            let twice = |module: &Module| instance.place.is_some_and(|place| module.taken.contains(&place));
+            ensure(!self.modules.get(id).is_some_and(twice), "two instances have the same place")?;
             let until = instance.away_until;
             let instance = self.enter_instance(instance);
             until.into_iter().for_each(|until| self.away.set(instance, until));
@@ -309,6 +311,7 @@ fn encode_instance(instance: &Instance, out: &mut Writer) {
     }
     out.signed(instance.since);
     out.signed(instance.offset);
+    out.unsigned(instance.place.map_or(0, |place| u64::from(place) + 1));
     out.signed(instance.pace.hour);
     out.signed(instance.pace.begun);
     instance.pace.buckets.iter().for_each(|&count| out.unsigned(count));
@@ -331,6 +334,11 @@ fn decode_instance(reader: &mut Reader<'_>, module: u32, version: u64) -> Result
         offset == 0 || matches!(presence, Presence::Active | Presence::Away),
         "an instance without a place has an offset",
     )?;
+    let place = if version > OLDEST { reader.number()?.checked_sub(1) } else { None };
+    ensure(
+        version == OLDEST || place.is_some() == matches!(presence, Presence::Active | Presence::Away),
+        "an instance has no number of its place",
+    )?;
     let hour = reader.time()?;
     // The oldest version has the hour in which counting began.
     let begun = if version > OLDEST { reader.time()? } else { reader.time()?.saturating_mul(HOUR) };
@@ -340,7 +348,7 @@ fn decode_instance(reader: &mut Reader<'_>, module: u32, version: u64) -> Result
         *bucket = reader.unsigned()?;
     }
     let mut instance = Instance::new(name, module, presence, arrived, since);
-    (instance.away_until, instance.offset) = (away_until, offset);
+    (instance.away_until, instance.offset, instance.place) = (away_until, offset, place);
     let (mut month, mut last_month) = (0, None);
     if version > OLDEST {
         month = reader.unsigned()?;

@@ -10,6 +10,7 @@
 mod admission;
 mod frozen;
 mod minimum;
+mod places;
 mod quality;
 mod random;
 mod reads;

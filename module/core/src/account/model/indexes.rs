@@ -25,10 +25,18 @@ impl Book {
         }
     }
 
+    /// Whether an operator's move to a module changes anything. An account that is on its way to an instance of the
+    /// module changes as well: it would come back if the instance left before.
+    pub(in crate::account) fn moves_to(&self, account: &Account, module: u32) -> bool {
+        let destination = self.destination(account);
+        let by_rebalancing = matches!(account.goal, Some(Goal::Place(_))) && account.module != module;
+        destination.is_some_and(|home| home != module || by_rebalancing)
+    }
+
     /// Whether accounts of a module must be assigned or moved. O(log instances).
     pub(in crate::account) fn is_uneven(&self, module: u32) -> bool {
         let Some(module) = self.indexed_module(module) else { return false };
-        let Some(lowest) = module.levels.first() else { return false };
+        let Some(lowest) = module.taker(&module.levels) else { return false };
         let highest = module.givers.last();
         module.free.len() > module.reserve as usize || highest.is_some_and(|highest| highest.0 - lowest.0 > 1)
     }
@@ -66,35 +74,66 @@ impl Book {
         };
         let floor = self.modules.get(instance.module).map_or(0, |module| module.floor);
         let level = |instance: &Instance| {
-            (instance.presence == Presence::Active).then(|| (instance.level(), instance.dealt > floor))
+            let place = instance.place.unwrap_or(u32::MAX);
+            (instance.presence == Presence::Active)
+                .then(|| ((instance.level(), place, id), instance.dealt > floor))
         };
-        let before = level(instance);
+        let (before, offset) = (level(instance), instance.offset);
         change(instance);
         instance.offset = instance.offset.clamp(-MAX_OFFSET, MAX_OFFSET);
         let after = level(instance);
-        let module = instance.module;
+        let (module, offset) = (instance.module, instance.offset - offset);
         if !instance.has_place() && instance.dealt > 0 {
             self.draining.insert(id);
         } else {
             self.draining.remove(&id);
         }
-        if before == after {
+        if before == after && offset == 0 {
             return;
         }
         if let Some(module) = self.indexed_module_mut(module) {
+            module.offsets += offset;
             if let Some((level, gave)) = before {
-                let was_there =
-                    module.levels.remove(&(level, id)) && module.givers.remove(&(level, id)) == gave;
+                let was_there = module.levels.remove(&level) && module.givers.remove(&(level.0, id)) == gave;
                 invariant!(was_there, "an active instance has a place among the levels");
             }
             if let Some((level, gives)) = after {
-                let is_new =
-                    module.levels.insert((level, id)) && (!gives || module.givers.insert((level, id)));
+                let is_new = module.levels.insert(level) && (!gives || module.givers.insert((level.0, id)));
                 invariant!(is_new, "an active instance has one place among the levels");
             }
         }
         // An account in transit may belong to another module, whose evenness must be checked as well.
         self.note_evenness(module);
+    }
+
+    /// Gives an instance that has a place the lowest number that is not taken, and takes the number from one that has
+    /// none. O(active instances).
+    pub(in crate::account) fn number_place(&mut self, id: u32) {
+        // `NONE`, or the instance was removed just before.
+        let Some(instance) = self.instances.get(id) else { return };
+        let (before, module) = (instance.place, instance.module);
+        if before.is_some() == instance.has_place() {
+            return;
+        }
+        let Some(module) = self.indexed_module_mut(module) else { return };
+        let place = before.is_none().then(|| module.empty_place());
+        let changed = match (before, place) {
+            (Some(before), _) => module.taken.remove(&before),
+            (None, place) => place.is_none_or(|place| module.taken.insert(place)),
+        };
+        invariant!(changed, "each place of a module is taken once");
+        self.with_instance(id, |instance| instance.place = place);
+    }
+
+    /// Numbers the places of a module again, in the order in which the instances came. O(instances).
+    pub(in crate::account) fn number_places(&mut self, module: u32) {
+        let Some(known) = self.indexed_module_mut(module) else { return };
+        known.taken.clear();
+        let instances: Vec<u32> = known.instances().collect();
+        for &id in &instances {
+            self.with_instance(id, |instance| instance.place = None);
+        }
+        instances.into_iter().for_each(|id| self.number_place(id));
     }
 
     /// The current month and the limit of instructions: the order of ready accounts depends on both.
@@ -116,7 +155,7 @@ impl Book {
         let ready = |&id: &u32| {
             let account = self.accounts.get(id);
             invariant!(account.is_some(), "an instance has accounts that are there");
-            account.filter(|account| account.is_ready()).map(|account| (account.room(month, limit), id))
+            account.filter(|account| account.is_ready()).map(|account| (account.rank(month, limit), id))
         };
         instance.ready = instance.accounts.iter().filter_map(ready).collect();
         instance.ready_order = order;
@@ -130,7 +169,7 @@ impl Book {
             return;
         }
         let (month, limit) = self.order();
-        let (instance, key) = (account.instance, (account.room(month, limit), id));
+        let (instance, key) = (account.instance, (account.rank(month, limit), id));
         let refreshed = self.refresh(instance);
         let Some(instance) = self.instances.get_mut(instance) else { return };
         if on {
@@ -148,6 +187,7 @@ impl Book {
         let Some(account) = self.indexed(id) else { return };
         let (state, instance, goal, module) = (account.state, account.instance, account.goal, account.module);
         let barred = account.login.is_some();
+        let holder = account.last_holder().cloned();
         match self.totals.get_mut(state as usize) {
             Some(total) => step(total, on),
             None => invariant!("there is a total for each state"),
@@ -160,6 +200,9 @@ impl Book {
             } else {
                 let changed = if on { module.free.insert(id) } else { module.free.remove(&id) };
                 invariant!(changed, "a module has its free accounts, each once");
+                if let Some(holder) = holder {
+                    module.note_free(&holder, id, on);
+                }
             }
         }
         self.set_ready(id, on);
@@ -297,10 +340,9 @@ impl Book {
         let Some(known) = self.indexed_module(module) else { return };
         let floor = known.computed_floor();
         if floor != known.floor {
-            let gives = |&&(_, id): &&(i64, u32)| {
-                self.indexed_instance(id).is_some_and(|instance| instance.dealt > floor)
-            };
-            let givers = known.levels.iter().filter(gives).copied().collect();
+            let gives = |id: u32| self.indexed_instance(id).is_some_and(|instance| instance.dealt > floor);
+            let givers = known.levels.iter().filter(|&&(_, _, id)| gives(id));
+            let givers = givers.map(|&(level, _, id)| (level, id)).collect();
             if let Some(module) = self.indexed_module_mut(module) {
                 (module.floor, module.givers) = (floor, givers);
             }
@@ -340,15 +382,33 @@ impl Book {
     /// Adds an instance without accounts.
     pub(in crate::account) fn enter_instance(&mut self, instance: Instance) -> u32 {
         let (module, name, arrived) = (instance.module, instance.name.clone(), instance.arrived);
-        let presence = instance.presence;
+        let (presence, place, offset) = (instance.presence, instance.place, instance.offset);
         // The change below adds the instance to the levels.
-        let id = self.instances.insert(Instance { presence: Presence::Standby, ..instance });
+        let id = self.instances.insert(Instance {
+            presence: Presence::Standby,
+            place: None,
+            offset: 0,
+            ..instance
+        });
         if let Some(module) = self.indexed_module_mut(module) {
             let is_new = module.names.insert(name, id).is_none() && module.instances.insert((arrived, id));
             invariant!(is_new, "a module has its instances, each once");
         }
-        self.with_instance(id, |instance| instance.presence = presence);
+        self.with_instance(id, |instance| (instance.presence, instance.offset) = (presence, offset));
+        match place.filter(|_| self.instances.get(id).is_some_and(Instance::has_place)) {
+            Some(place) => self.set_place(id, place),
+            None => self.number_place(id),
+        }
         id
+    }
+
+    /// Gives an instance the place of this number.
+    fn set_place(&mut self, id: u32, place: u32) {
+        let module = self.indexed_instance(id).map_or(NONE, |instance| instance.module);
+        if let Some(module) = self.indexed_module_mut(module) {
+            module.taken.insert(place);
+        }
+        self.with_instance(id, |instance| instance.place = Some(place));
     }
 
     /// Removes an instance that has no accounts and no place.

@@ -66,6 +66,18 @@ impl Settings {
 pub struct BookPolicy {
     /// Rebalancing makes a move only if the move avoids a cost, and at least this cost.
     pub margin: Amount,
+    /// Modules exchange accounts if so many levels of their departments are the same; 0 for all levels, up to
+    /// [`MAX_LEVEL`].
+    pub lend_level: u32,
+}
+
+/// The greatest `lend_level`.
+pub(in crate::account) const MAX_LEVEL: u32 = 16;
+
+/// The name of a department and of the departments that contain it, from the outermost one: `a`, `a/b`, `a/b/c`.
+pub(in crate::account) fn levels_of(department: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let ends = department.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end);
+    ends.chain([department.len()]).filter_map(|end| department.get(..end))
 }
 
 /// A book.
