@@ -25,6 +25,8 @@ const COUNT: Parameter = Parameter::integer("n").after("COUNT").optional();
 const CURSOR: Parameter = Parameter::natural("cursor").after("CURSOR").optional();
 
 const TIER: Parameter = Parameter::block("tier", &[Parameter::natural("upto"), Parameter::text("price")]);
+const TIERS: Parameter =
+    Parameter::counted("tiers", &[NUMBER, TIER.optional().many()]).after("TIERS").optional();
 const ADD_MISSES: &str =
     "QUOTA and ACCOUNTS must be given: how much the flat price covers, and which accounts";
 const MODULE_MISSES: &str = "DEPARTMENT and INSTANCES must be given: whose module it is, and how many of its instances \
@@ -51,6 +53,7 @@ pub(crate) static COMMANDS: &[Command] = &[
             integer("n", "MAXMOVES"),
             Parameter::text("cost").after("MARGIN").optional(),
             integer("n", "LENDLEVEL"),
+            integer("n", "EVENTS"),
             Parameter::integer("turn").after("TURNS").optional().many(),
         ],
     },
@@ -90,6 +93,45 @@ pub(crate) static COMMANDS: &[Command] = &[
             .after("SHARE")
             .optional(),
             integer("milliseconds", "LEND"),
+            integer("n", "CAP"),
+            TERM,
+        ],
+    },
+    command! {
+        name: c"ACCOUNT.DELMODULE",
+        run: inventory::remove_module,
+        flags: "write",
+        keys: RW | ACCESS | UPDATE,
+        summary: "Deletes a module that has neither accounts nor instances",
+        complexity: "O(log N) with N modules",
+        parameters: [KEY, MODULE, TERM],
+    },
+    command! {
+        name: c"ACCOUNT.DEPARTMENT",
+        run: inventory::department,
+        flags: "write deny-oom",
+        keys: RW | ACCESS | UPDATE,
+        summary: "Sets the most instructions of a department in a month, with all departments in it; replies its record",
+        complexity: "O(N) with N modules",
+        parameters: [
+            KEY,
+            Parameter::name("department"),
+            Parameter::integer("n").after("CAP").or_error("CAP is missing: say how many instructions; 0 is no limit"),
+            TERM,
+        ],
+    },
+    command! {
+        name: c"ACCOUNT.TARIFF",
+        run: inventory::tariff,
+        flags: "write deny-oom",
+        keys: RW | ACCESS | UPDATE,
+        summary: "Gives accounts another tariff; their use remains",
+        complexity: "O(N log M) with N accounts named and M in the book",
+        parameters: [
+            KEY,
+            Parameter::natural("n").after("QUOTA").or_error(ADD_MISSES),
+            TIERS,
+            COUNTED_ACCOUNTS.after("ACCOUNTS").or_error(ADD_MISSES),
             TERM,
         ],
     },
@@ -104,12 +146,7 @@ pub(crate) static COMMANDS: &[Command] = &[
             KEY,
             MODULE,
             Parameter::natural("n").after("QUOTA").or_error(ADD_MISSES),
-            Parameter::counted("tiers", &[
-                    NUMBER,
-                    TIER.optional().many(),
-                ])
-            .after("TIERS")
-            .optional(),
+            TIERS,
             COUNTED_ACCOUNTS.after("ACCOUNTS").or_error(ADD_MISSES),
             TERM,
         ],

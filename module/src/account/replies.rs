@@ -44,6 +44,7 @@ pub(super) fn reply_book(ctx: Context<'_>, book: &Book, now: i64) {
         ("logins", count(book.live_logins())),
         ("margin", Field::Text(margin.as_bytes())),
         ("lendlevel", Field::Number(book.policy().lend_level.into())),
+        ("events", Field::Number(book.policy().events.into())),
     ];
     begin(ctx, &fields, 1);
     ctx.reply_string(b"turns");
@@ -67,6 +68,7 @@ pub(super) fn reply_module(ctx: Context<'_>, book: &Book, module: &Module) {
         ("min", Field::Number(module.policy.min.into())),
         ("share", Field::Text(module.policy.share.word().as_bytes())),
         ("lend", Field::Number(module.policy.lend)),
+        ("cap", Field::Number(module.policy.cap as i64)),
     ];
     begin(ctx, &fields, 1);
     ctx.reply_string(b"attached");
@@ -81,6 +83,16 @@ pub(super) fn reply_module(ctx: Context<'_>, book: &Book, module: &Module) {
         ];
         reply_record(ctx, &fields);
     }
+}
+
+pub(super) fn reply_department(ctx: Context<'_>, book: &Book, department: &[u8]) {
+    let used = book.used_by_department(department);
+    let fields = [
+        ("department", Field::Text(department)),
+        ("cap", Field::Number(book.budget(department).map_or(0, |budget| budget.cap as i64))),
+        ("used", Field::Number(i64::try_from(used).unwrap_or(i64::MAX))),
+    ];
+    reply_record(ctx, &fields);
 }
 
 pub(super) fn reply_instance(ctx: Context<'_>, book: &Book, instance: &Instance) {

@@ -10,8 +10,8 @@ use allot_core::shared::refusal::{Code, Refusal};
 use super::counters;
 use super::reads::count_of;
 use super::replies::{
-    reply_account, reply_all_picked, reply_book, reply_instance, reply_login, reply_module, reply_shifts,
-    reply_used,
+    reply_account, reply_all_picked, reply_book, reply_department, reply_instance, reply_login, reply_module,
+    reply_shifts, reply_used,
 };
 use crate::engine::argument::Argument;
 use crate::engine::reply::{present, reply_present};
@@ -82,6 +82,7 @@ fn reply(ctx: Context<'_>, book: &Book, now: i64, reply: &Reply, short: bool) {
             let module = book.find_module(name).and_then(|id| book.module(id));
             reply_present(ctx, module, |module| reply_module(ctx, book, module));
         }
+        Reply::Department(name) => reply_department(ctx, book, name),
         Reply::Instance(module, name) => {
             reply_present(ctx, find_instance(book, module, name), |instance| {
                 reply_instance(ctx, book, instance)

@@ -22,6 +22,15 @@ impl Book {
             Event::Opened(_) => Err(Damaged("the book is open already")),
             Event::Configured(_) | Event::BookTuned(_) | Event::Claimed { .. } => Ok(()),
             Event::ModuleTuned { module, .. } => self.module_number(module).map(drop),
+            Event::DepartmentCapped { cap, .. } => ensure(*cap <= MAX_COUNT, "a budget is out of range"),
+            Event::ModuleRemoved { module } => {
+                let module = self.module_number(module)?;
+                ensure(self.is_unused(module), "a module that is removed has accounts or instances")
+            }
+            Event::Repriced { accounts, .. } => self.all_are(accounts, |_| true),
+            Event::Flushed { count, .. } => {
+                ensure(*count as usize <= self.outbox.len(), "more messages were written than wait")
+            }
             Event::MonthTurned => {
                 ensure(!self.settings.turns.is_empty(), "a month turns without a time at which it turns")?;
                 ensure(self.month < LAST_MONTH, "there are no more months")

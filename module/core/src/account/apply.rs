@@ -5,9 +5,10 @@
 //! the state alone.
 
 use super::event::Event;
+use super::messages::STREAM;
 use super::model::place::{Instance, Module, Presence, Share};
 use super::model::record::{Account, AccountState, Goal, Login, Name, Stay, day_of};
-use super::model::state::Book;
+use super::model::state::{Book, Budget};
 use crate::invariant;
 use crate::shared::list::NONE;
 use crate::shared::{Bytes, Millis};
@@ -19,7 +20,32 @@ impl Book {
         match event {
             Event::Opened(_) => {}
             Event::Configured(settings) => self.settings = settings.clone(),
-            Event::BookTuned(policy) => self.policy = *policy,
+            Event::BookTuned(policy) => {
+                self.policy = *policy;
+                if policy.events == 0 {
+                    self.outbox.forget(STREAM.as_bytes());
+                }
+            }
+            Event::Flushed { count, last_id } => self.outbox.sent(*count as usize, *last_id),
+            Event::DepartmentCapped { department, cap } => {
+                let used = self.used_by_department(department);
+                if *cap == 0 {
+                    self.departments.remove(department);
+                } else {
+                    self.departments.insert(department.clone(), Budget { cap: *cap, used });
+                }
+            }
+            Event::ModuleRemoved { module } => {
+                let Some(id) = self.admitted_module(module) else { return };
+                self.remove_module(id);
+            }
+            Event::Repriced { tariff, accounts } => {
+                let tariff = self.shared_tariff(tariff);
+                for name in accounts {
+                    let Some(id) = self.admitted(name) else { continue };
+                    self.set_tariff(id, tariff.clone());
+                }
+            }
             Event::ModuleTuned { module, policy } => {
                 let Some(id) = self.admitted_module(module) else { return };
                 if let Some(module) = self.indexed_module_mut(id) {
@@ -38,6 +64,7 @@ impl Book {
                 if renumbers {
                     self.number_places(id);
                 }
+                self.recount_budgets();
                 self.look_at(id);
             }
             Event::Added { module, tariff, accounts } => {
@@ -67,6 +94,9 @@ impl Book {
             }
             Event::LoggedOut { account, .. } => {
                 let Some(id) = self.admitted(account) else { return };
+                if let Some(login) = self.indexed(id).and_then(|account| account.login.clone()) {
+                    self.tell_of_login("logout", id, &login);
+                }
                 self.log_out(id);
                 self.settle(at, id);
             }
@@ -79,8 +109,12 @@ impl Book {
         match event {
             Event::Deleted { accounts } => self.each(at, accounts, Goal::Delete),
             Event::Rehomed { module, accounts } => {
-                let Some(module) = self.admitted_module(module) else { return };
-                self.each(at, accounts, Goal::Module(module));
+                let Some(id) = self.admitted_module(module) else { return };
+                for account in accounts {
+                    let Some(account) = self.admitted(account) else { continue };
+                    self.tell_of_move(account, module, None);
+                }
+                self.each(at, accounts, Goal::Module(id));
             }
             Event::Withdrawn { accounts } => self.each(at, accounts, Goal::Reassign),
             Event::Dealt { module, instance, accounts } => {
@@ -101,6 +135,7 @@ impl Book {
                 let Some(account) = self.accounts.get_mut(id) else { return };
                 let (from, home) = (account.instance, account.module);
                 account.moved = (day_of(at), account.moves_on(day_of(at)).saturating_add(1));
+                self.tell_of_move(id, module, Some(instance));
                 self.with_instance(from, |from| from.offset -= 1);
                 if from != NONE || !self.lends_within(home, place) {
                     self.with_instance(place, |place| place.offset += 1);
@@ -118,6 +153,7 @@ impl Book {
                     (account.state, account.instance, account.goal, account.since) =
                         (AccountState::Frozen, NONE, None, at);
                 });
+                self.tell_of("frozen", id, |message, _| message);
             }
             Event::Thawed { account } => {
                 let Some(id) = self.admitted(account) else { return };
@@ -306,6 +342,7 @@ impl Book {
                 self.call_off(id, missed);
             }
             self.change(id, |account| (account.state, account.goal) = (AccountState::Revoking, Some(goal)));
+            self.tell_of("revoked", id, |message, _| message);
         } else {
             self.arrive(at, id, goal);
         }
@@ -356,6 +393,7 @@ impl Book {
                 (module, AccountState::Dealt, place, None);
             (account.epoch, account.since) = (epoch, at);
         });
+        self.tell_of("assigned", id, |message, _| message.with_number("epoch", epoch));
     }
 
     fn log_in(&mut self, at: Millis, account: &[u8], terminal: &Bytes, until: Millis) {
@@ -363,8 +401,10 @@ impl Book {
         let epoch = self.take_epoch(at);
         self.set_ready(id, false);
         let Some(account) = self.accounts.get_mut(id) else { return };
-        account.login = Some(Box::new(Login { terminal: terminal.clone(), epoch, until }));
+        let login = Login { terminal: terminal.clone(), epoch, until };
+        account.login = Some(Box::new(login.clone()));
         self.logins.set(id, until);
+        self.tell_of_login("login", id, &login);
     }
 
     /// Ends a login.
@@ -387,5 +427,6 @@ impl Book {
         let instance = self.indexed(id).map_or(NONE, |account| account.instance);
         self.set_ready(id, true);
         self.with_instance(instance, |instance| instance.pace.count(at, count));
+        self.tell_of_use(id, count);
     }
 }

@@ -36,10 +36,12 @@ impl Field for Policy {
         out.unsigned(self.min.into());
         out.field(&self.share);
         out.signed(self.lend);
+        out.unsigned(self.cap);
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
-        let policy = Self { min: reader.number()?, share: reader.field()?, lend: reader.time()? };
+        let (min, share, lend) = (reader.number()?, reader.field()?, reader.time()?);
+        let policy = Self { min, share, lend, cap: reader.count()? };
         ensure(policy.is_sound(), "a setting of a module is out of range")?;
         Ok(policy)
     }
@@ -49,10 +51,12 @@ impl Field for BookPolicy {
     fn encode(&self, out: &mut Writer) {
         out.field(&self.margin);
         out.unsigned(self.lend_level.into());
+        out.unsigned(self.events.into());
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
-        let policy = Self { margin: reader.field()?, lend_level: reader.number()? };
+        let (margin, lend_level) = (reader.field()?, reader.number()?);
+        let policy = Self { margin, lend_level, events: reader.number()? };
         ensure(policy.lend_level <= MAX_LEVEL, "a setting of the book is out of range")?;
         Ok(policy)
     }

@@ -202,5 +202,31 @@ events! {
         } = 23, notice c"allot.account.module-tuned";
         /// The further settings of the book change.
         BookTuned(policy: BookPolicy) = 24, notice c"allot.account.book-tuned";
+        /// The budget of a department changes.
+        DepartmentCapped {
+            /// The department.
+            department: Name,
+            /// The most instructions in a month; 0 for no limit.
+            cap: u64,
+        } = 25, notice c"allot.account.department-capped";
+        /// A module without accounts and instances is removed.
+        ModuleRemoved {
+            /// The module.
+            module: Name,
+        } = 26, notice c"allot.account.module-removed";
+        /// Accounts get another tariff.
+        Repriced {
+            /// The tariff of each account.
+            tariff: Tariff,
+            /// Their names.
+            accounts: Vec<Bytes>,
+        } = 27, notice c"allot.account.repriced";
+        /// Messages of the outbox were written to the event stream.
+        Flushed {
+            /// How many, oldest first.
+            count: u32,
+            /// The id of the last (milliseconds, sequence).
+            last_id: (u64, u64),
+        } = 28;
     }
 }

@@ -24,6 +24,8 @@ pub enum Reply {
     Book,
     /// A module's record, by its name.
     Module(Name),
+    /// A department's budget, by its name.
+    Department(Name),
     /// An instance's record, by its names.
     Instance(Name, Name),
     /// An account's record, by its name.

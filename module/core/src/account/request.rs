@@ -31,6 +31,25 @@ pub enum ManagerRequest<'a> {
     },
     /// `ACCOUNT.MODULE`.
     Module(ModuleSettings<'a>),
+    /// `ACCOUNT.DELMODULE`.
+    RemoveModule {
+        /// The module.
+        module: &'a [u8],
+    },
+    /// `ACCOUNT.DEPARTMENT`.
+    Department {
+        /// The department.
+        department: &'a [u8],
+        /// The most instructions in a month; 0 for no limit.
+        cap: i64,
+    },
+    /// `ACCOUNT.TARIFF`.
+    Reprice {
+        /// The new tariff of each account.
+        tariff: Tariff,
+        /// Their names.
+        accounts: Vec<&'a [u8]>,
+    },
     /// `ACCOUNT.ADD`.
     Add {
         /// The module; `None` to distribute the accounts over the modules by weight.
@@ -168,6 +187,7 @@ pub struct Changes {
     pub turns: Option<Vec<Millis>>,
     pub margin: Option<Amount>,
     pub lend_level: Option<i64>,
+    pub events: Option<i64>,
 }
 
 /// `ACCOUNT.MODULE key module ...`
@@ -189,4 +209,6 @@ pub struct ModuleSettings<'a> {
     pub share: Option<Share>,
     /// How long an account is free before it is lent, in milliseconds; `None` keeps the value, or sets 10 minutes.
     pub lend: Option<Millis>,
+    /// The most instructions of the module in a month; `None` keeps the value, or sets 0, which is no limit.
+    pub cap: Option<i64>,
 }

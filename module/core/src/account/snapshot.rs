@@ -4,14 +4,16 @@
 //! is checked before it is used. Indexes are not encoded, but computed.
 
 use super::encoding::ensure;
+use super::messages::STREAM;
 use super::model::place::{HOUR, Instance, MAX_OFFSET, MAX_PLACES, Module, Pace, Presence, WINDOW};
 use super::model::record::{Account, Goal, LAST_MONTH, Login, MAX_HISTORY, MONTHS, Name, Stay};
-use super::model::state::Book;
+use super::model::state::{Book, Budget};
 use super::model::tariff::{MAX_COUNT, Tariff};
 use crate::invariant;
 use crate::shared::Millis;
 use crate::shared::codec::{Damaged, Reader, Writer};
 use crate::shared::list::NONE;
+use crate::shared::outbox::{LONG_CAPACITY, Outbox};
 
 /// Version of the encoding. A payload of a later version is refused.
 pub const VERSION: u64 = 2;
@@ -28,6 +30,11 @@ impl Book {
         out.signed(self.applied);
         out.field(&self.settings);
         out.field(&self.policy);
+        out.unsigned(self.departments.len() as u64);
+        for (department, budget) in &self.departments {
+            out.string(department);
+            out.unsigned(budget.cap);
+        }
         out.unsigned(self.term);
         out.optional(self.leader.as_deref());
         out.unsigned(self.last_epoch);
@@ -59,6 +66,7 @@ impl Book {
             invariant!(tariff.is_ok(), "the tariff of an account is among those in use");
             self.encode_account(account, tariff.unwrap_or(0), &mut out);
         }
+        self.outbox.encode(&mut out);
         out.bytes
     }
 
@@ -138,6 +146,7 @@ impl Book {
         let mut book = Self::open(reader.field()?, applied);
         if version > OLDEST {
             book.policy = reader.field()?;
+            book.decode_budgets(&mut reader)?;
         }
         book.term = reader.count()?;
         book.leader = reader.optional_identifier()?;
@@ -171,6 +180,10 @@ impl Book {
             let id = book.enter(account);
             login.into_iter().for_each(|until| book.logins.set(id, until));
         }
+        if version > OLDEST {
+            let capacity = |stream: &[u8]| (stream == STREAM.as_bytes()).then_some(LONG_CAPACITY);
+            book.outbox = Outbox::decode_lanes(&mut reader, capacity)?;
+        }
         reader.finish()?;
         for id in book.module_names.values().copied().collect::<Vec<_>>() {
             book.look_at(id);
@@ -184,6 +197,17 @@ impl Book {
             "an instance that is leaving has no accounts",
         )?;
         Ok(book)
+    }
+
+    fn decode_budgets(&mut self, reader: &mut Reader<'_>) -> Result<(), Damaged> {
+        for _ in 0..reader.unsigned()? {
+            let (department, cap) = (reader.field::<Name>()?, reader.unsigned()?);
+            let rises = self.departments.last_key_value().is_none_or(|(last, _)| *last < department);
+            ensure(rises, "the budgets are not in order")?;
+            ensure((1..=MAX_COUNT).contains(&cap), "a budget is out of range")?;
+            self.departments.insert(department, Budget { cap, used: 0 });
+        }
+        Ok(())
     }
 
     fn decode_module(&mut self, reader: &mut Reader<'_>, version: u64) -> Result<(), Damaged> {

@@ -8,6 +8,7 @@
 )]
 
 mod admission;
+mod budgets;
 mod frozen;
 mod minimum;
 mod places;

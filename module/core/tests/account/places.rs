@@ -15,9 +15,17 @@ fn module(rig: &mut Rig, settings: ModuleSettings<'_>) {
 
 /// A module of four places and so many accounts, with these instances.
 fn places(accounts: usize, instances: &[&str]) -> Rig {
+    kept_back(0, accounts, instances)
+}
+
+/// As `places`, with a reserve.
+fn kept_back(reserve: i64, accounts: usize, instances: &[&str]) -> Rig {
     let mut rig = Rig::new(Settings { dwell: 0, turns: vec![720 * HOUR], ..Settings::default() });
-    module(&mut rig, ModuleSettings { module: b"m", instances: 4, ..ModuleSettings::default() });
-    rig.add("m", 0..accounts);
+    let reserve = Some(reserve);
+    module(&mut rig, ModuleSettings { module: b"m", instances: 4, reserve, ..ModuleSettings::default() });
+    if accounts > 0 {
+        rig.add("m", 0..accounts);
+    }
     for instance in instances {
         rig.attach("m", instance);
     }
@@ -66,17 +74,7 @@ fn an_instance_takes_the_share_of_its_place_and_nobody_gives_back() {
 fn a_rolling_restart_moves_no_account() {
     for reserve in [0, 3] {
         let instances = ["a", "b", "c", "d"];
-        let mut rig = places(22, &instances);
-        module(
-            &mut rig,
-            ModuleSettings {
-                module: b"m",
-                instances: 4,
-                reserve: Some(reserve),
-                ..ModuleSettings::default()
-            },
-        );
-        rig.settle();
+        let mut rig = kept_back(reserve, 22, &instances);
         let before = holders(&rig);
         for restarted in [&instances[..], &["c", "a"]].concat() {
             rig.seen.clear();

@@ -11,7 +11,10 @@ pub mod rebalance;
 
 pub use self::lookups::MAX_BATCH;
 
-use self::inventory::{decide_add, decide_attach, decide_detach, decide_freeze, decide_module};
+use self::inventory::{
+    decide_add, decide_attach, decide_department, decide_detach, decide_freeze, decide_module,
+    decide_remove_module, decide_reprice,
+};
 use self::lookups::{known_account, known_module, known_once};
 use crate::account::event::{Event, Events};
 use crate::account::model::state::{Book, BookPolicy, MAX_LEVEL, MAX_TIME, MAX_TURNS, Settings};
@@ -60,6 +63,9 @@ fn decide_management(book: &Book, now: Millis, request: &ManagerRequest<'_>) -> 
         }
         ManagerRequest::Claim { term, leader, force } => decide_claim(book, *term, leader, *force),
         ManagerRequest::Module(settings) => decide_module(book, settings),
+        ManagerRequest::RemoveModule { module } => decide_remove_module(book, module),
+        ManagerRequest::Department { department, cap } => decide_department(book, department, *cap),
+        ManagerRequest::Reprice { tariff, accounts } => decide_reprice(book, tariff, accounts),
         ManagerRequest::Add { module, tariff, accounts } => decide_add(book, *module, tariff, accounts),
         ManagerRequest::Del { accounts } => {
             let accounts = known_once(book, accounts, |_| true)?;
@@ -193,7 +199,11 @@ impl BookPolicy {
         if !(0..=i64::from(MAX_LEVEL)).contains(&lend_level) {
             return refuse(Code::Err, format!("LENDLEVEL must be 0 to {MAX_LEVEL}, not {lend_level}"));
         }
-        Ok(Self { margin, lend_level: lend_level as u32 })
+        let events = changes.events.unwrap_or(i64::from(self.events));
+        let Ok(events) = u32::try_from(events) else {
+            return refuse(Code::Err, format!("EVENTS must be 0 to {}, not {events}", u32::MAX));
+        };
+        Ok(Self { margin, lend_level: lend_level as u32, events })
     }
 }
 

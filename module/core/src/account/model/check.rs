@@ -249,6 +249,13 @@ impl Book {
     fn check_sets(&self) -> Checked {
         let away = self.instances.iter().filter(|(_, instance)| instance.presence == Presence::Away).count();
         ensure!(self.away.len() == away, "a place is kept for an instance that is not away");
+        for (department, budget) in &self.departments {
+            let name = department.escape_ascii();
+            let used = self.used_by_department(department);
+            ensure!(budget.used == used, "the budget of department {name} counts another use");
+            ensure!(budget.cap > 0, "the budget of department {name} has no limit");
+        }
+        self.outbox.check()?;
         let drains = self.draining.iter().all(|&id| self.instances.get(id).is_some());
         ensure!(drains, "an unknown instance is draining");
         let uneven = self.uneven.iter().all(|&id| self.modules.get(id).is_some());
@@ -267,6 +274,7 @@ mod tests {
     use super::super::super::request::{InstanceRequest, ManagerRequest, ModuleSettings, Request};
     use super::super::super::{Settings, decide, decide_due};
     use super::super::place::Share;
+    use super::super::state::Budget;
     use super::super::tariff::{Amount, Step, Tariff};
     use super::*;
 
@@ -351,7 +359,7 @@ mod tests {
             "an account is on its way"
         );
         assert!(sound.modules.iter().all(|(_, module)| module.barred > 0), "an account is barred");
-        let damages: [Damage; 33] = [
+        let damages: [Damage; 34] = [
             ("totals", |book| book.totals.swap(0, 1)),
             ("tariffs", |book| book.tariffs.values_mut().for_each(|count| *count += 1)),
             ("logins", |book| book.logins.set(77, 5)),
@@ -382,6 +390,9 @@ mod tests {
             ("sum of cost", |book| module(book).sums.cost.0 += 1),
             ("expected accounts", |book| module(book).expected += 1),
             ("free accounts by holder", |book| module(book).free_of.clear()),
+            ("budget", |book| {
+                let _ = book.departments.insert(b"d"[..].into(), Budget { cap: 5, used: 1 });
+            }),
             ("places taken", |book| module(book).taken.clear()),
             ("sum of offsets", |book| module(book).offsets += 1),
             ("floor", |book| module(book).floor += 1),

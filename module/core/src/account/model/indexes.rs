@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::place::{Instance, MAX_OFFSET, Presence};
 use super::record::{Account, AccountState, Epoch, Goal, MONTHS, Name};
-use super::state::Book;
+use super::state::{Book, levels_of};
 use super::tariff::Tariff;
 use crate::invariant;
 use crate::shared::Millis;
@@ -31,6 +31,13 @@ impl Book {
         let destination = self.destination(account);
         let by_rebalancing = matches!(account.goal, Some(Goal::Place(_))) && account.module != module;
         destination.is_some_and(|home| home != module || by_rebalancing)
+    }
+
+    /// Whether a module has no accounts, no instances, and no account on its way to it.
+    pub(in crate::account) fn is_unused(&self, module: u32) -> bool {
+        self.indexed_module(module).is_some_and(|module| {
+            module.accounts.is_empty() && module.instances.is_empty() && module.expected == 0
+        })
     }
 
     /// Whether accounts of a module must be assigned or moved. O(log instances).
@@ -241,6 +248,8 @@ impl Book {
             module.accounts.remove(&id)
         };
         invariant!(changed, "a module has its accounts, each once");
+        let (used, department) = (account.used_in(self.month), module.department.clone());
+        self.count_in_budgets(&department, used.into(), on);
     }
 
     /// Counts instructions of an account in the current month, and updates the sums of its module.
@@ -257,6 +266,58 @@ impl Book {
         module.sums.take(account, month);
         account.count(month, count);
         module.sums.add(account, month);
+        let department = module.department.clone();
+        self.count_in_budgets(&department, count.into(), true);
+    }
+
+    /// Counts instructions in the budgets of a department and of those that contain it, or removes them.
+    fn count_in_budgets(&mut self, department: &[u8], count: u128, on: bool) {
+        if self.departments.is_empty() {
+            return;
+        }
+        for level in levels_of(department) {
+            let Some(budget) = self.departments.get_mut(level) else { continue };
+            let used = if on { budget.used.checked_add(count) } else { budget.used.checked_sub(count) };
+            invariant!(used.is_some(), "a budget has the use of its accounts");
+            budget.used = used.unwrap_or(0);
+        }
+    }
+
+    /// Counts the use of all budgets again. O(budgets x modules).
+    pub(in crate::account) fn recount_budgets(&mut self) {
+        let used = |department: &Name| (department.clone(), self.used_by_department(department));
+        let all: Vec<(Name, u128)> = self.departments.keys().map(used).collect();
+        for (department, used) in all {
+            if let Some(budget) = self.departments.get_mut(&department) {
+                budget.used = used;
+            }
+        }
+    }
+
+    /// Gives an account another tariff.
+    pub(in crate::account) fn set_tariff(&mut self, id: u32, tariff: Arc<Tariff>) {
+        self.set_ready(id, false);
+        let (Some(account), month) = (self.accounts.get_mut(id), self.month) else { return };
+        let Some(module) = self.modules.get_mut(account.module) else {
+            invariant!("an account has a module");
+            return;
+        };
+        module.sums.take(account, month);
+        let before = std::mem::replace(&mut account.tariff, tariff.clone());
+        module.sums.add(account, month);
+        *self.tariffs.entry(tariff).or_default() += 1;
+        self.forget_tariff(&before);
+        self.set_ready(id, true);
+    }
+
+    /// Removes a module that has neither accounts nor instances.
+    pub(in crate::account) fn remove_module(&mut self, id: u32) {
+        let Some(module) = self.modules.remove(id) else {
+            invariant!("a module that is removed was there");
+            return;
+        };
+        self.uneven.remove(&id);
+        self.module_names.remove(&module.name);
     }
 
     /// Changes an account and updates all indexes.
@@ -368,6 +429,7 @@ impl Book {
                 instance.pace.turn_month(start, at);
             }
         }
+        self.departments.values_mut().for_each(|budget| budget.used = 0);
         for &id in self.module_names.values() {
             match self.modules.get_mut(id) {
                 Some(module) => module.sums.begin_month(),

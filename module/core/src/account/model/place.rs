@@ -47,19 +47,21 @@ pub struct Policy {
     pub share: Share,
     /// How long an account is free before rebalancing lends it to another instance, in milliseconds.
     pub lend: Millis,
+    /// The most instructions of the module in a month; 0 for no limit.
+    pub cap: u64,
 }
 
 /// The settings of a module that an earlier version defined.
 impl Default for Policy {
     fn default() -> Self {
-        Self { min: 1, share: Share::Present, lend: USUAL_LEND }
+        Self { min: 1, share: Share::Present, lend: USUAL_LEND, cap: 0 }
     }
 }
 
 impl Policy {
     /// Whether an event or a snapshot may bring these settings.
     pub(in crate::account) fn is_sound(&self) -> bool {
-        self.min <= MAX_MIN && (0..=MAX_TTL).contains(&self.lend)
+        self.min <= MAX_MIN && (0..=MAX_TTL).contains(&self.lend) && self.cap <= MAX_COUNT
     }
 }
 
