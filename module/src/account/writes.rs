@@ -85,7 +85,7 @@ fn reply(ctx: Context<'_>, book: &Book, now: i64, reply: &Reply, short: bool) {
         Reply::Department(name) => reply_department(ctx, book, name),
         Reply::Instance(module, name) => {
             reply_present(ctx, find_instance(book, module, name), |instance| {
-                reply_instance(ctx, book, instance)
+                reply_instance(ctx, book, instance);
             });
         }
         Reply::Account(name) => reply_present(ctx, book.account_called(name), |account| {

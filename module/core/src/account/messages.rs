@@ -77,7 +77,7 @@ impl Book {
         let (cap, used) = (module.policy.cap, module.sums.used);
         self.tell_of_budget("module", &name, cap, used, count);
         for level in super::model::state::levels_of(&department) {
-            if let Some(budget) = self.departments.get(level).cloned() {
+            if let Some(budget) = self.departments.get(level).copied() {
                 self.tell_of_budget("department", level, budget.cap, budget.used, count);
             }
         }

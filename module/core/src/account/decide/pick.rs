@@ -32,8 +32,8 @@ impl Book {
     fn account_for(&self, module: &Module, id: u32, asker: &Instance) -> Option<&Account> {
         let (month, limit) = self.order();
         let is_open = |account: &&Account| account.rank(month, limit).is_open();
-        let free = module.free.iter().take(MAX_PASSED).filter_map(|&id| self.indexed(id));
-        if let Some(free) = free.filter(is_open).next() {
+        let mut free = module.free.iter().take(MAX_PASSED).filter_map(|&id| self.indexed(id));
+        if let Some(free) = free.find(is_open) {
             return Some(free);
         }
         let others = module.instances().filter(|&other| other != id);
