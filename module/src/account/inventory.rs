@@ -1,5 +1,6 @@
 //! The `ACCOUNT.*` commands of operators: the book, its modules, and its accounts.
 
+use allot_core::account::place::Share;
 use allot_core::account::request::{Changes, ModuleSettings};
 use allot_core::account::tariff::{Amount, Step, Tariff};
 use allot_core::account::{Book, Event, ManagerRequest, Settings};
@@ -8,6 +9,7 @@ use allot_core::shared::text::quoted;
 
 use super::writes::answer;
 use crate::engine::argument::Argument;
+use crate::engine::outbox::check_stream;
 use crate::engine::step;
 use crate::engine::value::Value;
 use crate::engine::word::{integer, natural};
@@ -15,16 +17,24 @@ use crate::engine::{Call, Done};
 use crate::ffi::context::Mode;
 use crate::ffi::value::Found;
 
-/// `ACCOUNT.BOOK key [CAP n] [DWELL ms] [MAXMOVES n] [MARGIN cost] [TURNS ms ms ...]`
-pub(super) fn book(call: &Call<'_>, [_, cap, dwell, max_moves, margin, turns]: &[Argument<'_>; 6]) -> Done {
+/// `ACCOUNT.BOOK key [CAP n] [DWELL ms] [MAXMOVES n] [MARGIN cost] [LENDLEVEL n] [EVENTS n] [TURNS ms ms ...]`
+pub(super) fn book(
+    call: &Call<'_>,
+    [_, cap, dwell, max_moves, margin, lend_level, events, turns]: &[Argument<'_>; 8],
+) -> Done {
     let changes = Changes {
         cap: cap.optional_integer(),
         dwell: dwell.optional_integer(),
         max_moves: max_moves.optional_integer(),
         turns: turns.optional_words().map(|turns| turns.iter().filter_map(|turn| integer(turn)).collect()),
         margin: margin.optional_text().map(|text| amount("MARGIN", text)).transpose()?,
+        lend_level: lend_level.optional_integer(),
+        events: events.optional_integer(),
     };
     let name = call.key()?;
+    if changes.events.is_some_and(|events| events > 0) {
+        check_stream(call.ctx, name, "EVENTS")?;
+    }
     let exists = match call.ctx.open(name, Mode::Read).value::<Value<Book>>() {
         Found::Nothing => false,
         Found::OtherType => return Err(step::wrong_type()),
@@ -53,10 +63,11 @@ pub(super) fn claim(call: &Call<'_>, [_, term, leader, force]: &[Argument<'_>; 4
     answer(call, &ManagerRequest::Claim { term, leader, force: force.is_given() }.into())
 }
 
-/// `ACCOUNT.MODULE key module DEPARTMENT d INSTANCES n [WEIGHT w] [RESERVE n] [MIN n] [TERM t]`
+/// `ACCOUNT.MODULE key module DEPARTMENT d INSTANCES n [WEIGHT w] [RESERVE n] [MIN n] [SHARE places|present]
+/// [LEND ms] [CAP n] [TERM t]`
 pub(super) fn module(
     call: &Call<'_>,
-    [_, module, department, instances, weight, reserve, min, term]: &[Argument<'_>; 8],
+    [_, module, department, instances, weight, reserve, min, share, lend, cap, term]: &[Argument<'_>; 11],
 ) -> Done {
     let settings = ModuleSettings {
         module: module.text(),
@@ -65,8 +76,30 @@ pub(super) fn module(
         weight: weight.optional_integer(),
         reserve: reserve.optional_integer(),
         min: min.optional_integer(),
+        share: share.choice(&[Share::Places, Share::Present]),
+        lend: lend.optional_integer(),
+        cap: cap.optional_integer(),
     };
     answer(call, &ManagerRequest::Module(settings).in_term(term.optional_natural()))
+}
+
+/// `ACCOUNT.DELMODULE key module [TERM t]`
+pub(super) fn remove_module(call: &Call<'_>, [_, module, term]: &[Argument<'_>; 3]) -> Done {
+    let request = ManagerRequest::RemoveModule { module: module.text() };
+    answer(call, &request.in_term(term.optional_natural()))
+}
+
+/// `ACCOUNT.DEPARTMENT key department CAP n [TERM t]`
+pub(super) fn department(call: &Call<'_>, [_, department, cap, term]: &[Argument<'_>; 4]) -> Done {
+    let request = ManagerRequest::Department { department: department.text(), cap: cap.integer() };
+    answer(call, &request.in_term(term.optional_natural()))
+}
+
+/// `ACCOUNT.TARIFF key QUOTA n [TIERS n upto price ...] ACCOUNTS n account ... [TERM t]`
+pub(super) fn tariff(call: &Call<'_>, [_, quota, tiers, accounts, term]: &[Argument<'_>; 5]) -> Done {
+    let tariff = Tariff { quota: quota.natural(), steps: steps(tiers)? };
+    let accounts = accounts.words().to_vec();
+    answer(call, &ManagerRequest::Reprice { tariff, accounts }.in_term(term.optional_natural()))
 }
 
 /// `ACCOUNT.ADD key module QUOTA n [TIERS n upto price ...] ACCOUNTS n account ... [TERM t]`

@@ -142,7 +142,7 @@ fn reloaded_inventory_keeps_what_rebalancing_has_moved() {
     }
     assert_eq!(["p1", "p2"].map(|account| book.account(account, "module").text()), ["audit", "billing"]);
     // Where nothing is moved by itself the file says where it is to be.
-    book.ok("MODULE audit DEPARTMENT finance INSTANCES 1 WEIGHT 0");
+    book.ok("MODULE audit DEPARTMENT finance INSTANCES 1 SHARE PRESENT WEIGHT 0");
     let moved = desk.import(FILE, &[]).ok();
     assert!(moved.out.contains("~ 1 accounts go to billing: p1"), "{}", moved.out);
     assert_eq!(book.account("p1", "module").text(), "billing");

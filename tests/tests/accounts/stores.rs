@@ -20,7 +20,7 @@ fn assignment_is_published_when_a_replica_has_it() {
     replica.command(&format!("REPLICAOF 127.0.0.1 {}", wire.port()));
     replica.wait_replica_synced();
     let mut book = system.book();
-    book.ok("MODULE m DEPARTMENT d INSTANCES 2");
+    book.ok("MODULE m DEPARTMENT d INSTANCES 2 SHARE PRESENT");
     book.add("m", 0..6);
     system.redis.wait_offset_equal(&replica);
     let dealer = system.add_dealer(&[]);
@@ -92,7 +92,7 @@ fn assignment_is_published_when_a_replica_has_it() {
 fn foreign_nodes_in_the_tree_delay_nobody() {
     let mut system = Dealing::start(1);
     let mut book = system.book();
-    book.ok("MODULE m DEPARTMENT d INSTANCES 2");
+    book.ok("MODULE m DEPARTMENT d INSTANCES 2 SHARE PRESENT");
     book.add("m", 0..6);
     let clients = system.add_clients(&[], &["d/m/one:1"]);
     system.healthy("one to have all");
@@ -124,8 +124,8 @@ fn foreign_nodes_in_the_tree_delay_nobody() {
     let _ = clients;
 
     // What cannot be done for one is done for all others.
-    book.ok("MODULE n DEPARTMENT d INSTANCES 1");
-    book.ok("MODULE o DEPARTMENT d INSTANCES 1");
+    book.ok("MODULE n DEPARTMENT d INSTANCES 1 SHARE PRESENT");
+    book.ok("MODULE o DEPARTMENT d INSTANCES 1 SHARE PRESENT");
     book.add("n", 10..12);
     garbage.run(async |tree| {
         // What is to be hidden has a child of its own, or a name that reads like another's.
@@ -188,7 +188,7 @@ fn the_dealer_needs_no_more_rights_than_its_rules_say() {
         [&["ACL", "SETUSER", "dealer"][..], &root.split(' ').collect::<Vec<_>>(), &[&selector]].concat();
     assert_eq!(system.redis.raw().call(&words), Reply::Simple("OK".into()));
     let mut book = system.book();
-    book.ok("MODULE m DEPARTMENT d INSTANCES 2");
+    book.ok("MODULE m DEPARTMENT d INSTANCES 2 SHARE PRESENT");
     book.ok("BOOK DWELL 0");
     book.add("m", 0..6);
     let clients = system.add_clients(&[], &["d/m/one:1", "d/m/two:2"]);

@@ -22,6 +22,15 @@ impl Book {
             Event::Opened(_) => Err(Damaged("the book is open already")),
             Event::Configured(_) | Event::BookTuned(_) | Event::Claimed { .. } => Ok(()),
             Event::ModuleTuned { module, .. } => self.module_number(module).map(drop),
+            Event::DepartmentCapped { cap, .. } => ensure(*cap <= MAX_COUNT, "a budget is out of range"),
+            Event::ModuleRemoved { module } => {
+                let module = self.module_number(module)?;
+                ensure(self.is_unused(module), "a module that is removed has accounts or instances")
+            }
+            Event::Repriced { accounts, .. } => self.all_are(accounts, |_| true),
+            Event::Flushed { count, .. } => {
+                ensure(*count as usize <= self.outbox.len(), "more messages were written than wait")
+            }
             Event::MonthTurned => {
                 ensure(!self.settings.turns.is_empty(), "a month turns without a time at which it turns")?;
                 ensure(self.month < LAST_MONTH, "there are no more months")
@@ -44,7 +53,7 @@ impl Book {
             }
             Event::Rehomed { module, accounts } => {
                 let module = self.module_number(module)?;
-                self.all_are(accounts, |account| self.destination(account).is_some_and(|home| home != module))
+                self.all_are(accounts, |account| self.moves_to(account, module))
             }
             Event::Frozen { account } => self.account_is(account, |account| {
                 account.state != AccountState::Frozen && account.login.is_none()
@@ -72,7 +81,7 @@ impl Book {
                 let before = if *active { Presence::Standby } else { Presence::Active };
                 self.place_is(module, instance, |place| place.presence == before)
             }
-            Event::Away { module, instance, .. } => self.is_active(module, instance),
+            Event::Away { module, instance, .. } => self.place_is(module, instance, Instance::has_place),
             Event::Detached { module, instance } => {
                 self.place_is(module, instance, |place| place.presence != Presence::Leaving)
             }
@@ -101,7 +110,9 @@ impl Book {
                 self.account_is(account, |account| {
                     let from = self.instance(account.instance);
                     let active = from.is_some_and(|from| from.presence == Presence::Active);
-                    account.state == AccountState::Dealt && active && Some(account.instance) != place
+                    let dealt =
+                        account.state == AccountState::Dealt && active && Some(account.instance) != place;
+                    dealt || account.state == AccountState::Free && account.login.is_none()
                 })
             }
             Event::LoggedIn { account, .. } => {

@@ -1,7 +1,7 @@
 //! Encoding of fields that several events share (docs/replication.md).
 
 use super::model::place::Policy;
-use super::model::state::{BookPolicy, Settings};
+use super::model::state::{BookPolicy, MAX_LEVEL, Settings};
 use super::model::tariff::{Amount, Step, Tariff};
 use crate::shared::codec::{Damaged, Reader, Writer};
 use crate::shared::field::Field;
@@ -34,10 +34,14 @@ impl Field for Settings {
 impl Field for Policy {
     fn encode(&self, out: &mut Writer) {
         out.unsigned(self.min.into());
+        out.field(&self.share);
+        out.signed(self.lend);
+        out.unsigned(self.cap);
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
-        let policy = Self { min: reader.number()? };
+        let (min, share, lend) = (reader.number()?, reader.field()?, reader.time()?);
+        let policy = Self { min, share, lend, cap: reader.count()? };
         ensure(policy.is_sound(), "a setting of a module is out of range")?;
         Ok(policy)
     }
@@ -46,10 +50,15 @@ impl Field for Policy {
 impl Field for BookPolicy {
     fn encode(&self, out: &mut Writer) {
         out.field(&self.margin);
+        out.unsigned(self.lend_level.into());
+        out.unsigned(self.events.into());
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
-        Ok(Self { margin: reader.field()? })
+        let (margin, lend_level) = (reader.field()?, reader.number()?);
+        let policy = Self { margin, lend_level, events: reader.number()? };
+        ensure(policy.lend_level <= MAX_LEVEL, "a setting of the book is out of range")?;
+        Ok(policy)
     }
 }
 

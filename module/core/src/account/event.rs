@@ -144,7 +144,8 @@ events! {
             /// Their names.
             accounts: Vec<Bytes>,
         } = 15, notice c"allot.account.revoked";
-        /// Rebalancing moves an account to an instance, of its module or of another of the department.
+        /// Rebalancing moves a free account, or an account of an active instance, to another instance, of its module or of
+        /// another of the department; or an instance that found no account to use gets one of its module.
         Shifted {
             /// The account.
             account: Bytes,
@@ -201,6 +202,32 @@ events! {
         } = 23, notice c"allot.account.module-tuned";
         /// The further settings of the book change.
         BookTuned(policy: BookPolicy) = 24, notice c"allot.account.book-tuned";
+        /// The budget of a department changes.
+        DepartmentCapped {
+            /// The department.
+            department: Name,
+            /// The most instructions in a month; 0 for no limit.
+            cap: u64,
+        } = 25, notice c"allot.account.department-capped";
+        /// A module without accounts and instances is removed.
+        ModuleRemoved {
+            /// The module.
+            module: Name,
+        } = 26, notice c"allot.account.module-removed";
+        /// Accounts get another tariff.
+        Repriced {
+            /// The tariff of each account.
+            tariff: Tariff,
+            /// Their names.
+            accounts: Vec<Bytes>,
+        } = 27, notice c"allot.account.repriced";
+        /// Messages of the outbox were written to the event stream.
+        Flushed {
+            /// How many, oldest first.
+            count: u32,
+            /// The id of the last (milliseconds, sequence).
+            last_id: (u64, u64),
+        } = 28;
         /// The next epochs are greater than this one: an epoch that a failover has lost was published.
         EpochRaised {
             /// An epoch above the last one.

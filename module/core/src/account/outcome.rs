@@ -24,10 +24,14 @@ pub enum Reply {
     Book,
     /// A module's record, by its name.
     Module(Name),
+    /// A department's budget, by its name.
+    Department(Name),
     /// An instance's record, by its names.
     Instance(Name, Name),
     /// An account's record, by its name.
     Account(Bytes),
+    /// The accounts that an instance can use next, at most so many: its module, its name, the number.
+    Picked(Name, Name, usize),
     /// Instructions used, and their cost.
     Used(Used),
     /// The moves of rebalancing.

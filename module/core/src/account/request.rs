@@ -1,5 +1,6 @@
 //! Requests to a book, with parsed arguments. docs/accounts.md describes the commands.
 
+use super::model::place::Share;
 use super::model::record::Epoch;
 use super::model::tariff::{Amount, Tariff};
 use crate::shared::Millis;
@@ -30,6 +31,25 @@ pub enum ManagerRequest<'a> {
     },
     /// `ACCOUNT.MODULE`.
     Module(ModuleSettings<'a>),
+    /// `ACCOUNT.DELMODULE`.
+    RemoveModule {
+        /// The module.
+        module: &'a [u8],
+    },
+    /// `ACCOUNT.DEPARTMENT`.
+    Department {
+        /// The department.
+        department: &'a [u8],
+        /// The most instructions in a month; 0 for no limit.
+        cap: i64,
+    },
+    /// `ACCOUNT.TARIFF`.
+    Reprice {
+        /// The new tariff of each account.
+        tariff: Tariff,
+        /// Their names.
+        accounts: Vec<&'a [u8]>,
+    },
     /// `ACCOUNT.ADD`.
     Add {
         /// The module; `None` to distribute the accounts over the modules by weight.
@@ -124,6 +144,15 @@ pub enum InstanceRequest<'a> {
         /// The leader's term.
         term: Option<u64>,
     },
+    /// `ACCOUNT.PICK`.
+    Pick {
+        /// The module.
+        module: &'a [u8],
+        /// The instance.
+        instance: &'a [u8],
+        /// The most accounts.
+        count: usize,
+    },
     /// `ACCOUNT.USE`.
     Use {
         /// The account.
@@ -173,6 +202,8 @@ pub struct Changes {
     pub max_moves: Option<i64>,
     pub turns: Option<Vec<Millis>>,
     pub margin: Option<Amount>,
+    pub lend_level: Option<i64>,
+    pub events: Option<i64>,
 }
 
 /// `ACCOUNT.MODULE key module ...`
@@ -190,4 +221,10 @@ pub struct ModuleSettings<'a> {
     pub reserve: Option<i64>,
     /// How many accounts an active instance keeps; `None` keeps the value, or sets 1.
     pub min: Option<i64>,
+    /// How the accounts are divided; `None` keeps the value, or sets `places`.
+    pub share: Option<Share>,
+    /// How long an account is free before it is lent, in milliseconds; `None` keeps the value, or sets 10 minutes.
+    pub lend: Option<Millis>,
+    /// The most instructions of the module in a month; `None` keeps the value, or sets 0, which is no limit.
+    pub cap: Option<i64>,
 }

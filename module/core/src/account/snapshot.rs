@@ -4,15 +4,17 @@
 //! is checked before it is used. Indexes are not encoded, but computed.
 
 use super::encoding::ensure;
+use super::messages::STREAM;
 use super::model::place::{HOUR, Instance, MAX_OFFSET, MAX_PLACES, Module, Pace, Presence, WINDOW};
 use super::model::record::{Account, Epoch, Goal, LAST_MONTH, Login, MAX_HISTORY, MONTHS, Name, Stay};
 use super::model::reports::{MAX_REPORTS, Reports};
-use super::model::state::Book;
+use super::model::state::{Book, Budget};
 use super::model::tariff::{MAX_COUNT, Tariff};
 use crate::invariant;
 use crate::shared::Millis;
 use crate::shared::codec::{Damaged, Reader, Writer};
 use crate::shared::list::NONE;
+use crate::shared::outbox::{LONG_CAPACITY, Outbox};
 
 /// Version of the encoding. A payload of a later version is refused.
 pub const VERSION: u64 = 2;
@@ -30,6 +32,11 @@ impl Book {
         out.signed(self.applied);
         out.field(&self.settings);
         out.field(&self.policy);
+        out.unsigned(self.departments.len() as u64);
+        for (department, budget) in &self.departments {
+            out.string(department);
+            out.unsigned(budget.cap);
+        }
         out.unsigned(self.term);
         out.optional(self.leader.as_deref());
         out.unsigned(self.last_epoch);
@@ -61,6 +68,7 @@ impl Book {
             invariant!(tariff.is_ok(), "the tariff of an account is among those in use");
             self.encode_account(account, tariff.unwrap_or(0), &mut out);
         }
+        self.outbox.encode(&mut out);
         out.bytes
     }
 
@@ -146,6 +154,7 @@ impl Book {
         let mut book = Self::open(reader.field()?, applied);
         if version > OLDEST {
             book.policy = reader.field()?;
+            book.decode_budgets(&mut reader)?;
         }
         book.term = reader.count()?;
         book.leader = reader.optional_identifier()?;
@@ -179,6 +188,10 @@ impl Book {
             let id = book.enter(account);
             login.into_iter().for_each(|until| book.logins.set(id, until));
         }
+        if version > OLDEST {
+            let capacity = |stream: &[u8]| (stream == STREAM.as_bytes()).then_some(LONG_CAPACITY);
+            book.outbox = Outbox::decode_lanes(&mut reader, capacity)?;
+        }
         reader.finish()?;
         for id in book.module_names.values().copied().collect::<Vec<_>>() {
             book.look_at(id);
@@ -192,6 +205,17 @@ impl Book {
             "an instance that is leaving has no accounts",
         )?;
         Ok(book)
+    }
+
+    fn decode_budgets(&mut self, reader: &mut Reader<'_>) -> Result<(), Damaged> {
+        for _ in 0..reader.unsigned()? {
+            let (department, cap) = (reader.field::<Name>()?, reader.unsigned()?);
+            let rises = self.departments.last_key_value().is_none_or(|(last, _)| *last < department);
+            ensure(rises, "the budgets are not in order")?;
+            ensure((1..=MAX_COUNT).contains(&cap), "a budget is out of range")?;
+            self.departments.insert(department, Budget { cap, used: 0 });
+        }
+        Ok(())
     }
 
     fn decode_module(&mut self, reader: &mut Reader<'_>, version: u64) -> Result<(), Damaged> {
@@ -216,6 +240,8 @@ impl Book {
             ensure(rises, "the instances are not in order")?;
             last = instance.arrived;
             ensure(self.find_instance(id, &instance.name).is_none(), "an instance is listed twice")?;
+            let twice = |module: &Module| instance.place.is_some_and(|place| module.taken.contains(&place));
+            ensure(!self.modules.get(id).is_some_and(twice), "two instances have the same place")?;
             let until = instance.away_until;
             let instance = self.enter_instance(instance);
             until.into_iter().for_each(|until| self.away.set(instance, until));
@@ -338,6 +364,7 @@ fn encode_instance(instance: &Instance, out: &mut Writer) {
     }
     out.signed(instance.since);
     out.signed(instance.offset);
+    out.unsigned(instance.place.map_or(0, |place| u64::from(place) + 1));
     out.signed(instance.pace.hour);
     out.signed(instance.pace.begun);
     instance.pace.buckets.iter().for_each(|&count| out.unsigned(count));
@@ -360,6 +387,11 @@ fn decode_instance(reader: &mut Reader<'_>, module: u32, version: u64) -> Result
         offset == 0 || matches!(presence, Presence::Active | Presence::Away),
         "an instance without a place has an offset",
     )?;
+    let place = if version > OLDEST { reader.number()?.checked_sub(1) } else { None };
+    ensure(
+        version == OLDEST || place.is_some() == matches!(presence, Presence::Active | Presence::Away),
+        "an instance has no number of its place",
+    )?;
     let hour = reader.time()?;
     // The oldest version has the hour in which counting began.
     let begun = if version > OLDEST { reader.time()? } else { reader.time()?.saturating_mul(HOUR) };
@@ -369,7 +401,7 @@ fn decode_instance(reader: &mut Reader<'_>, module: u32, version: u64) -> Result
         *bucket = reader.unsigned()?;
     }
     let mut instance = Instance::new(name, module, presence, arrived, since);
-    (instance.away_until, instance.offset) = (away_until, offset);
+    (instance.away_until, instance.offset, instance.place) = (away_until, offset, place);
     let (mut month, mut last_month) = (0, None);
     if version > OLDEST {
         month = reader.unsigned()?;

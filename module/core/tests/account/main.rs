@@ -8,8 +8,10 @@
 )]
 
 mod admission;
+mod budgets;
 mod frozen;
 mod minimum;
+mod places;
 mod quality;
 mod random;
 mod reads;

@@ -1,6 +1,7 @@
 //! Rebalancing takes no instance below its minimum, and acts only on evidence and for a saving.
 
 use super::rig::{HOUR, Rig, name, tariff, usage};
+use allot_core::account::place::Share;
 use allot_core::account::rebalance::{Reason, Shift};
 use allot_core::account::request::{Changes, ManagerRequest, ModuleSettings};
 use allot_core::account::tariff::Amount;
@@ -23,7 +24,8 @@ fn month(hours: i64) -> Rig {
 
 fn module(rig: &mut Rig, module: &str, instances: i64, min: Option<i64>) {
     let (module, department) = (module.as_bytes(), &b"d"[..]);
-    let settings = ModuleSettings { module, department, instances, min, ..ModuleSettings::default() };
+    let share = Some(Share::Present);
+    let settings = ModuleSettings { module, department, instances, min, share, ..ModuleSettings::default() };
     rig.ask(ManagerRequest::Module(settings)).unwrap();
 }
 

@@ -2,6 +2,7 @@
 
 use super::rig::{HOUR, name};
 use allot_core::account::decide::USUAL_MOVES;
+use allot_core::account::place::Share;
 use allot_core::account::quality::{imbalance, least_moves};
 use allot_core::account::request::{InstanceRequest, ManagerRequest, ModuleSettings, Request};
 use allot_core::account::tariff::{Amount, Step, Tariff};
@@ -47,6 +48,7 @@ fn large_assignment_is_even_and_a_join_moves_the_fewest_accounts() {
         instances: 2000,
         weight: None,
         reserve: None,
+        share: Some(Share::Present),
         ..ModuleSettings::default()
     };
     plain.ask(ManagerRequest::Module(wish));
@@ -87,6 +89,7 @@ fn first_batch_of_assignments_is_timed() {
             instances,
             weight,
             reserve,
+            share: Some(Share::Present),
             ..ModuleSettings::default()
         }));
         for instance in 0..1000 {
@@ -156,6 +159,7 @@ fn month(rebalanced: bool) -> (Amount, usize) {
             instances: 3,
             weight: None,
             reserve: None,
+            share: Some(Share::Present),
             ..ModuleSettings::default()
         }));
         for instance in 0..3 {

@@ -1,7 +1,7 @@
 //! Listings, sums and forecasts in figures, and who may change what.
 
 use super::rig::{HOUR, Rig, login, logout, name, tariff, usage};
-use allot_core::account::place::Presence;
+use allot_core::account::place::{Presence, Share};
 use allot_core::account::record::AccountState;
 use allot_core::account::request::{InstanceRequest, ManagerRequest, ModuleSettings};
 use allot_core::account::{Reply, Settings};
@@ -21,6 +21,7 @@ fn three_modules() -> Rig {
             instances,
             weight,
             reserve,
+            share: Some(Share::Present),
             ..ModuleSettings::default()
         };
         rig.ask(ManagerRequest::Module(wish)).unwrap();
@@ -55,6 +56,7 @@ fn changes_of_assignment_and_inventory_need_the_claimed_term() {
                 instances: 1,
                 weight,
                 reserve,
+                share: Some(Share::Present),
                 ..ModuleSettings::default()
             })
             .in_term(term),

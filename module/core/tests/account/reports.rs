@@ -2,7 +2,7 @@
 
 use super::rig::{Rig, login, name};
 use allot_core::account::request::{InstanceRequest, ManagerRequest};
-use allot_core::account::{Book, Reply, Settings};
+use allot_core::account::{Book, Reply};
 
 const DAY_AHEAD: u64 = 24 * 3_600_000_000;
 

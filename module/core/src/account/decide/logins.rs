@@ -2,7 +2,7 @@
 
 use crate::account::event::Event;
 use crate::account::model::record::{Account, AccountState, Epoch};
-use crate::account::model::state::Book;
+use crate::account::model::state::{Book, levels_of};
 use crate::account::model::tariff::MAX_COUNT;
 use crate::account::outcome::{Decided, Decision, Reply, decided, refuse, unchanged};
 use crate::shared::list::NONE;
@@ -104,6 +104,23 @@ fn live(now: Millis, account: &Account, epoch: Epoch) -> Result<(), Refusal> {
     }
 }
 
+/// Refuses a count beyond the budget of the module, of its department, or of a department that contains it.
+fn check_budgets(book: &Book, account: &Account, count: u64) -> Result<(), Refusal> {
+    let Some(module) = book.indexed_module(account.module) else { return Ok(()) };
+    let beyond = |of: &str, name: &[u8], used: u128, cap: u64| {
+        if cap == 0 || used + u128::from(count) <= u128::from(cap) {
+            return Ok(());
+        }
+        let name = quoted(name);
+        refuse(Code::Limit, format!("{of} {name} has used {used} this month, and the cap is {cap}"))
+    };
+    beyond("module", &module.name, module.sums.used, module.policy.cap)?;
+    levels_of(&module.department).try_for_each(|level| {
+        let budget = book.budget(level).unwrap_or_default();
+        beyond("department", level, budget.used, budget.cap)
+    })
+}
+
 pub(super) fn decide_use(book: &Book, now: Millis, account: &Account, epoch: Epoch, count: i64) -> Decided {
     if !(1..=MAX_USE).contains(&count) {
         return refuse(Code::Err, format!("COUNT must be 1 to {MAX_USE}, not {count}"));
@@ -124,6 +141,7 @@ pub(super) fn decide_use(book: &Book, now: Millis, account: &Account, epoch: Epo
         );
         return refuse(Code::Limit, text);
     }
+    check_budgets(book, account, count.unsigned_abs())?;
     let event = Event::Used { account: account.name.clone(), count: count.unsigned_abs() };
     Ok(decided(event, Reply::Used(crate::account::read::Used::of(account, used))))
 }

@@ -5,16 +5,20 @@ pub mod assign;
 mod inventory;
 mod logins;
 mod lookups;
+pub mod pick;
 mod places;
 pub mod rebalance;
 
 pub use self::lookups::MAX_BATCH;
 
-use self::inventory::{decide_add, decide_attach, decide_detach, decide_freeze, decide_module};
+use self::inventory::{
+    decide_add, decide_attach, decide_department, decide_detach, decide_freeze, decide_module,
+    decide_remove_module, decide_reprice,
+};
 use self::lookups::{known_account, known_module, known_once};
 use crate::account::event::{Event, Events};
 use crate::account::model::record::{Account, AccountState, Epoch};
-use crate::account::model::state::{Book, BookPolicy, MAX_TIME, MAX_TURNS, Settings};
+use crate::account::model::state::{Book, BookPolicy, MAX_LEVEL, MAX_TIME, MAX_TURNS, Settings};
 use crate::account::model::tariff::{Amount, MAX_COUNT};
 use crate::account::outcome::{Decided, Decision, Reply, Shift, decided, refuse, unchanged};
 use crate::account::request::{Changes, InstanceRequest, ManagerRequest, Request};
@@ -60,6 +64,9 @@ fn decide_management(book: &Book, now: Millis, request: &ManagerRequest<'_>) -> 
         }
         ManagerRequest::Claim { term, leader, force } => decide_claim(book, *term, leader, *force),
         ManagerRequest::Module(settings) => decide_module(book, settings),
+        ManagerRequest::RemoveModule { module } => decide_remove_module(book, module),
+        ManagerRequest::Department { department, cap } => decide_department(book, department, *cap),
+        ManagerRequest::Reprice { tariff, accounts } => decide_reprice(book, tariff, accounts),
         ManagerRequest::Add { module, tariff, accounts } => decide_add(book, *module, tariff, accounts),
         ManagerRequest::Del { accounts } => {
             let accounts = known_once(book, accounts, |_| true)?;
@@ -74,7 +81,7 @@ fn decide_management(book: &Book, now: Millis, request: &ManagerRequest<'_>) -> 
                     return refuse(Code::BadState, text);
                 }
             }
-            let accounts = known_once(book, accounts, |account| book.destination(account) != Some(id))?;
+            let accounts = known_once(book, accounts, |account| book.moves_to(account, id))?;
             let count = Reply::Integer(accounts.len() as i64);
             if accounts.is_empty() {
                 return Ok(unchanged(count));
@@ -110,6 +117,9 @@ fn decide_work(book: &Book, now: Millis, request: &InstanceRequest<'_>) -> Decid
         InstanceRequest::Logout { account, epoch, back, term } => {
             fence::check_term(book.term, *term)?;
             Ok(logins::decide_logout(now, known_account(book, account)?, *epoch, *back))
+        }
+        InstanceRequest::Pick { module, instance, count } => {
+            pick::decide_pick(book, module, instance, *count)
         }
         InstanceRequest::Use { account, epoch, count } => {
             logins::decide_use(book, now, known_account(book, account)?, *epoch, *count)
@@ -190,7 +200,15 @@ impl BookPolicy {
         if margin > Amount::MAX_PRICE {
             return refuse(Code::Err, "MARGIN must be less than a billion");
         }
-        Ok(Self { margin })
+        let lend_level = changes.lend_level.unwrap_or(i64::from(self.lend_level));
+        if !(0..=i64::from(MAX_LEVEL)).contains(&lend_level) {
+            return refuse(Code::Err, format!("LENDLEVEL must be 0 to {MAX_LEVEL}, not {lend_level}"));
+        }
+        let events = changes.events.unwrap_or(i64::from(self.events));
+        let Ok(events) = u32::try_from(events) else {
+            return refuse(Code::Err, format!("EVENTS must be 0 to {}, not {events}", u32::MAX));
+        };
+        Ok(Self { margin, lend_level: lend_level as u32, events })
     }
 }
 

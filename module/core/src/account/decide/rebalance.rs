@@ -5,8 +5,11 @@
 //! The *need* of an instance is its projected use minus the rest of its accounts; a negative need is a surplus. An
 //! instance whose use cannot be projected yet has neither.
 //!
+//! Free accounts take part as well: those of an empty place, or of a module without an instance, that are not in
+//! reserve. They are all surplus once they have been free for the time `lend` of their module.
+//!
 //! First, each instance that has fewer accounts than the `min` of its module gets accounts, whatever their use, from
-//! instances that have more than theirs. Then a step takes the instance with the greatest need. The instance of the
+//! the free accounts of its module, from instances that have more than theirs, or at last from the reserve. Then a step takes the instance with the greatest need. The instance of the
 //! same department with the greatest surplus gives it one account that it can spare, which is an account whose rest is
 //! within its surplus, but none of its last `min` accounts. Of these accounts the step moves the one with the smallest
 //! rest that covers the need, or the one with the largest rest if none covers it. A step that avoids no cost, or less
@@ -15,16 +18,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::account::model::place::Presence;
-use crate::account::model::record::{Account, AccountState, Goal, Name, day_of};
-use crate::account::model::state::Book;
+use crate::account::model::place::{Module, Presence};
+use crate::account::model::record::{Account, AccountState, Goal, day_of};
+use crate::account::model::state::{Book, levels_of};
 use crate::account::model::tariff::Amount;
 pub use crate::account::outcome::{Reason, Shift};
 use crate::shared::Millis;
+use crate::shared::list::NONE;
 
-/// The need of an instance, and the accounts that it may give.
+/// The need of an instance, and the accounts that it may give; or the free accounts of a module.
 #[derive(Debug)]
 struct InstanceNeed {
+    /// `NONE` for the free accounts of the module.
     id: u32,
     module: u32,
     /// How many more accounts the instance may give before only `min` are left.
@@ -57,15 +62,16 @@ impl Book {
 
     /// The moves that rebalancing makes now, at most `limit`. O(accounts of the departments + moves x instances).
     pub fn rebalance(&self, now: Millis, limit: usize) -> Vec<Shift> {
-        let mut groups: BTreeMap<(Name, Option<u32>), Group> = BTreeMap::new();
-        for (id, instance) in self.instances.iter() {
-            let Some(module) = self.indexed_module(instance.module) else { continue };
-            if instance.presence == Presence::Active {
-                // A module without a weight does not share accounts.
-                let alone = (module.weight == 0).then_some(instance.module);
-                let group = groups.entry((module.department.clone(), alone)).or_default();
-                group.extend(self.need_of(id, now));
-            }
+        let mut groups: BTreeMap<(&[u8], Option<u32>), Group> = BTreeMap::new();
+        for (&id, module) in self.module_names.values().filter_map(|id| Some((id, self.modules.get(*id)?))) {
+            // A module without a weight does not share accounts.
+            let alone = (module.weight == 0).then_some(id);
+            let group = groups.entry((self.sharing_department(module), alone)).or_default();
+            let active = |&id: &u32| {
+                self.indexed_instance(id).is_some_and(|instance| instance.presence == Presence::Active)
+            };
+            group.extend(module.instances().filter(active).filter_map(|id| self.need_of(id, now)));
+            group.extend(self.free_of(id, module, now));
         }
         let coming = self.coming();
         for instance in groups.values_mut().flatten() {
@@ -77,6 +83,31 @@ impl Book {
         let left = limit - shifts.len();
         shifts.extend(self.by_turns(&mut groups, left, Self::even_out));
         shifts
+    }
+
+    /// The part of a department's name that modules have in common if they exchange accounts.
+    fn sharing_department<'a>(&self, module: &'a Module) -> &'a [u8] {
+        let level = self.policy.lend_level as usize;
+        let outer = level.checked_sub(1).and_then(|level| levels_of(&module.department).nth(level));
+        outer.unwrap_or(&module.department)
+    }
+
+    /// The free accounts of a module: those that may be lent, and how many there are without the reserve.
+    fn free_of(&self, id: u32, module: &Module, now: Millis) -> Option<InstanceNeed> {
+        // Free accounts that are about to be assigned are not lent.
+        let over = module.free.len().saturating_sub(module.reserve as usize);
+        let gives = if self.uneven.contains(&id) { 0 } else { over };
+        let lasts = |account: &Account| now.saturating_sub(account.since) >= module.policy.lend;
+        let free = module.free.iter().filter_map(|&id| Some((id, self.indexed(id)?)));
+        let lent = free.filter(|(_, account)| lasts(account) && self.may_move_today(account, now));
+        let mut spare: Vec<(u64, u32)> = lent.map(|(id, account)| (self.rest(account), id)).collect();
+        spare.retain(|&(rest, _)| rest > 0);
+        spare.sort_unstable();
+        let rest: i128 = spare.iter().map(|&(rest, _)| i128::from(rest)).sum();
+        let (need, given) = (Some(-rest), BTreeSet::new());
+        let free =
+            InstanceNeed { id: NONE, module: id, gives, lacks: 0, need, spare, given, price: Amount(0) };
+        (!module.free.is_empty()).then_some(free)
     }
 
     /// Makes at most `limit` moves. The groups take turns, one move each, so that no department uses up the moves of
@@ -154,39 +185,63 @@ impl Book {
 
     /// Whether an account has stayed long enough and has not been moved too often today.
     fn may_move(&self, account: &Account, now: Millis) -> bool {
-        now.saturating_sub(account.since) >= self.settings.dwell
-            && account.moves_on(day_of(now)) < self.settings.max_moves
+        now.saturating_sub(account.since) >= self.settings.dwell && self.may_move_today(account, now)
     }
 
-    /// The next move to an instance that lacks accounts, if another instance has more than it must keep. The giver is
-    /// the instance with the most accounts above its own `min`.
+    fn may_move_today(&self, account: &Account, now: Millis) -> bool {
+        account.moves_on(day_of(now)) < self.settings.max_moves
+    }
+
+    /// The next move to an instance that lacks accounts. Free accounts of the module come first, without the reserve;
+    /// then free accounts of other modules, and accounts of the instance with the most above its own `min`; and then the
+    /// reserve of the module.
     fn fill_up(&self, instances: &mut [InstanceNeed]) -> Option<Shift> {
         let taker = (0..instances.len()).max_by_key(|&place| lacks(instances, place))?;
         if lacks(instances, taker) == 0 {
             return None;
         }
-        let gives = |&place: &usize| instances.get(place).map_or(0, |instance| instance.gives);
-        let mut givers: Vec<usize> = (0..instances.len()).filter(|place| gives(place) > 0).collect();
-        givers.sort_by_key(|place| std::cmp::Reverse(gives(place)));
-        let chosen = givers.into_iter().find_map(|giver| {
-            let instance = instances.get(giver)?;
-            let account = self.givable(instance.id).find(|&id| !instance.given.contains(&id))?;
+        let module = instances.get(taker)?.module;
+        let own = |instance: &InstanceNeed| instance.id == NONE && instance.module == module;
+        let order = |instance: &InstanceNeed| (own(instance), instance.id == NONE, instance.gives);
+        let mut givers: Vec<(usize, &InstanceNeed)> = instances.iter().enumerate().collect();
+        givers.retain(|(_, instance)| instance.gives > 0);
+        givers.sort_by_key(|(_, instance)| std::cmp::Reverse(order(instance)));
+        let chosen = givers.into_iter().find_map(|(giver, instance)| {
+            let account = self.next_given(instance, own(instance))?;
             Some((giver, account))
         });
-        let (giver, account) = chosen?;
+        let reserve = || {
+            let (giver, free) = instances.iter().enumerate().find(|(_, instance)| own(instance))?;
+            Some((giver, self.next_given(free, true)?))
+        };
+        let (giver, account) = chosen.or_else(reserve)?;
         self.shift(instances, (giver, account), taker, Reason::Min, Amount(0))
+    }
+
+    /// The next account of an instance that gives one. Of free accounts, another module gets only those that may be
+    /// lent.
+    fn next_given(&self, giver: &InstanceNeed, to_own_module: bool) -> Option<u32> {
+        let new = |id: &u32| !giver.given.contains(id);
+        if giver.id != NONE {
+            return self.givable(giver.id).find(new);
+        }
+        if to_own_module {
+            return self.indexed_module(giver.module)?.free.iter().copied().find(new);
+        }
+        giver.spare.iter().rev().map(|&(_, id)| id).find(new)
     }
 
     /// The next move that avoids cost among these instances.
     fn even_out(&self, instances: &mut [InstanceNeed]) -> Option<Shift> {
         let need = |place: usize| instances.get(place).and_then(|instance| instance.need).unwrap_or(0);
-        // The instance with the greatest surplus, among the instances that can spare an account.
+        // Free accounts, or the instance with the greatest surplus, among the instances that can spare an account.
         let giver = instances.iter().enumerate().filter_map(|(place, instance)| {
             let over = -instance.need?;
             let fits = instance.spare.partition_point(|&(rest, _)| i128::from(rest) <= over);
-            (fits > 0 && instance.gives > 0).then_some((over, place, fits))
+            let order = (instance.id == NONE, over);
+            (fits > 0 && instance.gives > 0).then_some((order, place, fits))
         });
-        let (_, giver, fits) = giver.max_by_key(|&(over, ..)| over)?;
+        let (_, giver, fits) = giver.max_by_key(|&(order, ..)| order)?;
         let mut takers: Vec<usize> = (0..instances.len()).filter(|&place| need(place) > 0).collect();
         takers.sort_by_key(|&place| std::cmp::Reverse(need(place)));
         let chosen = takers.into_iter().find_map(|taker| {

@@ -77,6 +77,26 @@ pub struct Login {
     pub until: Millis,
 }
 
+/// The order in which accounts are picked: the greatest first. The next instruction is cheapest, and of equal prices
+/// the price holds for the most instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rank {
+    /// Rises as the price of the next instruction falls; 0 if the cap is reached.
+    cheapness: u64,
+    /// Instructions at this price, and below the cap.
+    left: u64,
+}
+
+impl Rank {
+    /// The rank of an account that has reached the cap.
+    const CLOSED: Self = Self { cheapness: 0, left: 0 };
+
+    /// Whether the account may send another instruction.
+    pub fn is_open(self) -> bool {
+        self != Self::CLOSED
+    }
+}
+
 /// One stay of an account with an instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stay {
@@ -179,6 +199,17 @@ impl Account {
         (used < limit).then(|| self.tariff.quota.min(limit).saturating_sub(used))
     }
 
+    /// The place of the account in the order in which accounts are picked.
+    pub fn rank(&self, month: u32, limit: u64) -> Rank {
+        let used = self.used_in(month);
+        if used >= limit {
+            return Rank::CLOSED;
+        }
+        let price = u64::try_from(self.tariff.next_price(used).0).unwrap_or(u64::MAX);
+        let end = self.tariff.end_of_price(used).unwrap_or(u64::MAX);
+        Rank { cheapness: u64::MAX - price.min(u64::MAX - 1), left: end.min(limit) - used }
+    }
+
     /// The login, if its deadline has not passed.
     pub fn live_login(&self, now: Millis) -> Option<&Login> {
         self.login.as_deref().filter(|login| login.until > now)
@@ -224,6 +255,11 @@ impl Account {
         {
             stay.to = Some(at);
         }
+    }
+
+    /// The instance that had the account last.
+    pub(in crate::account) fn last_holder(&self) -> Option<&Name> {
+        self.history.last().map(|stay| &stay.instance)
     }
 
     /// Whether a login is possible: the account is assigned to an instance, and has no login.

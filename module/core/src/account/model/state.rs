@@ -12,6 +12,7 @@ use crate::shared::counter::Counter;
 use crate::shared::deadlines::Deadlines;
 use crate::shared::list::NONE;
 use crate::shared::names::NameIndex;
+use crate::shared::outbox::Outbox;
 use crate::shared::table::Table;
 use crate::shared::token::MAX_TTL;
 use crate::shared::{Bytes, Millis};
@@ -66,6 +67,29 @@ impl Settings {
 pub struct BookPolicy {
     /// Rebalancing makes a move only if the move avoids a cost, and at least this cost.
     pub margin: Amount,
+    /// Modules exchange accounts if so many levels of their departments are the same; 0 for all levels, up to
+    /// [`MAX_LEVEL`].
+    pub lend_level: u32,
+    /// About how many entries the event stream keeps; 0 for no event stream.
+    pub events: u32,
+}
+
+/// The budget of a department with all departments in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Budget {
+    /// The most instructions in a month.
+    pub cap: u64,
+    /// Instructions of the current month.
+    pub used: u128,
+}
+
+/// The greatest `lend_level`.
+pub(in crate::account) const MAX_LEVEL: u32 = 16;
+
+/// The name of a department and of the departments that contain it, from the outermost one: `a`, `a/b`, `a/b/c`.
+pub(in crate::account) fn levels_of(department: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let ends = department.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end);
+    ends.chain([department.len()]).filter_map(|end| department.get(..end))
 }
 
 /// A book.
@@ -99,6 +123,10 @@ pub struct Book {
     pub(in crate::account) uneven: BTreeSet<u32>,
     /// Number of accounts by state.
     pub(in crate::account) totals: [usize; 4],
+    /// Budgets of departments, by name.
+    pub(in crate::account) departments: BTreeMap<Name, Budget>,
+    /// Messages for the event stream.
+    pub(in crate::account) outbox: Outbox,
 }
 
 impl Book {
@@ -125,6 +153,8 @@ impl Book {
             draining: BTreeSet::new(),
             uneven: BTreeSet::new(),
             totals: [0; 4],
+            departments: BTreeMap::new(),
+            outbox: Outbox::default(),
         }
     }
 
@@ -222,6 +252,22 @@ impl Book {
     /// Number of accounts by state, and of instances and modules.
     pub fn totals(&self) -> ([usize; 4], usize, usize) {
         (self.totals, self.instances.len(), self.modules.len())
+    }
+
+    /// The budget of a department; `None` if it has none.
+    pub fn budget(&self, department: &[u8]) -> Option<Budget> {
+        self.departments.get(department).copied()
+    }
+
+    /// The instructions of a department and of all departments in it this month. O(modules).
+    pub fn used_by_department(&self, department: &[u8]) -> u128 {
+        let within = |module: &&Module| levels_of(&module.department).any(|level| *level == *department);
+        self.modules().filter(within).map(|module| module.sums.used).sum()
+    }
+
+    /// The messages that wait for the event stream.
+    pub fn outbox(&self) -> &Outbox {
+        &self.outbox
     }
 
     /// The number of an account. O(1).
@@ -329,6 +375,7 @@ impl Book {
             + self.logins.allocated()
             + self.instances.allocated()
             + self.modules.allocated()
+            + self.outbox.allocated()
     }
 
     /// Approximate number of allocations. Redis frees a value with many allocations in a background thread.
