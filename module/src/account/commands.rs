@@ -218,6 +218,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         name: c"ACCOUNT.REBALANCE",
         run: writes::rebalance,
         flags: "write",
+        also: "dangerous",
         keys: RW | ACCESS | UPDATE,
         summary: "Moves accounts to the instances that will need them by the end of the month",
         complexity: "O(N) with N accounts",

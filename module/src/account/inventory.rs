@@ -6,10 +6,9 @@ use allot_core::account::{Book, Event, ManagerRequest, Settings};
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
 
-use super::replies::reply_book;
 use super::writes::answer;
 use crate::engine::argument::Argument;
-use crate::engine::step::{self, read};
+use crate::engine::step;
 use crate::engine::value::Value;
 use crate::engine::word::{integer, natural};
 use crate::engine::{Call, Done};

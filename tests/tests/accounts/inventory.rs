@@ -208,6 +208,10 @@ fn rebalance_prints_its_moves_and_makes_them_unless_it_is_dry() {
     for one in book.ok("PICK m a COUNT 4").array() {
         book.ok(&format!("USE {} {} COUNT 99", one.field("account").text(), one.field("epoch").int()));
     }
+    // The other works little. Without any use nothing would be known of what it needs.
+    for one in book.ok("PICK m b").array() {
+        book.ok(&format!("USE {} {} COUNT 5", one.field("account").text(), one.field("epoch").int()));
+    }
     let dry: Value = serde_json::from_str(&desk.run(&["rebalance", "--dry-run", "--json"]).ok().out).unwrap();
     let moves = dry.as_array().unwrap().len();
     assert!(moves > 0);

@@ -215,6 +215,11 @@ fn the_dealer_needs_no_more_rights_than_its_rules_say() {
         // One that was evened out meanwhile is another's.
         book.call(&format!("USE {account} {epoch} COUNT 99"));
     }
+    // The other works little. Without any use nothing would be known of what it needs.
+    for account in system.has("m/two:2").into_iter().take(1) {
+        let epoch = book.account(&account, "epoch").int();
+        book.call(&format!("USE {account} {epoch} COUNT 5"));
+    }
     eventually("use to be evened out", TIMEOUT, || {
         let attached = book.ok("INFO MODULE m").field("attached");
         attached.array().iter().any(|one| one.field("target").int() > 0)

@@ -16,8 +16,8 @@ use crate::shared::list::NONE;
 
 /// Version of the encoding. A payload of a later version is refused.
 pub const VERSION: u64 = 2;
-/// The oldest version that is read: it has no further settings and no reports,
-/// and knows of an instance only the use of the last day.
+/// The oldest version that is read: it has no further settings and no use that instances reported, and knows of an
+/// instance only the use of the last day.
 const OLDEST: u64 = 1;
 /// The greatest hour, counted from 1970, that a snapshot may have.
 const MAX_HOUR: i64 = (1 << 53) / HOUR;

@@ -1,8 +1,8 @@
 //! Use that instances report as a total since their assignment, and epochs that are raised after a failover.
 
 use super::rig::{Rig, login, name};
-use allot_core::account::Reply;
 use allot_core::account::request::{InstanceRequest, ManagerRequest};
+use allot_core::account::{Book, Reply};
 
 const DAY_AHEAD: u64 = 24 * 3_600_000_000;
 
@@ -36,9 +36,9 @@ fn reported_total_is_counted_once_for_each_assignment() {
     assert_eq!(report(&mut rig, &account, first, 60), 65, "the rest of the assignment before");
     let module = rig.book.find_module(b"m").unwrap();
     let instance = rig.book.find_instance(module, b"a").unwrap();
-    let month = (rig.book.month_start(0).unwrap(), rig.book.month_end(rig.now));
-    let forecast = rig.book.instance(instance).unwrap().pace.forecast(rig.now, month, 100);
-    assert!(forecast.is_some_and(|more| more > 0), "the use counts for the pace of the instance");
+    let hour = (rig.now, rig.now + 3_600_000);
+    let forecast = rig.book.instance(instance).unwrap().pace.forecast(rig.now, hour, 1);
+    assert_eq!(forecast, Some(65), "the pace counts reported use");
     rig.check();
 }
 
@@ -88,4 +88,23 @@ fn epoch_cannot_be_raised_far_beyond_the_clock() {
     assert_eq!(raise(&mut rig, now + DAY_AHEAD, None), "OK");
     assert_eq!(rig.code(ManagerRequest::Raise { epoch: 1, account: Some(b"nobody") }), "NOTFOUND");
     rig.check();
+}
+
+/// A book that the first version of the encoding wrote: a module with two instances and three accounts, one of which is
+/// logged in and has used 7 instructions.
+const VERSION_1: &str = include_str!("version_1.hex");
+
+#[test]
+fn snapshot_of_the_first_version_is_read() {
+    let digits: Vec<u8> = VERSION_1.bytes().filter(u8::is_ascii_hexdigit).collect();
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    let mut bytes: Vec<u8> = digits.chunks(2).map(byte).collect();
+    let book = Book::decode(&bytes).unwrap();
+    book.check().unwrap();
+    assert_eq!(book.account_called(b"a").unwrap().used, 7);
+    let written = book.encode();
+    assert_eq!((bytes[0], written[0]), (1, 2));
+    assert_eq!(Book::decode(&written).unwrap().encode(), written);
+    bytes[0] = 3;
+    assert!(Book::decode(&bytes).is_err(), "a version of the future");
 }

@@ -11,5 +11,7 @@
 mod admission;
 mod model;
 mod naive;
+mod overdue;
 mod own_ids;
+mod size;
 mod spec;

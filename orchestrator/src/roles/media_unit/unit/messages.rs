@@ -7,6 +7,7 @@ use tracing::{debug, warn};
 
 use super::{Completed, PendingReport, Unit};
 use crate::roles::media_unit::conferences::{Action, Message};
+use crate::roles::media_unit::name;
 use allot_client::streams::Entry;
 use allot_client::{Error, RealmStore, Session};
 
@@ -171,7 +172,7 @@ impl Unit<'_> {
 
     fn reply(&self, store: &RealmStore, command: &str, e164: &str, epoch: u64) -> Cmd {
         let mut reply = store.begin(command);
-        reply.arg(e164).arg(&self.cmu).arg(epoch);
+        reply.arg(name::bytes(e164)).arg(&self.cmu).arg(epoch);
         reply
     }
 
