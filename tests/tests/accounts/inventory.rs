@@ -193,7 +193,7 @@ fn status_shows_the_tree_of_shares_and_warns_before_the_next_step() {
 
 #[test]
 fn rebalance_prints_its_moves_and_makes_them_unless_it_is_dry() {
-    let desk = Desk::new();
+    let desk = Desk { server: RedisServer::builder().own_clock().start(), ..Desk::new() };
     let mut lines = "department,module,account,quota,tiers\n".to_owned();
     for number in 0..8 {
         let _ = writeln!(lines, "d,m,p{number},100,1000:0.5");
@@ -205,6 +205,8 @@ fn rebalance_prints_its_moves_and_makes_them_unless_it_is_dry() {
     book.ok("ATTACH m a");
     book.ok("ATTACH m b");
     eventually("both to have accounts", TIMEOUT, || book.shares("m") == [4, 4]);
+    // After an hour without use it is known that an instance needs none.
+    desk.server.shift_clock(2 * 3600);
     for one in book.ok("PICK m a COUNT 4").array() {
         book.ok(&format!("USE {} {} COUNT 99", one.field("account").text(), one.field("epoch").int()));
     }

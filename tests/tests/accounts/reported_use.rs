@@ -54,7 +54,6 @@ fn reported_use_is_counted_once_whoever_leads() {
     let leader = system.until_led();
     system.dealers[leader].kill9();
     system.until_led();
-    system.clients[client].say("return d/m/two:2 none");
     system.healthy("the next leader to have read all");
     assert_eq!(counted(&system), sent);
     // Another process of the name counts from 0 again.

@@ -16,7 +16,7 @@ use super::paths::{self, Paths};
 use super::periodic_tasks::PeriodicTasks;
 use super::reconcile::{Action, Change, Plan, ReconcileInput, plan, unverified_assignments};
 use super::tree_audit::TreeAudit;
-use super::tree_writer::{TreeWriter, Uncertain, Withdrawn};
+use super::tree_writer::{TreeWriter, Uncertain};
 use super::watcher::{Kind, WatchEvent, Watcher};
 use super::write_backoff::WriteBackoff;
 use super::{actions, fault_injection, watch_events};
@@ -233,9 +233,9 @@ impl AccountsLeader<'_> {
     /// Reads the instances again for which the outcome of a write is unknown, and now and then the others.
     async fn reread(&mut self) -> Result<(), SessionEnd> {
         let Some(tree) = &mut self.tree else { return Ok(()) };
-        while let Some((id, withdrawn)) = self.uncertain.first_key_value() {
-            self.tree_writer.reread(tree, id, Withdrawn::Accounts(withdrawn)).await?;
-            self.uncertain.pop_first();
+        if !self.uncertain.is_empty() {
+            self.tree_writer.reread(tree, &self.uncertain).await?;
+            self.uncertain.clear();
             self.is_dirty = true;
         }
         self.is_dirty |= self.tree_audit.run(&self.tree_writer, tree).await?;

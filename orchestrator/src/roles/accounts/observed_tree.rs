@@ -200,13 +200,15 @@ impl Book {
         last_epoch: u64,
         dir: impl Fn(&str, &str) -> String,
     ) -> Self {
-        let mut book = Self { last_epoch, ..Self::default() };
+        let mut book = Self::default();
         for row in modules {
             let dir = dir(&row.department, &row.module);
             book.dirs.insert(row.module.clone(), dir.clone());
             let instances = row.attached.into_iter().collect();
             book.modules.insert(dir, Module { name: row.module, instances });
         }
+        // An assignment may have been made between the two reads.
+        book.last_epoch = accounts.iter().map(|row| row.epoch).fold(last_epoch, u64::max);
         book.accounts = accounts.into_iter().map(|row| (row.account.clone(), row)).collect();
         book
     }

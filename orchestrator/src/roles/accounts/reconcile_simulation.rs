@@ -55,6 +55,9 @@ struct Simulation {
     history: BTreeMap<String, Vec<AccountRow>>,
     /// The greatest epoch of each account that was ever published.
     published: BTreeMap<String, u64>,
+    /// The greatest epoch of each account that was published and withdrawn again. A failover does not forget it: the
+    /// replicas have had it for long.
+    withdrawn: BTreeMap<String, u64>,
     /// The use that was counted, by account and assignment.
     totals: BTreeMap<(String, u64), u64>,
     /// The use that was reported.
@@ -154,7 +157,11 @@ impl Simulation {
         if self.logins.contains_key(name) {
             return;
         }
-        let before = self.history.get_mut(name).and_then(Vec::pop);
+        let kept = self.withdrawn.get(name).copied().unwrap_or(0);
+        let before = self.history.get_mut(name).and_then(|rows| rows.pop_if(|row| row.epoch >= kept));
+        if before.is_none() && kept > 0 {
+            return;
+        }
         if let Some(row) = self.accounts.get_mut(name) {
             self.known.remove(&(name.to_owned(), row.epoch));
             *row = before.unwrap_or_else(|| self::row(name, None, "free", 0));
@@ -342,7 +349,9 @@ impl Simulation {
             }
             Action::Restore { .. } => unreachable!("no other program writes here"),
             Action::Withdraw { id, account } => {
-                assert!(self.tree.at(id).accounts.remove(account).is_some());
+                let shown = self.tree.at(id).accounts.remove(account).unwrap();
+                let last = self.withdrawn.entry(account.clone()).or_default();
+                *last = (*last).max(shown.epoch);
             }
             Action::Reassign { id, account, epoch } => {
                 self.publish(account, *epoch);

@@ -5,13 +5,15 @@ use std::ops::Bound::{Excluded, Unbounded};
 use std::time::{Duration, Instant};
 
 use super::observed_tree::{InstanceId, ObservedTree};
-use super::tree_writer::{TreeWriter, Withdrawn};
+use super::tree_writer::TreeWriter;
 use allot_coordination::Error;
 
 /// Interval between two parts of the audit.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// The most accounts of one part, unless a single instance has more.
 const MAX_ACCOUNTS: usize = 500;
+/// The most instances of one part.
+const MAX_INSTANCES: usize = 100;
 
 /// Where the audit is.
 pub(super) struct TreeAudit {
@@ -36,11 +38,8 @@ impl TreeAudit {
             return Ok(false);
         }
         self.at = Instant::now();
-        let mut changed = false;
-        for id in self.next_part(tree) {
-            changed |= tree_writer.reread(tree, &id, Withdrawn::Nothing).await?;
-        }
-        Ok(changed)
+        let part = self.next_part(tree);
+        if part.is_empty() { Ok(false) } else { tree_writer.audit(tree, &part).await }
     }
 
     /// The next instances; from the first one again after the last one.
@@ -52,7 +51,7 @@ impl TreeAudit {
                 continue;
             }
             accounts += observed.accounts.len();
-            if !part.is_empty() && accounts > MAX_ACCOUNTS {
+            if !part.is_empty() && accounts > MAX_ACCOUNTS || part.len() >= MAX_INSTANCES {
                 self.last = part.last().cloned();
                 break;
             }

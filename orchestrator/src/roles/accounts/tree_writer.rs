@@ -32,7 +32,7 @@ pub(super) type Uncertain = BTreeMap<InstanceId, BTreeSet<String>>;
 
 /// Which account nodes this leader may have deleted since it last knew them.
 #[derive(Clone, Copy)]
-pub(super) enum Withdrawn<'a> {
+enum Withdrawn<'a> {
     /// None, and it wrote none either.
     Nothing,
     /// These; it may have written others.
@@ -74,7 +74,7 @@ impl TreeWriter {
             let nodes = self.tree.get_many_readable(&alloc, names).await?;
             if let Some(id) = allocs.get(&alloc) {
                 let observed = tree.at(id);
-                (observed.accounts, observed.foreign_nodes) = read_accounts(id, nodes, observed.present);
+                observed.accounts = read_accounts(id, observed, nodes);
             }
         }
         Ok(tree)
@@ -101,57 +101,52 @@ impl TreeWriter {
         Ok(())
     }
 
-    /// Reads the nodes again that the leader writes for an instance. The arrival of an instance is reported by the
-    /// watcher only. `withdrawn` tells which account nodes this leader may have deleted, and whether it may have
-    /// written others. Returns whether another program certainly changed something.
-    pub(super) async fn reread(
+    /// Reads the nodes again that the leader writes for these instances, after writes whose outcome is unknown. The
+    /// arrival of an instance is reported by the watcher only.
+    pub(super) async fn reread(&self, tree: &mut ObservedTree, uncertain: &Uncertain) -> Result<(), Error> {
+        for (id, nodes) in self.read_instances(uncertain.keys()).await? {
+            let withdrawn = uncertain.get(&id);
+            merge(tree, &id, nodes, Withdrawn::Accounts(withdrawn.unwrap_or(&BTreeSet::new())));
+        }
+        Ok(())
+    }
+
+    /// Reads the nodes of these instances, which nobody but the leader may have written since it last knew them.
+    /// Returns whether another program changed something.
+    pub(super) async fn audit(&self, tree: &mut ObservedTree, ids: &[InstanceId]) -> Result<bool, Error> {
+        let mut changed = false;
+        for (id, nodes) in self.read_instances(ids.iter()).await? {
+            changed |= merge(tree, &id, nodes, Withdrawn::Nothing);
+        }
+        Ok(changed)
+    }
+
+    /// Reads the nodes of these instances, several at a time.
+    async fn read_instances(
         &self,
-        tree: &mut ObservedTree,
-        id: &InstanceId,
-        withdrawn: Withdrawn<'_>,
-    ) -> Result<bool, Error> {
+        ids: impl Iterator<Item = &InstanceId>,
+    ) -> Result<Vec<(InstanceId, InstanceNodes)>, Error> {
         self.tree.sync().await?;
+        let reads = ids.cloned().map(|id| {
+            let tree_writer = self.clone();
+            async move { tree_writer.read_instance(&id).await.map(|nodes| (id, nodes)) }.boxed()
+        });
+        let mut reads = futures_util::stream::iter(reads.collect::<Vec<_>>()).buffered(MAX_IN_FLIGHT);
+        let mut all = Vec::new();
+        while let Some(nodes) = reads.next().await {
+            all.push(nodes?);
+        }
+        Ok(all)
+    }
+
+    async fn read_instance(&self, id: &InstanceId) -> Result<InstanceNodes, Error> {
         let path = paths::instance(&id.dir, &id.instance);
         let present = self.readable(&path).await?.and_then(|node| presence(id, &node));
         let path = paths::alloc(&id.dir, &id.instance);
-        let found = self.readable(&path).await?.filter(|node| node.owner.is_none());
-        let names = if found.is_some() { self.children(&path).await? } else { Vec::new() };
-        let nodes = self.tree.get_many_readable(&path, names).await?;
-        let observed = tree.at(id);
-        let known = observed.present.map(|known| known.created);
-        observed.present = match present {
-            // An instance that has learnt where its accounts are may write its own node.
-            Some(present) if Some(present.created) == known => {
-                Some(Presence { introduced: present.introduced || observed.is_introduced(), ..present })
-            }
-            Some(_) => observed.present,
-            None => None,
-        };
-        let lost_alloc = observed.alloc.is_some() && found.is_none();
-        observed.alloc = found.map(|node| alloc(id, &node));
-        let before = observed.accounts.clone();
-        let accounts;
-        (accounts, observed.foreign_nodes) = read_accounts(id, nodes, observed.present);
-        let mut changed = observed.take_over(accounts, |account| withdrawn.has(account));
-        if matches!(withdrawn, Withdrawn::Nothing) {
-            changed.extend(differences(&before, &observed.accounts));
-        }
-        changed.sort_unstable();
-        changed.dedup();
-        let (dir, instance) = (&id.dir, &id.instance);
-        if !changed.is_empty() {
-            let accounts = changed.iter().take(MAX_NAMES).map(String::as_str).collect::<Vec<_>>().join(", ");
-            let count = changed.len();
-            warn!(dir, instance, count, accounts, "another program changed account nodes; repairing them");
-        }
-        let is_lost = lost_alloc && matches!(withdrawn, Withdrawn::Nothing);
-        if is_lost {
-            warn!(dir, instance, "another program deleted the `-alloc` node of an instance");
-        }
-        if observed.is_empty() {
-            tree.instances.remove(id);
-        }
-        Ok(is_lost || !changed.is_empty())
+        let alloc = self.readable(&path).await?.filter(|node| node.owner.is_none());
+        let names = if alloc.is_some() { self.children(&path).await? } else { Vec::new() };
+        let accounts = self.tree.get_many_readable(&path, names).await?;
+        Ok(InstanceNodes { present, alloc, accounts })
     }
 
     /// Reads a node; `None` if it does not exist or may not be read.
@@ -423,20 +418,70 @@ fn data(account: &str, shown: &PublishedAccount) -> Vec<u8> {
     AccountNode { account, epoch: shown.epoch, state, since: shown.revoked, until: shown.until }.bytes()
 }
 
-/// Reads the accounts below an `-alloc` node, and whether foreign nodes are among them. A node that cannot be read or
-/// parsed has epoch 0, which is no assignment. A node whose name no leader would write is foreign. A node older than
-/// the present process was published to an earlier process.
+/// The nodes of an instance as they were read.
+struct InstanceNodes {
+    present: Option<Presence>,
+    alloc: Option<Node>,
+    accounts: Vec<(String, Result<Node, Error>)>,
+}
+
+/// Takes over the nodes of an instance. Returns whether another program certainly changed something.
+fn merge(tree: &mut ObservedTree, id: &InstanceId, nodes: InstanceNodes, withdrawn: Withdrawn<'_>) -> bool {
+    let is_audit = matches!(withdrawn, Withdrawn::Nothing);
+    let (dir, instance) = (&id.dir, &id.instance);
+    let observed = tree.at(id);
+    let known = observed.present.map(|known| known.created);
+    observed.present = match nodes.present {
+        // An instance that has learnt where its accounts are may write its own node.
+        Some(present) if Some(present.created) == known => {
+            Some(Presence { introduced: present.introduced || observed.is_introduced(), ..present })
+        }
+        Some(_) => observed.present,
+        None => None,
+    };
+    let is_lost = is_audit && observed.alloc.is_some() && nodes.alloc.is_none();
+    if is_lost {
+        warn!(dir, instance, "another program deleted the `-alloc` node of an instance");
+    }
+    observed.alloc = nodes.alloc.map(|node| alloc(id, &node));
+    let before = observed.accounts.clone();
+    let accounts = read_accounts(id, observed, nodes.accounts);
+    let mut changed = observed.take_over(accounts, |account| withdrawn.has(account));
+    if is_audit {
+        changed.extend(differences(&before, &observed.accounts));
+    }
+    changed.sort_unstable();
+    changed.dedup();
+    if !changed.is_empty() {
+        let accounts = changed.iter().take(MAX_NAMES).map(String::as_str).collect::<Vec<_>>().join(", ");
+        let count = changed.len();
+        warn!(dir, instance, count, accounts, "another program changed account nodes; repairing them");
+    }
+    if observed.is_empty() {
+        tree.instances.remove(id);
+    }
+    is_lost || !changed.is_empty()
+}
+
+/// Reads the accounts below an `-alloc` node, and notes whether foreign nodes are among them. A node that cannot be
+/// read or parsed has epoch 0, which is no assignment. A node whose name no leader would write is foreign. A node older
+/// than the present process was published to an earlier process.
 fn read_accounts(
     id: &InstanceId,
+    observed: &mut ObservedInstance,
     nodes: Vec<(String, Result<Node, Error>)>,
-    present: Option<Presence>,
-) -> (BTreeMap<String, PublishedAccount>, bool) {
-    let (mut accounts, mut foreign_nodes) = (BTreeMap::new(), false);
+) -> BTreeMap<String, PublishedAccount> {
+    let (present, knew_foreign) = (observed.present, observed.foreign_nodes);
+    observed.foreign_nodes = false;
+    let mut accounts = BTreeMap::new();
     for (name, node) in nodes {
         let account = paths::decode(&name);
         if paths::encode(&account) != name {
-            warn!(dir = id.dir, instance = id.instance, name, "ignoring a node: no account has its name");
-            foreign_nodes = true;
+            if !knew_foreign {
+                let (dir, instance) = (&id.dir, &id.instance);
+                warn!(dir, instance, name, "ignoring a node: no account has its name");
+            }
+            observed.foreign_nodes = true;
             continue;
         }
         let data = node.as_ref().ok().and_then(|node| AccountNode::read(&node.data));
@@ -454,7 +499,7 @@ fn read_accounts(
         };
         accounts.insert(account, shown);
     }
-    (accounts, foreign_nodes)
+    accounts
 }
 
 /// Reads an instance's own node; `None` for a node without a session, or with a name longer than the book allows.
