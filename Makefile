@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help deps build run test check soak bench bench-stalls package package-test clean
+.PHONY: help deps build run test check soak faults bench bench-stalls package package-test clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -37,6 +37,9 @@ soak: deps ## Run the tests with many more random cases; takes long
 	cargo build --release -p allot-module
 	ALLOT_SOAK=1 ALLOT_MODEL_CASES=50000 cargo test --workspace --no-fail-fast \
 		--config profile.test.package.allot-compaction.opt-level=2
+
+faults: deps ## Plant faults in a copy of the sources, and show that the simulations find them
+	@scripts/planted-faults.py
 
 bench: deps ## Measure: live servers beside PING, then the core
 	cargo run --release -p allot-benches --bin allot-bench

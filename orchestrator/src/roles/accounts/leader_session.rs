@@ -3,9 +3,10 @@
 //! command carries the term, and every write of the tree is fenced.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::book_reader::BookReader;

@@ -5,6 +5,9 @@
 //!
 //! Without a configured program a conference exists without media.
 
+#[cfg(test)]
+pub(crate) mod simulated;
+
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -145,7 +148,7 @@ impl Media {
                 let (supervisor, executed) = program.supervise(self.stopping.get(e164).cloned());
                 (Some(supervisor), Ok(Some(executed)))
             }
-            Ok(None) => (None, Ok(None)),
+            Ok(None) => (self.simulated_program_of(cmu, e164), Ok(None)),
             Err(reason) => (None, Err(reason)),
         };
         self.running.insert(e164.to_owned(), RunningMedia { start, supervisor });
@@ -218,6 +221,25 @@ impl Media {
     /// Whether an event comes from the media that the conference has now, not from earlier media.
     pub(crate) fn is_current(&self, e164: &str, start: u64) -> bool {
         self.running.get(e164).is_some_and(|running| running.start == start)
+    }
+
+    /// The program of a conference in a simulation of programs; else none.
+    #[cfg(test)]
+    fn simulated_program_of(&self, cmu: &str, e164: &str) -> Option<Supervisor> {
+        let (stop, stopped) = oneshot::channel();
+        let (e164, cmu) = (e164.to_owned(), cmu.to_owned());
+        let earlier = self.stopping.get(&e164).cloned();
+        let limit =
+            earlier.as_ref().map_or(simulated::STOP_LIMIT, |earlier| earlier.limit + simulated::STOP_LIMIT);
+        let program = simulated::Program { e164, cmu, start: self.starts, events: self.events.clone() };
+        let ended = simulated::start(program, earlier, stopped)?;
+        Some(Supervisor { stop, end: ProgramEnd { ended, limit } })
+    }
+
+    #[cfg(not(test))]
+    #[allow(clippy::unused_self, reason = "simulations run in tests")]
+    fn simulated_program_of(&self, _cmu: &str, _e164: &str) -> Option<Supervisor> {
+        None
     }
 
     /// Where programs send their events.

@@ -4,7 +4,7 @@
 
 mod conferences;
 mod details;
-mod media;
+pub(crate) mod media;
 mod name;
 mod unit;
 

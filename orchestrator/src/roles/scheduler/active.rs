@@ -2,8 +2,9 @@
 //! every tick. It acts upon an observation only in the session of that observation, and only while leadership holds. In
 //! addition, every command carries the term.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use tokio::time::Instant;
 use tracing::{debug, error, info, warn};
 
 use super::failure_detector::{Evidence, FailureDetector, Liveness, Observation};

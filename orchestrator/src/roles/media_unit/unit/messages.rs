@@ -1,8 +1,7 @@
 //! The messages of the realm to a unit: the unit acts on each, and replies when that is done.
 
-use std::time::Instant;
-
 use redis::{Cmd, Value};
+use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use super::{Completed, PendingReport, Unit};

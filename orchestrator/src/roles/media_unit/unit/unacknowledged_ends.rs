@@ -2,9 +2,10 @@
 //! elsewhere: no list of a unit says why a conference is missing.
 
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redis::Cmd;
+use tokio::time::Instant;
 
 use crate::roles::media_unit::name;
 use allot_client::RealmStore;
