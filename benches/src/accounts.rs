@@ -65,7 +65,7 @@ fn is_even(shares: &[i64]) -> bool {
 }
 
 fn keep_back(book: &mut Book, accounts: usize) {
-    book.ok(&format!("MODULE m DEPARTMENT d INSTANCES {} RESERVE {accounts}", 2 * INSTANCES));
+    book.ok(&format!("MODULE m DEPARTMENT d INSTANCES {} SHARE PRESENT RESERVE {accounts}", 2 * INSTANCES));
 }
 
 fn assign(server: &RedisServer, book: &mut Book) {

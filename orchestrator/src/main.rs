@@ -6,6 +6,8 @@ mod config;
 mod coordination;
 mod daemon;
 mod roles;
+#[cfg(test)]
+mod simulation;
 
 use std::process::ExitCode;
 

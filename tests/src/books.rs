@@ -27,7 +27,7 @@ impl Book {
     pub fn create(server: &RedisServer, places: usize) -> Self {
         let mut book = Self::of(server);
         book.ok("BOOK");
-        book.ok(&format!("MODULE m DEPARTMENT d INSTANCES {places}"));
+        book.ok(&format!("MODULE m DEPARTMENT d INSTANCES {places} SHARE PRESENT"));
         book
     }
 
@@ -101,7 +101,7 @@ impl BookWorkload {
         let account = format!("p{}", self.random.below(40));
         let line = match self.random.below(20) {
             0 => format!(
-                "MODULE {module} DEPARTMENT d INSTANCES {} RESERVE {}",
+                "MODULE {module} DEPARTMENT d INSTANCES {} SHARE PRESENT RESERVE {}",
                 self.random.below(4),
                 self.random.below(3)
             ),

@@ -25,6 +25,8 @@ const COUNT: Parameter = Parameter::integer("n").after("COUNT").optional();
 const CURSOR: Parameter = Parameter::natural("cursor").after("CURSOR").optional();
 
 const TIER: Parameter = Parameter::block("tier", &[Parameter::natural("upto"), Parameter::text("price")]);
+const TIERS: Parameter =
+    Parameter::counted("tiers", &[NUMBER, TIER.optional().many()]).after("TIERS").optional();
 const ADD_MISSES: &str =
     "QUOTA and ACCOUNTS must be given: how much the flat price covers, and which accounts";
 const MODULE_MISSES: &str = "DEPARTMENT and INSTANCES must be given: whose module it is, and how many of its instances \
@@ -49,6 +51,9 @@ pub(crate) static COMMANDS: &[Command] = &[
             integer("n", "CAP"),
             integer("milliseconds", "DWELL"),
             integer("n", "MAXMOVES"),
+            Parameter::text("cost").after("MARGIN").optional(),
+            integer("n", "LENDLEVEL"),
+            integer("n", "EVENTS"),
             Parameter::integer("turn").after("TURNS").optional().many(),
         ],
     },
@@ -80,6 +85,53 @@ pub(crate) static COMMANDS: &[Command] = &[
             Parameter::integer("n").after("INSTANCES").or_error(MODULE_MISSES),
             integer("weight", "WEIGHT"),
             integer("n", "RESERVE"),
+            integer("n", "MIN"),
+            Parameter::one_of("share", &[
+                    Parameter::word("places", "PLACES"),
+                    Parameter::word("present", "PRESENT"),
+                ])
+            .after("SHARE")
+            .optional(),
+            integer("milliseconds", "LEND"),
+            integer("n", "CAP"),
+            TERM,
+        ],
+    },
+    command! {
+        name: c"ACCOUNT.DELMODULE",
+        run: inventory::remove_module,
+        flags: "write",
+        keys: RW | ACCESS | UPDATE,
+        summary: "Deletes a module that has neither accounts nor instances",
+        complexity: "O(log N) with N modules",
+        parameters: [KEY, MODULE, TERM],
+    },
+    command! {
+        name: c"ACCOUNT.DEPARTMENT",
+        run: inventory::department,
+        flags: "write deny-oom",
+        keys: RW | ACCESS | UPDATE,
+        summary: "Sets the most instructions of a department in a month, with all departments in it; replies its record",
+        complexity: "O(N) with N modules",
+        parameters: [
+            KEY,
+            Parameter::name("department"),
+            Parameter::integer("n").after("CAP").or_error("CAP is missing: say how many instructions; 0 is no limit"),
+            TERM,
+        ],
+    },
+    command! {
+        name: c"ACCOUNT.TARIFF",
+        run: inventory::tariff,
+        flags: "write deny-oom",
+        keys: RW | ACCESS | UPDATE,
+        summary: "Gives accounts another tariff; their use remains",
+        complexity: "O(N log M) with N accounts named and M in the book",
+        parameters: [
+            KEY,
+            Parameter::natural("n").after("QUOTA").or_error(ADD_MISSES),
+            TIERS,
+            COUNTED_ACCOUNTS.after("ACCOUNTS").or_error(ADD_MISSES),
             TERM,
         ],
     },
@@ -94,12 +146,7 @@ pub(crate) static COMMANDS: &[Command] = &[
             KEY,
             MODULE,
             Parameter::natural("n").after("QUOTA").or_error(ADD_MISSES),
-            Parameter::counted("tiers", &[
-                    NUMBER,
-                    TIER.optional().many(),
-                ])
-            .after("TIERS")
-            .optional(),
+            TIERS,
             COUNTED_ACCOUNTS.after("ACCOUNTS").or_error(ADD_MISSES),
             TERM,
         ],
@@ -187,17 +234,36 @@ pub(crate) static COMMANDS: &[Command] = &[
     },
     command! {
         name: c"ACCOUNT.PICK",
-        run: reads::pick,
-        flags: "readonly fast",
-        keys: RO | ACCESS,
-        summary: "Gives accounts of an instance that have no live login, those with most left at the flat price first",
-        complexity: "O(log N + C) with N accounts and C picked; O(A log A) with A of the instance until it is first worked with in a month",
+        run: writes::pick,
+        flags: "write fast",
+        keys: RW | ACCESS | UPDATE,
+        summary: "Gives accounts of an instance that have no live login, the cheapest next instruction first; moves one there if there is none",
+        complexity: "O(log N + C) with N accounts and C picked; O(A log A) with A of the instance until it is first worked with in a month; O(I + A) with I instances if there is none",
         parameters: [KEY, MODULE, INSTANCE, COUNT],
+    },
+    command! {
+        name: c"ACCOUNT.REPORT",
+        run: writes::report,
+        flags: "write fast",
+        keys: RW | ACCESS | UPDATE,
+        summary: "Counts the instructions since an assignment that were not counted before; replies as ACCOUNT.USE",
+        complexity: "O(log N) with N accounts; O(M log M) with M accounts of the instance, the first time in a month",
+        parameters: [KEY, ACCOUNT, EPOCH, Parameter::natural("total")],
+    },
+    command! {
+        name: c"ACCOUNT.RAISE",
+        run: writes::raise,
+        flags: "write fast",
+        keys: RW | ACCESS | UPDATE,
+        summary: "Makes later epochs greater than one that a failover has lost; an account gets a new epoch",
+        complexity: "O(log N) with N accounts",
+        parameters: [KEY, EPOCH, ACCOUNT.after("ACCOUNT").optional(), TERM],
     },
     command! {
         name: c"ACCOUNT.REBALANCE",
         run: writes::rebalance,
         flags: "write",
+        also: "dangerous",
         keys: RW | ACCESS | UPDATE,
         summary: "Moves accounts to the instances that will need them by the end of the month",
         complexity: "O(N) with N accounts",

@@ -8,6 +8,8 @@ counters! {
     ACCOUNT_CAPPED = c"account_capped";
     /// Requests that were refused because their login had ended.
     ACCOUNT_STALE = c"account_stale";
+    /// Accounts that went to an instance because its `ACCOUNT.PICK` found none.
+    ACCOUNT_ASKED = c"account_asked";
     /// Requests of the family refused with an error, including those of the two counters above.
     ACCOUNT_REFUSED = c"account_refused";
 }

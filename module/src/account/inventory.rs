@@ -1,30 +1,40 @@
 //! The `ACCOUNT.*` commands of operators: the book, its modules, and its accounts.
 
+use allot_core::account::place::Share;
 use allot_core::account::request::{Changes, ModuleSettings};
 use allot_core::account::tariff::{Amount, Step, Tariff};
 use allot_core::account::{Book, Event, ManagerRequest, Settings};
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
 
-use super::replies::reply_book;
 use super::writes::answer;
 use crate::engine::argument::Argument;
-use crate::engine::step::{self, read};
+use crate::engine::outbox::check_stream;
+use crate::engine::step;
 use crate::engine::value::Value;
 use crate::engine::word::{integer, natural};
 use crate::engine::{Call, Done};
 use crate::ffi::context::Mode;
 use crate::ffi::value::Found;
 
-/// `ACCOUNT.BOOK key [CAP n] [DWELL ms] [MAXMOVES n] [TURNS ms ms ...]`
-pub(super) fn book(call: &Call<'_>, [_, cap, dwell, max_moves, turns]: &[Argument<'_>; 5]) -> Done {
+/// `ACCOUNT.BOOK key [CAP n] [DWELL ms] [MAXMOVES n] [MARGIN cost] [LENDLEVEL n] [EVENTS n] [TURNS ms ms ...]`
+pub(super) fn book(
+    call: &Call<'_>,
+    [_, cap, dwell, max_moves, margin, lend_level, events, turns]: &[Argument<'_>; 8],
+) -> Done {
     let changes = Changes {
         cap: cap.optional_integer(),
         dwell: dwell.optional_integer(),
         max_moves: max_moves.optional_integer(),
         turns: turns.optional_words().map(|turns| turns.iter().filter_map(|turn| integer(turn)).collect()),
+        margin: margin.optional_text().map(|text| amount("MARGIN", text)).transpose()?,
+        lend_level: lend_level.optional_integer(),
+        events: events.optional_integer(),
     };
     let name = call.key()?;
+    if changes.events.is_some_and(|events| events > 0) {
+        check_stream(call.ctx, name, "EVENTS")?;
+    }
     let exists = match call.ctx.open(name, Mode::Read).value::<Value<Book>>() {
         Found::Nothing => false,
         Found::OtherType => return Err(step::wrong_type()),
@@ -35,9 +45,15 @@ pub(super) fn book(call: &Call<'_>, [_, cap, dwell, max_moves, turns]: &[Argumen
     }
     let settings = Settings::default().with(&changes, call.ctx.clock())?;
     step::create::<Book>(call.ctx, name, &Event::Opened(settings))?;
-    read::<Book, _>(call.ctx, name, |book, now| {
-        reply_book(call.ctx, book, now);
-        Ok(())
+    // The event that opens a book has not all settings.
+    answer(call, &ManagerRequest::Configure(changes).into())
+}
+
+/// An amount of money that an option names.
+fn amount(option: &str, text: &[u8]) -> Result<Amount, Refusal> {
+    Amount::parse_price(text).ok_or_else(|| {
+        let why = "a price is a decimal number below a billion, with at most nine digits behind the point";
+        Refusal::new(Code::Err, format!("{option}: {why}, not {}", quoted(text)))
     })
 }
 
@@ -47,10 +63,11 @@ pub(super) fn claim(call: &Call<'_>, [_, term, leader, force]: &[Argument<'_>; 4
     answer(call, &ManagerRequest::Claim { term, leader, force: force.is_given() }.into())
 }
 
-/// `ACCOUNT.MODULE key module DEPARTMENT d INSTANCES n [WEIGHT w] [RESERVE n] [TERM t]`
+/// `ACCOUNT.MODULE key module DEPARTMENT d INSTANCES n [WEIGHT w] [RESERVE n] [MIN n] [SHARE places|present]
+/// [LEND ms] [CAP n] [TERM t]`
 pub(super) fn module(
     call: &Call<'_>,
-    [_, module, department, instances, weight, reserve, term]: &[Argument<'_>; 7],
+    [_, module, department, instances, weight, reserve, min, share, lend, cap, term]: &[Argument<'_>; 11],
 ) -> Done {
     let settings = ModuleSettings {
         module: module.text(),
@@ -58,8 +75,31 @@ pub(super) fn module(
         instances: instances.integer(),
         weight: weight.optional_integer(),
         reserve: reserve.optional_integer(),
+        min: min.optional_integer(),
+        share: share.choice(&[Share::Places, Share::Present]),
+        lend: lend.optional_integer(),
+        cap: cap.optional_integer(),
     };
     answer(call, &ManagerRequest::Module(settings).in_term(term.optional_natural()))
+}
+
+/// `ACCOUNT.DELMODULE key module [TERM t]`
+pub(super) fn remove_module(call: &Call<'_>, [_, module, term]: &[Argument<'_>; 3]) -> Done {
+    let request = ManagerRequest::RemoveModule { module: module.text() };
+    answer(call, &request.in_term(term.optional_natural()))
+}
+
+/// `ACCOUNT.DEPARTMENT key department CAP n [TERM t]`
+pub(super) fn department(call: &Call<'_>, [_, department, cap, term]: &[Argument<'_>; 4]) -> Done {
+    let request = ManagerRequest::Department { department: department.text(), cap: cap.integer() };
+    answer(call, &request.in_term(term.optional_natural()))
+}
+
+/// `ACCOUNT.TARIFF key QUOTA n [TIERS n upto price ...] ACCOUNTS n account ... [TERM t]`
+pub(super) fn tariff(call: &Call<'_>, [_, quota, tiers, accounts, term]: &[Argument<'_>; 5]) -> Done {
+    let tariff = Tariff { quota: quota.natural(), steps: steps(tiers)? };
+    let accounts = accounts.words().to_vec();
+    answer(call, &ManagerRequest::Reprice { tariff, accounts }.in_term(term.optional_natural()))
 }
 
 /// `ACCOUNT.ADD key module QUOTA n [TIERS n upto price ...] ACCOUNTS n account ... [TERM t]`
@@ -75,12 +115,7 @@ fn steps(tiers: &Argument<'_>) -> Result<Vec<Step>, Refusal> {
     let rows = tiers.words().as_chunks().0.iter();
     let step = |&[upto, price]: &[&[u8]; 2]| {
         let upto = natural("TIERS", upto)?;
-        let price = Amount::parse_price(price).ok_or_else(|| {
-            let why =
-                "a price is a decimal number below a billion, with at most nine digits behind the point";
-            Refusal::new(Code::Err, format!("TIERS: {why}, not {}", quoted(price)))
-        })?;
-        Ok(Step { upto, price })
+        Ok(Step { upto, price: amount("TIERS", price)? })
     };
     rows.map(step).collect()
 }

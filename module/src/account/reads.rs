@@ -7,9 +7,9 @@ use allot_core::account::record::{Account, AccountState};
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
 
-use super::replies::{reply_account, reply_book, reply_history, reply_module, reply_picked, reply_usage};
+use super::replies::{reply_account, reply_book, reply_history, reply_module, reply_usage};
 use crate::engine::argument::Argument;
-use crate::engine::reply::{present, reply_present};
+use crate::engine::reply::reply_present;
 use crate::engine::step::read;
 use crate::engine::{Call, Done};
 
@@ -39,29 +39,12 @@ fn known_instance(book: &Book, module: &[u8], instance: &[u8]) -> Result<u32, Re
     })
 }
 
-fn count_of(count: &Argument<'_>, usual: i64) -> Result<usize, Refusal> {
+pub(super) fn count_of(count: &Argument<'_>, usual: i64) -> Result<usize, Refusal> {
     let count = count.optional_integer().unwrap_or(usual);
     if (1..=MAX_LIST).contains(&count) {
         return Ok(MOST.min(count as usize));
     }
     Err(Refusal::new(Code::Err, format!("COUNT must be 1 to {MAX_LIST}, not {count}")))
-}
-
-/// `ACCOUNT.PICK key module instance [COUNT n]`
-pub(super) fn pick(call: &Call<'_>, [_, module, instance, count]: &[Argument<'_>; 4]) -> Done {
-    let (module, instance, count) = (module.text(), instance.text(), count_of(count, 1)?);
-    read::<Book, _>(call.ctx, call.key()?, |book, _| {
-        let id = known_instance(book, module, instance)?;
-        let picked =
-            present(book.instance(id)).map(|instance| book.pick(instance, count)).unwrap_or_default();
-        if picked.is_empty() {
-            call.ctx.reply_nothing();
-            return Ok(());
-        }
-        call.ctx.reply_array(picked.len());
-        picked.iter().for_each(|one| reply_picked(call.ctx, book, one));
-        Ok(())
-    })
 }
 
 /// The subject of `ACCOUNT.INFO`.
@@ -157,7 +140,7 @@ fn reply_usages(call: &Call<'_>, book: &Book, (by, month, now): (By, u32, i64), 
     };
     let projected = |module: &[u8]| {
         let id = book.find_module(module).filter(|_| running);
-        id.map(|id| book.projected_of(id, now))
+        id.and_then(|id| book.projected_of(id, now))
     };
     match by {
         By::Account => {
@@ -179,7 +162,7 @@ fn reply_usages(call: &Call<'_>, book: &Book, (by, month, now): (By, u32, i64), 
             let more = if running { book.projected_by_department(now) } else { BTreeMap::new() };
             begin(0, sums.len());
             for (department, usage) in &sums {
-                reply_usage(call.ctx, department, usage, more.get(department).copied());
+                reply_usage(call.ctx, department, usage, more.get(department).copied().flatten());
             }
         }
     }

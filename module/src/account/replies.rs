@@ -23,6 +23,7 @@ pub(super) fn reply_book(ctx: Context<'_>, book: &Book, now: i64) {
     let (term, leader) = book.leader();
     let ([free, dealt, revoking, frozen], instances, modules) = book.totals();
     let count = |count: usize| Field::Number(count as i64);
+    let margin = book.policy().margin.to_string();
     let fields = [
         ("cap", Field::Number(settings.cap as i64)),
         ("dwell", Field::Number(settings.dwell)),
@@ -41,6 +42,9 @@ pub(super) fn reply_book(ctx: Context<'_>, book: &Book, now: i64) {
         ("revoking", count(revoking)),
         ("frozen", count(frozen)),
         ("logins", count(book.live_logins())),
+        ("margin", Field::Text(margin.as_bytes())),
+        ("lendlevel", Field::Number(book.policy().lend_level.into())),
+        ("events", Field::Number(book.policy().events.into())),
     ];
     begin(ctx, &fields, 1);
     ctx.reply_string(b"turns");
@@ -61,6 +65,10 @@ pub(super) fn reply_module(ctx: Context<'_>, book: &Book, module: &Module) {
         ("accounts", Field::Number(accounts as i64)),
         ("free", Field::Number(free as i64)),
         ("active", Field::Number(active as i64)),
+        ("min", Field::Number(module.policy.min.into())),
+        ("share", Field::Text(module.policy.share.word().as_bytes())),
+        ("lend", Field::Number(module.policy.lend)),
+        ("cap", Field::Number(module.policy.cap as i64)),
     ];
     begin(ctx, &fields, 1);
     ctx.reply_string(b"attached");
@@ -75,6 +83,16 @@ pub(super) fn reply_module(ctx: Context<'_>, book: &Book, module: &Module) {
         ];
         reply_record(ctx, &fields);
     }
+}
+
+pub(super) fn reply_department(ctx: Context<'_>, book: &Book, department: &[u8]) {
+    let used = book.used_by_department(department);
+    let fields = [
+        ("department", Field::Text(department)),
+        ("cap", Field::Number(book.budget(department).map_or(0, |budget| budget.cap as i64))),
+        ("used", Field::Number(i64::try_from(used).unwrap_or(i64::MAX))),
+    ];
+    reply_record(ctx, &fields);
 }
 
 pub(super) fn reply_instance(ctx: Context<'_>, book: &Book, instance: &Instance) {
@@ -144,7 +162,17 @@ pub(super) fn reply_used(ctx: Context<'_>, used: &Used) {
     reply_record(ctx, &fields);
 }
 
-pub(super) fn reply_picked(ctx: Context<'_>, book: &Book, one: &Account) {
+/// The picked accounts; null if there is none.
+pub(super) fn reply_all_picked(ctx: Context<'_>, book: &Book, picked: &[&Account]) {
+    if picked.is_empty() {
+        ctx.reply_nothing();
+        return;
+    }
+    ctx.reply_array(picked.len());
+    picked.iter().for_each(|one| reply_picked(ctx, book, one));
+}
+
+fn reply_picked(ctx: Context<'_>, book: &Book, one: &Account) {
     let used = one.used_in(book.month());
     let fields = [
         ("account", Field::Text(&one.name)),
@@ -162,10 +190,11 @@ pub(super) fn reply_shifts(ctx: Context<'_>, shifts: &[Shift]) {
         let fields = [
             ("account", Field::Text(&shift.account)),
             ("from_module", Field::Text(&shift.from.0)),
-            ("from_instance", Field::Text(&shift.from.1)),
+            ("from_instance", Field::maybe((!shift.from.1.is_empty()).then_some(&shift.from.1[..]))),
             ("to_module", Field::Text(&shift.to.0)),
             ("to_instance", Field::Text(&shift.to.1)),
             ("avoided", Field::Text(avoided.as_bytes())),
+            ("reason", Field::Text(shift.reason.word().as_bytes())),
         ];
         reply_record(ctx, &fields);
     }

@@ -3,15 +3,18 @@
 
 use allot_core::account::assign::STEP;
 use allot_core::account::decide::USUAL_MOVES;
+use allot_core::account::place::Instance;
 use allot_core::account::{Book, InstanceRequest, ManagerRequest, Reply, Request, decide};
 use allot_core::shared::refusal::{Code, Refusal};
 
 use super::counters;
+use super::reads::count_of;
 use super::replies::{
-    reply_account, reply_book, reply_instance, reply_login, reply_module, reply_shifts, reply_used,
+    reply_account, reply_all_picked, reply_book, reply_department, reply_instance, reply_login, reply_module,
+    reply_shifts, reply_used,
 };
 use crate::engine::argument::Argument;
-use crate::engine::reply::reply_present;
+use crate::engine::reply::{present, reply_present};
 use crate::engine::step::change;
 use crate::engine::{Call, Done, config};
 use crate::ffi::Context;
@@ -36,6 +39,9 @@ pub(super) fn answer(call: &Call<'_>, request: &Request<'_>) -> Done {
         let decision = decide(step.state(), step.now(), request)?;
         for event in &decision.events {
             step.apply(event);
+        }
+        if matches!(decision.reply, Reply::Picked(..)) {
+            counters::ACCOUNT_ASKED.add(decision.events.len() as u64);
         }
         for _ in 0..steps {
             let events = step.state().decide_assignment(STEP);
@@ -62,6 +68,11 @@ pub(super) fn answer(call: &Call<'_>, request: &Request<'_>) -> Done {
     done
 }
 
+fn find_instance<'a>(book: &'a Book, module: &[u8], name: &[u8]) -> Option<&'a Instance> {
+    let id = book.find_instance(book.find_module(module)?, name)?;
+    book.instance(id)
+}
+
 fn reply(ctx: Context<'_>, book: &Book, now: i64, reply: &Reply, short: bool) {
     match reply {
         Reply::Ok => ctx.reply_ok(),
@@ -71,11 +82,11 @@ fn reply(ctx: Context<'_>, book: &Book, now: i64, reply: &Reply, short: bool) {
             let module = book.find_module(name).and_then(|id| book.module(id));
             reply_present(ctx, module, |module| reply_module(ctx, book, module));
         }
+        Reply::Department(name) => reply_department(ctx, book, name),
         Reply::Instance(module, name) => {
-            let module = book.find_module(module);
-            let instance = module.and_then(|module| book.find_instance(module, name));
-            let instance = instance.and_then(|id| book.instance(id));
-            reply_present(ctx, instance, |instance| reply_instance(ctx, book, instance));
+            reply_present(ctx, find_instance(book, module, name), |instance| {
+                reply_instance(ctx, book, instance);
+            });
         }
         Reply::Account(name) => reply_present(ctx, book.account_called(name), |account| {
             if short {
@@ -84,6 +95,11 @@ fn reply(ctx: Context<'_>, book: &Book, now: i64, reply: &Reply, short: bool) {
                 reply_account(ctx, book, account, now);
             }
         }),
+        Reply::Picked(module, name, count) => {
+            let instance = find_instance(book, module, name);
+            let picked = present(instance).map(|instance| book.pick(instance, *count)).unwrap_or_default();
+            reply_all_picked(ctx, book, &picked);
+        }
         Reply::Used(used) => reply_used(ctx, used),
         Reply::Moves(shifts) => reply_shifts(ctx, shifts),
     }
@@ -124,6 +140,12 @@ pub(super) fn logout(call: &Call<'_>, [_, account, epoch, back, term]: &[Argumen
     answer(call, &InstanceRequest::Logout { account, epoch, back, term: term.optional_natural() }.into())
 }
 
+/// `ACCOUNT.PICK key module instance [COUNT n]`
+pub(super) fn pick(call: &Call<'_>, [_, module, instance, count]: &[Argument<'_>; 4]) -> Done {
+    let (module, instance, count) = (module.text(), instance.text(), count_of(count, 1)?);
+    answer(call, &InstanceRequest::Pick { module, instance, count }.into())
+}
+
 /// `ACCOUNT.USE key account epoch [COUNT n]`
 pub(super) fn usage(call: &Call<'_>, [_, account, epoch, count]: &[Argument<'_>; 4]) -> Done {
     let (account, epoch) = (account.text(), epoch.natural());
@@ -131,6 +153,18 @@ pub(super) fn usage(call: &Call<'_>, [_, account, epoch, count]: &[Argument<'_>;
         call,
         &InstanceRequest::Use { account, epoch, count: count.optional_integer().unwrap_or(1) }.into(),
     )
+}
+
+/// `ACCOUNT.REPORT key account epoch total`
+pub(super) fn report(call: &Call<'_>, [_, account, epoch, total]: &[Argument<'_>; 4]) -> Done {
+    let (account, epoch, total) = (account.text(), epoch.natural(), total.natural());
+    answer(call, &InstanceRequest::Report { account, epoch, total }.into())
+}
+
+/// `ACCOUNT.RAISE key epoch [ACCOUNT account] [TERM t]`
+pub(super) fn raise(call: &Call<'_>, [_, epoch, account, term]: &[Argument<'_>; 4]) -> Done {
+    let request = ManagerRequest::Raise { epoch: epoch.natural(), account: account.optional_text() };
+    answer(call, &request.in_term(term.optional_natural()))
 }
 
 /// `ACCOUNT.REBALANCE key [DRYRUN] [MAXMOVES n] [TERM t]`

@@ -9,7 +9,8 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -22,9 +23,10 @@ use redis::{
 
 use tokio::net::{UdpSocket, lookup_host};
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::connection::query;
+use crate::dial::{self, Dial};
 use crate::endpoint::{Endpoint, Node, Secret};
 use crate::error::Error;
 
@@ -50,6 +52,8 @@ pub struct Servers {
     pub timeout: Duration,
     /// The key whose master is wanted; only a cluster has more than one master.
     pub key: String,
+    /// What opens connections; TCP if `None`.
+    pub dial: Option<Arc<dyn Dial>>,
 }
 
 impl fmt::Display for Servers {
@@ -95,6 +99,7 @@ impl Servers {
             ca: None,
             timeout: Self::TIMEOUT,
             key: key.to_owned(),
+            dial: None,
         }
     }
 
@@ -162,7 +167,10 @@ impl Servers {
         let Endpoint::Sentinels { sentinels, master, tls } = &self.endpoint else { return };
         loop {
             let poll = async {
-                let jitter = rand::rng().random_range(0.8..1.2);
+                let jitter = match &self.dial {
+                    Some(dial) => dial.jitter(),
+                    None => rand::rng().random_range(0.8..1.2),
+                };
                 sleep(SENTINEL_POLL_INTERVAL.mul_f64(jitter)).await;
                 // If no Sentinel answers, the session goes on.
                 self.ask_sentinels(sentinels, master, *tls).await.unwrap_or_default()
@@ -268,10 +276,15 @@ impl Servers {
         if let Some(password) = password {
             login = login.set_password(password.reveal());
         }
-        let client = self.client(node, login).map_err(link)?;
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.timeout))
             .set_response_timeout(Some(timeout));
+        if let Some(dialed) = &self.dial {
+            return dial::connect(dialed.as_ref(), (&node.host, node.port), &login, config, self.timeout)
+                .await
+                .map_err(link);
+        }
+        let client = self.client(node, login).map_err(link)?;
         client.get_multiplexed_async_connection_with_config(&config).await.map_err(link)
     }
 

@@ -1,11 +1,11 @@
 //! The process context: connections to Redis, health, and the request to shut down.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use allot_client::{Servers, Session};
 use allot_coordination::{Coordinator, random};
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tracing::{debug, warn};
 
 use super::Health;

@@ -3,11 +3,11 @@
 //! resigns when no session lasts. A role implements [`LeaderRole`] for its part of a session.
 
 use std::convert::Infallible;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use allot_client::Session;
 use allot_coordination::{Coordinator, Error as CoordinationError, Leadership, LeadershipState};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tracing::{debug, error, warn};
 
 use super::context::{Context, Shutdown};

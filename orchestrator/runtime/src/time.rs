@@ -7,8 +7,23 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
+#[cfg(feature = "simulation")]
+thread_local! {
+    static SIMULATED: std::cell::Cell<Option<fn() -> u64>> = const { std::cell::Cell::new(None) };
+}
+
+/// Makes [`now_ms`] on this thread return what `clock` returns; `None` ends that.
+#[cfg(feature = "simulation")]
+pub fn simulate(clock: Option<fn() -> u64>) {
+    SIMULATED.set(clock);
+}
+
 /// Wall-clock time in milliseconds since 1970.
 pub fn now_ms() -> u64 {
+    #[cfg(feature = "simulation")]
+    if let Some(clock) = SIMULATED.get() {
+        return clock();
+    }
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
 }
 

@@ -152,6 +152,7 @@ pub(super) fn servers(given: &Given) -> Result<Servers> {
         ca,
         timeout: resolved.timeout,
         key: realm(given)?,
+        dial: None,
     })
 }
 

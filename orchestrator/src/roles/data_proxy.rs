@@ -3,10 +3,11 @@
 //! acknowledgement, another proxy writes the message, at worst a second time; the sequence number of the message makes
 //! that harmless.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Result;
 use redis::Cmd;
+use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use crate::roles::context::RoleContext as Context;

@@ -14,7 +14,7 @@ fn clients_that_come_and_go_share_the_accounts_of_their_module() {
     let mut system = Dealing::start(1);
     let mut book = system.book();
     // The first start, and an empty tree.
-    book.ok("MODULE billing DEPARTMENT finance INSTANCES 2 RESERVE 1");
+    book.ok("MODULE billing DEPARTMENT finance INSTANCES 2 SHARE PRESENT RESERVE 1");
     book.add("billing", 0..9);
     let first = system.add_clients(&[], &["finance/billing/web1:8080"]);
     system.healthy("one instance to have all");
@@ -50,7 +50,7 @@ fn clients_that_come_and_go_share_the_accounts_of_their_module() {
 fn returned_and_unusable_accounts_go_to_another_instance() {
     let mut system = Dealing::start(1);
     let mut book = system.book();
-    book.ok("MODULE billing DEPARTMENT finance INSTANCES 2");
+    book.ok("MODULE billing DEPARTMENT finance INSTANCES 2 SHARE PRESENT");
     book.add("billing", 0..8);
     let web = "finance/billing/web1:8080";
     let clients = system.add_clients(&[], &[web, "finance/billing/web2:8080"]);
@@ -79,8 +79,8 @@ fn returned_and_unusable_accounts_go_to_another_instance() {
 fn a_silent_instance_keeps_what_it_was_asked_for_and_holds_up_nobody_else() {
     let mut system = Dealing::start(1);
     let mut book = system.book();
-    book.ok("MODULE a DEPARTMENT d INSTANCES 1");
-    book.ok("MODULE b DEPARTMENT d INSTANCES 1");
+    book.ok("MODULE a DEPARTMENT d INSTANCES 1 SHARE PRESENT");
+    book.ok("MODULE b DEPARTMENT d INSTANCES 1 SHARE PRESENT");
     book.add("a", 0..4);
     // It is not to be missed, lest what it has be another's by right.
     let silent = system.add_clients(&["--session", "15"], &["d/a/one:1"]);
@@ -117,7 +117,7 @@ fn a_silent_instance_keeps_what_it_was_asked_for_and_holds_up_nobody_else() {
 fn instance_cut_off_logs_out_before_its_accounts_are_reassigned() {
     let mut system = Dealing::start(1);
     let mut book = system.book();
-    book.ok("MODULE m DEPARTMENT d INSTANCES 2");
+    book.ok("MODULE m DEPARTMENT d INSTANCES 2 SHARE PRESENT");
     book.add("m", 0..6);
     let port = system.zookeeper.address().rsplit(':').next().unwrap().parse().unwrap();
     let wire = Proxy::to(port);
@@ -144,7 +144,7 @@ fn instance_cut_off_logs_out_before_its_accounts_are_reassigned() {
 fn another_process_of_the_same_name_takes_its_place() {
     let mut system = Dealing::start(1);
     let mut book = system.book();
-    book.ok("MODULE m DEPARTMENT d INSTANCES 1");
+    book.ok("MODULE m DEPARTMENT d INSTANCES 1 SHARE PRESENT");
     book.add("m", 0..5);
     let first = system.add_clients(&[], &["d/m/one:1"]);
     system.healthy("one to have all");
@@ -172,8 +172,8 @@ fn another_process_of_the_same_name_takes_its_place() {
 fn second_process_of_a_name_does_not_end_the_first_ones_login() {
     let mut system = Dealing::start(1);
     let mut book = system.book();
-    book.ok("MODULE a DEPARTMENT d INSTANCES 1");
-    book.ok("MODULE b DEPARTMENT d INSTANCES 1");
+    book.ok("MODULE a DEPARTMENT d INSTANCES 1 SHARE PRESENT");
+    book.ok("MODULE b DEPARTMENT d INSTANCES 1 SHARE PRESENT");
     book.add("a", 0..2);
     system.add_clients(&[], &["d/b/two:2"]);
     let first = system.add_clients(&[], &["d/a/one:1"]);
@@ -203,7 +203,7 @@ fn second_process_of_a_name_does_not_end_the_first_ones_login() {
 fn a_module_s_directory_that_others_delete_is_made_again() {
     let mut system = Dealing::start(1);
     let mut book = system.book();
-    book.ok("MODULE m DEPARTMENT d INSTANCES 1");
+    book.ok("MODULE m DEPARTMENT d INSTANCES 1 SHARE PRESENT");
     book.add("m", 0..2);
     let made = |system: &mut Dealing| {
         system.with_tree(async |tree| tree.get("/resource/d/m").await.ok().flatten().is_some())
@@ -225,8 +225,8 @@ fn a_module_s_directory_that_others_delete_is_made_again() {
 fn assignment_waits_for_a_login_to_end() {
     let mut system = Dealing::start(1);
     let mut book = system.book();
-    book.ok("MODULE a DEPARTMENT d INSTANCES 1");
-    book.ok("MODULE b DEPARTMENT d INSTANCES 1");
+    book.ok("MODULE a DEPARTMENT d INSTANCES 1 SHARE PRESENT");
+    book.ok("MODULE b DEPARTMENT d INSTANCES 1 SHARE PRESENT");
     book.add("a", 0..6);
     let url = system.redis.url();
     let url = ["--redis", &url];
@@ -245,23 +245,23 @@ fn assignment_waits_for_a_login_to_end() {
 fn changes_of_modules_apply_with_and_without_a_leader() {
     let mut system = Dealing::start(1);
     let mut book = system.book();
-    book.ok("MODULE m DEPARTMENT d INSTANCES 1");
+    book.ok("MODULE m DEPARTMENT d INSTANCES 1 SHARE PRESENT");
     // Accounts that were added and never dealt: nobody is there.
     book.add("m", 0..6);
     let first = system.add_clients(&[], &["d/m/one:1", "d/m/two:2"]);
     eventually("both to be attached", TIMEOUT, || book.shares("m").len() == 2);
     system.healthy("one to have all, and one to stand by");
-    book.ok("MODULE m DEPARTMENT d INSTANCES 2");
+    book.ok("MODULE m DEPARTMENT d INSTANCES 2 SHARE PRESENT");
     system.healthy("two to share");
     assert_eq!(book.shares("m"), [3, 3]);
-    book.ok("MODULE m DEPARTMENT d INSTANCES 1");
+    book.ok("MODULE m DEPARTMENT d INSTANCES 1 SHARE PRESENT");
     system.healthy("one to have all again");
 
     // While nobody leads one goes, one comes, and one dies and is back.
     system.dealers[0].kill9();
     system.clients[first].say("go d/m/one:1");
     let third = system.add_clients(&[], &["d/m/three:3"]);
-    book.ok("MODULE n DEPARTMENT e INSTANCES 1");
+    book.ok("MODULE n DEPARTMENT e INSTANCES 1 SHARE PRESENT");
     book.add("n", 6..9);
     let fourth = system.add_clients(&[], &["e/n/four:4"]);
     book.ok("DEL 1 p0");
@@ -272,7 +272,7 @@ fn changes_of_modules_apply_with_and_without_a_leader() {
     assert_eq!((book.shares("n"), book.total("accounts")), (vec![3], 8));
 
     // A module that goes to another department is looked for there.
-    book.ok("MODULE n DEPARTMENT f INSTANCES 1");
+    book.ok("MODULE n DEPARTMENT f INSTANCES 1 SHARE PRESENT");
     system.clients[fourth].say("go e/n/four:4");
     system.clients[fourth].say("come f/n/four:4");
     system.healthy("a module to be where it went");
@@ -285,7 +285,7 @@ fn a_leader_may_die_at_any_step_and_wake_up_when_it_was_replaced() {
     let mut system = Dealing::start(1);
     let mut book = system.book();
     for module in ["a", "b"] {
-        book.ok(&format!("MODULE {module} DEPARTMENT d INSTANCES 2"));
+        book.ok(&format!("MODULE {module} DEPARTMENT d INSTANCES 2 SHARE PRESENT"));
     }
     book.add("a", 0..10);
     book.add("b", 10..20);
@@ -369,7 +369,7 @@ fn a_leader_may_die_at_any_step_and_wake_up_when_it_was_replaced() {
     system.healthy("all to be as it was");
     let recorded = async |tree: Tree| {
         let notify = tree.get("/resource/notify").await.ok().flatten()?.version;
-        let node = tree.get("/allot/{acme}:accounts/notified").await.ok().flatten()?;
+        let node = tree.get("/resource/notify/processed").await.ok().flatten()?;
         Some(notify.0.to_string() == String::from_utf8(node.data).unwrap())
     };
     eventually("the version that was dealt with to be on record", TIMEOUT, || {

@@ -67,7 +67,14 @@ fn a_file_becomes_a_book_and_a_book_the_same_file() {
         lines.sort();
         lines
     };
-    assert_eq!(sorted(&export.out), sorted(FILE));
+    // Each module has a line with its settings; the lines of accounts end with empty columns for them.
+    let (modules, accounts): (Vec<&str>, Vec<&str>) =
+        export.out.lines().skip(1).partition(|line| line.split(',').nth(2) == Some(""));
+    assert_eq!(modules.len(), 3);
+    let without_settings = |line: &&str| line.split(',').take(5).collect::<Vec<_>>().join(",");
+    let accounts: Vec<String> = accounts.iter().map(without_settings).collect();
+    let lines = FILE.lines().skip(1).collect::<Vec<_>>().join("\n");
+    assert_eq!(sorted(&accounts.join("\n")), sorted(&lines));
     // Once more it is nothing to do.
     let again = desk.import(&export.out, &[]).ok();
     assert_eq!(again.out.trim(), "done");
@@ -94,6 +101,32 @@ fn a_file_becomes_a_book_and_a_book_the_same_file() {
 }
 
 #[test]
+fn export_has_empty_modules_and_the_settings_of_all() {
+    let desk = Desk::new();
+    let mut book = Book::of(&desk.server);
+    book.ok("BOOK");
+    book.ok("MODULE billing DEPARTMENT finance INSTANCES 3 WEIGHT 5 RESERVE 2 MIN 4");
+    book.ok("MODULE empty DEPARTMENT finance INSTANCES 7");
+    let before = desk.run(&["export"]).ok().out;
+    assert!(
+        before.starts_with("department,module,account,quota,tiers,places,weight,reserve,min,"),
+        "{before}"
+    );
+    assert!(before.contains("\nfinance,billing,,,,3,5,2,4,"), "{before}");
+    assert!(before.contains("\nfinance,empty,,,,7,1,0,1,"), "{before}");
+    // Another server gets the same book from the file.
+    let other = Desk::new();
+    let made = other.import(&before, &[]).ok();
+    assert!(made.out.contains("+ module empty of finance, 7 places"), "{}", made.out);
+    assert_eq!(other.run(&["export"]).ok().out, before);
+    // What the file says of a module that is there is applied; what it does not say stays.
+    let changed = other.import("department,module,account,quota,min\nfinance,billing,,,9\n", &[]).ok();
+    assert!(changed.out.contains("~ module billing gets INSTANCES 3 MIN 9"), "{}", changed.out);
+    let expected = before.replace("finance,billing,,,,3,5,2,4,", "finance,billing,,,,3,5,2,9,");
+    assert_eq!(other.run(&["export"]).ok().out, expected);
+}
+
+#[test]
 fn reloaded_inventory_keeps_what_rebalancing_has_moved() {
     let desk = Desk::new();
     desk.import(FILE, &[]).ok();
@@ -109,7 +142,7 @@ fn reloaded_inventory_keeps_what_rebalancing_has_moved() {
     }
     assert_eq!(["p1", "p2"].map(|account| book.account(account, "module").text()), ["audit", "billing"]);
     // Where nothing is moved by itself the file says where it is to be.
-    book.ok("MODULE audit DEPARTMENT finance INSTANCES 1 WEIGHT 0");
+    book.ok("MODULE audit DEPARTMENT finance INSTANCES 1 SHARE PRESENT WEIGHT 0");
     let moved = desk.import(FILE, &[]).ok();
     assert!(moved.out.contains("~ 1 accounts go to billing: p1"), "{}", moved.out);
     assert_eq!(book.account("p1", "module").text(), "billing");
@@ -160,7 +193,7 @@ fn status_shows_the_tree_of_shares_and_warns_before_the_next_step() {
 
 #[test]
 fn rebalance_prints_its_moves_and_makes_them_unless_it_is_dry() {
-    let desk = Desk::new();
+    let desk = Desk { server: RedisServer::builder().own_clock().start(), ..Desk::new() };
     let mut lines = "department,module,account,quota,tiers\n".to_owned();
     for number in 0..8 {
         let _ = writeln!(lines, "d,m,p{number},100,1000:0.5");
@@ -172,6 +205,8 @@ fn rebalance_prints_its_moves_and_makes_them_unless_it_is_dry() {
     book.ok("ATTACH m a");
     book.ok("ATTACH m b");
     eventually("both to have accounts", TIMEOUT, || book.shares("m") == [4, 4]);
+    // After an hour without use it is known that an instance needs none.
+    desk.server.shift_clock(2 * 3600);
     for one in book.ok("PICK m a COUNT 4").array() {
         book.ok(&format!("USE {} {} COUNT 99", one.field("account").text(), one.field("epoch").int()));
     }
@@ -229,7 +264,7 @@ fn an_import_tells_the_leader_who_records_what_it_dealt_with() {
     run(&system.redis, &line).ok();
     let version = async |tree: allot_coordination::Tree| {
         let notify = tree.get("/resource/notify").await.ok().flatten()?.version.0;
-        let node = tree.get(&format!("/allot/{BOOK}/notified")).await.ok().flatten()?;
+        let node = tree.get("/resource/notify/processed").await.ok().flatten()?;
         Some(notify > 0 && String::from_utf8(node.data).unwrap() == notify.to_string())
     };
     eventually("the notice to be dealt with", TIMEOUT, || system.with_tree(version) == Some(true));

@@ -46,7 +46,7 @@ impl RandomWorkload {
             let (department, module) = workload.module(number);
             let places = 2 + number % 2;
             book.ok(&format!(
-                "MODULE {module} DEPARTMENT {department} INSTANCES {places} RESERVE {}",
+                "MODULE {module} DEPARTMENT {department} INSTANCES {places} SHARE PRESENT RESERVE {}",
                 number % 3
             ));
             book.add(&module, number * each..(number + 1) * each);
@@ -94,7 +94,7 @@ impl RandomWorkload {
             }
             5 => {
                 let places = 1 + self.random.below(4);
-                book.ok(&format!("MODULE {module} DEPARTMENT {department} INSTANCES {places}"));
+                book.ok(&format!("MODULE {module} DEPARTMENT {department} INSTANCES {places} SHARE PRESENT"));
                 format!("{module} has {places} places")
             }
             6 => {
@@ -215,7 +215,7 @@ fn a_take_over_of_a_thousand_accounts_is_timed() {
     let mut system = Dealing::start(1);
     let mut book = system.book();
     for number in 0..20 {
-        book.ok(&format!("MODULE m{number} DEPARTMENT d{} INSTANCES 3", number % 4));
+        book.ok(&format!("MODULE m{number} DEPARTMENT d{} INSTANCES 3 SHARE PRESENT", number % 4));
         book.add(&format!("m{number}"), number * 50..number * 50 + 50);
     }
     let paths: Vec<String> =
@@ -246,7 +246,7 @@ fn more_instances_than_one_session_may_watch_are_heard_over_several() {
     const INSTANCES: usize = 1100;
     let mut system = Dealing::start(1);
     let mut book = system.book();
-    book.ok(&format!("MODULE m DEPARTMENT d INSTANCES {INSTANCES}"));
+    book.ok(&format!("MODULE m DEPARTMENT d INSTANCES {INSTANCES} SHARE PRESENT"));
     // They are no clients, only nodes of one session that the test writes by hand; so they give nothing back, and what they
     // have comes when all are there.
     let others = Looking::at(&system.zookeeper.address());

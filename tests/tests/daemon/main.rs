@@ -1,12 +1,14 @@
 //! `allotd` as a command line and as a daemon, and the sessions of the documentation.
 
 mod client_example;
+mod client_languages;
 mod command_line;
 mod connections;
 mod documentation;
 mod failover;
 mod numbers;
 mod plans;
+mod resharding;
 mod run;
 mod seats;
 mod security;

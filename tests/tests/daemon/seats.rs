@@ -61,7 +61,8 @@ fn the_real_theatre_is_refused_as_it_is_and_loads_whole_when_numbered() {
     assert_eq!(server.raw().words("EXISTS show"), Reply::Int(0));
     let side = file(&server, "side.json", r#"{"areas":{"first-floor":{"priority":1,"rule":"ltr"}}}"#);
     let loading = ["seats", "load", &theatre, "--key", "show", "--disambiguate", "--side", &side];
-    run(&server, &loading).ok();
+    let loaded = run(&server, &loading).ok();
+    assert!(loaded.err.contains("126 ids of the source were not kept"), "{}", loaded.err);
     assert_eq!(total(&server, "show", "free"), 738);
     assert_eq!(server.raw().words("SEAT.GET show ground-floor-A.2-7").field("state"), Reply::bulk("free"));
     let buckets = server.raw().words("SEAT.STAT show AREA first-floor");
@@ -130,6 +131,8 @@ fn caches_become_a_show_whose_gaps_were_never_free() {
     assert_eq!((total(&server, "show", "free"), total(&server, "show", "sold")), (4, 296));
     assert_eq!(server.raw().words("SEAT.ORDER show imported").array().len(), 296);
     assert_eq!(server.raw().words("SEAT.GET show 7-1-3").field("state"), Reply::bulk("sold"));
+    let free = server.raw().words("SEAT.GET show b");
+    assert_eq!((free.field("state"), free.field("label")), (Reply::bulk("free"), Reply::bulk("2")));
     assert_eq!(server.raw().words("PTTL show"), Reply::Int(-1));
     assert_eq!(server.raw().words("KEYS *load*"), Reply::Array(vec![]));
     let digest = server.digest();

@@ -34,7 +34,7 @@ impl Family for Accounts {
     fn create(client: &mut RawClient, key: &str) -> Lines {
         for line in [
             "ACCOUNT.BOOK @",
-            "ACCOUNT.MODULE @ m DEPARTMENT d INSTANCES 2",
+            "ACCOUNT.MODULE @ m DEPARTMENT d INSTANCES 2 SHARE PRESENT",
             "ACCOUNT.ADD @ m QUOTA 100 TIERS 2 150 0.1 1000 0.5 ACCOUNTS 4 p0 p1 p2 p3",
             "ACCOUNT.ATTACH @ m a",
         ] {
@@ -50,12 +50,11 @@ impl Family for Accounts {
                 "ACCOUNT.LIST @",
                 "ACCOUNT.USAGE @ BY account",
                 "ACCOUNT.HISTORY @ p1",
-                "ACCOUNT.PICK @ m a COUNT 3",
             ]),
             projections: lines(&["ACCOUNT.USAGE @", "ACCOUNT.USAGE @ BY module"]),
             writes: lines(&[
                 "ACCOUNT.BOOK @ CAP 5",
-                "ACCOUNT.MODULE @ m DEPARTMENT d INSTANCES 3",
+                "ACCOUNT.MODULE @ m DEPARTMENT d INSTANCES 3 SHARE PRESENT",
                 "ACCOUNT.ATTACH @ m c",
                 "ACCOUNT.DETACH @ m a",
                 "ACCOUNT.ADD @ m QUOTA 1 ACCOUNTS 1 x",
@@ -66,12 +65,18 @@ impl Family for Accounts {
                 &format!("ACCOUNT.RENEW @ p1 {epoch} TTL 1000"),
                 &format!("ACCOUNT.LOGOUT @ p1 {epoch}"),
                 &format!("ACCOUNT.USE @ p1 {epoch}"),
+                "ACCOUNT.REPORT @ p1 5 9",
+                "ACCOUNT.RAISE @ 5",
                 "ACCOUNT.REBALANCE @",
+                "ACCOUNT.PICK @ m a COUNT 3",
+                "ACCOUNT.DELMODULE @ m",
+                "ACCOUNT.DEPARTMENT @ d CAP 5",
+                "ACCOUNT.TARIFF @ QUOTA 7 ACCOUNTS 1 p0",
                 "ACCOUNT.TERM @ 1 l",
             ]),
             unchanged: lines(&[
                 "ACCOUNT.BOOK @",
-                "ACCOUNT.MODULE @ m DEPARTMENT d INSTANCES 2",
+                "ACCOUNT.MODULE @ m DEPARTMENT d INSTANCES 2 SHARE PRESENT",
                 "ACCOUNT.ADD @ m QUOTA 100 ACCOUNTS 2 new p1",
                 "ACCOUNT.DEL @ 2 p0 nobody",
                 "ACCOUNT.MOVE @ m 1 p0",
@@ -83,6 +88,8 @@ impl Family for Accounts {
                 "ACCOUNT.LOGOUT @ p1 5000000",
                 "ACCOUNT.RENEW @ p1 5000000 TTL 1000",
                 "ACCOUNT.USE @ p1 5000000",
+                "ACCOUNT.REPORT @ p1 5000000 0",
+                "ACCOUNT.RAISE @ 5 ACCOUNT p1",
                 "ACCOUNT.PICK @ m a",
                 "ACCOUNT.REBALANCE @",
                 "ACCOUNT.REBALANCE @ DRYRUN",
@@ -96,12 +103,18 @@ impl Family for Accounts {
                 "ACCOUNT.ATTACH @ m b",
                 &format!("ACCOUNT.RENEW @ p1 {epoch} TTL 3700000"),
                 &format!("ACCOUNT.USE @ p1 {epoch} COUNT 7"),
+                &format!("ACCOUNT.REPORT @ p1 {epoch} 9"),
+                &format!("ACCOUNT.RAISE @ {epoch} ACCOUNT p1"),
                 &format!("ACCOUNT.LOGOUT @ p1 {epoch}"),
                 "ACCOUNT.FREEZE @ p2",
                 "ACCOUNT.FREEZE @ p2 OFF",
-                "ACCOUNT.MODULE @ n DEPARTMENT d INSTANCES 1",
+                "ACCOUNT.MODULE @ n DEPARTMENT d INSTANCES 1 SHARE PRESENT",
                 "ACCOUNT.ADD @ n QUOTA 1 ACCOUNTS 1 x",
+                "ACCOUNT.TARIFF @ QUOTA 7 ACCOUNTS 1 x",
                 "ACCOUNT.DEL @ 1 x",
+                "ACCOUNT.DELMODULE @ n",
+                "ACCOUNT.DEPARTMENT @ d CAP 5000",
+                "ACCOUNT.MODULE @ m DEPARTMENT d INSTANCES 2 MIN 0",
                 "ACCOUNT.BOOK @ CAP 9",
                 "ACCOUNT.TERM @ 1 l",
                 "ACCOUNT.DETACH @ m b TERM 1",
@@ -119,7 +132,7 @@ impl Family for Accounts {
     }
 
     fn run_workload(server: &RedisServer, seed: u64, steps: usize) {
-        Book::create(server, 2).ok("MODULE n DEPARTMENT d INSTANCES 2");
+        Book::create(server, 2).ok("MODULE n DEPARTMENT d INSTANCES 2 SHARE PRESENT");
         BookWorkload::new(server, seed).run(steps);
     }
 
@@ -156,7 +169,7 @@ impl Family for Accounts {
             "ACCOUNT.LIST @ COUNT 1000",
             "ACCOUNT.USAGE @ BY module",
             "ACCOUNT.USAGE @ BY account",
-            "ACCOUNT.MODULE @ new DEPARTMENT d INSTANCES 2",
+            "ACCOUNT.MODULE @ new DEPARTMENT d INSTANCES 2 SHARE PRESENT",
             "ACCOUNT.ADD @ new QUOTA 5 ACCOUNTS 2 q1 q2",
             "ACCOUNT.ATTACH @ new i",
             "ACCOUNT.ATTACH @ m a",
@@ -164,7 +177,7 @@ impl Family for Accounts {
             "ACCOUNT.PICK @ m a COUNT 5",
             "ACCOUNT.FREEZE @ p1",
             "ACCOUNT.REBALANCE @",
-            "ACCOUNT.MODULE @ m DEPARTMENT d INSTANCES 1",
+            "ACCOUNT.MODULE @ m DEPARTMENT d INSTANCES 1 SHARE PRESENT",
             "ACCOUNT.MOVE @ new 1 p2",
             "ACCOUNT.DETACH @ m b",
             "ACCOUNT.DEL @ 2 p3 q1",
@@ -180,8 +193,8 @@ impl Family for Accounts {
 
     fn begin_garbage(client: &mut RawClient) {
         client.words("ACCOUNT.BOOK k");
-        client.words("ACCOUNT.MODULE k m DEPARTMENT d INSTANCES 2");
-        client.words("ACCOUNT.MODULE k n DEPARTMENT d INSTANCES 2");
+        client.words("ACCOUNT.MODULE k m DEPARTMENT d INSTANCES 2 SHARE PRESENT");
+        client.words("ACCOUNT.MODULE k n DEPARTMENT d INSTANCES 2 SHARE PRESENT");
     }
 
     fn fill(server: &RedisServer) -> String {
@@ -205,6 +218,9 @@ const GARBAGE: Garbage<'static> = Garbage {
         "ACCOUNT.BOOK",
         "ACCOUNT.TERM",
         "ACCOUNT.MODULE",
+        "ACCOUNT.DELMODULE",
+        "ACCOUNT.DEPARTMENT",
+        "ACCOUNT.TARIFF",
         "ACCOUNT.ADD",
         "ACCOUNT.DEL",
         "ACCOUNT.MOVE",
@@ -215,6 +231,8 @@ const GARBAGE: Garbage<'static> = Garbage {
         "ACCOUNT.RENEW",
         "ACCOUNT.LOGOUT",
         "ACCOUNT.USE",
+        "ACCOUNT.REPORT",
+        "ACCOUNT.RAISE",
         "ACCOUNT.PICK",
         "ACCOUNT.REBALANCE",
         "ACCOUNT.INFO",
@@ -224,12 +242,15 @@ const GARBAGE: Garbage<'static> = Garbage {
         "ACCOUNT.APPLY",
     ],
     templates: &[
-        "ACCOUNT.BOOK k CAP 1000 DWELL 0 MAXMOVES 3 TURNS 4000000000000 4100000000000",
+        "ACCOUNT.BOOK k CAP 1000 DWELL 0 MAXMOVES 3 MARGIN 0.5 LENDLEVEL 1 TURNS 4000000000000 4100000000000",
         "ACCOUNT.TERM k 3 css",
-        "ACCOUNT.MODULE k m DEPARTMENT d INSTANCES 2 WEIGHT 2 RESERVE 1",
-        "ACCOUNT.MODULE k n DEPARTMENT d INSTANCES 1",
+        "ACCOUNT.MODULE k m DEPARTMENT d INSTANCES 2 SHARE PRESENT WEIGHT 2 RESERVE 1 MIN 1 LEND 0 CAP 9000",
+        "ACCOUNT.MODULE k n DEPARTMENT d INSTANCES 1 SHARE PRESENT",
         "ACCOUNT.ADD k m QUOTA 100 TIERS 2 150 0.1 1000 0.5 ACCOUNTS 3 p1 p2 p3",
         "ACCOUNT.ADD k * QUOTA 7 ACCOUNTS 2 q1 q2",
+        "ACCOUNT.DELMODULE k n",
+        "ACCOUNT.DEPARTMENT k d CAP 500",
+        "ACCOUNT.TARIFF k QUOTA 50 TIERS 1 90 2 ACCOUNTS 2 p1 p2",
         "ACCOUNT.DEL k 1 p3",
         "ACCOUNT.MOVE k n 2 p1 p2",
         "ACCOUNT.FREEZE k p2",
@@ -241,6 +262,8 @@ const GARBAGE: Garbage<'static> = Garbage {
         "ACCOUNT.RENEW k p1 5 TTL 1000",
         "ACCOUNT.LOGOUT k p1 5",
         "ACCOUNT.USE k p1 5 COUNT 3",
+        "ACCOUNT.REPORT k p1 5 3",
+        "ACCOUNT.RAISE k 5 ACCOUNT p1",
         "ACCOUNT.PICK k m a COUNT 2",
         "ACCOUNT.REBALANCE k DRYRUN MAXMOVES 5",
         "ACCOUNT.INFO k m",

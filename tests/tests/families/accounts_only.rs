@@ -45,7 +45,7 @@ fn a_failover_gives_no_epoch_out_twice_and_ends_the_logins_that_it_forgot() {
 
 /// A book with one module and one instance, whose count of arrivals is the highest that a snapshot may have.
 fn book_at_its_last_arrival(client: &mut RawClient) -> Vec<u8> {
-    for line in ["ACCOUNT.BOOK book", "ACCOUNT.MODULE book m DEPARTMENT d INSTANCES 2"] {
+    for line in ["ACCOUNT.BOOK book", "ACCOUNT.MODULE book m DEPARTMENT d INSTANCES 2 SHARE PRESENT"] {
         assert!(!matches!(client.words(line), Reply::Error(_)), "{line}");
     }
     let dump = Dump::of(client, "book");

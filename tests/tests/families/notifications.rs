@@ -88,13 +88,19 @@ fn every_account_event_is_a_keyspace_notification_and_counted() {
         ("BOOK CAP 5", vec!["book-opened"]),
         ("BOOK CAP 3", vec!["book-configured"]),
         ("TERM 1 l", vec!["claimed"]),
-        ("MODULE m DEPARTMENT d INSTANCES 1", vec!["module-defined"]),
+        ("MODULE m DEPARTMENT d INSTANCES 1 SHARE PRESENT", vec!["module-defined"]),
         ("ATTACH m a", vec!["attached"]),
         ("ADD m QUOTA 2 ACCOUNTS 2 p q", vec!["added", "dealt"]),
         ("ATTACH m b", vec!["attached"]),
         ("FREEZE q", vec!["frozen"]),
         ("FREEZE q OFF", vec!["thawed", "dealt"]),
+        ("TARIFF QUOTA 3 ACCOUNTS 1 q", vec!["repriced"]),
         ("DEL 1 q", vec!["deleted"]),
+        ("DEPARTMENT d CAP 500", vec!["department-capped"]),
+        ("BOOK MARGIN 1", vec!["book-tuned"]),
+        ("MODULE m DEPARTMENT d INSTANCES 1 MIN 0", vec!["module-tuned"]),
+        ("MODULE x DEPARTMENT d INSTANCES 1", vec!["module-defined", "module-tuned"]),
+        ("DELMODULE x", vec!["module-removed"]),
     ] {
         book.ok(line);
         assert_eq!(listener.heard(), events, "{line}");
@@ -104,7 +110,7 @@ fn every_account_event_is_a_keyspace_notification_and_counted() {
     book.ok(&format!("USE p {epoch} COUNT 3"));
     assert_eq!(book.code(&format!("USE p {epoch}")), "LIMIT");
     assert_eq!(listener.heard(), ["login", "renewed", "used"]);
-    book.ok("MODULE n DEPARTMENT d INSTANCES 1");
+    book.ok("MODULE n DEPARTMENT d INSTANCES 1 SHARE PRESENT");
     book.ok("MOVE n 1 p");
     book.ok(&format!("LOGOUT p {epoch}"));
     assert_eq!(book.code(&format!("LOGOUT p {epoch}")), "OK", "a late one changes nothing");

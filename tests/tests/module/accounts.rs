@@ -43,7 +43,7 @@ fn a_revoked_account_goes_on_when_its_login_is_over() {
     book.ok("ATTACH m a");
     let login = book.ok(&format!("LOGIN p0 a t TTL {LATER}"));
     let (epoch, until) = (login.field("epoch").int(), login.field("until").int());
-    book.ok("MODULE n DEPARTMENT d INSTANCES 1");
+    book.ok("MODULE n DEPARTMENT d INSTANCES 1 SHARE PRESENT");
     book.ok("ATTACH n x");
     assert_eq!(book.ok("MOVE n 1 p0"), Reply::Int(1));
     assert_eq!(book.account("p0", "state").text(), "revoking");
@@ -236,12 +236,12 @@ fn records_have_all_their_fields_in_both_protocols() {
         assert_eq!(
             names(&book.ok("INFO")),
             "cap dwell maxmoves term leader last_epoch month month_start month_end modules instances accounts free \
-             dealt revoking frozen logins turns"
+             dealt revoking frozen logins margin lendlevel events turns"
         );
         let module = book.ok("INFO m");
         assert_eq!(
             names(&module),
-            "module department instances weight reserve accounts free active attached"
+            "module department instances weight reserve accounts free active min share lend cap attached"
         );
         assert_eq!(names(&module.field("attached").array()[0]), "instance state dealt revoking target");
         assert_eq!(names(&book.ok("ATTACH m a")), "module instance state since away_until accounts");
@@ -273,6 +273,15 @@ fn wrong_calls_are_refused_with_the_word_that_is_wrong() {
         ("ADD n QUOTA 10 ACCOUNTS 1 x", "NOTFOUND there is no module 'n'"),
         ("DEL 3 p0 p1", "3 words are announced and 2 follow"),
         ("DEL 2 p0 nobody", "NOTFOUND there is no account 'nobody'"),
+        ("BOOK MARGIN x", "ERR MARGIN: a price is"),
+        ("BOOK LENDLEVEL 17", "ERR LENDLEVEL must be 0 to 16, not 17"),
+        ("MODULE m DEPARTMENT d INSTANCES 1 MIN -1", "ERR MIN must be 0 to 10000, not -1"),
+        ("MODULE m DEPARTMENT d INSTANCES 1 SHARE half", "SHARE"),
+        ("MODULE m DEPARTMENT d INSTANCES 1 CAP -1", "ERR CAP must be 0 to"),
+        ("DELMODULE m", "BADSTATE module 'm' has 2 accounts"),
+        ("DELMODULE n", "NOTFOUND there is no module 'n'"),
+        ("DEPARTMENT d", "wrong number of arguments"),
+        ("TARIFF QUOTA 5 ACCOUNTS 1 nobody", "NOTFOUND there is no account 'nobody'"),
         ("LOGIN p0 a t TTL 0", "ERR"),
         ("LOGIN p0 a t TTL 1000", "NOTOWNER account 'p0' is free"),
         ("BOOK TURNS 5", "ERR TURNS must be"),
@@ -282,8 +291,8 @@ fn wrong_calls_are_refused_with_the_word_that_is_wrong() {
         ("LIST COLOUR red", "'COLOUR' is not expected here"),
         ("ATTACH m a TERM 7", "STALE term 7 is not the claimed one, which is 0"),
         ("LOGOUT p0 1 BACK TERM 7", "STALE term 7 is not the claimed one, which is 0"),
-        ("MODULE * DEPARTMENT d INSTANCES 1", "ERR module must not be '*'"),
-        ("MODULE n DEPARTMENT * INSTANCES 1", "ERR DEPARTMENT must not be '*'"),
+        ("MODULE * DEPARTMENT d INSTANCES 1 SHARE PRESENT", "ERR module must not be '*'"),
+        ("MODULE n DEPARTMENT * INSTANCES 1 SHARE PRESENT", "ERR DEPARTMENT must not be '*'"),
         ("LIST COUNT 10001", "ERR COUNT must be 1 to 10000, not 10001"),
     ] {
         let reply = book.call(line);

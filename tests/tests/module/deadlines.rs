@@ -268,6 +268,25 @@ fn epochs_grow_though_the_clock_is_set_back() {
 }
 
 #[test]
+fn streams_are_trimmed_after_the_clock_was_corrected() {
+    let server = RedisServer::builder().own_clock().start();
+    server.shift_clock(86_400);
+    let mut realm = Realm::create(&server, &["a:1:1"]);
+    let old = |realm: &mut Realm| {
+        realm.client.words(&format!("XADD {REALM}:info 1-1 event SET"));
+        eventually("the stream to be trimmed", TIMEOUT, || {
+            realm.client.words(&format!("XLEN {REALM}:info")).int() == 0
+        });
+        realm.client.words(&format!("DEL {REALM}:info"));
+    };
+    old(&mut realm);
+    server.shift_clock(0);
+    realm.client.words(&format!("ALLOT.CLOCK {REALM} RESET"));
+    old(&mut realm);
+    no_internal_errors(&server);
+}
+
+#[test]
 fn deadlines_that_the_clock_has_jumped_over_expire() {
     let server = RedisServer::builder().own_clock().start();
     create(&server, "show", &sample_venue(2, 5));

@@ -20,7 +20,17 @@ impl Book {
         self.counters().iter().try_for_each(Counter::check_event)?;
         match event {
             Event::Opened(_) => Err(Damaged("the book is open already")),
-            Event::Configured(_) | Event::Claimed { .. } => Ok(()),
+            Event::Configured(_) | Event::BookTuned(_) | Event::Claimed { .. } => Ok(()),
+            Event::ModuleTuned { module, .. } => self.module_number(module).map(drop),
+            Event::DepartmentCapped { cap, .. } => ensure(*cap <= MAX_COUNT, "a budget is out of range"),
+            Event::ModuleRemoved { module } => {
+                let module = self.module_number(module)?;
+                ensure(self.is_unused(module), "a module that is removed has accounts or instances")
+            }
+            Event::Repriced { accounts, .. } => self.all_are(accounts, |_| true),
+            Event::Flushed { count, .. } => {
+                ensure(*count as usize <= self.outbox.len(), "more messages were written than wait")
+            }
             Event::MonthTurned => {
                 ensure(!self.settings.turns.is_empty(), "a month turns without a time at which it turns")?;
                 ensure(self.month < LAST_MONTH, "there are no more months")
@@ -43,7 +53,7 @@ impl Book {
             }
             Event::Rehomed { module, accounts } => {
                 let module = self.module_number(module)?;
-                self.all_are(accounts, |account| self.destination(account).is_some_and(|home| home != module))
+                self.all_are(accounts, |account| self.moves_to(account, module))
             }
             Event::Frozen { account } => self.account_is(account, |account| {
                 account.state != AccountState::Frozen && account.login.is_none()
@@ -71,7 +81,7 @@ impl Book {
                 let before = if *active { Presence::Standby } else { Presence::Active };
                 self.place_is(module, instance, |place| place.presence == before)
             }
-            Event::Away { module, instance, .. } => self.is_active(module, instance),
+            Event::Away { module, instance, .. } => self.place_is(module, instance, Instance::has_place),
             Event::Detached { module, instance } => {
                 self.place_is(module, instance, |place| place.presence != Presence::Leaving)
             }
@@ -100,7 +110,9 @@ impl Book {
                 self.account_is(account, |account| {
                     let from = self.instance(account.instance);
                     let active = from.is_some_and(|from| from.presence == Presence::Active);
-                    account.state == AccountState::Dealt && active && Some(account.instance) != place
+                    let dealt =
+                        account.state == AccountState::Dealt && active && Some(account.instance) != place;
+                    dealt || account.state == AccountState::Free && account.login.is_none()
                 })
             }
             Event::LoggedIn { account, .. } => {
@@ -110,6 +122,14 @@ impl Book {
                 account.state == AccountState::Dealt && account.login.is_some()
             }),
             Event::LoggedOut { account, .. } => self.account_is(account, |account| account.login.is_some()),
+            Event::EpochRaised { epoch } => Counter::new("last epoch", *epoch).check_event(),
+            Event::Reassigned { account } => {
+                self.account_is(account, |account| account.state == AccountState::Dealt)
+            }
+            Event::Reported { account, epoch, count } => self.account_is(account, |account| {
+                let fits = |before: u64| before.saturating_add(*count) <= MAX_COUNT;
+                account.reported(*epoch).is_some_and(fits) && fits(account.used_in(self.month))
+            }),
             Event::Used { account, count } => {
                 let fits =
                     |account: &Account| account.used_in(self.month).saturating_add(*count) <= MAX_COUNT;

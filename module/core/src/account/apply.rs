@@ -5,9 +5,10 @@
 //! the state alone.
 
 use super::event::Event;
-use super::model::place::{Instance, Module, Presence};
-use super::model::record::{Account, AccountState, Goal, Login, Name, Stay, day_of};
-use super::model::state::Book;
+use super::messages::STREAM;
+use super::model::place::{Instance, Module, Presence, Share};
+use super::model::record::{Account, AccountState, Epoch, Goal, Login, Name, Stay, day_of};
+use super::model::state::{Book, Budget};
 use crate::invariant;
 use crate::shared::list::NONE;
 use crate::shared::{Bytes, Millis};
@@ -19,14 +20,51 @@ impl Book {
         match event {
             Event::Opened(_) => {}
             Event::Configured(settings) => self.settings = settings.clone(),
+            Event::BookTuned(policy) => {
+                self.policy = *policy;
+                if policy.events == 0 {
+                    self.outbox.forget(STREAM.as_bytes());
+                }
+            }
+            Event::Flushed { count, last_id } => self.outbox.sent(*count as usize, *last_id),
+            Event::DepartmentCapped { department, cap } => {
+                let used = self.used_by_department(department);
+                if *cap == 0 {
+                    self.departments.remove(department);
+                } else {
+                    self.departments.insert(department.clone(), Budget { cap: *cap, used });
+                }
+            }
+            Event::ModuleRemoved { module } => {
+                let Some(id) = self.admitted_module(module) else { return };
+                self.remove_module(id);
+            }
+            Event::Repriced { tariff, accounts } => {
+                let tariff = self.shared_tariff(tariff);
+                for name in accounts {
+                    let Some(id) = self.admitted(name) else { continue };
+                    self.set_tariff(id, tariff.clone());
+                }
+            }
+            Event::ModuleTuned { module, policy } => {
+                let Some(id) = self.admitted_module(module) else { return };
+                if let Some(module) = self.indexed_module_mut(id) {
+                    module.policy = *policy;
+                }
+                self.look_at(id);
+            }
             Event::Claimed { term, leader } => (self.term, self.leader) = (*term, Some(leader.clone())),
             Event::Defined { module, department, places, weight, reserve } => {
                 let department = self.department_name(department);
                 let id = self.find_module(module).unwrap_or_else(|| self.enter_module(module, &department));
-                if let Some(module) = self.indexed_module_mut(id) {
-                    module.department = department;
-                    (module.places, module.weight, module.reserve) = (*places, *weight, *reserve);
+                let Some(module) = self.indexed_module_mut(id) else { return };
+                module.department = department;
+                let renumbers = module.places != *places;
+                (module.places, module.weight, module.reserve) = (*places, *weight, *reserve);
+                if renumbers {
+                    self.number_places(id);
                 }
+                self.recount_budgets();
                 self.look_at(id);
             }
             Event::Added { module, tariff, accounts } => {
@@ -56,10 +94,19 @@ impl Book {
             }
             Event::LoggedOut { account, .. } => {
                 let Some(id) = self.admitted(account) else { return };
+                if let Some(login) = self.indexed(id).and_then(|account| account.login.clone()) {
+                    self.tell_of_login("logout", id, &login);
+                }
                 self.log_out(id);
                 self.settle(at, id);
             }
-            Event::Used { account, count } => self.count(at, account, *count),
+            Event::Used { account, count } => {
+                let Some(id) = self.admitted(account) else { return };
+                let instance = self.indexed(id).map_or(NONE, |account| account.instance);
+                self.count(at, id, instance, *count);
+            }
+            Event::EpochRaised { epoch } => self.last_epoch = self.last_epoch.max(*epoch),
+            Event::Reported { account, epoch, count } => self.report(at, account, *epoch, *count),
             _ => self.apply_to_assignment(at, event),
         }
     }
@@ -68,8 +115,12 @@ impl Book {
         match event {
             Event::Deleted { accounts } => self.each(at, accounts, Goal::Delete),
             Event::Rehomed { module, accounts } => {
-                let Some(module) = self.admitted_module(module) else { return };
-                self.each(at, accounts, Goal::Module(module));
+                let Some(id) = self.admitted_module(module) else { return };
+                for account in accounts {
+                    let Some(account) = self.admitted(account) else { continue };
+                    self.tell_of_move(account, module, None);
+                }
+                self.each(at, accounts, Goal::Module(id));
             }
             Event::Withdrawn { accounts } => self.each(at, accounts, Goal::Reassign),
             Event::Dealt { module, instance, accounts } => {
@@ -80,6 +131,16 @@ impl Book {
                     self.assign(at, id, place);
                 }
             }
+            Event::Reassigned { account } => {
+                let Some(id) = self.admitted(account) else { return };
+                let Some((place, since)) = self.indexed(id).map(|account| (account.instance, account.since))
+                else {
+                    return;
+                };
+                self.assign(at, id, place);
+                // The account has not moved.
+                self.change(id, |account| account.since = since);
+            }
             Event::Recalled { module, instance, accounts } => {
                 let Some(place) = self.admitted_place(module, instance) else { return };
                 self.each(at, accounts, Goal::Place(place));
@@ -88,10 +149,13 @@ impl Book {
                 let Some(place) = self.admitted_place(module, instance) else { return };
                 let Some(id) = self.admitted(account) else { return };
                 let Some(account) = self.accounts.get_mut(id) else { return };
-                let from = account.instance;
+                let (from, home) = (account.instance, account.module);
                 account.moved = (day_of(at), account.moves_on(day_of(at)).saturating_add(1));
+                self.tell_of_move(id, module, Some(instance));
                 self.with_instance(from, |from| from.offset -= 1);
-                self.with_instance(place, |place| place.offset += 1);
+                if from != NONE || !self.lends_within(home, place) {
+                    self.with_instance(place, |place| place.offset += 1);
+                }
                 self.go_on(at, id, Goal::Place(place));
             }
             Event::Frozen { account } | Event::Halted { account } => {
@@ -105,6 +169,7 @@ impl Book {
                     (account.state, account.instance, account.goal, account.since) =
                         (AccountState::Frozen, NONE, None, at);
                 });
+                self.tell_of("frozen", id, |message, _| message);
             }
             Event::Thawed { account } => {
                 let Some(id) = self.admitted(account) else { return };
@@ -172,12 +237,30 @@ impl Book {
         let presence = if active { Presence::Active } else { Presence::Standby };
         if let Some(id) = self.find_instance(module, name) {
             self.away.remove(id);
+            self.come_back(at, id);
             self.with_instance(id, |instance| (instance.presence, instance.away_until) = (presence, None));
+            self.number_place(id);
         } else {
             self.arrivals += 1;
             self.enter_instance(Instance::new(name.clone(), module, presence, self.arrivals, at));
         }
         self.look_at(module);
+    }
+
+    /// Gives an instance that had left, and still has an account with a login, the rank of a new one.
+    fn come_back(&mut self, at: Millis, id: u32) {
+        let Some(instance) = self.indexed_instance(id) else { return };
+        let (module, before) = (instance.module, instance.arrived);
+        if instance.presence != Presence::Leaving {
+            return;
+        }
+        self.arrivals += 1;
+        let arrived = self.arrivals;
+        if let Some(module) = self.indexed_module_mut(module) {
+            let moved = module.instances.remove(&(before, id)) && module.instances.insert((arrived, id));
+            invariant!(moved, "a module has its instances, each once");
+        }
+        self.with_instance(id, |instance| (instance.arrived, instance.since) = (arrived, at));
     }
 
     fn set_presence(&mut self, module: &[u8], name: &[u8], presence: Presence, until: Option<Millis>) {
@@ -194,6 +277,7 @@ impl Book {
                 lost = std::mem::take(&mut instance.offset);
             }
         });
+        self.number_place(id);
         self.forget_if_empty(id);
         let Some(module) = self.admitted_module(module) else { return };
         self.make_up_for(module, lost);
@@ -226,6 +310,13 @@ impl Book {
             due -= back;
             self.with_instance(id, |instance| instance.offset += back * lost.signum());
         }
+    }
+
+    /// Whether an instance gets a free account of its own module that divides its accounts by places. The account stays
+    /// part of the share of an empty place, so an instance that comes to this place can take accounts back.
+    fn lends_within(&self, home: u32, place: u32) -> bool {
+        let same = self.indexed_instance(place).is_some_and(|place| place.module == home);
+        same && self.indexed_module(home).is_some_and(|module| module.policy.share == Share::Places)
     }
 
     /// Cancels a move of rebalancing between modules that cannot be completed: removes the offset of both instances.
@@ -267,6 +358,7 @@ impl Book {
                 self.call_off(id, missed);
             }
             self.change(id, |account| (account.state, account.goal) = (AccountState::Revoking, Some(goal)));
+            self.tell_of("revoked", id, |message, _| message);
         } else {
             self.arrive(at, id, goal);
         }
@@ -317,6 +409,7 @@ impl Book {
                 (module, AccountState::Dealt, place, None);
             (account.epoch, account.since) = (epoch, at);
         });
+        self.tell_of("assigned", id, |message, _| message.with_number("epoch", epoch));
     }
 
     fn log_in(&mut self, at: Millis, account: &[u8], terminal: &Bytes, until: Millis) {
@@ -324,8 +417,10 @@ impl Book {
         let epoch = self.take_epoch(at);
         self.set_ready(id, false);
         let Some(account) = self.accounts.get_mut(id) else { return };
-        account.login = Some(Box::new(Login { terminal: terminal.clone(), epoch, until }));
+        let login = Login { terminal: terminal.clone(), epoch, until };
+        account.login = Some(Box::new(login.clone()));
         self.logins.set(id, until);
+        self.tell_of_login("login", id, &login);
     }
 
     /// Ends a login.
@@ -341,12 +436,24 @@ impl Book {
         }
     }
 
-    fn count(&mut self, at: Millis, account: &[u8], count: u64) {
-        let Some(id) = self.admitted(account) else { return };
+    /// Counts instructions of an account, which an instance has sent.
+    fn count(&mut self, at: Millis, id: u32, instance: u32, count: u64) {
         self.set_ready(id, false);
         self.count_use(id, count);
-        let instance = self.indexed(id).map_or(NONE, |account| account.instance);
         self.set_ready(id, true);
         self.with_instance(instance, |instance| instance.pace.count(at, count));
+        self.tell_of_use(id, count);
+    }
+
+    /// Counts instructions that the instance of an assignment has reported.
+    fn report(&mut self, at: Millis, account: &[u8], epoch: Epoch, count: u64) {
+        let Some(id) = self.admitted(account) else { return };
+        let Some(account) = self.accounts.get_mut(id) else { return };
+        account.reports.get_or_insert_default().count(epoch, count);
+        let stay = account.history.iter().rfind(|stay| stay.epoch == epoch);
+        let names = stay.map(|stay| (stay.module.clone(), stay.instance.clone()));
+        // An instance that has gone needs no pace any more.
+        let instance = names.and_then(|(module, instance)| self.find_place(&module, &instance));
+        self.count(at, id, instance.unwrap_or(NONE), count);
     }
 }

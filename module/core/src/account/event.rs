@@ -1,7 +1,8 @@
 //! Events of a book. Only events change a book; they are replicated, written to the AOF, published and replayed.
 
+use super::model::place::Policy;
 use super::model::record::Name;
-use super::model::state::Settings;
+use super::model::state::{BookPolicy, Settings};
 use super::model::tariff::Tariff;
 use crate::shared::machine;
 use crate::shared::{Bytes, Millis};
@@ -143,7 +144,8 @@ events! {
             /// Their names.
             accounts: Vec<Bytes>,
         } = 15, notice c"allot.account.revoked";
-        /// Rebalancing moves an account to an instance, of its module or of another of the department.
+        /// Rebalancing moves a free account, or an account of an active instance, to another instance, of its module or of
+        /// another of the department; or an instance that found no account to use gets one of its module.
         Shifted {
             /// The account.
             account: Bytes,
@@ -191,5 +193,59 @@ events! {
             /// Its name.
             account: Bytes,
         } = 22, notice c"allot.account.frozen";
+        /// The further settings of a module change.
+        ModuleTuned {
+            /// The module.
+            module: Name,
+            /// The settings.
+            policy: Policy,
+        } = 23, notice c"allot.account.module-tuned";
+        /// The further settings of the book change.
+        BookTuned(policy: BookPolicy) = 24, notice c"allot.account.book-tuned";
+        /// The budget of a department changes.
+        DepartmentCapped {
+            /// The department.
+            department: Name,
+            /// The most instructions in a month; 0 for no limit.
+            cap: u64,
+        } = 25, notice c"allot.account.department-capped";
+        /// A module without accounts and instances is removed.
+        ModuleRemoved {
+            /// The module.
+            module: Name,
+        } = 26, notice c"allot.account.module-removed";
+        /// Accounts get another tariff.
+        Repriced {
+            /// The tariff of each account.
+            tariff: Tariff,
+            /// Their names.
+            accounts: Vec<Bytes>,
+        } = 27, notice c"allot.account.repriced";
+        /// Messages of the outbox were written to the event stream.
+        Flushed {
+            /// How many, oldest first.
+            count: u32,
+            /// The id of the last (milliseconds, sequence).
+            last_id: (u64, u64),
+        } = 28;
+        /// The next epochs are greater than this one: an epoch that a failover has lost was published.
+        EpochRaised {
+            /// An epoch above the last one.
+            epoch: u64,
+        } = 30, notice c"allot.account.epoch-raised";
+        /// An account is assigned again to its instance, at a new epoch. A login remains.
+        Reassigned {
+            /// Its name.
+            account: Bytes,
+        } = 31, notice c"allot.account.dealt";
+        /// An instance has reported its use of an assignment, which may be over.
+        Reported {
+            /// The account.
+            account: Bytes,
+            /// Epoch of the assignment.
+            epoch: u64,
+            /// How many instructions were not counted before.
+            count: u64,
+        } = 32, notice c"allot.account.used", count (Counter::Used, *count);
     }
 }

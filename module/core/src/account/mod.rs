@@ -13,6 +13,7 @@ pub mod decide;
 mod encoding;
 pub mod event;
 mod machine;
+mod messages;
 pub mod model;
 pub mod outcome;
 pub mod quality;

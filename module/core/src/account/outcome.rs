@@ -6,6 +6,7 @@ use super::model::tariff::Amount;
 use super::read::Used;
 use crate::shared::Bytes;
 use crate::shared::decision;
+use crate::words;
 
 pub(super) use crate::shared::refusal::refuse;
 
@@ -23,10 +24,14 @@ pub enum Reply {
     Book,
     /// A module's record, by its name.
     Module(Name),
+    /// A department's budget, by its name.
+    Department(Name),
     /// An instance's record, by its names.
     Instance(Name, Name),
     /// An account's record, by its name.
     Account(Bytes),
+    /// The accounts that an instance can use next, at most so many: its module, its name, the number.
+    Picked(Name, Name, usize),
     /// Instructions used, and their cost.
     Used(Used),
     /// The moves of rebalancing.
@@ -44,6 +49,16 @@ pub(super) fn unchanged(reply: Reply) -> Decision {
     Decision::unchanged(reply)
 }
 
+words! {
+    /// Why rebalancing moves an account.
+    pub enum Reason {
+        /// The move avoids extra cost.
+        Cost => "cost",
+        /// The receiving instance has fewer accounts than the `MIN` of its module.
+        Min => "min",
+    }
+}
+
 /// A move of rebalancing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shift {
@@ -55,6 +70,8 @@ pub struct Shift {
     pub to: (Name, Name),
     /// The cost that the move avoids at the receiving instance.
     pub avoided: Amount,
+    /// Why the account moves.
+    pub reason: Reason,
 }
 
 impl Shift {

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::model::place::{Instance, Module};
-use super::model::record::{Account, AccountState, Name};
-use super::model::state::Book;
+use super::model::record::{Account, AccountState, Name, Rank};
+use super::model::state::{Book, levels_of};
 use super::model::tariff::Amount;
 pub use super::model::usage::Usage;
 use crate::shared::Millis;
@@ -33,17 +33,17 @@ impl Used {
 }
 
 impl Book {
-    /// Accounts of an instance without a login and below the cap, the account with the most left at the flat price
-    /// first. O(count), or O(accounts of the instance) before the first login or use after a new month or a new cap.
+    /// Accounts of an instance without a login and below the cap, the account whose next instruction is cheapest first;
+    /// of equal prices, the account with the most instructions left at this price. O(count), or O(accounts of the instance) before the first login or use after a new month or a new cap.
     pub fn pick(&self, instance: &Instance, count: usize) -> Vec<&Account> {
         // Accounts that have reached the cap come first in the order, so last here.
-        let open = |&(room, id): &(Option<u64>, u32)| room.and_then(|_| self.indexed(id));
+        let open = |&(rank, id): &(Rank, u32)| self.indexed(id).filter(|_| rank.is_open());
         let order @ (month, limit) = self.order();
         if instance.ready_order == order {
             return instance.ready.iter().rev().map_while(open).take(count).collect();
         }
-        let room = |&(_, id): &(Option<u64>, u32)| Some((self.indexed(id)?.room(month, limit), id));
-        let mut all: Vec<(Option<u64>, u32)> = instance.ready.iter().filter_map(room).collect();
+        let rank = |&(_, id): &(Rank, u32)| Some((self.indexed(id)?.rank(month, limit), id));
+        let mut all: Vec<(Rank, u32)> = instance.ready.iter().filter_map(rank).collect();
         all.sort_unstable();
         all.iter().rev().map_while(open).take(count).collect()
     }
@@ -110,11 +110,16 @@ impl Book {
             .collect()
     }
 
-    /// Use and cost by department in a month. The complexity is that of `usage_by_module`.
+    /// Use and cost by department in a month. A department has the sums of the departments that it contains. The complexity is that of `usage_by_module`.
     pub fn usage_by_department(&self, month: u32) -> BTreeMap<Name, Usage> {
         let mut sums: BTreeMap<Name, Usage> = BTreeMap::new();
         for (department, usage) in self.usage_by_module(month).into_values() {
-            sums.entry(department).or_default().sum(&usage);
+            for level in levels_of(&department) {
+                match sums.get_mut(level) {
+                    Some(sum) => sum.sum(&usage),
+                    None => drop(sums.insert(Name::from(level), usage.clone())),
+                }
+            }
         }
         sums
     }
@@ -126,19 +131,26 @@ impl Book {
         usage
     }
 
-    /// How many more instructions departments will send this month at the pace of their instances. O(instances).
-    pub fn projected_by_department(&self, now: Millis) -> BTreeMap<Name, u64> {
-        let mut sums: BTreeMap<Name, u64> = BTreeMap::new();
+    /// How many more instructions departments will send this month; `None` for a department with an instance of which
+    /// too little is known. O(instances).
+    pub fn projected_by_department(&self, now: Millis) -> BTreeMap<Name, Option<u64>> {
+        let mut sums: BTreeMap<Name, Option<u64>> = BTreeMap::new();
         for (&id, module) in self.module_names.values().filter_map(|id| Some((id, self.modules.get(*id)?))) {
-            let sum = sums.entry(module.department.clone()).or_default();
-            *sum = sum.saturating_add(self.projected_of(id, now));
+            let projected = self.projected_of(id, now);
+            for level in levels_of(&module.department) {
+                let sum = sums.entry(Name::from(level)).or_insert(Some(0));
+                *sum = sum.and_then(|sum| Some(sum.saturating_add(projected?)));
+            }
         }
         sums
     }
 
-    /// How many more instructions a module will send this month at the pace of its instances.
-    pub fn projected_of(&self, module: u32, now: Millis) -> u64 {
+    /// How many more instructions a module will send this month; `None` if too little is known of one of its
+    /// instances.
+    pub fn projected_of(&self, module: u32, now: Millis) -> Option<u64> {
         let instances = self.modules.get(module).into_iter().flat_map(super::model::place::Module::instances);
-        instances.map(|id| self.projected(id, now)).fold(0, u64::saturating_add)
+        instances
+            .map(|id| self.projected(id, now))
+            .try_fold(0u64, |sum, projected| Some(sum.saturating_add(projected?)))
     }
 }

@@ -1,7 +1,8 @@
 //! Requests to a book, with parsed arguments. docs/accounts.md describes the commands.
 
+use super::model::place::Share;
 use super::model::record::Epoch;
-use super::model::tariff::Tariff;
+use super::model::tariff::{Amount, Tariff};
 use crate::shared::Millis;
 
 /// A request that may change a book. All byte strings are the caller's.
@@ -30,6 +31,25 @@ pub enum ManagerRequest<'a> {
     },
     /// `ACCOUNT.MODULE`.
     Module(ModuleSettings<'a>),
+    /// `ACCOUNT.DELMODULE`.
+    RemoveModule {
+        /// The module.
+        module: &'a [u8],
+    },
+    /// `ACCOUNT.DEPARTMENT`.
+    Department {
+        /// The department.
+        department: &'a [u8],
+        /// The most instructions in a month; 0 for no limit.
+        cap: i64,
+    },
+    /// `ACCOUNT.TARIFF`.
+    Reprice {
+        /// The new tariff of each account.
+        tariff: Tariff,
+        /// Their names.
+        accounts: Vec<&'a [u8]>,
+    },
     /// `ACCOUNT.ADD`.
     Add {
         /// The module; `None` to distribute the accounts over the modules by weight.
@@ -74,6 +94,13 @@ pub enum ManagerRequest<'a> {
         /// How long the place is kept, in milliseconds.
         grace: Millis,
     },
+    /// `ACCOUNT.RAISE`.
+    Raise {
+        /// The next epochs are greater than this one.
+        epoch: Epoch,
+        /// An account whose assignment gets a new epoch if its epoch is not greater.
+        account: Option<&'a [u8]>,
+    },
     /// `ACCOUNT.REBALANCE`.
     Rebalance {
         /// Whether the moves are only computed.
@@ -117,6 +144,15 @@ pub enum InstanceRequest<'a> {
         /// The leader's term.
         term: Option<u64>,
     },
+    /// `ACCOUNT.PICK`.
+    Pick {
+        /// The module.
+        module: &'a [u8],
+        /// The instance.
+        instance: &'a [u8],
+        /// The most accounts.
+        count: usize,
+    },
     /// `ACCOUNT.USE`.
     Use {
         /// The account.
@@ -125,6 +161,15 @@ pub enum InstanceRequest<'a> {
         epoch: Epoch,
         /// Number of instructions.
         count: i64,
+    },
+    /// `ACCOUNT.REPORT`.
+    Report {
+        /// The account.
+        account: &'a [u8],
+        /// Epoch of the assignment.
+        epoch: Epoch,
+        /// Number of instructions since the assignment.
+        total: u64,
     },
 }
 
@@ -156,10 +201,13 @@ pub struct Changes {
     pub dwell: Option<Millis>,
     pub max_moves: Option<i64>,
     pub turns: Option<Vec<Millis>>,
+    pub margin: Option<Amount>,
+    pub lend_level: Option<i64>,
+    pub events: Option<i64>,
 }
 
 /// `ACCOUNT.MODULE key module ...`
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct ModuleSettings<'a> {
     /// The module.
     pub module: &'a [u8],
@@ -171,4 +219,12 @@ pub struct ModuleSettings<'a> {
     pub weight: Option<i64>,
     /// How many accounts are kept free for replacements; `None` keeps the value, or sets 0.
     pub reserve: Option<i64>,
+    /// How many accounts an active instance keeps; `None` keeps the value, or sets 1.
+    pub min: Option<i64>,
+    /// How the accounts are divided; `None` keeps the value, or sets `places`.
+    pub share: Option<Share>,
+    /// How long an account is free before it is lent, in milliseconds; `None` keeps the value, or sets 10 minutes.
+    pub lend: Option<Millis>,
+    /// The most instructions of the module in a month; `None` keeps the value, or sets 0, which is no limit.
+    pub cap: Option<i64>,
 }

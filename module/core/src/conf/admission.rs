@@ -112,8 +112,7 @@ impl Realm {
                 self.is_in_service(cmu)?;
                 self.is_new(*epoch)
             }
-            Event::Acked { .. } => is(&[State::Waiting, State::Creating]),
-            Event::AskedAgain { .. } => is(&[State::Waiting]),
+            Event::Acked { .. } | Event::AskedAgain { .. } => is(&[State::Waiting, State::Creating]),
             Event::Failed { .. } => {
                 is(&[State::Creating])?;
                 ensure(conference.recovering, "a first creation that failed is tried again")?;

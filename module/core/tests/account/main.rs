@@ -8,11 +8,15 @@
 )]
 
 mod admission;
+mod budgets;
 mod frozen;
+mod minimum;
+mod places;
 mod quality;
 mod random;
 mod reads;
 mod rebalance;
+mod reports;
 mod rig;
 mod spec;
 mod targets;

@@ -1,7 +1,7 @@
 //! A book, its clock, and a replica that gets every event as bytes.
 
 use allot_core::account::Decision;
-use allot_core::account::place::Presence;
+use allot_core::account::place::{Presence, Share};
 use allot_core::account::record::{Account, AccountState};
 use allot_core::account::request::{InstanceRequest, ManagerRequest, ModuleSettings, Request};
 use allot_core::account::tariff::{Amount, Step, Tariff};
@@ -89,6 +89,8 @@ impl Rig {
             instances,
             weight: None,
             reserve: Some(reserve),
+            share: Some(Share::Present),
+            ..ModuleSettings::default()
         };
         self.ask(ManagerRequest::Module(wish)).unwrap();
     }

@@ -277,7 +277,14 @@ fn an_account_that_has_reached_the_cap_is_dealt_on_like_any_other() {
 fn asterisk_is_no_name_of_a_module_or_department() {
     let mut rig = Rig::new(Settings::default());
     for (module, department, word) in [(&b"*"[..], &b"d"[..], "module"), (b"m", b"*", "DEPARTMENT")] {
-        let wish = ModuleSettings { module, department, instances: 1, weight: None, reserve: None };
+        let wish = ModuleSettings {
+            module,
+            department,
+            instances: 1,
+            weight: None,
+            reserve: None,
+            ..ModuleSettings::default()
+        };
         let refusal = rig.ask(ManagerRequest::Module(wish)).unwrap_err();
         assert_eq!(refusal.code.word(), "ERR");
         assert!(refusal.text.starts_with(&format!("{word} must not be '*'")), "{}", refusal.text);
@@ -294,6 +301,7 @@ fn accounts_without_a_module_are_distributed_by_weight() {
             instances: 1,
             weight: Some(weight),
             reserve: None,
+            ..ModuleSettings::default()
         };
         rig.ask(ManagerRequest::Module(wish)).unwrap();
     }
@@ -451,5 +459,122 @@ fn a_move_can_be_called_back_and_a_deletion_cannot() {
     assert_eq!(rig.holder(&account), "a");
     rig.ask(ManagerRequest::Del { accounts: vec![doomed.as_bytes()] }).unwrap();
     assert_eq!(to(&mut rig, "n", &doomed).unwrap_err().code.word(), "BADSTATE");
+    rig.check();
+}
+
+#[test]
+fn pick_takes_the_cheapest_next_instruction() {
+    let mut rig = Rig::with(1, 2, &["a"]);
+    // 60 instructions beyond the flat price of both: 30 of each at 0.1, and not 60 of one up to 0.5.
+    for _ in 0..26 {
+        let picked = rig.picked("m", "a")[0].clone();
+        let deal = rig.account(&picked).epoch;
+        rig.ask(usage(&picked, deal, 10)).unwrap();
+    }
+    let cost: i128 = [0, 1].map(|number| rig.account(&name(number)).cost_in(0).0).iter().sum();
+    assert_eq!(allot_core::account::tariff::Amount(cost).to_string(), "6");
+    rig.check();
+}
+
+#[test]
+fn pick_that_finds_nothing_gets_an_account_of_the_module() {
+    let pick = |rig: &mut Rig, instance: &str| {
+        let instance = instance.as_bytes();
+        rig.ask(InstanceRequest::Pick { module: b"m", instance, count: 1 }).unwrap();
+        rig.settle();
+        rig.check();
+        rig.picked("m", std::str::from_utf8(instance).unwrap())
+    };
+    // From the reserve.
+    let mut rig = Rig::new(Settings::default());
+    rig.module("m", 2, 1);
+    rig.attach("m", "a");
+    rig.attach("m", "b");
+    rig.add("m", 0..3);
+    rig.settle();
+    assert_eq!(rig.shares("m"), [1, 1]);
+    let own = rig.picked("m", "a")[0].clone();
+    assert_eq!(pick(&mut rig, "a"), std::slice::from_ref(&own), "it has one");
+    rig.login(&own, "a", HOUR);
+    assert_eq!((pick(&mut rig, "a").len(), rig.shares("m")), (1, vec![2, 1]));
+    // No account is left that another instance can spare.
+    let second = rig.picked("m", "a")[0].clone();
+    rig.login(&second, "a", HOUR);
+    assert_eq!((pick(&mut rig, "a").len(), rig.shares("m")), (0, vec![2, 1]));
+    // From the instance with the most accounts, which keeps at least as many as the one that asks has.
+    rig.add("m", 3..20);
+    rig.settle();
+    let shares = rig.shares("m");
+    for account in rig.picked("m", "a") {
+        rig.login(&account, "a", HOUR);
+    }
+    for _ in 0..3 {
+        for account in pick(&mut rig, "a") {
+            rig.login(&account, "a", HOUR);
+        }
+    }
+    assert_eq!(rig.shares("m"), [shares[0] + 1, shares[1]], "the reserve, but b has fewer than a");
+    let mut rig = Rig::with(2, 6, &["a", "b"]);
+    for _ in 0..6 {
+        for account in pick(&mut rig, "a") {
+            rig.login(&account, "a", HOUR);
+        }
+    }
+    assert_eq!(rig.shares("m"), [4, 2]);
+}
+
+#[test]
+fn moves_by_an_operator_outlast_the_moves_of_rebalancing() {
+    let mut rig = Rig::with(1, 2, &["a"]);
+    rig.module("n", 1, 0);
+    rig.attach("n", "x");
+    let account = name(0);
+    let epoch = rig.login(&account, "a", HOUR);
+    let (module, instance) = (b"n"[..].into(), b"x"[..].into());
+    rig.apply(&Event::Shifted { account: account.as_bytes().into(), module, instance });
+    let to_n = |rig: &mut Rig| {
+        let accounts = vec![account.as_bytes()];
+        rig.ask(ManagerRequest::Move { module: b"n", accounts })
+    };
+    assert_eq!(to_n(&mut rig), Ok(Reply::Integer(1)));
+    assert_eq!(to_n(&mut rig), Ok(Reply::Integer(0)), "nothing is left to change");
+    rig.detach("n", "x", 0);
+    rig.logout(&account, epoch);
+    assert_eq!(&*rig.book.module_name(rig.account(&account).module), b"n");
+    rig.check();
+}
+
+#[test]
+fn a_later_detachment_sets_the_grace_of_an_absent_instance() {
+    let mut rig = Rig::with(10, 10, &["a", "b"]);
+    rig.detach("m", "a", 5000);
+    rig.detach("m", "a", 60_000);
+    rig.pass(59_999);
+    assert_eq!(rig.shares("m"), [5, 5]);
+    rig.pass(1);
+    assert_eq!((rig.presence("m", "a"), rig.shares("m")), (None, vec![10]));
+    rig.check();
+}
+
+#[test]
+fn an_instance_that_left_with_a_login_comes_back_with_a_new_rank() {
+    let mut rig = Rig::with(2, 4, &["a", "b", "c"]);
+    let account = rig.picked("m", "a")[0].clone();
+    rig.login(&account, "a", HOUR);
+    rig.detach("m", "a", 0);
+    assert_eq!(rig.presence("m", "a"), Some(Presence::Leaving));
+    rig.attach("m", "a");
+    assert_eq!(rig.presence("m", "a"), Some(Presence::Standby));
+    rig.attach("m", "d");
+    rig.check();
+    // b came first, and then c; a is before d only.
+    rig.module("m", 1, 0);
+    rig.settle();
+    let active = ["a", "b", "c", "d"].map(|one| rig.presence("m", one) == Some(Presence::Active));
+    assert_eq!(active, [false, true, false, false]);
+    rig.detach("m", "b", 0);
+    assert_eq!(rig.presence("m", "c"), Some(Presence::Active));
+    rig.detach("m", "c", 0);
+    assert_eq!(rig.presence("m", "a"), Some(Presence::Active));
     rig.check();
 }

@@ -9,6 +9,12 @@
 )]
 
 mod admission;
+mod best_seating;
+mod holds;
+mod house;
 mod model;
 mod naive;
-mod spec;
+mod overdue;
+mod own_ids;
+mod plans;
+mod size;

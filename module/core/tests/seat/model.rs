@@ -43,6 +43,7 @@ fn random_plan(random: &mut Random) -> Plan {
     let mixed = random.chance(40);
     let flagged = random.chance(50);
     let long = random.chance(15);
+    let named = random.chance(30);
     let areas = (0..=random.below(4)).map(|area| {
         let rows = (0..=random.below(5)).map(|row| {
             let len = if long { 60 + random.below(90) } else { 1 + random.below(14) };
@@ -50,17 +51,24 @@ fn random_plan(random: &mut Random) -> Plan {
             let mut seats: Vec<Option<PlanSeat>> = (0..len)
                 .map(|seat| {
                     let tier = if mixed && random.chance(30) { random.pick(&TIERS) } else { tier };
+                    let id = (named && random.chance(60)).then(|| format!("own{area}.{row}.{seat}"));
                     let flags =
                         FLAGS.iter().filter(|_| flagged && random.chance(10)).map(ToString::to_string);
                     let seat = PlanSeat {
                         label: seat.to_string(),
+                        id,
                         tier: Some(tier.to_string()),
                         flags: flags.collect(),
                     };
                     (!random.chance(10)).then_some(seat)
                 })
                 .collect();
-            seats[0].get_or_insert(PlanSeat { label: "0".into(), tier: Some(tier.into()), flags: vec![] });
+            seats[0].get_or_insert(PlanSeat {
+                label: "0".into(),
+                id: None,
+                tier: Some(tier.into()),
+                flags: vec![],
+            });
             PlanRow {
                 label: row.to_string(),
                 rank: random.below(3) as i32,
@@ -232,11 +240,7 @@ fn hold(bench: &mut Bench, random: &mut Random, token: &str, tokens: &[Vec<u8>])
     };
     let replace = (!tokens.is_empty() && random.chance(35)).then(|| (random.pick(tokens), random.chance(50)));
     let ttl = random.pick(&[50, 400, 501]);
-    if random.chance(70) {
-        let bits = wish.flags.iter().fold(0, |all, flag| all | bench.show.venue().flag_bit(flag.as_bytes()));
-        bench.show.prepare(bits);
-    }
-    let request = Request::Hold(Hold {
+    let request = Hold {
         user: user.as_bytes(),
         count: wish.count as i64,
         ttl,
@@ -247,7 +251,11 @@ fn hold(bench: &mut Bench, random: &mut Random, token: &str, tokens: &[Vec<u8>])
         flags: wish.flags.iter().map(String::as_bytes).collect(),
         replace: replace.as_ref().map(|(token, other)| Replace { token, other: *other }),
         token: TokenChoice { token: token.as_bytes(), chosen: true },
-    });
+    };
+    if random.chance(70) {
+        bench.show.prepare(request.tier, &request.areas, &request.flags);
+    }
+    let request = Request::Hold(request);
     let expected = expect_hold(bench, &wish, user.as_bytes(), token.as_bytes(), ttl, replace.as_ref());
     let got = bench.ask(&request);
     let seats = |seats: &[u32]| seats.iter().map(|&seat| bench.show.venue().id(seat)).collect::<Vec<_>>();

@@ -82,7 +82,10 @@ impl Naive {
                 let PlanSeats::List(seats) = &row.seats else { panic!("the generator writes lists") };
                 let seats = seats.iter().map(|seat| {
                     seat.as_ref().map(|seat| Seat {
-                        id: format!("{}-{}-{}", area.id, row.label, seat.label),
+                        id: seat
+                            .id
+                            .clone()
+                            .unwrap_or_else(|| format!("{}-{}-{}", area.id, row.label, seat.label)),
                         tier: seat.tier.clone().or(row.tier.clone()).unwrap(),
                         flags: seat.flags.clone(),
                         state: State::Free,

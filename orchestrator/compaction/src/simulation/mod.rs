@@ -19,7 +19,7 @@ use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use self::wire::{Accident, Due, Fate, Wire};
+use self::wire::{Due, Fate};
 use super::ids::TaskId;
 use super::node_context::NodeContext;
 use super::runner::{Launch, RunSignals};
@@ -31,6 +31,7 @@ use super::{paths, runner};
 use crate::Settings;
 use allot_coordination::Coordinator;
 use allot_coordination::in_process::InProcess;
+use allot_coordination::in_process::line::{Accident, Line};
 use allot_coordination::random;
 use allot_runtime::Health;
 
@@ -185,13 +186,12 @@ struct Simulation {
 impl Simulation {
     /// Runs one lifetime of a unit, until it dies.
     async fn live(&self, name: String, seed: u64, accidents: Vec<Due>) {
-        let fate = Arc::new(Fate::new(&name, seed, accidents, self.trace.clone()));
-        let sessions = Arc::new(Mutex::new(Vec::new()));
-        let wire = Wire { tree: self.tree.clone(), fate: fate.clone(), sessions: sessions.clone() };
+        let fate = Fate::new(&name, seed, accidents, self.trace.clone());
+        let line = Line::new(self.tree.clone(), Arc::new(fate));
         let (_asked, stop) = allot_runtime::shutdown_channel();
         let (world, trace) = (self.world.clone(), self.trace.clone());
         let playing = run_unit(NodeContext {
-            coordinator: Coordinator::start(Arc::new(wire), &allot_coordination::Settings::default()),
+            coordinator: Coordinator::start(Arc::new(line.clone()), &allot_coordination::Settings::default()),
             health: Health::default(),
             stop,
             config: Settings {
@@ -207,14 +207,12 @@ impl Simulation {
         });
         tokio::select! {
             ended = playing => panic!("a unit ended: {ended:?}"),
-            () = fate.died() => {}
+            () = line.died() => {}
         }
         // The tree notices the death later.
         sleep(SESSION).await;
-        for session in sessions.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
-            // A task of the dead unit may wait for an answer for ever and hold the context.
-            self.tree.expire(session.id());
-        }
+        // A task of the dead unit may wait for an answer for ever and hold the context.
+        line.expire_all();
     }
 
     /// Runs several lifetimes of a unit; each but the last ends at a random call. In all of them the unit is
@@ -436,8 +434,9 @@ fn run(seed: u64, trace: Trace) -> Vec<State> {
 
 #[test]
 fn failing_units_neither_lose_nor_duplicate_work() {
-    let count = std::env::var("ALLOT_SOAK").map_or(150, |_| 10_000);
-    let first: u64 = std::env::var("ALLOT_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0);
+    let set = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
+    let usual = if std::env::var_os("ALLOT_SOAK").is_some() { 10_000 } else { 150 };
+    let (first, count) = (set("ALLOT_SEED").unwrap_or(0), set("ALLOT_SEEDS").unwrap_or(usual));
     let mut ends = BTreeMap::new();
     for seed in first..first + count {
         for state in run(seed, Trace::default()) {

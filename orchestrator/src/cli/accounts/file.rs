@@ -1,9 +1,12 @@
-//! Reads a file of accounts: a CSV table with the columns department, module, account, quota and tiers. The whole
-//! file is read, and every problem is reported with its line.
+//! Reads a file of accounts: a CSV table with the columns department, module, account, quota and tiers, and optional
+//! columns with settings of modules. A line without an account says only something about its module. The whole file is
+//! read, and every problem is reported with its line.
 
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, bail};
+
+use super::module_settings::{ModuleSettings, SETTINGS, Setting};
 
 /// The required columns.
 const COLUMNS: [&str; 4] = ["department", "module", "account", "quota"];
@@ -35,11 +38,20 @@ pub(super) struct Line {
     number: u64,
 }
 
+/// A module in a file.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct ModuleLine {
+    pub(super) department: String,
+    pub(super) settings: ModuleSettings,
+    /// The line that first names the module.
+    number: u64,
+}
+
 /// The contents of a file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Contents {
-    /// The department of each module, with the line that first names it.
-    pub(super) modules: BTreeMap<String, (String, u64)>,
+    /// Modules by name.
+    pub(super) modules: BTreeMap<String, ModuleLine>,
     /// Accounts by name.
     pub(super) accounts: BTreeMap<String, Line>,
     /// The problems, each with its line.
@@ -61,13 +73,19 @@ pub(super) fn read(text: &str) -> Result<Contents> {
         *found = place;
     }
     let tiers = place("tiers");
+    let settings = SETTINGS.each_ref().map(|setting| (setting.column, place(setting.column)));
     let mut contents = Contents::default();
     for record in reader.records() {
         let record = record.context("not a table")?;
         let line = record.position().map_or(0, csv::Position::line);
         let field = |place: usize| record.get(place).unwrap_or_default().trim();
         let tiers = tiers.map_or("", field);
-        if let Err(why) = contents.take(line, places.map(field), tiers) {
+        let setting = |wanted: &Setting| {
+            let place =
+                settings.iter().find(|(column, _)| *column == wanted.column).and_then(|found| found.1);
+            place.map_or("", field)
+        };
+        if let Err(why) = contents.take(line, places.map(field), tiers, setting) {
             contents.problems.push(format!("line {line}: {why}"));
         }
     }
@@ -75,14 +93,17 @@ pub(super) fn read(text: &str) -> Result<Contents> {
 }
 
 impl Contents {
-    fn take(
+    fn take<'a>(
         &mut self,
         line: u64,
         [department, module, account, quota]: [&str; 4],
         tiers: &str,
+        setting: impl Fn(&Setting) -> &'a str,
     ) -> Result<(), String> {
+        let is_module = account.is_empty() && quota.is_empty() && tiers.is_empty();
         for (name, column) in [(department, COLUMNS[0]), (module, COLUMNS[1]), (account, COLUMNS[2])] {
-            if name.is_empty() || name.len() > NAME {
+            let may_be_empty = is_module && column == COLUMNS[2];
+            if name.is_empty() && !may_be_empty || name.len() > NAME {
                 return Err(format!("{column} '{name}' must be 1 to {NAME} bytes"));
             }
         }
@@ -91,27 +112,38 @@ impl Contents {
                 return Err(format!("{column} '*' stands for all of them, and names none"));
             }
         }
+        if is_module {
+            return self.take_module(line, department, module, setting);
+        }
         let quota: u64 = quota
             .parse()
             .ok()
             .filter(|quota| *quota <= COUNT)
             .ok_or_else(|| format!("quota '{quota}' is no number of instructions"))?;
         let tariff = Tariff { quota, tiers: steps(quota, tiers)? };
-        match self.modules.get(module) {
-            Some((other, before)) if other != department => {
-                return Err(format!(
-                    "module {module} is of {department} here, and of {other} in line {before}"
-                ));
-            }
-            Some(_) => {}
-            None => drop(self.modules.insert(module.to_owned(), (department.to_owned(), line))),
-        }
+        self.take_module(line, department, module, setting)?;
         let entry = Line { module: module.to_owned(), tariff, number: line };
         if let Some(before) = self.accounts.get(account) {
             return Err(format!("account {account} is in line {} already", before.number));
         }
         self.accounts.insert(account.to_owned(), entry);
         Ok(())
+    }
+
+    fn take_module<'a>(
+        &mut self,
+        line: u64,
+        department: &str,
+        module: &str,
+        setting: impl Fn(&Setting) -> &'a str,
+    ) -> Result<(), String> {
+        let new = || ModuleLine { department: department.to_owned(), number: line, ..ModuleLine::default() };
+        let known = self.modules.entry(module.to_owned()).or_insert_with(new);
+        if known.department != department {
+            let (other, before) = (&known.department, known.number);
+            return Err(format!("module {module} is of {department} here, and of {other} in line {before}"));
+        }
+        known.settings.take(setting)
     }
 }
 
@@ -182,6 +214,25 @@ mod tests {
         assert_eq!(lines, ["line 4", "line 5", "line 6", "line 7", "line 8", "line 9", "line 10", "line 11"]);
         assert!(found.problems[0].contains("line 2"), "{}", found.problems[0]);
         assert!(read("module,account\n").unwrap_err().to_string().contains("department"));
+    }
+
+    #[test]
+    fn line_without_an_account_sets_up_its_module() {
+        let text = "department,module,account,quota,tiers,places,min,share\n\
+                    finance,billing,,,,3,2,PRESENT\n\
+                    finance,billing,p1,100,,3,,\n\
+                    finance,audit,,,,,,\n\
+                    finance,billing,p2,100,,4,,\n\
+                    finance,billing,,,,many,,\n\
+                    finance,billing,,100,,,,\n";
+        let found = read(text).unwrap();
+        let problems: Vec<&str> =
+            found.problems.iter().map(|problem| problem.split(':').next().unwrap()).collect();
+        assert_eq!(problems, ["line 5", "line 6", "line 7"]);
+        let arguments = found.modules["billing"].settings.arguments();
+        assert_eq!(arguments, ["INSTANCES", "3", "MIN", "2", "SHARE", "PRESENT"]);
+        assert_eq!(found.modules["audit"].settings, ModuleSettings::default());
+        assert_eq!(found.accounts.len(), 1);
     }
 
     proptest! {

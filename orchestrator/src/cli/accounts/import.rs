@@ -11,6 +11,7 @@ use clap::Args;
 use redis::Value;
 
 use super::file::{self, Contents, Tariff};
+use super::module_settings::ModuleSettings;
 use crate::cli::outcome::Outcome;
 use crate::cli::progress;
 use crate::cli::terminal::{errln, outln};
@@ -25,7 +26,8 @@ const SHOWN: usize = 20;
 /// The options of an import.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// A table (CSV) with the columns department, module, account, quota and tiers (`UPTO:PRICE ...`).
+    /// A table (CSV) with the columns department, module, account, quota and tiers (`UPTO:PRICE ...`), and settings of
+    /// modules.
     file: PathBuf,
     #[command(flatten)]
     source: BookSource,
@@ -35,7 +37,7 @@ pub(crate) struct Arguments {
     /// Also delete accounts that the file does not have.
     #[arg(long)]
     delete: bool,
-    /// Places of modules that are new: how many of their instances hold a share at once.
+    /// Places of new modules for which the file names none: how many of their instances hold a share at once.
     #[arg(long, default_value_t = 1, value_name = "N")]
     instances: u32,
 }
@@ -43,10 +45,10 @@ pub(crate) struct Arguments {
 /// The difference between file and book.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Difference {
-    /// New modules, each with its department.
-    new_modules: Vec<(String, String)>,
-    /// Modules that move to another department, each with that department and its number of places.
-    moved_modules: Vec<(String, String, u32)>,
+    /// New modules.
+    new_modules: Vec<ModuleChange>,
+    /// Modules that move to another department, or have other settings.
+    changed_modules: Vec<ModuleChange>,
     /// New accounts, by module and tariff.
     added: BTreeMap<(String, Tariff), Vec<String>>,
     /// Accounts that move to another module, by that module.
@@ -57,6 +59,17 @@ struct Difference {
     absent: Vec<String>,
     /// Accounts whose tariff in the book differs from the file.
     differ: Vec<String>,
+}
+
+/// A module as the file has it.
+#[derive(Debug, PartialEq, Eq)]
+struct ModuleChange {
+    module: String,
+    department: String,
+    /// Whether the book has the module in another department.
+    moves: bool,
+    /// The settings that the file names, and the places.
+    settings: ModuleSettings,
 }
 
 /// Runs an import.
@@ -81,7 +94,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
     } else {
         (book.modules().await?, book.accounts(None).await?)
     };
-    let difference = compare(&contents, &modules, &accounts)?;
+    let difference = compare(&contents, &modules, &accounts, arguments.instances)?;
     print(&difference, &arguments);
     if arguments.dry_run {
         outln!("dry run: nothing was changed");
@@ -97,22 +110,31 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
     Ok(if difference.differ.is_empty() { Outcome::Done } else { Outcome::CheckFailed })
 }
 
-fn compare(contents: &Contents, modules: &[Record], accounts: &[Record]) -> Result<Difference> {
+/// Compares a file with a book. `places` is for new modules that name none.
+fn compare(contents: &Contents, modules: &[Record], accounts: &[Record], places: u32) -> Result<Difference> {
     let mut difference = Difference::default();
     let mut known = BTreeMap::new();
     for record in modules {
         let (name, department): (String, String) = (record.get("module")?, record.get("department")?);
         // Within a department, rebalancing moves accounts between modules that have a weight.
         let shares = record.get::<u32>("weight")? > 0;
-        known.insert(name, (department, record.get::<u32>("instances")?, shares));
+        known.insert(name, (department, ModuleSettings::of(record), shares));
     }
-    for (module, (department, _)) in &contents.modules {
+    for (module, line) in &contents.modules {
+        let change = |places: &str, moves| ModuleChange {
+            module: module.clone(),
+            department: line.department.clone(),
+            moves,
+            settings: line.settings.clone().with_places(places),
+        };
         match known.get(module) {
-            None => difference.new_modules.push((module.clone(), department.clone())),
-            Some((other, places, _)) if other != department => {
-                difference.moved_modules.push((module.clone(), department.clone(), *places));
+            None => difference.new_modules.push(change(&places.to_string(), false)),
+            Some((department, settings, _)) => {
+                let moves = *department != line.department;
+                if moves || !line.settings.is_part_of(settings) {
+                    difference.changed_modules.push(change(settings.places(), moves));
+                }
             }
-            Some(_) => {}
         }
     }
     let mut there = BTreeMap::new();
@@ -127,7 +149,7 @@ fn compare(contents: &Contents, modules: &[Record], accounts: &[Record]) -> Resu
                 difference.added.entry(tariff).or_default().push(account.clone());
             }
             Some((module, tariff)) => {
-                let department = contents.modules.get(&line.module).map(|(department, _)| department);
+                let department = contents.modules.get(&line.module).map(|line| &line.department);
                 let shares = |module: &String| {
                     known.get(module).is_some_and(|(of, _, shares)| *shares && Some(of) == department)
                 };
@@ -147,11 +169,15 @@ fn compare(contents: &Contents, modules: &[Record], accounts: &[Record]) -> Resu
 }
 
 fn print(difference: &Difference, arguments: &Arguments) {
-    for (module, department) in &difference.new_modules {
-        outln!("+ module {module} of {department}, {} places", arguments.instances);
+    for ModuleChange { module, department, settings, .. } in &difference.new_modules {
+        outln!("+ module {module} of {department}, {} places", settings.places());
     }
-    for (module, department, _) in &difference.moved_modules {
-        outln!("~ module {module} goes to {department}");
+    for ModuleChange { module, department, moves, settings } in &difference.changed_modules {
+        if *moves {
+            outln!("~ module {module} goes to {department}");
+        } else {
+            outln!("~ module {module} gets {}", settings.arguments().join(" "));
+        }
     }
     for ((module, tariff), accounts) in &difference.added {
         let tiers = file::tiers_of(&tariff.tiers);
@@ -197,19 +223,16 @@ fn some(accounts: &[String]) -> String {
 async fn apply(book: &BookStore, difference: &Difference, arguments: &Arguments) -> Result<u64> {
     let count = |accounts: &Vec<String>| accounts.len() as u64;
     let absent = if arguments.delete { difference.absent.as_slice() } else { &[] };
-    let modules = difference.new_modules.len() + difference.moved_modules.len();
+    let modules = difference.new_modules.len() + difference.changed_modules.len();
     let total = modules as u64
         + difference.added.values().map(count).sum::<u64>()
         + difference.moved.values().map(count).sum::<u64>()
         + absent.len() as u64;
     let bar = progress::bar(total, "importing");
-    let new =
-        difference.new_modules.iter().map(|(module, department)| (module, department, arguments.instances));
-    let moved =
-        difference.moved_modules.iter().map(|(module, department, places)| (module, department, *places));
-    for (module, department, places) in new.chain(moved) {
+    for change in difference.new_modules.iter().chain(&difference.changed_modules) {
         let mut command = book.begin("ACCOUNT.MODULE");
-        command.arg(module).arg("DEPARTMENT").arg(department).arg("INSTANCES").arg(places);
+        command.arg(&change.module).arg("DEPARTMENT").arg(&change.department);
+        command.arg(change.settings.arguments());
         book.ask::<Value>(&command).await?;
         bar.inc(1);
     }

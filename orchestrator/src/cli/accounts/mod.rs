@@ -4,6 +4,7 @@
 mod export;
 mod file;
 mod import;
+mod module_settings;
 mod session;
 mod simulate;
 mod status;

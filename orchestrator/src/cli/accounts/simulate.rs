@@ -199,14 +199,15 @@ fn replay(
     for used in trace {
         instances.entry(&used.module).or_default().insert(&used.instance);
     }
-    for (module, (department, _)) in &contents.modules {
+    for (module, line) in &contents.modules {
         let places = instances.get(module.as_str()).map_or(1, BTreeSet::len);
         desk.ask(ManagerRequest::Module(ModuleSettings {
             module: module.as_bytes(),
-            department: department.as_bytes(),
+            department: line.department.as_bytes(),
             instances: places as i64,
             weight: None,
             reserve: None,
+            ..ModuleSettings::default()
         }))?;
     }
     for (module, all) in &instances {

@@ -3,7 +3,8 @@
 //!
 //! The caches contain only free seats, by position: the score is `Y*100000+X` (left to right) or `Y*100000-X` (right to
 //! left) for place X in row Y. A seat's label is its X, and a row's label is its Y. A place between two free seats that
-//! is in no set is either a sold seat or no seat; the operator says which (`--gaps`). Seats beyond the outermost free
+//! is in no set is either a sold seat or no seat; the operator says which (`--gaps`). The member of the sorted set is the
+//! id of the seat. Seats beyond the outermost free
 //! seats of a row are in no cache, so they are not in the show.
 
 use std::collections::BTreeMap;
@@ -74,14 +75,20 @@ enum Name {
     Text(String),
 }
 
-/// Free seats by row and place, with their tiers.
-type Places = BTreeMap<i64, BTreeMap<i64, String>>;
+/// A free seat in a cache.
+#[derive(Debug, Clone)]
+struct CachedSeat {
+    tier: String,
+    /// The member of the sorted set.
+    member: String,
+}
+
+/// Free seats by row and place.
+type Places = BTreeMap<i64, BTreeMap<i64, CachedSeat>>;
 
 /// Reads the caches and drafts a show.
 pub(crate) async fn read(connection: &mut MultiplexedConnection, names: &Names) -> Result<Draft> {
-    let tiers: Vec<String> = query(connection, cmd("LRANGE").arg(&names.tiers_key).arg(0).arg(-1))
-        .await
-        .context("the list of tiers")?;
+    let tiers = tiers(connection, &names.tiers_key).await.context("the list of tiers")?;
     if tiers.is_empty() {
         bail!("the list '{}' is empty or absent; --tiers-key names the list of tiers", names.tiers_key);
     }
@@ -118,7 +125,28 @@ pub(crate) async fn read(connection: &mut MultiplexedConnection, names: &Names) 
         }
         draft.areas.push(area_of(&area, places, names.gaps)?);
     }
+    draft.drop_unusable_ids();
     Ok(draft)
+}
+
+/// The tiers of a show: a list, or a text with a JSON array or with names between commas.
+async fn tiers(connection: &mut MultiplexedConnection, key: &str) -> Result<Vec<String>> {
+    let kind: String = query(connection, cmd("TYPE").arg(key)).await?;
+    if kind != "string" {
+        return Ok(query(connection, cmd("LRANGE").arg(key).arg(0).arg(-1)).await?);
+    }
+    let text: String = query(connection, cmd("GET").arg(key)).await?;
+    tiers_in(&text).with_context(|| format!("key '{key}' is no list of tiers"))
+}
+
+/// The tiers in a text.
+fn tiers_in(text: &str) -> Result<Vec<String>> {
+    if text.trim_start().starts_with('[') {
+        let tiers: Vec<Name> = serde_json::from_str(text)?;
+        return Ok(tiers.iter().map(id).collect());
+    }
+    let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
+    Ok(names.map(str::to_owned).collect())
 }
 
 async fn areas(connection: &mut MultiplexedConnection, key: &str) -> Result<Vec<CachedArea>> {
@@ -157,7 +185,8 @@ fn place(places: &mut Places, members: &[(String, f64)], rule: Rule, tier: &str)
             }
             Rule::Ltr | Rule::Center => (score / STRIDE, score % STRIDE),
         };
-        if let Some(other) = places.entry(y).or_default().insert(x, tier.to_owned()) {
+        let seat = CachedSeat { tier: tier.to_owned(), member: member.clone() };
+        if let Some(CachedSeat { tier: other, .. }) = places.entry(y).or_default().insert(x, seat) {
             bail!("seat '{member}' is in row {y} at {x}, where a seat of tier '{other}' is already");
         }
     }
@@ -170,7 +199,7 @@ fn area_of(area: &CachedArea, places: Places, gaps: Gaps) -> Result<Area> {
     for ((y, seats), rank) in places.into_iter().zip(1..) {
         let mut positions: Vec<Option<Seat>> = Vec::new();
         let mut last: Option<(i64, String)> = None;
-        for (x, tier) in seats {
+        for (x, CachedSeat { tier, member }) in seats {
             if let Some((before, tier_before)) = &last {
                 if x - before > max::POSITIONS as i64 {
                     bail!(
@@ -182,7 +211,9 @@ fn area_of(area: &CachedArea, places: Places, gaps: Gaps) -> Result<Area> {
                     Gaps::Break => None,
                 }));
             }
-            positions.push(Some(seat(x, tier.clone())));
+            let mut free = seat(x, tier.clone());
+            free.plan.id = Some(member);
+            positions.push(Some(free));
             last = Some((x, tier));
         }
         let source = SourcePlace::Path(format!("area {area_id}, row {y}"));
@@ -222,6 +253,22 @@ mod tests {
             format!("{}: {}", row.label, row.positions.iter().map(position).collect::<Vec<_>>().join(" "))
         };
         area.rows.iter().map(row).collect()
+    }
+
+    #[test]
+    fn tiers_are_a_json_array_or_names_between_commas() {
+        assert_eq!(tiers_in(r#" ["gold", 2]"#).unwrap(), ["gold", "2"]);
+        assert_eq!(tiers_in("gold, silver,").unwrap(), ["gold", "silver"]);
+        assert!(tiers_in("[gold").is_err());
+    }
+
+    #[test]
+    fn a_free_seat_has_the_member_as_its_id() {
+        let mut places = Places::new();
+        place(&mut places, &members(&[100_001, 100_003]), Rule::Ltr, "g").unwrap();
+        let area = area_of(&cached(1), places, Gaps::Sold).unwrap();
+        let ids: Vec<Option<&str>> = area.rows[0].seats().map(|seat| seat.plan.id.as_deref()).collect();
+        assert_eq!(ids, [Some("s100001"), None, Some("s100003")]);
     }
 
     #[test]

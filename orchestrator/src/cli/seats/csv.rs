@@ -1,4 +1,4 @@
-//! Reads a table `area,row,seat,tier[,break_after]`, whose order is the physical order. Areas get the rule
+//! Reads a table `area,row,seat,tier[,break_after][,id]`, whose order is the physical order. Areas get the rule
 //! `ltr` and, in the order of the file, the priorities 1, 2, 3; a row's rank is its order in its area.
 
 use std::collections::HashMap;
@@ -9,6 +9,8 @@ use super::draft::{Area, Draft, Row, Seat, SourcePlace};
 use allot_core::seat::plan::Rule;
 
 const NEEDED: [&str; 4] = ["area", "row", "seat", "tier"];
+/// Columns that a table may have.
+const OPTIONAL: [&str; 2] = ["break_after", "id"];
 
 /// Reads a table; an error names the line.
 pub(crate) fn read(text: &str) -> Result<Draft> {
@@ -25,13 +27,16 @@ pub(crate) fn read(text: &str) -> Result<Draft> {
     let mut columns = [0; NEEDED.len()];
     for (name, slot) in NEEDED.iter().zip(&mut columns) {
         *slot = column(name).with_context(|| {
-            format!("line 1: no column '{name}'; the first line must be: area,row,seat,tier[,break_after]")
+            format!(
+                "line 1: no column '{name}'; the first line must be: area,row,seat,tier[,break_after][,id]"
+            )
         })?;
     }
-    if let Some(odd) = header.iter().find(|name| !NEEDED.contains(&&***name) && *name != "break_after") {
-        bail!("line 1: unknown column '{odd}'; the columns are: area,row,seat,tier[,break_after]");
+    let known = |name: &str| NEEDED.contains(&name) || OPTIONAL.contains(&name);
+    if let Some(odd) = header.iter().find(|name| !known(name)) {
+        bail!("line 1: unknown column '{odd}'; the columns are: area,row,seat,tier[,break_after][,id]");
     }
-    let break_after = column("break_after");
+    let [break_after, id] = OPTIONAL.map(column);
 
     let mut draft = Draft::default();
     let mut areas: HashMap<String, usize> = HashMap::new();
@@ -64,7 +69,10 @@ pub(crate) fn read(text: &str) -> Result<Draft> {
             area.rows.len() - 1
         });
         let Some(row) = area.rows.get_mut(row_index) else { continue };
-        row.positions.push(Some(Seat { line: Some(line), ..Seat::new(seat.to_owned(), tier.to_owned()) }));
+        let mut imported = Seat { line: Some(line), ..Seat::new(seat.to_owned(), tier.to_owned()) };
+        let own_id = id.and_then(|column| record.get(column)).filter(|id| !id.is_empty());
+        imported.plan.id = own_id.map(str::to_owned);
+        row.positions.push(Some(imported));
         let mark = break_after.and_then(|column| record.get(column)).unwrap_or_default();
         if is_set(mark)
             .with_context(|| format!("line {line}: break_after is '{mark}'; write 1 or nothing"))?
@@ -98,6 +106,16 @@ mod tests {
             [("b", 1), ("a", 2)]
         );
         assert!(draft.build().unwrap().plan_json().contains(r#""tier":"gold","seats":"4,2,|,1""#));
+    }
+
+    #[test]
+    fn a_column_id_names_the_seats() {
+        let draft = read("area,row,seat,tier,id\na,1,1,t,9001\na,1,2,t,\na,1,3,t,9003\n").unwrap();
+        let show = draft.build().unwrap();
+        let ids: Vec<String> = (0..3).map(|seat| show.venue().id(seat)).collect();
+        assert_eq!(ids, ["9001", "a-1-2", "9003"]);
+        let twins = read("area,row,seat,tier,id\na,1,1,t,7\na,1,2,t,7\n").unwrap();
+        assert_eq!(twins.build().unwrap_err(), ["line 3: seat id '7' occurs already at line 2"]);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::fmt;
 
 use allot_core::seat::Show;
 use allot_core::seat::plan::{Limits, Plan, PlanArea, PlanRow, PlanSeat, PlanSeats, Rule};
+use allot_core::shared::MAX_IDENTIFIER;
 
 /// A show that may still have problems.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -16,6 +17,8 @@ pub(crate) struct Draft {
     pub(crate) events: u32,
     /// Whether breaks have an entry of their own among the seats of the source.
     pub(crate) lists_breaks: bool,
+    /// Problems that the import solved, in plain words.
+    pub(crate) notes: Vec<String>,
 }
 
 /// Rows that share a priority and a rule.
@@ -60,7 +63,7 @@ pub(crate) struct Seat {
 impl Seat {
     /// A free seat without flags.
     pub(crate) fn new(label: String, tier: String) -> Self {
-        let plan = PlanSeat { label, tier: Some(tier), flags: Vec::new() };
+        let plan = PlanSeat { label, id: None, tier: Some(tier), flags: Vec::new() };
         Self { plan, sold: false, line: None }
     }
 }
@@ -100,9 +103,9 @@ impl Row {
     }
 }
 
-/// The id of a seat.
-pub(crate) fn seat_id(area: &str, row: &str, seat: &str) -> String {
-    format!("{area}-{row}-{seat}")
+/// The id of a seat: its own, or `area-row-label`.
+pub(crate) fn seat_id(area: &str, row: &str, seat: &PlanSeat) -> String {
+    seat.id.clone().unwrap_or_else(|| format!("{area}-{row}-{}", seat.label))
 }
 
 impl Draft {
@@ -119,7 +122,7 @@ impl Draft {
     /// Ids of the seats that are sold before the show is opened.
     pub(crate) fn sold(&self) -> Vec<String> {
         let of = |(area, row): (&Area, &Row)| {
-            let id = |seat: &Seat| seat_id(&area.id, &row.label, &seat.plan.label);
+            let id = |seat: &Seat| seat_id(&area.id, &row.label, &seat.plan);
             row.seats().filter(|seat| seat.sold).map(id).collect::<Vec<_>>()
         };
         self.rows().flat_map(of).collect()
@@ -143,7 +146,7 @@ impl Draft {
         Show::new(&plan, 0).map_err(|refusal| {
             let duplicates = self.duplicates();
             // The module names the first of them only.
-            if refusal.text.contains("occurs twice") && !duplicates.is_empty() {
+            if refusal.text.contains("seat id") && !duplicates.is_empty() {
                 duplicates
             } else {
                 vec![self.in_source(&refusal.text)]
@@ -182,7 +185,7 @@ impl Draft {
         for (area, row) in self.rows() {
             for (position, seat) in row.positions.iter().enumerate() {
                 let Some(seat) = seat else { continue };
-                let id = seat_id(&area.id, &row.label, &seat.plan.label);
+                let id = seat_id(&area.id, &row.label, &seat.plan);
                 if let Some((other, at)) = first_seen.get(&id) {
                     let (here, there) = (self.seat_place(row, position), self.seat_place(other, *at));
                     duplicates.push(format!("{here}: seat id '{id}' occurs already at {there}"));
@@ -192,6 +195,34 @@ impl Draft {
             }
         }
         duplicates
+    }
+
+    /// Takes ids of the source away that cannot be ids of seats: an id that several seats share, or that is too long.
+    /// These seats get the id `area-row-label`, and a note for each such id says so. O(seats).
+    pub(crate) fn drop_unusable_ids(&mut self) {
+        let mut seats: HashMap<String, usize> = HashMap::new();
+        for id in self.seats().filter_map(|seat| seat.plan.id.clone()) {
+            *seats.entry(id).or_default() += 1;
+        }
+        let unusable = |id: &str| {
+            let count = seats.get(id).copied().unwrap_or(0);
+            count > 1 || !(1..=MAX_IDENTIFIER).contains(&id.len())
+        };
+        for area in &mut self.areas {
+            for row in &mut area.rows {
+                for seat in row.positions.iter_mut().flatten() {
+                    seat.plan.id = seat.plan.id.take().filter(|id| !unusable(id));
+                }
+            }
+        }
+        let mut dropped: Vec<(&String, usize)> =
+            seats.iter().filter(|(id, _)| unusable(id)).map(|(id, &count)| (id, count)).collect();
+        dropped.sort_unstable();
+        let notes = dropped.into_iter().map(|(id, count)| match count {
+            1 => format!("id '{id}' of a seat is empty or too long; the seat gets the id area-row-label"),
+            _ => format!("{count} seats have the id '{id}'; they get the ids area-row-label"),
+        });
+        self.notes = notes.collect();
     }
 
     /// Numbers what is named twice: areas of one id, rows of one label in an area, seats of one label in a
@@ -249,6 +280,31 @@ mod tests {
     fn duplicates_are_pointed_at_in_both_places() {
         let problems = draft(&[("A", &["1", "2"]), ("A", &["2", "3"])]).build().unwrap_err();
         assert_eq!(problems, ["rows[1].seats[0]: seat id 'a-A-2' occurs already at rows[0].seats[1]"]);
+    }
+
+    #[test]
+    fn shared_ids_of_the_source_are_dropped_with_a_note() {
+        let mut shared = draft(&[("A", &["1", "2", "3", "4"])]);
+        let ids = ["g-1", "g-2", "g-1", ""];
+        for (seat, id) in shared.areas[0].rows[0].positions.iter_mut().flatten().zip(ids) {
+            seat.plan.id = Some(id.to_owned());
+        }
+        shared.drop_unusable_ids();
+        let show = shared.build().unwrap();
+        let ids: Vec<String> = (0..4).map(|seat| show.venue().id(seat)).collect();
+        assert_eq!(ids, ["a-A-1", "g-2", "a-A-3", "a-A-4"]);
+        assert_eq!(shared.notes.len(), 2);
+        assert!(shared.notes[1].starts_with("2 seats have the id 'g-1'"), "{:?}", shared.notes);
+    }
+
+    #[test]
+    fn own_id_that_another_seat_has_is_pointed_at_in_both_places() {
+        let mut clash = draft(&[("A", &["1", "2"])]);
+        clash.areas[0].rows[0].positions[1].as_mut().unwrap().plan.id = Some("a-A-1".into());
+        assert_eq!(
+            clash.build().unwrap_err(),
+            ["rows[0].seats[1]: seat id 'a-A-1' occurs already at rows[0].seats[0]"]
+        );
     }
 
     #[test]

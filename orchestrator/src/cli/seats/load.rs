@@ -10,7 +10,7 @@ use redis::aio::MultiplexedConnection;
 use redis::cmd;
 
 use super::draft::Draft;
-use super::summary::{Summary, problems};
+use super::summary::{Summary, notes, problems};
 use super::{caches, csv, plan, pretix, side};
 use crate::cli::outcome::Outcome;
 use crate::cli::progress;
@@ -64,7 +64,7 @@ enum Format {
     Plan,
     /// A seating plan of pretix, JSON.
     Pretix,
-    /// A table: area,row,seat,tier and perhaps break_after.
+    /// A table: area,row,seat,tier and perhaps break_after and id.
     Csv,
 }
 
@@ -83,6 +83,9 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
     let built = draft.build();
     if arguments.dry_run || built.is_err() {
         out!("{}", Summary(&draft));
+    }
+    if !draft.notes.is_empty() {
+        errln!("{}", notes(&draft.notes).trim_end());
     }
     let show = match built {
         Ok(show) => show,

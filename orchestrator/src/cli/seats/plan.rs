@@ -19,7 +19,8 @@ pub(crate) fn read(text: &str) -> Result<Draft> {
         let rows = rows.collect::<Result<_>>()?;
         areas.push(Area { id: area.id, name, priority: area.priority, rule: area.rule, rows });
     }
-    Ok(Draft { areas, limits: plan.limits, events: plan.events, lists_breaks: true })
+    let (limits, events) = (plan.limits, plan.events);
+    Ok(Draft { areas, limits, events, lists_breaks: true, notes: Vec::new() })
 }
 
 fn read_row(row: PlanRow, place: String) -> Result<Row> {
@@ -27,7 +28,7 @@ fn read_row(row: PlanRow, place: String) -> Result<Row> {
         PlanSeats::List(seats) => seats,
         PlanSeats::Short(text) => {
             let labels = parse_short_form(&text).map_err(|what| anyhow!("{place}.seats: {what}"))?;
-            let seat = |label| PlanSeat { label, tier: None, flags: Vec::new() };
+            let seat = |label| PlanSeat { label, id: None, tier: None, flags: Vec::new() };
             labels.into_iter().map(|label| label.map(seat)).collect()
         }
     };

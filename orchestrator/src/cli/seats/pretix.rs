@@ -46,6 +46,9 @@ struct FileRow {
 struct FileSeat {
     #[serde(default)]
     seat_number: Name,
+    /// The seat's identity in pretix; several seats may share one.
+    #[serde(default)]
+    seat_guid: Name,
     #[serde(default)]
     category: String,
     position: Option<Point>,
@@ -111,6 +114,7 @@ pub(crate) fn read(text: &str) -> Result<Draft> {
         let priority = zone_index as i32 + 1;
         draft.areas.push(Area { id: slug(&zone.name), name: zone.name, priority, rule: Rule::Center, rows });
     }
+    draft.drop_unusable_ids();
     Ok(draft)
 }
 
@@ -132,7 +136,10 @@ fn positions(seats: Vec<FileSeat>) -> Vec<Option<Seat>> {
         {
             positions.push(None);
         }
-        positions.push(Some(Seat::new(seat.seat_number.into_string(), seat.category)));
+        let guid = seat.seat_guid.into_string();
+        let mut imported = Seat::new(seat.seat_number.into_string(), seat.category);
+        imported.plan.id = Some(guid).filter(|guid| !guid.is_empty());
+        positions.push(Some(imported));
     }
     positions
 }
@@ -217,5 +224,9 @@ mod tests {
             ["A", "A.2", "A.3"]
         );
         assert_eq!(draft.build().unwrap().venue().seat_count(), 738);
+        let kept = draft.seats().filter(|seat| seat.plan.id.is_some()).count();
+        assert_eq!(kept, 192, "each guid of one seat is kept");
+        assert_eq!(draft.notes.len(), 318 - 192, "each guid of several seats has a note");
+        assert!(draft.notes[0].contains("seats have the id 'First Floor-"), "{}", draft.notes[0]);
     }
 }

@@ -83,7 +83,7 @@ impl Side {
                 while let Some(mut position) = positions.next() {
                     let mut fixed_break = None;
                     if let Some(Seat { plan: seat, .. }) = &mut position
-                        && let Some(fix) = self.seats.remove(&seat_id(&area.id, &row.label, &seat.label))
+                        && let Some(fix) = self.seats.remove(&seat_id(&area.id, &row.label, seat))
                     {
                         seat.tier = fix.tier.or_else(|| seat.tier.take());
                         seat.flags = fix.flags.unwrap_or_else(|| std::mem::take(&mut seat.flags));

@@ -66,6 +66,15 @@ pub(crate) fn problems(problems: &[String]) -> String {
     text
 }
 
+/// Problems that the import solved, all of them: each says which seats are named differently than in the source.
+pub(crate) fn notes(notes: &[String]) -> String {
+    let mut text = format!("{} ids of the source were not kept:\n", notes.len());
+    for note in notes {
+        let _ = writeln!(text, "  {note}");
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::csv;

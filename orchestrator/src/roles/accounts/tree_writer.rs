@@ -7,7 +7,9 @@ use futures_util::{FutureExt as _, StreamExt as _};
 use tracing::{debug, warn};
 
 use super::fault_injection;
-use super::observed_tree::{Alloc, InstanceId, ObservedInstance, ObservedTree, Presence, PublishedAccount};
+use super::observed_tree::{
+    Alloc, Damage, InstanceId, ObservedInstance, ObservedTree, Presence, PublishedAccount,
+};
 use super::paths::{self, Paths};
 use super::protocol::{AccountNode, ClientReport, State};
 use super::reconcile::Action;
@@ -21,6 +23,27 @@ const MAX_BYTES: usize = 128 * 1024;
 const MAX_NAME_BYTES: usize = 256;
 /// Most requests in flight.
 const MAX_IN_FLIGHT: usize = 32;
+
+/// The most accounts that one warning names.
+const MAX_NAMES: usize = 5;
+
+/// The instances for which the outcome of a write is unknown, each with the accounts whose nodes may be deleted.
+pub(super) type Uncertain = BTreeMap<InstanceId, BTreeSet<String>>;
+
+/// Which account nodes this leader may have deleted since it last knew them.
+#[derive(Clone, Copy)]
+enum Withdrawn<'a> {
+    /// None, and it wrote none either.
+    Nothing,
+    /// These; it may have written others.
+    Accounts(&'a BTreeSet<String>),
+}
+
+impl Withdrawn<'_> {
+    fn has(self, account: &str) -> bool {
+        matches!(self, Self::Accounts(accounts) if accounts.contains(account))
+    }
+}
 
 /// The leader's access to the tree.
 #[derive(Clone)]
@@ -51,7 +74,7 @@ impl TreeWriter {
             let nodes = self.tree.get_many_readable(&alloc, names).await?;
             if let Some(id) = allocs.get(&alloc) {
                 let observed = tree.at(id);
-                (observed.accounts, observed.foreign_nodes) = read_accounts(nodes, observed.present);
+                observed.accounts = read_accounts(id, observed, nodes);
             }
         }
         Ok(tree)
@@ -60,11 +83,14 @@ impl TreeWriter {
     async fn read_dir(&self, tree: &mut ObservedTree, dir: &str, names: Vec<String>) -> Result<(), Error> {
         for (name, node) in self.tree.get_many_readable(dir, names).await? {
             let Ok(node) = node else {
-                debug!(dir, name, "ignoring a node that may not be read");
+                warn!(dir, name, "ignoring a node that may not be read");
                 continue;
             };
             let alloc_of = paths::instance_of(&name).map(str::to_owned);
             let is_alloc = alloc_of.is_some();
+            if is_alloc == node.owner.is_some() {
+                warn!(dir, name, "ignoring a node: instances are ephemeral, and `-alloc` nodes are not");
+            }
             let id = InstanceId { dir: dir.to_owned(), instance: alloc_of.unwrap_or(name) };
             if is_alloc && node.owner.is_none() {
                 tree.at(&id).alloc = Some(alloc(&id, &node));
@@ -75,29 +101,52 @@ impl TreeWriter {
         Ok(())
     }
 
-    /// Reads the nodes again that the leader writes for an instance. The arrival of an instance is reported by the
-    /// watcher only.
-    pub(super) async fn reread(&self, tree: &mut ObservedTree, id: &InstanceId) -> Result<(), Error> {
+    /// Reads the nodes again that the leader writes for these instances, after writes whose outcome is unknown. The
+    /// arrival of an instance is reported by the watcher only.
+    pub(super) async fn reread(&self, tree: &mut ObservedTree, uncertain: &Uncertain) -> Result<(), Error> {
+        for (id, nodes) in self.read_instances(uncertain.keys()).await? {
+            let withdrawn = uncertain.get(&id);
+            merge(tree, &id, nodes, Withdrawn::Accounts(withdrawn.unwrap_or(&BTreeSet::new())));
+        }
+        Ok(())
+    }
+
+    /// Reads the nodes of these instances, which nobody but the leader may have written since it last knew them.
+    /// Returns whether another program changed something.
+    pub(super) async fn audit(&self, tree: &mut ObservedTree, ids: &[InstanceId]) -> Result<bool, Error> {
+        let mut changed = false;
+        for (id, nodes) in self.read_instances(ids.iter()).await? {
+            changed |= merge(tree, &id, nodes, Withdrawn::Nothing);
+        }
+        Ok(changed)
+    }
+
+    /// Reads the nodes of these instances, several at a time.
+    async fn read_instances(
+        &self,
+        ids: impl Iterator<Item = &InstanceId>,
+    ) -> Result<Vec<(InstanceId, InstanceNodes)>, Error> {
         self.tree.sync().await?;
+        let reads = ids.cloned().map(|id| {
+            let tree_writer = self.clone();
+            async move { tree_writer.read_instance(&id).await.map(|nodes| (id, nodes)) }.boxed()
+        });
+        let mut reads = futures_util::stream::iter(reads.collect::<Vec<_>>()).buffered(MAX_IN_FLIGHT);
+        let mut all = Vec::new();
+        while let Some(nodes) = reads.next().await {
+            all.push(nodes?);
+        }
+        Ok(all)
+    }
+
+    async fn read_instance(&self, id: &InstanceId) -> Result<InstanceNodes, Error> {
         let path = paths::instance(&id.dir, &id.instance);
         let present = self.readable(&path).await?.and_then(|node| presence(id, &node));
         let path = paths::alloc(&id.dir, &id.instance);
-        let found = self.readable(&path).await?.filter(|node| node.owner.is_none());
-        let names = if found.is_some() { self.children(&path).await? } else { Vec::new() };
-        let nodes = self.tree.get_many_readable(&path, names).await?;
-        let observed = tree.at(id);
-        let known = observed.present.map(|known| known.created);
-        observed.present = match present {
-            Some(present) if Some(present.created) == known => Some(present),
-            Some(_) => observed.present,
-            None => None,
-        };
-        observed.alloc = found.map(|node| alloc(id, &node));
-        (observed.accounts, observed.foreign_nodes) = read_accounts(nodes, observed.present);
-        if observed.is_empty() {
-            tree.instances.remove(id);
-        }
-        Ok(())
+        let alloc = self.readable(&path).await?.filter(|node| node.owner.is_none());
+        let names = if alloc.is_some() { self.children(&path).await? } else { Vec::new() };
+        let accounts = self.tree.get_many_readable(&path, names).await?;
+        Ok(InstanceNodes { present, alloc, accounts })
     }
 
     /// Reads a node; `None` if it does not exist or may not be read.
@@ -138,10 +187,10 @@ impl TreeWriter {
         actions: &[Action],
         now: u64,
         half: &'static str,
-    ) -> Result<BTreeSet<InstanceId>, Error> {
+    ) -> Result<Uncertain, Error> {
         let mut batches = batches(tree, actions, now);
         let many = batches.len() > 1;
-        let (mut uncertain, mut introduced) = (BTreeSet::new(), Vec::new());
+        let (mut uncertain, mut introduced) = (Uncertain::new(), Vec::new());
         while !batches.is_empty() {
             let writes = std::mem::take(&mut batches).into_iter().map(|(numbers, ops)| {
                 let tree = self.tree.clone();
@@ -171,7 +220,12 @@ impl TreeWriter {
                     }
                     Err(error) => {
                         debug!(%error, actions = numbers.len(), "reading the instances of a failed batch again");
-                        uncertain.extend(batch_actions().map(|action| action.id().clone()));
+                        for action in batch_actions() {
+                            let withdrawn = uncertain.entry(action.id().clone()).or_default();
+                            if let Action::Withdraw { account, .. } = action {
+                                withdrawn.insert(account.clone());
+                            }
+                        }
                     }
                 }
             }
@@ -182,7 +236,7 @@ impl TreeWriter {
             let path = paths::alloc(&id.dir, &id.instance);
             match self.tree.get(&path).await {
                 Ok(Some(node)) => tree.at(&id).alloc = Some(alloc(&id, &node)),
-                Ok(None) | Err(_) => drop(uncertain.insert(id)),
+                Ok(None) | Err(_) => drop(uncertain.entry(id).or_default()),
             }
         }
         Ok(uncertain)
@@ -249,8 +303,23 @@ fn ops(tree: &ObservedTree, action: &Action, now: u64) -> Vec<Op> {
             let data = data(account, &PublishedAccount { epoch: *epoch, ..*shown });
             vec![set(paths::account(&id.dir, &id.instance, account), shown.version, data)]
         }
+        Action::Restore { id, account } => {
+            let Some(shown) = observed.accounts.get(account) else { return Vec::new() };
+            let (path, data) = (paths::account(&id.dir, &id.instance, account), data(account, shown));
+            match shown.damage {
+                Some(Damage::Deleted) => vec![create(path, data)],
+                Some(Damage::Rewritten) => vec![set(path, shown.version, data)],
+                None => Vec::new(),
+            }
+        }
         Action::Withdraw { id, account } => {
-            vec![Op::Delete { path: paths::account(&id.dir, &id.instance, account), version: None }]
+            // The node is deleted only if the use in the latest report is counted.
+            let alloc = observed.alloc.as_ref().map(|alloc| Op::Check {
+                path: paths::alloc(&id.dir, &id.instance),
+                version: Some(alloc.version),
+            });
+            let path = paths::account(&id.dir, &id.instance, account);
+            alloc.into_iter().chain([Op::Delete { path, version: None }]).collect()
         }
         Action::Publish { id, account, epoch } => {
             vec![create(paths::account(&id.dir, &id.instance, account), data(account, &fresh(*epoch)))]
@@ -285,8 +354,17 @@ fn note(tree: &mut ObservedTree, action: &Action, now: u64) {
         }
         Action::Reassign { account, epoch, .. } => {
             if let Some(shown) = observed.accounts.get_mut(account) {
-                // The book assigned the account again, so nobody is logged in under the previous assignment.
-                *shown = PublishedAccount { version: shown.version.next(), ..fresh(*epoch) };
+                // An earlier process may be logged in until a read of the book says otherwise.
+                *shown = PublishedAccount { version: shown.version.next(), epoch: *epoch, ..*shown };
+            }
+        }
+        Action::Restore { account, .. } => {
+            if let Some(shown) = observed.accounts.get_mut(account) {
+                let version = match shown.damage {
+                    Some(Damage::Deleted) => Version::FIRST,
+                    Some(Damage::Rewritten) | None => shown.version.next(),
+                };
+                *shown = PublishedAccount { version, damage: None, ..*shown };
             }
         }
         Action::Withdraw { account, .. } => drop(observed.accounts.remove(account)),
@@ -312,7 +390,22 @@ fn fresh(epoch: u64) -> PublishedAccount {
         until: None,
         version: Version::FIRST,
         from_previous_session: false,
+        damage: None,
     }
+}
+
+/// The accounts whose nodes were added, or have other data, compared with what the leader last knew.
+fn differences(
+    before: &BTreeMap<String, PublishedAccount>,
+    now: &BTreeMap<String, PublishedAccount>,
+) -> Vec<String> {
+    let says = |shown: &PublishedAccount| (shown.epoch, shown.revoked, shown.until, shown.damage);
+    let differs =
+        |account: &str, shown: &PublishedAccount| before.get(account).map(says) != Some(says(shown));
+    now.iter()
+        .filter(|(account, shown)| differs(account, shown))
+        .map(|(account, _)| account.clone())
+        .collect()
 }
 
 fn revoked(shown: PublishedAccount, now: u64, until: Option<u64>) -> PublishedAccount {
@@ -325,18 +418,70 @@ fn data(account: &str, shown: &PublishedAccount) -> Vec<u8> {
     AccountNode { account, epoch: shown.epoch, state, since: shown.revoked, until: shown.until }.bytes()
 }
 
-/// Reads the accounts below an `-alloc` node, and whether foreign nodes are among them. A node that cannot be read or
-/// parsed has epoch 0, which is no assignment. A node whose name no leader would write is foreign. A node older than
-/// the present process was published to an earlier process.
-fn read_accounts(
-    nodes: Vec<(String, Result<Node, Error>)>,
+/// The nodes of an instance as they were read.
+struct InstanceNodes {
     present: Option<Presence>,
-) -> (BTreeMap<String, PublishedAccount>, bool) {
-    let (mut accounts, mut foreign_nodes) = (BTreeMap::new(), false);
+    alloc: Option<Node>,
+    accounts: Vec<(String, Result<Node, Error>)>,
+}
+
+/// Takes over the nodes of an instance. Returns whether another program certainly changed something.
+fn merge(tree: &mut ObservedTree, id: &InstanceId, nodes: InstanceNodes, withdrawn: Withdrawn<'_>) -> bool {
+    let is_audit = matches!(withdrawn, Withdrawn::Nothing);
+    let (dir, instance) = (&id.dir, &id.instance);
+    let observed = tree.at(id);
+    let known = observed.present.map(|known| known.created);
+    observed.present = match nodes.present {
+        // An instance that has learnt where its accounts are may write its own node.
+        Some(present) if Some(present.created) == known => {
+            Some(Presence { introduced: present.introduced || observed.is_introduced(), ..present })
+        }
+        Some(_) => observed.present,
+        None => None,
+    };
+    let is_lost = is_audit && observed.alloc.is_some() && nodes.alloc.is_none();
+    if is_lost {
+        warn!(dir, instance, "another program deleted the `-alloc` node of an instance");
+    }
+    observed.alloc = nodes.alloc.map(|node| alloc(id, &node));
+    let before = observed.accounts.clone();
+    let accounts = read_accounts(id, observed, nodes.accounts);
+    let mut changed = observed.take_over(accounts, |account| withdrawn.has(account));
+    if is_audit {
+        changed.extend(differences(&before, &observed.accounts));
+    }
+    changed.sort_unstable();
+    changed.dedup();
+    if !changed.is_empty() {
+        let accounts = changed.iter().take(MAX_NAMES).map(String::as_str).collect::<Vec<_>>().join(", ");
+        let count = changed.len();
+        warn!(dir, instance, count, accounts, "another program changed account nodes; repairing them");
+    }
+    if observed.is_empty() {
+        tree.instances.remove(id);
+    }
+    is_lost || !changed.is_empty()
+}
+
+/// Reads the accounts below an `-alloc` node, and notes whether foreign nodes are among them. A node that cannot be
+/// read or parsed has epoch 0, which is no assignment. A node whose name no leader would write is foreign. A node older
+/// than the present process was published to an earlier process.
+fn read_accounts(
+    id: &InstanceId,
+    observed: &mut ObservedInstance,
+    nodes: Vec<(String, Result<Node, Error>)>,
+) -> BTreeMap<String, PublishedAccount> {
+    let (present, knew_foreign) = (observed.present, observed.foreign_nodes);
+    observed.foreign_nodes = false;
+    let mut accounts = BTreeMap::new();
     for (name, node) in nodes {
         let account = paths::decode(&name);
         if paths::encode(&account) != name {
-            foreign_nodes = true;
+            if !knew_foreign {
+                let (dir, instance) = (&id.dir, &id.instance);
+                warn!(dir, instance, name, "ignoring a node: no account has its name");
+            }
+            observed.foreign_nodes = true;
             continue;
         }
         let data = node.as_ref().ok().and_then(|node| AccountNode::read(&node.data));
@@ -350,17 +495,18 @@ fn read_accounts(
             until: data.as_ref().and_then(|data| data.until),
             version: node.map_or(Version::FIRST, |node| node.version),
             from_previous_session: present.is_some_and(|present| created < present.created),
+            damage: None,
         };
         accounts.insert(account, shown);
     }
-    (accounts, foreign_nodes)
+    accounts
 }
 
 /// Reads an instance's own node; `None` for a node without a session, or with a name longer than the book allows.
 pub(super) fn presence(id: &InstanceId, node: &Node) -> Option<Presence> {
     node.owner?;
     if id.instance.len() > MAX_NAME_BYTES {
-        debug!(
+        warn!(
             dir = id.dir,
             instance = id.instance,
             "ignoring an instance whose name is longer than {MAX_NAME_BYTES} bytes"

@@ -5,7 +5,12 @@
 //!
 //! Without a configured program a conference exists without media.
 
+#[cfg(test)]
+pub(crate) mod simulated;
+
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -17,6 +22,7 @@ use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
 use super::conferences::ConferenceParams;
+use super::name;
 use allot_runtime::child::program::{self, ExecResult};
 use allot_runtime::child::supervised::SupervisedChild;
 use allot_runtime::child::watchdog::{Watchdog, WatchdogCommand};
@@ -142,7 +148,7 @@ impl Media {
                 let (supervisor, executed) = program.supervise(self.stopping.get(e164).cloned());
                 (Some(supervisor), Ok(Some(executed)))
             }
-            Ok(None) => (None, Ok(None)),
+            Ok(None) => (self.simulated_program_of(cmu, e164), Ok(None)),
             Err(reason) => (None, Err(reason)),
         };
         self.running.insert(e164.to_owned(), RunningMedia { start, supervisor });
@@ -169,7 +175,8 @@ impl Media {
         let mut command = program::command_with_parent_death_signal(&self.program.argv)
             .map_err(|error| error.to_string())?;
         command.stdout(Stdio::piped()).kill_on_drop(true);
-        command.env("ALLOT_E164", e164).env("ALLOT_CMU", cmu).env("ALLOT_EPOCH", epoch.to_string());
+        command.env("ALLOT_E164", OsStr::from_bytes(&name::bytes(e164)));
+        command.env("ALLOT_CMU", cmu).env("ALLOT_EPOCH", epoch.to_string());
         command.env("ALLOT_END", &params.end).env("ALLOT_SIZE", &params.size);
         command.env("ALLOT_REQUEST", &params.request);
         command.env("ALLOT_RECOVERING", if params.recovering { "1" } else { "0" });
@@ -214,6 +221,25 @@ impl Media {
     /// Whether an event comes from the media that the conference has now, not from earlier media.
     pub(crate) fn is_current(&self, e164: &str, start: u64) -> bool {
         self.running.get(e164).is_some_and(|running| running.start == start)
+    }
+
+    /// The program of a conference in a simulation of programs; else none.
+    #[cfg(test)]
+    fn simulated_program_of(&self, cmu: &str, e164: &str) -> Option<Supervisor> {
+        let (stop, stopped) = oneshot::channel();
+        let (e164, cmu) = (e164.to_owned(), cmu.to_owned());
+        let earlier = self.stopping.get(&e164).cloned();
+        let limit =
+            earlier.as_ref().map_or(simulated::STOP_LIMIT, |earlier| earlier.limit + simulated::STOP_LIMIT);
+        let program = simulated::Program { e164, cmu, start: self.starts, events: self.events.clone() };
+        let ended = simulated::start(program, earlier, stopped)?;
+        Some(Supervisor { stop, end: ProgramEnd { ended, limit } })
+    }
+
+    #[cfg(not(test))]
+    #[allow(clippy::unused_self, reason = "simulations run in tests")]
+    fn simulated_program_of(&self, _cmu: &str, _e164: &str) -> Option<Supervisor> {
+        None
     }
 
     /// Where programs send their events.
@@ -420,6 +446,16 @@ mod tests {
         let (supervisor, spawned) = program.supervise(None);
         assert!(matches!(spawned.await, Ok(Err(_))));
         supervisor.end.wait().await;
+    }
+
+    #[tokio::test]
+    async fn program_gets_the_bytes_of_a_name_that_is_not_utf8() {
+        let program = MediaProgram { argv: vec!["true".to_owned()], stop_limit: Duration::from_secs(1) };
+        let media = Media::new(program, mpsc::channel(1).0);
+        let program = media.program_of("a:1:1", "7\\xff", 5, &ConferenceParams::default()).unwrap().unwrap();
+        let mut set = program.command.as_std().get_envs();
+        let name = set.find(|(name, _)| *name == "ALLOT_E164").and_then(|(_, value)| value);
+        assert_eq!(name, Some(OsStr::from_bytes(b"7\xff")));
     }
 
     #[tokio::test]

@@ -4,7 +4,8 @@
 
 mod conferences;
 mod details;
-mod media;
+pub(crate) mod media;
+mod name;
 mod unit;
 
 use anyhow::{Result, bail};

@@ -2,8 +2,9 @@
 //! every tick. It acts upon an observation only in the session of that observation, and only while leadership holds. In
 //! addition, every command carries the term.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use tokio::time::Instant;
 use tracing::{debug, error, info, warn};
 
 use super::failure_detector::{Evidence, FailureDetector, Liveness, Observation};
@@ -262,7 +263,8 @@ impl ActiveScheduler<'_> {
             }
             let grants = store.recover(count, self.term()).await?;
             for grant in &grants {
-                debug!(e164 = grant.e164, unit = grant.cmu, epoch = grant.epoch, "conference recovered");
+                let e164 = String::from_utf8_lossy(&grant.e164);
+                debug!(%e164, unit = grant.cmu, epoch = grant.epoch, "conference recovered");
             }
             self.rate.take(&grants);
             recovered += grants.len();

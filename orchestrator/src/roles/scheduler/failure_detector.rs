@@ -6,7 +6,9 @@
 //! lease has expired, the unit is down after a grace period. A unit that renews its lease is never down.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use allot_client::UnitRow;
 

@@ -3,7 +3,9 @@
 //! the worst reaction. No clock, no I/O.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::failure_detector::Observation;
 

@@ -12,9 +12,8 @@ mod mass_failure_guard;
 mod rate_limiter;
 mod unit_nodes;
 
-use std::time::Instant;
-
 use anyhow::{Context as _, Result};
+use tokio::time::Instant;
 use tracing::info;
 
 use crate::roles::context::RoleContext as Context;

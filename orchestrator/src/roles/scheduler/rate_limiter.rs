@@ -2,7 +2,9 @@
 //! more per second, than it can open. No clock, no I/O.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use allot_client::Grant;
 

@@ -2,7 +2,8 @@
 //! without a break.
 
 use std::collections::BTreeSet;
-use std::time::Instant;
+
+use tokio::time::Instant;
 
 use allot_coordination::name_of_node;
 use allot_coordination::{Coordinator, Error, Members, Snapshot};

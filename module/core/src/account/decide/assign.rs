@@ -1,16 +1,19 @@
 //! Assigns accounts to instances: even to within one, with the fewest moves, in steps of bounded length.
 //!
+//! A module divides its accounts among the instances that are present, or into one share for each of its places. In
+//! the second case an instance gets no more than the share of its place, and what belongs to empty places stays free.
+//!
 //! The assignment evens out the *level* of instances: accounts assigned or in transit, minus the offset from
 //! rebalancing. A step gives free accounts (beyond the reserve) to the instance with the lowest level. While the
 //! highest level is more than one above the lowest, it also moves an account from the highest to the lowest. No
 //! shorter way exists: each move reduces the distance to an even assignment by one, and no move can reduce it by
 //! more.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_set};
 
 use crate::account::event::{Event, Events};
 use crate::account::model::place::{Instance, Module};
-use crate::account::model::record::AccountState;
+use crate::account::model::record::{AccountState, Name};
 use crate::account::model::state::Book;
 use crate::invariant;
 use crate::shared::Bytes;
@@ -21,6 +24,31 @@ type Shares = BTreeMap<u32, Vec<Bytes>>;
 
 /// The most accounts that a step moves: about 100 microseconds.
 pub const STEP: usize = 256;
+
+/// The free accounts of a module, each once.
+struct FreeAccounts<'a> {
+    module: &'a Module,
+    all: btree_set::Iter<'a, u32>,
+    /// By instance: the accounts that it had last.
+    own: BTreeMap<u32, btree_set::Iter<'a, u32>>,
+    given: BTreeSet<u32>,
+}
+
+impl<'a> FreeAccounts<'a> {
+    fn of(module: &'a Module) -> Self {
+        Self { module, all: module.free.iter(), own: BTreeMap::new(), given: BTreeSet::new() }
+    }
+
+    /// A free account for an instance: one that it had last, if there is one.
+    fn next_for(&mut self, id: u32, name: &Name) -> Option<u32> {
+        const NONE: &BTreeSet<u32> = &BTreeSet::new();
+        let own = || self.module.free_of.get(name).unwrap_or(NONE).iter();
+        let own = self.own.entry(id).or_insert_with(own);
+        let next = own.chain(&mut self.all).copied().find(|id| !self.given.contains(id))?;
+        self.given.insert(next);
+        Some(next)
+    }
+}
 
 impl Book {
     /// The next step towards an even assignment; no events if all modules are even. O(instances of the module +
@@ -42,24 +70,30 @@ impl Book {
     fn assign_in(&self, module: &Module, limit: usize) -> Events {
         let (mut levels, mut givers) = (module.levels.clone(), module.givers.clone());
         let (mut dealt, mut recalled) = (Shares::new(), Shares::new());
-        let over = module.free.len().saturating_sub(module.reserve as usize);
-        for &account in module.free.iter().take(over.min(limit)) {
-            let Some((level, lowest)) = levels.pop_first() else {
-                invariant!("accounts are assigned only in modules with an active instance");
-                break;
-            };
-            let Some(account) = self.indexed(account) else { break };
+        let mut over = module.free.len().saturating_sub(module.reserve as usize);
+        let mut left = limit;
+        let mut free = FreeAccounts::of(module);
+        while over > 0
+            && left > 0
+            && let Some(taker @ (level, place, lowest)) = module.taker(&levels)
+            && let Some(account) =
+                free.next_for(lowest, &self.instance_name(lowest)).and_then(|id| self.indexed(id))
+        {
+            levels.remove(&taker);
             dealt.entry(lowest).or_default().push(account.name.clone());
-            levels.insert((level + 1, lowest));
-            // An instance without accounts has none to give before this step is applied.
+            levels.insert((level + 1, place, lowest));
+            // An instance that keeps all that it has gives nothing before this step is applied.
             if givers.remove(&(level, lowest)) {
                 givers.insert((level + 1, lowest));
             }
+            (over, left) = (over - 1, left - 1);
         }
-        let mut left = limit.saturating_sub(over);
+        if left == 0 {
+            return self.assigned(module, dealt, recalled);
+        }
         let mut gifts: BTreeMap<u32, Box<dyn Iterator<Item = u32> + '_>> = BTreeMap::new();
         while left > 0
-            && let (Some(&(low, to)), Some(&(high, from))) = (levels.first(), givers.last())
+            && let (Some(taker @ (low, _, to)), Some(&(high, from))) = (module.taker(&levels), givers.last())
             && high - low > 1
         {
             let gift = gifts.entry(from).or_insert_with(|| self.givable(from));
@@ -70,15 +104,22 @@ impl Book {
             };
             let shares = if account.login.is_some() { &mut recalled } else { &mut dealt };
             shares.entry(to).or_default().push(account.name.clone());
-            for (level, id, next) in [(low, to, low + 1), (high, from, high - 1)] {
-                levels.remove(&(level, id));
-                levels.insert((next, id));
+            let place_of = |id: u32| self.indexed_instance(id).and_then(|instance| instance.place);
+            let giver = (high, place_of(from).unwrap_or(u32::MAX), from);
+            for (entry @ (level, place, id), next) in [(taker, low + 1), (giver, high - 1)] {
+                levels.remove(&entry);
+                levels.insert((next, place, id));
                 if givers.remove(&(level, id)) {
                     givers.insert((next, id));
                 }
             }
             left -= 1;
         }
+        self.assigned(module, dealt, recalled)
+    }
+
+    /// The events that assign accounts to instances of a module.
+    fn assigned(&self, module: &Module, dealt: Shares, recalled: Shares) -> Events {
         let place = |to: u32| (module.name.clone(), self.instance_name(to));
         let recalled = recalled.into_iter().map(|(to, accounts)| {
             let (module, instance) = place(to);
@@ -101,7 +142,7 @@ impl Book {
     }
 
     /// Accounts that an instance can give: first those without a login, with most left at the flat price first.
-    fn givable(&self, instance: u32) -> Box<dyn Iterator<Item = u32> + '_> {
+    pub(super) fn givable(&self, instance: u32) -> Box<dyn Iterator<Item = u32> + '_> {
         let Some(instance) = self.indexed_instance(instance) else { return Box::new(std::iter::empty()) };
         let in_use = |&id: &u32| {
             self.indexed(id)
@@ -114,7 +155,7 @@ impl Book {
     /// The largest difference between two levels of a module's instances; 0 or 1 if the assignment is even.
     pub fn spread(&self, module: u32) -> i64 {
         let levels = self.modules.get(module).map(|module| &module.levels);
-        let ends = levels.and_then(|levels: &BTreeSet<_>| Some((levels.first()?.0, levels.last()?.0)));
+        let ends = levels.and_then(|levels| Some((levels.first()?.0, levels.last()?.0)));
         ends.map_or(0, |(lowest, highest)| highest - lowest)
     }
 }

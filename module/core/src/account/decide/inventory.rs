@@ -2,16 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::lookups::{check_batch, known_account, known_module};
+use super::lookups::{check_batch, known_account, known_instance, known_module, known_once};
 use crate::account::event::{Event, Events};
-use crate::account::model::place::{MAX_PLACES, Module, Presence};
+use crate::account::model::place::{MAX_MIN, MAX_PLACES, Module, Policy, Presence, Share};
 use crate::account::model::record::{AccountState, Goal, Name};
 use crate::account::model::state::Book;
-use crate::account::model::tariff::Tariff;
+use crate::account::model::tariff::{MAX_COUNT, Tariff};
 use crate::account::outcome::{Decided, Decision, Reply, decided, refuse, unchanged};
 use crate::account::request::ModuleSettings;
 use crate::invariant;
-use crate::shared::refusal::Code;
+use crate::shared::refusal::{Code, Refusal};
 use crate::shared::text::quoted;
 use crate::shared::token::{MAX_TTL, check_identifier};
 use crate::shared::{Bytes, Millis};
@@ -40,20 +40,90 @@ pub(super) fn decide_module(book: &Book, settings: &ModuleSettings<'_>) -> Decid
         *value = wanted as u32;
     }
     let [places, weight, reserve] = values;
+    let before = known.map(|(_, module)| module.policy).unwrap_or_default();
+    let usual = Policy { share: Share::Places, ..Policy::default() };
+    let policy = changed_policy(known.map_or(usual, |_| before), settings)?;
     let name = Name::from(settings.module);
     let department = Name::from(settings.department);
-    if let Some((_, module)) = known
-        && (module.places, module.weight, module.reserve) == (places, weight, reserve)
-        && module.department == department
-    {
-        return Ok(unchanged(Reply::Module(name)));
+    let same = known.is_some_and(|(_, module)| {
+        (module.places, module.weight, module.reserve) == (places, weight, reserve)
+            && module.department == department
+    });
+    let mut events = Events::new();
+    if !same {
+        events.push(Event::Defined { module: name.clone(), department, places, weight, reserve });
     }
-    let mut events: Events =
-        smallvec![Event::Defined { module: name.clone(), department, places, weight, reserve }];
+    if policy != before {
+        events.push(Event::ModuleTuned { module: name.clone(), policy });
+    }
     if let Some((id, _)) = known {
         events.extend(book.place_changes(id, places as usize));
     }
     Ok(Decision { events, reply: Reply::Module(name) })
+}
+
+/// The further settings of a module with the given changes.
+fn changed_policy(mut policy: Policy, settings: &ModuleSettings<'_>) -> Result<Policy, Refusal> {
+    if let Some(min) = settings.min {
+        if !(0..=i64::from(MAX_MIN)).contains(&min) {
+            return refuse(Code::Err, format!("MIN must be 0 to {MAX_MIN}, not {min}"));
+        }
+        policy.min = min as u32;
+    }
+    if let Some(lend) = settings.lend {
+        if !(0..=MAX_TTL).contains(&lend) {
+            return refuse(Code::Err, format!("LEND must be 0 to {MAX_TTL} ms, not {lend}"));
+        }
+        policy.lend = lend;
+    }
+    if let Some(cap) = settings.cap {
+        policy.cap = checked_cap(cap)?;
+    }
+    policy.share = settings.share.unwrap_or(policy.share);
+    Ok(policy)
+}
+
+fn checked_cap(cap: i64) -> Result<u64, Refusal> {
+    if (0..=MAX_COUNT as i64).contains(&cap) {
+        return Ok(cap.unsigned_abs());
+    }
+    refuse(Code::Err, format!("CAP must be 0 to {MAX_COUNT}, not {cap}"))
+}
+
+pub(super) fn decide_department(book: &Book, department: &[u8], cap: i64) -> Decided {
+    check_identifier("department", department)?;
+    let (department, cap) = (Name::from(department), checked_cap(cap)?);
+    let reply = Reply::Department(department.clone());
+    if book.budget(&department).map_or(0, |budget| budget.cap) == cap {
+        return Ok(unchanged(reply));
+    }
+    Ok(decided(Event::DepartmentCapped { department, cap }, reply))
+}
+
+pub(super) fn decide_remove_module(book: &Book, module: &[u8]) -> Decided {
+    let (id, module) = known_module(book, module)?;
+    if !book.is_unused(id) {
+        let (name, (accounts, _)) = (quoted(&module.name), module.counts());
+        let instances = module.instances().count();
+        let text = format!(
+            "module {name} has {accounts} accounts and {instances} instances: delete or move the accounts, and \
+             detach the instances first"
+        );
+        return refuse(Code::BadState, text);
+    }
+    Ok(decided(Event::ModuleRemoved { module: module.name.clone() }, Reply::Ok))
+}
+
+pub(super) fn decide_reprice(book: &Book, tariff: &Tariff, accounts: &[&[u8]]) -> Decided {
+    if let Some(fault) = tariff.fault() {
+        return refuse(Code::Err, fault);
+    }
+    let accounts = known_once(book, accounts, |account| *account.tariff != *tariff)?;
+    let reply = Reply::Integer(accounts.len() as i64);
+    if accounts.is_empty() {
+        return Ok(unchanged(reply));
+    }
+    Ok(decided(Event::Repriced { tariff: tariff.clone(), accounts }, reply))
 }
 
 pub(super) fn decide_add(book: &Book, module: Option<&[u8]>, tariff: &Tariff, accounts: &[&[u8]]) -> Decided {
@@ -157,21 +227,17 @@ pub(super) fn decide_detach(
         return refuse(Code::Err, format!("GRACE must be 0 to {MAX_TTL} ms, not {grace}"));
     }
     let (module_id, module) = known_module(book, module)?;
-    let known = book.find_instance(module_id, instance);
-    let Some((id, known)) = known.and_then(|id| Some((id, book.indexed_instance(id)?))) else {
-        let text = format!("instance {} is not attached to {}", quoted(instance), quoted(&module.name));
-        return refuse(Code::NotFound, text);
-    };
+    let (id, known) = known_instance(book, module_id, module, instance)?;
     if known.presence == Presence::Leaving {
         return Ok(unchanged(Reply::Ok));
     }
-    if known.presence == Presence::Active && grace > 0 {
+    let until = now.saturating_add(grace);
+    if known.has_place() && grace > 0 {
+        if known.away_until == Some(until) {
+            return Ok(unchanged(Reply::Ok));
+        }
         let (module, instance) = (module.name.clone(), known.name.clone());
-        return Ok(decided(Event::Away { module, instance, until: now.saturating_add(grace) }, Reply::Ok));
-    }
-    // An instance that is away already keeps its deadline, unless it is detached at once.
-    if known.presence == Presence::Away && grace > 0 {
-        return Ok(unchanged(Reply::Ok));
+        return Ok(decided(Event::Away { module, instance, until }, Reply::Ok));
     }
     Ok(Decision { events: book.gone(&[id]), reply: Reply::Ok })
 }

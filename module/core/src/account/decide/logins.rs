@@ -2,7 +2,8 @@
 
 use crate::account::event::Event;
 use crate::account::model::record::{Account, AccountState, Epoch};
-use crate::account::model::state::Book;
+use crate::account::model::state::{Book, levels_of};
+use crate::account::model::tariff::MAX_COUNT;
 use crate::account::outcome::{Decided, Decision, Reply, decided, refuse, unchanged};
 use crate::shared::list::NONE;
 use crate::shared::refusal::{Code, Refusal};
@@ -103,6 +104,23 @@ fn live(now: Millis, account: &Account, epoch: Epoch) -> Result<(), Refusal> {
     }
 }
 
+/// Refuses a count beyond the budget of the module, of its department, or of a department that contains it.
+fn check_budgets(book: &Book, account: &Account, count: u64) -> Result<(), Refusal> {
+    let Some(module) = book.indexed_module(account.module) else { return Ok(()) };
+    let beyond = |of: &str, name: &[u8], used: u128, cap: u64| {
+        if cap == 0 || used + u128::from(count) <= u128::from(cap) {
+            return Ok(());
+        }
+        let name = quoted(name);
+        refuse(Code::Limit, format!("{of} {name} has used {used} this month, and the cap is {cap}"))
+    };
+    beyond("module", &module.name, module.sums.used, module.policy.cap)?;
+    levels_of(&module.department).try_for_each(|level| {
+        let budget = book.budget(level).unwrap_or_default();
+        beyond("department", level, budget.used, budget.cap)
+    })
+}
+
 pub(super) fn decide_use(book: &Book, now: Millis, account: &Account, epoch: Epoch, count: i64) -> Decided {
     if !(1..=MAX_USE).contains(&count) {
         return refuse(Code::Err, format!("COUNT must be 1 to {MAX_USE}, not {count}"));
@@ -123,6 +141,32 @@ pub(super) fn decide_use(book: &Book, now: Millis, account: &Account, epoch: Epo
         );
         return refuse(Code::Limit, text);
     }
+    check_budgets(book, account, count.unsigned_abs())?;
     let event = Event::Used { account: account.name.clone(), count: count.unsigned_abs() };
     Ok(decided(event, Reply::Used(crate::account::read::Used::of(account, used))))
+}
+
+/// Decides a report of the instructions since an assignment. The instance has sent them, so no cap refuses them.
+pub(super) fn decide_report(book: &Book, account: &Account, epoch: Epoch, total: u64) -> Decided {
+    let name = quoted(&account.name);
+    if total > MAX_COUNT {
+        return refuse(Code::Err, format!("the total must be at most {MAX_COUNT}, not {total}"));
+    }
+    let Some(counted) = account.reported(epoch) else {
+        let text = format!("assignment {epoch} of account {name} is older than those whose use is kept");
+        return refuse(Code::Stale, text);
+    };
+    let count = total.saturating_sub(counted);
+    let used = account.used_in(book.month).saturating_add(count);
+    if used > MAX_COUNT {
+        return refuse(
+            Code::Limit,
+            format!("account {name} cannot have used more than {MAX_COUNT} this month"),
+        );
+    }
+    let reply = Reply::Used(crate::account::read::Used::of(account, used));
+    if count == 0 {
+        return Ok(unchanged(reply));
+    }
+    Ok(decided(Event::Reported { account: account.name.clone(), epoch, count }, reply))
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::account::model::place::Module;
+use crate::account::model::place::{Instance, Module};
 use crate::account::model::record::Account;
 use crate::account::model::state::Book;
 use crate::account::outcome::refuse;
@@ -42,6 +42,20 @@ pub(super) fn known_once(
 pub(super) fn known_account<'a>(book: &'a Book, account: &[u8]) -> Result<&'a Account, Refusal> {
     book.account_called(account)
         .ok_or_else(|| Refusal::new(Code::NotFound, format!("there is no account {}", quoted(account))))
+}
+
+/// The instance of a module.
+pub(super) fn known_instance<'a>(
+    book: &'a Book,
+    id: u32,
+    module: &Module,
+    instance: &[u8],
+) -> Result<(u32, &'a Instance), Refusal> {
+    let known = book.find_instance(id, instance).and_then(|id| Some((id, book.indexed_instance(id)?)));
+    known.ok_or_else(|| {
+        let text = format!("instance {} is not attached to {}", quoted(instance), quoted(&module.name));
+        Refusal::new(Code::NotFound, text)
+    })
 }
 
 pub(super) fn known_module<'a>(book: &'a Book, module: &[u8]) -> Result<(u32, &'a Module), Refusal> {

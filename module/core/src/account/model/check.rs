@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::place::{Instance, Module, Presence};
 
-use super::record::{Account, AccountState, Goal};
+use super::record::{Account, AccountState, Goal, Name, Rank};
 use super::state::Book;
 use super::usage::Usage;
 use crate::ensure;
@@ -17,7 +17,9 @@ use crate::shared::list::NONE;
 struct Home {
     accounts: BTreeSet<u32>,
     free: BTreeSet<u32>,
+    free_of: BTreeMap<Name, BTreeSet<u32>>,
     barred: usize,
+    expected: usize,
     sums: Usage,
 }
 
@@ -27,7 +29,7 @@ struct Share {
     accounts: BTreeSet<u32>,
     dealt: u32,
     incoming: u32,
-    ready: BTreeSet<(Option<u64>, u32)>,
+    ready: BTreeSet<(Rank, u32)>,
 }
 
 impl Book {
@@ -116,6 +118,10 @@ impl Book {
         homes: &mut BTreeMap<u32, Home>,
         shares: &mut BTreeMap<u32, Share>,
     ) {
+        let frozen = account.state == AccountState::Frozen;
+        if let Some(destination) = self.destination(account).filter(|_| !frozen) {
+            homes.entry(destination).or_default().expected += 1;
+        }
         let home = homes.entry(account.module).or_default();
         home.accounts.insert(id);
         home.sums.add(account, self.month);
@@ -123,6 +129,9 @@ impl Book {
             home.barred += 1;
         } else if account.state == AccountState::Free {
             home.free.insert(id);
+            if let Some(holder) = account.last_holder() {
+                home.free_of.entry(holder.clone()).or_default().insert(id);
+            }
         }
         if account.instance != NONE {
             let share = shares.entry(account.instance).or_default();
@@ -130,7 +139,7 @@ impl Book {
             share.dealt += u32::from(account.state == AccountState::Dealt);
             if account.is_ready() {
                 let (month, limit) = self.order();
-                share.ready.insert((account.room(month, limit), id));
+                share.ready.insert((account.rank(month, limit), id));
             }
         }
         if let Some(Goal::Place(place)) = account.goal {
@@ -156,7 +165,7 @@ impl Book {
             ensure!(instance.ready == share.ready, "instance {name} picks accounts in another order");
         } else {
             // The order is of an earlier month or limit, until the next login or use.
-            let ids = |ready: &BTreeSet<(Option<u64>, u32)>| -> BTreeSet<u32> {
+            let ids = |ready: &BTreeSet<(Rank, u32)>| -> BTreeSet<u32> {
                 ready.iter().map(|&(_, id)| id).collect()
             };
             ensure!(ids(&instance.ready) == ids(&share.ready), "instance {name} picks other accounts");
@@ -196,21 +205,36 @@ impl Book {
         ensure!(self.module_names.get(&module.name) == Some(&id), "module {name} is not found by its name");
         ensure!(module.accounts == home.accounts, "module {name} lists other accounts than it has");
         ensure!(module.free == home.free, "module {name} lists other free accounts than it has");
+        ensure!(module.free_of == home.free_of, "module {name} has other holders of its free accounts");
         ensure!(module.barred == home.barred, "module {name} has {} barred accounts", home.barred);
         ensure!(module.sums == home.sums, "use and cost of module {name} differ from those of its accounts");
         ensure!(module.names.len() == module.instances.len(), "module {name} has more names than instances");
         let (mut levels, mut givers) = (BTreeSet::new(), BTreeSet::new());
+        let (mut taken, mut offsets) = (BTreeSet::new(), 0);
         for id in module.instances() {
             let Some(instance) = self.instances.get(id) else {
                 return Err(Contradiction(format!("module {name} has an unknown instance")));
             };
+            ensure!(
+                instance.place.is_some() == instance.has_place(),
+                "an instance has no number of its place"
+            );
+            taken.extend(instance.place);
+            offsets += instance.offset;
             if instance.presence == Presence::Active {
-                levels.insert((instance.level(), id));
-                if instance.dealt > 0 {
+                levels.insert((instance.level(), instance.place.unwrap_or(u32::MAX), id));
+                if instance.dealt > module.floor {
                     givers.insert((instance.level(), id));
                 }
             }
         }
+        ensure!(module.taken == taken, "other places of module {name} are taken");
+        ensure!(module.offsets == offsets, "the offsets of module {name} have another sum");
+        ensure!(module.expected == home.expected, "module {name} expects another number of accounts");
+        ensure!(
+            module.floor == module.computed_floor(),
+            "the instances of module {name} keep another number"
+        );
         ensure!(module.levels == levels, "the levels of module {name} differ from those of its instances");
         ensure!(
             module.givers == givers,
@@ -225,6 +249,13 @@ impl Book {
     fn check_sets(&self) -> Checked {
         let away = self.instances.iter().filter(|(_, instance)| instance.presence == Presence::Away).count();
         ensure!(self.away.len() == away, "a place is kept for an instance that is not away");
+        for (department, budget) in &self.departments {
+            let name = department.escape_ascii();
+            let used = self.used_by_department(department);
+            ensure!(budget.used == used, "the budget of department {name} counts another use");
+            ensure!(budget.cap > 0, "the budget of department {name} has no limit");
+        }
+        self.outbox.check()?;
         let drains = self.draining.iter().all(|&id| self.instances.get(id).is_some());
         ensure!(drains, "an unknown instance is draining");
         let uneven = self.uneven.iter().all(|&id| self.modules.get(id).is_some());
@@ -242,6 +273,8 @@ fn agrees(holds: bool, otherwise: &'static str) -> Result<(), Damaged> {
 mod tests {
     use super::super::super::request::{InstanceRequest, ManagerRequest, ModuleSettings, Request};
     use super::super::super::{Settings, decide, decide_due};
+    use super::super::place::Share;
+    use super::super::state::Budget;
     use super::super::tariff::{Amount, Step, Tariff};
     use super::*;
 
@@ -267,7 +300,15 @@ mod tests {
     fn book() -> Book {
         let mut book = Book::open(Settings::default(), NOW);
         let (module, department) = (&b"m"[..], &b"d"[..]);
-        let wanted = ModuleSettings { module, department, instances: 2, weight: None, reserve: Some(1) };
+        let wanted = ModuleSettings {
+            module,
+            department,
+            instances: 2,
+            weight: None,
+            reserve: Some(1),
+            share: Some(Share::Present),
+            ..ModuleSettings::default()
+        };
         ask(&mut book, ManagerRequest::Module(wanted));
         let tariff = Tariff { quota: 10, steps: vec![Step { upto: 20, price: Amount(5) }] };
         let accounts: Vec<&[u8]> = vec![b"1", b"2", b"3", b"4", b"5", b"6"];
@@ -318,7 +359,7 @@ mod tests {
             "an account is on its way"
         );
         assert!(sound.modules.iter().all(|(_, module)| module.barred > 0), "an account is barred");
-        let damages: [Damage; 28] = [
+        let damages: [Damage; 34] = [
             ("totals", |book| book.totals.swap(0, 1)),
             ("tariffs", |book| book.tariffs.values_mut().for_each(|count| *count += 1)),
             ("logins", |book| book.logins.set(77, 5)),
@@ -347,6 +388,14 @@ mod tests {
             ("barred accounts", |book| module(book).barred += 1),
             ("sum of use", |book| module(book).sums.used += 1),
             ("sum of cost", |book| module(book).sums.cost.0 += 1),
+            ("expected accounts", |book| module(book).expected += 1),
+            ("free accounts by holder", |book| module(book).free_of.clear()),
+            ("budget", |book| {
+                let _ = book.departments.insert(b"d"[..].into(), Budget { cap: 5, used: 1 });
+            }),
+            ("places taken", |book| module(book).taken.clear()),
+            ("sum of offsets", |book| module(book).offsets += 1),
+            ("floor", |book| module(book).floor += 1),
             ("levels", |book| module(book).levels.clear()),
             ("givers", |book| module(book).givers.clear()),
             ("names of instances", |book| {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::place::{Instance, MAX_OFFSET, Presence};
 use super::record::{Account, AccountState, Epoch, Goal, MONTHS, Name};
-use super::state::Book;
+use super::state::{Book, levels_of};
 use super::tariff::Tariff;
 use crate::invariant;
 use crate::shared::Millis;
@@ -25,10 +25,25 @@ impl Book {
         }
     }
 
+    /// Whether an operator's move to a module changes anything. An account that is on its way to an instance of the
+    /// module changes as well: it would come back if the instance left before.
+    pub(in crate::account) fn moves_to(&self, account: &Account, module: u32) -> bool {
+        let destination = self.destination(account);
+        let by_rebalancing = matches!(account.goal, Some(Goal::Place(_))) && account.module != module;
+        destination.is_some_and(|home| home != module || by_rebalancing)
+    }
+
+    /// Whether a module has no accounts, no instances, and no account on its way to it.
+    pub(in crate::account) fn is_unused(&self, module: u32) -> bool {
+        self.indexed_module(module).is_some_and(|module| {
+            module.accounts.is_empty() && module.instances.is_empty() && module.expected == 0
+        })
+    }
+
     /// Whether accounts of a module must be assigned or moved. O(log instances).
     pub(in crate::account) fn is_uneven(&self, module: u32) -> bool {
         let Some(module) = self.indexed_module(module) else { return false };
-        let Some(lowest) = module.levels.first() else { return false };
+        let Some(lowest) = module.taker(&module.levels) else { return false };
         let highest = module.givers.last();
         module.free.len() > module.reserve as usize || highest.is_some_and(|highest| highest.0 - lowest.0 > 1)
     }
@@ -64,36 +79,68 @@ impl Book {
             invariant!("an instance that changes is there");
             return;
         };
+        let floor = self.modules.get(instance.module).map_or(0, |module| module.floor);
         let level = |instance: &Instance| {
-            (instance.presence == Presence::Active).then(|| (instance.level(), instance.dealt > 0))
+            let place = instance.place.unwrap_or(u32::MAX);
+            (instance.presence == Presence::Active)
+                .then(|| ((instance.level(), place, id), instance.dealt > floor))
         };
-        let before = level(instance);
+        let (before, offset) = (level(instance), instance.offset);
         change(instance);
         instance.offset = instance.offset.clamp(-MAX_OFFSET, MAX_OFFSET);
         let after = level(instance);
-        let module = instance.module;
+        let (module, offset) = (instance.module, instance.offset - offset);
         if !instance.has_place() && instance.dealt > 0 {
             self.draining.insert(id);
         } else {
             self.draining.remove(&id);
         }
-        if before == after {
+        if before == after && offset == 0 {
             return;
         }
         if let Some(module) = self.indexed_module_mut(module) {
+            module.offsets += offset;
             if let Some((level, gave)) = before {
-                let was_there =
-                    module.levels.remove(&(level, id)) && module.givers.remove(&(level, id)) == gave;
+                let was_there = module.levels.remove(&level) && module.givers.remove(&(level.0, id)) == gave;
                 invariant!(was_there, "an active instance has a place among the levels");
             }
             if let Some((level, gives)) = after {
-                let is_new =
-                    module.levels.insert((level, id)) && (!gives || module.givers.insert((level, id)));
+                let is_new = module.levels.insert(level) && (!gives || module.givers.insert((level.0, id)));
                 invariant!(is_new, "an active instance has one place among the levels");
             }
         }
         // An account in transit may belong to another module, whose evenness must be checked as well.
-        self.look_at(module);
+        self.note_evenness(module);
+    }
+
+    /// Gives an instance that has a place the lowest number that is not taken, and takes the number from one that has
+    /// none. O(active instances).
+    pub(in crate::account) fn number_place(&mut self, id: u32) {
+        // `NONE`, or the instance was removed just before.
+        let Some(instance) = self.instances.get(id) else { return };
+        let (before, module) = (instance.place, instance.module);
+        if before.is_some() == instance.has_place() {
+            return;
+        }
+        let Some(module) = self.indexed_module_mut(module) else { return };
+        let place = before.is_none().then(|| module.empty_place());
+        let changed = match (before, place) {
+            (Some(before), _) => module.taken.remove(&before),
+            (None, place) => place.is_none_or(|place| module.taken.insert(place)),
+        };
+        invariant!(changed, "each place of a module is taken once");
+        self.with_instance(id, |instance| instance.place = place);
+    }
+
+    /// Numbers the places of a module again, in the order in which the instances came. O(instances).
+    pub(in crate::account) fn number_places(&mut self, module: u32) {
+        let Some(known) = self.indexed_module_mut(module) else { return };
+        known.taken.clear();
+        let instances: Vec<u32> = known.instances().collect();
+        for &id in &instances {
+            self.with_instance(id, |instance| instance.place = None);
+        }
+        instances.into_iter().for_each(|id| self.number_place(id));
     }
 
     /// The current month and the limit of instructions: the order of ready accounts depends on both.
@@ -115,7 +162,7 @@ impl Book {
         let ready = |&id: &u32| {
             let account = self.accounts.get(id);
             invariant!(account.is_some(), "an instance has accounts that are there");
-            account.filter(|account| account.is_ready()).map(|account| (account.room(month, limit), id))
+            account.filter(|account| account.is_ready()).map(|account| (account.rank(month, limit), id))
         };
         instance.ready = instance.accounts.iter().filter_map(ready).collect();
         instance.ready_order = order;
@@ -129,7 +176,7 @@ impl Book {
             return;
         }
         let (month, limit) = self.order();
-        let (instance, key) = (account.instance, (account.room(month, limit), id));
+        let (instance, key) = (account.instance, (account.rank(month, limit), id));
         let refreshed = self.refresh(instance);
         let Some(instance) = self.instances.get_mut(instance) else { return };
         if on {
@@ -147,6 +194,7 @@ impl Book {
         let Some(account) = self.indexed(id) else { return };
         let (state, instance, goal, module) = (account.state, account.instance, account.goal, account.module);
         let barred = account.login.is_some();
+        let holder = account.last_holder().cloned();
         match self.totals.get_mut(state as usize) {
             Some(total) => step(total, on),
             None => invariant!("there is a total for each state"),
@@ -159,9 +207,15 @@ impl Book {
             } else {
                 let changed = if on { module.free.insert(id) } else { module.free.remove(&id) };
                 invariant!(changed, "a module has its free accounts, each once");
+                if let Some(holder) = holder {
+                    module.note_free(&holder, id, on);
+                }
             }
         }
         self.set_ready(id, on);
+        if let Some(module) = self.expecting(id).and_then(|module| self.indexed_module_mut(module)) {
+            step(&mut module.expected, on);
+        }
         self.with_instance(instance, |instance| {
             let changed = if on { instance.accounts.insert(id) } else { instance.accounts.remove(&id) };
             invariant!(changed, "an instance has its accounts, each once");
@@ -172,6 +226,12 @@ impl Book {
         if let Some(Goal::Place(place)) = goal {
             self.with_instance(place, |place| step(&mut place.incoming, on));
         }
+    }
+
+    /// The module whose instances share an account now or soon; `None` if it is frozen or will be deleted.
+    fn expecting(&self, id: u32) -> Option<u32> {
+        let account = self.indexed(id).filter(|account| account.state != AccountState::Frozen)?;
+        self.destination(account)
     }
 
     /// Adds an account to those of its module, or removes it.
@@ -188,6 +248,8 @@ impl Book {
             module.accounts.remove(&id)
         };
         invariant!(changed, "a module has its accounts, each once");
+        let (used, department) = (account.used_in(self.month), module.department.clone());
+        self.count_in_budgets(&department, used.into(), on);
     }
 
     /// Counts instructions of an account in the current month, and updates the sums of its module.
@@ -204,6 +266,58 @@ impl Book {
         module.sums.take(account, month);
         account.count(month, count);
         module.sums.add(account, month);
+        let department = module.department.clone();
+        self.count_in_budgets(&department, count.into(), true);
+    }
+
+    /// Counts instructions in the budgets of a department and of those that contain it, or removes them.
+    fn count_in_budgets(&mut self, department: &[u8], count: u128, on: bool) {
+        if self.departments.is_empty() {
+            return;
+        }
+        for level in levels_of(department) {
+            let Some(budget) = self.departments.get_mut(level) else { continue };
+            let used = if on { budget.used.checked_add(count) } else { budget.used.checked_sub(count) };
+            invariant!(used.is_some(), "a budget has the use of its accounts");
+            budget.used = used.unwrap_or(0);
+        }
+    }
+
+    /// Counts the use of all budgets again. O(budgets x modules).
+    pub(in crate::account) fn recount_budgets(&mut self) {
+        let used = |department: &Name| (department.clone(), self.used_by_department(department));
+        let all: Vec<(Name, u128)> = self.departments.keys().map(used).collect();
+        for (department, used) in all {
+            if let Some(budget) = self.departments.get_mut(&department) {
+                budget.used = used;
+            }
+        }
+    }
+
+    /// Gives an account another tariff.
+    pub(in crate::account) fn set_tariff(&mut self, id: u32, tariff: Arc<Tariff>) {
+        self.set_ready(id, false);
+        let (Some(account), month) = (self.accounts.get_mut(id), self.month) else { return };
+        let Some(module) = self.modules.get_mut(account.module) else {
+            invariant!("an account has a module");
+            return;
+        };
+        module.sums.take(account, month);
+        let before = std::mem::replace(&mut account.tariff, tariff.clone());
+        module.sums.add(account, month);
+        *self.tariffs.entry(tariff).or_default() += 1;
+        self.forget_tariff(&before);
+        self.set_ready(id, true);
+    }
+
+    /// Removes a module that has neither accounts nor instances.
+    pub(in crate::account) fn remove_module(&mut self, id: u32) {
+        let Some(module) = self.modules.remove(id) else {
+            invariant!("a module that is removed was there");
+            return;
+        };
+        self.uneven.remove(&id);
+        self.module_names.remove(&module.name);
     }
 
     /// Changes an account and updates all indexes.
@@ -211,6 +325,7 @@ impl Book {
         let Some(account) = self.indexed(id) else { return };
         let (before, left) = (account.module, account.instance);
         let passed = account.goal.and_then(Goal::place).unwrap_or(NONE);
+        let missed = self.expecting(id).filter(|&missed| missed != before);
         self.link(id, false);
         let Some(account) = self.accounts.get_mut(id) else { return };
         change(account);
@@ -221,6 +336,10 @@ impl Book {
             self.look_at(before);
         }
         self.link(id, true);
+        let expecting = self.expecting(id).filter(|&expecting| expecting != after);
+        for module in [missed, expecting].into_iter().flatten() {
+            self.look_at(module);
+        }
         self.look_at(after);
         self.forget_if_empty(left);
         self.forget_if_empty(passed);
@@ -240,8 +359,10 @@ impl Book {
 
     /// Removes an account from the table and from all indexes.
     pub(in crate::account) fn remove(&mut self, id: u32) {
+        let missed = self.expecting(id);
         self.link(id, false);
         self.logins.remove(id);
+        missed.into_iter().for_each(|module| self.look_at(module));
         let Some(home) = self.indexed(id).map(|account| account.module) else { return };
         self.set_home(home, id, false);
         let Some(account) = self.accounts.remove(id) else { return };
@@ -274,8 +395,24 @@ impl Book {
         }
     }
 
-    /// Updates the set of uneven modules for a module.
+    /// Updates what is computed from all accounts and instances of a module: how many accounts each instance keeps,
+    /// and whether the module is in the set of uneven modules. O(1), or O(active instances) if the first changes.
     pub(in crate::account) fn look_at(&mut self, module: u32) {
+        let Some(known) = self.indexed_module(module) else { return };
+        let floor = known.computed_floor();
+        if floor != known.floor {
+            let gives = |id: u32| self.indexed_instance(id).is_some_and(|instance| instance.dealt > floor);
+            let givers = known.levels.iter().filter(|&&(_, _, id)| gives(id));
+            let givers = givers.map(|&(level, _, id)| (level, id)).collect();
+            if let Some(module) = self.indexed_module_mut(module) {
+                (module.floor, module.givers) = (floor, givers);
+            }
+        }
+        self.note_evenness(module);
+    }
+
+    /// Updates the set of uneven modules for a module.
+    fn note_evenness(&mut self, module: u32) {
         if self.is_uneven(module) {
             self.uneven.insert(module);
         } else {
@@ -286,6 +423,13 @@ impl Book {
     /// A new month begins.
     pub(in crate::account) fn turn_month(&mut self, at: Millis) {
         self.month += 1;
+        let start = self.month_starts.last().copied().unwrap_or(at);
+        for id in 0..self.instances.slots() {
+            if let Some(instance) = self.instances.get_mut(id) {
+                instance.pace.turn_month(start, at);
+            }
+        }
+        self.departments.values_mut().for_each(|budget| budget.used = 0);
         for &id in self.module_names.values() {
             match self.modules.get_mut(id) {
                 Some(module) => module.sums.begin_month(),
@@ -300,15 +444,33 @@ impl Book {
     /// Adds an instance without accounts.
     pub(in crate::account) fn enter_instance(&mut self, instance: Instance) -> u32 {
         let (module, name, arrived) = (instance.module, instance.name.clone(), instance.arrived);
-        let presence = instance.presence;
+        let (presence, place, offset) = (instance.presence, instance.place, instance.offset);
         // The change below adds the instance to the levels.
-        let id = self.instances.insert(Instance { presence: Presence::Standby, ..instance });
+        let id = self.instances.insert(Instance {
+            presence: Presence::Standby,
+            place: None,
+            offset: 0,
+            ..instance
+        });
         if let Some(module) = self.indexed_module_mut(module) {
             let is_new = module.names.insert(name, id).is_none() && module.instances.insert((arrived, id));
             invariant!(is_new, "a module has its instances, each once");
         }
-        self.with_instance(id, |instance| instance.presence = presence);
+        self.with_instance(id, |instance| (instance.presence, instance.offset) = (presence, offset));
+        match place.filter(|_| self.instances.get(id).is_some_and(Instance::has_place)) {
+            Some(place) => self.set_place(id, place),
+            None => self.number_place(id),
+        }
         id
+    }
+
+    /// Gives an instance the place of this number.
+    fn set_place(&mut self, id: u32, place: u32) {
+        let module = self.indexed_instance(id).map_or(NONE, |instance| instance.module);
+        if let Some(module) = self.indexed_module_mut(module) {
+            module.taken.insert(place);
+        }
+        self.with_instance(id, |instance| instance.place = Some(place));
     }
 
     /// Removes an instance that has no accounts and no place.

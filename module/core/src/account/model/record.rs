@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::reports::Reports;
 use super::tariff::{Amount, Tariff};
 use crate::shared::list::NONE;
 use crate::shared::{Bytes, Millis};
@@ -76,6 +77,26 @@ pub struct Login {
     pub until: Millis,
 }
 
+/// The order in which accounts are picked: the greatest first. The next instruction is cheapest, and of equal prices
+/// the price holds for the most instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rank {
+    /// Rises as the price of the next instruction falls; 0 if the cap is reached.
+    cheapness: u64,
+    /// Instructions at this price, and below the cap.
+    left: u64,
+}
+
+impl Rank {
+    /// The rank of an account that has reached the cap.
+    const CLOSED: Self = Self { cheapness: 0, left: 0 };
+
+    /// Whether the account may send another instruction.
+    pub fn is_open(self) -> bool {
+        self != Self::CLOSED
+    }
+}
+
 /// One stay of an account with an instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stay {
@@ -118,6 +139,8 @@ pub struct Account {
     pub used: u64,
     /// Earlier months with the instructions of each, in ascending order. At most [`MONTHS`].
     pub past: Vec<(u32, u64)>,
+    /// The use that was counted from reports of instances; `None` if none was reported.
+    pub reports: Option<Box<Reports>>,
     /// The day of the last moves by rebalancing, and their number.
     pub moved: (i32, u32),
     /// Stays, oldest first. At most [`MAX_HISTORY`].
@@ -146,6 +169,7 @@ impl Account {
             month,
             used: 0,
             past: Vec::new(),
+            reports: None,
             moved: (0, 0),
             history: Vec::new(),
         }
@@ -175,6 +199,17 @@ impl Account {
         (used < limit).then(|| self.tariff.quota.min(limit).saturating_sub(used))
     }
 
+    /// The place of the account in the order in which accounts are picked.
+    pub fn rank(&self, month: u32, limit: u64) -> Rank {
+        let used = self.used_in(month);
+        if used >= limit {
+            return Rank::CLOSED;
+        }
+        let price = u64::try_from(self.tariff.next_price(used).0).unwrap_or(u64::MAX);
+        let end = self.tariff.end_of_price(used).unwrap_or(u64::MAX);
+        Rank { cheapness: u64::MAX - price.min(u64::MAX - 1), left: end.min(limit) - used }
+    }
+
     /// The login, if its deadline has not passed.
     pub fn live_login(&self, now: Millis) -> Option<&Login> {
         self.login.as_deref().filter(|login| login.until > now)
@@ -198,6 +233,12 @@ impl Account {
         self.used = self.used.saturating_add(count);
     }
 
+    /// The instructions that were counted from reports of an assignment; `None` if the assignment is older than those
+    /// whose reports are kept.
+    pub fn reported(&self, epoch: Epoch) -> Option<u64> {
+        self.reports.as_ref().map_or(Some(0), |reports| reports.counted(epoch))
+    }
+
     /// Ends the current stay, and begins a new one.
     pub(in crate::account) fn begin_stay(&mut self, stay: Stay) {
         self.end_stay(stay.from);
@@ -216,6 +257,11 @@ impl Account {
         }
     }
 
+    /// The instance that had the account last.
+    pub(in crate::account) fn last_holder(&self) -> Option<&Name> {
+        self.history.last().map(|stay| &stay.instance)
+    }
+
     /// Whether a login is possible: the account is assigned to an instance, and has no login.
     pub(in crate::account) fn is_ready(&self) -> bool {
         self.state == AccountState::Dealt && self.login.is_none()
@@ -228,5 +274,6 @@ impl Account {
             + self.login.as_ref().map_or(0, |login| size_of::<Login>() + spilled(&login.terminal))
             + self.past.capacity() * size_of::<(u32, u64)>()
             + self.history.capacity() * size_of::<Stay>()
+            + self.reports.as_ref().map_or(0, |reports| reports.allocated())
     }
 }

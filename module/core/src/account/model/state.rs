@@ -7,11 +7,12 @@ use crate::invariant;
 
 use super::place::{HOUR, Instance, Module};
 use super::record::{Account, Epoch, LAST_MONTH, Name};
-use super::tariff::{MAX_COUNT, Tariff};
+use super::tariff::{Amount, MAX_COUNT, Tariff};
 use crate::shared::counter::Counter;
 use crate::shared::deadlines::Deadlines;
 use crate::shared::list::NONE;
 use crate::shared::names::NameIndex;
+use crate::shared::outbox::Outbox;
 use crate::shared::table::Table;
 use crate::shared::token::MAX_TTL;
 use crate::shared::{Bytes, Millis};
@@ -61,10 +62,41 @@ impl Settings {
     }
 }
 
+/// Further settings of a book.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BookPolicy {
+    /// Rebalancing makes a move only if the move avoids a cost, and at least this cost.
+    pub margin: Amount,
+    /// Modules exchange accounts if so many levels of their departments are the same; 0 for all levels, up to
+    /// [`MAX_LEVEL`].
+    pub lend_level: u32,
+    /// About how many entries the event stream keeps; 0 for no event stream.
+    pub events: u32,
+}
+
+/// The budget of a department with all departments in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Budget {
+    /// The most instructions in a month.
+    pub cap: u64,
+    /// Instructions of the current month.
+    pub used: u128,
+}
+
+/// The greatest `lend_level`.
+pub(in crate::account) const MAX_LEVEL: u32 = 16;
+
+/// The name of a department and of the departments that contain it, from the outermost one: `a`, `a/b`, `a/b/c`.
+pub(in crate::account) fn levels_of(department: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let ends = department.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end);
+    ends.chain([department.len()]).filter_map(|end| department.get(..end))
+}
+
 /// A book.
 #[derive(Clone, Debug)]
 pub struct Book {
     pub(in crate::account) settings: Settings,
+    pub(in crate::account) policy: BookPolicy,
     /// The last time applied.
     pub(in crate::account) applied: Millis,
     pub(in crate::account) term: u64,
@@ -91,6 +123,10 @@ pub struct Book {
     pub(in crate::account) uneven: BTreeSet<u32>,
     /// Number of accounts by state.
     pub(in crate::account) totals: [usize; 4],
+    /// Budgets of departments, by name.
+    pub(in crate::account) departments: BTreeMap<Name, Budget>,
+    /// Messages for the event stream.
+    pub(in crate::account) outbox: Outbox,
 }
 
 impl Book {
@@ -98,6 +134,7 @@ impl Book {
     pub fn open(settings: Settings, at: Millis) -> Self {
         Self {
             settings,
+            policy: BookPolicy::default(),
             applied: at,
             term: 0,
             leader: None,
@@ -116,12 +153,19 @@ impl Book {
             draining: BTreeSet::new(),
             uneven: BTreeSet::new(),
             totals: [0; 4],
+            departments: BTreeMap::new(),
+            outbox: Outbox::default(),
         }
     }
 
     /// The settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// The further settings.
+    pub fn policy(&self) -> &BookPolicy {
+        &self.policy
     }
 
     /// The term of the leader that claimed the book, and its name.
@@ -208,6 +252,22 @@ impl Book {
     /// Number of accounts by state, and of instances and modules.
     pub fn totals(&self) -> ([usize; 4], usize, usize) {
         (self.totals, self.instances.len(), self.modules.len())
+    }
+
+    /// The budget of a department; `None` if it has none.
+    pub fn budget(&self, department: &[u8]) -> Option<Budget> {
+        self.departments.get(department).copied()
+    }
+
+    /// The instructions of a department and of all departments in it this month. O(modules).
+    pub fn used_by_department(&self, department: &[u8]) -> u128 {
+        let within = |module: &&Module| levels_of(&module.department).any(|level| *level == *department);
+        self.modules().filter(within).map(|module| module.sums.used).sum()
+    }
+
+    /// The messages that wait for the event stream.
+    pub fn outbox(&self) -> &Outbox {
+        &self.outbox
     }
 
     /// The number of an account. O(1).
@@ -315,6 +375,7 @@ impl Book {
             + self.logins.allocated()
             + self.instances.allocated()
             + self.modules.allocated()
+            + self.outbox.allocated()
     }
 
     /// Approximate number of allocations. Redis frees a value with many allocations in a background thread.

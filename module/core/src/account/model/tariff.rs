@@ -17,6 +17,9 @@ pub const MAX_COUNT: u64 = 1 << 53;
 pub struct Amount(pub i128);
 
 impl Amount {
+    /// The greatest price.
+    pub const MAX_PRICE: Self = Self(ONE * ONE - 1);
+
     /// Parses a price: digits with at most nine decimal places, less than a billion. `None` for anything else.
     pub fn parse_price(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok()?;
@@ -107,6 +110,16 @@ impl Tariff {
         step.checked_sub(1).and_then(|step| self.steps.get(step)).map_or(Amount(0), |step| step.price)
     }
 
+    /// The number of instructions at which the price of the next instruction after so many ends; `None` for the last
+    /// price, which has no end.
+    pub fn end_of_price(&self, used: u64) -> Option<u64> {
+        if used < self.quota {
+            return Some(self.quota);
+        }
+        let last = self.steps.len().saturating_sub(1);
+        self.steps.iter().take(last).map(|step| step.upto).find(|&upto| upto > used)
+    }
+
     /// Instructions left at the flat price after so many.
     pub fn left(&self, used: u64) -> u64 {
         self.quota.saturating_sub(used)
@@ -156,6 +169,10 @@ mod tests {
         assert_eq!(tariff.next_price(100), price("0.1"));
         assert_eq!(tariff.next_price(120), price("0.25"));
         assert_eq!(tariff.next_price(9999), price("1"));
+        let ends = [0, 99, 100, 119, 120, 149, 150, 999].map(|used| tariff.end_of_price(used));
+        let (flat, first, second) = (Some(100), Some(120), Some(150));
+        assert_eq!(ends, [flat, flat, first, first, second, second, None, None]);
+        assert_eq!(Tariff { quota: 5, steps: vec![] }.end_of_price(5), None);
         assert_eq!(Tariff { quota: 5, steps: vec![] }.cost(99), Amount(0));
         assert_eq!(Tariff { quota: 5, steps: vec![] }.step(99), 0);
     }

@@ -128,6 +128,12 @@ fn wanted_tiers(change: &PartRow, place: &str) -> Result<Option<HashMap<String, 
         if !seat.flags.is_empty() {
             return Err(wrong(place, "flags cannot be changed while a show is open"));
         }
+        if seat.id.is_some() {
+            return Err(wrong(
+                place,
+                "ids cannot be changed while a show is open; name the seat by its label",
+            ));
+        }
         seat.tier
             .clone()
             .or(change.tier.clone())
@@ -152,7 +158,7 @@ fn listed(row: &PlanRow) -> Vec<Option<PlanSeat>> {
         PlanSeats::Short(text) => {
             let labels = parse_short_form(text);
             invariant!(labels.is_ok(), "the short form of a plan that was built is well-formed");
-            let seat = |label| PlanSeat { label, tier: row.tier.clone(), flags: Vec::new() };
+            let seat = |label| PlanSeat { label, id: None, tier: row.tier.clone(), flags: Vec::new() };
             labels.unwrap_or_default().into_iter().map(|label| label.map(seat)).collect()
         }
     }

@@ -5,7 +5,7 @@ use crate::seat::bits::{self, Bits};
 use crate::seat::claims::Seats;
 use crate::seat::index::{clean_run_of, exactly, run_of};
 use crate::seat::request::{Adjacent, Orphans};
-use crate::seat::state::Show;
+use crate::seat::state::{Show, Strip};
 use crate::seat::venue::{Area, Row, Seat, Tier};
 use std::borrow::Cow;
 
@@ -384,7 +384,12 @@ impl<'a> Search<'a> {
 
     fn unlifted_count(&self, bucket: u32, strip: u32) -> usize {
         let strip = self.show.strip(bucket, strip);
-        strip.map_or(0, |strip| bits::count(&self.show.takeable(strip, self.wish.flags)) as usize)
+        strip.map_or(0, |strip| bits::count(&self.show.takeable_words(strip, self.wish.flags)) as usize)
+    }
+
+    /// Lengths of the runs of a strip, for buckets that have no view for the request.
+    fn unlifted_lengths(&self, strip: Strip) -> u128 {
+        self.show.runs_of(strip, &self.show.takeable_words(strip, self.wish.flags)).lengths
     }
 
     fn free_of(&self, area: &[u32]) -> usize {
@@ -394,7 +399,10 @@ impl<'a> Search<'a> {
     /// Lengths of runs that may exist in a bucket, including those that the seats of the replaced hold may form.
     fn lengths(&self, bucket: u32) -> u128 {
         let info = self.show.bucket_at(bucket);
-        let indexed = info.view(self.wish.flags).map_or(!0, |view| view.runs.all().lengths);
+        let indexed = match info.view(self.wish.flags) {
+            Some(view) => view.runs.all().lengths,
+            None => info.strips.iter().fold(0, |all, &strip| all | self.unlifted_lengths(strip)),
+        };
         let lifted = |one: &Lifted| crate::seat::index::Runs::of(&one.seats.takeable).lengths;
         self.lifted_in(bucket).fold(indexed, |all, one| all | lifted(one))
     }
@@ -419,9 +427,10 @@ impl<'a> Search<'a> {
         let indexed = loop {
             let found = match info.view(self.wish.flags) {
                 Some(view) => view.runs.first(at as usize, need.lengths()).map(|strip| strip as u32),
-                None => {
-                    (at..info.strips.len() as u32).find(|&strip| need.is_met_by(&self.seats(bucket, strip)))
-                }
+                None => info.strips.get(at as usize..).and_then(|strips| {
+                    let wanted = |strip: &Strip| self.unlifted_lengths(*strip) & need.lengths() != 0;
+                    strips.iter().position(wanted).map(|found| at + found as u32)
+                }),
             };
             match found {
                 // The index does not know the seats of the replaced hold.

@@ -1,10 +1,11 @@
 //! Builds a venue from a plan: parses rows, shares equal layouts, and checks every rule that the JSON shape does not
 //! ensure. An error names the place in the plan.
 
-use super::bits::{self, Bits};
 use super::labels::{Labels, parse_short_form};
+use super::own_ids::OwnIds;
 use super::plan::{Plan, PlanArea, PlanRow, PlanSeats, identifier, max, wrong};
-use super::venue::{Area, AreaInfo, Layout, NO_SLOT, Names, Row, RowInfo, Tier, Venue};
+use super::sparse::Sparse;
+use super::venue::{Area, AreaInfo, Layout, NO_SLOT, Names, Row, RowInfo, Seat, Tier, Venue};
 use crate::invariant;
 use crate::shared::MAX_IDENTIFIER;
 use crate::shared::refusal::Refusal;
@@ -66,6 +67,7 @@ impl Venue {
             rows_by_label: HashTable::new(),
             hasher,
             row_of_block: Vec::new(),
+            own_ids: OwnIds::default(),
         };
         let mut row_labels = String::new();
         let mut all_drafts = Vec::new();
@@ -122,6 +124,7 @@ impl Venue {
         venue.flags = drafting.flags;
         venue.row_labels = row_labels.into();
         venue.index_rows();
+        venue.add_own_ids(&all_drafts)?;
         venue.check_ids(&all_drafts)?;
         Ok(venue)
     }
@@ -147,7 +150,45 @@ impl Venue {
             .collect();
     }
 
-    /// Refuses two seats with the same id. Only rows that can collide are compared seat by seat: rows that share a
+    /// Adds the ids that the seats of the plan have of their own. O(seats of the rows in the long notation).
+    fn add_own_ids(&mut self, areas: &[Vec<Draft<'_>>]) -> Result<(), Refusal> {
+        let mut row = 0;
+        let mut derived = String::new();
+        for (area, drafts) in areas.iter().enumerate() {
+            for draft in drafts {
+                let base = self.base(row);
+                row += 1;
+                let PlanSeats::List(seats) = &draft.plan.seats else { continue };
+                for (position, seat) in seats.iter().enumerate() {
+                    let Some(id) = seat.as_ref().and_then(|seat| seat.id.as_deref()) else { continue };
+                    let place = || format!("areas[{area}].rows[{}].seats[{position}]", draft.place);
+                    identifier(|| format!("{}.id", place()), id)?;
+                    let number = base + position as Seat;
+                    derived.clear();
+                    self.write_derived_id(number, &mut derived);
+                    // The normal form of a plan has no own id that the seat would have anyway.
+                    if id != derived && !self.own_ids.push(number, id) {
+                        return Err(wrong(&place(), &format!("seat id {} occurs twice", quoted(id))));
+                    }
+                }
+            }
+        }
+        self.own_ids.shrink();
+        // After all of them: a seat with an own id has no other.
+        let clash = self.own_ids.iter().find(|(_, id)| self.find_derived(id.as_bytes()).is_some());
+        match clash {
+            None => Ok(()),
+            Some((_, id)) => {
+                let what = format!(
+                    "the own id {} of a seat is also the seat id of one without an own id",
+                    quoted(id)
+                );
+                Err(wrong("areas", &what))
+            }
+        }
+    }
+
+    /// Refuses two seats with the same derived id. Only rows that can collide are compared seat by seat: rows that share a
     /// label, rows that repeat a label, and all rows if a dash makes ids ambiguous.
     fn check_ids(&self, areas: &[Vec<Draft<'_>>]) -> Result<(), Refusal> {
         let duplicated: Vec<bool> =
@@ -173,7 +214,7 @@ impl Venue {
                     continue;
                 }
                 let place = format!("areas[{area}].rows[{}]", draft.place);
-                for seat in self.seats_of(row) {
+                for seat in self.seats_of(row).filter(|&seat| self.own_ids.of(seat).is_none()) {
                     id.clear();
                     self.write_id(seat, &mut id);
                     if id.len() > MAX_IDENTIFIER {
@@ -208,7 +249,7 @@ impl<'p> Drafting<'p> {
         };
         if let Some(&number) = short_form.as_ref().and_then(|form| self.short_forms.get(form)) {
             if let Some(layout) = self.layouts.get(number as usize) {
-                let seats = layout.tiers.iter().map(|(_, seats)| bits::count(seats)).sum();
+                let seats = layout.tiers.iter().map(|(_, seats)| seats.count()).sum();
                 self.count(seats, layout.len, place)?;
                 return Ok(number);
             }
@@ -230,7 +271,7 @@ impl<'p> Drafting<'p> {
         if seats.len() > max::POSITIONS {
             return refuse(&format!("has {} positions, more than {}", seats.len(), max::POSITIONS));
         }
-        let mut tiers: Vec<(Tier, Bits)> = Vec::new();
+        let mut tiers: Vec<(Tier, Sparse)> = Vec::new();
         let (mut flags, mut count) = (Vec::new(), 0);
         for (position, seat) in seats.iter().enumerate() {
             let Some((label, tier, seat_flags)) = seat else { continue };
@@ -248,10 +289,10 @@ impl<'p> Drafting<'p> {
             }
             let slot = self.tier_slot(tier, tiers.len());
             if slot == tiers.len() {
-                tiers.push((tier, smallvec::smallvec![0; seats.len().div_ceil(64)]));
+                tiers.push((tier, Sparse::default()));
             }
-            if let Some((_, bits)) = tiers.get_mut(slot) {
-                bits::put(bits, position, true);
+            if let Some((_, seats)) = tiers.get_mut(slot) {
+                seats.push(position);
             }
             let mut set = 0;
             for flag in *seat_flags {

@@ -106,23 +106,30 @@ impl Labels {
         }
     }
 
-    /// The position of the seat with that label. O(runs of numbers + log texts).
+    /// The position of a seat with that label. O(runs of numbers + log texts).
     pub fn position(&self, label: &str) -> Option<u16> {
-        if let Some(number) = as_number(label) {
-            return self.runs.iter().find_map(|run| {
-                let Kind::Numbers { first, step } = run.kind else { return None };
-                let difference = i64::from(number) - i64::from(first);
-                let place = match (difference, i64::from(step)) {
-                    (0, _) => 0,
-                    (_, 0) => return None,
-                    (difference, step) if difference % step == 0 => difference / step,
-                    _ => return None,
-                };
-                (0..i64::from(run.count)).contains(&place).then(|| run.position + place as u16)
-            });
-        }
-        let found = self.texts.binary_search_by(|&position| self.text_at(position).cmp(label)).ok()?;
-        self.texts.get(found).copied()
+        self.positions(label).next()
+    }
+
+    /// The positions of the seats with that label. O(runs of numbers + log texts + found).
+    pub fn positions(&self, label: &str) -> impl Iterator<Item = u16> {
+        let number = as_number(label);
+        let runs = if number.is_some() { &self.runs[..] } else { &[] };
+        let numbers = runs.iter().filter_map(move |run| {
+            let Kind::Numbers { first, step } = run.kind else { return None };
+            let difference = i64::from(number?) - i64::from(first);
+            let place = match (difference, i64::from(step)) {
+                (0, _) => 0,
+                (_, 0) => return None,
+                (difference, step) if difference % step == 0 => difference / step,
+                _ => return None,
+            };
+            (0..i64::from(run.count)).contains(&place).then(|| run.position + place as u16)
+        });
+        let texts = if number.is_none() { &self.texts[..] } else { &[] };
+        let from = texts.partition_point(|&position| self.text_at(position) < label);
+        let texts = texts.get(from..).unwrap_or_default().iter().copied();
+        numbers.chain(texts.take_while(move |&position| self.text_at(position) == label))
     }
 
     /// Whether two seats have the same label.

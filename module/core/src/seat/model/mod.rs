@@ -6,6 +6,8 @@ mod check;
 pub mod claims;
 pub mod index;
 pub mod labels;
+mod own_ids;
 pub mod plan;
+pub mod sparse;
 pub mod state;
 pub mod venue;

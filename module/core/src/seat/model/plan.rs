@@ -150,8 +150,11 @@ pub enum PlanSeats {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlanSeat {
-    /// Last part of the seat's id.
+    /// Last part of the seat's id, unless the seat has an id of its own.
     pub label: String,
+    /// The seat's own id, 1 to 256 bytes, unique in the show. It replaces `area-row-label`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
     /// Tier, if it is not that of the row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tier: Option<String>,
@@ -255,6 +258,10 @@ pub struct PartRow {
 /// # Errors
 /// `ERR plan: <place>: <what is wrong>`, the place as a path such as `areas[0].rows[3].seats[2].tier`.
 pub fn parse<T: serde::de::DeserializeOwned>(json: &[u8]) -> Result<T, Refusal> {
+    if let Ok(value) = serde_json::from_slice(json) {
+        return Ok(value);
+    }
+    // To follow the path takes as long as to parse, so the path is only followed for an error.
     let mut reader = serde_json::Deserializer::from_slice(json);
     let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let path = error.path().to_string();

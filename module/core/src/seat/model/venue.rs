@@ -4,9 +4,10 @@
 //! Inside, a seat is a number (`Seat`): all positions are numbered, by area in plan order, by row in rank order.
 //! Breaks have numbers as well, so adjacent positions have adjacent numbers.
 
-use super::bits::{self, Bits};
 use super::labels::Labels;
+use super::own_ids::OwnIds;
 use super::plan::{PlanArea, PlanRow, PlanSeat, PlanSeats, Rule};
+use super::sparse::Sparse;
 use crate::invariant;
 use crate::shared::MAX_IDENTIFIER;
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
@@ -38,6 +39,7 @@ pub struct Venue {
     pub(in crate::seat) hasher: DefaultHashBuilder,
     /// The row of the first position of each block of 64.
     pub(in crate::seat) row_of_block: Vec<Row>,
+    pub(in crate::seat) own_ids: OwnIds,
 }
 
 /// One area.
@@ -71,7 +73,7 @@ pub struct Layout {
     /// Number of positions, with breaks.
     pub len: u16,
     /// Tiers of the row, by number, with the positions of each.
-    pub tiers: Box<[(Tier, Bits)]>,
+    pub tiers: Box<[(Tier, Sparse)]>,
     /// Positions with flags, and their flags as bits.
     pub flags: Box<[(u16, u64)]>,
     /// Labels of its seats.
@@ -88,12 +90,12 @@ pub(in crate::seat) const NO_SLOT: u16 = u16::MAX;
 
 impl Layout {
     /// A layout of `len` positions. O(positions).
-    pub fn new(len: u16, tiers: Vec<(Tier, Bits)>, flags: Vec<(u16, u64)>, labels: Labels) -> Self {
+    pub fn new(len: u16, tiers: Vec<(Tier, Sparse)>, flags: Vec<(u16, u64)>, labels: Labels) -> Self {
         let mut slots = Vec::new();
         if tiers.len() > FEW_TIERS {
             slots.resize(usize::from(len), NO_SLOT);
             for (slot, (_, seats)) in tiers.iter().enumerate() {
-                for position in bits::ones(seats) {
+                for position in seats.ones() {
                     if let Some(entry) = slots.get_mut(position) {
                         *entry = slot as u16;
                     }
@@ -106,7 +108,7 @@ impl Layout {
     /// The tier of a position, as an index into `tiers`; `None` for a break.
     pub fn tier_slot(&self, position: usize) -> Option<usize> {
         if self.slots.is_empty() {
-            return self.tiers.iter().position(|(_, seats)| bits::is_set(seats, position));
+            return self.tiers.iter().position(|(_, seats)| seats.contains(position));
         }
         self.slots.get(position).filter(|&&slot| slot != NO_SLOT).map(|&slot| usize::from(slot))
     }
@@ -160,8 +162,10 @@ impl Venue {
         let (label, rank) = (self.row_label(row).to_owned(), self.rank(row));
         let tier_name =
             |slot: usize| layout.tiers.get(slot).map(|&(tier, _)| self.tier_name(tier).to_owned());
+        let seats = self.base(row)..self.base(row) + Seat::from(layout.len);
         if layout.tiers.len() == 1
             && layout.flags.is_empty()
+            && !self.own_ids.has_one_in(seats)
             && let Some(short) = layout.labels.short_form(usize::from(layout.len))
         {
             return PlanRow { label, rank, tier: tier_name(0), seats: PlanSeats::Short(short) };
@@ -171,16 +175,25 @@ impl Venue {
             let mut label = String::new();
             layout.labels.write(position, &mut label);
             let flags = self.flag_names(layout.flags_at(usize::from(position))).map(str::to_owned).collect();
-            Some(PlanSeat { label, tier: tier_name(slot), flags })
+            let id = self.own_ids.of(self.base(row) + Seat::from(position)).map(str::to_owned);
+            Some(PlanSeat { label, id, tier: tier_name(slot), flags })
         });
         PlanRow { label, rank, tier: None, seats: PlanSeats::List(seats.collect()) }
     }
 
-    /// The seat of that id (`area-row-label`), if there is one. O(dashes^2) look-ups, usually one.
+    /// The seat of that id: its own id, or `area-row-label` if it has none. O(dashes^2) look-ups, usually one.
     pub fn find(&self, id: &[u8]) -> Option<Seat> {
         if id.len() > MAX_IDENTIFIER {
             return None;
         }
+        if self.own_ids.is_empty() {
+            return self.find_derived(id);
+        }
+        self.own_ids.find(id).or_else(|| self.find_derived(id))
+    }
+
+    /// The seat without an own id whose id `area-row-label` is this one.
+    pub(in crate::seat) fn find_derived(&self, id: &[u8]) -> Option<Seat> {
         let dashes = || id.iter().enumerate().filter(|&(_, &byte)| byte == b'-').map(|(at, _)| at);
         for first in dashes() {
             let Some(&area) = id.get(..first).and_then(|id| self.area_by_id.get(id)) else { continue };
@@ -190,8 +203,10 @@ impl Venue {
                 };
                 let Ok(label) = std::str::from_utf8(label) else { continue };
                 for row in self.rows_labelled(area, row) {
-                    if let Some(position) = self.layout(row).labels.position(label) {
-                        return Some(self.base(row) + Seat::from(position));
+                    let positions = self.layout(row).labels.positions(label);
+                    let mut seats = positions.map(|position| self.base(row) + Seat::from(position));
+                    if let Some(seat) = seats.find(|&seat| self.own_ids.of(seat).is_none()) {
+                        return Some(seat);
                     }
                 }
             }
@@ -201,6 +216,14 @@ impl Venue {
 
     /// Appends the id of a seat.
     pub fn write_id(&self, seat: Seat, out: &mut String) {
+        match self.own_ids.of(seat) {
+            Some(id) => out.push_str(id),
+            None => self.write_derived_id(seat, out),
+        }
+    }
+
+    /// Appends `area-row-label`, whether or not the seat has an own id.
+    pub(in crate::seat) fn write_derived_id(&self, seat: Seat, out: &mut String) {
         let row = self.row_of(seat);
         out.push_str(&self.area(self.area_of(row)).id);
         out.push('-');
@@ -244,6 +267,7 @@ impl Venue {
         self.areas.len() == other.areas.len()
             && self.areas.iter().zip(&other.areas).all(same_area)
             && self.rows().all(same_row)
+            && self.own_ids.iter().eq(other.own_ids.iter())
     }
 
     /// Areas in plan order.
@@ -384,10 +408,9 @@ impl Venue {
     /// Bytes allocated.
     pub fn allocated(&self) -> usize {
         let layout = |layout: &Layout| {
-            let spilled = |bits: &Bits| if bits.spilled() { bits.capacity() * 8 } else { 0 };
             layout.labels.allocated()
-                + layout.tiers.len() * size_of::<(Tier, Bits)>()
-                + layout.tiers.iter().map(|(_, bits)| spilled(bits)).sum::<usize>()
+                + layout.tiers.len() * size_of::<(Tier, Sparse)>()
+                + layout.tiers.iter().map(|(_, seats)| seats.allocated()).sum::<usize>()
                 + layout.flags.len() * size_of::<(u16, u64)>()
                 + layout.slots.len() * size_of::<u16>()
         };
@@ -400,6 +423,7 @@ impl Venue {
             + self.rows_by_label.allocation_size()
             + self.area_by_id.allocation_size()
             + self.row_of_block.capacity() * size_of::<Row>()
+            + self.own_ids.allocated()
     }
 
     pub(in crate::seat) fn label_hash(&self, area: Area, label: &[u8]) -> u64 {

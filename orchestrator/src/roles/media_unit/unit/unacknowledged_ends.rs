@@ -2,10 +2,12 @@
 //! elsewhere: no list of a unit says why a conference is missing.
 
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redis::Cmd;
+use tokio::time::Instant;
 
+use crate::roles::media_unit::name;
 use allot_client::RealmStore;
 
 /// How long an end is kept after replicas confirmed it. A failover may choose a replica that did not.
@@ -80,7 +82,7 @@ impl UnacknowledgedEnds {
         let unsent = self.ends.iter().filter(|end| !end.is_sent);
         let command = |end: &EndByPeople| {
             let mut ended = store.begin("CONF.ENDED");
-            ended.arg(&end.e164).arg(&end.cmu).arg(end.epoch);
+            ended.arg(name::bytes(&end.e164)).arg(&end.cmu).arg(end.epoch);
             ended
         };
         unsent.map(command).collect()

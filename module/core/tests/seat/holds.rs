@@ -1,0 +1,189 @@
+//! Holds, sales, refunds and their limits in docs/seats.md, sentence by sentence.
+
+use super::house::{House, area, code, wish};
+use allot_core::seat::Reply;
+use allot_core::seat::request::{Hold, Replace, Request};
+use allot_core::shared::refusal::Code;
+use allot_core::shared::token::TokenChoice;
+use serde_json::json;
+
+#[test]
+fn seats_per_user_counts_held_and_sold_seats() {
+    let limits = json!({"seats_per_user": 3, "holds_per_user": 0});
+    let mut show = House::new(&json!({"areas": [area("a", 1, "ltr", &["......"])], "limits": limits}));
+    show.pick("u", "sold", &["a-1-1", "a-1-2"]).unwrap();
+    show.confirm("sold", None).unwrap();
+    show.pick("u", "held", &["a-1-3"]).unwrap();
+    assert_eq!(show.hold(wish("u", 1)), "LIMIT");
+    show.release("held").unwrap();
+    assert_eq!(show.hold(wish("u", 1)), "a-1-3");
+    show.now += 1000;
+    assert_eq!(show.hold(wish("u", 1)), "a-1-3", "the hold before has expired");
+    show.ask(&Request::Refund { order: None, seats: vec![b"a-1-1"] }).unwrap();
+    assert_eq!(show.hold(wish("u", 1)), "a-1-1");
+}
+
+#[test]
+fn equal_request_with_a_live_token_gets_the_same_record() {
+    let mut show = House::rows("ltr", &["...."]);
+    let token = TokenChoice { token: b"mine", chosen: true };
+    let ask = |ttl| Request::Hold(Hold { token, ttl, ..wish("u", 2) });
+    let Ok(Reply::Hold(first)) = show.ask(&ask(1000)) else { panic!() };
+    show.now += 10;
+    let Ok(Reply::Hold(again)) = show.ask(&ask(500)) else { panic!() };
+    assert_eq!(first, again);
+    let other = Request::Hold(Hold { token, ..wish("u", 1) });
+    assert_eq!(code(show.ask(&other)), Code::Exists, "another request");
+    let other = Request::Hold(Hold { token, ..wish("v", 2) });
+    assert_eq!(code(show.ask(&other)), Code::Exists, "another user");
+}
+
+#[test]
+fn a_retry_comes_before_the_limits() {
+    let mut show = House::new(&json!({"areas": [area("a", 1, "ltr", &["...."])]}));
+    let hold = Request::Hold(Hold { token: TokenChoice { token: b"mine", chosen: true }, ..wish("u", 2) });
+    assert!(show.ask(&hold).is_ok());
+    assert!(show.ask(&hold).is_ok(), "holds_per_user is 1");
+}
+
+#[test]
+fn the_message_of_a_user_limit_has_the_live_token() {
+    let mut show = House::new(&json!({"areas": [area("a", 1, "ltr", &["...."])]}));
+    show.pick("u", "mine", &["a-1-1"]).unwrap();
+    let refusal =
+        show.ask(&Request::Hold(Hold { token: TokenChoice { token: b"x", chosen: true }, ..wish("u", 1) }));
+    assert!(refusal.unwrap_err().text.contains("'mine'"));
+}
+
+#[test]
+fn replace_swaps_the_users_hold_as_if_its_seats_were_free() {
+    let mut show = House::rows("ltr", &["...."]);
+    show.pick("u", "old", &["a-1-2"]).unwrap();
+    let replace = Some(Replace { token: b"old", other: false });
+    assert_eq!(show.hold(Hold { replace, ..wish("u", 4) }), "a-1-1 a-1-2 a-1-3 a-1-4");
+    assert_eq!(code(show.release("old")), Code::NotFound);
+}
+
+#[test]
+fn replace_other_does_not_take_the_same_seats_again() {
+    let mut show = House::rows("ltr", &["...."]);
+    show.pick("u", "old", &["a-1-1", "a-1-2"]).unwrap();
+    let replace = Some(Replace { token: b"old", other: true });
+    assert_eq!(show.hold(Hold { replace, ..wish("u", 2) }), "a-1-3 a-1-4");
+    assert_eq!(show.map(), "..hh");
+}
+
+#[test]
+fn replace_other_counts_the_seats_given_back_as_free_beside_the_new_ones() {
+    // 2-3 would strand 1; 4-5 have 2-3 to their left, and 6-7, given back, to their right.
+    let mut show = House::rows("ltr", &[".......", "......."]);
+    show.pick("u", "old", &["a-1-6"]).unwrap();
+    show.block(&["a-1-1", "a-1-7"]);
+    let replace = Some(Replace { token: b"old", other: true });
+    assert_eq!(show.hold(Hold { replace, ..wish("u", 3) }), "a-1-2 a-1-3 a-1-4", "5 and 6 are two");
+}
+
+#[test]
+fn replace_keeps_the_old_hold_where_nothing_is_found() {
+    let mut show = House::rows("ltr", &["...."]);
+    show.pick("u", "old", &["a-1-2"]).unwrap();
+    let replace = Some(Replace { token: b"old", other: true });
+    assert_eq!(show.hold(Hold { replace, ..wish("u", 4) }), "none");
+    assert_eq!(show.map(), ".h..");
+}
+
+#[test]
+fn pick_names_those_not_free_and_refuses_a_seat_named_twice() {
+    let mut show = House::rows("ltr", &["...."]);
+    show.block(&["a-1-1", "a-1-3"]);
+    let refusal = show.pick("u", "t", &["a-1-1", "a-1-2", "a-1-3"]).unwrap_err();
+    assert_eq!(refusal.to_string(), "BADSTATE seats 'a-1-1' (blocked), 'a-1-3' (blocked) are not free");
+    assert_eq!(code(show.pick("u", "t", &["a-1-2", "a-1-2"])), Code::Err);
+    assert_eq!(code(show.pick("u", "t", &["a-1-9"])), Code::NotFound);
+}
+
+#[test]
+fn extend_never_goes_past_creation_plus_max_hold() {
+    let plan = json!({"areas": [area("a", 1, "ltr", &["...."])], "limits": {"max_hold_ms": 2000}});
+    let mut show = House::new(&plan);
+    assert_eq!(show.hold(Hold { ttl: 2001, ..wish("u", 1) }), "LIMIT", "nor does a hold at once");
+    show.pick("u", "t", &["a-1-1"]).unwrap();
+    show.now += 500;
+    let extend = |ttl| Request::Extend { token: b"t", ttl };
+    assert_eq!(show.ask(&extend(1500)), Ok(Reply::Integer(2001)));
+    assert_eq!(code(show.ask(&extend(1501))), Code::Limit);
+}
+
+#[test]
+fn confirm_sells_once_and_answers_a_retry_the_same() {
+    let mut show = House::rows("ltr", &["...."]);
+    show.pick("u", "t", &["a-1-1", "a-1-2"]).unwrap();
+    let user = Request::Confirm { token: b"t", user: Some(b"v"), order: None };
+    assert_eq!(code(show.ask(&user)), Code::NotOwner);
+    assert_eq!(show.confirm("t", Some("o")), Ok(Reply::Integer(2)));
+    assert_eq!(show.confirm("t", Some("o")), Ok(Reply::Integer(2)));
+    assert_eq!(code(show.confirm("t", Some("p"))), Code::Exists);
+    show.ask(&Request::Refund { order: Some(b"o"), seats: vec![b"a-1-1"] }).unwrap();
+    assert_eq!(show.confirm("t", Some("o")), Ok(Reply::Integer(2)), "one is still sold");
+    show.ask(&Request::Refund { order: Some(b"o"), seats: vec![b"a-1-2"] }).unwrap();
+    assert_eq!(code(show.confirm("t", Some("o"))), Code::NotFound);
+}
+
+#[test]
+fn confirm_of_an_expired_hold_is_not_found() {
+    let mut show = House::rows("ltr", &["...."]);
+    show.pick("u", "t", &["a-1-1"]).unwrap();
+    show.now += 1000;
+    assert_eq!(code(show.confirm("t", None)), Code::NotFound);
+    assert_eq!(show.map(), "....");
+}
+
+#[test]
+fn release_of_some_seats_keeps_the_others() {
+    let mut show = House::rows("ltr", &["...."]);
+    show.pick("u", "t", &["a-1-1", "a-1-2", "a-1-3"]).unwrap();
+    let some = Request::Release { token: b"t", seats: Some(vec![b"a-1-2"]) };
+    assert_eq!(show.ask(&some), Ok(Reply::Integer(1)));
+    assert_eq!(show.map(), "h.h.");
+    assert_eq!(code(show.ask(&some)), Code::NotOwner);
+    assert_eq!(show.release("t"), Ok(Reply::Integer(2)));
+}
+
+#[test]
+fn a_doubled_refund_with_its_order_does_not_free_what_was_sold_again() {
+    let mut show = House::rows("ltr", &["...."]);
+    for (token, order) in [("t1", "o1"), ("t2", "o2")] {
+        show.pick("u", token, &["a-1-1"]).unwrap();
+        show.confirm(token, Some(order)).unwrap();
+        let refund = Request::Refund { order: Some(b"o1"), seats: vec![b"a-1-1"] };
+        let expected = if order == "o1" { Ok(Reply::Integer(1)) } else { Err(Code::NotOwner) };
+        assert_eq!(show.ask(&refund).map_err(|refusal| refusal.code), expected);
+    }
+    assert_eq!(code(show.ask(&Request::Refund { order: None, seats: vec![b"a-1-2"] })), Code::BadState);
+}
+
+#[test]
+fn a_clock_that_steps_back_undoes_nothing() {
+    let mut show = House::rows("ltr", &["...."]);
+    show.now = 10_000;
+    show.pick("u", "t", &["a-1-1"]).unwrap();
+    assert_eq!(show.show.now(5), 10_000);
+    assert_eq!(show.show.now(20_000), 20_000);
+}
+
+#[test]
+fn every_event_is_in_the_stream_where_it_is_switched_on() {
+    let mut show = House::new(&json!({"areas": [area("a", 1, "ltr", &["...."])], "events": 10}));
+    show.pick("u", "t", &["a-1-1", "a-1-2"]).unwrap();
+    show.now += 1000;
+    show.block(&["a-1-4"]);
+    let fields = |name: &str| {
+        let found = show.show.outbox().messages().map(|message| {
+            String::from_utf8(message.get(name.as_bytes()).unwrap_or_default().to_vec()).unwrap()
+        });
+        found.collect::<Vec<_>>()
+    };
+    assert_eq!(fields("event"), ["created", "held", "expired", "blocked"]);
+    assert_eq!(fields("user"), ["", "u", "u", ""]);
+    assert_eq!(fields("seats"), ["", r#"["a-1-1","a-1-2"]"#, r#"["a-1-1","a-1-2"]"#, r#"["a-1-4"]"#]);
+}

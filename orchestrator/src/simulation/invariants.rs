@@ -1,0 +1,236 @@
+//! What must always hold for conferences. Each step of the master, and each write that reaches the replica, is checked for
+//! the conferences that it changes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use allot_core::conf::conference::Conference;
+use allot_core::conf::{Event, Realm};
+use allot_core::shared::Bytes;
+use allot_core::shared::machine::MachineEvent as _;
+
+use super::clock;
+
+/// The event of a write of details.
+const DETAILS_EVENT: &str = "set";
+
+/// What a write changes.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Touched {
+    /// Conferences, each with the name of the event.
+    conferences: Vec<(Bytes, &'static str)>,
+    /// Whether conferences may have changed that no event names.
+    pub(super) all: bool,
+    /// What happened to units and schedulers, for people.
+    notes: Vec<String>,
+}
+
+impl Touched {
+    /// Adds what an event changes.
+    pub(super) fn add(&mut self, event: &Event) {
+        if let Some(e164) = event.e164() {
+            self.conferences.push((e164.into(), event.name()));
+            return;
+        }
+        let note = match event {
+            Event::Joined { cmu, .. } => format!("{} joins", name(cmu)),
+            Event::Down { cmu } => format!("{} is down", name(cmu)),
+            Event::Restarted { gone } => format!("a scheduler begins; {} units are down", gone.len()),
+            Event::Claimed { leader, term } => format!("{} claims term {term}", name(leader)),
+            _ => return,
+        };
+        self.notes.push(note);
+        self.all |= !matches!(event, Event::Claimed { .. });
+    }
+
+    fn of<'a>(&self, realm: &'a Realm) -> Vec<&'a Conference> {
+        if self.all {
+            return live(realm).collect();
+        }
+        self.conferences.iter().filter_map(|(e164, _)| realm.conference_called(e164)).collect()
+    }
+}
+
+/// What a run knows about its conferences, and what was wrong with them. Clones share it.
+#[derive(Clone, Default)]
+pub(super) struct Observer(Arc<Mutex<Known>>);
+
+#[derive(Default)]
+struct Known {
+    /// The epoch of each live conference.
+    epochs: BTreeMap<Vec<u8>, u64>,
+    /// Which unit got a conference at which epoch, on the present master or one before.
+    owners: BTreeMap<(Vec<u8>, u64), Vec<u8>>,
+    /// Conferences that operators have released, or people ended. All others must live.
+    released: BTreeSet<Vec<u8>>,
+    /// Conferences that a replica has had open. They must outlive a failover.
+    confirmed: BTreeSet<Vec<u8>>,
+    /// Conferences whose end a replica has had. They must not live again.
+    ended: BTreeSet<Vec<u8>>,
+    /// Whether conferences or units have changed since the indexes of the realm were checked.
+    is_unchecked: bool,
+    violations: Vec<String>,
+    /// The history of the run: time, conference if it is about one, and what happened.
+    history: Vec<(u64, Option<Bytes>, String)>,
+}
+
+impl Observer {
+    fn with<T>(&self, act: impl FnOnce(&mut Known) -> T) -> T {
+        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The epochs of the conferences that live.
+    pub(super) fn epochs(&self) -> BTreeMap<Vec<u8>, u64> {
+        self.with(|known| known.epochs.clone())
+    }
+
+    /// From now on this conference may end.
+    pub(super) fn may_end(&self, e164: &[u8]) {
+        self.with(|known| known.released.insert(e164.to_vec()));
+    }
+
+    /// Something is wrong.
+    pub(super) fn violated(&self, what: String) {
+        self.note(format!("wrong: {}", what.lines().next().unwrap_or_default()));
+        self.with(|known| known.violations.push(what));
+    }
+
+    /// Adds a line to the history of the run.
+    pub(super) fn note(&self, what: String) {
+        self.with(|known| known.note(None, what));
+    }
+
+    /// What was wrong, and the history of all units and of the conferences with which something was wrong.
+    pub(super) fn report(&self) -> String {
+        self.with(|known| {
+            let wrong = known.violations.join("\n");
+            let shown = |e164: &Option<Bytes>| e164.as_ref().is_none_or(|e164| wrong.contains(&name(e164)));
+            let lines = known.history.iter().filter(|(_, e164, _)| shown(e164));
+            let lines = lines.map(|(ms, _, what)| format!("{:>9.3} s: {what}\n", *ms as f64 / 1000.0));
+            lines.collect::<String>() + &wrong
+        })
+    }
+
+    pub(super) fn violations(&self) -> Vec<String> {
+        self.with(|known| known.violations.clone())
+    }
+
+    /// The master has taken a step.
+    pub(super) fn changed(&self, realm: &Realm, touched: &Touched) {
+        let wrong = self.with(|known| {
+            known.is_unchecked |= touched.all || !touched.conferences.is_empty();
+            known.note_changes(realm, touched);
+            known.check(realm, touched)
+        });
+        wrong.into_iter().for_each(|what| self.violated(what));
+    }
+
+    /// Checks the indexes of the realm against each other, if it has changed since the last call.
+    pub(super) fn check_indexes(&self, realm: &Realm) {
+        if self.with(|known| std::mem::take(&mut known.is_unchecked))
+            && let Err(contradiction) = realm.check()
+        {
+            self.violated(contradiction.0);
+        }
+    }
+
+    /// A write has reached the replica: a failover does not lose it.
+    pub(super) fn replicated(&self, realm: &Realm, touched: &Touched) {
+        self.with(|known| {
+            for conference in touched.of(realm) {
+                // A conference that its first unit does not open in time ends.
+                if !conference.is_live() {
+                    known.ended.insert(conference.e164.to_vec());
+                } else if conference.opened.is_some() {
+                    known.confirmed.insert(conference.e164.to_vec());
+                }
+            }
+        });
+    }
+
+    /// Another server is the master.
+    pub(super) fn failed_over(&self, realm: &Realm) {
+        self.with(|known| known.epochs.clear());
+        self.changed(realm, &Touched { all: true, ..Touched::default() });
+        let lost: Vec<String> = self.with(|known| {
+            let lost = known.confirmed.difference(&known.released);
+            lost.filter(|e164| realm.conference_called(e164).is_none()).map(|e164| name(e164)).collect()
+        });
+        lost.into_iter().for_each(|e164| self.violated(format!("{e164} is gone")));
+    }
+}
+
+impl Known {
+    fn note(&mut self, e164: Option<Bytes>, what: String) {
+        self.history.push((clock::elapsed_ms(), e164, what));
+    }
+
+    fn note_changes(&mut self, realm: &Realm, touched: &Touched) {
+        touched.notes.iter().for_each(|note| self.note(None, note.clone()));
+        for (e164, event) in touched.conferences.iter().filter(|(_, event)| *event != DETAILS_EVENT) {
+            let conference = realm.conference_called(e164);
+            let owner = conference.and_then(|conference| realm.unit(conference.owner?));
+            let owner = owner.map_or("nobody".to_owned(), |owner| name(&owner.cmu));
+            let (state, epoch) =
+                conference.map_or(("unknown", 0), |conference| (conference.state.word(), conference.epoch));
+            let what = format!("{} {event}: {state}, {owner} has it at {epoch}", name(e164));
+            self.note(Some(e164.clone()), what);
+        }
+    }
+
+    /// What is wrong with the conferences that a step of the master has changed.
+    fn check(&mut self, realm: &Realm, touched: &Touched) -> Vec<String> {
+        let mut wrong = Vec::new();
+        for conference in touched.of(realm) {
+            let e164 = conference.e164.to_vec();
+            for assignment in &conference.history {
+                let owner = self.owners.entry((e164.clone(), assignment.epoch));
+                if *owner.or_insert_with(|| assignment.cmu.to_vec()) != *assignment.cmu {
+                    wrong.push(format!("{} has two owners at one epoch", describe(conference)));
+                }
+            }
+            if conference.is_live() {
+                if self.ended.contains(&e164) {
+                    wrong.push(format!("{} lives again", describe(conference)));
+                }
+                self.epochs.insert(e164, conference.epoch);
+            } else {
+                self.epochs.remove(&e164);
+                if self.confirmed.contains(&e164) && !self.released.contains(&e164) {
+                    wrong.push(format!("{}, and nobody ended it", describe(conference)));
+                }
+            }
+        }
+        if touched.all {
+            // An event about units may end conferences.
+            let ends = self
+                .epochs
+                .keys()
+                .filter(|e164| realm.conference_called(e164).is_none_or(|conference| !conference.is_live()));
+            let conferences: Vec<_> = ends.map(|e164| (e164.as_slice().into(), "ended")).collect();
+            if !conferences.is_empty() {
+                wrong.extend(self.check(realm, &Touched { conferences, ..Touched::default() }));
+            }
+        }
+        wrong
+    }
+}
+
+/// The conferences that have not ended.
+pub(super) fn live(realm: &Realm) -> impl Iterator<Item = &Conference> {
+    realm.list(None, None, 0, usize::MAX - 1).0.into_iter()
+}
+
+fn name(e164: &[u8]) -> String {
+    e164.escape_ascii().to_string()
+}
+
+/// A conference and its assignments, for people.
+pub(super) fn describe(conference: &Conference) -> String {
+    let (state, cause) = (conference.state.word(), conference.cause.word());
+    let history = conference.history.iter().map(|assignment| {
+        let end = assignment.ended.map_or("has it", |(_, how)| how.word());
+        format!("\n    {} {} {end}", assignment.epoch, assignment.cmu.escape_ascii())
+    });
+    format!("{} is {state} (cause {cause}){}", name(&conference.e164), history.collect::<String>())
+}

@@ -1,0 +1,154 @@
+//! The network between programs and servers: connections that are slow, stall or break.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use allot_client::{ByteStream, Dial};
+use allot_coordination::in_process::line::{Accident, Step, Steps};
+use allot_coordination::random;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use tokio::io::duplex;
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::redis::{Peer, Redis, SERVERS, host, serve};
+
+/// The host name of the Sentinel.
+pub(super) const SENTINEL: &str = "sentinel";
+/// Bytes that a connection holds in each direction.
+const BUFFER: usize = 1 << 16;
+/// The longest way of a request to a server.
+const LATENCY: Duration = Duration::from_millis(3);
+
+/// How long a broken connection with ZooKeeper is away at most.
+const RECONNECTED: Duration = Duration::from_secs(1);
+
+/// What happens to a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    Answered,
+    /// The connection breaks before the request is carried out.
+    BreakBefore,
+    /// The connection breaks before the answer arrives.
+    BreakAfter,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Condition {
+    /// Whether bytes move. Connections stay open.
+    stalls: bool,
+    /// How often all connections were broken.
+    breaks: u64,
+    /// The probability that a request breaks its connection.
+    unreliable: f64,
+}
+
+/// The way of one process to the servers. Clones share it.
+#[derive(Debug, Clone)]
+pub(super) struct Link(Arc<watch::Sender<Condition>>);
+
+impl Link {
+    pub(super) fn new() -> Self {
+        Self(Arc::new(watch::Sender::new(Condition { stalls: false, breaks: 0, unreliable: 0.0 })))
+    }
+
+    /// Stops all bytes, or lets them move again.
+    pub(super) fn stall(&self, stalls: bool) {
+        self.0.send_modify(|condition| condition.stalls = stalls);
+    }
+
+    /// Breaks all connections.
+    pub(super) fn break_all(&self) {
+        self.0.send_modify(|condition| condition.breaks += 1);
+    }
+
+    /// From now on each request breaks its connection with this probability.
+    pub(super) fn set_unreliable(&self, probability: f64) {
+        self.0.send_modify(|condition| condition.unreliable = probability);
+    }
+
+    /// A request is on its way.
+    pub(super) async fn pass(&self) {
+        sleep(random::within(Duration::ZERO..LATENCY)).await;
+        self.is_open().await;
+    }
+
+    /// Waits until bytes move.
+    pub(super) async fn is_open(&self) {
+        if self.0.borrow().stalls {
+            let _ = self.0.subscribe().wait_for(|condition| !condition.stalls).await;
+        }
+    }
+
+    /// Waits until all connections are broken.
+    pub(super) async fn broken(&self) {
+        let mut condition = self.0.subscribe();
+        let breaks = condition.borrow().breaks;
+        let _ = condition.wait_for(|condition| condition.breaks > breaks).await;
+    }
+
+    /// What happens to the next request.
+    pub(super) fn fate(&self) -> Fate {
+        let unreliable = self.0.borrow().unreliable;
+        if unreliable == 0.0 || random::within(0.0..1.0) >= unreliable {
+            Fate::Answered
+        } else if random::any() {
+            Fate::BreakBefore
+        } else {
+            Fate::BreakAfter
+        }
+    }
+}
+
+/// The connections of one process to Redis.
+pub(super) struct Network {
+    pub(super) redis: Redis,
+    pub(super) link: Link,
+}
+
+impl fmt::Debug for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("simulated network")
+    }
+}
+
+impl Dial for Network {
+    fn dial(&self, to: &str, _port: u16) -> BoxFuture<'static, io::Result<Box<dyn ByteStream>>> {
+        let (redis, link, to) = (self.redis.clone(), self.link.clone(), to.to_owned());
+        async move {
+            link.is_open().await;
+            let server = (0..SERVERS).find(|server| host(*server) == to);
+            let peer = match server {
+                Some(server) => Peer::Server(redis, server),
+                None if to == SENTINEL => Peer::Sentinel(redis),
+                None => return Err(io::ErrorKind::NotFound.into()),
+            };
+            let (ours, theirs) = duplex(BUFFER);
+            tokio::spawn(serve(peer, theirs, link));
+            Ok(Box::new(ours) as Box<dyn ByteStream>)
+        }
+        .boxed()
+    }
+
+    fn jitter(&self) -> f64 {
+        random::within(0.8..1.2)
+    }
+}
+
+/// What happens to the requests of a process to ZooKeeper.
+impl Steps for Link {
+    fn next(&self, _what: &str, _path: &str) -> Step {
+        let hit = |carried_out| {
+            let accident = Accident::Cut(random::within(Duration::ZERO..RECONNECTED));
+            Step::Hit { carried_out, accident }
+        };
+        match self.fate() {
+            Fate::Answered => Step::Answered(random::within(Duration::ZERO..LATENCY)),
+            Fate::BreakBefore => hit(false),
+            Fate::BreakAfter => hit(true),
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! The data of one server. A master decides what a command writes; the writes change its data and, later, those of its
+//! replica. Of a realm, a replica gets the encoded events.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use allot_core::conf::messages::{EVENTS, HANG_UPS, INFO, command_stream};
+use allot_core::conf::outcome::Decision;
+use allot_core::conf::{Event, Realm, Reply};
+use allot_core::shared::codec::Writer;
+use allot_core::shared::machine::{Machine, MachineEvent as _};
+use allot_core::shared::outbox::Outbox;
+use allot_core::shared::payload::{self, Payload};
+use allot_core::shared::refusal::{Code, Refusal};
+
+use super::stream::{Fields, Id, Stream};
+use crate::simulation::invariants::Touched;
+
+/// The most due events that one step applies, as in the module.
+const DUE_AT_ONCE: usize = 1000;
+/// The most messages that one step sends, as in the module.
+const SENT_AT_ONCE: usize = 512;
+/// How many messages a step gathers before it sends them, as in the module.
+const FLUSH_AT: usize = allot_core::shared::outbox::CAPACITY / 4;
+/// Interval of trimming, age of entries, longest age of unread entries, and how long ago a live reader was seen; in
+/// milliseconds, as in the module.
+const TRIM_EVERY_MS: i64 = 5_000;
+const TRIM_AGE_MS: i64 = 600_000;
+const TRIM_LONGEST_MS: i64 = 3_600_000;
+const TRIM_LIVE_MS: i64 = 300_000;
+
+type Key = Vec<u8>;
+
+/// A change of one key.
+#[derive(Debug, Clone)]
+pub(super) enum Write {
+    /// Events of a realm, encoded as the module replicates them.
+    Realm {
+        key: Key,
+        payload: Arc<[u8]>,
+        touched: Touched,
+    },
+    Add {
+        key: Key,
+        id: Id,
+        fields: Fields,
+    },
+    Trim {
+        key: Key,
+        before: Id,
+    },
+    CreateGroup {
+        key: Key,
+        group: Vec<u8>,
+        from: Id,
+    },
+    RemoveConsumer {
+        key: Key,
+        group: Vec<u8>,
+        consumer: Vec<u8>,
+    },
+    Deliver {
+        key: Key,
+        group: Vec<u8>,
+        consumer: Vec<u8>,
+        ids: Vec<Id>,
+        now: i64,
+    },
+    Acknowledge {
+        key: Key,
+        group: Vec<u8>,
+        ids: Vec<Id>,
+    },
+    SetHash {
+        key: Key,
+        fields: Vec<(Vec<u8>, Vec<u8>)>,
+    },
+    ExpireHash {
+        key: Key,
+        at: i64,
+    },
+    DeleteHash {
+        key: Key,
+    },
+}
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct Hash {
+    pub(super) fields: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// In milliseconds since 1970.
+    expires: Option<i64>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct Database {
+    pub(super) realms: BTreeMap<Key, Realm>,
+    pub(super) streams: BTreeMap<Key, Stream>,
+    hashes: BTreeMap<Key, Hash>,
+    /// When the streams of the realms are trimmed next.
+    trim_at: i64,
+}
+
+impl Database {
+    /// Carries out a write, as a master does with a write of its own, and a replica with one of its master.
+    pub(super) fn apply(&mut self, write: &Write) {
+        match write {
+            Write::Realm { key, payload, .. } => self.apply_events(key, payload),
+            Write::Add { key, id, fields } => {
+                self.streams.entry(key.clone()).or_default().add(*id, fields.clone());
+            }
+            Write::Trim { key, before } => self.streams.entry(key.clone()).or_default().trim(*before),
+            Write::CreateGroup { key, group, from } => {
+                let stream = self.streams.entry(key.clone()).or_default();
+                stream.groups.entry(group.clone()).or_default().delivered = *from;
+            }
+            Write::RemoveConsumer { key, group, consumer } => {
+                if let Some(group) = self.streams.entry(key.clone()).or_default().groups.get_mut(group) {
+                    group.consumers.remove(consumer);
+                    group.pending.retain(|_, pending| pending.consumer != *consumer);
+                }
+            }
+            Write::Deliver { key, group, consumer, ids, now } => {
+                if let Some(group) = self.streams.entry(key.clone()).or_default().groups.get_mut(group) {
+                    group.deliver(consumer, ids, *now);
+                }
+            }
+            Write::Acknowledge { key, group, ids } => {
+                if let Some(group) = self.streams.entry(key.clone()).or_default().groups.get_mut(group) {
+                    group.pending.retain(|id, _| !ids.contains(id));
+                }
+            }
+            Write::SetHash { key, fields } => {
+                self.hashes.entry(key.clone()).or_default().fields.extend(fields.iter().cloned());
+            }
+            Write::ExpireHash { key, at } => {
+                if let Some(hash) = self.hashes.get_mut(key) {
+                    hash.expires = Some(*at);
+                }
+            }
+            Write::DeleteHash { key } => {
+                self.hashes.remove(key);
+            }
+        }
+    }
+
+    /// The events of a master, as `CONF.APPLY` carries them.
+    fn apply_events(&mut self, key: &Key, payload: &[u8]) {
+        let Payload::Events { at, events } = Payload::read(key, payload).unwrap() else {
+            unreachable!("a master sends a whole state only to a new replica")
+        };
+        let mut events = Event::decode_all(events).unwrap().into_iter();
+        if !self.realms.contains_key(key) {
+            let opened = <Realm as Machine>::open(&events.next().unwrap(), at).unwrap().unwrap();
+            self.realms.insert(key.clone(), opened);
+        }
+        let realm = self.realms.get_mut(key).unwrap();
+        for event in events {
+            realm.admits(&event).unwrap();
+            realm.apply(at, &event);
+        }
+    }
+
+    /// A hash that has not expired.
+    pub(super) fn hash(&self, key: &[u8], now: i64) -> Option<&Hash> {
+        self.hashes.get(key).filter(|hash| hash.expires.is_none_or(|at| at > now))
+    }
+
+    /// Creates a realm by its first event.
+    pub(super) fn open_realm(&mut self, key: &[u8], event: &Event, clock: i64, log: &mut Vec<Write>) {
+        let mut payload = payload_at(clock);
+        event.encode(&mut payload);
+        let write = write_of(key, payload, Touched::default());
+        self.apply(&write);
+        log.push(write);
+    }
+
+    /// Changes a realm: applies what is due, then what `decide` decides, and sends messages. What was due stays done if
+    /// `decide` refuses.
+    pub(super) fn change<T>(
+        &mut self,
+        key: &[u8],
+        clock: i64,
+        log: &mut Vec<Write>,
+        decide: impl FnOnce(&Realm, i64) -> Result<Decision, Refusal>,
+        render: impl FnOnce(&Realm, &Reply) -> T,
+    ) -> Result<T, Refusal> {
+        let mut step = self.step(key, clock)?;
+        step.apply_due();
+        let decided = decide(step.realm, step.now).map(|decision| {
+            decision.events.iter().for_each(|event| step.apply(event));
+            render(step.realm, &decision.reply)
+        });
+        step.finish(log);
+        decided
+    }
+
+    /// What the module's timer does for a realm.
+    pub(super) fn tick(&mut self, key: &[u8], clock: i64, log: &mut Vec<Write>) {
+        let Ok(mut step) = self.step(key, clock) else { return };
+        step.apply_due();
+        step.finish(log);
+        if clock >= self.trim_at {
+            self.trim_at = clock + TRIM_EVERY_MS;
+            self.trim(key, clock, log);
+        }
+    }
+
+    /// When the timer must look at a realm next.
+    pub(super) fn wake_at(&self, key: &[u8]) -> Option<i64> {
+        let realm = self.realms.get(key)?;
+        let unsent = (!realm.outbox().is_empty()).then_some(0);
+        [realm.next_due(), unsent, Some(self.trim_at)].into_iter().flatten().min()
+    }
+
+    /// Trims the streams of a realm by age, as the module does.
+    fn trim(&mut self, key: &[u8], clock: i64, log: &mut Vec<Write>) {
+        let Some(realm) = self.realms.get(key) else { return };
+        let units = realm.units().map(|unit| command_stream(&unit.cmu));
+        let names: Vec<Vec<u8>> = [EVENTS.to_vec(), INFO.to_vec()].into_iter().chain(units).collect();
+        let mut missed = Vec::new();
+        for name in names {
+            let stream_key = [key, b":", &name].concat();
+            let Some(stream) = self.streams.get(&stream_key) else { continue };
+            let aged = ((clock - TRIM_AGE_MS) as u64, 0);
+            let limit = ((clock - TRIM_LONGEST_MS) as u64, 0);
+            if stream.first().is_none_or(|first| first >= aged) {
+                continue;
+            }
+            let keep = stream.needed(clock - TRIM_LIVE_MS).map_or(aged, |needed| needed.min(aged));
+            if keep < limit {
+                missed.push(name);
+            }
+            let write = Write::Trim { key: stream_key, before: keep.max(limit) };
+            self.apply(&write);
+            log.push(write);
+        }
+        if missed.is_empty() {
+            return;
+        }
+        let Ok(mut step) = self.step(key, clock) else { return };
+        missed.into_iter().for_each(|stream| step.apply(&Event::Missed { stream }));
+        step.finish(log);
+    }
+
+    fn step(&mut self, key: &[u8], clock: i64) -> Result<Step<'_>, Refusal> {
+        let Some(realm) = self.realms.get_mut(key) else {
+            return Err(Refusal::new(Code::NoKey, format!("there is no key '{}'", key.escape_ascii())));
+        };
+        let now = realm.now(clock);
+        Ok(Step {
+            realm,
+            streams: &mut self.streams,
+            key: key.to_vec(),
+            now,
+            payload: payload_at(now),
+            to_send: SENT_AT_ONCE,
+            messages: Vec::new(),
+            changed: false,
+            touched: Touched::default(),
+        })
+    }
+}
+
+/// The beginning of a payload of events of this time.
+fn payload_at(now: i64) -> Writer {
+    let mut payload = Writer::default();
+    payload::begin_events(now, &mut payload);
+    payload
+}
+
+/// The write of the events in a payload.
+fn write_of(key: &[u8], mut payload: Writer, touched: Touched) -> Write {
+    payload::seal(key, &mut payload);
+    Write::Realm { key: key.to_vec(), payload: payload.bytes.into(), touched }
+}
+
+/// One step of a realm, as the module's engine takes it.
+struct Step<'a> {
+    realm: &'a mut Realm,
+    streams: &'a mut BTreeMap<Key, Stream>,
+    key: Key,
+    now: i64,
+    payload: Writer,
+    to_send: usize,
+    /// Entries that were added to streams.
+    messages: Vec<Write>,
+    changed: bool,
+    touched: Touched,
+}
+
+impl Step<'_> {
+    fn apply(&mut self, event: &Event) {
+        self.realm.apply(self.now, event);
+        event.encode(&mut self.payload);
+        self.changed = true;
+        self.touched.add(event);
+        if self.realm.outbox().len() >= FLUSH_AT {
+            self.flush();
+        }
+    }
+
+    fn apply_due(&mut self) {
+        for event in Machine::due(self.realm, self.now, DUE_AT_ONCE) {
+            self.apply(&event);
+        }
+    }
+
+    /// Moves messages from the outbox to their streams.
+    fn flush(&mut self) {
+        let outbox = self.realm.outbox();
+        let (mut last, mut sent) = (outbox.last_id, Vec::new());
+        for (name, waiting) in outbox.lanes() {
+            let mut count = 0;
+            for message in waiting.take(self.to_send) {
+                count += 1;
+                // No pools of numbers are simulated.
+                if name == HANG_UPS {
+                    continue;
+                }
+                let key = [&self.key, &b":"[..], name].concat();
+                let stream = self.streams.entry(key.clone()).or_default();
+                let mut id = Outbox::next_id(last, self.now);
+                if id > stream.last {
+                    last = id;
+                } else {
+                    id = Outbox::next_id(stream.last, 0);
+                }
+                let fields: Fields =
+                    message.iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
+                stream.add(id, fields.clone());
+                self.messages.push(Write::Add { key, id, fields });
+            }
+            self.to_send -= count as usize;
+            if count > 0 {
+                sent.push((name.to_vec(), count));
+            }
+        }
+        if !sent.is_empty() {
+            let event = Event::Flushed { sent, last_id: last };
+            self.realm.apply(self.now, &event);
+            event.encode(&mut self.payload);
+            self.changed = true;
+        }
+    }
+
+    fn finish(mut self, log: &mut Vec<Write>) {
+        self.flush();
+        log.append(&mut self.messages);
+        if self.changed {
+            log.push(write_of(&self.key, self.payload, self.touched));
+        }
+    }
+}

@@ -1,0 +1,379 @@
+//! Redis with the module, within this process: a master and a replica that lags behind it, with the real state machines
+//! of `allot-core` and the real wire protocol. Programs connect through [`Network`](super::network::Network).
+//!
+//! Replication is computed when it matters: a write has reached the replica once the lag has passed, unless the
+//! replica was cut off. A failover makes the replica the master with what had reached it; the rest is lost.
+
+mod arguments;
+mod database;
+mod realm_commands;
+mod resp;
+mod serve;
+mod stream;
+mod stream_commands;
+mod tests;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use allot_core::conf::Realm;
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep};
+
+use self::database::{Database, Write};
+use self::resp::{Command, Reply};
+use self::stream_commands::Done;
+use super::clock;
+use super::invariants::Observer;
+
+pub(super) use self::serve::{Peer, serve};
+
+/// How many servers there are.
+pub(super) const SERVERS: usize = 2;
+
+/// The servers. Clones share them.
+#[derive(Clone)]
+pub(super) struct Redis {
+    state: Arc<Mutex<State>>,
+    /// Changes when the replica is connected or cut off.
+    replication: watch::Sender<u64>,
+}
+
+impl fmt::Debug for Redis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("simulated Redis")
+    }
+}
+
+struct State {
+    realm: Vec<u8>,
+    servers: [Server; SERVERS],
+    /// Which server is the master.
+    master: usize,
+    /// How many failovers there were, which is also the number of the last one.
+    failovers: u64,
+    /// Transactions of the master that the replica may not have yet, and when they were written.
+    log: VecDeque<(Instant, Vec<Write>)>,
+    /// How long a write takes to the replica.
+    lag: Duration,
+    /// Whether the replica is connected to its master; since when.
+    connected: Option<Instant>,
+    traffic: Traffic,
+    observer: Observer,
+}
+
+/// What programs sent: equal runs have equal traffic.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Traffic {
+    /// How many commands.
+    pub(super) commands: u64,
+    /// A hash of all commands and of the times at which they arrived.
+    hash: u64,
+}
+
+impl Traffic {
+    fn note(&mut self, server: usize, command: &Command) {
+        let mut hasher = DefaultHasher::new();
+        (self.hash, clock::elapsed_ms(), server, command).hash(&mut hasher);
+        *self = Self { commands: self.commands + 1, hash: hasher.finish() };
+    }
+}
+
+struct Server {
+    database: Database,
+    /// Programs wait here for entries of a stream.
+    readers: BTreeMap<Vec<u8>, Arc<Notify>>,
+    /// The timer of the realm waits here for an earlier deadline, and until when it sleeps.
+    timer: Arc<Notify>,
+    wake_at: i64,
+    /// How often the server's connections were closed, by a stop or a change of role.
+    closed: watch::Sender<u64>,
+    /// Whether programs can connect.
+    is_up: bool,
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        Self {
+            database: Database::default(),
+            readers: BTreeMap::new(),
+            timer: Arc::default(),
+            wake_at: i64::MAX,
+            closed: watch::Sender::new(0),
+            is_up: true,
+        }
+    }
+}
+
+/// What the server does with a command.
+enum Answer {
+    Reply(Reply),
+    /// Nothing to read yet: wait for an entry of this stream.
+    Wait(Arc<Notify>),
+}
+
+impl Redis {
+    /// A master and its replica, for the realm at this key.
+    pub(super) fn start(realm: &str, lag: Duration, observer: Observer) -> Self {
+        let state = State {
+            realm: realm.as_bytes().to_vec(),
+            servers: Default::default(),
+            master: 0,
+            failovers: 0,
+            log: VecDeque::new(),
+            lag,
+            connected: Some(Instant::now()),
+            traffic: Traffic::default(),
+            observer,
+        };
+        let redis = Self { state: Arc::new(Mutex::new(state)), replication: watch::Sender::new(0) };
+        for server in 0..SERVERS {
+            tokio::spawn(redis.clone().run_timer(server));
+        }
+        redis
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+        act(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Looks at the master's realm, if it exists.
+    pub(super) fn realm<T>(&self, look: impl FnOnce(&Realm) -> T) -> Option<T> {
+        self.with(|state| state.servers[state.master].database.realms.get(&state.realm).map(look))
+    }
+
+    /// Looks at the realm as the replica has it now.
+    pub(super) fn replica<T>(&self, look: impl FnOnce(&Realm) -> T) -> Option<T> {
+        self.with(|state| {
+            state.replicate();
+            state.servers[state.replica()].database.realms.get(&state.realm).map(look)
+        })
+    }
+
+    /// Sends a command to the master, as an operator would.
+    pub(super) fn run(&self, command: &[&str]) -> Result<String, String> {
+        let command: Command = command.iter().map(|word| word.as_bytes().to_vec()).collect();
+        let answer = self.with(|state| state.answer(state.master, &command));
+        let Answer::Reply(reply) = answer else { return Err("would wait".to_owned()) };
+        match reply {
+            Reply::Error(error) => Err(error),
+            reply => Ok(format!("{reply:?}")),
+        }
+    }
+
+    /// What programs have sent.
+    pub(super) fn traffic(&self) -> Traffic {
+        self.with(|state| state.traffic)
+    }
+
+    /// Cuts the replica off from its master, or connects it again.
+    pub(super) fn connect_replica(&self, connected: bool) {
+        self.with(|state| {
+            state.replicate();
+            state.connected = connected.then(Instant::now);
+        });
+        self.replication.send_modify(|changes| *changes += 1);
+    }
+
+    /// The replica becomes the master, with the writes that have reached it. The old master comes back as its replica.
+    pub(super) fn fail_over(&self) {
+        self.with(|state| {
+            state.replicate();
+            let old = state.master;
+            state.master = state.replica();
+            state.failovers += 1;
+            state.log.clear();
+            state.servers[old].database = state.servers[state.master].database.clone();
+            state.connected = Some(Instant::now());
+            for server in &mut state.servers {
+                server.closed.send_modify(|closed| *closed += 1);
+                server.timer.notify_one();
+            }
+            if let Some(realm) = state.servers[state.master].database.realms.get(&state.realm) {
+                state.observer.failed_over(realm);
+            }
+        });
+        self.replication.send_modify(|changes| *changes += 1);
+    }
+
+    /// Starts or stops the master. It keeps its data.
+    pub(super) fn set_master_up(&self, is_up: bool) {
+        self.with(|state| {
+            let server = &mut state.servers[state.master];
+            server.is_up = is_up;
+            server.closed.send_modify(|closed| *closed += 1);
+            server.timer.notify_one();
+        });
+    }
+
+    /// Whether a server accepts connections, and the count of their closings.
+    fn accept(&self, server: usize) -> Option<watch::Receiver<u64>> {
+        self.with(|state| {
+            let server = &state.servers[server];
+            server.is_up.then(|| server.closed.subscribe())
+        })
+    }
+
+    /// Waits until the replica has all that was written by now, for at most `limit`; how many replicas have.
+    async fn wait(&self, limit: Duration) -> usize {
+        let deadline = Instant::now() + limit;
+        let written = Instant::now();
+        let mut replication = self.replication.subscribe();
+        loop {
+            replication.borrow_and_update();
+            let confirmed = self.with(|state| state.connected.map(|since| since.max(written) + state.lag));
+            let is_confirmed = confirmed.is_some_and(|at| at <= Instant::now());
+            if is_confirmed || Instant::now() >= deadline {
+                return is_confirmed.into();
+            }
+            let until = confirmed.unwrap_or(deadline).min(deadline);
+            tokio::select! {
+                () = tokio::time::sleep_until(until) => {}
+                _ = replication.changed() => {}
+            }
+        }
+    }
+
+    /// The module's timer, which carries out the deadlines of the realm while its server is the master.
+    async fn run_timer(self, server: usize) {
+        loop {
+            let (wake_at, earlier) = self.with(|state| {
+                let is_master = state.master == server && state.servers[server].is_up;
+                let mut log = Vec::new();
+                let (now, realm) = (clock::server_ms(server), state.realm.clone());
+                let wake_at = state.servers[server].database.wake_at(&realm).filter(|_| is_master);
+                if wake_at.is_some_and(|at| at <= now) {
+                    state.servers[server].database.tick(&realm, now, &mut log);
+                    state.written(server, log);
+                }
+                let wake_at = state.servers[server].database.wake_at(&realm).filter(|_| is_master);
+                state.servers[server].wake_at = wake_at.unwrap_or(i64::MAX);
+                (wake_at, state.servers[server].timer.clone())
+            });
+            let pause = wake_at.map_or(Duration::from_secs(3600), |at| {
+                Duration::from_millis((at - clock::server_ms(server)).max(1) as u64)
+            });
+            tokio::select! {
+                () = sleep(pause) => {}
+                () = earlier.notified() => {}
+            }
+        }
+    }
+}
+
+impl State {
+    fn replica(&self) -> usize {
+        1 - self.master
+    }
+
+    /// Carries out a command at a server.
+    fn answer(&mut self, server: usize, command: &Command) -> Answer {
+        let now = clock::server_ms(server);
+        let mut log = Vec::new();
+        self.traffic.note(server, command);
+        if let Some(reply) = self.about_server(server, command) {
+            return Answer::Reply(reply);
+        }
+        if server != self.master {
+            return Answer::Reply(Reply::Error(
+                "READONLY You can't write against a read only replica.".to_owned(),
+            ));
+        }
+        let database = &mut self.servers[server].database;
+        let done = if command[0] == b"CONF.SET" {
+            let reply = realm_commands::set(database, now, command, &mut log);
+            if let Some(wrong) = realm_commands::stale_write(database, command, &reply) {
+                self.observer.violated(wrong);
+            }
+            Some(Done::Reply(reply))
+        } else {
+            let realm = realm_commands::run(database, now, command, &mut log).map(Done::Reply);
+            realm.or_else(|| stream_commands::run(database, now, command, &mut log))
+        };
+        self.written(server, log);
+        match done {
+            Some(Done::Reply(reply)) => Answer::Reply(reply),
+            Some(Done::Nothing(stream)) => {
+                Answer::Wait(self.servers[server].readers.entry(stream).or_default().clone())
+            }
+            None => {
+                let text = format!("ERR unknown command '{}'", command[0].escape_ascii());
+                Answer::Reply(Reply::Error(text))
+            }
+        }
+    }
+
+    /// Commands about the server itself.
+    fn about_server(&self, server: usize, command: &Command) -> Option<Reply> {
+        match command[0].as_slice() {
+            b"CLIENT" | b"PING" | b"SELECT" => Some(Reply::Ok),
+            b"ROLE" if server == self.master => {
+                let replica = Reply::texts([host(self.replica()).as_str(), "6379", "0"]);
+                let replicas = if self.connected.is_some() { vec![replica] } else { Vec::new() };
+                Some(Reply::List(vec![Reply::text("master"), Reply::Number(0), Reply::List(replicas)]))
+            }
+            b"ROLE" => Some(Reply::texts(["slave", &host(self.master), "6379", "connected", "0"])),
+            _ => None,
+        }
+    }
+
+    /// A transaction was written: the replica gets it, and readers and timer are woken.
+    fn written(&mut self, server: usize, writes: Vec<Write>) {
+        if writes.is_empty() {
+            return;
+        }
+        let Server { database, readers, timer, wake_at, .. } = &mut self.servers[server];
+        for write in &writes {
+            match write {
+                Write::Add { key, .. } => {
+                    if let Some(readers) = readers.get(key) {
+                        readers.notify_waiters();
+                    }
+                }
+                Write::Realm { key, touched, .. } => {
+                    if database.wake_at(key).is_some_and(|at| at < *wake_at) {
+                        timer.notify_one();
+                    }
+                    if let Some(realm) = database.realms.get(key) {
+                        self.observer.changed(realm, touched);
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.log.push_back((Instant::now(), writes));
+        if self.log.len().is_multiple_of(1024) {
+            self.replicate();
+        }
+    }
+
+    /// Carries out at the replica what has reached it.
+    fn replicate(&mut self) {
+        let Some(since) = self.connected else { return };
+        let now = Instant::now();
+        let replica = self.replica();
+        while let Some((written, writes)) = self.log.front() {
+            if since.max(*written) + self.lag > now {
+                return;
+            }
+            let database = &mut self.servers[replica].database;
+            for write in writes {
+                database.apply(write);
+                if let Write::Realm { key, touched, .. } = write
+                    && let Some(realm) = database.realms.get(key)
+                {
+                    self.observer.replicated(realm, touched);
+                }
+            }
+            self.log.pop_front();
+        }
+    }
+}
+
+/// The host name of a server.
+pub(super) fn host(server: usize) -> String {
+    format!("redis-{server}")
+}

@@ -1,0 +1,297 @@
+//! The commands of conferences and units: arguments in, the real state machine asked, records out. Records have the fields
+//! that programs read.
+
+use allot_core::conf::outcome::Reported;
+use allot_core::conf::request::{
+    AssignmentNotice, Changes, Claim, ClientRequest, Create, End, Report, Request, SchedulerRequest, Set,
+    UnitRequest,
+};
+use allot_core::conf::state::Settings;
+use allot_core::conf::unit::Unit;
+use allot_core::conf::{Event, Realm, Reply as Outcome, decide};
+use allot_core::shared::refusal::{Code, Refusal};
+
+use super::arguments::Arguments;
+use super::database::{Database, Write};
+use super::resp::Reply;
+
+/// The lease of a unit that asks for none, in milliseconds.
+const LEASE_MS: i64 = 5000;
+
+/// Carries a command out; `None` if it is no command of this family.
+pub(super) fn run(
+    database: &mut Database,
+    clock: i64,
+    command: &[Vec<u8>],
+    log: &mut Vec<Write>,
+) -> Option<Reply> {
+    let name = command[0].as_slice();
+    if !name.starts_with(b"CONF.") && !name.starts_with(b"CMU.") {
+        return None;
+    }
+    let mut arguments = Arguments::new(&command[1..]);
+    let key = arguments.text();
+    let done = match name {
+        b"CONF.REALM" if !database.realms.contains_key(key) => changes(&mut arguments).and_then(|changes| {
+            let settings = Settings::default().with(&changes)?;
+            database.open_realm(key, &Event::Opened { settings }, clock, log);
+            Ok(realm_record(&database.realms[key]))
+        }),
+        b"CMU.LIST" => read(database, key, |realm| Reply::List(realm.units().map(unit_record).collect())),
+        b"CONF.STAT" => read(database, key, stat),
+        _ => request(name, &mut arguments).and_then(|request| {
+            let decide = |realm: &Realm, now| decide(realm, now, &request);
+            database.change(key, clock, log, decide, render)
+        }),
+    };
+    Some(done.unwrap_or_else(|refusal| Reply::Error(refusal.to_string())))
+}
+
+fn read(database: &Database, key: &[u8], read: impl FnOnce(&Realm) -> Reply) -> Result<Reply, Refusal> {
+    let realm = database.realms.get(key);
+    realm.map(read).ok_or_else(|| Refusal::new(Code::NoKey, "there is no such key"))
+}
+
+fn request<'a>(name: &[u8], arguments: &mut Arguments<'a>) -> Result<Request<'a>, Refusal> {
+    if let Some(request) = client_request(name, arguments)? {
+        return Ok(Request::Client(request));
+    }
+    if let Some(request) = unit_request(name, arguments)? {
+        return Ok(Request::Unit(request));
+    }
+    if let Some(request) = scheduler_request(name, arguments)? {
+        return Ok(Request::Scheduler { term: arguments.natural_after("TERM")?, request });
+    }
+    if name == b"CONF.TERM" {
+        let (term, leader) = (arguments.natural()?, arguments.text());
+        return Ok(Request::Claim(Claim { term, leader, force: arguments.flag("FORCE") }));
+    }
+    Err(Refusal::new(Code::Err, format!("unknown command '{}'", name.escape_ascii())))
+}
+
+fn client_request<'a>(
+    name: &[u8],
+    arguments: &mut Arguments<'a>,
+) -> Result<Option<ClientRequest<'a>>, Refusal> {
+    Ok(Some(match name {
+        b"CONF.REALM" => ClientRequest::Configure(changes(arguments)?),
+        b"CONF.CREATE" => ClientRequest::Create(create(arguments)?),
+        b"CONF.RELEASE" => ClientRequest::Release { e164: arguments.text() },
+        b"CONF.EXTEND" => {
+            let e164 = arguments.text();
+            ClientRequest::Extend { e164, end: arguments.integer_after("END")?.unwrap_or_default() }
+        }
+        b"CMU.ASK" => {
+            let details = arguments.rest().last().is_some_and(|what| what == b"DETAILS");
+            let cmu = (arguments.rest().len() == 2).then(|| arguments.text());
+            ClientRequest::Ask { cmu, details }
+        }
+        _ => return Ok(None),
+    }))
+}
+
+fn unit_request<'a>(name: &[u8], arguments: &mut Arguments<'a>) -> Result<Option<UnitRequest<'a>>, Refusal> {
+    Ok(Some(match name {
+        b"CONF.ACK" => UnitRequest::Ack(notice(arguments)?),
+        b"CONF.NACK" => UnitRequest::Nack(notice(arguments)?, arguments.next()),
+        b"CONF.ENDED" => {
+            let notice = notice(arguments)?;
+            UnitRequest::Ended(notice, if arguments.flag("RELEASED") { End::Released } else { End::People })
+        }
+        b"CMU.JOIN" => {
+            let cmu = arguments.text();
+            let capacity = arguments.integer_after("CAPACITY")?.unwrap_or_default();
+            let lease = arguments.integer_after("LEASE")?.unwrap_or(LEASE_MS);
+            UnitRequest::Join { cmu, capacity, zone: arguments.text_after("ZONE"), lease }
+        }
+        b"CMU.BEAT" => UnitRequest::Beat { cmu: arguments.text(), load: arguments.integer_after("LOAD")? },
+        b"CMU.REPORT" => {
+            let cmu = arguments.text();
+            let highest = arguments.natural_after("HIGHEST")?.unwrap_or_default();
+            let count = arguments.integer_after("ENDED")?.unwrap_or_default();
+            let ended = (0..count).map(|_| assignment(arguments)).collect::<Result<_, _>>()?;
+            let mut list = Vec::new();
+            while !arguments.rest().is_empty() {
+                list.push(assignment(arguments)?);
+            }
+            UnitRequest::Report(Report { cmu, highest, ended, list })
+        }
+        _ => return Ok(None),
+    }))
+}
+
+fn scheduler_request<'a>(
+    name: &[u8],
+    arguments: &mut Arguments<'a>,
+) -> Result<Option<SchedulerRequest<'a>>, Refusal> {
+    Ok(Some(match name {
+        b"CONF.RECOVER" => {
+            SchedulerRequest::Recover { count: arguments.integer_after("COUNT")?.unwrap_or(100) }
+        }
+        b"CONF.RESTART" => {
+            let count = arguments.integer_after("LIVE")?.unwrap_or_default();
+            SchedulerRequest::Restart { live: (0..count).map(|_| arguments.text()).collect() }
+        }
+        b"CONF.MOVE" => {
+            let e164 = arguments.text();
+            SchedulerRequest::Move { e164, to: arguments.text_after("TO") }
+        }
+        b"CMU.DRAIN" => {
+            let cmu = arguments.text();
+            SchedulerRequest::Drain { cmu, on: !arguments.flag("OFF"), moves: arguments.flag("MOVE") }
+        }
+        b"CMU.DOWN" => SchedulerRequest::Down { cmu: arguments.text() },
+        _ => return Ok(None),
+    }))
+}
+
+/// A conference and the epoch at which a unit has or had it.
+fn assignment<'a>(arguments: &mut Arguments<'a>) -> Result<(&'a [u8], u64), Refusal> {
+    Ok((arguments.text(), arguments.natural()?))
+}
+
+/// `CONF.SET`, whose fields are borrowed as one list.
+pub(super) fn set(database: &mut Database, clock: i64, command: &[Vec<u8>], log: &mut Vec<Write>) -> Reply {
+    let mut arguments = Arguments::new(&command[1..]);
+    let key = arguments.text();
+    let done = notice(&mut arguments).and_then(|AssignmentNotice { e164, cmu, epoch }| {
+        let seq = arguments.natural()?;
+        let fields: Vec<&[u8]> = arguments.rest().iter().map(Vec::as_slice).collect();
+        let request = Request::Unit(UnitRequest::Set(Set { e164, cmu, epoch, seq, fields: &fields }));
+        database.change(key, clock, log, |realm, now| decide(realm, now, &request), render)
+    });
+    done.unwrap_or_else(|refusal| Reply::Error(refusal.to_string()))
+}
+
+/// What is wrong with the acceptance of a `CONF.SET`: only the owner may write, at its epoch.
+pub(super) fn stale_write(database: &Database, command: &[Vec<u8>], reply: &Reply) -> Option<String> {
+    let [_, key, e164, cmu, epoch, ..] = command else { return None };
+    let realm = database.realms.get(key).filter(|_| !matches!(reply, Reply::Error(_)))?;
+    let conference = realm.conference_called(e164)?;
+    let owner = conference.owner.and_then(|unit| realm.unit(unit));
+    let is_owner = owner.is_some_and(|owner| *owner.cmu == **cmu);
+    let is_current = conference.epoch.to_string().as_bytes() == epoch;
+    (!is_owner || !is_current).then(|| {
+        format!("{} was written by {} at {}", e164.escape_ascii(), cmu.escape_ascii(), epoch.escape_ascii())
+    })
+}
+
+fn notice<'a>(arguments: &mut Arguments<'a>) -> Result<AssignmentNotice<'a>, Refusal> {
+    let (e164, cmu) = (arguments.text(), arguments.text());
+    Ok(AssignmentNotice { e164, cmu, epoch: arguments.natural()? })
+}
+
+fn changes(arguments: &mut Arguments<'_>) -> Result<Changes, Refusal> {
+    Ok(Changes {
+        licences: arguments.integer_after("LICENCES")?,
+        retry: arguments.integer_after("RETRY")?,
+        window: arguments.integer_after("WINDOW")?,
+        policy: None,
+        create_timeout: arguments.integer_after("CREATETIMEOUT")?,
+        release_timeout: arguments.integer_after("RELEASETIMEOUT")?,
+        wait_timeout: arguments.integer_after("WAITTIMEOUT")?,
+        tombstone: arguments.integer_after("TOMBSTONE")?,
+    })
+}
+
+fn create<'a>(arguments: &mut Arguments<'a>) -> Result<Create<'a>, Refusal> {
+    Ok(Create {
+        e164: arguments.text(),
+        end: arguments.integer_after("END")?,
+        size: arguments.integer_after("SIZE")?.unwrap_or(1),
+        licences: arguments.integer_after("LICENCES")?.unwrap_or(1),
+        priority: arguments.integer_after("PRIORITY")?.unwrap_or(0),
+        zone: arguments.text_after("ZONE"),
+        recoverable: !arguments.flag("NORECOVER"),
+        request: arguments.text_after("REQUEST"),
+        called_from: None,
+    })
+}
+
+fn render(realm: &Realm, reply: &Outcome) -> Reply {
+    match reply {
+        Outcome::Ok => Reply::Ok,
+        Outcome::Released => Reply::text("RELEASE"),
+        Outcome::Integer(number) => Reply::Number(*number),
+        Outcome::Realm => realm_record(realm),
+        Outcome::Conference(e164) => conference_record(realm, e164),
+        Outcome::Unit(cmu) => realm.unit_called(cmu).map_or(Reply::Null, unit_record),
+        Outcome::Reported(reported) => reported_record(reported),
+        Outcome::Grants(grants) => Reply::List(
+            grants
+                .iter()
+                .map(|grant| {
+                    let (e164, cmu) = (Reply::text(&*grant.e164), Reply::text(&*grant.cmu));
+                    Reply::List(vec![e164, cmu, Reply::number(grant.epoch)])
+                })
+                .collect(),
+        ),
+        Outcome::Moves(moves, left) => {
+            Reply::record([("moves", Reply::Number(*moves)), ("left", Reply::Number(*left))])
+        }
+    }
+}
+
+fn realm_record(realm: &Realm) -> Reply {
+    let (term, leader) = realm.leader();
+    Reply::record([
+        ("licences", Reply::number(realm.settings().licences)),
+        ("licences_used", Reply::number(realm.licences_used())),
+        ("term", Reply::number(term)),
+        ("leader", leader.map_or(Reply::Null, Reply::text)),
+        ("last_epoch", Reply::number(realm.last_epoch())),
+    ])
+}
+
+fn conference_record(realm: &Realm, e164: &[u8]) -> Reply {
+    let Some(conference) = realm.conference_called(e164) else { return Reply::Null };
+    let owner = conference.owner.and_then(|unit| realm.unit(unit));
+    Reply::record([
+        ("e164", Reply::text(e164)),
+        ("state", Reply::text(conference.state.word())),
+        ("cmu", owner.map_or(Reply::Null, |unit| Reply::text(&*unit.cmu))),
+        ("epoch", Reply::number(conference.epoch)),
+    ])
+}
+
+fn unit_record(unit: &Unit) -> Reply {
+    Reply::record([
+        ("cmu", Reply::text(&*unit.cmu)),
+        ("capacity", Reply::number(unit.capacity)),
+        ("used", Reply::number(unit.used)),
+        ("state", Reply::text(unit.word())),
+        ("lease", Reply::Number(unit.lease)),
+        ("conferences", Reply::number(unit.owned.len())),
+    ])
+}
+
+fn reported_record(reported: &Reported) -> Reply {
+    let adopted = reported.adopted.iter().map(|(e164, old, new)| {
+        Reply::List(vec![Reply::text(&**e164), Reply::number(*old), Reply::number(*new)])
+    });
+    Reply::record([
+        ("kept", Reply::Number(reported.kept)),
+        ("adopted", Reply::List(adopted.collect())),
+        ("released", Reply::texts(reported.released.iter().map(|e164| &**e164))),
+        ("ended", Reply::texts(reported.ended.iter().map(|e164| &**e164))),
+        ("lost", Reply::texts(reported.lost.iter().map(|e164| &**e164))),
+    ])
+}
+
+fn stat(realm: &Realm) -> Reply {
+    let totals = realm.totals();
+    let [waiting, creating, open, pending, ended] = totals.states.map(Reply::number);
+    let [up, suspect, unreachable, down] = totals.units.map(Reply::number);
+    Reply::record([
+        ("waiting", waiting),
+        ("creating", creating),
+        ("open", open),
+        ("pending", pending),
+        ("ended", ended),
+        ("up", up),
+        ("suspect", suspect),
+        ("unreachable", unreachable),
+        ("down", down),
+        ("draining", Reply::number(totals.draining)),
+    ])
+}

@@ -1,0 +1,113 @@
+//! The wire protocol, version 2: commands in, replies out.
+
+/// A command: its name and its arguments.
+pub(super) type Command = Vec<Vec<u8>>;
+
+/// A reply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Reply {
+    Ok,
+    /// Code and text.
+    Error(String),
+    Number(i64),
+    Text(Vec<u8>),
+    Null,
+    NullList,
+    List(Vec<Reply>),
+}
+
+impl Reply {
+    pub(super) fn text(text: impl AsRef<[u8]>) -> Self {
+        Self::Text(text.as_ref().to_vec())
+    }
+
+    pub(super) fn texts<T: AsRef<[u8]>>(texts: impl IntoIterator<Item = T>) -> Self {
+        Self::List(texts.into_iter().map(Self::text).collect())
+    }
+
+    pub(super) fn number(number: impl TryInto<i64>) -> Self {
+        Self::Number(number.try_into().unwrap_or(i64::MAX))
+    }
+
+    /// Names and values by turns.
+    pub(super) fn record<const N: usize>(fields: [(&str, Reply); N]) -> Self {
+        Self::List(fields.into_iter().flat_map(|(name, value)| [Self::text(name), value]).collect())
+    }
+
+    /// Appends the reply's bytes.
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Ok => out.extend_from_slice(b"+OK\r\n"),
+            Self::Error(text) => line(out, b'-', text.as_bytes()),
+            Self::Number(number) => line(out, b':', number.to_string().as_bytes()),
+            Self::Text(text) => {
+                line(out, b'$', text.len().to_string().as_bytes());
+                out.extend_from_slice(text);
+                out.extend_from_slice(b"\r\n");
+            }
+            Self::Null => out.extend_from_slice(b"$-1\r\n"),
+            Self::NullList => out.extend_from_slice(b"*-1\r\n"),
+            Self::List(items) => {
+                line(out, b'*', items.len().to_string().as_bytes());
+                items.iter().for_each(|item| item.write(out));
+            }
+        }
+    }
+}
+
+fn line(out: &mut Vec<u8>, kind: u8, text: &[u8]) {
+    out.push(kind);
+    out.extend_from_slice(text);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Takes the complete commands from the front of what was received.
+pub(super) fn take_commands(received: &mut Vec<u8>) -> Vec<Command> {
+    let (mut commands, mut used) = (Vec::new(), 0);
+    while let Some((command, length)) = command(&received[used..]) {
+        commands.push(command);
+        used += length;
+    }
+    received.drain(..used);
+    commands
+}
+
+/// The command at the front, and its length in bytes; `None` if it is not complete.
+fn command(bytes: &[u8]) -> Option<(Command, usize)> {
+    let (words, mut at) = header(bytes, b'*')?;
+    let mut command = Vec::with_capacity(words);
+    for _ in 0..words {
+        let (length, begin) = header(bytes.get(at..)?, b'$')?;
+        let word = bytes.get(at + begin..at + begin + length)?;
+        command.push(word.to_vec());
+        at += begin + length + 2;
+    }
+    (at <= bytes.len()).then_some((command, at))
+}
+
+/// The number in the line at the front, and where the next line begins.
+fn header(bytes: &[u8], kind: u8) -> Option<(usize, usize)> {
+    let end = bytes.iter().position(|&byte| byte == b'\n')?;
+    assert_eq!(bytes[0], kind, "a client sends arrays of texts");
+    let number = std::str::from_utf8(&bytes[1..end - 1]).unwrap().parse().unwrap();
+    Some((number, end + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_taken_when_they_are_complete() {
+        let whole = redis::cmd("SET").arg("key").arg("a\r\nb").get_packed_command();
+        for cut in 0..whole.len() {
+            let mut received = whole[..cut].to_vec();
+            assert!(take_commands(&mut received).is_empty());
+            assert_eq!(received.len(), cut);
+        }
+        let mut received = [&whole[..], &whole, &whole[..5]].concat();
+        let command = vec![b"SET".to_vec(), b"key".to_vec(), b"a\r\nb".to_vec()];
+        assert_eq!(take_commands(&mut received), [command.clone(), command]);
+        assert_eq!(received, &whole[..5]);
+    }
+}

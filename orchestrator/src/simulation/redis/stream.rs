@@ -1,0 +1,101 @@
+//! Streams with consumer groups, as far as Allot uses them.
+
+use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Unbounded};
+use std::sync::Arc;
+
+/// The id of an entry: milliseconds and sequence number.
+pub(super) type Id = (u64, u64);
+
+/// Fields and values of an entry.
+pub(super) type Fields = Arc<[(Vec<u8>, Vec<u8>)]>;
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct Stream {
+    entries: BTreeMap<Id, Fields>,
+    /// The greatest id that the stream ever had.
+    pub(super) last: Id,
+    pub(super) groups: BTreeMap<Vec<u8>, Group>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct Group {
+    /// The last entry that was delivered.
+    pub(super) delivered: Id,
+    /// Entries that were delivered and not acknowledged.
+    pub(super) pending: BTreeMap<Id, Pending>,
+    /// When each consumer was last seen, in milliseconds since 1970.
+    pub(super) consumers: BTreeMap<Vec<u8>, i64>,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Pending {
+    pub(super) consumer: Vec<u8>,
+    /// When the entry was delivered, in milliseconds since 1970.
+    pub(super) since: i64,
+}
+
+impl Stream {
+    /// The id of an entry that is added at this time without an id of its own.
+    pub(super) fn next_id(&self, now: i64) -> Id {
+        let now = now as u64;
+        if now > self.last.0 { (now, 0) } else { (self.last.0, self.last.1 + 1) }
+    }
+
+    pub(super) fn add(&mut self, id: Id, fields: Fields) {
+        assert!(id > self.last, "ids of a stream grow");
+        self.last = id;
+        self.entries.insert(id, fields);
+    }
+
+    /// The first entries behind `id`.
+    pub(super) fn after(&self, id: Id, count: usize) -> impl Iterator<Item = (Id, &Fields)> {
+        self.entries.range((Excluded(id), Unbounded)).take(count).map(|(id, fields)| (*id, fields))
+    }
+
+    pub(super) fn get(&self, id: Id) -> Option<&Fields> {
+        self.entries.get(&id)
+    }
+
+    pub(super) fn first(&self) -> Option<Id> {
+        self.entries.keys().next().copied()
+    }
+
+    /// Removes the entries before `id`.
+    pub(super) fn trim(&mut self, id: Id) {
+        self.entries = self.entries.split_off(&id);
+    }
+
+    /// The first entry that a group with a live consumer still has to read or to acknowledge; `None` without one.
+    pub(super) fn needed(&self, seen_after: i64) -> Option<Id> {
+        let live = |group: &&Group| group.consumers.values().any(|seen| *seen > seen_after);
+        let needed = |group: &Group| {
+            let unread = (group.delivered.0, group.delivered.1 + 1);
+            group.pending.keys().next().map_or(unread, |pending| unread.min(*pending))
+        };
+        self.groups.values().filter(live).map(needed).min()
+    }
+}
+
+impl Group {
+    /// Gives entries to a consumer.
+    pub(super) fn deliver(&mut self, consumer: &[u8], ids: &[Id], now: i64) {
+        self.consumers.insert(consumer.to_vec(), now);
+        for &id in ids {
+            self.delivered = self.delivered.max(id);
+            self.pending.insert(id, Pending { consumer: consumer.to_vec(), since: now });
+        }
+    }
+
+    /// What a consumer took and did not acknowledge, behind `id`.
+    pub(super) fn pending_of(&self, consumer: &[u8], id: Id, count: usize) -> Vec<Id> {
+        let behind = self.pending.range((Excluded(id), Unbounded));
+        behind.filter(|(_, pending)| pending.consumer == consumer).take(count).map(|(id, _)| *id).collect()
+    }
+
+    /// What was taken and not acknowledged since `before`, from `id` on.
+    pub(super) fn idle(&self, id: Id, before: i64, count: usize) -> Vec<Id> {
+        let behind = self.pending.range(id..);
+        behind.filter(|(_, pending)| pending.since <= before).take(count).map(|(id, _)| *id).collect()
+    }
+}

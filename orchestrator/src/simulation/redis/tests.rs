@@ -1,0 +1,201 @@
+//! The simulated Redis against the real client.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allot_client::streams::{BLOCK, Commands, Group};
+use allot_client::{Endpoint, RealmStore, Servers, Session};
+use tokio::time::{Instant, sleep};
+
+use super::Redis;
+use crate::simulation::invariants::Observer;
+use crate::simulation::network::{Link, Network, SENTINEL};
+use crate::simulation::{REALM, clock, run_paused};
+
+const LAG: Duration = Duration::from_millis(20);
+
+struct Client {
+    redis: Redis,
+    servers: Servers,
+    link: Link,
+}
+
+fn client() -> Client {
+    clock::begin();
+    let (redis, link) = (Redis::start(REALM, LAG, Observer::default()), Link::new());
+    let network = Network { redis: redis.clone(), link: link.clone() };
+    let endpoint = Endpoint::Sentinels {
+        sentinels: vec![format!("{SENTINEL}:26379")],
+        master: "mymaster".to_owned(),
+        tls: false,
+    };
+    let servers = Servers { dial: Some(Arc::new(network)), ..Servers::new(endpoint, REALM) };
+    Client { redis, servers, link }
+}
+
+impl Client {
+    async fn session(&self) -> (Session, RealmStore) {
+        let session = self.servers.session().await.unwrap();
+        let store = RealmStore::new(session.connection.clone(), REALM);
+        (session, store)
+    }
+}
+
+async fn create(store: &RealmStore, e164: &str) {
+    store.ask::<redis::Value>(store.begin("CONF.CREATE").arg(e164)).await.unwrap();
+}
+
+#[test]
+fn unit_gets_its_commands_and_reports_what_it_has() {
+    run_paused(1, async {
+        let client = client();
+        let (session, store) = client.session().await;
+        store.realm().await.unwrap();
+        store.join("a:1:1", 10, None, 5000).await.unwrap();
+        let stream = store.stream("cmd:a:1:1");
+        let mut commands = Commands::read(session.another(BLOCK).await.unwrap(), stream);
+        let create = async {
+            sleep(Duration::from_secs(2)).await;
+            create(&store, "491").await;
+        };
+        let (entries, ()) = tokio::join!(commands.next(), create);
+        let entry = entries.unwrap().pop().unwrap();
+        assert_eq!((entry.text("event"), entry.text("e164")), ("CREATE".to_owned(), "491".to_owned()));
+        let epoch = entry.number("epoch");
+        let ack = store.begin("CONF.ACK").arg("491").arg("a:1:1").arg(epoch).clone();
+        store.ask::<redis::Value>(&ack).await.unwrap();
+        let units = store.units().await.unwrap();
+        assert_eq!((units[0].state.as_str(), units[0].conferences), ("up", 1));
+        let refused = store.beat("b:1:1", 0).await.unwrap_err();
+        assert_eq!(refused.code(), Some("NOTFOUND"));
+    });
+}
+
+#[test]
+fn lease_expires_without_a_request() {
+    run_paused(1, async {
+        let client = client();
+        let (_, store) = client.session().await;
+        store.realm().await.unwrap();
+        store.join("a:1:1", 10, None, 5000).await.unwrap();
+        sleep(Duration::from_secs(6)).await;
+        let state = client.redis.realm(|realm| realm.unit_called(b"a:1:1").unwrap().word());
+        assert_eq!(state, Some("unreachable"));
+    });
+}
+
+#[test]
+fn group_shares_messages_and_claims_what_others_left() {
+    run_paused(1, async {
+        let client = client();
+        let (session, store) = client.session().await;
+        let stream = store.stream("info");
+        let join = async |consumer: &str| {
+            let reader = session.another(BLOCK).await.unwrap();
+            let names = (stream.clone(), "proxies".to_owned(), consumer.to_owned());
+            Group::join(session.connection.clone(), reader, names).await.unwrap()
+        };
+        let (mut first, mut second) = (join("1").await, join("2").await);
+        assert!(first.made && !second.made);
+        for number in 0..3 {
+            let add = redis::cmd("XADD").arg(&stream).arg("*").arg("number").arg(number).clone();
+            store.ask::<redis::Value>(&add).await.unwrap();
+        }
+        let taken = first.fresh(2, BLOCK).await.unwrap();
+        let rest = second.fresh(2, BLOCK).await.unwrap();
+        assert_eq!((taken.len(), rest.len(), first.own(9, "0").await.unwrap().len()), (2, 1, 2));
+        first.acknowledge(&taken[..1]).await.unwrap();
+        second.acknowledge(&rest).await.unwrap();
+        sleep(Duration::from_secs(3)).await;
+        let (next, claimed) = second.claim(Duration::from_secs(2), "0-0", 10).await.unwrap();
+        assert_eq!((next.as_str(), &claimed), ("0-0", &taken[1..].to_vec()));
+        assert!(second.fresh(2, BLOCK).await.unwrap().is_empty());
+        second.tidy().await.unwrap();
+    });
+}
+
+#[test]
+fn failover_loses_what_the_replica_did_not_have() {
+    run_paused(1, async {
+        let client = client();
+        let (mut session, store) = client.session().await;
+        store.realm().await.unwrap();
+        store.join("a:1:1", 10, None, 5000).await.unwrap();
+        create(&store, "491").await;
+        let waited = Instant::now();
+        assert!(session.wait(1, Duration::from_secs(1)).await.unwrap());
+        assert!(waited.elapsed() >= LAG && waited.elapsed() < Duration::from_millis(500));
+        client.redis.connect_replica(false);
+        create(&store, "492").await;
+        assert!(!session.wait(1, Duration::from_secs(1)).await.unwrap());
+        client.redis.fail_over();
+        assert!(store.beat("a:1:1", 0).await.unwrap_err().ends_session());
+        let (session, store) = client.session().await;
+        assert_eq!(session.node.to_string(), "redis://redis-1:6379");
+        store.beat("a:1:1", 0).await.unwrap();
+        let known = |e164: &[u8]| client.redis.realm(|realm| realm.conference_called(e164).is_some());
+        assert_eq!((known(b"491"), known(b"492")), (Some(true), Some(false)));
+    });
+}
+
+#[test]
+fn replica_has_the_bytes_of_its_master() {
+    run_paused(1, async {
+        let client = client();
+        let (_, store) = client.session().await;
+        store.realm().await.unwrap();
+        for unit in ["a:1:1", "b:1:1"] {
+            store.join(unit, 10, None, 5000).await.unwrap();
+        }
+        for number in 0..8 {
+            create(&store, &format!("49{number}")).await;
+        }
+        store.down("a:1:1", None).await.unwrap();
+        store.report("b:1:1", 0, &[], &[]).await.unwrap();
+        sleep(LAG).await;
+        let master = client.redis.realm(allot_core::conf::Realm::encode).unwrap();
+        assert_eq!(client.redis.replica(allot_core::conf::Realm::encode), Some(master));
+    });
+}
+
+#[test]
+fn broken_connection_hides_whether_the_request_was_carried_out() {
+    run_paused(1, async {
+        let client = client();
+        let (_, store) = client.session().await;
+        store.realm().await.unwrap();
+        client.link.set_unreliable(1.0);
+        let (mut carried_out, mut lost) = (0, 0);
+        for number in 0..40 {
+            client.link.set_unreliable(0.0);
+            let (_, store) = client.session().await;
+            client.link.set_unreliable(1.0);
+            let unit = format!("{number}:1:1");
+            assert!(store.join(&unit, 10, None, 5000).await.unwrap_err().ends_session());
+            match client.redis.realm(|realm| realm.find_unit(unit.as_bytes())).unwrap() {
+                Some(_) => carried_out += 1,
+                None => lost += 1,
+            }
+        }
+        assert!(carried_out > 5 && lost > 5, "{carried_out} {lost}");
+    });
+}
+
+#[test]
+fn stalled_connection_answers_when_bytes_move_again() {
+    run_paused(1, async {
+        let client = client();
+        let (_, store) = client.session().await;
+        store.realm().await.unwrap();
+        client.link.stall(true);
+        let join = store.join("a:1:1", 10, None, 5000);
+        let resume = async {
+            sleep(Duration::from_secs(1)).await;
+            client.link.stall(false);
+        };
+        let (joined, ()) = tokio::join!(join, resume);
+        joined.unwrap();
+        client.link.stall(true);
+        assert!(store.beat("a:1:1", 0).await.unwrap_err().ends_session(), "no answer in time");
+    });
+}

@@ -1,0 +1,153 @@
+//! Scenarios: a healthy system, and faults in a given order.
+
+use std::time::Duration;
+
+use allot_core::conf::Realm;
+
+use super::world::{Size, World};
+use super::{clock, is_soak, run_paused};
+
+const SMALL: Size = Size { units: 6, schedulers: 3, proxies: 2 };
+const CONFERENCES: usize = 60;
+/// How long a system may take to be whole again after a fault.
+const HEALED: Duration = Duration::from_secs(60);
+
+const fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// How many open conferences have details.
+fn with_details(realm: &Realm) -> usize {
+    let (open, _) = realm.list(None, None, 0, usize::MAX - 1);
+    open.iter().filter(|conference| !conference.details.is_empty()).count()
+}
+
+impl World {
+    async fn heals(&mut self) {
+        assert!(self.heals_within(HEALED).await, "{}", self.report());
+    }
+
+    /// A process hangs until its ZooKeeper session and its lease have expired.
+    async fn stall(&mut self, name: &str, time: Duration) {
+        let process = self.process(name);
+        self.processes[process].stall(true);
+        self.pass(time).await;
+        self.processes[process].stall(false);
+    }
+}
+
+#[test]
+fn healthy_system_keeps_all_conferences_where_they_are() {
+    const MANY: usize = 500;
+    run_paused(1, async {
+        let size = Size { units: 20, schedulers: 5, proxies: 5 };
+        let mut world = World::start_open(size, MANY).await;
+        let epochs = world.observer.epochs();
+        let (began, time) = (std::time::Instant::now(), if is_soak() { 3600 } else { 300 });
+        world.pass(seconds(time)).await;
+        println!("{time} simulated seconds took {:?}", began.elapsed());
+        assert_eq!((world.open(), world.redis.realm(with_details)), (MANY, Some(MANY)));
+        assert_eq!(world.observer.epochs(), epochs, "no conference has lost its unit");
+        let term = world.redis.realm(|realm| realm.leader().0);
+        assert_eq!(term, Some(1), "one scheduler leads all the time");
+        world.heals().await;
+    });
+}
+
+#[test]
+fn conferences_of_a_dead_unit_are_recovered() {
+    run_paused(2, async {
+        let mut world = World::start_open(SMALL, CONFERENCES).await;
+        let epochs = world.observer.epochs();
+        world.kill(world.process("unit-3"));
+        world.pass(seconds(30)).await;
+        world.heals().await;
+        let moved = world.observer.epochs().iter().filter(|(e164, epoch)| epochs[*e164] < **epoch).count();
+        assert!((1..CONFERENCES).contains(&moved) && world.open() == CONFERENCES, "{moved} moved");
+    });
+}
+
+#[test]
+fn another_scheduler_leads_when_the_leader_dies() {
+    run_paused(3, async {
+        let mut world = World::start_open(SMALL, CONFERENCES).await;
+        let leader = world.redis.realm(|realm| realm.leader().1.map(<[u8]>::to_vec)).flatten().unwrap();
+        world.kill(world.process(std::str::from_utf8(&leader).unwrap()));
+        world.pass(seconds(10)).await;
+        let term = world.redis.realm(|realm| realm.leader().0);
+        assert_eq!(term, Some(2));
+        world.kill(world.process("unit-0"));
+        world.pass(seconds(30)).await;
+        world.heals().await;
+        assert_eq!(world.open(), CONFERENCES);
+    });
+}
+
+#[test]
+fn failover_to_a_replica_with_another_clock_loses_no_conference() {
+    for ahead in [-2000, 0, 2000] {
+        run_paused(4, async {
+            let mut world = World::start_open(SMALL, CONFERENCES).await;
+            clock::set_server_ahead_ms(ahead);
+            world.redis.fail_over();
+            world.pass(seconds(30)).await;
+            world.heals().await;
+            assert_eq!(world.open(), CONFERENCES, "{ahead}");
+        });
+    }
+}
+
+#[test]
+fn restarted_master_finds_all_conferences_on_their_units() {
+    run_paused(5, async {
+        let mut world = World::start_open(SMALL, CONFERENCES).await;
+        world.redis.set_master_up(false);
+        world.pass(seconds(20)).await;
+        world.redis.set_master_up(true);
+        world.pass(seconds(30)).await;
+        world.heals().await;
+        assert_eq!(world.open(), CONFERENCES);
+    });
+}
+
+/// The unit finds messages of conferences that were recovered meanwhile, and hangs again before it has handled all.
+#[test]
+fn unit_that_hangs_with_unread_messages_ends_no_conference() {
+    run_paused(6, async {
+        let mut world = World::start_open(SMALL, CONFERENCES).await;
+        for pause_ms in [30, 200, 1000] {
+            world.processes[world.process("unit-2")].stall(true);
+            world.create(CONFERENCES);
+            world.stall("unit-2", seconds(8)).await;
+            world.pass(Duration::from_millis(pause_ms)).await;
+            world.stall("unit-2", seconds(10)).await;
+        }
+        world.pass(seconds(20)).await;
+        world.heals().await;
+        assert_eq!(world.open(), 4 * CONFERENCES);
+    });
+}
+
+/// The replica still has the conferences on a unit that has ended its copies of them.
+#[test]
+fn failover_to_a_replica_behind_by_more_than_a_lease_ends_no_conference() {
+    run_paused(7, async {
+        let mut world = World::start_open(SMALL, CONFERENCES).await;
+        world.redis.connect_replica(false);
+        world.stall("unit-2", seconds(10)).await;
+        world.pass(seconds(12)).await;
+        world.redis.fail_over();
+        world.pass(seconds(20)).await;
+        world.heals().await;
+        assert_eq!(world.open(), CONFERENCES);
+    });
+}
+
+/// Two runs of a seed send the same commands at the same times.
+#[test]
+#[cfg_attr(not(tokio_unstable), ignore = "built without --cfg tokio_unstable, which .cargo/config.toml sets")]
+fn same_seed_repeats_the_same_run() {
+    let [first, second] = [(), ()].map(|()| super::faults::run(11));
+    assert!(first.traffic.commands > 1000, "{first:?}");
+    assert_eq!(first, second);
+}

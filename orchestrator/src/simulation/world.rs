@@ -1,0 +1,222 @@
+//! A system of schedulers, data proxies and media units, and what must always hold in it.
+
+use std::time::Duration;
+
+use allot_coordination::in_process::InProcess;
+use allot_core::conf::Realm;
+use allot_core::conf::conference::{Conference, State};
+use tokio::time::{Instant, sleep_until};
+
+use super::invariants::{Observer, describe, live};
+use super::process::Process;
+use super::redis::Redis;
+use super::{REALM, clock};
+use crate::config::Role;
+use crate::roles::media_unit::media::simulated;
+
+/// The ZooKeeper session timeout.
+const SESSION: Duration = Duration::from_secs(4);
+/// How long a write takes to the replica.
+const LAG: Duration = Duration::from_millis(5);
+/// How often everything is checked.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// The settings of all processes.
+const SETTINGS: &str = "[cmu]\nchatter = \"60s\"";
+
+/// How many processes of each role there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Size {
+    pub(super) units: usize,
+    pub(super) schedulers: usize,
+    pub(super) proxies: usize,
+}
+
+pub(super) struct World {
+    pub(super) redis: Redis,
+    pub(super) tree: InProcess,
+    pub(super) processes: Vec<Process>,
+    pub(super) observer: Observer,
+    /// How many conferences were created.
+    created: usize,
+}
+
+impl World {
+    /// Starts all processes of a system.
+    pub(super) fn start(size: Size) -> Self {
+        clock::begin();
+        simulated::begin();
+        let observer = Observer::default();
+        let (redis, tree) = (Redis::start(REALM, LAG, observer.clone()), InProcess::new(SESSION));
+        let mut world = Self { redis, tree, processes: Vec::new(), observer, created: 0 };
+        let roles = [
+            (size.schedulers, "scheduler", Role::Scheduler),
+            (size.proxies, "proxy", Role::DataProxy),
+            (size.units, "unit", Role::MediaUnit),
+        ];
+        for (count, name, role) in roles {
+            (0..count).for_each(|number| world.begin(&format!("{name}-{number}"), role));
+        }
+        world
+    }
+
+    /// Starts a system, and returns when this many conferences are open in it.
+    pub(super) async fn start_open(size: Size, conferences: usize) -> Self {
+        let mut world = Self::start(size);
+        world.pass(Duration::from_secs(5)).await;
+        world.create(conferences);
+        world.pass(Duration::from_secs(5)).await;
+        assert_eq!(world.open(), conferences, "{}", world.report());
+        world
+    }
+
+    /// Starts a process.
+    pub(super) fn begin(&mut self, name: &str, role: Role) {
+        let process = Process::start(name, role, SETTINGS, &self.redis, &self.tree);
+        self.processes.push(process);
+    }
+
+    /// Kills a process; its name and role.
+    pub(super) fn kill(&mut self, process: usize) -> (String, Role) {
+        let killed = self.processes.swap_remove(process);
+        (killed.name.clone(), killed.role)
+    }
+
+    /// The process of that name.
+    pub(super) fn process(&self, name: &str) -> usize {
+        self.processes.iter().position(|process| process.name == name).unwrap()
+    }
+
+    /// Adds a line to the history of the run.
+    pub(super) fn note(&mut self, line: &str) {
+        self.observer.note(line.to_owned());
+    }
+
+    /// The history of the run, and what is wrong.
+    pub(super) fn report(&self) -> String {
+        self.observer.report()
+    }
+
+    /// Creates conferences, as far as the master takes them.
+    pub(super) fn create(&mut self, count: usize) {
+        for _ in 0..count {
+            let e164 = format!("49{:05}", self.created);
+            if self.redis.run(&["CONF.CREATE", REALM, &e164]).is_ok() {
+                self.created += 1;
+            }
+        }
+    }
+
+    /// Ends the live conference behind this number, as an operator does.
+    pub(super) fn release(&mut self, e164: &[u8]) {
+        let e164 = String::from_utf8_lossy(e164).into_owned();
+        self.note(&format!("{e164} is released"));
+        // Even a release that is lost with its master may have reached the unit.
+        self.observer.may_end(e164.as_bytes());
+        let _ = self.redis.run(&["CONF.RELEASE", REALM, &e164]);
+    }
+
+    /// People end this conference, if it runs.
+    pub(super) fn hang_up(&mut self, e164: &[u8]) {
+        let e164 = String::from_utf8_lossy(e164).into_owned();
+        if simulated::hang_up(&e164) {
+            self.note(&format!("people end {e164}"));
+            self.observer.may_end(e164.as_bytes());
+        }
+    }
+
+    /// The names of all units that are not down.
+    pub(super) fn units(&self) -> Vec<String> {
+        let present = |realm: &Realm| {
+            let units = realm.units().filter(|unit| unit.word() != "down");
+            units.map(|unit| String::from_utf8_lossy(&unit.cmu).into_owned()).collect()
+        };
+        self.redis.realm(present).unwrap_or_default()
+    }
+
+    /// How many conferences are open.
+    pub(super) fn open(&self) -> usize {
+        self.redis.realm(|realm| realm.count(State::Open)).unwrap_or_default()
+    }
+
+    /// Lets time pass, and checks what must always hold.
+    pub(super) async fn pass(&mut self, time: Duration) {
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            sleep_until(end.min(Instant::now() + CHECK_INTERVAL)).await;
+            self.check();
+        }
+    }
+
+    /// Lets time pass until nothing is left to be done, at most this long; whether nothing is wrong then.
+    pub(super) async fn heals_within(&mut self, limit: Duration) -> bool {
+        let end = Instant::now() + limit;
+        while !self.is_violated() {
+            let unsettled = self.unsettled();
+            if unsettled.is_empty() {
+                return true;
+            }
+            if Instant::now() >= end {
+                self.note(&format!("not healed within {limit:?}"));
+                unsettled.into_iter().for_each(|what| self.observer.violated(what));
+            } else {
+                self.pass(CHECK_INTERVAL).await;
+            }
+        }
+        false
+    }
+
+    /// Whether something was wrong so far.
+    pub(super) fn is_violated(&self) -> bool {
+        !self.observer.violations().is_empty()
+    }
+
+    /// What is still to be done: live conferences that are not open, and units that are not up.
+    fn unsettled(&self) -> Vec<String> {
+        let unsettled = |realm: &Realm| {
+            let waiting = live(realm).filter(|conference| conference.state != State::Open);
+            let waiting = waiting.map(describe);
+            let up = realm.units().filter(|unit| unit.word() == "up").count();
+            let wanted = self.processes.iter().filter(|process| process.role == Role::MediaUnit).count();
+            let units = (up != wanted).then(|| format!("{up} units are up, and {wanted} run"));
+            // Each open conference runs on its owner, and nowhere else.
+            let owned = live(realm).filter_map(|conference| {
+                let owner = realm.unit(conference.owner?)?;
+                let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+                Some((text(&conference.e164), text(&owner.cmu)))
+            });
+            let (mut owned, mut running) = (owned.collect::<Vec<_>>(), simulated::running());
+            owned.sort_unstable();
+            running.sort_unstable();
+            let details = live(realm).filter(|conference| conference.state == State::Open);
+            let details = details.filter_map(missing_detail);
+            let media = (owned != running).then(|| format!("{running:?} run, and not {owned:?}"));
+            waiting.chain(units).chain(media).chain(details).collect()
+        };
+        self.redis.realm(unsettled).unwrap_or_default()
+    }
+
+    fn check(&mut self) {
+        // The replica applies what has reached it by now.
+        self.redis.replica(|_| ());
+        self.redis.realm(|realm| self.observer.check_indexes(realm));
+    }
+}
+
+/// What the last details of the conference's program are, if Redis has others.
+fn missing_detail(conference: &Conference) -> Option<String> {
+    let e164 = String::from_utf8_lossy(&conference.e164).into_owned();
+    let stored = |field: &str| {
+        let details = conference.details.iter();
+        details
+            .into_iter()
+            .find(|detail| detail.field[..] == *field.as_bytes())
+            .map(|detail| &detail.value[..])
+    };
+    let mut last = simulated::details(&e164).into_iter();
+    last.find(|(field, value)| stored(field) != Some(value.as_bytes())).map(|(field, value)| {
+        format!(
+            "{e164} has {field} = {value}, and Redis has {:?}",
+            stored(field).map(String::from_utf8_lossy)
+        )
+    })
+}

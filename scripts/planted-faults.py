@@ -1,0 +1,196 @@
+#!/usr/bin/env python3
+"""Shows that the simulations find faults: plants one fault at a time in a copy of the sources, and runs a simulation on
+the copy until it fails. Each fault takes a check or a rule out of the product.
+
+    scripts/planted-faults.py              all faults
+    scripts/planted-faults.py NAME ...     these faults
+    scripts/planted-faults.py --list       names and meanings
+    scripts/planted-faults.py --no-run ... only builds the tests, as target/planted-faults/NAME
+
+Prints how many seeds each fault needed. Fails if a simulation does not find a fault, or if the text that a fault
+replaces is no longer in the sources: the fault must then be planted where its rule is now.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+CONF = "module/core/src/conf/"
+ROLES = "orchestrator/src/roles/"
+MESSAGES = ROLES + "media_unit/unit/messages.rs"
+SYSTEM = ("allotd", "simulation::faults::no_conference_is_lost_whatever_fails")
+ACCOUNTS = (
+    "allotd",
+    "roles::accounts::reconcile_simulation::no_account_is_at_two_instances_and_the_tree_converges",
+)
+COMPACTION = ("allot-compaction", "simulation::failing_units_neither_lose_nor_duplicate_work")
+# The most seeds that a fault may need.
+SEEDS = 2000
+
+# A unit that ends its copy because it was told RELEASE does not say so: its CONF.ENDED counts as an end by people.
+UNIT_HIDES_RELEASES = (MESSAGES, 'ended.arg("RELEASED");', "let _ = &mut ended;")
+
+# name: (meaning, (package, test), [(file, text, replacement), ...])
+FAULTS = {
+    "adopts-released-copies": (
+        "the realm adopts a copy that was never acknowledged, or whose unit was told RELEASE",
+        SYSTEM,
+        [
+            (
+                CONF + "model/conference.rs",
+                "self.opened.is_some() && self.is_lost()",
+                "matches!(self.ended, Some((_, AssignmentEnd::Lost)))",
+            ),
+            (MESSAGES, 'if answer == b"RELEASE" =>', "if answer == b\"NEVER\" =>"),
+            (MESSAGES, "replies.retain(|reply| reply.opened.is_none());", ""),
+            UNIT_HIDES_RELEASES,
+        ],
+    ),
+    "absence-is-an-end": (
+        "a conference that is missing in its unit's report counts as ended by people",
+        SYSTEM,
+        [
+            (
+                CONF + "decide/reconcile_report.rs",
+                "let Some(event) = self.realm.gone(conference, Trigger::Lacks, Cause::Missing, self.now) else {",
+                "let end = super::lookups::ended_by_unit(conference, Cause::Missing, false);\n"
+                "        let gone = self.realm.gone(conference, Trigger::Lacks, Cause::Missing, self.now);\n"
+                "        let Some(event) = gone.map(|_| end) else {",
+            ),
+            UNIT_HIDES_RELEASES,
+        ],
+    ),
+    "scheduler-uses-up-its-rate": (
+        "the scheduler never refills the rate limit of recovery",
+        SYSTEM,
+        [(ROLES + "scheduler/rate_limiter.rs", "(level + more).min(full)", "(level + more * 0.0).min(full)")],
+    ),
+    "proxy-acknowledges-first": (
+        "a data proxy acknowledges messages before it has written them",
+        SYSTEM,
+        [
+            (
+                ROLES + "data_proxy.rs",
+                "        let (mut written, mut refused) = (0, 0);\n",
+                "        group.acknowledge(entries).await?;\n        let (mut written, mut refused) = (0, 0);\n",
+            ),
+        ],
+    ),
+    "unit-forgets-details": (
+        "a media unit does not send its details again after EPOCH",
+        SYSTEM,
+        [(MESSAGES, "Action::SendDetails { e164 } => self.details.resend(&e164),", "Action::SendDetails { .. } => {}")],
+    ),
+    "accounts-withdraw-at-once": (
+        "the accounts role withdraws a revoked account before its instance has released it",
+        ACCOUNTS,
+        [
+            (
+                ROLES + "accounts/reconcile.rs",
+                "let must_release = held && !released;",
+                "let must_release = held && !released && shown.revoked.is_none();",
+            ),
+        ],
+    ),
+    "compaction-does-not-wait": (
+        "a worker starts a subtask again as soon as the lock of its earlier lifetime has disappeared",
+        COMPACTION,
+        [
+            (
+                "orchestrator/compaction/src/worker.rs",
+                "if self.pause(session).await {",
+                "if self.pause(session.mul_f64(0.0)).await {",
+            ),
+        ],
+    ),
+}
+
+
+def copy_sources(tree: Path) -> None:
+    """Copies all files of the repository. An unchanged file keeps its time, so that cargo does not build it again."""
+    tree.mkdir(parents=True, exist_ok=True)
+    names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True).stdout
+    for name in filter(None, names.decode().split("\0")):
+        source, copy = ROOT / name, tree / name
+        if not source.exists():
+            continue
+        data = source.read_bytes()
+        if not copy.exists() or copy.read_bytes() != data:
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(data)
+
+
+def plant(tree: Path, name: str, edits: list) -> None:
+    for file, text, replacement in edits:
+        path = tree / file
+        source = path.read_text()
+        if source.count(text) != 1:
+            sys.exit(f"{name}: {file} has {source.count(text)} times, and not once: {text}")
+        path.write_text(source.replace(text, replacement))
+
+
+def build(tree: Path, name: str) -> Path:
+    """Plants a fault and builds the test of its package; the test's executable."""
+    _, (package, _), edits = FAULTS[name]
+    copy_sources(tree)
+    plant(tree, name, edits)
+    command = ["cargo", "test", "-p", package, "--no-run", "--message-format", "json-render-diagnostics"]
+    environment = os.environ | {"CARGO_TARGET_DIR": str(ROOT / "target")}
+    done = subprocess.run(command, cwd=tree, env=environment, stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        sys.exit(f"{name}: the sources with this fault do not compile")
+    messages = (json.loads(line) for line in done.stdout.splitlines() if line.startswith("{"))
+    built = [message for message in messages if message.get("executable") and message["profile"]["test"]]
+    executable = tree.parent / name
+    shutil.copyfile(built[0]["executable"], executable)
+    executable.chmod(0o755)
+    return executable
+
+
+def run(tree: Path, name: str, executable: Path) -> bool:
+    """Runs the simulation until it fails."""
+    meaning, (package, test), _ = FAULTS[name]
+    began = time.monotonic()
+    environment = os.environ | {"ALLOT_SEEDS": str(SEEDS), "RUST_BACKTRACE": "0"}
+    folder = tree / "orchestrator" / ("compaction" if package == "allot-compaction" else "")
+    # Proptest repeats the cases that failed before.
+    shutil.rmtree(folder / "proptest-regressions", ignore_errors=True)
+    done = subprocess.run([executable, "--exact", test], cwd=folder, env=environment, capture_output=True, text=True)
+    output = done.stdout + done.stderr
+    executable.with_suffix(".log").write_text(output)
+    if "running 1 test" not in output:
+        sys.exit(f"{name}: there is no test {test} in {package}")
+    # Proptest says how many cases passed.
+    passed = re.search(r"seed (\d+)", output) or re.search(r"successes: (\d+)", output)
+    found = done.returncode != 0 and passed is not None
+    seeds = f"found after {int(passed[1]) + 1} seeds" if found else f"NOT FOUND in {SEEDS} seeds"
+    print(f"{name}: {seeds}, {time.monotonic() - began:.0f} s ({meaning})", flush=True)
+    return found
+
+
+def main() -> None:
+    names = sys.argv[1:]
+    if names == ["--list"]:
+        for name, (meaning, *_) in FAULTS.items():
+            print(f"{name}: {meaning}")
+        return
+    runs = "--no-run" not in names
+    names = [name for name in names if name != "--no-run"]
+    unknown = [name for name in names if name not in FAULTS]
+    if unknown:
+        sys.exit(f"no such fault: {' '.join(unknown)} (see --list)")
+    tree = ROOT / "target" / "planted-faults" / "tree"
+    executables = {name: build(tree, name) for name in names or FAULTS}
+    found = [run(tree, name, executable) for name, executable in executables.items() if runs]
+    if not all(found):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
