@@ -11,15 +11,17 @@ pub enum Fault {
     Tree(Error),
     /// A node's data are not valid.
     Odd(String),
-    /// The operation is refused, for a reason that people understand.
+    /// The operation is refused, for a reason that people understand. Repeating it does not help.
     Refused(String),
+    /// The operation is refused as things stand now, for a reason that people understand. Later it may succeed.
+    Busy(String),
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tree(error) => error.fmt(f),
-            Self::Odd(why) | Self::Refused(why) => f.write_str(why),
+            Self::Odd(why) | Self::Refused(why) | Self::Busy(why) => f.write_str(why),
         }
     }
 }
@@ -42,6 +44,11 @@ impl Fault {
     /// Whether the error concerns the node that was read, and no other.
     pub fn is_node_specific(&self) -> bool {
         matches!(self, Self::Odd(_) | Self::Tree(Error::Refused { .. }))
+    }
+
+    /// Whether the same command may succeed later, without any change.
+    pub fn may_pass_later(&self) -> bool {
+        matches!(self, Self::Busy(_)) || self.is_passing()
     }
 
     /// Whether a retry may succeed soon.

@@ -2,7 +2,7 @@
 //! ZooKeeper, and writes only at the task's version. So a manager that was replaced, or resumes late, changes
 //! nothing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -17,17 +17,18 @@ use super::ids::TaskId;
 use super::node::Units;
 use super::node_context::{NodeContext, PAUSE, event};
 use super::partitions;
-use super::task::{MainTask, State, SubState};
+use super::task::{MainTask, State};
 use super::task_store::{Fault, Found, TaskStore};
 use allot_coordination::Error;
 use allot_runtime::time::now_ms;
+use overdue::OverdueCheck;
+
+mod overdue;
 
 /// Number of subtasks of a lost worker that are read and reassigned at once.
 const REASSIGN_BATCH: usize = 50;
 /// Pause of the manager after a listing of partitions failed between two rounds.
 const LISTING_RETRY_DELAY: Duration = Duration::from_secs(60);
-/// Number of checks for hanging workers during the time limit of one runner.
-const CHECKS_PER_TIMEOUT: u32 = 4;
 /// The longest wait of a manager that waits for events only.
 const MAX_WAIT: Duration = Duration::from_secs(24 * 3600);
 
@@ -108,11 +109,10 @@ struct TaskManager {
     plan: Option<Plan>,
     /// The time of the next check for lost workers; `None` if no worker may be lost.
     lost_worker_check: Option<Instant>,
-    /// The time of the next check for subtasks whose worker hangs.
-    overdue_check: Instant,
-    /// Runs of subtasks (id, attempt, start time), and since when this unit has seen each. The times are by this
-    /// unit's clock, since a worker's clock may differ.
-    seen: BTreeMap<(TaskId, u32, u64), Instant>,
+    /// The check for workers that hang.
+    overdue: OverdueCheck,
+    /// Whether the waiting subtasks of the stopped task have been stopped.
+    has_stopped_waiting: bool,
     /// Number of subtasks that had finished before this unit became the manager, until that is logged.
     before: Option<u64>,
 }
@@ -134,8 +134,8 @@ impl TaskManager {
             units,
             plan: None,
             lost_worker_check: Some(Instant::now()),
-            overdue_check: Instant::now(),
-            seen: BTreeMap::new(),
+            overdue: OverdueCheck::new(),
+            has_stopped_waiting: false,
             before: Some(0),
         }
     }
@@ -255,12 +255,12 @@ impl TaskManager {
         if main.task.listing.is_none() {
             return self.start_round(main, due).await;
         }
-        self.end_overdue(main).await?;
-        let due = due.min(self.overdue_check.saturating_duration_since(Instant::now()));
+        self.overdue.run(&self.node_context, main, &units).await?;
+        let due = due.min(self.overdue.due_in());
         let open = main.task.outstanding();
         if main.task.cancelling {
             if open > 0 {
-                return Ok(Next::Wait(due));
+                return self.stop_waiting(main, due).await;
             }
             self.store.cancel(main, "it was stopped").await?;
             info!(id = %self.id, "stopped a task");
@@ -325,75 +325,29 @@ impl TaskManager {
         Ok(Next::Again)
     }
 
+    /// Stops all waiting subtasks, once. The workers end what runs, and any subtask that this misses.
+    async fn stop_waiting(&mut self, main: &mut Found<MainTask>, due: Duration) -> Result<Next, Fault> {
+        if self.has_stopped_waiting {
+            return Ok(Next::Wait(due));
+        }
+        let mut stopped = 0;
+        for name in self.store.children(&self.store.paths.assigned()).await? {
+            let worker = super::paths::decode(&name);
+            let mut ids = self.store.at(&worker, Some(self.id)).await?;
+            while !ids.is_empty() {
+                stopped += self.store.stop_waiting(main, &worker, &mut ids).await?;
+            }
+        }
+        self.has_stopped_waiting = true;
+        info!(id = %self.id, stopped, "stopped the waiting subtasks of a task");
+        Ok(Next::Again)
+    }
+
     /// The task that this one waits for, if that task has not ended.
     async fn predecessor(&self, main: &Found<MainTask>) -> Result<Option<TaskId>, Fault> {
         let Some(id) = main.task.after.as_ref().and_then(|id| id.parse().ok()) else { return Ok(None) };
         let before = self.store.main(id).await?;
         Ok(before.filter(|before| !before.task.state.is_over()).map(|before| before.id))
-    }
-
-    /// The time after its runner's time limit at which a subtask's worker is considered to hang.
-    fn margin(&self) -> Duration {
-        self.node_context.session_timeout() * 2
-    }
-
-    /// Fails subtasks whose worker is present but does not end an overdue runner. The check runs `CHECKS_PER_TIMEOUT`
-    /// times within a runner's time limit.
-    async fn end_overdue(&mut self, main: &mut Found<MainTask>) -> Result<(), Fault> {
-        let now = Instant::now();
-        if self.overdue_check > now {
-            return Ok(());
-        }
-        let config = &self.node_context.config;
-        let usual = config.timeout + config.stop_limit;
-        self.overdue_check = now + (usual + self.margin()) / CHECKS_PER_TIMEOUT;
-        let mut seen = BTreeMap::new();
-        let done = if main.task.outstanding() > 0 {
-            self.fail_overdue(main, now, usual, &mut seen).await
-        } else {
-            Ok(())
-        };
-        match done {
-            Ok(()) => self.seen = seen,
-            // An error cut the check short: the times of the unchecked runs are kept.
-            Err(_) => self.seen.extend(seen),
-        }
-        done
-    }
-
-    /// Checks all running subtasks once, and records them in `seen`.
-    async fn fail_overdue(
-        &self,
-        main: &mut Found<MainTask>,
-        now: Instant,
-        usual: Duration,
-        seen: &mut BTreeMap<(TaskId, u32, u64), Instant>,
-    ) -> Result<(), Fault> {
-        for name in self.store.children(&self.store.paths.assigned()).await? {
-            let worker = super::paths::decode(&name);
-            for ids in self.store.at(&worker, Some(self.id)).await?.chunks(REASSIGN_BATCH) {
-                let mut overdue = self.store.subs(&worker, ids).await?;
-                overdue.retain(|sub| {
-                    if sub.task.state != SubState::Running {
-                        return false;
-                    }
-                    let key = (sub.id, sub.task.attempt, sub.task.started);
-                    let since = self.seen.get(&key).copied().unwrap_or(now);
-                    seen.insert(key, since);
-                    let limit = match sub.task.limit {
-                        0 => usual,
-                        limit => Duration::from_millis(limit),
-                    };
-                    now.saturating_duration_since(since) >= limit.saturating_add(self.margin())
-                });
-                if overdue.is_empty() {
-                    continue;
-                }
-                warn!(id = %self.id, worker, count = overdue.len(), "failed subtasks whose worker did not end them in time");
-                self.store.fail(main, &overdue, "its worker did not end it in time").await?;
-            }
-        }
-        Ok(())
     }
 
     /// Assigns the next subtasks, up to as many as one wave may have outstanding.

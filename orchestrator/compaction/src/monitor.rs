@@ -142,7 +142,9 @@ impl MonitorSession {
                 match store.reassign(main.id, Some(&from), &to.name).await {
                     Ok(_) => info!(id = %main.id, from, to = to.name, "gave a task to another manager"),
                     // The task has ended meanwhile, or the new manager is gone: the next check decides.
-                    Err(Fault::Refused(why)) => debug!(why, "did not give a task to another manager"),
+                    Err(Fault::Refused(why) | Fault::Busy(why)) => {
+                        debug!(why, "did not give a task to another manager")
+                    }
                     Err(fault) => return Err(fault),
                 }
             } else if by_clock && self.without_units.contains(&main.id) {

@@ -83,6 +83,11 @@ impl Units {
         Self { current: true, whole, since, attachment, live, gone }
     }
 
+    /// The number of the connection with ZooKeeper on which this was seen; 0 before the first.
+    pub(crate) fn connection(&self) -> u64 {
+        self.attachment
+    }
+
     /// Since when this unit has been away at least; `None` if it is present or its absence is not certain.
     pub fn away_since(&self, unit: &str) -> Option<Instant> {
         if !self.whole || self.live.contains_key(unit) {

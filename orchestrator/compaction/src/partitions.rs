@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::timeout;
 
-use super::task::MainTask;
+use super::task::{MainTask, SubTask};
 use crate::Settings;
 use allot_runtime::child::program;
 use allot_runtime::child::supervised::SupervisedChild;
@@ -76,6 +76,16 @@ pub(crate) async fn check(config: &Settings, table: [&str; 3], partition: &str) 
         return Ok(());
     }
     Err(format!("partition {partition:?} is outside of the directory of its table, {}", folder.display()))
+}
+
+/// The file of a subtask's partition, with all links resolved, if the partitions are the files of a directory; empty if
+/// they are not, or if there is no such file (which [`check`] reports).
+pub(crate) async fn file(config: &Settings, sub: &SubTask) -> String {
+    if config.partitions_dir.is_none() {
+        return String::new();
+    }
+    let resolved = tokio::fs::canonicalize(&sub.partition_name).await.ok();
+    resolved.and_then(|path| path.into_os_string().into_string().ok()).unwrap_or_default()
 }
 
 /// The partitions of a task's table, each once, in the order of the listing. `Err` holds the reason for people.
@@ -167,6 +177,7 @@ async fn run_program(program: &str, command: &[String], task: &MainTask) -> Resu
 mod tests {
     use super::*;
     use crate::ids::TaskId;
+    use crate::paths::Paths;
 
     /// A folder with the table `d/t`, which has one file and a link to a file outside, and a file outside.
     fn sample() -> (tempfile::TempDir, Settings) {
@@ -199,6 +210,26 @@ mod tests {
         ] {
             assert!(list(&config, &task(table, vec![])).await.is_err(), "{table:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn file_of_two_tables_has_one_lock() {
+        let (root, config) = sample();
+        let dir = format!("{}/data/d/t", root.path().display());
+        std::os::unix::fs::symlink(&dir, root.path().join("data/d/u")).unwrap();
+        let store = Paths::new("/r");
+        let mut locks = Vec::new();
+        for table in ["t", "u"] {
+            let task = task(["d", "s", table], vec![]);
+            let [partition] = &list(&config, &task).await.unwrap()[..] else { panic!("one file") };
+            let id = TaskId::main("unit", 1).subtask(1);
+            let sub = task.subtask(id, partition, "unit");
+            locks.push(store.file_lock(&file(&config, &sub).await));
+        }
+        assert_eq!(locks[0], locks[1]);
+        let by_program = Settings::default();
+        let sub = task(["d", "s", "t"], vec![]).subtask(TaskId::main("unit", 1).subtask(1), &dir, "unit");
+        assert_eq!(file(&by_program, &sub).await, "");
     }
 
     #[tokio::test]

@@ -134,6 +134,11 @@ impl Paths {
         let name = [db, schema, table, partition].map(encode).join(".");
         format!("{}/Locks/{name}", self.0)
     }
+
+    /// The lock of a partition that is a file, whose path has all links resolved. Two tables may have the same files.
+    pub fn file_lock(&self, file: &str) -> String {
+        format!("{}/Locks/file.{}", self.0, encode(file))
+    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use super::paths::encode;
 use super::task::MainTask;
 use super::task_store::{Fault, TaskStore};
-use allot_coordination::random;
+use allot_coordination::{Error, Kind, Op, random};
 
 /// The scope of the limit over all tasks.
 pub const ALL: &str = "all";
@@ -23,13 +23,88 @@ pub fn needed(task: &MainTask, cluster: u32) -> Vec<(String, u32)> {
     limits.into_iter().filter(|(_, limit)| *limit > 0).collect()
 }
 
-/// A free permit of each scope, as paths; `None` if a scope has no free permit.
-pub fn free(store: &TaskStore, taken: &[String], needed: &[(String, u32)]) -> Option<Vec<String>> {
-    let choose = |(scope, limit): &(String, u32)| {
-        let number = choose(taken, scope, *limit)?;
-        Some(store.paths.permit(&format!("{scope}.{number}")))
-    };
-    needed.iter().map(choose).collect()
+/// What a subtask found that reached a limit.
+#[derive(Debug, Clone)]
+pub(crate) struct Limited {
+    /// The names below `Permits` at that time, sorted.
+    pub(crate) taken: Vec<String>,
+    /// The scope of the limit.
+    scope: String,
+}
+
+impl Limited {
+    /// Whether the limit is that of the whole cluster, for whose permits all tasks compete.
+    pub(crate) fn is_by_cluster(&self) -> bool {
+        self.scope == ALL
+    }
+}
+
+/// A free permit of each scope, as paths, for a subtask of this priority. `taken` are the names below `Permits`. While
+/// a unit announces that a subtask of a higher priority waits for a permit of the cluster, none of those is free.
+pub(crate) fn free(
+    store: &TaskStore,
+    taken: Vec<String>,
+    needed: &[(String, u32)],
+    priority: i32,
+) -> Result<Vec<String>, Limited> {
+    let mut permits = Vec::new();
+    let is_behind = taken.iter().filter_map(|name| announced(name)).any(|waiting| waiting > priority);
+    for (scope, limit) in needed {
+        match choose(&taken, scope, *limit) {
+            Some(number) if scope != ALL || !is_behind => {
+                permits.push(store.paths.permit(&format!("{scope}.{number}")));
+            }
+            _ => return Err(Limited { taken, scope: scope.clone() }),
+        }
+    }
+    Ok(permits)
+}
+
+/// The start of the name of an announcement, `waiting.<priority>.<unit>`.
+const WAITING: &str = "waiting.";
+
+/// The priority that an announcement names.
+fn announced(name: &str) -> Option<i32> {
+    name.strip_prefix(WAITING)?.split_once('.')?.0.parse().ok()
+}
+
+/// The announcement of a unit that it has subtasks which wait for a permit of the cluster: an ephemeral node beside the
+/// permits. So a freed permit goes to the highest priority that waits, on whichever unit it waits.
+pub(crate) struct Announcement {
+    store: TaskStore,
+    unit: String,
+    /// The priority that is announced now.
+    announced: Option<i32>,
+}
+
+impl Announcement {
+    /// No announcement. The earlier ones of this unit went with its session.
+    pub(crate) fn new(store: &TaskStore, unit: &str) -> Self {
+        Self { store: store.clone(), unit: encode(unit), announced: None }
+    }
+
+    /// Announces the highest priority that waits, from the time on when the limit is reached until none waits.
+    pub(crate) async fn update(&mut self, waiting: Option<i32>, is_limited: bool) -> Result<(), Fault> {
+        if waiting == self.announced || waiting.is_some() && self.announced.is_none() && !is_limited {
+            return Ok(());
+        }
+        let path = |priority: i32| self.store.paths.permit(&format!("{WAITING}{priority}.{}", self.unit));
+        if let Some(before) = self.announced {
+            match self.store.tree.multi(vec![Op::Delete { path: path(before), version: None }]).await {
+                Ok(()) | Err(Error::NoNode(_)) => self.announced = None,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if let Some(priority) = waiting {
+            match self.store.tree.create(&path(priority), b"", Kind::Ephemeral).await {
+                Ok(()) => self.announced = Some(priority),
+                // It is that of this unit's former session, and goes with it.
+                Err(Error::Exists(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A random free number of a scope. However large the limit is, only as many numbers are considered as are taken,

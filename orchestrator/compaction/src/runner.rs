@@ -133,8 +133,9 @@ impl Runner {
                 }
                 line = self.events.next_line() => match line.ok().flatten() {
                     None => {
+                        // Killed, for example. The runner dies with it: like the loss of a worker, not a failure.
                         self.end().await;
-                        return Err("its supervisor ended".into());
+                        return Ok(Report::abandoned());
                     }
                     Some(line) => {
                         match serde_json::from_str(&line) {
@@ -187,7 +188,8 @@ impl Runner {
                 // A supervisor that is gone is noticed above.
                 if timeout(WRITE_TIMEOUT, control.write_all(format!("{line}\n").as_bytes())).await.is_err() {
                     self.end().await;
-                    return Err("its supervisor hangs: it reads nothing".into());
+                    tracing::warn!("killed a supervisor that reads nothing, and its runner");
+                    return Ok(Report::abandoned());
                 }
             }
         }
@@ -245,7 +247,7 @@ mod tests {
         let ((_stop, stop), (_lost, lost)) = (watch::channel(false), watch::channel(false));
         let signals = RunSignals { coordinator, stop, lost, heartbeat: Duration::from_millis(10) };
         let waited = timeout(Duration::from_secs(20), runner.wait(signals)).await;
-        assert!(waited.expect("it ends").unwrap_err().contains("reads nothing"));
+        assert_eq!(waited.expect("it ends").unwrap().why, Why::Abandoned);
         assert!(!program.wait().await.unwrap().success());
     }
 }

@@ -94,8 +94,15 @@ pub(crate) enum Why {
     CutOff,
     /// The runner was not started, because its permission had expired already.
     Unbegun,
-    /// The connection to `allotd` closed.
+    /// The connection between supervisor and `allotd` closed: one of them is gone or hangs.
     Abandoned,
+}
+
+impl Report {
+    /// The report on a runner that was killed with its supervisor.
+    pub(crate) fn abandoned() -> Self {
+        Self { why: Why::Abandoned, exit: None, output: String::new(), result: None }
+    }
 }
 
 /// Runs the supervisor: reads the specification, starts the runner and reports its end.

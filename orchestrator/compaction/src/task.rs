@@ -239,6 +239,7 @@ impl MainTask {
             attempt: 0,
             started: 0,
             limit: 0,
+            file: String::new(),
             permits: Vec::new(),
         }
     }

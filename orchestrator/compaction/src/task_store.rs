@@ -197,7 +197,7 @@ impl TaskStore {
         let scheduler = self.paths.scheduler();
         for _ in 0..ATTEMPTS {
             let Some(node) = self.tree.get(&scheduler).await? else {
-                return Err(Fault::Refused(
+                return Err(Fault::Busy(
                     "no unit was ever here: start one, allotd run --roles compaction".into(),
                 ));
             };
@@ -208,7 +208,7 @@ impl TaskStore {
                 Some(same) if queue => Some(same.to_string()),
                 Some(same) => {
                     let why = format!("task {same} on this table is not over; --queue waits for it");
-                    return Err(Fault::Refused(why));
+                    return Err(Fault::Busy(why));
                 }
                 None => None,
             };
@@ -222,12 +222,12 @@ impl TaskStore {
             match self.tree.multi(ops).await {
                 Err(Error::BadVersion(_)) => {}
                 Err(Error::NoNode(path)) if path == at => {
-                    return Err(Fault::Refused(format!("unit {} is not there", task.manager)));
+                    return Err(Fault::Busy(format!("unit {} is not there", task.manager)));
                 }
                 done => return Ok(done?),
             }
         }
-        Err(Fault::Refused("others submit all the time; try again".into()))
+        Err(Fault::Busy("others submit all the time; try again".into()))
     }
 
     /// The operations that create a main task.
@@ -411,7 +411,7 @@ impl TaskStore {
                 done => return done.map(|()| main.task),
             }
         }
-        Err(Fault::Refused(format!("task {id} changes all the time; try again")))
+        Err(Fault::Busy(format!("task {id} changes all the time; try again")))
     }
 
     /// Requests the end of a task.
@@ -454,7 +454,7 @@ impl TaskStore {
                 done => return done,
             }
         }
-        Err(Fault::Refused(format!("task {id} changes all the time; try again")))
+        Err(Fault::Busy(format!("task {id} changes all the time; try again")))
     }
 
     /// Deletes a notice that its manager has read.

@@ -4,6 +4,7 @@
 
 mod order;
 mod run;
+mod turn;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,12 +19,14 @@ use tracing::{debug, info, warn};
 use super::admission::{Admission, AdmissionWatch};
 use super::ids::TaskId;
 use super::node_context::{NodeContext, PAUSE};
-use super::permits;
+use super::partitions;
+use super::permits::{self, Announcement, Limited};
 use super::runner::trust;
 use super::task::{MainTask, SubState, SubTask};
 use super::task_store::{Fault, Found, TaskStore};
 use allot_coordination::Error;
 use allot_runtime::time::now_ms;
+use turn::{Turn, Turns};
 
 /// Pause before a worker retries a partition that another worker has locked.
 const LOCKED_DELAY: Duration = Duration::from_secs(1);
@@ -39,8 +42,8 @@ enum Purpose {
         #[expect(dead_code, reason = "holding the permit limits the number of cancellations")]
         OwnedSemaphorePermit,
     ),
-    /// The subtask may start in this slot.
-    Begin(OwnedSemaphorePermit),
+    /// The subtask may start in this slot, and it is its priority's turn.
+    Begin(OwnedSemaphorePermit, Turn),
 }
 
 /// The subtasks that are being handled. Each job returns the subtask and whether handling succeeded; if not, the
@@ -59,8 +62,10 @@ pub(crate) struct Worker {
     cancellations: Arc<Semaphore>,
     /// Signals that a slot is free although its subtask has not ended, or that a main task has changed.
     freed: Arc<Notify>,
-    /// Main tasks that have reached a limit, each with the permits that were taken at that time.
-    limited: Arc<Mutex<BTreeMap<TaskId, Vec<String>>>>,
+    /// Main tasks that have reached a limit.
+    limited: Arc<Mutex<BTreeMap<TaskId, Limited>>>,
+    /// The subtasks that are about to start.
+    turns: Turns,
     /// Partition locks held by other workers, each with the time when it was first found gone.
     foreign_locks: Arc<Mutex<BTreeMap<String, Option<Instant>>>>,
     /// True when the session is lost.
@@ -81,6 +86,7 @@ pub(crate) async fn run(node_context: NodeContext, notices: mpsc::Sender<TaskId>
             cancellations: Arc::new(Semaphore::new(MAX_CANCELLATIONS)),
             freed: Arc::default(),
             limited: Arc::default(),
+            turns: Turns::default(),
             foreign_locks: Arc::default(),
             notices: notices.clone(),
             node_context: node_context.clone(),
@@ -89,6 +95,10 @@ pub(crate) async fn run(node_context: NodeContext, notices: mpsc::Sender<TaskId>
         };
         let mut work = Work::new();
         let mut stop = node_context.stop.clone();
+        if !worker.holds_name().await {
+            tokio::select! { () = sleep(PAUSE) => {}, () = stop.requested() => {} }
+            continue;
+        }
         tokio::select! {
             () = worker.run_session(status.generation, &mut work) => {
                 warn!("the ZooKeeper session is lost; ending all runners");
@@ -103,6 +113,14 @@ pub(crate) async fn run(node_context: NodeContext, notices: mpsc::Sender<TaskId>
 }
 
 impl Worker {
+    /// Whether this session holds the node of this unit's name. Another process of the same name has the same inbox,
+    /// and each would use all the slots.
+    async fn holds_name(&self) -> bool {
+        let node = self.store.tree.get(&self.store.paths.node(&self.node_context.name)).await;
+        let session = self.node_context.coordinator.session_id();
+        matches!(node, Ok(Some(node)) if node.owner.is_some() && node.owner == session)
+    }
+
     /// One lifetime: runs until the session ends.
     async fn run_session(&self, generation: u64, work: &mut Work) {
         let inbox = self.store.paths.inbox(&self.node_context.name);
@@ -111,6 +129,7 @@ impl Worker {
         // Subtasks whose state may be `Running` although this lifetime does not run them; `None` means all, which
         // holds at first. Subtasks left by an earlier lifetime are recovered whether or not their task may start now.
         let mut unverified: Option<BTreeSet<TaskId>> = None;
+        let mut announcement = Announcement::new(&self.store, &self.node_context.name);
         let mut status_changes = self.node_context.coordinator.subscribe();
         loop {
             let status = *status_changes.borrow_and_update();
@@ -136,7 +155,8 @@ impl Worker {
             }
             let candidates =
                 ids.iter().copied().filter(|id| unverified.as_ref().is_none_or(|ids| ids.contains(id)));
-            match self.store.running(&self.node_context.name, &candidates.collect::<Vec<_>>()).await {
+            let (name, candidates) = (&self.node_context.name, candidates.collect::<Vec<_>>());
+            match self.store.in_state(name, &candidates, SubState::Running).await {
                 Ok(left) => {
                     left.into_iter().for_each(|id| self.spawn_handler(id, Purpose::Left, &mut known, work));
                 }
@@ -150,7 +170,13 @@ impl Worker {
             self.update_watches(&ids, &mut watches);
             tokio::pin!(changed);
             loop {
-                let opens = self.start_ready(&ids, &watches, &mut known, work);
+                let (opens, waiting) = self.start_ready(&ids, &watches, &mut known, work);
+                let is_limited = with(&self.limited, |limited| limited.values().any(Limited::is_by_cluster));
+                if let Err(fault) = announcement.update(waiting, is_limited).await {
+                    debug!(%fault, "cannot announce that subtasks wait for a permit; retrying");
+                    sleep(PAUSE).await;
+                    continue;
+                }
                 tokio::select! {
                     () = &mut changed => break,
                     _ = status_changes.wait_for(|now| *now != status) => break,
@@ -185,14 +211,15 @@ impl Worker {
     }
 
     /// Ends the subtasks of cancelled tasks, and starts ready subtasks while slots are free: by priority, then the
-    /// older first. Returns after how long the next closed window opens.
+    /// older first. Returns after how long the next closed window opens, and the highest priority of the subtasks that
+    /// have not started though a slot is free.
     fn start_ready(
         &self,
         ids: &[TaskId],
         watches: &BTreeMap<TaskId, AdmissionWatch>,
         known: &mut BTreeSet<TaskId>,
         work: &mut Work,
-    ) -> Option<Duration> {
+    ) -> (Option<Duration>, Option<i32>) {
         let now = now_ms();
         let admissions: BTreeMap<TaskId, Admission> =
             watches.iter().map(|(main, watch)| (*main, watch.admission(now))).collect();
@@ -200,14 +227,20 @@ impl Worker {
             Admission::ClosedFor(span) => Some(*span),
             Admission::Start(_) | Admission::Wait | Admission::Cancel => None,
         });
-        let limited: BTreeSet<TaskId> = with(&self.limited, |limited| limited.keys().copied().collect());
+        // Whether each limited task waits for a permit of the whole cluster, or for one of its own.
+        let limited: BTreeMap<TaskId, bool> = with(&self.limited, |limited| {
+            limited.iter().map(|(main, limit)| (*main, limit.is_by_cluster())).collect()
+        });
         let mut ready: Vec<(Reverse<i32>, TaskId)> = Vec::new();
+        let mut waiting: Option<i32> = None;
         for &id in ids {
             match admissions.get(&id.of_main()) {
                 _ if known.contains(&id) => {}
-                Some(Admission::Start(priority)) if !limited.contains(&id.of_main()) => {
-                    ready.push((Reverse(*priority), id));
-                }
+                Some(Admission::Start(priority)) => match limited.get(&id.of_main()) {
+                    None => ready.push((Reverse(*priority), id)),
+                    Some(true) => waiting = waiting.max(Some(*priority)),
+                    Some(false) => {}
+                },
                 Some(Admission::Cancel) => {
                     if let Ok(permit) = self.cancellations.clone().try_acquire_owned() {
                         self.spawn_handler(id, Purpose::End(permit), known, work);
@@ -217,11 +250,19 @@ impl Worker {
             }
         }
         ready.sort_unstable();
-        for (_, id) in ready {
-            let Ok(permit) = self.slots.clone().try_acquire_owned() else { break };
-            self.spawn_handler(id, Purpose::Begin(permit), known, work);
+        let first = ready.first().map(|(Reverse(priority), _)| *priority);
+        let waiting = waiting.max(first).max(self.turns.highest());
+        if self.node_context.config.limit > 0 {
+            // All compete for the same permits, so a lower priority waits until no higher one waits.
+            ready.retain(|(Reverse(priority), _)| Some(*priority) >= waiting);
         }
-        opens.min()
+        for (Reverse(priority), id) in ready {
+            let Ok(permit) = self.slots.clone().try_acquire_owned() else { break };
+            let turn = self.turns.begin(id, priority);
+            self.spawn_handler(id, Purpose::Begin(permit, turn), known, work);
+        }
+        let has_slot = self.slots.available_permits() + self.turns.count() > 0;
+        (opens.min(), waiting.filter(|_| has_slot))
     }
 
     /// Handles a subtask in a task of its own.
@@ -233,9 +274,10 @@ impl Worker {
 
     /// Returns when missing permits may be free again; never, if none are missing.
     async fn permits_changed(&self) {
-        let taken_permits =
-            |limited: &BTreeMap<TaskId, Vec<String>>| limited.values().cloned().collect::<Vec<_>>();
-        let seen = with(&self.limited, |limited| taken_permits(limited));
+        let taken = |limited: &mut BTreeMap<TaskId, Limited>| -> Vec<Vec<String>> {
+            limited.values().map(|limit| limit.taken.clone()).collect()
+        };
+        let seen = with(&self.limited, taken);
         if seen.is_empty() {
             return std::future::pending().await;
         }
@@ -284,8 +326,10 @@ impl Worker {
         }
         match purpose {
             // The task may have changed since its admission was checked.
-            Purpose::Begin(permit) if matches!(Admission::of(&main.task, now_ms()), Admission::Start(_)) => {
-                self.start(sub, &main, permit).await
+            Purpose::Begin(permit, turn)
+                if matches!(Admission::of(&main.task, now_ms()), Admission::Start(_)) =>
+            {
+                self.start(sub, &main, permit, turn).await
             }
             _ => Ok(()),
         }
@@ -303,15 +347,21 @@ impl Worker {
         mut sub: Found<SubTask>,
         main: &Found<MainTask>,
         permit: OwnedSemaphorePermit,
+        turn: Turn,
     ) -> Result<(), Fault> {
         let needed = permits::needed(&main.task, self.node_context.config.limit);
         let taken = if needed.is_empty() { Vec::new() } else { permits::taken(&self.store).await? };
-        let Some(permits) = permits::free(&self.store, &taken, &needed) else {
-            with(&self.limited, |limited| limited.insert(main.id, taken));
-            return Ok(());
+        let permits = match permits::free(&self.store, taken, &needed, main.task.priority) {
+            Ok(permits) => permits,
+            Err(limit) => {
+                with(&self.limited, |limited| limited.insert(main.id, limit));
+                return Ok(());
+            }
         };
+        sub.task.file = partitions::file(&self.node_context.config, &sub.task).await;
         let lock = self.store.lock(&sub.task);
         if self.is_taken(&lock).await? {
+            drop(turn);
             self.back_off(permit).await;
             return Ok(());
         }
@@ -327,11 +377,14 @@ impl Worker {
         let fence = match self.store.start(&mut sub, permits, session, limit).await {
             Err(Fault::Tree(Error::Exists(path))) if path == lock => {
                 with(&self.foreign_locks, |others| others.insert(lock, None));
+                drop(turn);
                 self.back_off(permit).await;
                 return Ok(());
             }
             fence => fence?,
         };
+        drop(turn);
+        self.freed.notify_one();
         metrics::gauge!("allot_compaction_running").increment(1);
         let result = self.run(&sub, fence).await;
         metrics::gauge!("allot_compaction_running").decrement(1);

@@ -33,7 +33,7 @@ pub(crate) mod terminal;
     name = "allotd",
     version,
     after_help = "Exit codes: 0 done; 1 a check failed; 2 wrong command line; 3 the input or the settings were refused; \
-                  4 Redis or ZooKeeper is out of reach, or refused the request."
+                  4 Redis or ZooKeeper is out of reach, or refused the request as things stand: try again later."
 )]
 struct Cli {
     #[command(flatten)]
@@ -138,16 +138,20 @@ fn exit_code(result: &Result<Outcome>) -> u8 {
     match result {
         Ok(Outcome::Done) => 0,
         Ok(Outcome::CheckFailed) => 1,
-        Err(error) if error.chain().any(is_of_a_store) => 4,
+        Err(error) if error.chain().any(may_pass_later) => 4,
         Ok(Outcome::InputRefused) | Err(_) => 3,
     }
 }
 
-fn is_of_a_store(cause: &(dyn std::error::Error + 'static)) -> bool {
-    let of_redis = cause.downcast_ref::<allot_client::Error>();
-    of_redis.is_some_and(|error| !matches!(error, allot_client::Error::Address(_)))
-        || cause.is::<allot_coordination::Error>()
-        || cause.is::<allot_compaction::Fault>()
+/// Whether the same command may succeed later: a store cannot be reached, or its state is against the command now.
+fn may_pass_later(cause: &(dyn std::error::Error + 'static)) -> bool {
+    if let Some(error) = cause.downcast_ref::<allot_client::Error>() {
+        return !matches!(error, allot_client::Error::Address(_));
+    }
+    if let Some(fault) = cause.downcast_ref::<allot_compaction::Fault>() {
+        return fault.may_pass_later();
+    }
+    cause.downcast_ref::<allot_coordination::Error>().is_some_and(allot_coordination::Error::is_transient)
 }
 
 #[cfg(test)]
@@ -205,6 +209,10 @@ mod tests {
         assert_eq!(exit_code(&Err(address).context("redis.url")), 3);
         let refused = allot_client::Error::Shape("odd".into());
         assert_eq!(exit_code(&Err(refused).context("while loading")), 4);
+        let of = |fault: allot_compaction::Fault| exit_code(&Err(fault.into()));
+        assert_eq!(of(allot_coordination::Error::Offline.into()), 4);
+        assert_eq!(of(allot_compaction::Fault::Busy("the table has a task".into())), 4);
+        assert_eq!(of(allot_compaction::Fault::Refused("no such task".into())), 3);
     }
 
     #[test]

@@ -132,6 +132,13 @@ fn runner_ends_before_its_partition_is_given_to_another() {
 }
 
 #[test]
+fn runner_of_a_killed_guard_is_ended_and_started_again() {
+    let cluster = Cluster::start(1, &[]);
+    let kill = |unit: &Process| signal("-KILL", &guards(unit));
+    cluster.survives_with(&[], "guard killed", kill, |_| {});
+}
+
+#[test]
 fn without_a_zookeeper_no_runner_goes_on() {
     let cluster = Cluster::start(1, &[]);
     cluster.survives("away", |_| cluster.cluster.zookeeper.kill9(), |_| cluster.cluster.zookeeper.restore());

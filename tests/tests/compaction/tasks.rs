@@ -130,6 +130,25 @@ fn limits_priorities_windows_and_queues_say_what_begins() {
 }
 
 #[test]
+fn lower_priority_waits_while_a_higher_one_waits_at_the_limit() {
+    let home = tempfile::tempdir().unwrap();
+    let settings = [("ALLOT_COMPACTION_SLOTS", "4"), ("ALLOT_COMPACTION_LIMIT", "2"), UNHURRIED];
+    let cluster = CompactionCluster::start_with(2, &script(home.path(), COUNTING), &settings);
+    cluster.partitions(18);
+    let high = cluster.submit(&["d", "s", "high", "--priority", "5"]);
+    eventually("it to have begun", TASK_TIMEOUT, || !cluster.noted("counts").is_empty());
+    let low = cluster.submit(&["d", "s", "low"]);
+    for id in [&high, &low] {
+        assert_eq!(numbers(&cluster.end(id)), [18, 0, 0]);
+    }
+    // The units share the limit, and each has some of both tasks.
+    let counts = cluster.noted("counts");
+    let first_low = counts.iter().position(|line| line.starts_with("low")).unwrap();
+    assert_eq!((first_low, counts.len()), (18, 36), "{counts:?}");
+    assert!(cluster.zookeeper_names("/cluster.compact/Compaction_v2/Permits").is_empty());
+}
+
+#[test]
 fn waiting_task_tells_of_taken_slots_and_its_next_round() {
     let home = tempfile::tempdir().unwrap();
     let settings = [("ALLOT_COMPACTION_SLOTS", "1"), UNHURRIED];

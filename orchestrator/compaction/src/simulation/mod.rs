@@ -293,7 +293,7 @@ fn unit(number: u64) -> String {
 async fn insist<'a>(mut ask: impl FnMut() -> BoxFuture<'a, Result<MainTask, Fault>>) {
     while let Err(fault) = ask().await {
         match fault {
-            Fault::Refused(_) => return,
+            Fault::Refused(_) | Fault::Busy(_) => return,
             fault if fault.is_passing() => sleep(Duration::from_millis(20)).await,
             fault => panic!("{fault}"),
         }

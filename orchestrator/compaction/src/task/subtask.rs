@@ -62,6 +62,10 @@ pub struct SubTask {
     /// The time limit of the run in milliseconds; 0 if it is not known.
     #[serde(default)]
     pub limit: u64,
+    /// The partition's file with all links resolved, while the subtask runs and if the worker lists a directory; empty
+    /// otherwise. Its lock is that of the file.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub file: String,
     /// The permits that the subtask holds while it runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub permits: Vec<String>,
@@ -82,7 +86,15 @@ impl SubTask {
         }
         let attempt = self.attempt + u32::from(begun);
         let (state, worker) = (SubState::Init, worker.to_owned());
-        Some(Self { state, worker, attempt, started: 0, permits: Vec::new(), ..self.clone() })
+        Some(Self {
+            state,
+            worker,
+            attempt,
+            started: 0,
+            file: String::new(),
+            permits: Vec::new(),
+            ..self.clone()
+        })
     }
 
     /// The outcome of this subtask with this state and message, ended now.

@@ -16,30 +16,35 @@ const COUNT_RESERVE: usize = 32 * 1024;
 const LOST: &str = "its worker was lost while it ran";
 
 impl TaskStore {
-    /// Of the subtasks `ids`, those in this worker's inbox whose state is `Running`.
-    pub async fn running(&self, worker: &str, ids: &[TaskId]) -> Result<Vec<TaskId>, Fault> {
+    /// Of the subtasks `ids`, those in this worker's inbox that are in this state.
+    pub async fn in_state(
+        &self,
+        worker: &str,
+        ids: &[TaskId],
+        state: SubState,
+    ) -> Result<Vec<TaskId>, Fault> {
         let reads: Vec<_> = ids
             .iter()
             .map(|&id| {
                 let (store, dir) = (self.clone(), self.paths.at(worker, id));
                 async move {
                     let names = store.children(&dir).await?;
-                    Ok::<_, Fault>(names.contains(&paths::status(SubState::Running)).then_some(id))
+                    Ok::<_, Fault>(names.contains(&paths::status(state)).then_some(id))
                 }
             })
             .collect();
         let mut reads = futures_util::stream::iter(reads).buffered(MAX_READS);
-        let mut running = Vec::new();
+        let mut found = Vec::new();
         while let Some(read) = reads.next().await {
             match read {
-                Ok(id) => running.extend(id),
+                Ok(id) => found.extend(id),
                 Err(fault) if fault.is_node_specific() => {
                     tracing::warn!(%fault, "skipping a subtask that cannot be read");
                 }
                 Err(fault) => return Err(fault),
             }
         }
-        Ok(running)
+        Ok(found)
     }
 
     /// Moves a subtask from waiting to running, and takes the partition's lock for this unit's session. The worker
@@ -159,6 +164,9 @@ impl TaskStore {
 
     /// The path of the lock of a subtask's partition.
     pub fn lock(&self, sub: &SubTask) -> String {
+        if !sub.file.is_empty() {
+            return self.paths.file_lock(&sub.file);
+        }
         self.paths.lock(sub.table(), &sub.partition_name)
     }
 
@@ -203,6 +211,44 @@ impl TaskStore {
         Ok(all_moved)
     }
 
+    /// Stops waiting subtasks of a cancelled task at this worker, the last first, and counts them: as many as fit into one
+    /// multi. `ids` loses those that were stopped, and those that do not wait (any more). Returns how many were stopped.
+    pub(crate) async fn stop_waiting(
+        &self,
+        main: &mut Found<MainTask>,
+        worker: &str,
+        ids: &mut Vec<TaskId>,
+    ) -> Result<u64, Fault> {
+        let info = paths::info(&main.task.pc, &main.task.db_name);
+        let removal = |id: TaskId| {
+            let dir = self.paths.at(worker, id);
+            let status = paths::status(SubState::Init);
+            [format!("{dir}/{info}"), format!("{dir}/{status}"), dir].map(delete)
+        };
+        let mut size = write(&main.task).len() + COUNT_RESERVE;
+        let fits = ids.iter().rev().take_while(|id| {
+            size += removal(**id).iter().map(Op::size).sum::<usize>();
+            size <= FILL
+        });
+        let mut batch = ids.split_off(ids.len() - fits.count().max(1).min(ids.len()));
+        // Some may run by now, or be over: then the others are stopped without them.
+        for _ in 0..2 {
+            let (mut new, mut ops) = (main.task.clone(), Vec::new());
+            for &id in &batch {
+                ops.extend(removal(id));
+                let sub = new.subtask(id, "", worker);
+                new.count_outcome(id, &sub.ended(SubState::Stopped, "its task was stopped"));
+            }
+            match self.write(main, new, ops).await {
+                Err(Fault::Tree(Error::NoNode(_) | Error::NotEmpty(_))) => {
+                    batch = self.in_state(worker, &batch, SubState::Init).await?;
+                }
+                done => return done.map(|()| batch.len() as u64),
+            }
+        }
+        Ok(0)
+    }
+
     /// Fails subtasks that run too long at a hanging worker.
     pub async fn fail(
         &self,
@@ -231,7 +277,7 @@ impl TaskStore {
                 )));
             };
             if sub.task.state == SubState::Running {
-                return Err(Fault::Refused(format!("subtask {id} runs already, at {}", sub.task.worker)));
+                return Err(Fault::Busy(format!("subtask {id} runs already, at {}", sub.task.worker)));
             }
             if sub.task.worker == to {
                 return Err(Fault::Refused(format!("subtask {id} is at {to} already")));
@@ -239,13 +285,13 @@ impl TaskStore {
             let from = sub.task.worker.clone();
             match self.reassign_subtasks(&mut main, &[(sub, Some(to.to_owned()))]).await {
                 Err(Fault::Tree(Error::NoNode(path))) if path == self.paths.node(to) => {
-                    return Err(Fault::Refused(format!("unit {to} is not there")));
+                    return Err(Fault::Busy(format!("unit {to} is not there")));
                 }
                 Err(fault) if fault.is_race() => {}
                 done => return done.map(|_| from),
             }
         }
-        Err(Fault::Refused(format!("subtask {id} changes all the time; try again")))
+        Err(Fault::Busy(format!("subtask {id} changes all the time; try again")))
     }
 
     /// Finds a subtask in the inbox of any worker.

@@ -50,6 +50,8 @@ pub struct Upgrade {
     packed: HashSet<String>,
     /// Tasks that existed when the run began.
     known: HashSet<TaskId>,
+    /// Tasks that a dry run would have written so far.
+    would_exist: Mutex<HashSet<TaskId>>,
     /// The last unfinished task of each table, for which no other task waits yet.
     live: Mutex<HashMap<[String; 3], TaskId>>,
 }
@@ -67,6 +69,7 @@ impl Upgrade {
     ) -> Result<Self, Fault> {
         let packed = history::packed(&store).await?.into_iter().map(|task| task.id).collect();
         if !dry {
+            store.prepare().await?;
             store.tree.ensure(&store.paths.upgrade_locks()).await?;
         }
         let mains = store.mains().await?;
@@ -74,7 +77,8 @@ impl Upgrade {
         let tables = mains.iter().filter(|main| !main.task.state.is_over()).map(|main| main.task.table());
         let last = |table| Some((<[&str; 3]>::map(table, str::to_owned), last_of(&mains, table)?));
         let live = tables.filter_map(last).collect();
-        Ok(Self { store, source, units, pc, delete_after, dry, packed, known, live: Mutex::new(live) })
+        let (would_exist, live) = (Mutex::default(), Mutex::new(live));
+        Ok(Self { store, source, units, pc, delete_after, dry, packed, known, would_exist, live })
     }
 
     /// The names of the old tasks.
@@ -82,15 +86,20 @@ impl Upgrade {
         self.source.names().await
     }
 
-    /// Splits the names into unfinished tasks, from old to new, and all others.
+    /// The names in the order of the upgrade: first those that must be upgraded one after another, then all others.
+    ///
+    /// Version 1 renames a task when its state changes, and a crash leaves both names. The name of the later state
+    /// comes first, so that a finished task is not run again. Then come the unfinished tasks, from old to new.
     pub fn order(names: &[String]) -> (Vec<&str>, Vec<&str>) {
         let read = |name: &str| name.parse::<Name>().ok();
-        let (mut live, over): (Vec<&str>, Vec<&str>) = names
-            .iter()
-            .map(String::as_str)
-            .partition(|name| read(name).is_some_and(|name| !name.state.is_over()));
+        let is_live = |name: &&str| read(name).is_some_and(|name| !name.state.is_over());
+        let (mut live, over): (Vec<&str>, Vec<&str>) = names.iter().map(String::as_str).partition(is_live);
+        let unfinished: HashSet<TaskId> = live.iter().filter_map(|name| Some(read(name)?.id())).collect();
+        let (mut first, over): (Vec<&str>, Vec<&str>) =
+            over.into_iter().partition(|name| read(name).is_some_and(|name| unfinished.contains(&name.id())));
         live.sort_by_key(|name| read(name).map(|name| name.id()));
-        (live, over)
+        first.append(&mut live);
+        (first, over)
     }
 
     /// Upgrades one old task.
@@ -131,6 +140,10 @@ impl Upgrade {
                 },
             };
             if self.dry {
+                if let Step::Written(_) = step {
+                    let mut would_exist = self.would_exist.lock().unwrap_or_else(PoisonError::into_inner);
+                    would_exist.insert(name.id());
+                }
                 return Ok(step);
             }
             if let Some(manager) = notified {
@@ -150,11 +163,14 @@ impl Upgrade {
                 }
             }
         }
-        Err(Fault::Refused(format!("old task {old} changes all the time; try again")))
+        Err(Fault::Busy(format!("old task {old} changes all the time; try again")))
     }
 
-    /// Whether a task exists in the tree or in packed history.
+    /// Whether a task exists in the tree or in packed history, or would after what a dry run has found so far.
     async fn exists(&self, id: TaskId) -> Result<bool, Fault> {
+        if self.would_exist.lock().unwrap_or_else(PoisonError::into_inner).contains(&id) {
+            return Ok(true);
+        }
         Ok(self.packed.contains(&id.to_string()) || self.store.main(id).await?.is_some())
     }
 

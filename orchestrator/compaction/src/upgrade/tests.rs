@@ -42,9 +42,13 @@ impl World {
     }
 
     async fn upgrade(&self) -> Upgrade {
+        self.run(false).await
+    }
+
+    async fn run(&self, dry: bool) -> Upgrade {
         let source = Source::Tree(self.tree(), OLD.to_owned());
         let (pc, day) = ("default".to_owned(), Duration::from_secs(86400));
-        Upgrade::new(self.store.clone(), source, self.units.clone(), pc, day, false).await.unwrap()
+        Upgrade::new(self.store.clone(), source, self.units.clone(), pc, day, dry).await.unwrap()
     }
 
     async fn new_task(&self, name: &str) -> Found<MainTask> {
@@ -84,6 +88,29 @@ async fn each_task_of_a_table_waits_for_the_one_before() {
     let mains = world.store.mains().await.unwrap();
     assert_eq!(last_of(&mains, ["d", "s", "t"]).map(|id| id.to_string()), Some(last.id));
     assert_eq!(last_of(&mains, ["d", "s", "other"]), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn task_under_two_names_is_upgraded_in_its_later_state() {
+    let world = World::new().await;
+    let (first, _) = (world.old(0, "").await, world.old(0, ".Done").await);
+    let _assigned = (world.old(1, "").await, world.old(1, ".Assigned").await);
+    let names = world.upgrade().await.names().await.unwrap();
+    let upgrade = async |dry: bool| {
+        let (run, mut steps) = (world.run(dry).await, Vec::new());
+        let (ordered, others) = Upgrade::order(&names);
+        for name in ordered.into_iter().chain(others) {
+            steps.push((name.to_owned(), run.step(name).await.unwrap()));
+        }
+        steps
+    };
+    // A dry run says what the run will do.
+    let said = upgrade(true).await;
+    assert_eq!(world.store.mains().await.unwrap().len(), 0);
+    assert_eq!(upgrade(false).await, said);
+    assert_eq!(said.iter().filter(|(_, step)| *step == Step::Locked).count(), 2, "{said:?}");
+    assert_eq!(world.new_task(&first).await.task.state, State::Done);
+    assert_eq!(world.upgrade().await.missing().await.unwrap(), Vec::<String>::new());
 }
 
 #[tokio::test(start_paused = true)]

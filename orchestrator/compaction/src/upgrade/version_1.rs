@@ -68,6 +68,9 @@ struct Written {
     #[serde(default)]
     schema_name: String,
     table_name: String,
+    /// The one partition to compact; empty for all.
+    #[serde(default)]
+    partition_name: String,
     #[serde(default)]
     repeat_flag: bool,
     #[serde(rename = "RepeatInfo", default)]
@@ -91,6 +94,7 @@ pub fn convert(name: &Name, path: &str, data: &[u8], manager: &str, pc: &str) ->
         result: if over { old.result } else { ResultInfo::default() },
         round: u64::from(over),
         created: name.time,
+        named: Some(old.partition_name).filter(|name| !name.is_empty()).into_iter().collect(),
         // Version 1 did not record when a task ended.
         finished: if over { name.time } else { 0 },
         ..MainTask::new(name.id(), table, manager.to_owned(), pc.to_owned())
@@ -255,10 +259,12 @@ mod tests {
     #[test]
     fn assigned_task_starts_again_and_finished_task_keeps_counts() {
         let data = br#"{"db_name":"d","schema_name":"s","table_name":"t","repeat_flag":true,
-            "RepeatInfo":{"repeatCount":3,"repeatInterval":60},"ResulttInfo":{"successCount":7}}"#;
+            "RepeatInfo":{"repeatCount":3,"repeatInterval":60},"ResulttInfo":{"successCount":7},
+            "partition_name":"p=1"}"#;
         let of = |text: &str| convert(&text.parse().unwrap(), "p", data, "m", "pc").unwrap();
         let live = of("compct.u.0.1617693156000.Assigned");
         assert_eq!((live.state, live.result.success_count, live.repeat.repeat_count), (State::Init, 0, 3));
+        assert_eq!(live.named, ["p=1"], "a task for one partition does not become one for the whole table");
         let over = of("compct.u.0.1617693156000.Done");
         assert_eq!(
             (over.state, over.result.success_count, over.finished),

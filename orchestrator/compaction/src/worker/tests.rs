@@ -84,9 +84,14 @@ impl World {
     /// Starts one lifetime of the unit's worker.
     fn live(&self, change: impl FnOnce(&mut Settings), stop: Shutdown) {
         let node_context = self.node_context(change, stop);
+        let nodes = node_context.store().paths.nodes();
+        let membership = node_context.coordinator.join(&nodes, UNIT, b"{}");
         let (notices, mut noticed) = mpsc::channel(8);
         tokio::spawn(async move { while noticed.recv().await.is_some() {} });
-        tokio::spawn(super::run(node_context, notices));
+        tokio::spawn(async move {
+            super::run(node_context, notices).await;
+            membership.leave().await;
+        });
     }
 
     /// Creates a task, changed by `change`, with subtasks of the unit in this state.
@@ -209,6 +214,26 @@ async fn leftover_subtasks_of_a_finished_task_are_discarded() {
     for main in [waited, ran] {
         let finished = world.store.children(&world.store.paths.finished(main)).await.unwrap();
         assert_eq!(finished, Vec::<String>::new());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn second_unit_of_a_name_starts_nothing_until_the_first_has_left() {
+    let world = World::new().await;
+    let nodes = world.store.paths.nodes();
+    // Data that differ: equal ones would be those of an earlier session of the same process.
+    let mut first = world.coordinator.join(&nodes, UNIT, b"the first");
+    first.present().await.unwrap();
+    let (_asked, stop) = allot_runtime::shutdown_channel();
+    world.live(|settings| settings.slots = 2, stop);
+    let main = world.task("t", 1, SubState::Init, |_| {}).await;
+    sleep(SESSION * 5).await;
+    assert_eq!(world.sub(main.subtask(1)).await.unwrap().state, SubState::Init);
+    first.leave().await;
+    let began = Instant::now();
+    while world.sub(main.subtask(1)).await.unwrap().state == SubState::Init {
+        assert!(began.elapsed() < SESSION * 10);
+        sleep(Duration::from_millis(20)).await;
     }
 }
 

@@ -165,13 +165,13 @@ async fn reassign(
     };
     let to = if let Some(to) = to {
         if !bins.iter().any(|bin| bin.name == to) {
-            return Err(Fault::Refused(format!("unit {to} is not there, or not of {}", main.task.pc)).into());
+            return Err(Fault::Busy(format!("unit {to} is not there, or not of {}", main.task.pc)).into());
         }
         to.to_owned()
     } else {
         bins.retain(|bin| Some(&bin.name) != has.as_ref());
         let other = choose(&id.to_string(), &bins).map(|bin| bin.name.clone());
-        other.ok_or_else(|| Fault::Refused(format!("no other unit of {} is there", main.task.pc)))?
+        other.ok_or_else(|| Fault::Busy(format!("no other unit of {} is there", main.task.pc)))?
     };
     if subtask {
         client.store.move_subtask(id, &to).await?;

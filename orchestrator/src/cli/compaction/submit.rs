@@ -95,6 +95,9 @@ async fn compose(client: &TaskClient, arguments: &Arguments) -> Result<(TaskId, 
     if arguments.partitions.iter().map(String::len).sum::<usize>() > NAMED {
         bail!("the named partitions take more than {NAMED} bytes; let compaction.partitions list them");
     }
+    // What is wrong with the command itself comes before what the cluster says of it.
+    let repeat = RepeatInfo { repeat_count: arguments.repeat, repeat_interval: interval(arguments)? };
+    let window = window(arguments)?;
     let units = client.units().await?;
     let config = &client.config.compaction;
     let wanted = arguments.node.as_ref().or(config.node.as_ref());
@@ -103,15 +106,13 @@ async fn compose(client: &TaskClient, arguments: &Arguments) -> Result<(TaskId, 
     let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64;
     let manager = match wanted {
         Some(node) if units.live.get(node).is_some_and(|info| info.pc == pc) => node.clone(),
-        Some(node) => return Err(Fault::Refused(format!("unit {node} is not there, or not of {pc}")).into()),
+        Some(node) => return Err(Fault::Busy(format!("unit {node} is not there, or not of {pc}")).into()),
         None => {
             let chosen = choose(&format!("{time}"), &units.bins(&pc)).map(|bin| bin.name.clone());
-            chosen
-                .ok_or_else(|| Fault::Refused(format!("no unit of {pc} is there: allotd compaction nodes")))?
+            chosen.ok_or_else(|| Fault::Busy(format!("no unit of {pc} is there: allotd compaction nodes")))?
         }
     };
     let id = TaskId::main(&manager, time);
-    let repeat = RepeatInfo { repeat_count: arguments.repeat, repeat_interval: interval(arguments)? };
     let table = [&arguments.db, &arguments.schema, &arguments.table].map(Clone::clone);
     let task = MainTask {
         repeat_flag: arguments.repeat != 1,
@@ -119,7 +120,7 @@ async fn compose(client: &TaskClient, arguments: &Arguments) -> Result<(TaskId, 
         retries: arguments.retries.unwrap_or(config.retries),
         named: arguments.partitions.clone(),
         priority: arguments.priority,
-        window: window(arguments)?,
+        window,
         limit: arguments.limit,
         ..MainTask::new(id, table, manager, pc)
     };

@@ -51,9 +51,11 @@ impl TaskClient {
         Ok(Self { config, coordinator, store })
     }
 
-    /// The present units.
+    /// The present units; none before the first unit has ever started. Writes nothing.
     pub(super) async fn units(&self) -> Result<Units> {
-        self.store.prepare().await?;
+        if self.coordinator.tree().get(&self.store.paths.nodes()).await?.is_none() {
+            return Ok(Units::default());
+        }
         let mut units = follow(&self.coordinator, &self.store.paths.nodes());
         let units = units.wait_for(|units| units.current).await.context("the session was lost")?;
         Ok(units.clone())

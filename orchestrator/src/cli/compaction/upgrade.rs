@@ -54,7 +54,7 @@ pub(super) async fn run(client: &TaskClient, arguments: &Arguments) -> Result<Ou
         && let Some((path, sign)) = source.sign_of_life().await?
     {
         let why = format!("the first generation still runs: {path} {sign}. Stop it, or say --frozen");
-        return Err(Fault::Refused(why).into());
+        return Err(Fault::Busy(why).into());
     }
     let place = source.place();
     let pc = arguments.pc.clone().unwrap_or_else(|| client.config.compaction.pc.clone());
