@@ -143,7 +143,7 @@ impl MonitorSession {
                     Ok(_) => info!(id = %main.id, from, to = to.name, "gave a task to another manager"),
                     // The task has ended meanwhile, or the new manager is gone: the next check decides.
                     Err(Fault::Refused(why) | Fault::Busy(why)) => {
-                        debug!(why, "did not give a task to another manager")
+                        debug!(why, "did not give a task to another manager");
                     }
                     Err(fault) => return Err(fault),
                 }
