@@ -362,7 +362,8 @@ fn plan_kept(
         && observed.present.is_some()
         && shown.epoch <= input.latest_epoch()
         && !row.login
-        && report.is_some_and(|report| report.used.contains_key(account))
+        && report.and_then(|report| report.use_of(account, shown.epoch, None)).map(|used| used.0)
+            == Some(shown.epoch)
     {
         // The next process of this name counts from 0, so it gets a new epoch.
         plan.changes.push(Change::Raise { epoch: shown.epoch, account: Some(account.to_owned()) });
