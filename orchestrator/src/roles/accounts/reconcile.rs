@@ -249,7 +249,7 @@ fn is_attached(state: Option<&String>) -> bool {
     state.is_some_and(|state| matches!(state.as_str(), "active" | "standby"))
 }
 
-/// Plans the revocations and withdrawals at one instance. Returns whether an account is withdrawn.
+/// Plans the revocations and withdrawals at one instance. Returns whether a new process of its name must wait for them.
 fn plan_revocations(
     plan: &mut Plan,
     book: &Book,
@@ -282,6 +282,8 @@ fn plan_revocations(
         if let Some(row) = row.filter(|_| wanted && shown.revoked.is_none() && until.is_none())
             && plan_kept(plan, input, observed, (id, account), shown, row)
         {
+            // A new process must not see the account before it has its new epoch.
+            withdraws |= !held && matches!(plan.changes.last(), Some(Change::Raise { .. }));
             continue;
         }
         let leaving = is_leaving(book, row, id, shown.epoch);
@@ -358,8 +360,10 @@ fn plan_kept(
         plan.changes.push(Change::Return { account: account.to_owned(), epoch: shown.epoch });
     } else if !held
         && observed.present.is_some()
+        && shown.epoch <= input.latest_epoch()
         && !row.login
-        && report.is_some_and(|report| report.used.contains_key(account))
+        && report.and_then(|report| report.use_of(account, shown.epoch, None)).map(|used| used.0)
+            == Some(shown.epoch)
     {
         // The next process of this name counts from 0, so it gets a new epoch.
         plan.changes.push(Change::Raise { epoch: shown.epoch, account: Some(account.to_owned()) });
