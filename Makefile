@@ -2,10 +2,10 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help deps build run test check soak bench clean
+.PHONY: help deps build run test check soak bench bench-stalls package package-test clean
 
 help: ## List the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
 deps: ## Install missing packages: redis-server, clang, a C compiler, Python's redis and kazoo, ZooKeeper and Java
 	@scripts/deps.sh
@@ -41,6 +41,17 @@ soak: deps ## Run the tests with many more random cases; takes long
 bench: deps ## Measure: live servers beside PING, then the core
 	cargo run --release -p allot-benches --bin allot-bench
 	cargo bench -p allot-benches --bench core
+
+bench-stalls: deps ## Measure how long another client waits for each large request: [GROUP=WORD]
+	cargo build --release -p allot-module
+	cargo run --release -p allot-benches --bin allot-stalls $(GROUP)
+
+package: ## Build the Debian packages allot-redis-module and allotd into target/packages
+	@scripts/deps.sh --packages
+	@packaging/build.sh
+
+package-test: package ## Install the packages in a clean root, use, upgrade and remove them; needs root
+	@packaging/test.sh
 
 clean: ## Remove build results, and the demonstration's folder
 	cargo clean

@@ -2,6 +2,9 @@
 # Installs the missing packages that building and testing Allot needs. Uses apt-get on Debian and Ubuntu, with
 # sudo unless the user is root; on other systems it only prints the missing packages.
 #
+#   --clients    install also the languages and client libraries of examples/clients/
+#   --packages   install also what make package and make package-test need
+#
 # Never installed by this script: Rust itself (https://rustup.rs).
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -11,6 +14,16 @@ REDIS=7.0
 # The first release of Python's client that speaks RESP3.
 PYTHON_REDIS=5
 VENV=target/venv
+NODE=target/node
+clients=
+packages=
+for option in "$@"; do
+    case $option in
+        --clients) clients=1 ;;
+        --packages) packages=1 ;;
+        *) echo "deps: there is no option $option; see the first lines of $0" >&2; exit 1 ;;
+    esac
+done
 
 die() {
     printf 'deps: %s\n' "$@" >&2
@@ -61,8 +74,36 @@ check_rust() {
     fi
 }
 
+has_ioredis() { NODE_PATH=${NODE_PATH:-$NODE/node_modules} node -e 'require("ioredis")' 2>/dev/null; }
+
+# What the programs of examples/clients/ need, in addition to the libraries of Python and Node.js.
+missing_client_packages() {
+    [ -n "$clients" ] || return 0
+    has node || echo nodejs
+    has npm || has_ioredis || echo npm
+    has go || echo golang-go
+    GO111MODULE=off GOPATH=${GOPATH:-/usr/share/gocode} go list github.com/gomodule/redigo/redis >/dev/null 2>&1 ||
+        echo golang-github-gomodule-redigo-dev
+    has php || echo php-cli
+    php -r 'exit(extension_loaded("redis") ? 0 : 1);' 2>/dev/null || echo php-redis
+    has ruby || echo ruby
+    ruby -e 'require "redis"' 2>/dev/null || echo ruby-redis
+    cc -E -include hiredis/hiredis.h -x c /dev/null >/dev/null 2>&1 || echo libhiredis-dev
+}
+
+# What builds the packages and tests them in a root of their own.
+missing_packaging_packages() {
+    [ -n "$packages" ] || return 0
+    has dpkg-deb || echo dpkg
+    has mmdebstrap || echo mmdebstrap
+    has lintian || echo lintian
+    has systemd-analyze || echo systemd
+}
+
 # The packages whose programs are missing, by their names on Debian.
 missing_packages() {
+    missing_client_packages
+    missing_packaging_packages
     has_redis_server || echo redis-server
     has redis-cli || echo redis-tools
     has make || echo make
@@ -77,22 +118,22 @@ missing_packages() {
 }
 
 install_packages() {
-    local packages sudo=()
-    mapfile -t packages < <(missing_packages)
-    [ ${#packages[@]} -eq 0 ] && return
-    has apt-get || die "missing: ${packages[*]} (names of Debian's packages)." \
+    local missing sudo=()
+    mapfile -t missing < <(missing_packages)
+    [ ${#missing[@]} -eq 0 ] && return
+    has apt-get || die "missing: ${missing[*]} (names of Debian's packages)." \
         "This script knows apt-get only; install them with your system's package manager, then try again."
     if [ "$(id -u)" -ne 0 ]; then
-        has sudo || die "missing: ${packages[*]}. As root: apt-get install ${packages[*]}"
+        has sudo || die "missing: ${missing[*]}. As root: apt-get install ${missing[*]}"
         sudo=(sudo)
     fi
-    echo "deps: installing ${packages[*]} by ${sudo[*]:+sudo }apt-get"
+    echo "deps: installing ${missing[*]} by ${sudo[*]:+sudo }apt-get"
     "${sudo[@]}" apt-get update -q ||
         echo "deps: apt-get update failed; trying with the lists of packages that are there" >&2
-    "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${packages[@]}" \
-        </dev/null || die "apt-get could not install ${packages[*]}; its messages above say why."
-    mapfile -t packages < <(missing_packages)
-    [ ${#packages[@]} -eq 0 ] || die "apt-get is done, and this is still missing or too old: ${packages[*]}" \
+    "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}" \
+        </dev/null || die "apt-get could not install ${missing[*]}; its messages above say why."
+    mapfile -t missing < <(missing_packages)
+    [ ${#missing[@]} -eq 0 ] || die "apt-get is done, and this is still missing or too old: ${missing[*]}" \
         "Needed are Redis $REDIS or newer, libclang with its headers, ZooKeeper and Java. Ones that are elsewhere" \
         "are named by ALLOT_REDIS_SERVER=/path/to/redis-server, LIBCLANG_PATH=/folder/of/libclang," \
         "ALLOT_ZOOKEEPER_CLASSPATH='/opt/zookeeper/lib/*' and JAVA_HOME=/folder/of/java."
@@ -112,6 +153,21 @@ install_python_clients() {
             "Where there is no way to pypi.org, install them by hand and name that Python: ALLOT_PYTHON=/path/to/python3"
 }
 
+install_node_client() {
+    [ -n "$clients" ] || return 0
+    has_ioredis && return
+    local version=6 node_version
+    node_version=$(node --version)
+    # Debian 12 has Node.js 18.
+    at_least "${node_version#v}" 20 || version=5
+    echo "deps: ioredis $version into $NODE"
+    mkdir -p "$NODE"
+    npm install --silent --no-audit --no-fund --prefix "$NODE" "ioredis@$version" </dev/null ||
+        die "ioredis could not be installed into $NODE. Where there is no way to the npm registry, install it by hand" \
+            "and name its folder: NODE_PATH=/path/to/node_modules"
+}
+
 check_rust
 install_packages
 install_python_clients
+install_node_client

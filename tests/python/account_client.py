@@ -5,7 +5,8 @@
 
 The platform on which the accounts are is a folder: a login is a file that must not be there yet. Who finds one there says
 so in `violations`. Lines of standard input say what happens: `come PATH`, `go PATH`, `mute PATH`, `speak PATH`,
-`hang PATH`, `wake PATH`, `return PATH ACCOUNT`, `unusable PATH ACCOUNT`; `dump` prints what everybody has, as a line of JSON.
+`hang PATH`, `wake PATH`, `return PATH ACCOUNT`, `unusable PATH ACCOUNT`, `use PATH N` (N instructions with each account that it
+has), `lazy PATH` (it leaves old entries in its report); `dump` prints what everybody has, as a line of JSON, and `sent` how many instructions everybody has sent.
 """
 
 import argparse
@@ -139,6 +140,10 @@ class Instance(threading.Thread):
         self.heard = -1e9
         self.muted = self.hung = self.ending = False
         self.returning, self.unusable = {}, {}  # account -> the deal that is meant, once it is seen
+        self.used = {}  # account -> its assignment, and the instructions since then
+        self.using = self.sent = 0  # instructions to send with each account, and sent with all
+        self.lazy = False
+        self.old = {}  # released entries that a lazy instance leaves in its report
         self.news = threading.Event()
 
     # --- who has not heard anything for 0.6 of its session uses nothing
@@ -295,6 +300,18 @@ class Instance(threading.Thread):
             deals[account] = epoch
         return deals.get(account) == epoch
 
+    def use(self, words, ours):
+        """Sends instructions; all of them since the assignment of each account that it sees."""
+        shown = {word["account"]: word["epoch"] for word in words.values()}
+        self.used = {account: one for account, one in self.used.items() if shown.get(account) == one[0]}
+        if self.using:
+            for account in ours.intersection(self.held):
+                epoch, total = self.used.get(account, (shown[account], 0))
+                self.used[account] = (epoch, total + self.using)
+                self.sent += self.using
+            self.using = 0
+        return {account: total for account, (_, total) in self.used.items()}
+
     def answer(self, client, alloc, words, said):
         """Uses what is ours, gives back what is asked for, and says so."""
         if self.muted:
@@ -314,8 +331,12 @@ class Instance(threading.Thread):
             time.sleep(random.random() * self.arguments.slow)
         with self.lock:
             self.drop(ending)
-        saying = json.dumps({"released": released, "unusable": unusable}, sort_keys=True)
-        if saying != said and (said is not None or released or unusable):
+            used = self.use(words, ours)
+        if self.lazy:
+            self.old.update(released)
+            released = {**self.old, **released}
+        saying = json.dumps({"released": released, "unusable": unusable, "used": used}, sort_keys=True)
+        if saying != said and (said is not None or released or unusable or used):
             self.call(client.set_async(alloc, saying.encode()))
             said = saying
         for account in ours:
@@ -326,6 +347,7 @@ class Instance(threading.Thread):
                 with self.lock:
                     self.drop([account])
         return said
+
 
 
 class Host:
@@ -352,6 +374,8 @@ class Host:
         if word == "dump":
             everybody = {name: one.held for name, one in self.instances.items()}
             print(json.dumps(everybody), flush=True)
+        elif word == "sent":
+            print(json.dumps({name: one.sent for name, one in self.instances.items()}), flush=True)
         elif word == "come":
             self.come(path)
         elif word == "go":
@@ -360,6 +384,10 @@ class Host:
             instance.muted = word == "mute"
         elif word in ("hang", "wake"):
             instance.hung = word == "hang"
+        elif word == "use":
+            instance.using += int(account)
+        elif word == "lazy":
+            instance.lazy = True
         elif word == "return":
             instance.returning[account] = None
         elif word == "unusable":

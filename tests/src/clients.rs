@@ -46,20 +46,35 @@ impl Clients {
         Self { process, input, output }
     }
 
-    /// Something happens to an instance: `come`, `go`, `mute`, `speak`, `hang`, `wake`, `return`, `unusable`.
+    /// Asks for a line of JSON.
+    #[track_caller]
+    fn ask(&mut self, question: &str) -> Value {
+        self.say(question);
+        let mut line = String::new();
+        self.output.read_line(&mut line).expect("the client runs");
+        serde_json::from_str(&line).unwrap_or_else(|_| panic!("the client said {line:?}"))
+    }
+
+    /// Something happens to an instance: `come`, `go`, `mute`, `speak`, `hang`, `wake`, `return`, `unusable`, `use`,
+    /// `lazy`.
     #[track_caller]
     pub fn say(&mut self, line: &str) {
         writeln!(self.input, "{line}").expect("the client runs");
         self.input.flush().expect("the client runs");
     }
 
+    /// How many instructions each instance has sent.
+    #[track_caller]
+    pub fn sent(&mut self) -> BTreeMap<String, i64> {
+        let dump = self.ask("sent");
+        let all = dump.as_object().expect("an object").iter();
+        all.map(|(instance, sent)| (instance.clone(), sent.as_i64().expect("a number"))).collect()
+    }
+
     /// What each instance uses now.
     #[track_caller]
     pub fn uses(&mut self) -> BTreeMap<String, Vec<String>> {
-        self.say("dump");
-        let mut line = String::new();
-        self.output.read_line(&mut line).expect("the client runs");
-        let dump: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("the client said {line:?}"));
+        let dump = self.ask("dump");
         let all = dump.as_object().expect("an object").iter();
         let names = |held: &Value| held.as_object().expect("an object").keys().cloned().collect();
         all.map(|(instance, held)| (instance.clone(), names(held))).collect()

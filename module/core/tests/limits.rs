@@ -281,7 +281,14 @@ fn numbers_of_a_book_hold_at_their_limits() {
     let name = |number: usize| names[number].as_bytes();
     let module = |module, instances| {
         let (weight, reserve) = (Some(2), Some(0));
-        ManagerRequest::Module(ModuleSettings { module, department: b"d", instances, weight, reserve })
+        ManagerRequest::Module(ModuleSettings {
+            module,
+            department: b"d",
+            instances,
+            weight,
+            reserve,
+            ..ModuleSettings::default()
+        })
     };
     let add = |from: usize, to: usize| ManagerRequest::Add {
         module: Some(b"m"),

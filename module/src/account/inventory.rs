@@ -16,13 +16,14 @@ use crate::engine::{Call, Done};
 use crate::ffi::context::Mode;
 use crate::ffi::value::Found;
 
-/// `ACCOUNT.BOOK key [CAP n] [DWELL ms] [MAXMOVES n] [TURNS ms ms ...]`
-pub(super) fn book(call: &Call<'_>, [_, cap, dwell, max_moves, turns]: &[Argument<'_>; 5]) -> Done {
+/// `ACCOUNT.BOOK key [CAP n] [DWELL ms] [MAXMOVES n] [MARGIN cost] [TURNS ms ms ...]`
+pub(super) fn book(call: &Call<'_>, [_, cap, dwell, max_moves, margin, turns]: &[Argument<'_>; 6]) -> Done {
     let changes = Changes {
         cap: cap.optional_integer(),
         dwell: dwell.optional_integer(),
         max_moves: max_moves.optional_integer(),
         turns: turns.optional_words().map(|turns| turns.iter().filter_map(|turn| integer(turn)).collect()),
+        margin: margin.optional_text().map(|text| amount("MARGIN", text)).transpose()?,
     };
     let name = call.key()?;
     let exists = match call.ctx.open(name, Mode::Read).value::<Value<Book>>() {
@@ -35,9 +36,15 @@ pub(super) fn book(call: &Call<'_>, [_, cap, dwell, max_moves, turns]: &[Argumen
     }
     let settings = Settings::default().with(&changes, call.ctx.clock())?;
     step::create::<Book>(call.ctx, name, &Event::Opened(settings))?;
-    read::<Book, _>(call.ctx, name, |book, now| {
-        reply_book(call.ctx, book, now);
-        Ok(())
+    // The event that opens a book has not all settings.
+    answer(call, &ManagerRequest::Configure(changes).into())
+}
+
+/// An amount of money that an option names.
+fn amount(option: &str, text: &[u8]) -> Result<Amount, Refusal> {
+    Amount::parse_price(text).ok_or_else(|| {
+        let why = "a price is a decimal number below a billion, with at most nine digits behind the point";
+        Refusal::new(Code::Err, format!("{option}: {why}, not {}", quoted(text)))
     })
 }
 
@@ -47,10 +54,10 @@ pub(super) fn claim(call: &Call<'_>, [_, term, leader, force]: &[Argument<'_>; 4
     answer(call, &ManagerRequest::Claim { term, leader, force: force.is_given() }.into())
 }
 
-/// `ACCOUNT.MODULE key module DEPARTMENT d INSTANCES n [WEIGHT w] [RESERVE n] [TERM t]`
+/// `ACCOUNT.MODULE key module DEPARTMENT d INSTANCES n [WEIGHT w] [RESERVE n] [MIN n] [TERM t]`
 pub(super) fn module(
     call: &Call<'_>,
-    [_, module, department, instances, weight, reserve, term]: &[Argument<'_>; 7],
+    [_, module, department, instances, weight, reserve, min, term]: &[Argument<'_>; 8],
 ) -> Done {
     let settings = ModuleSettings {
         module: module.text(),
@@ -58,6 +65,7 @@ pub(super) fn module(
         instances: instances.integer(),
         weight: weight.optional_integer(),
         reserve: reserve.optional_integer(),
+        min: min.optional_integer(),
     };
     answer(call, &ManagerRequest::Module(settings).in_term(term.optional_natural()))
 }
@@ -75,12 +83,7 @@ fn steps(tiers: &Argument<'_>) -> Result<Vec<Step>, Refusal> {
     let rows = tiers.words().as_chunks().0.iter();
     let step = |&[upto, price]: &[&[u8]; 2]| {
         let upto = natural("TIERS", upto)?;
-        let price = Amount::parse_price(price).ok_or_else(|| {
-            let why =
-                "a price is a decimal number below a billion, with at most nine digits behind the point";
-            Refusal::new(Code::Err, format!("TIERS: {why}, not {}", quoted(price)))
-        })?;
-        Ok(Step { upto, price })
+        Ok(Step { upto, price: amount("TIERS", price)? })
     };
     rows.map(step).collect()
 }

@@ -157,7 +157,7 @@ fn reply_usages(call: &Call<'_>, book: &Book, (by, month, now): (By, u32, i64), 
     };
     let projected = |module: &[u8]| {
         let id = book.find_module(module).filter(|_| running);
-        id.map(|id| book.projected_of(id, now))
+        id.and_then(|id| book.projected_of(id, now))
     };
     match by {
         By::Account => {
@@ -179,7 +179,7 @@ fn reply_usages(call: &Call<'_>, book: &Book, (by, month, now): (By, u32, i64), 
             let more = if running { book.projected_by_department(now) } else { BTreeMap::new() };
             begin(0, sums.len());
             for (department, usage) in &sums {
-                reply_usage(call.ctx, department, usage, more.get(department).copied());
+                reply_usage(call.ctx, department, usage, more.get(department).copied().flatten());
             }
         }
     }

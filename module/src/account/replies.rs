@@ -23,6 +23,7 @@ pub(super) fn reply_book(ctx: Context<'_>, book: &Book, now: i64) {
     let (term, leader) = book.leader();
     let ([free, dealt, revoking, frozen], instances, modules) = book.totals();
     let count = |count: usize| Field::Number(count as i64);
+    let margin = book.policy().margin.to_string();
     let fields = [
         ("cap", Field::Number(settings.cap as i64)),
         ("dwell", Field::Number(settings.dwell)),
@@ -41,6 +42,7 @@ pub(super) fn reply_book(ctx: Context<'_>, book: &Book, now: i64) {
         ("revoking", count(revoking)),
         ("frozen", count(frozen)),
         ("logins", count(book.live_logins())),
+        ("margin", Field::Text(margin.as_bytes())),
     ];
     begin(ctx, &fields, 1);
     ctx.reply_string(b"turns");
@@ -61,6 +63,7 @@ pub(super) fn reply_module(ctx: Context<'_>, book: &Book, module: &Module) {
         ("accounts", Field::Number(accounts as i64)),
         ("free", Field::Number(free as i64)),
         ("active", Field::Number(active as i64)),
+        ("min", Field::Number(module.policy.min.into())),
     ];
     begin(ctx, &fields, 1);
     ctx.reply_string(b"attached");
@@ -166,6 +169,7 @@ pub(super) fn reply_shifts(ctx: Context<'_>, shifts: &[Shift]) {
             ("to_module", Field::Text(&shift.to.0)),
             ("to_instance", Field::Text(&shift.to.1)),
             ("avoided", Field::Text(avoided.as_bytes())),
+            ("reason", Field::Text(shift.reason.word().as_bytes())),
         ];
         reply_record(ctx, &fields);
     }

@@ -133,6 +133,18 @@ pub(super) fn usage(call: &Call<'_>, [_, account, epoch, count]: &[Argument<'_>;
     )
 }
 
+/// `ACCOUNT.REPORT key account epoch total`
+pub(super) fn report(call: &Call<'_>, [_, account, epoch, total]: &[Argument<'_>; 4]) -> Done {
+    let (account, epoch, total) = (account.text(), epoch.natural(), total.natural());
+    answer(call, &InstanceRequest::Report { account, epoch, total }.into())
+}
+
+/// `ACCOUNT.RAISE key epoch [ACCOUNT account] [TERM t]`
+pub(super) fn raise(call: &Call<'_>, [_, epoch, account, term]: &[Argument<'_>; 4]) -> Done {
+    let request = ManagerRequest::Raise { epoch: epoch.natural(), account: account.optional_text() };
+    answer(call, &request.in_term(term.optional_natural()))
+}
+
 /// `ACCOUNT.REBALANCE key [DRYRUN] [MAXMOVES n] [TERM t]`
 pub(super) fn rebalance(call: &Call<'_>, [_, dry_run, max_moves, term]: &[Argument<'_>; 4]) -> Done {
     let max_moves = max_moves.optional_integer().unwrap_or(USUAL_MOVES);

@@ -7,7 +7,7 @@ use super::argument::Argument;
 /// The most seats or numbers that one call may name.
 pub(crate) const LISTED_AT_ONCE: usize = 20_000;
 
-/// The most places that one call of a listing may read (`COUNT`).
+/// The most places that one call of a listing may read (`COUNT`), and the most records of a list without a cursor.
 pub(crate) const READ_AT_ONCE: u32 = 10_000;
 
 /// Refuses a list of more than `most` words. `what` names the words in the plural.

@@ -3,7 +3,7 @@
 use allot_core::invariant;
 use allot_core::shared::codec::{Damaged, Writer};
 use allot_core::shared::invariant::Checked;
-use allot_core::shared::machine::MachineEvent;
+use allot_core::shared::machine::{Events, MachineEvent};
 use allot_core::shared::outbox::Outbox;
 use allot_core::shared::payload::{self, Payload};
 use allot_core::shared::refusal::{Code, Refusal};
@@ -183,6 +183,19 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
         }
     }
 
+    /// Applies the overdue deadlines on which a request depends, as long as `overdue` finds some.
+    pub(crate) fn apply_overdue(&mut self, overdue: impl Fn(&F, i64) -> Events<F::Event>) {
+        loop {
+            let events = overdue(&self.value.state, self.now);
+            if events.is_empty() {
+                return;
+            }
+            for event in &events {
+                self.apply(event);
+            }
+        }
+    }
+
     /// Applies the due events that must come before a command, at most `limit`.
     fn apply_due_before_all(&mut self, limit: usize) {
         for event in self.value.state.due_before_all(self.now, limit) {
@@ -265,8 +278,7 @@ pub(crate) fn change_or_create<F: Family, T>(
     first: &F::Event,
     decide: impl FnOnce(&mut Step<'_, '_, F>) -> Result<T, Refusal>,
 ) -> Result<T, Refusal> {
-    let mut key = ctx.open(name, Mode::Write);
-    if key.exists() {
+    if ctx.open(name, Mode::Write).exists() {
         return change(ctx, name, decide);
     }
     name.during(F::TYPE, || {
@@ -275,27 +287,51 @@ pub(crate) fn change_or_create<F: Family, T>(
             invariant!("the first event of a key opens it");
             return Err(Refusal::new(Code::Err, "internal: this event opens nothing"));
         };
-        let stored = key.store(Value::new(opened?));
-        let Found::Value(value) = key.value::<Value<F>>() else {
-            invariant!("a value is under its key once it is stored");
-            return Err(Refusal::new(Code::Err, "internal: the key could not be made"));
-        };
-        invariant!(stored, "a key that is open for writing takes a value");
-        // The time of the step is the time at which the state was opened.
-        let mut step = Step::begin(ctx, name, value, now);
-        step.write(first);
-        match decide(&mut step) {
-            Ok(done) => {
-                step.finish();
-                Ok(done)
-            }
-            Err(refusal) => {
-                drop(step);
-                key.delete();
-                Err(refusal)
-            }
-        }
+        begin_key(ctx, name, first, opened?, now, decide)
     })
+}
+
+/// Creates a key, which does not exist, by its first event; `opened` is the state that this event opens at `now`.
+pub(crate) fn create_opened<F: Family>(
+    ctx: Context<'_>,
+    name: KeyName<'_>,
+    first: &F::Event,
+    opened: F,
+    now: i64,
+) -> Result<(), Refusal> {
+    name.during(F::TYPE, || begin_key(ctx, name, first, opened, now, |_| Ok(())))
+}
+
+/// The first step of a key. Unless `decide` refuses, the key is there after it.
+fn begin_key<F: Family, T>(
+    ctx: Context<'_>,
+    name: KeyName<'_>,
+    first: &F::Event,
+    opened: F,
+    now: i64,
+    decide: impl FnOnce(&mut Step<'_, '_, F>) -> Result<T, Refusal>,
+) -> Result<T, Refusal> {
+    let mut key = ctx.open(name, Mode::Write);
+    let stored = key.store(Value::new(opened));
+    let Found::Value(value) = key.value::<Value<F>>() else {
+        invariant!("a value is under its key once it is stored");
+        return Err(Refusal::new(Code::Err, "internal: the key could not be made"));
+    };
+    invariant!(stored, "a key that is open for writing takes a value");
+    // The time of the step is the time at which the state was opened.
+    let mut step = Step::begin(ctx, name, value, now);
+    step.write(first);
+    match decide(&mut step) {
+        Ok(done) => {
+            step.finish();
+            Ok(done)
+        }
+        Err(refusal) => {
+            drop(step);
+            key.delete();
+            Err(refusal)
+        }
+    }
 }
 
 /// The work of the timer for a key: applies at most `slice` due events. Returns the next deadline, if there is one.
@@ -332,6 +368,8 @@ pub(crate) fn clock<F: Family>(ctx: Context<'_>, name: KeyName<'_>, set_back: bo
     if set_back && value.state.now(clock) > clock {
         value.state.set_back(clock);
         value.recount();
+        // The next maintenance was planned by the time that was ahead.
+        value.maintenance_at = F::MAINTENANCE_FROM;
         watch(value, ctx.selected_db(), name.as_bytes(), clock);
         ctx.replicate_payload(F::APPLY, name, &snapshot_payload(name.as_bytes(), &value.state));
         ctx.signal_modified(name);

@@ -42,15 +42,19 @@ impl<F: Family> Value<F> {
     }
 
     /// *Now* of the state, which never goes back. Normally it is the clock. If the state is ahead of the clock, its
-    /// time waits for the clock. If it is ahead by more than `allot.max-clock-lead`, its time continues with the time
-    /// that has elapsed since the last change, because the clock may need a day to catch up.
+    /// time waits for the clock. If it was ahead by more than `allot.max-clock-lead` at its last change, its time
+    /// continues with the time that has elapsed since then, because the clock may need a day to catch up.
     pub(crate) fn now(&self, clock: i64) -> i64 {
         let now = self.state.now(clock);
-        if now - clock <= MAX_CLOCK_LEAD.get() {
+        // The common case, without a look at the time that has elapsed.
+        if now == clock {
             return now;
         }
         let elapsed = i64::try_from(self.changed.elapsed().as_millis()).unwrap_or(i64::MAX);
-        now.saturating_add(elapsed).min(LAST_REACHED)
+        let continued = now.saturating_add(elapsed).min(LAST_REACHED);
+        // Since the last change `clock` has elapsed as well, so this is the lead at that time. The present lead of an
+        // unchanged value shrinks: compared with it, the value's time would fall back once the clock is near.
+        if continued - clock <= MAX_CLOCK_LEAD.get() { now } else { continued }
     }
 
     /// How far the state's time is ahead of the clock, if it continues with elapsed time; otherwise 0.

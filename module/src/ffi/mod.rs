@@ -3,7 +3,7 @@
 //!
 //! `alloc` is the allocator, `context` the interface of a command or a timer to the server, `string` the server's
 //! strings, `stream` and `zset` its ordinary types, `timer` its timers, `info` the output of `INFO`. `value` keeps
-//! values of the module in the keyspace, `command` registers, documents and calls commands, and `register` registers
+//! values of the module in the keyspace, `freeing` frees them, `command` registers, documents and calls commands, and `register` registers
 //! everything else at load. `guard` is the boundary for panics with the hooks, and `api` the access to the function
 //! pointers.
 #![allow(unsafe_code)]
@@ -12,6 +12,7 @@ pub(crate) mod alloc;
 pub(crate) mod api;
 pub(crate) mod command;
 pub(crate) mod context;
+mod freeing;
 pub(crate) mod guard;
 pub(crate) mod info;
 pub(crate) mod register;

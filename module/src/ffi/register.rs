@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use super::api::api;
 use super::context::{Context, make_detached_context};
+use super::freeing;
 use super::guard::{Hooks, guard, hooks, set_hooks};
 use super::info::InfoWriter;
 use super::string::bytes_of;
@@ -50,6 +51,7 @@ impl Registration {
                 return None;
             }
             set_hooks(hooks);
+            freeing::is_server_thread();
             make_detached_context(ctx);
             let options = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS
                 | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED;

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use super::alloc::usable_size;
 use super::api::api;
 use super::context::{Context, Key, Mode};
+use super::freeing;
 use super::guard::guard;
 use super::string::{KeyName, bytes_of};
 
@@ -186,7 +187,11 @@ unsafe extern "C" fn digest<N: Native>(digest: *mut RedisModuleDigest, value: *m
 }
 
 unsafe extern "C" fn free<N: Native>(value: *mut c_void) {
-    guard((), || unsafe { drop(Box::from_raw(value.cast::<N>())) });
+    guard((), || {
+        let value = unsafe { Box::from_raw(value.cast::<N>()) };
+        let effort = value.free_effort();
+        freeing::free(value, effort);
+    });
 }
 
 unsafe extern "C" fn free_effort<N: Native>(_: *mut RedisModuleString, value: *const c_void) -> usize {

@@ -107,6 +107,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         name: c"NUMPOOL.RECONCILE",
         run: writes::reconcile,
         flags: "write",
+        also: "dangerous",
         keys: RW | ACCESS | UPDATE,
         summary: "Ends the leases of a switch that it does not carry any more",
         complexity: "O(N) with N leases of the switch and tokens named",

@@ -23,6 +23,7 @@ impl Family for Pool {
     const APPLY: &'static CStr = c"NUMPOOL.APPLY";
     const GAUGE: &'static CStr = c"numpool_live_leases";
     const COUNTERS: &'static [&'static Counter] = counters::COUNTERS;
+    const DUE_AT_ONCE: usize = 1000;
 
     fn shelf() -> &'static Shelf {
         &SHELF

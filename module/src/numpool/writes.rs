@@ -1,9 +1,10 @@
 //! The `NUMPOOL.*` commands that change a pool: they read the arguments, have the state machine decide, and reply.
 
+use allot_core::numpool::cells::State;
 use allot_core::numpool::decide::{Decision, configured};
 use allot_core::numpool::event::Numbers;
 use allot_core::numpool::request::{Changes, Policy, Request};
-use allot_core::numpool::{Event, Number, Pool, Reply, Settings, decide, request};
+use allot_core::numpool::{Event, Number, Pool, Reply, Settings, decide, decide_overdue, request};
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
 use allot_core::shared::token::TokenChoice;
@@ -25,10 +26,16 @@ fn settle(step: &mut Step<'_, '_, Pool>, decision: Decision) -> Reply {
     decision.reply
 }
 
+/// Applies the overdue deadlines on which a request depends, and decides the request.
+fn decided(step: &mut Step<'_, '_, Pool>, request: &Request<'_>) -> Result<Decision, Refusal> {
+    step.apply_overdue(|pool, now| decide_overdue(pool, now, request));
+    decide(step.state(), step.now(), request)
+}
+
 /// Decides a request, applies its events and replies.
 fn answer(call: &Call<'_>, request: &Request<'_>) -> Done {
     let outcome = change::<Pool, _>(call.ctx, call.key()?, |step| {
-        let decision = decide(step.state(), step.now(), request)?;
+        let decision = decided(step, request)?;
         Ok(settle(step, decision))
     });
     reply(call, outcome)
@@ -38,7 +45,7 @@ fn answer(call: &Call<'_>, request: &Request<'_>) -> Done {
 fn answer_or_create(call: &Call<'_>, settings: Settings, request: &Request<'_>) -> Done {
     let created = Event::Created(settings);
     let outcome = change_or_create::<Pool, _>(call.ctx, call.key()?, &created, |step| {
-        let decision = decide(step.state(), step.now(), request)?;
+        let decision = decided(step, request)?;
         Ok(settle(step, decision))
     });
     reply(call, outcome)
@@ -125,7 +132,7 @@ fn decide_call(step: &mut Step<'_, '_, Pool>, request: &mut request::Call<'_>) -
     if request.number.is_none() {
         step.state_mut().prepare(request.pick, request.prefix);
     }
-    decide(step.state(), step.now(), &Request::Call(*request))
+    decided(step, &Request::Call(*request))
 }
 
 /// How many further numbers are tried if `take` refuses a number with `EXISTS`.
@@ -166,7 +173,12 @@ pub(crate) fn call_number(ctx: Context<'_>, pool: KeyName<'_>, lease: &[u8], tak
                 }
             };
             let others = others.get_or_insert_with(|| {
-                let waiting = step.state().waiting().filter(|other| *other != number).take(TRIED);
+                let (state, now) = (step.state(), step.now());
+                // Numbers whose registration has lapsed, but was not ended yet, are in the queue.
+                let is_up = |number| {
+                    state.number_record(number, now).is_some_and(|record| record.state == State::IdleUp)
+                };
+                let waiting = state.waiting().filter(|other| *other != number && is_up(*other)).take(TRIED);
                 waiting.collect::<Vec<_>>().into_iter()
             });
             request.number = others.next();

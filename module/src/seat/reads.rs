@@ -6,6 +6,7 @@ use allot_core::shared::text::quoted;
 
 use super::replies::{reply_hold, reply_seat, reply_seats};
 use crate::engine::argument::Argument;
+use crate::engine::bounds::{LISTED_AT_ONCE, READ_AT_ONCE};
 use crate::engine::step::read;
 use crate::engine::{Call, Done};
 
@@ -24,7 +25,14 @@ pub(super) fn get(call: &Call<'_>, [_, seat]: &[Argument<'_>; 2]) -> Done {
 /// `SEAT.HOLDS key user`
 pub(super) fn holds(call: &Call<'_>, [_, user]: &[Argument<'_>; 2]) -> Done {
     read::<Show, _>(call.ctx, call.key()?, |show, now| {
-        let holds = show.holds_of(user.text(), now);
+        let (user, claims) = (user.text(), show.claims());
+        let listed = claims.user_called(user).map_or(0, |user| claims.holds_of(user).len());
+        if listed > READ_AT_ONCE as usize {
+            let user = quoted(user);
+            let text = format!("user {user} has {listed} holds; at most {READ_AT_ONCE} can be listed");
+            return Err(Refusal::new(Code::Limit, text));
+        }
+        let holds = show.holds_of(user, now);
         call.ctx.reply_array(holds.len());
         for record in &holds {
             reply_hold(call.ctx, show, record);
@@ -37,8 +45,13 @@ pub(super) fn holds(call: &Call<'_>, [_, user]: &[Argument<'_>; 2]) -> Done {
 pub(super) fn order(call: &Call<'_>, [_, reference]: &[Argument<'_>; 2]) -> Done {
     let reference = reference.text();
     read::<Show, _>(call.ctx, call.key()?, |show, _| {
-        let Some(seats) = show.order_seats(reference) else {
+        if show.claims().order_called(reference).is_none() {
             return Err(Refusal::new(Code::NotFound, format!("there is no order {}", quoted(reference))));
+        }
+        let Some(seats) = show.order_seats(reference, LISTED_AT_ONCE) else {
+            let order = quoted(reference);
+            let text = format!("order {order} has more than {LISTED_AT_ONCE} seats, which cannot be listed");
+            return Err(Refusal::new(Code::Limit, text));
         };
         reply_seats(call.ctx, show, &seats);
         Ok(())
@@ -65,6 +78,13 @@ pub(super) fn stat(call: &Call<'_>, [_, tier, area]: &[Argument<'_>; 3]) -> Done
                 tier.is_none_or(|tier| bucket.tier == tier) && area.is_none_or(|area| bucket.area == area)
             })
             .collect();
+        if buckets.len() > READ_AT_ONCE as usize {
+            let count = buckets.len();
+            let text = format!(
+                "{count} pairs of area and tier; at most {READ_AT_ONCE} can be listed: name a TIER or an AREA"
+            );
+            return Err(Refusal::new(Code::Limit, text));
+        }
         let ctx = call.ctx;
         ctx.reply_array(buckets.len());
         for bucket in buckets {

@@ -20,15 +20,8 @@ use crate::ffi::{Context, KeyName};
 
 /// Expires the overdue holds on which a request depends, and decides the request.
 fn decided(step: &mut Step<'_, '_, Show>, request: &Request<'_>) -> Result<Decision, Refusal> {
-    loop {
-        let expired = decide_overdue(step.state(), step.now(), request);
-        if expired.is_empty() {
-            return decide(step.state(), step.now(), request);
-        }
-        for event in &expired {
-            step.apply(event);
-        }
-    }
+    step.apply_overdue(|show, now| decide_overdue(show, now, request));
+    decide(step.state(), step.now(), request)
 }
 
 /// Decides a request and applies its events. The reply is true only after that.
@@ -59,9 +52,9 @@ fn answer(call: &Call<'_>, request: &Request<'_>) -> Done {
 /// `SEAT.CREATE key plan`
 pub(super) fn create(call: &Call<'_>, [_, json]: &[Argument<'_>; 2]) -> Done {
     let plan: Plan = plan::parse(json.text())?;
-    // Built here to check the plan, and to bring it into the normal form, which is replicated.
-    let wanted = Show::new(&plan, 0)?;
-    let name = call.key()?;
+    let (name, now) = (call.key()?, call.ctx.clock());
+    // Checks the plan and brings it into the normal form, which is replicated.
+    let wanted = Show::opened(&plan, now)?;
     if plan.events > 0 {
         outbox::check_stream(call.ctx, name, "plan: events")?;
     }
@@ -74,7 +67,7 @@ pub(super) fn create(call: &Call<'_>, [_, json]: &[Argument<'_>; 2]) -> Done {
     };
     drop(key);
     match existing {
-        None => step::create::<Show>(call.ctx, name, &Event::Created { plan: normal })?,
+        None => step::create_opened(call.ctx, name, &Event::Created { plan: normal }, wanted, now)?,
         Some(existing) if existing == normal => {}
         Some(_) => {
             let text = format!("there is a show with another plan at {}", quoted(name.as_bytes()));
@@ -103,7 +96,7 @@ pub(super) fn hold(
     check_list("flags", flags, plan::max::FLAGS)?;
     let made = token::make_unless(chosen.is_given());
     let replaced = |token| Replace { token, other: replace.has_last_word() };
-    let mut hold = Hold {
+    let hold = Hold {
         user: user.text(),
         count: count.integer(),
         ttl: time_to_live(ttl)?,
@@ -111,17 +104,13 @@ pub(super) fn hold(
         areas: areas.words().to_vec(),
         adjacent: adjacent.member()?.unwrap_or_default(),
         orphans: orphans.member()?.unwrap_or_default(),
-        flags: Vec::new(),
+        flags: flags.words().to_vec(),
         replace: replace.optional_text().map(replaced),
         token: token::choice(chosen, &made),
     };
     check_count(hold.count)?;
     let record = change::<Show, _>(call.ctx, call.key()?, |step| {
-        if flags.is_given() {
-            let bits = flags.words().iter().fold(0, |all, flag| all | step.state().venue().flag_bit(flag));
-            step.state_mut().prepare(bits);
-            hold.flags = flags.words().to_vec();
-        }
+        step.state_mut().prepare(hold.tier, &hold.areas, &hold.flags);
         grant(call.ctx, step, &Request::Hold(hold))
     });
     count_refused(record)

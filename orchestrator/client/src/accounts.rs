@@ -40,6 +40,34 @@ pub struct ModuleRow {
     pub attached: Vec<(String, String)>,
 }
 
+/// Rows of a book.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rows<T> {
+    /// The rows whose names are text.
+    pub rows: Vec<T>,
+    /// The names of the others, with replacements for what is not UTF-8. No node can have such a name.
+    pub unreadable: Vec<String>,
+}
+
+impl<T> Rows<T> {
+    /// Reads the rows of records. `read` gives `None` for a row whose names are no text; `name` is the field with the
+    /// name of the row.
+    fn read(
+        records: &[Record],
+        name: &str,
+        read: impl Fn(&Record) -> Result<Option<T>, Error>,
+    ) -> Result<Self, Error> {
+        let (mut rows, mut unreadable) = (Vec::new(), Vec::new());
+        for record in records {
+            match read(record)? {
+                Some(row) => rows.push(row),
+                None => unreadable.push(String::from_utf8_lossy(&record.get::<Vec<u8>>(name)?).into_owned()),
+            }
+        }
+        Ok(Self { rows, unreadable })
+    }
+}
+
 /// The client of one book. Clones share the connection.
 #[derive(Debug, Clone)]
 pub struct BookStore(Keyed);
@@ -93,8 +121,8 @@ impl BookStore {
     }
 
     /// All modules.
-    pub async fn module_rows(&self) -> Result<Vec<ModuleRow>, Error> {
-        self.modules().await?.iter().filter_map(|record| module_row(record).transpose()).collect()
+    pub async fn module_rows(&self) -> Result<Rows<ModuleRow>, Error> {
+        Rows::read(&self.modules().await?, "module", module_row)
     }
 
     /// A page of accounts from a cursor on, and the cursor of the next, 0 at the end.
@@ -122,8 +150,8 @@ impl BookStore {
     }
 
     /// All accounts.
-    pub async fn account_rows(&self) -> Result<Vec<AccountRow>, Error> {
-        self.accounts(None).await?.iter().filter_map(|record| account_row(record).transpose()).collect()
+    pub async fn account_rows(&self) -> Result<Rows<AccountRow>, Error> {
+        Rows::read(&self.accounts(None).await?, "account", account_row)
     }
 
     /// Lines of use by `department` or `module`.

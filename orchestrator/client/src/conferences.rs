@@ -26,8 +26,8 @@ pub struct UnitRow {
 /// A conference placed on a unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
-    /// Number of the conference.
-    pub e164: String,
+    /// Number of the conference, which may have any bytes.
+    pub e164: Vec<u8>,
     /// Identity of the unit.
     pub cmu: String,
     /// Epoch of the assignment.
@@ -122,7 +122,7 @@ impl RealmStore {
     pub async fn recover(&self, count: u32, term: u64) -> Result<Vec<Grant>, Error> {
         let mut command = self.begin("CONF.RECOVER");
         command.arg("COUNT").arg(count).arg("TERM").arg(term);
-        let grants: Vec<(String, String, u64)> = self.ask(&command).await?;
+        let grants: Vec<(Vec<u8>, String, u64)> = self.ask(&command).await?;
         Ok(grants.into_iter().map(|(e164, cmu, epoch)| Grant { e164, cmu, epoch }).collect())
     }
 
@@ -152,8 +152,8 @@ impl RealmStore {
         &self,
         cmu: &str,
         highest: u64,
-        ended: &[(String, u64)],
-        list: &[(String, u64)],
+        ended: &[(Vec<u8>, u64)],
+        list: &[(Vec<u8>, u64)],
     ) -> Result<Reported, Error> {
         let mut command = self.begin("CMU.REPORT");
         command.arg(cmu).arg("HIGHEST").arg(highest);

@@ -23,7 +23,7 @@ mod seats;
 mod servers;
 pub mod streams;
 
-pub use accounts::{AccountRow, BookStore, ModuleRow};
+pub use accounts::{AccountRow, BookStore, ModuleRow, Rows};
 pub use address::without_password;
 pub use conferences::{Grant, RealmStore, Reported, UnitRow};
 pub use connection::{connect, query};

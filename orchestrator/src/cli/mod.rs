@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use allot_runtime::child::{program, watchdog};
 use allot_runtime::telemetry;
@@ -18,6 +18,7 @@ use outcome::Outcome;
 mod accounts;
 mod compaction;
 mod config;
+mod generate;
 mod numbers;
 mod outcome;
 pub(crate) mod progress;
@@ -81,6 +82,9 @@ enum Family {
     /// Runs a program that is killed when its parent process dies; `allotd` starts it itself.
     #[command(hide = true)]
     ExecChild(program::Arguments),
+    /// Write man pages or shell completion from this command line; packages are built with it.
+    #[command(hide = true, subcommand)]
+    Generate(generate::Command),
     /// Load and print shows, and sell them out under load.
     #[command(subcommand)]
     Seats(seats::Command),
@@ -105,6 +109,7 @@ pub(crate) async fn main(run_role: daemon::RunRole) -> ExitCode {
         Family::CompactionGuard => hidden(allot_compaction::run_supervisor().await),
         Family::Watchdog => hidden(watchdog::run().await),
         Family::ExecChild(arguments) => hidden(program::run(&arguments)),
+        Family::Generate(command) => generate::run(&command, Cli::command()),
         Family::Seats(command) => seats::run(command).await,
         Family::Numbers(command) => numbers::run(command).await,
     };

@@ -25,7 +25,7 @@ pub(crate) enum Message<'a> {
 /// The command that sends details: `event SET e164 .. cmu .. epoch .. seq ..`, then the details.
 pub(crate) fn details(
     stream: &str,
-    e164: &str,
+    e164: &[u8],
     cmu: &str,
     epoch: u64,
     seq: u64,
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn sent_details_are_read_back() {
         let fields = [("members".to_owned(), "2".to_owned()), ("e164".to_owned(), "odd".to_owned())];
-        let message = details("{r}:info", "49", "a:1:1", 7, 3, &fields);
+        let message = details("{r}:info", b"49", "a:1:1", 7, 3, &fields);
         let words: Vec<String> = message
             .args_iter()
             .filter_map(|arg| match arg {

@@ -369,7 +369,7 @@ fn a_leader_may_die_at_any_step_and_wake_up_when_it_was_replaced() {
     system.healthy("all to be as it was");
     let recorded = async |tree: Tree| {
         let notify = tree.get("/resource/notify").await.ok().flatten()?.version;
-        let node = tree.get("/allot/{acme}:accounts/notified").await.ok().flatten()?;
+        let node = tree.get("/resource/notify/processed").await.ok().flatten()?;
         Some(notify.0.to_string() == String::from_utf8(node.data).unwrap())
     };
     eventually("the version that was dealt with to be on record", TIMEOUT, || {

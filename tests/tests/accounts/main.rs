@@ -1,6 +1,9 @@
 //! The accounts role: a book, ZooKeeper, `allotd` processes and client systems in Python.
 
 mod assignment;
+mod epochs;
 mod inventory;
+mod other_programs;
 mod random_workload;
+mod reported_use;
 mod stores;

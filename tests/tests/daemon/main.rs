@@ -1,6 +1,7 @@
 //! `allotd` as a command line and as a daemon, and the sessions of the documentation.
 
 mod client_example;
+mod client_languages;
 mod command_line;
 mod connections;
 mod documentation;

@@ -73,6 +73,8 @@ const COMMANDS: &[(&str, i64, &[&str])] = &[
     ("account.renew", 6, &["write", "fast"]),
     ("account.logout", -4, &["write", "fast"]),
     ("account.use", -4, &["write", "fast"]),
+    ("account.report", 5, &["write", "fast"]),
+    ("account.raise", -3, &["write", "fast"]),
     ("account.pick", -4, &["readonly", "fast"]),
     ("account.rebalance", -2, &["write"]),
     ("account.info", -2, &["readonly"]),

@@ -36,6 +36,37 @@ fn lists_of_seats_areas_and_flags_are_bounded() {
 }
 
 #[test]
+fn listings_without_a_cursor_are_bounded() {
+    let server = RedisServer::start();
+    let mut client = server.raw();
+    let row = |tier: usize| {
+        let seat = |seat: usize| format!(r#"{{"label":"{seat}","tier":"t{}"}}"#, seat + tier);
+        let seats: Vec<String> = (0..3500).map(seat).collect();
+        format!(r#"{{"label":"1","rank":1,"seats":[{}]}}"#, seats.join(","))
+    };
+    let area = |area: usize| format!(r#"{{"id":"a{area}","rows":[{}]}}"#, row(area));
+    let areas: Vec<String> = (0..3).map(area).collect();
+    let plan = format!(r#"{{"areas":[{}],"limits":{{"holds_per_user":0}}}}"#, areas.join(","));
+    assert_eq!(client.call(&["SEAT.CREATE", "show", &plan]), Reply::Simple("OK".into()));
+    let refused = client.words("SEAT.STAT show");
+    assert!(refused.error().starts_with("LIMIT 10500 pairs of area and tier"), "{refused:?}");
+    assert_eq!(client.words("SEAT.STAT show AREA a1").array().len(), 3500);
+    assert_eq!(client.words("SEAT.STAT show TIER t2").array().len(), 3);
+    let pick = |seat: usize| {
+        let seat = format!("a{}-1-{}", seat / 3500, seat % 3500);
+        ["SEAT.PICK", "show", "ann", "TTL", "600000", "SEATS", "1", &seat].map(str::to_owned)
+    };
+    (0..10_000).for_each(|seat| client.send(&pick(seat)));
+    for _ in 0..10_000 {
+        assert!(!matches!(client.read(), Reply::Error(_)));
+    }
+    assert_eq!(client.words("SEAT.HOLDS show ann").array().len(), 10_000);
+    client.call(&pick(10_000));
+    let refused = client.words("SEAT.HOLDS show ann");
+    assert_eq!(refused.error(), "LIMIT user 'ann' has 10001 holds; at most 10000 can be listed");
+}
+
+#[test]
 fn lists_of_numbers_and_counts_of_listings_are_bounded() {
     let server = RedisServer::start();
     let mut client = server.raw();

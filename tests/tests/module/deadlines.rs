@@ -268,6 +268,45 @@ fn epochs_grow_though_the_clock_is_set_back() {
 }
 
 #[test]
+fn time_of_an_unchanged_value_that_is_ahead_does_not_fall_back() {
+    let server = RedisServer::builder().own_clock().start();
+    let mut client = server.raw();
+    client.words("CONFIG SET allot.max-clock-lead 1000");
+    create(&server, "show", &sample_venue(2, 5));
+    server.shift_clock(2);
+    hold(&mut client, "show", "ann", 1, LONG_TTL_MS, "ahead");
+    server.shift_clock(0);
+    let mut last = 0;
+    let start = client.words("ALLOT.CLOCK show").field("clock").int();
+    eventually("the clock to pass the time of the last change", TIMEOUT, || {
+        let now = client.words("ALLOT.CLOCK show");
+        assert!(now.field("time").int() >= last, "{now:?} after {last}");
+        last = now.field("time").int();
+        now.field("clock").int() > start + 2500
+    });
+    no_internal_errors(&server);
+}
+
+#[test]
+fn streams_are_trimmed_after_the_clock_was_corrected() {
+    let server = RedisServer::builder().own_clock().start();
+    server.shift_clock(86_400);
+    let mut realm = Realm::create(&server, &["a:1:1"]);
+    let old = |realm: &mut Realm| {
+        realm.client.words(&format!("XADD {REALM}:info 1-1 event SET"));
+        eventually("the stream to be trimmed", TIMEOUT, || {
+            realm.client.words(&format!("XLEN {REALM}:info")).int() == 0
+        });
+        realm.client.words(&format!("DEL {REALM}:info"));
+    };
+    old(&mut realm);
+    server.shift_clock(0);
+    realm.client.words(&format!("ALLOT.CLOCK {REALM} RESET"));
+    old(&mut realm);
+    no_internal_errors(&server);
+}
+
+#[test]
 fn deadlines_that_the_clock_has_jumped_over_expire() {
     let server = RedisServer::builder().own_clock().start();
     create(&server, "show", &sample_venue(2, 5));

@@ -20,7 +20,8 @@ impl Book {
         self.counters().iter().try_for_each(Counter::check_event)?;
         match event {
             Event::Opened(_) => Err(Damaged("the book is open already")),
-            Event::Configured(_) | Event::Claimed { .. } => Ok(()),
+            Event::Configured(_) | Event::BookTuned(_) | Event::Claimed { .. } => Ok(()),
+            Event::ModuleTuned { module, .. } => self.module_number(module).map(drop),
             Event::MonthTurned => {
                 ensure(!self.settings.turns.is_empty(), "a month turns without a time at which it turns")?;
                 ensure(self.month < LAST_MONTH, "there are no more months")
@@ -110,6 +111,14 @@ impl Book {
                 account.state == AccountState::Dealt && account.login.is_some()
             }),
             Event::LoggedOut { account, .. } => self.account_is(account, |account| account.login.is_some()),
+            Event::EpochRaised { epoch } => Counter::new("last epoch", *epoch).check_event(),
+            Event::Reassigned { account } => {
+                self.account_is(account, |account| account.state == AccountState::Dealt)
+            }
+            Event::Reported { account, epoch, count } => self.account_is(account, |account| {
+                let fits = |before: u64| before.saturating_add(*count) <= MAX_COUNT;
+                account.reported(*epoch).is_some_and(fits) && fits(account.used_in(self.month))
+            }),
             Event::Used { account, count } => {
                 let fits =
                     |account: &Account| account.used_in(self.month).saturating_add(*count) <= MAX_COUNT;

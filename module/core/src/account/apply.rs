@@ -6,7 +6,7 @@
 
 use super::event::Event;
 use super::model::place::{Instance, Module, Presence};
-use super::model::record::{Account, AccountState, Goal, Login, Name, Stay, day_of};
+use super::model::record::{Account, AccountState, Epoch, Goal, Login, Name, Stay, day_of};
 use super::model::state::Book;
 use crate::invariant;
 use crate::shared::list::NONE;
@@ -19,6 +19,14 @@ impl Book {
         match event {
             Event::Opened(_) => {}
             Event::Configured(settings) => self.settings = settings.clone(),
+            Event::BookTuned(policy) => self.policy = *policy,
+            Event::ModuleTuned { module, policy } => {
+                let Some(id) = self.admitted_module(module) else { return };
+                if let Some(module) = self.indexed_module_mut(id) {
+                    module.policy = *policy;
+                }
+                self.look_at(id);
+            }
             Event::Claimed { term, leader } => (self.term, self.leader) = (*term, Some(leader.clone())),
             Event::Defined { module, department, places, weight, reserve } => {
                 let department = self.department_name(department);
@@ -59,7 +67,13 @@ impl Book {
                 self.log_out(id);
                 self.settle(at, id);
             }
-            Event::Used { account, count } => self.count(at, account, *count),
+            Event::Used { account, count } => {
+                let Some(id) = self.admitted(account) else { return };
+                let instance = self.indexed(id).map_or(NONE, |account| account.instance);
+                self.count(at, id, instance, *count);
+            }
+            Event::EpochRaised { epoch } => self.last_epoch = self.last_epoch.max(*epoch),
+            Event::Reported { account, epoch, count } => self.report(at, account, *epoch, *count),
             _ => self.apply_to_assignment(at, event),
         }
     }
@@ -79,6 +93,16 @@ impl Book {
                     let Some(id) = self.admitted(name) else { continue };
                     self.assign(at, id, place);
                 }
+            }
+            Event::Reassigned { account } => {
+                let Some(id) = self.admitted(account) else { return };
+                let Some((place, since)) = self.indexed(id).map(|account| (account.instance, account.since))
+                else {
+                    return;
+                };
+                self.assign(at, id, place);
+                // The account has not moved.
+                self.change(id, |account| account.since = since);
             }
             Event::Recalled { module, instance, accounts } => {
                 let Some(place) = self.admitted_place(module, instance) else { return };
@@ -341,12 +365,23 @@ impl Book {
         }
     }
 
-    fn count(&mut self, at: Millis, account: &[u8], count: u64) {
-        let Some(id) = self.admitted(account) else { return };
+    /// Counts instructions of an account, which an instance has sent.
+    fn count(&mut self, at: Millis, id: u32, instance: u32, count: u64) {
         self.set_ready(id, false);
         self.count_use(id, count);
-        let instance = self.indexed(id).map_or(NONE, |account| account.instance);
         self.set_ready(id, true);
         self.with_instance(instance, |instance| instance.pace.count(at, count));
+    }
+
+    /// Counts instructions that the instance of an assignment has reported.
+    fn report(&mut self, at: Millis, account: &[u8], epoch: Epoch, count: u64) {
+        let Some(id) = self.admitted(account) else { return };
+        let Some(account) = self.accounts.get_mut(id) else { return };
+        account.reports.get_or_insert_default().count(epoch, count);
+        let stay = account.history.iter().rfind(|stay| stay.epoch == epoch);
+        let names = stay.map(|stay| (stay.module.clone(), stay.instance.clone()));
+        // An instance that has gone needs no pace any more.
+        let instance = names.and_then(|(module, instance)| self.find_place(&module, &instance));
+        self.count(at, id, instance.unwrap_or(NONE), count);
     }
 }

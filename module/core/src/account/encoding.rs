@@ -1,6 +1,7 @@
 //! Encoding of fields that several events share (docs/replication.md).
 
-use super::model::state::Settings;
+use super::model::place::Policy;
+use super::model::state::{BookPolicy, Settings};
 use super::model::tariff::{Amount, Step, Tariff};
 use crate::shared::codec::{Damaged, Reader, Writer};
 use crate::shared::field::Field;
@@ -27,6 +28,41 @@ impl Field for Settings {
         let settings = Self { cap, dwell, max_moves, turns };
         ensure(settings.is_sound(), "a setting is out of range")?;
         Ok(settings)
+    }
+}
+
+impl Field for Policy {
+    fn encode(&self, out: &mut Writer) {
+        out.unsigned(self.min.into());
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
+        let policy = Self { min: reader.number()? };
+        ensure(policy.is_sound(), "a setting of a module is out of range")?;
+        Ok(policy)
+    }
+}
+
+impl Field for BookPolicy {
+    fn encode(&self, out: &mut Writer) {
+        out.field(&self.margin);
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
+        Ok(Self { margin: reader.field()? })
+    }
+}
+
+impl Field for Amount {
+    fn encode(&self, out: &mut Writer) {
+        out.unsigned(u64::try_from(self.0).unwrap_or(u64::MAX));
+    }
+
+    /// A price: less than a billion.
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
+        let amount = Self(reader.unsigned()?.into());
+        ensure(amount <= Self::MAX_PRICE, "a price is out of range")?;
+        Ok(amount)
     }
 }
 

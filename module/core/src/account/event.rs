@@ -1,7 +1,8 @@
 //! Events of a book. Only events change a book; they are replicated, written to the AOF, published and replayed.
 
+use super::model::place::Policy;
 use super::model::record::Name;
-use super::model::state::Settings;
+use super::model::state::{BookPolicy, Settings};
 use super::model::tariff::Tariff;
 use crate::shared::machine;
 use crate::shared::{Bytes, Millis};
@@ -191,5 +192,33 @@ events! {
             /// Its name.
             account: Bytes,
         } = 22, notice c"allot.account.frozen";
+        /// The further settings of a module change.
+        ModuleTuned {
+            /// The module.
+            module: Name,
+            /// The settings.
+            policy: Policy,
+        } = 23, notice c"allot.account.module-tuned";
+        /// The further settings of the book change.
+        BookTuned(policy: BookPolicy) = 24, notice c"allot.account.book-tuned";
+        /// The next epochs are greater than this one: an epoch that a failover has lost was published.
+        EpochRaised {
+            /// An epoch above the last one.
+            epoch: u64,
+        } = 30, notice c"allot.account.epoch-raised";
+        /// An account is assigned again to its instance, at a new epoch. A login remains.
+        Reassigned {
+            /// Its name.
+            account: Bytes,
+        } = 31, notice c"allot.account.dealt";
+        /// An instance has reported its use of an assignment, which may be over.
+        Reported {
+            /// The account.
+            account: Bytes,
+            /// Epoch of the assignment.
+            epoch: u64,
+            /// How many instructions were not counted before.
+            count: u64,
+        } = 32, notice c"allot.account.used", count (Counter::Used, *count);
     }
 }

@@ -6,6 +6,7 @@ use super::model::tariff::Amount;
 use super::read::Used;
 use crate::shared::Bytes;
 use crate::shared::decision;
+use crate::words;
 
 pub(super) use crate::shared::refusal::refuse;
 
@@ -44,6 +45,16 @@ pub(super) fn unchanged(reply: Reply) -> Decision {
     Decision::unchanged(reply)
 }
 
+words! {
+    /// Why rebalancing moves an account.
+    pub enum Reason {
+        /// The move avoids extra cost.
+        Cost => "cost",
+        /// The receiving instance has fewer accounts than the `MIN` of its module.
+        Min => "min",
+    }
+}
+
 /// A move of rebalancing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shift {
@@ -55,6 +66,8 @@ pub struct Shift {
     pub to: (Name, Name),
     /// The cost that the move avoids at the receiving instance.
     pub avoided: Amount,
+    /// Why the account moves.
+    pub reason: Reason,
 }
 
 impl Shift {

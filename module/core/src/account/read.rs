@@ -126,19 +126,23 @@ impl Book {
         usage
     }
 
-    /// How many more instructions departments will send this month at the pace of their instances. O(instances).
-    pub fn projected_by_department(&self, now: Millis) -> BTreeMap<Name, u64> {
-        let mut sums: BTreeMap<Name, u64> = BTreeMap::new();
+    /// How many more instructions departments will send this month; `None` for a department with an instance of which
+    /// too little is known. O(instances).
+    pub fn projected_by_department(&self, now: Millis) -> BTreeMap<Name, Option<u64>> {
+        let mut sums: BTreeMap<Name, Option<u64>> = BTreeMap::new();
         for (&id, module) in self.module_names.values().filter_map(|id| Some((id, self.modules.get(*id)?))) {
-            let sum = sums.entry(module.department.clone()).or_default();
-            *sum = sum.saturating_add(self.projected_of(id, now));
+            let sum = sums.entry(module.department.clone()).or_insert(Some(0));
+            *sum = sum.and_then(|sum| Some(sum.saturating_add(self.projected_of(id, now)?)));
         }
         sums
     }
 
-    /// How many more instructions a module will send this month at the pace of its instances.
-    pub fn projected_of(&self, module: u32, now: Millis) -> u64 {
+    /// How many more instructions a module will send this month; `None` if too little is known of one of its
+    /// instances.
+    pub fn projected_of(&self, module: u32, now: Millis) -> Option<u64> {
         let instances = self.modules.get(module).into_iter().flat_map(super::model::place::Module::instances);
-        instances.map(|id| self.projected(id, now)).fold(0, u64::saturating_add)
+        instances
+            .map(|id| self.projected(id, now))
+            .try_fold(0u64, |sum, projected| Some(sum.saturating_add(projected?)))
     }
 }

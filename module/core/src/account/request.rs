@@ -1,7 +1,7 @@
 //! Requests to a book, with parsed arguments. docs/accounts.md describes the commands.
 
 use super::model::record::Epoch;
-use super::model::tariff::Tariff;
+use super::model::tariff::{Amount, Tariff};
 use crate::shared::Millis;
 
 /// A request that may change a book. All byte strings are the caller's.
@@ -74,6 +74,13 @@ pub enum ManagerRequest<'a> {
         /// How long the place is kept, in milliseconds.
         grace: Millis,
     },
+    /// `ACCOUNT.RAISE`.
+    Raise {
+        /// The next epochs are greater than this one.
+        epoch: Epoch,
+        /// An account whose assignment gets a new epoch if its epoch is not greater.
+        account: Option<&'a [u8]>,
+    },
     /// `ACCOUNT.REBALANCE`.
     Rebalance {
         /// Whether the moves are only computed.
@@ -126,6 +133,15 @@ pub enum InstanceRequest<'a> {
         /// Number of instructions.
         count: i64,
     },
+    /// `ACCOUNT.REPORT`.
+    Report {
+        /// The account.
+        account: &'a [u8],
+        /// Epoch of the assignment.
+        epoch: Epoch,
+        /// Number of instructions since the assignment.
+        total: u64,
+    },
 }
 
 impl<'a> ManagerRequest<'a> {
@@ -156,10 +172,11 @@ pub struct Changes {
     pub dwell: Option<Millis>,
     pub max_moves: Option<i64>,
     pub turns: Option<Vec<Millis>>,
+    pub margin: Option<Amount>,
 }
 
 /// `ACCOUNT.MODULE key module ...`
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct ModuleSettings<'a> {
     /// The module.
     pub module: &'a [u8],
@@ -171,4 +188,6 @@ pub struct ModuleSettings<'a> {
     pub weight: Option<i64>,
     /// How many accounts are kept free for replacements; `None` keeps the value, or sets 0.
     pub reserve: Option<i64>,
+    /// How many accounts an active instance keeps; `None` keeps the value, or sets 1.
+    pub min: Option<i64>,
 }

@@ -5,7 +5,8 @@
 
 use super::encoding::ensure;
 use super::model::place::{HOUR, Instance, MAX_OFFSET, MAX_PLACES, Module, Pace, Presence, WINDOW};
-use super::model::record::{Account, Goal, LAST_MONTH, Login, MAX_HISTORY, MONTHS, Name, Stay};
+use super::model::record::{Account, Epoch, Goal, LAST_MONTH, Login, MAX_HISTORY, MONTHS, Name, Stay};
+use super::model::reports::{MAX_REPORTS, Reports};
 use super::model::state::Book;
 use super::model::tariff::{MAX_COUNT, Tariff};
 use crate::invariant;
@@ -13,8 +14,11 @@ use crate::shared::Millis;
 use crate::shared::codec::{Damaged, Reader, Writer};
 use crate::shared::list::NONE;
 
-/// Version of the encoding; a payload of another version is refused.
-pub const VERSION: u64 = 1;
+/// Version of the encoding. A payload of a later version is refused.
+pub const VERSION: u64 = 2;
+/// The oldest version that is read: it has no further settings and no use that instances reported, and knows of an
+/// instance only the use of the last day.
+const OLDEST: u64 = 1;
 /// The greatest hour, counted from 1970, that a snapshot may have.
 const MAX_HOUR: i64 = (1 << 53) / HOUR;
 
@@ -25,6 +29,7 @@ impl Book {
         out.unsigned(VERSION);
         out.signed(self.applied);
         out.field(&self.settings);
+        out.field(&self.policy);
         out.unsigned(self.term);
         out.optional(self.leader.as_deref());
         out.unsigned(self.last_epoch);
@@ -39,6 +44,7 @@ impl Book {
             for number in [module.places, module.weight, module.reserve] {
                 out.unsigned(number.into());
             }
+            out.field(&module.policy);
             out.unsigned(module.instances.len() as u64);
             for instance in module.instances().filter_map(|id| self.instances.get(id)) {
                 encode_instance(instance, &mut out);
@@ -109,6 +115,12 @@ impl Book {
             out.unsigned(month.into());
             out.unsigned(used);
         }
+        let reports = account.reports.as_ref().map_or(&[][..], |reports| &reports.totals);
+        out.unsigned(reports.len() as u64);
+        for &(epoch, total) in reports {
+            out.unsigned(epoch);
+            out.unsigned(total);
+        }
         out.signed(account.moved.0.into());
         out.unsigned(account.moved.1.into());
         out.unsigned(account.history.len() as u64);
@@ -128,9 +140,13 @@ impl Book {
     /// Bytes that `encode` never writes.
     pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
         let mut reader = Reader::new(bytes);
-        ensure(reader.unsigned()? == VERSION, "the version of the encoding is unknown")?;
+        let version = reader.unsigned()?;
+        ensure((OLDEST..=VERSION).contains(&version), "the version of the encoding is unknown")?;
         let applied = reader.reached()?;
         let mut book = Self::open(reader.field()?, applied);
+        if version > OLDEST {
+            book.policy = reader.field()?;
+        }
         book.term = reader.count()?;
         book.leader = reader.optional_identifier()?;
         ensure(book.term == 0 || book.leader.is_some(), "a claimed term has no leader")?;
@@ -146,7 +162,7 @@ impl Book {
         }
         book.arrivals = reader.count()?;
         for _ in 0..reader.unsigned()? {
-            book.decode_module(&mut reader)?;
+            book.decode_module(&mut reader, version)?;
         }
         let mut tariffs: Vec<Tariff> = Vec::new();
         for _ in 0..reader.unsigned()? {
@@ -156,7 +172,7 @@ impl Book {
         }
         let mut last: Option<Vec<u8>> = None;
         for _ in 0..reader.unsigned()? {
-            let account = book.decode_account(&mut reader, &tariffs)?;
+            let account = book.decode_account(&mut reader, &tariffs, version)?;
             ensure(last.is_none_or(|last| *last < account.name[..]), "the accounts are not in order")?;
             last = Some(account.name.to_vec());
             let login = account.login.as_ref().map(|login| login.until);
@@ -178,7 +194,7 @@ impl Book {
         Ok(book)
     }
 
-    fn decode_module(&mut self, reader: &mut Reader<'_>) -> Result<(), Damaged> {
+    fn decode_module(&mut self, reader: &mut Reader<'_>, version: u64) -> Result<(), Damaged> {
         let (module, department) = (reader.field::<Name>()?, reader.field::<Name>()?);
         let rises = self.module_names.last_key_value().is_none_or(|(last, _)| *last < module);
         ensure(rises, "the modules are not in order")?;
@@ -188,11 +204,14 @@ impl Book {
         let fits =
             [known.places, known.weight, known.reserve].into_iter().all(|n| i64::from(n) <= MAX_PLACES);
         ensure(fits, "a module's number is out of range")?;
+        if version > OLDEST {
+            known.policy = reader.field()?;
+        }
         let id = self.modules.insert(known);
         self.module_names.insert(module, id);
         let mut last = 0;
         for _ in 0..reader.unsigned()? {
-            let instance = decode_instance(reader, id)?;
+            let instance = decode_instance(reader, id, version)?;
             let rises = instance.arrived > last && instance.arrived <= self.arrivals;
             ensure(rises, "the instances are not in order")?;
             last = instance.arrived;
@@ -216,7 +235,12 @@ impl Book {
         self.find_module(&reader.identifier()?).ok_or(Damaged("a module is not there"))
     }
 
-    fn decode_account(&mut self, reader: &mut Reader<'_>, tariffs: &[Tariff]) -> Result<Account, Damaged> {
+    fn decode_account(
+        &mut self,
+        reader: &mut Reader<'_>,
+        tariffs: &[Tariff],
+        version: u64,
+    ) -> Result<Account, Damaged> {
         let account = reader.identifier()?;
         let module = self.decode_known_module(reader)?;
         let tariff = tariffs.get(reader.unsigned()? as usize).ok_or(Damaged("a tariff is not there"))?;
@@ -241,6 +265,9 @@ impl Book {
             account.login = Some(Box::new(login));
         }
         self.decode_use(reader, &mut account)?;
+        if version > OLDEST {
+            account.reports = decode_reports(reader)?;
+        }
         account.moved =
             (reader.signed()?.try_into().map_err(|_| Damaged("a day is out of range"))?, reader.number()?);
         self.decode_history(reader, &mut account)?;
@@ -289,6 +316,19 @@ impl Book {
     }
 }
 
+fn decode_reports(reader: &mut Reader<'_>) -> Result<Option<Box<Reports>>, Damaged> {
+    let count = reader.unsigned()?;
+    ensure(count <= MAX_REPORTS as u64, "an account has too many reports")?;
+    let mut totals: Vec<(Epoch, u64)> = Vec::new();
+    for _ in 0..count {
+        let (epoch, total) = (reader.count()?, reader.unsigned()?);
+        let rises = totals.last().is_none_or(|&(last, _)| last < epoch);
+        ensure(rises && total <= MAX_COUNT, "the reports of an account are not in order")?;
+        totals.push((epoch, total));
+    }
+    Ok((!totals.is_empty()).then(|| Box::new(Reports { totals })))
+}
+
 fn encode_instance(instance: &Instance, out: &mut Writer) {
     out.unsigned(instance.arrived);
     out.string(&instance.name);
@@ -299,11 +339,17 @@ fn encode_instance(instance: &Instance, out: &mut Writer) {
     out.signed(instance.since);
     out.signed(instance.offset);
     out.signed(instance.pace.hour);
-    out.signed(instance.pace.first);
+    out.signed(instance.pace.begun);
     instance.pace.buckets.iter().for_each(|&count| out.unsigned(count));
+    out.unsigned(instance.pace.month);
+    out.unsigned(instance.pace.last_month.is_some().into());
+    if let Some((used, span)) = instance.pace.last_month {
+        out.unsigned(used);
+        out.signed(span);
+    }
 }
 
-fn decode_instance(reader: &mut Reader<'_>, module: u32) -> Result<Instance, Damaged> {
+fn decode_instance(reader: &mut Reader<'_>, module: u32, version: u64) -> Result<Instance, Damaged> {
     let arrived = reader.unsigned()?;
     let name = reader.field::<Name>()?;
     let presence: Presence = reader.field()?;
@@ -314,14 +360,25 @@ fn decode_instance(reader: &mut Reader<'_>, module: u32) -> Result<Instance, Dam
         offset == 0 || matches!(presence, Presence::Active | Presence::Away),
         "an instance without a place has an offset",
     )?;
-    let (hour, first) = (reader.time()?, reader.time()?);
-    ensure(first <= hour && hour <= MAX_HOUR, "the hours of an instance are out of range")?;
+    let hour = reader.time()?;
+    // The oldest version has the hour in which counting began.
+    let begun = if version > OLDEST { reader.time()? } else { reader.time()?.saturating_mul(HOUR) };
+    ensure(begun / HOUR <= hour && hour <= MAX_HOUR, "the hours of an instance are out of range")?;
     let mut buckets = [0; WINDOW];
     for bucket in &mut buckets {
         *bucket = reader.unsigned()?;
     }
     let mut instance = Instance::new(name, module, presence, arrived, since);
     (instance.away_until, instance.offset) = (away_until, offset);
-    instance.pace = Pace { hour, first, buckets };
+    let (mut month, mut last_month) = (0, None);
+    if version > OLDEST {
+        month = reader.unsigned()?;
+        if reader.unsigned()? != 0 {
+            last_month = Some((reader.unsigned()?, reader.time()?));
+        }
+        let counts = [month, last_month.map_or(0, |(used, _)| used)];
+        ensure(counts.iter().all(|&count| count <= MAX_COUNT), "the use of an instance is out of range")?;
+    }
+    instance.pace = Pace { hour, begun, buckets, month, last_month };
     Ok(instance)
 }

@@ -113,7 +113,7 @@ impl Realm {
                 self.is_new(*epoch)
             }
             Event::Acked { .. } => is(&[State::Waiting, State::Creating]),
-            Event::AskedAgain { .. } => is(&[State::Waiting]),
+            Event::AskedAgain { .. } => is(&[State::Waiting, State::Creating]),
             Event::Failed { .. } => {
                 is(&[State::Creating])?;
                 ensure(conference.recovering, "a first creation that failed is tried again")?;

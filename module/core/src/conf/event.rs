@@ -224,7 +224,7 @@ events! {
             /// The epoch that the unit reported.
             epoch: Epoch,
         } = 25, notice c"allot.conf.disowned", count (Counter::Disowned, 1);
-        /// The unit of a waiting conference is asked again.
+        /// The time that a unit has for its answer begins again. The unit of a waiting conference is asked again.
         AskedAgain {
             /// E.164 number of the conference.
             e164: Bytes,

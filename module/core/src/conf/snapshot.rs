@@ -18,7 +18,7 @@ use crate::shared::{Bytes, Millis};
 use std::collections::{BTreeSet, VecDeque};
 
 /// Version of the encoding; a payload of another version is refused.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 
 /// The most units that may have failed to create one conference.
 const MAX_TRIED: u64 = 100_000;
@@ -339,7 +339,6 @@ impl Unit {
         out.signed(self.joined);
         out.signed(self.down_since);
         out.field(&self.load.map(Any));
-        out.unsigned(self.highest);
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
@@ -364,7 +363,6 @@ impl Unit {
             joined: reader.time()?,
             down_since: reader.time()?,
             load: reader.field::<Option<Any<i64>>>()?.map(|Any(load)| load),
-            highest: reader.count()?,
             owned: BTreeSet::new(),
             targets: BTreeSet::new(),
         })

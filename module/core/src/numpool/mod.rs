@@ -17,7 +17,7 @@ pub mod read;
 pub mod request;
 pub mod snapshot;
 
-pub use decide::{decide, decide_due};
+pub use decide::{decide, decide_due, decide_overdue};
 pub use event::Event;
 use model::record;
 pub use model::{cells, directory, groups, leases, number, order, settings, state};

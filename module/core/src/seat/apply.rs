@@ -17,7 +17,15 @@ impl Show {
     /// # Errors
     /// The plan breaks a rule.
     pub fn open(plan: &str, at: Millis) -> Result<Self, Refusal> {
-        let mut show = Self::new(&plan::parse::<Plan>(plan.as_bytes())?, at)?;
+        Self::opened(&plan::parse(plan.as_bytes())?, at)
+    }
+
+    /// The same, of a plan that was parsed. A plan and its normal form open equal shows.
+    ///
+    /// # Errors
+    /// The plan breaks a rule.
+    pub fn opened(plan: &Plan, at: Millis) -> Result<Self, Refusal> {
+        let mut show = Self::new(plan, at)?;
         if show.events > 0 {
             let created = Event::Created { plan: String::new() };
             for message in show.messages(&created) {

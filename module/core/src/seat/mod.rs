@@ -19,7 +19,7 @@ pub mod snapshot;
 pub use decide::overdue::decide_overdue;
 pub use decide::{decide, decide_due};
 pub use event::Event;
-pub use model::{bits, claims, index, labels, plan, state, venue};
+pub use model::{bits, claims, index, labels, plan, sparse, state, venue};
 pub use outcome::{Decision, HoldRecord, Reply};
 pub use request::Request;
 pub use state::Show;

@@ -9,6 +9,7 @@ use crate::invariant;
 use crate::shared::event::MachineEvent;
 use crate::shared::outbox::Message;
 use crate::shared::{Bytes, Millis};
+use hashbrown::HashMap;
 
 /// A seat as `SEAT.GET` shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,11 +71,16 @@ impl Show {
         holds
     }
 
-    /// The seats of an order, in ascending order; `None` for an unknown order.
-    pub fn order_seats(&self, reference: &[u8]) -> Option<Seats> {
-        let order = self.claims.order_called(reference)?;
-        let claims = self.claims.claims_of(order).iter();
-        let mut seats: Seats = claims.flat_map(|&id| self.claims.get(id).seats.iter().copied()).collect();
+    /// The seats of an order, in ascending order; `None` for an unknown order, and for one of more than `most` seats.
+    /// O(seats log seats), and at most O(most log most).
+    pub fn order_seats(&self, reference: &[u8], most: usize) -> Option<Seats> {
+        let claims = self.claims.claims_of(self.claims.order_called(reference)?);
+        let seats_of = |&id: &u32| &self.claims.get(id).seats;
+        // A claim has one seat at least, so an order of more claims is not even counted.
+        if claims.len() > most || claims.iter().map(|id| seats_of(id).len()).sum::<usize>() > most {
+            return None;
+        }
+        let mut seats: Seats = claims.iter().flat_map(|id| seats_of(id).iter().copied()).collect();
         seats.sort_unstable();
         Some(seats)
     }
@@ -141,13 +147,16 @@ impl Show {
             Event::Released { token, seats } => vec![self.entry(event, Some(token), seats)],
             Event::Expired { token } => vec![self.entry(event, Some(token), all(token))],
             Event::Refunded { seats } => {
+                // In the order of the first seat of each sale.
                 let mut sales: Vec<(u32, Vec<Seat>)> = Vec::new();
+                let mut places: HashMap<u32, usize> = HashMap::new();
                 for &seat in seats {
                     let Owner::Claim(id) = self.owner(seat) else {
                         invariant!("a seat that is refunded is sold");
                         continue;
                     };
-                    match sales.iter_mut().find(|(sale, _)| *sale == id) {
+                    let place = *places.entry(id).or_insert(sales.len());
+                    match sales.get_mut(place) {
                         Some((_, seats)) => seats.push(seat),
                         None => sales.push((id, vec![seat])),
                     }

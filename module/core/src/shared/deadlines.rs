@@ -118,6 +118,11 @@ impl Deadlines {
         self.dues.len()
     }
 
+    /// Whether no deadline is after `now`. O(n), about a nanosecond each; usually fewer, as the last entries are late.
+    pub fn have_all_passed(&self, now: i64) -> bool {
+        self.dues.iter().rev().all(|&due| due <= now)
+    }
+
     /// Whether there are no deadlines.
     pub fn is_empty(&self) -> bool {
         self.dues.is_empty()

@@ -9,10 +9,12 @@
 
 mod admission;
 mod frozen;
+mod minimum;
 mod quality;
 mod random;
 mod reads;
 mod rebalance;
+mod reports;
 mod rig;
 mod spec;
 mod targets;

@@ -41,8 +41,14 @@ impl Plain {
 #[test]
 fn large_assignment_is_even_and_a_join_moves_the_fewest_accounts() {
     let mut plain = Plain { book: Book::open(Settings::default(), 1000), now: 1000 };
-    let wish =
-        ModuleSettings { module: b"m", department: b"d", instances: 2000, weight: None, reserve: None };
+    let wish = ModuleSettings {
+        module: b"m",
+        department: b"d",
+        instances: 2000,
+        weight: None,
+        reserve: None,
+        ..ModuleSettings::default()
+    };
     plain.ask(ManagerRequest::Module(wish));
     for batch in 0..10 {
         let names: Vec<String> = (batch * 10_000..(batch + 1) * 10_000).map(name).collect();
@@ -75,7 +81,14 @@ fn first_batch_of_assignments_is_timed() {
         let mut plain = Plain { book: Book::open(Settings::default(), 1000), now: 1000 };
         let (module, department, instances) = (b"m", b"d", 1000);
         let (weight, reserve) = (None, Some(reserve));
-        plain.ask(ManagerRequest::Module(ModuleSettings { module, department, instances, weight, reserve }));
+        plain.ask(ManagerRequest::Module(ModuleSettings {
+            module,
+            department,
+            instances,
+            weight,
+            reserve,
+            ..ModuleSettings::default()
+        }));
         for instance in 0..1000 {
             let instance = format!("i{instance}");
             plain.ask(ManagerRequest::Attach { module: b"m", instance: instance.as_bytes() });
@@ -143,6 +156,7 @@ fn month(rebalanced: bool) -> (Amount, usize) {
             instances: 3,
             weight: None,
             reserve: None,
+            ..ModuleSettings::default()
         }));
         for instance in 0..3 {
             let instance = format!("m{module}i{instance}");

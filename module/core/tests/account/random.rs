@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 
 use super::rig::{HOUR, Rig, login, logout, name, tariff, usage};
 use allot_core::account::place::Presence;
+use allot_core::account::rebalance::Reason;
 use allot_core::account::request::{Changes, InstanceRequest, ManagerRequest, ModuleSettings};
-use allot_core::account::{Book, Settings};
+use allot_core::account::{Book, Reply, Settings};
 use proptest::prelude::*;
 
 /// A generator that needs no crate and repeats itself.
@@ -86,10 +87,10 @@ impl Run {
             }
             7..=12 => self.log_in(),
             13..=15 => self.word(),
-            16 | 17 => self.work(),
+            16 => self.work(),
+            17 => self.report_or_raise(),
             18 => {
-                let dry_run = self.random.chance(30);
-                self.rig.code(ManagerRequest::Rebalance { dry_run, max_moves: 5 });
+                self.rebalance();
             }
             _ => {
                 let dwell = Some(self.random.of(&[0, 1000, HOUR]));
@@ -98,6 +99,33 @@ impl Run {
             }
         }
         self.rig.check();
+    }
+
+    /// How many accounts each active instance has, and how many it must keep.
+    fn kept(&self) -> BTreeMap<(Vec<u8>, Vec<u8>), (u32, u32)> {
+        let book = &self.rig.book;
+        let active = book.modules().flat_map(|module| {
+            let instances = module.instances().filter_map(|id| book.instance(id));
+            let active = instances.filter(|instance| instance.presence == Presence::Active);
+            active.map(|one| ((module.name.to_vec(), one.name.to_vec()), (one.dealt, module.policy.min)))
+        });
+        active.collect()
+    }
+
+    /// Rebalancing takes no instance below the minimum of its module, and makes no move that avoids nothing.
+    fn rebalance(&mut self) {
+        let before = self.kept();
+        let dry_run = self.random.chance(30);
+        let request = ManagerRequest::Rebalance { dry_run, max_moves: 5 };
+        let Ok(Reply::Moves(moves)) = self.rig.ask(request) else { return };
+        for shift in moves {
+            let pays = shift.avoided.0 > 0;
+            assert_eq!(pays, shift.reason == Reason::Cost, "{shift:?}");
+        }
+        for (instance, (has, min)) in self.kept() {
+            let Some(&(had, _)) = before.get(&instance) else { continue };
+            assert!(has >= min || has >= had, "{instance:?} is taken from {had} to {has}");
+        }
     }
 
     fn inventory(&mut self) {
@@ -111,6 +139,7 @@ impl Run {
                 instances: self.random.below(5) as i64,
                 weight: self.random.of(&[None, Some(0), Some(2)]),
                 reserve: self.random.of(&[None, Some(0), Some(3)]),
+                min: self.random.of(&[None, Some(0), Some(1), Some(2)]),
             }),
             1 | 2 => {
                 let module = self.random.chance(80).then_some(module.as_bytes());
@@ -195,6 +224,26 @@ impl Run {
         }
     }
 
+    fn report_or_raise(&mut self) {
+        let account = name(self.random.below(30));
+        let epoch = self.epoch(&account);
+        let bytes = account.as_bytes();
+        let before =
+            self.rig.book.account_called(bytes).map(|one| (one.epoch, one.used_in(self.rig.book.month())));
+        if self.random.chance(50) {
+            let total = self.random.below(50) as u64;
+            self.rig.code(InstanceRequest::Report { account: bytes, epoch, total });
+            if self.rig.code(InstanceRequest::Report { account: bytes, epoch, total }) == "OK" {
+                let after = self.rig.account(&account).used_in(self.rig.book.month());
+                assert!(before.is_some_and(|(_, used)| after <= used + total), "a total was counted twice");
+            }
+        } else if self.rig.code(ManagerRequest::Raise { epoch, account: Some(bytes) }) == "OK" {
+            let after = self.rig.account(&account).epoch;
+            assert!(before.is_some_and(|(before, _)| after >= before), "an epoch fell");
+            assert!(self.rig.book.last_epoch() >= epoch);
+        }
+    }
+
     /// Everybody logs out, and what is due happens: then all deals are even.
     fn quiet(&mut self) {
         self.rig.pass(3 * HOUR);
@@ -208,7 +257,7 @@ impl Run {
             if let (Some(most), Some(least)) = (shares.iter().max(), shares.iter().min()) {
                 let id = self.rig.book.find_module(&module.name).unwrap();
                 assert_eq!(self.rig.book.spread(id), most - least);
-                let gives = |one: &allot_core::account::place::Instance| one.dealt > 0;
+                let gives = |one: &allot_core::account::place::Instance| one.dealt > module.floor();
                 let all = module.instances().filter_map(|id| self.rig.book.instance(id));
                 let highest =
                     all.filter(|one| gives(one)).map(allot_core::account::place::Instance::level).max();

@@ -15,7 +15,14 @@ fn three_modules() -> Rig {
     for (module, department, accounts) in [("m", "d", 0..10), ("n", "d", 10..15), ("o", "e", 20..21)] {
         let (module_name, department) = (module.as_bytes(), department.as_bytes());
         let (instances, weight, reserve) = (2, None, None);
-        let wish = ModuleSettings { module: module_name, department, instances, weight, reserve };
+        let wish = ModuleSettings {
+            module: module_name,
+            department,
+            instances,
+            weight,
+            reserve,
+            ..ModuleSettings::default()
+        };
         rig.ask(ManagerRequest::Module(wish)).unwrap();
         rig.attach(module, "a");
         rig.add(module, accounts);
@@ -48,6 +55,7 @@ fn changes_of_assignment_and_inventory_need_the_claimed_term() {
                 instances: 1,
                 weight,
                 reserve,
+                ..ModuleSettings::default()
             })
             .in_term(term),
             ManagerRequest::Add { module: Some(b"n"), tariff: tariff(), accounts: vec![b"new"] }
@@ -200,12 +208,12 @@ fn use_is_projected_by_the_pace_of_the_last_day() {
     rig.now = 10 * HOUR;
     let module =
         |rig: &Rig, module: &[u8]| rig.book.projected_of(rig.book.find_module(module).unwrap(), rig.now);
-    assert_eq!([&b"m"[..], b"n", b"o"].map(|name| module(&rig, name)), [900, 1800, 0]);
+    assert_eq!([&b"m"[..], b"n", b"o"].map(|name| module(&rig, name)), [Some(900), Some(1800), Some(0)]);
     let sums = rig.book.projected_by_department(rig.now);
-    assert_eq!((sums[&b"d"[..]], sums[&b"e"[..]]), (2700, 0));
+    assert_eq!((sums[&b"d"[..]], sums[&b"e"[..]]), (Some(2700), Some(0)));
     // What is older than a day counts no more.
     rig.now = 40 * HOUR;
-    assert_eq!(module(&rig, b"m"), 0);
+    assert_eq!(module(&rig, b"m"), Some(0));
 }
 
 #[test]

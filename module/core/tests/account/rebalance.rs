@@ -32,6 +32,7 @@ fn module(rig: &mut Rig, module: &str, department: &str, weight: i64, accounts: 
         instances: 1,
         weight: Some(weight),
         reserve: None,
+        ..ModuleSettings::default()
     };
     rig.ask(ManagerRequest::Module(wish)).unwrap();
     rig.attach(module, module);
@@ -50,6 +51,9 @@ fn tenth_hour() -> Rig {
 #[test]
 fn an_account_is_moved_twice_a_day_at_most() {
     let mut rig = Rig::with(2, 6, &["a", "b"]);
+    let (module, department, min) = (&b"m"[..], &b"d"[..], Some(0));
+    let settings = ModuleSettings { module, department, instances: 2, min, ..ModuleSettings::default() };
+    rig.ask(ManagerRequest::Module(settings)).unwrap();
     let (dwell, turns) = (Some(0), Some(vec![rig.now + 20 * 24 * HOUR]));
     rig.ask(ManagerRequest::Configure(Changes { dwell, turns, ..Changes::default() })).unwrap();
     rig.now = 22 * HOUR;

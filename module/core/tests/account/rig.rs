@@ -89,6 +89,7 @@ impl Rig {
             instances,
             weight: None,
             reserve: Some(reserve),
+            ..ModuleSettings::default()
         };
         self.ask(ManagerRequest::Module(wish)).unwrap();
     }

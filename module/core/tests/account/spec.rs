@@ -277,7 +277,14 @@ fn an_account_that_has_reached_the_cap_is_dealt_on_like_any_other() {
 fn asterisk_is_no_name_of_a_module_or_department() {
     let mut rig = Rig::new(Settings::default());
     for (module, department, word) in [(&b"*"[..], &b"d"[..], "module"), (b"m", b"*", "DEPARTMENT")] {
-        let wish = ModuleSettings { module, department, instances: 1, weight: None, reserve: None };
+        let wish = ModuleSettings {
+            module,
+            department,
+            instances: 1,
+            weight: None,
+            reserve: None,
+            ..ModuleSettings::default()
+        };
         let refusal = rig.ask(ManagerRequest::Module(wish)).unwrap_err();
         assert_eq!(refusal.code.word(), "ERR");
         assert!(refusal.text.starts_with(&format!("{word} must not be '*'")), "{}", refusal.text);
@@ -294,6 +301,7 @@ fn accounts_without_a_module_are_distributed_by_weight() {
             instances: 1,
             weight: Some(weight),
             reserve: None,
+            ..ModuleSettings::default()
         };
         rig.ask(ManagerRequest::Module(wish)).unwrap();
     }

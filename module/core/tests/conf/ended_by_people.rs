@@ -142,6 +142,74 @@ fn end_by_people_counts_at_an_older_epoch_of_the_same_copy() {
 }
 
 #[test]
+fn end_by_people_counts_on_a_lost_assignment_that_was_never_acknowledged() {
+    let mut rig = Rig::new(&[A, B]);
+    let first = rig.create("1");
+    // A has it open, but its CONF.ACK does not arrive.
+    rig.down(A);
+    assert_eq!(rig.recover(), 1);
+    let second = rig.epoch("1");
+    rig.told.clear();
+    assert_eq!(
+        (rig.ended("1", A, first), rig.state("1"), rig.verbs(B)),
+        ("Ok".into(), State::Ended, "RELEASE".into())
+    );
+    rig.check();
+    // Not once another unit has it open.
+    let mut rig = Rig::new(&[A, B]);
+    let first = rig.create("1");
+    rig.down(A);
+    rig.recover();
+    assert_eq!(rig.ack("1", B, second), "Ok");
+    assert_eq!((rig.ended("1", A, first), rig.state("1")), ("NOTOWNER".into(), State::Open));
+    rig.down(B);
+    assert_eq!((rig.ended("1", A, first), rig.state("1")), ("NOTOWNER".into(), State::Pending));
+    assert_eq!((rig.ended("1", B, second), rig.state("1")), ("Ok".into(), State::Ended));
+}
+
+#[test]
+fn end_by_people_on_the_target_of_a_move_ends_the_conference() {
+    // A failover lost the CONF.ACK of the target: the move is not done here.
+    let moving = || {
+        let mut rig = Rig::new(&[A, B]);
+        rig.open("1");
+        let epoch = rig.move_to("1", B);
+        rig.told.clear();
+        (rig, epoch)
+    };
+    let (mut rig, epoch) = moving();
+    assert_eq!(
+        (rig.ended("1", B, epoch), rig.state("1"), rig.verbs(A)),
+        ("Ok".into(), State::Ended, "RELEASE".into())
+    );
+    assert_eq!(
+        (rig.ended("1", B, epoch), rig.verbs(B)),
+        ("Ok".into(), String::new()),
+        "the notice is repeated"
+    );
+    rig.check();
+    let (mut rig, epoch) = moving();
+    let Reply::Reported(reported) = rig.report_with(B, epoch, &[("1", epoch)], &[]) else { panic!() };
+    assert_eq!((reported.ended.len(), reported.lost.len(), rig.state("1")), (1, 0, State::Ended));
+    rig.check();
+}
+
+#[test]
+fn copy_given_up_at_an_older_epoch_of_the_same_copy_is_recovered() {
+    let mut rig = Rig::new(&[A]);
+    let first = rig.open("1");
+    rig.down(A);
+    rig.join(A, 10);
+    rig.report(A, first, &[("1", first)]);
+    let second = rig.epoch("1");
+    assert!(second > first, "the copy is adopted");
+    // The unit ended the copy before it heard of the adoption.
+    assert_eq!((rig.given_up("1", A, first), rig.state("1")), ("Ok".into(), State::Pending));
+    assert_eq!((rig.given_up("1", A, second), rig.recover()), ("NOTOWNER".into(), 1));
+    rig.check();
+}
+
+#[test]
 fn report_that_names_a_conference_as_ended_and_as_there_ends_it_and_its_copy() {
     let mut rig = Rig::new(&[A]);
     let first = rig.open("1");

@@ -5,7 +5,7 @@
 use super::random::Random;
 use super::rig::Rig;
 use allot_core::conf::Realm;
-use allot_core::conf::conference::{Cause, State};
+use allot_core::conf::conference::{AssignmentEnd, Cause, State};
 use allot_core::conf::state::Settings;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,8 +26,8 @@ struct Local {
     stream: Vec<String>,
     /// How many of them it has handled in this session.
     handled: usize,
-    /// What people ended.
-    ends: Vec<(String, u64)>,
+    /// What people ended, each with the epochs that the copy had, the last one first.
+    ends: Vec<(String, Vec<u64>)>,
 }
 
 struct World {
@@ -95,6 +95,12 @@ impl World {
             local.stream.truncate(length);
             local.in_session = false;
         }
+        // Some units do not find the new master in time.
+        for cmu in UNITS {
+            if self.random.chance(20) {
+                self.rig.down(cmu);
+            }
+        }
     }
 
     fn unit_acts(&mut self, unit: usize) {
@@ -103,8 +109,8 @@ impl World {
             return;
         }
         if !self.locals[unit].in_session {
-            for (e164, epoch) in self.locals[unit].ends.clone() {
-                self.rig.ended(&e164, cmu, epoch);
+            for (e164, epochs) in self.locals[unit].ends.clone() {
+                self.tell_end(unit, &e164, &epochs);
             }
             self.rig.join(cmu, 10);
             self.report(unit);
@@ -113,10 +119,9 @@ impl World {
             self.locals[unit].in_session = self.rig.beat(cmu) != "NOTFOUND";
         } else if self.random.chance(10) && !self.locals[unit].copies.is_empty() {
             let at = self.random.below(self.locals[unit].copies.len());
-            let (e164, epochs) = self.locals[unit].copies.iter().nth(at).unwrap();
-            let (e164, epoch) = (e164.clone(), epochs[epochs.len() - 1]);
-            self.locals[unit].copies.remove(&e164);
-            self.end_by_people(unit, &e164, epoch);
+            let e164 = self.locals[unit].copies.keys().nth(at).unwrap().clone();
+            let epochs = self.locals[unit].copies.remove(&e164).unwrap();
+            self.end_by_people(unit, &e164, epochs.into_iter().rev().collect());
         } else {
             let next = self.locals[unit].handled;
             if let Some(message) = self.locals[unit].stream.get(next).cloned() {
@@ -134,14 +139,41 @@ impl World {
         let row = |(e164, epochs): (&String, &Vec<u64>)| (e164.clone(), epochs[epochs.len() - 1]);
         let copies: Vec<(String, u64)> = local.copies.iter().map(row).collect();
         let list: Vec<(&str, u64)> = copies.iter().map(|(e164, epoch)| (&e164[..], *epoch)).collect();
-        let ended: Vec<(&str, u64)> = local.ends.iter().map(|(e164, epoch)| (&e164[..], *epoch)).collect();
+        let rows = |(e164, epochs): &(String, Vec<u64>)| -> Vec<(String, u64)> {
+            epochs.iter().map(|epoch| (e164.clone(), *epoch)).collect()
+        };
+        let ends: Vec<(String, u64)> = local.ends.iter().flat_map(rows).collect();
+        let ended: Vec<(&str, u64)> = ends.iter().map(|(e164, epoch)| (&e164[..], *epoch)).collect();
         self.rig.report_with(UNITS[unit], local.highest, &ended, &list);
     }
 
-    fn end_by_people(&mut self, unit: usize, e164: &str, epoch: u64) {
-        self.people.insert((e164.into(), epoch));
-        self.locals[unit].ends.push((e164.into(), epoch));
-        self.rig.ended(e164, UNITS[unit], epoch);
+    fn end_by_people(&mut self, unit: usize, e164: &str, epochs: Vec<u64>) {
+        self.people.extend(epochs.iter().map(|epoch| (e164.to_owned(), *epoch)));
+        self.tell_end(unit, e164, &epochs);
+        self.locals[unit].ends.push((e164.into(), epochs));
+    }
+
+    /// A unit tells which copy people ended. The conference has ended then, unless the record says that another copy was
+    /// open later, that the unit did not have this one, or that it was told RELEASE for it.
+    fn tell_end(&mut self, unit: usize, e164: &str, epochs: &[u64]) {
+        let counts = self.end_counts(unit, e164, epochs);
+        for epoch in epochs {
+            self.rig.ended(e164, UNITS[unit], *epoch);
+        }
+        let one = self.rig.realm.conference_called(e164.as_bytes()).filter(|one| one.is_live());
+        assert!(!(counts && one.is_some()), "an end by people is refused: {one:#?}");
+    }
+
+    fn end_counts(&self, unit: usize, e164: &str, epochs: &[u64]) -> bool {
+        let Some(one) = self.rig.realm.conference_called(e164.as_bytes()) else { return false };
+        let number = self.rig.realm.find_unit(UNITS[unit].as_bytes());
+        let moved_here = epochs.iter().any(|epoch| one.moves_to(number, *epoch));
+        let last_open = one.history.iter().rposition(|entry| entry.opened.is_some()).unwrap_or(0);
+        let was_here = one.history[last_open..].iter().any(|entry| {
+            let lost = matches!(entry.ended, None | Some((_, AssignmentEnd::Lost))) && !entry.disowned;
+            lost && *entry.cmu == *UNITS[unit].as_bytes() && epochs.contains(&entry.epoch)
+        });
+        moved_here || was_here
     }
 
     fn handle(&mut self, unit: usize, message: &str) {
@@ -173,8 +205,8 @@ impl World {
                 local.highest = local.highest.max(epoch);
                 if let Some(copy) = local.copies.get_mut(e164) {
                     copy.push(epoch);
-                } else if local.ends.contains(&(e164.into(), old)) {
-                    self.end_by_people(unit, e164, epoch);
+                } else if local.ends.iter().any(|(name, epochs)| name == e164 && epochs.contains(&old)) {
+                    self.end_by_people(unit, e164, vec![epoch]);
                 } else {
                     self.rig.given_up(e164, cmu, epoch);
                 }

@@ -11,6 +11,8 @@
 //! an assignment that ended stays ended. People may end any copy at any time. A unit that is told RELEASE ends its copy
 //! as well, and says that it did so because of that.
 
+mod reduction;
+
 use allot_core::conf::conference::{Cause, State};
 use allot_core::conf::event::Created;
 use allot_core::conf::request::{
@@ -45,12 +47,6 @@ const END: i64 = 640;
 
 /// A set of epochs.
 type Epochs = u8;
-
-/// Bytes of a unit in the encoding of a world.
-const LOCAL_BYTES: usize = 14;
-
-/// A copy of an assignment that is over: by which one makes no difference.
-const ZOMBIE: u8 = 7;
 
 /// The true state of a unit, which may differ from its record in the realm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -228,76 +224,6 @@ impl World {
             }
             _ => {}
         }
-    }
-
-    /// Forgets what can make no difference any more.
-    fn settle(&mut self) {
-        let one = self.conference();
-        let state = one.map(|one| (one.state, one.origin_epoch));
-        let relevant: Vec<[Epochs; 3]> = UNITS.iter().map(|name| self.relevant(name.as_bytes())).collect();
-        self.ended = match state {
-            None => 0,
-            Some((State::Ended, origin)) => 1 << small(origin),
-            Some((_, origin)) => self.ended & 1 << small(origin),
-        };
-        let replaced = UNITS.map(|name| self.realm.is_replaced(name.as_bytes()));
-        for ((local, [now, lost, same]), replaced) in self.locals.iter_mut().zip(relevant).zip(replaced) {
-            if local.copy != 0 && (now | lost | same) >> local.copy & 1 == 0 {
-                local.copy = ZOMBIE;
-            }
-            if local.copy == 0 {
-                local.lacks |= 1 << local.highest;
-            } else {
-                local.has |= 1 << local.copy;
-            }
-            local.acks &= now;
-            local.nacks &= now;
-            local.ends &= now | lost | same;
-            local.given_up &= now;
-            // A copy that cannot be adopted makes no difference when it is given up.
-            local.release &= now | lost | same;
-            local.people &= local.copy == 0 && local.epoch != 0;
-            local.has &= now | lost | same;
-            if replaced {
-                local.has = 0;
-            }
-            let news = !((1u16 << (local.highest + 1)) - 1) as u8;
-            (local.create, local.epoch) = (local.create & news, local.epoch & news);
-            // What a list lacks are these; between two of them the highest epoch handled is the same.
-            let floor = |highest: u8| bits(now | lost).filter(|&epoch| epoch <= highest).max().unwrap_or(0);
-            local.lacks = (0..8)
-                .filter(|&bit| !replaced && local.lacks >> bit & 1 == 1)
-                .fold(1, |set, bit| set | 1 << floor(bit));
-            local.highest = floor(local.highest);
-        }
-    }
-
-    /// Epochs at which a unit's words may still be heard: the one by which it owns the conference or is to, those that
-    /// it lost, and older ones of the owner's very copy.
-    fn relevant(&self, cmu: &[u8]) -> [Epochs; 3] {
-        let Some(one) = self.conference().filter(|one| one.is_live()) else { return [0; 3] };
-        if self.realm.is_replaced(cmu) {
-            // All that it is heard in is that people ended what it was the last to have open.
-            let last = one.last_lost().filter(|lost| *lost.cmu == *cmu && lost.may_come_back());
-            return [0, last.map_or(0, |lost| 1u8 << small(lost.epoch)), 0];
-        }
-        let unit = self.realm.find_unit(cmu);
-        let (mut now, mut lost, mut same) = (0, 0, 0);
-        if unit.is_some() && one.owner == unit {
-            now |= 1u8 << small(one.epoch);
-        }
-        if let Some(moving) = one.moving.filter(|moving| Some(moving.to) == unit) {
-            now |= 1u8 << small(moving.epoch);
-        }
-        for entry in one.history.iter().filter(|entry| *entry.cmu == *cmu) {
-            if entry.may_come_back() {
-                lost |= 1u8 << small(entry.epoch);
-            }
-            if one.owner == unit && entry.copy_epoch == one.copy_epoch {
-                same |= 1u8 << small(entry.epoch);
-            }
-        }
-        [now, lost, same]
     }
 
     /// Takes commands out of the outbox; they are under way from now on.
@@ -506,87 +432,6 @@ impl World {
                 self.ask(&Request::Unit(UnitRequest::Report(Report { cmu, highest, ended, list: vec![] })))
                     .map(&mut *found);
             }
-        }
-    }
-
-    /// What of the world makes a difference to what can happen next, as bytes.
-    pub(crate) fn essence(&self, out: &mut Vec<u8>) {
-        out.clear();
-        for local in &self.locals {
-            out.extend([local.copy, local.highest, local.involved.into(), local.create, local.epoch]);
-            out.extend([local.release, local.people.into(), local.given_up]);
-            out.extend([local.acks, local.nacks, local.ends, local.has, local.lacks]);
-        }
-        out.extend([self.accepted, self.ended, self.terms, self.realm.leader().0 as u8]);
-        out.push(small(self.realm.last_epoch()));
-        for name in UNITS {
-            out.push(match self.realm.unit_called(name.as_bytes()) {
-                None => 255 - u8::from(self.realm.is_replaced(name.as_bytes())),
-                Some(unit) => unit.state as u8 | u8::from(unit.reported) << 4,
-            });
-        }
-        let place = |cmu: &[u8]| UNITS.iter().position(|name| name.as_bytes() == cmu).unwrap_or(9) as u8;
-        let number = |unit: Option<u32>| {
-            unit.and_then(|unit| self.realm.unit(unit)).map_or(9, |unit| place(&unit.cmu))
-        };
-        let Some(one) = self.conference() else { return };
-        out.push(one.state as u8);
-        out.push(one.request.as_ref().map_or(0, |request| request[0]));
-        if one.state == State::Ended {
-            return;
-        }
-        let flags = [one.recovering, one.ending.is_some(), one.opened.is_some(), one.pending_since.is_some()];
-        out.push(number(one.owner));
-        out.extend(flags.map(u8::from));
-        out.push(one.next_retry.map_or(0, |retry| retry as u8));
-        out.push(one.moving.map_or(0, |moving| small(moving.epoch)));
-        out.push(number(one.moving.map(|moving| moving.to)));
-        out.push(one.tried.iter().fold(0, |set, cmu| set | 1 << place(cmu)));
-        let last = one.last_lost().map(|entry| entry.epoch);
-        for entry in &one.history {
-            // Of the assignments that ended, those that were lost may come back, and the last that was open tells
-            // who may end a pending conference.
-            let lost = entry.may_come_back() && !self.realm.is_replaced(&entry.cmu);
-            let same = entry.copy_epoch == one.copy_epoch && one.owner.is_some();
-            if lost || same || last == Some(entry.epoch) {
-                let marks = u8::from(lost) << 1
-                    | u8::from(last == Some(entry.epoch)) << 2
-                    | u8::from(entry.may_come_back()) << 3;
-                let opened = u8::from(entry.ended.is_none() && entry.opened.is_some());
-                out.extend([small(entry.epoch), small(entry.copy_epoch), place(&entry.cmu), marks | opened]);
-            }
-        }
-    }
-
-    /// The world as bytes, from which [`World::decode`] makes it again.
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        out.clear();
-        for local in &self.locals {
-            out.extend([local.copy, local.highest, local.involved.into(), local.had, local.create]);
-            out.extend([local.epoch, local.acks, local.nacks, local.ends, local.has, local.lacks]);
-            out.extend([local.release, local.people.into(), local.given_up]);
-        }
-        out.extend([self.accepted, self.ended, self.terms]);
-        out.extend(self.realm.encode());
-    }
-
-    pub(crate) fn decode(bytes: &[u8]) -> Self {
-        let local = |at: usize| {
-            let bytes: [u8; LOCAL_BYTES] = bytes[LOCAL_BYTES * at..][..LOCAL_BYTES].try_into().unwrap();
-            let [copy, highest, involved, had, create, epoch, rest @ ..] = bytes;
-            let [acks, nacks, ends, has, lacks, release, people, given_up] = rest;
-            let (involved, people) = (involved == 1, people == 1);
-            let words = Local { acks, nacks, ends, given_up, has, lacks, ..Local::default() };
-            Local { copy, highest, involved, had, create, epoch, release, people, ..words }
-        };
-        let rest = &bytes[4 * LOCAL_BYTES..];
-        Self {
-            locals: [local(0), local(1), local(2), local(3)],
-            accepted: rest[0],
-            ended: rest[1],
-            wrong: None,
-            terms: rest[2],
-            realm: Realm::decode(&rest[3..]).expect("what was encoded is decoded"),
         }
     }
 

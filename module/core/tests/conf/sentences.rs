@@ -49,6 +49,25 @@ fn epochs_go_on_behind_what_units_have_handled() {
 }
 
 #[test]
+fn nothing_is_placed_on_a_unit_whose_highest_epoch_is_implausible() {
+    let mut rig = Rig::new(&[A, B]);
+    let first = rig.open("1");
+    assert_eq!(rig.owner("1"), A);
+    // It would ignore each CREATE, and each new conference would end unanswered.
+    rig.report(A, 9_000_000_000_000_000, &[("1", first)]);
+    assert_eq!(rig.state("1"), State::Open, "what it has stays");
+    for e164 in ["2", "3", "4"] {
+        rig.create(e164);
+        assert_eq!(rig.owner(e164), B);
+    }
+    rig.check();
+    rig.report(A, first, &[("1", first)]);
+    rig.create("5");
+    assert_eq!(rig.owner("5"), A);
+    rig.check();
+}
+
+#[test]
 fn an_identity_that_was_replaced_is_heard_no_more() {
     let mut rig = Rig::new(&[A]);
     let epoch = rig.open("1");
@@ -240,16 +259,16 @@ fn events_tell_how_an_unfinished_move_ends() {
     let (mut rig, epoch, moving) = moved();
     rig.release("1");
     assert_eq!(events(&rig), [format!("move-failed 1 {B} {moving}"), format!("ending 1 {A} {epoch}")]);
-    // The source cannot even go on: the other copy ends with it.
-    let (mut rig, epoch, _) = moved();
+    // The source cannot go on: the target takes over.
+    let (mut rig, epoch, moving) = moved();
     rig.ask(&Request::Scheduler {
         term: None,
         request: SchedulerRequest::Restart { live: vec![A.as_bytes(), B.as_bytes()] },
     })
     .unwrap();
     rig.nack("1", A, epoch);
-    assert_eq!(rig.state("1"), State::Ended);
-    assert!(rig.verbs(B).ends_with("RELEASE"), "{:?}", rig.told);
+    assert_eq!((rig.state("1"), rig.owner("1").as_str(), rig.epoch("1")), (State::Creating, B, moving));
+    assert_eq!(rig.verbs(B), "");
 }
 
 #[test]
@@ -401,4 +420,10 @@ fn realm_has_a_limited_number_of_units() {
     assert_eq!(rig.code(&join(b"more:1:1")), "LIMIT");
     assert_ne!(rig.code(&join(b"h7:1:1")), "LIMIT", "it renews its lease");
     assert_ne!(rig.code(&join(b"h7:1:2")), "LIMIT", "it replaces the one of its host");
+    // The record of a host's unit is deleted, and another unit takes its place.
+    rig.down("h9:1:1");
+    rig.pass(600_000);
+    assert!(rig.realm.unit_called(b"h9:1:1").is_none());
+    assert_ne!(rig.code(&join(b"more:1:1")), "LIMIT");
+    assert_eq!(rig.code(&join(b"h9:1:2")), "LIMIT", "the host is known, but it has no unit to replace");
 }

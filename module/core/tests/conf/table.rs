@@ -51,6 +51,12 @@ fn world(column: &str) -> Rig {
     rig
 }
 
+/// The unit renews its lease, which has this length from now on.
+fn lease(rig: &mut Rig, cmu: &str, lease: i64) {
+    let join = UnitRequest::Join { cmu: cmu.as_bytes(), capacity: 10, zone: None, lease };
+    rig.ask(&Request::Unit(join)).unwrap();
+}
+
 type Act = fn(&mut Rig);
 
 /// The unit and epoch of the latest assignment.
@@ -122,12 +128,27 @@ fn ack() {
 
 #[test]
 fn nack_and_create_timeout() {
-    row("nack", ["NOTFOUND", "STALE", "ended", "ended", "pending", "BADSTATE", "NOTOWNER"], |rig| {
+    row("nack", ["NOTFOUND", "STALE", "pending", "ended", "pending", "BADSTATE", "NOTOWNER"], |rig| {
         let (unit, epoch) = last(rig);
         rig.nack("7", &unit, epoch)
     });
     row("create timeout", ["-", "-", "-", "ended:RELEASE", "pending:RELEASE", "same", "-"], |rig| {
         rig.pass(10_000);
+        String::new()
+    });
+    row("create timeout, lease over", ["-", "-", "-", "same", "same", "-", "-"], |rig| {
+        let (unit, _) = last(rig);
+        lease(rig, &unit, 100);
+        rig.pass(10_000);
+        // The unit is back. It has the whole time again.
+        lease(rig, &unit, MINUTE);
+        rig.pass(9_999);
+        String::new()
+    });
+    row("create timeout after a restart", ["-", "-", "-", "same", "same", "-", "-"], |rig| {
+        rig.pass(9_999);
+        rig.restart(&[A, B]);
+        rig.pass(9_999);
         String::new()
     });
 }
@@ -311,8 +332,10 @@ fn release() {
         assert_eq!(rig.release("7"), "Conference([55])");
         rig.pass(4999);
         assert_eq!(rig.word("7"), "ending");
+        let unit = rig.owner("7");
+        assert_eq!(rig.verbs(&unit), "RELEASE");
         rig.pass(1);
-        assert_eq!(rig.word("7"), "ended", "{column}");
+        assert_eq!((rig.word("7"), rig.verbs(&unit)), ("ended", "RELEASE".into()), "{column}");
     }
 }
 
@@ -329,13 +352,7 @@ fn scheduler_restart() {
     row("restart, neither", ["same", "same", "pending", "pending", "pending", "pending", "same"], |rig| {
         // Both lose their leases; nothing else is due meanwhile.
         for cmu in [A, B] {
-            let join = Request::Unit(UnitRequest::Join {
-                cmu: cmu.as_bytes(),
-                capacity: 10,
-                zone: None,
-                lease: 100,
-            });
-            rig.ask(&join).unwrap();
+            lease(rig, cmu, 100);
         }
         rig.pass(100);
         rig.told.clear();
@@ -351,9 +368,7 @@ fn wait_timeout() {
         String::new()
     });
     row("wait timeout, lease over", ["-", "-", "pending", "-", "-", "-", "-"], |rig| {
-        let join =
-            Request::Unit(UnitRequest::Join { cmu: A.as_bytes(), capacity: 10, zone: None, lease: 100 });
-        rig.ask(&join).unwrap();
+        lease(rig, A, 100);
         rig.pass(30_000);
         String::new()
     });
@@ -418,13 +433,7 @@ fn unrecoverable_conference_ends_instead_of_waiting() {
         ("down", (|rig: &mut Rig| rig.down(A)) as Act),
         ("replaced", |rig| rig.join("a:1:2", 10)),
         ("restart", |rig| {
-            rig.ask(&Request::Unit(UnitRequest::Join {
-                cmu: A.as_bytes(),
-                capacity: 10,
-                zone: None,
-                lease: 100,
-            }))
-            .unwrap();
+            lease(rig, A, 100);
             rig.pass(100);
             rig.restart(&[]);
         }),

@@ -12,4 +12,5 @@ mod admission;
 mod cells;
 mod model;
 mod naive;
+mod overdue;
 mod spec;

@@ -3,7 +3,7 @@
 
 use super::naive::{Naive, Wish};
 use allot_core::numpool::request::{Call, Changes, Policy, Request};
-use allot_core::numpool::{Event, Number, Pool, Reply, Settings, decide, decide_due};
+use allot_core::numpool::{Event, Number, Pool, Reply, Settings, decide, decide_due, decide_overdue};
 use allot_core::shared::codec::Writer;
 use allot_core::shared::machine::MachineEvent;
 use allot_core::shared::refusal::Code;
@@ -51,6 +51,8 @@ struct Bench {
     next_token: u64,
     /// Tokens that were used, live and not.
     tokens: Vec<Vec<u8>>,
+    /// Now and then, the pool before the deadlines of the step were applied.
+    overdue: Option<Pool>,
 }
 
 impl Bench {
@@ -71,7 +73,8 @@ impl Bench {
         };
         let pool = Pool::new(settings, 0);
         let naive = Naive { settings, ..Naive::default() };
-        Self { random, replica: pool.clone(), pool, naive, now: 1000, numbers, next_token: 0, tokens: vec![] }
+        let (replica, overdue) = (pool.clone(), None);
+        Self { random, replica, pool, naive, now: 1000, numbers, next_token: 0, tokens: vec![], overdue }
     }
 
     fn apply(&mut self, event: &Event) {
@@ -87,6 +90,7 @@ impl Bench {
     fn advance(&mut self) {
         self.now += self.random.pick(&[0, 0, 0, 1, 3, 17, 60]);
         let limit = self.random.pick(&[usize::MAX, usize::MAX, 1000]);
+        self.overdue = self.random.chance(10).then(|| self.pool.clone());
         loop {
             let events = decide_due(&self.pool, self.now, limit);
             if events.is_empty() {
@@ -101,7 +105,34 @@ impl Bench {
         }
     }
 
+    /// A request gets the same answer where only the overdue deadlines that it depends on were applied. A call that
+    /// names no number may get another one.
+    fn ask_with_overdue_deadlines(&self, mut pool: Pool, request: &Request<'_>) {
+        loop {
+            let events = decide_overdue(&pool, self.now, request);
+            if events.is_empty() {
+                break;
+            }
+            for event in &events {
+                pool.admits(event).unwrap();
+                pool.apply(self.now, event);
+            }
+        }
+        assert_eq!(pool.check(), Ok(()));
+        let answer = |pool: &Pool| match decide(pool, self.now, request) {
+            Ok(decision) => Ok(match (request, decision.reply) {
+                (Request::Call(Call { number: None, .. }), Reply::Lease(_)) => Reply::Ok,
+                (_, reply) => reply,
+            }),
+            Err(refusal) => Err(refusal.code),
+        };
+        assert_eq!(answer(&pool), answer(&self.pool), "{request:?}");
+    }
+
     fn ask(&mut self, request: &Request<'_>) -> Result<Reply, Code> {
+        if let Some(overdue) = self.overdue.take() {
+            self.ask_with_overdue_deadlines(overdue, request);
+        }
         match decide(&self.pool, self.now, request) {
             Ok(decision) => {
                 for event in &decision.events {

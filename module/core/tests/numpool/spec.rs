@@ -6,16 +6,16 @@ use allot_core::numpool::{Number, Pool, Reply, Settings, decide, decide_due};
 use allot_core::shared::refusal::Code;
 use allot_core::shared::token::TokenChoice;
 
-struct Bench {
-    pool: Pool,
-    now: i64,
+pub(super) struct Bench {
+    pub(super) pool: Pool,
+    pub(super) now: i64,
 }
 
-fn n(text: &str) -> Number {
+pub(super) fn n(text: &str) -> Number {
     Number::parse(text.as_bytes()).unwrap()
 }
 
-fn any(token: &str) -> Call<'_> {
+pub(super) fn any(token: &str) -> Call<'_> {
     Call {
         number: None,
         ttl: None,
@@ -31,7 +31,7 @@ fn any(token: &str) -> Call<'_> {
 
 impl Bench {
     /// A pool of these numbers, all registered by `sw`, in this order.
-    fn of(numbers: &[&str]) -> Self {
+    pub(super) fn of(numbers: &[&str]) -> Self {
         let mut bench = Self { pool: Pool::new(Settings::default(), 0), now: 1000 };
         let numbers: Vec<Number> = numbers.iter().map(|number| n(number)).collect();
         bench.ok(&Request::Add(&numbers));
@@ -45,7 +45,7 @@ impl Bench {
         Ok(decision.reply)
     }
 
-    fn ok(&mut self, request: &Request<'_>) -> Reply {
+    pub(super) fn ok(&mut self, request: &Request<'_>) -> Reply {
         self.ask(request).unwrap()
     }
 

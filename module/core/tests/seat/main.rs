@@ -12,4 +12,6 @@ mod admission;
 mod model;
 mod naive;
 mod own_ids;
+mod overdue;
+mod size;
 mod spec;

@@ -240,11 +240,7 @@ fn hold(bench: &mut Bench, random: &mut Random, token: &str, tokens: &[Vec<u8>])
     };
     let replace = (!tokens.is_empty() && random.chance(35)).then(|| (random.pick(tokens), random.chance(50)));
     let ttl = random.pick(&[50, 400, 501]);
-    if random.chance(70) {
-        let bits = wish.flags.iter().fold(0, |all, flag| all | bench.show.venue().flag_bit(flag.as_bytes()));
-        bench.show.prepare(bits);
-    }
-    let request = Request::Hold(Hold {
+    let request = Hold {
         user: user.as_bytes(),
         count: wish.count as i64,
         ttl,
@@ -255,7 +251,11 @@ fn hold(bench: &mut Bench, random: &mut Random, token: &str, tokens: &[Vec<u8>])
         flags: wish.flags.iter().map(String::as_bytes).collect(),
         replace: replace.as_ref().map(|(token, other)| Replace { token, other: *other }),
         token: TokenChoice { token: token.as_bytes(), chosen: true },
-    });
+    };
+    if random.chance(70) {
+        bench.show.prepare(request.tier, &request.areas, &request.flags);
+    }
+    let request = Request::Hold(request);
     let expected = expect_hold(bench, &wish, user.as_bytes(), token.as_bytes(), ttl, replace.as_ref());
     let got = bench.ask(&request);
     let seats = |seats: &[u32]| seats.iter().map(|&seat| bench.show.venue().id(seat)).collect::<Vec<_>>();

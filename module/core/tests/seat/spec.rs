@@ -2,20 +2,20 @@
 
 use allot_core::seat::plan::{self, Plan, PlanPart};
 use allot_core::seat::request::{Adjacent, Hold, Orphans, Pick, Replace, Request};
-use allot_core::seat::{Event, Reply, Show, decide, decide_due, decide_overdue};
+use allot_core::seat::{Event, Reply, Show, decide, decide_due};
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::token::TokenChoice;
 use serde_json::{Value, json};
 
 /// A show and its clock.
-struct House {
-    show: Show,
-    now: i64,
+pub(super) struct House {
+    pub(super) show: Show,
+    pub(super) now: i64,
     next: u32,
 }
 
 /// A hold request with the defaults of `SEAT.HOLD`.
-fn wish(user: &str, count: i64) -> Hold<'_> {
+pub(super) fn wish(user: &str, count: i64) -> Hold<'_> {
     Hold {
         user: user.as_bytes(),
         count,
@@ -31,7 +31,7 @@ fn wish(user: &str, count: i64) -> Hold<'_> {
 }
 
 impl House {
-    fn new(plan: &Value) -> Self {
+    pub(super) fn new(plan: &Value) -> Self {
         Self { show: Show::open(&plan.to_string(), 0).unwrap(), now: 1, next: 0 }
     }
 
@@ -53,7 +53,7 @@ impl House {
     }
 
     /// The seats that a hold gets, `none`, or the code of its refusal.
-    fn hold(&mut self, hold: Hold<'_>) -> String {
+    pub(super) fn hold(&mut self, hold: Hold<'_>) -> String {
         self.next += 1;
         let token = format!("t{}", self.next);
         let token = if hold.token.chosen {
@@ -622,77 +622,4 @@ fn every_event_is_in_the_stream_where_it_is_switched_on() {
     assert_eq!(fields("event"), ["created", "held", "expired", "blocked"]);
     assert_eq!(fields("user"), ["", "u", "u", ""]);
     assert_eq!(fields("seats"), ["", r#"["a-1-1","a-1-2"]"#, r#"["a-1-1","a-1-2"]"#, r#"["a-1-4"]"#]);
-}
-
-/// A show of two areas, gold and silver, in which all seats of `held` are held until 1000, four seats a hold.
-fn overdue_house(held: &[&str]) -> House {
-    let rows = |tier: &str| -> Vec<Value> {
-        let row = |row: usize| json!({"label": row.to_string(), "rank": row, "tier": tier, "seats": "1-400"});
-        (0..10).map(row).collect()
-    };
-    let area = |tier: &str| json!({"id": tier, "rows": rows(tier)});
-    let plan = json!({"areas": [area("gold"), area("silver")], "limits": {"holds_per_user": 0}});
-    let mut house = House::new(&plan);
-    for tier in held {
-        for _ in 0..1000 {
-            house.hold(Hold { tier: Some(tier.as_bytes()), ttl: 999, ..wish("ann", 4) });
-        }
-    }
-    house.now = 2000;
-    house
-}
-
-/// How many overdue holds expire for a request, and its answer.
-fn expired_for(house: &House, request: &Request<'_>) -> (usize, Result<Reply, Refusal>) {
-    let (mut show, mut expired) = (house.show.clone(), 0);
-    loop {
-        let events = decide_overdue(&show, house.now, request);
-        if events.is_empty() {
-            return (expired, decide(&show, house.now, request).map(|decision| decision.reply));
-        }
-        expired += events.len();
-        events.iter().for_each(|event| show.apply(house.now, event));
-    }
-}
-
-#[test]
-fn a_request_expires_only_the_holds_it_depends_on() {
-    let token = TokenChoice { token: b"new", chosen: true };
-    let house = overdue_house(&["gold"]);
-    let (expired, answer) = expired_for(&house, &Request::Hold(Hold { token, ..wish("bob", 4) }));
-    assert!(expired == 0 && matches!(answer, Ok(Reply::Hold(_))), "there are free seats of silver");
-    let gold = Hold { tier: Some(b"gold"), token, ..wish("bob", 4) };
-    for (adjacent, orphans, most) in [
-        (Adjacent::Prefer, Orphans::Avoid, 100),
-        (Adjacent::Require, Orphans::Avoid, 200),
-        (Adjacent::Require, Orphans::Forbid, 200),
-        (Adjacent::Area, Orphans::Avoid, 100),
-        (Adjacent::Ignore, Orphans::Allow, 100),
-    ] {
-        let (expired, answer) =
-            expired_for(&house, &Request::Hold(Hold { adjacent, orphans, ..gold.clone() }));
-        assert!((1..=most).contains(&expired), "{expired} holds expired for {adjacent:?}");
-        let Ok(Reply::Hold(record)) = answer else { panic!("{adjacent:?}: {answer:?}") };
-        assert_eq!(record.seats.len(), 4);
-    }
-    let pick = Pick { user: b"bob", ttl: 1000, token, seats: vec![b"gold-3-7", b"gold-9-400"] };
-    let (expired, answer) = expired_for(&house, &Request::Pick(pick));
-    assert!(expired == 2 && matches!(answer, Ok(Reply::Hold(_))), "{answer:?}");
-    let (expired, answer) = expired_for(&house, &Request::Block(vec![b"gold-0-1", b"gold-0-2"]));
-    assert_eq!((expired, answer), (1, Ok(Reply::Integer(2))));
-    let (expired, answer) = expired_for(&house, &Request::Confirm { token: b"t7", user: None, order: None });
-    assert_eq!((expired, answer.map_err(|refusal| refusal.code)), (1, Err(Code::NotFound)));
-}
-
-#[test]
-fn overdue_holds_elsewhere_do_not_expire_for_a_request_in_vain() {
-    let mut house = overdue_house(&["gold"]);
-    let silver: Vec<String> =
-        (0..10).flat_map(|row| (1..=400).map(move |seat| format!("silver-{row}-{seat}"))).collect();
-    let request = Request::Block(silver.iter().map(String::as_bytes).collect());
-    let decision = decide(&house.show, house.now, &request).unwrap();
-    decision.events.iter().for_each(|event| house.show.apply(house.now, event));
-    let token = TokenChoice { token: b"new", chosen: true };
-    let silver = Hold { tier: Some(b"silver"), token, ..wish("bob", 4) };
-    assert_eq!(expired_for(&house, &Request::Hold(silver)), (0, Ok(Reply::None)));
 }

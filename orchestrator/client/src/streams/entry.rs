@@ -14,9 +14,14 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// A field as text; empty if the field is absent.
+    /// A field as text; empty if the field is absent. Bytes that are not UTF-8 are replaced.
     pub fn text(&self, name: &str) -> String {
-        String::from_utf8_lossy(field_of(&self.fields, name).unwrap_or_default()).into_owned()
+        String::from_utf8_lossy(self.bytes(name)).into_owned()
+    }
+
+    /// A field as bytes; empty if the field is absent.
+    pub fn bytes(&self, name: &str) -> &[u8] {
+        field_of(&self.fields, name).unwrap_or_default()
     }
 
     /// A field as a number; 0 if the field is absent or no number.

@@ -207,6 +207,7 @@ fn replay(
             instances: places as i64,
             weight: None,
             reserve: None,
+            ..ModuleSettings::default()
         }))?;
     }
     for (module, all) in &instances {

@@ -42,6 +42,23 @@ pub(super) async fn apply_changes(
                 command = store.begin("ACCOUNT.FREEZE");
                 command.arg(account).arg("TERM").arg(term);
             }
+            Change::Raise { epoch, account } => {
+                info!(
+                    account,
+                    epoch,
+                    "a later epoch than the book's is published or reported; raising the book's epochs"
+                );
+                command = store.begin("ACCOUNT.RAISE");
+                command.arg(epoch);
+                if let Some(account) = account {
+                    command.arg("ACCOUNT").arg(account);
+                }
+                command.arg("TERM").arg(term);
+            }
+            Change::Report { account, epoch, total } => {
+                command = store.begin("ACCOUNT.REPORT");
+                command.arg(account).arg(epoch).arg(total);
+            }
             Change::Return { account, epoch } => {
                 info!(account, "an instance returns an account");
                 command = store.begin("ACCOUNT.LOGOUT");
@@ -58,6 +75,12 @@ pub(super) async fn apply_changes(
                 if let Change::Attach { id, created, .. } = change {
                     attached.push((id.clone(), *created));
                 }
+            }
+            Err(error)
+                if matches!(change, Change::Report { .. })
+                    && matches!(error.code(), Some("NOTFOUND" | "STALE" | "LIMIT" | "ERR")) =>
+            {
+                warn!(?change, %error, "the book cannot count the reported use of an account");
             }
             Err(error) if matches!(error.code(), Some("NOTFOUND" | "BADSTATE")) => {
                 debug!(?change, %error, "skipping a change: the book has changed since it was read");

@@ -8,58 +8,44 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 
-use super::observed_tree::{Book, InstanceId, ObservedTree};
+use super::book_reader::BookReader;
+use super::notifications::Notifications;
+use super::observed_tree::{InstanceId, ObservedTree};
 use super::paths::own_dir;
 use super::paths::{self, Paths};
 use super::periodic_tasks::PeriodicTasks;
-use super::reconcile::{Change, Plan, ReconcileInput, plan, unverified_assignments};
-use super::tree_writer::TreeWriter;
+use super::reconcile::{Action, Change, Plan, ReconcileInput, plan, unverified_assignments};
+use super::tree_audit::TreeAudit;
+use super::tree_writer::{TreeWriter, Uncertain, Withdrawn};
 use super::watcher::{Kind, WatchEvent, Watcher};
 use super::write_backoff::WriteBackoff;
 use super::{actions, fault_injection, watch_events};
 use crate::config::AccountsConfig;
 use crate::roles::context::RoleContext as Context;
-use allot_client::{BookStore, Error, Record, Session};
-use allot_coordination::{Kind as Node, Leadership, Version};
+use allot_client::{BookStore, Session};
+use allot_coordination::Leadership;
 use allot_runtime::time::now_ms;
 use allot_runtime::{LeaderRole, LeaderSession, SessionEnd};
 
 /// Wait before the next tick if the tree is not read.
 const RETRY_DELAY: Duration = Duration::from_millis(50);
-/// Interval at which the whole book is read although its counters have not changed.
-const FULL_READ_INTERVAL: Duration = Duration::from_secs(5);
 /// Time for which a returned account stays assigned, even if its instance returns the account again.
 const RETURN_INTERVAL: Duration = Duration::from_secs(1);
-/// The pause before the book is read again is at least this many times the duration of the last read, so that a large
-/// book is not read all the time.
-const READ_PAUSE_FACTOR: u32 = 4;
-
-/// The book at the last read.
-#[derive(Default)]
-struct BookSnapshot {
-    book: Book,
-    /// The counters of the book's record that change with every assignment.
-    counters: Vec<u64>,
-    /// The version of the notify node that was known before the read.
-    notified: Option<Version>,
-    /// The time of the read, and its duration; `None` if the book must be read again.
-    at: Option<(Instant, Duration)>,
-}
-
 /// The leader of a book in one term.
 pub(super) struct AccountsLeader<'a> {
     context: &'a Context,
     config: &'a AccountsConfig,
     leadership: Leadership,
     /// The book as this session with Redis has read it.
-    snapshot: BookSnapshot,
+    reader: BookReader,
     tree_writer: TreeWriter,
     watcher: Watcher,
     events: mpsc::UnboundedReceiver<WatchEvent>,
     began: Instant,
     tree: Option<ObservedTree>,
     /// Instances whose nodes must be read again, since the outcome of a write is unknown.
-    uncertain: BTreeSet<InstanceId>,
+    uncertain: Uncertain,
+    tree_audit: TreeAudit,
     /// Instances whose nodes could not be written.
     write_backoff: WriteBackoff,
     /// Instances that this leader has attached in the book, each with the creation transaction of its node.
@@ -67,18 +53,16 @@ pub(super) struct AccountsLeader<'a> {
     /// The time at which each account was last returned. It limits the rate for an instance that returns an account as
     /// soon as it gets the account.
     returned_at: BTreeMap<String, Instant>,
-    /// Assignments (account, epoch) that the leader has looked up in the book, and whether the book knows them.
-    checked_assignments: BTreeMap<(String, u64), bool>,
+    /// What was last counted of each account's reported use in this session with Redis: the epoch of the assignment,
+    /// and the instructions since then.
+    counted: BTreeMap<String, (u64, u64)>,
     /// Module directories that exist.
     ensured_dirs: BTreeSet<String>,
     /// Whether the first deletes of this take-over are still to do; they come before all assignments.
     barrier: bool,
     /// The time of the first comparison of book and tree, in milliseconds since 1970.
     compared: Option<u64>,
-    /// The latest version of the notify node.
-    notify: Option<Version>,
-    /// The version of the notify node that was last recorded as handled.
-    recorded: Option<Version>,
+    notifications: Notifications,
     periodic_tasks: PeriodicTasks,
     /// Whether something has changed since book and tree were last compared.
     is_dirty: bool,
@@ -97,21 +81,21 @@ impl<'a> AccountsLeader<'a> {
             config,
             tree_writer: TreeWriter { tree: leadership.tree().ok()?, paths: Paths::new(&config.root) },
             leadership: leadership.clone(),
-            snapshot: BookSnapshot::default(),
+            reader: BookReader::default(),
             watcher,
             events,
             began: Instant::now(),
             tree: None,
-            uncertain: BTreeSet::new(),
+            uncertain: Uncertain::new(),
+            tree_audit: TreeAudit::new(),
             write_backoff: WriteBackoff::new(config.barrier.as_millis() as u64),
             attached: BTreeMap::new(),
             returned_at: BTreeMap::new(),
-            checked_assignments: BTreeMap::new(),
+            counted: BTreeMap::new(),
             ensured_dirs: BTreeSet::new(),
             barrier: true,
             compared: None,
-            notify: None,
-            recorded: None,
+            notifications: Notifications::default(),
             periodic_tasks: PeriodicTasks::new(config),
             is_dirty: true,
             last_plan: Plan::default(),
@@ -138,7 +122,9 @@ impl LeaderRole for AccountsLeader<'_> {
             // The time limit for instances that must return accounts starts now.
             self.compared = None;
         }
-        self.snapshot = BookSnapshot::default();
+        self.reader.reset();
+        // A failover may have lost what was counted.
+        self.counted.clear();
         self.read_tree().await
     }
 
@@ -154,10 +140,7 @@ impl LeaderRole for AccountsLeader<'_> {
         _: &mut LeaderSession<'_>,
         session: &mut Session,
     ) -> Result<Duration, SessionEnd> {
-        let mut snapshot = std::mem::take(&mut self.snapshot);
-        let wait = self.reconcile_once(&self.store(session), session, &mut snapshot).await;
-        self.snapshot = snapshot;
-        wait
+        self.reconcile_once(&self.store(session), session).await
     }
 
     async fn event(&mut self) {
@@ -186,9 +169,7 @@ impl AccountsLeader<'_> {
         for path in [self.tree_writer.paths.notify(), own_dir(&self.context.config)] {
             tree.ensure(&path).await?;
         }
-        let notified = tree.get(&self.notified()).await?;
-        self.recorded =
-            notified.and_then(|node| String::from_utf8(node.data).ok()?.parse().ok()).map(Version);
+        self.notifications.read(tree, &self.tree_writer.paths).await?;
         let tree = self.tree_writer.read().await?;
         fault_injection::point("read");
         let accounts: usize = tree.instances.values().map(|observed| observed.accounts.len()).sum();
@@ -210,16 +191,12 @@ impl AccountsLeader<'_> {
         Ok(())
     }
 
-    fn notified(&self) -> String {
-        format!("{}/notified", own_dir(&self.context.config))
-    }
-
     /// Applies a watch event to the observed tree.
     fn apply_event(&mut self, event: WatchEvent) {
         // A watch loop repeats that a directory is missing; only the first report is a change.
         let mut is_change = true;
         match &event {
-            WatchEvent::Notified(node) => self.notify = Some(node.version),
+            WatchEvent::Notified(node) => self.notifications.latest = Some(node.version),
             WatchEvent::Missing { dir } => is_change = self.ensured_dirs.remove(dir),
             WatchEvent::Instances { .. } | WatchEvent::AllocChanged { .. } => {}
         }
@@ -237,16 +214,15 @@ impl AccountsLeader<'_> {
         &mut self,
         store: &BookStore,
         session: &mut Session,
-        snapshot: &mut BookSnapshot,
     ) -> Result<Duration, SessionEnd> {
         while let Ok(event) = self.events.try_recv() {
             self.apply_event(event);
         }
         self.reread().await?;
-        self.read_book(store, snapshot).await?;
-        self.ensure_directories(&snapshot.book).await?;
+        self.read_book(store).await?;
+        self.ensure_directories().await?;
         let Some(mut tree) = self.tree.take() else { return Ok(RETRY_DELAY) };
-        let result = self.apply_plan(store, session, snapshot, &mut tree).await;
+        let result = self.apply_plan(store, session, &mut tree).await;
         // After an error the state of the tree is unknown, so it is read again.
         if result.is_ok() {
             self.tree = Some(tree);
@@ -254,49 +230,33 @@ impl AccountsLeader<'_> {
         result
     }
 
-    /// Reads the instances again for which the outcome of a write is unknown.
+    /// Reads the instances again for which the outcome of a write is unknown, and now and then the others.
     async fn reread(&mut self) -> Result<(), SessionEnd> {
         let Some(tree) = &mut self.tree else { return Ok(()) };
-        while let Some(id) = self.uncertain.first().cloned() {
-            self.tree_writer.reread(tree, &id).await?;
-            self.uncertain.remove(&id);
+        while let Some((id, withdrawn)) = self.uncertain.first_key_value() {
+            self.tree_writer.reread(tree, id, Withdrawn::Accounts(withdrawn)).await?;
+            self.uncertain.pop_first();
             self.is_dirty = true;
         }
+        self.is_dirty |= self.tree_audit.run(&self.tree_writer, tree).await?;
         Ok(())
     }
 
     /// Reads the book if it has changed, or if the last read is too old.
-    async fn read_book(&mut self, store: &BookStore, snapshot: &mut BookSnapshot) -> Result<(), SessionEnd> {
-        let notified = self.notify;
-        let counters = change_counters(&store.info().await?)?;
-        let is_due = match snapshot.at {
-            None => true,
-            Some((at, took)) => {
-                let changed = counters != snapshot.counters || notified != snapshot.notified;
-                at.elapsed() >= FULL_READ_INTERVAL.max(took * READ_PAUSE_FACTOR)
-                    || changed && at.elapsed() >= took * READ_PAUSE_FACTOR
-            }
-        };
-        if !is_due {
-            return Ok(());
-        }
-        let began = Instant::now();
-        let (modules, accounts) = (store.module_rows().await?, store.account_rows().await?);
-        let paths = &self.tree_writer.paths;
-        let book = Book::new(modules, accounts, |department, module| paths.module(department, module));
+    async fn read_book(&mut self, store: &BookStore) -> Result<(), SessionEnd> {
+        let notified = self.notifications.latest;
+        let (was_read, changed) = self.reader.read(store, &self.tree_writer.paths, notified).await?;
         // The rows include everything up to the last applied event, and no event is applied during the read.
-        if let Some(tree) = &mut self.tree {
-            tree.refresh_previous_sessions(&book);
+        if was_read && let Some(tree) = &mut self.tree {
+            tree.refresh_previous_sessions(&self.reader.book);
         }
-        self.is_dirty |= book != snapshot.book || snapshot.at.is_none() || notified != snapshot.notified;
-        let at = Some((Instant::now(), began.elapsed()));
-        *snapshot = BookSnapshot { book, counters, notified, at };
+        self.is_dirty |= changed;
         Ok(())
     }
 
     /// Creates the directories of the book's modules, also those that others have deleted.
-    async fn ensure_directories(&mut self, book: &Book) -> Result<(), SessionEnd> {
-        for dir in book.modules.keys() {
+    async fn ensure_directories(&mut self) -> Result<(), SessionEnd> {
+        for dir in self.reader.book.modules.keys() {
             if !self.ensured_dirs.contains(dir) {
                 self.tree_writer.tree.ensure(dir).await?;
                 self.watcher.watch(dir, Kind::Directory);
@@ -311,30 +271,30 @@ impl AccountsLeader<'_> {
         &mut self,
         store: &BookStore,
         session: &mut Session,
-        snapshot: &mut BookSnapshot,
         tree: &mut ObservedTree,
     ) -> Result<Duration, SessionEnd> {
         let tick = self.config.tick;
         if !self.is_dirty {
             return Ok(tick);
         }
-        let book = &snapshot.book;
-        let unknown = self.unknown_assignments(store, unverified_assignments(tree, book)).await?;
+        let unverified = unverified_assignments(tree, &self.reader.book);
+        let unknown = self.reader.unknown_assignments(store, unverified).await?;
         let now = now_ms();
         let input = ReconcileInput {
             now,
             attached: &self.attached,
+            counted: &self.counted,
             unknown: &unknown,
             longest: self.config.max_ttl.as_millis() as u64,
             barrier: self.barrier.then_some(self.config.barrier.as_millis() as u64),
             began: *self.compared.get_or_insert(now),
             write_backoff: &self.write_backoff,
         };
-        let mut plan = plan(tree, book, &input);
+        let mut plan = plan(tree, &self.reader.book, &input);
         self.delay_returns(&mut plan);
         update_gauges(tree, &plan);
         if plan.is_done() {
-            self.record_completion(snapshot.notified).await?;
+            self.record_completion().await?;
             self.is_dirty = false;
         }
         let wait = plan.next.map_or(tick, |next| Duration::from_millis(next.saturating_sub(now_ms()).max(1)));
@@ -345,36 +305,65 @@ impl AccountsLeader<'_> {
             self.leadership.check()?;
             let (term, grace) = (self.leadership.term().0, self.config.grace);
             self.attached.extend(actions::apply_changes(store, term, grace, &plan.changes).await?);
-            snapshot.at = None;
+            self.note_counted(tree, &plan.changes);
+            if plan.changes.iter().any(Change::affects_assignments) {
+                self.reader.invalidate();
+            }
             fault_injection::point("changed");
         }
-        let mut uncertain = BTreeSet::new();
-        for (actions, half, done) in
-            [(&plan.revocations, "half-taken", "taken"), (&plan.placements, "half-introduced", "introduced")]
-        {
-            if !actions.is_empty() {
-                self.leadership.check()?;
-                uncertain.extend(self.tree_writer.apply(tree, actions, now, half).await?);
-                fault_injection::point(done);
-            }
+        self.write(tree, &plan.revocations, now, "half-taken", "taken").await?;
+        // An instance sees nothing that a failover could lose: neither accounts nor epochs.
+        let confirmed = !plan.publishes() || self.confirm(store, session).await?;
+        if confirmed {
+            self.write(tree, &plan.reassignments, now, "half-reassigned", "reassigned").await?;
+            self.write(tree, &plan.placements, now, "half-introduced", "introduced").await?;
         }
         if self.barrier && !plan.held_up {
             self.barrier = false;
             fault_injection::point("barrier");
         }
-        if !plan.assignments.is_empty() && self.confirm(store, session).await? {
-            self.leadership.check()?;
-            uncertain.extend(self.tree_writer.apply(tree, &plan.assignments, now, "half-shown").await?);
+        if confirmed {
+            self.write(tree, &plan.assignments, now, "half-shown", "shown").await?;
             metrics::counter!("allot_accounts_shown_total").increment(plan.assignments.len() as u64);
-            fault_injection::point("shown");
         }
-        self.write_backoff.note(&uncertain, now);
-        self.uncertain.extend(uncertain);
+        self.write_backoff.note(&self.uncertain.keys().cloned().collect(), now);
         self.update_watches(tree);
         // A plan that is the same as the last one had no effect, so it is repeated at the tick only.
         let idle = plan.is_empty() || plan == self.last_plan;
         self.last_plan = plan;
         Ok(if idle { wait.min(tick) } else { Duration::from_millis(1) })
+    }
+
+    /// Writes these actions, if there are any, and notes the instances for which the outcome is unknown. `half` and
+    /// `done` are the fault points between two batches and after them.
+    async fn write(
+        &mut self,
+        tree: &mut ObservedTree,
+        actions: &[Action],
+        now: u64,
+        half: &'static str,
+        done: &'static str,
+    ) -> Result<(), SessionEnd> {
+        if actions.is_empty() {
+            return Ok(());
+        }
+        self.leadership.check()?;
+        for (id, withdrawn) in self.tree_writer.apply(tree, actions, now, half).await? {
+            self.uncertain.entry(id).or_default().extend(withdrawn);
+        }
+        fault_injection::point(done);
+        Ok(())
+    }
+
+    /// Notes the use that was counted, and forgets the accounts that are published nowhere.
+    fn note_counted(&mut self, tree: &ObservedTree, changes: &[Change]) {
+        let published = tree.published_accounts();
+        self.counted.retain(|account, _| published.contains(account.as_str()));
+        for change in changes {
+            if let Change::Report { account, epoch, total } = change {
+                self.counted.insert(account.clone(), (*epoch, *total));
+            }
+        }
     }
 
     /// Holds back the return of an account that was returned recently.
@@ -413,39 +402,6 @@ impl AccountsLeader<'_> {
         });
     }
 
-    /// Returns those of these assignments (account, epoch) that the book does not know.
-    async fn unknown_assignments(
-        &mut self,
-        store: &BookStore,
-        unverified: BTreeSet<(String, u64)>,
-    ) -> Result<BTreeSet<(String, u64)>, SessionEnd> {
-        self.checked_assignments.retain(|assignment, _| unverified.contains(assignment));
-        let new: Vec<&(String, u64)> = unverified
-            .iter()
-            .filter(|assignment| !self.checked_assignments.contains_key(*assignment))
-            .collect();
-        if !new.is_empty() {
-            let names: Vec<&str> = new.iter().map(|(account, _)| account.as_str()).collect();
-            for (assignment, epochs) in new.iter().zip(store.epochs(&names).await?) {
-                let known = epochs.contains(&assignment.1);
-                if !known {
-                    warn!(
-                        account = assignment.0,
-                        epoch = assignment.1,
-                        "the book does not know a published assignment"
-                    );
-                }
-                self.checked_assignments.insert((*assignment).clone(), known);
-            }
-        }
-        Ok(self
-            .checked_assignments
-            .iter()
-            .filter(|(_, known)| !**known)
-            .map(|(assignment, _)| assignment.clone())
-            .collect())
-    }
-
     /// Whether replicas have confirmed the assignments in the book. The claim is a write that follows every
     /// assignment that was read, so its confirmation covers them.
     async fn confirm(&self, store: &BookStore, session: &mut Session) -> Result<bool, SessionEnd> {
@@ -465,7 +421,7 @@ impl AccountsLeader<'_> {
     }
 
     /// The tree equals the book: ends the take-over, and records the notification that was handled.
-    async fn record_completion(&mut self, notified: Option<Version>) -> Result<(), SessionEnd> {
+    async fn record_completion(&mut self) -> Result<(), SessionEnd> {
         if !self.taken_over {
             self.taken_over = true;
             let took = self.began.elapsed();
@@ -473,23 +429,9 @@ impl AccountsLeader<'_> {
             info!(term = self.leadership.term().0, ?took, "reconciled the tree with the book");
             fault_injection::point("settled");
         }
-        let Some(version) = notified.filter(|version| Some(*version) != self.recorded) else { return Ok(()) };
-        let (path, data) = (self.notified(), version.0.to_string());
-        match self.tree_writer.tree.get(&path).await? {
-            Some(node) => drop(self.tree_writer.tree.set(&path, data.as_bytes(), node.version).await?),
-            None => self.tree_writer.tree.create(&path, data.as_bytes(), Node::Persistent).await?,
-        }
-        self.recorded = Some(version);
-        info!(version = version.0, "handled a notification");
-        fault_injection::point("recorded");
-        Ok(())
+        let TreeWriter { tree, paths } = &self.tree_writer;
+        Ok(self.notifications.record(tree, paths, self.reader.notified).await?)
     }
-}
-
-/// The counters of a book's record that change with every assignment.
-fn change_counters(record: &Record) -> Result<Vec<u64>, Error> {
-    let fields = ["last_epoch", "modules", "instances", "accounts", "free", "dealt", "revoking", "frozen"];
-    fields.iter().map(|field| record.get(field)).collect()
 }
 
 fn update_gauges(tree: &ObservedTree, plan: &Plan) {

@@ -4,12 +4,14 @@
 //! ZooKeeper, so the next leader continues after a crash at any instruction.
 //!
 //! `reconcile` decides without clock or I/O. `watcher` reports what client systems do, `tree_writer` reads and writes
-//! the tree, and `leader_session` is the loop of a leader. The command line for accounts is in `cli/accounts`.
+//! the tree, `book_reader` reads the book, and `leader_session` is the loop of a leader. The command line for accounts is in `cli/accounts`.
 
 mod actions;
 mod billing_cycles;
+mod book_reader;
 mod fault_injection;
 mod leader_session;
+mod notifications;
 mod observed_tree;
 pub(crate) mod paths;
 mod periodic_tasks;
@@ -19,6 +21,7 @@ mod reconcile;
 mod reconcile_simulation;
 #[cfg(test)]
 mod reconcile_tests;
+mod tree_audit;
 mod tree_writer;
 mod watch_events;
 mod watcher;

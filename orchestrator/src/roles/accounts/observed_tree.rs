@@ -50,6 +50,17 @@ pub(super) struct PublishedAccount {
     pub(super) version: Version,
     /// Whether the account was published to an earlier process of this name, which may still be logged in.
     pub(super) from_previous_session: bool,
+    /// What another program did to the node. The leader repairs it before it does anything else with the account.
+    pub(super) damage: Option<Damage>,
+}
+
+/// What another program did to a node that only the leader may write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Damage {
+    /// It deleted the node.
+    Deleted,
+    /// It wrote an earlier state into the node.
+    Rewritten,
 }
 
 /// Everything in the tree that belongs to one instance.
@@ -70,6 +81,36 @@ impl ObservedInstance {
             self.accounts.values_mut().for_each(|shown| shown.from_previous_session = true);
         }
         self.present = Some(present);
+    }
+
+    /// Takes over the account nodes as they were read, except what no leader does: the instance may use an account
+    /// whose node was deleted, and an end that it reports is of the latest assignment that it saw. `withdrawn` tells
+    /// whether this leader may have deleted the node of an account. Returns the accounts that another program
+    /// certainly changed.
+    pub(super) fn take_over(
+        &mut self,
+        mut read: BTreeMap<String, PublishedAccount>,
+        withdrawn: impl Fn(&str) -> bool,
+    ) -> Vec<String> {
+        let mut changed = Vec::new();
+        let introduced = self.is_introduced();
+        for (account, known) in std::mem::take(&mut self.accounts) {
+            let Some(now) = read.get_mut(&account) else {
+                if introduced && !withdrawn(&account) {
+                    changed.push(account.clone());
+                    read.insert(account, PublishedAccount { damage: Some(Damage::Deleted), ..known });
+                }
+                continue;
+            };
+            now.from_previous_session = known.from_previous_session;
+            let unrevoked = known.revoked.is_some() && now.revoked.is_none() && now.epoch <= known.epoch;
+            if now.epoch < known.epoch || unrevoked {
+                changed.push(account);
+                *now = PublishedAccount { version: now.version, damage: Some(Damage::Rewritten), ..known };
+            }
+        }
+        self.accounts = read;
+        changed
     }
 
     /// Whether the `-alloc` node has no children.
@@ -115,6 +156,16 @@ impl ObservedTree {
         }
     }
 
+    /// The latest assignment that is published or reported, up to `limit`.
+    pub(super) fn latest_epoch(&self, limit: u64) -> u64 {
+        let epochs = self.instances.values().flat_map(|observed| {
+            let published = observed.accounts.values().map(|shown| shown.epoch);
+            let reported = observed.alloc.iter().map(|alloc| alloc.report.latest_epoch(limit));
+            published.chain(reported)
+        });
+        epochs.filter(|epoch| *epoch <= limit).max().unwrap_or(0)
+    }
+
     /// The accounts that are published to any instance.
     pub(super) fn published_accounts(&self) -> BTreeSet<&str> {
         self.instances.values().flat_map(|observed| observed.accounts.keys().map(String::as_str)).collect()
@@ -127,6 +178,8 @@ pub(super) struct Book {
     /// Modules by their directories.
     pub(super) modules: BTreeMap<String, Module>,
     pub(super) accounts: BTreeMap<String, AccountRow>,
+    /// The latest epoch that the book gave out.
+    pub(super) last_epoch: u64,
     /// Directories by their modules' names.
     dirs: BTreeMap<String, String>,
 }
@@ -140,13 +193,14 @@ pub(super) struct Module {
 }
 
 impl Book {
-    /// Builds the book from its rows. `dir` gives the directory of a department's module.
+    /// Builds the book from its rows and its last epoch. `dir` gives the directory of a department's module.
     pub(super) fn new(
         modules: Vec<ModuleRow>,
         accounts: Vec<AccountRow>,
+        last_epoch: u64,
         dir: impl Fn(&str, &str) -> String,
     ) -> Self {
-        let mut book = Self::default();
+        let mut book = Self { last_epoch, ..Self::default() };
         for row in modules {
             let dir = dir(&row.department, &row.module);
             book.dirs.insert(row.module.clone(), dir.clone());
@@ -161,5 +215,46 @@ impl Book {
     pub(super) fn id(&self, row: &AccountRow) -> Option<InstanceId> {
         let (dir, instance) = (self.dirs.get(&row.module)?, row.instance.as_ref()?);
         Some(InstanceId { dir: dir.clone(), instance: instance.clone() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::roles::accounts::reconcile_tests::{dealt, present};
+
+    #[test]
+    fn change_that_no_leader_makes_is_not_taken_over() {
+        let revoked = |epoch| PublishedAccount { revoked: Some(1), ..dealt(epoch) };
+        let version = |shown: PublishedAccount| PublishedAccount { version: Version(9), ..shown };
+        let mut observed = ObservedInstance { present: Some(present(1, true)), ..Default::default() };
+        let all = [("same", dealt(5)), ("fallen", dealt(5)), ("kept", revoked(5)), ("lost", dealt(5))];
+        let named = |all: &[(&str, PublishedAccount)]| -> BTreeMap<String, PublishedAccount> {
+            all.iter().map(|(name, shown)| ((*name).to_owned(), *shown)).collect()
+        };
+        observed.accounts = named(&[&all[..], &[("withdrawn", revoked(5)), ("later", dealt(5))]].concat());
+        let read = named(&[
+            ("same", version(revoked(5))),
+            ("fallen", version(dealt(4))),
+            ("kept", version(dealt(5))),
+            ("later", version(dealt(6))),
+            ("new", dealt(7)),
+        ]);
+        let changed = observed.take_over(read.clone(), |account| account == "withdrawn");
+        assert_eq!(changed, ["fallen", "kept", "lost"]);
+        let rewritten = |shown| PublishedAccount { damage: Some(Damage::Rewritten), ..version(shown) };
+        let expected = named(&[
+            ("same", version(revoked(5))),
+            ("fallen", rewritten(dealt(5))),
+            ("kept", rewritten(revoked(5))),
+            ("lost", PublishedAccount { damage: Some(Damage::Deleted), ..dealt(5) }),
+            ("later", version(dealt(6))),
+            ("new", dealt(7)),
+        ]);
+        assert_eq!(observed.accounts, expected);
+        // Nobody uses what was published to a process that is gone.
+        observed.present = None;
+        assert_eq!(observed.take_over(read, |_| false).len(), 2);
+        assert!(!observed.accounts.contains_key("lost"));
     }
 }

@@ -52,6 +52,11 @@ impl Paths {
         format!("{}/{NOTIFY}", self.0)
     }
 
+    /// The node with the version of the notify node that the leader has handled.
+    pub(crate) fn processed(&self) -> String {
+        format!("{}/processed", self.notify())
+    }
+
     /// Whether a child of the root is the notify node instead of a department.
     pub(crate) fn is_notify(name: &str) -> bool {
         name == NOTIFY
@@ -79,7 +84,7 @@ pub(crate) fn account(dir: &str, instance: &str, account: &str) -> String {
     format!("{dir}/{instance}{ALLOC}/{}", encode(account))
 }
 
-/// The directory of the role's own nodes: the election, and the last notification that was handled.
+/// The directory of the role's own nodes: the election.
 pub(super) fn own_dir(config: &Config) -> String {
     format!("{}/{}", config.root, node_name(&config.accounts.book))
 }
@@ -99,6 +104,7 @@ mod tests {
         assert_eq!(instance_of("web1:8080-alloc"), Some("web1:8080"));
         assert_eq!(instance_of("web1:8080"), None);
         assert_eq!(paths.notify(), "/resource/notify");
+        assert_eq!(paths.processed(), "/resource/notify/processed");
         assert_ne!(paths.module("notify", "m"), "/resource/notify/m");
     }
 

@@ -54,6 +54,18 @@ pub(super) struct ClientReport {
     pub(super) released: BTreeMap<String, u64>,
     /// Accounts that the instance cannot use, each with the epoch of its assignment.
     pub(super) unusable: BTreeMap<String, u64>,
+    /// The instructions that the instance has sent with each account since its assignment.
+    pub(super) used: BTreeMap<String, ReportedUse>,
+}
+
+/// The instructions that an instance has sent with an account since its assignment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub(super) enum ReportedUse {
+    /// Since the assignment that the instance has seen last.
+    Total(u64),
+    /// Since the assignment of this epoch.
+    Since { epoch: u64, total: u64 },
 }
 
 impl ClientReport {
@@ -69,6 +81,42 @@ impl ClientReport {
     /// Whether the instance has released this assignment of an account.
     pub(super) fn has_released(&self, account: &str, epoch: u64) -> bool {
         self.released.get(account) == Some(&epoch) || self.is_unusable(account, epoch)
+    }
+
+    /// The latest assignment of an account that the instance reports as released or unusable.
+    pub(super) fn last_ended(&self, account: &str) -> Option<u64> {
+        self.released.get(account).max(self.unusable.get(account)).copied()
+    }
+
+    /// The latest assignment of any account that the instance reports as released or unusable, up to `limit`.
+    pub(super) fn latest_epoch(&self, limit: u64) -> u64 {
+        let all = self.released.values().chain(self.unusable.values());
+        all.copied().filter(|epoch| *epoch <= limit).max().unwrap_or(0)
+    }
+
+    /// Whether the report counts the use of an account without saying since which assignment.
+    pub(super) fn counts_without_epoch(&self, account: &str) -> bool {
+        matches!(self.used.get(account), Some(ReportedUse::Total(1..)))
+    }
+
+    /// The assignment whose use the report counts, and the instructions since then. `shown` is the published
+    /// assignment, and `counted` is what the leader counted last.
+    pub(super) fn use_of(
+        &self,
+        account: &str,
+        shown: u64,
+        counted: Option<(u64, u64)>,
+    ) -> Option<(u64, u64)> {
+        match *self.used.get(account)? {
+            ReportedUse::Since { epoch, total } => (epoch <= shown).then_some((epoch, total)),
+            ReportedUse::Total(total) => {
+                // The instance has not seen the assignment yet, if it still reports the end of an earlier one and
+                // the same use as then.
+                let ended = self.last_ended(account).filter(|ended| *ended < shown);
+                let is_new = counted.is_some_and(|(epoch, before)| epoch == shown || before != total);
+                Some((ended.filter(|_| !is_new).unwrap_or(shown), total))
+            }
+        }
     }
 
     /// Whether the instance cannot use this assignment of an account.
@@ -90,6 +138,24 @@ mod tests {
         assert_eq!(revoke.bytes(), br#"{"account":"p1","epoch":7,"state":"revoke","since":9}"#);
         assert_eq!(AccountNode::read(&revoke.bytes()), Some(revoke));
         assert_eq!(AccountNode::read(b"p1"), None);
+    }
+
+    #[test]
+    fn use_belongs_to_the_assignment_that_the_instance_has_seen() {
+        let report = |text: &str| ClientReport::read(text.as_bytes()).unwrap();
+        assert_eq!(report(r#"{"used": {"p1": 5}}"#).use_of("p1", 7, None), Some((7, 5)));
+        assert_eq!(report(r#"{"used": {"p1": 5}}"#).use_of("p2", 7, None), None);
+        let named = report(r#"{"used": {"p1": {"epoch": 6, "total": 5}}}"#);
+        assert_eq!((named.use_of("p1", 7, None), named.use_of("p1", 5, None)), (Some((6, 5)), None));
+        // The instance released an earlier assignment, and has not seen this one yet.
+        let late = report(r#"{"released": {"p1": 6}, "used": {"p1": 5}}"#);
+        assert_eq!(late.use_of("p1", 6, None), Some((6, 5)));
+        assert_eq!(late.use_of("p1", 7, None), Some((6, 5)));
+        assert_eq!(late.use_of("p1", 7, Some((6, 5))), Some((6, 5)));
+        // The count began again, although the instance has left the release in its report.
+        assert_eq!(late.use_of("p1", 7, Some((6, 50))), Some((7, 5)));
+        assert_eq!(late.use_of("p1", 7, Some((7, 5))), Some((7, 5)));
+        assert!(ClientReport::read(br#"{"used": {"p1": -1}}"#).is_err());
     }
 
     #[test]

@@ -24,6 +24,18 @@ pub(super) enum Change {
     Return { account: String, epoch: u64 },
     /// The instance cannot use the account.
     Freeze { account: String },
+    /// The tree or a report has an epoch that the book has lost: later ones must be greater. An account that is
+    /// assigned by an epoch that is not greater gets a new one.
+    Raise { epoch: u64, account: Option<String> },
+    /// The instance has sent so many instructions since this assignment.
+    Report { account: String, epoch: u64, total: u64 },
+}
+
+impl Change {
+    /// Whether the book may assign accounts differently after this change.
+    pub(super) fn affects_assignments(&self) -> bool {
+        !matches!(self, Self::Report { .. })
+    }
 }
 
 /// A change that the leader makes in the tree.
@@ -31,6 +43,8 @@ pub(super) enum Change {
 pub(super) enum Action {
     /// Revokes an account. `until` (milliseconds since 1970) is when the node of a gone instance may be deleted.
     Revoke { id: InstanceId, account: String, until: Option<u64> },
+    /// Writes the node of an account again that another program deleted or changed.
+    Restore { id: InstanceId, account: String },
     /// Deletes the node of an account.
     Withdraw { id: InstanceId, account: String },
     /// Changes the epoch of a published account that the book assigned to the same instance again.
@@ -48,6 +62,7 @@ impl Action {
     pub(super) fn id(&self) -> &InstanceId {
         match self {
             Self::Revoke { id, .. }
+            | Self::Restore { id, .. }
             | Self::Withdraw { id, .. }
             | Self::Reassign { id, .. }
             | Self::Clear { id }
@@ -64,6 +79,9 @@ pub(super) struct ReconcileInput<'a> {
     pub(super) now: u64,
     /// The instances that this leader has attached in the book, each with the creation transaction of its node.
     pub(super) attached: &'a BTreeMap<InstanceId, i64>,
+    /// What was last counted of each account's reported use in this session with Redis: the epoch of the assignment,
+    /// and the instructions since then.
+    pub(super) counted: &'a BTreeMap<String, (u64, u64)>,
     /// Assignments (account, epoch) that the book does not know, of those that `unverified_assignments` named.
     pub(super) unknown: &'a BTreeSet<(String, u64)>,
     /// Time for which an account of an unknown assignment stays revoked after its instance has gone, in milliseconds.
@@ -78,7 +96,16 @@ pub(super) struct ReconcileInput<'a> {
     pub(super) write_backoff: &'a WriteBackoff,
 }
 
+/// How far a published epoch may be ahead of the clock, in microseconds: 12 hours. Later ones are no leader's, and the
+/// book would refuse them.
+const MAX_EPOCH_LEAD: u64 = 12 * 3_600_000_000;
+
 impl ReconcileInput<'_> {
+    /// The latest epoch that a book can have given out, in microseconds since 1970.
+    fn latest_epoch(&self) -> u64 {
+        self.now.saturating_mul(1000).saturating_add(MAX_EPOCH_LEAD)
+    }
+
     /// The time until which an account stays revoked because the book has forgotten its assignment, in milliseconds
     /// since 1970. Redis may have forgotten a login together with the assignment.
     fn until(&self, account: &str, shown: &PublishedAccount) -> Option<u64> {
@@ -92,8 +119,11 @@ impl ReconcileInput<'_> {
 pub(super) struct Plan {
     /// Changes of the book; the leader reads the book again after them.
     pub(super) changes: Vec<Change>,
-    /// Changes of the tree that revoke, reassign or withdraw accounts.
+    /// Changes of the tree that revoke or withdraw accounts.
     pub(super) revocations: Vec<Action>,
+    /// Changes of the tree that publish accounts again, mostly under new epochs, to the instances that have them. They
+    /// need the confirmation of replicas, and do not wait for the barrier.
+    pub(super) reassignments: Vec<Action>,
     /// Changes of the tree that create or delete nodes of instances.
     pub(super) placements: Vec<Action>,
     /// Changes of the tree that publish accounts.
@@ -113,13 +143,22 @@ impl Plan {
     pub(super) fn is_empty(&self) -> bool {
         self.changes.is_empty()
             && self.revocations.is_empty()
+            && self.reassignments.is_empty()
             && self.placements.is_empty()
             && self.assignments.is_empty()
     }
 
+    /// Whether an instance sees something new afterwards: an account, an epoch, or where its accounts are.
+    pub(super) fn publishes(&self) -> bool {
+        let introduces =
+            |action: &&Action| matches!(action, Action::Introduce { .. } | Action::Publish { .. });
+        !self.reassignments.is_empty()
+            || self.placements.iter().chain(&self.assignments).any(|action| introduces(&action))
+    }
+
     /// All actions, in the order in which they are applied.
     fn actions(&self) -> impl Iterator<Item = &Action> {
-        self.revocations.iter().chain(&self.placements).chain(&self.assignments)
+        self.revocations.iter().chain(&self.reassignments).chain(&self.placements).chain(&self.assignments)
     }
 
     /// Whether nothing is left but actions that have failed for long.
@@ -179,16 +218,19 @@ pub(super) fn plan(tree: &ObservedTree, book: &Book, input: &ReconcileInput<'_>)
             }
         }
     }
+    let published = tree.latest_epoch(input.latest_epoch());
+    if published > book.last_epoch {
+        plan.changes.push(Change::Raise { epoch: published, account: None });
+    }
     for (id, observed) in &tree.instances {
         let withdraws = plan_revocations(&mut plan, book, input, id, observed);
         plan_placement(&mut plan, book, input, id, observed, withdraws);
     }
-    let assignments = plan_assignments(tree, book);
+    let assignments = plan_assignments(&mut plan, tree, book, input);
     let is_late = |action: &Action| input.write_backoff.is_late(action.id(), input.now);
-    let is_awaited = |action: &&Action| !matches!(action, Action::Reassign { .. }) && !is_late(action);
-    let awaited = plan.revocations.iter().filter(is_awaited).map(Action::id);
+    let awaited = plan.revocations.iter().filter(|action| !is_late(action)).map(Action::id);
     let ends: Vec<Option<u64>> = awaited.map(|id| input.write_backoff.end(id)).collect();
-    if !plan.changes.is_empty() {
+    if plan.changes.iter().any(Change::affects_assignments) {
         // The changed book may contain further revocations, which come before any assignment.
         extend_barrier(&mut plan, input.barrier.map(|limit| input.began.saturating_add(limit)), input.now);
     }
@@ -219,30 +261,27 @@ fn plan_revocations(
     for (account, shown) in &observed.accounts {
         let row = book.accounts.get(account);
         let (wanted, held) = (is_wanted(book, row, id), observed.is_introduced());
+        plan_count(plan, input, observed, account, shown);
+        if shown.damage.is_some() {
+            plan.reassignments.push(Action::Restore { id: id.clone(), account: account.clone() });
+            continue;
+        }
+        if let Some(row) = row
+            && row.state == "dealt"
+            && (row.epoch + 1..=input.latest_epoch()).contains(&shown.epoch)
+        {
+            plan.changes.push(Change::Raise { epoch: shown.epoch, account: Some(account.clone()) });
+        }
         let report = observed.alloc.as_ref().map(|alloc| &alloc.report).filter(|_| held);
         let released = report.is_some_and(|report| report.has_released(account, shown.epoch));
         let unusable = report.is_some_and(|report| report.is_unusable(account, shown.epoch));
         if unusable && row.is_some_and(|row| row.state != "frozen") {
             plan.changes.push(Change::Freeze { account: account.clone() });
         }
-        let is_same_epoch = |row: &AccountRow| row.epoch == shown.epoch;
         let until = input.until(account, shown).filter(|_| !held || shown.from_previous_session);
-        if wanted && shown.revoked.is_none() && until.is_none() {
-            match row.filter(|row| !is_same_epoch(row)) {
-                Some(row) => {
-                    let (id, account, epoch) = (id.clone(), account.clone(), row.epoch);
-                    plan.revocations.push(Action::Reassign { id, account, epoch });
-                }
-                // A return would end the login of an earlier process, so it is not passed on while one may be logged
-                // in.
-                None if released
-                    && !unusable
-                    && !(shown.from_previous_session && row.is_some_and(|row| row.login)) =>
-                {
-                    plan.changes.push(Change::Return { account: account.clone(), epoch: shown.epoch });
-                }
-                None => {}
-            }
+        if let Some(row) = row.filter(|_| wanted && shown.revoked.is_none() && until.is_none())
+            && plan_kept(plan, input, observed, (id, account), shown, row)
+        {
             continue;
         }
         let leaving = is_leaving(book, row, id, shown.epoch);
@@ -270,6 +309,62 @@ fn plan_revocations(
         }
     }
     withdraws
+}
+
+/// Plans the count of the use that an instance reports of an account. The report of a gone process counts as well.
+fn plan_count(
+    plan: &mut Plan,
+    input: &ReconcileInput<'_>,
+    observed: &ObservedInstance,
+    account: &str,
+    shown: &PublishedAccount,
+) {
+    let counted = input.counted.get(account).copied();
+    let report = observed.alloc.as_ref().map(|alloc| &alloc.report);
+    let Some((epoch, total)) = report.and_then(|report| report.use_of(account, shown.epoch, counted)) else {
+        return;
+    };
+    let is_counted = counted.is_some_and(|(known, before)| known == epoch && before >= total);
+    if total > 0 && epoch > 0 && !is_counted {
+        plan.changes.push(Change::Report { account: account.to_owned(), epoch, total });
+    }
+}
+
+/// Plans what concerns an account that stays with its instance. Returns false if the account must be revoked or
+/// withdrawn, and published again.
+fn plan_kept(
+    plan: &mut Plan,
+    input: &ReconcileInput<'_>,
+    observed: &ObservedInstance,
+    (id, account): (&InstanceId, &str),
+    shown: &PublishedAccount,
+    row: &AccountRow,
+) -> bool {
+    let report = observed.alloc.as_ref().map(|alloc| &alloc.report);
+    let held = observed.is_introduced();
+    let released = held && report.is_some_and(|report| report.has_released(account, shown.epoch));
+    let unusable = held && report.is_some_and(|report| report.is_unusable(account, shown.epoch));
+    if row.epoch > shown.epoch || shown.epoch > input.latest_epoch() {
+        // A count without an epoch could be of either assignment, unless the instance sees the end of the first.
+        if !released && report.is_some_and(|report| report.counts_without_epoch(account)) {
+            return false;
+        }
+        let (id, account, epoch) = (id.clone(), account.to_owned(), row.epoch);
+        plan.reassignments.push(Action::Reassign { id, account, epoch });
+    } else if row.epoch < shown.epoch {
+        // The book gives the account a greater epoch first.
+    } else if released && !unusable && !(shown.from_previous_session && row.login) {
+        // A return would end the login of an earlier process, so it is not passed on while one may be logged in.
+        plan.changes.push(Change::Return { account: account.to_owned(), epoch: shown.epoch });
+    } else if !held
+        && observed.present.is_some()
+        && !row.login
+        && report.is_some_and(|report| report.used.contains_key(account))
+    {
+        // The next process of this name counts from 0, so it gets a new epoch.
+        plan.changes.push(Change::Raise { epoch: shown.epoch, account: Some(account.to_owned()) });
+    }
+    true
 }
 
 /// Counts an account that a present instance has not released, and extends the barrier for it.
@@ -328,7 +423,12 @@ fn plan_placement(
 }
 
 /// Plans the assignments: accounts that the book has assigned and that no instance sees.
-fn plan_assignments(tree: &ObservedTree, book: &Book) -> Vec<Action> {
+fn plan_assignments(
+    plan: &mut Plan,
+    tree: &ObservedTree,
+    book: &Book,
+    input: &ReconcileInput<'_>,
+) -> Vec<Action> {
     let shown = tree.published_accounts();
     let mut assignments = Vec::new();
     for (account, row) in &book.accounts {
@@ -339,14 +439,14 @@ fn plan_assignments(tree: &ObservedTree, book: &Book) -> Vec<Action> {
         let Some(observed) = tree.instances.get(&id).filter(|observed| observed.is_introduced()) else {
             continue;
         };
-        // The instance reported the release of this assignment before it saw that the account was withdrawn. It must
-        // update its report first; otherwise it would lose an account that it has just begun to use.
-        let report = observed.alloc.as_ref().map(|alloc| &alloc.report);
-        match report {
-            Some(report) if !report.has_released(account, row.epoch) => {
-                assignments.push(Action::Publish { id, account: account.clone(), epoch: row.epoch });
-            }
-            _ => {}
+        let Some(alloc) = &observed.alloc else { continue };
+        // The instance has reported the end of this assignment, or of one that the book has lost. The report may
+        // stay as it is for ever, so the book assigns the account again, by an epoch that the report does not name.
+        let ended = alloc.report.last_ended(account).filter(|ended| *ended <= input.latest_epoch());
+        if let Some(ended) = ended.filter(|ended| *ended >= row.epoch) {
+            plan.changes.push(Change::Raise { epoch: ended, account: Some(account.clone()) });
+        } else {
+            assignments.push(Action::Publish { id, account: account.clone(), epoch: row.epoch });
         }
     }
     assignments

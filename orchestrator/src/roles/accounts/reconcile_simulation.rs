@@ -1,23 +1,29 @@
 //! All rules of `plan` together, in a simulation of random events: the book changes, instances come, go, crash and
-//! are slow, and leaders die between any two writes. Instances `a` and `b` also log in to the book. A process that is
-//! gone may only seem dead: it uses its logins until their deadlines.
+//! are slow, and leaders die between any two writes. Instances `a` and `b` also log in to the book; `c` and `d` report
+//! their use. A process that is gone may only seem dead: it uses its logins until their deadlines. Processes leave old
+//! entries in their reports, and a failover may bring back an assignment that was over.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
 use super::observed_tree::{Alloc, Book, InstanceId, ObservedTree, PublishedAccount};
-use super::protocol::ClientReport;
+use super::protocol::{ClientReport, ReportedUse};
 use super::reconcile::{Action, Change, ReconcileInput, plan, unverified_assignments};
 use super::reconcile_tests::{BARRIER, LONGEST, NOW, book, dealt, id, present, row};
 use super::write_backoff::WriteBackoff;
 use allot_client::AccountRow;
 use allot_coordination::Version;
 
-const INSTANCES: [&str; 3] = ["a", "b", "c"];
+const INSTANCES: [&str; 4] = ["a", "b", "c", "d"];
 const ACCOUNTS: [&str; 4] = ["p", "q", "r", "s"];
 /// Lifetime of a login, in milliseconds.
 const LOGIN: u64 = LONGEST / 3;
+
+/// Whether an instance reports its use, and does not log in to the book.
+fn is_plain(instance: &str) -> bool {
+    matches!(instance, "c" | "d")
+}
 
 /// A process of a client system, with the accounts that it believes it may use.
 #[derive(Debug, Clone, Default)]
@@ -27,6 +33,8 @@ struct Process {
     holds: BTreeMap<String, u64>,
     /// The releases that it has reported.
     said: BTreeMap<String, u64>,
+    /// The assignment of each account that it sees, and its use since then.
+    used: BTreeMap<String, (u64, u64)>,
 }
 
 /// A login of a process, and its deadline.
@@ -43,6 +51,18 @@ struct Simulation {
     counter: u64,
     accounts: BTreeMap<String, AccountRow>,
     known: BTreeSet<(String, u64)>,
+    /// Earlier rows of each account.
+    history: BTreeMap<String, Vec<AccountRow>>,
+    /// The greatest epoch of each account that was ever published.
+    published: BTreeMap<String, u64>,
+    /// The use that was counted, by account and assignment.
+    totals: BTreeMap<(String, u64), u64>,
+    /// The use that was reported.
+    reported: u64,
+    /// Whether processes use their accounts no more.
+    resting: bool,
+    /// As the leader's: what it has counted.
+    counted: BTreeMap<String, (u64, u64)>,
     /// Live logins by account.
     logins: BTreeMap<String, Login>,
     /// The next instance of each revoked account; `None` if it becomes free.
@@ -89,7 +109,8 @@ impl Simulation {
         let epoch = self.next();
         let state = if to.is_some() { "dealt" } else { "free" };
         self.known.insert((account.to_owned(), epoch));
-        self.accounts.insert(account.to_owned(), row(account, to, state, epoch));
+        let before = self.accounts.insert(account.to_owned(), row(account, to, state, epoch));
+        self.history.entry(account.to_owned()).or_default().extend(before);
     }
 
     /// A login ends, and a revoked account moves to its next instance.
@@ -133,9 +154,15 @@ impl Simulation {
         if self.logins.contains_key(name) {
             return;
         }
+        let before = self.history.get_mut(name).and_then(Vec::pop);
         if let Some(row) = self.accounts.get_mut(name) {
             self.known.remove(&(name.to_owned(), row.epoch));
-            *row = self::row(name, None, "free", 0);
+            *row = before.unwrap_or_else(|| self::row(name, None, "free", 0));
+            // Its instance may have left meanwhile.
+            let there = row.instance.as_ref().is_some_and(|instance| self.attached.contains_key(instance));
+            if row.state != "dealt" || !there {
+                *row = self::row(name, None, "free", row.epoch);
+            }
         }
     }
 
@@ -166,7 +193,10 @@ impl Simulation {
         let id = id(instance);
         let observed = self.tree.instances.get(&id).filter(|observed| observed.is_introduced());
         if let Some(accounts) = observed.map(|observed| observed.accounts.clone()) {
-            process.said.retain(|account, _| accounts.contains_key(account));
+            // A lazy process keeps entries about accounts that it no longer sees.
+            if reaches_book {
+                process.said.retain(|account, _| accounts.contains_key(account));
+            }
             let ends = |shown: Option<&PublishedAccount>| shown.is_none_or(|shown| shown.revoked.is_some());
             let held: Vec<String> = process.holds.keys().cloned().collect();
             for account in held.iter().filter(|account| ends(accounts.get(*account))) {
@@ -180,19 +210,45 @@ impl Simulation {
                 if shown.revoked.is_some() {
                     process.said.insert(account.clone(), shown.epoch);
                 } else {
-                    process.said.remove(account);
-                    if instance == "c" || self.log_in(instance, process.id, account) {
+                    if process.said.get(account) != Some(&shown.epoch) {
+                        process.said.remove(account);
+                    }
+                    if is_plain(instance) || self.log_in(instance, process.id, account) {
                         process.holds.insert(account.clone(), shown.epoch);
                     } else {
                         process.holds.remove(account);
                     }
                 }
             }
+            let used = self.count(instance, &mut process, &accounts);
             if let Some(alloc) = &mut self.tree.at(&id).alloc {
-                alloc.report = ClientReport { released: process.said.clone(), ..ClientReport::default() };
+                let released = process.said.clone();
+                alloc.report = ClientReport { released, used, ..ClientReport::default() };
             }
         }
         self.processes.insert(instance.into(), process);
+    }
+
+    /// A process uses each of its accounts once, and reports its use of those that it sees.
+    fn count(
+        &mut self,
+        instance: &str,
+        process: &mut Process,
+        accounts: &BTreeMap<String, PublishedAccount>,
+    ) -> BTreeMap<String, ReportedUse> {
+        if !is_plain(instance) {
+            return BTreeMap::new();
+        }
+        process.used.retain(|account, (epoch, _)| accounts.get(account).is_some_and(|it| it.epoch == *epoch));
+        for (account, epoch) in process.holds.iter().filter(|_| !self.resting) {
+            process.used.entry(account.clone()).or_insert((*epoch, 0)).1 += 1;
+            self.reported += 1;
+        }
+        let report = |&(epoch, total): &(u64, u64)| match instance {
+            "c" => ReportedUse::Total(total),
+            _ => ReportedUse::Since { epoch, total },
+        };
+        process.used.iter().map(|(account, used)| (account.clone(), report(used))).collect()
     }
 
     /// A leader compares and dies after `writes` writes. Returns whether nothing was left to do.
@@ -206,6 +262,7 @@ impl Simulation {
         let input = ReconcileInput {
             now: self.now,
             attached: &self.told,
+            counted: &self.counted,
             unknown: &unknown,
             longest: LONGEST,
             barrier: self.barrier.then_some(BARRIER),
@@ -224,7 +281,7 @@ impl Simulation {
             }
             self.change(change);
         }
-        for action in plan.revocations.iter().chain(&plan.placements) {
+        for action in plan.revocations.iter().chain(&plan.reassignments).chain(&plan.placements) {
             if !may() {
                 return false;
             }
@@ -253,6 +310,17 @@ impl Simulation {
                 }
             }
             Change::Freeze { .. } => {}
+            Change::Raise { epoch, account } => {
+                let row = account.as_ref().and_then(|account| self.accounts.get(account)).cloned();
+                if let Some(row) = row.filter(|row| row.state == "dealt" && row.epoch <= *epoch) {
+                    self.arrive(&row.account, row.instance.as_deref());
+                }
+            }
+            Change::Report { account, epoch, total } => {
+                let counted = self.totals.entry((account.clone(), *epoch)).or_default();
+                *counted = (*counted).max(*total);
+                self.counted.insert(account.clone(), (*epoch, *total));
+            }
             Change::Return { account, .. } => {
                 self.log_out(account);
                 let account = ACCOUNTS.iter().position(|name| name == account).unwrap();
@@ -272,10 +340,12 @@ impl Simulation {
                     ..*shown
                 };
             }
+            Action::Restore { .. } => unreachable!("no other program writes here"),
             Action::Withdraw { id, account } => {
                 assert!(self.tree.at(id).accounts.remove(account).is_some());
             }
             Action::Reassign { id, account, epoch } => {
+                self.publish(account, *epoch);
                 self.tree.at(id).accounts.get_mut(account).unwrap().epoch = *epoch;
             }
             Action::Clear { id } => {
@@ -290,9 +360,16 @@ impl Simulation {
                     Some(Alloc { created, version: Version::FIRST, report: ClientReport::default() });
             }
             Action::Publish { id, account, epoch } => {
+                self.publish(account, *epoch);
                 assert!(self.tree.at(id).accounts.insert(account.clone(), dealt(*epoch)).is_none());
             }
         }
+    }
+
+    /// Checks that the published epochs of an account grow.
+    fn publish(&mut self, account: &str, epoch: u64) {
+        let last = self.published.insert(account.to_owned(), epoch).unwrap_or(0);
+        assert!(epoch >= last, "the epoch of {account} falls from {last} to {epoch}");
     }
 
     /// Checks that no account is published to two instances or used by two processes.
@@ -335,6 +412,7 @@ impl Simulation {
             10 => {
                 self.lead(1 + writes);
                 (self.told, self.barrier, self.began) = (BTreeMap::new(), true, self.now);
+                self.counted.clear();
             }
             _ => drop(self.lead(usize::MAX)),
         }
@@ -347,13 +425,14 @@ proptest! {
 
     #[test]
     fn no_account_is_at_two_instances_and_the_tree_converges(
-        events in prop::collection::vec((any::<u8>(), 0usize..3, 0usize..4, 0usize..6), 1..120),
+        events in prop::collection::vec((any::<u8>(), 0usize..4, 0usize..4, 0usize..6), 1..120),
     ) {
         let mut simulation = Simulation { now: NOW, barrier: true, began: NOW, ..Simulation::default() };
         for event in events {
             simulation.apply_event(event);
         }
         // Afterwards all instances answer and time passes.
+        simulation.resting = true;
         let mut quiet = 0;
         for _ in 0..200 {
             quiet = if simulation.lead(usize::MAX) { quiet + 1 } else { 0 };
@@ -374,6 +453,8 @@ proptest! {
             }
         }
         prop_assert!(quiet > 10, "the tree never converges: {simulation:#?}");
+        let counted: u64 = simulation.totals.values().sum();
+        prop_assert_eq!(counted, simulation.reported, "use is not counted once");
         for (name, row) in &simulation.accounts {
             let shown: Vec<&InstanceId> = simulation.tree.instances.iter()
                 .filter(|(_, observed)| observed.accounts.contains_key(name)).map(|(id, _)| id).collect();

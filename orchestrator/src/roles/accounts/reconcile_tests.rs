@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::observed_tree::{
     Alloc, Book, InstanceId, ObservedInstance, ObservedTree, Presence, PublishedAccount,
 };
-use super::protocol::ClientReport;
+use super::protocol::{ClientReport, ReportedUse};
 use super::reconcile::{Action, Change, Plan, ReconcileInput, plan, unverified_assignments};
 use super::write_backoff::WriteBackoff;
 use allot_client::{AccountRow, ModuleRow};
@@ -14,6 +14,8 @@ use allot_coordination::Version;
 pub(super) const NOW: u64 = 1_000_000;
 pub(super) const BARRIER: u64 = 10_000;
 pub(super) const LONGEST: u64 = 60_000;
+/// The last epoch of the books of these tests.
+pub(super) const LAST_EPOCH: u64 = 1000;
 
 pub(super) fn id(instance: &str) -> InstanceId {
     InstanceId { dir: "/resource/d/m".into(), instance: instance.into() }
@@ -34,6 +36,7 @@ pub(super) fn dealt(epoch: u64) -> PublishedAccount {
         until: None,
         version: Version::FIRST,
         from_previous_session: false,
+        damage: None,
     }
 }
 
@@ -61,7 +64,9 @@ pub(super) fn row(account: &str, instance: Option<&str>, state: &str, epoch: u64
 pub(super) fn book(attached: &[(&str, &str)], accounts: Vec<AccountRow>) -> Book {
     let attached = attached.iter().map(|(name, state)| ((*name).to_owned(), (*state).to_owned())).collect();
     let module = ModuleRow { module: "m".into(), department: "d".into(), attached };
-    Book::new(vec![module], accounts, |department, module| format!("/resource/{department}/{module}"))
+    Book::new(vec![module], accounts, LAST_EPOCH, |department, module| {
+        format!("/resource/{department}/{module}")
+    })
 }
 
 fn tree_of(instances: Vec<(&str, ObservedInstance)>) -> ObservedTree {
@@ -78,6 +83,7 @@ fn with(tree: &ObservedTree, book: &Book, barrier: Option<u64>, unknown: &[(&str
     let input = ReconcileInput {
         now: NOW,
         attached: &attached,
+        counted: &BTreeMap::new(),
         unknown: &unknown,
         longest: LONGEST,
         barrier,
@@ -95,13 +101,22 @@ fn attached(tree: &ObservedTree, book: &Book, instance: &str, created: i64) -> P
     plan(
         tree,
         book,
-        &ReconcileInput { now: NOW, attached, unknown, longest, barrier, began: NOW, write_backoff },
+        &ReconcileInput {
+            now: NOW,
+            attached,
+            counted: &BTreeMap::new(),
+            unknown,
+            longest,
+            barrier,
+            began: NOW,
+            write_backoff,
+        },
     )
 }
 
 fn report_of(released: &[(&str, u64)], unusable: &[(&str, u64)]) -> ClientReport {
     let of = |list: &[(&str, u64)]| list.iter().map(|(name, epoch)| ((*name).to_owned(), *epoch)).collect();
-    ClientReport { released: of(released), unusable: of(unusable) }
+    ClientReport { released: of(released), unusable: of(unusable), ..ClientReport::default() }
 }
 
 fn with_report(mut observed: ObservedInstance, report: ClientReport) -> ObservedInstance {
@@ -153,10 +168,15 @@ fn report_about_another_epoch_is_ignored() {
     let full = book(&[("a", "active")], vec![row("p", None, "free", 6)]);
     let late = with_report(observed(&[("p", revoked(5, NOW))]), report_of(&[("p", 4)], &[]));
     assert!(planned(&tree_of(vec![("a", late)]), &full).revocations.is_empty());
-    // An assignment is not published again before its instance has seen the withdrawal.
+    // An assignment that the instance has ended is published under a later epoch, whatever the report says then.
     let full = book(&[("a", "active")], vec![row("p", Some("a"), "dealt", 5)]);
     let late = with_report(observed(&[]), report_of(&[("p", 5)], &[]));
-    assert!(planned(&tree_of(vec![("a", late)]), &full).is_empty());
+    let again = planned(&tree_of(vec![("a", late.clone())]), &full);
+    assert_eq!(again.changes, [Change::Raise { epoch: 5, account: Some("p".into()) }]);
+    assert!(again.assignments.is_empty());
+    let full = book(&[("a", "active")], vec![row("p", Some("a"), "dealt", 6)]);
+    let publish = Action::Publish { id: id("a"), account: "p".into(), epoch: 6 };
+    assert_eq!(planned(&tree_of(vec![("a", late)]), &full).assignments, [publish]);
 }
 
 #[test]
@@ -326,6 +346,7 @@ fn failing_delete_holds_the_barrier_no_longer_than_its_limit() {
             &ReconcileInput {
                 now,
                 attached: &attached,
+                counted: &BTreeMap::new(),
                 unknown: &unknown,
                 longest,
                 barrier,
@@ -351,6 +372,7 @@ fn failing_delete_holds_the_barrier_no_longer_than_its_limit() {
     let input = ReconcileInput {
         now,
         attached: &attached,
+        counted: &BTreeMap::new(),
         unknown: &unknown,
         longest: LONGEST,
         barrier,
@@ -372,6 +394,7 @@ fn failing_revocation_holds_the_barrier_no_longer_than_its_limit() {
         let input = ReconcileInput {
             now,
             attached: &attached,
+            counted: &BTreeMap::new(),
             unknown: &unknown,
             longest,
             barrier,
@@ -398,5 +421,103 @@ fn alloc_node_with_a_foreign_child_is_not_deleted() {
 fn new_epoch_for_the_same_instance_is_written() {
     let full = book(&[("a", "active")], vec![row("p", Some("a"), "dealt", 9)]);
     let told = planned(&tree_of(vec![("a", observed(&[("p", dealt(5))]))]), &full);
-    assert_eq!(told.revocations, [Action::Reassign { id: id("a"), account: "p".into(), epoch: 9 }]);
+    assert_eq!(told.reassignments, [Action::Reassign { id: id("a"), account: "p".into(), epoch: 9 }]);
+}
+
+#[test]
+fn published_epoch_never_falls() {
+    // The book has forgotten the assignment 5, and believes 4; the old report says that 4 was released.
+    let raise = Change::Raise { epoch: 5, account: Some("p".into()) };
+    let shown = with_report(observed(&[("p", dealt(5))]), report_of(&[("p", 4)], &[]));
+    for (instance, state) in [("a", "active"), ("b", "standby")] {
+        let full = book(&[("a", "active"), ("b", state)], vec![row("p", Some(instance), "dealt", 4)]);
+        let kept = planned(&tree_of(vec![("a", shown.clone()), ("b", observed(&[]))]), &full);
+        assert_eq!(kept.changes, std::slice::from_ref(&raise), "{instance}");
+        assert!(kept.reassignments.is_empty() && kept.assignments.is_empty());
+    }
+    let full = book(&[("a", "active")], vec![row("p", Some("a"), "dealt", 7)]);
+    let later = planned(&tree_of(vec![("a", shown)]), &full);
+    assert_eq!(later.reassignments, [Action::Reassign { id: id("a"), account: "p".into(), epoch: 7 }]);
+    assert!(later.changes.is_empty(), "the report of 4 says nothing about 5 and 7");
+}
+
+#[test]
+fn later_epochs_of_the_book_are_above_all_that_are_published_or_reported() {
+    let full = book(&[("a", "active")], vec![row("p", None, "free", 4)]);
+    let of = |shown: ObservedInstance| planned(&tree_of(vec![("a", shown)]), &full).changes;
+    assert_eq!(of(observed(&[("p", revoked(LAST_EPOCH, NOW))])), []);
+    let raise = |epoch| Change::Raise { epoch, account: None };
+    assert_eq!(of(observed(&[("p", revoked(LAST_EPOCH + 1, NOW))])), [raise(LAST_EPOCH + 1)]);
+    let report = report_of(&[("q", LAST_EPOCH + 2)], &[("r", u64::MAX)]);
+    assert_eq!(of(with_report(observed(&[]), report)), [raise(LAST_EPOCH + 2)]);
+}
+
+#[test]
+fn epoch_that_no_book_gave_out_is_replaced() {
+    let full = book(&[("a", "active")], vec![row("p", Some("a"), "dealt", 4)]);
+    let written = planned(&tree_of(vec![("a", observed(&[("p", dealt(u64::MAX))]))]), &full);
+    assert_eq!(written.reassignments, [Action::Reassign { id: id("a"), account: "p".into(), epoch: 4 }]);
+    assert!(written.changes.is_empty());
+}
+
+#[test]
+fn whatever_shows_something_waits_for_the_confirmation_of_replicas() {
+    let full = book(&[("a", "active")], vec![row("p", Some("a"), "dealt", 9)]);
+    assert!(planned(&tree_of(vec![("a", observed(&[("p", dealt(5))]))]), &full).publishes());
+    assert!(planned(&tree_of(vec![("a", observed(&[]))]), &full).publishes());
+    let new = ObservedInstance { present: Some(present(7, false)), ..observed(&[("p", dealt(9))]) };
+    assert!(attached(&tree_of(vec![("a", new)]), &full, "a", 7).publishes());
+    let free = book(&[("a", "active")], vec![row("p", None, "free", 9)]);
+    assert!(!planned(&tree_of(vec![("a", observed(&[("p", dealt(5))]))]), &free).publishes());
+}
+
+fn with_use(observed: ObservedInstance, account: &str, used: ReportedUse) -> ObservedInstance {
+    let mut report = observed.alloc.as_ref().unwrap().report.clone();
+    report.used.insert(account.to_owned(), used);
+    with_report(observed, report)
+}
+
+#[test]
+fn reported_use_is_counted_once() {
+    let full = book(&[("a", "active")], vec![row("p", Some("a"), "dealt", 5)]);
+    let tree = tree_of(vec![("a", with_use(observed(&[("p", dealt(5))]), "p", ReportedUse::Total(30)))]);
+    let report = Change::Report { account: "p".into(), epoch: 5, total: 30 };
+    assert_eq!(planned(&tree, &full).changes, std::slice::from_ref(&report));
+    let counted = BTreeMap::from([("p".to_owned(), (5, 30))]);
+    let input = ReconcileInput {
+        now: NOW,
+        attached: &BTreeMap::new(),
+        counted: &counted,
+        unknown: &BTreeSet::new(),
+        longest: LONGEST,
+        barrier: None,
+        began: NOW,
+        write_backoff: &WriteBackoff::new(BARRIER),
+    };
+    assert!(plan(&tree, &full, &input).is_empty());
+    // A process that is gone has left its report. What it released is counted before the node is deleted.
+    let gone = ObservedInstance { present: None, ..tree.instances[&id("a")].clone() };
+    assert_eq!(planned(&tree_of(vec![("a", gone)]), &full).changes.last(), Some(&report));
+    // The barrier does not wait for a count.
+    assert!(!with(&tree, &full, Some(BARRIER), &[]).held_up);
+}
+
+#[test]
+fn count_without_an_epoch_is_never_of_two_assignments() {
+    let counting = |shown| with_use(observed(&[("p", shown)]), "p", ReportedUse::Total(30));
+    let later = book(&[("a", "active")], vec![row("p", Some("a"), "dealt", 9)]);
+    let revoke = Action::Revoke { id: id("a"), account: "p".into(), until: None };
+    let plan = planned(&tree_of(vec![("a", counting(dealt(5)))]), &later);
+    assert_eq!((plan.revocations.as_slice(), plan.reassignments.len()), (&[revoke][..], 0));
+    let named = ReportedUse::Since { epoch: 5, total: 30 };
+    let plan = planned(&tree_of(vec![("a", with_use(observed(&[("p", dealt(5))]), "p", named))]), &later);
+    assert_eq!((plan.revocations.len(), plan.reassignments.len()), (0, 1));
+    // The next process of the name counts from 0: it gets a new epoch before it sees the account.
+    let same = book(&[("a", "active")], vec![row("p", Some("a"), "dealt", 5)]);
+    let next = ObservedInstance { present: Some(present(9, false)), ..counting(dealt(5)) };
+    let plan = attached(&tree_of(vec![("a", next.clone())]), &same, "a", 9);
+    assert!(plan.changes.contains(&Change::Raise { epoch: 5, account: Some("p".into()) }), "{plan:?}");
+    let plan = attached(&tree_of(vec![("a", next)]), &later, "a", 9);
+    assert_eq!(plan.revocations, [Action::Withdraw { id: id("a"), account: "p".into() }]);
+    assert!(plan.placements.is_empty());
 }

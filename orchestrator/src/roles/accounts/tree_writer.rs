@@ -7,7 +7,9 @@ use futures_util::{FutureExt as _, StreamExt as _};
 use tracing::{debug, warn};
 
 use super::fault_injection;
-use super::observed_tree::{Alloc, InstanceId, ObservedInstance, ObservedTree, Presence, PublishedAccount};
+use super::observed_tree::{
+    Alloc, Damage, InstanceId, ObservedInstance, ObservedTree, Presence, PublishedAccount,
+};
 use super::paths::{self, Paths};
 use super::protocol::{AccountNode, ClientReport, State};
 use super::reconcile::Action;
@@ -21,6 +23,27 @@ const MAX_BYTES: usize = 128 * 1024;
 const MAX_NAME_BYTES: usize = 256;
 /// Most requests in flight.
 const MAX_IN_FLIGHT: usize = 32;
+
+/// The most accounts that one warning names.
+const MAX_NAMES: usize = 5;
+
+/// The instances for which the outcome of a write is unknown, each with the accounts whose nodes may be deleted.
+pub(super) type Uncertain = BTreeMap<InstanceId, BTreeSet<String>>;
+
+/// Which account nodes this leader may have deleted since it last knew them.
+#[derive(Clone, Copy)]
+pub(super) enum Withdrawn<'a> {
+    /// None, and it wrote none either.
+    Nothing,
+    /// These; it may have written others.
+    Accounts(&'a BTreeSet<String>),
+}
+
+impl Withdrawn<'_> {
+    fn has(self, account: &str) -> bool {
+        matches!(self, Self::Accounts(accounts) if accounts.contains(account))
+    }
+}
 
 /// The leader's access to the tree.
 #[derive(Clone)]
@@ -51,7 +74,7 @@ impl TreeWriter {
             let nodes = self.tree.get_many_readable(&alloc, names).await?;
             if let Some(id) = allocs.get(&alloc) {
                 let observed = tree.at(id);
-                (observed.accounts, observed.foreign_nodes) = read_accounts(nodes, observed.present);
+                (observed.accounts, observed.foreign_nodes) = read_accounts(id, nodes, observed.present);
             }
         }
         Ok(tree)
@@ -60,11 +83,14 @@ impl TreeWriter {
     async fn read_dir(&self, tree: &mut ObservedTree, dir: &str, names: Vec<String>) -> Result<(), Error> {
         for (name, node) in self.tree.get_many_readable(dir, names).await? {
             let Ok(node) = node else {
-                debug!(dir, name, "ignoring a node that may not be read");
+                warn!(dir, name, "ignoring a node that may not be read");
                 continue;
             };
             let alloc_of = paths::instance_of(&name).map(str::to_owned);
             let is_alloc = alloc_of.is_some();
+            if is_alloc == node.owner.is_some() {
+                warn!(dir, name, "ignoring a node: instances are ephemeral, and `-alloc` nodes are not");
+            }
             let id = InstanceId { dir: dir.to_owned(), instance: alloc_of.unwrap_or(name) };
             if is_alloc && node.owner.is_none() {
                 tree.at(&id).alloc = Some(alloc(&id, &node));
@@ -76,8 +102,14 @@ impl TreeWriter {
     }
 
     /// Reads the nodes again that the leader writes for an instance. The arrival of an instance is reported by the
-    /// watcher only.
-    pub(super) async fn reread(&self, tree: &mut ObservedTree, id: &InstanceId) -> Result<(), Error> {
+    /// watcher only. `withdrawn` tells which account nodes this leader may have deleted, and whether it may have
+    /// written others. Returns whether another program certainly changed something.
+    pub(super) async fn reread(
+        &self,
+        tree: &mut ObservedTree,
+        id: &InstanceId,
+        withdrawn: Withdrawn<'_>,
+    ) -> Result<bool, Error> {
         self.tree.sync().await?;
         let path = paths::instance(&id.dir, &id.instance);
         let present = self.readable(&path).await?.and_then(|node| presence(id, &node));
@@ -88,16 +120,38 @@ impl TreeWriter {
         let observed = tree.at(id);
         let known = observed.present.map(|known| known.created);
         observed.present = match present {
-            Some(present) if Some(present.created) == known => Some(present),
+            // An instance that has learnt where its accounts are may write its own node.
+            Some(present) if Some(present.created) == known => {
+                Some(Presence { introduced: present.introduced || observed.is_introduced(), ..present })
+            }
             Some(_) => observed.present,
             None => None,
         };
+        let lost_alloc = observed.alloc.is_some() && found.is_none();
         observed.alloc = found.map(|node| alloc(id, &node));
-        (observed.accounts, observed.foreign_nodes) = read_accounts(nodes, observed.present);
+        let before = observed.accounts.clone();
+        let accounts;
+        (accounts, observed.foreign_nodes) = read_accounts(id, nodes, observed.present);
+        let mut changed = observed.take_over(accounts, |account| withdrawn.has(account));
+        if matches!(withdrawn, Withdrawn::Nothing) {
+            changed.extend(differences(&before, &observed.accounts));
+        }
+        changed.sort_unstable();
+        changed.dedup();
+        let (dir, instance) = (&id.dir, &id.instance);
+        if !changed.is_empty() {
+            let accounts = changed.iter().take(MAX_NAMES).map(String::as_str).collect::<Vec<_>>().join(", ");
+            let count = changed.len();
+            warn!(dir, instance, count, accounts, "another program changed account nodes; repairing them");
+        }
+        let is_lost = lost_alloc && matches!(withdrawn, Withdrawn::Nothing);
+        if is_lost {
+            warn!(dir, instance, "another program deleted the `-alloc` node of an instance");
+        }
         if observed.is_empty() {
             tree.instances.remove(id);
         }
-        Ok(())
+        Ok(is_lost || !changed.is_empty())
     }
 
     /// Reads a node; `None` if it does not exist or may not be read.
@@ -138,10 +192,10 @@ impl TreeWriter {
         actions: &[Action],
         now: u64,
         half: &'static str,
-    ) -> Result<BTreeSet<InstanceId>, Error> {
+    ) -> Result<Uncertain, Error> {
         let mut batches = batches(tree, actions, now);
         let many = batches.len() > 1;
-        let (mut uncertain, mut introduced) = (BTreeSet::new(), Vec::new());
+        let (mut uncertain, mut introduced) = (Uncertain::new(), Vec::new());
         while !batches.is_empty() {
             let writes = std::mem::take(&mut batches).into_iter().map(|(numbers, ops)| {
                 let tree = self.tree.clone();
@@ -171,7 +225,12 @@ impl TreeWriter {
                     }
                     Err(error) => {
                         debug!(%error, actions = numbers.len(), "reading the instances of a failed batch again");
-                        uncertain.extend(batch_actions().map(|action| action.id().clone()));
+                        for action in batch_actions() {
+                            let withdrawn = uncertain.entry(action.id().clone()).or_default();
+                            if let Action::Withdraw { account, .. } = action {
+                                withdrawn.insert(account.clone());
+                            }
+                        }
                     }
                 }
             }
@@ -182,7 +241,7 @@ impl TreeWriter {
             let path = paths::alloc(&id.dir, &id.instance);
             match self.tree.get(&path).await {
                 Ok(Some(node)) => tree.at(&id).alloc = Some(alloc(&id, &node)),
-                Ok(None) | Err(_) => drop(uncertain.insert(id)),
+                Ok(None) | Err(_) => drop(uncertain.entry(id).or_default()),
             }
         }
         Ok(uncertain)
@@ -249,8 +308,23 @@ fn ops(tree: &ObservedTree, action: &Action, now: u64) -> Vec<Op> {
             let data = data(account, &PublishedAccount { epoch: *epoch, ..*shown });
             vec![set(paths::account(&id.dir, &id.instance, account), shown.version, data)]
         }
+        Action::Restore { id, account } => {
+            let Some(shown) = observed.accounts.get(account) else { return Vec::new() };
+            let (path, data) = (paths::account(&id.dir, &id.instance, account), data(account, shown));
+            match shown.damage {
+                Some(Damage::Deleted) => vec![create(path, data)],
+                Some(Damage::Rewritten) => vec![set(path, shown.version, data)],
+                None => Vec::new(),
+            }
+        }
         Action::Withdraw { id, account } => {
-            vec![Op::Delete { path: paths::account(&id.dir, &id.instance, account), version: None }]
+            // The node is deleted only if the use in the latest report is counted.
+            let alloc = observed.alloc.as_ref().map(|alloc| Op::Check {
+                path: paths::alloc(&id.dir, &id.instance),
+                version: Some(alloc.version),
+            });
+            let path = paths::account(&id.dir, &id.instance, account);
+            alloc.into_iter().chain([Op::Delete { path, version: None }]).collect()
         }
         Action::Publish { id, account, epoch } => {
             vec![create(paths::account(&id.dir, &id.instance, account), data(account, &fresh(*epoch)))]
@@ -285,8 +359,17 @@ fn note(tree: &mut ObservedTree, action: &Action, now: u64) {
         }
         Action::Reassign { account, epoch, .. } => {
             if let Some(shown) = observed.accounts.get_mut(account) {
-                // The book assigned the account again, so nobody is logged in under the previous assignment.
-                *shown = PublishedAccount { version: shown.version.next(), ..fresh(*epoch) };
+                // An earlier process may be logged in until a read of the book says otherwise.
+                *shown = PublishedAccount { version: shown.version.next(), epoch: *epoch, ..*shown };
+            }
+        }
+        Action::Restore { account, .. } => {
+            if let Some(shown) = observed.accounts.get_mut(account) {
+                let version = match shown.damage {
+                    Some(Damage::Deleted) => Version::FIRST,
+                    Some(Damage::Rewritten) | None => shown.version.next(),
+                };
+                *shown = PublishedAccount { version, damage: None, ..*shown };
             }
         }
         Action::Withdraw { account, .. } => drop(observed.accounts.remove(account)),
@@ -312,7 +395,22 @@ fn fresh(epoch: u64) -> PublishedAccount {
         until: None,
         version: Version::FIRST,
         from_previous_session: false,
+        damage: None,
     }
+}
+
+/// The accounts whose nodes were added, or have other data, compared with what the leader last knew.
+fn differences(
+    before: &BTreeMap<String, PublishedAccount>,
+    now: &BTreeMap<String, PublishedAccount>,
+) -> Vec<String> {
+    let says = |shown: &PublishedAccount| (shown.epoch, shown.revoked, shown.until, shown.damage);
+    let differs =
+        |account: &str, shown: &PublishedAccount| before.get(account).map(says) != Some(says(shown));
+    now.iter()
+        .filter(|(account, shown)| differs(account, shown))
+        .map(|(account, _)| account.clone())
+        .collect()
 }
 
 fn revoked(shown: PublishedAccount, now: u64, until: Option<u64>) -> PublishedAccount {
@@ -329,6 +427,7 @@ fn data(account: &str, shown: &PublishedAccount) -> Vec<u8> {
 /// parsed has epoch 0, which is no assignment. A node whose name no leader would write is foreign. A node older than
 /// the present process was published to an earlier process.
 fn read_accounts(
+    id: &InstanceId,
     nodes: Vec<(String, Result<Node, Error>)>,
     present: Option<Presence>,
 ) -> (BTreeMap<String, PublishedAccount>, bool) {
@@ -336,6 +435,7 @@ fn read_accounts(
     for (name, node) in nodes {
         let account = paths::decode(&name);
         if paths::encode(&account) != name {
+            warn!(dir = id.dir, instance = id.instance, name, "ignoring a node: no account has its name");
             foreign_nodes = true;
             continue;
         }
@@ -350,6 +450,7 @@ fn read_accounts(
             until: data.as_ref().and_then(|data| data.until),
             version: node.map_or(Version::FIRST, |node| node.version),
             from_previous_session: present.is_some_and(|present| created < present.created),
+            damage: None,
         };
         accounts.insert(account, shown);
     }
@@ -360,7 +461,7 @@ fn read_accounts(
 pub(super) fn presence(id: &InstanceId, node: &Node) -> Option<Presence> {
     node.owner?;
     if id.instance.len() > MAX_NAME_BYTES {
-        debug!(
+        warn!(
             dir = id.dir,
             instance = id.instance,
             "ignoring an instance whose name is longer than {MAX_NAME_BYTES} bytes"

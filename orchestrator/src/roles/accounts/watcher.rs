@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
-use tracing::debug;
+use tracing::{debug, warn};
 
 use super::paths;
 use crate::config::Config;
@@ -184,8 +184,15 @@ impl WatchLoop {
                 let (names, changed) = tree.watch(&self.path).await?;
                 let own = names.into_iter().filter(|name| paths::instance_of(name).is_none()).collect();
                 let nodes = tree.get_many_readable(&self.path, own).await?.into_iter();
-                // An instance whose node the leader may not read takes no part.
-                let nodes = nodes.filter_map(|(name, node)| Some((name, node.ok()?))).collect();
+                let readable = |(name, node): (String, Result<Node, Error>)| match node {
+                    Ok(node) => Some((name, node)),
+                    Err(error) => {
+                        // An instance whose node the leader may not read takes no part.
+                        warn!(dir = self.path, name, %error, "ignoring a node that may not be read");
+                        None
+                    }
+                };
+                let nodes = nodes.filter_map(readable).collect();
                 Ok((WatchEvent::Instances { dir: self.path.clone(), nodes }, changed))
             }
             Kind::Alloc => {

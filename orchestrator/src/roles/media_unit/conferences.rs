@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use super::name;
 use allot_client::streams::Entry;
 
 /// The parameters of a conference that its media needs.
@@ -25,7 +26,7 @@ pub(crate) struct ConferenceParams {
 pub(crate) enum Message {
     /// Run this conference.
     Create {
-        /// E.164 number.
+        /// E.164 number, as the text of its bytes (see `name`); so everywhere in the unit.
         e164: String,
         /// The assignment.
         epoch: u64,
@@ -59,7 +60,7 @@ pub(crate) enum Message {
 impl Message {
     /// Decodes an entry of the unit's stream.
     pub(crate) fn read(entry: &Entry) -> Self {
-        let (e164, epoch) = (entry.text("e164"), entry.number("epoch"));
+        let (e164, epoch) = (name::text(entry.bytes("e164")), entry.number("epoch"));
         match entry.text("event").as_str() {
             "CREATE" => {
                 let params = ConferenceParams {
@@ -234,9 +235,11 @@ impl LocalConferences {
         is_new
     }
 
-    /// Removes a conference whose media could not start or has ended; returns its epoch, if this unit had it.
-    pub(crate) fn remove(&mut self, e164: &str) -> Option<u64> {
-        self.copies.remove(e164).map(|copy| copy.epoch)
+    /// Removes a conference whose media could not start or has ended; returns all epochs that the copy had, the present
+    /// one first, if this unit had it.
+    pub(crate) fn remove(&mut self, e164: &str) -> Option<Vec<u64>> {
+        let copy = self.copies.remove(e164)?;
+        Some([copy.epoch].into_iter().chain(copy.earlier.into_iter().rev()).collect())
     }
 }
 
@@ -340,6 +343,8 @@ mod tests {
         // A new copy has none of the epochs of an earlier one.
         conferences.handle(create("1", 8));
         assert_eq!(conferences.handle(release("1", 7)), []);
+        conferences.handle(renumber("1", 8, 9));
+        assert_eq!((conferences.remove("1"), conferences.remove("1")), (Some(vec![9, 8]), None));
     }
 
     #[test]
@@ -355,6 +360,9 @@ mod tests {
         assert_eq!(entry("event REPORT e164  cmu a epoch 0 what LIST"), Message::List);
         assert_eq!(entry("event RESYNC e164  cmu a epoch 0"), Message::List);
         assert_eq!(entry("event SING e164 1"), Message::Unknown);
+        let fields = [("event", &b"RELEASE"[..]), ("e164", b"7\xff"), ("epoch", b"5")];
+        let fields = fields.map(|(field, value)| (field.into(), value.into())).to_vec();
+        assert_eq!(Message::read(&Entry { id: "1-0".into(), fields }), release("7\\xff", 5));
         let Message::Create { params, .. } = entry(
             "event CREATE e164 1 cmu a epoch 5 end 9 size 2 priority 3 request r recovering 1 moving 0",
         ) else {

@@ -6,6 +6,8 @@
 //! Without a configured program a conference exists without media.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -17,6 +19,7 @@ use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
 use super::conferences::ConferenceParams;
+use super::name;
 use allot_runtime::child::program::{self, ExecResult};
 use allot_runtime::child::supervised::SupervisedChild;
 use allot_runtime::child::watchdog::{Watchdog, WatchdogCommand};
@@ -169,7 +172,8 @@ impl Media {
         let mut command = program::command_with_parent_death_signal(&self.program.argv)
             .map_err(|error| error.to_string())?;
         command.stdout(Stdio::piped()).kill_on_drop(true);
-        command.env("ALLOT_E164", e164).env("ALLOT_CMU", cmu).env("ALLOT_EPOCH", epoch.to_string());
+        command.env("ALLOT_E164", OsStr::from_bytes(&name::bytes(e164)));
+        command.env("ALLOT_CMU", cmu).env("ALLOT_EPOCH", epoch.to_string());
         command.env("ALLOT_END", &params.end).env("ALLOT_SIZE", &params.size);
         command.env("ALLOT_REQUEST", &params.request);
         command.env("ALLOT_RECOVERING", if params.recovering { "1" } else { "0" });
@@ -420,6 +424,16 @@ mod tests {
         let (supervisor, spawned) = program.supervise(None);
         assert!(matches!(spawned.await, Ok(Err(_))));
         supervisor.end.wait().await;
+    }
+
+    #[tokio::test]
+    async fn program_gets_the_bytes_of_a_name_that_is_not_utf8() {
+        let program = MediaProgram { argv: vec!["true".to_owned()], stop_limit: Duration::from_secs(1) };
+        let media = Media::new(program, mpsc::channel(1).0);
+        let program = media.program_of("a:1:1", "7\\xff", 5, &ConferenceParams::default()).unwrap().unwrap();
+        let mut set = program.command.as_std().get_envs();
+        let name = set.find(|(name, _)| *name == "ALLOT_E164").and_then(|(_, value)| value);
+        assert_eq!(name, Some(OsStr::from_bytes(b"7\xff")));
     }
 
     #[tokio::test]

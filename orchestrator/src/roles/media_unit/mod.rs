@@ -5,6 +5,7 @@
 mod conferences;
 mod details;
 mod media;
+mod name;
 mod unit;
 
 use anyhow::{Result, bail};

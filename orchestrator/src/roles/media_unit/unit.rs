@@ -18,6 +18,7 @@ use tracing::{debug, info, warn};
 use super::conferences::LocalConferences;
 use super::details::{DetailUpdate, Details};
 use super::media::{Media, MediaEvent, MediaProgram};
+use super::name;
 use crate::config::CmuConfig;
 use crate::roles::context::RoleContext as Context;
 use crate::roles::info_stream;
@@ -388,7 +389,7 @@ impl<'a> Unit<'a> {
     /// Sends the list of conferences. The realm answers with messages.
     async fn send_list(&mut self, store: &RealmStore, session: &mut Session) -> Result<(), Error> {
         self.check_not_cut_off()?;
-        let (ended, list) = (self.ends.of(&self.cmu), self.conferences.list());
+        let (ended, list) = (by_bytes(self.ends.of(&self.cmu)), by_bytes(self.conferences.list()));
         let reported = store.report(&self.cmu, self.conferences.highest(), &ended, &list).await?;
         metrics::counter!("allot_unit_reports_total").increment(1);
         debug!(unit = self.cmu, ?reported, "reported");
@@ -413,7 +414,7 @@ impl<'a> Unit<'a> {
             {
                 self.media.stop(&e164);
                 self.details.remove(&e164);
-                let Some(epoch) = self.conferences.remove(&e164) else {
+                let Some(epochs) = self.conferences.remove(&e164) else {
                     debug_assert!(false, "media of a conference that the unit does not have");
                     warn!(
                         unit = self.cmu,
@@ -421,8 +422,11 @@ impl<'a> Unit<'a> {
                     );
                     return;
                 };
-                info!(e164, epoch, "ended by people");
-                self.ends.push(&e164, &self.cmu, epoch);
+                info!(e164, epoch = epochs.first(), "ended by people");
+                // After a failover the realm may know only an earlier epoch of the copy.
+                for epoch in epochs {
+                    self.ends.push(&e164, &self.cmu, epoch);
+                }
             }
             // An event of earlier media of the conference, or an end during shutdown.
             MediaEvent::Detail { .. } | MediaEvent::Ended { .. } => {}
@@ -457,7 +461,8 @@ impl<'a> Unit<'a> {
                     *value = format!("{} {epoch} {value}", self.cmu);
                 }
             }
-            commands.push(info_stream::details(&stream, &e164, &self.cmu, epoch, seq, &fields));
+            let number = name::bytes(&e164);
+            commands.push(info_stream::details(&stream, &number, &self.cmu, epoch, seq, &fields));
         }
         let mut refused = 0;
         for result in store.ask_all(&commands).await? {
@@ -477,6 +482,11 @@ impl<'a> Unit<'a> {
         }
         Ok(())
     }
+}
+
+/// Conferences by the bytes of their names, as the realm knows them.
+fn by_bytes(list: Vec<(String, u64)>) -> Vec<(Vec<u8>, u64)> {
+    list.into_iter().map(|(e164, epoch)| (name::bytes(&e164), epoch)).collect()
 }
 
 /// Removes the unit's node, if the coordination service answers.

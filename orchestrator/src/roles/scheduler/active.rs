@@ -262,7 +262,8 @@ impl ActiveScheduler<'_> {
             }
             let grants = store.recover(count, self.term()).await?;
             for grant in &grants {
-                debug!(e164 = grant.e164, unit = grant.cmu, epoch = grant.epoch, "conference recovered");
+                let e164 = String::from_utf8_lossy(&grant.e164);
+                debug!(%e164, unit = grant.cmu, epoch = grant.epoch, "conference recovered");
             }
             self.rate.take(&grants);
             recovered += grants.len();

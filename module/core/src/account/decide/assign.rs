@@ -51,7 +51,7 @@ impl Book {
             let Some(account) = self.indexed(account) else { break };
             dealt.entry(lowest).or_default().push(account.name.clone());
             levels.insert((level + 1, lowest));
-            // An instance without accounts has none to give before this step is applied.
+            // An instance that keeps all that it has gives nothing before this step is applied.
             if givers.remove(&(level, lowest)) {
                 givers.insert((level + 1, lowest));
             }
@@ -101,7 +101,7 @@ impl Book {
     }
 
     /// Accounts that an instance can give: first those without a login, with most left at the flat price first.
-    fn givable(&self, instance: u32) -> Box<dyn Iterator<Item = u32> + '_> {
+    pub(super) fn givable(&self, instance: u32) -> Box<dyn Iterator<Item = u32> + '_> {
         let Some(instance) = self.indexed_instance(instance) else { return Box::new(std::iter::empty()) };
         let in_use = |&id: &u32| {
             self.indexed(id)

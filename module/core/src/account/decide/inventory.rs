@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::lookups::{check_batch, known_account, known_module};
 use crate::account::event::{Event, Events};
-use crate::account::model::place::{MAX_PLACES, Module, Presence};
+use crate::account::model::place::{MAX_MIN, MAX_PLACES, Module, Policy, Presence};
 use crate::account::model::record::{AccountState, Goal, Name};
 use crate::account::model::state::Book;
 use crate::account::model::tariff::Tariff;
 use crate::account::outcome::{Decided, Decision, Reply, decided, refuse, unchanged};
 use crate::account::request::ModuleSettings;
 use crate::invariant;
-use crate::shared::refusal::Code;
+use crate::shared::refusal::{Code, Refusal};
 use crate::shared::text::quoted;
 use crate::shared::token::{MAX_TTL, check_identifier};
 use crate::shared::{Bytes, Millis};
@@ -40,20 +40,36 @@ pub(super) fn decide_module(book: &Book, settings: &ModuleSettings<'_>) -> Decid
         *value = wanted as u32;
     }
     let [places, weight, reserve] = values;
+    let before = known.map(|(_, module)| module.policy).unwrap_or_default();
+    let policy = changed_policy(before, settings)?;
     let name = Name::from(settings.module);
     let department = Name::from(settings.department);
-    if let Some((_, module)) = known
-        && (module.places, module.weight, module.reserve) == (places, weight, reserve)
-        && module.department == department
-    {
-        return Ok(unchanged(Reply::Module(name)));
+    let same = known.is_some_and(|(_, module)| {
+        (module.places, module.weight, module.reserve) == (places, weight, reserve)
+            && module.department == department
+    });
+    let mut events = Events::new();
+    if !same {
+        events.push(Event::Defined { module: name.clone(), department, places, weight, reserve });
     }
-    let mut events: Events =
-        smallvec![Event::Defined { module: name.clone(), department, places, weight, reserve }];
+    if policy != before {
+        events.push(Event::ModuleTuned { module: name.clone(), policy });
+    }
     if let Some((id, _)) = known {
         events.extend(book.place_changes(id, places as usize));
     }
     Ok(Decision { events, reply: Reply::Module(name) })
+}
+
+/// The further settings of a module with the given changes.
+fn changed_policy(mut policy: Policy, settings: &ModuleSettings<'_>) -> Result<Policy, Refusal> {
+    if let Some(min) = settings.min {
+        if !(0..=i64::from(MAX_MIN)).contains(&min) {
+            return refuse(Code::Err, format!("MIN must be 0 to {MAX_MIN}, not {min}"));
+        }
+        policy.min = min as u32;
+    }
+    Ok(policy)
 }
 
 pub(super) fn decide_add(book: &Book, module: Option<&[u8]>, tariff: &Tariff, accounts: &[&[u8]]) -> Decided {

@@ -3,6 +3,7 @@
 use crate::account::event::Event;
 use crate::account::model::record::{Account, AccountState, Epoch};
 use crate::account::model::state::Book;
+use crate::account::model::tariff::MAX_COUNT;
 use crate::account::outcome::{Decided, Decision, Reply, decided, refuse, unchanged};
 use crate::shared::list::NONE;
 use crate::shared::refusal::{Code, Refusal};
@@ -125,4 +126,29 @@ pub(super) fn decide_use(book: &Book, now: Millis, account: &Account, epoch: Epo
     }
     let event = Event::Used { account: account.name.clone(), count: count.unsigned_abs() };
     Ok(decided(event, Reply::Used(crate::account::read::Used::of(account, used))))
+}
+
+/// Decides a report of the instructions since an assignment. The instance has sent them, so no cap refuses them.
+pub(super) fn decide_report(book: &Book, account: &Account, epoch: Epoch, total: u64) -> Decided {
+    let name = quoted(&account.name);
+    if total > MAX_COUNT {
+        return refuse(Code::Err, format!("the total must be at most {MAX_COUNT}, not {total}"));
+    }
+    let Some(counted) = account.reported(epoch) else {
+        let text = format!("assignment {epoch} of account {name} is older than those whose use is kept");
+        return refuse(Code::Stale, text);
+    };
+    let count = total.saturating_sub(counted);
+    let used = account.used_in(book.month).saturating_add(count);
+    if used > MAX_COUNT {
+        return refuse(
+            Code::Limit,
+            format!("account {name} cannot have used more than {MAX_COUNT} this month"),
+        );
+    }
+    let reply = Reply::Used(crate::account::read::Used::of(account, used));
+    if count == 0 {
+        return Ok(unchanged(reply));
+    }
+    Ok(decided(Event::Reported { account: account.name.clone(), epoch, count }, reply))
 }

@@ -13,8 +13,9 @@ pub use self::lookups::MAX_BATCH;
 use self::inventory::{decide_add, decide_attach, decide_detach, decide_freeze, decide_module};
 use self::lookups::{known_account, known_module, known_once};
 use crate::account::event::{Event, Events};
-use crate::account::model::state::{Book, MAX_TIME, MAX_TURNS, Settings};
-use crate::account::model::tariff::MAX_COUNT;
+use crate::account::model::record::{Account, AccountState, Epoch};
+use crate::account::model::state::{Book, BookPolicy, MAX_TIME, MAX_TURNS, Settings};
+use crate::account::model::tariff::{Amount, MAX_COUNT};
 use crate::account::outcome::{Decided, Decision, Reply, Shift, decided, refuse, unchanged};
 use crate::account::request::{Changes, InstanceRequest, ManagerRequest, Request};
 use crate::shared::Millis;
@@ -47,11 +48,15 @@ pub fn decide(book: &Book, now: Millis, request: &Request<'_>) -> Decided {
 fn decide_management(book: &Book, now: Millis, request: &ManagerRequest<'_>) -> Decided {
     match request {
         ManagerRequest::Configure(changes) => {
-            let settings = book.settings.with(changes, now)?;
-            if settings == book.settings {
-                return Ok(unchanged(Reply::Book));
+            let (settings, policy) = (book.settings.with(changes, now)?, book.policy.with(changes)?);
+            let mut events = Events::new();
+            if settings != book.settings {
+                events.push(Event::Configured(settings));
             }
-            Ok(decided(Event::Configured(settings), Reply::Book))
+            if policy != book.policy {
+                events.push(Event::BookTuned(policy));
+            }
+            Ok(Decision { events, reply: Reply::Book })
         }
         ManagerRequest::Claim { term, leader, force } => decide_claim(book, *term, leader, *force),
         ManagerRequest::Module(settings) => decide_module(book, settings),
@@ -81,6 +86,7 @@ fn decide_management(book: &Book, now: Millis, request: &ManagerRequest<'_>) -> 
         ManagerRequest::Detach { module, instance, grace } => {
             decide_detach(book, now, module, instance, *grace)
         }
+        ManagerRequest::Raise { epoch, account } => decide_raise(book, now, *epoch, *account),
         ManagerRequest::Rebalance { dry_run, max_moves } => {
             if !(1..=MAX_MOVES).contains(max_moves) {
                 return refuse(Code::Err, format!("MAXMOVES must be 1 to {MAX_MOVES}, not {max_moves}"));
@@ -107,6 +113,9 @@ fn decide_work(book: &Book, now: Millis, request: &InstanceRequest<'_>) -> Decid
         }
         InstanceRequest::Use { account, epoch, count } => {
             logins::decide_use(book, now, known_account(book, account)?, *epoch, *count)
+        }
+        InstanceRequest::Report { account, epoch, total } => {
+            logins::decide_report(book, known_account(book, account)?, *epoch, *total)
         }
     }
 }
@@ -172,6 +181,36 @@ impl Settings {
         }
         Ok(settings)
     }
+}
+
+impl BookPolicy {
+    /// These settings with the given changes.
+    fn with(self, changes: &Changes) -> Result<Self, Refusal> {
+        let margin = changes.margin.unwrap_or(self.margin);
+        if margin > Amount::MAX_PRICE {
+            return refuse(Code::Err, "MARGIN must be less than a billion");
+        }
+        Ok(Self { margin })
+    }
+}
+
+/// How far an epoch may be ahead of the clock, in milliseconds: more than the clocks of two servers differ.
+const EPOCH_LEAD: Millis = 24 * 3_600_000;
+
+/// Decides that later epochs are greater than `epoch`, which the book may have given out and lost in a failover.
+fn decide_raise(book: &Book, now: Millis, epoch: Epoch, account: Option<&[u8]>) -> Decided {
+    let latest = now.saturating_add(EPOCH_LEAD).unsigned_abs().saturating_mul(1000);
+    if epoch > latest {
+        return refuse(Code::Err, format!("the epoch must be at most {latest}, a day ahead, not {epoch}"));
+    }
+    Counter::new("last epoch", epoch).check_room()?;
+    let account = account.map(|account| known_account(book, account)).transpose()?;
+    let older = |account: &&Account| account.state == AccountState::Dealt && account.epoch <= epoch;
+    let raised = (book.last_epoch < epoch).then_some(Event::EpochRaised { epoch });
+    let again = account.filter(older).map(|account| Event::Reassigned { account: account.name.clone() });
+    let events: Events = raised.into_iter().chain(again).collect();
+    let reply = Reply::Integer(i64::from(!events.is_empty()));
+    Ok(Decision { events, reply })
 }
 
 fn decide_claim(book: &Book, term: u64, leader: &[u8], force: bool) -> Decided {

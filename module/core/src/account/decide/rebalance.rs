@@ -1,21 +1,25 @@
-//! Rebalances accounts by need. The use of each instance is projected to the end of the month from its pace over the
-//! last day. Accounts that will have instructions left at the flat price go to instances that will lack some.
+//! Rebalances accounts by need. The use of each instance is projected to the end of the month. Accounts that will have
+//! instructions left at the flat price go to instances that will lack some.
 //!
 //! The *rest* of an account is the number of instructions that it may still send at the flat price and below the cap.
-//! The *need* of an instance is its projected use minus the rest of its accounts; a negative need is a surplus. A step
-//! takes the instance with the greatest need. The instance of the same department with the greatest surplus gives it
-//! one account that it can spare, which is an account whose rest is within its surplus. Of these accounts the step
-//! moves the one with the smallest rest that covers the need, or the one with the largest rest if none covers it. It
-//! stops when no instance has a need, no instance can spare an account, or the moves are used up. Modules of a
-//! department share accounts if both have a WEIGHT.
+//! The *need* of an instance is its projected use minus the rest of its accounts; a negative need is a surplus. An
+//! instance whose use cannot be projected yet has neither.
+//!
+//! First, each instance that has fewer accounts than the `min` of its module gets accounts, whatever their use, from
+//! instances that have more than theirs. Then a step takes the instance with the greatest need. The instance of the
+//! same department with the greatest surplus gives it one account that it can spare, which is an account whose rest is
+//! within its surplus, but none of its last `min` accounts. Of these accounts the step moves the one with the smallest
+//! rest that covers the need, or the one with the largest rest if none covers it. A step that avoids no cost, or less
+//! than the margin of the book, is not made. Rebalancing stops when no instance has a need, no instance can spare an
+//! account, or the moves are used up. Modules of a department share accounts if both have a WEIGHT.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::account::model::place::Presence;
 use crate::account::model::record::{Account, AccountState, Goal, Name, day_of};
 use crate::account::model::state::Book;
 use crate::account::model::tariff::Amount;
-pub use crate::account::outcome::Shift;
+pub use crate::account::outcome::{Reason, Shift};
 use crate::shared::Millis;
 
 /// The need of an instance, and the accounts that it may give.
@@ -23,43 +27,71 @@ use crate::shared::Millis;
 struct InstanceNeed {
     id: u32,
     module: u32,
-    /// Projected use minus the rest; negative if instructions will be left over.
-    need: i128,
+    /// How many more accounts the instance may give before only `min` are left.
+    gives: usize,
+    /// How many accounts the instance lacks until it has `min`.
+    lacks: usize,
+    /// Projected use minus the rest; negative if instructions will be left over. `None` if the use cannot be projected.
+    need: Option<i128>,
     /// Accounts that the instance may give, with their rest, in ascending order.
     spare: Vec<(u64, u32)>,
+    /// Accounts that the instance gives in this rebalancing.
+    given: BTreeSet<u32>,
     /// Price of the next instruction beyond the flat price.
     price: Amount,
 }
 
+/// Instances that exchange accounts.
+type Group = Vec<InstanceNeed>;
+
 impl Book {
-    /// How many more instructions an instance will send this month if it continues as in the last day.
-    pub fn projected(&self, instance: u32, now: Millis) -> u64 {
-        let ahead = self.month_end(now).saturating_sub(now);
-        self.indexed_instance(instance).map_or(0, |instance| instance.pace.forecast(now, ahead))
+    /// How many more instructions an instance will send this month; `None` if too little is known about it.
+    pub fn projected(&self, instance: u32, now: Millis) -> Option<u64> {
+        let instance = self.indexed_instance(instance)?;
+        let module = self.indexed_module(instance.module)?;
+        let start = self.month_start(self.month).unwrap_or(now);
+        let even = module.sums.quota.checked_div(module.sums.accounts as u128).unwrap_or(0);
+        let quota = even.saturating_mul(instance.accounts.len() as u128);
+        instance.pace.forecast(now, (start, self.month_end(now)), quota)
     }
 
     /// The moves that rebalancing makes now, at most `limit`. O(accounts of the departments + moves x instances).
     pub fn rebalance(&self, now: Millis, limit: usize) -> Vec<Shift> {
-        let mut groups: BTreeMap<(Name, Option<u32>), Vec<InstanceNeed>> = BTreeMap::new();
+        let mut groups: BTreeMap<(Name, Option<u32>), Group> = BTreeMap::new();
         for (id, instance) in self.instances.iter() {
             let Some(module) = self.indexed_module(instance.module) else { continue };
             if instance.presence == Presence::Active {
                 // A module without a weight does not share accounts.
                 let alone = (module.weight == 0).then_some(instance.module);
                 let group = groups.entry((module.department.clone(), alone)).or_default();
-                group.push(self.need_of(id, instance.module, now));
+                group.extend(self.need_of(id, now));
             }
         }
         let coming = self.coming();
         for instance in groups.values_mut().flatten() {
-            instance.need -= coming.get(&instance.id).copied().unwrap_or(0);
+            let rest = coming.get(&instance.id).copied().unwrap_or(0);
+            instance.need = instance.need.map(|need| need - rest);
         }
-        // The departments take turns, one move each, so that no department uses up the moves of the others.
-        let mut groups: Vec<Vec<InstanceNeed>> = groups.into_values().collect();
+        let mut groups: Vec<Group> = groups.into_values().collect();
+        let mut shifts = self.by_turns(&mut groups, limit, Self::fill_up);
+        let left = limit - shifts.len();
+        shifts.extend(self.by_turns(&mut groups, left, Self::even_out));
+        shifts
+    }
+
+    /// Makes at most `limit` moves. The groups take turns, one move each, so that no department uses up the moves of
+    /// the others.
+    fn by_turns(
+        &self,
+        groups: &mut [Group],
+        limit: usize,
+        next: impl Fn(&Self, &mut [InstanceNeed]) -> Option<Shift>,
+    ) -> Vec<Shift> {
+        let mut groups: Vec<&mut Group> = groups.iter_mut().collect();
         let mut shifts = Vec::new();
         while shifts.len() < limit && !groups.is_empty() {
             groups.retain_mut(|instances| {
-                let shift = if shifts.len() < limit { self.even_out(instances) } else { None };
+                let shift = if shifts.len() < limit { next(self, instances) } else { None };
                 let goes_on = shift.is_some();
                 shifts.extend(shift);
                 goes_on
@@ -84,10 +116,11 @@ impl Book {
         coming
     }
 
-    fn need_of(&self, id: u32, module: u32, now: Millis) -> InstanceNeed {
+    fn need_of(&self, id: u32, now: Millis) -> Option<InstanceNeed> {
+        let instance = self.indexed_instance(id)?;
+        let min = self.indexed_module(instance.module)?.policy.min as usize;
         let (mut left, mut spare, mut price) = (0i128, Vec::new(), None::<Amount>);
-        let accounts = self.indexed_instance(id).into_iter().flat_map(|instance| &instance.accounts);
-        for &number in accounts {
+        for &number in &instance.accounts {
             let Some(account) = self.indexed(number) else { continue };
             if account.state != AccountState::Dealt {
                 continue;
@@ -101,8 +134,17 @@ impl Book {
             }
         }
         spare.sort_unstable();
-        let need = i128::from(self.projected(id, now)) - left;
-        InstanceNeed { id, module, need, spare, price: price.unwrap_or_default() }
+        let has = instance.dealt as usize + instance.incoming as usize;
+        Some(InstanceNeed {
+            id,
+            module: instance.module,
+            gives: (instance.dealt as usize).saturating_sub(min),
+            lacks: min.saturating_sub(has),
+            need: self.projected(id, now).map(|projected| i128::from(projected) - left),
+            spare,
+            given: BTreeSet::new(),
+            price: price.unwrap_or_default(),
+        })
     }
 
     /// Instructions that an account has left at the flat price and below the cap.
@@ -116,42 +158,76 @@ impl Book {
             && account.moves_on(day_of(now)) < self.settings.max_moves
     }
 
-    /// The next move among these instances, if any helps.
-    fn even_out(&self, instances: &mut [InstanceNeed]) -> Option<Shift> {
-        let by_need = |place: &usize| instances.get(*place).map(|instance| instance.need);
-        let taker = (0..instances.len()).max_by_key(by_need)?;
-        let need = by_need(&taker).filter(|&need| need > 0)?;
-        // The instance with the greatest surplus, among the instances that can spare an account.
-        let giver = instances.iter().enumerate().filter_map(|(place, instance)| {
-            let over = -instance.need;
-            let fits = instance.spare.partition_point(|&(rest, _)| i128::from(rest) <= over);
-            (place != taker && fits > 0).then_some((over, place, fits))
+    /// The next move to an instance that lacks accounts, if another instance has more than it must keep. The giver is
+    /// the instance with the most accounts above its own `min`.
+    fn fill_up(&self, instances: &mut [InstanceNeed]) -> Option<Shift> {
+        let taker = (0..instances.len()).max_by_key(|&place| lacks(instances, place))?;
+        if lacks(instances, taker) == 0 {
+            return None;
+        }
+        let gives = |&place: &usize| instances.get(place).map_or(0, |instance| instance.gives);
+        let mut givers: Vec<usize> = (0..instances.len()).filter(|place| gives(place) > 0).collect();
+        givers.sort_by_key(|place| std::cmp::Reverse(gives(place)));
+        let chosen = givers.into_iter().find_map(|giver| {
+            let instance = instances.get(giver)?;
+            let account = self.givable(instance.id).find(|&id| !instance.given.contains(&id))?;
+            Some((giver, account))
         });
-        let (_, giver, fits) = giver.max_by_key(|&(over, ..)| over)?;
-        self.shift(instances, (giver, fits), taker, need)
+        let (giver, account) = chosen?;
+        self.shift(instances, (giver, account), taker, Reason::Min, Amount(0))
     }
 
-    /// Moves the account that helps most from one instance to another.
+    /// The next move that avoids cost among these instances.
+    fn even_out(&self, instances: &mut [InstanceNeed]) -> Option<Shift> {
+        let need = |place: usize| instances.get(place).and_then(|instance| instance.need).unwrap_or(0);
+        // The instance with the greatest surplus, among the instances that can spare an account.
+        let giver = instances.iter().enumerate().filter_map(|(place, instance)| {
+            let over = -instance.need?;
+            let fits = instance.spare.partition_point(|&(rest, _)| i128::from(rest) <= over);
+            (fits > 0 && instance.gives > 0).then_some((over, place, fits))
+        });
+        let (_, giver, fits) = giver.max_by_key(|&(over, ..)| over)?;
+        let mut takers: Vec<usize> = (0..instances.len()).filter(|&place| need(place) > 0).collect();
+        takers.sort_by_key(|&place| std::cmp::Reverse(need(place)));
+        let chosen = takers.into_iter().find_map(|taker| {
+            let spare = &instances.get(giver)?.spare;
+            // The smallest rest that covers the need. If the giver cannot spare such an account, the largest that it
+            // can.
+            let enough = spare.partition_point(|&(rest, _)| i128::from(rest) < need(taker));
+            let &(rest, account) = spare.get(enough.min(fits.saturating_sub(1)))?;
+            let avoided = Amount(need(taker).min(i128::from(rest)) * instances.get(taker)?.price.0);
+            (avoided.0 > 0 && avoided >= self.policy.margin).then_some((taker, account, avoided))
+        });
+        let (taker, account, avoided) = chosen?;
+        self.shift(instances, (giver, account), taker, Reason::Cost, avoided)
+    }
+
+    /// Moves an account from one instance to another, and corrects what both need and have.
     fn shift(
         &self,
         instances: &mut [InstanceNeed],
-        (giver, fits): (usize, usize),
+        (giver, account): (usize, u32),
         taker: usize,
-        need: i128,
+        reason: Reason,
+        avoided: Amount,
     ) -> Option<Shift> {
+        let record = self.indexed(account)?;
+        let rest = i128::from(self.rest(record));
         let from = instances.get_mut(giver)?;
-        // The smallest rest that covers the need. If the giver cannot spare such an account, the largest that it can.
-        let enough = from.spare.partition_point(|&(rest, _)| i128::from(rest) < need);
-        let (rest, account) = from.spare.remove(enough.min(fits.saturating_sub(1)));
-        from.need += i128::from(rest);
+        from.spare.retain(|&(_, id)| id != account);
+        from.need = from.need.map(|need| need + rest);
+        from.gives = from.gives.saturating_sub(1);
+        from.given.insert(account);
         let source = (self.module_name(from.module), self.instance_name(from.id));
         let to = instances.get_mut(taker)?;
-        to.need -= i128::from(rest);
-        Some(Shift {
-            account: self.indexed(account)?.name.clone(),
-            from: source,
-            to: (self.module_name(to.module), self.instance_name(to.id)),
-            avoided: Amount(need.min(i128::from(rest)) * to.price.0),
-        })
+        to.need = to.need.map(|need| need - rest);
+        to.lacks = to.lacks.saturating_sub(1);
+        let target = (self.module_name(to.module), self.instance_name(to.id));
+        Some(Shift { account: record.name.clone(), from: source, to: target, avoided, reason })
     }
+}
+
+/// How many accounts an instance lacks.
+fn lacks(instances: &[InstanceNeed], place: usize) -> usize {
+    instances.get(place).map_or(0, |instance| instance.lacks)
 }

@@ -18,6 +18,7 @@ struct Home {
     accounts: BTreeSet<u32>,
     free: BTreeSet<u32>,
     barred: usize,
+    expected: usize,
     sums: Usage,
 }
 
@@ -116,6 +117,10 @@ impl Book {
         homes: &mut BTreeMap<u32, Home>,
         shares: &mut BTreeMap<u32, Share>,
     ) {
+        let frozen = account.state == AccountState::Frozen;
+        if let Some(destination) = self.destination(account).filter(|_| !frozen) {
+            homes.entry(destination).or_default().expected += 1;
+        }
         let home = homes.entry(account.module).or_default();
         home.accounts.insert(id);
         home.sums.add(account, self.month);
@@ -206,11 +211,16 @@ impl Book {
             };
             if instance.presence == Presence::Active {
                 levels.insert((instance.level(), id));
-                if instance.dealt > 0 {
+                if instance.dealt > module.floor {
                     givers.insert((instance.level(), id));
                 }
             }
         }
+        ensure!(module.expected == home.expected, "module {name} expects another number of accounts");
+        ensure!(
+            module.floor == module.computed_floor(),
+            "the instances of module {name} keep another number"
+        );
         ensure!(module.levels == levels, "the levels of module {name} differ from those of its instances");
         ensure!(
             module.givers == givers,
@@ -267,7 +277,14 @@ mod tests {
     fn book() -> Book {
         let mut book = Book::open(Settings::default(), NOW);
         let (module, department) = (&b"m"[..], &b"d"[..]);
-        let wanted = ModuleSettings { module, department, instances: 2, weight: None, reserve: Some(1) };
+        let wanted = ModuleSettings {
+            module,
+            department,
+            instances: 2,
+            weight: None,
+            reserve: Some(1),
+            ..ModuleSettings::default()
+        };
         ask(&mut book, ManagerRequest::Module(wanted));
         let tariff = Tariff { quota: 10, steps: vec![Step { upto: 20, price: Amount(5) }] };
         let accounts: Vec<&[u8]> = vec![b"1", b"2", b"3", b"4", b"5", b"6"];
@@ -318,7 +335,7 @@ mod tests {
             "an account is on its way"
         );
         assert!(sound.modules.iter().all(|(_, module)| module.barred > 0), "an account is barred");
-        let damages: [Damage; 28] = [
+        let damages: [Damage; 30] = [
             ("totals", |book| book.totals.swap(0, 1)),
             ("tariffs", |book| book.tariffs.values_mut().for_each(|count| *count += 1)),
             ("logins", |book| book.logins.set(77, 5)),
@@ -347,6 +364,8 @@ mod tests {
             ("barred accounts", |book| module(book).barred += 1),
             ("sum of use", |book| module(book).sums.used += 1),
             ("sum of cost", |book| module(book).sums.cost.0 += 1),
+            ("expected accounts", |book| module(book).expected += 1),
+            ("floor", |book| module(book).floor += 1),
             ("levels", |book| module(book).levels.clear()),
             ("givers", |book| module(book).givers.clear()),
             ("names of instances", |book| {

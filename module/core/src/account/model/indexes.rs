@@ -64,8 +64,9 @@ impl Book {
             invariant!("an instance that changes is there");
             return;
         };
+        let floor = self.modules.get(instance.module).map_or(0, |module| module.floor);
         let level = |instance: &Instance| {
-            (instance.presence == Presence::Active).then(|| (instance.level(), instance.dealt > 0))
+            (instance.presence == Presence::Active).then(|| (instance.level(), instance.dealt > floor))
         };
         let before = level(instance);
         change(instance);
@@ -93,7 +94,7 @@ impl Book {
             }
         }
         // An account in transit may belong to another module, whose evenness must be checked as well.
-        self.look_at(module);
+        self.note_evenness(module);
     }
 
     /// The current month and the limit of instructions: the order of ready accounts depends on both.
@@ -162,6 +163,9 @@ impl Book {
             }
         }
         self.set_ready(id, on);
+        if let Some(module) = self.expecting(id).and_then(|module| self.indexed_module_mut(module)) {
+            step(&mut module.expected, on);
+        }
         self.with_instance(instance, |instance| {
             let changed = if on { instance.accounts.insert(id) } else { instance.accounts.remove(&id) };
             invariant!(changed, "an instance has its accounts, each once");
@@ -172,6 +176,12 @@ impl Book {
         if let Some(Goal::Place(place)) = goal {
             self.with_instance(place, |place| step(&mut place.incoming, on));
         }
+    }
+
+    /// The module whose instances share an account now or soon; `None` if it is frozen or will be deleted.
+    fn expecting(&self, id: u32) -> Option<u32> {
+        let account = self.indexed(id).filter(|account| account.state != AccountState::Frozen)?;
+        self.destination(account)
     }
 
     /// Adds an account to those of its module, or removes it.
@@ -211,6 +221,7 @@ impl Book {
         let Some(account) = self.indexed(id) else { return };
         let (before, left) = (account.module, account.instance);
         let passed = account.goal.and_then(Goal::place).unwrap_or(NONE);
+        let missed = self.expecting(id).filter(|&missed| missed != before);
         self.link(id, false);
         let Some(account) = self.accounts.get_mut(id) else { return };
         change(account);
@@ -221,6 +232,10 @@ impl Book {
             self.look_at(before);
         }
         self.link(id, true);
+        let expecting = self.expecting(id).filter(|&expecting| expecting != after);
+        for module in [missed, expecting].into_iter().flatten() {
+            self.look_at(module);
+        }
         self.look_at(after);
         self.forget_if_empty(left);
         self.forget_if_empty(passed);
@@ -240,8 +255,10 @@ impl Book {
 
     /// Removes an account from the table and from all indexes.
     pub(in crate::account) fn remove(&mut self, id: u32) {
+        let missed = self.expecting(id);
         self.link(id, false);
         self.logins.remove(id);
+        missed.into_iter().for_each(|module| self.look_at(module));
         let Some(home) = self.indexed(id).map(|account| account.module) else { return };
         self.set_home(home, id, false);
         let Some(account) = self.accounts.remove(id) else { return };
@@ -274,8 +291,25 @@ impl Book {
         }
     }
 
-    /// Updates the set of uneven modules for a module.
+    /// Updates what is computed from all accounts and instances of a module: how many accounts each instance keeps,
+    /// and whether the module is in the set of uneven modules. O(1), or O(active instances) if the first changes.
     pub(in crate::account) fn look_at(&mut self, module: u32) {
+        let Some(known) = self.indexed_module(module) else { return };
+        let floor = known.computed_floor();
+        if floor != known.floor {
+            let gives = |&&(_, id): &&(i64, u32)| {
+                self.indexed_instance(id).is_some_and(|instance| instance.dealt > floor)
+            };
+            let givers = known.levels.iter().filter(gives).copied().collect();
+            if let Some(module) = self.indexed_module_mut(module) {
+                (module.floor, module.givers) = (floor, givers);
+            }
+        }
+        self.note_evenness(module);
+    }
+
+    /// Updates the set of uneven modules for a module.
+    fn note_evenness(&mut self, module: u32) {
         if self.is_uneven(module) {
             self.uneven.insert(module);
         } else {
@@ -286,6 +320,12 @@ impl Book {
     /// A new month begins.
     pub(in crate::account) fn turn_month(&mut self, at: Millis) {
         self.month += 1;
+        let start = self.month_starts.last().copied().unwrap_or(at);
+        for id in 0..self.instances.slots() {
+            if let Some(instance) = self.instances.get_mut(id) {
+                instance.pace.turn_month(start, at);
+            }
+        }
         for &id in self.module_names.values() {
             match self.modules.get_mut(id) {
                 Some(module) => module.sums.begin_month(),

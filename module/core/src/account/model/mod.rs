@@ -4,6 +4,7 @@ mod check;
 mod indexes;
 pub mod place;
 pub mod record;
+pub mod reports;
 pub mod state;
 pub mod tariff;
 pub mod usage;

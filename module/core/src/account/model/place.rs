@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::record::Name;
+use super::tariff::MAX_COUNT;
 use super::usage::Usage;
 use crate::invariant;
 use crate::shared::Millis;
@@ -16,6 +17,32 @@ pub const WINDOW: usize = 24;
 pub const MAX_PLACES: i64 = 1_000_000;
 /// The greatest offset of an instance, positive or negative. Further moves by rebalancing do not change the offset.
 pub(in crate::account) const MAX_OFFSET: i64 = 1 << 40;
+
+/// The limit of the number of accounts that an instance keeps.
+pub const MAX_MIN: u32 = 10_000;
+/// The shortest time after which a pace says something about an instance, in milliseconds.
+const EVIDENCE: Millis = HOUR;
+
+/// How the accounts of a module are divided and exchanged: settings of the module that rebalancing and assignment
+/// obey.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// Rebalancing leaves an active instance at least so many accounts; 0 to [`MAX_MIN`].
+    pub min: u32,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self { min: 1 }
+    }
+}
+
+impl Policy {
+    /// Whether an event or a snapshot may bring these settings.
+    pub(in crate::account) fn is_sound(&self) -> bool {
+        self.min <= MAX_MIN
+    }
+}
 
 /// A module: a business system of the company.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,14 +58,20 @@ pub struct Module {
     pub weight: u32,
     /// How many accounts are kept free for replacements.
     pub reserve: u32,
+    /// Further settings.
+    pub policy: Policy,
     /// Instances, in the order of their arrival.
     pub(in crate::account) instances: BTreeSet<(u64, u32)>,
     /// Numbers of its instances, by name.
     pub(in crate::account) names: BTreeMap<Name, u32>,
     /// Active instances, by level.
     pub(in crate::account) levels: BTreeSet<(i64, u32)>,
-    /// Active instances that have an account to give, by level.
+    /// Active instances that have more than `floor` accounts, by level.
     pub(in crate::account) givers: BTreeSet<(i64, u32)>,
+    /// How many accounts an active instance keeps when accounts are assigned evenly (see `computed_floor`).
+    pub(in crate::account) floor: u32,
+    /// Accounts that are in the module or on their way to it, without those that are frozen or on their way out.
+    pub(in crate::account) expected: usize,
     /// All accounts of the module.
     pub(in crate::account) accounts: BTreeSet<u32>,
     /// Accounts that are free to be assigned.
@@ -57,15 +90,31 @@ impl Module {
             places: 0,
             weight: 1,
             reserve: 0,
+            policy: Policy::default(),
             instances: BTreeSet::new(),
             names: BTreeMap::new(),
             levels: BTreeSet::new(),
             givers: BTreeSet::new(),
+            floor: 0,
+            expected: 0,
             sums: Usage::default(),
             accounts: BTreeSet::new(),
             free: BTreeSet::new(),
             barred: 0,
         }
+    }
+
+    /// How many accounts an active instance keeps when accounts are assigned evenly: the `min` of the policy. If the
+    /// module has too few accounts, it is the even share; but if `min` is not 0, never the last account.
+    pub fn floor(&self) -> u32 {
+        self.floor
+    }
+
+    /// The floor, computed from the number of accounts and of active instances.
+    pub(in crate::account) fn computed_floor(&self) -> u32 {
+        let shared = self.expected.saturating_sub(self.reserve as usize);
+        let even = shared.checked_div(self.levels.len()).unwrap_or(0);
+        u32::try_from(even).unwrap_or(u32::MAX).max(1).min(self.policy.min)
     }
 
     /// Numbers of its instances, in the order of their arrival.
@@ -93,20 +142,25 @@ words! {
     }
 }
 
-/// Instructions per hour over the last day.
+/// The use of an instance: by hours over the last day, in this month, and in the month before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pace {
     /// The hour of the latest count, since 1970.
     pub(in crate::account) hour: i64,
-    /// The hour in which counting began, since 1970.
-    pub(in crate::account) first: i64,
+    /// When counting began.
+    pub(in crate::account) begun: Millis,
     /// Counts by hour modulo 24.
     pub(in crate::account) buckets: [u64; WINDOW],
+    /// Instructions of the current month.
+    pub(in crate::account) month: u64,
+    /// Instructions of the month before, and over how many milliseconds the instance counted them; `None` if that was
+    /// less than a day.
+    pub(in crate::account) last_month: Option<(u64, Millis)>,
 }
 
 impl Pace {
     pub(in crate::account) fn since(at: Millis) -> Self {
-        Self { hour: at / HOUR, first: at / HOUR, buckets: [0; WINDOW] }
+        Self { hour: at / HOUR, begun: at, buckets: [0; WINDOW], month: 0, last_month: None }
     }
 
     /// Changes the count of an hour.
@@ -125,10 +179,36 @@ impl Pace {
         }
         self.hour = self.hour.max(hour);
         self.change(self.hour, |bucket| *bucket = bucket.saturating_add(count));
+        self.month = self.month.saturating_add(count).min(MAX_COUNT);
+    }
+
+    /// A month that began at `start` ends.
+    pub(in crate::account) fn turn_month(&mut self, start: Millis, end: Millis) {
+        let span = end.saturating_sub(start.max(self.begun));
+        self.last_month = (span >= WINDOW as i64 * HOUR).then_some((self.month, span));
+        self.month = 0;
+    }
+
+    /// How many instructions the instance will send until the month ends: what the pace of the last day and the use of
+    /// the last month say, weighted by the part of the month that has passed. `None` if there is neither: the instance
+    /// counted nothing in the last month, is younger than an hour, and has used less than 1 % of its `quota`.
+    pub fn forecast(&self, now: Millis, (start, end): (Millis, Millis), quota: u128) -> Option<u64> {
+        let (gone, ahead) = (now.saturating_sub(start).max(0), end.saturating_sub(now).max(0));
+        let last = self.last_month.map(|(used, span)| scaled(used.into(), ahead, span));
+        let seen = now.saturating_sub(self.begun) >= EVIDENCE
+            || self.month > 0 && u128::from(self.month) * 100 >= quota;
+        if !seen {
+            return last;
+        }
+        let pace = self.at_pace(now, ahead);
+        let Some(last) = last else { return Some(pace) };
+        let weigh = |number: u64, weight: Millis| u128::from(number) * u128::from(weight.unsigned_abs());
+        let whole = u128::from((gone + ahead).unsigned_abs()).max(1);
+        Some(u64::try_from((weigh(pace, gone) + weigh(last, ahead)) / whole).unwrap_or(u64::MAX))
     }
 
     /// How many instructions are sent in `ahead` milliseconds at the pace of the last day.
-    pub fn forecast(&self, now: Millis, ahead: Millis) -> u64 {
+    fn at_pace(&self, now: Millis, ahead: Millis) -> u64 {
         let hour = (now / HOUR).max(self.hour);
         let gone = (hour - self.hour).clamp(0, WINDOW as i64);
         let mut sum = 0u128;
@@ -139,11 +219,15 @@ impl Pace {
             sum += u128::from(bucket.unwrap_or(0));
         }
         // The current hour counts by the part that has passed.
-        let known = (now - self.first * HOUR)
-            .clamp(HOUR / 4, (WINDOW as i64 - 1) * HOUR + now.rem_euclid(HOUR).max(1));
-        let ahead = u128::from(ahead.max(0).unsigned_abs());
-        u64::try_from(sum * ahead / u128::from(known.unsigned_abs())).unwrap_or(u64::MAX)
+        let longest = (WINDOW as i64 - 1) * HOUR + now.rem_euclid(HOUR).max(1);
+        scaled(sum, ahead, now.saturating_sub(self.begun).clamp(EVIDENCE, longest))
     }
+}
+
+/// A count of a span of time, scaled to another span.
+fn scaled(count: u128, to: Millis, from: Millis) -> u64 {
+    let (to, from) = (u128::from(to.max(0).unsigned_abs()), u128::from(from.max(1).unsigned_abs()));
+    u64::try_from(count.saturating_mul(to) / from).unwrap_or(u64::MAX)
 }
 
 /// An instance: one server of a module.

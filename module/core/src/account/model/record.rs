@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::reports::Reports;
 use super::tariff::{Amount, Tariff};
 use crate::shared::list::NONE;
 use crate::shared::{Bytes, Millis};
@@ -118,6 +119,8 @@ pub struct Account {
     pub used: u64,
     /// Earlier months with the instructions of each, in ascending order. At most [`MONTHS`].
     pub past: Vec<(u32, u64)>,
+    /// The use that was counted from reports of instances; `None` if none was reported.
+    pub reports: Option<Box<Reports>>,
     /// The day of the last moves by rebalancing, and their number.
     pub moved: (i32, u32),
     /// Stays, oldest first. At most [`MAX_HISTORY`].
@@ -146,6 +149,7 @@ impl Account {
             month,
             used: 0,
             past: Vec::new(),
+            reports: None,
             moved: (0, 0),
             history: Vec::new(),
         }
@@ -198,6 +202,12 @@ impl Account {
         self.used = self.used.saturating_add(count);
     }
 
+    /// The instructions that were counted from reports of an assignment; `None` if the assignment is older than those
+    /// whose reports are kept.
+    pub fn reported(&self, epoch: Epoch) -> Option<u64> {
+        self.reports.as_ref().map_or(Some(0), |reports| reports.counted(epoch))
+    }
+
     /// Ends the current stay, and begins a new one.
     pub(in crate::account) fn begin_stay(&mut self, stay: Stay) {
         self.end_stay(stay.from);
@@ -228,5 +238,6 @@ impl Account {
             + self.login.as_ref().map_or(0, |login| size_of::<Login>() + spilled(&login.terminal))
             + self.past.capacity() * size_of::<(u32, u64)>()
             + self.history.capacity() * size_of::<Stay>()
+            + self.reports.as_ref().map_or(0, |reports| reports.allocated())
     }
 }

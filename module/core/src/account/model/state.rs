@@ -7,7 +7,7 @@ use crate::invariant;
 
 use super::place::{HOUR, Instance, Module};
 use super::record::{Account, Epoch, LAST_MONTH, Name};
-use super::tariff::{MAX_COUNT, Tariff};
+use super::tariff::{Amount, MAX_COUNT, Tariff};
 use crate::shared::counter::Counter;
 use crate::shared::deadlines::Deadlines;
 use crate::shared::list::NONE;
@@ -61,10 +61,18 @@ impl Settings {
     }
 }
 
+/// Further settings of a book.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BookPolicy {
+    /// Rebalancing makes a move only if the move avoids a cost, and at least this cost.
+    pub margin: Amount,
+}
+
 /// A book.
 #[derive(Clone, Debug)]
 pub struct Book {
     pub(in crate::account) settings: Settings,
+    pub(in crate::account) policy: BookPolicy,
     /// The last time applied.
     pub(in crate::account) applied: Millis,
     pub(in crate::account) term: u64,
@@ -98,6 +106,7 @@ impl Book {
     pub fn open(settings: Settings, at: Millis) -> Self {
         Self {
             settings,
+            policy: BookPolicy::default(),
             applied: at,
             term: 0,
             leader: None,
@@ -122,6 +131,11 @@ impl Book {
     /// The settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// The further settings.
+    pub fn policy(&self) -> &BookPolicy {
+        &self.policy
     }
 
     /// The term of the leader that claimed the book, and its name.

@@ -17,6 +17,9 @@ pub const MAX_COUNT: u64 = 1 << 53;
 pub struct Amount(pub i128);
 
 impl Amount {
+    /// The greatest price.
+    pub const MAX_PRICE: Self = Self(ONE * ONE - 1);
+
     /// Parses a price: digits with at most nine decimal places, less than a billion. `None` for anything else.
     pub fn parse_price(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok()?;

@@ -10,7 +10,6 @@ use crate::conf::event::{Created, Event};
 use crate::conf::model::conference::{Assignment, AssignmentEnd, Cause, Conference, Detail, Moving, State};
 use crate::conf::model::messages::hang_up;
 use crate::conf::model::state::Realm;
-use crate::conf::model::transitions::Trigger;
 use crate::conf::model::unit::{Name, Unit, UnitState};
 use crate::invariant;
 use crate::shared::codec::pairs;
@@ -56,9 +55,8 @@ impl Realm {
             }
             Event::Reported { cmu, highest } => {
                 let Some(number) = self.admitted_unit(cmu) else { return };
-                self.change_unit(number, |unit| {
-                    (unit.reported, unit.highest) = (true, unit.highest.max(*highest));
-                });
+                let is_plausible = Self::is_plausible(*highest, self.applied);
+                self.change_unit(number, |unit| unit.reported = is_plausible);
                 self.take_epoch(self.last_with(*highest, self.applied));
                 self.renew(number, at);
                 self.relink_unit(number);
@@ -77,7 +75,7 @@ impl Realm {
                 let word = self.indexed_unit(number).map_or("", Unit::word);
                 self.publish_unit(if *on { "draining" } else { "undrained" }, cmu, word);
             }
-            Event::Down { cmu } => self.lose_unit(at, cmu, Trigger::Lost, Cause::Down),
+            Event::Down { cmu } => self.lose_unit(at, cmu, Cause::Down),
             Event::Forgotten { cmu } => {
                 let Some(number) = self.admitted_unit(cmu) else { return };
                 self.end_stream(cmu);
@@ -149,7 +147,7 @@ impl Realm {
                 self.change(id, |conference| conference.fails(at, *next_retry, *cause));
                 self.publish("failed", id, Some(*cause));
             }
-            Event::Pending { cause, .. } => self.lose(at, id, Trigger::Lost, *cause),
+            Event::Pending { cause, .. } => self.lose(at, id, *cause),
             Event::Ending { cause, .. } => {
                 self.release_if(true, id);
                 self.cancel_move(id, *cause, false);
@@ -217,7 +215,9 @@ impl Realm {
             Event::AskedAgain { .. } => {
                 self.change(id, |conference| conference.since = at);
                 let Some(cmu) = self.owner_of(id) else { return };
-                self.ask_once(&cmu);
+                if self.indexed(id).is_some_and(|conference| conference.state == State::Waiting) {
+                    self.ask_once(&cmu);
+                }
             }
             Event::Extended { end, .. } => {
                 self.change(id, |conference| conference.end = Some(*end));

@@ -41,7 +41,7 @@ impl Realm {
             let was = unit.state;
             if was == UnitState::Down {
                 // Nothing is placed on the unit before it has reported its list.
-                (unit.reported, unit.joined, unit.highest) = (false, at, 0);
+                (unit.reported, unit.joined) = (false, at);
             }
             unit.state = UnitState::Up;
             let word = unit.word();
@@ -69,7 +69,6 @@ impl Realm {
             joined: at,
             down_since: 0,
             load: None,
-            highest: 0,
             owned: BTreeSet::new(),
             targets: BTreeSet::new(),
         });
@@ -79,7 +78,7 @@ impl Realm {
     /// Removes a unit that another incarnation on its host replaces.
     fn replace(&mut self, at: Millis, number: u32) {
         let cmu = self.name_of(number);
-        self.lose_unit(at, &cmu, Trigger::Lost, Cause::Replaced);
+        self.lose_unit(at, &cmu, Cause::Replaced);
         self.placement_index.remove(number);
         self.unit_due.remove(number);
         let idle = self.units.remove(number).is_some_and(|unit| unit.is_idle());
@@ -100,7 +99,7 @@ impl Realm {
     }
 
     /// A unit is lost: its conferences follow the table of transitions, and moves to the unit are cancelled.
-    pub(super) fn lose_unit(&mut self, at: Millis, cmu: &Name, trigger: Trigger, cause: Cause) {
+    pub(super) fn lose_unit(&mut self, at: Millis, cmu: &Name, cause: Cause) {
         let Some(number) = self.admitted_unit(cmu) else { return };
         // First, so that the placement index is not updated for every conference.
         self.placement_index.remove(number);
@@ -121,15 +120,15 @@ impl Realm {
             self.cancel_move(id, cause, false);
         }
         for (_, id) in owned {
-            self.lose(at, id, trigger, cause);
+            self.lose(at, id, cause);
         }
         self.relink_unit(number);
     }
 
-    pub(super) fn lose(&mut self, at: Millis, id: u32, trigger: Trigger, cause: Cause) {
+    pub(super) fn lose(&mut self, at: Millis, id: u32, cause: Cause) {
         let Some(conference) = self.indexed(id) else { return };
         let ending = conference.ending.is_some();
-        match effective(conference, transition(trigger, Some(conference.state))) {
+        match effective(conference, transition(Trigger::Lost, Some(conference.state))) {
             // The target of the move takes over.
             _ if conference.moving.is_some() && !ending => {
                 let (Some(moving), Some(owner), epoch) =
@@ -164,7 +163,7 @@ impl Realm {
 
     pub(super) fn restart(&mut self, at: Millis, gone: &[Name]) {
         for cmu in gone {
-            self.lose_unit(at, cmu, Trigger::RestartGone, Cause::Restart);
+            self.lose_unit(at, cmu, Cause::Restart);
         }
         let all: Vec<u32> = self.unit_names.values().copied().collect();
         for number in all {
@@ -186,6 +185,10 @@ impl Realm {
                         let cause = conference.cause;
                         self.release_if(true, id);
                         self.end(at, id, cause);
+                    }
+                    // While no scheduler was there, the unit may have been cut off from Redis as well.
+                    Transition::Stays if conference.state == State::Creating => {
+                        self.change(id, |conference| conference.since = at);
                     }
                     Transition::Stays => {}
                     _ => {

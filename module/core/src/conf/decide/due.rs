@@ -77,7 +77,8 @@ impl Realm {
         };
         match due {
             Due::Tombstone => Some(Event::Removed { e164 }),
-            Due::Release => ended(conference.cause, false),
+            // The unit never answered RELEASE, perhaps because the entry was lost. It gets RELEASE again.
+            Due::Release => ended(conference.cause, true),
             Due::Move => Some(Event::MoveFailed { e164, cause: Cause::Timeout, release: true }),
             Due::Window => match transition(Trigger::Window, state) {
                 Transition::Ended => ended(Cause::Window, false),
@@ -89,16 +90,16 @@ impl Realm {
                 _ => unexpected(),
             },
             Due::Create => match transition(Trigger::Nack, state) {
+                // The unit cannot answer: Redis or the unit was away. Either the unit comes back, or it is declared down.
+                Transition::Failed if !self.owner_has_lease(conference, now) => {
+                    Some(Event::AskedAgain { e164 })
+                }
                 Transition::Failed => Some(self.failed(conference, Cause::Timeout, now)),
                 _ => unexpected(),
             },
             Due::Wait => match transition(Trigger::WaitTimeout, state) {
                 Transition::AskAgain => {
-                    let unit = conference.owner.and_then(|owner| self.indexed_unit(owner));
-                    let good = unit.is_some_and(|unit| {
-                        matches!(unit.state, UnitState::Up | UnitState::Suspect) && unit.lease_ends() > now
-                    });
-                    if good {
+                    if self.owner_has_lease(conference, now) {
                         return Some(Event::AskedAgain { e164 });
                     }
                     match effective(conference, Transition::Pending) {
@@ -113,6 +114,12 @@ impl Realm {
                 _ => unexpected(),
             },
         }
+    }
+
+    /// Whether the lease of the conference's unit is valid.
+    fn owner_has_lease(&self, conference: &Conference, now: Millis) -> bool {
+        let unit = conference.owner.and_then(|owner| self.indexed_unit(owner));
+        unit.is_some_and(|unit| unit.has_lease(now))
     }
 
     /// The event of a failed creation: a first creation ends; a recovery waits for another unit, or for its next try.

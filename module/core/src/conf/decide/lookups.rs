@@ -1,6 +1,6 @@
 //! Lookups, checks and refusals that many requests share.
 
-use crate::conf::event::Event;
+use crate::conf::event::{Event, Events};
 use crate::conf::model::conference::{Cause, Conference, Epoch, State};
 use crate::conf::model::state::Realm;
 use crate::conf::model::transitions::{Transition, Trigger, effective, transition};
@@ -97,11 +97,10 @@ pub(super) fn disowned(realm: &Realm, notice: AssignmentNotice<'_>) -> Event {
     Event::Disowned { e164: Bytes::from_slice(notice.e164), cmu, epoch: notice.epoch }
 }
 
-/// Whether the conference was last open by this assignment of this unit, and people can still end it there. They cannot
-/// if the unit was told RELEASE for its copy: then the copy ends because of RELEASE.
+/// Whether people can still end the conference on a unit that lost this assignment. They cannot if another unit had the
+/// conference open since, or if the unit was told RELEASE for its copy: then the copy ends because of RELEASE.
 pub(super) fn had_it_last(conference: &Conference, cmu: &[u8], epoch: Epoch) -> bool {
-    let last = conference.last_lost();
-    last.is_some_and(|lost| lost.epoch == epoch && *lost.cmu == *cmu && lost.may_come_back())
+    conference.last_copies().any(|lost| lost.epoch == epoch && *lost.cmu == *cmu)
 }
 
 /// Whether this epoch is one of the epochs of the owner's copy. An adoption gives a copy a new epoch, so a copy may
@@ -119,13 +118,21 @@ pub(super) fn ended_by_unit(conference: &Conference, cause: Cause, release: bool
 }
 
 impl Realm {
-    /// The event that follows when people ended a conference on a unit that had it at this epoch. `None` if an end on
+    /// The events that follow when people ended a conference on a unit that had it at this epoch. `None` if an end on
     /// this unit has no effect. The unit may be a replaced identity.
-    pub(super) fn ended_by_people(&self, conference: &Conference, cmu: &[u8], epoch: Epoch) -> Option<Event> {
+    pub(super) fn ended_by_people(
+        &self,
+        conference: &Conference,
+        cmu: &[u8],
+        epoch: Epoch,
+    ) -> Option<Events> {
         let unit = self.find_unit(cmu);
         if unit.is_some() && conference.moves_to(unit, epoch) {
+            // People were on the target, so the move was done; a failover may have lost the target's CONF.ACK.
             let e164 = conference.e164.clone();
-            return Some(Event::MoveFailed { e164, cause: Cause::Unit, release: false });
+            let moved = Event::Moved { e164: e164.clone() };
+            let ended = Event::Ended { e164, cause: Cause::Unit, release: false };
+            return Some(smallvec::smallvec![moved, ended]);
         }
         let owns = conference.owner.is_some() && conference.owner == unit;
         let trigger = if owns && same_copy(conference, cmu, epoch) {
@@ -136,15 +143,23 @@ impl Realm {
             return None;
         };
         let ends = transition(trigger, Some(conference.state)) == Transition::Ended;
-        ends.then(|| ended_by_unit(conference, Cause::Unit, trigger == Trigger::EndedByLastUnit))
+        let release = trigger == Trigger::EndedByLastUnit;
+        ends.then(|| smallvec::smallvec![ended_by_unit(conference, Cause::Unit, release)])
     }
 
-    /// The event that follows when the owner of a conference no longer has its copy, and people did not end it: the
+    /// The event that follows when the owner of a conference has no copy of it, and people did not end it: the
     /// conference is recovered if it may be, and otherwise ends. `None` if the record does not change.
-    pub(super) fn gone(&self, conference: &Conference, cause: Cause, now: Millis) -> Option<Event> {
+    pub(super) fn gone(
+        &self,
+        conference: &Conference,
+        trigger: Trigger,
+        cause: Cause,
+        now: Millis,
+    ) -> Option<Event> {
         let e164 = conference.e164.clone();
-        match effective(conference, transition(Trigger::Lacks, Some(conference.state))) {
+        match effective(conference, transition(trigger, Some(conference.state))) {
             Transition::Stays | Transition::Nothing => None,
+            Transition::Failed => Some(self.failed(conference, cause, now)),
             // The target of the move takes over.
             _ if conference.moving.is_some() => Some(Event::Pending { e164, cause }),
             Transition::Missed if conference.recovering => Some(self.failed(conference, cause, now)),

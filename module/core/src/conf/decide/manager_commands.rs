@@ -195,8 +195,7 @@ pub(super) fn decide_restart(realm: &Realm, now: Millis, live: &[&[u8]]) -> Deci
     let gone: Vec<Name> = realm
         .units()
         .filter(|unit| {
-            let good = matches!(unit.state, UnitState::Up | UnitState::Suspect) && unit.lease_ends() > now;
-            unit.state != UnitState::Down && !good && !found.contains(&unit.cmu[..])
+            unit.state != UnitState::Down && !unit.has_lease(now) && !found.contains(&unit.cmu[..])
         })
         .map(|unit| unit.cmu.clone())
         .collect();

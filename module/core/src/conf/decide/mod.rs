@@ -10,8 +10,8 @@ mod recovery_plan;
 
 pub use self::due::decide_due;
 use self::lookups::{
-    check_term, disowned, is_down, known_unit, no_conference, not_owner, out_of_date, replaced, stale,
-    up_unit,
+    check_term, disowned, is_down, known_unit, no_conference, not_owner, out_of_date, replaced, same_copy,
+    stale, up_unit,
 };
 pub use self::manager_commands::MAX_STEP;
 use crate::conf::event::{Event, Events};
@@ -223,9 +223,9 @@ fn decide_nack(realm: &Realm, now: Millis, notice: AssignmentNotice<'_>, reason:
     let event = if conference.moves_to(unit, notice.epoch) {
         Event::MoveFailed { e164: conference.e164.clone(), cause: Cause::Refused, release: false }
     } else if conference.matches(unit, notice.epoch)
-        && transition(Trigger::Nack, Some(conference.state)) == Transition::Failed
+        && let Some(event) = realm.gone(conference, Trigger::Nack, Cause::Refused, now)
     {
-        realm.failed(conference, Cause::Refused, now)
+        event
     } else {
         return out_of_date(realm, conference, notice);
     };
@@ -240,12 +240,12 @@ fn decide_nack(realm: &Realm, now: Millis, notice: AssignmentNotice<'_>, reason:
 
 fn decide_ended(realm: &Realm, now: Millis, word: AssignmentNotice<'_>, end: End) -> Decided {
     let conference = realm.conference_called(word.e164);
-    let event = conference.and_then(|conference| match end {
+    let events = conference.and_then(|conference| match end {
         End::People => realm.ended_by_people(conference, word.cmu, word.epoch),
-        End::Released => given_up(realm, now, conference, word),
+        End::Released => given_up(realm, now, conference, word).map(|event| smallvec::smallvec![event]),
     });
-    if let Some(event) = event {
-        return decided(event, Reply::Ok);
+    if let Some(events) = events {
+        return Ok(Decision { events, reply: Reply::Ok });
     }
     // A repeated notice: the record already says that the conference ended by this assignment.
     let ended_there = |conference: &Conference| {
@@ -262,7 +262,7 @@ fn decide_ended(realm: &Realm, now: Millis, word: AssignmentNotice<'_>, end: End
 }
 
 /// The event that follows when a unit ended its copy of this epoch because it was told RELEASE. `None` if the copy is
-/// neither the owner's nor the target's of a move.
+/// neither the owner's, at its present epoch or an earlier one, nor the target's of a move.
 fn given_up(
     realm: &Realm,
     now: Millis,
@@ -274,7 +274,12 @@ fn given_up(
         let e164 = conference.e164.clone();
         return Some(Event::MoveFailed { e164, cause: Cause::Released, release: false });
     }
-    if conference.matches(unit, word.epoch) { realm.gone(conference, Cause::Released, now) } else { None }
+    let owns = conference.owner.is_some() && conference.owner == unit;
+    if owns && same_copy(conference, word.cmu, word.epoch) {
+        realm.gone(conference, Trigger::Lacks, Cause::Released, now)
+    } else {
+        None
+    }
 }
 
 fn decide_join(realm: &Realm, cmu: &[u8], capacity: i64, zone: Option<&[u8]>, lease: Millis) -> Decided {
@@ -292,7 +297,8 @@ fn decide_join(realm: &Realm, cmu: &[u8], capacity: i64, zone: Option<&[u8]>, le
         return refuse(Code::Err, format!("LEASE must be 1 to {MAX_TTL} ms, not {lease}"));
     }
     // A unit that replaces another unit of its host does not add to the number of units.
-    if realm.units.len() >= MAX_UNITS && !realm.hosts.contains_key(host_of(cmu)) {
+    let replaces = realm.hosts.get(host_of(cmu)).is_some_and(|host| host.current.is_some());
+    if realm.units.len() >= MAX_UNITS && !replaces {
         return refuse(Code::Limit, format!("a realm has at most {MAX_UNITS} units"));
     }
     let name = realm.find_unit(cmu).map_or_else(|| Name::from(cmu), |unit| realm.name_of(unit));

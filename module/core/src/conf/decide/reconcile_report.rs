@@ -152,12 +152,10 @@ impl Reconciliation<'_> {
         else {
             return;
         };
-        let Some(event) = self.realm.ended_by_people(conference, &self.cmu, epoch) else { return };
-        if matches!(event, Event::Ended { .. }) {
-            self.reported.ended.push(conference.e164.clone());
-        }
+        let Some(events) = self.realm.ended_by_people(conference, &self.cmu, epoch) else { return };
+        self.reported.ended.push(conference.e164.clone());
         self.settled.insert(conference.e164.clone());
-        self.events.push(event);
+        self.events.extend(events);
     }
 
     /// Decides about a conference that is missing in the list although the unit owns it or is the target of its move.
@@ -172,12 +170,11 @@ impl Reconciliation<'_> {
             return;
         }
         if conference.epoch > highest {
-            let stays = transition(Trigger::LacksUnheard, Some(conference.state)) == Transition::Stays;
-            invariant!(stays, "a conference stays whose unit has not heard of it");
+            // The unit had not handled CREATE or EPOCH when it made its list.
             self.reported.kept += 1;
             return;
         }
-        let Some(event) = self.realm.gone(conference, Cause::Missing, self.now) else {
+        let Some(event) = self.realm.gone(conference, Trigger::Lacks, Cause::Missing, self.now) else {
             invariant!("a conference that its unit lacks is recovered or ends");
             return;
         };

@@ -104,10 +104,15 @@ pub struct Assignment {
 }
 
 impl Assignment {
-    /// Whether a copy of this assignment may take its conference back: it was open, it was lost, and its unit was not
-    /// told to end it.
+    /// Whether the unit may still run a copy that is the conference's own: the assignment was lost, and the unit was not
+    /// told to end the copy.
+    pub fn is_lost(&self) -> bool {
+        matches!(self.ended, Some((_, AssignmentEnd::Lost))) && !self.disowned
+    }
+
+    /// Whether a copy of this assignment may take its conference back: it was open, and it is lost.
     pub fn may_come_back(&self) -> bool {
-        self.opened.is_some() && matches!(self.ended, Some((_, AssignmentEnd::Lost))) && !self.disowned
+        self.opened.is_some() && self.is_lost()
     }
 }
 
@@ -231,6 +236,14 @@ impl Conference {
             entry.opened.is_some() && matches!(entry.ended, Some((_, AssignmentEnd::Lost)))
         };
         self.history.iter().rev().find(lost)
+    }
+
+    /// Lost assignments whose units can still end the conference when people end it there: those after which no other
+    /// was open. An assignment that was never acknowledged is among them, because the unit may have been lost before
+    /// its `CONF.ACK` arrived.
+    pub fn last_copies(&self) -> impl Iterator<Item = &Assignment> {
+        let open = self.history.iter().rposition(|entry| entry.opened.is_some()).unwrap_or(0);
+        self.history.iter().skip(open).filter(|entry| entry.is_lost())
     }
 
     /// When the last open assignment ended, if its unit was lost.

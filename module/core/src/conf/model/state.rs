@@ -147,8 +147,12 @@ impl Realm {
     /// it is implausible. A master that died before replication may have given this epoch out, and the unit ignores
     /// CREATE and EPOCH messages up to it.
     pub(in crate::conf) fn last_with(&self, handled: Epoch, now: Millis) -> Epoch {
-        let believed = handled <= epoch_of(now) + BELIEVED;
-        if believed { self.last_epoch.max(handled) } else { self.last_epoch }
+        if Self::is_plausible(handled, now) { self.last_epoch.max(handled) } else { self.last_epoch }
+    }
+
+    /// Whether a master can have given out this epoch: it is at most a day ahead of the clock.
+    pub(in crate::conf) fn is_plausible(epoch: Epoch, now: Millis) -> bool {
+        epoch <= epoch_of(now) + BELIEVED
     }
 
     /// The number of a conference, live or ended. O(1).

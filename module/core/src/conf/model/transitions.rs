@@ -17,7 +17,8 @@ pub enum Trigger {
     StaleAck,
     /// The owner, at the current epoch, cannot create the conference, or did not answer in time.
     Nack,
-    /// The owner is down or replaced.
+    /// The owner is down or replaced, or a new scheduler took over and found the owner neither alive nor with a valid
+    /// lease.
     Lost,
     /// The owner's report contains the conference, at the current epoch.
     Has,
@@ -25,14 +26,12 @@ pub enum Trigger {
     HasOlder,
     /// A report contains the conference, at any other epoch or from another unit.
     HasOther,
-    /// The owner's report lacks the conference, and was made before the unit handled CREATE or EPOCH.
-    LacksUnheard,
     /// The owner no longer has the conference, and people did not end it: the owner's report lacks the conference, or
     /// the owner ended its copy because it was told RELEASE.
     Lacks,
     /// The owner says that people ended the conference.
     EndedByUnit,
-    /// The last unit that had the conference open and lost it says that people ended the conference.
+    /// A unit that lost the conference, and after which no other had it open, says that people ended the conference.
     EndedByLastUnit,
     /// The scheduler recovers the conference: the time of its next try has come, and a unit has room.
     Recover,
@@ -44,8 +43,6 @@ pub enum Trigger {
     Release,
     /// A new scheduler took over; the owner is alive, or its lease has not expired.
     RestartAlive,
-    /// A new scheduler took over; the owner is not alive, and its lease has expired.
-    RestartGone,
     /// The conference has waited for the report of its unit for the whole time-out.
     WaitTimeout,
 }
@@ -57,8 +54,6 @@ pub enum Transition {
     Nothing,
     /// No change.
     Stays,
-    /// The sender gets the error `STALE`.
-    Stale,
     /// The conference exists already.
     Exists,
     /// The sender is told to end its copy.
@@ -92,7 +87,7 @@ pub enum Transition {
 const fn row(row: Trigger) -> [Transition; 5] {
     use Transition::{
         Adopt, AskAgain, Creating, Ended, Ending, EpochAgain, Exists, Failed, Missed, Nothing, Open, Pending,
-        ReleaseSender, Stale, Stays, Waiting,
+        ReleaseSender, Stays, Waiting,
     };
     #[rustfmt::skip]
     let cells = match row {
@@ -100,21 +95,19 @@ const fn row(row: Trigger) -> [Transition; 5] {
         Trigger::Create       => [Creating,      Exists,        Exists,        Exists,        Exists],
         Trigger::Ack          => [Nothing,       Open,          Open,          Stays,         Nothing],
         Trigger::StaleAck     => [ReleaseSender, ReleaseSender, ReleaseSender, ReleaseSender, ReleaseSender],
-        Trigger::Nack         => [Nothing,       Failed,        Failed,        Stale,         Stale],
+        Trigger::Nack         => [Nothing,       Pending,       Failed,        Nothing,       Nothing],
         Trigger::Lost         => [Nothing,       Pending,       Pending,       Pending,       Stays],
         Trigger::Has          => [Nothing,       Open,          Open,          Stays,         Nothing],
         Trigger::HasOlder     => [Nothing,       EpochAgain,    EpochAgain,    EpochAgain,    Nothing],
         Trigger::HasOther     => [ReleaseSender, Adopt,         Adopt,         Adopt,         Adopt],
-        Trigger::LacksUnheard => [Nothing,       Stays,         Stays,         Stays,         Nothing],
         Trigger::Lacks        => [Nothing,       Pending,       Missed,        Pending,       Stays],
         Trigger::EndedByUnit  => [Nothing,       Ended,         Ended,         Ended,         Nothing],
-        Trigger::EndedByLastUnit => [Nothing,    Stale,         Ended,         Stale,         Ended],
+        Trigger::EndedByLastUnit => [Nothing,    Nothing,       Ended,         Nothing,       Ended],
         Trigger::Recover      => [Nothing,       Nothing,       Nothing,       Nothing,       Creating],
         Trigger::EndTime      => [Nothing,       Ending,        Ending,        Ending,        Ended],
         Trigger::Window       => [Nothing,       Nothing,       Nothing,       Nothing,       Ended],
         Trigger::Release      => [Stays,         Ending,        Ending,        Ending,        Ended],
         Trigger::RestartAlive => [Nothing,       Stays,         Stays,         Waiting,       Nothing],
-        Trigger::RestartGone  => [Nothing,       Pending,       Pending,       Pending,       Stays],
         Trigger::WaitTimeout  => [Nothing,       AskAgain,      Nothing,       Nothing,       Nothing],
     };
     cells

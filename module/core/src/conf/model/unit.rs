@@ -49,7 +49,8 @@ pub struct Unit {
     pub state: UnitState,
     /// Whether the operator drains the unit: nothing new is placed on it.
     pub draining: bool,
-    /// Whether the unit has reported its list since it was last down.
+    /// Whether the unit has reported its list since it was last down. A report with an implausible `HIGHEST` does not
+    /// count: such a unit ignores every epoch that the realm may give out.
     pub reported: bool,
     /// Length of the lease.
     pub lease: Millis,
@@ -61,8 +62,6 @@ pub struct Unit {
     pub down_since: Millis,
     /// Load, as the unit reports it.
     pub load: Option<i64>,
-    /// The highest epoch that the unit had handled at its last report.
-    pub highest: Epoch,
     /// Conferences of the unit, by epoch.
     pub owned: BTreeSet<(Epoch, u32)>,
     /// Conferences that move to the unit, by epoch.
@@ -89,6 +88,11 @@ impl Unit {
     /// When the lease expires.
     pub fn lease_ends(&self) -> Millis {
         self.renewed.saturating_add(self.lease)
+    }
+
+    /// Whether the lease is valid.
+    pub fn has_lease(&self, now: Millis) -> bool {
+        matches!(self.state, UnitState::Up | UnitState::Suspect) && self.lease_ends() > now
     }
 
     /// Returns the room of a conference.

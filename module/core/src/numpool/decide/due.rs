@@ -19,44 +19,74 @@ pub fn decide_due(pool: &Pool, now: Millis, limit: usize) -> Events {
     if pool.next_due().is_none_or(|earliest| earliest > now) {
         return Events::new();
     }
-    for id in pool.leases.deadlines().due(now, limit) {
-        let (Some(lease), Some(until)) = (pool.leases.get(id), pool.leases.until(id)) else {
-            invariant!("a lease with a deadline is live");
-            continue;
-        };
-        let last = pool.is_draining(lease.number);
-        // Where its rest is over as well, the number joins the queue in the turn of that.
-        match deadline(until, None, pool.settings.cooldown) {
-            Some(rested) if rested <= now && !last => {
-                due.push(Due { at: rested, what: What::ExpiredAndCooled, number: pool.number(lease.number) });
-            }
-            _ => due.push(Due { at: until, what: What::Expired, number: pool.number(lease.number) }),
-        }
-    }
-    for id in pool.cool_downs.due(now, limit) {
-        match (pool.cooling.get(id), pool.cool_downs.get(id)) {
-            (Some(&number), Some(until)) => {
-                due.push(Due { at: until, what: What::Cooled, number: pool.number(number) });
-            }
-            _ => invariant!("a cool-down that ends is that of a number"),
-        }
-    }
-    for id in pool.registrations.due(now, limit) {
-        match pool.registrations.get(id) {
-            Some(until) => due.push(Due { at: until, what: What::Lapsed, number: pool.number(id) }),
-            None => invariant!("a registration that lapses has a deadline"),
-        }
-    }
-    due.sort_unstable_by_key(|due| (due.at, due.what.rank(), due.number));
+    let leases = pool.leases.deadlines().due(now, limit).into_iter();
+    due.extend(leases.filter_map(|id| lease_due(pool, id, now)));
+    let cool_downs = pool.cool_downs.due(now, limit).into_iter();
+    due.extend(cool_downs.filter_map(|id| cool_down_due(pool, id)));
+    let registrations = pool.registrations.due(now, limit).into_iter();
+    due.extend(registrations.filter_map(|id| registration_due(pool, id)));
+    due.sort_unstable_by_key(Due::order);
     due.truncate(limit);
     due_events(pool, due)
 }
 
+/// The end of a lease whose deadline has passed by `now`.
+pub(super) fn lease_due(pool: &Pool, id: u32, now: Millis) -> Option<Due> {
+    let (Some(lease), Some(until)) = (pool.leases.get(id), pool.leases.until(id)) else {
+        invariant!("a lease with a deadline is live");
+        return None;
+    };
+    let (number, last) = (pool.number(lease.number), pool.is_draining(lease.number));
+    // Where its rest is over as well, the number joins the queue in the turn of that.
+    match deadline(until, None, pool.settings.cooldown) {
+        Some(rested) if rested <= now && !last => {
+            Some(Due { at: rested, what: What::ExpiredAndCooled, number })
+        }
+        _ => Some(Due { at: until, what: What::Expired, number }),
+    }
+}
+
+/// The end of a cool-down.
+pub(super) fn cool_down_due(pool: &Pool, id: u32) -> Option<Due> {
+    let (Some(&number), Some(until)) = (pool.cooling.get(id), pool.cool_downs.get(id)) else {
+        invariant!("a cool-down that ends is that of a number");
+        return None;
+    };
+    Some(Due { at: until, what: What::Cooled, number: pool.number(number) })
+}
+
+/// The end of a registration.
+pub(super) fn registration_due(pool: &Pool, id: u32) -> Option<Due> {
+    let Some(until) = pool.registrations.get(id) else {
+        invariant!("a registration that lapses has a deadline");
+        return None;
+    };
+    Some(Due { at: until, what: What::Lapsed, number: pool.number(id) })
+}
+
+/// The deadlines of a number that have passed by `now`.
+pub(super) fn number_due(pool: &Pool, id: u32, now: Millis) -> impl Iterator<Item = Due> {
+    let passed = |until: Option<Millis>| until.is_some_and(|until| until <= now);
+    let record = pool.directory.get(id);
+    let (lease, cool_down) = (record.lease(), record.cool_down());
+    let lease = passed(pool.leases.until(lease)).then(|| lease_due(pool, lease, now));
+    let cool_down = passed(pool.cool_downs.get(cool_down)).then(|| cool_down_due(pool, cool_down));
+    let registration = passed(pool.registrations.get(id)).then(|| registration_due(pool, id));
+    [lease, cool_down, registration].into_iter().flatten().flatten()
+}
+
 /// A deadline that has passed.
-struct Due {
+pub(super) struct Due {
     at: Millis,
     what: What,
     number: Number,
+}
+
+impl Due {
+    /// The order in which deadlines are applied.
+    fn order(&self) -> (Millis, u8, Number) {
+        (self.at, self.what.rank(), self.number)
+    }
 }
 
 /// The kinds of deadlines.
@@ -80,7 +110,9 @@ impl What {
     }
 }
 
-fn due_events(pool: &Pool, due: Vec<Due>) -> Events {
+/// The events of deadlines, in their order.
+pub(super) fn due_events(pool: &Pool, mut due: Vec<Due>) -> Events {
+    due.sort_unstable_by_key(Due::order);
     let mut events = Events::new();
     let mut gone = HashSet::new();
     for Due { at, what, number } in due {

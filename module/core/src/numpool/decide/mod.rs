@@ -1,10 +1,12 @@
 //! Decides requests: picks numbers, checks every limit, and changes nothing.
 
 mod due;
+mod overdue;
 mod pick;
 
 pub use self::due::decide_due;
 use self::due::{TOLD_AT_ONCE, deadline};
+pub use self::overdue::decide_overdue;
 use self::pick::Selection;
 use super::cells::{Cell, State, Trigger, cell};
 use super::directory::MAX_NUMBERS;
@@ -42,8 +44,8 @@ fn each_some(numbers: Numbers, event: impl Fn(Numbers) -> Event) -> Events {
     numbers.chunks(TOLD_AT_ONCE).map(|numbers| event(Numbers::from_slice(numbers))).collect()
 }
 
-/// Decides a request at `now`, which is not before the last time applied. All deadlines up to `now` were applied
-/// before.
+/// Decides a request at `now`, which is not before the last time applied. The overdue deadlines of
+/// `decide_overdue` were applied before.
 ///
 /// # Errors
 /// A refusal, with its error code and text.
@@ -220,9 +222,7 @@ fn decide_call(pool: &Pool, now: Millis, call: &Call<'_>) -> Decided {
     let id = if let Some(number) = call.number {
         callable(pool, number)?
     } else {
-        let policy = call.pick.unwrap_or(pool.settings.pick);
-        let selection = Selection { policy, prefix: call.prefix, peer: call.peer, random: call.random };
-        match pool.pick(&selection) {
+        match pool.pick(&Selection::of(pool, call), now) {
             Some(id) => id,
             None => return unchanged(Reply::None),
         }

@@ -1,9 +1,11 @@
 //! Picks a free number for a call.
 
 use crate::invariant;
+use crate::numpool::cells::State;
 use crate::numpool::number::Number;
-use crate::numpool::request::Policy;
+use crate::numpool::request::{Call, Policy};
 use crate::numpool::state::{ByDigits, ByPeer, Pool};
+use crate::shared::Millis;
 use crate::shared::list::NONE;
 
 /// The conditions and the policy of a choice.
@@ -15,10 +17,49 @@ pub(super) struct Selection<'a> {
     pub(super) random: u64,
 }
 
+impl<'a> Selection<'a> {
+    /// What a call that names no number asks for.
+    pub(super) fn of(pool: &Pool, call: &Call<'a>) -> Self {
+        let policy = call.pick.unwrap_or(pool.settings.pick);
+        Self { policy, prefix: call.prefix, peer: call.peer, random: call.random }
+    }
+}
+
 impl Pool {
-    /// The id of the number for a selection, if one is free. O(1); by prefix or by use O(log n) in a pool that was
-    /// prepared for it, otherwise a walk along the queue.
-    pub(super) fn pick(&self, selection: &Selection<'_>) -> Option<u32> {
+    /// The id of the number for a selection, if one is free and its registration has not lapsed by `now`. O(1); by
+    /// prefix or by use O(log n) in a pool that was prepared for it, otherwise a walk along the queue. Also a walk if
+    /// the registration of the first choice has lapsed and the timer has not ended it yet.
+    pub(super) fn pick(&self, selection: &Selection<'_>, now: Millis) -> Option<u32> {
+        let id = self.pick_with_lapsed(selection)?;
+        if !self.has_lapsed(id, now) {
+            return Some(id);
+        }
+        let up = self.counted(State::IdleUp) + self.counted(State::BusyUp);
+        if self.registrations.len() == up as usize && self.registrations.have_all_passed(now) {
+            return None;
+        }
+        let mut registered = self.walk(selection.prefix).filter(|&id| !self.has_lapsed(id, now));
+        match selection.policy {
+            Policy::Longest => registered.next(),
+            Policy::LeastUsed => registered.min_by_key(|&id| self.directory.get(id).uses),
+            Policy::Random => {
+                let all: Vec<u32> = registered.collect();
+                all.get(below(selection.random, all.len() as u32) as usize).copied()
+            }
+            Policy::Sticky => {
+                let mut of_peer = self.of_peer(selection.peer, selection.prefix);
+                of_peer.find(|&id| !self.has_lapsed(id, now)).or_else(|| registered.next())
+            }
+        }
+    }
+
+    /// Whether the registration of a number has passed its deadline.
+    fn has_lapsed(&self, id: u32, now: Millis) -> bool {
+        self.registrations.get(id).is_some_and(|until| until <= now)
+    }
+
+    /// The choice among all numbers in the queue.
+    fn pick_with_lapsed(&self, selection: &Selection<'_>) -> Option<u32> {
         let id = match selection.policy {
             Policy::Longest => self.oldest(selection.prefix),
             Policy::Random => self.random(selection.prefix, selection.random),
@@ -59,7 +100,9 @@ impl Pool {
 
     /// The longest waiting number whose last peer is this one, or `NONE`.
     fn oldest_of_peer(&self, peer: Option<&[u8]>, prefix: Option<Number>) -> u32 {
-        let Some(peer) = peer.and_then(|peer| self.peers.find(peer)) else { return NONE };
+        let Some((name, peer)) = peer.and_then(|name| Some((name, self.peers.find(name)?))) else {
+            return NONE;
+        };
         let Some(prefix) = prefix else {
             return self.peers.get(peer).map_or(NONE, |group| group.members.head);
         };
@@ -67,9 +110,15 @@ impl Pool {
             let (least, greatest) = prefix.beginning_with();
             tree.best((peer, least), (peer, greatest), &ByPeer(&self.directory, &self.peers)).oldest
         } else {
-            let fits = |id: &u32| self.number(*id).begins_with(prefix);
-            self.peers.listed(peer).find(fits).unwrap_or(NONE)
+            self.of_peer(Some(name), Some(prefix)).next().unwrap_or(NONE)
         }
+    }
+
+    /// Free numbers whose last peer is this one, the longest waiting first, by a walk.
+    fn of_peer(&self, peer: Option<&[u8]>, prefix: Option<Number>) -> impl Iterator<Item = u32> + '_ {
+        let peer = peer.and_then(|peer| self.peers.find(peer)).unwrap_or(NONE);
+        let fits = move |id: &u32| prefix.is_none_or(|prefix| self.number(*id).begins_with(prefix));
+        self.peers.listed(peer).filter(fits)
     }
 
     fn random(&self, prefix: Option<Number>, random: u64) -> u32 {

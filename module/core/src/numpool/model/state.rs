@@ -264,6 +264,12 @@ impl Pool {
         self.cool_downs.get(self.directory.get(id).cool_down())
     }
 
+    /// How many numbers are in a state.
+    pub(in crate::numpool) fn counted(&self, state: State) -> u32 {
+        #[allow(clippy::indexing_slicing, reason = "there are as many counts as states")]
+        self.counts[state as usize]
+    }
+
     pub(in crate::numpool) fn count(&mut self, state: State) -> &mut u32 {
         #[allow(clippy::indexing_slicing, reason = "there are as many counts as states")]
         &mut self.counts[state as usize]

@@ -22,8 +22,8 @@ use crate::shared::{Bytes, Millis};
 
 type Decided = decision::Decided<Event, Reply>;
 
-/// Decides a request at `now`, which is not before the last time applied. The overdue holds of `decide_overdue` have
-/// expired before.
+/// Decides a request at `now`, which is not before the last time applied. The overdue holds of
+/// `overdue::decide_overdue` have expired before.
 ///
 /// # Errors
 /// A refusal, with its error code and text.

@@ -7,10 +7,13 @@ use crate::seat::bits::{self, Bits};
 use crate::seat::claims::Stage;
 use crate::seat::event::{Event, Events};
 use crate::seat::outcome::Reply;
+use crate::seat::plan::PlanPart;
 use crate::seat::request::{Adjacent, Hold, Orphans, Request};
-use crate::seat::state::{Bucket, Owner, Show, Strip};
+use crate::seat::state::{Owner, Show, Strip};
+use crate::seat::venue::Seat;
 use crate::shared::Millis;
 use crate::shared::refusal::Code;
+use std::borrow::Cow;
 
 /// The most holds that expire for one reason at once: about 10 ms of work with an event stream.
 const SLICE: usize = 500;
@@ -38,10 +41,7 @@ pub fn decide_overdue(show: &Show, now: Millis, request: &Request<'_>) -> Events
             owners(show, seats)
         }
         Request::Hold(hold) => for_hold(show, now, hold, request),
-        // Names, priorities and order rules do not depend on any hold.
-        Request::Alter(part) if part.areas.iter().all(|area| area.rows.is_empty()) => Vec::new(),
-        // New tiers may depend on every hold.
-        Request::Alter(_) => show.claims.due(now, SLICE),
+        Request::Alter(part) => of_rows(show, part),
     };
     holds.retain(|&id| is_overdue(show, id, now));
     holds.sort_unstable();
@@ -56,12 +56,24 @@ fn is_overdue(show: &Show, id: u32, now: Millis) -> bool {
 /// The claims that own these seats. Unknown seats are left to the decision.
 fn owners(show: &Show, ids: &[&[u8]]) -> Vec<u32> {
     let seats = ids.iter().filter_map(|id| show.venue.find(id));
-    seats
-        .filter_map(|seat| match show.owner(seat) {
-            Owner::Claim(id) => Some(id),
-            Owner::Free | Owner::Blocked => None,
-        })
-        .collect()
+    seats.filter_map(|seat| claim_of(show, seat)).collect()
+}
+
+fn claim_of(show: &Show, seat: Seat) -> Option<u32> {
+    match show.owner(seat) {
+        Owner::Claim(id) => Some(id),
+        Owner::Free | Owner::Blocked => None,
+    }
+}
+
+/// The claims that own seats of the rows whose tiers change. Names, priorities and order rules depend on no hold.
+fn of_rows(show: &Show, part: &PlanPart) -> Vec<u32> {
+    let rows = part.areas.iter().filter_map(|area| Some((area, show.venue.area_called(area.id.as_bytes())?)));
+    let rows = rows.flat_map(|(change, area)| {
+        change.rows.iter().flat_map(move |row| show.venue.rows_labelled(area, row.label.as_bytes()))
+    });
+    let seats = rows.flat_map(|row| show.venue.seats_of(row));
+    seats.filter_map(|seat| claim_of(show, seat)).collect()
 }
 
 /// Overdue holds of a user who would exceed a limit.
@@ -92,13 +104,13 @@ fn for_hold(show: &Show, now: Millis, hold: &Hold<'_>, request: &Request<'_>) ->
         Err(refusal) if refusal.code == Code::NoAdjacent => true,
         Ok(_) | Err(_) => return holds,
     };
-    if together && hold.adjacent == Adjacent::Area {
-        // The best area depends on the free seats of all candidates.
-        return show.claims.due(now, SLICE);
-    }
     let Ok(wish) = resolve(show, hold) else { return holds };
     let scan = Scan { show, now, wish: &wish, replaced, again: hold.replace.is_some_and(|one| !one.other) };
-    if together { scan.row_with_run() } else { scan.enough_seats() }
+    match (together, hold.adjacent) {
+        (false, _) => scan.enough_seats(),
+        (true, Adjacent::Area) => scan.row_with_run_in_best_level(),
+        (true, _) => scan.row_with_run(&scan.candidates()),
+    }
 }
 
 /// Looks through the candidate buckets of a request for best seats. O(held and sold seats of the buckets).
@@ -124,7 +136,7 @@ impl Scan<'_> {
     /// Overdue holds with at least as many seats as the request asks for, or with all seats there are.
     fn enough_seats(&self) -> Vec<u32> {
         let (mut holds, mut gained) = (Vec::new(), 0);
-        for expected in self.strips() {
+        for expected in self.gaining_strips(&self.candidates(), 1) {
             gained += expected.gained;
             holds.extend(expected.holds);
             if gained >= self.wish.count {
@@ -134,59 +146,88 @@ impl Scan<'_> {
         holds
     }
 
-    /// The overdue holds of the first strip that has a suitable run without them.
-    fn row_with_run(&self) -> Vec<u32> {
+    /// The overdue holds of a strip that has a suitable run without them, in the best level in which an area has enough
+    /// seats without any overdue hold: no other level can serve a request for the best area.
+    fn row_with_run_in_best_level(&self) -> Vec<u32> {
+        let (show, candidates) = (self.show, self.candidates());
+        let mut levels = candidates.chunk_by(|&a, &b| show.priority(a) == show.priority(b));
+        let area_of = |bucket: u32| show.bucket_at(bucket).area;
+        let best = levels.find(|level| {
+            level.chunk_by(|&a, &b| area_of(a) == area_of(b)).any(|area| self.has_enough_seats(area))
+        });
+        best.map_or_else(Vec::new, |level| self.row_with_run(level))
+    }
+
+    /// Whether these buckets have as many seats without overdue holds as the request asks for.
+    fn has_enough_seats(&self, buckets: &[u32]) -> bool {
+        let mut missing = self.wish.count;
+        self.strips(buckets).any(|strip| {
+            missing = missing.saturating_sub(bits::count(&self.expected(strip).takeable) as usize);
+            missing == 0
+        })
+    }
+
+    /// The overdue holds of the first strip of these buckets that has a suitable run without them.
+    fn row_with_run(&self, buckets: &[u32]) -> Vec<u32> {
         let (n, clean) = (self.wish.count, self.wish.orphans == Orphans::Forbid);
         let has_run = |expected: &Expected| {
             let windows = bits::windows(&expected.takeable, n);
             let windows = if clean { bits::stranding_nobody(&windows, &expected.free, n) } else { windows };
             bits::count(&windows) > 0
         };
-        self.strips().find(has_run).map_or_else(Vec::new, |expected| expected.holds)
+        let found = self.gaining_strips(buckets, n).find(has_run);
+        found.map_or_else(Vec::new, |expected| expected.holds)
     }
 
-    /// The strips of the candidate buckets that have an overdue hold whose seats the request may take.
-    fn strips(&self) -> impl Iterator<Item = Expected> {
-        let buckets: Vec<u32> = Search::candidates(self.show, self.wish).into_owned();
-        let buckets = buckets.into_iter().map(|bucket| self.show.bucket_at(bucket));
-        let strips = buckets
-            .filter(|bucket| bucket.counts.held > 0)
-            .flat_map(move |bucket| bucket.strips.iter().map(move |&strip| (bucket, strip)));
-        strips.map(|(bucket, strip)| self.expected(bucket, strip)).filter(|expected| expected.gained > 0)
+    fn candidates(&self) -> Cow<'_, [u32]> {
+        Search::candidates(self.show, self.wish)
     }
 
-    fn expected(&self, bucket: &Bucket, strip: Strip) -> Expected {
-        let show = self.show;
-        let (layout, base) = (show.venue.layout(strip.row), show.venue.base(strip.row));
+    /// All strips of these buckets.
+    fn strips(&self, buckets: &[u32]) -> impl Iterator<Item = Strip> {
+        buckets.iter().flat_map(|&bucket| self.show.bucket_at(bucket).strips.iter().copied())
+    }
+
+    /// The strips of these buckets that have an overdue hold whose seats the request may take, and that are long enough
+    /// for a run of `n`.
+    fn gaining_strips(&self, buckets: &[u32], n: usize) -> impl Iterator<Item = Expected> {
+        let held = buckets.iter().filter(|&&bucket| self.show.bucket_at(bucket).counts.held > 0);
+        let strips = held.flat_map(|bucket| self.strips(std::slice::from_ref(bucket)));
+        let long = move |strip: Strip| {
+            let seats = self.show.seats_of(strip);
+            n == 1 || seats.kept.runs(&seats.words).any(|len| len >= n)
+        };
+        let strips = strips.filter(move |&strip| long(strip)).map(|strip| self.expected(strip));
+        strips.filter(|expected| expected.gained > 0)
+    }
+
+    fn expected(&self, strip: Strip) -> Expected {
+        let (show, base) = (self.show, self.show.venue.base(strip.row));
+        let (seats, len) = (show.seats_of(strip), usize::from(show.venue.layout(strip.row).len));
         let mut free = Bits::from_slice(show.free_seats(strip));
         let mut overdue: Bits = free.iter().map(|_| 0).collect();
-        let mut kept = overdue.clone();
+        let mut replaced = overdue.clone();
         let mut holds = Vec::new();
-        let seats = layout.tiers.iter().find(|(tier, _)| *tier == bucket.tier);
-        let taken: Bits = seats
-            .map_or(&[][..], |(_, seats)| seats)
-            .iter()
-            .zip(&free)
-            .map(|(seats, free)| seats & !free)
-            .collect();
-        for position in bits::ones(&taken) {
+        let taken: Bits = seats.words.iter().zip(&free).map(|(seats, free)| seats & !free).collect();
+        for position in seats.kept.ones(&taken) {
             let Owner::Claim(id) = show.owner(base + position as u32) else { continue };
             if self.replaced == Some(id) {
-                bits::put(&mut kept, position, true);
+                seats.kept.put(&mut replaced, position, true);
             } else if is_overdue(show, id, self.now) {
-                bits::put(&mut overdue, position, true);
+                seats.kept.put(&mut overdue, position, true);
                 holds.push(id);
             }
         }
-        for seats in [&mut free, &mut overdue, &mut kept] {
-            show.hide_flagged(strip.row, self.wish.flags, seats);
+        for seats in [&mut free, &mut overdue, &mut replaced] {
+            show.hide_flagged(strip, self.wish.flags, seats);
         }
         let gained = bits::count(&overdue) as usize;
         let all =
             |one: &Bits, two: &Bits| -> Bits { one.iter().zip(two).map(|(one, two)| one | two).collect() };
-        let without_kept = all(&free, &overdue);
-        let with_kept = all(&without_kept, &kept);
-        let takeable = if self.again { with_kept.clone() } else { without_kept };
-        Expected { takeable, free: with_kept, gained, holds }
+        let without_replaced = all(&free, &overdue);
+        let with_replaced = seats.kept.dense(&all(&without_replaced, &replaced), len);
+        let takeable =
+            if self.again { with_replaced.clone() } else { seats.kept.dense(&without_replaced, len) };
+        Expected { takeable, free: with_replaced, gained, holds }
     }
 }

@@ -25,16 +25,19 @@ pub fn put(bits: &mut [u64], at: usize, value: bool) {
     if value { *word |= bit } else { *word &= !bit }
 }
 
+/// Set bits of a word, lowest first.
+pub fn ones_of(word: u64) -> impl Iterator<Item = usize> {
+    let mut rest = word;
+    std::iter::from_fn(move || {
+        let bit = rest.trailing_zeros() as usize;
+        rest &= rest.wrapping_sub(1);
+        (bit < 64).then_some(bit)
+    })
+}
+
 /// Set bits, lowest first.
 pub fn ones(bits: &[u64]) -> impl Iterator<Item = usize> {
-    bits.iter().enumerate().flat_map(|(number, &word)| {
-        let mut rest = word;
-        std::iter::from_fn(move || {
-            let bit = rest.trailing_zeros() as usize;
-            rest &= rest.wrapping_sub(1);
-            (bit < 64).then_some(number * 64 + bit)
-        })
-    })
+    bits.iter().enumerate().flat_map(|(number, &word)| ones_of(word).map(move |bit| number * 64 + bit))
 }
 
 /// Number of set bits.

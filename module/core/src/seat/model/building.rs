@@ -1,10 +1,10 @@
 //! Builds a venue from a plan: parses rows, shares equal layouts, and checks every rule that the JSON shape does not
 //! ensure. An error names the place in the plan.
 
-use super::bits::{self, Bits};
 use super::labels::{Labels, parse_short_form};
 use super::own_ids::OwnIds;
 use super::plan::{Plan, PlanArea, PlanRow, PlanSeats, identifier, max, wrong};
+use super::sparse::Sparse;
 use super::venue::{Area, AreaInfo, Layout, NO_SLOT, Names, Row, RowInfo, Seat, Tier, Venue};
 use crate::invariant;
 use crate::shared::MAX_IDENTIFIER;
@@ -249,7 +249,7 @@ impl<'p> Drafting<'p> {
         };
         if let Some(&number) = short_form.as_ref().and_then(|form| self.short_forms.get(form)) {
             if let Some(layout) = self.layouts.get(number as usize) {
-                let seats = layout.tiers.iter().map(|(_, seats)| bits::count(seats)).sum();
+                let seats = layout.tiers.iter().map(|(_, seats)| seats.count()).sum();
                 self.count(seats, layout.len, place)?;
                 return Ok(number);
             }
@@ -271,7 +271,7 @@ impl<'p> Drafting<'p> {
         if seats.len() > max::POSITIONS {
             return refuse(&format!("has {} positions, more than {}", seats.len(), max::POSITIONS));
         }
-        let mut tiers: Vec<(Tier, Bits)> = Vec::new();
+        let mut tiers: Vec<(Tier, Sparse)> = Vec::new();
         let (mut flags, mut count) = (Vec::new(), 0);
         for (position, seat) in seats.iter().enumerate() {
             let Some((label, tier, seat_flags)) = seat else { continue };
@@ -289,10 +289,10 @@ impl<'p> Drafting<'p> {
             }
             let slot = self.tier_slot(tier, tiers.len());
             if slot == tiers.len() {
-                tiers.push((tier, smallvec::smallvec![0; seats.len().div_ceil(64)]));
+                tiers.push((tier, Sparse::default()));
             }
-            if let Some((_, bits)) = tiers.get_mut(slot) {
-                bits::put(bits, position, true);
+            if let Some((_, seats)) = tiers.get_mut(slot) {
+                seats.push(position);
             }
             let mut set = 0;
             for flag in *seat_flags {

@@ -5,7 +5,7 @@ use super::index::Runs;
 use super::state::{Bucket, Owner, Show};
 use super::venue::{Area, Seat, Venue};
 use crate::ensure;
-use crate::shared::invariant::Checked;
+use crate::shared::invariant::{Checked, Contradiction};
 use hashbrown::HashMap;
 
 impl Show {
@@ -266,33 +266,32 @@ impl Venue {
     fn check_layouts(&self) -> Checked {
         for (number, layout) in self.layouts.iter().enumerate() {
             let len = usize::from(layout.len);
-            for (tier, seats) in &layout.tiers {
+            let mut slots: Vec<Option<usize>> = vec![None; len];
+            for (slot, (tier, seats)) in layout.tiers.iter().enumerate() {
                 let known = usize::from(*tier) < self.tiers.names.len();
                 ensure!(known, "layout {number} has seats of unknown tier {tier}");
-                let (count, last) = (super::bits::count(seats), super::bits::ones(seats).last());
+                let kept = seats.kept.words() == seats.words.len() && !seats.words.contains(&0);
                 ensure!(
-                    count > 0 && last < Some(len),
-                    "layout {number} has no seat of tier {tier}, or one too far"
+                    kept && seats.count() > 0,
+                    "layout {number} keeps words without a seat of tier {tier}"
                 );
-                ensure!(
-                    seats.len() == len.div_ceil(64),
-                    "layout {number} has {} words of {len} bits",
-                    seats.len()
-                );
+                for position in seats.ones() {
+                    let Some(entry) = slots.get_mut(position) else {
+                        return Err(Contradiction(format!("layout {number} has a seat beyond its end")));
+                    };
+                    ensure!(entry.is_none(), "position {position} of layout {number} has several tiers");
+                    *entry = Some(slot);
+                }
             }
-            let slot_of =
-                |at: usize| layout.tiers.iter().position(|(_, seats)| super::bits::is_set(seats, at));
+            let slot_of = |at: usize| slots.get(at).copied().flatten();
             let stale = (0..len).find(|&at| layout.tier_slot(at) != slot_of(at));
             ensure!(stale.is_none(), "position {stale:?} of layout {number} has the slot of another tier");
-            let tiers_of =
-                |at: usize| layout.tiers.iter().filter(|(_, seats)| super::bits::is_set(seats, at)).count();
-            let twice = (0..len).find(|&at| tiers_of(at) > 1);
-            ensure!(twice.is_none(), "position {twice:?} of layout {number} has several tiers");
             let rising = layout.flags.windows(2).all(|pair| matches!(pair, [a, b] if a.0 < b.0));
             ensure!(rising, "the flags of layout {number} are not in their order");
-            let stray = layout.flags.iter().find(|(at, set)| tiers_of(usize::from(*at)) == 0 || *set == 0);
+            let stray =
+                layout.flags.iter().find(|(at, set)| slot_of(usize::from(*at)).is_none() || *set == 0);
             ensure!(stray.is_none(), "layout {number} has flags where there is no seat: {stray:?}");
-            layout.labels.check(layout.len, |at| tiers_of(usize::from(at)) == 1)?;
+            layout.labels.check(layout.len, |at| slot_of(usize::from(at)).is_some())?;
         }
         Ok(())
     }
@@ -409,7 +408,9 @@ mod tests {
             |show| show.venue.row_of_block[0] = 1,
             |show| show.venue.tiers.names.swap(0, 1),
             |show| _ = show.venue.flags.names.pop(),
-            |show| show.venue.layouts[0].tiers[0].1[0] ^= 1 << 5,
+            |show| show.venue.layouts[0].tiers[0].1.words[0] ^= 1 << 5,
+            |show| show.venue.layouts[0].tiers[0].1.kept.0 = 2,
+            |show| show.venue.layouts[0].tiers[0].1.words.push(0),
             |show| show.venue.layouts[1].flags[0].0 = 5,
         ]);
     }

@@ -22,7 +22,12 @@ pub struct Runs {
 impl Runs {
     /// The runs of one row. O(words + runs).
     pub fn of(row: &[u64]) -> Self {
-        bits::runs(row).fold(Self::default(), |all, (_, len)| Self {
+        Self::of_lengths(bits::runs(row).map(|(_, len)| len))
+    }
+
+    /// Runs of these lengths. O(runs).
+    pub fn of_lengths(lengths: impl Iterator<Item = usize>) -> Self {
+        lengths.fold(Self::default(), |all, len| Self {
             lengths: all.lengths | 1 << len.min(127),
             longest: all.longest.max(len as u16),
         })

@@ -8,5 +8,6 @@ pub mod index;
 pub mod labels;
 mod own_ids;
 pub mod plan;
+pub mod sparse;
 pub mod state;
 pub mod venue;

@@ -258,6 +258,10 @@ pub struct PartRow {
 /// # Errors
 /// `ERR plan: <place>: <what is wrong>`, the place as a path such as `areas[0].rows[3].seats[2].tier`.
 pub fn parse<T: serde::de::DeserializeOwned>(json: &[u8]) -> Result<T, Refusal> {
+    if let Ok(value) = serde_json::from_slice(json) {
+        return Ok(value);
+    }
+    // To follow the path takes as long as to parse, so the path is only followed for an error.
     let mut reader = serde_json::Deserializer::from_slice(json);
     let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let path = error.path().to_string();

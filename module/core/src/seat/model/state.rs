@@ -6,12 +6,14 @@ use super::bits::{self, Bits};
 use super::claims::{Claims, Stage};
 use super::index::{RunIndex, Runs};
 use super::plan::{Limits, Plan, max};
+use super::sparse::Sparse;
 use super::venue::{Area, Row, Seat, Tier, Venue};
 use crate::invariant;
 use crate::shared::Millis;
 use crate::shared::outbox::Outbox;
 use crate::shared::refusal::Refusal;
 use crate::words;
+use smallvec::SmallVec;
 use std::ops::Range;
 
 /// One performance: the state of one key.
@@ -26,7 +28,7 @@ pub struct Show {
     pub(in crate::seat) claims: Claims,
     /// The owner of each position: `FREE` (for breaks as well), `BLOCKED`, or the number of a claim.
     pub(in crate::seat) owners: Box<[u32]>,
-    /// Free seats of all strips as bits.
+    /// Free seats of all strips as bits: for each strip the words in which it has seats.
     pub(in crate::seat) words: Box<[u64]>,
     /// By area, then tier: the order of `SEAT.STAT`, and of the snapshot.
     pub(in crate::seat) buckets: Vec<Bucket>,
@@ -45,6 +47,9 @@ pub struct Show {
     pub(in crate::seat) turns: u64,
     pub(in crate::seat) outbox: Outbox,
 }
+
+/// Positions of a row; a few fit without an allocation.
+type Positions = SmallVec<[usize; 16]>;
 
 const FREE: u32 = u32::MAX;
 const BLOCKED: u32 = u32::MAX - 1;
@@ -97,6 +102,8 @@ pub struct Counts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Strip {
     pub(in crate::seat) row: Row,
+    /// The place of the bucket's tier among the tiers of the row.
+    pub(in crate::seat) slot: u16,
     word: u32,
 }
 
@@ -252,27 +259,50 @@ impl Show {
         &mut self.buckets[number as usize]
     }
 
-    /// Free seats of a strip, with any flags.
+    /// All seats of a strip, free or not.
+    #[allow(clippy::indexing_slicing, reason = "slots of strips come from the venue")]
+    pub(in crate::seat) fn seats_of(&self, strip: Strip) -> &Sparse {
+        &self.venue.layout(strip.row).tiers[usize::from(strip.slot)].1
+    }
+
+    /// Free seats of a strip, with any flags: the kept words of the strip.
     pub(in crate::seat) fn free_seats(&self, strip: Strip) -> &[u64] {
-        let (at, words) = (strip.word as usize, usize::from(self.venue.layout(strip.row).len).div_ceil(64));
+        let (at, words) = (strip.word as usize, self.seats_of(strip).kept.words());
         self.words.get(at..at + words).unwrap_or_else(|| {
             invariant!("a strip has its words");
             &[]
         })
     }
 
-    /// Free seats of a strip that a request with these flags may take.
+    /// Free seats of a strip that a request with these flags may take, as bits of the row. O(words of the row).
     pub(in crate::seat) fn takeable(&self, strip: Strip, allowed: u64) -> Bits {
+        let len = usize::from(self.venue.layout(strip.row).len);
+        self.seats_of(strip).kept.dense(&self.takeable_words(strip, allowed), len)
+    }
+
+    /// The kept words of these seats. O(kept words), and the cost of `hide_flagged`.
+    pub(in crate::seat) fn takeable_words(&self, strip: Strip, allowed: u64) -> Bits {
         let mut seats = Bits::from_slice(self.free_seats(strip));
-        self.hide_flagged(strip.row, allowed, &mut seats);
+        self.hide_flagged(strip, allowed, &mut seats);
         seats
     }
 
-    /// Clears the seats of a row that have a flag which is not in the request.
-    pub(in crate::seat) fn hide_flagged(&self, row: Row, allowed: u64, seats: &mut [u64]) {
-        for &(position, set) in &self.venue.layout(row).flags {
-            if set & !allowed != 0 {
-                bits::put(seats, usize::from(position), false);
+    /// Clears those seats of a strip, given by its kept words, that have a flag which is not in the request.
+    /// O(kept words), and at most O(log seats) for each of these seats or of the row's flags, whichever are fewer.
+    pub(in crate::seat) fn hide_flagged(&self, strip: Strip, allowed: u64, seats: &mut [u64]) {
+        let (layout, kept) = (self.venue.layout(strip.row), self.seats_of(strip).kept);
+        // A strip of few seats must not cost as much as the whole row.
+        if (bits::count(seats) as usize) < layout.flags.len() {
+            let flagged = |position: &usize| layout.flags_at(*position) & !allowed != 0;
+            let hidden: Positions = kept.ones(seats).filter(flagged).collect();
+            hidden.into_iter().for_each(|position| kept.put(seats, position, false));
+            return;
+        }
+        for &(position, set) in &layout.flags {
+            if set & !allowed != 0
+                && let Some(place) = kept.place(usize::from(position))
+            {
+                bits::put(seats, place, false);
             }
         }
     }
@@ -330,17 +360,18 @@ impl Show {
     fn put_free(&mut self, bucket: u32, strip: u32, seat: Seat, free: bool) {
         let Some(strip) = self.strip(bucket, strip) else { return };
         let position = (seat - self.venue.base(strip.row)) as usize;
-        let Some(words) = self.words.get_mut(strip.word as usize..) else {
+        let place = self.seats_of(strip).kept.place(position);
+        let (Some(words), Some(place)) = (self.words.get_mut(strip.word as usize..), place) else {
             invariant!("a strip has its words");
             return;
         };
         if !invariant!(
-            bits::is_set(words, position) != free,
+            bits::is_set(words, place) != free,
             "a seat that becomes free was taken, and the other way round"
         ) {
             return;
         }
-        bits::put(words, position, free);
+        bits::put(words, place, free);
         let flags = self.venue.layout(strip.row).flags_at(position);
         for view in self.bucket_mut(bucket).views.iter_mut().filter(|view| flags & !view.allowed == 0) {
             if free { view.free += 1 } else { view.free -= 1 }
@@ -353,9 +384,14 @@ impl Show {
         let Some(strip) = self.strip(bucket, place) else { return };
         let mut views = std::mem::take(&mut self.bucket_mut(bucket).views);
         for view in &mut views {
-            view.runs.set(place as usize, Runs::of(&self.takeable(strip, view.allowed)));
+            view.runs.set(place as usize, self.runs_of(strip, &self.takeable_words(strip, view.allowed)));
         }
         self.bucket_mut(bucket).views = views;
+    }
+
+    /// The runs in the kept words of a strip.
+    fn runs_of(&self, strip: Strip, words: &[u64]) -> Runs {
+        Runs::of_lengths(self.seats_of(strip).kept.runs(words))
     }
 
     /// A strip of a bucket, both of this show.

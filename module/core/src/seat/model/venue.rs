@@ -4,10 +4,10 @@
 //! Inside, a seat is a number (`Seat`): all positions are numbered, by area in plan order, by row in rank order.
 //! Breaks have numbers as well, so adjacent positions have adjacent numbers.
 
-use super::bits::{self, Bits};
 use super::labels::Labels;
 use super::own_ids::OwnIds;
 use super::plan::{PlanArea, PlanRow, PlanSeat, PlanSeats, Rule};
+use super::sparse::Sparse;
 use crate::invariant;
 use crate::shared::MAX_IDENTIFIER;
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
@@ -73,7 +73,7 @@ pub struct Layout {
     /// Number of positions, with breaks.
     pub len: u16,
     /// Tiers of the row, by number, with the positions of each.
-    pub tiers: Box<[(Tier, Bits)]>,
+    pub tiers: Box<[(Tier, Sparse)]>,
     /// Positions with flags, and their flags as bits.
     pub flags: Box<[(u16, u64)]>,
     /// Labels of its seats.
@@ -90,12 +90,12 @@ pub(in crate::seat) const NO_SLOT: u16 = u16::MAX;
 
 impl Layout {
     /// A layout of `len` positions. O(positions).
-    pub fn new(len: u16, tiers: Vec<(Tier, Bits)>, flags: Vec<(u16, u64)>, labels: Labels) -> Self {
+    pub fn new(len: u16, tiers: Vec<(Tier, Sparse)>, flags: Vec<(u16, u64)>, labels: Labels) -> Self {
         let mut slots = Vec::new();
         if tiers.len() > FEW_TIERS {
             slots.resize(usize::from(len), NO_SLOT);
             for (slot, (_, seats)) in tiers.iter().enumerate() {
-                for position in bits::ones(seats) {
+                for position in seats.ones() {
                     if let Some(entry) = slots.get_mut(position) {
                         *entry = slot as u16;
                     }
@@ -108,7 +108,7 @@ impl Layout {
     /// The tier of a position, as an index into `tiers`; `None` for a break.
     pub fn tier_slot(&self, position: usize) -> Option<usize> {
         if self.slots.is_empty() {
-            return self.tiers.iter().position(|(_, seats)| bits::is_set(seats, position));
+            return self.tiers.iter().position(|(_, seats)| seats.contains(position));
         }
         self.slots.get(position).filter(|&&slot| slot != NO_SLOT).map(|&slot| usize::from(slot))
     }
@@ -408,10 +408,9 @@ impl Venue {
     /// Bytes allocated.
     pub fn allocated(&self) -> usize {
         let layout = |layout: &Layout| {
-            let spilled = |bits: &Bits| if bits.spilled() { bits.capacity() * 8 } else { 0 };
             layout.labels.allocated()
-                + layout.tiers.len() * size_of::<(Tier, Bits)>()
-                + layout.tiers.iter().map(|(_, bits)| spilled(bits)).sum::<usize>()
+                + layout.tiers.len() * size_of::<(Tier, Sparse)>()
+                + layout.tiers.iter().map(|(_, seats)| seats.allocated()).sum::<usize>()
                 + layout.flags.len() * size_of::<(u16, u64)>()
                 + layout.slots.len() * size_of::<u16>()
         };

@@ -7,6 +7,7 @@ use tracing::{debug, warn};
 
 use super::{Completed, PendingReport, Unit};
 use crate::roles::media_unit::conferences::{Action, Message};
+use crate::roles::media_unit::name;
 use allot_client::streams::Entry;
 use allot_client::{Error, RealmStore, Session};
 
@@ -53,10 +54,10 @@ impl Unit<'_> {
     }
 
     /// Makes sure that the release of a conference survives a failover: a master without it would still assign the
-    /// conference to this unit, miss it in the unit's report, and end it for good. Redis replicates in order, so once
-    /// replicas confirm a later write of this unit, they have the release as well. The unit sends a heartbeat and waits
-    /// until replicas confirm it, for at most one lease; then it stops the conference even without confirmation. After
-    /// a wait in vain, the next release waits for one answer only.
+    /// conference to this unit, miss it in the unit's report, and interrupt it by a recovery. Redis replicates in order,
+    /// so once replicas confirm a later write of this unit, they have the release as well. The unit sends a heartbeat
+    /// and waits until replicas confirm it, for at most one lease; then it stops the conference even without
+    /// confirmation. After a wait in vain, the next release waits for one answer only.
     async fn confirm_releases(&mut self, store: &RealmStore, session: &mut Session) -> Result<(), Error> {
         let context = self.context;
         let config = &context.config.conference;
@@ -171,7 +172,7 @@ impl Unit<'_> {
 
     fn reply(&self, store: &RealmStore, command: &str, e164: &str, epoch: u64) -> Cmd {
         let mut reply = store.begin(command);
-        reply.arg(e164).arg(&self.cmu).arg(epoch);
+        reply.arg(name::bytes(e164)).arg(&self.cmu).arg(epoch);
         reply
     }
 

@@ -192,6 +192,21 @@ async fn epoch_of_a_copy_that_is_gone_is_answered_with_why() {
 }
 
 #[tokio::test]
+async fn end_is_sent_for_every_epoch_that_the_copy_had() {
+    let server = Server::start().await;
+    let (context, _asked) = context(&server);
+    let mut unit = Unit::new(&context, "h:1:1".to_owned(), UnacknowledgedEnds::default());
+    server.tell(&[&format!("{CREATE} 1 epoch 5"), "event EPOCH e164 1 epoch 7 old 5"]);
+    serve(&mut unit, server.hears("CONF.ACK {allot}:conf 1 h:1:1 7")).await;
+    unit.handle_media_event(MediaEvent::Ended { e164: "1".to_owned(), start: 1 });
+    // The next master may not know the adoption that gave the copy its epoch 7.
+    let reported = "CMU.REPORT {allot}:conf h:1:1 HIGHEST 7 ENDED 2 1 7 1 5";
+    serve(&mut unit, server.hears(reported)).await;
+    assert_eq!(server.count("CONF.ENDED {allot}:conf 1 h:1:1 7"), 1);
+    assert_eq!(server.count("CONF.ENDED {allot}:conf 1 h:1:1 5"), 1);
+}
+
+#[tokio::test]
 async fn replaced_unit_sends_its_ends_and_is_not_declared_down() {
     let server = Server::start().await;
     let (context, _asked) = context(&server);

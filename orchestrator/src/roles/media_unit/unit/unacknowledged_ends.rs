@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use redis::Cmd;
 
+use crate::roles::media_unit::name;
 use allot_client::RealmStore;
 
 /// How long an end is kept after replicas confirmed it. A failover may choose a replica that did not.
@@ -80,7 +81,7 @@ impl UnacknowledgedEnds {
         let unsent = self.ends.iter().filter(|end| !end.is_sent);
         let command = |end: &EndByPeople| {
             let mut ended = store.begin("CONF.ENDED");
-            ended.arg(&end.e164).arg(&end.cmu).arg(end.epoch);
+            ended.arg(name::bytes(&end.e164)).arg(&end.cmu).arg(end.epoch);
             ended
         };
         unsent.map(command).collect()

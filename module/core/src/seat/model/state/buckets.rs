@@ -11,6 +11,9 @@ use hashbrown::HashMap;
 /// search walks the rows, with the same result.
 const MAX_VIEWS: usize = 8;
 
+/// The words of 64 positions for which one request makes views: about 5 ms of work.
+const VIEWED_AT_ONCE: usize = 4096;
+
 /// A bucket without its views.
 struct Draft {
     area: Area,
@@ -56,7 +59,7 @@ impl Show {
             for row in info.rows.clone() {
                 row_strips_at.push(row_strips.len() as u32);
                 let (layout, base) = (self.venue.layout(row), self.venue.base(row));
-                for (tier, seats) in &layout.tiers {
+                for (slot, (tier, seats)) in layout.tiers.iter().enumerate() {
                     let bucket = first + tiers.partition_point(|other| other < tier) as u32;
                     let Some(draft) = drafts.get_mut(bucket as usize) else {
                         invariant!("a tier of an area has a bucket");
@@ -64,15 +67,15 @@ impl Show {
                     };
                     row_strips.push(StripRef { bucket, strip: draft.strips.len() as u32 });
                     let word = words.len();
-                    draft.strips.push(Strip { row, word: word as u32 });
-                    words.extend_from_slice(seats);
+                    draft.strips.push(Strip { row, slot: slot as u16, word: word as u32 });
+                    words.extend_from_slice(&seats.words);
                     let Some(free) = words.get_mut(word..) else { continue };
-                    for position in bits::ones(seats) {
+                    for position in seats.ones() {
                         let state = self.state(base + position as Seat);
                         *draft.counts.of(state) += 1;
                         draft.flags |= layout.flags_at(position);
                         if state != SeatState::Free {
-                            bits::put(free, position, false);
+                            seats.kept.put(free, position, false);
                         }
                     }
                 }
@@ -120,33 +123,55 @@ impl Show {
             .strips
             .iter()
             .map(|strip| {
-                let seats = self.takeable(*strip, allowed);
+                let seats = self.takeable_words(*strip, allowed);
                 free += bits::count(&seats);
-                Runs::of(&seats)
+                self.runs_of(*strip, &seats)
             })
             .collect();
         View { allowed, free, runs: RunIndex::new(&runs) }
     }
 
-    /// Makes the views for a request with these flags. Called before such a request is decided; views change no
-    /// result, only the speed.
-    pub fn prepare(&mut self, flags: u64) {
+    /// Makes views for a request with these flags, for the buckets that the request may choose from, the best first.
+    /// Makes one at least, and stops after `VIEWED_AT_ONCE` words: the search walks the rows of the other buckets, and
+    /// later requests make their views. Called before such a request is decided; views change no result, only the
+    /// speed.
+    pub fn prepare(&mut self, tier: Option<&[u8]>, areas: &[&[u8]], flags: &[&[u8]]) {
+        let flags = flags.iter().fold(0, |all, flag| all | self.venue.flag_bit(flag));
         if flags == 0 {
             return;
         }
-        for number in 0..self.buckets.len() as u32 {
+        let mut words = 0;
+        for number in self.buckets_to_prepare(tier, areas) {
             let bucket = self.bucket_at(number);
             let allowed = flags & bucket.flags;
             if bucket.views.iter().any(|view| view.allowed == allowed) {
                 continue;
             }
+            words += bucket.strips.iter().map(|strip| self.free_seats(*strip).len()).sum::<usize>();
             let view = self.view(bucket, allowed);
             let bucket = self.bucket_mut(number);
             if bucket.views.len() >= 2 + MAX_VIEWS {
                 bucket.views.remove(2);
             }
             bucket.views.push(view);
+            if words >= VIEWED_AT_ONCE {
+                break;
+            }
         }
+    }
+
+    /// The buckets of a tier, or of all tiers, in these areas, or in all areas. Unknown names have none.
+    fn buckets_to_prepare(&self, tier: Option<&[u8]>, areas: &[&[u8]]) -> Vec<u32> {
+        let tier = tier.map(|name| self.venue.tier_called(name));
+        if areas.is_empty() {
+            return match tier {
+                None => self.candidates(None).to_vec(),
+                Some(tier) => tier.map_or_else(Vec::new, |tier| self.candidates(Some(tier)).to_vec()),
+            };
+        }
+        let areas = areas.iter().filter_map(|name| self.venue.area_called(name));
+        let buckets = areas.flat_map(|area| self.buckets_of(area));
+        buckets.filter(|&bucket| tier.is_none_or(|tier| tier == Some(self.bucket_at(bucket).tier))).collect()
     }
 
     /// The first held or sold seat whose tier is another in `venue`, which has the same seats. O(seats).

@@ -1,0 +1,61 @@
+//! Number pools: lists, listings, leases of a switch, and the indexes that the first choice builds.
+
+use allot_tests::raw::encode;
+use std::time::Duration;
+
+use crate::probe::Probe;
+
+fn number(place: usize) -> String {
+    format!("138{place:08}")
+}
+
+fn with_numbers(command: &str, numbers: std::ops::Range<usize>, options: &[&str]) -> Vec<String> {
+    let begin = [command.to_owned(), "pool".to_owned()];
+    begin.into_iter().chain(numbers.map(number)).chain(options.iter().map(|&word| word.to_owned())).collect()
+}
+
+fn parts(elements: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
+    (0..elements).step_by(10_000).map(move |first| first..(first + 10_000).min(elements))
+}
+
+/// Fills a pool and measures.
+pub(crate) fn measure(probe: &mut Probe, elements: usize) {
+    for command in ["NUMPOOL.ADD", "NUMPOOL.REG", "NUMPOOL.DEL"] {
+        probe.measure(&format!("{command} of all"), &with_numbers(command, 0..elements, &[]));
+        probe.measure(&format!("{command} of 20,000"), &with_numbers(command, 0..20_000, &[]));
+    }
+    probe.measure("DEL of an empty pool", &["DEL", "pool"]);
+    probe.fill(parts(elements).map(|part| with_numbers("NUMPOOL.ADD", part, &[])));
+    probe.fill(parts(elements).map(|part| with_numbers("NUMPOOL.REG", part, &["SWITCH", "sw"])));
+    for pick in ["LEASTUSED", "STICKY"] {
+        let call = ["NUMPOOL.CALL", "pool", "PEER", "bob", "PICK", pick];
+        probe.measure(&format!("first NUMPOOL.CALL with {pick}"), &call);
+    }
+    probe.measure("first NUMPOOL.CALL with PREFIX", &["NUMPOOL.CALL", "pool", "PREFIX", "1380"]);
+    for count in ["10000", "10000000"] {
+        probe.measure(
+            &format!("NUMPOOL.SCAN with COUNT {count}"),
+            &["NUMPOOL.SCAN", "pool", "0", "COUNT", count],
+        );
+    }
+    probe.measure("NUMPOOL.UNREG of a switch", &["NUMPOOL.UNREG", "pool", "SWITCH", "sw"]);
+    probe.fill(parts(elements).map(|part| with_numbers("NUMPOOL.REG", part, &["SWITCH", "sw"])));
+    probe.fill((3..elements).map(|_| ["NUMPOOL.CALL", "pool"].map(str::to_owned).to_vec()));
+    for count in ["10000", "10000000"] {
+        probe.measure(
+            &format!("NUMPOOL.LEASES with COUNT {count}"),
+            &["NUMPOOL.LEASES", "pool", "COUNT", count],
+        );
+    }
+    probe.measure("NUMPOOL.RECONCILE of all leases", &["NUMPOOL.RECONCILE", "pool", "SWITCH", "sw"]);
+    let ttl = 5000 + elements / 100;
+    let options = ["TTL", &ttl.to_string()];
+    probe.fill(parts(elements).map(|part| with_numbers("NUMPOOL.REG", part, &options)));
+    probe.fill(std::iter::once(["NUMPOOL.CALL", "pool", "LEASE", "last"].map(str::to_owned).to_vec()));
+    let pause = ["CLIENT", "PAUSE", &(ttl * 2).to_string(), "WRITE"].map(str::to_owned).to_vec();
+    probe.fill(std::iter::once(pause));
+    std::thread::sleep(Duration::from_millis(ttl as u64 + 1000));
+    let requests = [encode(&["CLIENT", "UNPAUSE"]), encode(&["NUMPOOL.CALL", "pool"])];
+    probe.measure_all("NUMPOOL.CALL, all registrations overdue", &requests);
+    probe.measure("DEL of the pool", &["DEL", "pool"]);
+}

@@ -1,0 +1,143 @@
+//! Plans, lists of seats, listings, and holds that are overdue.
+
+use allot_tests::raw::encode;
+use serde_json::{Value, json};
+
+use crate::probe::Probe;
+
+const SEATS_A_ROW: usize = 50;
+
+/// A plan of equal rows in the short form, in areas of up to 500 rows.
+fn regular_plan(seats: usize) -> Value {
+    let areas: Vec<Value> = (0..seats.div_ceil(SEATS_A_ROW * 500))
+        .map(|area| {
+            let rows = (seats / SEATS_A_ROW - area * 500).min(500);
+            let row = |row| json!({"label": format!("{row}"), "rank": row, "tier": "gold", "seats": "1-50"});
+            json!({"id": format!("a{area}"), "rows": (0..rows).map(row).collect::<Vec<_>>()})
+        })
+        .collect();
+    json!({"areas": areas, "limits": {"holds_per_user": 0}})
+}
+
+/// The id of a seat of the regular plan.
+fn seat(number: usize) -> String {
+    let row = number / SEATS_A_ROW;
+    format!("a{}-{}-{}", row / 500, row % 500, number % SEATS_A_ROW + 1)
+}
+
+/// A plan in which successive seats are of 4000 tiers by turns, and carry 60 flags by turns.
+fn irregular_plan(seats: usize) -> Value {
+    let seat = |seat: usize| json!({"label": seat.to_string(), "tier": format!("tier {}", seat % 4000), "flags": [format!("f{}", seat % 60)]});
+    let row = |row: usize| {
+        let last = ((row + 1) * 4000).min(seats);
+        json!({"label": row.to_string(), "rank": row, "seats": (row * 4000..last).map(seat).collect::<Vec<_>>()})
+    };
+    let rows: Vec<Value> = (0..seats.div_ceil(4000)).map(row).collect();
+    json!({"areas": [{"id": "a", "rows": rows}], "limits": {"holds_per_user": 0}})
+}
+
+/// A request with a list of seats and the number of them.
+fn with_seats(command: &str, count: usize) -> Vec<String> {
+    let begin = [command.to_owned(), "show".to_owned(), count.to_string()];
+    begin.into_iter().chain((0..count).map(seat)).collect()
+}
+
+/// A regular show.
+pub(crate) fn regular(probe: &mut Probe, elements: usize) {
+    let plan = regular_plan(elements).to_string();
+    probe.measure("SEAT.CREATE, rows in the short form", &["SEAT.CREATE", "show", &plan]);
+    let name = r#"{"areas":[{"id":"a0","name":"Stalls"}]}"#;
+    probe.measure("SEAT.ALTER of a name", &["SEAT.ALTER", "show", name]);
+    let priority = r#"{"areas":[{"id":"a0","priority":3}]}"#;
+    probe.measure("SEAT.ALTER of a priority", &["SEAT.ALTER", "show", priority]);
+    let tier = r#"{"areas":[{"id":"a0","rows":[{"label":"7","tier":"silver"}]}]}"#;
+    probe.measure("SEAT.ALTER of the tier of a row", &["SEAT.ALTER", "show", tier]);
+    probe.measure("SEAT.PLAN", &["SEAT.PLAN", "show"]);
+    probe.measure("SEAT.MAP of 25,000 seats", &["SEAT.MAP", "show", "a0"]);
+    probe.measure("SEAT.STAT", &["SEAT.STAT", "show"]);
+    for command in ["SEAT.BLOCK", "SEAT.UNBLOCK"] {
+        probe.measure(&format!("{command} of 20,000"), &with_seats(command, 20_000));
+    }
+    for command in ["SEAT.BLOCK", "SEAT.REFUND"] {
+        probe.measure(&format!("{command} of all"), &with_seats(command, elements));
+    }
+    for option in ["AREAS", "FLAGS"] {
+        let count = elements / 2;
+        let begin = ["SEAT.HOLD", "show", "ann", "1", "TTL", "1000", option].map(str::to_owned);
+        let words = (0..count).map(|word| format!("w{word}"));
+        let request: Vec<String> = begin.into_iter().chain([count.to_string()]).chain(words).collect();
+        probe.measure(&format!("SEAT.HOLD with {option} of {count} words"), &request);
+    }
+    probe.measure("DEL of the show", &["DEL", "show"]);
+}
+
+/// A show of 4000 tiers in which each seat is listed.
+pub(crate) fn many_tiers(probe: &mut Probe, elements: usize) {
+    let plan = irregular_plan(elements).to_string();
+    probe.measure("SEAT.CREATE, 4000 tiers and 60 flags", &["SEAT.CREATE", "show", &plan]);
+    probe.measure("MEMORY USAGE, 4000 tiers", &["MEMORY", "USAGE", "show"]);
+    let name = r#"{"areas":[{"id":"a","name":"Stalls"}]}"#;
+    probe.measure("SEAT.ALTER of a name, 4000 tiers", &["SEAT.ALTER", "show", name]);
+    let priority = r#"{"areas":[{"id":"a","priority":3}]}"#;
+    probe.measure("SEAT.ALTER of a priority, 4000 tiers", &["SEAT.ALTER", "show", priority]);
+    probe.measure("SEAT.STAT of 4000 buckets", &["SEAT.STAT", "show"]);
+    let hold = ["SEAT.HOLD", "show", "ann", "4", "TTL", "1000"];
+    probe.measure("SEAT.HOLD, 4000 tiers", &hold);
+    let flagged: Vec<&str> = hold.into_iter().chain(["FLAGS", "2", "f1", "f2"]).collect();
+    probe.measure("SEAT.HOLD with new flags, 4000 tiers", &flagged);
+    probe.measure("DEL of the show, 4000 tiers", &["DEL", "show"]);
+    let few = irregular_plan(60_000).to_string();
+    probe.measure("SEAT.CREATE, 60,000 seats of 4000 tiers", &["SEAT.CREATE", "few", &few]);
+    probe.measure("MEMORY USAGE, 60,000 seats of 4000 tiers", &["MEMORY", "USAGE", "few"]);
+}
+
+/// A user with a hold for each seat; then all holds are overdue at once.
+pub(crate) fn holds(probe: &mut Probe, elements: usize) {
+    let plan = regular_plan(elements).to_string();
+    probe.fill(std::iter::once(vec!["SEAT.CREATE".into(), "show".into(), plan]));
+    // Long enough for all holds.
+    let ttl = 10_000 + elements / 20;
+    let hold = |_| ["SEAT.HOLD", "show", "ann", "1", "TTL", &ttl.to_string()].map(str::to_owned).to_vec();
+    probe.fill((0..elements).map(hold));
+    probe.measure("SEAT.HOLDS of a user with all seats", &["SEAT.HOLDS", "show", "ann"]);
+    // While writes are paused, no deadline is applied.
+    let pause = format!("CLIENT PAUSE {} WRITE", ttl * 2);
+    probe.fill(std::iter::once(pause.split(' ').map(str::to_owned).collect()));
+    std::thread::sleep(std::time::Duration::from_millis(ttl as u64 + 1000));
+    let hold = encode(&["SEAT.HOLD", "show", "bob", "4", "TTL", "600000"]);
+    let requests = [encode(&["CLIENT", "UNPAUSE"]), hold.clone()];
+    probe.measure_all("SEAT.HOLD, all holds overdue", &requests);
+    let nowhere = ["SEAT.HOLD", "show", "bob", "100", "TTL", "600000", "ADJACENT", "REQUIRE"];
+    probe.measure("SEAT.HOLD that finds nothing, many holds overdue", &nowhere);
+    let pick = ["SEAT.PICK", "show", "bob", "TTL", "600000", "SEATS", "1", &seat(elements - 1)];
+    probe.measure("SEAT.PICK, many holds overdue", &pick);
+    let nobody = ["SEAT.HOLD", "show", "bob", "60", "TTL", "600000", "ADJACENT", "AREA", "ORPHANS", "FORBID"];
+    probe.measure("SEAT.HOLD of the best area that finds nothing", &nobody);
+    let tier = r#"{"areas":[{"id":"a0","rows":[{"label":"7","tier":"silver"}]}]}"#;
+    probe.measure("SEAT.ALTER of a tier, many holds overdue", &["SEAT.ALTER", "show", tier]);
+    // One order of many sales.
+    let end = elements / 4;
+    probe.fill(std::iter::once(["DEL", "show"].map(str::to_owned).to_vec()));
+    probe.fill(std::iter::once(vec!["SEAT.CREATE".into(), "show".into(), regular_plan(end).to_string()]));
+    let sale = |number: usize| {
+        let token = format!("t{number}");
+        let hold =
+            ["SEAT.HOLD", "show", "ann", "1", "TTL", "600000", "TOKEN", &token].map(str::to_owned).to_vec();
+        [hold, ["SEAT.CONFIRM", "show", &token, "ORDER", "all"].map(str::to_owned).to_vec()]
+    };
+    probe.fill((0..end).flat_map(sale));
+    probe.measure("SEAT.ORDER of many sales", &["SEAT.ORDER", "show", "all"]);
+    probe.measure("SEAT.REFUND of 20,000 sales", &with_seats("SEAT.REFUND", 20_000));
+}
+
+/// A sorted set.
+pub(crate) fn zmpop(probe: &mut Probe, elements: usize) {
+    let add = |member: usize| {
+        ["ZADD", "zset", &member.to_string(), &format!("member:{member}")].map(str::to_owned).to_vec()
+    };
+    for command in ["ZMPOP", "SEAT.ZMPOP"] {
+        probe.fill((0..elements).map(add));
+        let request = [command, "1", "zset", "MIN", "COUNT", &elements.to_string()];
+        probe.measure(&format!("{command} with COUNT of all"), &request);
+    }
+}

@@ -1,0 +1,86 @@
+//! Overdue deadlines that a request depends on. After a pause or a restart a million deadlines may be overdue. The
+//! timer applies them in slices; a request applies only the deadlines on which its own decision depends.
+
+use super::due::{Due, cool_down_due, due_events, lease_due, number_due};
+use super::pick::Selection;
+use crate::numpool::event::Events;
+use crate::numpool::number::Number;
+use crate::numpool::request::{Call, Request};
+use crate::numpool::state::Pool;
+use crate::shared::Millis;
+use crate::shared::list::NONE;
+
+/// The most deadlines that are applied for one reason at once.
+const SLICE: usize = 1000;
+
+/// The events of overdue deadlines on which the decision of `request` depends. Empty when the decision is final: apply
+/// the events and call again until then.
+///
+/// A call that names no number gets one of the numbers that are free by now. Only when there is none are the ends of
+/// leases and cool-downs looked for, so that no call is refused because of a deadline that has passed.
+pub fn decide_overdue(pool: &Pool, now: Millis, request: &Request<'_>) -> Events {
+    if pool.next_due().is_none_or(|due| due > now) {
+        return Events::new();
+    }
+    let due = match request {
+        Request::Add(numbers)
+        | Request::Unreg(numbers)
+        | Request::Del { numbers, .. }
+        | Request::Reg { numbers, .. } => of_numbers(pool, now, numbers),
+        Request::HangUp { number, .. } | Request::Renew { number, .. } => of_numbers(pool, now, &[*number]),
+        Request::UnregSwitch(switch) => of_registrar(pool, now, switch),
+        Request::Call(call) => for_call(pool, now, call),
+        Request::Reconcile { switch, .. } => of_carrier(pool, now, switch),
+        // The cool-down after a lease is the one that holds when the lease ends.
+        Request::Configure(changes) if changes.cooldown.is_some() => leases(pool, now),
+        Request::Configure(_) => Vec::new(),
+    };
+    due_events(pool, due)
+}
+
+fn of_numbers(pool: &Pool, now: Millis, numbers: &[Number]) -> Vec<Due> {
+    let mut ids: Vec<u32> = numbers.iter().filter_map(|&number| pool.directory.find(number)).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    ids.into_iter().flat_map(|id| number_due(pool, id, now)).collect()
+}
+
+/// The numbers that a switch registered; one that is draining goes when its lease ends.
+fn of_registrar(pool: &Pool, now: Millis, switch: &[u8]) -> Vec<Due> {
+    let group = pool.switches.find(switch).unwrap_or(NONE);
+    pool.switches.listed(group).flat_map(|id| number_due(pool, id, now)).collect()
+}
+
+/// Leases that a switch carries.
+fn of_carrier(pool: &Pool, now: Millis, switch: &[u8]) -> Vec<Due> {
+    let Some(group) = pool.switches.find(switch) else { return Vec::new() };
+    let expired = pool.leases.carried_by(group).filter(|&lease| has_expired(pool, lease, now));
+    expired.filter_map(|lease| lease_due(pool, lease, now)).collect()
+}
+
+fn leases(pool: &Pool, now: Millis) -> Vec<Due> {
+    let expired = pool.leases.deadlines().due(now, SLICE).into_iter();
+    expired.filter_map(|lease| lease_due(pool, lease, now)).collect()
+}
+
+fn for_call(pool: &Pool, now: Millis, call: &Call<'_>) -> Vec<Due> {
+    if let Some(lease) = pool.leases.find(call.lease.token) {
+        // A live lease is the answer.
+        let expired = has_expired(pool, lease, now).then(|| lease_due(pool, lease, now));
+        return expired.flatten().into_iter().collect();
+    }
+    if let Some(number) = call.number {
+        return of_numbers(pool, now, &[number]);
+    }
+    if pool.pick(&Selection::of(pool, call), now).is_some() {
+        return Vec::new();
+    }
+    let cooled = pool.cool_downs.due(now, SLICE).into_iter();
+    let cooled = cooled.filter_map(|id| cool_down_due(pool, id));
+    cooled.chain(leases(pool, now)).collect()
+}
+
+/// Whether a lease has passed its deadline.
+fn has_expired(pool: &Pool, lease: u32, now: Millis) -> bool {
+    pool.leases.until(lease).is_some_and(|until| until <= now)
+}

@@ -1,0 +1,101 @@
+//! Use that instances report as a total since their assignment, and epochs that are raised after a failover.
+
+use super::rig::{Rig, login, name};
+use allot_core::account::request::{InstanceRequest, ManagerRequest};
+use allot_core::account::{Book, Reply, Settings};
+
+const DAY_AHEAD: u64 = 24 * 3_600_000_000;
+
+fn report(rig: &mut Rig, account: &str, epoch: u64, total: u64) -> u64 {
+    let account = account.as_bytes();
+    match rig.ask(InstanceRequest::Report { account, epoch, total }) {
+        Ok(Reply::Used(used)) => used.used,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn raise(rig: &mut Rig, epoch: u64, account: Option<&str>) -> &'static str {
+    rig.code(ManagerRequest::Raise { epoch, account: account.map(str::as_bytes) })
+}
+
+#[test]
+fn reported_total_is_counted_once_for_each_assignment() {
+    let mut rig = Rig::with(2, 1, &["a"]);
+    let account = name(0);
+    let first = rig.account(&account).epoch;
+    assert_eq!(report(&mut rig, &account, first, 40), 40);
+    assert_eq!(report(&mut rig, &account, first, 40), 40, "a repeated report");
+    assert_eq!(report(&mut rig, &account, first, 30), 40, "a report that arrives late");
+    assert_eq!(report(&mut rig, &account, first, 55), 55);
+    rig.ask(InstanceRequest::Logout { account: account.as_bytes(), epoch: first, back: true, term: None })
+        .unwrap();
+    rig.settle();
+    let second = rig.account(&account).epoch;
+    assert!(second > first);
+    assert_eq!(report(&mut rig, &account, second, 5), 60, "a new assignment counts from 0");
+    assert_eq!(report(&mut rig, &account, first, 60), 65, "the rest of the assignment before");
+    let module = rig.book.find_module(b"m").unwrap();
+    let instance = rig.book.find_instance(module, b"a").unwrap();
+    assert_eq!(rig.book.instance(instance).unwrap().pace.forecast(rig.now, 3_600_000) % 65, 0);
+    rig.check();
+}
+
+#[test]
+fn report_of_an_assignment_too_old_to_be_kept_is_refused() {
+    let mut rig = Rig::with(2, 1, &["a"]);
+    let account = name(0);
+    for epoch in 10..14 {
+        assert_eq!(report(&mut rig, &account, epoch, 1), epoch - 9);
+    }
+    assert_eq!(report(&mut rig, &account, 14, 1), 5);
+    let late = InstanceRequest::Report { account: account.as_bytes(), epoch: 10, total: 1 };
+    assert_eq!(rig.code(late), "STALE");
+    let huge = InstanceRequest::Report { account: account.as_bytes(), epoch: 15, total: u64::MAX };
+    assert_eq!(rig.code(huge), "ERR");
+    rig.check();
+}
+
+#[test]
+fn raised_epoch_is_below_all_later_ones() {
+    let mut rig = Rig::with(2, 2, &["a"]);
+    let (account, other) = (name(0), name(1));
+    let (before, since) = (rig.account(&account).epoch, rig.account(&account).since);
+    let login_epoch = rig.login(&account, "a", 60_000);
+    let lost = login_epoch + 5_000_000;
+    assert_eq!(raise(&mut rig, lost, Some(&account)), "OK");
+    let record = rig.account(&account);
+    assert!(record.epoch > lost && record.since == since, "the account has not moved");
+    assert_eq!(record.login.as_ref().unwrap().epoch, login_epoch, "the login remains");
+    assert_eq!((rig.holder(&account), record.history.len()), ("a".to_owned(), 2));
+    assert!(before < lost);
+    // The same request again, or another account: the epoch is great enough already, or is not asked for.
+    let epoch = rig.account(&account).epoch;
+    assert_eq!(raise(&mut rig, lost, Some(&account)), "OK");
+    assert_eq!(raise(&mut rig, lost, None), "OK");
+    assert_eq!(rig.account(&account).epoch, epoch);
+    rig.ask(login(&other, "a", "t", 1000)).unwrap();
+    assert!(rig.account(&other).login.as_ref().unwrap().epoch > lost);
+    rig.check();
+}
+
+#[test]
+fn epoch_cannot_be_raised_far_beyond_the_clock() {
+    let mut rig = Rig::with(2, 1, &["a"]);
+    let now = rig.now.unsigned_abs() * 1000;
+    assert_eq!(raise(&mut rig, now + DAY_AHEAD + 1, None), "ERR");
+    assert_eq!(raise(&mut rig, now + DAY_AHEAD, None), "OK");
+    assert_eq!(rig.code(ManagerRequest::Raise { epoch: 1, account: Some(b"nobody") }), "NOTFOUND");
+    rig.check();
+}
+
+#[test]
+fn snapshot_without_reports_is_read() {
+    let rig = Rig::new(Settings::default());
+    let mut bytes = rig.book.encode();
+    // A book without accounts has the same bytes in both versions.
+    assert_eq!(bytes[0], 2);
+    bytes[0] = 1;
+    assert_eq!(Book::decode(&bytes).unwrap().encode(), rig.book.encode());
+    bytes[0] = 3;
+    assert!(Book::decode(&bytes).is_err());
+}
