@@ -227,6 +227,6 @@ mod tests {
         let kept = draft.seats().filter(|seat| seat.plan.id.is_some()).count();
         assert_eq!(kept, 192, "each guid of one seat is kept");
         assert_eq!(draft.notes.len(), 318 - 192, "each guid of several seats has a note");
-        assert!(draft.notes[0].contains("seats have the id 'First Floor-"), "{}", draft.notes[0]);
+        assert!(draft.notes[0].contains("seats have the id 'FirstFloor-"), "{}", draft.notes[0]);
     }
 }
