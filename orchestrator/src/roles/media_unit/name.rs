@@ -1,10 +1,15 @@
 //! Names of conferences as text. A name may have any bytes; inside the unit, and in its log, it is a text from which
 //! these bytes can be read back.
 
+use std::fmt::Write as _;
+
 /// A name as text: bytes that are not UTF-8, and `\`, are written as `\xNN`.
 pub(crate) fn text(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
-    let escaped = |text: &mut String, byte: u8| text.push_str(&format!("\\x{byte:02x}"));
+    let escaped = |text: &mut String, byte: u8| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "\\x{byte:02x}");
+    };
     for chunk in name.utf8_chunks() {
         for (at, part) in chunk.valid().split('\\').enumerate() {
             if at > 0 {
