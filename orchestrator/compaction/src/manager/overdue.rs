@@ -6,7 +6,6 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::REASSIGN_BATCH;
 use crate::ids::TaskId;
 use crate::node::Units;
 use crate::node_context::NodeContext;
@@ -16,6 +15,8 @@ use crate::task_store::{Fault, Found};
 
 /// Number of checks during the time limit of one runner.
 const CHECKS_PER_TIMEOUT: u32 = 4;
+/// Number of subtasks that are read at once.
+const BATCH: usize = 50;
 
 /// One run of a subtask: its id, its attempt, and the time of its start by the worker's clock.
 type Run = (TaskId, u32, u64);
@@ -90,7 +91,7 @@ impl OverdueCheck {
             if !units.live.contains_key(&worker) {
                 continue;
             }
-            for ids in store.at(&worker, Some(main.id)).await?.chunks(REASSIGN_BATCH) {
+            for ids in store.at(&worker, Some(main.id)).await?.chunks(BATCH) {
                 let mut overdue = store.subs(&worker, ids).await?;
                 overdue.retain(|sub| {
                     if sub.task.state != SubState::Running {

@@ -2,9 +2,8 @@
 //! priority may take them instead.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::with;
 use crate::ids::TaskId;
 
 /// The subtasks that are about to start, with their priorities.
@@ -12,20 +11,24 @@ use crate::ids::TaskId;
 pub(super) struct Turns(Arc<Mutex<BTreeMap<TaskId, i32>>>);
 
 impl Turns {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<TaskId, i32>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Adds a subtask until the returned value is dropped.
     pub(super) fn begin(&self, id: TaskId, priority: i32) -> Turn {
-        with(&self.0, |turns| turns.insert(id, priority));
+        self.lock().insert(id, priority);
         Turn { turns: self.clone(), id }
     }
 
     /// Number of these subtasks, each of which holds a slot.
     pub(super) fn count(&self) -> usize {
-        with(&self.0, |turns| turns.len())
+        self.lock().len()
     }
 
     /// The highest priority of these subtasks.
     pub(super) fn highest(&self) -> Option<i32> {
-        with(&self.0, |turns| turns.values().max().copied())
+        self.lock().values().max().copied()
     }
 }
 
@@ -37,6 +40,6 @@ pub(super) struct Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        with(&self.turns.0, |turns| turns.remove(&self.id));
+        self.turns.lock().remove(&self.id);
     }
 }
