@@ -307,7 +307,10 @@ fn plan_revocations(
         }
         if !must_release && !awaits_login_end && forgotten.is_none() {
             withdraws = true;
-            plan.revocations.push(Action::Withdraw { id: id.clone(), account: account.clone() });
+            let withdrawal = Action::Withdraw { id: id.clone(), account: account.clone() };
+            // The account comes back to this instance, by an epoch that a failover must not lose meanwhile.
+            let actions = if wanted && !held { &mut plan.reassignments } else { &mut plan.revocations };
+            actions.push(withdrawal);
         }
     }
     withdraws

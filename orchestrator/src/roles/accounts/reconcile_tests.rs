@@ -519,7 +519,7 @@ fn count_without_an_epoch_is_never_of_two_assignments() {
     assert!(plan.changes.contains(&Change::Raise { epoch: 5, account: Some("p".into()) }), "{plan:?}");
     assert!(plan.placements.is_empty(), "it would see the epoch of the process before it");
     let plan = attached(&tree_of(vec![("a", next)]), &later, "a", 9);
-    assert_eq!(plan.revocations, [Action::Withdraw { id: id("a"), account: "p".into() }]);
+    assert_eq!(plan.reassignments, [Action::Withdraw { id: id("a"), account: "p".into() }]);
     // A count that names an earlier assignment needs no further epoch.
     let named = with_use(observed(&[("p", dealt(5))]), "p", ReportedUse::Since { epoch: 4, total: 30 });
     let named = ObservedInstance { present: Some(present(9, false)), ..named };
