@@ -389,7 +389,9 @@ mod tests {
             ("sum of use", |book| module(book).sums.used += 1),
             ("sum of cost", |book| module(book).sums.cost.0 += 1),
             ("expected accounts", |book| module(book).expected += 1),
-            ("free accounts by holder", |book| module(book).free_of.clear()),
+            ("free accounts by holder", |book| {
+                module(book).free_of.entry(b"a"[..].into()).or_default().insert(77);
+            }),
             ("budget", |book| {
                 let _ = book.departments.insert(b"d"[..].into(), Budget { cap: 5, used: 1 });
             }),
