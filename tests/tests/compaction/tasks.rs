@@ -215,7 +215,7 @@ fn a_task_is_paused_given_to_others_resumed_and_stopped() {
     assert_eq!(managed(), manager);
     let waiting = shown["subtasks"][0].clone();
     let (sub, worker) = (waiting["CompactTaskId"].as_str().unwrap(), waiting["worker"].as_str().unwrap());
-    assert!(cluster.run(&["reassign", sub]).ended(4).err.contains("--subtask"));
+    assert!(cluster.run(&["reassign", sub]).ended(3).err.contains("--subtask"));
     assert!(
         cluster.run(&["reassign", sub, "--subtask", "--to", "nobody_1"]).ended(4).err.contains("nobody_1")
     );
@@ -236,7 +236,7 @@ fn a_task_is_paused_given_to_others_resumed_and_stopped() {
     let [well, failed, gone] = numbers(&task["task"]);
     assert_eq!((&task["task"]["CompactTaskState"], failed), (&"Cancel".into(), 0), "{task}");
     assert!(well >= 5 && gone > 0 && well + gone <= 60, "{task}");
-    assert!(cluster.run(&["resume", &id]).ended(4).err.contains("is over"));
+    assert!(cluster.run(&["resume", &id]).ended(3).err.contains("is over"));
     assert!(cluster.zookeeper_names("/cluster.compact/Compaction_v2/Locks").is_empty());
 }
 

@@ -163,7 +163,7 @@ async fn finalize(upgrade: &Upgrade, arguments: &Arguments, place: &str) -> Resu
         let shown = missing.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join("\n  ");
         let why =
             format!("{} old tasks are not taken over, and nothing was removed:\n  {shown}", missing.len());
-        return Err(Fault::Refused(why).into());
+        return Err(Fault::Busy(why).into());
     }
     let names = upgrade.names().await?;
     if arguments.dry_run {
