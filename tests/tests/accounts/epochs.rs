@@ -4,6 +4,7 @@
 use allot_tests::proxy::Proxy;
 use allot_tests::wait::TIMEOUT;
 use allot_tests::{Dealing, RedisServer, eventually};
+use redis::Value;
 
 /// The book as `DUMP` gives it.
 fn dump(redis: &RedisServer) -> Vec<u8> {
@@ -89,6 +90,10 @@ fn new_epoch_of_the_same_instance_waits_for_a_replica() {
     let wire = Proxy::to(system.redis.port());
     replica.command(&format!("REPLICAOF 127.0.0.1 {}", wire.port()));
     replica.wait_replica_synced();
+    // The master counts a replica from the replica's first confirmation on, and the dealer reads how many there are.
+    eventually("the master to have a replica", TIMEOUT, || {
+        system.redis.command("WAIT 1 100") == Value::Int(1)
+    });
     let mut book = system.book();
     book.ok("MODULE m DEPARTMENT d INSTANCES 1");
     book.add("m", 0..2);

@@ -84,9 +84,6 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
     if arguments.dry_run || built.is_err() {
         out!("{}", Summary(&draft));
     }
-    if !draft.notes.is_empty() {
-        errln!("{}", notes(&draft.notes).trim_end());
-    }
     let show = match built {
         Ok(show) => show,
         Err(found) => {
@@ -94,6 +91,9 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
             return Ok(Outcome::InputRefused);
         }
     };
+    if !draft.notes.is_empty() {
+        errln!("{}", notes(&draft.notes).trim_end());
+    }
     if arguments.dry_run {
         outln!("dry run: nothing was changed");
         return Ok(Outcome::Done);
