@@ -2,7 +2,7 @@
 
 use allot_core::seat::Show;
 
-use super::{reads, writes, zmpop};
+use super::{listing, reads, writes, zmpop};
 use crate::engine::command::{Command, command};
 use crate::engine::parameter::Parameter;
 use crate::engine::step::apply;
@@ -21,6 +21,31 @@ const NAMED_SEATS: Parameter = COUNTED_SEATS.after("SEATS");
 const AREA: Parameter = Parameter::name("area");
 const TIER: Parameter = Parameter::name("tier").after("TIER").optional();
 const ORDER: Parameter = Parameter::name("reference").after("ORDER").optional();
+const AREAS: Parameter =
+    Parameter::counted("areas", &[COUNT, Parameter::name("area").many()]).after("AREAS").optional();
+const ADJACENT: Parameter = Parameter::one_of(
+    "adjacent",
+    &[
+        Parameter::word("prefer", "PREFER"),
+        Parameter::word("require", "REQUIRE"),
+        Parameter::word("area", "AREA"),
+        Parameter::word("ignore", "IGNORE"),
+    ],
+)
+.after("ADJACENT")
+.optional();
+const ORPHANS: Parameter = Parameter::one_of(
+    "orphans",
+    &[
+        Parameter::word("avoid", "AVOID"),
+        Parameter::word("allow", "ALLOW"),
+        Parameter::word("forbid", "FORBID"),
+    ],
+)
+.after("ORPHANS")
+.optional();
+const FLAGS: Parameter =
+    Parameter::counted("flags", &[COUNT, Parameter::name("flag").many()]).after("FLAGS").optional();
 
 /// Every command of the family.
 pub(crate) static COMMANDS: &[Command] = &[
@@ -57,27 +82,10 @@ pub(crate) static COMMANDS: &[Command] = &[
             Parameter::integer("count"),
             TTL,
             TIER,
-            Parameter::counted("areas", &[COUNT, Parameter::name("area").many()])
-                .after("AREAS")
-                .optional(),
-            Parameter::one_of("adjacent", &[
-                    Parameter::word("prefer", "PREFER"),
-                    Parameter::word("require", "REQUIRE"),
-                    Parameter::word("area", "AREA"),
-                    Parameter::word("ignore", "IGNORE"),
-                ])
-            .after("ADJACENT")
-            .optional(),
-            Parameter::one_of("orphans", &[
-                    Parameter::word("avoid", "AVOID"),
-                    Parameter::word("allow", "ALLOW"),
-                    Parameter::word("forbid", "FORBID"),
-                ])
-            .after("ORPHANS")
-            .optional(),
-            Parameter::counted("flags", &[COUNT, Parameter::name("flag").many()])
-                .after("FLAGS")
-                .optional(),
+            AREAS,
+            ADJACENT,
+            ORPHANS,
+            FLAGS,
             Parameter::block("replace", &[
                     Parameter::name("old-token").after("REPLACE"),
                     Parameter::word("other", "OTHER").optional(),
@@ -172,6 +180,46 @@ pub(crate) static COMMANDS: &[Command] = &[
         summary: "Lists the live holds of a user",
         complexity: "O(H * log(H)) with H live holds of the user",
         parameters: [KEY, USER],
+    },
+    command! {
+        name: c"SEAT.FIND",
+        run: listing::find,
+        flags: "readonly",
+        keys: RO | ACCESS,
+        summary: "Shows the seats that SEAT.HOLD would choose, without holding them",
+        complexity: "O(K * (C * log(R) + A)) with K offers, C seats asked for, R rows and A areas",
+        parameters: [
+            KEY,
+            Parameter::integer("count"),
+            TIER,
+            AREAS,
+            ADJACENT,
+            ORPHANS,
+            FLAGS,
+            Parameter::integer("k").after("BEST").optional(),
+        ],
+    },
+    command! {
+        name: c"SEAT.LIST",
+        run: listing::list,
+        flags: "readonly",
+        keys: RO | ACCESS,
+        summary: "Lists seats, holds or sales in parts",
+        complexity: "O(N) with N places that one call examines (COUNT)",
+        parameters: [
+            KEY,
+            Parameter::one_of("what", &[
+                    Parameter::word("seats", "SEATS"),
+                    Parameter::word("holds", "HOLDS"),
+                    Parameter::word("orders", "ORDERS"),
+                ]),
+            Parameter::text("state").after("STATE").optional(),
+            TIER,
+            AREA.after("AREA").optional(),
+            USER.after("USER").optional(),
+            Parameter::natural("cursor").after("CURSOR").optional(),
+            Parameter::integer("n").after("COUNT").optional(),
+        ],
     },
     command! {
         name: c"SEAT.ORDER",

@@ -2,6 +2,7 @@
 
 mod commands;
 mod counters;
+mod listing;
 mod reads;
 mod replies;
 mod writes;

@@ -1,6 +1,7 @@
 //! The `SEAT.*` commands that only read.
 
 use allot_core::seat::Show;
+use allot_core::seat::venue::{Area, Tier};
 use allot_core::shared::refusal::{Code, Refusal};
 use allot_core::shared::text::quoted;
 
@@ -58,20 +59,30 @@ pub(super) fn order(call: &Call<'_>, [_, reference]: &[Argument<'_>; 2]) -> Done
     })
 }
 
+/// The numbers of a tier and of an area, if they are given.
+pub(super) fn known(
+    show: &Show,
+    tier: Option<&[u8]>,
+    area: Option<&[u8]>,
+) -> Result<(Option<Tier>, Option<Area>), Refusal> {
+    let missing = |what: String| Err(Refusal::new(Code::NotFound, what));
+    let tier = match tier.map(|name| (name, show.venue().tier_called(name))) {
+        Some((name, None)) => return missing(format!("no seat of this show has tier {}", quoted(name))),
+        found => found.and_then(|(_, tier)| tier),
+    };
+    let area = match area.map(|name| (name, show.venue().area_called(name))) {
+        Some((name, None)) => return missing(format!("this show has no area {}", quoted(name))),
+        found => found.and_then(|(_, area)| area),
+    };
+    Ok((tier, area))
+}
+
 /// `SEAT.STAT key [TIER tier] [AREA area]`
 pub(super) fn stat(call: &Call<'_>, [_, tier, area]: &[Argument<'_>; 3]) -> Done {
     let (tier, area) = (tier.optional_text(), area.optional_text());
     read::<Show, _>(call.ctx, call.key()?, |show, _| {
         let venue = show.venue();
-        let missing = |what: String| Err(Refusal::new(Code::NotFound, what));
-        let tier = match tier.map(|name| (name, venue.tier_called(name))) {
-            Some((name, None)) => return missing(format!("no seat of this show has tier {}", quoted(name))),
-            found => found.and_then(|(_, tier)| tier),
-        };
-        let area = match area.map(|name| (name, venue.area_called(name))) {
-            Some((name, None)) => return missing(format!("this show has no area {}", quoted(name))),
-            found => found.and_then(|(_, area)| area),
-        };
+        let (tier, area) = known(show, tier, area)?;
         let buckets = show.buckets().iter();
         let buckets: Vec<_> = buckets
             .filter(|bucket| {

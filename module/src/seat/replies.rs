@@ -1,5 +1,6 @@
 //! Replies that are records, field by field in the order of the documentation.
 
+use allot_core::seat::list::SaleRecord;
 use allot_core::seat::read::SeatRecord;
 use allot_core::seat::venue::Seat;
 use allot_core::seat::{HoldRecord, Show};
@@ -8,22 +9,45 @@ use allot_core::shared::MAX_IDENTIFIER;
 use crate::ffi::Context;
 
 pub(super) fn reply_hold(ctx: Context<'_>, show: &Show, record: &HoldRecord) {
-    let (groups, areas) = show.groups_and_areas(&record.seats);
     ctx.reply_map(7);
+    reply_names(ctx, record);
+    ctx.reply_string(b"seats");
+    reply_seats(ctx, show, &record.seats);
+    reply_places(ctx, show, &record.seats);
+    ctx.reply_string(b"until");
+    ctx.reply_integer(record.until);
+}
+
+/// The token and the user of a hold or sale.
+fn reply_names(ctx: Context<'_>, record: &HoldRecord) {
     ctx.reply_string(b"token");
     ctx.reply_string(&record.token);
     ctx.reply_string(b"user");
     ctx.reply_string(&record.user);
-    ctx.reply_string(b"seats");
-    reply_seats(ctx, show, &record.seats);
+}
+
+/// Whether seats are all together, and the numbers of their groups and areas.
+pub(super) fn reply_places(ctx: Context<'_>, show: &Show, seats: &[Seat]) {
+    let (groups, areas) = show.groups_and_areas(seats);
     ctx.reply_string(b"adjacent");
     ctx.reply_integer(i64::from(groups == 1));
     ctx.reply_string(b"groups");
     ctx.reply_integer(groups as i64);
     ctx.reply_string(b"areas");
     ctx.reply_integer(areas as i64);
-    ctx.reply_string(b"until");
-    ctx.reply_integer(record.until);
+}
+
+/// A sale as `SEAT.LIST ORDERS` shows it.
+pub(super) fn reply_sale(ctx: Context<'_>, show: &Show, record: &SaleRecord) {
+    ctx.reply_map(4);
+    ctx.reply_string(b"order");
+    match &record.order {
+        Some(order) => ctx.reply_string(order),
+        None => ctx.reply_null(),
+    }
+    reply_names(ctx, &record.sale);
+    ctx.reply_string(b"seats");
+    reply_seats(ctx, show, &record.sale.seats);
 }
 
 pub(super) fn reply_seats(ctx: Context<'_>, show: &Show, seats: &[Seat]) {

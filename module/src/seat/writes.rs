@@ -194,7 +194,7 @@ fn time_to_live(ttl: &Argument<'_>) -> Result<i64, Refusal> {
     config::check_ttl(&config::SEAT_MAX_TTL, "TTL", ttl.integer())
 }
 
-fn check_count(count: i64) -> Done {
+pub(super) fn check_count(count: i64) -> Done {
     let most = config::SEAT_MAX_COUNT.get();
     if (1..=most).contains(&count) {
         return Ok(());

@@ -70,6 +70,49 @@ pub struct MapRow {
     pub seats: String,
 }
 
+/// The things that [`SeatStore::list`] lists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Listed {
+    /// Seats: the fields of `SEAT.GET`.
+    Seats,
+    /// Live holds: hold records.
+    Holds,
+    /// Sales: `order`, `token`, `user`, `seats`.
+    Orders,
+}
+
+/// Conditions of [`SeatStore::list`]; `None` for no condition.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ListFilter<'a> {
+    /// Only seats in this state: `free`, `held`, `sold` or `blocked`.
+    pub state: Option<&'a str>,
+    /// Only seats of this tier, or holds and sales with one.
+    pub tier: Option<&'a str>,
+    /// Only seats of this area, or holds and sales with one.
+    pub area: Option<&'a str>,
+    /// Only seats, holds and sales of this user.
+    pub user: Option<&'a str>,
+}
+
+/// A request for offers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FindRequest<'a> {
+    /// Seats, 1 to 100.
+    pub count: u32,
+    /// Only seats of this tier; `None` for any tier.
+    pub tier: Option<&'a str>,
+    /// Only seats in these areas; all areas if empty.
+    pub areas: &'a [String],
+    /// `PREFER`, `REQUIRE`, `AREA` or `IGNORE`; `None` for `PREFER`.
+    pub adjacent: Option<&'a str>,
+    /// `AVOID`, `ALLOW` or `FORBID`; `None` for `AVOID`.
+    pub orphans: Option<&'a str>,
+    /// Flags whose seats may be taken too.
+    pub flags: &'a [String],
+    /// The most offers, 1 to 20.
+    pub best: u32,
+}
+
 /// The client of one show. Clones share the connection.
 #[derive(Debug, Clone)]
 pub struct SeatStore(Keyed);
@@ -103,11 +146,7 @@ impl SeatStore {
     pub async fn hold(&self, request: &HoldRequest<'_>) -> Result<Option<Hold>, Error> {
         let mut command = self.begin("SEAT.HOLD");
         command.arg(request.user).arg(request.count).arg("TTL").arg(request.ttl_ms);
-        for (option, value) in [("TIER", request.tier), ("TOKEN", request.token)] {
-            if let Some(value) = value {
-                command.arg(option).arg(value);
-            }
-        }
+        with_options(&mut command, &[("TIER", request.tier), ("TOKEN", request.token)]);
         let record = Record::read_nullable(self.ask(&command).await?)?;
         record.map(|record| hold(&record)).transpose()
     }
@@ -145,19 +184,73 @@ impl SeatStore {
     /// The counts of the show, one bucket for each area and tier.
     pub async fn stat(&self, tier: Option<&str>, area: Option<&str>) -> Result<Vec<Bucket>, Error> {
         let mut command = self.begin("SEAT.STAT");
-        if let Some(tier) = tier {
-            command.arg("TIER").arg(tier);
-        }
-        if let Some(area) = area {
-            command.arg("AREA").arg(area);
-        }
+        with_options(&mut command, &[("TIER", tier), ("AREA", area)]);
         Record::read_list(self.ask(&command).await?)?.iter().map(bucket).collect()
+    }
+
+    /// A part of a list, and the cursor of the next part; 0 begins the list, and 0 ends it. `count` is how many places
+    /// the server examines, 1 to 4000.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `NOTFOUND` for an unknown tier or area.
+    pub async fn list(
+        &self,
+        what: Listed,
+        filter: &ListFilter<'_>,
+        cursor: u64,
+        count: u32,
+    ) -> Result<(Vec<Record>, u64), Error> {
+        let mut command = self.begin("SEAT.LIST");
+        command.arg(match what {
+            Listed::Seats => "SEATS",
+            Listed::Holds => "HOLDS",
+            Listed::Orders => "ORDERS",
+        });
+        let options =
+            [("STATE", filter.state), ("TIER", filter.tier), ("AREA", filter.area), ("USER", filter.user)];
+        with_options(&mut command, &options);
+        command.arg("CURSOR").arg(cursor).arg("COUNT").arg(count);
+        let part = Record::read(self.ask(&command).await?)?;
+        Ok((Record::read_list(part.get("items")?)?, part.get("cursor")?))
+    }
+
+    /// The seats that [`SeatStore::hold`] would choose now, as offers with `seats`, `adjacent`, `groups` and `areas`, the
+    /// best first. Holds nothing.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `NOTFOUND` for an unknown tier or area.
+    pub async fn find(&self, request: &FindRequest<'_>) -> Result<Vec<Record>, Error> {
+        let mut command = self.begin("SEAT.FIND");
+        command.arg(request.count);
+        let options = [("TIER", request.tier), ("ADJACENT", request.adjacent), ("ORPHANS", request.orphans)];
+        with_options(&mut command, &options);
+        for (option, names) in [("AREAS", request.areas), ("FLAGS", request.flags)] {
+            if !names.is_empty() {
+                command.arg(option).arg(names.len()).arg(names);
+            }
+        }
+        command.arg("BEST").arg(request.best);
+        Record::read_list(self.ask(&command).await?)
+    }
+
+    /// The plan of the show as JSON, from which an equal empty show can be created.
+    pub async fn plan(&self) -> Result<String, Error> {
+        self.ask(&self.begin("SEAT.PLAN")).await
     }
 
     /// The rows of an area, the one nearest the stage first.
     pub async fn map(&self, area: &str) -> Result<Vec<MapRow>, Error> {
         let rows: Vec<(String, String)> = self.ask(self.begin("SEAT.MAP").arg(area)).await?;
         Ok(rows.into_iter().map(|(label, seats)| MapRow { label, seats }).collect())
+    }
+}
+
+/// Adds the options that have a value.
+fn with_options(command: &mut redis::Cmd, options: &[(&str, Option<&str>)]) {
+    for (option, value) in options {
+        if let Some(value) = value {
+            command.arg(option).arg(value);
+        }
     }
 }
 

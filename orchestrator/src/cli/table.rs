@@ -53,7 +53,7 @@ pub(crate) fn lay(rows: &[Vec<String>]) -> String {
 fn readable(field: &str, text: &str) -> String {
     /// The first time whose year has more than four digits.
     const YEAR_10000: u64 = 253_402_300_800_000;
-    const TIMES: [&str; 14] = [
+    const TIMES: [&str; 15] = [
         "created",
         "opened",
         "end",
@@ -68,6 +68,7 @@ fn readable(field: &str, text: &str) -> String {
         "since",
         "down_since",
         "renewed",
+        "until",
     ];
     match text.parse::<u64>() {
         Ok(ms) if TIMES.contains(&field) && ms < YEAR_10000 => {

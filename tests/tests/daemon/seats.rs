@@ -146,6 +146,41 @@ fn caches_become_a_show_whose_gaps_were_never_free() {
 }
 
 #[test]
+fn export_and_load_give_an_equal_plan_and_every_seat() {
+    let server = RedisServer::start();
+    let plan = r#"{"areas":[{"id":"a","rule":"rtl","rows":[{"label":"1","rank":1,"seats":[
+        {"label":"1","id":"9005","tier":"gold"},null,{"label":"2","tier":"gold","flags":["view"]}]}]}]}"#;
+    load(&server, plan, "show");
+    server.command("SEAT.PICK show ann TTL 600000 TOKEN t SEATS 1 9005");
+    server.command("SEAT.CONFIRM show t ORDER o,1");
+    let table = run(&server, &["seats", "export", "show"]).ok();
+    assert_eq!(
+        table.out,
+        "id,area,row,label,tier,state,user,order\n9005,a,1,1,gold,sold,ann,\"o,1\"\na-1-2,a,1,2,gold,free,,\n"
+    );
+    let exported = run(&server, &["seats", "export", "show", "--format", "json"]).ok();
+    assert_eq!(report(&exported.out)["seats"][0]["order"], "o,1");
+    let export = file(&server, "export.json", &exported.out);
+    run(&server, &["seats", "load", &export, "--key", "again"]).ok();
+    assert_eq!(server.raw().words("SEAT.PLAN again"), server.raw().words("SEAT.PLAN show"));
+}
+
+#[test]
+fn lists_and_offers_are_printed() {
+    let server = RedisServer::start();
+    load(&server, PLAN, "show");
+    server.command("SEAT.PICK show ann TTL 600000 TOKEN t SEATS 1 stalls-A-1");
+    let sold = run(&server, &["seats", "list", "show", "--state", "held"]).ok();
+    assert_eq!(sold.out.lines().count(), 2, "{}", sold.out);
+    assert!(sold.out.contains("stalls-A-1  gold  held   ann"), "{}", sold.out);
+    let holds = run(&server, &["seats", "list", "show", "holds", "--user", "ann", "--json"]).ok();
+    assert_eq!(report(&holds.out)[0]["seats"][0], "stalls-A-1");
+    let offers = run(&server, &["seats", "find", "show", "3", "--tier", "silver", "--json"]).ok();
+    assert_eq!(report(&offers.out)[0]["adjacent"], 1, "{}", offers.out);
+    assert_eq!(run(&server, &["seats", "find", "show", "17", "--json"]).ok().out.trim(), "[]");
+}
+
+#[test]
 fn a_rush_sells_a_show_out_and_the_books_balance() {
     let server = RedisServer::start();
     sample_venue(&server, "show");

@@ -4,11 +4,13 @@
 //! the plan); its `outcome` is a reply and events. An `event` is the only thing that changes a show (`apply`).
 //! `model` is the state: free seats by bucket (`state`), the layout (`venue`, which `building` makes of a `plan`),
 //! and holds and sales (`claims`); `bits` and `index` find runs of free seats. `snapshot` encodes and decodes the
-//! whole state, and `read` has the queries.
+//! whole state. `read` has the queries, `list` the listings, and `find` searches without holding.
 
 mod apply;
 pub mod decide;
 pub mod event;
+pub mod find;
+pub mod list;
 mod machine;
 mod model;
 pub mod outcome;

@@ -128,7 +128,36 @@ pub struct Pick<'a> {
     pub seats: Vec<&'a [u8]>,
 }
 
+/// What a request for best seats wants, by names.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// Seats wanted, 1 to 100.
+    pub count: i64,
+    /// Only this tier.
+    pub tier: Option<&'a [u8]>,
+    /// Only these areas; all areas if empty.
+    pub areas: &'a [&'a [u8]],
+    /// How much sitting together matters.
+    pub adjacent: Adjacent,
+    /// Whether a single seat may be left beside the group.
+    pub orphans: Orphans,
+    /// Flags whose seats may be taken too.
+    pub flags: &'a [&'a [u8]],
+}
+
 impl Hold<'_> {
+    /// What the request wants.
+    pub fn wanted(&self) -> Wanted<'_> {
+        Wanted {
+            count: self.count,
+            tier: self.tier,
+            areas: &self.areas,
+            adjacent: self.adjacent,
+            orphans: self.orphans,
+            flags: &self.flags,
+        }
+    }
+
     /// A hash of all arguments except the time to live, by which a retry is recognised; 0 if the caller chose no
     /// token. The hash is kept with the hold, so it must be the same in every version.
     pub fn fingerprint(&self) -> u64 {

@@ -11,8 +11,10 @@ use crate::shared::Bytes;
 use crate::shared::codec::{Damaged, Reader, Writer};
 use crate::shared::outbox::Outbox;
 
-/// Version of the encoding; a payload of another version is refused.
-pub const VERSION: u64 = 1;
+/// Version of the encoding that `encode` writes. `decode` reads this one and every older one.
+///
+/// Version 2 has the numbers of the claims, so that a cursor over them stays valid on a replica and after a restart.
+pub const VERSION: u64 = 2;
 
 impl Show {
     /// Encodes the show. O(positions + claims log claims).
@@ -31,10 +33,12 @@ impl Show {
         let blocked: Seats =
             (0..self.venue.position_count()).filter(|&seat| self.owner(seat) == Owner::Blocked).collect();
         out.rising(&blocked);
-        let mut claims: Vec<&Claim> = self.claims.iter().map(|(_, claim)| claim).collect();
-        claims.sort_unstable_by(|a, b| a.token.cmp(&b.token));
+        let mut claims: Vec<(u32, &Claim)> = self.claims.iter().collect();
+        claims.sort_unstable_by(|(_, a), (_, b)| a.token.cmp(&b.token));
         out.unsigned(claims.len() as u64);
-        for claim in claims {
+        claims.iter().for_each(|(number, _)| out.field(number));
+        out.field(&self.claims.free_numbers().to_vec());
+        for (_, claim) in claims {
             self.encode_claim(claim, &mut out);
         }
         self.outbox.encode(&mut out);
@@ -66,7 +70,8 @@ impl Show {
     /// Bytes that `encode` never writes.
     pub fn decode(bytes: &[u8]) -> Result<Self, Damaged> {
         let mut reader = Reader::new(bytes);
-        if reader.unsigned()? != VERSION {
+        let version = reader.unsigned()?;
+        if !(1..=VERSION).contains(&version) {
             return Err(Damaged("the version of the encoding is unknown"));
         }
         let applied = reader.reached()?;
@@ -93,6 +98,11 @@ impl Show {
         show.must_be_free(&blocked)?;
         show.hand_over(&blocked, SeatState::Free, SeatState::Blocked, Owner::Blocked);
         let claims = reader.unsigned()?;
+        if version >= 2 {
+            let numbers = (0..claims).map(|_| reader.field()).collect::<Result<Vec<u32>, _>>()?;
+            let fit = show.claims.number(&numbers, reader.field()?);
+            fit.ok_or(Damaged("the numbers of the claims contradict each other"))?;
+        }
         let mut last = Bytes::new();
         for _ in 0..claims {
             let token = reader.identifier()?;

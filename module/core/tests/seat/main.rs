@@ -12,6 +12,7 @@ mod admission;
 mod best_seating;
 mod holds;
 mod house;
+mod listing;
 mod model;
 mod naive;
 mod overdue;

@@ -153,7 +153,7 @@ fn guess(path: &Path, text: &str) -> Result<Format> {
         serde_json::from_str(text).with_context(|| format!("{}: not JSON", path.display()))?;
     if json.contains_key("zones") {
         Ok(Format::Pretix)
-    } else if json.contains_key("areas") {
+    } else if json.contains_key("areas") || json.contains_key("plan") {
         Ok(Format::Plan)
     } else {
         bail!("{}: JSON without 'areas' (a plan) or 'zones' (pretix)", path.display())

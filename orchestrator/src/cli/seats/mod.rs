@@ -4,6 +4,9 @@
 mod caches;
 mod csv;
 mod draft;
+mod export;
+mod find;
+mod list;
 mod load;
 mod plan;
 mod pretix;
@@ -26,6 +29,12 @@ pub(crate) enum Command {
     Load(load::Arguments),
     /// Print a show: areas, counts and a map of every row.
     Show(show::Arguments),
+    /// List seats, live holds or sales.
+    List(list::Arguments),
+    /// Write every seat to standard output, as a table or as JSON with the plan.
+    Export(export::Arguments),
+    /// Print the seats that a hold would get now, without holding them.
+    Find(find::Arguments),
     /// Sell a show out under load, and check that no seat is ever sold twice.
     Rush(rush::Arguments),
 }
@@ -35,6 +44,9 @@ pub(crate) async fn run(command: Command) -> Result<Outcome> {
     match command {
         Command::Load(arguments) => load::run(arguments).await,
         Command::Show(arguments) => show::run(arguments).await,
+        Command::List(arguments) => list::run(arguments).await,
+        Command::Export(arguments) => export::run(arguments).await,
+        Command::Find(arguments) => find::run(arguments).await,
         Command::Rush(arguments) => rush::run(arguments).await,
     }
 }

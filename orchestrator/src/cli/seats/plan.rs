@@ -3,11 +3,21 @@
 use allot_core::seat::labels::parse_short_form;
 use allot_core::seat::plan::{Plan, PlanRow, PlanSeat, PlanSeats, parse};
 use anyhow::{Context, Result, anyhow};
+use serde::Deserialize;
 
 use super::draft::{Area, Draft, Row, Seat, SourcePlace};
 
-/// Reads a plan; an error names the place in it.
+/// The file that `allotd seats export --format json` writes.
+#[derive(Deserialize)]
+struct Export {
+    plan: serde_json::Value,
+}
+
+/// Reads a plan, also from an export; an error names the place in it.
 pub(crate) fn read(text: &str) -> Result<Draft> {
+    // An export has the plan beside the seats.
+    let export: Option<Export> = serde_json::from_str(text).ok();
+    let text = export.map_or_else(|| text.to_owned(), |export| export.plan.to_string());
     let plan: Plan = parse(text.as_bytes())
         .map_err(|refusal| anyhow!(refusal.text))
         .context("not a seating plan (see docs/seats.md, section The plan)")?;

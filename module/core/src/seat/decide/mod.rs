@@ -9,7 +9,7 @@ use super::claims::{MAX_COUNT, Seats, Stage};
 use super::event::{Event, Events, Held, Turn};
 pub use super::outcome::{Decision, HoldRecord, Reply};
 use super::plan::PlanPart;
-use super::request::{Adjacent, Hold, Orphans, Pick, Request};
+use super::request::{Hold, Orphans, Pick, Request, Wanted};
 use super::state::{Owner, Show};
 use super::venue::Seat;
 use crate::invariant;
@@ -62,22 +62,14 @@ fn decide_hold(show: &Show, now: Millis, hold: &Hold<'_>) -> Decided {
     if let Some(record) = retried(show, hold.user, hold.token, fingerprint)? {
         return unchanged(Reply::Hold(record));
     }
-    if !(1..=MAX_COUNT).contains(&hold.count) {
-        return refuse(Code::Err, format!("count must be 1 to {MAX_COUNT}, not {}", hold.count));
-    }
-    if hold.adjacent == Adjacent::Ignore && hold.orphans == Orphans::Forbid {
-        return refuse(
-            Code::Err,
-            "ADJACENT IGNORE does not look at neighbours; it cannot go with ORPHANS FORBID",
-        );
-    }
+    hold.wanted().check()?;
     let until = deadline(show, now, now, hold.ttl)?;
     let replaced = match hold.replace {
         Some(replace) => Some(live_hold(show, replace.token, Some(hold.user))?),
         None => None,
     };
     check_user_limits(show, hold.user, hold.count as u32, replaced)?;
-    let wish = resolve(show, hold)?;
+    let wish = resolve(show, &hold.wanted())?;
     let lifted = replaced.map(|id| show.claims.get(id));
     let again = hold.replace.is_some_and(|replace| !replace.other);
     let seats = match Search::new(show, &wish, lifted.map_or(&[], |claim| &claim.seats), again).run() {
@@ -300,30 +292,24 @@ fn check_user_limits(show: &Show, user: &[u8], count: u32, replaced: Option<u32>
 }
 
 /// Resolves the names of a request.
-fn resolve(show: &Show, hold: &Hold<'_>) -> Result<Wish, Refusal> {
-    let tier = match hold.tier {
+pub(super) fn resolve(show: &Show, wanted: &Wanted<'_>) -> Result<Wish, Refusal> {
+    let tier = match wanted.tier {
         None => None,
         Some(name) => match show.venue.tier_called(name) {
             Some(tier) => Some(tier),
             None => return refuse(Code::NotFound, format!("no seat of this show has tier {}", quoted(name))),
         },
     };
-    let mut areas = Vec::with_capacity(hold.areas.len());
-    for name in &hold.areas {
+    let mut areas = Vec::with_capacity(wanted.areas.len());
+    for name in wanted.areas {
         match show.venue.area_called(name) {
             Some(area) => areas.push(area),
             None => return refuse(Code::NotFound, format!("this show has no area {}", quoted(name))),
         }
     }
-    let flags = hold.flags.iter().fold(0, |all, name| all | show.venue.flag_bit(name));
-    Ok(Wish {
-        count: hold.count as usize,
-        tier,
-        areas,
-        adjacent: hold.adjacent,
-        orphans: hold.orphans,
-        flags,
-    })
+    let flags = wanted.flags.iter().fold(0, |all, name| all | show.venue.flag_bit(name));
+    let (adjacent, orphans) = (wanted.adjacent, wanted.orphans);
+    Ok(Wish { count: wanted.count as usize, tier, areas, adjacent, orphans, flags })
 }
 
 /// The turn that these seats take: that of their area, if they all lie in one.

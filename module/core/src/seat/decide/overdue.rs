@@ -104,7 +104,7 @@ fn for_hold(show: &Show, now: Millis, hold: &Hold<'_>, request: &Request<'_>) ->
         Err(refusal) if refusal.code == Code::NoAdjacent => true,
         Ok(_) | Err(_) => return holds,
     };
-    let Ok(wish) = resolve(show, hold) else { return holds };
+    let Ok(wish) = resolve(show, &hold.wanted()) else { return holds };
     let scan = Scan { show, now, wish: &wish, replaced, again: hold.replace.is_some_and(|one| !one.other) };
     match (together, hold.adjacent) {
         (false, _) => scan.enough_seats(),

@@ -134,6 +134,30 @@ impl Claims {
         self.table.iter()
     }
 
+    /// All claims have numbers below this one. Numbers are part of the state: they are the same on every replica and
+    /// after a restart.
+    pub fn numbers(&self) -> u32 {
+        self.table.slots()
+    }
+
+    /// The claim of that number, if there is one.
+    pub fn numbered(&self, number: u32) -> Option<&Claim> {
+        self.table.get(number)
+    }
+
+    /// Numbers without a claim, in the order in which they became free.
+    pub(in crate::seat) fn free_numbers(&self) -> &[u32] {
+        self.table.free()
+    }
+
+    /// Lets the next claims have these numbers in this order, and all later ones the free numbers, the last first.
+    /// `None` if the numbers contradict each other. Called before the first claim is added.
+    pub(in crate::seat) fn number(&mut self, next: &[u32], mut free: Vec<u32>) -> Option<()> {
+        free.extend(next.iter().rev());
+        self.table = Table::restore((0..free.len()).map(|_| None), free.clone())?;
+        Some(())
+    }
+
     /// Number of live holds.
     pub fn holds(&self) -> usize {
         self.deadlines.len()

@@ -1,0 +1,112 @@
+//! `SEAT.LIST` and `SEAT.FIND`.
+
+use allot_core::seat::Show;
+use allot_core::seat::find::MAX_OFFERS;
+use allot_core::seat::list::Filter;
+use allot_core::seat::plan;
+use allot_core::seat::request::Wanted;
+use allot_core::shared::refusal::{Code, Refusal};
+
+use super::reads::known;
+use super::replies::{reply_hold, reply_places, reply_sale, reply_seat, reply_seats};
+use super::writes::check_count;
+use crate::engine::argument::Argument;
+use crate::engine::bounds::check_list;
+use crate::engine::step::read;
+use crate::engine::{Call, Done};
+use crate::ffi::Context;
+
+/// The places that one call of `SEAT.LIST` examines if the caller gives no COUNT.
+const USUAL_COUNT: i64 = 100;
+
+/// The most places that one call of `SEAT.LIST` examines: a record of a seat takes more than 1 us.
+const MAX_LISTED: i64 = 4000;
+
+/// The things that `SEAT.LIST` lists.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Listed {
+    Seats,
+    Holds,
+    Orders,
+}
+
+/// `SEAT.LIST key SEATS|HOLDS|ORDERS [STATE s] [TIER t] [AREA a] [USER u] [CURSOR c] [COUNT n]`
+pub(super) fn list(
+    call: &Call<'_>,
+    [_, what, state, tier, area, user, cursor, count]: &[Argument<'_>; 8],
+) -> Done {
+    let what = what.choice(&[Listed::Seats, Listed::Holds, Listed::Orders]).unwrap_or(Listed::Seats);
+    let state = state.member()?;
+    if state.is_some() && what != Listed::Seats {
+        return Err(Refusal::new(Code::Err, "only seats have a STATE"));
+    }
+    let (tier, area, user) = (tier.optional_text(), area.optional_text(), user.optional_text());
+    let cursor = cursor.optional_natural().unwrap_or(0);
+    let count = count.optional_integer().unwrap_or(USUAL_COUNT);
+    if !(1..=MAX_LISTED).contains(&count) {
+        return Err(Refusal::new(Code::Err, format!("COUNT must be 1 to {MAX_LISTED}, not {count}")));
+    }
+    read::<Show, _>(call.ctx, call.key()?, |show, now| {
+        let (tier, area) = known(show, tier, area)?;
+        let (filter, count, ctx) = (Filter { state, tier, area, user }, count as u32, call.ctx);
+        match what {
+            Listed::Seats => {
+                let (seats, next) = show.list_seats(filter, cursor, count, now);
+                reply_part(ctx, next, &seats, |record| reply_seat(ctx, show, record));
+            }
+            Listed::Holds => {
+                let (holds, next) = show.list_holds(filter, cursor, count, now);
+                reply_part(ctx, next, &holds, |record| reply_hold(ctx, show, record));
+            }
+            Listed::Orders => {
+                let (sales, next) = show.list_sales(filter, cursor, count);
+                reply_part(ctx, next, &sales, |record| reply_sale(ctx, show, record));
+            }
+        }
+        Ok(())
+    })
+}
+
+/// A part of a list: the next cursor, and the records.
+fn reply_part<T>(ctx: Context<'_>, next: u64, records: &[T], reply: impl Fn(&T)) {
+    ctx.reply_map(2);
+    ctx.reply_string(b"cursor");
+    ctx.reply_integer(next as i64);
+    ctx.reply_string(b"items");
+    ctx.reply_array(records.len());
+    records.iter().for_each(reply);
+}
+
+/// `SEAT.FIND key count [option ...] [BEST k]`
+pub(super) fn find(
+    call: &Call<'_>,
+    [_, count, tier, areas, adjacent, orphans, flags, best]: &[Argument<'_>; 8],
+) -> Done {
+    check_list("areas", areas, plan::max::AREAS)?;
+    check_list("flags", flags, plan::max::FLAGS)?;
+    let wanted = Wanted {
+        count: count.integer(),
+        tier: tier.optional_text(),
+        areas: areas.words(),
+        adjacent: adjacent.member()?.unwrap_or_default(),
+        orphans: orphans.member()?.unwrap_or_default(),
+        flags: flags.words(),
+    };
+    check_count(wanted.count)?;
+    let best = best.optional_integer().unwrap_or(1);
+    if !(1..=MAX_OFFERS as i64).contains(&best) {
+        return Err(Refusal::new(Code::Err, format!("BEST must be 1 to {MAX_OFFERS}, not {best}")));
+    }
+    read::<Show, _>(call.ctx, call.key()?, |show, _| {
+        let offers = show.find(&wanted, best as usize)?;
+        let ctx = call.ctx;
+        ctx.reply_array(offers.len());
+        for seats in &offers {
+            ctx.reply_map(4);
+            ctx.reply_string(b"seats");
+            reply_seats(ctx, show, seats);
+            reply_places(ctx, show, seats);
+        }
+        Ok(())
+    })
+}

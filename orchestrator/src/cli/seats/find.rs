@@ -1,0 +1,58 @@
+//! `allotd seats find`: the seats that a hold would get now.
+
+use anyhow::Result;
+use clap::Args;
+
+use crate::cli::outcome::Outcome;
+use crate::cli::table;
+use crate::config::RedisSource;
+use allot_client::{FindRequest, SeatStore};
+
+/// Arguments of `allotd seats find`.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Key of the show.
+    key: String,
+    /// Number of seats, 1 to 100.
+    count: u32,
+    /// Only this tier.
+    #[arg(long)]
+    tier: Option<String>,
+    /// Only this area; may be given several times.
+    #[arg(long = "area")]
+    areas: Vec<String>,
+    /// How much sitting together matters: PREFER, REQUIRE, AREA or IGNORE.
+    #[arg(long)]
+    adjacent: Option<String>,
+    /// Whether a single seat may remain: AVOID, ALLOW or FORBID.
+    #[arg(long)]
+    orphans: Option<String>,
+    /// Also seats with this flag; may be given several times.
+    #[arg(long = "flag")]
+    flags: Vec<String>,
+    /// The most offers, 1 to 20.
+    #[arg(long, default_value_t = 1)]
+    best: u32,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    redis: RedisSource,
+}
+
+/// Runs the command.
+pub(crate) async fn run(arguments: Arguments) -> Result<Outcome> {
+    let show = SeatStore::new(arguments.redis.connect(&arguments.key).await?, &arguments.key);
+    let request = FindRequest {
+        count: arguments.count,
+        tier: arguments.tier.as_deref(),
+        areas: &arguments.areas,
+        adjacent: arguments.adjacent.as_deref(),
+        orphans: arguments.orphans.as_deref(),
+        flags: &arguments.flags,
+        best: arguments.best,
+    };
+    let offers = show.find(&request).await?;
+    let columns = [("seats", "seats"), ("adjacent", "adjacent"), ("groups", "groups"), ("areas", "areas")];
+    table::print(&offers, &columns, arguments.json).map(|()| Outcome::Done)
+}
