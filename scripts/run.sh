@@ -48,8 +48,8 @@ step() { printf '\n== %s\n' "$*"; }
 allotd() { "$allotd" --redis "redis://127.0.0.1:$PORT" "$@"; }
 redis() { redis-cli -3 -p "$PORT" "$@"; }
 
-# Builds a package with a profile.
-build() { cargo build --profile "$1" -p "$2" >&2 || die "the build failed; if a tool is missing, make deps installs it"; }
+# Builds a package with a profile. The third argument is the niceness.
+build() { nice -n "${3:-0}" cargo build --profile "$1" -p "$2" >&2 || die "the build failed; if a tool is missing, make deps installs it"; }
 
 # Where the build with a profile puts a file. An absolute path: the server would resolve a relative one from its own
 # folder.
@@ -310,9 +310,9 @@ END
 }
 
 check_what_is_needed
-# allotd takes longest to build; the server is used meanwhile. The two profiles have folders of their own, so the two
-# builds do not wait for each other.
-[ -n "${ALLOT_ALLOTD:-}" ] || { build daemon allotd & others[build]=$!; }
+# allotd takes longest to build; the server is used meanwhile, so the module is built first, and allotd with what that
+# leaves of the processors. The two profiles have folders of their own, so the two builds do not wait for each other.
+[ -n "${ALLOT_ALLOTD:-}" ] || { build daemon allotd 15 & others[build]=$!; }
 [ -n "${ALLOT_MODULE:-}" ] || build release allot-module
 module=$(realpath "${ALLOT_MODULE:-$(built release liballot.so)}")
 start_server
