@@ -435,7 +435,7 @@ impl World {
         }
     }
 
-    /// Whether whoever has it, or does not, the conference can be brought to its end and be forgotten: its manager
+    /// Whether some unit has it or none, the conference can be brought to its end and be forgotten: its manager
     /// releases it, and time passes.
     pub(crate) fn can_end(&self) -> bool {
         let mut realm = self.realm.clone();

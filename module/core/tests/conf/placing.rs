@@ -1,4 +1,4 @@
-//! Who gets what, against the same worked out naively: all units and conferences listed anew for every choice, and no
+//! Who gets what, against the same worked out naively: all units and conferences listed again for every choice, and no
 //! index asked.
 
 use super::random::Random;

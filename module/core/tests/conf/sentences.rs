@@ -190,7 +190,7 @@ fn leases_make_a_unit_suspect_and_unreachable_and_never_down() {
     rig.pass(600_000);
     assert_eq!(word(&rig), "unreachable");
     rig.ask(&Request::Claim(Claim { term: 1, leader: b"css", force: false })).unwrap();
-    assert_eq!(word(&rig), "up", "a claim starts all leases anew");
+    assert_eq!(word(&rig), "up", "a claim starts all leases again");
     rig.pass(5000);
     rig.beat(A);
     assert_eq!(word(&rig), "up");

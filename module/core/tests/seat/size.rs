@@ -1,4 +1,4 @@
-//! Memory and work grow with the seats of a show, whatever its plan is.
+//! Memory and work grow with the seats of a show, with any plan.
 
 use super::house::House;
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ fn memory_grows_with_the_seats_and_not_with_seats_times_tiers() {
     for (seats, tiers) in [(16_000, 4000), (64_000, 4000), (64_000, 2000), (64_000, 10)] {
         let house = house_of_many_tiers(seats, tiers);
         let bytes = house.show.allocated() / seats;
-        // A tier of an area takes a few hundred bytes, whatever its seats are.
+        // A tier of an area takes a few hundred bytes, independent of its seats.
         assert!(bytes <= 280, "{bytes} bytes for each of {seats} seats of {tiers} tiers");
         assert_eq!(house.show.check(), Ok(()));
     }

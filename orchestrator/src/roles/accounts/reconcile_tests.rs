@@ -168,7 +168,7 @@ fn report_about_another_epoch_is_ignored() {
     let full = book(&[("a", "active")], vec![row("p", None, "free", 6)]);
     let late = with_report(observed(&[("p", revoked(5, NOW))]), report_of(&[("p", 4)], &[]));
     assert!(planned(&tree_of(vec![("a", late)]), &full).revocations.is_empty());
-    // An assignment that the instance has ended is published under a later epoch, whatever the report says then.
+    // An assignment that the instance has ended is published under a later epoch, and the report then changes nothing.
     let full = book(&[("a", "active")], vec![row("p", Some("a"), "dealt", 5)]);
     let late = with_report(observed(&[]), report_of(&[("p", 5)], &[]));
     let again = planned(&tree_of(vec![("a", late.clone())]), &full);

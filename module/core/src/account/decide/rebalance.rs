@@ -8,13 +8,14 @@
 //! Free accounts take part as well: those of an empty place, or of a module without an instance, that are not in
 //! reserve. They are all surplus once they have been free for the time `lend` of their module.
 //!
-//! First, each instance that has fewer accounts than the `min` of its module gets accounts, whatever their use, from
-//! the free accounts of its module, from instances that have more than theirs, or at last from the reserve. Then a step takes the instance with the greatest need. The instance of the
-//! same department with the greatest surplus gives it one account that it can spare, which is an account whose rest is
-//! within its surplus, but none of its last `min` accounts. Of these accounts the step moves the one with the smallest
-//! rest that covers the need, or the one with the largest rest if none covers it. A step that avoids no cost, or less
-//! than the margin of the book, is not made. Rebalancing stops when no instance has a need, no instance can spare an
-//! account, or the moves are used up. Modules of a department share accounts if both have a WEIGHT.
+//! First, each instance that has fewer accounts than the `min` of its module gets accounts, independent of their use,
+//! from the free accounts of its module, from instances that have more than theirs, or at last from the reserve. Then a
+//! step takes the instance with the greatest need. The instance of the same department with the greatest surplus gives
+//! it one account that it can spare, which is an account whose rest is within its surplus, but none of its last `min`
+//! accounts. Of these accounts the step moves the one with the smallest rest that covers the need, or the one with the
+//! largest rest if none covers it. A step that avoids no cost, or less than the margin of the book, is not made.
+//! Rebalancing stops when no instance has a need, no instance can spare an account, or the moves are used up. Modules
+//! of a department share accounts if both have a WEIGHT.
 
 use std::collections::{BTreeMap, BTreeSet};
 
