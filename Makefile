@@ -29,11 +29,12 @@ test-programs: deps
 test: test-programs ## Build and run all tests
 	cargo test --workspace --no-fail-fast
 
-check: deps ## Check formatting, import circles, lints and documentation, all warnings as errors
+check: deps ## Check formatting, import circles, lints, documentation (all warnings as errors) and the crate allot-client
 	cargo fmt --all --check
 	python3 scripts/check-imports.py
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --document-private-items
+	cargo package -p allot-client --no-verify --allow-dirty --quiet
 
 soak: deps ## Run the tests with many more random cases; takes long
 	cargo build --release -p allot-module

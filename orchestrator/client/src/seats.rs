@@ -114,6 +114,24 @@ pub struct FindRequest<'a> {
 }
 
 /// The client of one show. Clones share the connection.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+///
+/// use allot_client::{Endpoint, HoldRequest, SeatStore, Servers};
+///
+/// let (endpoint, user) = Endpoint::url("redis://127.0.0.1:6379")?;
+/// let connection = Servers { user, ..Servers::new(endpoint, "show:1") }.connection(Duration::ZERO).await?;
+/// let show = SeatStore::new(connection, "show:1");
+/// show.create(r#"{"areas":[{"id":"box","rows":[{"label":"1","rank":1,"tier":"gold","seats":"1-4"}]}]}"#).await?;
+/// let request = HoldRequest { user: "ann", count: 2, ttl_ms: 60_000, tier: None, token: Some("order-7") };
+/// if let Some(hold) = show.hold(&request).await? {
+///     println!("{} as {}", hold.seats.join(", "), hold.token);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct SeatStore(Keyed);
 
