@@ -116,15 +116,21 @@ impl NumberStore {
         })
     }
 
-    /// Live calls from a cursor on, and the next cursor, 0 at the end.
-    pub async fn leases(&self, cursor: u32, count: u32) -> Result<(u32, Vec<LiveLease>), Error> {
+    /// The records of live calls from a cursor on, and the next cursor, 0 at the end.
+    pub async fn lease_records(&self, cursor: u32, count: u32) -> Result<(u32, Vec<Record>), Error> {
         let mut command = self.begin("NUMPOOL.LEASES");
         command.arg("CURSOR").arg(cursor).arg("COUNT").arg(count);
         let (next, leases): (u32, Value) = self.ask(&command).await?;
+        Ok((next, Record::read_list(leases)?))
+    }
+
+    /// Live calls from a cursor on, and the next cursor, 0 at the end.
+    pub async fn leases(&self, cursor: u32, count: u32) -> Result<(u32, Vec<LiveLease>), Error> {
+        let (next, leases) = self.lease_records(cursor, count).await?;
         let lease = |record: &Record| {
             Ok(LiveLease { switch: record.get("call_switch")?, since: record.get("since")? })
         };
-        Ok((next, Record::read_list(leases)?.iter().map(lease).collect::<Result<_, Error>>()?))
+        Ok((next, leases.iter().map(lease).collect::<Result<_, Error>>()?))
     }
 
     /// The server's clock, in milliseconds since 1970.

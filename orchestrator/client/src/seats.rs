@@ -199,6 +199,54 @@ impl SeatStore {
         self.ask(self.begin("SEAT.RELEASE").arg(token)).await
     }
 
+    /// Sold seats of an order, or these sold seats, become free again. Returns the number of seats.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `BADSTATE` if one of them is not sold, `NOTOWNER` if one is of another order.
+    pub async fn refund(&self, order: Option<&str>, seats: &[String]) -> Result<u64, Error> {
+        let mut command = self.begin("SEAT.REFUND");
+        if let Some(order) = order {
+            command.arg("ORDER").arg(order);
+        }
+        self.ask(command.arg(seats.len()).arg(seats)).await
+    }
+
+    /// Takes free seats off sale. Returns the number of seats.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `BADSTATE` if one of them is not free.
+    pub async fn block(&self, seats: &[String]) -> Result<u64, Error> {
+        self.ask(self.begin("SEAT.BLOCK").arg(seats.len()).arg(seats)).await
+    }
+
+    /// Puts blocked seats on sale again. Returns the number of seats.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `BADSTATE` if one of them is not blocked.
+    pub async fn unblock(&self, seats: &[String]) -> Result<u64, Error> {
+        self.ask(self.begin("SEAT.UNBLOCK").arg(seats.len()).arg(seats)).await
+    }
+
+    /// The records of these seats, in one round trip.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `NOTFOUND` if the show has no such seat.
+    pub async fn seats(&self, seats: &[String]) -> Result<Vec<Record>, Error> {
+        let commands: Vec<_> = seats.iter().map(|seat| self.begin("SEAT.GET").arg(seat).clone()).collect();
+        let replies = self.ask_all(&commands).await?.into_iter();
+        replies.map(|reply| Record::read(reply?)).collect()
+    }
+
+    /// The live holds of a user.
+    pub async fn holds(&self, user: &str) -> Result<Vec<Record>, Error> {
+        Record::read_list(self.ask(self.begin("SEAT.HOLDS").arg(user)).await?)
+    }
+
+    /// The ids of the seats of an order.
+    pub async fn order(&self, order: &str) -> Result<Vec<String>, Error> {
+        self.ask(self.begin("SEAT.ORDER").arg(order)).await
+    }
+
     /// The counts of the show, one bucket for each area and tier.
     pub async fn stat(&self, tier: Option<&str>, area: Option<&str>) -> Result<Vec<Bucket>, Error> {
         let mut command = self.begin("SEAT.STAT");
