@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help deps build run test check soak faults bench bench-stalls package package-test test-programs clean
+.PHONY: help deps build run test check soak faults bench bench-stalls package package-test test-programs clean bench-simulation
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -47,6 +47,13 @@ faults: deps ## Plant faults in a copy of the sources, and show that the simulat
 bench: deps ## Measure: live servers beside PING, then the core
 	cargo run --release -p allot-benches --bin allot-bench
 	cargo bench -p allot-benches --bench core
+
+# Optimised, which takes minutes to build.
+bench-simulation: ## Measure how many seconds the simulation of a large system simulates in a second
+	cargo test --workspace --bin allotd --config profile.test.package.allotd.opt-level=2 \
+		--config profile.test.package.allot-client.opt-level=2 \
+		--config profile.test.package.allot-coordination.opt-level=2 \
+		-- --exact simulation::scenarios::simulated_hour --ignored --nocapture
 
 bench-stalls: deps ## Measure how long another client waits for each large request: [GROUP=WORD]
 	cargo build --release -p allot-module
