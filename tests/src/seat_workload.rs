@@ -308,6 +308,9 @@ pub fn told(show: &Show, event: &Event) -> Option<String> {
         Event::Blocked { seats } => format!("blocked {}", ids(seats)),
         Event::Unblocked { seats } => format!("unblocked {}", ids(seats)),
         Event::Altered { .. } | Event::Limited { .. } | Event::Arranged { .. } => "altered".to_owned(),
+        Event::Waited(waited) => format!("waiting {} by {}", text(&waited.token), text(&waited.user)),
+        Event::Offered(held) => format!("offered {}: {}", text(&held.token), ids(&held.seats)),
+        Event::Unwaited { token, .. } => format!("unwaited {}", text(token)),
         Event::Created { .. } | Event::Expired { .. } | Event::Flushed { .. } => return None,
     })
 }

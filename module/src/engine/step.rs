@@ -84,6 +84,9 @@ pub(crate) fn read<F: Family, T>(
 /// Notifications of a step.
 type Notices = SmallVec<[&'static CStr; 4]>;
 
+/// The most events that follow from others in one go: about 5 ms of work.
+const FOLLOW_UPS_AT_ONCE: usize = 250;
+
 /// The largest payload whose buffer is kept for the next one.
 const KEPT_BUFFER: usize = 16 * 1024;
 
@@ -193,12 +196,21 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
             for event in &events {
                 self.apply(event);
             }
+            self.settle();
         }
     }
 
     /// Applies the due events that must come before a command, at most `limit`.
     fn apply_due_before_all(&mut self, limit: usize) {
         for event in self.value.state.due_before_all(self.now, limit) {
+            self.apply(&event);
+        }
+    }
+
+    /// Applies the events that follow from the changes of this step; the timer applies those beyond a bound.
+    pub(crate) fn settle(&mut self) {
+        for _ in 0..FOLLOW_UPS_AT_ONCE {
+            let Some(event) = self.value.state.follow_up(self.now) else { return };
             self.apply(&event);
         }
     }
@@ -218,6 +230,7 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
 
     /// Replicates, notifies, sends the outbox, and has the timer watch the next deadline.
     fn finish(mut self) {
+        self.settle();
         self.flush();
         self.value.unsent = self.to_send == 0;
         if !self.payload.bytes.is_empty() {
@@ -255,6 +268,7 @@ pub(crate) fn change<F: Family, T>(
         Found::Value(value) => name.during(F::TYPE, || {
             let mut step = Step::begin(ctx, name, value, ctx.clock());
             step.apply_due_before_all(F::DUE_AT_ONCE);
+            step.settle();
             let decided = decide(&mut step);
             step.finish();
             decided

@@ -19,7 +19,7 @@ use crate::ffi::value::Found;
 use crate::ffi::{Context, KeyName};
 
 /// Expires the overdue holds on which a request depends, and decides the request.
-fn decided(step: &mut Step<'_, '_, Show>, request: &Request<'_>) -> Result<Decision, Refusal> {
+pub(super) fn decided(step: &mut Step<'_, '_, Show>, request: &Request<'_>) -> Result<Decision, Refusal> {
     step.apply_overdue(|show, now| decide_overdue(show, now, request));
     decide(step.state(), step.now(), request)
 }
@@ -39,12 +39,14 @@ fn settle(ctx: Context<'_>, name: KeyName<'_>, request: &Request<'_>) -> Result<
     outcome
 }
 
-fn answer(call: &Call<'_>, request: &Request<'_>) -> Done {
+pub(super) fn answer(call: &Call<'_>, request: &Request<'_>) -> Done {
     match settle(call.ctx, call.key()?, request)? {
         Reply::Ok => call.ctx.reply_ok(),
         Reply::None => call.ctx.reply_nothing(),
         Reply::Integer(value) => call.ctx.reply_integer(value),
-        Reply::Hold(_) => invariant!("only a request for a hold is answered with one"),
+        Reply::Hold(_) | Reply::Wait(_) => {
+            invariant!("only a request for a hold or a wait is answered with one");
+        }
     }
     Ok(())
 }
@@ -146,7 +148,7 @@ fn grant(ctx: Context<'_>, step: &mut Step<'_, '_, Show>, request: &Request<'_>)
     Ok(())
 }
 
-fn count_refused(outcome: Done) -> Done {
+pub(super) fn count_refused(outcome: Done) -> Done {
     if outcome.is_err() {
         counters::SEAT_REFUSED.add(1);
     }

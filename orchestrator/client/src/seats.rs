@@ -79,6 +79,8 @@ pub enum Listed {
     Holds,
     /// Sales: `order`, `token`, `user`, `seats`.
     Orders,
+    /// Users who wait: `token`, `user`, `count`, `tier`, `priority`, `since`, `until`.
+    Waiting,
 }
 
 /// Conditions of [`SeatStore::list`]; `None` for no condition.
@@ -111,6 +113,17 @@ pub struct FindRequest<'a> {
     pub flags: &'a [String],
     /// The most offers, 1 to 20.
     pub best: u32,
+}
+
+/// A request to wait for seats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WaitRequest<'a> {
+    /// The hold that is wanted; its time to live is that of the wait.
+    pub hold: HoldRequest<'a>,
+    /// Time to live of the offered hold, in milliseconds.
+    pub offer_ms: u64,
+    /// The highest priority is served first.
+    pub priority: i32,
 }
 
 /// The client of one show. Clones share the connection.
@@ -149,6 +162,27 @@ impl SeatStore {
         with_options(&mut command, &[("TIER", request.tier), ("TOKEN", request.token)]);
         let record = Record::read_nullable(self.ask(&command).await?)?;
         record.map(|record| hold(&record)).transpose()
+    }
+
+    /// Holds the best free seats, or waits for them. The record has `state` (`offered` or `waiting`) and `position`.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `LIMIT` if the user waits more often than the show allows.
+    pub async fn wait(&self, request: &WaitRequest<'_>) -> Result<Record, Error> {
+        let hold = &request.hold;
+        let mut command = self.begin("SEAT.WAIT");
+        command.arg(hold.user).arg(hold.count).arg("TTL").arg(hold.ttl_ms).arg("OFFER").arg(request.offer_ms);
+        with_options(&mut command, &[("TIER", hold.tier), ("TOKEN", hold.token)]);
+        command.arg("PRIORITY").arg(request.priority);
+        Record::read(self.ask(&command).await?)
+    }
+
+    /// Leaves the waiting list.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `NOTFOUND` if nobody waits under this token.
+    pub async fn unwait(&self, token: &str) -> Result<(), Error> {
+        self.ask(self.begin("SEAT.UNWAIT").arg(token)).await
     }
 
     /// Holds exactly these seats, all or none.
@@ -205,6 +239,7 @@ impl SeatStore {
             Listed::Seats => "SEATS",
             Listed::Holds => "HOLDS",
             Listed::Orders => "ORDERS",
+            Listed::Waiting => "WAITING",
         });
         let options =
             [("STATE", filter.state), ("TIER", filter.tier), ("AREA", filter.area), ("USER", filter.user)];

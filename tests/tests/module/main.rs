@@ -19,5 +19,6 @@ mod numbers_soak;
 mod plans;
 mod replies;
 mod seat_rush;
+mod seat_waiting;
 mod second_keys;
 mod zmpop;

@@ -19,3 +19,5 @@ mod overdue;
 mod own_ids;
 mod plans;
 mod size;
+mod snapshots;
+mod waiting;

@@ -1,9 +1,10 @@
 //! Random shows and random requests: the real state machine, a naive one, a replica that gets the events as
 //! bytes, and a snapshot must agree after every step.
 
-use super::naive::{Naive, Outcome, State, Wish};
+use super::naive::{Naive, Outcome, State, Waiter, Wish};
+use allot_core::seat::list::Filter;
 use allot_core::seat::plan::{Limits, Plan, PlanArea, PlanRow, PlanSeat, PlanSeats, Rule};
-use allot_core::seat::request::{Adjacent, Hold, Orphans, Pick, Replace, Request};
+use allot_core::seat::request::{Adjacent, Hold, Orphans, Pick, Replace, Request, Wait};
 use allot_core::seat::state::SeatState;
 use allot_core::seat::{Event, Reply, Show, decide, decide_due, decide_overdue};
 use allot_core::shared::codec::Writer;
@@ -85,6 +86,7 @@ fn random_plan(random: &mut Random) -> Plan {
         seats_per_user: random.pick(&[0, 0, 8]),
         holds_per_user: random.pick(&[0, 1, 2]),
         max_hold_ms: random.pick(&[0, 500]),
+        waits_per_user: random.pick(&[0, 1, 3]),
     };
     Plan { areas, limits, events: random.pick(&[0, 0, 5]) }
 }
@@ -117,16 +119,29 @@ impl Bench {
             self.apply(&event);
         }
         self.naive.expire(self.now);
+        self.serve();
+    }
+
+    /// Serves the waiting list.
+    fn serve(&mut self) {
+        while let Some(event) = self.show.follow_up(self.now) {
+            self.apply(&event);
+        }
+        self.naive.serve(self.now);
     }
 
     fn ask(&mut self, request: &Request<'_>) -> Result<Reply, Code> {
         let before = self.show.encode();
-        self.ask_with_overdue_holds(request);
+        // With waiters it depends on the order of expiry who gets which seat.
+        if self.overdue.waiters().is_empty() {
+            self.ask_with_overdue_holds(request);
+        }
         match decide(&self.show, self.now, request) {
             Ok(decision) => {
                 for event in &decision.events {
                     self.apply(event);
                 }
+                self.serve();
                 Ok(decision.reply)
             }
             Err(refusal) => {
@@ -160,7 +175,10 @@ impl Bench {
         };
         let (early, late) = (answer(&show), answer(&self.show));
         // A seat beside the group that is free a moment later does not count as stranded.
-        let forbids = matches!(request, Request::Hold(hold) if hold.orphans == Orphans::Forbid);
+        let forbids = match request {
+            Request::Hold(hold) | Request::Wait(Wait { hold, .. }) => hold.orphans == Orphans::Forbid,
+            _ => false,
+        };
         assert!(early == late || forbids && early.is_ok(), "{request:?}: {early:?}, {late:?}");
     }
 
@@ -181,6 +199,12 @@ impl Bench {
             assert_eq!(record.token.as_deref(), token.map(|token| &token[..]));
             assert_eq!(record.order.as_deref(), order.map(|order| &order[..]));
         }
+        let waiting: Vec<&[u8]> = self.naive.waiters.iter().map(|waiter| &waiter.token[..]).collect();
+        let (waiters, _) = self.show.list_waiters(Filter::default(), 0, u32::MAX, self.now);
+        let listed = waiters.iter().map(|&id| self.show.waiters().get(id));
+        let mut listed: Vec<_> = listed.map(|waiter| (waiter.place.1, &waiter.token[..])).collect();
+        listed.sort_unstable();
+        assert_eq!(listed.into_iter().map(|(_, token)| token).collect::<Vec<_>>(), waiting);
         let bytes = self.show.encode();
         assert_eq!(self.replica.encode(), bytes, "the replica differs");
         let restored = Show::decode(&bytes).unwrap();
@@ -198,6 +222,7 @@ fn run(seed: u64, steps: usize) {
     let mut bench =
         Bench { replica: show.clone(), overdue: show.clone(), show, naive: Naive::new(&plan), now: 1000 };
     let ids = bench.naive.ids();
+    let waits = random.chance(60);
     for step in 0..steps {
         let by = random.pick(&[0, 1, 40]);
         bench.advance(by);
@@ -205,7 +230,7 @@ fn run(seed: u64, steps: usize) {
         let any_token = |random: &mut Random| {
             if tokens.is_empty() || random.chance(5) { b"nobody".to_vec() } else { random.pick(&tokens) }
         };
-        match random.below(13) {
+        match random.below(if waits { 18 } else { 13 }) {
             0..=6 => hold(&mut bench, &mut random, &format!("t{step}"), &tokens),
             7 => pick(&mut bench, &mut random, &format!("t{step}"), &ids),
             8 => confirm(&mut bench, &any_token(&mut random), random.pick(&[None, Some(&b"order1"[..])])),
@@ -215,16 +240,17 @@ fn run(seed: u64, steps: usize) {
             }
             10 => refund(&mut bench, &mut random, &ids),
             11 => block(&mut bench, &mut random, &ids),
+            13..=16 => wait(&mut bench, &mut random, &format!("w{step}")),
+            17 => unwait(&mut bench, &mut random),
             _ => extend(&mut bench, &any_token(&mut random)),
         }
         bench.check();
     }
 }
 
-fn hold(bench: &mut Bench, random: &mut Random, token: &str, tokens: &[Vec<u8>]) {
-    let user = random.pick(&["ann", "bob", "cid"]);
+fn random_wish(bench: &Bench, random: &mut Random) -> Wish {
     let areas: Vec<String> = bench.naive.areas.iter().map(|area| area.id.clone()).collect();
-    let wish = Wish {
+    Wish {
         count: random.pick(&[1, 1, 2, 2, 3, 4, 6]),
         tier: random.chance(60).then(|| random.pick(&TIERS).to_owned()),
         areas: if random.chance(20) { (0..2).map(|_| random.pick(&areas)).collect() } else { vec![] },
@@ -237,7 +263,81 @@ fn hold(bench: &mut Bench, random: &mut Random, token: &str, tokens: &[Vec<u8>])
         ]),
         orphans: random.pick(&[Orphans::Avoid, Orphans::Avoid, Orphans::Allow, Orphans::Forbid]),
         flags: FLAGS.iter().filter(|_| random.chance(25)).map(ToString::to_string).collect(),
+    }
+}
+
+/// A user waits; most shows are nearly sold out, so that waits are long.
+fn wait(bench: &mut Bench, random: &mut Random, token: &str) {
+    let user = random.pick(&["ann", "bob", "eve", "fay", "gus"]);
+    let mut wish = random_wish(bench, random);
+    if wish.adjacent == Adjacent::Ignore {
+        wish.adjacent = Adjacent::Require;
+    }
+    let (ttl, offer) = (random.pick(&[80, 600]), random.pick(&[30, 200, 501]));
+    let priority = random.pick(&[0, 0, 0, 5, -5]);
+    let (areas, flags) = (wish.areas.clone(), wish.flags.clone());
+    let request = Request::Wait(Wait {
+        hold: Hold {
+            user: user.as_bytes(),
+            count: wish.count as i64,
+            ttl,
+            tier: wish.tier.as_deref().map(str::as_bytes),
+            areas: areas.iter().map(String::as_bytes).collect(),
+            adjacent: wish.adjacent,
+            orphans: wish.orphans,
+            flags: flags.iter().map(String::as_bytes).collect(),
+            replace: None,
+            token: TokenChoice { token: token.as_bytes(), chosen: true },
+        },
+        offer,
+        priority,
+    });
+    let (now, naive) = (bench.now, &mut bench.naive);
+    let unknown = wish.tier.as_ref();
+    let unknown = unknown.is_some_and(|tier| naive.places().all(|place| naive.seat(place).tier != *tier));
+    let token = token.as_bytes().to_vec();
+    let waits = naive.waiters.iter().filter(|waiter| waiter.user == user.as_bytes()).count();
+    let most = if naive.waits_per_user == 0 { 100 } else { naive.waits_per_user };
+    let expected = if naive.max_hold > 0 && offer > naive.max_hold
+        || naive.seats_per_user > 0 && wish.count > naive.seats_per_user
+    {
+        Err(Code::Limit)
+    } else if unknown {
+        Err(Code::NotFound)
+    } else if naive.allows(user.as_bytes(), wish.count)
+        && matches!(naive.grant(&wish, user.as_bytes(), &token, now, now + offer, None), Outcome::Seats(_))
+    {
+        Ok(true)
+    } else if waits >= most {
+        Err(Code::Limit)
+    } else {
+        let user = user.as_bytes().to_vec();
+        naive.waiters.push(Waiter { token, user, wish: wish.clone(), until: now + ttl, offer, priority });
+        Ok(false)
     };
+    let got = bench.ask(&request).map(|reply| match reply {
+        Reply::Wait(record) => record.offered,
+        reply => panic!("{reply:?}"),
+    });
+    assert_eq!(got, expected, "{request:?}");
+    if got.is_ok() {
+        assert!(matches!(bench.ask(&request), Ok(Reply::Wait(_))), "a retry gets its record");
+    }
+}
+
+fn unwait(bench: &mut Bench, random: &mut Random) {
+    let waiting: Vec<Vec<u8>> = bench.naive.waiters.iter().map(|waiter| waiter.token.clone()).collect();
+    if waiting.is_empty() {
+        return;
+    }
+    let token = random.pick(&waiting);
+    bench.naive.waiters.retain(|waiter| waiter.token != token);
+    assert_eq!(bench.ask(&Request::Unwait(&token)), Ok(Reply::Ok));
+}
+
+fn hold(bench: &mut Bench, random: &mut Random, token: &str, tokens: &[Vec<u8>]) {
+    let user = random.pick(&["ann", "bob", "cid"]);
+    let wish = random_wish(bench, random);
     let replace = (!tokens.is_empty() && random.chance(35)).then(|| (random.pick(tokens), random.chance(50)));
     let ttl = random.pick(&[50, 400, 501]);
     let request = Hold {
