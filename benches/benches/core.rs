@@ -115,13 +115,13 @@ fn seats(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Lets `waiters` users wait for five to fourteen seats side by side, which no row has: 50 different wishes.
+/// Lets `waiters` users wait for twenty to twenty-nine seats side by side, which no row has: 50 different wishes.
 fn fill_waiting_list(show: &mut Show, waiters: usize) {
     for number in 0..waiters {
         let user = format!("user{number}");
         let mut wish = Hold {
             user: user.as_bytes(),
-            count: 5 + (number % 10) as i64,
+            count: 20 + (number % 10) as i64,
             ttl: 3_600_000,
             tier: Some(b"gold"),
             areas: vec![],

@@ -162,9 +162,19 @@ pub(crate) static COMMANDS: &[Command] = &[
         run: writes::confirm,
         flags: "write fast",
         keys: RW | ACCESS | UPDATE,
-        summary: "Sells the seats of a hold. The same token and order again give the same reply",
-        complexity: "O(C) with C seats of the hold",
-        parameters: [KEY, TOKEN, USER.after("USER").optional(), ORDER],
+        summary: "Sells the seats of a hold, perhaps in exchange for others. The same token and order again give the same reply",
+        complexity: "O(C) with C seats of the hold; with EXCHANGE O(C * log(R)) with C seats sold and refunded and R rows",
+        parameters: [
+            KEY,
+            TOKEN,
+            USER.after("USER").optional(),
+            ORDER,
+            Parameter::block("exchange", &[
+                    Parameter::name("old-reference").after("EXCHANGE"),
+                    COUNTED_SEATS,
+                ])
+            .optional(),
+        ],
     },
     command! {
         name: c"SEAT.RELEASE",

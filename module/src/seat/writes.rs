@@ -161,10 +161,16 @@ pub(super) fn extend(call: &Call<'_>, [_, token, ttl]: &[Argument<'_>; 3]) -> Do
     answer(call, &Request::Extend { token: token.text(), ttl })
 }
 
-/// `SEAT.CONFIRM key token [USER user] [ORDER ref]`
-pub(super) fn confirm(call: &Call<'_>, [_, token, user, order]: &[Argument<'_>; 4]) -> Done {
-    let (user, order) = (user.optional_text(), order.optional_text());
-    answer(call, &Request::Confirm { token: token.text(), user, order })
+/// `SEAT.CONFIRM key token [USER user] [ORDER ref] [EXCHANGE ref n seat ...]`
+pub(super) fn confirm(call: &Call<'_>, [_, token, user, order, exchange]: &[Argument<'_>; 5]) -> Done {
+    let (token, user, order) = (token.text(), user.optional_text(), order.optional_text());
+    match exchange.value_and_list() {
+        None => answer(call, &Request::Confirm { token, user, order }),
+        Some((from, seats)) => {
+            check_list("seats", exchange, LISTED_AT_ONCE)?;
+            answer(call, &Request::Exchange { token, user, order, from, seats: seats.to_vec() })
+        }
+    }
 }
 
 /// `SEAT.RELEASE key token [SEATS n seat ...]`

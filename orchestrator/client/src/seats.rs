@@ -210,6 +210,25 @@ impl SeatStore {
         self.ask(&command).await
     }
 
+    /// Sells the seats of a hold under `order`, and refunds these seats of the order `from` in the same step. Returns the
+    /// number of seats sold. To repeat the command is no error.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `NOTOWNER` if a seat is not sold under the order `from`; then nothing changes.
+    pub async fn exchange(
+        &self,
+        token: &str,
+        order: Option<&str>,
+        from: &str,
+        seats: &[&str],
+    ) -> Result<u64, Error> {
+        let mut command = self.begin("SEAT.CONFIRM");
+        command.arg(token);
+        with_options(&mut command, &[("ORDER", order)]);
+        command.arg("EXCHANGE").arg(from).arg(seats.len()).arg(seats);
+        self.ask(&command).await
+    }
+
     /// Releases the seats of a hold, and returns the number of seats.
     pub async fn release(&self, token: &str) -> Result<u64, Error> {
         self.ask(self.begin("SEAT.RELEASE").arg(token)).await

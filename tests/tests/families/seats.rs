@@ -128,6 +128,8 @@ impl Family for Seats {
                 "SEAT.BLOCK @ 1 back-2-19",
                 "SEAT.UNBLOCK @ 1 back-2-19",
                 "SEAT.REFUND @ ORDER o 1 back-1-3",
+                "SEAT.PICK @ bob TTL 3600000 TOKEN x SEATS 1 back-1-9",
+                "SEAT.CONFIRM @ x ORDER o2 EXCHANGE o 1 back-1-4",
                 "SEAT.RELEASE @ t",
                 r#"SEAT.ALTER @ {"limits":{"seats_per_user":9}}"#,
             ]),
@@ -164,7 +166,7 @@ impl Family for Seats {
         let Some(show) = before else { return };
         log.heard.extend(told(show, event));
         match event {
-            Event::Held(held) => {
+            Event::Held(held) | Event::Offered(held) => {
                 held.replaced.as_ref().map(|token| log.deadlines.remove(&token[..]));
                 log.deadlines.insert(held.token.to_vec(), held.until);
             }
@@ -323,6 +325,7 @@ const GARBAGE: Garbage<'static> = Garbage {
         "SEAT.WAIT k u 9 TTL 5000 OFFER 50 TIER gold ADJACENT REQUIRE TOKEN t",
         "SEAT.WAIT k v 2 TTL 50 OFFER 50 PRIORITY 3 TOKEN t2",
         "SEAT.UNWAIT k t",
+        "SEAT.CONFIRM k t USER u ORDER o EXCHANGE o2 2 left-1-1 left-1-2",
         "SEAT.LIST k ORDERS USER u",
         "SEAT.STAT k TIER gold AREA left",
         "SEAT.MAP k left",

@@ -29,6 +29,19 @@ pub enum Request<'a> {
         /// The order under which the sale is recorded.
         order: Option<&'a [u8]>,
     },
+    /// `SEAT.CONFIRM ... EXCHANGE`: sells a hold, and refunds seats of an order.
+    Exchange {
+        /// The hold.
+        token: &'a [u8],
+        /// The user whose hold it must be.
+        user: Option<&'a [u8]>,
+        /// The order under which the sale is recorded.
+        order: Option<&'a [u8]>,
+        /// The order of the seats to refund.
+        from: &'a [u8],
+        /// The seats to refund.
+        seats: Vec<&'a [u8]>,
+    },
     /// `SEAT.RELEASE`.
     Release {
         /// The hold.

@@ -7,8 +7,8 @@ pub mod search;
 pub mod wait;
 
 use self::rules::{
-    Decided, all_are, bad_seat, check_user, check_user_limits, deadline, live_hold, named, no_hold, resolve,
-    retried, turn_of,
+    Decided, all_are, all_are_of_order, bad_seat, check_user, check_user_limits, deadline, live_hold, named,
+    no_hold, resolve, retried, turn_of,
 };
 use self::search::{Found, Search};
 use super::claims::{MAX_COUNT, Seats, Stage};
@@ -35,6 +35,16 @@ pub fn decide(show: &Show, now: Millis, request: &Request<'_>) -> Decided {
         Request::Pick(pick) => decide_pick(show, now, pick),
         Request::Extend { token, ttl } => decide_extend(show, now, token, *ttl),
         Request::Confirm { token, user, order } => decide_confirm(show, token, *user, *order),
+        Request::Exchange { token, user, order, from, seats } => {
+            let mut decision = decide_confirm(show, token, *user, *order)?;
+            // A retry refunds nothing again.
+            if !decision.events.is_empty() {
+                let seats = named(show, seats)?;
+                all_are_of_order(show, &seats, from)?;
+                decision.events.push(Event::Refunded { seats });
+            }
+            Ok(decision)
+        }
         Request::Release { token, seats } => decide_release(show, token, seats.as_deref()),
         Request::Refund { order, seats } => decide_refund(show, *order, seats),
         Request::Block(seats) => {

@@ -30,9 +30,10 @@ pub fn decide_overdue(show: &Show, now: Millis, request: &Request<'_>) -> Events
         return Events::new();
     }
     let mut holds = match request {
-        Request::Extend { token, .. } | Request::Confirm { token, .. } | Request::Release { token, .. } => {
-            show.claims.find(token).into_iter().collect()
-        }
+        Request::Extend { token, .. }
+        | Request::Confirm { token, .. }
+        | Request::Exchange { token, .. }
+        | Request::Release { token, .. } => show.claims.find(token).into_iter().collect(),
         Request::Pick(pick) => {
             let mut holds = owners(show, &pick.seats);
             holds.extend(show.claims.find(pick.token.token));

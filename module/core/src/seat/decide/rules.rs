@@ -170,6 +170,24 @@ pub(in crate::seat) fn no_hold<T>(token: &[u8]) -> Result<T, Refusal> {
     refuse(Code::NotFound, format!("there is no hold {}; it may have expired", quoted(token)))
 }
 
+/// Refuses seats that are not sold under this order.
+pub(in crate::seat) fn all_are_of_order(show: &Show, seats: &[Seat], order: &[u8]) -> Result<(), Refusal> {
+    let is_of_order = |&seat: &Seat| match show.owner(seat) {
+        Owner::Claim(id) => match show.claims.get(id).stage {
+            Stage::Sold { order: Some(filed), .. } => show.claims.order(filed).reference[..] == *order,
+            Stage::Sold { order: None, .. } | Stage::Held { .. } => false,
+        },
+        Owner::Free | Owner::Blocked => false,
+    };
+    match seats.iter().find(|seat| !is_of_order(seat)) {
+        None => Ok(()),
+        Some(&seat) => refuse(
+            Code::NotOwner,
+            format!("seat {} is not of order {}", quoted(show.venue.id(seat)), quoted(order)),
+        ),
+    }
+}
+
 /// Numbers of the seats of these ids, in ascending order.
 pub(in crate::seat) fn named(show: &Show, ids: &[&[u8]]) -> Result<Seats, Refusal> {
     if ids.is_empty() {
