@@ -85,6 +85,9 @@ pub(crate) fn read<F: Family, T>(
 /// Notifications of a step.
 type Notices = SmallVec<[&'static CStr; 4]>;
 
+/// The most events that follow from others in one go: about 5 ms of work.
+const FOLLOW_UPS_AT_ONCE: usize = 250;
+
 /// The largest payload whose buffer is kept for the next one.
 const KEPT_BUFFER: usize = 16 * 1024;
 
@@ -197,6 +200,7 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
         for event in &events {
             self.apply(event);
         }
+        self.settle();
         !events.is_empty()
     }
 
@@ -227,6 +231,14 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
         }
     }
 
+    /// Applies the events that follow from the changes of this step; the timer applies those beyond a bound.
+    pub(crate) fn settle(&mut self) {
+        for _ in 0..FOLLOW_UPS_AT_ONCE {
+            let Some(event) = self.value.state.follow_up(self.now) else { return };
+            self.apply(&event);
+        }
+    }
+
     /// Does the key's maintenance, if it is due.
     fn maintain(&mut self) {
         if self.value.maintenance_at > self.now {
@@ -242,6 +254,7 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
 
     /// Replicates, notifies, sends the outbox, and has the timer watch the next deadline.
     fn finish(mut self) {
+        self.settle();
         self.serve();
         self.flush();
         self.value.unsent = self.to_send == 0;
@@ -285,6 +298,7 @@ pub(crate) fn change<F: Family, T>(
         Found::Value(value) => name.during(F::TYPE, || {
             let mut step = Step::begin(ctx, name, value, ctx.clock());
             step.apply_due_before_all(F::DUE_AT_ONCE);
+            step.settle();
             let decided = decide(&mut step);
             step.finish();
             decided

@@ -54,5 +54,5 @@ pub use error::Error;
 pub use keyed::Keyed;
 pub use numbers::{LiveLease, NumberStore, PoolInfo};
 pub use record::Record;
-pub use seats::{Bucket, FindRequest, Hold, HoldRequest, ListFilter, Listed, MapRow, SeatStore};
+pub use seats::{Bucket, FindRequest, Hold, HoldRequest, ListFilter, Listed, MapRow, SeatStore, WaitRequest};
 pub use servers::{Servers, Session};

@@ -20,5 +20,6 @@ mod numbers_waiting;
 mod plans;
 mod replies;
 mod seat_rush;
+mod seat_waiting;
 mod second_keys;
 mod zmpop;
