@@ -27,10 +27,12 @@ impl Show {
     }
 
     /// The next offer to a waiter, until nobody can be served.
+    #[inline]
     pub fn follow_up(&mut self, now: Millis) -> Option<Event> {
-        if !self.waiters.unserved {
-            return None;
-        }
+        if self.waiters.unserved { self.serve_next(now) } else { None }
+    }
+
+    fn serve_next(&mut self, now: Millis) -> Option<Event> {
         let event = next_offer(self, now);
         self.waiters.unserved = event.is_some();
         event
