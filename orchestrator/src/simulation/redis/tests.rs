@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use super::Redis;
 use crate::simulation::invariants::Observer;
 use crate::simulation::network::{Link, Network, SENTINEL};
-use crate::simulation::{REALM, clock, run_paused};
+use crate::simulation::{BOOK, REALM, clock, run_paused};
 
 const LAG: Duration = Duration::from_millis(20);
 
@@ -22,7 +22,7 @@ struct Client {
 
 fn client() -> Client {
     clock::begin();
-    let (redis, link) = (Redis::start(REALM, LAG, Observer::default()), Link::new());
+    let (redis, link) = (Redis::start((REALM, BOOK), LAG, Observer::default()), Link::new());
     let network = Network { redis: redis.clone(), link: link.clone() };
     let endpoint = Endpoint::Sentinels {
         sentinels: vec![format!("{SENTINEL}:26379")],
