@@ -87,6 +87,7 @@ fn hold<'a>(user: &'a [u8], token: &'a [u8]) -> Request<'a> {
         adjacent: Adjacent::Prefer,
         orphans: Orphans::Avoid,
         flags: vec![],
+        needs: vec![],
         replace: None,
         token: TokenChoice { token, chosen: false },
     })
@@ -128,6 +129,7 @@ fn fill_waiting_list(show: &mut Show, waiters: usize) {
             adjacent: Adjacent::Require,
             orphans: Orphans::Avoid,
             flags: vec![],
+            needs: vec![],
             replace: None,
             token: TokenChoice { token: user.as_bytes(), chosen: true },
         };

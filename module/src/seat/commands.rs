@@ -46,6 +46,10 @@ const ORPHANS: Parameter = Parameter::one_of(
 .optional();
 const FLAGS: Parameter =
     Parameter::counted("flags", &[COUNT, Parameter::name("flag").many()]).after("FLAGS").optional();
+const NEEDS: Parameter =
+    Parameter::block("need", &[Parameter::integer("n").after("NEED"), Parameter::name("flag")])
+        .optional()
+        .many();
 
 /// Every command of the family.
 pub(crate) static COMMANDS: &[Command] = &[
@@ -86,6 +90,7 @@ pub(crate) static COMMANDS: &[Command] = &[
             ADJACENT,
             ORPHANS,
             FLAGS,
+            NEEDS,
             Parameter::block("replace", &[
                     Parameter::name("old-token").after("REPLACE"),
                     Parameter::word("other", "OTHER").optional(),
@@ -135,6 +140,7 @@ pub(crate) static COMMANDS: &[Command] = &[
             .optional(),
             ORPHANS,
             FLAGS,
+            NEEDS,
             Parameter::integer("priority").after("PRIORITY").optional(),
             TOKEN.after("TOKEN").optional(),
         ],
@@ -245,6 +251,7 @@ pub(crate) static COMMANDS: &[Command] = &[
             ADJACENT,
             ORPHANS,
             FLAGS,
+            NEEDS,
             Parameter::integer("k").after("BEST").optional(),
         ],
     },

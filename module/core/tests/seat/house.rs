@@ -25,6 +25,7 @@ pub(super) fn wish(user: &str, count: i64) -> Hold<'_> {
         adjacent: Adjacent::Prefer,
         orphans: Orphans::Avoid,
         flags: vec![],
+        needs: vec![],
         replace: None,
         token: TokenChoice { token: b"", chosen: false },
     }

@@ -2,6 +2,7 @@
 
 mod alter;
 pub mod overdue;
+mod party;
 pub(super) mod rules;
 pub mod search;
 pub mod wait;

@@ -116,7 +116,7 @@ fn for_hold(show: &Show, now: Millis, hold: &Hold<'_>, request: &Request<'_>) ->
     let scan = Scan { show, now, wish: &wish, replaced, again: hold.replace.is_some_and(|one| !one.other) };
     match (together, hold.adjacent) {
         (false, _) => scan.enough_seats(),
-        (true, Adjacent::Area) => scan.row_with_run_in_best_level(),
+        (true, Adjacent::Area) if wish.needs.is_empty() => scan.row_with_run_in_best_level(),
         (true, _) => scan.row_with_run(&scan.candidates()),
     }
 }
@@ -177,7 +177,9 @@ impl Scan<'_> {
 
     /// The overdue holds of the first strip of these buckets that has a suitable run without them.
     fn row_with_run(&self, buckets: &[u32]) -> Vec<u32> {
-        let (n, clean) = (self.wish.count, self.wish.orphans == Orphans::Forbid);
+        // For a party with needs a run is not looked at closely: a hold that is overdue may always end.
+        let clean = self.wish.orphans == Orphans::Forbid && self.wish.needs.is_empty();
+        let n = self.wish.count;
         let has_run = |expected: &Expected| {
             let windows = bits::windows(&expected.takeable, n);
             let windows = if clean { bits::stranding_nobody(&windows, &expected.free, n) } else { windows };
@@ -227,7 +229,7 @@ impl Scan<'_> {
             }
         }
         for seats in [&mut free, &mut overdue, &mut replaced] {
-            show.hide_flagged(strip, self.wish.flags, seats);
+            show.hide_flagged(strip, self.wish.kind().allowed, seats);
         }
         let gained = bits::count(&overdue) as usize;
         let all =
