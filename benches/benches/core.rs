@@ -70,7 +70,13 @@ fn sell_most(show: &mut Show) {
             let choice = TokenChoice { token: token.as_bytes(), chosen: false };
             ask(
                 show,
-                &Request::Pick(Pick { user: b"house", ttl: 1000, token: choice, seats: vec![id.as_bytes()] }),
+                &Request::Pick(Pick {
+                    user: b"house",
+                    ttl: 1000,
+                    token: choice,
+                    orphans: None,
+                    seats: vec![id.as_bytes()],
+                }),
             );
             ask(show, &Request::Confirm { token: token.as_bytes(), user: None, order: None });
         }

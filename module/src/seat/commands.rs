@@ -110,6 +110,12 @@ pub(crate) static COMMANDS: &[Command] = &[
             KEY,
             USER,
             TTL,
+            Parameter::one_of("orphans", &[
+                    Parameter::word("allow", "ALLOW"),
+                    Parameter::word("forbid", "FORBID"),
+                ])
+            .after("ORPHANS")
+            .optional(),
             TOKEN.after("TOKEN").optional(),
             NAMED_SEATS.or_error("SEATS is missing: name the seats to pick"),
         ],

@@ -1,7 +1,7 @@
 //! The `SEAT.*` commands that change a show: they read the arguments, have the state machine decide, and reply.
 
 use allot_core::invariant;
-use allot_core::seat::plan::{self, Plan};
+use allot_core::seat::plan::{self, PickOrphans, Plan};
 use allot_core::seat::request::{Hold, Need, Pick, Replace, Request};
 use allot_core::seat::{Decision, Event, Reply, Show, decide, decide_overdue};
 use allot_core::shared::refusal::{Code, Refusal};
@@ -120,13 +120,14 @@ pub(super) fn hold(
     count_refused(record)
 }
 
-/// `SEAT.PICK key user TTL ms [TOKEN token] SEATS n seat ...`
-pub(super) fn pick(call: &Call<'_>, [_, user, ttl, chosen, seats]: &[Argument<'_>; 5]) -> Done {
+/// `SEAT.PICK key user TTL ms [ORPHANS FORBID|ALLOW] [TOKEN token] SEATS n seat ...`
+pub(super) fn pick(call: &Call<'_>, [_, user, ttl, orphans, chosen, seats]: &[Argument<'_>; 6]) -> Done {
     let made = token::make_unless(chosen.is_given());
     let pick = Pick {
         user: user.text(),
         ttl: time_to_live(ttl)?,
         token: token::choice(chosen, &made),
+        orphans: orphans.choice(&[PickOrphans::Allow, PickOrphans::Forbid]),
         seats: seats.words().to_vec(),
     };
     check_count(pick.seats.len() as i64)?;

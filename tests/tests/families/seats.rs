@@ -314,6 +314,7 @@ const GARBAGE: Garbage<'static> = Garbage {
         "SEAT.WAIT k v 3 TTL 5000 OFFER 50 NEED 2 wheelchair",
         "SEAT.FIND k 3 NEED 1 wheelchair BEST 2",
         "SEAT.PICK k u TTL 5000 TOKEN t SEATS 2 back-1-1 back-1-2",
+        "SEAT.PICK k u TTL 5000 ORPHANS FORBID SEATS 1 back-1-2",
         "SEAT.EXTEND k t TTL 5000",
         "SEAT.CONFIRM k t USER u ORDER o",
         "SEAT.RELEASE k t SEATS 1 back-1-1",

@@ -1,7 +1,7 @@
 //! Requests to a show, with parsed arguments. docs/seats.md describes the commands.
 
 pub use super::choice::{Adjacent, MAX_NEEDS, Orphans};
-use super::plan::PlanPart;
+use super::plan::{PickOrphans, PlanPart};
 use crate::shared::Millis;
 use crate::shared::codec::Writer;
 use crate::shared::token::TokenChoice;
@@ -124,6 +124,8 @@ pub struct Pick<'a> {
     pub ttl: Millis,
     /// The hold's token.
     pub token: TokenChoice<'a>,
+    /// Whether the seats may leave a single one; `None` for what the show says.
+    pub orphans: Option<PickOrphans>,
     /// Ids of the seats.
     pub seats: Vec<&'a [u8]>,
 }
@@ -232,6 +234,9 @@ impl Pick<'_> {
         seats.sort_unstable();
         for seat in seats {
             writer.string(seat);
+        }
+        if let Some(orphans) = self.orphans {
+            writer.unsigned(1 + u64::from(orphans == PickOrphans::Forbid));
         }
         hash(&writer)
     }

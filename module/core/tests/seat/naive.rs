@@ -3,7 +3,7 @@
 
 #![allow(unreachable_pub, reason = "one test program")]
 
-use allot_core::seat::plan::{Plan, PlanSeats, Rule};
+use allot_core::seat::plan::{PickOrphans, Plan, PlanSeats, Rule};
 use allot_core::seat::request::{Adjacent, Orphans};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -51,6 +51,7 @@ pub struct Naive {
     pub claims: BTreeMap<Vec<u8>, Claim>,
     pub waiters: Vec<Waiter>,
     pub waits_per_user: usize,
+    pub pick_orphans: PickOrphans,
     turns: HashMap<(Option<String>, usize), u64>,
     turn: u64,
 }
@@ -126,6 +127,7 @@ impl Naive {
             claims: BTreeMap::new(),
             waiters: Vec::new(),
             waits_per_user: plan.limits.waits_per_user as usize,
+            pick_orphans: plan.limits.pick_orphans,
             turns: HashMap::new(),
             turn: 0,
         }
@@ -159,6 +161,22 @@ impl Naive {
             .filter(|seat| has(seat))
             .map(|seat| seat.id.clone())
             .collect()
+    }
+
+    /// Free seats without flags, and without a neighbour of the same tier that is free and has no flags either.
+    pub fn single_seats(&self) -> usize {
+        let free = |(a, r, p): Place| {
+            let seat = self.areas[a].rows[r].get(p).and_then(Option::as_ref);
+            seat.filter(|seat| seat.state == State::Free && seat.flags.is_empty())
+        };
+        let places = self.places().filter_map(|place| Some((place, free(place)?)));
+        let alone = places.filter(|((a, r, p), seat)| {
+            let near = |p: Option<usize>| {
+                p.and_then(|p| free((*a, *r, p))).is_some_and(|other| other.tier == seat.tier)
+            };
+            !near(p.checked_sub(1)) && !near(p.checked_add(1))
+        });
+        alone.count()
     }
 
     pub fn user_seats(&self, user: &[u8]) -> usize {

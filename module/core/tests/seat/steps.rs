@@ -3,6 +3,7 @@
 use super::bench::{Bench, FLAGS, Random, TIERS};
 use super::naive::{Naive, Outcome, Seat, State, Waiter, Wish};
 use allot_core::seat::Reply;
+use allot_core::seat::plan::PickOrphans;
 use allot_core::seat::request::{Adjacent, Hold, Need, Orphans, Pick, Replace, Request, Wait};
 use allot_core::shared::refusal::Code;
 use allot_core::shared::token::TokenChoice;
@@ -215,7 +216,14 @@ pub(super) fn pick(bench: &mut Bench, random: &mut Random, token: &str, ids: &[S
     let full = naive.holds_per_user > 0 && naive.user_holds(b"dee") >= naive.holds_per_user
         || naive.seats_per_user > 0 && naive.user_seats(b"dee") + ids.len() > naive.seats_per_user;
     let free = ids.iter().all(|id| naive.by_id(id).state == State::Free);
+    let orphans = random.pick(&[None, None, Some(PickOrphans::Allow), Some(PickOrphans::Forbid)]);
+    let forbids = orphans.unwrap_or(naive.pick_orphans) == PickOrphans::Forbid;
+    let mut picked = naive.clone();
+    picked.take(&ids, b"dee", token.as_bytes(), now, now + 100);
+    let strands = forbids && picked.single_seats() > naive.single_seats();
     let expected = if full {
+        Err(Code::Limit)
+    } else if free && strands {
         Err(Code::Limit)
     } else if free {
         naive.take(&ids, b"dee", token.as_bytes(), now, now + 100);
@@ -224,7 +232,7 @@ pub(super) fn pick(bench: &mut Bench, random: &mut Random, token: &str, ids: &[S
         Err(Code::BadState)
     };
     let token = TokenChoice { token: token.as_bytes(), chosen: false };
-    let got = bench.ask(&Request::Pick(Pick { user: b"dee", ttl: 100, token, seats: bytes(&ids) }));
+    let got = bench.ask(&Request::Pick(Pick { user: b"dee", ttl: 100, token, orphans, seats: bytes(&ids) }));
     assert_eq!(got.map(|_| ()), expected);
 }
 

@@ -2,6 +2,7 @@
 //! expires them in slices; a request expires only the holds on which its own decision depends.
 
 use super::decide;
+use super::orphans::forbids_orphans;
 use super::rules::{check_user_limits, live_hold, resolve};
 use super::search::{Search, Wish};
 use super::wait::as_hold;
@@ -36,6 +37,9 @@ pub fn decide_overdue(show: &Show, now: Millis, request: &Request<'_>) -> Events
         | Request::Release { token, .. } => show.claims.find(token).into_iter().collect(),
         Request::Pick(pick) => {
             let mut holds = owners(show, &pick.seats);
+            if forbids_orphans(show, pick) {
+                holds.extend(neighbours(show, &pick.seats));
+            }
             holds.extend(show.claims.find(pick.token.token));
             holds.extend(of_user(show, now, pick.user, pick.seats.len() as u32, None));
             holds
@@ -65,6 +69,13 @@ fn is_overdue(show: &Show, id: u32, now: Millis) -> bool {
 fn owners(show: &Show, ids: &[&[u8]]) -> Vec<u32> {
     let seats = ids.iter().filter_map(|id| show.venue.find(id));
     seats.filter_map(|seat| claim_of(show, seat)).collect()
+}
+
+/// The claims that own a seat at most two places beside these seats: they decide whether a seat stays alone.
+fn neighbours(show: &Show, ids: &[&[u8]]) -> Vec<u32> {
+    let seats = ids.iter().filter_map(|id| show.venue.find(id));
+    let near = seats.flat_map(|seat| seat.saturating_sub(2)..=seat.saturating_add(2));
+    near.filter_map(|seat| claim_of(show, seat)).collect()
 }
 
 fn claim_of(show: &Show, seat: Seat) -> Option<u32> {

@@ -335,7 +335,13 @@ mod tests {
 
     fn pick(show: &mut Show, token: &[u8], seats: &[&[u8]]) {
         let token = TokenChoice { token, chosen: true };
-        let pick = crate::seat::request::Pick { user: token.token, ttl: 100, token, seats: seats.to_vec() };
+        let pick = crate::seat::request::Pick {
+            user: token.token,
+            ttl: 100,
+            token,
+            orphans: None,
+            seats: seats.to_vec(),
+        };
         ask(show, &Request::Pick(pick));
     }
 
