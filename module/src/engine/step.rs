@@ -17,6 +17,7 @@ use super::command::{Call, Done};
 use super::deadlines::{self, NEVER};
 use super::family::Family;
 use super::value::Value;
+use super::waiting::{self, Grant};
 use super::{faults, info, outbox};
 use crate::ffi::context::{Key, Mode};
 use crate::ffi::guard::AbortOnUnwind;
@@ -95,6 +96,9 @@ thread_local! {
     static PAYLOAD: Cell<Writer> = const { Cell::new(Writer { bytes: Vec::new() }) };
 }
 
+/// How many clients one step serves, which takes about as many times five microseconds.
+const SERVED_AT_ONCE: usize = 500;
+
 /// One step of a state: events applied at one time, then replicated and published together.
 pub(crate) struct Step<'c, 'k, F: Family> {
     ctx: Context<'c>,
@@ -105,6 +109,8 @@ pub(crate) struct Step<'c, 'k, F: Family> {
     notices: Notices,
     /// How many messages may still be sent.
     to_send: usize,
+    /// Clients that waited for the key and are answered at the end of the step.
+    grants: Vec<Grant<Events<F::Event>>>,
     /// Set from the first event applied until all of them are replicated and published.
     abort_on_unwind: Option<AbortOnUnwind>,
 }
@@ -125,6 +131,7 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
             payload,
             notices: Notices::new(),
             to_send: F::SENT_AT_ONCE,
+            grants: Vec::new(),
             abort_on_unwind: None,
         }
     }
@@ -186,17 +193,34 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
         }
     }
 
-    /// Applies the overdue deadlines on which a request depends, as long as `overdue` finds some.
-    pub(crate) fn apply_overdue(&mut self, overdue: impl Fn(&F, i64) -> Events<F::Event>) {
-        loop {
-            let events = overdue(&self.value.state, self.now);
-            if events.is_empty() {
-                return;
+    /// Applies overdue deadlines on which a request depends. Returns whether `overdue` found some: then there may be
+    /// more.
+    pub(crate) fn apply_overdue(&mut self, overdue: impl Fn(&F, i64) -> Events<F::Event>) -> bool {
+        let events = overdue(&self.value.state, self.now);
+        for event in &events {
+            self.apply(event);
+        }
+        self.settle();
+        !events.is_empty()
+    }
+
+    /// Serves clients that wait for the key, as long as there is something for them. The timer serves those that are
+    /// too many for one step.
+    #[inline]
+    pub(crate) fn serve(&mut self) {
+        if self.value.state.has_pending_grants() {
+            self.serve_waiting();
+        }
+    }
+
+    #[cold]
+    fn serve_waiting(&mut self) {
+        while self.grants.len() < SERVED_AT_ONCE {
+            let Some(mut grant) = self.value.state.grant(self.now) else { return };
+            for event in std::mem::take(&mut grant.events) {
+                self.apply(&event);
             }
-            for event in &events {
-                self.apply(event);
-            }
-            self.settle();
+            self.grants.push(grant);
         }
     }
 
@@ -231,6 +255,7 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
     /// Replicates, notifies, sends the outbox, and has the timer watch the next deadline.
     fn finish(mut self) {
         self.settle();
+        self.serve();
         self.flush();
         self.value.unsent = self.to_send == 0;
         if !self.payload.bytes.is_empty() {
@@ -241,6 +266,11 @@ impl<'c, 'k, F: Family> Step<'c, 'k, F> {
         if !self.payload.bytes.is_empty() {
             self.ctx.replicate_payload(F::APPLY, self.name, &self.payload.bytes);
             self.ctx.signal_modified(self.name);
+        }
+        if !self.grants.is_empty() {
+            waiting::deliver(self.ctx, self.name, std::mem::take(&mut self.grants));
+        }
+        if !self.payload.bytes.is_empty() {
             // Last, because a listener may call commands of this module.
             for notice in &self.notices {
                 self.ctx.notify(notice, self.name);
@@ -371,6 +401,13 @@ pub(crate) fn tick<F: Family>(ctx: Context<'_>, name: KeyName<'_>, due: i64, sli
     // The remaining events of this key wait until the timer has served the keys that were due before now.
     value.watched = deadlines::capped(wake_at(value, now), now).max(now);
     (value.watched != NEVER).then_some(value.watched)
+}
+
+/// Takes a client that no longer waits out of the state of its key.
+pub(crate) fn forget_waiter<F: Family>(ctx: Context<'_>, name: KeyName<'_>, waiter: u64) {
+    if let Found::Value(value) = ctx.open(name, Mode::Read).value::<Value<F>>() {
+        value.state.forget_waiters(Some(waiter));
+    }
 }
 
 /// The time of a key and of the clock. With `set_back` a key whose time is ahead of the clock follows the clock again;

@@ -1,13 +1,19 @@
 //! Replies that are records, field by field in the order of the documentation.
 
+use std::cell::Cell;
+
 use allot_core::seat::list::SaleRecord;
 use allot_core::seat::read::SeatRecord;
 use allot_core::seat::venue::Seat;
 use allot_core::seat::{HoldRecord, Show, WaitRecord};
-use allot_core::shared::MAX_IDENTIFIER;
 
 use crate::engine::reply::{Field, reply_record};
 use crate::ffi::Context;
+
+thread_local! {
+    /// The buffer in which ids of seats are written, kept from reply to reply. An id has 256 bytes at most.
+    static ID: Cell<String> = const { Cell::new(String::new()) };
+}
 
 pub(super) fn reply_hold(ctx: Context<'_>, show: &Show, record: &HoldRecord) {
     ctx.reply_map(7);
@@ -84,12 +90,13 @@ pub(super) fn reply_waiter(ctx: Context<'_>, show: &Show, id: u32) {
 
 pub(super) fn reply_seats(ctx: Context<'_>, show: &Show, seats: &[Seat]) {
     ctx.reply_array(seats.len());
-    let mut id = String::with_capacity(MAX_IDENTIFIER);
+    let mut id = ID.take();
     for &seat in seats {
         id.clear();
         show.venue().write_id(seat, &mut id);
         ctx.reply_string(id.as_bytes());
     }
+    ID.set(id);
 }
 
 pub(super) fn reply_seat(ctx: Context<'_>, show: &Show, record: &SeatRecord) {

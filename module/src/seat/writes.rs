@@ -21,7 +21,7 @@ use crate::ffi::{Context, KeyName};
 
 /// Expires the overdue holds on which a request depends, and decides the request.
 pub(super) fn decided(step: &mut Step<'_, '_, Show>, request: &Request<'_>) -> Result<Decision, Refusal> {
-    step.apply_overdue(|show, now| decide_overdue(show, now, request));
+    while step.apply_overdue(|show, now| decide_overdue(show, now, request)) {}
     decide(step.state(), step.now(), request)
 }
 

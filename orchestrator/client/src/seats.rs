@@ -127,6 +127,24 @@ pub struct WaitRequest<'a> {
 }
 
 /// The client of one show. Clones share the connection.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+///
+/// use allot_client::{Endpoint, HoldRequest, SeatStore, Servers};
+///
+/// let (endpoint, user) = Endpoint::url("redis://127.0.0.1:6379")?;
+/// let connection = Servers { user, ..Servers::new(endpoint, "show:1") }.connection(Duration::ZERO).await?;
+/// let show = SeatStore::new(connection, "show:1");
+/// show.create(r#"{"areas":[{"id":"box","rows":[{"label":"1","rank":1,"tier":"gold","seats":"1-4"}]}]}"#).await?;
+/// let request = HoldRequest { user: "ann", count: 2, ttl_ms: 60_000, tier: None, token: Some("order-7") };
+/// if let Some(hold) = show.hold(&request).await? {
+///     println!("{} as {}", hold.seats.join(", "), hold.token);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct SeatStore(Keyed);
 
@@ -232,6 +250,54 @@ impl SeatStore {
     /// Releases the seats of a hold, and returns the number of seats.
     pub async fn release(&self, token: &str) -> Result<u64, Error> {
         self.ask(self.begin("SEAT.RELEASE").arg(token)).await
+    }
+
+    /// Sold seats of an order, or these sold seats, become free again. Returns the number of seats.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `BADSTATE` if one of them is not sold, `NOTOWNER` if one is of another order.
+    pub async fn refund(&self, order: Option<&str>, seats: &[String]) -> Result<u64, Error> {
+        let mut command = self.begin("SEAT.REFUND");
+        if let Some(order) = order {
+            command.arg("ORDER").arg(order);
+        }
+        self.ask(command.arg(seats.len()).arg(seats)).await
+    }
+
+    /// Takes free seats off sale. Returns the number of seats.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `BADSTATE` if one of them is not free.
+    pub async fn block(&self, seats: &[String]) -> Result<u64, Error> {
+        self.ask(self.begin("SEAT.BLOCK").arg(seats.len()).arg(seats)).await
+    }
+
+    /// Puts blocked seats on sale again. Returns the number of seats.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `BADSTATE` if one of them is not blocked.
+    pub async fn unblock(&self, seats: &[String]) -> Result<u64, Error> {
+        self.ask(self.begin("SEAT.UNBLOCK").arg(seats.len()).arg(seats)).await
+    }
+
+    /// The records of these seats, in one round trip.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `NOTFOUND` if the show has no such seat.
+    pub async fn seats(&self, seats: &[String]) -> Result<Vec<Record>, Error> {
+        let commands: Vec<_> = seats.iter().map(|seat| self.begin("SEAT.GET").arg(seat).clone()).collect();
+        let replies = self.ask_all(&commands).await?.into_iter();
+        replies.map(|reply| Record::read(reply?)).collect()
+    }
+
+    /// The live holds of a user.
+    pub async fn holds(&self, user: &str) -> Result<Vec<Record>, Error> {
+        Record::read_list(self.ask(self.begin("SEAT.HOLDS").arg(user)).await?)
+    }
+
+    /// The ids of the seats of an order.
+    pub async fn order(&self, order: &str) -> Result<Vec<String>, Error> {
+        self.ask(self.begin("SEAT.ORDER").arg(order)).await
     }
 
     /// The counts of the show, one bucket for each area and tier.

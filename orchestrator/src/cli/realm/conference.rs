@@ -4,14 +4,13 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Result, anyhow};
 use clap::{Args, Subcommand};
-use redis::Value;
 
 use super::session::{Changing, connect};
 use crate::cli::outcome::Outcome;
 use crate::cli::table::{print, print_one};
 use crate::cli::terminal::write;
 use crate::config::{Confirm, RealmSource};
-use allot_client::{RealmStore, Record};
+use allot_client::Record;
 
 /// The commands for conferences.
 #[derive(Debug, Subcommand)]
@@ -175,16 +174,12 @@ pub(crate) async fn run(command: Command) -> Result<Outcome> {
         Command::Show(one) => show(one).await,
         Command::Plan(arguments) => {
             let store = connect(&arguments.realm.source).await?;
-            let mut command = store.begin("CONF.PLAN");
-            if let Some(cmu) = &arguments.down {
-                command.arg("DOWN").arg(cmu);
-            }
-            let records = Record::read_list(store.ask(&command).await?)?;
+            let records = store.plan(arguments.down.as_deref()).await?;
             print(&records, &PLAN, arguments.realm.json).map(|()| Outcome::Done)
         }
         Command::History(one) => {
             let store = connect(&one.realm.source).await?;
-            print(&history(&store, &one.e164).await?, &HISTORY, one.realm.json).map(|()| Outcome::Done)
+            print(&store.history(&one.e164).await?, &HISTORY, one.realm.json).map(|()| Outcome::Done)
         }
         Command::Move(arguments) => {
             let mut changing = Changing::connect(&arguments.realm.source, &arguments.confirm).await?;
@@ -241,15 +236,9 @@ async fn list(arguments: List) -> Result<Outcome> {
     let mut records = Vec::new();
     let mut cursor = 0_u64;
     loop {
-        let mut command = store.begin("CONF.LIST");
-        for (option, text) in [("STATE", &arguments.state), ("CMU", &arguments.cmu)] {
-            if let Some(text) = text {
-                command.arg(option).arg(text);
-            }
-        }
-        command.arg("CURSOR").arg(cursor).arg("COUNT").arg(PAGE);
-        let (next, page): (u64, Value) = store.ask(&command).await?;
-        records.extend(Record::read_list(page)?);
+        let (state, cmu) = (arguments.state.as_deref(), arguments.cmu.as_deref());
+        let (next, mut page) = store.conference_page(cursor, PAGE, state, cmu).await?;
+        records.append(&mut page);
         if next == 0 {
             break;
         }
@@ -262,7 +251,7 @@ async fn show(one: One) -> Result<Outcome> {
     let store = connect(&one.realm.source).await?;
     let record = Record::read(store.ask(store.begin("CONF.INFO").arg(&one.e164)).await?)?;
     let details = Record::read(store.ask(store.begin("CONF.GET").arg(&one.e164)).await?)?;
-    let history = history(&store, &one.e164).await?;
+    let history = store.history(&one.e164).await?;
     if one.realm.json {
         let history: Vec<_> = history.iter().map(Record::json).collect();
         let all =
@@ -274,10 +263,6 @@ async fn show(one: One) -> Result<Outcome> {
     print_one(&details, false)?;
     write("\nassignments\n")?;
     print(&history, &HISTORY, false).map(|()| Outcome::Done)
-}
-
-async fn history(store: &RealmStore, e164: &str) -> Result<Vec<Record>> {
-    Ok(Record::read_list(store.ask(store.begin("CONF.HISTORY").arg(e164)).await?)?)
 }
 
 /// A time, or a length of time from now, as milliseconds since 1970.

@@ -264,17 +264,20 @@ impl Show {
     }
 
     #[allow(clippy::indexing_slicing, reason = "numbers of buckets come from the show")]
+    #[inline]
     fn bucket_mut(&mut self, number: u32) -> &mut Bucket {
         &mut self.buckets[number as usize]
     }
 
     /// All seats of a strip, free or not.
     #[allow(clippy::indexing_slicing, reason = "slots of strips come from the venue")]
+    #[inline]
     pub(in crate::seat) fn seats_of(&self, strip: Strip) -> &Sparse {
         &self.venue.layout(strip.row).tiers[usize::from(strip.slot)].1
     }
 
     /// Free seats of a strip, with any flags: the kept words of the strip.
+    #[inline]
     pub(in crate::seat) fn free_seats(&self, strip: Strip) -> &[u64] {
         let (at, words) = (strip.word as usize, self.seats_of(strip).kept.words());
         self.words.get(at..at + words).unwrap_or_else(|| {
@@ -284,12 +287,14 @@ impl Show {
     }
 
     /// Free seats of a strip that are of this kind, as bits of the row. O(words of the row).
+    #[inline]
     pub(in crate::seat) fn takeable(&self, strip: Strip, kind: Kind) -> Bits {
         let len = usize::from(self.venue.layout(strip.row).len);
         self.seats_of(strip).kept.dense(&self.takeable_words(strip, kind), len)
     }
 
     /// The kept words of these seats. O(kept words), and the cost of `hide_flagged`.
+    #[inline]
     pub(in crate::seat) fn takeable_words(&self, strip: Strip, kind: Kind) -> Bits {
         let mut seats = Bits::from_slice(self.free_seats(strip));
         self.hide_flagged(strip, kind.allowed, &mut seats);
@@ -318,6 +323,9 @@ impl Show {
     /// O(kept words), and at most O(log seats) for each of these seats or of the row's flags, whichever are fewer.
     pub(in crate::seat) fn hide_flagged(&self, strip: Strip, allowed: u64, seats: &mut [u64]) {
         let (layout, kept) = (self.venue.layout(strip.row), self.seats_of(strip).kept);
+        if layout.flags.is_empty() {
+            return;
+        }
         // A strip of few seats must not cost as much as the whole row.
         if (bits::count(seats) as usize) < layout.flags.len() {
             let flagged = |position: &usize| layout.flags_at(*position) & !allowed != 0;
@@ -335,6 +343,7 @@ impl Show {
     }
 
     /// The bucket and the strip of a seat; `None` for a break.
+    #[inline]
     pub(in crate::seat) fn strip_of(&self, seat: Seat) -> Option<(u32, u32)> {
         let row = self.venue.row_of(seat);
         let slot = self.venue.layout(row).tier_slot((seat - self.venue.base(row)) as usize)?;
@@ -417,8 +426,14 @@ impl Show {
     }
 
     /// The runs in the kept words of a strip.
+    #[inline]
     pub(in crate::seat) fn runs_of(&self, strip: Strip, words: &[u64]) -> Runs {
-        Runs::of_lengths(self.seats_of(strip).kept.runs(words))
+        let kept = self.seats_of(strip).kept;
+        // Most rows have one tier, or tiers side by side.
+        if kept.is_without_gap() {
+            return Runs::of_lengths(bits::runs(words).map(|(_, len)| len));
+        }
+        Runs::of_lengths(kept.runs(words))
     }
 
     /// A strip of a bucket, both of this show.
