@@ -123,8 +123,9 @@ fn token(token: &str) -> TokenChoice<'_> {
 fn numbers_of_a_show_hold_at_their_limits() {
     use seat::request::{Pick, Request};
     let plan = r#"{"events":10,"limits":{"holds_per_user":0},"areas":[{"id":"a","rows":[{"label":"1","rank":1,"tier":"t","seats":"1-9"}]}]}"#;
-    let pick =
-        |name, seat, ttl| Request::Pick(Pick { user: b"ann", ttl, token: token(name), seats: vec![seat] });
+    let pick = |name, seat, ttl| {
+        Request::Pick(Pick { user: b"ann", ttl, token: token(name), orphans: None, seats: vec![seat] })
+    };
     let confirm = |token| Request::Confirm { token, user: Some(b"ann"), order: Some(b"o1") };
     let ask = |request| {
         Box::new(move |show: &Show, now| Ok(seat::decide(show, now, &request)?.events)) as Ask<'_, Show>

@@ -46,6 +46,10 @@ const ORPHANS: Parameter = Parameter::one_of(
 .optional();
 const FLAGS: Parameter =
     Parameter::counted("flags", &[COUNT, Parameter::name("flag").many()]).after("FLAGS").optional();
+const NEEDS: Parameter =
+    Parameter::block("need", &[Parameter::integer("n").after("NEED"), Parameter::name("flag")])
+        .optional()
+        .many();
 
 /// Every command of the family.
 pub(crate) static COMMANDS: &[Command] = &[
@@ -86,6 +90,7 @@ pub(crate) static COMMANDS: &[Command] = &[
             ADJACENT,
             ORPHANS,
             FLAGS,
+            NEEDS,
             Parameter::block("replace", &[
                     Parameter::name("old-token").after("REPLACE"),
                     Parameter::word("other", "OTHER").optional(),
@@ -105,6 +110,12 @@ pub(crate) static COMMANDS: &[Command] = &[
             KEY,
             USER,
             TTL,
+            Parameter::one_of("orphans", &[
+                    Parameter::word("allow", "ALLOW"),
+                    Parameter::word("forbid", "FORBID"),
+                ])
+            .after("ORPHANS")
+            .optional(),
             TOKEN.after("TOKEN").optional(),
             NAMED_SEATS.or_error("SEATS is missing: name the seats to pick"),
         ],
@@ -135,6 +146,7 @@ pub(crate) static COMMANDS: &[Command] = &[
             .optional(),
             ORPHANS,
             FLAGS,
+            NEEDS,
             Parameter::integer("priority").after("PRIORITY").optional(),
             TOKEN.after("TOKEN").optional(),
         ],
@@ -245,6 +257,7 @@ pub(crate) static COMMANDS: &[Command] = &[
             ADJACENT,
             ORPHANS,
             FLAGS,
+            NEEDS,
             Parameter::integer("k").after("BEST").optional(),
         ],
     },

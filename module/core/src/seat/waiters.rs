@@ -155,6 +155,11 @@ impl Show {
         if !(1..=MAX_COUNT as u32).contains(&wish.count) || wish.adjacent == Adjacent::Ignore {
             return Err(Damaged("a wish is out of range"));
         }
+        let needed = wish.needs.iter().try_fold(0_u32, |sum, need| sum.checked_add(need.count));
+        let sound = wish.needs.iter().all(|need| need.count > 0 && need.flag.0.is_power_of_two());
+        if !sound || needed.is_none_or(|needed| needed > wish.count) {
+            return Err(Damaged("the needs of a wish are out of range"));
+        }
         let rising = wish.areas.windows(2).all(|pair| matches!(pair, [a, b] if a < b));
         let known = wish.areas.last().is_none_or(|&last| (last as usize) < self.venue.areas().len());
         if rising && known { Ok(()) } else { Err(Damaged("an area is unknown or out of order")) }
