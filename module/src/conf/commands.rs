@@ -42,6 +42,9 @@ pub(crate) static CONF_COMMANDS: &[Command] = &[
             integer("milliseconds", "RELEASETIMEOUT"),
             integer("milliseconds", "WAITTIMEOUT"),
             integer("milliseconds", "TOMBSTONE"),
+            Parameter::one_of("place", &[Parameter::word("share", "SHARE"), Parameter::word("load", "LOAD")])
+                .after("PLACE")
+                .optional(),
         ],
     },
     command! {
@@ -275,7 +278,7 @@ pub(crate) static CMU_COMMANDS: &[Command] = &[
         run: units::beat,
         flags: "write fast",
         keys: RW | ACCESS | UPDATE,
-        summary: "Renews a unit's lease",
+        summary: "Renews a unit's lease, and reports its load in percent",
         complexity: "O(log(U)) with U units",
         parameters: [KEY, CMU, integer("n", "LOAD")],
     },

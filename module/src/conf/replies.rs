@@ -21,6 +21,7 @@ pub(super) fn reply_realm(ctx: Context<'_>, realm: &Realm) {
         ("releasetimeout", Field::Number(settings.release_timeout)),
         ("waittimeout", Field::Number(settings.wait_timeout)),
         ("tombstone", Field::Number(settings.tombstone)),
+        ("place", Field::Text(settings.placement.word().as_bytes())),
         ("term", Field::Number(term as i64)),
         ("leader", Field::maybe(leader)),
         ("last_epoch", Field::Number(realm.last_epoch() as i64)),
@@ -41,7 +42,7 @@ pub(super) fn reply_unit(ctx: Context<'_>, unit: &Unit) {
         ("lease_ends", Field::Number(unit.lease_ends())),
         ("joined", Field::Number(unit.joined)),
         ("conferences", Field::Number(unit.owned.len() as i64)),
-        ("load", Field::number(unit.load)),
+        ("load", Field::number(unit.load.map(|load| load.value))),
     ];
     reply_record(ctx, &fields);
 }

@@ -75,8 +75,10 @@ fn reply(ctx: Context<'_>, realm: &Realm, reply: &Reply) {
 /// `CONF.REALM key [option value ...]`
 pub(super) fn realm(
     call: &Call<'_>,
-    [_, licences, retry, window, policy, create_timeout, release_timeout, wait_timeout, tombstone]: &[Argument<'_>;
-         9],
+    [_, licences, retry, window, policy, create_timeout, release_timeout, wait_timeout, tombstone, placement]: &[Argument<
+        '_,
+    >;
+         10],
 ) -> Done {
     let changes = Changes {
         licences: licences.optional_integer(),
@@ -97,6 +99,7 @@ pub(super) fn realm(
     };
     drop(key);
     // Without options this is a read, so the timer applies the deadlines that have passed.
+        placement: placement.member()?,
     if exists && changes == Changes::default() {
         return reply_settings(call, name);
     }

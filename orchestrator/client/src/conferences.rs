@@ -142,9 +142,14 @@ impl RealmStore {
         self.ask::<Value>(&command).await.map(drop)
     }
 
-    /// Renews a unit's lease.
-    pub async fn beat(&self, cmu: &str, load: usize) -> Result<(), Error> {
-        self.ask::<Value>(self.begin("CMU.BEAT").arg(cmu).arg("LOAD").arg(load)).await.map(drop)
+    /// Renews a unit's lease. `load` is in percent; without it, the last load counts until it is a lease old.
+    pub async fn beat(&self, cmu: &str, load: Option<u8>) -> Result<(), Error> {
+        let mut command = self.begin("CMU.BEAT");
+        command.arg(cmu);
+        if let Some(load) = load {
+            command.arg("LOAD").arg(load);
+        }
+        self.ask::<Value>(&command).await.map(drop)
     }
 
     /// Sends the list of all conferences (number, epoch) that a unit has, and the list of those that people ended there.

@@ -355,8 +355,8 @@ fn records_have_all_their_fields_in_both_protocols() {
         assert_eq!(names(&realm.ok("CONF.HISTORY 7").array()[0]), "epoch copy_epoch cmu from opened to how");
         assert_eq!(
             names(&realm.ok("CONF.REALM")),
-            "licences licences_used retry window policy createtimeout releasetimeout waittimeout tombstone term \
-             leader last_epoch"
+            "licences licences_used retry window policy createtimeout releasetimeout waittimeout tombstone \
+             place term leader last_epoch"
         );
         let plan = realm.ok(&format!("CONF.PLAN DOWN {cmu}"));
         assert_eq!(names(&plan.array()[0]), "e164 cmu why next_retry");
@@ -437,5 +437,24 @@ fn wrong_calls_are_refused_with_the_word_that_is_wrong() {
     assert_eq!(server.raw().words("CONF.STAT nothing").error(), "NOKEY there is no key 'nothing'");
     server.raw().words("SET text t");
     assert!(server.raw().words("CONF.STAT text").error().starts_with("WRONGTYPE "));
+    no_internal_errors(&server);
+}
+
+#[test]
+fn unit_with_full_load_gets_nothing_until_its_load_is_a_lease_old() {
+    let server = RedisServer::start();
+    let mut realm = Realm::create(&server, &["b:1:1"]);
+    realm.ok("CMU.JOIN a:1:1 CAPACITY 100000 LEASE 1500");
+    realm.ok("CONF.REALM PLACE LOAD");
+    realm.ok("CMU.BEAT a:1:1 LOAD 100");
+    for e164 in ["1", "2"] {
+        assert_eq!(realm.begin(e164, "").0, "b:1:1");
+    }
+    realm.ok("CMU.BEAT b:1:1 LOAD 7");
+    eventually("the load to expire", TIMEOUT, || {
+        // A heartbeat without a load renews the lease and not the load.
+        realm.ok("CMU.BEAT a:1:1").field("load").is_null()
+    });
+    assert_eq!(realm.begin("3", "").0, "a:1:1");
     no_internal_errors(&server);
 }

@@ -13,6 +13,7 @@ mod admission;
 mod check;
 mod ended_by_people;
 mod failovers;
+mod load;
 mod model;
 mod placing;
 mod random;

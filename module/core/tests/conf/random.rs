@@ -5,9 +5,10 @@ use super::rig::{MINUTE, Rig};
 use allot_core::conf::Reply;
 use allot_core::conf::conference::{Conference, State};
 use allot_core::conf::request::{
-    AssignmentNotice, Claim, ClientRequest, Create, End, Report, Request, SchedulerRequest, Set, UnitRequest,
+    AssignmentNotice, Changes, Claim, ClientRequest, Create, End, Report, Request, SchedulerRequest, Set,
+    UnitRequest,
 };
-use allot_core::conf::state::{Policy, Settings};
+use allot_core::conf::state::{Placement, Policy, Settings};
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng};
 use std::borrow::Cow;
@@ -67,6 +68,7 @@ impl Run {
             ..Settings::default()
         };
         let numbers = (0..12).map(|number| format!("49{number}")).collect();
+            placement: random.of(&Placement::ALL),
         let units = (0..6).flat_map(|host| (1..3).map(move |start| format!("h{host}:1:{start}"))).collect();
         let rig = Rig::with(settings, &[]);
         Self {
@@ -139,7 +141,10 @@ impl Run {
                     lease,
                 }));
             }
-            15 => drop(self.rig.beat(&cmu)),
+            15 => match self.random.of(&[None, Some(-7), Some(0), Some(40), Some(100), Some(250)]) {
+                None => drop(self.rig.beat(&cmu)),
+                Some(load) => drop(self.rig.beat_with(&cmu, load)),
+            },
             16 | 17 => self.report(&cmu),
             18 => drop(self.rig.code(&Request::Scheduler {
                 term: None,
@@ -157,7 +162,12 @@ impl Run {
                     request: SchedulerRequest::Move { e164: e164.as_bytes(), to },
                 });
             }
-            _ => match self.random.below(3) {
+            _ => match self.random.below(4) {
+                3 => {
+                    let placement = Some(self.random.of(&Placement::ALL));
+                    let changes = Changes { placement, ..Changes::default() };
+                    self.rig.code(&Request::Client(ClientRequest::Configure(changes)));
+                }
                 0 => {
                     let live = self.units.iter().filter(|_| self.random.chance(50));
                     let live: Vec<&[u8]> = live.map(String::as_bytes).collect();

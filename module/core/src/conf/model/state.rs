@@ -3,7 +3,7 @@
 use super::conference::{Assignment, Conference, Epoch, State};
 use super::placement_index::PlacementIndex;
 use super::queues::Queues;
-pub use super::settings::{Policy, Settings};
+pub use super::settings::{Placement, Policy, Settings};
 use super::state_index::ByState;
 use super::unit::{Host, Name, Unit, UnitState, host_of};
 use crate::invariant;
@@ -80,7 +80,7 @@ impl Realm {
             conferences: Table::default(),
             names: NameIndex::default(),
             requests: BTreeMap::new(),
-            placement_index: PlacementIndex::default(),
+            placement_index: PlacementIndex::by(settings.placement),
             queues: Queues::default(),
             by_state: ByState::default(),
             lost: Lost::new(),
