@@ -254,7 +254,7 @@ impl ActiveScheduler<'_> {
         // Without target units nothing can be recovered. The command asks for one conference nevertheless: a refusal
         // shows that another scheduler has claimed the realm.
         let mut probe = u32::from(targets.is_empty());
-        self.rate.refill(targets.into_iter(), Instant::now());
+        self.rate.refill(targets.into_iter(), Instant::now(), || random::within(0.0..1.0));
         let mut recovered = 0;
         while self.leadership.check().is_ok() {
             let count = self.rate.allowance().min(RECOVERY_BATCH).max(std::mem::take(&mut probe));
