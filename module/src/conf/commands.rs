@@ -238,9 +238,13 @@ pub(crate) static CONF_COMMANDS: &[Command] = &[
         flags: "readonly",
         also: "dangerous",
         keys: RO | ACCESS,
-        summary: "Says which conferences wait and why, or where each would go if a unit died now",
-        complexity: "O(N * log(U)) with N conferences and U units",
-        parameters: [KEY, Parameter::name("cmu").after("DOWN").optional()],
+        summary: "Says which conferences wait and why, or where each would go if a unit died now; for ANY, how many of each unit would find room",
+        complexity: "O(N * log(U)) with N conferences and U units; for ANY O(U + N * log(U)) with N at most 4000, and the pending conferences and those of one unit",
+        parameters: [
+            KEY,
+            Parameter::name("cmu").after("DOWN").optional(),
+            Parameter::natural("cursor").after("CURSOR").optional(),
+        ],
     },
     command! {
         name: c"CONF.APPLY",

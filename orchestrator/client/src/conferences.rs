@@ -34,6 +34,17 @@ pub struct Grant {
     pub epoch: u64,
 }
 
+/// What would become of the conferences of a unit if the unit died now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LossForecast {
+    /// Identity of the unit.
+    pub cmu: String,
+    /// Number of its conferences.
+    pub conferences: u64,
+    /// Conferences for which no other unit has room.
+    pub no_room: u64,
+}
+
 /// The result of a unit's report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reported {
@@ -183,6 +194,22 @@ impl RealmStore {
     pub async fn drain(&self, cmu: &str) -> Result<u64, Error> {
         let record = Record::read(self.ask(self.begin("CMU.DRAIN").arg(cmu).arg("MOVE")).await?)?;
         record.get("left")
+    }
+
+    /// What would become of the conferences of each unit if it died now: some units after the cursor, and the next
+    /// cursor, 0 at the end.
+    pub async fn forecast_losses(&self, cursor: u64) -> Result<(u64, Vec<LossForecast>), Error> {
+        let mut command = self.begin("CONF.PLAN");
+        command.arg("DOWN").arg("ANY").arg("CURSOR").arg(cursor);
+        let (next, units): (u64, Value) = self.ask(&command).await?;
+        let forecast = |record: &Record| {
+            Ok(LossForecast {
+                cmu: record.get("cmu")?,
+                conferences: record.get("conferences")?,
+                no_room: record.get("no_room")?,
+            })
+        };
+        Ok((next, Record::read_list(units)?.iter().map(forecast).collect::<Result<_, Error>>()?))
     }
 
     /// The totals of the realm.

@@ -26,7 +26,7 @@ pub mod streams;
 
 pub use accounts::{AccountRow, BookStore, ModuleRow, Rows};
 pub use address::without_password;
-pub use conferences::{Grant, RealmStore, Reported, UnitRow};
+pub use conferences::{Grant, LossForecast, RealmStore, Reported, UnitRow};
 pub use connection::{connect, query};
 pub use dial::{ByteStream, Dial};
 pub use endpoint::{Endpoint, Node, Secret};

@@ -373,6 +373,9 @@ fn lasting_conference_is_listed_once_while_others_come_and_go() {
     let steady: BTreeSet<String> = (0..200).map(|number| format!("steady{number}")).collect();
     let mut passing = std::collections::VecDeque::new();
     for (number, e164) in steady.iter().enumerate() {
+        let losses = realm.ok("CONF.PLAN DOWN any CURSOR 0");
+        assert_eq!(names(&losses.array()[1].array()[0]), "cmu conferences placed no_room ending");
+        assert_eq!(realm.code(&format!("CONF.PLAN DOWN {cmu} CURSOR 0")), "ERR");
         realm.open(e164);
         if number % 2 == 0 {
             let other = format!("passing{number}");

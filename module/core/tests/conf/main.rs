@@ -14,6 +14,7 @@ mod check;
 mod ended_by_people;
 mod failovers;
 mod load;
+mod losses;
 mod model;
 mod placing;
 mod random;

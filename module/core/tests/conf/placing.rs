@@ -1,6 +1,7 @@
 //! Who gets what, against the same worked out naively: all units and conferences listed again for every choice, and no
 //! index asked.
 
+use super::losses::losses_are_foretold;
 use super::random::Random;
 use super::rig::{Rig, wish, word};
 use allot_core::conf::conference::State;
@@ -86,6 +87,8 @@ struct Seen {
     left_waiting: usize,
     before_older: usize,
     fully_loaded: usize,
+    foretold: usize,
+    without_room: usize,
 }
 
 struct Run {
@@ -343,6 +346,9 @@ fn every_choice_equals_that_of_a_plain_list() {
             run.step();
         }
         let seen = run.seen;
+        let (foretold, without_room) = losses_are_foretold(&run.rig);
+        all.foretold += foretold;
+        all.without_room += without_room;
         all.placed += seen.placed;
         all.refused += seen.refused;
         all.by_count += seen.by_count;
@@ -356,8 +362,9 @@ fn every_choice_equals_that_of_a_plain_list() {
     let Seen {
         placed, refused, by_count, moved, recovered, left_waiting, before_older, fully_loaded, ..
     } = all;
+    let by_loss = [all.foretold, all.without_room];
     let by_step = [placed, refused, by_count, moved, recovered, left_waiting, before_older, fully_loaded];
-    for seen in by_step {
+    for seen in by_step.into_iter().chain(by_loss) {
         assert!(seen as u64 > cases() / 20, "hardly put to the test: {all:?}");
     }
 }

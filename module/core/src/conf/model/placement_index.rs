@@ -179,6 +179,16 @@ impl PlacementIndex {
         self.put(number, entry);
     }
 
+    /// Undoes a plan: these units are as in the `original` again. O(changed log units).
+    pub fn restore(&mut self, changed: &[u32], original: &Self) {
+        for &number in changed {
+            self.remove(number);
+            if let Some(entry) = original.units.get(&number) {
+                self.put(number, entry.clone());
+            }
+        }
+    }
+
     /// Excludes a unit from a plan.
     pub fn strike(&mut self, number: u32) {
         self.remove(number);
