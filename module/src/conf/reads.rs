@@ -59,7 +59,7 @@ pub(super) fn get(call: &Call<'_>, [_, e164, fields]: &[Argument<'_>; 3]) -> Don
 pub(super) fn info(call: &Call<'_>, [_, e164]: &[Argument<'_>; 2]) -> Done {
     let e164 = e164.text();
     read::<Realm, _>(call.ctx, call.key()?, |realm, now| {
-        reply_conference(call.ctx, realm, &*known(realm, e164, now)?);
+        reply_conference(call.ctx, realm, &*known(realm, e164, now)?, None);
         Ok(())
     })
 }
@@ -88,7 +88,7 @@ pub(super) fn list(call: &Call<'_>, [_, state, cmu, cursor, count]: &[Argument<'
         call.ctx.reply_integer(next as i64);
         call.ctx.reply_array(found.len());
         for one in found {
-            reply_conference(call.ctx, realm, one);
+            reply_conference(call.ctx, realm, one, None);
         }
         Ok(())
     })

@@ -82,6 +82,9 @@ fn every_transition_is_told_once_and_every_command_reaches_its_unit() {
             format!("RELEASE 7 a:1:1 {first}"),
         ]
     );
+    let (info, history) = (realm.ok("CONF.INFO 7"), realm.ok("CONF.HISTORY 7"));
+    let [created, opened, ended] = ["created", "opened", "ended"].map(|name| info.field(name).int());
+    let [from, heard, to] = ["from", "opened", "to"].map(|name| history.array()[0].field(name).int());
     assert_eq!(
         realm.entries("evt"),
         [
@@ -90,7 +93,10 @@ fn every_transition_is_told_once_and_every_command_reaches_its_unit() {
             format!("opened 7 a:1:1 {first} open"),
             format!("extended 7 a:1:1 {first} open"),
             format!("ending 7 a:1:1 {first} open manager"),
-            format!("ended 7 a:1:1 {first} ended manager"),
+            format!(
+                "ended 7 a:1:1 {first} ended manager 1 {first} {created} {opened} {ended} \
+                 a:1:1 {first} {from} {heard} {to} ended"
+            ),
         ]
     );
     no_internal_errors(&server);
@@ -344,6 +350,13 @@ fn records_have_all_their_fields_in_both_protocols() {
                           attempts next_retry moving_to moving_epoch ending recovering recoverable priority size \
                           licences zone request pool tried";
         assert_eq!(names(&realm.ok("CONF.INFO 7")), conference);
+        let created = realm.ok(&format!("CONF.CREATE new{protocol}"));
+        assert_eq!(names(&created), format!("{conference} evt"));
+        let after = created.field("evt").text();
+        let told = realm.client.call(&["XREAD", "STREAMS", &format!("{REALM}:evt"), &after]);
+        assert!(format!("{told:?}").contains(&format!("new{protocol}")), "{told:?}");
+        let (unit, epoch) = (created.field("cmu").text(), created.field("epoch").int());
+        realm.ok(&format!("CONF.NACK new{protocol} {unit} {epoch}"));
         let list = realm.ok("CONF.LIST STATE open COUNT 1");
         assert_eq!(names(&list.array()[1].array()[0]), conference);
         let cursor = list.array()[0].int();
@@ -360,6 +373,9 @@ fn records_have_all_their_fields_in_both_protocols() {
         );
         let plan = realm.ok(&format!("CONF.PLAN DOWN {cmu}"));
         assert_eq!(names(&plan.array()[0]), "e164 cmu why next_retry");
+        let losses = realm.ok("CONF.PLAN DOWN any CURSOR 0");
+        assert_eq!(names(&losses.array()[1].array()[0]), "cmu conferences placed no_room ending");
+        assert_eq!(realm.code(&format!("CONF.PLAN DOWN {cmu} CURSOR 0")), "ERR");
         assert!(realm.ok("CONF.PLAN").array().is_empty());
         let own = realm.ok(&format!("CONF.LIST CMU {cmu}"));
         assert_eq!(own.array()[1].array().len(), 1);
@@ -373,9 +389,6 @@ fn lasting_conference_is_listed_once_while_others_come_and_go() {
     let steady: BTreeSet<String> = (0..200).map(|number| format!("steady{number}")).collect();
     let mut passing = std::collections::VecDeque::new();
     for (number, e164) in steady.iter().enumerate() {
-        let losses = realm.ok("CONF.PLAN DOWN any CURSOR 0");
-        assert_eq!(names(&losses.array()[1].array()[0]), "cmu conferences placed no_room ending");
-        assert_eq!(realm.code(&format!("CONF.PLAN DOWN {cmu} CURSOR 0")), "ERR");
         realm.open(e164);
         if number % 2 == 0 {
             let other = format!("passing{number}");

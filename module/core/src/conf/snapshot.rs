@@ -41,6 +41,7 @@ impl Realm {
         out.unsigned(self.term);
         out.optional(self.leader.as_deref());
         out.unsigned(self.last_epoch);
+        out.unsigned(self.ends);
         out.unsigned(self.units.len() as u64);
         for unit in self.units() {
             unit.encode(&mut out);
@@ -136,6 +137,7 @@ impl Realm {
         realm.leader = reader.optional_identifier()?;
         ensure(realm.term == 0 || realm.leader.is_some(), "a claimed term has no leader")?;
         realm.last_epoch = reader.count()?;
+        realm.ends = if version > OLDEST { reader.count()? } else { 0 };
         let mut last: Option<Name> = None;
         for _ in 0..reader.unsigned()? {
             let unit = Unit::decode(&mut reader, version)?;
@@ -357,8 +359,6 @@ impl Unit {
         ensure(flags < 4, "a flag is unknown")?;
         let lease: Millis = reader.time()?;
         ensure((1..=MAX_TTL).contains(&lease), "a lease is out of range")?;
-        Ok(Self {
-            cmu,
         let (renewed, joined, down_since) = (reader.time()?, reader.time()?, reader.time()?);
         let load = reader.field::<Option<Any<i64>>>()?;
         let at = if version > OLDEST { reader.field()? } else { load.map(|_| renewed) };
@@ -366,6 +366,8 @@ impl Unit {
         let load = load.zip(at).map(|(Any(value), at)| Load { value, at });
         // A unit whose lease has expired has no load, and version 2 kept it.
         let load = load.filter(|_| matches!(state, UnitState::Up | UnitState::Suspect));
+        Ok(Self {
+            cmu,
             zone,
             capacity,
             used: 0,

@@ -18,6 +18,7 @@ mod losses;
 mod model;
 mod placing;
 mod random;
+mod records;
 mod recovering;
 mod rig;
 mod sentences;

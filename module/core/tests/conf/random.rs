@@ -1,6 +1,7 @@
 //! Random runs on many conferences and units: a replica that gets the events as bytes and a snapshot agree after
 //! every step, room and licences are what the records say, and epochs only grow.
 
+use super::records::check_entry;
 use super::rig::{MINUTE, Rig};
 use allot_core::conf::Reply;
 use allot_core::conf::conference::{Conference, State};
@@ -50,6 +51,8 @@ struct Run {
     units: Vec<String>,
     written: BTreeMap<String, u64>,
     last_epoch: u64,
+    /// The number of the last end that was told.
+    ends: u64,
     /// Tokens of the calls that are not hung up.
     called: BTreeSet<String>,
     /// Whether the limit of licences held from the start.
@@ -65,10 +68,10 @@ impl Run {
             retry: random.of(&[1, 3000]),
             window: random.of(&[2000, 60_000]),
             tombstone: random.of(&[1, 5000]),
+            placement: random.of(&Placement::ALL),
             ..Settings::default()
         };
         let numbers = (0..12).map(|number| format!("49{number}")).collect();
-            placement: random.of(&Placement::ALL),
         let units = (0..6).flat_map(|host| (1..3).map(move |start| format!("h{host}:1:{start}"))).collect();
         let rig = Rig::with(settings, &[]);
         Self {
@@ -78,6 +81,7 @@ impl Run {
             units,
             written: BTreeMap::new(),
             last_epoch: 0,
+            ends: 0,
             called: BTreeSet::new(),
             limited: true,
         }
@@ -272,6 +276,9 @@ impl Run {
         self.last_epoch = realm.last_epoch();
         // A number is called from the step of its creation to the step of its end.
         for told in std::mem::take(&mut self.rig.told) {
+            if self.limited {
+                check_entry(realm, &told, &mut self.ends);
+            }
             if let Some(words) = told.strip_prefix("hangup pool ") {
                 let (_, lease) = words.split_once(' ').unwrap();
                 assert!(self.called.remove(lease) || !self.limited, "{lease} is hung up and was not called");

@@ -13,7 +13,7 @@ use crate::conf::model::placement_index::PlacementIndex;
 use crate::conf::model::state::Realm;
 use crate::conf::model::unit::{Load, Name, Unit, UnitState};
 use crate::invariant;
-use crate::shared::codec::pairs;
+use crate::shared::codec::{LAST_COUNT, pairs};
 use crate::shared::field::Any;
 use crate::shared::{Bytes, Millis};
 
@@ -302,7 +302,9 @@ impl Realm {
 
     pub(super) fn end(&mut self, at: Millis, id: u32, cause: Cause) {
         self.change(id, |conference| conference.ends(at, cause));
-        self.publish("ended", id, Some(cause));
+        // The encoding of a count has 53 bits.
+        self.ends = (self.ends + 1).min(LAST_COUNT);
+        self.publish_end(id, cause);
     }
 
     /// Cancels the move of a conference, if there is one.
@@ -359,14 +361,14 @@ impl Realm {
     }
 
     fn configure(&mut self, settings: crate::conf::model::state::Settings) {
-        self.settings = settings;
-        // Deadlines depend on the settings.
         if settings.placement != self.settings.placement {
             self.placement_index = PlacementIndex::by(settings.placement);
             for (number, unit) in self.units.iter() {
                 self.placement_index.update(number, unit);
             }
         }
+        self.settings = settings;
+        // Deadlines depend on the settings.
         for (id, conference) in self.conferences.iter() {
             match conference.next_due(&self.settings) {
                 Some(due) => self.conference_due.set(id, due),
