@@ -20,7 +20,9 @@ use allot_runtime::time::now_ms;
 /// Most bytes of a multi or of a chunk that Allot fills; ZooKeeper's limits are higher.
 const FILL: usize = 200 * 1024;
 /// Bytes of a multi that are reserved for what counting adds to a main task, and for a chunk of the log of failures.
-const COUNT_RESERVE: usize = 32 * 1024 + failures::CHUNK;
+const COUNT_RESERVE: usize = 32 * 1024 + CHUNK;
+/// Most bytes of a chunk of the log of failures, unless it has one failure only.
+const CHUNK: usize = 64 * 1024;
 /// Most reads in flight.
 const MAX_READS: usize = 32;
 /// Retries of a change after another process made a change first.

@@ -3,14 +3,12 @@
 
 use futures_util::StreamExt as _;
 
-use super::{ATTEMPTS, Fault, Found, MAX_READS, TaskStore, create, delete};
+use super::{ATTEMPTS, CHUNK, Fault, Found, MAX_READS, TaskStore, create, delete};
 use crate::ids::TaskId;
 use crate::task::{Ended, Failure, MainTask, State, SubState, read, write};
 use allot_coordination::{Error, Op};
 use allot_runtime::time::now_ms;
 
-/// Most bytes of a chunk, unless it has one failure only.
-pub(super) const CHUNK: usize = 64 * 1024;
 /// Bytes of an operation besides its path and its data.
 pub(super) const OVERHEAD: usize = 32;
 /// Failures of a round whose output is kept. Of further ones only partition, worker and reason are kept, so that a table
