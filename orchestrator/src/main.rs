@@ -32,6 +32,7 @@ fn run_role(role: Role, context: RoleContext) -> BoxFuture<'static, Result<()>> 
         Role::MediaUnit => media_unit::run(context).boxed(),
         Role::Compaction => compaction(context).boxed(),
         Role::Accounts => accounts::run(context).boxed(),
+        Role::Console => console(context).boxed(),
     }
 }
 
@@ -39,4 +40,17 @@ async fn compaction(context: RoleContext) -> Result<()> {
     let settings = context.config.compaction.clone();
     let allot_runtime::Context { coordinator, health, shutdown, .. } = context.process;
     allot_compaction::run(coordinator, health, shutdown, settings).await
+}
+
+async fn console(context: RoleContext) -> Result<()> {
+    let config = &context.config;
+    let places = allot_console::Places {
+        realm: config.realm.clone(),
+        realm_dir: context.dir(),
+        book: config.accounts.book.clone(),
+        compaction: config.compaction.root.clone(),
+        wait_replicas: config.conference.wait_replicas,
+        wait: config.conference.wait,
+    };
+    allot_console::run(context.process.clone(), config.console.clone(), places).await
 }

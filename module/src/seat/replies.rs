@@ -5,8 +5,9 @@ use std::cell::Cell;
 use allot_core::seat::list::SaleRecord;
 use allot_core::seat::read::SeatRecord;
 use allot_core::seat::venue::Seat;
-use allot_core::seat::{HoldRecord, Show};
+use allot_core::seat::{HoldRecord, Show, WaitRecord};
 
+use crate::engine::reply::{Field, reply_record};
 use crate::ffi::Context;
 
 thread_local! {
@@ -54,6 +55,37 @@ pub(super) fn reply_sale(ctx: Context<'_>, show: &Show, record: &SaleRecord) {
     reply_names(ctx, &record.sale);
     ctx.reply_string(b"seats");
     reply_seats(ctx, show, &record.sale.seats);
+}
+
+/// The record of a wait.
+pub(super) fn reply_wait(ctx: Context<'_>, record: &WaitRecord) {
+    let state: &[u8] = if record.offered { b"offered" } else { b"waiting" };
+    let fields = [
+        ("token", Field::Text(&record.token)),
+        ("user", Field::Text(&record.user)),
+        ("count", Field::Number(record.count.into())),
+        ("state", Field::Text(state)),
+        ("position", Field::Number(record.position as i64)),
+        ("since", Field::Number(record.since)),
+        ("until", Field::Number(record.until)),
+    ];
+    reply_record(ctx, &fields);
+}
+
+/// A waiter as `SEAT.LIST WAITING` shows it.
+pub(super) fn reply_waiter(ctx: Context<'_>, show: &Show, id: u32) {
+    let waiter = show.waiters().get(id);
+    let wish = &show.waiters().queue_of(waiter).wish;
+    let fields = [
+        ("token", Field::Text(&waiter.token)),
+        ("user", Field::Text(&waiter.user)),
+        ("count", Field::Number(wish.count.into())),
+        ("tier", Field::maybe(wish.tier.as_deref())),
+        ("priority", Field::Number(waiter.place.0.0.into())),
+        ("since", Field::Number(waiter.since)),
+        ("until", Field::Number(waiter.until)),
+    ];
+    reply_record(ctx, &fields);
 }
 
 pub(super) fn reply_seats(ctx: Context<'_>, show: &Show, seats: &[Seat]) {

@@ -48,6 +48,23 @@ pub struct LiveLease {
 }
 
 /// The client of one pool. Clones share the connection.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+///
+/// use allot_client::{Endpoint, NumberStore, Servers};
+///
+/// let (endpoint, user) = Endpoint::url("redis://127.0.0.1:6379")?;
+/// let connection = Servers { user, ..Servers::new(endpoint, "pool:1") }.connection(Duration::ZERO).await?;
+/// let pool = NumberStore::new(connection, "pool:1");
+/// let numbers = ["4930111".to_owned(), "4930112".to_owned()];
+/// pool.add(&numbers).await?;
+/// pool.register(&numbers, Some("switch-a")).await?;
+/// println!("{:?}", pool.info().await?);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct NumberStore(Keyed);
 
@@ -99,15 +116,21 @@ impl NumberStore {
         })
     }
 
-    /// Live calls from a cursor on, and the next cursor, 0 at the end.
-    pub async fn leases(&self, cursor: u32, count: u32) -> Result<(u32, Vec<LiveLease>), Error> {
+    /// The records of live calls from a cursor on, and the next cursor, 0 at the end.
+    pub async fn lease_records(&self, cursor: u32, count: u32) -> Result<(u32, Vec<Record>), Error> {
         let mut command = self.begin("NUMPOOL.LEASES");
         command.arg("CURSOR").arg(cursor).arg("COUNT").arg(count);
         let (next, leases): (u32, Value) = self.ask(&command).await?;
+        Ok((next, Record::read_list(leases)?))
+    }
+
+    /// Live calls from a cursor on, and the next cursor, 0 at the end.
+    pub async fn leases(&self, cursor: u32, count: u32) -> Result<(u32, Vec<LiveLease>), Error> {
+        let (next, leases) = self.lease_records(cursor, count).await?;
         let lease = |record: &Record| {
             Ok(LiveLease { switch: record.get("call_switch")?, since: record.get("since")? })
         };
-        Ok((next, Record::read_list(leases)?.iter().map(lease).collect::<Result<_, Error>>()?))
+        Ok((next, leases.iter().map(lease).collect::<Result<_, Error>>()?))
     }
 
     /// The server's clock, in milliseconds since 1970.

@@ -64,7 +64,9 @@ impl Process {
                 Role::Scheduler => scheduler::run(context).await,
                 Role::DataProxy => data_proxy::run(context).await,
                 Role::MediaUnit => media_unit::run(context).await,
-                Role::Compaction | Role::Accounts => unreachable!("this role is not simulated yet"),
+                Role::Compaction | Role::Accounts | Role::Console => {
+                    unreachable!("this role is not simulated yet")
+                }
             };
             ended.unwrap();
         });

@@ -2,7 +2,6 @@
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use redis::Value;
 
 use super::create::{self, Create};
 use super::records::{self, Records};
@@ -11,7 +10,7 @@ use crate::cli::outcome::Outcome;
 use crate::cli::table::{print, print_one};
 use crate::cli::terminal::write;
 use crate::config::Confirm;
-use allot_client::{RealmStore, Record};
+use allot_client::Record;
 
 /// The commands for conferences.
 #[derive(Debug, Subcommand)]
@@ -142,7 +141,7 @@ pub(crate) async fn run(command: Command) -> Result<Outcome> {
         Command::Plan(arguments) => plan(&arguments).await,
         Command::History(one) => {
             let store = connect(&one.realm.source).await?;
-            print(&history(&store, &one.e164).await?, &HISTORY, one.realm.json).map(|()| Outcome::Done)
+            print(&store.history(&one.e164).await?, &HISTORY, one.realm.json).map(|()| Outcome::Done)
         }
         Command::Move(arguments) => {
             let mut changing = Changing::connect(&arguments.realm.source, &arguments.confirm).await?;
@@ -167,20 +166,16 @@ pub(crate) async fn run(command: Command) -> Result<Outcome> {
 
 async fn plan(arguments: &Plan) -> Result<Outcome> {
     let store = connect(&arguments.realm.source).await?;
-    let mut command = store.begin("CONF.PLAN");
-    if let Some(cmu) = &arguments.down {
-        command.arg("DOWN").arg(cmu);
+    let (down, json) = (arguments.down.as_deref(), arguments.realm.json);
+    if !down.is_some_and(|cmu| cmu.eq_ignore_ascii_case("ANY")) {
+        return print(&store.plan(down).await?, &PLAN, json).map(|()| Outcome::Done);
     }
-    if !arguments.down.as_ref().is_some_and(|cmu| cmu.eq_ignore_ascii_case("ANY")) {
-        let records = Record::read_list(store.ask(&command).await?)?;
-        return print(&records, &PLAN, arguments.realm.json).map(|()| Outcome::Done);
-    }
-    let (mut records, mut cursor) = (Vec::new(), 0_u64);
+    let (mut records, mut cursor) = (Vec::new(), 0);
     loop {
-        let (next, page): (u64, Value) = store.ask(command.clone().arg("CURSOR").arg(cursor)).await?;
-        records.extend(Record::read_list(page)?);
+        let (next, page) = store.loss_page(cursor).await?;
+        records.extend(page);
         if next == 0 {
-            return print(&records, &LOSSES, arguments.realm.json).map(|()| Outcome::Done);
+            return print(&records, &LOSSES, json).map(|()| Outcome::Done);
         }
         cursor = next;
     }
@@ -191,15 +186,9 @@ async fn list(arguments: List) -> Result<Outcome> {
     let mut records = Vec::new();
     let mut cursor = 0_u64;
     loop {
-        let mut command = store.begin("CONF.LIST");
-        for (option, text) in [("STATE", &arguments.state), ("CMU", &arguments.cmu)] {
-            if let Some(text) = text {
-                command.arg(option).arg(text);
-            }
-        }
-        command.arg("CURSOR").arg(cursor).arg("COUNT").arg(PAGE);
-        let (next, page): (u64, Value) = store.ask(&command).await?;
-        records.extend(Record::read_list(page)?);
+        let (state, cmu) = (arguments.state.as_deref(), arguments.cmu.as_deref());
+        let (next, mut page) = store.conference_page(cursor, PAGE, state, cmu).await?;
+        records.append(&mut page);
         if next == 0 {
             break;
         }
@@ -212,7 +201,7 @@ async fn show(one: One) -> Result<Outcome> {
     let store = connect(&one.realm.source).await?;
     let record = Record::read(store.ask(store.begin("CONF.INFO").arg(&one.e164)).await?)?;
     let details = Record::read(store.ask(store.begin("CONF.GET").arg(&one.e164)).await?)?;
-    let history = history(&store, &one.e164).await?;
+    let history = store.history(&one.e164).await?;
     if one.realm.json {
         let history: Vec<_> = history.iter().map(Record::json).collect();
         let all =
@@ -224,8 +213,4 @@ async fn show(one: One) -> Result<Outcome> {
     print_one(&details, false)?;
     write("\nassignments\n")?;
     print(&history, &HISTORY, false).map(|()| Outcome::Done)
-}
-
-async fn history(store: &RealmStore, e164: &str) -> Result<Vec<Record>> {
-    Ok(Record::read_list(store.ask(store.begin("CONF.HISTORY").arg(e164)).await?)?)
 }

@@ -20,8 +20,6 @@ use allot_coordination::random;
 use allot_runtime::time::now_ms;
 use allot_runtime::{LeaderRole, LeaderSession, SessionEnd};
 
-/// The field of the realm's `brake` hash by which an operator releases the brake.
-pub(crate) const LIFT: &str = "lift";
 /// The name of this part in logs and probes.
 pub(super) const PART: &str = "conference";
 /// The longest wait for the next tick while the rate limit holds recoveries back.
@@ -355,7 +353,7 @@ impl ActiveScheduler<'_> {
             return Ok(());
         }
         let key = store.stream("brake");
-        let requested: Option<u64> = store.ask(redis::cmd("HGET").arg(&key).arg(LIFT)).await?;
+        let requested: Option<u64> = store.ask(redis::cmd("HGET").arg(&key).arg(RealmStore::LIFT)).await?;
         // A request that names another time was made for an earlier brake.
         let by_operator = self.held.is_some_and(|(since, _)| requested == Some(since));
         let Some(reason) = self.brake.release(observation, by_operator, now) else {

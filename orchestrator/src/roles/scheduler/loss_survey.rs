@@ -40,11 +40,12 @@ impl LossSurvey {
         if pending > 0 || self.ended.is_some_and(|ended| ended.elapsed() < INTERVAL) {
             return Ok(());
         }
-        match store.forecast_losses(self.cursor).await {
+        match store.loss_page(self.cursor).await {
             Ok((next, units)) => {
-                for unit in units.iter().filter(|unit| unit.no_room > 0) {
-                    self.found.units += 1;
-                    self.found.worst = self.found.worst.max(unit.no_room);
+                for unit in units {
+                    let no_room: u64 = unit.get("no_room")?;
+                    self.found.units += u64::from(no_room > 0);
+                    self.found.worst = self.found.worst.max(no_room);
                 }
                 self.cursor = next;
                 if next == 0 {

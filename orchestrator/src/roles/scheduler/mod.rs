@@ -24,7 +24,6 @@ use allot_runtime::{Candidate, LeaderSession, campaign};
 
 use active::{ActiveScheduler, PART};
 
-pub(crate) use active::LIFT;
 use unit_nodes::UnitNodes;
 
 /// Takes part in the election, and leads when elected, until the process shuts down.

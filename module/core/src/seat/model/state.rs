@@ -8,6 +8,7 @@ use super::index::{RunIndex, Runs};
 use super::plan::{Limits, Plan, max};
 use super::sparse::Sparse;
 use super::venue::{Area, Row, Seat, Tier, Venue};
+use super::waiting::Waiters;
 use crate::invariant;
 use crate::shared::Millis;
 use crate::shared::outbox::Outbox;
@@ -46,6 +47,7 @@ pub struct Show {
     /// Turns taken so far.
     pub(in crate::seat) turns: u64,
     pub(in crate::seat) outbox: Outbox,
+    pub(in crate::seat) waiters: Waiters,
 }
 
 /// Positions of a row; a few fit without an allocation.
@@ -150,6 +152,7 @@ impl Show {
             area_turns,
             turns: 0,
             outbox: Outbox::default(),
+            waiters: Waiters::default(),
         };
         show.build_buckets();
         Ok(show)
@@ -195,9 +198,14 @@ impl Show {
         self.events
     }
 
-    /// The earliest deadline of a hold.
+    /// The earliest deadline of a hold or a wait; the last time applied while somebody may be servable.
     pub fn next_due(&self) -> Option<Millis> {
-        self.claims.earliest()
+        if self.waiters.is_empty() {
+            return self.claims.earliest();
+        }
+        let unserved = self.waiters.unserved.then_some(self.applied);
+        let earliest = [self.claims.earliest(), self.waiters.deadlines.earliest(), unserved];
+        earliest.into_iter().flatten().min()
     }
 
     /// The time of this show: the greater of the clock and the last time applied.
@@ -426,6 +434,7 @@ impl Show {
         size_of::<Self>()
             + self.venue.allocated()
             + self.claims.allocated()
+            + self.waiters.allocated()
             + self.outbox.allocated()
             + self.owners.len() * size_of::<u32>()
             + self.words.len() * size_of::<u64>()
@@ -440,7 +449,7 @@ impl Show {
 
     /// A rough number of allocations, which tells whether freeing is worth a background thread.
     pub fn free_effort(&self) -> usize {
-        1 + self.buckets.len() + self.owners.len() / 4096 + self.claims.holds()
+        1 + self.buckets.len() + self.owners.len() / 4096 + self.claims.holds() + self.waiters.len()
     }
 
     /// The largest number of positions a show has.
