@@ -23,10 +23,17 @@ const FILL: usize = 200 * 1024;
 const COUNT_RESERVE: usize = 32 * 1024 + CHUNK;
 /// Most bytes of a chunk of the log of failures, unless it has one failure only.
 const CHUNK: usize = 64 * 1024;
+/// Bytes of an operation besides its path and its data.
+const OVERHEAD: usize = 32;
 /// Most reads in flight.
 const MAX_READS: usize = 32;
 /// Retries of a change after another process made a change first.
 const ATTEMPTS: usize = 50;
+
+/// An upper bound of the bytes that an outcome adds to the log of failures.
+fn logged_size(ended: &Ended) -> usize {
+    if ended.state == SubState::Failed { write(ended).len() + 128 } else { 0 }
+}
 
 /// A task with the nodes from which it was read.
 #[derive(Debug, Clone)]
@@ -349,7 +356,7 @@ impl TaskStore {
         let mut size = write(&new).len() + COUNT_RESERVE;
         for (name, node) in self.tree.get_many(&dir, batch).await? {
             let path = format!("{dir}/{name}");
-            size += path.len() + failures::OVERHEAD;
+            size += path.len() + OVERHEAD;
             match name.parse::<TaskId>() {
                 Ok(id) if id.is_main() || id.of_main() != main.id => {
                     tracing::warn!(path, "deleting an outcome of another task");
@@ -358,7 +365,7 @@ impl TaskStore {
                     let unread =
                         |fault: Fault| new.subtask(id, "", "").ended(SubState::Failed, &fault.to_string());
                     let outcome = read::<Ended>(&path, &node.data).unwrap_or_else(unread);
-                    size += failures::size(&outcome);
+                    size += logged_size(&outcome);
                     if size > FILL && !ops.is_empty() {
                         break;
                     }

@@ -5,22 +5,15 @@ use futures_util::StreamExt as _;
 
 use super::{ATTEMPTS, CHUNK, Fault, Found, MAX_READS, TaskStore, create, delete};
 use crate::ids::TaskId;
-use crate::task::{Ended, Failure, MainTask, State, SubState, read, write};
+use crate::task::{Failure, MainTask, State, read, write};
 use allot_coordination::{Error, Op};
 use allot_runtime::time::now_ms;
 
-/// Bytes of an operation besides its path and its data.
-pub(super) const OVERHEAD: usize = 32;
 /// Failures of a round whose output is kept. Of further ones only partition, worker and reason are kept, so that a table
 /// whose 100,000 partitions all fail needs no 100 MB of ZooKeeper's memory.
 const MAX_OUTPUTS: u64 = 1000;
 /// Number of leftover chunks that one multi deletes.
 const SWEEP_BATCH: usize = 500;
-
-/// An upper bound of the bytes that an outcome adds to the log.
-pub(super) fn size(ended: &Ended) -> usize {
-    if ended.state == SubState::Failed { write(ended).len() + 128 } else { 0 }
-}
 
 impl TaskStore {
     /// All failures of the current or last round that have not run again. A chunk that cannot be read is skipped and
@@ -205,6 +198,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::task::{Ended, SubState};
     use allot_coordination::Coordinator;
     use allot_coordination::in_process::InProcess;
 

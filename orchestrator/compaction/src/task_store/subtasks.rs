@@ -3,7 +3,7 @@
 
 use futures_util::StreamExt as _;
 
-use super::{ATTEMPTS, COUNT_RESERVE, FILL, Fault, Found, MAX_READS, TaskStore, create, delete, failures};
+use super::{ATTEMPTS, COUNT_RESERVE, FILL, Fault, Found, MAX_READS, TaskStore, create, delete, logged_size};
 use crate::ids::TaskId;
 use crate::paths;
 use crate::task::{Ended, MainTask, SubState, SubTask, write};
@@ -192,7 +192,7 @@ impl TaskStore {
                 let stopped = (SubState::Stopped, "its task was stopped");
                 let (state, why) = if new.cancelling { stopped } else { (SubState::Failed, LOST) };
                 let ended = sub.task.ended(state, why);
-                size += ops.iter().map(Op::size).sum::<usize>() + failures::size(&ended);
+                size += ops.iter().map(Op::size).sum::<usize>() + logged_size(&ended);
                 if size > FILL && count > 0 {
                     break;
                 }
