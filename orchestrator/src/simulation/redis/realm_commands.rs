@@ -191,6 +191,7 @@ fn changes(arguments: &mut Arguments<'_>) -> Result<Changes, Refusal> {
         release_timeout: arguments.integer_after("RELEASETIMEOUT")?,
         wait_timeout: arguments.integer_after("WAITTIMEOUT")?,
         tombstone: arguments.integer_after("TOMBSTONE")?,
+        placement: None,
     })
 }
 
