@@ -12,28 +12,17 @@ use futures_util::StreamExt as _;
 pub use super::fault::Fault;
 use super::ids::TaskId;
 use super::paths::{self, Paths};
-use super::task::{Ended, Listing, MainTask, State, SubState, SubTask, read, write};
+use super::task::{Listing, MainTask, State, SubState, SubTask, read, write};
 use allot_coordination::random;
 use allot_coordination::{Error, Kind, Op, Tree, Version};
 use allot_runtime::time::now_ms;
 
 /// Most bytes of a multi or of a chunk that Allot fills; ZooKeeper's limits are higher.
 const FILL: usize = 200 * 1024;
-/// Bytes of a multi that are reserved for what counting adds to a main task, and for a chunk of the log of failures.
-const COUNT_RESERVE: usize = 32 * 1024 + CHUNK;
-/// Most bytes of a chunk of the log of failures, unless it has one failure only.
-const CHUNK: usize = 64 * 1024;
-/// Bytes of an operation besides its path and its data.
-const OVERHEAD: usize = 32;
 /// Most reads in flight.
 const MAX_READS: usize = 32;
 /// Retries of a change after another process made a change first.
 const ATTEMPTS: usize = 50;
-
-/// An upper bound of the bytes that an outcome adds to the log of failures.
-fn logged_size(ended: &Ended) -> usize {
-    if ended.state == SubState::Failed { write(ended).len() + 128 } else { 0 }
-}
 
 /// A task with the nodes from which it was read.
 #[derive(Debug, Clone)]
@@ -343,44 +332,6 @@ impl TaskStore {
             create(format!("{dir}/{}", paths::status(SubState::Init)), Vec::new()),
             create(format!("{dir}/{}", paths::info(&sub.pc, &sub.db_name)), write(sub)),
         ]
-    }
-
-    /// Counts the outcomes that workers have written, as many as fit into one multi. Returns how many. An outcome
-    /// that cannot be read counts as failed; a node that is no outcome of a subtask is deleted.
-    pub async fn count(&self, main: &mut Found<MainTask>, names: &[String]) -> Result<usize, Fault> {
-        const BATCH: usize = 500;
-        let dir = self.paths.finished(main.id);
-        let batch: Vec<String> = names.iter().take(BATCH).cloned().collect();
-        let mut new = main.task.clone();
-        let (mut ops, mut failed) = (Vec::new(), Vec::new());
-        let mut size = write(&new).len() + COUNT_RESERVE;
-        for (name, node) in self.tree.get_many(&dir, batch).await? {
-            let path = format!("{dir}/{name}");
-            size += path.len() + OVERHEAD;
-            match name.parse::<TaskId>() {
-                Ok(id) if id.is_main() || id.of_main() != main.id => {
-                    tracing::warn!(path, "deleting an outcome of another task");
-                }
-                Ok(id) => {
-                    let unread =
-                        |fault: Fault| new.subtask(id, "", "").ended(SubState::Failed, &fault.to_string());
-                    let outcome = read::<Ended>(&path, &node.data).unwrap_or_else(unread);
-                    size += logged_size(&outcome);
-                    if size > FILL && !ops.is_empty() {
-                        break;
-                    }
-                    failed.extend(new.count_outcome(id, &outcome));
-                }
-                Err(why) => tracing::warn!(path, why, "deleting a node that is no outcome"),
-            }
-            ops.push(delete(path));
-        }
-        let count = ops.len();
-        if count > 0 {
-            ops.extend(self.log_failures(main, &mut new, failed).await?);
-            self.write(main, new, ops).await?;
-        }
-        Ok(count)
     }
 
     /// Ends the current round after all of its subtasks are counted, or runs its failed partitions again.

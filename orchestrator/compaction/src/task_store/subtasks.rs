@@ -3,7 +3,8 @@
 
 use futures_util::StreamExt as _;
 
-use super::{ATTEMPTS, COUNT_RESERVE, FILL, Fault, Found, MAX_READS, TaskStore, create, delete, logged_size};
+use super::failures::{COUNT_RESERVE, size_in_log};
+use super::{ATTEMPTS, FILL, Fault, Found, MAX_READS, TaskStore, create, delete};
 use crate::ids::TaskId;
 use crate::paths;
 use crate::task::{Ended, MainTask, SubState, SubTask, write};
@@ -192,7 +193,7 @@ impl TaskStore {
                 let stopped = (SubState::Stopped, "its task was stopped");
                 let (state, why) = if new.cancelling { stopped } else { (SubState::Failed, LOST) };
                 let ended = sub.task.ended(state, why);
-                size += ops.iter().map(Op::size).sum::<usize>() + logged_size(&ended);
+                size += ops.iter().map(Op::size).sum::<usize>() + size_in_log(&ended);
                 if size > FILL && count > 0 {
                     break;
                 }
