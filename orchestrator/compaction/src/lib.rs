@@ -20,6 +20,7 @@ pub mod partitions;
 pub mod paths;
 pub mod permits;
 mod runner;
+pub mod schedule;
 mod settings;
 #[cfg(test)]
 mod simulation;

@@ -3,6 +3,7 @@
 
 mod failures;
 mod inboxes;
+pub mod options;
 mod subtasks;
 
 use std::fmt;
@@ -177,7 +178,7 @@ impl TaskStore {
                 Err(fault) => return Err(fault),
             }
         }
-        found.sort_by_key(|main| main.id);
+        found.sort_by_key(|main: &Found<MainTask>| main.id);
         Ok(found)
     }
 
@@ -365,75 +366,6 @@ impl TaskStore {
         let dir = self.paths.partitions(main.id);
         let names = self.children(&dir).await?;
         Ok(names.into_iter().map(|name| delete(format!("{dir}/{name}"))).collect())
-    }
-
-    /// Changes an unfinished main task on behalf of an operator or the monitor, and wakes its manager and workers.
-    async fn change(
-        &self,
-        id: TaskId,
-        mut change: impl FnMut(&mut MainTask) -> Vec<Op>,
-    ) -> Result<MainTask, Fault> {
-        for _ in 0..ATTEMPTS {
-            let Some(mut main) = self.main(id).await? else {
-                return Err(Fault::Refused(format!("task {id} is not there, or packed into history")));
-            };
-            if main.task.state.is_over() {
-                return Err(Fault::Refused(format!("task {id} is over: {}", main.task.state)));
-            }
-            let mut new = main.task.clone();
-            let mut ops = change(&mut new);
-            let status = main.status(main.task.state);
-            // Manager and workers watch children, not data, so the status node is replaced to notify them.
-            ops.extend([delete(status.clone()), create(status, Vec::new())]);
-            match self.write(&mut main, new, ops).await {
-                Err(Fault::Tree(Error::BadVersion(_))) => {}
-                done => return done.map(|()| main.task),
-            }
-        }
-        Err(Fault::Busy(format!("task {id} changes all the time; try again")))
-    }
-
-    /// Requests the end of a task.
-    pub async fn stop(&self, id: TaskId) -> Result<MainTask, Fault> {
-        self.change(id, |task| {
-            task.cancelling = true;
-            Vec::new()
-        })
-        .await
-    }
-
-    /// Pauses a task, so that no further subtask starts, or resumes it.
-    pub async fn pause(&self, id: TaskId, paused: bool) -> Result<MainTask, Fault> {
-        self.change(id, |task| {
-            task.paused = paused;
-            Vec::new()
-        })
-        .await
-    }
-
-    /// Gives a task to another manager, which must be present. If `from` is given, the task must still have that
-    /// manager; otherwise nothing changes.
-    pub async fn reassign(&self, id: TaskId, from: Option<&str>, to: &str) -> Result<MainTask, Fault> {
-        let notice = self.paths.at(to, id);
-        for _ in 0..ATTEMPTS {
-            // An earlier notice may be there, and may be read and deleted at any moment.
-            let tell = match self.tree.get(&notice).await? {
-                Some(_) => Op::Check { path: notice.clone(), version: None },
-                None => create(notice.clone(), Vec::new()),
-            };
-            let change = |task: &mut MainTask| {
-                if from.is_some_and(|from| from != task.manager) {
-                    return Vec::new();
-                }
-                to.clone_into(&mut task.manager);
-                vec![Op::Check { path: self.paths.node(to), version: None }, tell.clone()]
-            };
-            match self.change(id, change).await {
-                Err(Fault::Tree(Error::NoNode(path) | Error::Exists(path))) if path == notice => {}
-                done => return done,
-            }
-        }
-        Err(Fault::Busy(format!("task {id} changes all the time; try again")))
     }
 
     /// Deletes a notice that its manager has read.

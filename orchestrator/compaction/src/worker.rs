@@ -372,8 +372,8 @@ impl Worker {
             sleep(PAUSE).await;
             return Ok(());
         };
-        let limit =
-            (self.node_context.config.timeout + self.node_context.config.stop_limit).as_millis() as u64;
+        let timeout = order::timeout(&self.node_context, &main.task);
+        let limit = timeout.saturating_add(self.node_context.config.stop_limit).as_millis() as u64;
         let fence = match self.store.start(&mut sub, permits, session, limit).await {
             Err(Fault::Tree(Error::Exists(path))) if path == lock => {
                 with(&self.foreign_locks, |others| others.insert(lock, None));

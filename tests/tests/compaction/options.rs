@@ -1,8 +1,10 @@
 //! Options of tasks, and changes of them: retries of failed partitions, scores, limits, schedules.
 
 use std::fs;
+use std::process::Command;
 
-use allot_tests::compaction_cluster::{CompactionCluster, UNHURRIED, script};
+use allot_tests::compaction_cluster::{CompactionCluster, TASK_TIMEOUT, UNHURRIED, numbers, script};
+use allot_tests::eventually;
 
 /// A runner that fails at its partition as often as the file `fails` says.
 const FLAKY: &str = r#"#!/bin/sh

@@ -139,6 +139,14 @@ fn print_task(task: &MainTask, subs: &[SubTask]) -> Result<Outcome> {
     if task.limit != 0 {
         facts.push(("limit", task.limit.to_string()));
     }
+    if task.timeout != 0 {
+        facts.push(("timeout", humantime::format_duration(Duration::from_secs(task.timeout)).to_string()));
+    }
+    facts.extend(task.schedule.iter().map(|schedule| ("schedule", schedule.to_string())));
+    facts.extend(task.min_score.iter().map(|score| ("lowest score", score.to_string())));
+    if task.budget != 0 {
+        facts.push(("budget", task.budget.to_string()));
+    }
     facts.extend(task.window.iter().map(|window| ("window", window.to_string())));
     facts.extend(task.after.iter().map(|before| ("after", before.clone())));
     if task.cancelling {
