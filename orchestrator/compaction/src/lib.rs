@@ -8,6 +8,7 @@
 //! docs/compaction.md describes the behaviour.
 
 mod admission;
+mod counters;
 mod fault;
 pub mod hashing;
 pub mod history;

@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
+use super::counters::CountedTask;
 use super::hashing::{Bin, assign, choose};
 use super::ids::TaskId;
 use super::node::Units;
@@ -113,6 +114,8 @@ struct TaskManager {
     overdue: OverdueCheck,
     /// Whether the waiting subtasks of the stopped task have been stopped.
     has_stopped_waiting: bool,
+    /// The task in the metrics of this unit.
+    counted: CountedTask,
     /// Number of subtasks that had finished before this unit became the manager, until that is logged.
     before: Option<u64>,
 }
@@ -136,6 +139,7 @@ impl TaskManager {
             lost_worker_check: Some(Instant::now()),
             overdue: OverdueCheck::new(),
             has_stopped_waiting: false,
+            counted: CountedTask::default(),
             before: Some(0),
         }
     }
@@ -191,6 +195,7 @@ impl TaskManager {
             // Read after the watch is set, so that no change is missed.
             let Some(again) = self.store.main(self.id).await? else { return Ok(false) };
             main = again;
+            self.counted.update(&main.task);
             match self.act(&mut main, &finished).await? {
                 Next::Over => return Ok(false),
                 Next::Again => {}

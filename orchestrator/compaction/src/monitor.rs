@@ -53,6 +53,7 @@ impl Candidate for Monitor {
             () = shutdown.requested() => {}
         }
         metrics::gauge!("allot_compaction_monitor").set(0.0);
+        history::Size::default().publish();
     }
 }
 
@@ -184,6 +185,7 @@ impl MonitorSession {
             };
             passed(history::pack(&store, node_context.config.compress_after).await.map(drop))?;
             passed(history::expire(&store, node_context.config.delete_after).await.map(drop))?;
+            passed(history::size(&store).await.map(history::Size::publish))?;
             let units = units.borrow().clone();
             passed(tidy(&store, &units, node_context.config.every).await)
         }

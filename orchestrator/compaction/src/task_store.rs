@@ -10,6 +10,7 @@ use std::fmt;
 
 use futures_util::StreamExt as _;
 
+use super::counters::note_change;
 pub use super::fault::Fault;
 use super::ids::TaskId;
 use super::paths::{self, Paths};
@@ -253,6 +254,7 @@ impl TaskStore {
             ops.push(create(main.status(new.state), Vec::new()));
         }
         self.tree.multi(ops).await?;
+        note_change(&main.task, &new);
         main.version = main.version.next();
         main.task = new;
         Ok(())

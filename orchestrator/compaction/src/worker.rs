@@ -171,6 +171,8 @@ impl Worker {
             tokio::pin!(changed);
             loop {
                 let (opens, waiting) = self.start_ready(&ids, &watches, &mut known, work);
+                let idle = ids.iter().filter(|id| !known.contains(id)).count();
+                metrics::gauge!("allot_compaction_waiting").set(idle as f64);
                 let is_limited = with(&self.limited, |limited| limited.values().any(Limited::is_by_cluster));
                 if let Err(fault) = announcement.update(waiting, is_limited).await {
                     debug!(%fault, "cannot announce that subtasks wait for a permit; retrying");
@@ -386,8 +388,10 @@ impl Worker {
         drop(turn);
         self.freed.notify_one();
         metrics::gauge!("allot_compaction_running").increment(1);
-        let result = self.run(&sub, fence).await;
+        let began = Instant::now();
+        let result = self.run(&sub, fence, timeout).await;
         metrics::gauge!("allot_compaction_running").decrement(1);
+        metrics::histogram!("allot_compaction_subtask_seconds").record(began.elapsed());
         self.record_result(&sub, session, result).await
     }
 

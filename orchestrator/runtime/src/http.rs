@@ -12,7 +12,7 @@ use axum::routing::get;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
-use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tracing::{debug, info, warn};
@@ -21,6 +21,8 @@ use super::health::Health;
 
 /// Interval at which the metrics recorder discards old samples.
 const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(5);
+/// The buckets of the duration of a compaction subtask, in seconds: from one second to four hours.
+const SUBTASK_SECONDS: [f64; 9] = [1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 1800.0, 3600.0, 14400.0];
 /// Pause after a connection that could not be accepted.
 const ACCEPT_RETRY: Duration = Duration::from_secs(1);
 
@@ -29,7 +31,9 @@ const ACCEPT_RETRY: Duration = Duration::from_secs(1);
 /// # Errors
 /// A recorder is installed already, or the address cannot be listened on.
 pub async fn serve(address: SocketAddr, health: Health) -> Result<()> {
-    let metrics = PrometheusBuilder::new().install_recorder().context("metrics")?;
+    let seconds = Matcher::Full("allot_compaction_subtask_seconds".to_owned());
+    let builder = PrometheusBuilder::new().set_buckets_for_metric(seconds, &SUBTASK_SECONDS);
+    let metrics = builder.context("metrics")?.install_recorder().context("metrics")?;
     describe();
     let listener = TcpListener::bind(address)
         .await
@@ -108,7 +112,7 @@ fn ready(health: &Health) -> (StatusCode, String) {
 }
 
 fn describe() {
-    use metrics::{describe_counter, describe_gauge};
+    use metrics::{describe_counter, describe_gauge, describe_histogram};
     describe_gauge!("allot_ready", "1 where a part of the process has what it needs");
     describe_gauge!("allot_scheduler_leading", "1 in the scheduler that leads");
     describe_gauge!("allot_scheduler_term", "Term of the leading scheduler");
