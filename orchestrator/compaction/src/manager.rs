@@ -75,11 +75,9 @@ async fn own_tasks(node_context: &NodeContext) -> Vec<TaskId> {
     let store = node_context.store();
     let mut stop = node_context.stop.clone();
     loop {
-        match store.mains().await {
+        match store.live_mains().await {
             Ok(mains) => {
-                let ours = mains
-                    .iter()
-                    .filter(|main| !main.task.state.is_over() && main.task.manager == node_context.name);
+                let ours = mains.iter().filter(|main| main.task.manager == node_context.name);
                 return ours.map(|main| main.id).collect();
             }
             Err(fault) => {

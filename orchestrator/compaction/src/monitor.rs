@@ -119,10 +119,7 @@ impl MonitorSession {
         let grace = self.node_context.config.grace.unwrap_or_else(|| self.node_context.session_timeout());
         let mut due: Option<Instant> = None;
         let mut without_units = BTreeSet::new();
-        for mut main in store.mains().await? {
-            if main.task.state.is_over() {
-                continue;
-            }
+        for mut main in store.live_mains().await? {
             // A manager that has moved to another processing cluster is treated as lost.
             let is_other = units.live.get(&main.task.manager).is_some_and(|info| info.pc != main.task.pc);
             let since = units.away_since(&main.task.manager);

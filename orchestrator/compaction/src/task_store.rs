@@ -22,7 +22,7 @@ use allot_runtime::time::now_ms;
 /// Most bytes of a multi or of a chunk that Allot fills; ZooKeeper's limits are higher.
 const FILL: usize = 200 * 1024;
 /// Most reads in flight.
-const MAX_READS: usize = 32;
+const MAX_READS: usize = 128;
 /// Retries of a change after another process made a change first.
 const ATTEMPTS: usize = 50;
 
@@ -117,7 +117,20 @@ impl TaskStore {
         id: TaskId,
         dir: String,
     ) -> Result<Option<Found<T>>, Fault> {
+        self.found_if(id, dir, |_| true).await
+    }
+
+    /// The same, if `is_wanted` is true for the names of its nodes.
+    async fn found_if<T: for<'a> serde::Deserialize<'a>>(
+        &self,
+        id: TaskId,
+        dir: String,
+        is_wanted: impl Fn(&[String]) -> bool,
+    ) -> Result<Option<Found<T>>, Fault> {
         let names = self.children(&dir).await?;
+        if !is_wanted(&names) {
+            return Ok(None);
+        }
         let Some(name) = names.iter().find(|name| paths::is_info(name)) else { return Ok(None) };
         let info = format!("{dir}/{name}");
         let Some(node) = self.tree.get(&info).await? else { return Ok(None) };
@@ -159,14 +172,24 @@ impl TaskStore {
 
     /// All main tasks except packed ones, from old to new. A task that cannot be read is skipped and logged.
     pub async fn mains(&self) -> Result<Vec<Found<MainTask>>, Fault> {
+        self.mains_if(|_| true).await
+    }
+
+    /// All unfinished main tasks, from old to new: one request for each finished task, and two for each other. A task that
+    /// cannot be read is skipped and logged.
+    pub async fn live_mains(&self) -> Result<Vec<Found<MainTask>>, Fault> {
+        let over = [State::Done, State::Cancel].map(paths::status);
+        self.mains_if(|names| !names.iter().any(|name| over.contains(name))).await
+    }
+
+    /// The main tasks for whose nodes `is_wanted` is true, from old to new.
+    async fn mains_if(&self, is_wanted: impl Fn(&[String]) -> bool) -> Result<Vec<Found<MainTask>>, Fault> {
         let names = self.children(&self.paths.scheduler()).await?;
         let ids: Vec<TaskId> = names.iter().filter_map(|name| name.parse().ok()).collect();
+        let is_wanted = &is_wanted;
         let reads: Vec<_> = ids
             .into_iter()
-            .map(|id| {
-                let store = self.clone();
-                async move { store.main(id).await }
-            })
+            .map(|id| async move { self.found_if(id, self.paths.main(id), is_wanted).await })
             .collect();
         let mut reads = futures_util::stream::iter(reads).buffer_unordered(MAX_READS);
         let mut found = Vec::new();
@@ -204,7 +227,7 @@ impl TaskStore {
                     "no unit was ever here: start one, allotd run --roles compaction".into(),
                 ));
             };
-            let mains = self.mains().await?;
+            let mains = self.live_mains().await?;
             let same = last_of(&mains, task.table());
             let mut task = task.clone();
             task.after = match same {

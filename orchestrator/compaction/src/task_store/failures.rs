@@ -210,7 +210,7 @@ impl TaskStore {
             if main.task.failure_log.chunks == 0 {
                 return Err(Fault::Refused(format!("task {id} has no failed partition")));
             }
-            let mains = self.mains().await?;
+            let mains = self.live_mains().await?;
             if let Some(other) = super::last_of(&mains, main.task.table()) {
                 return Err(Fault::Busy(format!(
                     "task {other} on this table is not over; retry {id} after it"
