@@ -30,6 +30,7 @@ pub mod task;
 pub mod task_store;
 mod unit;
 pub mod upgrade;
+mod watch_sessions;
 pub mod window;
 mod worker;
 
@@ -37,3 +38,4 @@ pub use fault::Fault;
 pub use settings::Settings;
 pub use supervisor::run as run_supervisor;
 pub use unit::run;
+pub use watch_sessions::OpenSession;

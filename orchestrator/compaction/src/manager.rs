@@ -20,6 +20,7 @@ use super::node_context::{NodeContext, PAUSE, event};
 use super::partitions;
 use super::task::{MainTask, State};
 use super::task_store::{Fault, Found, TaskStore};
+use super::watch_sessions::WatchLease;
 use allot_coordination::Error;
 use allot_runtime::time::now_ms;
 use overdue::OverdueCheck;
@@ -101,6 +102,8 @@ enum Next {
 /// The manager of one main task.
 struct TaskManager {
     node_context: NodeContext,
+    /// The session of this task's watches, reads and writes.
+    lease: WatchLease,
     store: TaskStore,
     id: TaskId,
     units: watch::Receiver<Units>,
@@ -127,9 +130,11 @@ struct Plan {
 
 impl TaskManager {
     fn new(node_context: &NodeContext, id: TaskId, units: watch::Receiver<Units>) -> Self {
-        let (store, node_context) = (node_context.store(), node_context.clone());
+        let lease = node_context.watch_sessions.lease(&node_context.coordinator);
+        let store = TaskStore::new(lease.coordinator().tree(), &node_context.config.root);
         Self {
-            node_context,
+            node_context: node_context.clone(),
+            lease,
             store,
             id,
             units,
@@ -166,7 +171,7 @@ impl TaskManager {
     async fn follow_once(&mut self) -> Result<bool, Fault> {
         self.store.noticed(&self.node_context.name, self.id).await?;
         loop {
-            let mut status_changes = self.node_context.coordinator.subscribe();
+            let mut status_changes = self.lease.coordinator().subscribe();
             let status = *status_changes.borrow_and_update();
             let Some(mut main) = self.store.main(self.id).await? else { return Ok(false) };
             if main.task.state.is_over() || main.task.manager != self.node_context.name {

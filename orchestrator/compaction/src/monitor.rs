@@ -272,6 +272,7 @@ mod tests {
     use crate::runner::{Launch, RunSignals};
     use crate::supervisor::{Report, Spec};
     use crate::task::State;
+    use crate::watch_sessions::WatchSessions;
     use allot_coordination::in_process::InProcess;
     use allot_coordination::{Coordinator, Membership};
     use allot_runtime::Health;
@@ -298,6 +299,7 @@ mod tests {
         };
         NodeContext {
             coordinator: coordinator.clone(),
+            watch_sessions: WatchSessions::default(),
             health: Health::default(),
             stop,
             config,

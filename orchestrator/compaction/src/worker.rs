@@ -207,7 +207,8 @@ impl Worker {
         with(&self.limited, |limited| limited.retain(|main, _| mains.contains(main)));
         for main in mains {
             watches.entry(main).or_insert_with(|| {
-                AdmissionWatch::follow(&self.node_context.coordinator, &self.store, main, self.freed.clone())
+                let lease = self.node_context.watch_sessions.lease(&self.node_context.coordinator);
+                AdmissionWatch::follow(lease, &self.node_context.config.root, main, self.freed.clone())
             });
         }
     }

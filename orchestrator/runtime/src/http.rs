@@ -133,6 +133,23 @@ fn describe() {
     describe_counter!("allot_proxy_claimed_total", "Messages taken over from other consumers");
     describe_gauge!("allot_compaction_running", "Subtasks that this unit runs");
     describe_gauge!("allot_compaction_monitor", "1 in the unit that is the monitor");
+    describe_gauge!("allot_compaction_waiting", "Subtasks that wait in this unit's inbox");
+    describe_gauge!(
+        "allot_compaction_watch_sessions",
+        "Further sessions of this unit, which only watch tasks"
+    );
+    describe_gauge!("allot_compaction_tasks", "Unfinished tasks that this unit manages, by state");
+    describe_counter!("allot_compaction_tasks_ended_total", "Tasks that this unit ended, by state");
+    describe_counter!("allot_compaction_subtasks_total", "Subtasks that this unit counted, by outcome");
+    describe_counter!(
+        "allot_compaction_retried_total",
+        "Subtasks that start again, by reason: failed, lost (worker)"
+    );
+    describe_histogram!("allot_compaction_subtask_seconds", "Durations of the runners of this unit");
+    describe_counter!("allot_compaction_bytes_before_total", "Sum of 'before' in the results of runners");
+    describe_counter!("allot_compaction_bytes_after_total", "Sum of 'after' in the results of runners");
+    describe_gauge!("allot_compaction_history_packs", "Packs of history, in the unit that is the monitor");
+    describe_gauge!("allot_compaction_history_bytes", "Bytes of these packs");
     describe_gauge!("allot_unit_conferences", "Conferences of this unit");
     describe_counter!("allot_unit_commands_total", "Commands to this unit by event");
     describe_counter!("allot_unit_reports_total", "Reports of this unit");
