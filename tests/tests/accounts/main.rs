@@ -3,6 +3,7 @@
 mod assignment;
 mod epochs;
 mod inventory;
+mod logins;
 mod other_programs;
 mod random_workload;
 mod reported_use;
