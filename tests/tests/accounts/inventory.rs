@@ -142,7 +142,7 @@ fn settings_are_changed_from_the_command_line() {
     assert_eq!((&made["lendlevel"], &made["events"], &made["maxmoves"]), (&1.into(), &100.into(), &3.into()));
     assert_eq!(json(&["settings"]), made, "printed, and not changed");
 
-    assert!(desk.run(&["module", "billing"]).ended(1).err.contains("--department"));
+    assert!(desk.run(&["module", "billing"]).ended(3).err.contains("--department"));
     let module = ["module", "billing", "--department", "finance/eu", "--places", "3", "--min", "2"];
     let made = json(&[&module[..], &["--share", "present", "--lend", "1h", "--cap", "900"]].concat());
     assert_eq!((&made["instances"], &made["min"], &made["cap"]), (&3.into(), &2.into(), &900.into()));
@@ -156,12 +156,12 @@ fn settings_are_changed_from_the_command_line() {
     assert!(desk.run(&tariff).ok().out.contains("2 accounts"));
     assert_eq!(book.account("p2", "tiers").text(), "300 0.25 900 1");
     assert_eq!(book.account("p2", "quota").int(), 200);
-    let wrong = desk.run(&["tariff", "--quota", "200", "--tiers", "100:1", "p1"]).ended(1);
+    let wrong = desk.run(&["tariff", "--quota", "200", "--tiers", "100:1", "p1"]).ended(3);
     assert!(wrong.err.contains("beyond 200"), "{}", wrong.err);
 
     let budget = json(&["department", "finance", "--cap", "1200"]);
     assert_eq!((&budget["cap"], &budget["used"]), (&1200.into(), &0.into()));
-    assert!(desk.run(&["delete-module", "billing"]).ended(1).err.contains("BADSTATE"));
+    assert!(desk.run(&["delete-module", "billing"]).ended(4).err.contains("BADSTATE"));
     book.ok("DEL 2 p1 p2");
     desk.run(&["delete-module", "billing"]).ok();
     assert_eq!(book.total("modules"), 0);

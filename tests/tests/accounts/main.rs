@@ -7,4 +7,5 @@ mod logins;
 mod other_programs;
 mod random_workload;
 mod reported_use;
+mod restarts;
 mod stores;
